@@ -1,0 +1,120 @@
+# backplane_add_backend(<name> SOURCES ... [LINK ...] [MANIFEST <vendor.backend>])
+#
+# Defines the plugin <name>: a loadable module that exports bp_backend_entry and nothing else. Used
+# by the backends in this tree and, through find_package(Backplane), by vendors.
+#   LINK      Libraries the backend needs, such as the vendor's driver.
+#   MANIFEST  The backend's name. Writes <name>.json into backends.d of the build tree, by which
+#             hosts discover the plugin, and installs both: the plugin into lib/backplane, the
+#             manifest into lib/backplane/backends.d.
+
+# The ABI that this package's headers define; .ci/check_tree.py compares it with base.h.
+set(BACKPLANE_ABI_MAJOR 0)
+set(BACKPLANE_ABI_MINOR_MIN 1)
+set(BACKPLANE_ABI_MINOR 1)
+
+function(backplane_add_backend name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "MANIFEST" "SOURCES;LINK")
+  add_library(${name} MODULE ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE backplane::api ${arg_LINK})
+  set_target_properties(${name} PROPERTIES
+    C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    INSTALL_RPATH $ORIGIN)
+
+  # Hidden visibility leaves out what the C++ library's own headers mark visible; this does not.
+  if(UNIX AND NOT APPLE)
+    set(map ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/backend.map)
+    target_link_options(${name} PRIVATE LINKER:--version-script=${map})
+    set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${map})
+  endif()
+
+  if(arg_MANIFEST)
+    backplane_write_manifest(${name} ${arg_MANIFEST})
+  endif()
+  if(name IN_LIST BACKPLANE_LINK_STATIC_BACKENDS)
+    backplane_add_static_backend(${name} "${arg_MANIFEST}" SOURCES ${arg_SOURCES})
+  endif()
+endfunction()
+
+# Writes the manifest of the build tree, and installs the plugin with a manifest of its own: the
+# library's path is relative to the manifest, so that a prefix can be moved.
+function(backplane_write_manifest target backend)
+  include(GNUInstallDirs)
+  set(content [[{
+  "name": "@backend@",
+  "library": "@library@",
+  "abi": {"major": @BACKPLANE_ABI_MAJOR@, "minor_min": @BACKPLANE_ABI_MINOR_MIN@, "minor": @BACKPLANE_ABI_MINOR@}
+}
+]])
+  set(folder ${CMAKE_BINARY_DIR}/backends.d)
+  set(library $<PATH:RELATIVE_PATH,$<TARGET_FILE:${target}>,${folder}>)
+  string(CONFIGURE "${content}" manifest @ONLY)
+  file(GENERATE OUTPUT ${folder}/${target}.json CONTENT "${manifest}")
+
+  set(library ../$<TARGET_FILE_NAME:${target}>)
+  string(CONFIGURE "${content}" manifest @ONLY)
+  set(installed ${CMAKE_CURRENT_BINARY_DIR}/manifest/${target}.json)
+  file(GENERATE OUTPUT ${installed} CONTENT "${manifest}")
+  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane)
+  install(FILES ${installed} DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane/backends.d)
+endfunction()
+
+# The same backend as a static library <target>_static, with an entry of its own name: two backends
+# in one program cannot both define bp_backend_entry.
+function(backplane_add_static_backend target backend)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES")
+  set(twin ${target}_static)
+  add_library(${twin} STATIC ${arg_SOURCES})
+  # Copied when everything is known: what the backend adds to its plugin after the call counts too.
+  target_include_directories(${twin} PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(${twin} PRIVATE
+    $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>
+    bp_backend_entry=bp_backend_entry_${target})
+  target_compile_options(${twin} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_OPTIONS>)
+  target_compile_features(${twin} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_FEATURES>)
+  target_link_libraries(${twin} PRIVATE $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)
+  set_target_properties(${twin} PROPERTIES
+    BACKPLANE_NAME "${backend}"
+    C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# Adds the table of the backends in BACKPLANE_LINK_STATIC_BACKENDS to <target>, generated into the
+# build tree, and links them. registry/static_backends.hpp declares the table.
+function(backplane_link_static_backends target)
+  set(declarations "")
+  set(rows "")
+  set(count 0)
+  foreach(backend IN LISTS BACKPLANE_LINK_STATIC_BACKENDS)
+    set(entry bp_backend_entry_${backend})
+    string(APPEND declarations "extern \"C\" bp_backend_entry_fn ${entry};\n")
+    string(APPEND rows
+      "    {\"$<TARGET_PROPERTY:${backend}_static,BACKPLANE_NAME>\", ${entry}},\n")
+    math(EXPR count "${count} + 1")
+    target_link_libraries(${target} PRIVATE ${backend}_static)
+  endforeach()
+  set(table ${CMAKE_CURRENT_BINARY_DIR}/static_backends.cpp)
+  file(GENERATE OUTPUT ${table} CONTENT
+"// Written by CMake from BACKPLANE_LINK_STATIC_BACKENDS.
+#include \"registry/static_backends.hpp\"
+
+${declarations}
+const bp_static_backend kStaticBackends[] = {
+${rows}    {nullptr, nullptr},
+};
+const size_t kStaticBackendCount = ${count};
+")
+  target_sources(${target} PRIVATE ${table})
+endfunction()
+
+# Refuses a name in BACKPLANE_LINK_STATIC_BACKENDS that no backend of the build has.
+function(backplane_check_static_backends)
+  foreach(backend IN LISTS BACKPLANE_LINK_STATIC_BACKENDS)
+    if(NOT TARGET ${backend}_static)
+      message(FATAL_ERROR "BACKPLANE_LINK_STATIC_BACKENDS: ${backend} is not a backend of this build")
+    endif()
+  endforeach()
+endfunction()

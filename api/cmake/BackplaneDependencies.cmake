@@ -1,0 +1,68 @@
+# Every package that the project uses, found once. A missing required one stops the configuration; a
+# missing optional one turns off what needs it, and says so.
+#
+# Sets BACKPLANE_WITH_CPU: whether the cpu backend is built. Defines backplane::yaml_cpp and
+# backplane::sleef, since distributions differ in what they call those two.
+
+# Wheels that .ci/setup installs lie here, in front of what the system has.
+list(PREPEND CMAKE_PREFIX_PATH ${PROJECT_SOURCE_DIR}/.deps)
+
+find_package(Threads REQUIRED)
+find_package(nlohmann_json 3.10 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
+
+# Debian 12's target is yaml-cpp, later ones say yaml-cpp::yaml-cpp.
+find_package(yaml-cpp REQUIRED)
+add_library(backplane_yaml_cpp INTERFACE)
+add_library(backplane::yaml_cpp ALIAS backplane_yaml_cpp)
+target_link_libraries(backplane_yaml_cpp INTERFACE
+  $<IF:$<TARGET_EXISTS:yaml-cpp::yaml-cpp>,yaml-cpp::yaml-cpp,yaml-cpp>)
+
+if(BACKPLANE_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+
+# Measures runtime/bench; nothing else needs it.
+find_package(benchmark QUIET)
+if(NOT benchmark_FOUND)
+  message(STATUS "Backplane: no benchmarks: Google Benchmark was not found (libbenchmark-dev)")
+endif()
+
+# The cpu backend.
+set(BACKPLANE_WITH_CPU FALSE)
+if(BACKPLANE_BUILD_CPU)
+  set(missing "")
+  find_package(dnnl 3.2 CONFIG QUIET)
+  if(NOT dnnl_FOUND)
+    list(APPEND missing "oneDNN 3.2 or newer (.ci/setup installs it into .deps)")
+  endif()
+  find_package(hwy QUIET)
+  if(NOT hwy_FOUND)
+    list(APPEND missing "Highway (libhwy-dev)")
+  endif()
+  find_package(OpenMP QUIET COMPONENTS CXX)
+  if(NOT OpenMP_CXX_FOUND)
+    list(APPEND missing "OpenMP of the C++ compiler")
+  endif()
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(BACKPLANE_SLEEF QUIET IMPORTED_TARGET sleef)
+  endif()
+  if(BACKPLANE_SLEEF_FOUND)
+    add_library(backplane::sleef ALIAS PkgConfig::BACKPLANE_SLEEF)
+  else()
+    list(APPEND missing "SLEEF (libsleef-dev and pkg-config)")
+  endif()
+
+  list(JOIN missing ", " missing)
+  if(missing STREQUAL "")
+    set(BACKPLANE_WITH_CPU TRUE)
+    message(STATUS "Backplane: cpu backend with oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
+  elseif(BACKPLANE_BUILD_CPU STREQUAL "AUTO")
+    message(STATUS "Backplane: no cpu backend: missing ${missing}")
+  else()
+    message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_CPU is ON, but missing: ${missing}")
+  endif()
+else()
+  message(STATUS "Backplane: no cpu backend: BACKPLANE_BUILD_CPU is OFF")
+endif()

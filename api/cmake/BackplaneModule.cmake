@@ -1,0 +1,83 @@
+# backplane_module(<name> [SHARED] SOURCES ... [PUBLIC_HEADERS ...] [LINK ...] [LINK_PRIVATE ...]
+#                  [TESTS ...])
+#
+# Defines library backplane_<name>, alias backplane::<name>, with the project's language level and
+# warnings, and one CTest entry per file in TESTS. Every compiled module uses it.
+#   SHARED          A shared library with hidden visibility. Its sources are compiled into the object
+#                   library backplane_<name>_objects, which the tests link, so that they reach what
+#                   is not exported; generated sources are added there.
+#   PUBLIC_HEADERS  Installed headers, under include/. Private headers are not listed.
+#   LINK            Modules whose types appear in the public headers.
+#   LINK_PRIVATE    What only the sources use; users of the module do not see it.
+function(backplane_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SHARED" ""
+    "SOURCES;PUBLIC_HEADERS;LINK;LINK_PRIVATE;TESTS")
+  set(target backplane_${name})
+
+  if(arg_SHARED)
+    set(compiled ${target}_objects)
+    add_library(${compiled} OBJECT ${arg_SOURCES})
+    target_include_directories(${compiled} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/include)
+    add_library(${target} SHARED $<TARGET_OBJECTS:${compiled}>)
+    set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  else()
+    set(compiled ${target})
+    add_library(${target} STATIC ${arg_SOURCES})
+  endif()
+  add_library(backplane::${name} ALIAS ${target})
+  target_sources(${target} PUBLIC
+    FILE_SET HEADERS BASE_DIRS include FILES ${arg_PUBLIC_HEADERS})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} INSTALL_RPATH $ORIGIN)
+
+  target_include_directories(${compiled} PRIVATE ${PROJECT_SOURCE_DIR})
+  foreach(library IN LISTS target compiled)
+    target_compile_features(${library} PUBLIC cxx_std_20)
+    target_link_libraries(${library}
+      PUBLIC ${arg_LINK}
+      PRIVATE $<BUILD_INTERFACE:backplane::warnings>)
+    foreach(private IN LISTS arg_LINK_PRIVATE)
+      target_link_libraries(${library} PRIVATE $<BUILD_INTERFACE:${private}>)
+    endforeach()
+  endforeach()
+  set_target_properties(${compiled} PROPERTIES
+    C_EXTENSIONS OFF
+    CXX_EXTENSIONS OFF
+    C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON)
+
+  foreach(source IN LISTS arg_TESTS)
+    backplane_test(${name} ${source} LINK ${compiled} ${arg_LINK_PRIVATE})
+  endforeach()
+endfunction()
+
+# backplane_test(<module> <source> [LINK ...])
+#
+# Defines the GoogleTest program and CTest entry <module>.<stem of source>, such as
+# registry.claims_test.
+function(backplane_test module source)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LINK")
+  if(NOT BACKPLANE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_path(GET source STEM stem)
+  set(test ${module}.${stem})
+  add_executable(${test} ${source})
+  target_compile_features(${test} PRIVATE cxx_std_20)
+  target_include_directories(${test} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${test} PRIVATE ${arg_LINK} backplane::warnings GTest::gtest_main)
+  set_target_properties(${test} PROPERTIES CXX_EXTENSIONS OFF)
+  add_test(NAME ${test} COMMAND ${test})
+  set_tests_properties(${test} PROPERTIES TIMEOUT 300)
+endfunction()
+
+# Flags for our own code only; never exported to users. A member left out of an initialiser is zero,
+# and zero means "not given": that is how tables grow, so there is no warning about it.
+add_library(backplane_warnings INTERFACE)
+add_library(backplane::warnings ALIAS backplane_warnings)
+target_compile_options(backplane_warnings INTERFACE
+  $<$<COMPILE_LANG_AND_ID:C,GNU,Clang>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion
+    -Wstrict-prototypes -Wno-missing-field-initializers>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion
+    -Wno-missing-field-initializers>)

@@ -1,0 +1,32 @@
+# What makes a build of this project faster where it is found, and changes nothing else: a compiler
+# cache and a quick linker. Only for the top-level project: a user's own choice is not ours to make.
+set(BACKPLANE_LINKER AUTO CACHE STRING
+  "Linker: AUTO (mold or lld where found), DEFAULT (the compiler's own), or a name for -fuse-ld")
+
+if(PROJECT_IS_TOP_LEVEL)
+  find_program(BACKPLANE_CCACHE ccache)
+  mark_as_advanced(BACKPLANE_CCACHE)
+  if(BACKPLANE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_C_COMPILER_LAUNCHER ${BACKPLANE_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${BACKPLANE_CCACHE})
+  endif()
+
+  set(linker ${BACKPLANE_LINKER})
+  if(linker STREQUAL "AUTO")
+    set(linker DEFAULT)
+    include(CheckLinkerFlag)
+    foreach(candidate IN ITEMS mold lld)
+      check_linker_flag(CXX -fuse-ld=${candidate} BACKPLANE_HAS_${candidate})
+      if(BACKPLANE_HAS_${candidate})
+        set(linker ${candidate})
+        break()
+      endif()
+    endforeach()
+  endif()
+  if(NOT linker STREQUAL "DEFAULT")
+    foreach(kind IN ITEMS EXE SHARED MODULE)
+      string(APPEND CMAKE_${kind}_LINKER_FLAGS " -fuse-ld=${linker}")
+    endforeach()
+  endif()
+  message(STATUS "Backplane: linker ${linker}, compiler cache ${CMAKE_CXX_COMPILER_LAUNCHER}")
+endif()
