@@ -33,7 +33,8 @@ function(backplane_add_backend name)
     backplane_write_manifest(${name} ${arg_MANIFEST})
   endif()
   if(name IN_LIST BACKPLANE_LINK_STATIC_BACKENDS)
-    backplane_add_static_backend(${name} "${arg_MANIFEST}" SOURCES ${arg_SOURCES})
+    backplane_add_static_backend(${name} "${arg_MANIFEST}"
+      SOURCES ${arg_SOURCES} LINK ${arg_LINK})
   endif()
 endfunction()
 
@@ -63,7 +64,7 @@ endfunction()
 # The same backend as a static library <target>_static, with an entry of its own name: two backends
 # in one program cannot both define bp_backend_entry.
 function(backplane_add_static_backend target backend)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LINK")
   set(twin ${target}_static)
   add_library(${twin} STATIC ${arg_SOURCES})
   # Copied when everything is known: what the backend adds to its plugin after the call counts too.
@@ -73,7 +74,7 @@ function(backplane_add_static_backend target backend)
     bp_backend_entry=bp_backend_entry_${target})
   target_compile_options(${twin} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_OPTIONS>)
   target_compile_features(${twin} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_FEATURES>)
-  target_link_libraries(${twin} PRIVATE $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)
+  target_link_libraries(${twin} PRIVATE backplane::api ${arg_LINK})
   set_target_properties(${twin} PROPERTIES
     BACKPLANE_NAME "${backend}"
     C_VISIBILITY_PRESET hidden
@@ -82,8 +83,8 @@ function(backplane_add_static_backend target backend)
     POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# Adds the table of the backends in BACKPLANE_LINK_STATIC_BACKENDS to <target>, generated into the
-# build tree, and links them. registry/static_backends.hpp declares the table.
+# Adds the table of the backends in BACKPLANE_LINK_STATIC_BACKENDS to the shared module <target>,
+# generated into the build tree, and links them. registry/static_backends.hpp declares the table.
 function(backplane_link_static_backends target)
   set(declarations "")
   set(rows "")
@@ -95,6 +96,7 @@ function(backplane_link_static_backends target)
       "    {\"$<TARGET_PROPERTY:${backend}_static,BACKPLANE_NAME>\", ${entry}},\n")
     math(EXPR count "${count} + 1")
     target_link_libraries(${target} PRIVATE ${backend}_static)
+    target_link_libraries(${target}_objects PRIVATE ${backend}_static)
   endforeach()
   set(table ${CMAKE_CURRENT_BINARY_DIR}/static_backends.cpp)
   file(GENERATE OUTPUT ${table} CONTENT
@@ -107,7 +109,7 @@ ${rows}    {nullptr, nullptr},
 };
 const size_t kStaticBackendCount = ${count};
 ")
-  target_sources(${target} PRIVATE ${table})
+  target_sources(${target}_objects PRIVATE ${table})
 endfunction()
 
 # Refuses a name in BACKPLANE_LINK_STATIC_BACKENDS that no backend of the build has.
