@@ -1,0 +1,14 @@
+// The one way the host library reports a failure: a status, and a text in the thread's error slot.
+#pragma once
+
+#include <string>
+
+#include "backplane/base.h"
+
+namespace bp {
+
+// Sets the calling thread's error text and returns `code`. Out of memory loses the text, never the
+// status.
+bp_status fail(bp_status code, const std::string& message) noexcept;
+
+}  // namespace bp
