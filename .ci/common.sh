@@ -1,0 +1,41 @@
+# Shared by quickstart, test and the scripts beside this file; sourced, never run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '%s\n' "$*"; }
+
+die() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 1
+}
+
+usage_error() {
+  printf '%s: %s; see %s --help\n' "${0##*/}" "$*" "$0" >&2
+  exit 2
+}
+
+# Prints the comment block at the head of the script, which is its manual.
+print_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
+
+# Runs one step under a title, says how long it took, and ends the script where the step fails.
+step() {
+  local title=$1 begin=$SECONDS
+  shift
+  say "==> $title"
+  "$@" || die "failed: $title"
+  say "    $((SECONDS - begin)) s"
+}
+
+# One compiler process per core, but no more than memory allows: 1 GiB each.
+default_jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
+  if ((memory < 1)); then memory=1; fi
+  say $((cores < memory ? cores : memory))
+}
+
+# Checks the number given to --jobs.
+check_jobs() {
+  [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage_error "--jobs takes a number from 1, not '${1:-}'"
+}

@@ -1,0 +1,44 @@
+"""Prints why tests of a CTest JUnit report were skipped, then "N passed, N failed, N skipped".
+
+Exits with 1 if a test failed or none passed.
+"""
+
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+# What GoogleTest prints above a case that skipped itself: "file:line: Skipped", then the reason.
+SELF_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.MULTILINE)
+
+
+def outcome(case):
+    """Returns passed, failed or skipped. CTest marks a test that it could not start as a failure."""
+    if case.find("skipped") is not None:
+        return "skipped"
+    return "passed" if case.get("status") == "run" and case.find("failure") is None else "failed"
+
+
+def reason(case):
+    """Returns the last line that a skipped test printed, else what CTest knows about it."""
+    lines = [line.strip() for line in (case.findtext("system-out") or "").splitlines()]
+    lines = [line for line in lines if line]
+    return lines[-1] if lines else case.find("skipped").get("message") or "no reason given"
+
+
+def main(path):
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        kind = outcome(case)
+        counts[kind] += 1
+        if kind == "skipped":
+            print(f"skipped: {case.get('name')}: {reason(case)}")
+        for text in SELF_SKIP.findall(case.findtext("system-out") or ""):
+            print(f"skipped inside {case.get('name')}: {text.strip() or 'no reason given'}")
+        if kind == "failed":
+            print(f"failed: {case.get('name')}")
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    return 1 if counts["failed"] or not counts["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
