@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Writes the two committed files that follow from the spec: ops.h and ops.def.
+
+    generate.py                     writes api/include/backplane/ops.h and ops.def
+    generate.py --check COUNT       writes nothing; fails if a file is out of date, or if there are
+                                    not exactly COUNT ops
+    generate.py --ops DIR --header FILE --rows FILE
+                                    the same for a vendor's private ops
+"""
+
+import argparse
+import pathlib
+import sys
+import textwrap
+
+import spec
+
+ROOT = spec.HERE.parent
+API = ROOT / "api" / "include" / "backplane"
+WIDTH = 100
+SIZES = {"bp_scalar": 16, "uint32_t": 4, "int32_t": 4, "bp_dtype": 4}  # All others have 8 bytes.
+
+
+def members(arg):
+    """(C type, name, comment) of each member that stands for `arg` in the frame."""
+    comment = describe(arg)
+    if arg.is_list:
+        item = "const int64_t*" if arg.kind == "i64[]" else "const bp_tensor* const*"
+        return [("uint64_t", f"{arg.name}_count", describe_count(arg)), (item, arg.name, comment)]
+    if arg.has_scalar:
+        return [("const bp_tensor*", arg.name, comment),
+                ("bp_scalar", f"{arg.name}_scalar", f"The value where {arg.name} is NULL.")]
+    types = {"i32": "int32_t", "i64": "int64_t", "u64": "uint64_t", "f64": "double",
+             "enum": "uint32_t", "dtype": "bp_dtype"}
+    return [(types.get(arg.kind, "const bp_tensor*"), arg.name, comment)]
+
+
+def frame(op):
+    """The members of the frame of `op` with all padding, as (C type, name, comment)."""
+    rows = [("uint32_t", "struct_size", ""), ("uint32_t", "flags", "None defined: 0.")]
+    offset, gaps = 8, 0
+    for arg in op.args:
+        for ctype, name, comment in members(arg):
+            size = SIZES.get(ctype, 8)
+            if offset % min(size, 8):
+                rows.append(("uint32_t", f"reserved_{gaps}", "0."))
+                offset, gaps = offset + 4, gaps + 1
+            rows.append((ctype, name, comment))
+            offset += size
+    if offset % 8:
+        rows.append(("uint32_t", f"reserved_{gaps}", "0."))
+    return rows
+
+
+def describe(arg):
+    """The comment of a member: role, dtype, shape and bounds."""
+    parts = [role(arg), describe_dtype(arg), describe_shape(arg), describe_bounds(arg)]
+    text = ", ".join(p for p in parts if p)
+    if arg.may_alias:
+        text += f"; may alias {' or '.join(arg.may_alias)}"
+    text = f"{text}." if text else ""
+    return f"{text} {arg.doc}".strip()
+
+
+def role(arg):
+    roles = {"tensor?": "or NULL", "out": "out", "out?": "out or NULL", "inout": "in and out",
+             "tensor[]": "each", "out[]": "out, each", "inout[]": "in and out, each",
+             "scalar|tensor": "NULL or one element", "operand": "NULL or a tensor"}
+    return roles.get(arg.kind, "")
+
+
+def describe_dtype(arg):
+    if arg.kind == "dtype":
+        return "a BP_ dtype"
+    if arg.dtype:
+        return arg.dtype
+    return " or ".join(arg.dtype_set[4:-1].split(", ")) if "(" in arg.dtype_set else arg.dtype_set
+
+
+def describe_shape(arg):
+    if arg.shape == "given":
+        return "shape of your choice" + (f" in {arg.ndim}-D" if arg.ndim is not None else "")
+    if arg.shape:
+        return "shape " + " ".join(arg.shape.split())
+    if isinstance(arg.ndim, tuple):
+        return f"{arg.ndim[0]}-D to {arg.ndim[1]}-D"
+    return f"{arg.ndim}-D" if isinstance(arg.ndim, int) else f"ndim {arg.ndim}" if arg.ndim else ""
+
+
+def describe_bounds(arg):
+    if arg.kind == "enum":
+        return ""
+    text = "" if arg.min is None else f"{arg.min} <= "
+    text += ("each" if arg.is_list else arg.name)
+    if arg.below is not None:
+        text += f" < {arg.below}"
+    elif arg.max is not None:
+        text += f" <= {arg.max}"
+    bounded = any(b is not None for b in (arg.min, arg.max, arg.below))
+    return (text if bounded else "") + (", all different" if arg.distinct else "")
+
+
+def describe_count(arg):
+    if arg.count is None:
+        return ""
+    return f"{arg.count}{' or 0' if arg.may_be_empty else ''}."
+
+
+def block(text):
+    """A C comment in the width of the file."""
+    lines = textwrap.wrap(text, WIDTH - 3)
+    return "/* " + "\n * ".join(lines) + " */"
+
+
+def head(op):
+    state, since = op.lifecycle[-1]
+    family = pathlib.Path(op.path).name
+    return textwrap.wrap(f"{op.name}: {op.doc}", WIDTH - 3) + [
+        f"ops_spec/ops/{family}; profile {op.profile}; numerics {op.numerics}; {state} since {since}."]
+
+
+def struct(op):
+    """The typedef of the frame; a comment stands beside its member, or above where it is long."""
+    rows = [(f"  {ctype} {name};", comment) for ctype, name, comment in frame(op)]
+    lines, run = [f"typedef struct bp_{op.c_name}_args {{"], []
+
+    def flush():
+        column = max((len(code) for code, _ in run), default=0)
+        lines.extend(f"{code:<{column}} /* {comment} */" if comment else code
+                     for code, comment in run)
+        run.clear()
+
+    column = max(len(code) for code, _ in rows)
+    for code, comment in rows:
+        if column + len(f" /* {comment} */") > WIDTH:
+            flush()
+            lines.extend("  " + line for line in
+                         ("/* " + "\n * ".join(textwrap.wrap(comment, WIDTH - 8)) + " */").split("\n"))
+            lines.append(code)
+        else:
+            run.append((code, comment))
+            if not comment:
+                flush()
+    flush()
+    return lines + [f"}} bp_{op.c_name}_args;"]
+
+
+def enums(op):
+    for arg in op.args:
+        prefix = f"BP_{op.c_name}_{arg.name}_".upper()
+        if arg.kind == "enum":
+            yield "enum {"
+            yield from (f"  {prefix}{value.upper()} = {number},"
+                        for number, value in enumerate(arg.enum_values, 1))
+            yield "};"
+
+
+def banner(source):
+    return f"/* Generated by ops_spec/generate.py from {source}. Do not edit: change the row and run it. */"
+
+
+def header(ops, guard, source):
+    out = [banner(source), f"#ifndef {guard}", f"#define {guard}", "",
+           '#include "backplane/tensor.h"', "", "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
+           "/* clang-format off */"]
+    for op in ops:
+        lines = head(op)
+        out += ["", "/* " + lines[0], *(f" * {line}" for line in lines[1:-1]),
+                f" * {lines[-1]} */", f"enum {{ BP_OP_{op.c_name.upper()} = {op.id} }};",
+                *enums(op), *struct(op)]
+    out += ["", "/* clang-format on */", "", "#ifdef __cplusplus", '} /* extern "C" */', "#endif", "",
+            f"#endif /* {guard} */", ""]
+    return "\n".join(out)
+
+
+def rows(ops, source):
+    out = [banner(source),
+           "/* Define BP_OP(id, name, version, profile, core_or_decomposable, numerics) and",
+           " * BP_ARG(op, member, kind, dtype_rule), include this file, and #undef both. */"]
+    for op in ops:
+        form = "decomposable" if op.decompose else "core"
+        out.append(f"BP_OP({op.id}, {op.c_name}, {op.version}, {op.profile}, {form}, {op.numerics})")
+        out += [f"BP_ARG({op.c_name}, {arg.name}, {arg.kind_token}, {arg.dtype_rule})"
+                for arg in op.args]
+    return "\n".join(out) + "\n"
+
+
+def parse_arguments(argv):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ops", type=pathlib.Path, default=spec.HERE / "ops")
+    parser.add_argument("--header", type=pathlib.Path, default=API / "ops.h")
+    parser.add_argument("--rows", type=pathlib.Path, default=API / "ops.def")
+    parser.add_argument("--check", type=int, metavar="COUNT")
+    return parser.parse_args(argv)
+
+
+def check(files, ops, count):
+    """What is out of date, as lines."""
+    for path, text in files.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            yield f"{path}: out of date: run ops_spec/generate.py"
+    if len(ops) != count:
+        yield f"the spec has {len(ops)} ops, and {count} were expected"
+
+
+def main(argv=None):
+    options = parse_arguments(argv)
+    try:
+        ops = spec.load(options.ops)
+    except spec.SpecError as error:
+        print(error, file=sys.stderr)
+        return 1
+    guard = f"BACKPLANE_{options.header.stem.upper()}_H_"
+    files = {options.header: header(ops, guard, "ops_spec/ops"),
+             options.rows: rows(ops, "ops_spec/ops")}
+    if options.check is not None:
+        problems = list(check(files, ops, options.check))
+        print("\n".join(problems), file=sys.stderr, end="\n" if problems else "")
+        return 1 if problems else 0
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    print(f"{len(ops)} ops: {', '.join(str(path) for path in files)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

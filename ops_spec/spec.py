@@ -1,0 +1,361 @@
+"""The operators of ops_spec/ops as Python objects: what every generator and emitter starts from.
+
+load(folder) reads and checks the YAML files and returns the ops by id. Whatever is wrong with them
+is a SpecError that names file and line. Expressions and formulas are parsed by expressions.py.
+"""
+
+import json
+import pathlib
+import re
+from dataclasses import dataclass, field
+
+import jsonschema
+import yaml
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# The bytes of one element, in the order in which sets are written out.
+DTYPES = {
+    "bool": 1, "u8": 1, "i8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8,
+    "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "f8e4m3fn": 1, "f8e5m2": 1,
+}
+SETS = {
+    "float": ("f32", "f64", "f16", "bf16"),
+    "int": ("i32", "i64"),
+    "index": ("i64", "i32"),  # i64 is what a family must have; a kernel may claim i32 too.
+    "any": ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3fn",
+            "f8e5m2"),
+}
+# Kinds as they stand in YAML, and their token in ops.def.
+KINDS = {
+    "tensor": "tensor", "tensor?": "tensor_opt", "tensor[]": "tensor_list",
+    "out": "out", "out?": "out_opt", "out[]": "out_list",
+    "inout": "inout", "inout[]": "inout_list",
+    "operand": "operand", "scalar|tensor": "scalar_tensor",
+    "i32": "i32", "i64": "i64", "u64": "u64", "f64": "f64", "i64[]": "i64_list",
+    "dtype": "dtype", "enum": "enumeration",
+}
+OUT_KINDS = ("out", "out?", "out[]")
+TENSOR_KINDS = ("tensor", "tensor?", "tensor[]", "operand", "inout", "inout[]") + OUT_KINDS
+# Words that would not survive in a C or C++ frame.
+RESERVED = frozenset(
+    "struct_size flags auto bool break case char class const continue default delete do double else "
+    "enum extern float for friend goto if inline int long namespace new operator private protected "
+    "public register return short signed sizeof static struct switch template this throw try typedef "
+    "typename union unsigned using virtual void volatile while".split())
+FIRST_PRIVATE_ID = 1 << 16  # Ids from here on belong to vendors.
+
+
+class SpecError(Exception):
+    """What is wrong with the spec, beginning with file:line."""
+
+    def __init__(self, path, line, message):
+        super().__init__(f"{path}:{line}: {message}")
+
+
+@dataclass
+class Arg:
+    """One argument of an op. Which members mean something depends on `kind`."""
+
+    name: str
+    kind: str                      # A key of KINDS; without the list of an enum.
+    line: int
+    dtypes: tuple = ()             # What the caller chooses from; () where `dtype` is a rule.
+    dtype: str = ""                # like(x), acc(x), sum(x) or one dtype; "" where it is a set.
+    dtype_set: str = ""            # How the set is written in ops.def: float, set(f32, i64), ...
+    default_dtype: str = ""        # Of an out with a set: what it is if the caller gives none.
+    shape: str = ""                # Expression; "given" if the caller chooses, "" if anything goes.
+    ndim: object = None            # None, a number, (lowest, highest) or an expression.
+    count: object = None           # Of a list: None, a number or an expression.
+    may_be_empty: bool = False     # A list that may have no elements in place of `count`.
+    may_alias: tuple = ()          # Of an out: inputs whose memory it may be.
+    min: object = None             # Bounds of an attribute: None, a number or an expression.
+    max: object = None
+    below: object = None
+    distinct: bool = False         # No two elements of an i64[] are equal.
+    default: object = None         # For wrappers; a frame always says the value.
+    enum_name: str = ""
+    enum_values: tuple = ()        # Their values count from 1.
+    doc: str = ""
+
+    @property
+    def is_tensor(self):
+        return self.kind in TENSOR_KINDS
+
+    @property
+    def is_out(self):
+        return self.kind in OUT_KINDS
+
+    @property
+    def is_inout(self):
+        return self.kind in ("inout", "inout[]")
+
+    @property
+    def is_input(self):
+        """A tensor that is read: tensor, operand and inout kinds."""
+        return self.is_tensor and not self.is_out
+
+    @property
+    def is_list(self):
+        return self.kind.endswith("[]")
+
+    @property
+    def is_optional(self):
+        return self.kind.endswith("?")
+
+    @property
+    def has_scalar(self):
+        """A second member NAME_scalar holds the value if the tensor is NULL."""
+        return self.kind in ("operand", "scalar|tensor")
+
+    @property
+    def is_attribute(self):
+        return not self.is_tensor and self.kind != "scalar|tensor"
+
+    @property
+    def is_axis(self):
+        """An axis of a tensor, or a list of them: wrappers resolve negative ones."""
+        return isinstance(self.below, str) and self.below.endswith(".ndim")
+
+    @property
+    def is_free(self):
+        """Its dtype is one of several and follows from no other: kernels list it in their claims."""
+        return self.is_tensor and len(self.dtypes) > 1
+
+    @property
+    def kind_token(self):
+        return KINDS[self.kind]
+
+    @property
+    def dtype_rule(self):
+        """The rule as ops.def has it."""
+        return self.dtype or self.dtype_set or "none"
+
+
+@dataclass
+class Op:
+    name: str
+    id: int
+    path: str
+    line: int
+    lifecycle: list
+    profile: str
+    doc: str
+    source: str
+    args: list
+    requires: list                 # Of Requirement.
+    decompose: str                 # "" if the op is core.
+    backward: object               # See expressions.backward_of().
+    numerics: str
+    samples: str
+    cost: dict
+    version: int = 1
+    lines: dict = field(default_factory=dict, repr=False)  # Line per path of keys in the entry.
+
+    def arg(self, name):
+        return next((a for a in self.args if a.name == name), None)
+
+    def error(self, message, *keys):
+        """A SpecError at the deepest of `keys` that the entry has."""
+        while keys and keys not in self.lines:
+            keys = keys[:-1]
+        return SpecError(self.path, self.lines.get(keys, self.line), f"{self.name}: {message}")
+
+    @property
+    def c_name(self):
+        return self.name.replace(".", "_")
+
+    @property
+    def inputs(self):
+        return [a for a in self.args if a.is_input]
+
+    @property
+    def outputs(self):
+        return [a for a in self.args if a.is_out]
+
+    @property
+    def inouts(self):
+        return [a for a in self.args if a.is_inout]
+
+    @property
+    def free(self):
+        """The arguments whose dtypes a kernel's claim lists, in the claim's order."""
+        return [a for a in self.args if a.is_free]
+
+    @property
+    def attributes(self):
+        return [a for a in self.args if a.is_attribute]
+
+    @property
+    def scalars(self):
+        return [a for a in self.args if a.kind == "scalar|tensor"]
+
+
+@dataclass
+class Requirement:
+    rule: str                      # A comparison that must hold.
+    when: str                      # A condition under which it must; "" always.
+    says: str                      # Why, for the message; "" if the rule says it all.
+
+
+def _line_map(node, keys, lines, path):
+    """Notes the line of every key and item below `node`, and refuses keys that stand twice."""
+    lines[keys] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if key.value in seen:
+                raise SpecError(path, line, f"'{key.value}' stands here a second time")
+            seen.add(key.value)
+            _line_map(value, keys + (key.value,), lines, path)
+            lines[keys + (key.value,)] = line
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _line_map(value, keys + (index,), lines, path)
+
+
+def _read_yaml(path):
+    text = pathlib.Path(path).read_text(encoding="utf-8")
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is None:
+            raise SpecError(path, 1, "the file has no ops")
+        lines = {}
+        _line_map(node, (), lines, path)
+        return yaml.safe_load(text), lines
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise SpecError(path, mark.line + 1 if mark else 1, error.problem or "bad YAML") from None
+
+
+def _validate(data, lines, path):
+    schema = json.loads((HERE / "schema.json").read_text(encoding="utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    errors = sorted(validator.iter_errors(data), key=lambda e: list(map(str, e.absolute_path)))
+    if errors:
+        keys = tuple(errors[0].absolute_path)
+        where = ".".join(map(str, keys)) or "the file"
+        raise SpecError(path, lines.get(keys, 1), f"{where}: {errors[0].message}")
+
+
+def _dtype_set(names):
+    """(dtypes, spelling in ops.def) of a set or a list of sets and dtypes."""
+    names = [names] if isinstance(names, str) else names
+    dtypes = []
+    for name in names:
+        dtypes += [d for d in SETS.get(name, (name,)) if d not in dtypes]
+    spelling = names[0] if len(names) == 1 else f"set({', '.join(dtypes)})"
+    return tuple(dtypes), spelling
+
+
+def _make_arg(name, entry, line):
+    entry = dict(entry)
+    kind = entry.pop("kind")
+    arg = Arg(name=name, kind=kind, line=line)
+    if kind.startswith("enum("):
+        arg.kind = "enum"
+        arg.enum_name, values = kind[5:-1].split(": ")
+        arg.enum_values = tuple(values.split(", "))
+    if "dtypes" in entry:
+        arg.dtypes, arg.dtype_set = _dtype_set(entry.pop("dtypes"))
+        if len(arg.dtypes) == 1:
+            arg.dtype = arg.dtypes[0]
+    for key, value in entry.items():
+        setattr(arg, key, tuple(value) if isinstance(value, list) else value)
+    if arg.dtype in DTYPES:
+        arg.dtypes = (arg.dtype,)
+    return arg
+
+
+def _make_op(name, entry, path, lines):
+    own = {keys[1:]: line for keys, line in lines.items() if keys[:1] == (name,)}
+    args = [_make_arg(n, a, own[("args", n)]) for n, a in entry["args"].items()]
+    requires = [Requirement(r, "", "") if isinstance(r, str) else
+                Requirement(r["rule"], r.get("when", ""), r.get("says", ""))
+                for r in entry.get("requires", [])]
+    return Op(name=name, id=entry["id"], path=str(path), line=own[()], lifecycle=entry["lifecycle"],
+              profile=entry["profile"], doc=entry["doc"].strip(), source=entry.get("source", ""),
+              args=args, requires=requires, decompose=entry.get("decompose", "").rstrip(),
+              backward=entry["backward"], numerics=entry["numerics"], samples=entry["samples"],
+              cost=entry["cost"], version=entry.get("version", 1), lines=own)
+
+
+def _check_fields(op, arg):
+    """That the members of `arg` are those that its kind has."""
+    allowed = {"kind", "doc", "name", "line", "default"}
+    if arg.is_tensor:
+        allowed |= {"dtypes", "dtype", "shape", "ndim"}
+    if arg.is_out:
+        allowed |= {"default_dtype", "may_alias"}
+    if arg.kind == "scalar|tensor":
+        allowed |= {"dtype"}
+    if arg.is_list:
+        allowed |= {"count", "may_be_empty"}
+    if arg.kind in ("i32", "i64", "u64", "f64", "i64[]"):
+        allowed |= {"min", "max", "below"}
+    if arg.kind == "i64[]":
+        allowed |= {"distinct"}
+    for keys in op.lines:
+        if keys[:2] == ("args", arg.name) and len(keys) == 3 and keys[2] not in allowed:
+            raise op.error(f"{arg.name}: {arg.kind} has no '{keys[2]}'", *keys)
+
+
+def _check_arg(op, arg):
+    where = ("args", arg.name)
+    if arg.name in RESERVED or re.match(r"reserved_|.*_(scalar|count)$", arg.name):
+        raise op.error(f"'{arg.name}' cannot be the name of an argument", *where)
+    _check_fields(op, arg)
+    has_dtype = bool(arg.dtype or arg.dtype_set)
+    if (arg.is_tensor or arg.kind == "scalar|tensor") != has_dtype:
+        raise op.error(f"{arg.name}: {arg.kind} needs 'dtype' or 'dtypes'", *where)
+    for rule, key in ((arg.dtype, "dtype"), (arg.default_dtype, "default_dtype")):
+        match = re.fullmatch(r"\w+\((\w+)\)", rule)
+        if match and not (op.arg(match[1]) and op.arg(match[1]).is_tensor):
+            raise op.error(f"{arg.name}: {rule} names no tensor of this op", *where, key)
+    if arg.is_out and not arg.shape:
+        raise op.error(f"{arg.name}: an output needs 'shape'", *where)
+    if arg.shape == "given" and not arg.is_out:
+        raise op.error(f"{arg.name}: only an output has a shape that is given", *where, "shape")
+    for other in arg.may_alias:
+        if not (op.arg(other) and op.arg(other).is_input):
+            raise op.error(f"{arg.name}: may_alias: '{other}' is no input of this op", *where)
+    if arg.kind == "enum" and len(set(arg.enum_values)) != len(arg.enum_values):
+        raise op.error(f"{arg.name}: a value stands twice", *where)
+    if arg.kind == "enum" and arg.default is not None and arg.default not in arg.enum_values:
+        raise op.error(f"{arg.name}: '{arg.default}' is none of its values", *where, "default")
+
+
+def _check_ids(ops):
+    by_id, by_name, enums = {}, {}, {}
+    for op in ops:
+        for key, index, what in ((op.id, by_id, f"id {op.id}"), (op.c_name, by_name, "the name")):
+            if key in index:
+                other = index[key]
+                raise op.error(f"{what} is taken by {other.name} ({other.path}:{other.line})", "id")
+            index[key] = op
+        if ("." in op.name) != (op.id >= FIRST_PRIVATE_ID):
+            raise op.error(f"id {op.id}: private ops are named vendor.op and have ids from "
+                           f"{FIRST_PRIVATE_ID}, all others lower ones", "id")
+        for arg in op.args:
+            if arg.kind == "enum" and enums.setdefault(arg.enum_name, arg.enum_values) != \
+                    arg.enum_values:
+                raise op.error(f"{arg.name}: enum '{arg.enum_name}' has other values elsewhere",
+                               "args", arg.name)
+
+
+def load(folder=HERE / "ops"):
+    """The ops of all *.yaml files in `folder`, by id. Raises SpecError."""
+    paths = sorted(pathlib.Path(folder).glob("*.yaml"))
+    if not paths:
+        raise SpecError(folder, 0, "no *.yaml files here")
+    ops = []
+    for path in paths:
+        data, lines = _read_yaml(path)
+        _validate(data, lines, path)
+        ops += [_make_op(name, entry, path, lines) for name, entry in data.items()]
+    for op in ops:
+        for arg in op.args:
+            _check_arg(op, arg)
+    _check_ids(ops)
+    return sorted(ops, key=lambda op: op.id)
