@@ -12,9 +12,10 @@ SELF_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.MULTILINE)
 
 
 def outcome(case):
-    """Returns passed, failed or skipped. CTest marks a test that it could not start as a failure."""
-    if case.find("skipped") is not None:
-        return "skipped"
+    """Returns passed, failed or skipped. Not started, such as without its program, is failed."""
+    skipped = case.find("skipped")
+    if skipped is not None:
+        return "skipped" if skipped.get("message", "").startswith("SKIP_") else "failed"
     return "passed" if case.get("status") == "run" and case.find("failure") is None else "failed"
 
 

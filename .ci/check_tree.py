@@ -1,0 +1,181 @@
+"""Checks the rules of the tree that a search can check: dependencies point one way, the core names no
+vendor, versions agree, and the text is plain. Prints one line per finding; exits with 1 if any.
+
+usage: check_tree.py    in the root of a checkout; looks at tracked files
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+# A module may use the public headers and the libraries of these; its private headers are its own.
+MAY_USE = {
+    "api": {"api"},
+    "registry": {"api", "registry"},
+    "ops_spec": {"api", "ops_spec"},
+    "backends": {"api", "backends"},
+    "conformance": {"api", "registry", "conformance"},
+    "runtime": {"api", "registry", "runtime"},
+    "examples": {"api", "registry", "runtime", "examples"},
+}
+FOLDERS = set(MAY_USE) | {".ci"}
+
+# Which module a library of the build belongs to; those of no module are free to all.
+LIBRARY_MODULE = {
+    "api": "api",
+    "registry": "registry",
+    "backend_common": "backends",
+    "conformance": "conformance",
+    "runtime": "runtime",
+    "warnings": None,
+    "yaml_cpp": None,
+    "sleef": None,
+}
+
+# The core knows no vendor and no backend. Benches name the peers that they measure.
+NAMELESS = {"api", "registry", "conformance", "runtime"}
+NAMELESS_EXCEPT = ("api/cmake/", "runtime/bench/")
+VENDOR = re.compile(
+    r"\b(nvidia|cuda\w*|cudnn\w*|cublas\w*|nccl\w*|rocm|amd|intel|onednn|dnnl\w*|mkl|vulkan|lavapipe"
+    r"|ascend|qualcomm|apple|huawei)\b|\b(lib)?backplane[._](cpu|sim|template|cuda|vulkan)\b"
+    r"|\bbackends/(cpu|sim|template|cuda|vulkan)\b",
+    re.IGNORECASE,
+)
+
+CODE = {".c", ".h", ".cpp", ".hpp", ".def", ".py", ".cmake", ".map", ".sh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
+LIBRARY = re.compile(r"\bbackplane::(\w+)")
+MACHINE_PATH = re.compile(r"(?<![\w.$})])/(work|tmp|home|root|farm)/")
+OPEN_MARK = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b(?!\(#\d+\):)")
+COLUMNS = 100
+
+
+def is_code(path):
+    """Whether the file is a program or a part of one, which the rules of plain text hold for."""
+    return path.suffix in CODE or path.name in ("CMakeLists.txt", "test", "quickstart") or (
+        path.parts[0] == ".ci" and not path.suffix
+    )
+
+
+def lines_matching(pattern, text):
+    """Yields (line number, matched text)."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for match in pattern.finditer(line):
+            yield number, match.group(0)
+
+
+def owner(header, headers):
+    """Returns the module of an include, "" if it is of none of ours, None if nobody has it."""
+    first = header.split("/")[0]
+    if first in MAY_USE and "/" in header:
+        return first
+    if first != "backplane":
+        return ""
+    if header.startswith("backplane/runtime/"):
+        return "runtime"
+    return headers.get(header)
+
+
+def check_includes(path, text, headers):
+    """Dependencies between modules, as the sources show them."""
+    module = path.parts[0]
+    for header in INCLUDE.findall(text):
+        used = owner(header, headers)
+        if used is None:
+            yield f"{path}: includes {header}, which no module has"
+        elif used and used not in MAY_USE[module]:
+            yield f"{path}: {module} must not include {header} of {used}"
+        elif used and used != module and not header.startswith("backplane/"):
+            yield f"{path}: {header} is private to {used}"
+
+
+def check_links(path, text):
+    """Dependencies between modules, as the build lists show them."""
+    module = path.parts[0]
+    for library in LIBRARY.findall(text):
+        if library not in LIBRARY_MODULE:
+            yield f"{path}: backplane::{library} is not known to .ci/check_tree.py"
+        elif LIBRARY_MODULE[library] not in MAY_USE[module] | {None}:
+            yield f"{path}: {module} must not link backplane::{library}"
+
+
+def check_names(path, text):
+    """No vendor and no backend by name in the core."""
+    if path.parts[0] in NAMELESS and not str(path).startswith(NAMELESS_EXCEPT):
+        for number, name in lines_matching(VENDOR, text):
+            yield f"{path}:{number}: names {name}"
+
+
+def check_text(path, text):
+    """Plain ASCII, no tabs, 100 columns, no path of one machine, no open mark without its issue."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.isascii():
+            yield f"{path}:{number}: has a character that is not ASCII"
+        if "\t" in line or line != line.rstrip():
+            yield f"{path}:{number}: has a tab or ends in a space"
+        if len(line) > COLUMNS:
+            yield f"{path}:{number}: has {len(line)} columns, at most {COLUMNS}"
+    for number, mark in lines_matching(OPEN_MARK, text):
+        yield f"{path}:{number}: {mark} without an issue, as in {mark}(#12):"
+
+
+def check_file(path, text, headers):
+    """Yields what is wrong with one file."""
+    module = path.parts[0]
+    for number, found in lines_matching(MACHINE_PATH, text):
+        yield f"{path}:{number}: {found} is a path of one machine"
+    if not is_code(path):
+        return
+    yield from check_text(path, text)
+    if module not in MAY_USE:
+        return
+    yield from check_names(path, text)
+    if path.suffix in (".c", ".h", ".cpp", ".hpp"):
+        yield from check_includes(path, text, headers)
+    if path.name == "CMakeLists.txt":
+        yield from check_links(path, text)
+
+
+def check_versions(read):
+    """The same version wherever one is written; `read` returns the text of a file."""
+    header = dict(re.findall(r"#define BP_ABI_(M\w+) (\d+)", read("api/include/backplane/base.h")))
+    cmake = dict(
+        re.findall(r"set\(BACKPLANE_ABI_(M\w+) (\d+)\)", read("api/cmake/BackplaneBackend.cmake"))
+    )
+    for part in ("MAJOR", "MINOR"):
+        if part not in header or header.get(part) != cmake.get(part):
+            yield (
+                f"ABI {part.lower()} is {header.get(part)} in base.h, "
+                f"{cmake.get(part)} in BackplaneBackend.cmake"
+            )
+    version = re.search(r"project\(backplane VERSION ([\d.]+)", read("CMakeLists.txt")).group(1)
+    if not re.search(rf"^## {re.escape(version)}\b", read("CHANGELOG.md"), re.MULTILINE):
+        yield f"CHANGELOG.md has no section for version {version} of CMakeLists.txt"
+
+
+def tracked_files():
+    output = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True)
+    return [Path(name) for name in output.stdout.split("\0") if name and Path(name).is_file()]
+
+
+def main():
+    files = tracked_files()
+    headers = {
+        "/".join(path.parts[2:]): path.parts[0] for path in files if path.parts[1:2] == ("include",)
+    }
+    found = []
+    for path in files:
+        if len(path.parts) > 1 and path.parts[0] not in FOLDERS:
+            found.append(f"{path}: {path.parts[0]} is not a folder of the tree")
+        elif path.suffix != ".csv" and path.name != "LICENSE":
+            found += check_file(path, path.read_text(encoding="utf-8"), headers)
+    found += check_versions(lambda name: Path(name).read_text(encoding="utf-8"))
+    for line in found:
+        print(line)
+    print(f"{len(files)} files, {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

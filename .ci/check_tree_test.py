@@ -1,0 +1,74 @@
+"""Tests of check_tree.py: each rule refuses what it is for, and leaves its neighbour alone."""
+
+import unittest
+from pathlib import Path
+
+import check_tree
+
+HEADERS = {
+    "backplane/base.h": "api",
+    "backplane/host.h": "registry",
+}
+
+
+def findings(path, text):
+    return list(check_tree.check_file(Path(path), text, HEADERS))
+
+
+class CheckTree(unittest.TestCase):
+    def test_refuses_an_include_against_the_direction(self):
+        host = '#include "backplane/host.h"\n'
+        self.assertEqual(findings("runtime/tensor/tensor.cpp", host), [])
+        self.assertEqual(
+            findings("backends/mychip/backend.cpp", host),
+            ["backends/mychip/backend.cpp: backends must not include backplane/host.h of registry"],
+        )
+        self.assertEqual(len(findings("conformance/a.cpp", "#include <backplane/runtime/a.hpp>")), 1)
+
+    def test_refuses_the_private_header_of_another_module(self):
+        private = '#include "registry/claims.hpp"\n'
+        self.assertEqual(findings("registry/claims.cpp", private), [])
+        self.assertEqual(
+            findings("runtime/a.cpp", private),
+            ["runtime/a.cpp: registry/claims.hpp is private to registry"],
+        )
+
+    def test_refuses_a_header_that_nobody_has(self):
+        self.assertEqual(len(findings("api/a.c", '#include "backplane/gone.h"\n')), 1)
+
+    def test_refuses_a_link_against_the_direction(self):
+        link = "target_link_libraries(x PRIVATE backplane::runtime backplane::warnings)\n"
+        self.assertEqual(findings("examples/CMakeLists.txt", link), [])
+        self.assertEqual(
+            findings("conformance/CMakeLists.txt", link),
+            ["conformance/CMakeLists.txt: conformance must not link backplane::runtime"],
+        )
+
+    def test_refuses_a_vendor_in_the_core_alone(self):
+        vendor = "// Works around " + "Vulk" + "an.\n"
+        self.assertEqual(len(findings("registry/a.cpp", vendor)), 1)
+        self.assertEqual(findings("backends/a/a.cpp", vendor), [])
+        self.assertEqual(findings("runtime/bench/a.cpp", vendor), [])
+        self.assertEqual(findings("registry/a.cpp", "// Intelligent.\n"), [])
+
+    def test_refuses_text_that_is_not_plain(self):
+        for line in ("caf\u00e9", "a\tb", "end ", "x" * 101, "TO" + "DO: later"):
+            self.assertEqual(len(findings(".ci/a.py", line)), 1, line)
+        self.assertEqual(findings(".ci/a.py", "TO" + "DO(#12): later"), [])
+
+    def test_refuses_a_path_of_one_machine_also_in_documents(self):
+        self.assertEqual(len(findings("README.md", "see /" + "tmp/x")), 1)
+        self.assertEqual(findings("README.md", "see build/" + "tmp/x"), [])
+
+    def test_refuses_versions_that_differ(self):
+        files = {
+            "api/include/backplane/base.h": "#define BP_ABI_MAJOR 0\n#define BP_ABI_MINOR 2\n",
+            "api/cmake/BackplaneBackend.cmake": "set(BACKPLANE_ABI_MAJOR 0)\nset(BACKPLANE_ABI_MINOR 1)\n",
+            "CMakeLists.txt": "project(backplane VERSION 0.2.0",
+            "CHANGELOG.md": "## 0.1.0\n",
+        }
+        self.assertEqual(len(list(check_tree.check_versions(files.get))), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
