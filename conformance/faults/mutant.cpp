@@ -1,0 +1,216 @@
+// The wrapping: entry, registration, and the replaced kernels.
+#include "conformance/faults/mutant.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bp::faults {
+namespace {
+
+struct Close {
+  void operator()(void* library) const { dlclose(library); }
+};
+
+struct Instance {
+  const bp_host* host = nullptr;
+  std::unique_ptr<void, Close> library;
+  const bp_backend* good = nullptr;
+  bp_backend backend{};
+  const Mutant* mutant = nullptr;
+  std::string strength;
+  bp_allocator_ops allocator{};
+  std::deque<Wrapped> kernels;
+};
+
+// The registrar that the good backend sees during its register_all().
+struct Registration {
+  Instance* instance;
+  const bp_registrar* host;
+};
+
+bp_status fail(const bp_host& host, bp_status status, const std::string& message) {
+  return host.set_error(host.self, status, message.c_str());
+}
+
+std::string_view option(const bp_host& host, const char* key) {
+  const char* value = nullptr;
+  return host.get_option(host.self, key, &value) == BP_OK ? value : "";
+}
+
+const Wrapped& wrapped(const bp_kernel* self) { return *static_cast<const Wrapped*>(self->state); }
+
+bp_reason supports(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                   const void* args) {
+  const bp_kernel* good = wrapped(self).good;
+  return good->supports(good, device, flags, args);
+}
+
+bp_status workspace_size(const bp_kernel* self, bp_device* device, const void* args,
+                         uint64_t* out_required_bytes, uint64_t* out_preferred_bytes) {
+  const Wrapped& w = wrapped(self);
+  uint64_t required = 0, preferred = 0;
+  if (w.good->workspace_size != nullptr) {
+    const bp_status status = w.good->workspace_size(w.good, device, args, &required, &preferred);
+    if (status != BP_OK) return status;
+  }
+  *out_required_bytes = required + w.mutant->extra_workspace_bytes;
+  *out_preferred_bytes = preferred + w.mutant->extra_workspace_bytes;
+  return BP_OK;
+}
+
+bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
+  const Wrapped& w = wrapped(self);
+  return w.mutant->launch({w, launch}, w.strength, args);
+}
+
+// The kernel with the mutant's launch, owned by `instance`.
+const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
+  Wrapped& w = instance.kernels.emplace_back();
+  bp_struct_read(&good, good.struct_size, &w.kernel, sizeof(bp_kernel), nullptr);
+  w.good = &good;
+  w.mutant = instance.mutant;
+  w.strength = instance.strength;
+  w.allocator = &instance.allocator;
+  w.kernel.state = &w;
+  if (w.kernel.supports != nullptr) w.kernel.supports = supports;
+  w.kernel.workspace_size = workspace_size;
+  w.kernel.launch = launch;
+  return &w.kernel;
+}
+
+bp_status add_device(void* self, uint64_t count, bp_device* const* devices,
+                     const bp_device_ops* ops, bp_add_result* out_result) {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_device(host.self, count, devices, ops, out_result);
+}
+
+bp_status add_allocator(void* self, uint64_t count, bp_device* const* devices,
+                        const bp_allocator_ops* allocator, bp_add_result* out_result) {
+  const auto& registration = *static_cast<Registration*>(self);
+  bp_struct_read(allocator, allocator->struct_size, &registration.instance->allocator,
+                 sizeof(bp_allocator_ops), nullptr);
+  const bp_registrar& host = *registration.host;
+  return host.add_allocator(host.self, count, devices, allocator, out_result);
+}
+
+bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
+                      const bp_stream_ops* streams, const bp_event_ops* events,
+                      bp_add_result* out_result) {
+  const bp_registrar& host = *static_cast<Registration*>(self)->host;
+  return host.add_streams(host.self, count, devices, streams, events, out_result);
+}
+
+bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices, uint64_t kernel_count,
+                      const bp_kernel* const* kernels, bp_add_result* out_results) try {
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  std::vector<const bp_kernel*> passed(kernels, kernels + kernel_count);
+  for (const bp_kernel*& kernel : passed) {
+    if (std::ranges::count(instance->mutant->ops, kernel->op) != 0) {
+      kernel = wrap(*instance, *kernel);
+    }
+  }
+  return host->add_kernels(host->self, count, devices, kernel_count, passed.data(), out_results);
+} catch (const std::bad_alloc&) {
+  const bp_host& services = *static_cast<Registration*>(self)->instance->host;
+  return fail(services, BP_OUT_OF_MEMORY, "out of host memory");
+}
+
+bp_status register_all(void* self, const bp_registrar* registrar) {
+  auto& instance = *static_cast<Instance*>(self);
+  Registration registration{&instance, registrar};
+  const bp_registrar between{
+      .struct_size = sizeof(bp_registrar),
+      .struct_type = BP_STRUCT_REGISTRAR,
+      .next = nullptr,
+      .self = &registration,
+      .add_device = add_device,
+      .add_allocator = add_allocator,
+      .add_streams = add_streams,
+      .add_kernels = add_kernels,
+  };
+  const bp_status status = instance.good->register_all(instance.good->self, &between);
+  if (status == BP_OK && instance.kernels.empty()) {
+    return fail(*instance.host, BP_INVALID_ARGUMENT,
+                "the wrapped backend has no kernel that mutant " +
+                    std::string(instance.mutant->id) + " changes");
+  }
+  return status;
+}
+
+bp_status shutdown(void* self) {
+  const std::unique_ptr<Instance> instance(static_cast<Instance*>(self));
+  return instance->good->shutdown(instance->good->self);
+}
+
+// Reads `mutant=<id>[:strength]`.
+bp_status choose(Instance& instance) {
+  const std::string_view text = option(*instance.host, "mutant");
+  const size_t colon = std::min(text.find(':'), text.size());
+  instance.mutant = find_mutant(text.substr(0, colon));
+  if (instance.mutant == nullptr) {
+    return fail(*instance.host, BP_INVALID_ARGUMENT,
+                "option mutant is '" + std::string(text) + "'; allowed: " + mutant_ids());
+  }
+  if (colon < text.size()) instance.strength = text.substr(colon + 1);
+  return BP_OK;
+}
+
+bp_status open_good(Instance& instance, const bp_entry_request& request, bp_entry_reply& reply) {
+  const std::string path(option(*instance.host, "wrap"));
+  if (path.empty()) {
+    return fail(*instance.host, BP_INVALID_ARGUMENT,
+                "option wrap is missing; give the path of the plugin to break: wrap=FILE.so");
+  }
+  instance.library.reset(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (instance.library == nullptr) {
+    return fail(*instance.host, BP_NOT_FOUND, "option wrap: " + std::string(dlerror()));
+  }
+  auto* entry =
+      reinterpret_cast<bp_backend_entry_fn*>(dlsym(instance.library.get(), "bp_backend_entry"));
+  if (entry == nullptr) {
+    return fail(*instance.host, BP_INCOMPATIBLE, path + " does not export bp_backend_entry");
+  }
+  const bp_status status = entry(&request, &reply);
+  if (status == BP_OK) instance.good = reply.backend;
+  return status;
+}
+
+}  // namespace
+}  // namespace bp::faults
+
+bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) try {
+  using bp::faults::Instance;
+  if (!bp_abi_is_served(request)) {
+    return bp::faults::fail(*request->host, BP_INCOMPATIBLE, "the mutant serves ABI 0.1 only");
+  }
+  auto instance = std::make_unique<Instance>();
+  instance->host = request->host;
+  bp_status status = bp::faults::choose(*instance);
+  if (status != BP_OK) return status;
+  bp_entry_reply reply = *out_reply;
+  status = bp::faults::open_good(*instance, *request, reply);
+  if (status != BP_OK) return status;
+  instance->backend = {
+      .struct_size = sizeof(bp_backend),
+      .struct_type = BP_STRUCT_BACKEND,
+      .next = nullptr,
+      .self = instance.get(),
+      .name = "backplane.mutant",
+      .version = "0",
+      .register_all = bp::faults::register_all,
+      .shutdown = bp::faults::shutdown,
+      .get_extension = nullptr,
+      .status_class = nullptr,
+  };
+  out_reply->abi_major = reply.abi_major;
+  out_reply->abi_minor = reply.abi_minor;
+  out_reply->backend = &instance.release()->backend;
+  return BP_OK;
+} catch (const std::bad_alloc&) {
+  return bp::faults::fail(*request->host, BP_OUT_OF_MEMORY, "out of host memory");
+}

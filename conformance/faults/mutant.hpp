@@ -1,0 +1,83 @@
+// Backends that are broken on purpose: a good backend with one behaviour changed.
+//
+// libbp_mutant.so loads the plugin named by the option `wrap`, passes its tables on, and replaces
+// the launch of the kernels that the option `mutant` names. Everything is done through views and
+// tables: a mutant changes the tensors it hands on, never memory that it could only reach by an
+// address.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backplane/backend.h"
+
+namespace bp::faults {
+
+struct Wrapped;
+
+// A launch of the good backend, and what a mutant needs to bend it.
+struct Call {
+  const Wrapped& wrapped;
+  const bp_launch* launch;
+
+  // Hands `args` to the good kernel.
+  bp_status run(const void* args) const;
+
+  // Overwrites `range` with 0x5A, behind the work of the launch.
+  bp_status scribble(const bp_buffer_ref& range) const;
+};
+
+// One mutant. `strength` is the text behind the colon of its option: "" is the gross form.
+struct Mutant {
+  std::string_view id;
+  std::span<const uint32_t> ops;  // The ops whose kernels it replaces.
+  bp_status (*launch)(const Call& call, std::string_view strength, const void* args);
+  uint64_t extra_workspace_bytes = 0;  // Asked for on top of what the good kernel needs.
+};
+
+// NULL if there is no mutant of this id.
+const Mutant* find_mutant(std::string_view id);
+
+// "1, 2, 10, ...", for a message.
+std::string mutant_ids();
+
+// A kernel of the good backend with the launch of a mutant. `kernel` is what the host sees.
+struct Wrapped {
+  bp_kernel kernel;
+  const bp_kernel* good;
+  const Mutant* mutant;
+  std::string_view strength;
+  const bp_allocator_ops* allocator;  // Of the good backend.
+};
+
+// A copy of a tensor whose shape, strides and offset can be bent.
+class View {
+ public:
+  explicit View(const bp_tensor& tensor);
+  View(const View&) = delete;
+
+  const bp_tensor* get() const { return &tensor_; }
+  uint32_t rank() const { return tensor_.ndim; }
+  int64_t& extent(uint32_t axis) { return shape_[axis]; }
+  int64_t& stride(uint32_t axis) { return strides_[axis]; }
+  uint64_t& byte_offset() { return tensor_.byte_offset; }
+
+  // Moves the origin by `elements`.
+  void advance(int64_t elements);
+
+  // Reads the axis from its last element to its first.
+  void reverse(uint32_t axis);
+
+  int64_t element_count() const;
+
+  // The bytes of one element.
+  int64_t item_size_bytes() const;
+
+ private:
+  bp_tensor tensor_;
+  std::array<int64_t, BP_MAX_RANK> shape_{}, strides_{};
+};
+
+}  // namespace bp::faults

@@ -1,0 +1,220 @@
+// The mutants, each with what a right suite says of it. Numbers are those of the kill table.
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "backplane/ops.h"
+#include "conformance/faults/mutant.hpp"
+
+namespace bp::faults {
+
+View::View(const bp_tensor& tensor) : tensor_(tensor) {
+  std::copy_n(tensor.shape, tensor.ndim, shape_.begin());
+  std::copy_n(tensor.strides, tensor.ndim, strides_.begin());
+  tensor_.shape = shape_.data();
+  tensor_.strides = strides_.data();
+}
+
+int64_t View::item_size_bytes() const {
+  switch (tensor_.dtype) {
+    case BP_F64:
+    case BP_I64:
+    case BP_U64:
+      return 8;
+    case BP_F32:
+    case BP_I32:
+    case BP_U32:
+      return 4;
+    case BP_F16:
+    case BP_BF16:
+    case BP_I16:
+    case BP_U16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+void View::advance(int64_t elements) {
+  tensor_.byte_offset += static_cast<uint64_t>(elements * item_size_bytes());
+}
+
+void View::reverse(uint32_t axis) {
+  if (shape_[axis] == 0) return;
+  advance((shape_[axis] - 1) * strides_[axis]);
+  strides_[axis] = -strides_[axis];
+}
+
+int64_t View::element_count() const {
+  int64_t count = 1;
+  for (uint32_t axis = 0; axis < tensor_.ndim; ++axis) count *= shape_[axis];
+  return count;
+}
+
+bp_status Call::run(const void* args) const {
+  return wrapped.good->launch(wrapped.good, launch, args);
+}
+
+bp_status Call::scribble(const bp_buffer_ref& range) const {
+  const uint8_t pattern = 0x5A;
+  const bp_allocator_ops& allocator = *wrapped.allocator;
+  return allocator.fill(allocator.self, launch->stream, &range, &pattern, 1);
+}
+
+namespace {
+
+constexpr int64_t kTile = 16;
+constexpr int64_t kVector = 8;
+
+constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
+constexpr uint32_t kBinary[] = {BP_OP_ADD, BP_OP_SUB, BP_OP_MUL, BP_OP_DIV, BP_OP_MAXIMUM};
+constexpr uint32_t kUnary[] = {BP_OP_NEG, BP_OP_EXP, BP_OP_LOG, BP_OP_SQRT, BP_OP_RELU};
+constexpr uint32_t kSum[] = {BP_OP_SUM};
+
+// The frames of a family are alike, so that one function bends them all.
+using BinaryArgs = bp_add_args;
+using UnaryArgs = bp_neg_args;
+
+template <typename Frame>
+constexpr bool is_binary = sizeof(Frame) == sizeof(BinaryArgs) &&
+                           offsetof(Frame, a) == offsetof(BinaryArgs, a) &&
+                           offsetof(Frame, b) == offsetof(BinaryArgs, b) &&
+                           offsetof(Frame, y) == offsetof(BinaryArgs, y);
+template <typename Frame>
+constexpr bool is_unary = sizeof(Frame) == sizeof(UnaryArgs) &&
+                          offsetof(Frame, x) == offsetof(UnaryArgs, x) &&
+                          offsetof(Frame, y) == offsetof(UnaryArgs, y);
+static_assert(is_binary<bp_sub_args> && is_binary<bp_mul_args> && is_binary<bp_div_args> &&
+              is_binary<bp_maximum_args>);
+static_assert(is_unary<bp_exp_args> && is_unary<bp_log_args> && is_unary<bp_sqrt_args> &&
+              is_unary<bp_relu_args>);
+
+// 1: the products behind the last whole tile of K are dropped. Subtle: only the very last one is.
+bp_status ignore_k_tail(const Call& call, std::string_view strength, const void* args) {
+  auto frame = *static_cast<const bp_matmul_args*>(args);
+  View a(*frame.a), b(*frame.b);
+  int64_t& columns = a.extent(a.rank() - 1);
+  const int64_t tail = columns % kTile;
+  columns -= strength == "subtle" ? std::min<int64_t>(tail, 1) : tail;
+  b.extent(b.rank() - 2) = columns;
+  frame.a = a.get();
+  frame.b = b.get();
+  return call.run(&frame);
+}
+
+// 2: the rows of the edge tile of M are found with the row stride of b. Rows that this would take
+// out of a keep their own stride: the bug then shows elsewhere, and the process lives.
+bp_status edge_tile_with_other_stride(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const bp_matmul_args*>(args);
+  if (const bp_status status = call.run(&frame); status != BP_OK) return status;
+  View a(*frame.a), y(*frame.y), b(*frame.b);
+  const uint32_t row_axis = a.rank() - 2;
+  const int64_t rows = a.extent(row_axis);
+  const int64_t first = rows - rows % kTile;
+  const int64_t wrong = b.stride(row_axis), right = a.stride(row_axis);
+  const bool is_inside = wrong >= 0 && right >= 0 && (rows - 1) * wrong <= (rows - 1) * right;
+  if (first == rows || wrong == right || !is_inside) return BP_OK;
+  a.extent(row_axis) = y.extent(row_axis) = rows - first;
+  a.stride(row_axis) = wrong;
+  a.advance(first * wrong);
+  y.advance(first * y.stride(row_axis));
+  frame.a = a.get();
+  frame.y = y.get();
+  return call.run(&frame);
+}
+
+// 10: an axis of stride 0 in the second operand is read as if it were dense.
+bp_status broadcast_as_dense(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const BinaryArgs*>(args);
+  if (frame.b == nullptr) return call.run(&frame);
+  View b(*frame.b);
+  for (uint32_t axis = b.rank(); axis-- > 0;) {
+    if (b.stride(axis) != 0 || b.extent(axis) < 2) continue;
+    b.stride(axis) = 1;
+    break;
+  }
+  frame.b = b.get();
+  return call.run(&frame);
+}
+
+// 11: the offset of a view is ignored. Subtle: only what is below 64 bytes is.
+bp_status ignore_byte_offset(const Call& call, std::string_view strength, const void* args) {
+  auto frame = *static_cast<const BinaryArgs*>(args);
+  View a(*frame.a);
+  a.byte_offset() = strength == "subtle" ? a.byte_offset() & ~uint64_t{63} : 0;
+  frame.a = a.get();
+  return call.run(&frame);
+}
+
+// 13: one vector is written past the end of the output.
+bp_status write_past_the_end(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const UnaryArgs*>(args);
+  if (const bp_status status = call.run(&frame); status != BP_OK) return status;
+  View y(*frame.y);
+  int64_t last = 0;
+  for (uint32_t axis = 0; axis < y.rank(); ++axis) {
+    if (y.extent(axis) == 0) return BP_OK;
+    last += std::max<int64_t>(0, (y.extent(axis) - 1) * y.stride(axis));
+  }
+  y.advance(last + 1);
+  return call.scribble(
+      {frame.y->buffer, y.byte_offset(), static_cast<uint64_t>(kVector * y.item_size_bytes())});
+}
+
+// 15: what is behind the last whole vector of the innermost axis is not written.
+bp_status leave_the_tail(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const UnaryArgs*>(args);
+  View x(*frame.x), y(*frame.y);
+  if (x.rank() > 0) {
+    int64_t& extent = y.extent(y.rank() - 1);
+    extent -= extent % kVector;
+    x.extent(x.rank() - 1) = extent;
+  }
+  frame.x = x.get();
+  frame.y = y.get();
+  return call.run(&frame);
+}
+
+// Benign: sums are formed from the last element to the first, which is as right as any order.
+bp_status reverse_sum(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const bp_sum_args*>(args);
+  View x(*frame.x);
+  for (uint64_t i = 0; i < frame.axes_count; ++i) x.reverse(static_cast<uint32_t>(frame.axes[i]));
+  frame.x = x.get();
+  return call.run(&frame);
+}
+
+// Benign: more workspace than the good kernel needs, all of it overwritten.
+bp_status extra_workspace(const Call& call, std::string_view, const void* args) {
+  const bp_status status = call.scribble(call.launch->workspace);
+  return status == BP_OK ? call.run(args) : status;
+}
+
+constexpr Mutant kMutants[] = {
+    {"1", kMatmul, ignore_k_tail},
+    {"2", kMatmul, edge_tile_with_other_stride},
+    {"10", kBinary, broadcast_as_dense},
+    {"11", kBinary, ignore_byte_offset},
+    {"13", kUnary, write_past_the_end},
+    {"15", kUnary, leave_the_tail},
+    {"benign_reverse_sum", kSum, reverse_sum},
+    {"benign_extra_workspace", kMatmul, extra_workspace, 4096},
+};
+
+}  // namespace
+
+const Mutant* find_mutant(std::string_view id) {
+  const auto* found = std::ranges::find(kMutants, id, &Mutant::id);
+  return found == std::end(kMutants) ? nullptr : found;
+}
+
+std::string mutant_ids() {
+  std::string ids;
+  for (const Mutant& mutant : kMutants) {
+    if (!ids.empty()) ids += ", ";
+    ids += mutant.id;
+  }
+  return ids;
+}
+
+}  // namespace bp::faults
