@@ -1,5 +1,5 @@
-"""Checks the rules of the tree that a search can check: dependencies point one way, the core names no
-vendor, versions agree, and the text is plain. Prints one line per finding; exits with 1 if any.
+"""Checks the rules of the tree that a search can check: dependencies point one way, the core names
+no vendor, versions agree, and the text is plain. Prints one line per finding; exits with 1 if any.
 
 usage: check_tree.py    in the root of a checkout; looks at tracked files
 """
@@ -37,8 +37,9 @@ LIBRARY_MODULE = {
 NAMELESS = {"api", "registry", "conformance", "runtime"}
 NAMELESS_EXCEPT = ("api/cmake/", "runtime/bench/")
 VENDOR = re.compile(
-    r"\b(nvidia|cuda\w*|cudnn\w*|cublas\w*|nccl\w*|rocm|amd|intel|onednn|dnnl\w*|mkl|vulkan|lavapipe"
-    r"|ascend|qualcomm|apple|huawei)\b|\b(lib)?backplane[._](cpu|sim|template|cuda|vulkan)\b"
+    r"\b(nvidia|cuda\w*|cudnn\w*|cublas\w*|nccl\w*|rocm|amd|intel|onednn|dnnl\w*|mkl|vulkan"
+    r"|lavapipe|ascend|qualcomm|apple|huawei)\b"
+    r"|\b(lib)?backplane[._](cpu|sim|template|cuda|vulkan)\b"
     r"|\bbackends/(cpu|sim|template|cuda|vulkan)\b",
     re.IGNORECASE,
 )

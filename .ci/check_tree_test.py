@@ -23,7 +23,8 @@ class CheckTree(unittest.TestCase):
             findings("backends/mychip/backend.cpp", host),
             ["backends/mychip/backend.cpp: backends must not include backplane/host.h of registry"],
         )
-        self.assertEqual(len(findings("conformance/a.cpp", "#include <backplane/runtime/a.hpp>")), 1)
+        runtime = "#include <backplane/runtime/a.hpp>"
+        self.assertEqual(len(findings("conformance/a.cpp", runtime)), 1)
 
     def test_refuses_the_private_header_of_another_module(self):
         private = '#include "registry/claims.hpp"\n'
@@ -63,7 +64,9 @@ class CheckTree(unittest.TestCase):
     def test_refuses_versions_that_differ(self):
         files = {
             "api/include/backplane/base.h": "#define BP_ABI_MAJOR 0\n#define BP_ABI_MINOR 2\n",
-            "api/cmake/BackplaneBackend.cmake": "set(BACKPLANE_ABI_MAJOR 0)\nset(BACKPLANE_ABI_MINOR 1)\n",
+            "api/cmake/BackplaneBackend.cmake": (
+                "set(BACKPLANE_ABI_MAJOR 0)\nset(BACKPLANE_ABI_MINOR 1)\n"
+            ),
             "CMakeLists.txt": "project(backplane VERSION 0.2.0",
             "CHANGELOG.md": "## 0.1.0\n",
         }

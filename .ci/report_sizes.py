@@ -1,5 +1,5 @@
-"""Prints the size of the template backend and of the public C headers against their budgets, and the
-largest functions of the tree. Exits with 1 where a budget is exceeded."""
+"""Prints the size of the template backend and of the public C headers against their budgets, and
+the largest functions of the tree. Exits with 1 where a budget is exceeded."""
 
 import re
 import subprocess
@@ -11,7 +11,8 @@ LARGEST = 5
 
 # A line that opens a block and is no function: types, namespaces, and what is inside a body.
 NO_FUNCTION = re.compile(
-    r"^\s*(namespace|class|struct|union|enum|extern|typedef|if|else|for|while|switch|do|try|catch|case)\b"
+    r"^\s*(namespace|class|struct|union|enum|extern|typedef"
+    r"|if|else|for|while|switch|do|try|catch|case)\b"
 )
 
 
@@ -28,6 +29,11 @@ def lines_of(path):
         return file.read().splitlines()
 
 
+def is_continuation(line):
+    """Whether the line goes on with the parameters of a signature that began above it."""
+    return line.startswith("    ") and "(" not in line.split(",")[0]
+
+
 def functions(path):
     """Yields (lines, path, first line number, name) of each function with a body of its own lines.
 
@@ -40,7 +46,7 @@ def functions(path):
             continue
         # The signature may begin some lines above: continuation lines are indented more.
         begin = number
-        while begin > 0 and lines[begin].startswith("    ") and "(" not in lines[begin].split(",")[0]:
+        while begin > 0 and is_continuation(lines[begin]):
             begin -= 1
         signature = lines[begin]
         name = re.search(r"([~\w:]+)\(", signature)

@@ -42,10 +42,13 @@ endfunction()
 # library's path is relative to the manifest, so that a prefix can be moved.
 function(backplane_write_manifest target backend)
   include(GNUInstallDirs)
+  set(major ${BACKPLANE_ABI_MAJOR})
+  set(minor_min ${BACKPLANE_ABI_MINOR_MIN})
+  set(minor ${BACKPLANE_ABI_MINOR})
   set(content [[{
   "name": "@backend@",
   "library": "@library@",
-  "abi": {"major": @BACKPLANE_ABI_MAJOR@, "minor_min": @BACKPLANE_ABI_MINOR_MIN@, "minor": @BACKPLANE_ABI_MINOR@}
+  "abi": {"major": @major@, "minor_min": @minor_min@, "minor": @minor@}
 }
 ]])
   set(folder ${CMAKE_BINARY_DIR}/backends.d)
@@ -116,7 +119,8 @@ endfunction()
 function(backplane_check_static_backends)
   foreach(backend IN LISTS BACKPLANE_LINK_STATIC_BACKENDS)
     if(NOT TARGET ${backend}_static)
-      message(FATAL_ERROR "BACKPLANE_LINK_STATIC_BACKENDS: ${backend} is not a backend of this build")
+      message(FATAL_ERROR
+        "BACKPLANE_LINK_STATIC_BACKENDS: ${backend} is not a backend of this build")
     endif()
   endforeach()
 endfunction()

@@ -3,9 +3,9 @@
 #
 # Defines library backplane_<name>, alias backplane::<name>, with the project's language level and
 # warnings, and one CTest entry per file in TESTS. Every compiled module uses it.
-#   SHARED          A shared library with hidden visibility. Its sources are compiled into the object
-#                   library backplane_<name>_objects, which the tests link, so that they reach what
-#                   is not exported; generated sources are added there.
+#   SHARED          A shared library with hidden visibility. Its sources are compiled into the
+#                   object library backplane_<name>_objects, which the tests link, so that they
+#                   reach what is not exported; generated sources are added there.
 #   PUBLIC_HEADERS  Installed headers, under include/. Private headers are not listed.
 #   LINK            Modules whose types appear in the public headers.
 #   LINK_PRIVATE    What only the sources use; users of the module do not see it.

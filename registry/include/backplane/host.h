@@ -136,7 +136,7 @@ typedef struct bp_plugin {
 } bp_plugin;
 
 /* Loads a backend and registers its tables. `name` is a path if it contains '/' or ends in ".so",
- * else the name in a manifest: "backplane.cpu", or its last part where that is unique: "cpu". Fails
+ * else the name in a manifest: "acme.npu", or its last part where that is unique: "npu". Fails
  * with BP_NOT_FOUND (no such file or name), BP_INCOMPATIBLE (not a plugin, or another ABI),
  * BP_ALREADY_EXISTS (that name is loaded), or the backend's own failure; the text says what and
  * why, and nothing stays loaded. Options are copied. */
@@ -160,7 +160,7 @@ typedef struct bp_target {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_TARGET. */
   const void* next;
-  const char* name; /* "backplane.cpu:0". */
+  const char* name; /* "acme.npu:0". */
   const bp_plugin* plugin;
   bp_registry* registry;
   bp_device* device;
@@ -176,7 +176,7 @@ typedef struct bp_target {
 BP_API uint64_t bp_registry_target_count(const bp_registry* registry);
 BP_API const bp_target* bp_registry_target(const bp_registry* registry, uint64_t index);
 
-/* Finds a loaded device by name: "backplane.cpu:0", "cpu:0" or "cpu" where that is unique. */
+/* Finds a loaded device by name: "acme.npu:0", "npu:0" or "npu" where that is unique. */
 BP_API bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
                                          const bp_target** out_target);
 
