@@ -4,9 +4,6 @@
 # Sets BACKPLANE_WITH_CPU: whether the cpu backend is built. Defines backplane::yaml_cpp and
 # backplane::sleef, since distributions differ in what they call those two.
 
-# Wheels that .ci/setup installs lie here, in front of what the system has.
-list(PREPEND CMAKE_PREFIX_PATH ${PROJECT_SOURCE_DIR}/.deps)
-
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
@@ -32,7 +29,9 @@ endif()
 set(BACKPLANE_WITH_CPU FALSE)
 if(BACKPLANE_BUILD_CPU)
   set(missing "")
-  find_package(dnnl 3.2 CONFIG QUIET)
+  # The wheel that .ci/setup installs comes before what the system has. Only this package is looked
+  # for there: .deps also holds a Python, which is not the one with the generator's packages.
+  find_package(dnnl 3.2 CONFIG QUIET HINTS ${PROJECT_SOURCE_DIR}/.deps)
   if(NOT dnnl_FOUND)
     list(APPEND missing "oneDNN 3.2 or newer (.ci/setup installs it into .deps)")
   endif()
