@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import jsonschema
 import yaml
 
+import expressions
+
 HERE = pathlib.Path(__file__).resolve().parent
 
 # The bytes of one element, in the order in which sets are written out.
@@ -77,6 +79,7 @@ class Arg:
     enum_name: str = ""
     enum_values: tuple = ()        # Their values count from 1.
     doc: str = ""
+    values: dict = field(default_factory=dict)  # expressions.Value of shape, ndim, count, min, ...
 
     @property
     def is_tensor(self):
@@ -145,12 +148,16 @@ class Op:
     args: list
     requires: list                 # Of Requirement.
     decompose: str                 # "" if the op is core.
-    backward: object               # See expressions.backward_of().
+    backward: object               # As written; `gradients` has it parsed.
     numerics: str
     samples: str
     cost: dict
     version: int = 1
     lines: dict = field(default_factory=dict, repr=False)  # Line per path of keys in the entry.
+    dtype_order: list = field(default_factory=list, repr=False)  # Args, each after what it is like.
+    costs: dict = field(default_factory=dict, repr=False)        # Value of flops and of bytes.
+    decomposition: object = None   # expressions.Formula, or None if the op is core.
+    gradients: object = None       # expressions.Backward
 
     def arg(self, name):
         return next((a for a in self.args if a.name == name), None)
@@ -193,8 +200,8 @@ class Op:
 
 @dataclass
 class Requirement:
-    rule: str                      # A comparison that must hold.
-    when: str                      # A condition under which it must; "" always.
+    rule: object                   # A comparison that must hold: expressions.Value.
+    when: object                   # The condition under which it must; None always.
     says: str                      # Why, for the message; "" if the rule says it all.
 
 
@@ -271,8 +278,8 @@ def _make_arg(name, entry, line):
 def _make_op(name, entry, path, lines):
     own = {keys[1:]: line for keys, line in lines.items() if keys[:1] == (name,)}
     args = [_make_arg(n, a, own[("args", n)]) for n, a in entry["args"].items()]
-    requires = [Requirement(r, "", "") if isinstance(r, str) else
-                Requirement(r["rule"], r.get("when", ""), r.get("says", ""))
+    requires = [Requirement(r, None, "") if isinstance(r, str) else
+                Requirement(r["rule"], r.get("when"), r.get("says", ""))
                 for r in entry.get("requires", [])]
     return Op(name=name, id=entry["id"], path=str(path), line=own[()], lifecycle=entry["lifecycle"],
               profile=entry["profile"], doc=entry["doc"].strip(), source=entry.get("source", ""),
@@ -344,6 +351,56 @@ def _check_ids(ops):
                                "args", arg.name)
 
 
+def _order_dtypes(op):
+    """The arguments with a dtype, each after the one whose dtype it follows."""
+    order, left = [], [a for a in op.args if a.dtype or a.dtype_set]
+    while left:
+        known = {a.name for a in order}
+        ready = [a for a in left if all(r in known for r in
+                                        re.findall(r"\((\w+)\)", a.dtype + a.default_dtype))]
+        if not ready:
+            raise op.error(f"{left[0].name}: its dtype follows from itself", "args", left[0].name)
+        order += ready
+        left = [a for a in left if a not in ready]
+    return order
+
+
+def _parse_arg(op, arg, scope):
+    types = {"shape": "dims", "ndim": "int", "count": "int"}
+    bound = "number" if arg.kind == "f64" else "int"
+    for key in ("shape", "ndim", "count", "min", "max", "below", "default"):
+        text = getattr(arg, key)
+        if text in (None, "", "given") or isinstance(text, tuple) or \
+                (arg.kind == "enum" and key == "default"):
+            continue
+        want = types.get(key, ("int", "number") if arg.has_scalar else
+                         ("int", "dims") if arg.kind == "i64[]" else bound)
+        yield (arg.name, key), lambda t=str(text), w=want: expressions.parse_value(t, scope, w)
+
+
+def _parse_expressions(op, ops):
+    """Parses all that is an expression in `op`, and puts what comes out beside it."""
+    scope = expressions.scope_of(op)
+
+    def parse(make, *keys):
+        try:
+            return make()
+        except expressions.ExpressionError as error:
+            raise op.error(str(error), *keys) from None
+
+    for arg in op.args:
+        for (name, key), make in _parse_arg(op, arg, scope):
+            arg.values[key] = parse(make, "args", name, key)
+    for index, item in enumerate(op.requires):
+        item.rule, item.when = (t and parse(
+            lambda t=t: expressions.parse_value(t, scope, "condition"), "requires", index)
+            for t in (item.rule, item.when))
+    op.costs = {key: parse(lambda t=text: expressions.parse_value(t, scope, "int"), "cost", key)
+                for key, text in op.cost.items()}
+    op.decomposition = parse(lambda: expressions.parse_decomposition(op, ops, DTYPES), "decompose")
+    op.gradients = parse(lambda: expressions.parse_backward(op, ops, DTYPES), "backward")
+
+
 def load(folder=HERE / "ops"):
     """The ops of all *.yaml files in `folder`, by id. Raises SpecError."""
     paths = sorted(pathlib.Path(folder).glob("*.yaml"))
@@ -357,5 +414,8 @@ def load(folder=HERE / "ops"):
     for op in ops:
         for arg in op.args:
             _check_arg(op, arg)
+        op.dtype_order = _order_dtypes(op)
     _check_ids(ops)
+    for op in ops:
+        _parse_expressions(op, {o.name: o for o in ops})
     return sorted(ops, key=lambda op: op.id)
