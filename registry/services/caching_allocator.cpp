@@ -1,0 +1,453 @@
+// Small blocks come from segments of 2 MiB, large ones from segments of 20 MiB or of their own
+// size. A freed block goes to the bin of its exact size if it has at most 64 KiB, else to the free
+// set of its stream, merged with free neighbours; bins are merged too before a new segment is
+// taken. The pools, sizes and the retry on exhaustion follow what PyTorch's allocator has proved on
+// GPUs; the bins are what makes a pair of allocate and free from the cache a matter of nanoseconds.
+#include "registry/services/caching_allocator.hpp"
+
+#include <algorithm>
+#include <new>
+#include <string>
+
+#include "registry/fail.hpp"
+
+namespace bp::services {
+namespace {
+
+constexpr uint64_t kRounding = 512;
+constexpr uint64_t kSmallLimit = 1ull << 20;    // Requests up to this are small.
+constexpr uint64_t kSmallSegment = 2ull << 20;  // One segment for small requests.
+constexpr uint64_t kMediumLimit = 10ull << 20;  // Requests below this share a segment.
+constexpr uint64_t kMediumSegment = 20ull << 20;
+constexpr uint64_t kLargeRounding = 2ull << 20;
+constexpr uint64_t kBinLimit = (Pool::kBinCount - 1) * kRounding;
+
+constexpr uint64_t round_up(uint64_t value, uint64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+uint64_t segment_size(uint64_t size_bytes) {
+  if (size_bytes <= kSmallLimit) return kSmallSegment;
+  return size_bytes < kMediumLimit ? kMediumSegment : round_up(size_bytes, kLargeRounding);
+}
+
+// The least that is worth being a block of its own.
+uint64_t least_remainder(bool is_small) { return is_small ? kRounding : kSmallLimit; }
+
+Block& impl(bp_block* block) { return *reinterpret_cast<Block*>(block); }
+
+std::string mebibytes(uint64_t bytes) {
+  return std::to_string(bytes >> 20) + "." + std::to_string((bytes >> 10) % 1024 * 10 / 1024) +
+         " MiB";
+}
+
+}  // namespace
+
+bool BySize::operator()(const Block* a, const Block* b) const {
+  if (a->size_bytes != b->size_bytes) return a->size_bytes < b->size_bytes;
+  if (a->segment != b->segment) return a->segment < b->segment;
+  return a->face.ref.byte_offset < b->face.ref.byte_offset;
+}
+
+bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block) try {
+  if (stream == nullptr) stream = target_.default_stream;
+  if (size_bytes == 0) return make_empty_block(stream, out_block);
+  if (size_bytes > UINT64_MAX - kLargeRounding) return out_of_memory(size_bytes);
+  if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
+  const uint64_t rounded = round_up(size_bytes, kRounding);
+  for (int attempt = 0;; ++attempt) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (Block* block = take_locked(stream, rounded); block != nullptr) {
+        *out_block = &hand_out_locked(block, size_bytes)->face;
+        return BP_OK;
+      }
+    }
+    // Another thread may take what grow() got before this one sees it: hence a few attempts.
+    const bp_status status = attempt < 8 ? grow(stream, rounded) : out_of_memory(size_bytes);
+    if (status != BP_OK) return status;
+  }
+} catch (const std::bad_alloc&) {
+  return fail(BP_OUT_OF_MEMORY, "block.allocate: out of host memory");
+}
+
+bp_status Cache::make_empty_block(bp_stream* stream, bp_block** out_block) {
+  auto block = std::make_unique<Block>();
+  block->cache = this;
+  block->stream = stream;
+  const std::lock_guard lock(mutex_);
+  *out_block = &hand_out_locked(block.release(), 0)->face;
+  return BP_OK;
+}
+
+Block* Cache::hand_out_locked(Block* block, uint64_t requested_bytes) {
+  bp_cache_statistics& s = statistics_;
+  block->face.ref.size_bytes = requested_bytes;
+  s.allocated_bytes += block->size_bytes;
+  s.allocated_peak_bytes = std::max(s.allocated_peak_bytes, s.allocated_bytes);
+  s.requested_bytes += requested_bytes;
+  ++s.allocation_count;
+  ++live_block_count_;
+  return block;
+}
+
+Pool& Cache::pool_locked(bp_stream* stream) {
+  if (stream == last_stream_ && last_pool_ != nullptr) return *last_pool_;
+  std::unique_ptr<Pool>& pool = pools_[stream];
+  if (pool == nullptr) pool = std::make_unique<Pool>();
+  last_stream_ = stream;
+  last_pool_ = pool.get();
+  return *pool;
+}
+
+// A block of at least size_bytes that is free for `stream`, cut to size; nullptr if there is none.
+Block* Cache::take_locked(bp_stream* stream, uint64_t size_bytes) {
+  Pool& pool = pool_locked(stream);
+  if (size_bytes <= kBinLimit) {
+    Block*& bin = pool.bins[size_bytes / kRounding];
+    if (bin != nullptr) {
+      Block* block = bin;
+      bin = block->next_in_bin;
+      block->next_in_bin = nullptr;
+      return block;
+    }
+  }
+  std::set<Block*, BySize>& free = pool.free[size_bytes > kSmallLimit];
+  Block key;
+  key.size_bytes = size_bytes;
+  const auto found = free.lower_bound(&key);
+  if (found == free.end()) return nullptr;
+  Block* block = *found;
+  free.erase(found);
+  block->is_free = false;
+  return split_locked(block, size_bytes);
+}
+
+Block* Cache::split_locked(Block* block, uint64_t size_bytes) {
+  const bool can_split =
+      target_.properties->heaps->suballocation_granularity_bytes != 0 &&
+      block->size_bytes - size_bytes >= least_remainder(block->segment->is_small);
+  if (!can_split) return block;
+  if (unused_.empty()) unused_.push_back(std::make_unique<Block>());
+  Block* rest = unused_.back().release();
+  unused_.pop_back();
+  rest->face.ref = {block->segment->buffer, block->face.ref.byte_offset + size_bytes, 0};
+  rest->cache = this;
+  rest->stream = block->stream;
+  rest->segment = block->segment;
+  rest->previous = block;
+  rest->next = block->next;
+  if (rest->next != nullptr) rest->next->previous = rest;
+  block->next = rest;
+  rest->size_bytes = block->size_bytes - size_bytes;
+  block->size_bytes = size_bytes;
+  put_free_locked(rest);
+  return block;
+}
+
+// Takes a new segment from the backend, and makes it one free block of `stream`.
+bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_released_) return fail(BP_DEVICE_LOST, "block.allocate: the plugin was unloaded");
+    flush_bins_locked();
+    Block key;
+    key.size_bytes = size_bytes;
+    const auto& free = pool_locked(stream).free[size_bytes > kSmallLimit];
+    if (free.lower_bound(&key) != free.end()) return BP_OK;
+  }
+  const bool is_whole = target_.properties->heaps->suballocation_granularity_bytes == 0;
+  uint64_t size = is_whole ? size_bytes : segment_size(size_bytes);
+  bp_buffer* buffer = nullptr;
+  bp_status status = allocate_buffer(size, &buffer);
+  if (status == BP_OUT_OF_MEMORY && size > size_bytes) {
+    size = size_bytes;
+    status = allocate_buffer(size, &buffer);
+  }
+  if (status == BP_OUT_OF_MEMORY) return out_of_memory(size_bytes);
+  if (status != BP_OK) return status;
+
+  const std::lock_guard lock(mutex_);
+  Segment& segment = segments_.emplace_back(Segment{buffer, size, size_bytes <= kSmallLimit});
+  auto block = std::make_unique<Block>();
+  block->face.ref = {buffer, 0, 0};
+  block->cache = this;
+  block->stream = stream;
+  block->segment = &segment;
+  block->size_bytes = size;
+  statistics_.reserved_bytes += size;
+  statistics_.reserved_peak_bytes =
+      std::max(statistics_.reserved_peak_bytes, statistics_.reserved_bytes);
+  put_free_locked(block.release());
+  return BP_OK;
+}
+
+// Asks the backend, and once more after everything that can be freed has been.
+bp_status Cache::allocate_buffer(uint64_t size_bytes, bp_buffer** out_buffer) {
+  const bp_allocator_ops& allocator = *target_.allocator;
+  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
+                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                              .size_bytes = size_bytes,
+                              .alignment_bytes = kRounding};
+  bp_status status = allocator.allocate(allocator.self, target_.device, &desc, out_buffer);
+  if (status == BP_OUT_OF_MEMORY) {
+    reclaim_pending(true);
+    const bp_status emptied = empty();
+    if (emptied != BP_OK) return emptied;
+    status = allocator.allocate(allocator.self, target_.device, &desc, out_buffer);
+    const std::lock_guard lock(mutex_);
+    ++statistics_.retry_count;
+  }
+  if (status == BP_OK) {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.backend_allocation_count;
+  }
+  return status;
+}
+
+bp_status Cache::out_of_memory(uint64_t size_bytes) {
+  uint64_t largest = 0;
+  bp_cache_statistics s;
+  {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.out_of_memory_count;
+    s = statistics_;
+    for (const auto& [stream, pool] : pools_) {
+      for (const auto& free : pool->free) {
+        if (!free.empty()) largest = std::max(largest, (*free.rbegin())->size_bytes);
+      }
+    }
+  }
+  uint64_t free_bytes = 0, total_bytes = 0;
+  const bp_device_ops& devices = *target_.devices;
+  const bool is_known =
+      devices.memory_info(devices.self, target_.device, 0, &free_bytes, &total_bytes) == BP_OK;
+  const uint64_t cached = s.reserved_bytes - s.allocated_bytes;
+  std::string text = std::string(target_.name) + ": out of memory: " + mebibytes(size_bytes) +
+                     " asked for; " + mebibytes(s.allocated_bytes) + " in use, " +
+                     mebibytes(cached) + " cached in pieces of at most " + mebibytes(largest);
+  if (is_known) {
+    text += "; the device has " + mebibytes(free_bytes) + " free of " + mebibytes(total_bytes);
+  }
+  return fail(BP_OUT_OF_MEMORY, text);
+}
+
+bp_status Cache::free(bp_block* handle) try {
+  if (handle == nullptr) return BP_OK;
+  Block& block = impl(handle);
+  Cache& cache = *block.cache;
+  if (!block.other_streams.empty()) {
+    bool is_dead = false;
+    {
+      const std::lock_guard lock(cache.mutex_);
+      is_dead = cache.is_released_;
+    }
+    if (!is_dead) return cache.free_after_other_streams(&block);
+  }
+  bool is_last = false;
+  {
+    const std::lock_guard lock(cache.mutex_);
+    cache.give_back_locked(&block);
+    is_last = cache.is_released_ && cache.live_block_count_ == 0;
+  }
+  if (is_last) delete &cache;
+  return BP_OK;
+} catch (const std::bad_alloc&) {
+  return fail(BP_OUT_OF_MEMORY, "block.free: out of host memory");
+}
+
+// Counts `block` as freed, and lets its stream use it again.
+void Cache::give_back_locked(Block* block) {
+  statistics_.allocated_bytes -= block->size_bytes;
+  statistics_.requested_bytes -= block->face.ref.size_bytes;
+  ++statistics_.free_count;
+  --live_block_count_;
+  if (block->segment == nullptr || is_released_) {
+    delete block;
+  } else if (block->size_bytes <= kBinLimit && block->segment->is_small) {
+    Block*& bin = pool_locked(block->stream).bins[block->size_bytes / kRounding];
+    block->next_in_bin = bin;
+    bin = block;
+  } else {
+    put_free_locked(block);
+  }
+}
+
+// `right` becomes part of `left`; both are of no set.
+Block* Cache::merge_locked(Block* left, Block* right) {
+  left->size_bytes += right->size_bytes;
+  left->next = right->next;
+  if (left->next != nullptr) left->next->previous = left;
+  unused_.emplace_back(right);
+  *right = Block{};
+  return left;
+}
+
+void Cache::put_free_locked(Block* block) {
+  Pool& pool = pool_locked(block->stream);
+  std::set<Block*, BySize>& free = pool.free[!block->segment->is_small];
+  if (Block* left = block->previous; left != nullptr && left->is_free) {
+    free.erase(left);
+    left->is_free = false;
+    block = merge_locked(left, block);
+  }
+  if (Block* right = block->next; right != nullptr && right->is_free) {
+    free.erase(right);
+    right->is_free = false;
+    block = merge_locked(block, right);
+  }
+  block->is_free = true;
+  free.insert(block);
+}
+
+// Moves the blocks of all bins to the free sets, where they merge.
+void Cache::flush_bins_locked() {
+  for (const auto& [stream, pool] : pools_) {
+    for (Block*& bin : pool->bins) {
+      while (bin != nullptr) {
+        Block* block = bin;
+        bin = block->next_in_bin;
+        block->next_in_bin = nullptr;
+        put_free_locked(block);
+      }
+    }
+  }
+}
+
+bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
+  if (handle == nullptr || stream == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, "block.record_stream: block and stream must not be NULL");
+  }
+  Block& block = impl(handle);
+  const std::lock_guard lock(block.cache->mutex_);
+  const bool is_known = std::ranges::count(block.other_streams, stream) != 0;
+  if (stream != block.stream && !is_known) block.other_streams.push_back(stream);
+  return BP_OK;
+} catch (const std::bad_alloc&) {
+  return fail(BP_OUT_OF_MEMORY, "block.record_stream: out of host memory");
+}
+
+// Records an event on each other stream; the block is given back when all have happened.
+bp_status Cache::free_after_other_streams(Block* block) try {
+  const bp_event_ops& events = *target_.events;
+  Pending pending{block, {}};
+  bp_status status = BP_OK;
+  for (bp_stream* stream : block->other_streams) {
+    bp_event* event = nullptr;
+    status = events.create(events.self, target_.device, nullptr, &event);
+    if (status != BP_OK) break;
+    pending.events.push_back(event);
+    status = events.record(events.self, event, stream);
+    if (status != BP_OK) break;
+  }
+  if (status != BP_OK) {
+    destroy_events(pending.events);
+    return status;  // The block stays with the caller, who can free it again.
+  }
+  block->other_streams.clear();
+  const std::lock_guard lock(mutex_);
+  pending_.push_back(std::move(pending));
+  has_pending_ = true;
+  return BP_OK;
+} catch (const std::bad_alloc&) {
+  return fail(BP_OUT_OF_MEMORY, "block.free: out of host memory");
+}
+
+void Cache::destroy_events(const std::vector<bp_event*>& events) {
+  for (bp_event* event : events) {
+    static_cast<void>(target_.events->destroy(target_.events->self, event));
+  }
+}
+
+// Gives back the blocks whose other streams are done; with `waits`, all of them.
+void Cache::reclaim_pending(bool waits) {
+  std::vector<Pending> looked_at;
+  {
+    const std::lock_guard lock(mutex_);
+    looked_at.swap(pending_);
+    has_pending_ = false;
+  }
+  const bp_event_ops& ops = *target_.events;
+  const auto is_done = [&](bp_event* event) {
+    uint32_t done = 0;
+    // A failed wait is over as well: the failure is that of its stream, and stays there.
+    if (waits) static_cast<void>(ops.synchronize(ops.self, event, UINT64_MAX));
+    return waits || ops.query(ops.self, event, &done) != BP_OK || done != 0;
+  };
+  for (Pending& pending : looked_at) {
+    const bool all_done = std::ranges::all_of(pending.events, is_done);
+    if (all_done) destroy_events(pending.events);
+    const std::lock_guard lock(mutex_);
+    if (all_done) {
+      give_back_locked(pending.block);
+    } else {
+      pending_.push_back(std::move(pending));
+      has_pending_ = true;
+    }
+  }
+}
+
+bp_status Cache::empty() {
+  if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
+  std::vector<std::pair<bp_buffer*, bp_stream*>> buffers;
+  {
+    const std::lock_guard lock(mutex_);
+    flush_bins_locked();
+    for (auto& [stream, pool] : pools_) {
+      for (auto& free : pool->free) {
+        for (auto it = free.begin(); it != free.end();) {
+          Block* block = *it;
+          const bool is_whole = block->previous == nullptr && block->next == nullptr;
+          if (!is_whole) {
+            ++it;
+            continue;
+          }
+          it = free.erase(it);
+          buffers.emplace_back(block->segment->buffer, stream);
+          statistics_.reserved_bytes -= block->segment->size_bytes;
+          ++statistics_.backend_free_count;
+          segments_.remove_if([&](const Segment& s) { return &s == block->segment; });
+          delete block;
+        }
+      }
+    }
+  }
+  bp_status first = BP_OK;
+  for (const auto& [buffer, stream] : buffers) {
+    const bp_status status = target_.allocator->free(target_.allocator->self, buffer, stream);
+    if (first == BP_OK) first = status;
+  }
+  return first;
+}
+
+void Cache::release(Cache* cache) {
+  cache->reclaim_pending(true);
+  std::vector<bp_buffer*> buffers;
+  bool is_last = false;
+  {
+    const std::lock_guard lock(cache->mutex_);
+    cache->flush_bins_locked();
+    for (auto& [stream, pool] : cache->pools_) {
+      for (auto& free : pool->free) {
+        for (Block* block : free) delete block;
+      }
+    }
+    cache->pools_.clear();
+    cache->last_pool_ = nullptr;
+    for (const Segment& segment : cache->segments_) buffers.push_back(segment.buffer);
+    cache->is_released_ = true;
+    is_last = cache->live_block_count_ == 0;
+  }
+  for (bp_buffer* buffer : buffers) {
+    static_cast<void>(
+        cache->target_.allocator->free(cache->target_.allocator->self, buffer, nullptr));
+  }
+  if (is_last) delete cache;
+}
+
+bp_cache_statistics Cache::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+}  // namespace bp::services

@@ -1,0 +1,259 @@
+// The cache over a backend of this file, which counts and can run out of memory.
+#include "registry/services/caching_allocator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+
+namespace bp::services {
+namespace {
+
+// A backend without memory: buffers are numbers. Events complete when the test says so.
+struct Fake {
+  std::map<bp_buffer*, uint64_t> buffers;
+  uint64_t limit_bytes = UINT64_MAX, used_bytes = 0;
+  uintptr_t next_handle = 1;
+  bool events_are_done = false;
+  int live_events = 0;
+  std::vector<bp_buffer*> freed;
+
+  bp_heap heap{.struct_size = sizeof(bp_heap),
+               .struct_type = BP_STRUCT_HEAP,
+               .size_bytes = 1ull << 40,
+               .max_allocation_bytes = 1ull << 40,
+               .tensor_offset_alignment_bytes = 1,
+               .suballocation_granularity_bytes = 1};
+  bp_device_properties properties{.struct_size = sizeof(bp_device_properties),
+                                  .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
+                                  .heaps = &heap,
+                                  .heap_count = 1,
+                                  .heap_stride_bytes = sizeof(bp_heap)};
+  bp_device_ops devices{.struct_size = sizeof(bp_device_ops), .self = this};
+  bp_allocator_ops allocator{.struct_size = sizeof(bp_allocator_ops), .self = this};
+  bp_event_ops events{.struct_size = sizeof(bp_event_ops), .self = this};
+  bp_target target{};
+  Cache* cache = nullptr;
+
+  static Fake& from(void* self) { return *static_cast<Fake*>(self); }
+
+  Fake() {
+    allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc,
+                            bp_buffer** out) -> bp_status {
+      Fake& f = from(self);
+      if (f.used_bytes + desc->size_bytes > f.limit_bytes) return BP_OUT_OF_MEMORY;
+      *out = reinterpret_cast<bp_buffer*>(f.next_handle++);
+      f.buffers[*out] = desc->size_bytes;
+      f.used_bytes += desc->size_bytes;
+      return BP_OK;
+    };
+    allocator.free = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
+      Fake& f = from(self);
+      f.used_bytes -= f.buffers.at(buffer);
+      f.buffers.erase(buffer);
+      f.freed.push_back(buffer);
+      return BP_OK;
+    };
+    devices.memory_info = [](void* self, bp_device*, uint64_t, uint64_t* free_bytes,
+                             uint64_t* total_bytes) -> bp_status {
+      *total_bytes = from(self).limit_bytes;
+      *free_bytes = *total_bytes - from(self).used_bytes;
+      return BP_OK;
+    };
+    events.create = [](void* self, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
+      ++from(self).live_events;
+      *out = reinterpret_cast<bp_event*>(from(self).next_handle++);
+      return BP_OK;
+    };
+    events.destroy = [](void* self, bp_event*) -> bp_status {
+      --from(self).live_events;
+      return BP_OK;
+    };
+    events.record = [](void*, bp_event*, bp_stream*) -> bp_status { return BP_OK; };
+    events.query = [](void* self, bp_event*, uint32_t* done) -> bp_status {
+      *done = from(self).events_are_done;
+      return BP_OK;
+    };
+    events.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return BP_OK; };
+    target.name = "fake:0";
+    target.properties = &properties;
+    target.devices = &devices;
+    target.allocator = &allocator;
+    target.events = &events;
+    target.default_stream = stream(1);
+    cache = new Cache(target);
+  }
+
+  ~Fake() {
+    if (cache != nullptr) Cache::release(cache);
+    EXPECT_TRUE(buffers.empty()) << "buffers leaked";
+    EXPECT_EQ(live_events, 0) << "events leaked";
+  }
+
+  static bp_stream* stream(uintptr_t i) { return reinterpret_cast<bp_stream*>(i * 16); }
+
+  bp_block* take(uint64_t size, bp_stream* on = nullptr) {
+    bp_block* block = nullptr;
+    EXPECT_EQ(cache->allocate(on, size, &block), BP_OK);
+    return block;
+  }
+};
+
+TEST(Cache, ReusesAFreedBlockOfTheSameStreamAtOnce) {
+  Fake fake;
+  bp_block* first = fake.take(100);
+  const bp_buffer_ref where = first->ref;
+  EXPECT_EQ(where.size_bytes, 100u);
+  Cache::free(first);
+  bp_block* again = fake.take(90);
+  EXPECT_EQ(again->ref.buffer, where.buffer);
+  EXPECT_EQ(again->ref.byte_offset, where.byte_offset);
+  bp_block* other = fake.take(100, Fake::stream(2));
+  EXPECT_NE(other->ref.buffer, where.buffer) << "another stream must not get its segment";
+  Cache::free(again);
+  Cache::free(other);
+  EXPECT_EQ(fake.cache->statistics().backend_allocation_count, 2u);
+}
+
+TEST(Cache, CutsSegmentsAndMergesNeighboursAgain) {
+  Fake fake;
+  bp_block* a = fake.take(300 << 10);
+  bp_block* b = fake.take(300 << 10);
+  EXPECT_EQ(a->ref.buffer, b->ref.buffer);
+  EXPECT_EQ(b->ref.byte_offset % 512, 0u);
+  EXPECT_GE(b->ref.byte_offset, a->ref.byte_offset + a->ref.size_bytes);
+  Cache::free(a);
+  Cache::free(b);
+  bp_block* whole = fake.take(1 << 20);
+  EXPECT_EQ(whole->ref.byte_offset, 0u);
+  Cache::free(whole);
+  EXPECT_EQ(fake.cache->statistics().backend_allocation_count, 1u);
+}
+
+TEST(Cache, MergesSmallBinsBeforeItTakesANewSegment) {
+  Fake fake;
+  std::vector<bp_block*> blocks;
+  for (int i = 0; i < 4096; ++i) blocks.push_back(fake.take(512));  // One whole segment.
+  for (bp_block* block : blocks) Cache::free(block);
+  bp_block* large = fake.take(1 << 20);
+  EXPECT_EQ(fake.cache->statistics().backend_allocation_count, 1u);
+  Cache::free(large);
+}
+
+TEST(Cache, GivesABlockBackOnlyWhenItsOtherStreamsAreDone) {
+  Fake fake;
+  bp_block* block = fake.take(4 << 20);
+  const bp_buffer_ref where = block->ref;
+  EXPECT_EQ(Cache::record_stream(block, Fake::stream(2)), BP_OK);
+  Cache::free(block);
+  bp_block* early = fake.take(4 << 20);
+  EXPECT_NE(early->ref.byte_offset, where.byte_offset);
+  fake.events_are_done = true;
+  bp_block* late = fake.take(4 << 20);
+  EXPECT_EQ(late->ref.buffer, where.buffer);
+  EXPECT_EQ(late->ref.byte_offset, where.byte_offset);
+  Cache::free(early);
+  Cache::free(late);
+}
+
+TEST(Cache, FreesWhatIsCachedAndTriesAgainBeforeItGivesUp) {
+  Fake fake;
+  fake.limit_bytes = 30ull << 20;
+  Cache::free(fake.take(20ull << 20));
+  bp_block* other = fake.take(24ull << 20);
+  EXPECT_EQ(fake.cache->statistics().retry_count, 1u);
+  bp_block* none = nullptr;
+  EXPECT_EQ(fake.cache->allocate(nullptr, 16ull << 20, &none), BP_OUT_OF_MEMORY);
+  EXPECT_EQ(none, nullptr);
+  const std::string text = bp_error_text();
+  for (const char* part : {"fake:0", "16.0 MiB asked for", "24.0 MiB in use", "free of 30.0 MiB"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_EQ(fake.cache->statistics().out_of_memory_count, 1u);
+  Cache::free(other);
+}
+
+TEST(Cache, TakesAnExactBufferWhereAWholeSegmentDoesNotFit) {
+  Fake fake;
+  fake.limit_bytes = 1 << 20;
+  bp_block* block = fake.take(4096);
+  EXPECT_EQ(fake.used_bytes, 4096u);
+  Cache::free(block);
+}
+
+TEST(Cache, NeverCutsABufferThatCanOnlyBeUsedWhole) {
+  Fake fake;
+  fake.heap.suballocation_granularity_bytes = 0;
+  bp_block* a = fake.take(1000);
+  bp_block* b = fake.take(1000);
+  EXPECT_NE(a->ref.buffer, b->ref.buffer);
+  EXPECT_EQ(a->ref.byte_offset, 0u);
+  Cache::free(a);
+  Cache::free(b);
+}
+
+TEST(Cache, ServesZeroBytesWithoutMemory) {
+  Fake fake;
+  bp_block* block = fake.take(0);
+  EXPECT_EQ(block->ref.buffer, nullptr);
+  EXPECT_EQ(block->ref.size_bytes, 0u);
+  EXPECT_EQ(Cache::free(block), BP_OK);
+  EXPECT_EQ(Cache::free(nullptr), BP_OK);
+}
+
+TEST(Cache, RefusesASizeThatOverflows) {
+  Fake fake;
+  bp_block* none = nullptr;
+  EXPECT_EQ(fake.cache->allocate(nullptr, UINT64_MAX, &none), BP_OUT_OF_MEMORY);
+}
+
+TEST(Cache, OutlivesItsReleaseUntilTheLastBlockIsFreed) {
+  Fake fake;
+  bp_block* block = fake.take(100);
+  bp_block* large = fake.take(64ull << 20);
+  Cache::record_stream(large, Fake::stream(2));
+  Cache::release(fake.cache);
+  fake.cache = nullptr;
+  EXPECT_TRUE(fake.buffers.empty());
+  EXPECT_EQ(Cache::free(block), BP_OK);
+  EXPECT_EQ(Cache::free(large), BP_OK);
+}
+
+TEST(Cache, KeepsBlocksApartThroughSeededChurn) {
+  Fake fake;
+  std::mt19937 random(0x5eed);
+  std::vector<std::pair<bp_block*, bp_stream*>> held;
+  std::map<std::pair<bp_buffer*, uint64_t>, uint64_t> ranges;  // Begin to end.
+  for (int step = 0; step < 20000; ++step) {
+    if (!held.empty() && random() % 2 == 0) {
+      const size_t i = random() % held.size();
+      ranges.erase({held[i].first->ref.buffer, held[i].first->ref.byte_offset});
+      Cache::free(held[i].first);
+      held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    const uint64_t size = 1 + random() % (random() % 8 == 0 ? 12u << 20 : 100u << 10);
+    bp_stream* stream = Fake::stream(1 + random() % 3);
+    bp_block* block = fake.take(size, stream);
+    const bp_buffer_ref& r = block->ref;
+    ASSERT_LE(r.byte_offset + r.size_bytes, fake.buffers.at(r.buffer));
+    const auto next = ranges.lower_bound({r.buffer, r.byte_offset});
+    if (next != ranges.end() && next->first.first == r.buffer) {
+      ASSERT_LE(r.byte_offset + r.size_bytes, next->first.second) << "overlap at step " << step;
+    }
+    if (next != ranges.begin() && std::prev(next)->first.first == r.buffer) {
+      ASSERT_LE(std::prev(next)->second, r.byte_offset) << "overlap at step " << step;
+    }
+    ranges[{r.buffer, r.byte_offset}] = r.byte_offset + r.size_bytes;
+    held.emplace_back(block, stream);
+  }
+  for (const auto& [block, stream] : held) Cache::free(block);
+  EXPECT_EQ(fake.cache->statistics().allocated_bytes, 0u);
+  EXPECT_EQ(fake.cache->statistics().requested_bytes, 0u);
+  EXPECT_EQ(fake.cache->empty(), BP_OK);
+  EXPECT_EQ(fake.cache->statistics().reserved_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace bp::services
