@@ -1,0 +1,125 @@
+#include <exception>
+#include <new>
+
+#include "conformance/case.hpp"
+
+namespace bp::conformance {
+namespace {
+
+struct OutcomeRow {
+  Outcome outcome;
+  const char* name;
+  Count count;
+};
+constexpr OutcomeRow kOutcomes[] = {
+    {Outcome::kPass, "Pass", Count::kPassed},
+    {Outcome::kQualityWarning, "QualityWarning", Count::kPassed},
+    {Outcome::kCompatWarning, "CompatWarning", Count::kPassed},
+    {Outcome::kNotSupported, "NotSupported", Count::kSkipped},
+    {Outcome::kSkip, "Skip", Count::kSkipped},
+    {Outcome::kFallback, "Fallback", Count::kSkipped},
+    {Outcome::kWaived, "Waived", Count::kSkipped},
+    {Outcome::kMissing, "Missing", Count::kFailed},
+    {Outcome::kUnclaimed, "Unclaimed", Count::kFailed},
+    {Outcome::kFail, "Fail", Count::kFailed},
+    {Outcome::kCrash, "Crash", Count::kFailed},
+    {Outcome::kTimeout, "Timeout", Count::kFailed},
+    {Outcome::kDeviceLost, "DeviceLost", Count::kFailed},
+    {Outcome::kResourceError, "ResourceError", Count::kFailed},
+    {Outcome::kFlake, "Flake", Count::kFailed},
+    {Outcome::kXPass, "XPass", Count::kFailed},
+    {Outcome::kMistrusted, "Mistrusted", Count::kSkipped},
+    {Outcome::kHarnessError, "HarnessError", Count::kFailed},
+};
+
+}  // namespace
+
+const char* outcome_name(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)].name; }
+
+bool outcome_from_name(std::string_view name, Outcome& out_outcome) {
+  for (const OutcomeRow& row : kOutcomes) {
+    if (name != row.name) continue;
+    out_outcome = row.outcome;
+    return true;
+  }
+  return false;
+}
+
+Count count_of(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)].count; }
+
+// FNV-1a over the id, then the finisher of SplitMix64, so that close seeds give distant streams.
+uint64_t case_seed(std::string_view id, uint64_t seed) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  hash += seed * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9u;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111ebu;
+  return hash ^ (hash >> 31);
+}
+
+void Context::expect_refused(bp_status status, bp_status want, std::string_view what) {
+  const std::string text_of_call = bp_error_text();
+  bp_error_clear();
+  expect_eq(status, want, what);
+  if (status != BP_OK && text_of_call.empty()) {
+    add(Finding{std::string(what) + ": the call failed without an error text", "", "ERROR-1"});
+  }
+}
+
+void Context::require_ok(bp_status status, std::string_view what) {
+  if (status == BP_OK) return;
+  Finding finding{std::string(what) + ": " + bp_status_name(status) + ": " + bp_error_text(), "",
+                  ""};
+  bp_error_clear();
+  const Outcome outcome = status == BP_DEVICE_LOST     ? Outcome::kDeviceLost
+                          : status == BP_OUT_OF_MEMORY ? Outcome::kResourceError
+                                                       : Outcome::kFail;
+  end(outcome, std::move(finding));
+}
+
+Result run_case(const Case& which, Context& context) {
+  Outcome outcome = Outcome::kPass;
+  Finding end;
+  try {
+    which.run(context);
+  } catch (const EndOfCase& thrown) {
+    outcome = thrown.outcome;
+    end = thrown.finding;
+  } catch (const std::exception& e) {
+    outcome = Outcome::kHarnessError;
+    end = {std::string("the case threw ") + e.what(), "harness", ""};
+  }
+
+  std::vector<Finding> findings = std::move(context.findings_);
+  const bool is_excuse = outcome != Outcome::kPass && count_of(outcome) != Count::kFailed;
+  if (is_excuse && !findings.empty()) {
+    outcome = Outcome::kFail;  // What was found before the excuse still counts.
+  } else if (outcome != Outcome::kPass) {
+    findings.insert(findings.begin(), end);
+  } else if (!findings.empty()) {
+    outcome = Outcome::kFail;
+  } else if (!context.fallback_.empty()) {
+    outcome = Outcome::kFallback;
+    findings.push_back({"served by: " + context.fallback_, context.fallback_, ""});
+  } else if (!context.warnings_.empty()) {
+    outcome = Outcome::kQualityWarning;
+  }
+
+  Result result;
+  result.outcome = outcome;
+  if (!findings.empty()) {
+    result.message = findings.front().message;
+    result.cause = findings.front().cause;
+    result.tag = findings.front().tag;
+    for (size_t i = 1; i < findings.size(); ++i) result.notes.push_back(findings[i].message);
+  }
+  if (result.tag.empty() && !which.tags.empty()) result.tag = which.tags.front();
+  for (const std::string& warning : context.warnings_) {
+    (result.message.empty() ? result.message : result.notes.emplace_back()) = warning;
+  }
+  result.metrics = std::move(context.metrics_);
+  result.details = std::move(context.details_);
+  return result;
+}
+
+}  // namespace bp::conformance
