@@ -1,0 +1,194 @@
+// What the spec's expressions over shapes are in C++: the generated sources call these functions.
+//
+// An extent or a list that does not exist (an index past the end, an overflow, a division by zero,
+// a window that does not fit) is kNone; whatever is computed from it is kNone too, so that one
+// check of the result is enough. Nothing here allocates.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+
+#include "backplane/tensor.h"
+
+namespace bp::dims {
+
+inline constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
+inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // The end of a slice x[1:].
+
+// A list that lies elsewhere; `count` is kNone if there is none.
+struct View {
+  const int64_t* data;
+  int64_t count;
+
+  [[nodiscard]] bool exists() const { return count != kNone; }
+  const int64_t* begin() const { return data; }
+  const int64_t* end() const { return data + (exists() ? count : 0); }
+};
+
+// A list of up to twice the highest rank, so that a part of it can still be cut out.
+struct Dims {
+  static constexpr int64_t kCapacity = int64_t{2} * BP_MAX_RANK;
+  int64_t data[kCapacity];
+  int64_t count = 0;
+
+  Dims() = default;
+  Dims(std::initializer_list<int64_t> list) {
+    for (const int64_t value : list) append(value);
+  }
+  explicit Dims(View view) {
+    if (!view.exists()) count = kNone;
+    for (const int64_t value : view) append(value);
+  }
+  operator View() const { return {data, count}; }  // NOLINT: a View is what functions take.
+
+  void append(int64_t value) {
+    if (count == kCapacity || value == kNone) count = kNone;
+    if (count != kNone) data[count++] = value;
+  }
+};
+
+inline View shape(const bp_tensor& tensor) {
+  return {tensor.shape, static_cast<int64_t>(tensor.ndim)};
+}
+
+inline View list(const int64_t* data, uint64_t count) {
+  return {data, static_cast<int64_t>(count)};
+}
+
+inline bool operator==(View a, View b) {
+  return a.count == b.count && a.exists() && std::equal(a.begin(), a.end(), b.begin());
+}
+
+inline int64_t add(int64_t a, int64_t b) {
+  int64_t result = kNone;
+  const bool fits = a != kNone && b != kNone && !__builtin_add_overflow(a, b, &result);
+  return fits ? result : kNone;
+}
+
+inline int64_t sub(int64_t a, int64_t b) {
+  int64_t result = kNone;
+  const bool fits = a != kNone && b != kNone && !__builtin_sub_overflow(a, b, &result);
+  return fits ? result : kNone;
+}
+
+inline int64_t mul(int64_t a, int64_t b) {
+  int64_t result = kNone;
+  const bool fits = a != kNone && b != kNone && !__builtin_mul_overflow(a, b, &result);
+  return fits ? result : kNone;
+}
+
+// Rounds toward minus infinity, as // of the spec does; mod has the sign of b.
+inline int64_t floor_div(int64_t a, int64_t b) {
+  if (a == kNone || b == kNone || b == 0) return kNone;
+  return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
+}
+
+inline int64_t mod(int64_t a, int64_t b) {
+  if (b == -1) return a == kNone ? kNone : 0;
+  return sub(a, mul(floor_div(a, b), b));
+}
+
+inline int64_t min(int64_t a, int64_t b) { return std::min(a, b); }
+inline int64_t max(int64_t a, int64_t b) {
+  return a == kNone || b == kNone ? kNone : std::max(a, b);
+}
+
+// Element i, from the end if i is negative.
+inline int64_t at(View view, int64_t i) {
+  if (!view.exists() || i == kNone) return kNone;
+  if (i < 0) i += view.count;
+  return i < 0 || i >= view.count ? kNone : view.data[i];
+}
+
+// view[from:to]; both count from the end if negative, and stop at the ends of the list.
+inline View slice(View view, int64_t from, int64_t to) {
+  if (!view.exists() || from == kNone || to == kNone) return {nullptr, kNone};
+  const auto clip = [&](int64_t i) {
+    return std::clamp<int64_t>(i < 0 ? i + view.count : i, 0, view.count);
+  };
+  return {view.data + clip(from), std::max<int64_t>(clip(to) - clip(from), 0)};
+}
+
+inline Dims concat(View a, View b) {
+  Dims result(a);
+  if (!b.exists()) result.count = kNone;
+  for (const int64_t value : b) result.append(value);
+  return result;
+}
+
+inline Dims repeat(View view, int64_t times) {
+  Dims result;
+  if (!view.exists() || times == kNone) result.count = kNone;
+  for (int64_t i = 0; i < times && result.count != kNone; ++i) {
+    for (const int64_t value : view) result.append(value);
+  }
+  return result;
+}
+
+inline int64_t numel(View view) {
+  if (!view.exists()) return kNone;
+  int64_t result = 1;
+  for (const int64_t extent : view) {
+    if (extent == 0) return 0;
+    result = mul(result, extent);
+  }
+  return result;
+}
+
+// The common shape of two under broadcasting: aligned at the last axis, an extent of 1 gives way.
+inline Dims broadcast(View a, View b) {
+  const int64_t count = std::max(a.count, b.count);
+  Dims result;
+  if (!a.exists() || !b.exists()) result.count = kNone;
+  for (int64_t i = 0; i < count && result.count != kNone; ++i) {
+    const int64_t x = i < count - a.count ? 1 : a.data[i - (count - a.count)];
+    const int64_t y = i < count - b.count ? 1 : b.data[i - (count - b.count)];
+    result.append(x == y || y == 1 ? x : x == 1 ? y : kNone);
+  }
+  return result;
+}
+
+// `shape` after a reduction over `axes`: they become 1 if `keepdims`, else they go.
+inline Dims reduced(View shape, View axes, int64_t keepdims) {
+  Dims result;
+  if (!shape.exists() || !axes.exists()) result.count = kNone;
+  for (int64_t i = 0; i < shape.count; ++i) {
+    const bool gone = std::find(axes.begin(), axes.end(), i) != axes.end();
+    if (!gone) result.append(shape.data[i]);
+    if (gone && keepdims != 0) result.append(1);
+  }
+  return result;
+}
+
+// The extents that a window of `kernel` leaves of `size`. `padding` has all lows, then all highs.
+// A window that does not fit once leaves none.
+inline Dims window(View size, View kernel, View stride, View padding, View dilation) {
+  Dims result;
+  const int64_t n = size.count;
+  if (!size.exists() || kernel.count != n || stride.count != n || dilation.count != n ||
+      padding.count != 2 * n) {
+    result.count = kNone;
+    return result;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t padded = add(size.data[i], add(padding.data[i], padding.data[n + i]));
+    const int64_t reach = add(mul(dilation.data[i], sub(kernel.data[i], 1)), 1);
+    const bool fits = reach > 0 && padded >= reach && stride.data[i] > 0;
+    result.append(fits ? add((padded - reach) / stride.data[i], 1) : kNone);
+  }
+  return result;
+}
+
+// acc(x): f32 for f16 and bf16, else the dtype itself.
+inline bp_dtype accumulator(bp_dtype dtype) {
+  return dtype == BP_F16 || dtype == BP_BF16 ? bp_dtype{BP_F32} : dtype;
+}
+
+// sum(x): i64 for bool and integers, else the dtype itself.
+inline bp_dtype sum_dtype(bp_dtype dtype) {
+  return dtype >= BP_BOOL && dtype <= BP_U64 ? bp_dtype{BP_I64} : dtype;
+}
+
+}  // namespace bp::dims

@@ -1,0 +1,125 @@
+#include "ops_spec/overlap.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+
+#include "backplane/host.h"
+#include "ops_spec/dims.hpp"
+
+namespace bp {
+namespace {
+
+constexpr int64_t kFar = std::numeric_limits<int64_t>::max();  // Beyond every buffer.
+
+int64_t or_far(int64_t value) { return value == dims::kNone ? kFar : value; }
+
+int64_t element_bytes(const bp_tensor& tensor) {
+  return std::max<int64_t>(bp_dtype_bits(tensor.dtype) / 8, 1);
+}
+
+struct Axis {
+  int64_t step;   // Above 0, in bytes.
+  int64_t reach;  // How far the last element of the axis is from the first, in bytes.
+};
+
+// The axes with more than one element, all turned so that they count upwards from `begin`.
+struct Layout {
+  Axis axes[BP_MAX_RANK];
+  uint32_t count = 0;
+  int64_t begin;
+  int64_t size;  // Of one element, in bytes.
+
+  explicit Layout(const bp_tensor& tensor)
+      : begin(static_cast<int64_t>(tensor.byte_offset)), size(element_bytes(tensor)) {
+    for (uint32_t i = 0; i < tensor.ndim; ++i) {
+      if (tensor.shape[i] <= 1) continue;
+      const int64_t step = dims::mul(tensor.strides[i], size);
+      const int64_t reach = dims::mul(step, tensor.shape[i] - 1);
+      if (reach != dims::kNone && reach < 0) begin = or_far(dims::add(begin, reach));
+      axes[count++] = {step == dims::kNone ? kFar : std::abs(step),
+                       reach == dims::kNone ? kFar : std::abs(reach)};
+    }
+    std::sort(axes, axes + count, [](Axis a, Axis b) { return a.step < b.step; });
+  }
+
+  // The bytes that the axes with steps below `limit` take up, from the first to behind the last.
+  [[nodiscard]] int64_t extent_below(int64_t limit) const {
+    int64_t extent = size;
+    for (uint32_t i = 0; i < count && axes[i].step < limit; ++i) {
+      extent = or_far(dims::add(extent, axes[i].reach));
+    }
+    return extent;
+  }
+
+  // The greatest common divisor of `base` and of the steps from `limit` on.
+  [[nodiscard]] int64_t divisor_from(int64_t limit, int64_t base) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      if (axes[i].step >= limit) base = std::gcd(base, axes[i].step);
+    }
+    return base;
+  }
+};
+
+// Whether a and b are apart because both consist of pieces that repeat with a common period, and
+// the pieces of one lie between those of the other. Axes with steps from `limit` on are the
+// repetition.
+bool are_apart(const Layout& a, const Layout& b, int64_t limit) {
+  const int64_t period = b.divisor_from(limit, a.divisor_from(limit, 0));
+  const int64_t a_extent = a.extent_below(limit);
+  const int64_t b_extent = b.extent_below(limit);
+  if (period == 0 || a_extent > period || b_extent > period) return false;
+  const int64_t distance = dims::mod(dims::sub(b.begin, a.begin), period);
+  return distance >= a_extent && distance <= period - b_extent;
+}
+
+bool is_empty(const bp_tensor& tensor) { return dims::numel(dims::shape(tensor)) == 0; }
+
+}  // namespace
+
+bool overlaps_itself(const bp_tensor& tensor) {
+  if (is_empty(tensor)) return false;
+  const Layout layout(tensor);
+  for (uint32_t i = 0; i < layout.count; ++i) {
+    int64_t extent = layout.size;
+    for (uint32_t j = 0; j < i; ++j) extent = or_far(dims::add(extent, layout.axes[j].reach));
+    if (layout.axes[i].step < extent) return true;
+  }
+  return false;
+}
+
+ByteRange byte_range(const bp_tensor& tensor) {
+  if (is_empty(tensor)) return {0, 0};
+  const Layout layout(tensor);
+  return {layout.begin, or_far(dims::add(layout.begin, layout.extent_below(kFar)))};
+}
+
+bool overlap(const bp_tensor& a, const bp_tensor& b) {
+  if (a.buffer == nullptr || a.buffer != b.buffer || is_empty(a) || is_empty(b)) return false;
+  const Layout x(a);
+  const Layout y(b);
+  if (or_far(dims::add(x.begin, x.extent_below(kFar))) <= y.begin ||
+      or_far(dims::add(y.begin, y.extent_below(kFar))) <= x.begin) {
+    return false;
+  }
+  for (const Layout* layout : {&x, &y}) {
+    for (uint32_t i = 0; i < layout->count; ++i) {
+      if (are_apart(x, y, layout->axes[i].step)) return false;
+    }
+  }
+  return true;
+}
+
+bool is_same_memory(const bp_tensor& a, const bp_tensor& b) {
+  if (a.buffer != b.buffer || a.byte_offset != b.byte_offset ||
+      bp_dtype_bits(a.dtype) != bp_dtype_bits(b.dtype) || !(dims::shape(a) == dims::shape(b))) {
+    return false;
+  }
+  for (uint32_t i = 0; i < a.ndim; ++i) {
+    if (a.shape[i] > 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace bp
