@@ -74,7 +74,8 @@ struct Tensors {
   const bp_tensor* single;
   const bp_tensor* const* items;
   uint64_t count;
-  const bp_tensor* operator[](uint64_t i) const { return items != nullptr ? items[i] : single; }
+  bool is_list;
+  const bp_tensor* operator[](uint64_t i) const { return is_list ? items[i] : single; }
 };
 
 Tensors tensors_of(const Argument& argument, const void* frame) {
@@ -83,7 +84,7 @@ Tensors tensors_of(const Argument& argument, const void* frame) {
     case Kind::out_list:
     case Kind::inout_list:
       return {nullptr, member<const bp_tensor* const*>(frame, argument.offset),
-              member<uint64_t>(frame, argument.offset - 8u)};
+              member<uint64_t>(frame, argument.offset - 8u), true};
     case Kind::tensor:
     case Kind::tensor_opt:
     case Kind::out:
@@ -92,10 +93,10 @@ Tensors tensors_of(const Argument& argument, const void* frame) {
     case Kind::operand:
     case Kind::scalar_tensor: {
       const auto* single = member<const bp_tensor*>(frame, argument.offset);
-      return {single, nullptr, single != nullptr ? 1u : 0u};
+      return {single, nullptr, single != nullptr ? 1u : 0u, false};
     }
     default:
-      return {nullptr, nullptr, 0};
+      return {nullptr, nullptr, 0, false};
   }
 }
 
@@ -131,7 +132,7 @@ std::string value_text(const Argument& argument, const void* frame) {
       break;
   }
   const Tensors tensors = tensors_of(argument, frame);
-  if (tensors.items != nullptr) return name + " has " + std::to_string(tensors.count) + " tensors";
+  if (tensors.is_list) return name + " has " + std::to_string(tensors.count) + " tensors";
   return tensors.single == nullptr ? name + " is not given"
                                    : name + " is " + to_text(dims::shape(*tensors.single));
 }
@@ -142,7 +143,7 @@ std::string values_text(const Row& row, const void* frame, uint32_t names) {
     if ((names >> i & 1u) == 0 || is_output(row.arguments[i].kind)) continue;
     text += (text.empty() ? "" : ", ") + value_text(row.arguments[i], frame);
   }
-  return text.empty() ? "" : "; " + text;
+  return text;
 }
 
 template <typename T>
@@ -267,7 +268,7 @@ bp_status bad_duplicate(const Row& row, uint32_t index, dims::View given) {
 bp_status bad_output(const Row& row, uint32_t index, const void* frame, const char* expression,
                      uint32_t names) {
   return refuse([&] {
-    return head(row, index) + " has the shape " + expression + ", which does not exist here" +
+    return head(row, index) + " has the shape " + expression + ", which does not exist where " +
            values_text(row, frame, names);
   });
 }
@@ -276,7 +277,8 @@ bp_status bad_rule(const Row& row, const void* frame, const char* rule, const ch
                    uint32_t names) {
   return refuse([&] {
     const std::string why = *says == '\0' ? "" : std::string(" (") + says + ")";
-    return std::string(row.name) + values_text(row, frame, names) + "; allowed: " + rule + why;
+    return std::string(row.name) + ": " + values_text(row, frame, names) + "; allowed: " + rule +
+           why;
   });
 }
 
@@ -336,7 +338,7 @@ bp_status check_memory(const Row& row, const void* frame) try {
       const bp_tensor* tensor = tensors[item];
       if (written && overlaps_itself(*tensor)) {
         return refuse([&] {
-          return head(row, i, tensors.items != nullptr ? static_cast<int64_t>(item) : kNoItem) +
+          return head(row, i, tensors.is_list ? static_cast<int64_t>(item) : kNoItem) +
                  " overlaps itself; allowed: strides that give each element a place of its own";
         });
       }

@@ -29,7 +29,8 @@ struct Layout {
   Axis axes[BP_MAX_RANK];
   uint32_t count = 0;
   int64_t begin;
-  int64_t size;  // Of one element, in bytes.
+  int64_t size;         // Of one element, in bytes.
+  bool is_sane = true;  // No step or reach is beyond every buffer.
 
   explicit Layout(const bp_tensor& tensor)
       : begin(static_cast<int64_t>(tensor.byte_offset)), size(element_bytes(tensor)) {
@@ -37,9 +38,9 @@ struct Layout {
       if (tensor.shape[i] <= 1) continue;
       const int64_t step = dims::mul(tensor.strides[i], size);
       const int64_t reach = dims::mul(step, tensor.shape[i] - 1);
-      if (reach != dims::kNone && reach < 0) begin = or_far(dims::add(begin, reach));
-      axes[count++] = {step == dims::kNone ? kFar : std::abs(step),
-                       reach == dims::kNone ? kFar : std::abs(reach)};
+      if (reach < 0) begin = dims::add(begin, reach);
+      is_sane = is_sane && reach != dims::kNone && begin != dims::kNone;
+      axes[count++] = {std::abs(std::max(step, -kFar)), std::abs(std::max(reach, -kFar))};
     }
     std::sort(axes, axes + count, [](Axis a, Axis b) { return a.step < b.step; });
   }
@@ -92,6 +93,7 @@ bool overlaps_itself(const bp_tensor& tensor) {
 ByteRange byte_range(const bp_tensor& tensor) {
   if (is_empty(tensor)) return {0, 0};
   const Layout layout(tensor);
+  if (!layout.is_sane) return {-kFar, kFar};
   return {layout.begin, or_far(dims::add(layout.begin, layout.extent_below(kFar)))};
 }
 
@@ -99,6 +101,7 @@ bool overlap(const bp_tensor& a, const bp_tensor& b) {
   if (a.buffer == nullptr || a.buffer != b.buffer || is_empty(a) || is_empty(b)) return false;
   const Layout x(a);
   const Layout y(b);
+  if (!x.is_sane || !y.is_sane) return true;
   if (or_far(dims::add(x.begin, x.extent_below(kFar))) <= y.begin ||
       or_far(dims::add(y.begin, y.extent_below(kFar))) <= x.begin) {
     return false;
