@@ -13,13 +13,14 @@ from pathlib import Path
 MAY_USE = {
     "api": {"api"},
     "registry": {"api", "registry"},
-    "ops_spec": {"api", "ops_spec"},
     "backends": {"api", "backends"},
     "conformance": {"api", "registry", "conformance"},
     "runtime": {"api", "registry", "runtime"},
     "examples": {"api", "registry", "runtime", "examples"},
 }
-FOLDERS = set(MAY_USE) | {".ci"}
+# Sources that are compiled into the library of another module, and hold to its rules.
+COMPILED_INTO = {"ops_spec": "registry"}
+FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 
 # Which module a library of the build belongs to; those of no module are free to all.
 LIBRARY_MODULE = {
@@ -52,6 +53,11 @@ OPEN_MARK = re.compile(r"\b(TOD[O]|FIXM[E]|XX[X]|HAC[K])\b(?!\(#\d+\):)")
 COLUMNS = 100
 
 
+def module_of(path):
+    """Returns the module whose rules hold for a file."""
+    return COMPILED_INTO.get(path.parts[0], path.parts[0])
+
+
 def is_code(path):
     """Whether the file is a program or a part of one, which the rules of plain text hold for."""
     return path.suffix in CODE or path.name in ("CMakeLists.txt", "test", "quickstart") or (
@@ -69,8 +75,8 @@ def lines_matching(pattern, text):
 def owner(header, headers):
     """Returns the module of an include, "" if it is of none of ours, None if nobody has it."""
     first = header.split("/")[0]
-    if first in MAY_USE and "/" in header:
-        return first
+    if first in FOLDERS and "/" in header:
+        return COMPILED_INTO.get(first, first)
     if first != "backplane":
         return ""
     if header.startswith("backplane/runtime/"):
@@ -80,7 +86,7 @@ def owner(header, headers):
 
 def check_includes(path, text, headers):
     """Dependencies between modules, as the sources show them."""
-    module = path.parts[0]
+    module = module_of(path)
     for header in INCLUDE.findall(text):
         used = owner(header, headers)
         if used is None:
@@ -93,7 +99,7 @@ def check_includes(path, text, headers):
 
 def check_links(path, text):
     """Dependencies between modules, as the build lists show them."""
-    module = path.parts[0]
+    module = module_of(path)
     for library in LIBRARY.findall(text):
         if library not in LIBRARY_MODULE:
             yield f"{path}: backplane::{library} is not known to .ci/check_tree.py"
@@ -123,13 +129,12 @@ def check_text(path, text):
 
 def check_file(path, text, headers):
     """Yields what is wrong with one file."""
-    module = path.parts[0]
     for number, found in lines_matching(MACHINE_PATH, text):
         yield f"{path}:{number}: {found} is a path of one machine"
     if not is_code(path):
         return
     yield from check_text(path, text)
-    if module not in MAY_USE:
+    if module_of(path) not in MAY_USE:
         return
     yield from check_names(path, text)
     if path.suffix in (".c", ".h", ".cpp", ".hpp"):

@@ -34,6 +34,12 @@ class CheckTree(unittest.TestCase):
             ["runtime/a.cpp: registry/claims.hpp is private to registry"],
         )
 
+    def test_holds_sources_compiled_into_a_library_to_its_rules(self):
+        private = '#include "registry/fail.hpp"\n'
+        self.assertEqual(findings("ops_spec/checks.cpp", private), [])
+        runtime = '#include "backplane/runtime/tensor.hpp"\n'
+        self.assertEqual(len(findings("ops_spec/checks.cpp", runtime)), 1)
+
     def test_refuses_a_header_that_nobody_has(self):
         self.assertEqual(len(findings("api/a.c", '#include "backplane/gone.h"\n')), 1)
 
