@@ -57,6 +57,14 @@ if(BACKPLANE_BUILD_CPU)
   if(missing STREQUAL "")
     set(BACKPLANE_WITH_CPU TRUE)
     message(STATUS "Backplane: cpu backend with oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
+    # An installed plugin must find the wheel's library without this folder: it lies beside it.
+    cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${dnnl_DIR} NORMALIZE from_wheel)
+    if(from_wheel)
+      install(FILES $<TARGET_FILE:DNNL::dnnl> DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane
+        RENAME $<TARGET_SONAME_FILE_NAME:DNNL::dnnl>)
+      install(FILES ${PROJECT_SOURCE_DIR}/.deps/share/doc/onednn/LICENSE
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME LICENSE.onednn)
+    endif()
   elseif(BACKPLANE_BUILD_CPU STREQUAL "AUTO")
     message(STATUS "Backplane: no cpu backend: missing ${missing}")
   else()
