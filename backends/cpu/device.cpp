@@ -1,0 +1,288 @@
+#include "backends/cpu/device.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "backends/cpu/memory.hpp"
+#include "backends/cpu/stream.hpp"
+
+namespace bp::cpu {
+namespace {
+
+constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32,
+                                BP_I64,  BP_U64, BP_F32, BP_F64};
+constexpr int kMaxThreadCount = 1024;
+
+// The value of the first line "key : value" of a file such as /proc/cpuinfo; "" if it has none.
+std::string first_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos || line.compare(0, key.size(), key) != 0) continue;
+    const size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+// Processors that this process may run on.
+int processor_count() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+uint64_t physical_bytes() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+// FNV-1a; `basis` makes two independent halves of an identity.
+uint64_t hash(uint64_t basis, const std::string& text) {
+  for (const char c : text) basis = (basis ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return basis;
+}
+
+// The machine's own id does not change with a restart. One without an id gets the name alone.
+void set_uuid(const std::string& name, uint8_t (&uuid)[16]) {
+  std::string machine;
+  std::ifstream("/etc/machine-id") >> machine;
+  const std::string identity = "backplane.cpu/" + machine + "/" + name;
+  const uint64_t halves[] = {hash(0xcbf29ce484222325u, identity),
+                             hash(0x84222325cbf29ce4u, identity)};
+  std::memcpy(uuid, halves, sizeof(uuid));
+}
+
+// ---- The table ----------------------------------------------------------------------------------
+
+bp_status bad_device(const Instance& i, const char* call) {
+  return i.fail(BP_INVALID_ARGUMENT,
+                std::string(call) + ": device is NULL or not one of this backend");
+}
+
+bp_status null_out(const Instance& i, const char* text) {
+  return i.fail(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
+}
+
+bp_status device_probe(void* self, uint64_t* out_device_count) {
+  const Instance& i = instance(self);
+  if (out_device_count == nullptr) return null_out(i, "device.probe: out_device_count");
+  *out_device_count = 1;
+  return BP_OK;
+}
+
+bp_status device_enumerate(void* self, uint64_t capacity, bp_device** out_devices,
+                           uint64_t* out_device_count) {
+  const Instance& i = instance(self);
+  if (out_device_count == nullptr) return null_out(i, "device.enumerate: out_device_count");
+  if (capacity > 0) {
+    if (out_devices == nullptr) return null_out(i, "device.enumerate: out_devices");
+    out_devices[0] = reinterpret_cast<bp_device*>(i.device.get());
+  }
+  *out_device_count = 1;
+  return BP_OK;
+}
+
+bp_status device_properties(void* self, bp_device* handle,
+                            const bp_device_properties** out_properties) {
+  const Instance& i = instance(self);
+  const Device* const d = device(i, handle);
+  if (d == nullptr) return bad_device(i, "device.properties");
+  if (out_properties == nullptr) return null_out(i, "device.properties: out_properties");
+  *out_properties = &d->properties();
+  return BP_OK;
+}
+
+bp_status device_synchronize(void* self, bp_device* handle, uint64_t timeout_ns) {
+  const Instance& i = instance(self);
+  Device* const d = device(i, handle);
+  if (d == nullptr) return bad_device(i, "device.synchronize");
+  return guarded(*i.host, [&] {
+    if (d->wait(timeout_ns)) return bp_status{BP_OK};
+    return i.fail(BP_TIMEOUT, "device.synchronize: the work did not end within " +
+                                  std::to_string(timeout_ns) + " ns");
+  });
+}
+
+bp_status device_memory_info(void* self, bp_device* handle, uint64_t heap_index,
+                             uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
+  const Instance& i = instance(self);
+  const Device* const d = device(i, handle);
+  if (d == nullptr) return bad_device(i, "device.memory_info");
+  if (out_free_bytes == nullptr) return null_out(i, "device.memory_info: out_free_bytes");
+  if (out_total_bytes == nullptr) return null_out(i, "device.memory_info: out_total_bytes");
+  if (heap_index != 0) {
+    return i.fail(BP_INVALID_ARGUMENT, "device.memory_info: heap_index is " +
+                                           std::to_string(heap_index) + ", and there is heap 0");
+  }
+  return guarded(*i.host, [&] {
+    const std::string text = first_value("/proc/meminfo", "MemAvailable");
+    uint64_t available_kib = 0;
+    std::from_chars(text.data(), text.data() + text.size(), available_kib);
+    const uint64_t total_bytes = d->heap().size_bytes;
+    *out_free_bytes = std::min(total_bytes, available_kib * 1024);
+    *out_total_bytes = total_bytes;
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status device_set_option(void* self, bp_device* handle, const char* key, const char* value) {
+  const Instance& i = instance(self);
+  Device* const d = device(i, handle);
+  if (d == nullptr) return bad_device(i, "device.set_option");
+  if (key == nullptr) return null_out(i, "device.set_option: key");
+  if (value == nullptr) return null_out(i, "device.set_option: value");
+  return guarded(*i.host, [&] {
+    if (std::string_view(key) != "threads") {
+      return i.fail(BP_NOT_FOUND, "device.set_option: there is no option \"" + std::string(key) +
+                                      "\"; there is \"threads\"");
+    }
+    d->set_thread_count(value);
+    return bp_status{BP_OK};
+  });
+}
+
+}  // namespace
+
+Device::Device(const bp_host& host)
+    : host_(host), name_(first_value("/proc/cpuinfo", "model name")) {
+  if (name_.empty()) name_ = "host processor";
+  thread_count_ = std::min(processor_count(), kMaxThreadCount);
+  heap_.struct_size = sizeof(heap_);
+  heap_.struct_type = BP_STRUCT_HEAP;
+  heap_.size_bytes = physical_bytes();
+  heap_.max_allocation_bytes = heap_.size_bytes;
+  heap_.tensor_offset_alignment_bytes = 1;
+  heap_.suballocation_granularity_bytes = 1;
+  heap_.flags = BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT;
+
+  properties_.struct_size = sizeof(properties_);
+  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
+  properties_.name = name_.c_str();
+  set_uuid(name_, properties_.uuid);
+  properties_.device_class = BP_DEVICE_HOST;
+  properties_.compute_unit_count = static_cast<uint32_t>(processor_count());
+  properties_.subgroup_size = 1;
+  properties_.max_rank = BP_MAX_RANK;
+  properties_.heaps = &heap_;
+  properties_.heap_count = 1;
+  properties_.heap_stride_bytes = sizeof(heap_);
+  properties_.dtypes = kDtypes;
+  properties_.dtype_count = std::size(kDtypes);
+  properties_.dlpack_device_type = 1;
+
+  const char* threads = nullptr;
+  if (host.get_option(host.self, "threads", &threads) == BP_OK) set_thread_count(threads);
+  default_stream_ = make_stream(true);
+}
+
+// Running work is waited for. What waits for an event that nobody can signal any more is aborted.
+Device::~Device() {
+  executor_.wait_idle();
+  const std::vector<std::shared_ptr<Queue>> queues = live_queues();
+  for (const std::shared_ptr<Queue>& queue : queues) queue->abandon();
+  executor_.wait_idle();
+  executor_.stop();
+  for (Event* const event : events_) delete event;
+  for (Stream* const stream : streams_) delete stream;
+  for (Buffer* const buffer : buffers_) release(buffer);
+}
+
+void Device::set_thread_count(const std::string& text) {
+  int count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [parsed, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || parsed != end || count < 1 || count > kMaxThreadCount) {
+    throw StatusError(BP_INVALID_ARGUMENT, "option threads: \"" + text +
+                                               "\" is not a number from 1 to " +
+                                               std::to_string(kMaxThreadCount));
+  }
+  thread_count_ = count;
+}
+
+Stream* Device::make_stream(bool is_inline) {
+  auto stream = std::make_unique<Stream>();
+  stream->queue = std::make_shared<Queue>(host_, executor_, is_inline);
+  const std::lock_guard lock(mutex_);
+  streams_.insert(stream.get());
+  return stream.release();
+}
+
+Stream* Device::create_stream() {
+  executor_.start();
+  return make_stream(false);
+}
+
+void Device::destroy_stream(Stream* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(closing_, [](const std::weak_ptr<Queue>& queue) { return queue.expired(); });
+    if (!stream->queue->is_idle()) closing_.push_back(stream->queue);
+    streams_.erase(stream);
+  }
+  stream->magic = 0;
+  delete stream;
+}
+
+std::vector<std::shared_ptr<Queue>> Device::live_queues() {
+  std::vector<std::shared_ptr<Queue>> queues;
+  const std::lock_guard lock(mutex_);
+  for (const Stream* stream : streams_) queues.push_back(stream->queue);
+  for (const std::weak_ptr<Queue>& closing : closing_) {
+    if (std::shared_ptr<Queue> queue = closing.lock()) queues.push_back(std::move(queue));
+  }
+  return queues;
+}
+
+bool Device::wait(uint64_t timeout_ns) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  for (const std::shared_ptr<Queue>& queue : live_queues()) {
+    const auto passed = static_cast<uint64_t>((Clock::now() - begin).count());
+    const uint64_t left = timeout_ns == UINT64_MAX ? timeout_ns
+                          : passed < timeout_ns    ? timeout_ns - passed
+                                                   : 0;
+    if (!queue->wait(left)) return false;
+  }
+  return true;
+}
+
+void Device::add(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.insert(buffer);
+}
+
+void Device::remove(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.erase(buffer);
+}
+
+void Device::add(Event* event) {
+  const std::lock_guard lock(mutex_);
+  events_.insert(event);
+}
+
+void Device::remove(Event* event) {
+  const std::lock_guard lock(mutex_);
+  events_.erase(event);
+}
+
+constinit const bp_device_ops kDevices{
+    .struct_size = sizeof(bp_device_ops),
+    .struct_type = BP_STRUCT_DEVICE_OPS,
+    .probe = device_probe,
+    .enumerate = device_enumerate,
+    .properties = device_properties,
+    .synchronize = device_synchronize,
+    .memory_info = device_memory_info,
+    .set_option = device_set_option,
+};
+
+}  // namespace bp::cpu

@@ -1,0 +1,74 @@
+// The one device of the CPU backend: the processors that this process may use, and their memory.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "backends/cpu/backend.hpp"
+#include "backends/cpu/queue.hpp"
+#include "backplane/device.h"
+
+namespace bp::cpu {
+
+struct Buffer;
+struct Event;
+struct Stream;
+
+class Device {
+ public:
+  explicit Device(const bp_host& host);
+  Device(const Device&) = delete;
+  ~Device();
+
+  const bp_device_properties& properties() const { return properties_; }
+  const bp_heap& heap() const { return heap_; }
+
+  int thread_count() const { return thread_count_.load(std::memory_order_relaxed); }
+
+  // Throws StatusError for a text that is no number of threads.
+  void set_thread_count(const std::string& text);
+
+  // Blocks until the work of all streams has ended; false if timeout_ns passed first.
+  bool wait(uint64_t timeout_ns);
+
+  Stream* default_stream() const { return default_stream_; }
+  Stream* create_stream();
+  void destroy_stream(Stream* stream);
+
+  // What the host has made and not yet ended is freed with the device.
+  void add(Buffer* buffer);
+  void remove(Buffer* buffer);
+  void add(Event* event);
+  void remove(Event* event);
+
+ private:
+  Stream* make_stream(bool is_inline);
+  std::vector<std::shared_ptr<Queue>> live_queues();
+
+  const bp_host& host_;
+  std::string name_;
+  bp_heap heap_{};
+  bp_device_properties properties_{};
+  std::atomic<int> thread_count_ = 1;
+  Executor executor_;
+
+  std::mutex mutex_;  // Guards what follows.
+  std::unordered_set<Stream*> streams_;
+  std::vector<std::weak_ptr<Queue>> closing_;  // Destroyed, and perhaps still busy.
+  std::unordered_set<Buffer*> buffers_;
+  std::unordered_set<Event*> events_;
+  Stream* default_stream_ = nullptr;
+};
+
+// NULL unless `handle` is a device of this instance.
+inline Device* device(const Instance& i, bp_device* handle) {
+  Device* const ours = i.device.get();
+  return reinterpret_cast<Device*>(handle) == ours ? ours : nullptr;
+}
+
+}  // namespace bp::cpu

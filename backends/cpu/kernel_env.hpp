@@ -1,0 +1,115 @@
+// What the kernels of this backend see of it, and all they may know: where elements lie, the queue
+// that runs the work, how work fails, and threads. Kernel sources include it as "kernel_env.hpp",
+// found by include path, so that another backend can build them with an environment of its own.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "backends/common/boundary.hpp"
+#include "backends/cpu/backend.hpp"
+#include "backends/cpu/device.hpp"
+#include "backends/cpu/memory.hpp"
+#include "backends/cpu/stream.hpp"
+#include "backplane/kernel.h"
+
+namespace bp::kernels {
+
+// Address of the first element; meaningless for a tensor without elements.
+template <typename T>
+T* data(const bp_tensor& t) {
+  if (t.buffer == nullptr) return nullptr;
+  return reinterpret_cast<T*>(cpu::buffer(t.buffer)->address + t.byte_offset);
+}
+
+// What a kernel knows of its backend, also where nothing is launched.
+class Env {
+ public:
+  explicit Env(const cpu::Instance& instance) : instance_(instance) {}
+
+  // How many threads the work may use.
+  int thread_count() const { return instance_.device->thread_count(); }
+
+  // Where kernels on oneDNN keep their primitives.
+  ProgramCache& programs() const { return *instance_.programs; }
+
+ protected:
+  const cpu::Instance& instance_;
+};
+
+// One launch: what a kernel has besides the arguments of its op.
+class Launch : public Env {
+ public:
+  Launch(const cpu::Instance& instance, const bp_launch& launch) : Env(instance), launch_(launch) {}
+
+  bp_launch_flags flags() const { return launch_.flags; }
+
+  // The scratch memory that workspace_size asked for; at a multiple of 64 bytes.
+  template <typename T = std::byte>
+  T* workspace() const {
+    const bp_buffer_ref& w = launch_.workspace;
+    if (w.buffer == nullptr) return nullptr;
+    return reinterpret_cast<T*>(cpu::buffer(w.buffer)->address + w.byte_offset);
+  }
+  uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
+
+  // Submits `task`, a callable without arguments. It may run after launch has returned, so it holds
+  // what it needs by value: the frame and its tensors are gone by then. It fails by throwing
+  // StatusError, on its own thread.
+  template <typename Task>
+  bp_status submit(Task&& task) const {
+    return cpu::queue(launch_.stream)->submit(std::forward<Task>(task));
+  }
+
+  // Refuses the launch: returns `status`, with the text in the thread's error slot.
+  bp_status refuse(bp_status status, const std::string& text) const {
+    return instance_.fail(status, text);
+  }
+
+ private:
+  const bp_launch& launch_;
+};
+
+// Runs body(Env&) for a function of `kernel`, and keeps exceptions inside.
+template <typename Body>
+bp_status with_env(const bp_kernel* kernel, Body&& body) {
+  const cpu::Instance& i = cpu::instance(kernel->state);
+  return guarded(*i.host, [&] { return body(Env(i)); });
+}
+
+// Runs body(Launch&) for a launch that the host made.
+template <typename Body>
+bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                      Body&& body) {
+  const cpu::Instance& i = cpu::instance(kernel->state);
+  return guarded(*i.host, [&] {
+    if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
+    if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
+    if (cpu::queue(launch->stream) == nullptr) {
+      return i.fail(BP_INVALID_ARGUMENT, "launch: stream is not a stream of this backend");
+    }
+    Launch context(i, *launch);
+    return body(context);
+  });
+}
+
+// Calls body(begin, end) for parts that together are [0, count), on up to `threads` threads. No
+// part but the last has fewer than `grain` elements, and parts begin at multiples of it: below
+// 2 * grain everything runs here. `body` does not throw.
+template <typename Body>
+void parallel_for(int threads, int64_t count, int64_t grain, const Body& body) {
+  const int64_t grains = (count + grain - 1) / grain;
+  const int64_t parts = std::min<int64_t>(threads, count / grain);
+  if (parts <= 1) {
+    if (count > 0) body(int64_t{0}, count);
+    return;
+  }
+#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static, 1)
+  for (int64_t part = 0; part < parts; ++part) {
+    body(grains * part / parts * grain, std::min(count, grains * (part + 1) / parts * grain));
+  }
+}
+
+}  // namespace bp::kernels

@@ -1,0 +1,67 @@
+// What every kernel file needs: the adapter to the C table, and the list of the rows.
+//
+// A kernel file has functions over addresses, a launch function that reads the frame and submits a
+// task, and one table row per kernel, declared below and listed in backend.cpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+
+#include "backends/common/shape.hpp"
+#include "backplane/ops.h"
+#include "kernel_env.hpp"
+
+namespace bp::kernels {
+
+constexpr bp_launch_flags kKnownLaunchFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
+//   LaunchOp   Reads the frame, and submits the work with Launch::submit().
+//   Supports   What the claims cannot say: NULL, or the reason; nullptr if they say it all.
+//   Workspace  Bytes of scratch memory; nullptr if none is needed.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&),
+          bp_reason (*Supports)(const Args&) = nullptr,
+          uint64_t (*Workspace)(const Args&, const Env&) = nullptr>
+constexpr bp_kernel make_kernel(bp_kernel row) {
+  row.struct_size = sizeof(bp_kernel);
+  row.struct_type = BP_STRUCT_KERNEL;
+  row.args_size_bytes = sizeof(Args);
+  row.op_version = 1;
+  if constexpr (Supports != nullptr) {
+    row.supports = [](const bp_kernel*, bp_device*, bp_launch_flags flags,
+                      const void* args) -> bp_reason {
+      if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
+      return Supports(*static_cast<const Args*>(args));
+    };
+  }
+  if constexpr (Workspace != nullptr) {
+    row.workspace_size = [](const bp_kernel* self, bp_device*, const void* args,
+                            uint64_t* out_required, uint64_t* out_preferred) {
+      return with_env(self, [&](const Env& env) {
+        const uint64_t size_bytes = Workspace(*static_cast<const Args*>(args), env);
+        if (out_required != nullptr) *out_required = size_bytes;
+        if (out_preferred != nullptr) *out_preferred = size_bytes;
+        return bp_status{BP_OK};
+      });
+    };
+  }
+  row.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
+    return with_launch(self, launch, args, [&](Launch& context) {
+      if ((context.flags() & ~kKnownLaunchFlags) != 0) {
+        return context.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
+      }
+      const Args& a = *static_cast<const Args*>(args);
+      if (a.flags != 0)
+        return context.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
+      return LaunchOp(a, context);
+    });
+  };
+  return row;
+}
+
+// binary.cpp
+extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kEq;
+
+}  // namespace bp::kernels

@@ -1,0 +1,47 @@
+// Element-wise iteration over up to three tensors of one shape and any strides.
+//
+// A loop is prepared once per launch: axes of extent 1 vanish, the others are ordered by the stride
+// of the result, and neighbours that lie behind each other in every tensor are merged, so that
+// contiguous tensors become one row. It then hands rows to a function of the op:
+//
+//   outer axes   [i0][i1]...      walked by run_loop(), cut into parts for the threads
+//   inner axis   one row          walked by the row function, vectorised for strides of 0 and 1
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+
+#include "backends/cpu/kernels/kernels.hpp"
+
+namespace bp::kernels {
+
+constexpr int kMaxOperands = 3;
+
+// Works on n elements; operand k begins at data[k], and its elements are strides[k] bytes apart.
+using RowFunction = void(std::byte* const* data, const int64_t* strides, int64_t n);
+
+struct Loop {
+  int operand_count = 0;
+  int rank = 0;                                // Axes that are left.
+  int64_t count = 1;                           // Elements.
+  std::array<int64_t, BP_MAX_RANK> extents;    // The outermost axis first; `rank` entries.
+  int64_t strides[kMaxOperands][BP_MAX_RANK];  // In bytes.
+  std::array<std::byte*, kMaxOperands> data;   // NULL for an operand that is in `scalar`.
+  uint64_t scalar = 0;                         // One value, of the dtype of its operand.
+};
+
+// A loop over `tensors`, the result first. All have one shape; NULL stands for one scalar.
+Loop make_loop(std::initializer_list<const bp_tensor*> tensors);
+
+// Calls `row` for all elements, on up to `threads` threads. Parts have at least `grain` elements.
+void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain);
+
+// Elements below which a loop that only moves memory is faster on one thread.
+constexpr int64_t kGrain = 32768;
+
+// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the first bytes
+// of the result.
+uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
+
+}  // namespace bp::kernels

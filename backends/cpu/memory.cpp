@@ -1,0 +1,347 @@
+#include "backends/cpu/memory.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/device.hpp"
+#include "backends/cpu/stream.hpp"
+#include "backplane/memory.h"
+
+namespace bp::cpu {
+namespace {
+
+// The end of the last member of the first release.
+constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
+
+constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
+constexpr uint64_t kMaxAlignmentBytes = 4096;
+constexpr uint64_t kMaxPatternBytes = 16;
+constexpr bp_memory_usage kUsages = BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED;
+
+[[noreturn]] void refuse(bp_status status, const std::string& text) {
+  throw StatusError(status, text);
+}
+
+// What a call works on. Each throws StatusError for what it does not take.
+Queue& checked_queue(bp_stream* handle, const char* call) {
+  Queue* const q = queue(handle);
+  if (q == nullptr) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": stream is NULL or not one of this backend");
+  }
+  return *q;
+}
+
+std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+  const std::string what = std::string(call) + ": " + name;
+  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
+  const Buffer* const b = buffer(range->buffer);
+  if (b == nullptr) {
+    refuse(BP_INVALID_ARGUMENT, what + ": buffer is NULL or not one of this backend");
+  }
+  if (range->byte_offset > b->size_bytes ||
+      range->size_bytes > b->size_bytes - range->byte_offset) {
+    refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                                    std::to_string(range->byte_offset) + " leave the buffer of " +
+                                    std::to_string(b->size_bytes));
+  }
+  return b->address + range->byte_offset;
+}
+
+void check_host_pointer(const void* pointer, uint64_t size_bytes, bp_borrow borrow,
+                        const std::string& call, const char* name) {
+  if (pointer == nullptr && size_bytes > 0)
+    refuse(BP_INVALID_ARGUMENT, call + ": " + name + " is NULL");
+  if (borrow != BP_BORROW_DURING_CALL && borrow != BP_BORROW_UNTIL_COMPLETE) {
+    refuse(BP_INVALID_ARGUMENT, call + ": borrow is " + std::to_string(borrow) +
+                                    ", not BP_BORROW_DURING_CALL or BP_BORROW_UNTIL_COMPLETE");
+  }
+}
+
+void copy_bytes(std::byte* dst, const void* src, uint64_t size_bytes) {
+  if (size_bytes > 0) std::memcpy(dst, src, size_bytes);
+}
+
+// Writes the pattern once, then doubles what is there.
+void fill_bytes(std::byte* dst, uint64_t size_bytes, const std::byte* pattern,
+                uint64_t pattern_size_bytes) {
+  if (size_bytes == 0) return;
+  std::memcpy(dst, pattern, pattern_size_bytes);
+  // Blocks of at most 64 KiB: the source of the later ones stays in the cache.
+  const uint64_t block =
+      std::max<uint64_t>(pattern_size_bytes, 65536 / pattern_size_bytes * pattern_size_bytes);
+  for (uint64_t done = pattern_size_bytes; done < size_bytes;) {
+    const uint64_t part = std::min({done, block, size_bytes - done});
+    std::memcpy(dst + done, dst, part);
+    done += part;
+  }
+}
+
+// The first heap that has the wanted flags; there is one.
+void check_heap(const Device& d, const bp_allocate_desc& desc) {
+  if (desc.heap_index > 1) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
+                                    "; 0 and 1, for the first heap, are allowed");
+  }
+  if ((desc.heap_flags & ~d.heap().flags) != 0) {
+    refuse(BP_NOT_FOUND, "allocate: no heap has the flags " + std::to_string(desc.heap_flags) +
+                             "; heap 0 has " + std::to_string(d.heap().flags));
+  }
+}
+
+void check_request(const Device& d, const bp_allocate_desc& desc) {
+  const uint64_t alignment = desc.alignment_bytes;
+  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
+                                    "; 0 and powers of two up to 4096 are allowed");
+  }
+  if ((desc.usage & ~kUsages) != 0) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) +
+                                    "; BP_MEMORY_PEER and BP_MEMORY_STREAM_ORDERED are known");
+  }
+  if ((desc.usage & BP_MEMORY_PEER) != 0) {
+    refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and this device has no peers");
+  }
+  const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  if (is_ordered) {
+    checked_queue(desc.stream, "allocate");
+  } else if (desc.stream != nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
+  }
+  check_heap(d, desc);
+  if (desc.size_bytes > d.heap().max_allocation_bytes) {
+    refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(desc.size_bytes) +
+                                 " bytes were asked for, and a buffer has at most " +
+                                 std::to_string(d.heap().max_allocation_bytes));
+  }
+}
+
+bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
+                          bp_buffer** out_buffer) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Device* const d = device(i, handle);
+    if (d == nullptr) {
+      return i.fail(BP_INVALID_ARGUMENT, "allocate: device is NULL or not one of this backend");
+    }
+    if (desc == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: desc is NULL");
+    if (out_buffer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: out_buffer is NULL");
+    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    check_request(*d, request);
+
+    const uint64_t alignment = std::max(request.alignment_bytes, kAlignmentBytes);
+    auto b = std::make_unique<Buffer>();
+    b->size_bytes = request.size_bytes;
+    // aligned_alloc() wants a multiple of the alignment.
+    const uint64_t lines = std::max<uint64_t>(1, (request.size_bytes + alignment - 1) / alignment);
+    b->address = static_cast<std::byte*>(std::aligned_alloc(alignment, lines * alignment));
+    if (b->address == nullptr) {
+      return i.fail(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(request.size_bytes) +
+                                          " bytes were asked for, and the system has no room");
+    }
+    const auto free_memory = [](Buffer* buffer) { release(buffer); };
+    std::unique_ptr<Buffer, decltype(free_memory)> owned(b.release(), free_memory);
+    d->add(owned.get());
+    *out_buffer = reinterpret_cast<bp_buffer*>(owned.release());
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
+  const Instance& i = instance(self);
+  if (handle == nullptr) return BP_OK;
+  return guarded(*i.host, [&] {
+    Buffer* const b = buffer(handle);
+    if (b == nullptr) {
+      return i.fail(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
+    }
+    if (stream_handle == nullptr) {
+      i.device->remove(b);
+      release(b);
+      return bp_status{BP_OK};
+    }
+    Queue& q = checked_queue(stream_handle, "free");
+    Device& d = *i.device;
+    return q.submit_always(
+        [&d, b](const Outcome&) {
+          d.remove(b);
+          release(b);
+        },
+        true);
+  });
+}
+
+bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
+  const Instance& i = instance(self);
+  const Buffer* const b = buffer(handle);
+  if (b == nullptr) {
+    return i.fail(BP_INVALID_ARGUMENT, "address: buffer is NULL or not one of this backend");
+  }
+  if (out_address == nullptr) return i.fail(BP_INVALID_ARGUMENT, "address: out_address is NULL");
+  *out_address = reinterpret_cast<uintptr_t>(b->address);
+  return BP_OK;
+}
+
+bp_status memory_map(void* self, const bp_buffer_ref* range, void** out_pointer) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    std::byte* const pointer = checked_range(range, "map", "range");
+    if (out_pointer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "map: out_pointer is NULL");
+    if (buffer(range->buffer)->is_mapped.exchange(true)) {
+      return i.fail(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
+    }
+    *out_pointer = pointer;
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_unmap(void* self, bp_buffer* handle) {
+  const Instance& i = instance(self);
+  Buffer* const b = buffer(handle);
+  if (b == nullptr) {
+    return i.fail(BP_INVALID_ARGUMENT, "unmap: buffer is NULL or not one of this backend");
+  }
+  if (!b->is_mapped.exchange(false)) {
+    return i.fail(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
+  }
+  return BP_OK;
+}
+
+bp_status memory_flush(void* self, const bp_buffer_ref* range) {
+  return guarded(*instance(self).host, [&] {
+    checked_range(range, "flush", "range");
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_invalidate(void* self, const bp_buffer_ref* range) {
+  return guarded(*instance(self).host, [&] {
+    checked_range(range, "invalidate", "range");
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Queue& q = checked_queue(stream_handle, "copy");
+    std::byte* const to = checked_range(dst, "copy", "dst");
+    const std::byte* const from = checked_range(src, "copy", "src");
+    const uint64_t size_bytes = dst->size_bytes;
+    if (size_bytes != src->size_bytes) {
+      return i.fail(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(size_bytes) +
+                                             " bytes, and src has " +
+                                             std::to_string(src->size_bytes));
+    }
+    if (to != from && to < from + size_bytes && from < to + size_bytes) {
+      return i.fail(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
+    }
+    return q.submit([=] {
+      if (to != from) copy_bytes(to, from, size_bytes);
+    });
+  });
+}
+
+bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Queue& q = checked_queue(stream_handle, "copy_from_host");
+    std::byte* const to = checked_range(dst, "copy_from_host", "dst");
+    const uint64_t size_bytes = dst->size_bytes;
+    check_host_pointer(src, size_bytes, borrow, "copy_from_host", "src");
+    auto copy = [=] { copy_bytes(to, src, size_bytes); };
+    if (borrow == BP_BORROW_UNTIL_COMPLETE) return q.submit(copy);
+    if (bp_status status = BP_OK; q.try_run_here(copy, status)) return status;
+    // The work runs later, on another thread: stage, so that the caller may go on.
+    const std::shared_ptr<std::byte[]> staged(new std::byte[size_bytes]);
+    copy_bytes(staged.get(), src, size_bytes);
+    return q.submit([=] { copy_bytes(to, staged.get(), size_bytes); });
+  });
+}
+
+bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
+                              const bp_buffer_ref* src, bp_borrow borrow) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Queue& q = checked_queue(stream_handle, "copy_to_host");
+    const std::byte* const from = checked_range(src, "copy_to_host", "src");
+    const uint64_t size_bytes = src->size_bytes;
+    check_host_pointer(dst, size_bytes, borrow, "copy_to_host", "dst");
+    const bp_status status =
+        q.submit([=] { copy_bytes(static_cast<std::byte*>(dst), from, size_bytes); });
+    if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
+    q.wait(UINT64_MAX);
+    return q.surface();
+  });
+}
+
+bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
+                                 uint32_t* out_can) {
+  const Instance& i = instance(self);
+  if (device(i, device_handle) == nullptr || device(i, peer_handle) == nullptr) {
+    return i.fail(BP_INVALID_ARGUMENT,
+                  "can_access_peer: device or peer is NULL or not one of this backend");
+  }
+  if (out_can == nullptr) return i.fail(BP_INVALID_ARGUMENT, "can_access_peer: out_can is NULL");
+  *out_can = 0;  // There is one device, and no copy_peer().
+  return BP_OK;
+}
+
+bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const void* pattern, uint64_t pattern_size_bytes) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Queue& q = checked_queue(stream_handle, "fill");
+    std::byte* const to = checked_range(dst, "fill", "dst");
+    if (pattern == nullptr) return i.fail(BP_INVALID_ARGUMENT, "fill: pattern is NULL");
+    if (pattern_size_bytes < 1 || pattern_size_bytes > kMaxPatternBytes) {
+      return i.fail(BP_INVALID_ARGUMENT, "fill: pattern_size_bytes is " +
+                                             std::to_string(pattern_size_bytes) +
+                                             "; 1 to 16 are allowed");
+    }
+    const uint64_t size_bytes = dst->size_bytes;
+    if (size_bytes % pattern_size_bytes != 0) {
+      return i.fail(BP_INVALID_ARGUMENT,
+                    "fill: " + std::to_string(size_bytes) + " bytes are no multiple of " +
+                        std::to_string(pattern_size_bytes) + ", the size of the pattern");
+    }
+    std::array<std::byte, kMaxPatternBytes> kept{};
+    std::memcpy(kept.data(), pattern, pattern_size_bytes);
+    return q.submit([=] { fill_bytes(to, size_bytes, kept.data(), pattern_size_bytes); });
+  });
+}
+
+}  // namespace
+
+void release(Buffer* buffer) {
+  buffer->magic = 0;
+  std::free(buffer->address);
+  delete buffer;
+}
+
+constinit const bp_allocator_ops kAllocator{
+    .struct_size = sizeof(bp_allocator_ops),
+    .struct_type = BP_STRUCT_ALLOCATOR_OPS,
+    .allocate = memory_allocate,
+    .free = memory_free,
+    .address = memory_address,
+    .map = memory_map,
+    .unmap = memory_unmap,
+    .flush = memory_flush,
+    .invalidate = memory_invalidate,
+    .copy = memory_copy,
+    .copy_from_host = memory_copy_from_host,
+    .copy_to_host = memory_copy_to_host,
+    .can_access_peer = memory_can_access_peer,
+    .fill = memory_fill,
+};
+
+}  // namespace bp::cpu
