@@ -1,7 +1,8 @@
 """The operators of ops_spec/ops as Python objects: what every generator and emitter starts from.
 
 load(folder) reads and checks the YAML files and returns the ops by id. Whatever is wrong with them
-is a SpecError that names file and line. Expressions and formulas are parsed by expressions.py.
+is a SpecError that names file and line. Expressions are parsed by expressions.py, formulas by
+formulas.py.
 """
 
 import json
@@ -13,6 +14,7 @@ import jsonschema
 import yaml
 
 import expressions
+import formulas
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -156,8 +158,8 @@ class Op:
     lines: dict = field(default_factory=dict, repr=False)  # Line per path of keys in the entry.
     dtype_order: list = field(default_factory=list, repr=False)  # Args, each after what it is like.
     costs: dict = field(default_factory=dict, repr=False)        # Value of flops and of bytes.
-    decomposition: object = None   # expressions.Formula, or None if the op is core.
-    gradients: object = None       # expressions.Backward
+    decomposition: object = None   # formulas.Formula, or None if the op is core.
+    gradients: object = None       # formulas.Backward
 
     def arg(self, name):
         return next((a for a in self.args if a.name == name), None)
@@ -397,12 +399,13 @@ def _parse_expressions(op, ops):
             for t in (item.rule, item.when))
     op.costs = {key: parse(lambda t=text: expressions.parse_value(t, scope, "int"), "cost", key)
                 for key, text in op.cost.items()}
-    op.decomposition = parse(lambda: expressions.parse_decomposition(op, ops, DTYPES), "decompose")
-    op.gradients = parse(lambda: expressions.parse_backward(op, ops, DTYPES), "backward")
+    op.decomposition = parse(lambda: formulas.parse_decomposition(op, ops, DTYPES), "decompose")
+    op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 
 
-def load(folder=HERE / "ops"):
-    """The ops of all *.yaml files in `folder`, by id. Raises SpecError."""
+def load(folder=HERE / "ops", others=()):
+    """The ops of all *.yaml files in `folder`, by id. Raises SpecError. `others` are ops that are
+    loaded already, which formulas may call: the public ones, where a vendor's own are loaded."""
     paths = sorted(pathlib.Path(folder).glob("*.yaml"))
     if not paths:
         raise SpecError(folder, 0, "no *.yaml files here")
@@ -415,7 +418,7 @@ def load(folder=HERE / "ops"):
         for arg in op.args:
             _check_arg(op, arg)
         op.dtype_order = _order_dtypes(op)
-    _check_ids(ops)
+    _check_ids([*others, *ops])
     for op in ops:
-        _parse_expressions(op, {o.name: o for o in ops})
+        _parse_expressions(op, {o.c_name: o for o in [*others, *ops]})
     return sorted(ops, key=lambda op: op.id)

@@ -32,7 +32,8 @@ function(backplane_emit target script output)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${spec} PYTHONDONTWRITEBYTECODE=1
       ${BACKPLANE_PYTHON} ${script} ${output}
-    DEPENDS ${script} ${inputs} ${spec}/spec.py ${spec}/expressions.py ${spec}/generate.py
+    DEPENDS ${script} ${inputs} ${spec}/spec.py ${spec}/expressions.py ${spec}/formulas.py
+      ${spec}/generate.py
       ${spec}/schema.json
     COMMENT "Emitting ${name}"
     VERBATIM)
