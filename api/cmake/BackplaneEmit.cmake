@@ -33,8 +33,7 @@ function(backplane_emit target script output)
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${spec} PYTHONDONTWRITEBYTECODE=1
       ${BACKPLANE_PYTHON} ${script} ${output}
     DEPENDS ${script} ${inputs} ${spec}/spec.py ${spec}/expressions.py ${spec}/formulas.py
-      ${spec}/generate.py
-      ${spec}/schema.json
+      ${spec}/generate.py ${spec}/schema.json
     COMMENT "Emitting ${name}"
     VERBATIM)
   target_sources(${target} PRIVATE ${output})

@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+"""Tests of the spec's loader, of expressions and formulas, and of what is generated from them."""
+
+import contextlib
+import io
+import pathlib
+import tempfile
+import unittest
+
+import emit_infer
+import emit_reference
+import expressions
+import formulas
+import generate
+import spec
+
+SQUARE = """\
+square:
+  id: 7
+  lifecycle: [[stable, "0.1"]]
+  profile: infer
+  doc: The square of x.
+  args:
+    x: {kind: tensor, dtypes: float}
+    y: {kind: out, dtype: like(x), shape: "x.shape", may_alias: [x]}
+    axis: {kind: i32, min: 0, below: "x.ndim", default: 0}
+  backward: {x: "square(grad_y, axis=axis)"}
+  numerics: E1
+  samples: unary
+  cost: {flops: "numel(x)", bytes: "2*bytes(x)"}
+"""
+
+
+class Folder(unittest.TestCase):
+    """A folder with one spec file, small.yaml."""
+
+    def setUp(self):
+        own = tempfile.TemporaryDirectory()
+        self.addCleanup(own.cleanup)
+        self.folder = pathlib.Path(own.name)
+
+    def load(self, text, **files):
+        (self.folder / "small.yaml").write_text(text, encoding="utf-8")
+        for name, other in files.items():
+            (self.folder / f"{name}.yaml").write_text(other, encoding="utf-8")
+        return spec.load(self.folder)
+
+    def refusal(self, text, **files):
+        """The message of the refusal, without the folder."""
+        with self.assertRaises(spec.SpecError) as caught:
+            self.load(text, **files)
+        return str(caught.exception).replace(f"{self.folder}/", "")
+
+    def changed(self, old, new, count=1):
+        self.assertIn(old, SQUARE)
+        return SQUARE.replace(old, new, count)
+
+
+class LoadTest(Folder):
+    def test_takes_a_good_entry(self):
+        op = self.load(SQUARE)[0]
+        self.assertEqual((op.name, op.id, op.profile, op.version), ("square", 7, "infer", 1))
+        self.assertEqual([a.name for a in op.inputs], ["x"])
+        self.assertEqual([a.name for a in op.free], ["x"])
+        self.assertTrue(op.arg("axis").is_axis)
+        self.assertEqual(op.arg("y").values["shape"].type, "dims")
+
+    def test_names_file_and_line_of_bad_yaml(self):
+        self.assertRegex(self.refusal(SQUARE + "other: [1, 2\n"), r"^small.yaml:1[45]: ")
+        self.assertEqual(self.refusal(""), "small.yaml:1: the file has no ops")
+
+    def test_names_file_and_line_of_a_bad_field(self):
+        self.assertEqual(self.refusal(self.changed("id: 7", "id: seven")),
+                         "small.yaml:2: square.id: 'seven' is not of type 'integer'")
+        self.assertRegex(self.refusal(self.changed("E1", "R99")), r"^small.yaml:11: square.numerics: ")
+        self.assertRegex(self.refusal(self.changed("kind: tensor,", "kind: tenser,")),
+                         r"^small.yaml:7: square.args.x.kind: 'tenser' ")
+        self.assertRegex(self.refusal(self.changed("  profile: infer\n", "")),
+                         r"^small.yaml:1: square: 'profile' is a required property")
+
+    def test_refuses_a_key_that_stands_twice(self):
+        self.assertEqual(self.refusal(self.changed("  profile: infer\n", "  profile: infer\n" * 2)),
+                         "small.yaml:5: 'profile' stands here a second time")
+
+    def test_refuses_an_id_or_a_name_that_is_taken(self):
+        other = SQUARE.replace("square", "cube")
+        self.assertEqual(self.refusal(SQUARE, zoo=other).replace(f"{self.folder}/", ""),
+                         "zoo.yaml:2: cube: id 7 is taken by square (small.yaml:1)")
+        self.assertRegex(self.refusal(SQUARE, zoo=SQUARE.replace("id: 7", "id: 8")),
+                         r"^zoo.yaml:2: square: the name is taken by square")
+
+    def test_keeps_private_and_public_ids_apart(self):
+        self.assertRegex(self.refusal(self.changed("id: 7", "id: 65536")), "small.yaml:2: .*vendor.op")
+        private = SQUARE.replace("square:", "acme.square:").replace("square(", "acme_square(")
+        self.assertRegex(self.refusal(private), "small.yaml:2: .*vendor.op")
+        op = self.load(private.replace("id: 7", "id: 65536"))[0]
+        self.assertEqual((op.name, op.c_name), ("acme.square", "acme_square"))
+
+    def test_refuses_fields_that_a_kind_does_not_have(self):
+        self.assertEqual(self.refusal(self.changed("dtypes: float}", "dtypes: float, min: 0}")),
+                         "small.yaml:7: square: x: tensor has no 'min'")
+        self.assertRegex(self.refusal(self.changed('shape: "x.shape", ', "")),
+                         "small.yaml:8: square: y: an output needs 'shape'")
+        self.assertRegex(self.refusal(self.changed(", dtypes: float", "")),
+                         "small.yaml:7: square: x: tensor needs 'dtype' or 'dtypes'")
+
+    def test_refuses_names_that_mean_nothing(self):
+        for old, new, line in (("like(x)", "like(z)", 8), ("[x]", "[z]", 8),
+                               ('"x.shape"', '"z.shape"', 8), ('"x.ndim"', '"z.ndim"', 9),
+                               ("numel(x)", "numel(z)", 13), ("grad_y", "grad_z", 10)):
+            with self.subTest(new):
+                self.assertRegex(self.refusal(self.changed(old, new)), f"^small.yaml:{line}: .*z")
+
+    def test_refuses_names_that_no_frame_can_have(self):
+        for name in ("struct_size", "class", "reserved_0", "x_count", "y_scalar"):
+            with self.subTest(name):
+                self.assertRegex(self.refusal(self.changed("axis:", f"{name}:")),
+                                 f"small.yaml:9: .*'{name}' cannot be the name")
+
+    def test_refuses_a_dtype_that_follows_from_itself(self):
+        self.assertRegex(self.refusal(self.changed("dtypes: float", "dtype: like(y)")),
+                         "its dtype follows from itself")
+
+
+class ExpressionTest(unittest.TestCase):
+    SCOPE = {"x": "tensor", "ps": "list", "b": "operand", "s": "scalar", "n": "int", "p": "number",
+             "axes": "dims", "mode": "enum", "=mode.none": "enum", "=mode.mean": "enum"}
+
+    def type_of(self, text):
+        return expressions.parse_value(
+            text, self.SCOPE, ("int", "number", "dims", "dtype", "condition"), spec.DTYPES).type
+
+    def test_knows_types(self):
+        for text, kind in (("x.shape[1:-1] + [n, 2]", "dims"), ("x.shape[-1] // 2 % n", "int"),
+                           ("[1] * x.ndim", "dims"), ("numel(x) + numel(axes)", "int"),
+                           ("len(ps)", "int"), ("1 - p", "number"), ("acc(x)", "dtype"),
+                           ("f32", "dtype"), ("mode == mean", "condition"),
+                           ("given(x)", "condition"), ("x.shape == axes", "condition"),
+                           ("axes if mode == none else []", "dims"),
+                           ("window(x.shape, axes, axes, axes, axes)", "dims")):
+            with self.subTest(text):
+                self.assertEqual(self.type_of(text), kind)
+
+    def test_refuses_what_the_spec_does_not_have(self):
+        for text, why in (("y.shape", "no such name"), ("x", "a tensor"), ("x.size", "only .shape"),
+                          ("x.shape / 2", "operators"), ("x.shape + 1", "lists"),
+                          ("foo(x)", "no such function"), ("numel(1)", "not a dims"),
+                          ("x.shape[::2]", "no step"), ("lambda: 1", "nothing like this"),
+                          ("mode == sum", "one of none, mean"), ("n == 1 == 2", "one comparison"),
+                          ("__import__('os')", "no such function"), ("'a'", "not a number"),
+                          ("min(1)", "takes 2"), ("(1", "was never closed"), ("p % 2", "for ints"),
+                          ("len(x)", "does not take"), ("mode < none", "only == and !=")):
+            with self.subTest(text):
+                with self.assertRaisesRegex(expressions.ExpressionError, why):
+                    self.type_of(text)
+
+    def test_writes_cpp_through_the_resolver(self):
+        def cpp(text):
+            value = expressions.parse_value(text, self.SCOPE, ("int", "number", "dims", "condition"))
+            return expressions.cpp(value, lambda what, name: f"{what}:{name}")
+        self.assertEqual(cpp("x.shape[:-1] + [n]"),
+                         "dims::concat(dims::slice(shape:x, 0, int64_t{-1}), dims::Dims{attr:n})")
+        self.assertEqual(cpp("numel(x) // max(n, 1)"),
+                         "dims::floor_div(numel:x, dims::max(attr:n, int64_t{1}))")
+        self.assertEqual(cpp("1 - p"), "(1.0 - static_cast<double>(attr:p))")
+        self.assertEqual(cpp("mode == mean"), "(attr:mode == enum:mode.mean)")
+        self.assertEqual(cpp("axes if p == 0 else []"),
+                         "((static_cast<double>(attr:p) == 0.0) ? dims::View(attr:axes) : "
+                         "dims::View(dims::Dims{}))")
+
+
+class FormulaTest(Folder):
+    def setUp(self):
+        super().setUp()
+        self.ops = {op.name: op for op in spec.load()}
+
+    def parse(self, text, scope=None):
+        parser = formulas.FormulaParser(
+            self.ops, scope or {"x": "tensor", "b": "operand", "n": "int"}, spec.DTYPES)
+        return parser.formula(text)
+
+    def test_binds_arguments_by_position_and_by_name(self):
+        call = self.parse("mul(x, 2)").result
+        self.assertEqual((call.op.name, call.args["a"]), ("mul", formulas.Ref("x")))
+        self.assertEqual(call.args["b"].text, "2")
+        call = self.parse("sum(x, axes=[0], keepdims=n, dtype=acc(x))").result
+        self.assertEqual({k: v.text for k, v in call.attrs.items()}, {"axes": "[0]", "keepdims": "n"})
+        self.assertEqual(call.dtype.text, "acc(x)")
+
+    def test_keeps_lines_views_and_branches(self):
+        formula = self.parse("t = transpose(x)\nk = x.shape[:1]\nreshape(t if n == 1 else neg(t), k)")
+        self.assertEqual([s.name for s in formula.statements], ["t", "k"])
+        self.assertEqual(formula.result.kind, "reshape")
+        branch = formula.result.tensor
+        self.assertEqual((branch.condition.text, branch.then), ("n == 1", formulas.Ref("t")))
+
+    def test_refuses_calls_that_are_not_complete_or_too_much(self):
+        for text, why in (("sum(x)", "needs axes"), ("neg(x, x)", "takes 1 tensors"),
+                          ("neg(x, axis=1)", "takes no 'axis'"), ("neg(2)", "is no tensor"),
+                          ("neg(b)", "may be an inline scalar"), ("nothing(x)", "no op or view"),
+                          ("neg(x, dtype=f32)", "cannot be chosen"), ("reshape(x)", "takes a tensor"),
+                          ("uniform(dtype=f32, seed=1, offset=0)", "needs shape="),
+                          ("neg(x, shape=x.shape)", "takes no shape="), ("x = neg(x)\nx", "a meaning"),
+                          ("y = neg(x)", "the last line"), ("neg(x=x, x=x)", "repeated|twice")):
+            with self.subTest(text):
+                with self.assertRaisesRegex(expressions.ExpressionError, why):
+                    self.parse(text)
+
+    def test_decompositions_give_every_output_a_value(self):
+        text = SQUARE.replace("  backward:", "  decompose: |\n    z = square(x, axis=axis)\n  backward:")
+        self.assertIn("no line gives y a value", self.refusal(text))
+        self.assertIn("has no value yet", self.refusal(text.replace("z = square(x", "y = square(y")))
+
+    def test_a_backward_op_is_bound_by_name(self):
+        gradients = self.ops["relu"].gradients
+        self.assertEqual(gradients.gradients, {"x": "grad_x"})
+        self.assertEqual(gradients.saved(), ({"grad_y", "y"}, set()))
+        text = self.refusal(SQUARE.replace('{x: "square(grad_y, axis=axis)"}', "square"))
+        self.assertEqual(
+            text, "small.yaml:10: square: square: output 'y' is the gradient of no input")
+
+    def test_a_gradient_saves_only_what_it_reads(self):
+        linear = self.ops["linear"].gradients
+        self.assertEqual(linear.saved(["bias"])[0], {"grad_y", "y"})
+        self.assertEqual(linear.saved(["weight"])[0], {"grad_y", "x", "y"})
+        self.assertIn("bias", linear.saved(["bias"])[1])
+        self.assertEqual(self.ops["embedding"].gradients.saved(), ({"grad_y", "indices"}, {"weight"}))
+        prelude = self.ops["maximum"].gradients
+        self.assertEqual([s.name for s in prelude.needed(["a"])], ["is_a", "is_b", "share"])
+        self.assertEqual(self.ops["amax"].gradients.needed([]), [])
+
+
+class GenerateTest(Folder):
+    def frame(self, args):
+        entry = SQUARE.split("  args:")[0] + "  args:\n    x: {kind: tensor, dtypes: float}\n" + args
+        text = entry + '  backward: "none: a test"\n' + SQUARE[SQUARE.index("  numerics"):]
+        return generate.frame(self.load(text)[0])
+
+    def names(self, args):
+        return [name for _, name, _ in self.frame(args)]
+
+    def test_frames_have_no_hidden_padding(self):
+        self.assertEqual(self.names("    n: {kind: i32}\n    m: {kind: i64}\n    k: {kind: i32}\n"),
+                         ["struct_size", "flags", "x", "n", "reserved_0", "m", "k", "reserved_1"])
+        self.assertEqual(self.names("    n: {kind: i32}\n    k: {kind: i32}\n"),
+                         ["struct_size", "flags", "x", "n", "k"])
+
+    def test_lists_and_operands_have_two_members(self):
+        rows = self.frame('    l: {kind: "i64[]"}\n    b: {kind: operand, dtype: like(x)}\n'
+                          '    ts: {kind: "tensor[]", dtype: like(x)}\n')
+        self.assertEqual([row[:2] for row in rows[3:]],
+                         [("uint64_t", "l_count"), ("const int64_t*", "l"),
+                          ("const bp_tensor*", "b"), ("bp_scalar", "b_scalar"),
+                          ("uint64_t", "ts_count"), ("const bp_tensor* const*", "ts")])
+
+    def test_enums_count_from_1(self):
+        text = self.changed("    axis:", '    mode: {kind: "enum(mode: up, down)"}\n    axis:')
+        text = text.replace("axis=axis)", "axis=axis, mode=mode)")
+        lines = list(generate.enums(self.load(text)[0]))
+        self.assertEqual(lines[1:3], ["  BP_SQUARE_MODE_UP = 1,", "  BP_SQUARE_MODE_DOWN = 2,"])
+
+    def test_rows_are_those_of_the_op(self):
+        self.assertEqual(generate.rows(self.load(SQUARE), "here").split("\n")[3:-1], [
+            "BP_OP(7, square, 1, infer, core, E1)", "BP_ARG(square, x, tensor, float)",
+            "BP_ARG(square, y, out, like(x))", "BP_ARG(square, axis, i32, none)"])
+
+    def test_no_line_is_longer_than_100_columns(self):
+        text = generate.header(spec.load(), "GUARD", "ops_spec/ops")
+        self.assertEqual([line for line in text.split("\n") if len(line) > 100], [])
+
+    def run_main(self, *argv):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+            code = generate.main([*map(str, argv)])
+        return code, errors.getvalue()
+
+    def test_check_finds_files_out_of_date_and_a_wrong_count(self):
+        header, rows = self.folder / "a.h", self.folder / "a.def"
+        where = ("--header", header, "--rows", rows)
+        count = len(spec.load())
+        self.assertEqual(self.run_main(*where, "--check", count)[0], 1)
+        self.assertEqual(self.run_main(*where), (0, ""))
+        self.assertEqual(self.run_main(*where, "--check", count), (0, ""))
+        self.assertIn("expected", self.run_main(*where, "--check", count + 1)[1])
+        rows.write_text(rows.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+        self.assertIn("a.def: out of date", self.run_main(*where, "--check", count)[1])
+
+    def test_bad_specs_end_with_their_file_and_line(self):
+        (self.folder / "bad.yaml").write_text("x: 1\n", encoding="utf-8")
+        code, errors = self.run_main("--ops", self.folder, "--check", 1)
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"bad.yaml:1: x: 1 is not of type 'object'")
+
+    def test_private_ops_may_call_public_ones(self):
+        private = SQUARE.replace("square:", "acme.square:").replace("id: 7", "id: 65536").replace(
+            '"square(grad_y, axis=axis)"', '"mul(grad_y, mul(x, 2))"')
+        (self.folder / "acme.yaml").write_text(private, encoding="utf-8")
+        header = self.folder / "acme_ops.h"
+        code, errors = self.run_main("--ops", self.folder, "--header", header,
+                                     "--rows", self.folder / "acme_ops.def")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("enum { BP_OP_ACME_SQUARE = 65536 };", header.read_text(encoding="utf-8"))
+
+
+class EmitTest(Folder):
+    def test_inference_checks_every_field(self):
+        text = "\n".join(emit_infer.Function(self.load(SQUARE)[0]).text())
+        for part in ("bad_tensor(row, 0,", "is_in(x_dtype, kSet_f32_f64_f16_bf16)",
+                     "const int64_t high = int64_t{f.x->ndim};",
+                     "set_output(out[0], y_dtype, dims::shape(*f.x))"):
+            self.assertIn(part, text)
+
+    def test_emission_is_deterministic(self):
+        self.assertEqual(emit_infer.source(spec.load()), emit_infer.source(spec.load()))
+        self.assertEqual(emit_reference.reference(spec.load()), emit_reference.reference(spec.load()))
+
+    def test_the_reference_has_every_op_and_argument(self):
+        ops = spec.load()
+        text = emit_reference.reference(ops)
+        for op in ops:
+            self.assertIn(f"\n### {op.name}\n", text)
+            for arg in op.args:
+                self.assertIn(f"\n| `{arg.name}` | ", text[text.index(f"\n### {op.name}\n"):])
+
+
+class InventoryTest(unittest.TestCase):
+    """What holds for the ops of this tree."""
+
+    def test_every_op_can_be_differentiated_or_says_why_not(self):
+        for op in spec.load():
+            with self.subTest(op.name):
+                self.assertTrue(op.gradients.reason or op.gradients.gradients)
+
+    def test_backward_ops_are_not_asked_of_inference(self):
+        for op in spec.load():
+            if "_backward" in op.name:
+                self.assertEqual(op.profile, "train", op.name)
+
+    def test_ids_lie_in_the_block_of_their_family(self):
+        first = {"movement": 1, "unary": 100, "binary": 200, "reduction": 300, "matrix": 400,
+                 "convolution": 450, "pooling": 480, "normalization": 500, "loss": 550,
+                 "random": 650, "optimizer": 700}
+        ends = sorted(first.values())[1:] + [spec.FIRST_PRIVATE_ID]
+        for op in spec.load():
+            start = first[pathlib.Path(op.path).stem]
+            self.assertTrue(start <= op.id < min(e for e in ends if e > start), op.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
