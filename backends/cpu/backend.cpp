@@ -13,6 +13,7 @@ using namespace kernels;
 // In the order they are tried: the most specialised first, the reference last.
 constexpr const bp_kernel* kKernels[] = {
     &kAdd, &kSub, &kMul, &kDiv, &kMaximum, &kEq,
+    &kMatmul, &kLinear,
 };
 
 bp_status register_all(void* self, const bp_registrar* registrar) {

@@ -64,4 +64,7 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
 // binary.cpp
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kEq;
 
+// matmul.cpp, linear.cpp
+extern const bp_kernel kMatmul, kLinear;
+
 }  // namespace bp::kernels

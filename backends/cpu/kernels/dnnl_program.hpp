@@ -1,0 +1,142 @@
+// Work that oneDNN does: primitives made once for given shapes, run on any addresses.
+//
+//   Threads   A Program may run on several threads at once. A ProgramCache is safe from any thread,
+//             and finding what it holds never blocks another finder.
+//   Errors    dnnl::error and std::bad_alloc are thrown.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <dnnl.hpp>
+#include <memory>
+#include <shared_mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace bp::kernels {
+
+// While it lives, oneDNN divides the work of this thread, and primitives that it makes, among
+// `count` threads: as many as OpenMP would use. What was set before comes back, for where a stream
+// is inline the thread is the user's own.
+class ThreadCountScope {
+ public:
+  explicit ThreadCountScope(int count);
+  ~ThreadCountScope();
+  ThreadCountScope(const ThreadCountScope&) = delete;
+  ThreadCountScope& operator=(const ThreadCountScope&) = delete;
+
+ private:
+  int before_, count_;
+};
+
+// One or more primitives in order, with the memories between them. Built once, then only run.
+//
+// A memory is external, where run() is given its address, or in the workspace. Where the caller
+// needs room of its own, reserve() puts it into the same workspace.
+class Program {
+ public:
+  using Memory = size_t;
+  struct Argument {
+    int name;  // DNNL_ARG_*.
+    Memory memory;
+  };
+
+  explicit Program(int thread_count);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  // Externals are numbered in the order of these calls.
+  Memory add_external(const dnnl::memory::desc& desc);
+  Memory add_workspace(const dnnl::memory::desc& desc);
+  void add_step(const dnnl::primitive& primitive, std::vector<Argument> arguments);
+  void add_reorder(Memory from, Memory to);
+
+  // Sets bytes of the workspace aside, and returns where they begin.
+  uint64_t reserve(uint64_t size_bytes);
+
+  const dnnl::engine& engine() const { return engine_; }
+  const dnnl::memory::desc& desc(Memory memory) const { return memories_[memory].desc; }
+  uint64_t workspace_size_bytes() const { return workspace_size_bytes_; }
+
+  // Runs the steps on the calling thread's team. `workspace` has workspace_size_bytes().
+  void run(std::span<void* const> externals, std::byte* workspace) const;
+
+ private:
+  struct Placed {
+    dnnl::memory::desc desc;
+    bool is_external;
+    uint64_t place;  // The number of the external, or the offset in the workspace.
+  };
+  struct Step {
+    dnnl::primitive primitive;
+    std::vector<Argument> arguments;
+  };
+  // What one run needs for itself: a memory object holds its address.
+  struct Context;
+  std::unique_ptr<Context> make_context() const;
+
+  int thread_count_;
+  dnnl::engine engine_;
+  std::vector<Placed> memories_;
+  std::vector<Step> steps_;
+  uint64_t external_count_ = 0;
+  uint64_t workspace_size_bytes_ = 0;
+  mutable std::atomic<Context*> idle_ = nullptr;  // Of the run before, if nobody has it.
+};
+
+// Everything that decides how a program looks.
+class ProgramKey {
+ public:
+  void add(int64_t word);
+  void add(std::span<const int64_t> words);
+  bool operator==(const ProgramKey& other) const;
+  uint64_t hash() const;
+
+ private:
+  static constexpr size_t kMaxWords = 64;  // A three-dimensional convolution has 47.
+  std::array<int64_t, kMaxWords> words_;
+  size_t count_ = 0;
+};
+
+// The programs of one instance of the backend. It holds kBuckets * kPerBucket of them at most; in a
+// full bucket the one that was not used for longest makes room.
+class ProgramCache {
+ public:
+  // Returns the program of `key`, which make() makes if it is not here.
+  template <typename Make>
+  std::shared_ptr<const Program> find(const ProgramKey& key, Make&& make) {
+    const uint64_t hash = key.hash();
+    if (std::shared_ptr<const Program> found = lookup(hash, key)) return found;
+    return insert(hash, key, std::forward<Make>(make)());
+  }
+
+ private:
+  static constexpr size_t kBuckets = 64;
+  static constexpr size_t kPerBucket = 8;
+  struct Entry {
+    uint64_t hash;
+    ProgramKey key;
+    std::shared_ptr<const Program> program;
+    std::atomic<uint64_t> last_use;
+  };
+  struct alignas(64) Bucket {
+    std::shared_mutex mutex;  // Guards `entries`; shared for a lookup.
+    std::vector<std::unique_ptr<Entry>> entries;
+    std::atomic<uint64_t> clock = 0;
+  };
+
+  std::shared_ptr<const Program> lookup(uint64_t hash, const ProgramKey& key);
+  std::shared_ptr<const Program> insert(uint64_t hash, const ProgramKey& key,
+                                        std::shared_ptr<const Program> program);
+
+  std::array<Bucket, kBuckets> buckets_;
+};
+
+// For those who must not see oneDNN's headers.
+std::shared_ptr<ProgramCache> make_program_cache();
+
+}  // namespace bp::kernels

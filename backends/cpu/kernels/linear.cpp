@@ -1,0 +1,74 @@
+// linear: y = activation(x weight^T + bias). The axes of x before the last two are a batch that
+// shares weight, which product.cpp folds into rows where x and y lie so.
+#include <algorithm>
+
+#include "backends/cpu/kernels/kernels.hpp"
+#include "backends/cpu/kernels/product.hpp"
+
+namespace bp::kernels {
+namespace {
+
+// Also for a single row, without an axis that counts it.
+ProductOperand rows_of(const bp_tensor& tensor) {
+  if (tensor.ndim > 1) return operand_of(tensor);
+  ProductOperand o;
+  o.address = data<std::byte>(tensor);
+  o.rows = 1;
+  o.cols = tensor.shape[0];
+  o.col_stride = tensor.strides[0];
+  return o;
+}
+
+Product product_of(const bp_linear_args& args) {
+  Product p;
+  p.dtype = args.y->dtype;
+  p.batch_ndim = args.x->ndim < 2 ? 0 : args.x->ndim - 2;
+  std::copy_n(args.x->shape, p.batch_ndim, p.batch);
+  p.a = rows_of(*args.x);
+  p.b = operand_of(*args.weight);
+  std::swap(p.b.rows, p.b.cols);
+  std::swap(p.b.row_stride, p.b.col_stride);
+  p.y = rows_of(*args.y);
+  p.has_relu = args.activation == BP_LINEAR_ACTIVATION_RELU;
+  p.has_bias = args.bias != nullptr;
+  if (p.has_bias) {
+    p.bias = data<std::byte>(*args.bias);
+    p.bias_stride = args.bias->strides[0];
+  }
+  return p;
+}
+
+bp_reason linear_supports(const bp_linear_args& args) {
+  const bool is_known =
+      args.activation == BP_LINEAR_ACTIVATION_NONE || args.activation == BP_LINEAR_ACTIVATION_RELU;
+  return is_known ? nullptr : "the activation is not known";
+}
+
+uint64_t linear_workspace(const bp_linear_args& args, const Env& env) {
+  return product_workspace_size_bytes(product_of(args), env);
+}
+
+bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
+  if (const bp_reason reason = linear_supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("linear: ") + reason);
+  }
+  return submit_product(product_of(args), launch);
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
+
+}  // namespace
+
+constinit const bp_kernel kLinear =
+    make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace>({
+        .name = "linear",
+        .op = BP_OP_LINEAR,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels

@@ -1,0 +1,44 @@
+// matmul: y = a b over the last two axes (product.hpp).
+#include <algorithm>
+
+#include "backends/cpu/kernels/kernels.hpp"
+#include "backends/cpu/kernels/product.hpp"
+
+namespace bp::kernels {
+namespace {
+
+Product product_of(const bp_matmul_args& args) {
+  Product p;
+  p.dtype = args.y->dtype;
+  p.batch_ndim = args.y->ndim - 2;
+  std::copy_n(args.y->shape, p.batch_ndim, p.batch);
+  p.a = operand_of(*args.a);
+  p.b = operand_of(*args.b);
+  p.y = operand_of(*args.y);
+  return p;
+}
+
+uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
+  return product_workspace_size_bytes(product_of(args), env);
+}
+
+bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
+  return submit_product(product_of(args), launch);
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
+
+}  // namespace
+
+constinit const bp_kernel kMatmul =
+    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>({
+        .name = "matmul",
+        .op = BP_OP_MATMUL,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels

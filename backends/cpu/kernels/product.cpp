@@ -1,0 +1,399 @@
+// f32 goes to oneDNN, f64 to gemm(), which takes every stride as it is. oneDNN takes matrices with
+// dense rows or dense columns, and one axis of batches; other operands are copied to the workspace
+// first, y from there at the end, and other batches are a loop over the same primitive.
+//
+// relu runs behind the product: the post-op of oneDNN 3.2 turns NaN into 0.
+#include "backends/cpu/kernels/product.hpp"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "backends/cpu/kernels/dnnl_program.hpp"
+#include "backends/cpu/kernels/gemm.hpp"
+#include "backplane/ops.h"
+
+namespace bp::kernels {
+namespace {
+
+int64_t batch_count(const Product& p) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) count *= p.batch[i];
+  return count;
+}
+
+void remove_batch_axis(Product& p, uint32_t axis) {
+  --p.batch_ndim;
+  for (uint32_t i = axis; i < p.batch_ndim; ++i) {
+    p.batch[i] = p.batch[i + 1];
+    for (ProductOperand* o : {&p.a, &p.b, &p.y}) o->batch_strides[i] = o->batch_strides[i + 1];
+  }
+}
+
+// Whether the batch axis continues the rows of `o`.
+bool continues_rows(const ProductOperand& o, uint32_t axis) {
+  return o.rows == 1 || o.batch_strides[axis] == o.rows * o.row_stride;
+}
+
+// Batches that share b are more rows of one product.
+void fold_batch_into_rows(Product& p) {
+  for (uint32_t i = p.batch_ndim; i-- > 0;) {
+    if (p.batch[i] == 1) {
+      remove_batch_axis(p, i);
+      continue;
+    }
+    if (i + 1 != p.batch_ndim || p.b.batch_strides[i] != 0 || !continues_rows(p.a, i) ||
+        !continues_rows(p.y, i)) {
+      continue;
+    }
+    for (ProductOperand* o : {&p.a, &p.y}) {
+      if (o->rows == 1) o->row_stride = o->batch_strides[i];
+      o->rows *= p.batch[i];
+    }
+    remove_batch_axis(p, i);
+  }
+}
+
+// Neighbouring batch axes that lie as one do in every operand become one.
+void merge_batch_axes(Product& p) {
+  for (uint32_t i = p.batch_ndim; i-- > 1;) {
+    bool is_one = true;
+    for (const ProductOperand* o : {&p.a, &p.b, &p.y}) {
+      is_one = is_one && o->batch_strides[i - 1] == o->batch_strides[i] * p.batch[i];
+    }
+    if (!is_one) continue;
+    p.batch[i] *= p.batch[i - 1];
+    remove_batch_axis(p, i - 1);
+  }
+}
+
+// Dense rows or columns, none of which overlap, with the strides of single rows and columns set to
+// what a dense matrix has.
+bool normalize_strides(ProductOperand& o) {
+  if (o.cols == 1) o.col_stride = 1;
+  if (o.rows == 1) o.row_stride = o.col_stride == 1 ? o.cols : 1;
+  if (o.cols == 1 && o.row_stride < 1) return false;
+  return (o.col_stride == 1 && o.row_stride >= o.cols) ||
+         (o.row_stride == 1 && o.col_stride >= o.rows);
+}
+
+// The elements of `o`; an axis of the batch that repeats them is there once.
+View view_of_operand(const Product& p, const ProductOperand& o) {
+  View view;
+  view.address = o.address;
+  view.ndim = p.batch_ndim + 2;
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+    view.shape[i] = o.batch_strides[i] == 0 ? 1 : p.batch[i];
+    view.strides[i] = o.batch_strides[i];
+  }
+  view.shape[p.batch_ndim] = o.rows;
+  view.shape[p.batch_ndim + 1] = o.cols;
+  view.strides[p.batch_ndim] = o.row_stride;
+  view.strides[p.batch_ndim + 1] = o.col_stride;
+  return view;
+}
+
+void set_strides(ProductOperand& o, uint32_t batch_ndim, const View& view) {
+  for (uint32_t i = 0; i < batch_ndim; ++i) {
+    if (o.batch_strides[i] != 0) o.batch_strides[i] = view.strides[i];
+  }
+  o.row_stride = view.strides[batch_ndim];
+  o.col_stride = view.strides[batch_ndim + 1];
+}
+
+// An operand that oneDNN does not take as it is, and its copy in the workspace.
+struct Copy {
+  bool is_needed = false;
+  View view, dense;
+  uint64_t offset = 0;
+
+  uint64_t size_bytes() const {
+    return is_needed ? static_cast<uint64_t>(element_count(dense)) * sizeof(float) : 0;
+  }
+};
+
+Copy copy_if_needed(const Product& p, ProductOperand& o, bool is_needed) {
+  Copy copy;
+  copy.is_needed = is_needed;
+  if (!is_needed) return copy;
+  copy.view = view_of_operand(p, o);
+  copy.dense = dense_view(copy.view, nullptr);
+  set_strides(o, p.batch_ndim, copy.dense);
+  return copy;
+}
+
+// A product as oneDNN takes it.
+struct Plan {
+  Product product;
+  Copy a, b, y, bias;
+};
+
+Plan make_plan(Product p) {
+  Plan plan;
+  fold_batch_into_rows(p);
+  merge_batch_axes(p);
+  // oneDNN writes dense rows only, and the transposed product has dense rows where y has columns.
+  const bool is_taken = normalize_strides(p.y);
+  if (is_taken && p.y.col_stride != 1 && !p.has_bias) {
+    std::swap(p.a, p.b);
+    for (ProductOperand* o : {&p.a, &p.b, &p.y}) {
+      std::swap(o->rows, o->cols);
+      std::swap(o->row_stride, o->col_stride);
+    }
+  }
+  plan.a = copy_if_needed(p, p.a, !normalize_strides(p.a));
+  plan.b = copy_if_needed(p, p.b, !normalize_strides(p.b));
+  plan.y = copy_if_needed(p, p.y, !is_taken || p.y.col_stride != 1);
+  if (p.has_bias && p.bias_stride != 1) {
+    plan.bias.is_needed = true;
+    plan.bias.view = {p.bias, 1, {p.y.cols}, {p.bias_stride}};
+    plan.bias.dense = dense_view(plan.bias.view, nullptr);
+  }
+  plan.product = p;
+  return plan;
+}
+
+dnnl::memory::desc desc_of(const Product& p, const ProductOperand& o, bool is_batched) {
+  dnnl::memory::dims shape = {o.rows, o.cols}, strides = {o.row_stride, o.col_stride};
+  if (is_batched) {
+    const int64_t stride = o.batch_strides[p.batch_ndim - 1];
+    shape.insert(shape.begin(), stride == 0 ? 1 : p.batch[p.batch_ndim - 1]);
+    strides.insert(strides.begin(),
+                   stride == 0 ? std::max(o.rows * o.row_stride, o.cols * o.col_stride) : stride);
+  }
+  return {shape, dnnl::memory::data_type::f32, strides};
+}
+
+// NULL if oneDNN has no fast implementation.
+std::shared_ptr<Program> make_program(const Product& p, bool is_batched, int thread_count) {
+  auto program = std::make_shared<Program>(thread_count);
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const dnnl::memory::desc a = desc_of(p, p.a, is_batched), b = desc_of(p, p.b, is_batched),
+                           y = desc_of(p, p.y, is_batched);
+  dnnl::memory::desc bias;
+  if (p.has_bias) {
+    dnnl::memory::dims shape(is_batched ? 3 : 2, 1), strides(shape.size(), p.y.cols);
+    shape.back() = p.y.cols;
+    strides.back() = 1;
+    bias = {shape, dnnl::memory::data_type::f32, strides};
+  }
+  const ThreadCountScope scope(thread_count);
+  const dnnl::matmul::primitive_desc pd =
+      p.has_bias ? dnnl::matmul::primitive_desc(program->engine(), a, b, bias, y, attr)
+                 : dnnl::matmul::primitive_desc(program->engine(), a, b, y, attr);
+  if (std::string_view(pd.impl_info_str()).starts_with("ref")) return nullptr;
+  const Program::Memory a_memory = program->add_external(a), b_memory = program->add_external(b),
+                        y_memory = program->add_external(y),
+                        scratch = program->add_workspace(pd.scratchpad_desc());
+  std::vector<Program::Argument> arguments = {{DNNL_ARG_SRC, a_memory},
+                                              {DNNL_ARG_WEIGHTS, b_memory},
+                                              {DNNL_ARG_DST, y_memory},
+                                              {DNNL_ARG_SCRATCHPAD, scratch}};
+  if (p.has_bias) arguments.push_back({DNNL_ARG_BIAS, program->add_external(bias)});
+  program->add_step(dnnl::matmul(pd), std::move(arguments));
+  return program;
+}
+
+// Whether the last axis of the batch can be one of oneDNN's: y has a place for each of its indices,
+// and not both of the others are repeated.
+bool may_batch(const Product& p) {
+  if (p.batch_ndim == 0) return false;
+  const uint32_t i = p.batch_ndim - 1;
+  const int64_t a = p.a.batch_strides[i], b = p.b.batch_strides[i];
+  return a >= 0 && b >= 0 && a + b > 0 && p.y.batch_strides[i] > 0;
+}
+
+std::shared_ptr<const Program> make_best_program(const Product& p, int thread_count) {
+  if (may_batch(p)) {
+    try {
+      if (std::shared_ptr<Program> program = make_program(p, true, thread_count)) return program;
+    } catch (const dnnl::error& e) {
+      // It has rules of its own for the strides of a batch.
+      if (e.status != dnnl_invalid_arguments && e.status != dnnl_unimplemented) throw;
+    }
+  }
+  std::shared_ptr<Program> program = make_program(p, false, thread_count);
+  if (program == nullptr) throw StatusError(BP_INTERNAL, "oneDNN has no fast product");
+  return program;
+}
+
+std::shared_ptr<const Program> find_program(const Product& p, const Env& env) {
+  const bool is_batched = may_batch(p);
+  ProgramKey key;
+  key.add(BP_OP_MATMUL);
+  key.add(env.thread_count());
+  key.add(is_batched ? p.batch[p.batch_ndim - 1] : -1);
+  key.add(p.has_bias ? 1 : 0);
+  key.add(p.a.rows);
+  key.add(p.a.cols);
+  key.add(p.b.cols);
+  for (const ProductOperand* o : {&p.a, &p.b, &p.y}) {
+    key.add(o->row_stride);
+    key.add(o->col_stride);
+    if (is_batched) key.add(o->batch_strides[p.batch_ndim - 1]);
+  }
+  return env.programs().find(key, [&] { return make_best_program(p, env.thread_count()); });
+}
+
+// Gives the copies their places behind the program's own workspace, and returns the whole size.
+uint64_t place_copies(Plan& plan, uint64_t size_bytes) {
+  for (Copy* copy : {&plan.a, &plan.b, &plan.y, &plan.bias}) {
+    copy->offset = size_bytes;
+    size_bytes += (copy->size_bytes() + 63) / 64 * 64;
+  }
+  return size_bytes;
+}
+
+// Calls fn(offset of a, of b, of y), in elements, for each index of the first `axes` of the batch.
+template <typename Fn>
+void for_each_batch(const Product& p, uint32_t axes, int64_t begin, int64_t end, Fn&& fn) {
+  for (int64_t index = begin; index < end; ++index) {
+    int64_t a = 0, b = 0, y = 0, rest = index;
+    for (uint32_t i = axes; i-- > 0; rest /= p.batch[i]) {
+      const int64_t at = rest % p.batch[i];
+      a += at * p.a.batch_strides[i];
+      b += at * p.b.batch_strides[i];
+      y += at * p.y.batch_strides[i];
+    }
+    fn(a, b, y);
+  }
+}
+
+template <typename T>
+T* at(const ProductOperand& o, int64_t element) {
+  return reinterpret_cast<T*>(o.address) + element;
+}
+
+// Calls fn(element, column) for each element of y.
+template <typename T, typename Fn>
+void for_each_element(const Product& p, int thread_count, const Fn& fn) {
+  constexpr int64_t kGrainElements = 32768;
+  const int64_t grain = std::max<int64_t>(1, kGrainElements / p.y.cols);
+  parallel_for(thread_count, batch_count(p) * p.y.rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for_each_batch(p, p.batch_ndim, row / p.y.rows, row / p.y.rows + 1,
+                     [&](int64_t, int64_t, int64_t y) {
+                       T* element = at<T>(p.y, y + row % p.y.rows * p.y.row_stride);
+                       if (p.y.col_stride == 1) {
+                         for (int64_t c = 0; c < p.y.cols; ++c) fn(element[c], c);
+                       } else {
+                         for (int64_t c = 0; c < p.y.cols; ++c) fn(element[c * p.y.col_stride], c);
+                       }
+                     });
+    }
+  });
+}
+
+// Without a product there is still a bias.
+template <typename T>
+void fill_with_bias(const Product& p, int thread_count) {
+  const T* const bias = reinterpret_cast<const T*>(p.bias);
+  for_each_element<T>(p, thread_count, [&](T& y, int64_t column) {
+    y = bias == nullptr ? T{0} : bias[column * p.bias_stride];
+  });
+}
+
+template <typename T>
+void apply_relu(const Product& p, int thread_count) {
+  if (!p.has_relu) return;
+  for_each_element<T>(p, thread_count, [](T& y, int64_t) { y = y < 0 ? T{0} : y; });
+}
+
+void run_f32(Plan& plan, const Program& program, std::byte* workspace, int thread_count) {
+  Product& p = plan.product;
+  std::pair<Copy*, std::byte**> places[] = {{&plan.a, &p.a.address},
+                                            {&plan.b, &p.b.address},
+                                            {&plan.y, &p.y.address},
+                                            {&plan.bias, &p.bias}};
+  for (auto& [copy, address] : places) {
+    if (!copy->is_needed) continue;
+    *address = copy->dense.address = workspace + copy->offset;
+    if (copy != &plan.y) copy_elements(copy->view, copy->dense, sizeof(float), thread_count);
+  }
+  const uint32_t axes = p.batch_ndim - (program.desc(0).get_ndims() == 3 ? 1 : 0);
+  int64_t count = 1;
+  for (uint32_t i = 0; i < axes; ++i) count *= p.batch[i];
+  for_each_batch(p, axes, 0, count, [&](int64_t a, int64_t b, int64_t y) {
+    void* const externals[] = {at<float>(p.a, a), at<float>(p.b, b), at<float>(p.y, y), p.bias};
+    program.run(externals, workspace);
+  });
+  apply_relu<float>(p, thread_count);
+  if (plan.y.is_needed) copy_elements(plan.y.dense, plan.y.view, sizeof(float), thread_count);
+}
+
+template <typename T>
+Matrix<T> matrix(const ProductOperand& o, int64_t offset) {
+  return {at<T>(o, offset), o.rows, o.cols, o.row_stride, o.col_stride};
+}
+
+// Many products are divided among the threads, a few are worked on by all.
+void run_f64(const Product& p, std::byte* workspace, int thread_count) {
+  if (p.has_bias) fill_with_bias<double>(p, thread_count);
+  const int64_t batches = batch_count(p);
+  const int sharers = batches >= 4 * thread_count ? 1 : thread_count;
+  const int64_t teams = thread_count / sharers;
+  const uint64_t size_bytes = gemm_workspace_size_bytes(p.y.cols, p.a.cols, sharers);
+  parallel_for(thread_count, teams, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t team = begin; team < end; ++team) {
+      for_each_batch(p, p.batch_ndim, batches * team / teams, batches * (team + 1) / teams,
+                     [&](int64_t a, int64_t b, int64_t y) {
+                       gemm(matrix<const double>(p.a, a), matrix<const double>(p.b, b),
+                            matrix<double>(p.y, y), p.has_bias,
+                            workspace + static_cast<uint64_t>(team) * size_bytes, sharers);
+                     });
+    }
+  });
+  apply_relu<double>(p, thread_count);
+}
+
+bool is_empty(const Product& p) { return batch_count(p) * p.y.rows * p.y.cols == 0; }
+
+}  // namespace
+
+ProductOperand operand_of(const bp_tensor& tensor) {
+  ProductOperand o;
+  o.address = data<std::byte>(tensor);
+  const uint32_t batch_ndim = tensor.ndim - 2;
+  o.rows = tensor.shape[batch_ndim];
+  o.cols = tensor.shape[batch_ndim + 1];
+  o.row_stride = tensor.strides[batch_ndim];
+  o.col_stride = tensor.strides[batch_ndim + 1];
+  std::copy_n(tensor.strides, batch_ndim, o.batch_strides);
+  return o;
+}
+
+uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {
+  if (is_empty(product) || product.a.cols == 0) return 0;
+  if (product.dtype == BP_F64) {
+    // As many teams of one as there are threads need no less than one team of all.
+    return static_cast<uint64_t>(env.thread_count()) *
+           gemm_workspace_size_bytes(product.y.cols, product.a.cols, 1);
+  }
+  Plan plan = make_plan(product);
+  const std::shared_ptr<const Program> program = find_program(plan.product, env);
+  return place_copies(plan, program->workspace_size_bytes());
+}
+
+bp_status submit_product(const Product& product, const Launch& launch) {
+  const int thread_count = launch.thread_count();
+  std::byte* const workspace = launch.workspace();
+  if (is_empty(product)) return launch.submit([] {});
+  if (product.dtype == BP_F64) {
+    return launch.submit([=] { run_f64(product, workspace, thread_count); });
+  }
+  if (product.a.cols == 0) {
+    return launch.submit([=] {
+      fill_with_bias<float>(product, thread_count);
+      apply_relu<float>(product, thread_count);
+    });
+  }
+  Plan plan = make_plan(product);
+  std::shared_ptr<const Program> program = find_program(plan.product, launch);
+  place_copies(plan, program->workspace_size_bytes());
+  return launch.submit([plan, program, workspace, thread_count]() mutable {
+    run_f32(plan, *program, workspace, thread_count);
+  });
+}
+
+}  // namespace bp::kernels
