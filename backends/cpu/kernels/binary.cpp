@@ -46,14 +46,13 @@ struct Div {
   }
 };
 
-// NaN where either is NaN; of two zeros the positive one.
+// NaN where either is NaN; `a` where both are equal, so also of two zeros.
 struct Maximum {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D, V a, V b) const {
     if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-      const V larger = hn::IfThenElse(hn::Gt(a, b), a, b);
-      const V largest = hn::IfThenElse(hn::Eq(a, b), hn::And(a, b), larger);
-      return hn::IfThenElse(hn::IsNaN(a), a, largest);
+      const V larger = hn::IfThenElse(hn::Lt(a, b), b, a);
+      return hn::IfThenElse(hn::IsNaN(b), b, larger);
     } else {
       return hn::Max(a, b);
     }
