@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the argument checks and the shape inference of every op: emit_infer.py OP_INFER.CPP
 
-Each op becomes one function over the predicates of checks.hpp, in this order: tensors, dtypes, ranks,
-attributes, shapes of inputs, rules, outputs, rules that read outputs.
+Each op becomes one function over the predicates of checks.hpp, in this order: tensors, dtypes,
+ranks, attributes, shapes of inputs, rules, outputs, rules that read outputs.
 """
 
 import pathlib
@@ -12,9 +12,6 @@ import sys
 import expressions
 import generate
 import spec
-
-DTYPE_BITS = {name: f"1u << BP_{name.upper()}" for name in spec.DTYPES}
-
 
 def dtype_mask(dtypes):
     return "kSet_" + "_".join(dtypes)
@@ -50,23 +47,17 @@ class Function:
             arg = op.arg(name.split(".")[0])
             if what == "enum":
                 return f"BP_{op.c_name}_{name.replace('.', '_')}".upper()
-            if what == "count":
-                return f"static_cast<int64_t>(f.{name}_count)"
-            if what == "given":
-                return f"(f.{name} != nullptr)"
-            if what == "dtype":
-                return f"{name}_dtype"
             if what == "attr":
                 plain = {"enum": f"f.{name}", "f64": f"f.{name}", "dtype": f"f.{name}",
                          "i64[]": f"dims::list(f.{name}, f.{name}_count)",
                          "u64": f"static_cast<int64_t>(f.{name})"}
                 return plain.get(arg.kind, f"int64_t{{f.{name}}}")
+            shape = f"dims::shape(*f.{name}{item})"
             if name in self.outputs:
                 shape = f"shape(out[{self.outputs[name]}])"
-                return {"shape": shape, "ndim": f"{shape}.count", "numel": f"dims::numel({shape})"}[what]
-            tensor = f"f.{name}{item}"
-            return {"shape": f"dims::shape(*{tensor})", "ndim": f"int64_t{{{tensor}->ndim}}",
-                    "numel": f"dims::numel(dims::shape(*{tensor}))"}[what]
+            return {"count": f"static_cast<int64_t>(f.{name}_count)",
+                    "given": f"(f.{name} != nullptr)", "dtype": f"{name}_dtype", "shape": shape,
+                    "ndim": f"{shape}.count", "numel": f"dims::numel({shape})"}[what]
         return leaf
 
     def cpp(self, value, item=""):
@@ -89,8 +80,6 @@ class Function:
             self.add("}")
         else:
             body(f"f.{arg.name}", "kNoItem", 1)
-
-    # ---- The steps ----
 
     def tensors(self):
         for arg in self.op.args:
@@ -170,8 +159,8 @@ class Function:
             def body(tensor, item, depth):
                 tests = [f"{tensor}->ndim < {low}"] * (low != 0) + [f"{tensor}->ndim > {high}"]
                 test = f"{tensor}->ndim != {low}" if low == high else " || ".join(tests)
-                self.refuse(test, f"bad_rank(row, {index}, {item}, {tensor}->ndim, {low}, {high}, {text})",
-                            depth)
+                given = f"{index}, {item}, {tensor}->ndim"
+                self.refuse(test, f"bad_rank(row, {given}, {low}, {high}, {text})", depth)
             self.each(arg, body)
 
     def attributes(self):
@@ -191,8 +180,9 @@ class Function:
                 value = f"f.{arg.name}" if arg.kind == "f64" else f"int64_t{{f.{arg.name}}}"
                 self.bounds(arg, value, "kNoItem", 1)
             if arg.distinct:
-                self.refuse(f"!are_distinct(f.{arg.name}, f.{arg.name}_count)",
-                            f"bad_duplicate(row, {index}, dims::list(f.{arg.name}, f.{arg.name}_count))")
+                items = f"f.{arg.name}, f.{arg.name}_count"
+                self.refuse(f"!are_distinct({items})",
+                            f"bad_duplicate(row, {index}, dims::list({items}))")
 
     def count(self, arg, index):
         count, empty = self.cpp(arg.values["count"]), "true" if arg.may_be_empty else "false"
@@ -213,9 +203,9 @@ class Function:
         if high in arg.values:
             self.add(f"const {ctype} high = {self.cpp(arg.values[high])};", depth + 1)
             tests, high_text = tests + [f"{value} {less} high"], "&high"
+        given = f"{self.index[arg.name]}, {item}, {value}"
         self.refuse(f"!({' && '.join(tests)})",
-                    f'bad_bound(row, {self.index[arg.name]}, {item}, {value}, {low_text}, {high_text}, '
-                    f'"{less}")', depth + 1)
+                    f'bad_bound(row, {given}, {low_text}, {high_text}, "{less}")', depth + 1)
         self.add("}", depth)
 
     def input_shapes(self):
@@ -255,16 +245,11 @@ class Function:
 
     def text(self):
         op = self.op
-        self.tensors()
-        self.dtypes()
-        self.ranks()
-        self.attributes()
-        self.input_shapes()
-        self.rules(False)
-        self.output_shapes()
-        self.rules(True)
-        out = "out" if self.outputs else "/*out*/"
-        return [f"bp_status infer_{op.c_name}(const Row& row, const void* frame, bp_op_output* {out}) {{",
+        for step in (self.tensors, self.dtypes, self.ranks, self.attributes, self.input_shapes,
+                     lambda: self.rules(False), self.output_shapes, lambda: self.rules(True)):
+            step()
+        out = "bp_op_output* out" if self.outputs else "bp_op_output*"
+        return [f"bp_status infer_{op.c_name}(const Row& row, const void* frame, {out}) {{",
                 f"  const auto& f = *static_cast<const bp_{op.c_name}_args*>(frame);",
                 *self.lines, "  return BP_OK;", "}", ""]
 
@@ -275,8 +260,8 @@ def argument_rows(op):
     for arg in op.args:
         aliases = " | ".join(f"1u << {index[n]}" for n in arg.may_alias) or "0"
         values = quoted(", ".join(arg.enum_values))
-        yield (f'    {{"{arg.name}", {values}, {aliases}, offsetof(bp_{op.c_name}_args, {arg.name}), '
-               f"Kind::{arg.kind_token}}},")
+        offset = f"offsetof(bp_{op.c_name}_args, {arg.name})"
+        yield f'    {{"{arg.name}", {values}, {aliases}, {offset}, Kind::{arg.kind_token}}},'
     yield "};"
 
 
@@ -294,12 +279,12 @@ def table(ops):
 
 def source(ops):
     sets = {a.dtypes for op in ops for a in op.args if a.is_free}
-    out = [generate.banner("ops_spec/ops").replace("generate.py", "emit_infer.py").replace(
-               "Do not edit: change the row and run it.", "Do not edit."),
+    out = [generate.banner("ops_spec/ops", "emit_infer.py", "Do not edit."),
            "#include <cstddef>", "", '#include "ops_spec/checks.hpp"', "",
            "namespace bp::ops {", "namespace {", ""]
-    out += [f"constexpr uint32_t {dtype_mask(s)} = {' | '.join(DTYPE_BITS[d] for d in s)};"
-            for s in sorted(sets)]
+    for dtypes in sorted(sets):
+        bits = " | ".join(f"1u << BP_{d.upper()}" for d in dtypes)
+        out.append(f"constexpr uint32_t {dtype_mask(dtypes)} = {bits};")
     out.append("")
     for op in ops:
         out += Function(op).text() + [*argument_rows(op), ""]

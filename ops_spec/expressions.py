@@ -1,6 +1,6 @@
-"""Expressions of the spec over shapes, dtypes and attributes: parsed with `ast`, checked, and written
-out as C++ over ops_spec/dims.hpp. A Value is an int, number, dims (a list of int), dtype, enum or
-condition. Whatever the spec does not have is an ExpressionError.
+"""Expressions of the spec over shapes, dtypes and attributes: parsed with `ast`, checked, and
+written out as C++ over ops_spec/dims.hpp. A Value is an int, number, dims (a list of int), dtype,
+enum or condition. Whatever the spec does not have is an ExpressionError.
 """
 
 import ast
@@ -40,11 +40,11 @@ class Value:
         return {n.id for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id in self.scope}
 
 
-# ---- Scopes ---------------------------------------------------------------------------------------
+# ---- Scopes --------------------------------------------------------------------------------------
 
 
 def scope_of(op):
-    """What an expression of `op` can name: {name: type}. A tensor is `tensor`, `list` or `operand`."""
+    """What an expression of `op` can name: {name: type}. A tensor is tensor, list or operand."""
     scope = {}
     for arg in op.args:
         if arg.is_list and arg.is_tensor:
@@ -58,7 +58,7 @@ def scope_of(op):
     return scope
 
 
-# ---- Values ---------------------------------------------------------------------------------------
+# ---- Values --------------------------------------------------------------------------------------
 
 
 def parse_value(text, scope, want, dtypes=()):
@@ -232,7 +232,7 @@ def _call_type(node, scope, dtypes):
     return result
 
 
-# ---- C++ ------------------------------------------------------------------------------------------
+# ---- C++ -----------------------------------------------------------------------------------------
 
 
 def cpp(value, resolve):

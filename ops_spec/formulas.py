@@ -1,15 +1,15 @@
 """Formulas of the spec, which compute tensors: decompositions and gradients.
 
-A formula is a list of Assign whose values are Ref, ScalarRef, Value, Call, View and If. Emitters walk
-these; they never see Python's own trees. A formula is explicit: it casts with copy, and broadcasts
-with expand; only a number may stand where an op takes an inline scalar.
+A formula is a list of Assign whose values are Ref, ScalarRef, Value, Call, View and If. Emitters
+walk these; they never see Python's own trees. A formula is explicit: it casts with copy, and
+broadcasts with expand; only a number may stand where an op takes an inline scalar.
 """
 
 import ast
 from dataclasses import dataclass, field
 
-from expressions import (ATTRIBUTE_TYPES, ExpressionError, Value, lookup, parse, parse_value, refuse,
-                         scope_of)
+from expressions import (
+    ATTRIBUTE_TYPES, ExpressionError, Value, lookup, parse, parse_value, refuse, scope_of)
 
 VIEWS = {  # name: {parameter: type}, after the tensor.
     "reshape": {"shape": "dims"}, "permute": {"axes": "dims"}, "expand": {"shape": "dims"},
@@ -36,8 +36,8 @@ class Call:
     """A call of another op: it stands for that op's first output."""
 
     op: object                     # spec.Op
-    args: dict                     # Input, operand or scalar|tensor by name: Ref, ScalarRef, Value, ...
-    attrs: dict                    # Attribute by name: Value. Complete: the spec implies no default.
+    args: dict                     # Tensor, operand or scalar|tensor by name: Ref, Value, ...
+    attrs: dict                    # Attribute by name: Value. Complete: no default is implied.
     dtype: object = None           # Value of type dtype, for an output whose dtype can be chosen.
     shape: object = None           # Value of type dims, for an output whose shape is given.
 
@@ -77,7 +77,7 @@ class Backward:
     """How the gradients of an op come about."""
 
     reason: str = ""               # Why there is none; the rest is then empty.
-    op: object = None              # The op that computes them all, or None where there are formulas.
+    op: object = None              # The op that computes them all; None where formulas do.
     call: Call = None              # Its arguments.
     prelude: list = field(default_factory=list)     # Assigns that formulas share.
     gradients: dict = field(default_factory=dict)   # Input: Formula, or the output of `op` by name.
@@ -231,7 +231,8 @@ class FormulaParser:
         if arg.kind == "enum":
             call.attrs[name] = self._enum(node, arg, value)
         elif arg.is_attribute:
-            call.attrs[name] = parse_value(value, self.scope, ATTRIBUTE_TYPES[arg.kind], self.dtypes)
+            kind = ATTRIBUTE_TYPES[arg.kind]
+            call.attrs[name] = parse_value(value, self.scope, kind, self.dtypes)
         elif arg.kind == "scalar|tensor" and isinstance(value, ast.Name) and \
                 self.scope.get(value.id) == "scalar":
             call.args[name] = ScalarRef(value.id)
@@ -310,10 +311,12 @@ def _bind_backward(op, ops, scope):
         if arg.is_out:
             name = arg.name.removeprefix("grad_")
             if name == arg.name or not op.arg(name) or not op.arg(name).is_input:
-                raise ExpressionError(f"{other.name}: output '{arg.name}' is the gradient of no input")
+                raise ExpressionError(
+                    f"{other.name}: output '{arg.name}' is the gradient of no input")
             result.gradients[name] = arg.name
         elif arg.name not in scope:
-            raise ExpressionError(f"{other.name}: '{arg.name}' is no argument here, and no gradient")
+            raise ExpressionError(
+                f"{other.name}: '{arg.name}' is no argument here, and no gradient")
         elif arg.kind == "scalar|tensor":
             result.call.args[arg.name] = ScalarRef(arg.name)
         elif arg.is_tensor:

@@ -72,7 +72,8 @@ class LoadTest(Folder):
     def test_names_file_and_line_of_a_bad_field(self):
         self.assertEqual(self.refusal(self.changed("id: 7", "id: seven")),
                          "small.yaml:2: square.id: 'seven' is not of type 'integer'")
-        self.assertRegex(self.refusal(self.changed("E1", "R99")), r"^small.yaml:11: square.numerics: ")
+        self.assertRegex(self.refusal(self.changed("E1", "R99")),
+                         r"^small.yaml:11: square.numerics: ")
         self.assertRegex(self.refusal(self.changed("kind: tensor,", "kind: tenser,")),
                          r"^small.yaml:7: square.args.x.kind: 'tenser' ")
         self.assertRegex(self.refusal(self.changed("  profile: infer\n", "")),
@@ -90,7 +91,8 @@ class LoadTest(Folder):
                          r"^zoo.yaml:2: square: the name is taken by square")
 
     def test_keeps_private_and_public_ids_apart(self):
-        self.assertRegex(self.refusal(self.changed("id: 7", "id: 65536")), "small.yaml:2: .*vendor.op")
+        self.assertRegex(self.refusal(self.changed("id: 7", "id: 65536")),
+                         "small.yaml:2: .*vendor.op")
         private = SQUARE.replace("square:", "acme.square:").replace("square(", "acme_square(")
         self.assertRegex(self.refusal(private), "small.yaml:2: .*vendor.op")
         op = self.load(private.replace("id: 7", "id: 65536"))[0]
@@ -156,7 +158,8 @@ class ExpressionTest(unittest.TestCase):
 
     def test_writes_cpp_through_the_resolver(self):
         def cpp(text):
-            value = expressions.parse_value(text, self.SCOPE, ("int", "number", "dims", "condition"))
+            kinds = ("int", "number", "dims", "condition")
+            value = expressions.parse_value(text, self.SCOPE, kinds)
             return expressions.cpp(value, lambda what, name: f"{what}:{name}")
         self.assertEqual(cpp("x.shape[:-1] + [n]"),
                          "dims::concat(dims::slice(shape:x, 0, int64_t{-1}), dims::Dims{attr:n})")
@@ -184,11 +187,13 @@ class FormulaTest(Folder):
         self.assertEqual((call.op.name, call.args["a"]), ("mul", formulas.Ref("x")))
         self.assertEqual(call.args["b"].text, "2")
         call = self.parse("sum(x, axes=[0], keepdims=n, dtype=acc(x))").result
-        self.assertEqual({k: v.text for k, v in call.attrs.items()}, {"axes": "[0]", "keepdims": "n"})
+        self.assertEqual({k: v.text for k, v in call.attrs.items()},
+                         {"axes": "[0]", "keepdims": "n"})
         self.assertEqual(call.dtype.text, "acc(x)")
 
     def test_keeps_lines_views_and_branches(self):
-        formula = self.parse("t = transpose(x)\nk = x.shape[:1]\nreshape(t if n == 1 else neg(t), k)")
+        formula = self.parse(
+            "t = transpose(x)\nk = x.shape[:1]\nreshape(t if n == 1 else neg(t), k)")
         self.assertEqual([s.name for s in formula.statements], ["t", "k"])
         self.assertEqual(formula.result.kind, "reshape")
         branch = formula.result.tensor
@@ -198,18 +203,22 @@ class FormulaTest(Folder):
         for text, why in (("sum(x)", "needs axes"), ("neg(x, x)", "takes 1 tensors"),
                           ("neg(x, axis=1)", "takes no 'axis'"), ("neg(2)", "is no tensor"),
                           ("neg(b)", "may be an inline scalar"), ("nothing(x)", "no op or view"),
-                          ("neg(x, dtype=f32)", "cannot be chosen"), ("reshape(x)", "takes a tensor"),
+                          ("neg(x, dtype=f32)", "cannot be chosen"),
+                          ("reshape(x)", "takes a tensor"),
                           ("uniform(dtype=f32, seed=1, offset=0)", "needs shape="),
-                          ("neg(x, shape=x.shape)", "takes no shape="), ("x = neg(x)\nx", "a meaning"),
+                          ("neg(x, shape=x.shape)", "takes no shape="),
+                          ("x = neg(x)\nx", "a meaning"),
                           ("y = neg(x)", "the last line"), ("neg(x=x, x=x)", "repeated|twice")):
             with self.subTest(text):
                 with self.assertRaisesRegex(expressions.ExpressionError, why):
                     self.parse(text)
 
     def test_decompositions_give_every_output_a_value(self):
-        text = SQUARE.replace("  backward:", "  decompose: |\n    z = square(x, axis=axis)\n  backward:")
+        text = SQUARE.replace(
+            "  backward:", "  decompose: |\n    z = square(x, axis=axis)\n  backward:")
         self.assertIn("no line gives y a value", self.refusal(text))
-        self.assertIn("has no value yet", self.refusal(text.replace("z = square(x", "y = square(y")))
+        text = text.replace("z = square(x", "y = square(y")
+        self.assertIn("has no value yet", self.refusal(text))
 
     def test_a_backward_op_is_bound_by_name(self):
         gradients = self.ops["relu"].gradients
@@ -224,7 +233,8 @@ class FormulaTest(Folder):
         self.assertEqual(linear.saved(["bias"])[0], {"grad_y", "y"})
         self.assertEqual(linear.saved(["weight"])[0], {"grad_y", "x", "y"})
         self.assertIn("bias", linear.saved(["bias"])[1])
-        self.assertEqual(self.ops["embedding"].gradients.saved(), ({"grad_y", "indices"}, {"weight"}))
+        self.assertEqual(self.ops["embedding"].gradients.saved(),
+                         ({"grad_y", "indices"}, {"weight"}))
         prelude = self.ops["maximum"].gradients
         self.assertEqual([s.name for s in prelude.needed(["a"])], ["is_a", "is_b", "share"])
         self.assertEqual(self.ops["amax"].gradients.needed([]), [])
@@ -232,8 +242,8 @@ class FormulaTest(Folder):
 
 class GenerateTest(Folder):
     def frame(self, args):
-        entry = SQUARE.split("  args:")[0] + "  args:\n    x: {kind: tensor, dtypes: float}\n" + args
-        text = entry + '  backward: "none: a test"\n' + SQUARE[SQUARE.index("  numerics"):]
+        entry = SQUARE.split("  args:")[0] + "  args:\n    x: {kind: tensor, dtypes: float}\n"
+        text = entry + args + '  backward: "none: a test"\n' + SQUARE[SQUARE.index("  numerics"):]
         return generate.frame(self.load(text)[0])
 
     def names(self, args):
@@ -306,13 +316,13 @@ class EmitTest(Folder):
     def test_inference_checks_every_field(self):
         text = "\n".join(emit_infer.Function(self.load(SQUARE)[0]).text())
         for part in ("bad_tensor(row, 0,", "is_in(x_dtype, kSet_f32_f64_f16_bf16)",
-                     "const int64_t high = int64_t{f.x->ndim};",
+                     "const int64_t high = dims::shape(*f.x).count;",
                      "set_output(out[0], y_dtype, dims::shape(*f.x))"):
             self.assertIn(part, text)
 
     def test_emission_is_deterministic(self):
-        self.assertEqual(emit_infer.source(spec.load()), emit_infer.source(spec.load()))
-        self.assertEqual(emit_reference.reference(spec.load()), emit_reference.reference(spec.load()))
+        for emit in (emit_infer.source, emit_reference.reference):
+            self.assertEqual(emit(spec.load()), emit(spec.load()))
 
     def test_the_reference_has_every_op_and_argument(self):
         ops = spec.load()

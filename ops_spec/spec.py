@@ -43,10 +43,10 @@ OUT_KINDS = ("out", "out?", "out[]")
 TENSOR_KINDS = ("tensor", "tensor?", "tensor[]", "operand", "inout", "inout[]") + OUT_KINDS
 # Words that would not survive in a C or C++ frame.
 RESERVED = frozenset(
-    "struct_size flags auto bool break case char class const continue default delete do double else "
-    "enum extern float for friend goto if inline int long namespace new operator private protected "
-    "public register return short signed sizeof static struct switch template this throw try typedef "
-    "typename union unsigned using virtual void volatile while".split())
+    "struct_size flags auto bool break case char class const continue default delete do double "
+    "else enum extern float for friend goto if inline int long namespace new operator private "
+    "protected public register return short signed sizeof static struct switch template this throw "
+    "try typedef typename union unsigned using virtual void volatile while".split())
 FIRST_PRIVATE_ID = 1 << 16  # Ids from here on belong to vendors.
 
 
@@ -124,7 +124,7 @@ class Arg:
 
     @property
     def is_free(self):
-        """Its dtype is one of several and follows from no other: kernels list it in their claims."""
+        """Its dtype is one of several, and follows from no other: claims of kernels list it."""
         return self.is_tensor and len(self.dtypes) > 1
 
     @property
