@@ -27,8 +27,8 @@ struct TensorArgument {
   bp_dtype dtype = BP_F32;
   Shape shape;
   Layout layout = Layout::kDense;
-  Fill fill;              // Of inputs.
-  std::string_view alias; // An output in the memory of this input; "" if in its own.
+  Fill fill;               // Of inputs.
+  std::string_view alias;  // An output in the memory of this input; "" if in its own.
 };
 
 struct Attribute {
@@ -43,10 +43,10 @@ bp_scalar unsigned_scalar(uint64_t value);
 // What an output must be.
 struct Expected {
   std::vector<DoubleDouble> value;
-  std::vector<double> bound;      // B of each element; empty: all 0.
-  std::vector<double> magnitude;  // S of each element, for the bias of sums; empty: all 0.
-  bool sign_of_zero = false;      // -0 and 0 are different results.
-  bool checks_bias = false;       // Of a class whose right results are unbiased: E1 and R1.
+  std::vector<double> bound;         // B of each element; empty: all 0.
+  std::vector<double> magnitude;     // S of each element, for the bias of sums; empty: all 0.
+  bool sign_of_zero = false;         // -0 and 0 are different results.
+  bool checks_bias = false;          // Of a class whose right results are unbiased: E1 and R1.
   std::vector<bool> free_zero_sign;  // Elements whose sign of zero is open; empty: none.
 
   // Other right answers than `value`, such as any index of equal extremes; NULL: none.
@@ -66,10 +66,11 @@ struct OpCase;
 // The data of a call on the host, as oracles read them.
 class CallData {
  public:
-  // `key` is data_key() of the case.
+  // `key` is the seed of the case.
   CallData(const OpCase& op_case, uint64_t key);
 
   bool has(std::string_view name, size_t position = 0) const;
+  bool has_attribute(std::string_view name) const;
   HostTensor& tensor(std::string_view name, size_t position = 0);
   const HostTensor& tensor(std::string_view name, size_t position = 0) const;
   size_t list_size(std::string_view name) const;
@@ -88,8 +89,9 @@ class CallData {
   int64_t integer(std::string_view name) const { return get<int64_t>(name); }
   double number(std::string_view name) const { return get<double>(name); }
   const Shape& list(std::string_view name) const { return get<Shape>(name); }
-  double float_of_scalar(std::string_view name) const;
-  uint64_t bits_of_scalar(std::string_view name) const { return get<bp_scalar>(name).bits; }
+
+  // Of an argument that is an inline scalar or a tensor of one element.
+  DoubleDouble value(std::string_view name) const;
 
  private:
   static void convert(DoubleDouble from, double& to) { to = from.hi; }
@@ -105,6 +107,7 @@ class CallData {
   const T& get(std::string_view name) const {
     return std::get<T>(attribute(name).value);
   }
+  const Attribute* find_attribute(std::string_view name) const;
   const Attribute& attribute(std::string_view name) const;
 
   const OpCase* case_;
@@ -121,7 +124,8 @@ struct OpCase {
   std::string detail;  // Shape and attributes.
   std::string layout;
   bool is_smoke = true;
-  bool varies = true;  // The outputs of a right kernel are neither constant nor mostly zero.
+  bool is_exact = false;  // The data leave nothing to round: bounds are 0 whatever the class.
+  bool varies = true;     // The outputs of a right kernel are neither constant nor mostly zero.
   bool fails_on_device = false;  // The data are wrong on purpose: the stream must fail.
   std::vector<TensorArgument> tensors;
   std::vector<Attribute> attributes;
@@ -129,7 +133,38 @@ struct OpCase {
   std::function<void(CallData&)> derive;  // Inputs that follow from others; NULL: none.
 
   std::string id() const;
+
+  // For lists of cases: each adds one argument.
+  OpCase& input(std::string_view name, bp_dtype element, Shape shape, Fill data,
+                Layout lies = Layout::kDense);
+  OpCase& output(std::string_view name, bp_dtype element, Shape shape,
+                 Layout lies = Layout::kDense);
+  OpCase& inout(std::string_view name, bp_dtype element, Shape shape, Fill data,
+                Layout lies = Layout::kDense);
+  template <typename T>
+  OpCase& set(std::string_view name, T value) {
+    attributes.push_back({name, std::move(value)});
+    return *this;
+  }
 };
+
+// A case without arguments.
+OpCase make_case(uint32_t op, bp_dtype dtype, std::string fill, std::string detail,
+                 std::string layout);
+
+constexpr Fill kRandom{FillKind::kUniform, -1, 1};
+constexpr Fill kPositive{FillKind::kUniform, 0.01, 2};
+constexpr Fill kExactDense{FillKind::kExactDense, 1, 8};
+constexpr Fill kExactNarrow{FillKind::kExactDense, 1, 4};  // The second factor of a product.
+constexpr Fill kCoord{FillKind::kCoord, 0, 0};
+constexpr Fill kOneHot{FillKind::kOneHot, 0, 0};
+constexpr Fill kSpecial{FillKind::kSpecial, 0, 0};
+constexpr Fill kSpecialSlow{FillKind::kSpecialSlow, 0, 0};
+constexpr Fill kRepeat{FillKind::kRepeat, 0, 0};
+constexpr Fill index_fill(int64_t end) { return {FillKind::kIndex, 0, static_cast<double>(end)}; }
+
+// The value of an inline scalar.
+DoubleDouble scalar_value(const bp_scalar& scalar);
 
 // "4x7" for (4, 7), "scalar" for rank 0.
 std::string shape_text(const Shape& shape);

@@ -9,9 +9,14 @@ namespace {
 
 std::vector<OpInfo> read_ops() {
   std::vector<OpInfo> ops;
-#define BP_OP(id, name, version, profile, kind, numerics)                                        \
-  ops.push_back({id, #name, #profile, std::string_view(#kind) == "decomposable", #numerics,      \
-                 sizeof(bp_##name##_args), {}});
+#define BP_OP(id, name, version, profile, kind, numerics)   \
+  ops.push_back({id,                                        \
+                 #name,                                     \
+                 #profile,                                  \
+                 std::string_view(#kind) == "decomposable", \
+                 #numerics,                                 \
+                 sizeof(bp_##name##_args),                  \
+                 {}});
 #define BP_ARG(op, member, kind, dtype) \
   ops.back().members.push_back({#member, #kind, #dtype, offsetof(bp_##op##_args, member)});
 #include "backplane/ops.def"

@@ -1,0 +1,82 @@
+#include <array>
+
+#include "conformance/cases/op_engine.hpp"
+
+namespace bp::conformance {
+namespace {
+
+bool passes(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant) {
+  const Observation seen = observe(t, op_case, data, variant);
+  return seen.launch_status == BP_OK && seen.stream_status == BP_OK &&
+         judge(op_case, data, seen).is_right();
+}
+
+bool has_broadcast(const OpCase& op_case) {
+  for (const TensorArgument& argument : op_case.tensors) {
+    if (is_broadcast(argument.layout)) return true;
+  }
+  return false;
+}
+
+bool has_rows(const OpCase& op_case) {
+  for (const TensorArgument& argument : op_case.tensors) {
+    if (argument.shape.size() >= 2) return true;
+  }
+  return false;
+}
+
+// `data` with zeros from `first` on along `axis` of one input.
+CallData without_tail(CallData data, size_t tensor, size_t axis, int64_t first) {
+  HostTensor& changed = data.tensors()[tensor];
+  for (size_t i = 0; i < changed.data.size(); ++i) {
+    if (coordinates(static_cast<int64_t>(i), changed.shape)[axis] >= first) changed.data[i] = 0.0;
+  }
+  return data;
+}
+
+// Whether the failure is gone where one input is zero behind its last whole tile: what was wrong
+// there was the contribution of the tail.
+bool is_tail(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant) {
+  for (size_t i = 0; i < op_case.tensors.size(); ++i) {
+    const TensorArgument& argument = op_case.tensors[i];
+    const bool is_data = is_float(argument.dtype) && argument.fill.kind != FillKind::kIndex;
+    if (argument.role == Role::kOutput || !is_data || is_broadcast(argument.layout)) continue;
+    for (size_t axis = argument.shape.size(); axis-- > 0;) {
+      for (const int64_t tile : {64, 32, 16, 8, 4}) {
+        const int64_t extent = argument.shape[axis];
+        if (extent < tile || extent % tile == 0) continue;
+        const CallData zeroed = without_tail(data, i, axis, extent - extent % tile);
+        if (passes(t, op_case, zeroed, variant)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
+                     const Verdict& verdict) {
+  if (verdict.cause != "values" && verdict.cause != "nan" && verdict.cause != "misplaced") {
+    return verdict.cause;
+  }
+  try {
+    Variant variant;
+    variant.has_offsets = false;
+    if (passes(t, op_case, data, variant)) return "offset";
+    variant.has_offsets = true;
+    variant.has_broadcasts = false;
+    if (has_broadcast(op_case) && passes(t, op_case, data, variant)) return "broadcast";
+    variant.has_layouts = false;
+    if (op_case.layout != "dense" && passes(t, op_case, data, variant)) return "stride";
+    variant.has_equal_rows = true;
+    if (has_rows(op_case) && passes(t, op_case, data, variant)) return "stride";
+    variant.has_equal_rows = false;
+    if (is_tail(t, op_case, data, variant)) return "tail";
+  } catch (const NoKernel&) {
+    // A variant that no kernel takes tells nothing.
+  }
+  return verdict.cause == "misplaced" ? "canary" : verdict.cause;
+}
+
+}  // namespace bp::conformance

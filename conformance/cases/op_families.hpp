@@ -1,0 +1,23 @@
+// The lists of op cases, a function per family of the op specification.
+#pragma once
+
+#include "conformance/cases/op_case.hpp"
+
+namespace bp::conformance {
+
+using OpCases = std::vector<OpCase>;
+
+void add_unary(OpCases& cases);
+void add_binary(OpCases& cases);
+void add_movement(OpCases& cases);
+void add_embedding(OpCases& cases);
+void add_reduction(OpCases& cases);
+void add_matrix(OpCases& cases);
+void add_convolution(OpCases& cases);
+void add_pooling(OpCases& cases);
+void add_normalization(OpCases& cases);
+void add_loss(OpCases& cases);
+void add_random(OpCases& cases);
+void add_optimizer(OpCases& cases);
+
+}  // namespace bp::conformance

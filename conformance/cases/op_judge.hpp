@@ -1,0 +1,30 @@
+// Whether the results of a call are right, and where they are not.
+#pragma once
+
+#include <string>
+
+#include "conformance/cases/op_launch.hpp"
+
+namespace bp::conformance {
+
+struct Verdict {
+  std::string cause;  // "" if everything is right; else "values", "canary", "unwritten", ...
+  std::string message;
+  std::string tag;
+
+  double margin = 0;  // The largest |y - r| by the accepted half-width.
+  std::string worst;  // Where it is.
+  double bias = 0;    // Mean signed error; with the next, of outputs that are checked for it.
+  bool is_biased = false;
+  bool is_mistrusted = false;
+  double zero_share = 0;
+  uint64_t outputs = 0;
+
+  bool is_right() const { return cause.empty(); }
+};
+
+// Judges the outputs against the oracle. Of several faults it gives the first that explains the
+// others: a damaged canary, an unwritten element, a wrong one.
+Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen);
+
+}  // namespace bp::conformance

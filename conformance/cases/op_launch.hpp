@@ -1,0 +1,59 @@
+// One call of an op on guarded memory: what a backend is given, and what came back.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "conformance/case.hpp"
+#include "conformance/cases/op_case.hpp"
+#include "conformance/memory/guarded_tensor.hpp"
+
+namespace bp::conformance {
+
+// How the tensors of a case are laid out. The diagnosis of a failure takes one property away after
+// the other.
+struct Variant {
+  bool has_offsets = true;      // Else each tensor begins at byte 0 of its buffer.
+  bool has_broadcasts = true;   // Else axes of stride 0 are stored in full.
+  bool has_layouts = true;      // Else everything is dense.
+  bool has_equal_rows = false;  // All rows of all tensors lie equally far apart.
+};
+
+// What was seen after the launches of one variant, output by output.
+struct OutputView {
+  std::string_view name;
+  bp_dtype dtype;
+  Shape shape;
+  std::vector<DoubleDouble> value;  // Of the last launch.
+  std::vector<uint64_t> bits;
+  std::vector<bool> is_unwritten;  // Still the poison after both launches.
+  bool is_repeatable = true;       // Both launches gave the same bits.
+};
+
+struct Observation {
+  bp_status launch_status = BP_OK;
+  bp_status stream_status = BP_OK;
+  std::string status_text;
+  bp_kernel_sources source = 0;
+  const bp_kernel* kernel = nullptr;
+  std::vector<OutputView> outputs;
+  std::string damage;          // A sentence about the first damaged canary; "" if all are whole.
+  std::string modified_input;  // The same about inputs.
+};
+
+// Thrown where no kernel takes the call; `what` is the host's explanation.
+struct NoKernel {
+  std::string what;
+};
+
+// Launches the call of `op_case` on `data` twice, over two kinds of poison.
+Observation observe(Context& t, const OpCase& op_case, const CallData& data,
+                    const Variant& variant);
+
+// Whether a kernel of the backend, or of `sources`, takes the call. Tensors have no memory.
+bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
+               bp_kernel_sources sources);
+
+}  // namespace bp::conformance

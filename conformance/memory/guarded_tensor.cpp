@@ -1,0 +1,126 @@
+#include "conformance/memory/guarded_tensor.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace bp::conformance {
+namespace {
+
+void require_ok(bp_status status, const char* what) {
+  if (status == BP_OK) return;
+  throw std::runtime_error(std::string(what) + ": " + bp_status_name(status) + ": " +
+                           bp_error_text());
+}
+
+}  // namespace
+
+std::byte canary_byte(uint64_t position) {
+  if (position % 2 == 1) return std::byte{0x7f};
+  const uint64_t mixed = (position / 2 + 1) * 0x9E3779B97F4A7C15u;
+  return static_cast<std::byte>(0xf1 + (mixed >> 40) % 14);
+}
+
+GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
+    : place_(place), spec_(std::move(spec)), size_(element_size(spec_.dtype)) {
+  front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
+  const uint64_t span_bytes = static_cast<uint64_t>(spec_.placement.span()) * size_;
+  image_.resize(front_ + span_bytes + place_.canary_bytes);
+  for (uint64_t i = 0; i < image_.size(); ++i) image_[i] = canary_byte(i);
+
+  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
+                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                              .size_bytes = image_.size()};
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  require_ok(memory.allocate(memory.self, place_.target->device, &desc, &buffer_), "allocate");
+
+  const int64_t first = -spec_.placement.lowest;
+  view_.buffer = buffer_;
+  view_.byte_offset = front_ + static_cast<uint64_t>(first) * size_;
+  view_.shape = spec_.shape.data();
+  view_.strides = spec_.placement.strides.data();
+  view_.ndim = static_cast<uint32_t>(spec_.shape.size());
+  view_.dtype = spec_.dtype;
+}
+
+GuardedTensor::~GuardedTensor() {
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  memory.free(memory.self, buffer_, nullptr);
+}
+
+bp_buffer_ref GuardedTensor::ref() const {
+  return {buffer_, front_, static_cast<uint64_t>(spec_.placement.span()) * size_};
+}
+
+uint64_t GuardedTensor::byte_of(int64_t index) const {
+  const int64_t offset = element_offset(spec_.placement, spec_.shape, index);
+  return front_ + static_cast<uint64_t>(offset - spec_.placement.lowest) * size_;
+}
+
+void GuardedTensor::set_elements(const std::vector<DoubleDouble>& values) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    store_element(spec_.dtype, values[i], &image_[byte_of(static_cast<int64_t>(i))]);
+  }
+}
+
+void GuardedTensor::poison_elements(Poison poison) {
+  for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
+    for (uint64_t byte = byte_of(i), end = byte + size_; byte < end; ++byte) {
+      const std::byte random{static_cast<uint8_t>((byte + 1) * 0x9E3779B97F4A7C15u >> 56)};
+      image_[byte] = poison == Poison::kOnes    ? std::byte{0xff}
+                     : poison == Poison::kNoise ? random
+                                                : canary_byte(byte);
+    }
+  }
+}
+
+void GuardedTensor::upload() {
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  const bp_buffer_ref whole{buffer_, 0, image_.size()};
+  require_ok(memory.copy_from_host(memory.self, place_.stream, &whole, image_.data(),
+                                   BP_BORROW_DURING_CALL),
+             "copy_from_host");
+}
+
+void GuardedTensor::download() {
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  const bp_buffer_ref whole{buffer_, 0, image_.size()};
+  result_.resize(image_.size());
+  require_ok(memory.copy_to_host(memory.self, place_.stream, result_.data(), &whole,
+                                 BP_BORROW_DURING_CALL),
+             "copy_to_host");
+}
+
+DoubleDouble GuardedTensor::element(int64_t index) const {
+  return load_element(spec_.dtype, &result_[byte_of(index)]);
+}
+
+uint64_t GuardedTensor::element_word(int64_t index) const {
+  return element_bits_at(spec_.dtype, &result_[byte_of(index)]);
+}
+
+bool GuardedTensor::is_unchanged(int64_t index) const {
+  const uint64_t byte = byte_of(index);
+  return std::memcmp(&result_[byte], &image_[byte], size_) == 0;
+}
+
+std::optional<Damage> GuardedTensor::damage() const {
+  std::vector<bool> is_element(image_.size());
+  for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
+    const uint64_t byte = byte_of(i);
+    for (uint64_t b = 0; b < size_; ++b) is_element[byte + b] = true;
+  }
+  std::optional<Damage> damage;
+  const uint64_t end = image_.size() - place_.canary_bytes;
+  for (uint64_t i = 0; i < image_.size(); ++i) {
+    if (is_element[i] || result_[i] == image_[i]) continue;
+    if (!damage) {
+      damage = Damage{i, static_cast<int64_t>(i) - static_cast<int64_t>(front_),
+                      static_cast<int64_t>(i) - static_cast<int64_t>(end)};
+    }
+    ++damage->count;
+  }
+  return damage;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,117 @@
+// A number with a bound on the error of a computation that produced it: the oracle run on this type
+// gives the bound of an op for which there is no closed formula.
+//
+// Each step adds the bound of its class (bounds.hpp) to what its operands bring. kBits is the
+// precision of the arithmetic that is bounded: 24 for f32, 53 for f64.
+#pragma once
+
+#include <cmath>
+#include <span>
+
+#include "conformance/numerics/bounds.hpp"
+
+namespace bp::conformance {
+
+template <int kBits>
+struct Bounded {
+  double value = 0;
+  double error = 0;
+
+  static constexpr bool kWide = kBits == 53;
+  static constexpr double kUnit = kWide ? 0x1p-53 : 0x1p-24;
+  static constexpr double kTiny = kWide ? 0x1p-1074 : 0x1p-149;
+
+  constexpr Bounded() = default;
+  constexpr Bounded(double v) : value(v) {}  // NOLINT: inputs and constants are exact.
+  constexpr Bounded(double v, double e) : value(v), error(e) {}
+
+  // `value` after a step of `ulps`, with what the operands brought.
+  static Bounded step(double value, double carried, double ulps = 0.5) {
+    return {value, carried + 2 * ulps * kUnit * (std::fabs(value) + carried) + kTiny};
+  }
+};
+
+template <int kBits>
+Bounded<kBits> operator-(Bounded<kBits> a) {
+  return {-a.value, a.error};
+}
+template <int kBits>
+Bounded<kBits> operator+(Bounded<kBits> a, Bounded<kBits> b) {
+  return Bounded<kBits>::step(a.value + b.value, a.error + b.error);
+}
+template <int kBits>
+Bounded<kBits> operator-(Bounded<kBits> a, Bounded<kBits> b) {
+  return a + -b;
+}
+template <int kBits>
+Bounded<kBits> operator*(Bounded<kBits> a, Bounded<kBits> b) {
+  const double carried =
+      std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error;
+  return Bounded<kBits>::step(a.value * b.value, carried);
+}
+template <int kBits>
+Bounded<kBits> operator/(Bounded<kBits> a, Bounded<kBits> b) {
+  const double value = a.value / b.value;
+  const double least = std::fabs(b.value) - b.error;
+  const double carried =
+      a.error == 0 && b.error == 0 ? 0 : (a.error + std::fabs(value) * b.error) / least;
+  return Bounded<kBits>::step(value, least > 0 ? carried : HUGE_VAL, kDivideUlps<kBits>);
+}
+template <int kBits>
+bool operator<(Bounded<kBits> a, Bounded<kBits> b) {
+  return a.value < b.value;
+}
+template <int kBits>
+bool operator==(Bounded<kBits> a, Bounded<kBits> b) {
+  return a.value == b.value;
+}
+template <int kBits>
+bool isnan(Bounded<kBits> x) {
+  return std::isnan(x.value);
+}
+template <int kBits>
+Bounded<kBits> abs(Bounded<kBits> x) {
+  return {std::fabs(x.value), x.error};
+}
+template <int kBits>
+Bounded<kBits> sqrt(Bounded<kBits> x) {
+  const double value = std::sqrt(x.value);
+  const double carried = x.error == 0 ? 0 : std::fmin(std::sqrt(x.error), x.error / value);
+  return Bounded<kBits>::step(value, carried);
+}
+template <int kBits>
+Bounded<kBits> exp(Bounded<kBits> x) {
+  const double value = std::exp(x.value);
+  return Bounded<kBits>::step(value, value * std::expm1(x.error), kExpUlps<kBits>);
+}
+template <int kBits>
+Bounded<kBits> log(Bounded<kBits> x) {
+  const double least = x.value - x.error;
+  const double carried = least > 0 ? x.error / least : HUGE_VAL;
+  return Bounded<kBits>::step(std::log(x.value), x.error == 0 ? 0 : carried, kLogUlps<kBits>);
+}
+
+// A sum in any order, whose error grows with the square root of the number of terms.
+template <int kBits>
+Bounded<kBits> sum_of(std::span<const Bounded<kBits>> terms) {
+  double value = 0;
+  double carried = 0;
+  double magnitude = 0;
+  for (const Bounded<kBits>& term : terms) {
+    value += term.value;
+    carried += term.error;
+    magnitude += std::fabs(term.value);
+  }
+  const double growth = sum_growth(static_cast<double>(terms.size())) * Bounded<kBits>::kUnit;
+  return {value, carried + (magnitude + carried) * growth};
+}
+
+// The same for the numbers that have no bound.
+template <typename N>
+N sum_of(std::span<const N> terms) {
+  N total{};
+  for (const N& term : terms) total = total + term;
+  return total;
+}
+
+}  // namespace bp::conformance

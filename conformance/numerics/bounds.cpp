@@ -1,0 +1,130 @@
+#include "conformance/numerics/bounds.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "conformance/numerics/dtype.hpp"
+
+namespace bp::conformance {
+namespace {
+
+// The type that narrow floats are computed in: their bounds are those of f32.
+bp_dtype compute_type(bp_dtype dtype) {
+  return dtype == BP_F64 ? bp_dtype{BP_F64} : bp_dtype{BP_F32};
+}
+
+double exp_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kExpUlps<53> : kExpUlps<24>; }
+double divide_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kDivideUlps<53> : kDivideUlps<24>; }
+double unit(bp_dtype dtype) { return float_format(compute_type(dtype))->unit_roundoff(); }
+
+// What the formulas of a softmax row share.
+struct Row {
+  double peak;         // The largest element.
+  double mean_spread;  // sum of p_j * (peak - x_j).
+  double total;        // Z, the sum of exp(x_j - peak).
+};
+
+Row describe(std::span<const double> x) {
+  Row row{*std::max_element(x.begin(), x.end()), 0, 0};
+  for (const double value : x) row.total += std::exp(value - row.peak);
+  for (const double value : x) {
+    const double p = std::exp(value - row.peak) / row.total;
+    if (p > 0) row.mean_spread += p * (row.peak - value);
+  }
+  return row;
+}
+
+}  // namespace
+
+Numerics resolve_numerics(const bp_numerics* declared, bp_dtype dtype) {
+  Numerics numerics;
+  if (dtype == BP_F64) {
+    numerics.unit = numerics.accumulator = 0x1p-53;
+    numerics.underflow = 0x1p-1074;
+  }
+  if (declared == nullptr) return numerics;
+  if (const FloatFormat* format = float_format(declared->accumulator)) {
+    numerics.accumulator = format->unit_roundoff();
+    numerics.underflow = format->smallest_subnormal();
+    numerics.linear_growth = declared->accumulator == BP_F16 || declared->accumulator == BP_BF16;
+  }
+  if (declared->accumulator_bits != 0) {
+    numerics.accumulator = std::ldexp(1.0, -static_cast<int>(declared->accumulator_bits));
+  }
+  constexpr double kProducts[] = {0, 0x1p-10, 0x1p-7, 0x1p-21};
+  if (declared->products < 4) numerics.product = kProducts[declared->products];
+  numerics.faithful = declared->rounding == BP_ROUNDING_FAITHFUL;
+  numerics.flush_inputs = (declared->flush & BP_FLUSH_INPUTS) != 0;
+  numerics.flush_outputs = (declared->flush & BP_FLUSH_OUTPUTS) != 0;
+  numerics.saturates = declared->overflow == BP_OVERFLOW_SATURATE;
+  numerics.relaxed = declared->math == BP_MATH_RELAXED;
+  numerics.any_tie = declared->tie == BP_TIE_ANY;
+  if (numerics.flush_outputs) {
+    numerics.underflow = float_format(compute_type(dtype))->smallest_normal();
+  }
+  return numerics;
+}
+
+double sum_growth(double count) { return std::min(count + 2, kLambda * std::sqrt(count)); }
+
+double divide_bound(bp_dtype dtype, double r, const Numerics& numerics) {
+  return numerics.relaxed ? 2.5 * ulp(compute_type(dtype), r) : 0;
+}
+
+double sqrt_bound(bp_dtype dtype, double r, const Numerics& numerics) {
+  return numerics.relaxed ? 3 * ulp(compute_type(dtype), r) : 0;
+}
+
+double exp_bound(bp_dtype dtype, double x, double r, const Numerics& numerics) {
+  const double more = numerics.relaxed && dtype != BP_F64 ? 2 * std::fabs(x) : 0;
+  return (exp_ulps(dtype) + more) * ulp(compute_type(dtype), r);
+}
+
+double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics) {
+  const double ulps = dtype == BP_F64 ? kLogUlps<53> : kLogUlps<24>;
+  const bool is_near_one = x >= 0.5 && x <= 2;
+  const double absolute = numerics.relaxed && dtype != BP_F64 && is_near_one ? 0x1p-21 : 0;
+  return ulps * ulp(compute_type(dtype), r) + absolute;
+}
+
+double sum_bound(double magnitude, double count, const Numerics& numerics) {
+  if (numerics.linear_growth) return linear_sum_bound(magnitude, count, numerics);
+  return magnitude * (numerics.product + sum_growth(count) * numerics.accumulator) +
+         count * numerics.underflow;
+}
+
+double linear_sum_bound(double magnitude, double count, const Numerics& numerics) {
+  return magnitude * (numerics.product + (count + 2) * numerics.accumulator) +
+         count * numerics.underflow;
+}
+
+std::vector<double> softmax_bounds(std::span<const double> x, std::span<const double> r,
+                                   bp_dtype dtype) {
+  const Row row = describe(x);
+  const double e = exp_ulps(dtype);
+  const double common = 2 * e + row.mean_spread + 2 * e +
+                        kLambda * std::sqrt(static_cast<double>(x.size())) +
+                        2 * divide_ulps(dtype) + 2;
+  std::vector<double> bounds(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double relative = unit(dtype) * (common + (row.peak - x[i]));
+    bounds[i] = r[i] == 0 ? 0 : r[i] * relative;
+    bounds[i] += float_format(dtype)->smallest_normal();
+  }
+  return bounds;
+}
+
+std::vector<double> log_softmax_bounds(std::span<const double> x, std::span<const double> r,
+                                       bp_dtype dtype) {
+  const Row row = describe(x);
+  const double e = exp_ulps(dtype);
+  const double common = 2 * e * std::fabs(std::log(row.total)) + 2 * e + row.mean_spread +
+                        kLambda * std::sqrt(static_cast<double>(x.size())) + 2;
+  std::vector<double> bounds(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    bounds[i] = unit(dtype) * ((row.peak - x[i]) + common + 2 * std::fabs(r[i]));
+  }
+  return bounds;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,233 @@
+#include "conformance/numerics/dtype.hpp"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace bp::conformance {
+namespace {
+
+constexpr FloatFormat kF64{53, -1022, 1023};
+constexpr FloatFormat kF32{24, -126, 127};
+constexpr FloatFormat kF16{11, -14, 15};
+constexpr FloatFormat kBf16{8, -126, 127};
+
+int exponent_of(const FloatFormat& format, double x) {
+  if (x == 0) return format.min_exponent;
+  const int exponent = std::ilogb(x);
+  return exponent < format.min_exponent ? format.min_exponent : exponent;
+}
+
+// The bits of a value that `format` can represent, in a word of the given width.
+uint64_t encode(const FloatFormat& format, int bits, double x) {
+  const int fraction_bits = format.precision - 1;
+  const uint64_t sign = uint64_t{std::signbit(x)} << (bits - 1);
+  const uint64_t all_ones = (uint64_t{1} << (bits - 1 - fraction_bits)) - 1;
+  if (std::isnan(x)) return (all_ones << fraction_bits) | (uint64_t{1} << (fraction_bits - 1));
+  if (std::isinf(x)) return sign | (all_ones << fraction_bits);
+  const int exponent = exponent_of(format, x);
+  const auto digits =
+      static_cast<uint64_t>(std::ldexp(std::fabs(x), format.precision - 1 - exponent));
+  const auto biased = static_cast<uint64_t>(exponent - format.min_exponent);
+  return sign | (digits + (biased << fraction_bits));  // The hidden bit raises the exponent.
+}
+
+double decode(const FloatFormat& format, int bits, uint64_t word) {
+  const int fraction_bits = format.precision - 1;
+  const uint64_t fraction = word & ((uint64_t{1} << fraction_bits) - 1);
+  const uint64_t all_ones = (uint64_t{1} << (bits - 1 - fraction_bits)) - 1;
+  const uint64_t biased = (word >> fraction_bits) & all_ones;
+  const double sign = (word >> (bits - 1)) != 0 ? -1.0 : 1.0;
+  if (biased == all_ones) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN()
+                         : sign * std::numeric_limits<double>::infinity();
+  }
+  const uint64_t hidden = biased == 0 ? 0 : uint64_t{1} << fraction_bits;
+  const int exponent = format.min_exponent + (biased == 0 ? 0 : static_cast<int>(biased) - 1);
+  return sign * std::ldexp(static_cast<double>(fraction + hidden), exponent - fraction_bits);
+}
+
+template <typename T>
+T read(const std::byte* address) {
+  T value;
+  std::memcpy(&value, address, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void write(T value, std::byte* address) {
+  std::memcpy(address, &value, sizeof(T));
+}
+
+int64_t load_integer(bp_dtype dtype, const std::byte* address) {
+  switch (dtype) {
+    case BP_BOOL:
+    case BP_U8:
+      return read<uint8_t>(address);
+    case BP_I8:
+      return read<int8_t>(address);
+    case BP_I16:
+      return read<int16_t>(address);
+    case BP_I32:
+      return read<int32_t>(address);
+    default:
+      return read<int64_t>(address);
+  }
+}
+
+}  // namespace
+
+double FloatFormat::unit_roundoff() const { return std::ldexp(1.0, -precision); }
+double FloatFormat::smallest_normal() const { return std::ldexp(1.0, min_exponent); }
+double FloatFormat::smallest_subnormal() const {
+  return std::ldexp(1.0, min_exponent - precision + 1);
+}
+double FloatFormat::largest() const {
+  return std::ldexp(2.0 - std::ldexp(1.0, 1 - precision), max_exponent);
+}
+
+const FloatFormat* float_format(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F64:
+      return &kF64;
+    case BP_F32:
+      return &kF32;
+    case BP_F16:
+      return &kF16;
+    case BP_BF16:
+      return &kBf16;
+    default:
+      return nullptr;
+  }
+}
+
+bool is_float(bp_dtype dtype) { return float_format(dtype) != nullptr; }
+
+uint64_t element_size(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F64:
+    case BP_I64:
+    case BP_U64:
+      return 8;
+    case BP_F32:
+    case BP_I32:
+      return 4;
+    case BP_F16:
+    case BP_BF16:
+    case BP_I16:
+      return 2;
+    case BP_BOOL:
+    case BP_I8:
+    case BP_U8:
+      return 1;
+    default:
+      throw std::invalid_argument("the suite has no data of dtype " + std::to_string(dtype));
+  }
+}
+
+const char* dtype_text(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F64:
+      return "f64";
+    case BP_F32:
+      return "f32";
+    case BP_F16:
+      return "f16";
+    case BP_BF16:
+      return "bf16";
+    case BP_I64:
+      return "i64";
+    case BP_I32:
+      return "i32";
+    case BP_I16:
+      return "i16";
+    case BP_I8:
+      return "i8";
+    case BP_U64:
+      return "u64";
+    case BP_U8:
+      return "u8";
+    case BP_BOOL:
+      return "bool";
+    default:
+      throw std::invalid_argument("the suite has no name for dtype " + std::to_string(dtype));
+  }
+}
+
+bp_dtype accumulator_of(bp_dtype dtype) {
+  return dtype == BP_F16 || dtype == BP_BF16 ? bp_dtype{BP_F32} : dtype;
+}
+
+double round_to(bp_dtype dtype, DoubleDouble x) {
+  const FloatFormat& format = *float_format(dtype);
+  if (format.precision == 53 || x.hi == 0 || !std::isfinite(x.hi)) return x.hi;
+  const int shift = format.precision - 1 - exponent_of(format, x.hi);
+  const double scaled = std::ldexp(std::fabs(x.hi), shift);
+  const double tail = std::signbit(x.hi) ? -x.lo : x.lo;
+  double digits = std::floor(scaled);
+  const double fraction = scaled - digits;
+  const bool is_odd = std::fmod(digits, 2.0) != 0;
+  if (fraction > 0.5 || (fraction == 0.5 && (tail > 0 || (tail == 0 && is_odd)))) digits += 1;
+  const double magnitude = std::ldexp(digits, -shift);
+  if (magnitude > format.largest()) return std::copysign(HUGE_VAL, x.hi);
+  return std::copysign(magnitude, x.hi);
+}
+
+double ulp(bp_dtype dtype, double x) {
+  const FloatFormat& format = *float_format(dtype);
+  if (!std::isfinite(x)) return std::ldexp(1.0, format.max_exponent - format.precision + 1);
+  return std::ldexp(1.0, exponent_of(format, x) - format.precision + 1);
+}
+
+double next_after(bp_dtype dtype, double x, double toward) {
+  const FloatFormat& format = *float_format(dtype);
+  if (format.precision == 53) return std::nextafter(x, toward);
+  if (std::isnan(x) || x == toward) return x;
+  if (x == 0) return std::copysign(format.smallest_subnormal(), toward);
+  if (std::isinf(x)) return std::copysign(format.largest(), x);
+  const bool outward = (toward > x) == (x > 0);
+  // Just below a power of two the spacing is half of that above it.
+  const double below = std::nextafter(std::fabs(x), 0.0);
+  const double step = outward ? ulp(dtype, x) : ulp(dtype, below);
+  return round_to(dtype, std::copysign(std::fabs(x) + (outward ? step : -step), x));
+}
+
+DoubleDouble load_element(bp_dtype dtype, const std::byte* address) {
+  switch (dtype) {
+    case BP_F64:
+      return read<double>(address);
+    case BP_F32:
+      return static_cast<double>(read<float>(address));
+    case BP_F16:
+      return decode(kF16, 16, read<uint16_t>(address));
+    case BP_BF16:
+      return decode(kBf16, 16, read<uint16_t>(address));
+    case BP_U64:
+      return two_sum(static_cast<double>(read<uint64_t>(address) >> 32) * 0x1p32,
+                     static_cast<double>(read<uint64_t>(address) & 0xffffffffu));
+    default:
+      return DoubleDouble::from_int64(load_integer(dtype, address));
+  }
+}
+
+void store_element(bp_dtype dtype, DoubleDouble value, std::byte* address) {
+  if (const FloatFormat* format = float_format(dtype)) {
+    const int bits = static_cast<int>(element_size(dtype)) * 8;
+    const uint64_t word = encode(*format, bits, round_to(dtype, value));
+    std::memcpy(address, &word, element_size(dtype));  // Little-endian, as the ABI is.
+    return;
+  }
+  const int64_t integer = dtype == BP_BOOL ? value.hi != 0 : to_int64(value);
+  std::memcpy(address, &integer, element_size(dtype));
+}
+
+uint64_t element_bits_at(bp_dtype dtype, const std::byte* address) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, address, element_size(dtype));
+  return bits;
+}
+
+}  // namespace bp::conformance

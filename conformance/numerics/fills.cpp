@@ -1,0 +1,117 @@
+#include "conformance/numerics/fills.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "conformance/numerics/philox.hpp"
+
+namespace bp::conformance {
+namespace {
+
+std::vector<DoubleDouble> float_specials(bp_dtype dtype) {
+  const FloatFormat& format = *float_format(dtype);
+  const double tiny = format.smallest_subnormal();
+  const double normal = format.smallest_normal();
+  const double magnitudes[] = {0.0,
+                               tiny,
+                               normal - tiny,  // The largest subnormal number.
+                               normal,
+                               1.0,
+                               1 + 2 * format.unit_roundoff(),
+                               1 - format.unit_roundoff(),
+                               0.5,
+                               1.5,
+                               2.5,
+                               format.largest(),
+                               HUGE_VAL};
+  std::vector<DoubleDouble> values;
+  for (const double magnitude : magnitudes) {
+    values.emplace_back(magnitude);
+    values.emplace_back(-magnitude);
+  }
+  values.emplace_back(std::numeric_limits<double>::quiet_NaN());
+  return values;
+}
+
+std::vector<DoubleDouble> integer_specials(bp_dtype dtype) {
+  if (dtype == BP_BOOL) return {DoubleDouble(0), DoubleDouble(1)};
+  const int bits = static_cast<int>(element_size(dtype)) * 8;
+  const bool is_unsigned = dtype == BP_U8 || dtype == BP_U64;
+  const DoubleDouble top = std::ldexp(1.0, is_unsigned ? bits : bits - 1);
+  const DoubleDouble bottom = is_unsigned ? DoubleDouble(0) : -top;
+  std::vector<DoubleDouble> values = {0.0,   1.0, 2.0, top - DoubleDouble(1), top - DoubleDouble(2),
+                                      bottom};
+  if (!is_unsigned) {
+    values.emplace_back(-1.0);
+    values.push_back(bottom + DoubleDouble(1));
+  }
+  return values;
+}
+
+double uniform(uint64_t bits, double low, double high) {
+  return low + (high - low) * (static_cast<double>(bits >> 11) * 0x1p-53);
+}
+
+// An integer in [-range, range] without 0, or in [1, range] where there are no negative ones.
+DoubleDouble dense_integer(bp_dtype dtype, double range, uint64_t bits) {
+  if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>(bits & 1));
+  const double magnitude = 1 + std::floor(uniform(bits, 0, range));
+  const bool is_unsigned = dtype == BP_U8 || dtype == BP_U64;
+  return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
+}
+
+// 1 + index, folded into the integers that the dtype represents exactly.
+DoubleDouble coordinate_value(bp_dtype dtype, uint64_t index) {
+  if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>((index ^ (index >> 3)) & 1));
+  uint64_t limit = uint64_t{1} << 31;
+  if (const FloatFormat* format = float_format(dtype)) limit = uint64_t{1} << format->precision;
+  if (element_size(dtype) == 1) limit = 127;
+  if (dtype == BP_I16) limit = 32767;
+  return DoubleDouble(1 + static_cast<double>(index % std::min(limit, uint64_t{1} << 31)));
+}
+
+}  // namespace
+
+const std::vector<DoubleDouble>& special_values(bp_dtype dtype) {
+  static const std::map<bp_dtype, std::vector<DoubleDouble>> table = [] {
+    std::map<bp_dtype, std::vector<DoubleDouble>> all;
+    for (const bp_dtype d : {BP_F64, BP_F32, BP_F16, BP_BF16}) all[d] = float_specials(d);
+    for (const bp_dtype d : {BP_I64, BP_I32, BP_I16, BP_I8, BP_U8, BP_U64, BP_BOOL}) {
+      all[d] = integer_specials(d);
+    }
+    return all;
+  }();
+  return table.at(dtype);
+}
+
+DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32_t tensor,
+                          const ElementPlace& place) {
+  const uint64_t bits = element_bits(key, tensor, place.index);
+  const std::vector<DoubleDouble>& specials = special_values(dtype);
+  switch (fill.kind) {
+    case FillKind::kExactDense:
+      return dense_integer(dtype, fill.high, bits);
+    case FillKind::kCoord:
+      return coordinate_value(dtype, place.index);
+    case FillKind::kOneHot:
+      return DoubleDouble(place.last == (place.first * 3 + 1) % place.extent ? 1 : 0);
+    case FillKind::kSpecial:
+      return specials[place.index % specials.size()];
+    case FillKind::kSpecialSlow:
+      return specials[place.index / specials.size() % specials.size()];
+    case FillKind::kIndex:
+      return DoubleDouble(std::floor(uniform(bits, fill.low, fill.high)));
+    case FillKind::kRepeat:
+      return DoubleDouble(static_cast<double>(bits % 3) - (is_float(dtype) ? 1.0 : 0.0));
+    case FillKind::kConstant:
+      return DoubleDouble(fill.low);
+    case FillKind::kUniform:
+      break;
+  }
+  const double value = uniform(bits, fill.low, fill.high);
+  return is_float(dtype) ? DoubleDouble(round_to(dtype, value)) : DoubleDouble(std::floor(value));
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,77 @@
+// Oracles of cross_entropy and its gradient.
+#pragma once
+
+#include "conformance/reference/normalization.hpp"
+
+namespace bp::conformance::reference {
+
+enum class Reduction { kNone, kMean, kSum };
+
+struct CrossEntropySettings {
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  Reduction reduction = Reduction::kMean;
+};
+
+inline int64_t kept_count(const Array<int64_t>& target, int64_t ignore_index) {
+  int64_t count = 0;
+  for (const int64_t t : target.data) count += t != ignore_index;
+  return count;
+}
+
+template <typename N>
+struct Losses {
+  Array<N> y;
+  Array<N> lse;
+};
+
+template <typename N>
+Losses<N> cross_entropy(const Array<N>& x, const Array<int64_t>& target,
+                        const CrossEntropySettings& settings) {
+  const int64_t rows = x.shape[0], classes = x.shape[1];
+  Losses<N> result{Array<N>(Shape{rows}), Array<N>(Shape{rows})};
+  const N smoothing(settings.label_smoothing);
+  for (int64_t i = 0; i < rows; ++i) {
+    const std::span<const N> row(&x[i * classes], static_cast<size_t>(classes));
+    const N lse = logsumexp(row);
+    result.lse[i] = lse;
+    if (target[i] == settings.ignore_index) continue;
+    const N center = sum_of(row) / N(static_cast<double>(classes));
+    result.y[i] = (N(1) - smoothing) * (lse - x[i * classes + target[i]]);
+    if (settings.label_smoothing != 0) {
+      result.y[i] = result.y[i] + smoothing * (lse - center);
+    }
+  }
+  if (settings.reduction == Reduction::kNone) return result;
+  Array<N> total(Shape{});
+  total[0] = sum_of(std::span<const N>(result.y.data));
+  if (settings.reduction == Reduction::kMean) {
+    total[0] = total[0] / N(static_cast<double>(kept_count(target, settings.ignore_index)));
+  }
+  result.y = total;
+  return result;
+}
+
+template <typename N>
+Array<N> cross_entropy_backward(const Array<N>& grad_y, const Array<N>& x,
+                                const Array<int64_t>& target, const Array<N>& lse,
+                                const CrossEntropySettings& settings) {
+  using std::exp;
+  const int64_t rows = x.shape[0], classes = x.shape[1];
+  Array<N> grad_x(x.shape);
+  const N kept(static_cast<double>(kept_count(target, settings.ignore_index)));
+  const N smoothing(settings.label_smoothing);
+  const N share = smoothing / N(static_cast<double>(classes));
+  for (int64_t i = 0; i < rows; ++i) {
+    if (target[i] == settings.ignore_index) continue;
+    N scale = grad_y[settings.reduction == Reduction::kNone ? i : 0];
+    if (settings.reduction == Reduction::kMean) scale = scale / kept;
+    for (int64_t c = 0; c < classes; ++c) {
+      const N label = c == target[i] ? (N(1) - smoothing) + share : share;
+      grad_x[i * classes + c] = scale * (exp(x[i * classes + c] - lse[i]) - label);
+    }
+  }
+  return grad_x;
+}
+
+}  // namespace bp::conformance::reference

@@ -1,0 +1,48 @@
+// Oracles of matmul and linear.
+#pragma once
+
+#include "conformance/reference/array.hpp"
+
+namespace bp::conformance::reference {
+
+// a is (..., m, k), b (..., k, n) with the same leading axes.
+template <typename N>
+Array<N> matmul(const Array<N>& a, const Array<N>& b) {
+  const size_t rank = a.shape.size();
+  const int64_t m = a.shape[rank - 2], k = a.shape[rank - 1], n = b.shape[rank - 1];
+  Shape shape(a.shape.begin(), a.shape.end() - 1);
+  shape.push_back(n);
+  Array<N> y(shape);
+  const int64_t batches = element_count(std::span(shape).first(rank - 2));
+  for (int64_t row = 0; row < batches * m; ++row) {
+    const int64_t batch = row / m;
+    for (int64_t column = 0; column < n; ++column) {
+      N total(0);
+      for (int64_t i = 0; i < k; ++i) {
+        total = total + a[row * k + i] * b[(batch * k + i) * n + column];
+      }
+      y[row * n + column] = total;
+    }
+  }
+  return y;
+}
+
+// x is (..., k), weight (n, k), bias (n) or without elements.
+template <typename N>
+Array<N> linear(const Array<N>& x, const Array<N>& weight, const Array<N>* bias) {
+  const int64_t n = weight.shape[0], k = weight.shape[1];
+  Shape shape(x.shape.begin(), x.shape.end() - 1);
+  const int64_t rows = element_count(shape);
+  shape.push_back(n);
+  Array<N> y(shape);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < n; ++column) {
+      N total = bias == nullptr ? N(0) : (*bias)[column];
+      for (int64_t i = 0; i < k; ++i) total = total + x[row * k + i] * weight[column * k + i];
+      y[row * n + column] = total;
+    }
+  }
+  return y;
+}
+
+}  // namespace bp::conformance::reference

@@ -1,0 +1,58 @@
+// Oracles of max_pool and its gradient.
+#pragma once
+
+#include <cmath>
+
+#include "conformance/reference/array.hpp"
+#include "conformance/reference/reduction.hpp"
+#include "conformance/reference/window.hpp"
+
+namespace bp::conformance::reference {
+
+template <typename N>
+struct Pooled {
+  Array<N> values;
+  Array<int64_t> indices;
+};
+
+// x is (n, c, spatial). A window of padding alone gives -inf and the index -1.
+template <typename N>
+Pooled<N> max_pool(const Array<N>& x, const Window& window) {
+  const std::span<const int64_t> spatial = std::span(x.shape).subspan(2);
+  const Shape windows = window.output(spatial);
+  Shape shape(x.shape.begin(), x.shape.begin() + 2);
+  shape.insert(shape.end(), windows.begin(), windows.end());
+  Pooled<N> result{Array<N>(shape), Array<int64_t>(shape)};
+  const int64_t window_count = element_count(windows), input_count = element_count(spatial);
+  for (int64_t i = 0; i < result.values.size(); ++i) {
+    const int64_t base = i / window_count * input_count;
+    const Shape place = coordinates(i % window_count, windows);
+    int64_t best = -1;
+    for (int64_t t = 0; t < element_count(window.kernel_size); ++t) {
+      const auto input = window.input_of(place, coordinates(t, window.kernel_size), spatial);
+      if (input && (best < 0 || is_larger(x[base + *input], x[base + best]))) best = *input;
+    }
+    result.values[i] = best < 0 ? N(-HUGE_VAL) : x[base + best];
+    result.indices[i] = best;
+  }
+  return result;
+}
+
+// Adds each element of grad_y to the element of its plane that the index names.
+template <typename N>
+Array<N> max_pool_backward(const Array<N>& grad_y, const Array<int64_t>& indices,
+                           const Shape& input_size) {
+  Shape shape(grad_y.shape.begin(), grad_y.shape.begin() + 2);
+  shape.insert(shape.end(), input_size.begin(), input_size.end());
+  Array<N> grad_x(shape);
+  const int64_t windows = element_count(std::span(grad_y.shape).subspan(2));
+  const int64_t plane = element_count(input_size);
+  for (int64_t i = 0; i < grad_y.size(); ++i) {
+    if (indices[i] < 0) continue;
+    N& target = grad_x[i / windows * plane + indices[i]];
+    target = target + grad_y[i];
+  }
+  return grad_x;
+}
+
+}  // namespace bp::conformance::reference

@@ -1,0 +1,47 @@
+// Oracles of the random ops, exact: Philox4x32-10 on (seed, offset) and the number of the element.
+#pragma once
+
+#include <cstdint>
+
+#include "backplane/base.h"
+#include "conformance/numerics/philox.hpp"
+
+namespace bp::conformance::reference {
+
+struct RandomState {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+};
+
+inline PhiloxCounter random_block(const RandomState& state, uint64_t block) {
+  const auto low = [](uint64_t word) { return static_cast<uint32_t>(word); };
+  const auto high = [](uint64_t word) { return static_cast<uint32_t>(word >> 32); };
+  return philox({low(block), high(block), low(state.offset), high(state.offset)},
+                {low(state.seed), high(state.seed)});
+}
+
+inline uint32_t random_bits(const RandomState& state, uint64_t index) {
+  return random_block(state, index / 4)[index % 4];
+}
+
+inline double uniform(const RandomState& state, bp_dtype dtype, uint64_t index) {
+  if (dtype == BP_F64) {
+    const PhiloxCounter block = random_block(state, index / 2);
+    const size_t first = 2 * (index % 2);
+    const uint64_t word = block[first] | (uint64_t{block[first + 1]} << 32);
+    return static_cast<double>(word >> 11) * 0x1p-53;
+  }
+  const uint32_t word = random_bits(state, index);
+  if (dtype == BP_F16) return static_cast<double>(word >> 21) * 0x1p-11;
+  if (dtype == BP_BF16) return static_cast<double>(word >> 24) * 0x1p-8;
+  return static_cast<double>(word >> 8) * 0x1p-24;
+}
+
+// Element `index` of dropout, for the value x of it.
+template <typename N>
+N dropout(const RandomState& state, uint64_t index, double p, N x) {
+  if (p >= 1 || uniform(state, BP_F32, index) < p) return N(0);
+  return x / (N(1) - N(p));
+}
+
+}  // namespace bp::conformance::reference
