@@ -1,0 +1,190 @@
+#include "registry/services/decompose.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "registry/fail.hpp"
+#include "registry/guard.hpp"
+#include "registry/services/services.hpp"
+
+namespace bp::services {
+namespace {
+
+bool is_contiguous(const bp_tensor& t) {
+  int64_t expected = 1;
+  for (uint32_t axis = t.ndim; axis-- > 0;) {
+    if (t.shape[axis] == 0) return true;
+    if (t.shape[axis] != 1 && t.strides[axis] != expected) return false;
+    expected *= t.shape[axis];
+  }
+  return true;
+}
+
+void set_row_major(uint32_t ndim, const int64_t* shape, int64_t* strides) {
+  int64_t stride = 1;
+  for (uint32_t axis = ndim; axis-- > 0;) {
+    strides[axis] = stride;
+    stride *= std::max<int64_t>(shape[axis], 1);
+  }
+}
+
+bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
+  const auto* target = static_cast<const bp_target*>(launch->next);
+  if (target == nullptr) return fail(BP_INVALID_ARGUMENT, "decomposition: launch has no target");
+  const auto& decomposition = *static_cast<const Decomposition*>(self->state);
+  return core::guarded([&]() -> bp_status {
+    try {
+      Evaluator e(*target, launch->stream, launch->flags);
+      decomposition.run(e, args);
+      return BP_OK;
+    } catch (const Failed& failed) {
+      return failed.status;
+    }
+  });
+}
+
+std::vector<bp_kernel> make_kernels() {
+  std::vector<bp_kernel> kernels;
+  for (size_t i = 0; i < kDecompositionCount; ++i) {
+    const Decomposition& d = kDecompositions[i];
+    bp_kernel kernel{};
+    kernel.struct_size = sizeof(bp_kernel);
+    kernel.struct_type = BP_STRUCT_KERNEL;
+    kernel.state = const_cast<Decomposition*>(&d);  // Only read.
+    kernel.name = "decomposition";
+    kernel.op = d.op;
+    kernel.op_version = d.version;
+    kernel.args_size_bytes = d.args_size_bytes;
+    kernel.flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR | BP_KERNEL_DETERMINISTIC;
+    kernel.layouts = BP_LAYOUT_ANY;
+    kernel.launch = launch;
+    kernels.push_back(kernel);
+  }
+  return kernels;
+}
+
+}  // namespace
+
+bp_op_output Evaluator::infer(uint32_t op, const void* args) {
+  bp_op_output outputs[BP_MAX_RANK];
+  uint32_t count = 0;
+  const bp_status status = bp_op_infer(op, args, BP_MAX_RANK, outputs, &count);
+  if (status != BP_OK) throw Failed{status};
+  return outputs[0];
+}
+
+void Evaluator::launch(uint32_t op, const void* args) {
+  const bp_status status = bp_op_launch(&target_, stream_, flags_, op, args);
+  if (status != BP_OK) throw Failed{status};
+}
+
+// A tensor without memory that says what the caller wants of an output.
+bp_tensor Evaluator::choose(const Choice& choice) {
+  static constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
+  bp_tensor chosen{};
+  chosen.dtype = choice.dtype;
+  chosen.strides = chosen.shape = kNoStrides;
+  if (choice.shape != nullptr) {
+    chosen.ndim = static_cast<uint32_t>(choice.shape->count);
+    chosen.shape = choice.shape->data;
+  }
+  return chosen;
+}
+
+const bp_tensor* Evaluator::make(const bp_op_output& like) {
+  Stored& made = tensors_.emplace_back();
+  std::copy_n(like.shape, like.ndim, made.shape);
+  set_row_major(like.ndim, made.shape, made.strides);
+  uint64_t size_bytes = bp_dtype_bits(like.dtype) / 8;
+  for (uint32_t axis = 0; axis < like.ndim; ++axis) {
+    size_bytes *= static_cast<uint64_t>(like.shape[axis]);
+  }
+  bp_block* block = nullptr;
+  const bp_status status = bp_block_allocate(&target_, stream_, size_bytes, &block);
+  if (status != BP_OK) throw Failed{status};
+  made.block.reset(block);
+  made.tensor = {.buffer = block->ref.buffer,
+                 .byte_offset = block->ref.byte_offset,
+                 .shape = made.shape,
+                 .strides = made.strides,
+                 .ndim = like.ndim,
+                 .dtype = like.dtype,
+                 .layout = nullptr,
+                 .flags = 0,
+                 .reserved = 0};
+  return &made.tensor;
+}
+
+// A view of `x` whose shape and strides the caller sets.
+Evaluator::Stored& Evaluator::copy_of(const bp_tensor& x, int64_t ndim) {
+  Stored& view = tensors_.emplace_back();
+  view.tensor = x;
+  view.tensor.ndim = static_cast<uint32_t>(ndim);
+  view.tensor.shape = view.shape;
+  view.tensor.strides = view.strides;
+  std::copy_n(x.shape, std::min(x.ndim, view.tensor.ndim), view.shape);
+  std::copy_n(x.strides, std::min(x.ndim, view.tensor.ndim), view.strides);
+  return view;
+}
+
+const bp_tensor* Evaluator::reshape(const bp_tensor* x, dims::View shape) {
+  if (!is_contiguous(*x)) {
+    bp_copy_args args{};
+    args.x = x;
+    x = call(BP_OP_COPY, args, &bp_copy_args::y, {.dtype = x->dtype}, nullptr);
+  }
+  Stored& view = copy_of(*x, shape.count);
+  std::copy(shape.begin(), shape.end(), view.shape);
+  set_row_major(view.tensor.ndim, view.shape, view.strides);
+  return &view.tensor;
+}
+
+const bp_tensor* Evaluator::expand(const bp_tensor* x, dims::View shape) {
+  Stored& view = copy_of(*x, shape.count);
+  const int64_t added = shape.count - static_cast<int64_t>(x->ndim);
+  for (int64_t axis = 0; axis < shape.count; ++axis) {
+    const bool is_repeated = axis < added || x->shape[axis - added] != shape.data[axis];
+    view.shape[axis] = shape.data[axis];
+    view.strides[axis] = is_repeated ? 0 : x->strides[axis - added];
+  }
+  return &view.tensor;
+}
+
+const bp_tensor* Evaluator::permute(const bp_tensor* x, dims::View axes) {
+  Stored& view = copy_of(*x, axes.count);
+  for (int64_t axis = 0; axis < axes.count; ++axis) {
+    view.shape[axis] = x->shape[axes.data[axis]];
+    view.strides[axis] = x->strides[axes.data[axis]];
+  }
+  return &view.tensor;
+}
+
+const bp_tensor* Evaluator::transpose(const bp_tensor* x) {
+  Stored& view = copy_of(*x, x->ndim);
+  std::swap(view.shape[x->ndim - 1], view.shape[x->ndim - 2]);
+  std::swap(view.strides[x->ndim - 1], view.strides[x->ndim - 2]);
+  return &view.tensor;
+}
+
+const bp_tensor* Evaluator::slice(const bp_tensor* x, int64_t axis, int64_t start, int64_t stop) {
+  Stored& view = copy_of(*x, x->ndim);
+  const auto element_bytes = static_cast<int64_t>(bp_dtype_bits(x->dtype) / 8);
+  view.tensor.byte_offset += static_cast<uint64_t>(start * x->strides[axis] * element_bytes);
+  view.shape[axis] = stop - start;
+  return &view.tensor;
+}
+
+void Evaluator::store(const bp_tensor* value, const bp_tensor* y) {
+  if (y == nullptr || value == y) return;
+  bp_copy_args args{};
+  args.x = value;
+  call(BP_OP_COPY, args, &bp_copy_args::y, {}, y);
+}
+
+const bp_kernel* decomposition(uint32_t op) {
+  static const std::vector<bp_kernel> kernels = make_kernels();
+  const auto found = std::ranges::find(kernels, op, &bp_kernel::op);
+  return found == kernels.end() ? nullptr : &*found;
+}
+
+}  // namespace bp::services
