@@ -322,5 +322,6 @@ def _bind_backward(op, ops, scope):
         elif arg.is_tensor:
             result.call.args[arg.name] = Ref(arg.name)
         else:
-            result.call.attrs[arg.name] = Value(ast.Name(arg.name), scope[arg.name], scope)
+            node = ast.Name(arg.name, ast.Load())
+            result.call.attrs[arg.name] = Value(node, scope[arg.name], scope)
     return result

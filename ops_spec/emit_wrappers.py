@@ -1,0 +1,360 @@
+#!/usr/bin/env python3
+"""Writes the C++ functions of the runtime, one or two per op: emit_wrappers.py OPS.HPP | OPS.CPP
+
+Each op becomes bp::NAME, which makes its outputs, and bp::NAME_out, which writes to given ones.
+Both turn the arguments of a user into a frame of resolved values, have the registry check it, and
+launch it. bp::NAME is recorded for gradients by what emit_autograd.py writes.
+"""
+
+import pathlib
+import sys
+import textwrap
+
+import expressions
+import spec
+
+# Ops whose inputs a function of runtime/ops/dispatch.cpp makes agree first, by recorded views.
+PREPARED = {"matmul": ("a", "b")}
+
+
+def pascal(name):
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def enum_type(arg):
+    return pascal(arg.enum_name)
+
+
+def is_flag(arg):
+    """An i32 that is 0 or 1: a bool in C++."""
+    return arg.kind == "i32" and (arg.min, arg.max) == (0, 1)
+
+
+def is_elementwise(op):
+    """a and b are cast and broadcast to each other: the ops that take an operand."""
+    return any(a.kind == "operand" for a in op.args)
+
+
+def chosen(op):
+    """The output whose dtype the caller may choose, or None."""
+    return next((a for a in op.outputs if len(a.dtypes) > 1 and a.shape != "given"), None)
+
+
+def given_shape(op):
+    return any(a.shape == "given" for a in op.outputs)
+
+
+def cpp_number(value):
+    return str(value).lower() if not isinstance(value, float) else repr(value)
+
+
+class Parameter:
+    """One parameter of a C++ function; `default` is None if it has to be given."""
+
+    def __init__(self, kind, name, default=None):
+        self.kind, self.name, self.default = kind, name, default
+
+    def text(self, with_default):
+        default = f" = {self.default}" if with_default and self.default is not None else ""
+        space = "" if self.kind.endswith(("&", "*")) else " "
+        return f"{self.kind}{space}{self.name}{default}"
+
+
+def attribute(arg):
+    """The Parameter of an attribute."""
+    if is_flag(arg):
+        return Parameter("bool", arg.name, None if arg.default is None else
+                         cpp_number(bool(arg.default)))
+    if arg.kind == "enum":
+        default = arg.default and f"{enum_type(arg)}::k{pascal(arg.default)}"
+        return Parameter(enum_type(arg), arg.name, default)
+    if arg.kind == "i64[]":
+        # Not given: what the spec says, for the rank at hand.
+        default = "kAllAxes" if arg.is_axis else None if arg.default is None else "{}"
+        return Parameter("IntList", arg.name, default)
+    kind = {"i32": "int64_t", "i64": "int64_t", "u64": "uint64_t", "f64": "double",
+            "dtype": "bp_dtype"}[arg.kind]
+    return Parameter(kind, arg.name, None if arg.default is None else cpp_number(arg.default))
+
+
+def inputs(op):
+    """The Parameters of tensors and numbers that go in, those with a default last."""
+    result = []
+    for arg in op.args:
+        if arg.is_out:
+            continue
+        if arg.is_list and arg.is_tensor:
+            result.append(Parameter("std::span<const Tensor>", arg.name))
+        elif arg.kind == "tensor" and is_elementwise(op) or arg.has_scalar:
+            result.append(Parameter("const Operand&", arg.name))
+        elif arg.is_tensor:
+            result.append(Parameter("const Tensor&", arg.name, "{}" if arg.is_optional else None))
+    return result
+
+
+def outputs(op):
+    return [Parameter("const Tensor&", a.name) for a in op.outputs]
+
+
+def signature(op, is_out):
+    """The Parameters of bp::NAME or bp::NAME_out, in order."""
+    parameters = outputs(op) if is_out else []
+    tail = []
+    if not is_out and given_shape(op):
+        parameters += [Parameter("IntList", "shape"), Parameter("bp_dtype", "dtype"),
+                       Parameter("Device", "device")]
+    elif not is_out and chosen(op):
+        default = "0" if chosen(op).default_dtype else None
+        tail.append(Parameter("bp_dtype", "dtype", default))
+    if not is_out:
+        tail += [Parameter("Tensor*", a.name, "nullptr") for a in op.outputs if a.is_optional]
+    own = inputs(op) + [attribute(a) for a in op.attributes]
+    own += tail
+    parameters += [p for p in own if p.default is None] + [p for p in own if p.default is not None]
+    return parameters
+
+
+def declaration(op, is_out, with_default):
+    has_result = op.outputs and not is_out
+    name = f"{op.c_name}_out" if is_out else op.c_name
+    parameters = ", ".join(p.text(with_default) for p in signature(op, is_out))
+    return f"{'Tensor' if has_result else 'void'} {name}({parameters})"
+
+
+def variants(op):
+    """Whether each function of the op is NAME_out; an op without outputs has only NAME."""
+    return (False, True) if op.outputs else (False,)
+
+
+# ---- The header -----------------------------------------------------------------------------------
+
+
+def wrapped(text):
+    return [f"// {line}" for line in textwrap.wrap(" ".join(text.split()), 97)]
+
+
+def header(ops):
+    out = ["// Generated by ops_spec/emit_wrappers.py from ops_spec/ops. Do not edit.",
+           "// The ops as functions of tensors.", "//",
+           "// NAME makes its result; NAME_out writes to given tensors, which are not recorded. Numbers may",
+           "// stand for an Operand. Elementwise ops cast and broadcast their inputs to each other. A `dtype`",
+           "// of 0 leaves the choice to the op. Lists that are left out, or shorter by a whole factor, are",
+           "// filled up for the rank at hand. An optional output is computed if a place for it is given.",
+           "#pragma once", "", '#include "backplane/runtime/tensor.hpp"', "", "namespace bp {", ""]
+    enums = {}
+    for op in ops:
+        for arg in op.args:
+            if arg.kind == "enum":
+                enums.setdefault(enum_type(arg), arg.enum_values)
+    for name, values in enums.items():
+        listed = ", ".join(f"k{pascal(v)} = {i}" for i, v in enumerate(values, 1))
+        out += [f"enum class {name} : uint32_t {{ {listed} }};", ""]
+    for op in ops:
+        out += wrapped(op.doc)
+        out += [f"{declaration(op, is_out, True)};" for is_out in variants(op)] + [""]
+    return "\n".join(out + ["}  // namespace bp", ""])
+
+
+# ---- The source -----------------------------------------------------------------------------------
+
+
+class Body:
+    """The body of one function."""
+
+    def __init__(self, op, is_out):
+        self.op, self.is_out, self.lines = op, is_out, []
+        self.members = {}  # Of the frame: C++ by name.
+
+    def add(self, *lines):
+        self.lines += [f"  {line}" for line in lines]
+
+    def resolve(self, what, name):
+        """The resolver of expressions.cpp(): tensors are parameters, lists have been resolved."""
+        if what == "attr":
+            kind = self.op.arg(name).kind
+            return f"{name}_list" if kind == "i64[]" else f"int64_t{{{name}}}"
+        shape = f"detail::shape_of({name})"
+        return {"shape": shape, "ndim": f"{name}.ndim()", "numel": f"{name}.numel()"}[what]
+
+    def cpp(self, value):
+        return expressions.cpp(value, self.resolve)
+
+    def tensors(self):
+        op = self.op
+        if op.name in PREPARED:
+            first, second = PREPARED[op.name]
+            self.add(f"const auto [{first}_ready, {second}_ready] = "
+                     f"detail::prepare_{op.c_name}({first}, {second});")
+        if is_elementwise(op):
+            divides = op.inputs[0].dtype_set == "float"
+            self.add(f'const detail::Elementwise in("{op.name}", detail::Elementwise::Rule::'
+                     f'{"kDivide" if divides else "kPromote"}, a, b);')
+            self.members |= {"a": "in.a()", "b": "in.b()"}
+        else:
+            device = ", device" if not self.is_out and given_shape(op) else ""
+            self.add(f'detail::Call in("{op.name}"{device});')
+        for arg in op.args:
+            if arg.is_attribute or arg.name in self.members or (arg.is_out and not self.is_out):
+                continue
+            self.tensor(arg)
+
+    def tensor(self, arg):
+        name = arg.name
+        if arg.is_list:
+            self.add(f'const auto {name}_list = in.list("{name}", {name});')
+            self.members[f"{name}_count"] = f"{name}_list.size()"
+            self.members[name] = f"{name}_list.data()"
+        elif is_elementwise(self.op):  # An output: the inputs are checked by now.
+            self.members[name] = f"{name}.get()"
+        else:
+            call = "operand" if arg.has_scalar else "optional" if arg.is_optional else "tensor"
+            ready = f"{name}_ready" if name in PREPARED.get(self.op.name, ()) else name
+            self.add(f'const bp_tensor* {name}_view = in.{call}("{name}", {ready});')
+            self.members[name] = f"{name}_view"
+
+    def attributes(self):
+        for arg in self.op.attributes:
+            name = arg.name
+            if arg.kind == "i64[]":
+                self.add(f"const dims::Dims {name}_list = {self.list(arg)};")
+                self.members[f"{name}_count"] = f"detail::count_of({name}_list)"
+                self.members[name] = f"{name}_list.data"
+            elif arg.is_axis:
+                of = arg.below.removesuffix(".ndim")
+                self.add(f'{name} = detail::resolve_axis("{self.op.name}", "{name}", {name}, '
+                         f"{of}.ndim());")
+                self.members[name] = f"static_cast<int32_t>({name})"
+            elif arg.kind in ("i32", "enum"):
+                kind = "uint32_t" if arg.kind == "enum" else "int32_t"
+                self.members[name] = f"static_cast<{kind}>({name})"
+            else:
+                self.members[name] = name
+
+    def list(self, arg):
+        """The C++ of an i64[] with what was left out filled in."""
+        where = f'"{self.op.name}", "{arg.name}"'
+        if arg.is_axis:
+            of = arg.below.removesuffix(".ndim")
+            return f"detail::resolve_axes({where}, {arg.name}, {of}.ndim())"
+        count = self.cpp(arg.values["count"])
+        given = f"detail::resolve_list({where}, {arg.name}, {count})"
+        if arg.default is None:
+            return given
+        default = arg.values["default"]
+        otherwise = f"dims::Dims({self.cpp(default)})" if default.type == "dims" else \
+            f"dims::repeat(dims::Dims{{{self.cpp(default)}}}, {count})"
+        return f"{arg.name}.empty() ? {otherwise} : {given}"
+
+    def frame(self):
+        """The frame with all but those outputs that are still to be made."""
+        op = self.op
+        for arg in op.args:
+            if arg.has_scalar:
+                self.members[f"{arg.name}_scalar"] = \
+                    "in.b_scalar()" if arg.kind == "operand" else f"{arg.name}.scalar()"
+        self.add(f"bp_{op.c_name}_args frame{{}};", "frame.struct_size = sizeof(frame);")
+        self.add(*(f"frame.{name} = {value};" for name, value in self.members.items()))
+
+    def results(self):
+        """Makes the outputs, for NAME."""
+        op, enum_id = self.op, f"BP_OP_{self.op.c_name.upper()}"
+        first = op.outputs[0]
+        if given_shape(op):
+            self.add(f"Tensor {first.name} = empty(shape, dtype, device);",
+                     f"frame.{first.name} = {first.name}.get();")
+        if chosen(op):
+            self.add("const bp_tensor wanted = detail::wanted(dtype);",
+                     f"frame.{chosen(op).name} = &wanted;")
+        self.add(f"bp_op_output outputs[{len(op.outputs)}];",
+                 f"detail::infer({enum_id}, &frame, outputs);")
+        if not given_shape(op):
+            self.add(f"Tensor {first.name} = detail::allocate(in.target(), outputs[0]);",
+                     f"frame.{first.name} = {first.name}.get();")
+        for index, arg in enumerate(op.outputs[1:], 1):
+            self.optional_output(index, arg)
+
+    def optional_output(self, index, arg):
+        name = arg.name
+        wanted = f"{name} != nullptr"
+        if recorded_inputs(self.op) and name in self.op.gradients.saved()[0]:
+            wanted += f" || {is_recorded(self.op)}"
+        self.add(f"Tensor {name}_made;",
+                 f"if ({wanted}) {{",
+                 f"  {name}_made = detail::allocate(in.target(), outputs[{index}]);",
+                 f"  frame.{name} = {name}_made.get();", "}")
+
+    def record(self):
+        op = self.op
+        if recorded_inputs(op):
+            self.add(f"if ({is_recorded(op)}) {{",
+                     f"  detail::record_{op.c_name}({', '.join(recorded_arguments(op))});", "}")
+        for arg in op.outputs[1:]:
+            self.add(f"if ({arg.name} != nullptr) *{arg.name} = {arg.name}_made;")
+
+    def build(self):
+        op, enum_id = self.op, f"BP_OP_{self.op.c_name.upper()}"
+        written = op.outputs if self.is_out else op.inouts
+        if written:
+            name = f"{op.name}_out" if self.is_out else op.name
+            tensors = [a.name for a in op.args if a.is_input or (a.is_out and self.is_out)]
+            self.add(f'detail::check_unrecorded("{name}", {", ".join(tensors)});')
+        self.tensors()
+        self.attributes()
+        self.frame()
+        if not self.is_out and op.outputs:
+            self.results()
+        else:
+            self.add(f"detail::check_frame({enum_id}, &frame);")
+        self.add(f"detail::launch(in.target(), {enum_id}, &frame);")
+        for arg in written:
+            optional = f"if ({arg.name}) " if arg.is_optional else ""
+            self.add(f"{optional}detail::count_write({arg.name});")
+        if not self.is_out and op.outputs:
+            self.record()
+            self.add(f"return {op.outputs[0].name};")
+        return [f"{declaration(op, self.is_out, False)} {{", *self.lines, "}", ""]
+
+
+def recorded_inputs(op):
+    """The inputs that have a gradient."""
+    return [] if op.gradients.reason else [a for a in op.inputs if a.name in op.gradients.gradients]
+
+
+def ready(op, name):
+    if is_elementwise(op) and op.arg(name).kind == "tensor":
+        return "in.first()"
+    return f"{name}_ready" if name in PREPARED.get(op.name, ()) else name
+
+
+def is_recorded(op):
+    return f"detail::is_recorded({', '.join(ready(op, a.name) for a in recorded_inputs(op))})"
+
+
+def recorded_arguments(op):
+    """What detail::record_NAME is given: all arguments of the op, resolved."""
+    result = []
+    for arg in op.args:
+        if arg.is_out:
+            result.append(arg.name if arg is op.outputs[0] else f"{arg.name}_made")
+        elif arg.kind == "i64[]":
+            result.append(f"{arg.name}_list")
+        else:
+            result.append(ready(op, arg.name))
+    return result
+
+
+def source(ops):
+    out = ["// Generated by ops_spec/emit_wrappers.py from ops_spec/ops. Do not edit.",
+           '#include "backplane/runtime/ops.hpp"', "", '#include "runtime/autograd/record.hpp"',
+           '#include "runtime/ops/dispatch.hpp"', "", "namespace bp {", ""]
+    for op in ops:
+        for is_out in variants(op):
+            out += Body(op, is_out).build()
+    return "\n".join(out + ["}  // namespace bp", ""])
+
+
+if __name__ == "__main__":
+    target = pathlib.Path(sys.argv[1])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    emit = header if target.suffix == ".hpp" else source
+    target.write_text(emit(spec.load()), encoding="utf-8")
