@@ -297,6 +297,85 @@ TEST_F(InferConvolution, RefusesAWindowThatDoesNotFit) {
   EXPECT_NE(infer(BP_OP_CONVOLUTION, args).find("which does not exist where"), std::string::npos);
 }
 
+TEST_F(InferConvolution, GradientsHaveTheShapesOfWhatTheyAreFor) {
+  auto input = frame<bp_convolution_backward_input_args>();
+  const int64_t input_size[] = {8, 9};
+  input.grad_y = tensors.make({2, 4, 4, 5});
+  input.weight = args.weight;
+  input.input_size = input_size;
+  input.input_size_count = input.stride_count = input.dilation_count = 2;
+  input.padding_count = 4;
+  input.stride = stride;
+  input.padding = padding;
+  input.dilation = dilation;
+  input.groups = 2;
+  EXPECT_EQ(infer(BP_OP_CONVOLUTION_BACKWARD_INPUT, input), "f32 2 6 8 9");
+  input.grad_y = tensors.make({2, 4, 4, 6});
+  EXPECT_EQ(
+      infer(BP_OP_CONVOLUTION_BACKWARD_INPUT, input)
+          .rfind("invalid argument: convolution_backward_input: grad_y has shape (2, 4, 4, 6); "
+                 "allowed: (2, 4, 4, 5), which is ",
+                 0),
+      0u);
+  auto weight = frame<bp_convolution_backward_weight_args>();
+  const int64_t kernel_size[] = {3, 3};
+  weight.grad_y = tensors.make({2, 4, 4, 5});
+  weight.x = args.x;
+  weight.kernel_size = kernel_size;
+  weight.kernel_size_count = weight.stride_count = weight.dilation_count = 2;
+  weight.padding_count = 4;
+  weight.stride = stride;
+  weight.padding = padding;
+  weight.dilation = dilation;
+  weight.groups = 2;
+  EXPECT_EQ(infer(BP_OP_CONVOLUTION_BACKWARD_WEIGHT, weight), "f32 4 3 3 3");
+}
+
+TEST_F(InferConvolution, MaxPoolHasIndicesToo) {
+  auto pool = frame<bp_max_pool_args>();
+  const int64_t kernel_size[] = {3, 3};
+  pool.x = args.x;
+  pool.kernel_size = kernel_size;
+  pool.kernel_size_count = pool.stride_count = pool.dilation_count = 2;
+  pool.padding_count = 4;
+  pool.stride = stride;
+  pool.padding = padding;
+  pool.dilation = dilation;
+  EXPECT_EQ(infer(BP_OP_MAX_POOL, pool), "f32 2 6 4 5; i64 2 6 4 5");
+}
+
+TEST_F(Infer, EmbeddingAppendsTheWidthOfARow) {
+  auto args = frame<bp_embedding_args>();
+  args.weight = tensors.make({10, 3});
+  args.indices = tensors.make({2, 5}, BP_I32);
+  EXPECT_EQ(infer(BP_OP_EMBEDDING, args), "f32 2 5 3");
+  args.indices = tensors.make({2}, BP_F32);
+  EXPECT_EQ(infer(BP_OP_EMBEDDING, args),
+            "invalid argument: embedding: indices is f32; allowed: i32, i64");
+  args.indices = tensors.make({1, 1, 1, 1, 1, 1, 1, 1}, BP_I64);
+  EXPECT_EQ(infer(BP_OP_EMBEDDING, args),
+            "invalid argument: embedding: indices has 8 axes; allowed: 0 to 7");
+}
+
+TEST_F(Infer, DropoutTakesItsSeedFromTheDeviceToo) {
+  auto args = frame<bp_dropout_args>();
+  args.x = tensors.make({2});
+  args.p = 0.5;
+  args.seed = tensors.make({1}, BP_U64);
+  args.offset_scalar = scalar(int64_t{3});
+  EXPECT_EQ(infer(BP_OP_DROPOUT, args), "f32 2");
+  args.seed = tensors.make({1}, BP_I64);
+  EXPECT_EQ(infer(BP_OP_DROPOUT, args), "invalid argument: dropout: seed is i64; allowed: u64");
+  args.seed = nullptr;
+  EXPECT_EQ(infer(BP_OP_DROPOUT, args),
+            "invalid argument: dropout: seed is NULL, and the value beside it is the unknown dtype "
+            "0; allowed: bool, i64 or u64 for u64");
+  args.p = 1.5;
+  args.seed_scalar = scalar(int64_t{3});
+  EXPECT_EQ(infer(BP_OP_DROPOUT, args),
+            "invalid argument: dropout: p is 1.5; allowed: 0 <= p <= 1");
+}
+
 TEST_F(Infer, CrossEntropyHasTwoOutputsAndAShapeByReduction) {
   auto args = frame<bp_cross_entropy_args>();
   args.x = tensors.make({6, 10}, BP_F16);

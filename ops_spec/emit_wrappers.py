@@ -12,119 +12,9 @@ import textwrap
 
 import expressions
 import spec
-
-# Ops whose inputs a function of runtime/ops/dispatch.cpp makes agree first, by recorded views.
-PREPARED = {"matmul": ("a", "b")}
-
-
-def pascal(name):
-    return "".join(part.capitalize() for part in name.split("_"))
-
-
-def enum_type(arg):
-    return pascal(arg.enum_name)
-
-
-def is_flag(arg):
-    """An i32 that is 0 or 1: a bool in C++."""
-    return arg.kind == "i32" and (arg.min, arg.max) == (0, 1)
-
-
-def is_elementwise(op):
-    """a and b are cast and broadcast to each other: the ops that take an operand."""
-    return any(a.kind == "operand" for a in op.args)
-
-
-def chosen(op):
-    """The output whose dtype the caller may choose, or None."""
-    return next((a for a in op.outputs if len(a.dtypes) > 1 and a.shape != "given"), None)
-
-
-def given_shape(op):
-    return any(a.shape == "given" for a in op.outputs)
-
-
-def cpp_number(value):
-    return str(value).lower() if not isinstance(value, float) else repr(value)
-
-
-class Parameter:
-    """One parameter of a C++ function; `default` is None if it has to be given."""
-
-    def __init__(self, kind, name, default=None):
-        self.kind, self.name, self.default = kind, name, default
-
-    def text(self, with_default):
-        default = f" = {self.default}" if with_default and self.default is not None else ""
-        space = "" if self.kind.endswith(("&", "*")) else " "
-        return f"{self.kind}{space}{self.name}{default}"
-
-
-def attribute(arg):
-    """The Parameter of an attribute."""
-    if is_flag(arg):
-        return Parameter("bool", arg.name, None if arg.default is None else
-                         cpp_number(bool(arg.default)))
-    if arg.kind == "enum":
-        default = arg.default and f"{enum_type(arg)}::k{pascal(arg.default)}"
-        return Parameter(enum_type(arg), arg.name, default)
-    if arg.kind == "i64[]":
-        # Not given: what the spec says, for the rank at hand.
-        default = "kAllAxes" if arg.is_axis else None if arg.default is None else "{}"
-        return Parameter("IntList", arg.name, default)
-    kind = {"i32": "int64_t", "i64": "int64_t", "u64": "uint64_t", "f64": "double",
-            "dtype": "bp_dtype"}[arg.kind]
-    return Parameter(kind, arg.name, None if arg.default is None else cpp_number(arg.default))
-
-
-def inputs(op):
-    """The Parameters of tensors and numbers that go in, those with a default last."""
-    result = []
-    for arg in op.args:
-        if arg.is_out:
-            continue
-        if arg.is_list and arg.is_tensor:
-            result.append(Parameter("std::span<const Tensor>", arg.name))
-        elif arg.kind == "tensor" and is_elementwise(op) or arg.has_scalar:
-            result.append(Parameter("const Operand&", arg.name))
-        elif arg.is_tensor:
-            result.append(Parameter("const Tensor&", arg.name, "{}" if arg.is_optional else None))
-    return result
-
-
-def outputs(op):
-    return [Parameter("const Tensor&", a.name) for a in op.outputs]
-
-
-def signature(op, is_out):
-    """The Parameters of bp::NAME or bp::NAME_out, in order."""
-    parameters = outputs(op) if is_out else []
-    tail = []
-    if not is_out and given_shape(op):
-        parameters += [Parameter("IntList", "shape"), Parameter("bp_dtype", "dtype"),
-                       Parameter("Device", "device")]
-    elif not is_out and chosen(op):
-        default = "0" if chosen(op).default_dtype else None
-        tail.append(Parameter("bp_dtype", "dtype", default))
-    if not is_out:
-        tail += [Parameter("Tensor*", a.name, "nullptr") for a in op.outputs if a.is_optional]
-    own = inputs(op) + [attribute(a) for a in op.attributes]
-    own += tail
-    parameters += [p for p in own if p.default is None] + [p for p in own if p.default is not None]
-    return parameters
-
-
-def declaration(op, is_out, with_default):
-    has_result = op.outputs and not is_out
-    name = f"{op.c_name}_out" if is_out else op.c_name
-    parameters = ", ".join(p.text(with_default) for p in signature(op, is_out))
-    return f"{'Tensor' if has_result else 'void'} {name}({parameters})"
-
-
-def variants(op):
-    """Whether each function of the op is NAME_out; an op without outputs has only NAME."""
-    return (False, True) if op.outputs else (False,)
-
+from signatures import (
+    PREPARED, chosen, declaration, enum_type, given_shape, is_elementwise, is_recorded, pascal,
+    recorded_arguments, recorded_inputs, variants)
 
 # ---- The header -----------------------------------------------------------------------------------
 
@@ -313,34 +203,6 @@ class Body:
             self.record()
             self.add(f"return {op.outputs[0].name};")
         return [f"{declaration(op, self.is_out, False)} {{", *self.lines, "}", ""]
-
-
-def recorded_inputs(op):
-    """The inputs that have a gradient."""
-    return [] if op.gradients.reason else [a for a in op.inputs if a.name in op.gradients.gradients]
-
-
-def ready(op, name):
-    if is_elementwise(op) and op.arg(name).kind == "tensor":
-        return "in.first()"
-    return f"{name}_ready" if name in PREPARED.get(op.name, ()) else name
-
-
-def is_recorded(op):
-    return f"detail::is_recorded({', '.join(ready(op, a.name) for a in recorded_inputs(op))})"
-
-
-def recorded_arguments(op):
-    """What detail::record_NAME is given: all arguments of the op, resolved."""
-    result = []
-    for arg in op.args:
-        if arg.is_out:
-            result.append(arg.name if arg is op.outputs[0] else f"{arg.name}_made")
-        elif arg.kind == "i64[]":
-            result.append(f"{arg.name}_list")
-        else:
-            result.append(ready(op, arg.name))
-    return result
 
 
 def source(ops):
