@@ -1,0 +1,146 @@
+// Layers with parameters, and how they make a model.
+//
+//   bp::DeviceGuard guard("npu");
+//   auto model = bp::nn::Sequential({
+//       std::make_shared<bp::nn::Linear>(64, 32), std::make_shared<bp::nn::Relu>(),
+//       std::make_shared<bp::nn::Linear>(32, 10)});
+//   bp::Tensor logits = model(x);
+//
+// Parameters are made on current_device(), in f32, from its generator, with the initial
+// distribution named at each layer. Not thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backplane/runtime/safetensors.hpp"
+#include "backplane/runtime/tensor.hpp"
+
+namespace bp::nn {
+
+// A layer, or a model of layers. Owns its parameters and shares its layers.
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  virtual Tensor forward(const Tensor& x) = 0;
+  Tensor operator()(const Tensor& x) { return forward(x); }
+
+  // ("layer.weight", tensor) for every parameter of this module and its layers, in the order in
+  // which they were added.
+  std::vector<std::pair<std::string, Tensor>> named_parameters() const;
+  std::vector<Tensor> parameters() const;
+  int64_t parameter_count() const;  // Elements of all parameters.
+
+  // Whether layers behave as in training, as Dropout does. On at first.
+  void train(bool is_training = true);
+  bool is_training() const { return is_training_; }
+
+  // Parameters by name, sharing their memory; and back: copies the values. Names and shapes must
+  // agree exactly, else it throws Error and nothing is changed.
+  TensorMap state_dict() const;
+  void load_state_dict(const TensorMap& state);
+
+ protected:
+  // Makes `tensor` a parameter: a leaf that requires a gradient.
+  Tensor add_parameter(std::string name, const Tensor& tensor);
+  void add_module(std::string name, std::shared_ptr<Module> module);
+
+ private:
+  void collect(const std::string& prefix,
+               std::vector<std::pair<std::string, Tensor>>& parameters) const;
+
+  std::vector<std::pair<std::string, Tensor>> parameters_;
+  std::vector<std::pair<std::string, std::shared_ptr<Module>>> modules_;
+  bool is_training_ = true;
+};
+
+// y = x W^T + b for x of (..., in_features). Weight (out_features, in_features) and bias
+// (out_features) are uniform in +-1/sqrt(in_features).
+class Linear : public Module {
+ public:
+  Linear(int64_t in_features, int64_t out_features, bool has_bias = true);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Tensor weight_, bias_;
+};
+
+struct Conv2dOptions {
+  int64_t stride = 1;
+  int64_t padding = 0;  // On every side.
+  int64_t dilation = 1;
+  int64_t groups = 1;
+  bool has_bias = true;
+};
+
+// Convolution of (n, in_channels, h, w). Weight (out_channels, in_channels / groups, kernel,
+// kernel) and bias are uniform in +-1/sqrt(in_channels / groups * kernel^2).
+class Conv2d : public Module {
+ public:
+  Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
+         const Conv2dOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  Conv2dOptions options_;
+  Tensor weight_, bias_;
+};
+
+// The row of a table (num_embeddings, width) for each index. Uniform with the variance 1.
+class Embedding : public Module {
+ public:
+  Embedding(int64_t num_embeddings, int64_t width);
+  Tensor forward(const Tensor& indices) override;
+
+ private:
+  Tensor weight_;
+};
+
+// In training sets elements to zero with the chance `p` and scales the others by 1 / (1 - p).
+class Dropout : public Module {
+ public:
+  explicit Dropout(double p);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double p_;
+};
+
+class Relu : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// The largest element of each window of kernel_size^2, which lie side by side.
+class MaxPool2d : public Module {
+ public:
+  explicit MaxPool2d(int64_t kernel_size) : kernel_size_(kernel_size) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  int64_t kernel_size_;
+};
+
+// (n, ...) becomes (n, everything else).
+class Flatten : public Module {
+ public:
+  Tensor forward(const Tensor& x) override { return x.flatten(1); }
+};
+
+// One layer behind the other; they are named "0", "1", ...
+class Sequential : public Module {
+ public:
+  explicit Sequential(std::vector<std::shared_ptr<Module>> layers);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::vector<std::shared_ptr<Module>> layers_;
+};
+
+}  // namespace bp::nn

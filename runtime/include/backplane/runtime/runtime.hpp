@@ -1,0 +1,13 @@
+// Everything of the runtime.
+#pragma once
+
+#include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/data.hpp"
+#include "backplane/runtime/device.hpp"
+#include "backplane/runtime/error.hpp"
+#include "backplane/runtime/nn.hpp"
+#include "backplane/runtime/ops.hpp"
+#include "backplane/runtime/optim.hpp"
+#include "backplane/runtime/progress.hpp"
+#include "backplane/runtime/safetensors.hpp"
+#include "backplane/runtime/tensor.hpp"

@@ -1,0 +1,81 @@
+#include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/nn.hpp"
+
+namespace bp::nn {
+
+Tensor Module::add_parameter(std::string name, const Tensor& tensor) {
+  tensor.set_requires_grad();
+  parameters_.emplace_back(std::move(name), tensor);
+  return tensor;
+}
+
+void Module::add_module(std::string name, std::shared_ptr<Module> module) {
+  modules_.emplace_back(std::move(name), std::move(module));
+}
+
+void Module::collect(const std::string& prefix,
+                     std::vector<std::pair<std::string, Tensor>>& parameters) const {
+  for (const auto& [name, tensor] : parameters_) parameters.emplace_back(prefix + name, tensor);
+  for (const auto& [name, module] : modules_) module->collect(prefix + name + ".", parameters);
+}
+
+std::vector<std::pair<std::string, Tensor>> Module::named_parameters() const {
+  std::vector<std::pair<std::string, Tensor>> parameters;
+  collect("", parameters);
+  return parameters;
+}
+
+std::vector<Tensor> Module::parameters() const {
+  std::vector<Tensor> tensors;
+  for (const auto& [name, tensor] : named_parameters()) tensors.push_back(tensor);
+  return tensors;
+}
+
+int64_t Module::parameter_count() const {
+  int64_t count = 0;
+  for (const Tensor& tensor : parameters()) count += tensor.numel();
+  return count;
+}
+
+void Module::train(bool is_training) {
+  is_training_ = is_training;
+  for (const auto& [name, module] : modules_) module->train(is_training);
+}
+
+TensorMap Module::state_dict() const {
+  TensorMap state;
+  for (const auto& [name, tensor] : named_parameters()) state[name] = tensor.detach();
+  return state;
+}
+
+void Module::load_state_dict(const TensorMap& state) {
+  const auto parameters = named_parameters();
+  std::string problems;
+  for (const auto& [name, tensor] : parameters) {
+    const auto found = state.find(name);
+    if (found == state.end()) {
+      problems += "\n  '" + name + "' is missing";
+    } else if (!(found->second.shape() == tensor.shape())) {
+      problems += "\n  '" + name + "' is " + to_string(found->second.shape()) + "; the model has " +
+                  to_string(tensor.shape());
+    } else if (found->second.dtype() != tensor.dtype()) {
+      problems += "\n  '" + name + "' is " + dtype_text(found->second.dtype()) +
+                  "; the model has " + dtype_text(tensor.dtype());
+    }
+  }
+  for (const auto& [name, tensor] : state) {
+    const auto is_it = [&](const auto& parameter) { return parameter.first == name; };
+    if (std::ranges::none_of(parameters, is_it)) {
+      problems += "\n  '" + name + "' is not a parameter of the model";
+    }
+  }
+  if (!problems.empty()) {
+    throw Error(BP_INVALID_ARGUMENT, "load_state_dict: nothing was loaded:" + problems);
+  }
+  const NoGradGuard no_grad;
+  for (const auto& [name, tensor] : parameters) {
+    tensor.detach().copy_from(state.at(name).to(tensor.device()));
+  }
+}
+
+}  // namespace bp::nn

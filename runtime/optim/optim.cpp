@@ -1,0 +1,112 @@
+#include "backplane/runtime/optim.hpp"
+
+#include <map>
+
+#include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/ops.hpp"
+
+namespace bp {
+namespace {
+
+void check_at_least(const char* optimizer, const char* option, double value, double least) {
+  if (value >= least) return;
+  throw Error(BP_INVALID_ARGUMENT, std::string(optimizer) + ": " + option + " is " +
+                                       std::to_string(value) + "; allowed: from " +
+                                       std::to_string(least));
+}
+
+void check_below_one(const char* optimizer, const char* option, double value) {
+  if (value >= 0 && value < 1) return;
+  throw Error(BP_INVALID_ARGUMENT, std::string(optimizer) + ": " + option + " is " +
+                                       std::to_string(value) + "; allowed: 0 <= " + option +
+                                       " < 1");
+}
+
+std::vector<Tensor> zeros_like_all(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> zeros;
+  for (const Tensor& tensor : tensors) zeros.push_back(zeros_like(tensor));
+  return zeros;
+}
+
+// Counts a step for each parameter with a gradient, and groups these by their number of steps: one
+// call of the op serves a group. Mostly there is one.
+std::map<int64_t, std::vector<size_t>> next_steps(const std::vector<Tensor>& parameters,
+                                                  std::vector<int64_t>& step_counts) {
+  std::map<int64_t, std::vector<size_t>> groups;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].grad()) groups[++step_counts[i]].push_back(i);
+  }
+  return groups;
+}
+
+std::vector<Tensor> pick(const std::vector<Tensor>& all, const std::vector<size_t>& indices) {
+  std::vector<Tensor> some;
+  if (all.empty()) return some;
+  for (const size_t i : indices) some.push_back(all[i].detach());
+  return some;
+}
+
+std::vector<Tensor> gradients(const std::vector<Tensor>& all, const std::vector<size_t>& indices) {
+  std::vector<Tensor> some;
+  for (const size_t i : indices) some.push_back(all[i].grad().detach());
+  return some;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
+  if (parameters_.empty()) throw Error(BP_INVALID_ARGUMENT, "Optimizer: there are no parameters");
+  for (const Tensor& tensor : parameters_) {
+    if (tensor.is_leaf() && tensor.requires_grad()) continue;
+    throw Error(BP_INVALID_ARGUMENT,
+                "Optimizer: a parameter is not a leaf that requires a gradient");
+  }
+}
+
+void Optimizer::zero_grad() {
+  for (const Tensor& tensor : parameters_) tensor.set_grad({});
+}
+
+Sgd::Sgd(std::vector<Tensor> parameters, const SgdOptions& options)
+    : Optimizer(std::move(parameters)), options_(options), step_counts_(parameters_.size()) {
+  check_at_least("Sgd", "lr", options.lr, 0);
+  check_at_least("Sgd", "momentum", options.momentum, 0);
+  check_at_least("Sgd", "weight_decay", options.weight_decay, 0);
+  if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
+    throw Error(BP_INVALID_ARGUMENT, "Sgd: nesterov needs momentum above 0 and dampening 0");
+  }
+  if (options.momentum != 0) momentum_buffers_ = zeros_like_all(parameters_);
+}
+
+void Sgd::step() {
+  const NoGradGuard no_grad;
+  for (const auto& [step, indices] : next_steps(parameters_, step_counts_)) {
+    sgd_step(pick(parameters_, indices), gradients(parameters_, indices),
+             pick(momentum_buffers_, indices), options_.lr, step, options_.momentum,
+             options_.dampening, options_.weight_decay, options_.nesterov ? 1 : 0);
+  }
+}
+
+AdamW::AdamW(std::vector<Tensor> parameters, const AdamWOptions& options)
+    : Optimizer(std::move(parameters)),
+      options_(options),
+      exp_avg_(zeros_like_all(parameters_)),
+      exp_avg_sq_(zeros_like_all(parameters_)),
+      step_counts_(parameters_.size()) {
+  check_at_least("AdamW", "lr", options.lr, 0);
+  check_at_least("AdamW", "eps", options.eps, 0);
+  check_at_least("AdamW", "weight_decay", options.weight_decay, 0);
+  check_below_one("AdamW", "beta1", options.beta1);
+  check_below_one("AdamW", "beta2", options.beta2);
+}
+
+void AdamW::step() {
+  const NoGradGuard no_grad;
+  for (const auto& [step, indices] : next_steps(parameters_, step_counts_)) {
+    adamw_step(pick(parameters_, indices), gradients(parameters_, indices), pick(exp_avg_, indices),
+               pick(exp_avg_sq_, indices), options_.lr, step, options_.beta1, options_.beta2,
+               options_.eps, options_.weight_decay);
+  }
+}
+
+}  // namespace bp
