@@ -37,6 +37,15 @@ def declaration(op):
     return f"void record_{op.c_name}({', '.join(map(record_parameter, op.args))})"
 
 
+def values_read(gradients):
+    """The names in expressions: attributes, and tensors of which shape or dtype is read."""
+    parts = [gradients.call] if gradients.op else [s.value for s in gradients.prelude]
+    for formula in [] if gradients.op else gradients.gradients.values():
+        parts += [s.value for s in formula.statements] + [formula.result]
+    return {name for part in parts for node in formulas.walk(part)
+            if isinstance(node, expressions.Value) for name in node.names()}
+
+
 class NodeSource:
     """The node of one op, as lines of C++."""
 
@@ -44,7 +53,7 @@ class NodeSource:
         self.op = op
         self.gradients = op.gradients
         self.inputs = recorded_inputs(op)
-        tensors, others = self.gradients.saved()
+        tensors, others = self.gradients.saved()[0], values_read(self.gradients)
         outputs = {f"grad_{a.name}" for a in op.outputs}
         if (tensors & outputs) - {f"grad_{op.outputs[0].name}"}:
             raise op.error("only the first output can have a gradient so far", "backward")
@@ -55,7 +64,6 @@ class NodeSource:
         keeps_shape = {a.name for a in self.inputs} if is_elementwise(op) else set()
         self.metas = [a for a in op.args if a.is_tensor and a.name in others | keeps_shape]
         self.attributes = [a for a in op.attributes if a.name in others]
-        self.tensors = set()  # Names of tensors that formulas have made.
 
     @property
     def name(self):

@@ -75,12 +75,24 @@ bool are_apart(const Layout& a, const Layout& b, int64_t limit) {
   return distance >= a_extent && distance <= period - b_extent;
 }
 
-bool is_empty(const bp_tensor& tensor) { return dims::numel(dims::shape(tensor)) == 0; }
+bool is_empty(const bp_tensor& tensor) {
+  return std::any_of(tensor.shape, tensor.shape + tensor.ndim, [](int64_t n) { return n == 0; });
+}
+
+// Row-major without gaps: the common case, and quick to see.
+bool is_dense(const bp_tensor& tensor) {
+  int64_t step = 1;
+  for (uint32_t i = tensor.ndim; i-- > 0;) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != step) return false;
+    step = dims::mul(step, tensor.shape[i]);
+  }
+  return true;
+}
 
 }  // namespace
 
 bool overlaps_itself(const bp_tensor& tensor) {
-  if (is_empty(tensor)) return false;
+  if (is_dense(tensor) || is_empty(tensor)) return false;
   const Layout layout(tensor);
   for (uint32_t i = 0; i < layout.count; ++i) {
     int64_t extent = layout.size;
@@ -92,6 +104,11 @@ bool overlaps_itself(const bp_tensor& tensor) {
 
 ByteRange byte_range(const bp_tensor& tensor) {
   if (is_empty(tensor)) return {0, 0};
+  if (is_dense(tensor)) {
+    const auto begin = static_cast<int64_t>(tensor.byte_offset);
+    const int64_t bytes = dims::mul(dims::numel(dims::shape(tensor)), element_bytes(tensor));
+    return {begin, or_far(dims::add(begin, bytes))};
+  }
   const Layout layout(tensor);
   if (!layout.is_sane) return {-kFar, kFar};
   return {layout.begin, or_far(dims::add(layout.begin, layout.extent_below(kFar)))};

@@ -1,0 +1,76 @@
+// Reading a frame through the rows of its op, and refusing it.
+#pragma once
+
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "ops_spec/checks.hpp"
+#include "registry/fail.hpp"
+
+namespace bp::ops {
+
+// Calls text() for the sentence. Out of memory loses the text, never the status.
+template <typename Text>
+bp_status refuse(const Text& text) noexcept {
+  try {
+    return fail(BP_INVALID_ARGUMENT, text());
+  } catch (const std::bad_alloc&) {
+    return BP_INVALID_ARGUMENT;
+  }
+}
+
+// "softmax: axis", "sum: axes[1]"
+inline std::string head(const Row& row, uint32_t index, int64_t item = kNoItem) {
+  std::string text = std::string(row.name) + ": " + row.arguments[index].name;
+  if (item != kNoItem) text += "[" + std::to_string(item) + "]";
+  return text;
+}
+
+template <typename T>
+T member(const void* frame, uint32_t offset) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(frame) + offset, sizeof(value));
+  return value;
+}
+
+// The tensors that stand for an argument: one, those of a list, or none.
+struct Tensors {
+  const bp_tensor* single;
+  const bp_tensor* const* items;
+  uint64_t count;
+  bool is_list;
+  const bp_tensor* operator[](uint64_t i) const { return is_list ? items[i] : single; }
+};
+
+inline Tensors tensors_of(const Argument& argument, const void* frame) {
+  switch (argument.kind) {
+    case Kind::tensor_list:
+    case Kind::out_list:
+    case Kind::inout_list:
+      return {nullptr, member<const bp_tensor* const*>(frame, argument.offset),
+              member<uint64_t>(frame, argument.offset - 8u), true};
+    case Kind::tensor:
+    case Kind::tensor_opt:
+    case Kind::out:
+    case Kind::out_opt:
+    case Kind::inout:
+    case Kind::operand:
+    case Kind::scalar_tensor: {
+      const auto* single = member<const bp_tensor*>(frame, argument.offset);
+      return {single, nullptr, single != nullptr ? 1u : 0u, false};
+    }
+    default:
+      return {nullptr, nullptr, 0, false};
+  }
+}
+
+inline bool is_output(Kind kind) {
+  return kind == Kind::out || kind == Kind::out_opt || kind == Kind::out_list;
+}
+
+inline bool is_written(Kind kind) {
+  return is_output(kind) || kind == Kind::inout || kind == Kind::inout_list;
+}
+
+}  // namespace bp::ops

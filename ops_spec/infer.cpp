@@ -1,0 +1,178 @@
+// bp_op_infer() and bp_op_check().
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory_resource>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "ops_spec/checks.hpp"
+#include "ops_spec/frame.hpp"
+#include "ops_spec/overlap.hpp"
+
+namespace bp::ops {
+namespace {
+
+// One tensor of a frame that memory is compared for.
+struct Use {
+  const bp_tensor* tensor;
+  ByteRange range;
+  uint32_t index;
+  bool written;
+};
+
+bool may_share(const Row& row, const Use& a, const Use& b) {
+  const auto allows = [&row](const Use& out, const Use& in) {
+    return is_output(row.arguments[out.index].kind) && !in.written &&
+           (row.arguments[out.index].aliases >> in.index & 1u) != 0;
+  };
+  return (allows(a, b) || allows(b, a)) && is_same_memory(*a.tensor, *b.tensor);
+}
+
+bp_status bad_overlap(const Row& row, const Use& a, const Use& b) {
+  const Use& out = a.written ? a : b;
+  const Use& other = a.written ? b : a;
+  return refuse([&] {
+    const bool may = (row.arguments[out.index].aliases >> other.index & 1u) != 0;
+    return head(row, out.index) + " overlaps the memory of " + row.arguments[other.index].name +
+           "; allowed: " + (may ? "all of it or none" : "memory of its own");
+  });
+}
+
+// Sorted by where they begin, only neighbours can meet: lists of a thousand parameters stay cheap.
+bp_status check_memory(const Row& row, std::pmr::vector<Use>& uses) {
+  std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
+    const std::less<const bp_buffer*> before;
+    if (a.tensor->buffer != b.tensor->buffer) return before(a.tensor->buffer, b.tensor->buffer);
+    return a.range.begin < b.range.begin;
+  });
+  for (size_t i = 0; i < uses.size(); ++i) {
+    for (size_t j = i + 1; j < uses.size(); ++j) {
+      const Use& a = uses[i];
+      const Use& b = uses[j];
+      if (a.tensor->buffer != b.tensor->buffer || b.range.begin >= a.range.end) break;
+      if (!a.written && !b.written) continue;
+      if (overlap(*a.tensor, *b.tensor) && !may_share(row, a, b)) return bad_overlap(row, a, b);
+    }
+  }
+  return BP_OK;
+}
+
+bp_status check_memory(const Row& row, const void* frame) try {
+  alignas(Use) std::array<std::byte, 16 * sizeof(Use)> few;  // Only lists need the heap.
+  std::pmr::monotonic_buffer_resource memory(few.data(), few.size());
+  std::pmr::vector<Use> uses(&memory);
+  uses.reserve(8);
+  for (uint32_t i = 0; i < row.argument_count; ++i) {
+    const bool written = is_written(row.arguments[i].kind);
+    const Tensors tensors = tensors_of(row.arguments[i], frame);
+    for (uint64_t item = 0; item < tensors.count; ++item) {
+      const bp_tensor* tensor = tensors[item];
+      if (written && overlaps_itself(*tensor)) {
+        return refuse([&] {
+          return head(row, i, tensors.is_list ? static_cast<int64_t>(item) : kNoItem) +
+                 " overlaps itself; allowed: strides that give each element a place of its own";
+        });
+      }
+      const ByteRange range = byte_range(*tensor);
+      if (tensor->buffer == nullptr || range.begin == range.end) continue;
+      uses.push_back({tensor, range, i, written});
+    }
+  }
+  return check_memory(row, uses);
+} catch (const std::bad_alloc&) {
+  return fail(BP_OUT_OF_MEMORY, "bp_op_check: no memory to compare the tensors");
+}
+
+bp_status check_outputs(const Row& row, const void* frame, const bp_op_output* expected) {
+  for (uint32_t i = 0, next = 0; i < row.argument_count; ++i) {
+    const Kind kind = row.arguments[i].kind;
+    if (kind != Kind::out && kind != Kind::out_opt) continue;
+    const bp_op_output& output = expected[next++];
+    const auto* tensor = member<const bp_tensor*>(frame, row.arguments[i].offset);
+    if (tensor == nullptr && kind == Kind::out_opt) continue;
+    if (!is_sound(tensor)) return bad_tensor(row, i, kNoItem, tensor);
+    if (tensor->dtype != output.dtype) {
+      return bad_dtype(row, i, kNoItem, tensor->dtype, 1u << output.dtype);
+    }
+    if (!(dims::shape(*tensor) == shape(output))) {
+      return bad_shape(row, i, kNoItem, dims::shape(*tensor), shape(output),
+                       "what follows from the arguments");
+    }
+  }
+  return BP_OK;
+}
+
+// A frame of this build: `args` itself, or a copy of the frame of an older or newer build.
+struct Frame {
+  const Row* row = nullptr;
+  const void* args = nullptr;
+  alignas(8) std::array<unsigned char, kMaxFrameBytes> copy;
+};
+
+bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
+  frame.row = find_row(op);
+  if (frame.row == nullptr) {
+    return refuse([op] { return "there is no op " + std::to_string(op); });
+  }
+  if (args == nullptr) {
+    return refuse([&frame] { return std::string(frame.row->name) + ": the frame is NULL"; });
+  }
+  frame.args = args;
+  const uint32_t ours = frame.row->frame_bytes;
+  if (member<uint32_t>(args, 0) != ours) {
+    uint32_t offset = 0;
+    if (bp_struct_read(args, ours, frame.copy.data(), ours, &offset) != BP_OK) {
+      try {
+        return fail(BP_INCOMPATIBLE, std::string(frame.row->name) + ": the frame has " +
+                                         std::to_string(member<uint32_t>(args, 0)) +
+                                         " bytes and differs from byte " + std::to_string(offset) +
+                                         " on; allowed: " + std::to_string(ours) +
+                                         ", and zeros behind them");
+      } catch (const std::bad_alloc&) {
+        return BP_INCOMPATIBLE;
+      }
+    }
+    frame.args = frame.copy.data();
+  }
+  const auto flags = member<uint32_t>(args, 4);
+  if (flags == 0) return BP_OK;
+  return refuse([&] {
+    return std::string(frame.row->name) + ": flags is " + std::to_string(flags) + "; allowed: 0";
+  });
+}
+
+}  // namespace
+}  // namespace bp::ops
+
+bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity, bp_op_output* out_outputs,
+                      uint32_t* out_count) {
+  bp::ops::Frame frame;
+  bp_status status = bp::ops::read_frame(op, args, frame);
+  if (status != BP_OK) return status;
+  const bp::ops::Row& row = *frame.row;
+  if (capacity < row.output_count) {
+    return bp::ops::refuse([&] {
+      return std::string(row.name) + ": capacity is " + std::to_string(capacity) +
+             "; allowed: at least " + std::to_string(row.output_count);
+    });
+  }
+  bp_op_output outputs[bp::ops::kMaxOutputs];
+  status = row.infer(row, frame.args, outputs);
+  if (status != BP_OK) return status;
+  std::copy(outputs, outputs + row.output_count, out_outputs);
+  *out_count = row.output_count;
+  return BP_OK;
+}
+
+bp_status bp_op_check(uint32_t op, const void* args) {
+  bp::ops::Frame frame;
+  bp_status status = bp::ops::read_frame(op, args, frame);
+  if (status != BP_OK) return status;
+  bp_op_output outputs[bp::ops::kMaxOutputs];
+  status = frame.row->infer(*frame.row, frame.args, outputs);
+  if (status == BP_OK) status = bp::ops::check_outputs(*frame.row, frame.args, outputs);
+  return status == BP_OK ? bp::ops::check_memory(*frame.row, frame.args) : status;
+}
