@@ -12,16 +12,17 @@ find_program(BACKPLANE_PYTHON NAMES python3.13 python3.12 python3.11 python3
   HINTS /usr/bin VALIDATOR backplane_has_spec_modules
   DOC "Python 3.10 or newer with PyYAML and jsonschema")
 if(NOT BACKPLANE_PYTHON)
-  message(FATAL_ERROR "Backplane generates sources with Python 3, PyYAML and jsonschema, and found no "
-    "Python that has both. On Debian and Ubuntu: apt install python3 python3-yaml python3-jsonschema. "
+  message(FATAL_ERROR
+    "Backplane generates sources with Python 3, PyYAML and jsonschema, and found no Python that "
+    "has both. On Debian and Ubuntu: apt install python3 python3-yaml python3-jsonschema. "
     "Another Python is chosen with -DBACKPLANE_PYTHON=/path/to/python3.")
 endif()
 
 # backplane_emit(<target> <script> <output>)
 #
-# Adds <output>, a path below the current binary folder, to the sources of <target>. <script>, a path
-# below the current source folder, is called as `script OUTPUT` and writes it; it may import what is
-# in ops_spec. It runs again when the spec or the script has changed.
+# Adds <output>, a path below the current binary folder, to the sources of <target>. <script>, a
+# path below the current source folder, is called as `script OUTPUT` and writes it; it may import
+# what is in ops_spec. It runs again when the spec or the script has changed.
 function(backplane_emit target script output)
   cmake_path(ABSOLUTE_PATH script)
   cmake_path(ABSOLUTE_PATH output BASE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
@@ -33,7 +34,7 @@ function(backplane_emit target script output)
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${spec} PYTHONDONTWRITEBYTECODE=1
       ${BACKPLANE_PYTHON} ${script} ${output}
     DEPENDS ${script} ${inputs} ${spec}/spec.py ${spec}/expressions.py ${spec}/formulas.py
-      ${spec}/generate.py ${spec}/schema.json
+      ${spec}/generate.py ${spec}/signatures.py ${spec}/schema.json
     COMMENT "Emitting ${name}"
     VERBATIM)
   target_sources(${target} PRIVATE ${output})

@@ -4,8 +4,9 @@
 usage: layout.py COMPILER GOLDEN INCLUDE_DIR [--update]
 
 The members are read from the headers, so nothing is typed by hand: a small C program that prints
-sizeof and offsetof of each is compiled and run. A line of the golden that changes or vanishes fails;
-so does a line that is not in it yet, until --update has appended it and a person has reviewed it.
+sizeof and offsetof of each is compiled and run. A line of the golden that changes or vanishes
+fails; so does a line that is not in it yet, until --update has appended it and a person has
+reviewed it.
 """
 import pathlib
 import re

@@ -53,8 +53,14 @@ TEST(StructRead, IgnoresTheTailOfAnOfferAndRefusesThatOfARequestUnlessItIsZero) 
 
 bp_entry_request request(uint32_t major_min, uint32_t major_max, uint32_t minor_min,
                          uint32_t minor) {
-  return {sizeof(bp_entry_request), BP_STRUCT_ENTRY_REQUEST, nullptr, major_min, major_max, minor,
-          minor_min, nullptr};
+  return {sizeof(bp_entry_request),
+          BP_STRUCT_ENTRY_REQUEST,
+          nullptr,
+          major_min,
+          major_max,
+          minor,
+          minor_min,
+          nullptr};
 }
 
 TEST(AbiIsServed, ComparesRangesInBothDirections) {

@@ -110,8 +110,8 @@ typedef struct bp_device_ops {
                           const bp_device_properties** out_properties);
 
   /* [DEVICE-8] Blocks until the work of all streams of `device` has ended, or returns BP_TIMEOUT
-   * after timeout_ns nanoseconds; UINT64_MAX never passes. Failures stay on their streams and are not
-   * returned. */
+   * after timeout_ns nanoseconds; UINT64_MAX never passes. Failures stay on their streams and are
+   * not returned. */
   bp_status (*synchronize)(void* self, bp_device* device, uint64_t timeout_ns);
 
   /* Free and total bytes of the heap with this index. A snapshot: others allocate too. [DEVICE-6]
