@@ -14,6 +14,8 @@ using namespace kernels;
 constexpr const bp_kernel* kKernels[] = {
     &kAdd, &kSub, &kMul, &kDiv, &kMaximum, &kEq,
     &kMatmul, &kLinear,
+    &kConvolution, &kConvolutionBackwardInput, &kConvolutionBackwardWeight,
+    &kConvolutionBackwardBias, &kSoftmax, &kLogSoftmax,
 };
 
 bp_status register_all(void* self, const bp_registrar* registrar) {

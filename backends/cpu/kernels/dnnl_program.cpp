@@ -6,10 +6,10 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "backends/cpu/kernels/strided.hpp"
+
 namespace bp::kernels {
 namespace {
-
-constexpr uint64_t kAlignmentBytes = 64;
 
 void check(dnnl_status_t status) {
   if (status != dnnl_success) throw dnnl::error(status, "oneDNN could not run a primitive");
@@ -42,14 +42,8 @@ Program::Memory Program::add_external(const dnnl::memory::desc& desc) {
 }
 
 Program::Memory Program::add_workspace(const dnnl::memory::desc& desc) {
-  memories_.push_back({desc, false, reserve(desc.get_size())});
+  memories_.push_back({desc, false, reserve_bytes(desc.get_size(), workspace_size_bytes_)});
   return memories_.size() - 1;
-}
-
-uint64_t Program::reserve(uint64_t size_bytes) {
-  const uint64_t offset = workspace_size_bytes_;
-  workspace_size_bytes_ += (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-  return offset;
 }
 
 void Program::add_step(const dnnl::primitive& primitive, std::vector<Argument> arguments) {

@@ -34,8 +34,7 @@ class ThreadCountScope {
 
 // One or more primitives in order, with the memories between them. Built once, then only run.
 //
-// A memory is external, where run() is given its address, or in the workspace. Where the caller
-// needs room of its own, reserve() puts it into the same workspace.
+// A memory is external, where run() is given its address, or in the workspace.
 class Program {
  public:
   using Memory = size_t;
@@ -54,9 +53,6 @@ class Program {
   Memory add_workspace(const dnnl::memory::desc& desc);
   void add_step(const dnnl::primitive& primitive, std::vector<Argument> arguments);
   void add_reorder(Memory from, Memory to);
-
-  // Sets bytes of the workspace aside, and returns where they begin.
-  uint64_t reserve(uint64_t size_bytes);
 
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::memory::desc& desc(Memory memory) const { return memories_[memory].desc; }

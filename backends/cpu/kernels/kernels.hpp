@@ -67,4 +67,20 @@ extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kEq;
 // matmul.cpp, linear.cpp
 extern const bp_kernel kMatmul, kLinear;
 
+// convolution.cpp
+extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
+    kConvolutionBackwardBias;
+
+// max_pool.cpp
+extern const bp_kernel kMaxPool, kMaxPoolBackward;
+
+// softmax.cpp, log_softmax.cpp
+extern const bp_kernel kSoftmax, kLogSoftmax;
+
+// cross_entropy.cpp
+extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
+
+// embedding.cpp
+extern const bp_kernel kEmbedding, kEmbeddingBackward;
+
 }  // namespace bp::kernels

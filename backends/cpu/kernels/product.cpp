@@ -101,23 +101,9 @@ void set_strides(ProductOperand& o, uint32_t batch_ndim, const View& view) {
   o.col_stride = view.strides[batch_ndim + 1];
 }
 
-// An operand that oneDNN does not take as it is, and its copy in the workspace.
-struct Copy {
-  bool is_needed = false;
-  View view, dense;
-  uint64_t offset = 0;
-
-  uint64_t size_bytes() const {
-    return is_needed ? static_cast<uint64_t>(element_count(dense)) * sizeof(float) : 0;
-  }
-};
-
-Copy copy_if_needed(const Product& p, ProductOperand& o, bool is_needed) {
-  Copy copy;
-  copy.is_needed = is_needed;
-  if (!is_needed) return copy;
-  copy.view = view_of_operand(p, o);
-  copy.dense = dense_view(copy.view, nullptr);
+DenseCopy copy_if_needed(const Product& p, ProductOperand& o, bool is_needed) {
+  if (!is_needed) return {};
+  const DenseCopy copy(view_of_operand(p, o), sizeof(float));
   set_strides(o, p.batch_ndim, copy.dense);
   return copy;
 }
@@ -125,7 +111,7 @@ Copy copy_if_needed(const Product& p, ProductOperand& o, bool is_needed) {
 // A product as oneDNN takes it.
 struct Plan {
   Product product;
-  Copy a, b, y, bias;
+  DenseCopy a, b, y, bias;
 };
 
 Plan make_plan(Product p) {
@@ -145,9 +131,7 @@ Plan make_plan(Product p) {
   plan.b = copy_if_needed(p, p.b, !normalize_strides(p.b));
   plan.y = copy_if_needed(p, p.y, !is_taken || p.y.col_stride != 1);
   if (p.has_bias && p.bias_stride != 1) {
-    plan.bias.is_needed = true;
-    plan.bias.view = {p.bias, 1, {p.y.cols}, {p.bias_stride}};
-    plan.bias.dense = dense_view(plan.bias.view, nullptr);
+    plan.bias = DenseCopy({p.bias, 1, {p.y.cols}, {p.bias_stride}}, sizeof(float));
   }
   plan.product = p;
   return plan;
@@ -238,9 +222,8 @@ std::shared_ptr<const Program> find_program(const Product& p, const Env& env) {
 
 // Gives the copies their places behind the program's own workspace, and returns the whole size.
 uint64_t place_copies(Plan& plan, uint64_t size_bytes) {
-  for (Copy* copy : {&plan.a, &plan.b, &plan.y, &plan.bias}) {
-    copy->offset = size_bytes;
-    size_bytes += (copy->size_bytes() + 63) / 64 * 64;
+  for (DenseCopy* copy : {&plan.a, &plan.b, &plan.y, &plan.bias}) {
+    copy->offset = reserve_bytes(copy->size_bytes(), size_bytes);
   }
   return size_bytes;
 }
@@ -302,14 +285,14 @@ void apply_relu(const Product& p, int thread_count) {
 
 void run_f32(Plan& plan, const Program& program, std::byte* workspace, int thread_count) {
   Product& p = plan.product;
-  std::pair<Copy*, std::byte**> places[] = {{&plan.a, &p.a.address},
-                                            {&plan.b, &p.b.address},
-                                            {&plan.y, &p.y.address},
-                                            {&plan.bias, &p.bias}};
+  std::pair<DenseCopy*, std::byte**> places[] = {{&plan.a, &p.a.address},
+                                                 {&plan.b, &p.b.address},
+                                                 {&plan.y, &p.y.address},
+                                                 {&plan.bias, &p.bias}};
   for (auto& [copy, address] : places) {
     if (!copy->is_needed) continue;
     *address = copy->dense.address = workspace + copy->offset;
-    if (copy != &plan.y) copy_elements(copy->view, copy->dense, sizeof(float), thread_count);
+    if (copy != &plan.y) copy->fetch(thread_count);
   }
   const uint32_t axes = p.batch_ndim - (program.desc(0).get_ndims() == 3 ? 1 : 0);
   int64_t count = 1;
@@ -319,7 +302,7 @@ void run_f32(Plan& plan, const Program& program, std::byte* workspace, int threa
     program.run(externals, workspace);
   });
   apply_relu<float>(p, thread_count);
-  if (plan.y.is_needed) copy_elements(plan.y.dense, plan.y.view, sizeof(float), thread_count);
+  if (plan.y.is_needed) plan.y.store(thread_count);
 }
 
 template <typename T>

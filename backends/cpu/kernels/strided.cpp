@@ -147,4 +147,29 @@ void copy_elements(const View& from, const View& to, int64_t element_size_bytes,
   }
 }
 
+bool is_contiguous(const View& view) {
+  int64_t expected = 1;
+  for (uint32_t i = view.ndim; i-- > 0; expected *= view.shape[i]) {
+    if (view.shape[i] != 1 && view.strides[i] != expected) return false;
+  }
+  return true;
+}
+
+DenseCopy::DenseCopy(const View& its_view, int64_t its_element_size_bytes)
+    : is_needed(true),
+      element_size_bytes(its_element_size_bytes),
+      view(its_view),
+      dense(dense_view(its_view, nullptr)) {}
+
+uint64_t DenseCopy::size_bytes() const {
+  return is_needed ? static_cast<uint64_t>(element_count(view) * element_size_bytes) : 0;
+}
+
+uint64_t reserve_bytes(uint64_t size_bytes, uint64_t& end) {
+  constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
+  const uint64_t begin = end;
+  end += (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+  return begin;
+}
+
 }  // namespace bp::kernels

@@ -23,8 +23,32 @@ View view_of(const bp_tensor& tensor);
 View dense_view(const View& like, std::byte* address);
 
 int64_t element_count(const View& view);
+bool is_contiguous(const View& view);
 
 // Copies every element, of 1, 2, 4 or 8 bytes; `to` has the same shape.
 void copy_elements(const View& from, const View& to, int64_t element_size_bytes, int thread_count);
+
+// A tensor that a method does not take as it lies, and its row-major copy in the workspace.
+struct DenseCopy {
+  DenseCopy() = default;  // None is needed.
+  DenseCopy(const View& its_view, int64_t its_element_size_bytes);
+
+  uint64_t size_bytes() const;
+  void fetch(int thread_count) const {
+    copy_elements(view, dense, element_size_bytes, thread_count);
+  }
+  void store(int thread_count) const {
+    copy_elements(dense, view, element_size_bytes, thread_count);
+  }
+
+  bool is_needed = false;
+  int64_t element_size_bytes = 0;
+  View view;
+  View dense;           // Without an address, until the launch gives it one.
+  uint64_t offset = 0;  // Of the copy in the workspace.
+};
+
+// Puts a buffer of the workspace behind what takes `end` bytes, and returns where it begins.
+uint64_t reserve_bytes(uint64_t size_bytes, uint64_t& end);
 
 }  // namespace bp::kernels

@@ -1,0 +1,18 @@
+// The f32 convolutions of oneDNN.
+#pragma once
+
+#include <memory>
+
+#include "backends/cpu/kernels/convolution.hpp"
+#include "backends/cpu/kernels/dnnl_program.hpp"
+
+namespace bp::kernels {
+
+// Whether oneDNN takes the strides of `view`: none repeats, reverses or overlaps elements.
+bool is_describable(const View& view);
+
+// The program for `c`, all of whose tensors are describable and have elements. Its externals are x,
+// weight, y and, where c.has_bias, the dense bias.
+std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env);
+
+}  // namespace bp::kernels
