@@ -18,7 +18,7 @@ if(NOT BACKPLANE_PYTHON)
     "Another Python is chosen with -DBACKPLANE_PYTHON=/path/to/python3.")
 endif()
 
-# backplane_emit(<target> <script> <output> [DEPENDS ...])
+# backplane_emit(<target> <script> <output>)
 #
 # Adds <output>, a path below the current binary folder, to the sources of <target>. <script>, a
 # path below the current source folder, is called as `script OUTPUT` and writes it; it may import
@@ -33,8 +33,8 @@ function(backplane_emit target script output)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${spec} PYTHONDONTWRITEBYTECODE=1
       ${BACKPLANE_PYTHON} ${script} ${output}
-    DEPENDS ${script} ${arg_DEPENDS} ${inputs} ${spec}/spec.py ${spec}/expressions.py ${spec}/formulas.py
-      ${spec}/generate.py ${spec}/signatures.py ${spec}/schema.json
+    DEPENDS ${script} ${inputs} ${spec}/schema.json ${spec}/spec.py ${spec}/expressions.py
+      ${spec}/formulas.py ${spec}/generate.py ${spec}/signatures.py
     COMMENT "Emitting ${name}"
     VERBATIM)
   target_sources(${target} PRIVATE ${output})

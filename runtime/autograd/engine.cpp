@@ -1,0 +1,264 @@
+// Runs the recorded graph backward.
+//
+// A node is recorded after everything that its inputs came from, so running nodes by falling
+// sequence number meets each one when all that depends on it has been run: no dependencies are
+// counted. Leaves stand in the same order, by when they first required a gradient. Gradients that
+// meet are added in the order in which they arrive, which is thereby fixed as well.
+#include <array>
+#include <functional>
+#include <map>
+
+#include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/ops.hpp"
+#include "runtime/autograd/node.hpp"
+
+namespace bp {
+namespace detail {
+namespace {
+
+// Nobody else sees the tensor or its memory, so it may be written in place or given away.
+bool is_unshared(const Tensor& tensor) {
+  const TensorImpl& impl = *tensor.impl();
+  return impl.references.load(std::memory_order_acquire) == 1 &&
+         impl.storage->references.load(std::memory_order_acquire) == 1 && !impl.requires_grad &&
+         tensor.is_contiguous();
+}
+
+void add_to(Tensor& sum, Tensor&& gradient) {
+  if (!sum) {
+    sum = std::move(gradient);
+  } else if (!recording && is_unshared(sum)) {
+    add_out(sum, sum, gradient);
+  } else {
+    sum = add(sum, gradient);
+  }
+}
+
+// A leaf keeps a gradient that nobody else sees as it is, and a contiguous copy of any other. Later
+// ones are added in place, so that who holds grad() sees them, unless a graph is being made of it.
+void accumulate(TensorImpl& leaf, Tensor&& gradient) {
+  if (leaf.grad == nullptr) {
+    const bool may_keep = is_unshared(gradient) || (gradient.impl()->requires_grad && recording);
+    Tensor kept = may_keep ? std::move(gradient) : gradient.clone();
+    retain(kept.impl());
+    leaf.grad = kept.impl();
+    return;
+  }
+  retain(leaf.grad);
+  Tensor held = Tensor::adopt(leaf.grad);
+  if (!recording && !held.requires_grad()) {
+    add_out(held, held, gradient);
+    return;
+  }
+  Tensor sum = add(held, gradient);
+  retain(sum.impl());
+  release(leaf.grad);
+  leaf.grad = sum.impl();
+}
+
+// One target of gradients that has not been run.
+struct Pending {
+  Node* node = nullptr;
+  TensorImpl* leaf = nullptr;
+  std::array<Tensor, Node::kMaxOutputs> gradients;
+};
+
+// Where the gradient of an input of grad() turns up.
+struct Capture {
+  uint64_t sequence;
+  uint32_t output_index;
+  Tensor gradient;
+};
+
+class Engine {
+ public:
+  explicit Engine(const GradOptions& options)
+      : keeps_graph_(options.retain_graph || options.create_graph) {}
+
+  void add_root(const Tensor& output, const Tensor& gradient) {
+    const TensorImpl& impl = *output.impl();
+    const Edge edge{impl.grad_fn, impl.grad_fn == nullptr ? output.impl() : nullptr,
+                    impl.output_index};
+    deliver(edge, Tensor(gradient));
+  }
+
+  // Gradients go to captures in place of leaves if there are any.
+  void add_capture(const Tensor& input) {
+    const TensorImpl& impl = *input.impl();
+    captures_.push_back({impl.grad_fn != nullptr ? impl.grad_fn->sequence() : impl.sequence,
+                         impl.output_index,
+                         {}});
+    last_ = std::min(last_, captures_.back().sequence);
+  }
+
+  void run() {
+    while (!pending_.empty()) {
+      const auto next = pending_.begin();
+      if (!captures_.empty() && next->first < last_) break;  // Nothing wanted lies beyond.
+      const auto held = pending_.extract(next);
+      capture(held.key(), held.mapped());
+      if (held.mapped().node != nullptr) {
+        run_node(held.mapped());
+      } else if (captures_.empty()) {
+        accumulate(*held.mapped().leaf, std::move(held.mapped().gradients[0]));
+      }
+    }
+  }
+
+  std::vector<Capture>& captures() { return captures_; }
+
+ private:
+  void deliver(const Edge& edge, Tensor&& gradient) {
+    Pending& pending = pending_[edge.sequence()];
+    pending.node = edge.node;
+    pending.leaf = edge.leaf;
+    add_to(pending.gradients[edge.output_index], std::move(gradient));
+  }
+
+  void capture(uint64_t sequence, const Pending& pending) {
+    for (Capture& capture : captures_) {
+      if (capture.sequence == sequence) capture.gradient = pending.gradients[capture.output_index];
+    }
+  }
+
+  void run_node(Pending& pending) {
+    Node& node = *pending.node;
+    std::array<Tensor, Node::kMaxInputs> gradients;
+    node.backward(pending.gradients.data(), gradients.data());
+    pending.gradients = {};
+    if (!keeps_graph_) node.free_saved();
+    for (uint32_t i = 0; i < node.input_count(); ++i) {
+      if (node.needs(i) && gradients[i]) deliver(node.edge(i), std::move(gradients[i]));
+    }
+  }
+
+  std::map<uint64_t, Pending, std::greater<>> pending_;
+  std::vector<Capture> captures_;
+  uint64_t last_ = UINT64_MAX;
+  bool keeps_graph_;
+};
+
+void add_roots(Engine& engine, const char* call, std::span<const Tensor> outputs,
+               std::span<const Tensor> gradients) {
+  if (!gradients.empty() && gradients.size() != outputs.size()) {
+    fail(std::string(call) + ": there are " + std::to_string(outputs.size()) + " outputs and " +
+         std::to_string(gradients.size()) + " gradients; allowed: as many, or none");
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& output = outputs[i];
+    if (!output.requires_grad()) {
+      fail(std::string(call) + ": output " + std::to_string(i) +
+           " depends on nothing that requires a gradient");
+    }
+    Tensor gradient = i < gradients.size() ? gradients[i] : Tensor();
+    if (!gradient) {
+      if (output.numel() != 1) {
+        fail(std::string(call) + ": output " + std::to_string(i) + " has the shape " +
+             to_string(output.shape()) + "; allowed without a gradient: one element");
+      }
+      gradient = ones_like(output);
+    } else if (gradient.shape() != output.shape() || gradient.dtype() != output.dtype() ||
+               gradient.device() != output.device()) {
+      fail(std::string(call) + ": gradient " + std::to_string(i) + " is " + describe(gradient) +
+           " on " + gradient.device().name() + "; allowed: " + describe(output) + " on " +
+           output.device().name() + ", as the output");
+    }
+    engine.add_root(output, gradient);
+  }
+}
+
+}  // namespace
+}  // namespace detail
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> grad_outputs, const GradOptions& options) {
+  const GradModeGuard mode(options.create_graph);
+  detail::Engine engine(options);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad()) {
+      detail::fail("grad: input " + std::to_string(i) + " does not require a gradient");
+    }
+    engine.add_capture(inputs[i]);
+  }
+  if (inputs.empty()) detail::fail("grad: there are no inputs");
+  detail::add_roots(engine, "grad", outputs, grad_outputs);
+  engine.run();
+  std::vector<Tensor> result;
+  for (detail::Capture& capture : engine.captures()) {
+    if (!capture.gradient && !options.allow_unused) {
+      detail::fail("grad: the outputs do not depend on input " + std::to_string(result.size()) +
+                   "; allowed with allow_unused");
+    }
+    result.push_back(std::move(capture.gradient));
+  }
+  return result;
+}
+
+std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs,
+                         const GradOptions& options) {
+  return grad({&output, 1}, {inputs.begin(), inputs.size()}, {}, options);
+}
+
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs,
+              const GradOptions& options) {
+  const GradModeGuard mode(options.create_graph);
+  detail::Engine engine(options);
+  detail::add_roots(engine, "backward", outputs, grad_outputs);
+  engine.run();
+}
+
+// ---- What a tensor knows of the graph
+// ------------------------------------------------------------
+
+bool Tensor::requires_grad() const {
+  get();
+  return impl_->requires_grad;
+}
+
+bool Tensor::is_leaf() const {
+  get();
+  return impl_->grad_fn == nullptr;
+}
+
+const Tensor& Tensor::set_requires_grad(bool required) const {
+  if (!is_leaf()) {
+    detail::fail("set_requires_grad: the tensor is the result of " +
+                 std::string(impl_->grad_fn->name()) + "; allowed: leaves. Use detach() first");
+  }
+  const bool is_float = dtype() >= BP_F16 && dtype() <= BP_F64;
+  if (required && !is_float) {
+    detail::fail("set_requires_grad: the dtype is " + dtype_text(dtype()) +
+                 "; allowed: f16, bf16, f32, f64");
+  }
+  impl_->requires_grad = required;
+  if (required && impl_->sequence == 0) impl_->sequence = detail::next_sequence();
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  get();
+  if (impl_->grad == nullptr) return {};
+  detail::retain(impl_->grad);
+  return adopt(impl_->grad);
+}
+
+void Tensor::set_grad(const Tensor& grad) const {
+  get();
+  if (grad && (grad.shape() != shape() || grad.dtype() != dtype() || grad.device() != device())) {
+    detail::fail("set_grad: the gradient is " + detail::describe(grad) + " on " +
+                 grad.device().name() + "; allowed: " + detail::describe(*this) + " on " +
+                 device().name());
+  }
+  if (grad) detail::retain(grad.impl());
+  if (impl_->grad != nullptr) detail::release(impl_->grad);
+  impl_->grad = grad.impl();
+}
+
+void Tensor::backward() const { backward(Tensor()); }
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  const std::span<const Tensor> gradients(&gradient, gradient ? 1 : 0);
+  bp::backward({this, 1}, gradients, {.retain_graph = retain_graph, .create_graph = create_graph});
+}
+
+}  // namespace bp

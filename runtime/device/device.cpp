@@ -1,0 +1,113 @@
+#include "backplane/runtime/device.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backplane/runtime/error.hpp"
+
+namespace bp {
+namespace {
+
+constexpr uint64_t kFirstSeed = 0;
+
+constinit thread_local const bp_target* current_target = nullptr;
+
+// The generators of all devices. Never destroyed, like the registry.
+struct Generators {
+  std::mutex mutex;
+  uint64_t seed = kFirstSeed;
+  std::map<const bp_target*, std::unique_ptr<Generator>> by_target;
+
+  static Generators& get() {
+    static auto* const generators = new Generators;
+    return *generators;
+  }
+};
+
+const bp_target& find_device(std::string_view name) {
+  static auto* const mutex = new std::mutex;  // Two threads must not load one backend twice.
+  const std::lock_guard lock(*mutex);
+  bp_registry* registry = default_registry();
+  const std::string full(name);
+  const bp_target* target = nullptr;
+  bp_status status = bp_registry_find_target(registry, full.c_str(), &target);
+  if (status == BP_NOT_FOUND) {
+    const bp_plugin* plugin = nullptr;
+    status =
+        bp_registry_load(registry, full.substr(0, full.find(':')).c_str(), 0, nullptr, &plugin);
+    if (status == BP_ALREADY_EXISTS) status = BP_OK;  // Then it lacks the device of this number.
+    if (status == BP_OK) status = bp_registry_find_target(registry, full.c_str(), &target);
+  }
+  if (status != BP_OK) {
+    throw Error(status, "device '" + full + "': " + bp_error_text());
+  }
+  return *target;
+}
+
+}  // namespace
+
+bp_registry* default_registry() {
+  static bp_registry* const registry = [] {
+    bp_registry* made = nullptr;
+    check(bp_registry_create(nullptr, &made), "registry.create");
+    return made;
+  }();
+  return registry;
+}
+
+void Generator::set_seed(uint64_t seed, uint64_t offset) {
+  const std::lock_guard lock(mutex_);
+  seed_ = seed;
+  offset_ = offset;
+}
+
+Generator::Range Generator::state() const {
+  const std::lock_guard lock(mutex_);
+  return {seed_, offset_};
+}
+
+Generator::Range Generator::take(uint64_t block_count) {
+  const std::lock_guard lock(mutex_);
+  const Range range{seed_, offset_};
+  offset_ += block_count;
+  return range;
+}
+
+Device::Device(std::string_view name) : target_(&find_device(name)) {}
+
+void Device::synchronize() const {
+  const bp_device_ops& devices = *target_->devices;
+  check(devices.synchronize(devices.self, target_->device, UINT64_MAX), "device.synchronize");
+}
+
+Generator& Device::generator() const {
+  Generators& generators = Generators::get();
+  const std::lock_guard lock(generators.mutex);
+  std::unique_ptr<Generator>& generator = generators.by_target[target_];
+  if (generator == nullptr) generator = std::make_unique<Generator>(generators.seed);
+  return *generator;
+}
+
+void manual_seed(uint64_t seed) {
+  Generators& generators = Generators::get();
+  const std::lock_guard lock(generators.mutex);
+  generators.seed = seed;
+  for (auto& [target, generator] : generators.by_target) generator->set_seed(seed);
+}
+
+Device current_device() {
+  if (current_target == nullptr) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "no device is given, and none is current: name one, or make a bp::DeviceGuard");
+  }
+  return Device(*current_target);
+}
+
+DeviceGuard::DeviceGuard(Device device) : previous_(current_target) {
+  current_target = &device.target();
+}
+
+DeviceGuard::~DeviceGuard() { current_target = previous_; }
+
+}  // namespace bp

@@ -1,0 +1,73 @@
+// Gradients by reverse mode over the graph of ops that were run.
+//
+//   x.set_requires_grad();
+//   bp::Tensor loss = bp::sum(x * x);
+//   loss.backward();                       // x.grad() is 2 * x.
+//   bp::Tensor g = bp::grad(loss2, {x})[0];  // Without touching x.grad().
+//
+// An op is recorded if recording is on for the thread and an input requires a gradient. Writes in
+// place are not recorded: the *_out functions refuse tensors that require a gradient while
+// recording is on. What a recorded op needs later must not be changed in place: backward() notices
+// and says so.
+//
+// Order: ops run backward in the reverse of the order in which they were recorded, on the calling
+// thread and its current streams. Where several gradients meet they are added in that order, so
+// that the result is the same, bit for bit, in every run.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backplane/runtime/tensor.hpp"
+
+namespace bp {
+
+namespace detail {
+extern constinit thread_local bool recording;
+}
+
+// Whether this thread records what ops need for gradients.
+inline bool is_grad_enabled() { return detail::recording; }
+
+// Turns recording on or off for this thread and scope.
+class GradModeGuard {
+ public:
+  explicit GradModeGuard(bool enabled) : previous_(detail::recording) {
+    detail::recording = enabled;
+  }
+  ~GradModeGuard() { detail::recording = previous_; }
+  GradModeGuard(const GradModeGuard&) = delete;
+  GradModeGuard& operator=(const GradModeGuard&) = delete;
+
+ private:
+  bool previous_;
+};
+
+// No recording in this scope: for evaluation, and for updates of parameters in place.
+class NoGradGuard {
+ public:
+  NoGradGuard() : guard_(false) {}
+
+ private:
+  GradModeGuard guard_;
+};
+
+struct GradOptions {
+  bool retain_graph = false;  // Keep what was saved, so that the graph can be run again.
+  bool create_graph = false;  // Record the gradients' own computation; implies retain_graph.
+  bool allow_unused = false;  // An input that the outputs do not depend on gets an empty gradient.
+};
+
+// The gradients of `outputs` for `inputs`, which may be leaves or results. `grad_outputs` are the
+// gradients of the outputs; none means 1 each, for outputs of one element.
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> grad_outputs = {},
+                         const GradOptions& options = {});
+std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs,
+                         const GradOptions& options = {});
+
+// Adds the gradients of `outputs` to grad() of the leaves they depend on.
+void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
+              const GradOptions& options = {});
+
+}  // namespace bp

@@ -1,0 +1,180 @@
+#include "runtime/ops/dispatch.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "backplane/runtime/ops.hpp"
+
+namespace bp::detail {
+
+std::vector<const bp_tensor*> Call::list(const char* name, std::span<const Tensor> tensors) {
+  std::vector<const bp_tensor*> result;
+  result.reserve(tensors.size());
+  for (const Tensor& item : tensors) result.push_back(tensor(name, item));
+  return result;
+}
+
+void Call::fail_missing(const char* name) const {
+  fail(std::string(op_) + ": " + name + " is empty; allowed: a tensor");
+}
+
+void Call::fail_device(const char* name, const bp_target& target) const {
+  fail(std::string(op_) + ": " + name + " is on " + target.name + ", and " + first_ + " on " +
+       target_->name + "; allowed: one device");
+}
+
+void fail_recorded_write(const char* op) {
+  fail(std::string(op) + ": a tensor requires a gradient, and writes in place are not recorded; " +
+       "put them under a bp::NoGradGuard");
+}
+
+// ---- Elementwise inputs
+// --------------------------------------------------------------------------
+
+void Elementwise::prepare(const char* op, Rule rule) {
+  if (a_.tensor() == nullptr && b_.tensor() == nullptr) {
+    fail(std::string(op) + ": a and b are numbers; allowed: at least one tensor");
+  }
+  Call call(op);
+  const bp_tensor* a = call.operand("a", a_);
+  const bp_tensor* b = call.operand("b", b_);
+  target_ = &call.target();
+  bp_dtype dtype = a == nullptr   ? promote_scalar(b->dtype, a_.scalar())
+                   : b == nullptr ? promote_scalar(a->dtype, b_.scalar())
+                                  : promote(a->dtype, b->dtype);
+  if (dtype == 0) {
+    fail(std::string(op) + ": a is " + dtype_text(a->dtype) + " and b is " + dtype_text(b->dtype) +
+         ", and no dtype holds both; cast one with to()");
+  }
+  if (rule == Rule::kDivide && !is_float(dtype)) dtype = BP_F32;
+
+  const NoGradGuard guard;  // The gradient casts and sums by itself.
+  if (a == nullptr) held_[0] = bp::fill({}, dtype, Device(*target_), Scalar(a_.scalar()));
+  if (a != nullptr && a->dtype != dtype) held_[0] = a_.tensor()->to(dtype);
+  if (b != nullptr && b->dtype != dtype) held_[1] = b_.tensor()->to(dtype);
+  tensors_[0] = held_[0] ? held_[0].get() : a;
+  tensors_[1] = held_[1] ? held_[1].get() : b;
+  if (b != nullptr) broadcast(op);
+}
+
+void Elementwise::broadcast(const char* op) {
+  const dims::View a = dims::shape(*tensors_[0]);
+  const dims::View b = dims::shape(*tensors_[1]);
+  const dims::Dims shape = dims::broadcast(a, b);
+  if (shape.count == dims::kNone) {
+    fail(std::string(op) + ": a has the shape " +
+         to_string(IntList(a.data, static_cast<size_t>(a.count))) + " and b " +
+         to_string(IntList(b.data, static_cast<size_t>(b.count))) +
+         "; allowed: shapes whose extents, from the last one, are equal or 1");
+  }
+  std::copy_n(shape.data, shape.count, shape_);
+  for (size_t i = 0; i < 2; ++i) {
+    const bp_tensor& given = *tensors_[i];
+    const int64_t lead = shape.count - given.ndim;
+    for (int64_t axis = 0; axis < shape.count; ++axis) {
+      const bool is_broadcast = axis < lead || given.shape[axis - lead] != shape.data[axis];
+      strides_[i][axis] = is_broadcast ? 0 : given.strides[axis - lead];
+    }
+    views_[i] = given;
+    views_[i].shape = shape_;
+    views_[i].strides = strides_[i];
+    views_[i].ndim = static_cast<uint32_t>(shape.count);
+    tensors_[i] = &views_[i];
+  }
+}
+
+// ---- Promotion
+// -----------------------------------------------------------------------------------
+
+namespace {
+
+bool is_signed(bp_dtype dtype) { return dtype >= BP_I8 && dtype <= BP_I64; }
+bool is_unsigned(bp_dtype dtype) { return dtype >= BP_U8 && dtype <= BP_U64; }
+bool is_wide_float(bp_dtype dtype) { return dtype >= BP_F16 && dtype <= BP_F64; }
+
+bp_dtype promote_floats(bp_dtype a, bp_dtype b) {
+  if (!is_wide_float(a) && !is_wide_float(b)) return BP_F32;  // Two different 8-bit formats.
+  if (!is_wide_float(a)) return b;
+  if (!is_wide_float(b)) return a;
+  if (std::min(a, b) == BP_F16 && std::max(a, b) == BP_BF16) return BP_F32;
+  return std::max(a, b);
+}
+
+}  // namespace
+
+// The dtypes of base.h stand in the order of their width within i8..i64, u8..u64 and f16..f64.
+bp_dtype promote(bp_dtype a, bp_dtype b) {
+  if (a == b) return a;
+  if (a == BP_BOOL) return b;
+  if (b == BP_BOOL) return a;
+  if (is_float(a) && is_float(b)) return promote_floats(a, b);
+  if (is_float(a) && (is_signed(b) || is_unsigned(b))) return a;
+  if (is_float(b) && (is_signed(a) || is_unsigned(a))) return b;
+  if ((is_signed(a) && is_signed(b)) || (is_unsigned(a) && is_unsigned(b))) return std::max(a, b);
+  const bp_dtype with_sign = is_signed(a) ? a : b;
+  const bp_dtype without = is_signed(a) ? b : a;
+  if (!is_signed(with_sign) || !is_unsigned(without) || without == BP_U64) return 0;
+  // A signed type holds an unsigned one that is narrower.
+  return std::max(with_sign, without - BP_U8 + BP_I16);
+}
+
+bp_dtype promote_scalar(bp_dtype tensor, const bp_scalar& scalar) {
+  if (scalar.dtype == BP_F64) return is_float(tensor) ? tensor : bp_dtype{BP_F32};
+  if (scalar.dtype == BP_BOOL || tensor != BP_BOOL) return tensor;
+  return BP_I64;
+}
+
+// ---- Attributes
+// ----------------------------------------------------------------------------------
+
+namespace {
+
+dims::Dims to_dims(const char* op, const char* name, IntList given) {
+  if (given.size() > dims::Dims::kCapacity) {
+    fail(std::string(op) + ": " + name + " has " + std::to_string(given.size()) +
+         " numbers; allowed: up to " + std::to_string(dims::Dims::kCapacity));
+  }
+  return dims::Dims(dims::View{given.data(), static_cast<int64_t>(given.size())});
+}
+
+}  // namespace
+
+dims::Dims resolve_list(const char* op, const char* name, IntList given, int64_t count) {
+  const auto length = static_cast<int64_t>(given.size());
+  const dims::Dims list = to_dims(op, name, given);
+  if (length == 0 || count <= length || count % length != 0) return list;
+  return dims::repeat(list, count / length);
+}
+
+dims::Dims resolve_axes(const char* op, const char* name, IntList given, int64_t ndim) {
+  if (given.data() == kAllAxes.data()) {
+    dims::Dims all;
+    for (int64_t axis = 0; axis < ndim; ++axis) all.append(axis);
+    return all;
+  }
+  dims::Dims axes = to_dims(op, name, given);
+  for (int64_t i = 0; i < axes.count; ++i) {
+    axes.data[i] = resolve_axis(op, name, axes.data[i], ndim);
+  }
+  return axes;
+}
+
+std::pair<Tensor, Tensor> prepare_matmul(const Tensor& a, const Tensor& b) {
+  if (!a || !b) fail(std::string("matmul: ") + (a ? "b" : "a") + " is empty; allowed: a tensor");
+  if (a.ndim() < 2 || b.ndim() < 2) return {a, b};  // The checks of the op refuse it.
+  const auto lead = [](const Tensor& x) { return dims::View{x.get()->shape, x.ndim() - 2}; };
+  if (dims::operator==(lead(a), lead(b))) return {a, b};
+  const dims::Dims shared = dims::broadcast(lead(a), lead(b));
+  if (shared.count == dims::kNone) {
+    fail("matmul: a has the shape " + to_string(a.shape()) + " and b " + to_string(b.shape()) +
+         "; allowed: axes before the last two that are equal or 1");
+  }
+  const auto expanded = [&](const Tensor& x) {
+    const dims::Dims shape =
+        dims::concat(shared, dims::slice(shape_of(x), x.ndim() - 2, dims::kEnd));
+    return x.expand(ints(shape));
+  };
+  return {expanded(a), expanded(b)};
+}
+
+}  // namespace bp::detail

@@ -1,0 +1,197 @@
+// Tensors, their memory, and the ways to make them.
+#include "backplane/runtime/tensor.hpp"
+
+#include <algorithm>
+
+#include "backplane/runtime/ops.hpp"
+#include "runtime/autograd/node.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
+
+namespace bp {
+namespace detail {
+namespace {
+
+uint64_t size_in_bytes(bp_dtype dtype, const int64_t* shape, uint32_t count) {
+  const uint32_t bits = bp_dtype_bits(dtype);
+  if (bits == 0 || bits % 8 != 0) fail("a tensor cannot have the dtype " + dtype_text(dtype));
+  uint64_t bytes = bits / 8;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (shape[i] < 0)
+      fail("the shape " + to_string(IntList(shape, count)) + " has an extent below 0");
+    if (shape[i] == 0) return 0;
+    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(shape[i]), &bytes)) {
+      fail("a tensor of the shape " + to_string(IntList(shape, count)) + " has too many elements");
+    }
+  }
+  return bytes;
+}
+
+void release(Storage* storage) noexcept {
+  const bool is_last = storage->references.load(std::memory_order_acquire) == 1 ||
+                       storage->references.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  if (!is_last) return;
+  bp_block_free(storage->block);
+  delete storage;
+}
+
+}  // namespace
+
+void throw_empty() { fail("an empty tensor was used: it was never given a value"); }
+
+void fail(const std::string& message) { throw Error(BP_INVALID_ARGUMENT, message); }
+
+int64_t resolve_axis(const char* op, const char* name, int64_t axis, int64_t ndim) {
+  if (axis < -ndim || axis >= ndim) [[unlikely]] {
+    fail(std::string(op) + ": " + name + " is " + std::to_string(axis) + "; allowed: " +
+         (ndim == 0 ? "none, the tensor has no axes"
+                    : std::to_string(-ndim) + " <= " + name + " < " + std::to_string(ndim)));
+  }
+  return axis < 0 ? axis + ndim : axis;
+}
+
+void retain(TensorImpl* impl) noexcept { impl->references.fetch_add(1, std::memory_order_relaxed); }
+
+void release(TensorImpl* impl) noexcept {
+  const bool is_last = impl->references.load(std::memory_order_acquire) == 1 ||
+                       impl->references.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  if (!is_last) return;
+  Node* grad_fn = impl->grad_fn;
+  if (impl->grad != nullptr) release(impl->grad);
+  release(impl->storage);
+  delete impl;
+  if (grad_fn != nullptr) release(grad_fn);
+}
+
+TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* shape,
+                     uint32_t count) {
+  if (count > BP_MAX_RANK) {
+    fail("a tensor has " + std::to_string(count) + " axes; allowed: up to " +
+         std::to_string(BP_MAX_RANK));
+  }
+  const uint64_t size_bytes = size_in_bytes(dtype, shape, count);
+  bp_block* block = nullptr;
+  check(bp_block_allocate(&target, current_stream(target), size_bytes, &block), nullptr);
+
+  auto* storage = new Storage;
+  storage->block = block;
+  storage->target = &target;
+  auto* impl = new TensorImpl;
+  impl->storage = storage;
+  int64_t stride = 1;
+  for (uint32_t i = count; i-- > 0;) {
+    impl->shape()[i] = shape[i];
+    impl->strides()[i] = stride;
+    stride *= std::max<int64_t>(shape[i], 1);
+  }
+  impl->view = {block->ref.buffer,
+                block->ref.byte_offset,
+                impl->shape(),
+                impl->strides(),
+                count,
+                dtype,
+                nullptr,
+                0,
+                0};
+  return impl;
+}
+
+TensorImpl* make_alias(const TensorImpl& of, uint32_t ndim, int64_t element_offset) {
+  auto* impl = new TensorImpl;
+  impl->storage = of.storage;
+  impl->storage->references.fetch_add(1, std::memory_order_relaxed);
+  impl->view = of.view;
+  impl->view.shape = impl->shape();
+  impl->view.strides = impl->strides();
+  impl->view.ndim = ndim;
+  if (element_offset != 0) {
+    impl->view.byte_offset +=
+        static_cast<uint64_t>(element_offset) * (bp_dtype_bits(of.view.dtype) / 8);
+  }
+  return impl;
+}
+
+Tensor make_alias(const Tensor& of) {
+  const bp_tensor& view = *of.get();
+  TensorImpl* impl = make_alias(*of.impl(), view.ndim);
+  std::copy_n(view.shape, view.ndim, impl->shape());
+  std::copy_n(view.strides, view.ndim, impl->strides());
+  return Tensor::adopt(impl);
+}
+
+bool is_contiguous(const bp_tensor& tensor) {
+  int64_t expected = 1;
+  bool is_dense = true;
+  for (uint32_t i = tensor.ndim; i-- > 0;) {
+    if (tensor.shape[i] == 0) return true;
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) is_dense = false;
+    expected *= tensor.shape[i];
+  }
+  return is_dense;
+}
+
+std::string describe(const Tensor& tensor) {
+  return dtype_text(tensor.dtype()) + " " + to_string(tensor.shape());
+}
+
+}  // namespace detail
+
+int64_t Tensor::shape(int64_t axis) const {
+  return get()->shape[detail::resolve_axis("shape", "axis", axis, ndim())];
+}
+
+int64_t Tensor::numel() const {
+  int64_t count = 1;
+  for (const int64_t extent : shape()) count *= extent;
+  return count;
+}
+
+Device Tensor::device() const { return Device(detail::target_of(*this)); }
+
+bool Tensor::is_contiguous() const { return detail::is_contiguous(*get()); }
+
+uint32_t Tensor::version() const {
+  get();
+  return impl_->storage->version.load(std::memory_order_relaxed);
+}
+
+void Tensor::record_stream(const Stream& stream) const {
+  get();
+  check(bp_block_record_stream(impl_->storage->block, stream.get()), "block.record_stream");
+}
+
+Tensor empty(IntList shape, bp_dtype dtype, Device device) {
+  return Tensor::adopt(
+      detail::allocate(device.target(), dtype, shape.data(), static_cast<uint32_t>(shape.size())));
+}
+
+Tensor full(IntList shape, Scalar value, bp_dtype dtype, Device device) {
+  return fill(shape, dtype, device, value);
+}
+
+Tensor zeros(IntList shape, bp_dtype dtype, Device device) { return fill(shape, dtype, device, 0); }
+
+Tensor ones(IntList shape, bp_dtype dtype, Device device) { return fill(shape, dtype, device, 1); }
+
+Tensor zeros_like(const Tensor& other) {
+  return fill(other.shape(), other.dtype(), other.device(), 0);
+}
+
+Tensor ones_like(const Tensor& other) {
+  return fill(other.shape(), other.dtype(), other.device(), 1);
+}
+
+Tensor arange(int64_t count, bp_dtype dtype, Device device) {
+  return arange({count}, dtype, device, 0, 1);
+}
+
+Tensor scalar(Scalar value, bp_dtype dtype, Device device) {
+  return fill({}, dtype, device, value);
+}
+
+Tensor from_host(const void* data, IntList shape, bp_dtype dtype, Device device) {
+  Tensor tensor = empty(shape, dtype, device);
+  tensor.copy_from_host(data, static_cast<uint64_t>(tensor.numel()) * tensor.element_bytes());
+  return tensor;
+}
+
+}  // namespace bp
