@@ -183,7 +183,9 @@ bp_dtype first_dtype(const Observation& seen) {
 
 Verdict judge_with(const OpCase& op_case, const CallData& data, const Observation& seen) {
   Verdict verdict;
-  const Numerics numerics = resolve_numerics(seen.kernel->numerics, first_dtype(seen));
+  Numerics numerics = resolve_numerics(seen.kernel->numerics, first_dtype(seen));
+  // Rounding errors of terms of one sign add up: the bound without statistics holds for them.
+  numerics.linear_growth = numerics.linear_growth || numerics.relaxed || op_case.fill == "positive";
   std::vector<Expected> all = op_case.reference(data, numerics);
   for (size_t i = 0; i < seen.outputs.size(); ++i) {
     const OutputView& output = seen.outputs[i];

@@ -91,6 +91,16 @@ Bounded<kBits> log(Bounded<kBits> x) {
   return Bounded<kBits>::step(std::log(x.value), x.error == 0 ? 0 : carried, kLogUlps<kBits>);
 }
 
+// A constant of the op, which a kernel may round to its compute type.
+template <typename N>
+N constant(double value) {
+  if constexpr (requires { N::kUnit; }) {
+    return N(value, N::kUnit * std::fabs(value));
+  } else {
+    return N(value);
+  }
+}
+
 // A sum in any order, whose error grows with the square root of the number of terms.
 template <int kBits>
 Bounded<kBits> sum_of(std::span<const Bounded<kBits>> terms) {

@@ -1,6 +1,7 @@
 // The tensors of the oracles: a shape and its elements in row-major order.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -75,6 +76,7 @@ inline int64_t flat_index(std::span<const int64_t> place, std::span<const int64_
 // S, the sum of the absolute values of the terms.
 template <typename N>
 Array<N> absolute(Array<N> x) {
+  using std::abs;
   for (N& value : x.data) value = abs(value);
   return x;
 }

@@ -30,7 +30,7 @@ Losses<N> cross_entropy(const Array<N>& x, const Array<int64_t>& target,
                         const CrossEntropySettings& settings) {
   const int64_t rows = x.shape[0], classes = x.shape[1];
   Losses<N> result{Array<N>(Shape{rows}), Array<N>(Shape{rows})};
-  const N smoothing(settings.label_smoothing);
+  const N smoothing = constant<N>(settings.label_smoothing);
   for (int64_t i = 0; i < rows; ++i) {
     const std::span<const N> row(&x[i * classes], static_cast<size_t>(classes));
     const N lse = logsumexp(row);
@@ -60,7 +60,7 @@ Array<N> cross_entropy_backward(const Array<N>& grad_y, const Array<N>& x,
   const int64_t rows = x.shape[0], classes = x.shape[1];
   Array<N> grad_x(x.shape);
   const N kept(static_cast<double>(kept_count(target, settings.ignore_index)));
-  const N smoothing(settings.label_smoothing);
+  const N smoothing = constant<N>(settings.label_smoothing);
   const N share = smoothing / N(static_cast<double>(classes));
   for (int64_t i = 0; i < rows; ++i) {
     if (target[i] == settings.ignore_index) continue;

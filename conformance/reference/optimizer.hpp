@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "conformance/numerics/bounded.hpp"
+
 namespace bp::conformance::reference {
 
 struct SgdSettings {
@@ -19,13 +21,14 @@ struct SgdState {
 
 template <typename N>
 SgdState<N> sgd_step(SgdState<N> state, N grad, const SgdSettings& s) {
-  grad = grad + N(s.weight_decay) * state.param;
+  grad = grad + constant<N>(s.weight_decay) * state.param;
   if (s.has_buffers) {
-    const N decayed = N(s.momentum) * state.buffer + (N(1) - N(s.dampening)) * grad;
+    const N decayed =
+        constant<N>(s.momentum) * state.buffer + (N(1) - constant<N>(s.dampening)) * grad;
     state.buffer = s.step == 1 ? grad : decayed;
-    grad = s.nesterov ? grad + N(s.momentum) * state.buffer : state.buffer;
+    grad = s.nesterov ? grad + constant<N>(s.momentum) * state.buffer : state.buffer;
   }
-  state.param = state.param - N(s.lr) * grad;
+  state.param = state.param - constant<N>(s.lr) * grad;
   return state;
 }
 
@@ -49,13 +52,14 @@ N power(N base, int64_t exponent) {
 template <typename N>
 AdamwState<N> adamw_step(AdamwState<N> state, N grad, const AdamwSettings& s) {
   using std::sqrt;
-  const N one(1), beta1(s.beta1), beta2(s.beta2), lr(s.lr);
-  state.param = state.param - lr * N(s.weight_decay) * state.param;
+  const N one(1), beta1 = constant<N>(s.beta1), beta2 = constant<N>(s.beta2);
+  const N lr = constant<N>(s.lr);
+  state.param = state.param - lr * constant<N>(s.weight_decay) * state.param;
   state.average = beta1 * state.average + (one - beta1) * grad;
   state.average_of_squares = beta2 * state.average_of_squares + (one - beta2) * grad * grad;
   const N m = state.average / (one - power(beta1, s.step));
   const N v = state.average_of_squares / (one - power(beta2, s.step));
-  state.param = state.param - lr * m / (sqrt(v) + N(s.eps));
+  state.param = state.param - lr * m / (sqrt(v) + constant<N>(s.eps));
   return state;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "backplane/base.h"
+#include "conformance/numerics/bounded.hpp"
 #include "conformance/numerics/philox.hpp"
 
 namespace bp::conformance::reference {
@@ -41,7 +42,7 @@ inline double uniform(const RandomState& state, bp_dtype dtype, uint64_t index) 
 template <typename N>
 N dropout(const RandomState& state, uint64_t index, double p, N x) {
   if (p >= 1 || uniform(state, BP_F32, index) < p) return N(0);
-  return x / (N(1) - N(p));
+  return x * (N(1) / (N(1) - constant<N>(p)));
 }
 
 }  // namespace bp::conformance::reference

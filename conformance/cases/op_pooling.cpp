@@ -1,0 +1,140 @@
+// Cases of max_pool and its gradient.
+#include "conformance/cases/op_families.hpp"
+#include "conformance/reference/pooling.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using enum Layout;
+using reference::Window;
+
+struct Row {
+  Shape x;
+  Window window;
+  bool has_indices = true;
+  Layout lies = kDense;
+  Layout result = kDense;
+};
+
+const std::vector<Row>& all_rows() {
+  static const std::vector<Row> rows = {
+      {{1, 1, 4}, {{2}, {2}, {0, 0}, {1}}},
+      {{2, 3, 17}, {{3}, {2}, {1, 1}, {1}}},
+      {{1, 2, 9}, {{2}, {1}, {0, 2}, {3}}},
+      {{1, 1, 1, 1}, {{1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}}},
+      {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}, false},
+      {{1, 17, 7, 9}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}},
+      {{1, 16, 7, 9}, {{3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}}},
+      {{1, 2, 7, 9}, {{3, 2}, {1, 3}, {1, 0, 0, 1}, {2, 1}}},
+      {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Windows of padding alone.
+      {{0, 2, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{1, 2, 4, 5, 6}, {{2, 3, 2}, {2, 1, 2}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}}},
+      {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}, true, kPermuted},
+      {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}, true, kTransposed, kSliced},
+      {{2, 3, 8, 8}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}, true, kSliced},
+      {{2, 3, 8, 8}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}, true, kOffset, kOffset},
+      {{2, 3, 8, 8}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}, true, kStepped},
+      {{2, 3, 8, 8}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}, true, kNegative},
+      {{2, 3, 8, 8}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}, true, kBroadcastFirst},
+  };
+  return rows;
+}
+
+std::string detail_of(const Row& row) {
+  return shape_text(row.x) + "_k" + shape_text(row.window.kernel_size) + "_s" +
+         shape_text(row.window.stride) + "_p" + shape_text(row.window.padding) + "_d" +
+         shape_text(row.window.dilation) + (row.has_indices ? "" : "_values");
+}
+
+std::string layout_of(const Row& row) {
+  if (row.result == kDense) return layout_text(row.lies);
+  return std::string(layout_text(row.lies)) + "_to_" + layout_text(row.result);
+}
+
+Shape pooled_shape(const Row& row) {
+  Shape shape(row.x.begin(), row.x.begin() + 2);
+  const Shape windows = row.window.output(std::span(row.x).subspan(2));
+  shape.insert(shape.end(), windows.begin(), windows.end());
+  return shape;
+}
+
+Reference forward_reference(const Window& window) {
+  return [window](const CallData& data, const Numerics&) {
+    return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
+      const auto pooled = reference::max_pool(data.array<N>("x"), window);
+      std::vector<Expected> expected = {exactly(pooled.values)};
+      if (data.has("indices")) expected.push_back(exactly(pooled.indices));
+      return expected;
+    });
+  };
+}
+
+std::vector<Expected> expected_backward(const CallData& data, const Numerics& numerics) {
+  return with_float(data.tensor("grad_y").dtype, [&]<typename N>(N) {
+    const Array<N> grad = data.array<N>("grad_y");
+    const Array<int64_t> indices = data.indices("indices");
+    const Shape& size = data.list("input_size");
+    Array<N> ones = grad;
+    for (N& value : ones.data) value = N(1);
+    double most = 1;
+    for (const N& count : reference::max_pool_backward(ones, indices, size).data) {
+      most = std::fmax(most, exact_of(count).hi);
+    }
+    return std::vector{summed(reference::max_pool_backward(grad, indices, size),
+                              reference::max_pool_backward(absolute(grad), indices, size), most,
+                              numerics)};
+  });
+}
+
+void add_forward(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fill& data,
+                 bool is_smoke) {
+  for (const Row& row : all_rows()) {
+    OpCase made = make_case(BP_OP_MAX_POOL, dtype, fill, detail_of(row), layout_of(row));
+    made.input("x", dtype, row.x, data, row.lies);
+    made.output("y", dtype, pooled_shape(row), row.result);
+    if (row.has_indices) made.output("indices", BP_I64, pooled_shape(row), row.result);
+    made.set("kernel_size", row.window.kernel_size).set("stride", row.window.stride);
+    made.set("padding", row.window.padding).set("dilation", row.window.dilation);
+    made.reference = forward_reference(row.window);
+    made.is_smoke = is_smoke;
+    made.varies = false;
+    cases.push_back(std::move(made));
+  }
+}
+
+void add_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
+  for (const Row& row : all_rows()) {
+    if (!row.has_indices) continue;
+    OpCase made =
+        make_case(BP_OP_MAX_POOL_BACKWARD, dtype, "exact_dense", detail_of(row), layout_of(row));
+    const Shape pooled = pooled_shape(row);
+    made.input("grad_y", dtype, pooled, kExactDense, row.lies).input("indices", BP_I64, pooled, {});
+    made.output("grad_x", dtype, row.x, row.result);
+    made.set("input_size", Shape(row.x.begin() + 2, row.x.end()));
+    made.derive = [row](CallData& data) {
+      Array<double> x(row.x);
+      for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7919 % 1009);
+      data.tensor("indices").data = exactly(reference::max_pool(x, row.window).indices).value;
+    };
+    made.reference = expected_backward;
+    made.is_exact = true;
+    made.is_smoke = is_smoke;
+    made.varies = false;  // What was not chosen has no gradient.
+    cases.push_back(std::move(made));
+  }
+}
+
+}  // namespace
+
+void add_pooling(OpCases& cases) {
+  for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
+    const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
+    add_forward(cases, dtype, "random", kRandom, is_smoke);
+    add_forward(cases, dtype, "repeat", kRepeat, is_smoke);  // Tied extremes.
+    add_forward(cases, dtype, "special", kSpecial, is_smoke);
+    add_backward(cases, dtype, is_smoke);
+  }
+}
+
+}  // namespace bp::conformance
