@@ -1,7 +1,7 @@
 // What a call costs: small tensors through the runtime, beside the same calls through libtorch
 // where the peers are installed (runtime/bench/setup), and the parts that the ABI adds.
 //
-//   dispatch --benchmark_repetitions=9 --benchmark_report_aggregates_only=true \
+//   dispatch --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 //            --benchmark_enable_random_interleaving=true
 //
 // Random interleaving takes the variants in turn; compare medians. One thread.

@@ -2,7 +2,7 @@
 // same memory formats, in one process: what the path through the ABI costs where the library does
 // the work.
 //
-//   library --benchmark_repetitions=9 --benchmark_report_aggregates_only=true \
+//   library --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 //           --benchmark_enable_random_interleaving=true
 //
 // The counter GF/s is multiplications and additions per second. Threads: OMP_NUM_THREADS.
