@@ -1,0 +1,112 @@
+#include "conformance/numerics/bounds.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "conformance/numerics/bounded.hpp"
+#include "conformance/numerics/dtype.hpp"
+#include "conformance/numerics/philox.hpp"
+#include "conformance/reference/normalization.hpp"
+
+namespace bp::conformance {
+namespace {
+
+TEST(Bounds, GrowWithTheSquareRootOfLongSums) {
+  EXPECT_EQ(sum_growth(10), 12);
+  EXPECT_EQ(sum_growth(10000), 800);
+  const Numerics numerics = resolve_numerics(nullptr, BP_F32);
+  EXPECT_NEAR(sum_bound(1, 10000, numerics), 800 * 0x1p-24, 1e-9);
+  EXPECT_NEAR(linear_sum_bound(1, 10000, numerics), 10002 * 0x1p-24, 1e-9);
+}
+
+TEST(Bounds, FollowTheDeclaration) {
+  const bp_numerics declared{.struct_size = sizeof(bp_numerics),
+                             .struct_type = BP_STRUCT_NUMERICS,
+                             .accumulator = BP_BF16,
+                             .products = BP_PRODUCTS_TF32,
+                             .rounding = BP_ROUNDING_FAITHFUL,
+                             .flush = BP_FLUSH_OUTPUTS};
+  const Numerics numerics = resolve_numerics(&declared, BP_F32);
+  EXPECT_EQ(numerics.accumulator, 0x1p-8);
+  EXPECT_EQ(numerics.product, 0x1p-10);
+  EXPECT_TRUE(numerics.linear_growth);
+  EXPECT_TRUE(numerics.faithful);
+  EXPECT_TRUE(numerics.flush_outputs);
+  EXPECT_FALSE(numerics.flush_inputs);
+  EXPECT_EQ(resolve_numerics(nullptr, BP_F64).accumulator, 0x1p-53);
+}
+
+TEST(Bounds, OfElementaryFunctionsAreUnitsInTheLastPlace) {
+  const Numerics strict = resolve_numerics(nullptr, BP_F32);
+  EXPECT_EQ(exp_bound(BP_F32, 0, 1, strict), 3 * 0x1p-23);
+  EXPECT_EQ(exp_bound(BP_F64, 0, 1, strict), 2 * 0x1p-52);
+  EXPECT_EQ(exp_bound(BP_F16, 0, 1, strict), 3 * 0x1p-23);  // In ulps of f32.
+  EXPECT_EQ(divide_bound(BP_F32, 1, strict), 0);
+  EXPECT_EQ(sqrt_bound(BP_F32, 1, strict), 0);
+}
+
+TEST(Bounds, AcceptAnHonestSumInF32) {
+  constexpr int kCount = 4096;
+  float total = 0;
+  double exact = 0, magnitude = 0;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    const float x = static_cast<float>(element_bits(1, 0, i) >> 40) * 0x1p-23f - 1;
+    total += x;
+    exact += static_cast<double>(x);
+    magnitude += std::fabs(static_cast<double>(x));
+  }
+  const double error = std::fabs(static_cast<double>(total) - exact);
+  const Numerics numerics = resolve_numerics(nullptr, BP_F32);
+  EXPECT_LT(error, sum_bound(magnitude, kCount, numerics));
+  // One term less is far outside.
+  EXPECT_GT(magnitude / kCount, sum_bound(magnitude, kCount, numerics));
+}
+
+// Where a closed formula exists, the propagated bound agrees with it within a factor of four.
+TEST(Bounds, PropagatedAndClosedFormulasAgreeForSoftmax) {
+  for (const int count : {8, 67, 1031}) {
+    std::vector<Bounded<24>> row;
+    std::vector<double> x;
+    for (int i = 0; i < count; ++i) {
+      x.push_back(static_cast<double>(element_bits(3, 0, static_cast<uint64_t>(i)) >> 11) *
+                      0x1p-53 * 4 -
+                  2);
+      row.emplace_back(x.back());
+    }
+    const auto propagated = reference::softmax(std::span<const Bounded<24>>(row));
+    const auto propagated_log = reference::log_softmax(std::span<const Bounded<24>>(row));
+    std::vector<double> r, r_log;
+    for (const auto& value : propagated) r.push_back(value.value);
+    for (const auto& value : propagated_log) r_log.push_back(value.value);
+    const auto closed = softmax_bounds(x, r, BP_F32);
+    const auto closed_log = log_softmax_bounds(x, r_log, BP_F32);
+    for (size_t i = 0; i < x.size(); ++i) {
+      EXPECT_LT(propagated[i].error, 4 * closed[i]);
+      EXPECT_GT(propagated[i].error, closed[i] / 4);
+      EXPECT_LT(propagated_log[i].error, 4 * closed_log[i]);
+      EXPECT_GT(propagated_log[i].error, closed_log[i] / 4);
+    }
+  }
+}
+
+TEST(Bounded, CoversTheErrorOfTheSameStepsInF32) {
+  for (uint64_t i = 0; i < 500; ++i) {
+    const auto draw = [&](uint32_t which) {
+      return static_cast<float>(element_bits(5, which, i) >> 40) * 0x1p-24f + 0.25f;
+    };
+    const float a = draw(0), b = draw(1), c = draw(2);
+    const float in_f32 = std::sqrt((a * b + c) / (a + 0.5f));
+    const auto run = [&]<typename N>(N) {
+      using std::sqrt;
+      const N na(static_cast<double>(a)), nb(static_cast<double>(b)), nc(static_cast<double>(c));
+      return sqrt((na * nb + nc) / (na + N(0.5)));
+    };
+    const Bounded<24> bounded = run(Bounded<24>());
+    EXPECT_LE(std::fabs(static_cast<double>(in_f32) - run(double())), bounded.error);
+    EXPECT_LT(bounded.error, 32 * 0x1p-24 * bounded.value);
+  }
+}
+
+}  // namespace
+}  // namespace bp::conformance
