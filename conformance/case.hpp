@@ -218,8 +218,8 @@ class Context {
   char marker_ = 0;
 };
 
-// Runs the body of a case and turns what it reported, threw and found into a result. An exception
-// that is not an EndOfCase is a defect of the suite: a HarnessError.
+// Runs the body of a case and turns what it reported, threw and found into a result. A
+// std::logic_error is a defect of the suite, a HarnessError; any other exception is the backend's.
 Result run_case(const Case& which, Context& context);
 
 // ---- The lists of cases -------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-#include <exception>
-#include <new>
+#include <stdexcept>
 
 #include "conformance/case.hpp"
 
@@ -85,9 +84,15 @@ Result run_case(const Case& which, Context& context) {
   } catch (const EndOfCase& thrown) {
     outcome = thrown.outcome;
     end = thrown.finding;
-  } catch (const std::exception& e) {
+  } catch (const std::logic_error& e) {
     outcome = Outcome::kHarnessError;
-    end = {std::string("the case threw ") + e.what(), "harness", ""};
+    end = {std::string("the case is broken: ") + e.what(), "harness", ""};
+  } catch (const std::exception& e) {
+    outcome = Outcome::kFail;
+    end = {std::string("an exception crossed the boundary: ") + e.what(), "exception", "ENTRY-4"};
+  } catch (...) {
+    outcome = Outcome::kFail;
+    end = {"an exception of an unknown type crossed the boundary", "exception", "ENTRY-4"};
   }
 
   std::vector<Finding> findings = std::move(context.findings_);

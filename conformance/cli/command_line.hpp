@@ -1,0 +1,49 @@
+// The command line of bp-conformance and its mirror in the environment.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "conformance/runner/supervisor.hpp"
+#include "conformance/selection.hpp"
+
+namespace bp::conformance {
+
+enum class Verb { kRun, kList, kInfo, kExplain };
+
+struct CommandLine {
+  Verb verb = Verb::kRun;
+  std::string plugin;  // "" where the verb does without.
+  std::string tag;     // Of explain.
+
+  SelectionQuery selection;
+  bool is_tier_given = false;
+  RunOptions run;
+  std::string isolate = "batch";
+
+  std::string waivers, write_waivers;
+  std::string out, format = "pretty", junit, json_file, color = "auto";
+  bool is_verbose = false, is_quiet = false;
+  int list_slowest = 0;
+  double budget_seconds = 0;
+  bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
+
+  std::vector<std::string> environment;  // The variables that were read, "NAME=value".
+  std::vector<std::string> words;        // The command line as it was given.
+};
+
+// What is left to do is nothing: the help was asked for, or the command line is wrong.
+struct CommandLineEnd {
+  int exit_code;
+  std::string text;  // To standard output if the code is 0, else to standard error.
+};
+
+// Throws CommandLineEnd.
+CommandLine parse_command_line(std::vector<std::string> words);
+
+// The names of all variables of this process that begin with `prefix`.
+std::vector<std::string> environment_names(const std::string& prefix);
+
+}  // namespace bp::conformance

@@ -1,0 +1,244 @@
+// The verbs that run no case: list, info, explain.
+#include <algorithm>
+#include <iostream>
+#include <map>
+
+#include "conformance/cli/verbs.hpp"
+#include "conformance/report/summary.hpp"
+#include "conformance/tags.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+// Whether the plugin claims what a case needs: a kernel of its op and dtype. What is no op belongs
+// to the tables that every backend has.
+bool is_claimed(const Case& which, const json& target) {
+  if (which.op == 0) return true;
+  const char* name = bp_op_name(which.op);
+  for (const json& kernel : target.at("kernels")) {
+    if (name == nullptr || kernel.at("op") != name) continue;
+    if (kernel.at("claims_every_dtype") || which.dtype.empty()) return true;
+    for (const json& row : kernel.at("dtype_rows")) {
+      for (const json& dtype : row) {
+        if (dtype == which.dtype) return true;
+      }
+    }
+  }
+  return false;
+}
+
+const json* chosen_target(const BatchReport& report) {
+  if (!report.hello.is_object() || !report.hello.contains("targets")) return nullptr;
+  return &report.hello.at("targets").at(report.hello.value("target", size_t{0}));
+}
+
+void print_tree(const CaseList& cases, const std::vector<size_t>& selection) {
+  // Counts below each prefix of the ids that ends at a dot.
+  std::map<std::string, size_t> counts;
+  for (const size_t index : selection) {
+    const std::string& id = cases[index].id;
+    for (size_t dot = id.find('.'); dot != std::string::npos; dot = id.find('.', dot + 1)) {
+      ++counts[id.substr(0, dot)];
+    }
+  }
+  for (const auto& [prefix, count] : counts) {
+    const auto depth = static_cast<size_t>(std::count(prefix.begin(), prefix.end(), '.'));
+    if (depth > 2) continue;
+    std::cout << std::string(2 * depth, ' ') << prefix.substr(prefix.rfind('.') + 1) << "  "
+              << count << "\n";
+  }
+}
+
+json case_json(const Case& which) {
+  json described = {{"id", which.id},
+                    {"tags", which.tags},
+                    {"tier", tier_name(which.tier)},
+                    {"group", which.group}};
+  if (which.op != 0) {
+    const char* name = bp_op_name(which.op);
+    described["op"] = name == nullptr ? "" : name;
+  }
+  if (!which.dtype.empty()) described["dtype"] = which.dtype;
+  return described;
+}
+
+std::string joined(const json& names, const char* separator = " ") {
+  std::string text;
+  for (const json& name : names) text += (text.empty() ? "" : separator) + name.get<std::string>();
+  return text;
+}
+
+void print_manifests(const json& hello) {
+  const json manifests = hello.value("manifests", json::array());
+  if (manifests.empty()) std::cout << "no manifest was found in the search path\n";
+  for (const json& manifest : manifests) {
+    std::string name = manifest.value("name", "");
+    if (name.empty()) name = "(unreadable)";
+    std::cout << name << "  " << manifest.value("library", "") << "  from "
+              << manifest.value("file", "") << "\n";
+    const std::string problem = manifest.value("problem", "");
+    if (!problem.empty()) std::cout << "  problem: " << problem << "\n";
+  }
+}
+
+std::string dtype_rows_text(const json& kernel) {
+  if (kernel.at("claims_every_dtype")) return "every dtype";
+  std::string text;
+  for (const json& row : kernel.at("dtype_rows")) {
+    text += (text.empty() ? "" : " ") + joined(row, "/");
+  }
+  return text;
+}
+
+// What differs from the strictest numerics; "" if nothing does.
+std::string numerics_text(const json& numerics) {
+  constexpr std::pair<const char*, const char*> kStrictest[] = {
+      {"accumulator", "default"}, {"products", "native"}, {"rounding", "nearest_even"},
+      {"overflow", "ieee"},       {"math", "strict"},     {"tie", "first"}};
+  std::string text;
+  for (const auto& [key, usual] : kStrictest) {
+    const std::string value = numerics.value(key, "");
+    if (value != usual) text += std::string(" ") + key + "=" + value;
+  }
+  if (numerics.value("accumulator_bits", 0) != 0) {
+    text += " accumulator_bits=" + std::to_string(numerics.value("accumulator_bits", 0));
+  }
+  if (!numerics.at("flush").empty()) text += " flush=" + joined(numerics.at("flush"), "+");
+  return text;
+}
+
+void print_target(const json& target) {
+  std::cout << "\ndevice " << target.value("name", "") << ": " << target.value("device", "")
+            << "\n  class " << target.value("class", "") << "   compute units "
+            << target.value("compute_unit_count", 0) << "   subgroup "
+            << target.value("subgroup_size", 0) << "   rank up to " << target.value("max_rank", 0)
+            << "\n  dtypes " << joined(target.at("dtypes")) << "\n  profiles "
+            << joined(target.at("profiles")) << "\n";
+  size_t number = 0;
+  for (const json& heap : target.at("heaps")) {
+    std::cout << "  heap " << number++ << ": " << heap.value("size_bytes", uint64_t{0})
+              << " bytes, at most " << heap.value("max_allocation_bytes", uint64_t{0})
+              << " at once, tensor offsets by "
+              << heap.value("tensor_offset_alignment_bytes", uint64_t{0}) << "; "
+              << joined(heap.at("flags")) << "\n";
+  }
+  std::cout << "  kernels " << target.at("kernels").size() << "\n";
+  for (const json& kernel : target.at("kernels")) {
+    const std::string layouts = joined(kernel.at("layouts"), "|");
+    std::cout << "    " << kernel.value("name", "") << "  " << dtype_rows_text(kernel) << "  "
+              << (layouts.empty() ? "no layout" : layouts);
+    if (kernel.value("max_rank", 0) != 0) std::cout << "  rank<=" << kernel.value("max_rank", 0);
+    if (!kernel.at("flags").empty()) std::cout << "  " << joined(kernel.at("flags"), "|");
+    if (kernel.value("refuses_some", false)) std::cout << "  refuses some";
+    std::cout << numerics_text(kernel.at("numerics")) << "\n";
+  }
+}
+
+}  // namespace
+
+bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_report) {
+  SessionOptions session = line.run.session;
+  session.interrupt_fd = interrupt_descriptor();
+  out_report = run_batch(session, cases, {}, 1, [](const Attempt&) { return true; });
+  if (out_report.is_interrupted) {
+    complain("interrupted");
+    return false;
+  }
+  if (!out_report.load_failure) return true;
+  std::string text = line.plugin + ": " + out_report.load_failure->message;
+  for (const std::string& note : out_report.load_failure->notes) text += "; " + note;
+  complain(text);
+  return false;
+}
+
+int list_verb(const CommandLine& line) {
+  const CaseList cases = CaseList::whole_suite();
+  const std::vector<size_t> selection = select_cases(cases, line.selection);
+  BatchReport report;
+  if (!line.plugin.empty() && !probe(line, cases, report)) {
+    return report.is_interrupted ? kExitInterrupted : kExitNotLoaded;
+  }
+  const json* target = chosen_target(report);
+  if (line.as_count) {
+    std::cout << selection.size() << "\n";
+  } else if (line.as_tree) {
+    print_tree(cases, selection);
+  } else if (line.as_json) {
+    json all = json::array();
+    for (const size_t index : selection) {
+      all.push_back(case_json(cases[index]));
+      if (target != nullptr) all.back()["is_claimed"] = is_claimed(cases[index], *target);
+    }
+    std::cout << all.dump(1) << "\n";
+  } else {
+    for (const size_t index : selection) {
+      if (target != nullptr) std::cout << (is_claimed(cases[index], *target) ? "+ " : "- ");
+      std::cout << cases[index].id << "\n";
+    }
+  }
+  return kExitOk;
+}
+
+int info_verb(const CommandLine& line) {
+  const CaseList none({});
+  BatchReport report;
+  if (!probe(line, none, report)) {
+    return report.is_interrupted ? kExitInterrupted : kExitNotLoaded;
+  }
+  const json& hello = report.hello;
+  if (line.as_json) {
+    std::cout << hello.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    return kExitOk;
+  }
+  if (line.plugin.empty()) {
+    print_manifests(hello);
+    return kExitOk;
+  }
+  const json& plugin = hello.at("plugin");
+  std::cout << "plugin " << plugin.value("name", "") << " " << plugin.value("version", "")
+            << "   abi " << plugin.value("abi", "") << " (host " << hello.value("host_abi", "")
+            << ")\n  " << plugin.value("path", "") << "\n";
+  const std::string refusals = plugin.value("refusals", "");
+  if (!refusals.empty()) std::cout << "  not taken:\n" << refusals << "\n";
+  for (const json& finding : hello.value("findings", json::array())) {
+    std::cout << "  finding: while loading, " << finding.get<std::string>() << "\n";
+  }
+  for (const json& target : hello.at("targets")) print_target(target);
+  if (report.unload_failure) {
+    std::cout << "  finding: " << report.unload_failure->message << "\n";
+  }
+  return kExitOk;
+}
+
+int explain_verb(const CommandLine& line) {
+  const TagRow* row = nullptr;
+  for (const TagRow& candidate : tag_rows()) {
+    if (candidate.tag == line.tag) row = &candidate;
+  }
+  if (row == nullptr) {
+    std::string known;
+    const std::string noun = line.tag.substr(0, line.tag.find('-'));
+    for (const TagRow& candidate : tag_rows()) {
+      if (candidate.tag.substr(0, candidate.tag.find('-')) == noun) {
+        known += (known.empty() ? "" : ", ") + std::string(candidate.tag);
+      }
+    }
+    throw NothingMatched("explain " + line.tag + ": no header has this tag" +
+                         (known.empty() ? "; tags look like STREAM-3" : "; there are " + known));
+  }
+  std::cout << "[" << row->tag << "] " << row->sentence << "\n  " << row->header << ":" << row->line
+            << "\n";
+  const CaseList cases = CaseList::whole_suite();
+  size_t count = 0;
+  for (const Case& which : cases.cases()) {
+    if (std::find(which.tags.begin(), which.tags.end(), line.tag) == which.tags.end()) continue;
+    if (++count <= 20) std::cout << "  case " << which.id << "\n";
+  }
+  if (count > 20) std::cout << "  ... and " << count - 20 << " more cases\n";
+  if (count == 0) std::cout << "  no case cites it; conformance/untestable.yaml says why\n";
+  return kExitOk;
+}
+
+}  // namespace bp::conformance

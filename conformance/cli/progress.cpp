@@ -1,0 +1,62 @@
+#include "conformance/cli/progress.hpp"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace bp::conformance {
+namespace {
+
+constexpr std::chrono::milliseconds kBarPeriod{100};
+constexpr std::chrono::seconds kLinePeriod{5};
+constexpr size_t kBarCells = 24;
+
+std::string time_text(double seconds) {
+  char text[32];
+  const auto whole = static_cast<long>(seconds + 0.5);
+  if (whole < 60) {
+    std::snprintf(text, sizeof(text), "%ld s", whole);
+  } else {
+    std::snprintf(text, sizeof(text), "%ld:%02ld min", whole / 60, whole % 60);
+  }
+  return text;
+}
+
+}  // namespace
+
+Progress::Progress(Style style, size_t width)
+    : style_(style), width_(std::max<size_t>(width, 40)) {}
+
+void Progress::update(size_t done, size_t total, size_t failed, const std::string& what) {
+  if (style_ == Style::kNone || total == 0) return;
+  const Clock::time_point now = Clock::now();
+  const bool is_bar = style_ == Style::kBar;
+  if (now - shown_ < (is_bar ? Clock::duration(kBarPeriod) : Clock::duration(kLinePeriod))) return;
+  shown_ = now;
+
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const double left =
+      done == 0 ? 0 : elapsed / static_cast<double>(done) * static_cast<double>(total - done);
+  std::string text = std::to_string(done) + "/" + std::to_string(total) + "  " +
+                     std::to_string(done * 100 / total) + " %  " + std::to_string(failed) +
+                     " failed  " + time_text(left) + " left";
+  if (!is_bar) {
+    std::fprintf(stderr, "%s\n", text.c_str());
+    return;
+  }
+  const size_t full = done * kBarCells / total;
+  text =
+      "[" + std::string(full, '#') + std::string(kBarCells - full, '.') + "] " + text + "  " + what;
+  text.resize(std::min(text.size(), width_ - 1));
+  std::fprintf(stderr, "\r\033[K%s", text.c_str());
+  std::fflush(stderr);
+  is_shown_ = true;
+}
+
+void Progress::clear() {
+  if (!is_shown_) return;
+  std::fputs("\r\033[K", stderr);
+  std::fflush(stderr);
+  is_shown_ = false;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,196 @@
+// The verb run: selects, runs, and writes the page and the files.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "conformance/cli/progress.hpp"
+#include "conformance/cli/verbs.hpp"
+#include "conformance/report/files.hpp"
+#include "conformance/report/page.hpp"
+#include "conformance/report/sha256.hpp"
+
+namespace bp::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The waivers that lie beside a plugin: its own, or those of the whole folder. "" if there are
+// none.
+std::string default_waivers(const std::string& plugin_path) {
+  const fs::path path(plugin_path);
+  std::error_code error;
+  for (const fs::path& candidate : {path.parent_path() / (path.stem().string() + ".waivers.yaml"),
+                                    path.parent_path() / "waivers.yaml"}) {
+    if (fs::exists(candidate, error)) return candidate.string();
+  }
+  return "";
+}
+
+bool has_color(const CommandLine& line) {
+  return line.color == "always" || (line.color == "auto" && isatty(STDOUT_FILENO) != 0);
+}
+
+size_t terminal_width() {
+  winsize size = {};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+Progress::Style progress_style(const CommandLine& line) {
+  if (line.is_quiet) return Progress::Style::kNone;
+  const bool is_bar = isatty(STDERR_FILENO) != 0 && line.format == "pretty";
+  return is_bar ? Progress::Style::kBar : Progress::Style::kLines;
+}
+
+std::string plain_line(const CaseList& cases, const Attempt& attempt) {
+  const std::string id = attempt.index < cases.size() ? cases[attempt.index].id
+                         : attempt.index == kLoad     ? "load"
+                                                      : "unload";
+  char head[64];
+  std::snprintf(head, sizeof(head), "%-14s %9.1f ms  ", outcome_name(attempt.result.outcome),
+                attempt.wall_ms);
+  const std::string& message = attempt.result.message;
+  return head + id + (message.empty() ? "" : ": " + message.substr(0, message.find('\n'))) + "\n";
+}
+
+// What is printed and logged while the run goes on.
+class Watcher {
+ public:
+  Watcher(const CommandLine& line, const RunHeader& header, const CaseList& cases)
+      : line_(line),
+        cases_(cases),
+        seed_(header.seed),
+        log_((fs::path(header.folder) / "results.jsonl").string(), header.seed, cases),
+        progress_(progress_style(line), terminal_width()) {}
+
+  void see(const Attempt& attempt, size_t done, size_t total) {
+    log_.add(attempt);
+    const bool is_failure = count_of(attempt.result.outcome) == Count::kFailed;
+    failed_ += is_failure;
+    if (line_.format == "jsonl") {
+      std::cout << attempt_json(cases_, attempt, seed_)
+                       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                << "\n";
+    } else if (line_.is_verbose || (line_.format == "plain" && !line_.is_quiet)) {
+      progress_.clear();
+      // Where the page or TAP goes to standard output, it goes there alone.
+      (line_.format == "tap" ? std::cerr : std::cout) << plain_line(cases_, attempt);
+    }
+    progress_.update(done, total, failed_,
+                     attempt.index < cases_.size() ? cases_[attempt.index].id : "");
+  }
+
+  ResultLog& log() { return log_; }
+  Progress& progress() { return progress_; }
+
+ private:
+  const CommandLine& line_;
+  const CaseList& cases_;
+  uint64_t seed_;
+  ResultLog log_;
+  Progress progress_;
+  size_t failed_ = 0;
+};
+
+RunHeader make_header(const CommandLine& line) {
+  const SessionOptions& session = line.run.session;
+  const SelectionQuery& s = line.selection;
+  RunHeader header;
+  header.plugin = line.plugin;
+  header.seed = session.seed;
+  header.tier = s.tier;
+  header.environment = line.environment;
+  header.command_line = line.words;
+  header.budget_seconds = line.budget_seconds;
+  header.is_whole_tier = s.filters.empty() && s.regexes.empty() && s.ids.empty() &&
+                         s.caselists.empty() && s.excludes.empty() && s.dtypes.empty() &&
+                         s.shard_count == 1;
+  for (const auto& [key, value] : session.setup.options) {
+    header.repro_flags.insert(header.repro_flags.end(), {"--option", key + "=" + value});
+  }
+  const auto add = [&](const char* flag, const std::string& value, const std::string& usual) {
+    if (value != usual) header.repro_flags.insert(header.repro_flags.end(), {flag, value});
+  };
+  const CaseOptions usual;
+  const CaseOptions& cases = session.setup.case_options;
+  add("--device", session.setup.device, "");
+  add("--canary", std::to_string(cases.canary_bytes), std::to_string(usual.canary_bytes));
+  add("--poison", cases.poison, usual.poison);
+  return header;
+}
+
+void write_waiver_drafts(const std::string& path, const Summary& summary) {
+  std::vector<std::pair<std::string, Result>> failures;
+  for (const Judged& judged : summary.judged) {
+    if (judged.which != nullptr && count_of(judged.result.outcome) == Count::kFailed) {
+      failures.emplace_back(judged.id, judged.result);
+    }
+  }
+  write_file(path, draft_waivers(failures));
+}
+
+void write_outputs(const CommandLine& line, const RunHeader& header, const RunReport& report,
+                   const Summary& summary) {
+  write_result_files(header, report, summary);
+  if (!line.junit.empty()) write_file(line.junit, junit_xml(report, summary));
+  if (!line.json_file.empty()) {
+    write_file(line.json_file,
+               summary_json(header, report, summary)
+                       .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                   "\n");
+  }
+  if (!line.write_waivers.empty()) write_waiver_drafts(line.write_waivers, summary);
+
+  if (line.format == "tap") std::cout << tap_text(summary);
+  if (line.format == "pretty" || line.format == "plain") {
+    const PageOptions options{.has_color = has_color(line),
+                              .is_verbose = line.is_verbose,
+                              .is_quiet = line.is_quiet,
+                              .slowest = line.list_slowest};
+    std::cout << verdict_page(header, report, summary, options);
+  }
+  std::cout.flush();
+}
+
+}  // namespace
+
+int run_verb(const CommandLine& given) {
+  CommandLine line = given;
+  const CaseList cases = CaseList::whole_suite();
+  const std::vector<size_t> selection = select_cases(cases, line.selection);
+  Waivers waivers;
+  if (!line.waivers.empty()) waivers = Waivers::read(line.waivers, cases);
+
+  line.run.session.interrupt_fd = interrupt_descriptor();
+  BatchReport probed;
+  if (!probe(line, cases, probed)) {
+    return probed.is_interrupted ? kExitInterrupted : kExitNotLoaded;
+  }
+  const std::string path = probed.hello.at("plugin").value("path", "");
+  probed.hello["sha256"] = sha256_of_file(path);
+  RunHeader header = make_header(line);
+  header.waivers = line.waivers;
+  if (line.waivers.empty()) {
+    header.waivers = default_waivers(path);
+    if (!header.waivers.empty()) waivers = Waivers::read(header.waivers, cases);
+  }
+  header.folder = make_result_folder(line.out);
+
+  line.run.is_expected = [&](const Case& which, const Result& result) {
+    return waivers.excuses(which, result);
+  };
+  Watcher watcher(line, header, cases);
+  Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, size_t done, size_t total) {
+    watcher.see(attempt, done, total);
+  });
+  const RunReport report = supervisor.run(selection, probed);
+  watcher.progress().clear();
+  const Summary summary = summarize(header, cases, report, waivers);
+  watcher.log().add_finals(summary);
+  write_outputs(line, header, report, summary);
+  return summary.exit_code;
+}
+
+}  // namespace bp::conformance

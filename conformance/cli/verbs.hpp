@@ -1,0 +1,23 @@
+// What each verb of bp-conformance does. Each returns the exit code.
+#pragma once
+
+#include "conformance/cli/command_line.hpp"
+
+namespace bp::conformance {
+
+int run_verb(const CommandLine& line);
+int list_verb(const CommandLine& line);
+int info_verb(const CommandLine& line);
+int explain_verb(const CommandLine& line);
+
+// Loads the plugin in a worker that runs nothing. Prints one line and returns false if it does not
+// load; then the exit code is kExitNotLoaded, or kExitInterrupted.
+bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_report);
+
+// The descriptor that becomes readable when the process gets SIGINT or SIGTERM.
+int interrupt_descriptor();
+
+// One line for people, on standard error.
+void complain(const std::string& text);
+
+}  // namespace bp::conformance

@@ -1,0 +1,269 @@
+#include "conformance/report/page.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+constexpr size_t kShownGroups = 10;
+constexpr size_t kShownFixes = 5;
+constexpr size_t kWidth = 100;
+
+class Page {
+ public:
+  Page(const RunHeader& header, const RunReport& report, const Summary& summary,
+       const PageOptions& options)
+      : header_(header), report_(report), summary_(summary), options_(options) {}
+
+  std::string write() {
+    if (!options_.is_quiet) {
+      write_header();
+      write_counts();
+      write_failures();
+      write_slowest();
+    }
+    write_verdict();
+    return out_.str();
+  }
+
+ private:
+  std::string paint(const char* code, const std::string& text) const {
+    return options_.has_color ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
+  }
+
+  void write_header() {
+    char seed[32];
+    std::snprintf(seed, sizeof(seed), "0x%llx", static_cast<unsigned long long>(header_.seed));
+    out_ << "bp-conformance (suite " << kSuiteVersion << ")   seed " << seed << "   tier "
+         << tier_name(header_.tier) << "\n";
+    const json& hello = report_.hello;
+    if (hello.is_object() && hello.contains("plugin")) {
+      const json& plugin = hello.at("plugin");
+      out_ << "plugin  " << plugin.value("name", "") << " " << plugin.value("version", "")
+           << "   abi " << plugin.value("abi", "") << "   sha256 "
+           << hello.value("sha256", "").substr(0, 12) << "   " << plugin.value("path", "") << "\n";
+      write_device(hello);
+    }
+    for (const std::string& line : header_.environment) out_ << "env     " << line << "\n";
+    if (!header_.waivers.empty()) out_ << "waivers " << header_.waivers << "\n";
+    out_ << "\n";
+  }
+
+  void write_device(const json& hello) {
+    const json& target = hello.at("targets").at(hello.value("target", size_t{0}));
+    const double bytes =
+        target.at("heaps").empty() ? 0.0 : target.at("heaps")[0].at("size_bytes").get<double>();
+    char size[32];
+    std::snprintf(size, sizeof(size), "%.1f GiB", bytes / (1 << 30));
+    out_ << "device  " << target.value("name", "") << ": " << target.value("device", "") << " ("
+         << size << ")   dtypes " << join(target.at("dtypes")) << "   kernels "
+         << target.at("kernels").size() << "\n";
+    if (!target.at("profiles").empty()) {
+      out_ << "claims  " << join(target.at("profiles")) << "\n";
+    }
+  }
+
+  static std::string join(const json& names) {
+    std::string text;
+    for (const json& name : names) text += (text.empty() ? "" : " ") + name.get<std::string>();
+    return text;
+  }
+
+  void row(const char* color, const char* word, size_t count, const std::string& text) {
+    if (count == 0 && std::string_view(word) != "RIGHT" && std::string_view(word) != "WRONG") {
+      return;
+    }
+    char head[40];
+    std::snprintf(head, sizeof(head), "  %-10s %6zu", word, count);
+    out_ << (count > 0 ? paint(color, head) : std::string(head));
+    if (count > 0 && !text.empty()) out_ << "   " << wrap(text, 21);
+    out_ << "\n";
+  }
+
+  // Breaks `text` at blanks so that lines end before the width of the page.
+  static std::string wrap(const std::string& text, size_t indent) {
+    std::istringstream words(text);
+    std::string result, line;
+    for (std::string word; std::getline(words, word, '\t');) {
+      if (!line.empty() && indent + line.size() + 2 + word.size() > kWidth) {
+        result += line + "\n" + std::string(indent, ' ');
+        line.clear();
+      }
+      line += (line.empty() ? "" : "  ") + word;
+    }
+    return result + line;
+  }
+
+  std::string groups_text() const {
+    std::string text;
+    for (const auto& [name, count] : summary_.groups) {
+      text += (text.empty() ? "" : "\t") + name + " " + std::to_string(count.right) + "/" +
+              std::to_string(count.total);
+    }
+    return text;
+  }
+
+  // "matmul.f32, add.f32 ...": what the failures of one outcome are about.
+  std::string subjects_of(std::initializer_list<Outcome> outcomes) const {
+    std::string text;
+    size_t shown = 0, causes = 0;
+    for (const FailureGroup& group : summary_.failures) {
+      if (std::find(outcomes.begin(), outcomes.end(), group.outcome) == outcomes.end()) continue;
+      ++causes;
+      if (++shown > 4) continue;
+      text += (text.empty() ? "" : ",\t") + group.label;
+      if (group.members.size() > 1) text += " (" + std::to_string(group.members.size()) + ")";
+    }
+    if (shown > 4) text += ",\t...";
+    return std::to_string(causes) + (causes == 1 ? " cause: " : " causes: ") + text;
+  }
+
+  // Why cases were not run: each reason with its count, the most frequent first.
+  std::string reasons_of(std::initializer_list<Outcome> outcomes) const {
+    std::map<std::string, size_t> reasons;
+    for (const Judged& judged : summary_.judged) {
+      const Outcome outcome = judged.result.outcome;
+      if (std::find(outcomes.begin(), outcomes.end(), outcome) == outcomes.end()) continue;
+      ++reasons[judged.result.message.substr(0, judged.result.message.find('\n'))];
+    }
+    std::vector<std::pair<size_t, std::string>> sorted;
+    for (const auto& [reason, count] : reasons) sorted.emplace_back(count, reason);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::string text;
+    for (size_t i = 0; i < sorted.size() && i < 4; ++i) {
+      text += (i == 0 ? "" : ";\t") + std::to_string(sorted[i].first) + " " + sorted[i].second;
+    }
+    if (sorted.size() > 4) text += ";\t...";
+    return text;
+  }
+
+  void write_counts() {
+    using O = Outcome;
+    const Summary& s = summary_;
+    row("32", "RIGHT", s.passed, groups_text());
+    const auto wrong = {O::kFail, O::kResourceError, O::kXPass};
+    row("31", "WRONG", s.count(wrong), subjects_of(wrong));
+    row("31", "MISSING", s.count({O::kMissing}), reasons_of({O::kMissing}));
+    row("31", "UNCLAIMED", s.count({O::kUnclaimed}), subjects_of({O::kUnclaimed}));
+    const auto unstable = {O::kCrash, O::kTimeout, O::kDeviceLost, O::kFlake};
+    row("31", "UNSTABLE", s.count(unstable), unstable_text());
+    row("31", "SUITE", s.count({O::kHarnessError}), reasons_of({O::kHarnessError}));
+    row("33", "FALLBACK", s.count({O::kFallback}),
+        "right through a decomposition or the host; never counted as native");
+    row("33", "WAIVED", s.count({O::kWaived}), reasons_of({O::kWaived}));
+    const auto not_run = {O::kNotSupported, O::kSkip, O::kMistrusted};
+    row("33", "NOT RUN", s.count(not_run), reasons_of(not_run));
+    row("33", "WARNINGS", s.count({O::kQualityWarning, O::kCompatWarning}),
+        "among the RIGHT: within the contract, but suspicious");
+    out_ << "\n";
+  }
+
+  std::string unstable_text() const {
+    const Summary& s = summary_;
+    std::string text;
+    const auto add = [&](Outcome outcome, const char* word) {
+      const size_t count = s.count({outcome});
+      if (count > 0) text += (text.empty() ? "" : ",\t") + std::to_string(count) + " " + word;
+    };
+    add(Outcome::kCrash, "crashed (isolated)");
+    add(Outcome::kTimeout, "hung");
+    add(Outcome::kDeviceLost, "lost the device");
+    add(Outcome::kFlake, "did not repeat");
+    return text;
+  }
+
+  void write_failures() {
+    const size_t limit = options_.is_verbose ? summary_.failures.size() : kShownGroups;
+    for (size_t i = 0; i < summary_.failures.size() && i < limit; ++i) {
+      const FailureGroup& group = summary_.failures[i];
+      const Judged& first = summary_.judged[group.members.front()];
+      const size_t count = group.members.size();
+      out_ << paint("1", "#" + std::to_string(i + 1) + " " + (group.tag.empty() ? "-" : group.tag) +
+                             "  " + group.label)
+           << "  " << count << (count == 1 ? " case" : " cases") << "  "
+           << outcome_name(group.outcome) << (group.cause.empty() ? "" : " (" + group.cause + ")")
+           << "\n   " << first.result.message << "\n";
+      for (size_t note = 0; note < first.result.notes.size() && note < 3; ++note) {
+        out_ << "   also: " << first.result.notes[note] << "\n";
+      }
+      out_ << "   repro: " << repro_line(header_, first) << "\n";
+    }
+    if (summary_.failures.size() > limit) {
+      out_ << "... and " << summary_.failures.size() - limit
+           << " more causes: -v shows them, summary.json lists them\n";
+    }
+    write_fixes();
+  }
+
+  void write_fixes() {
+    std::map<std::string, size_t> counts;
+    for (const FailureGroup& group : summary_.failures) {
+      counts[group.title()] += group.members.size();
+    }
+    if (counts.empty()) return;
+    std::vector<std::pair<size_t, std::string>> sorted;
+    for (const auto& [title, count] : counts) sorted.emplace_back(count, title);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.first > b.first; });
+    const size_t shown = std::min(sorted.size(), kShownFixes);
+    constexpr const char* kNumbers[] = {"the fix that turns", "two fixes that turn",
+                                        "three fixes that turn", "four fixes that turn",
+                                        "five fixes that turn"};
+    out_ << kNumbers[shown - 1] << " most cases green:";
+    for (size_t i = 0; i < shown; ++i) {
+      out_ << (i == 0 ? " " : ", ") << sorted[i].second << " (" << sorted[i].first << ")";
+    }
+    out_ << "\n";
+  }
+
+  void write_slowest() {
+    if (options_.slowest <= 0) return;
+    std::vector<const Judged*> sorted;
+    for (const Judged& judged : summary_.judged) sorted.push_back(&judged);
+    const size_t count = std::min(sorted.size(), static_cast<size_t>(options_.slowest));
+    std::partial_sort(
+        sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count), sorted.end(),
+        [](const Judged* a, const Judged* b) { return a->attempt.wall_ms > b->attempt.wall_ms; });
+    out_ << "slowest:\n";
+    for (size_t i = 0; i < count; ++i) {
+      char time[32];
+      std::snprintf(time, sizeof(time), "%10.1f ms  ", sorted[i]->attempt.wall_ms);
+      out_ << time << sorted[i]->id << "\n";
+    }
+  }
+
+  void write_verdict() {
+    const bool is_good = summary_.exit_code == kExitOk;
+    out_ << "verdict: " << paint(is_good ? "1;32" : "1;31", summary_.verdict);
+    if (summary_.exit_code == kExitTooSlow) {
+      out_ << "; took " << static_cast<int>(report_.wall_seconds) << " s of a budget of "
+           << header_.budget_seconds << " s";
+    }
+    if (!header_.folder.empty()) out_ << "   " << header_.folder;
+    char time[32];
+    std::snprintf(time, sizeof(time), "   %.1f s", report_.wall_seconds);
+    out_ << time << "\n"
+         << summary_.passed << " passed, " << summary_.failed << " failed, " << summary_.skipped
+         << " skipped\n";
+  }
+
+  const RunHeader& header_;
+  const RunReport& report_;
+  const Summary& summary_;
+  const PageOptions& options_;
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+std::string verdict_page(const RunHeader& header, const RunReport& report, const Summary& summary,
+                         const PageOptions& options) {
+  return Page(header, report, summary, options).write();
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,169 @@
+#include "conformance/runner/describe.hpp"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+std::string text(const char* string) { return string == nullptr ? "" : string; }
+
+std::string dtype_text(bp_dtype dtype) {
+  const char* name = bp_dtype_name(dtype);
+  return name == nullptr ? "dtype " + std::to_string(dtype) : name;
+}
+
+struct Bit {
+  uint32_t bit;
+  const char* name;
+};
+
+template <size_t N>
+json names_of(uint32_t bits, const Bit (&names)[N]) {
+  json list = json::array();
+  for (const Bit& row : names) {
+    if ((bits & row.bit) != 0) list.push_back(row.name);
+    bits &= ~row.bit;
+  }
+  if (bits != 0) list.push_back("unknown bits " + std::to_string(bits));
+  return list;
+}
+
+constexpr Bit kHeapFlags[] = {{BP_HEAP_DEVICE_LOCAL, "device_local"},
+                              {BP_HEAP_HOST_VISIBLE, "host_visible"},
+                              {BP_HEAP_HOST_COHERENT, "host_coherent"},
+                              {BP_HEAP_HOST_CONCURRENT, "host_concurrent"},
+                              {BP_HEAP_MIGRATES, "migrates"}};
+constexpr Bit kLayouts[] = {{BP_LAYOUT_CONTIGUOUS, "contiguous"},
+                            {BP_LAYOUT_DENSE_PERMUTED, "dense_permuted"},
+                            {BP_LAYOUT_BROADCAST, "broadcast"},
+                            {BP_LAYOUT_INNER_DENSE, "inner_dense"},
+                            {BP_LAYOUT_ANY, "any"}};
+constexpr Bit kKernelFlags[] = {{BP_KERNEL_CAPTURABLE, "capturable"},
+                                {BP_KERNEL_DETERMINISTIC, "deterministic"},
+                                {BP_KERNEL_IN_PLACE, "in_place"},
+                                {BP_KERNEL_TAKES_SCALAR, "takes_scalar"}};
+constexpr Bit kFlushes[] = {{BP_FLUSH_INPUTS, "inputs"}, {BP_FLUSH_OUTPUTS, "outputs"}};
+
+template <size_t N>
+std::string name_of(uint32_t value, const char* const (&names)[N]) {
+  return value < N ? names[value] : "unknown " + std::to_string(value);
+}
+
+constexpr const char* kClasses[] = {"unknown 0", "host",        "integrated",
+                                    "discrete",  "accelerator", "simulated"};
+constexpr const char* kProducts[] = {"native", "tf32", "bf16", "bf16x3"};
+constexpr const char* kRoundings[] = {"nearest_even", "faithful"};
+constexpr const char* kOverflows[] = {"ieee", "saturate", "nan"};
+constexpr const char* kMaths[] = {"strict", "relaxed"};
+constexpr const char* kTies[] = {"first", "any"};
+
+json describe_numerics(const bp_numerics* given) {
+  const bp_numerics zero = {};
+  const bp_numerics& n = given == nullptr ? zero : *given;
+  return {{"accumulator", n.accumulator == 0 ? "default" : dtype_text(n.accumulator)},
+          {"accumulator_bits", n.accumulator_bits},
+          {"products", name_of(n.products, kProducts)},
+          {"rounding", name_of(n.rounding, kRoundings)},
+          {"flush", names_of(n.flush, kFlushes)},
+          {"overflow", name_of(n.overflow, kOverflows)},
+          {"math", name_of(n.math, kMaths)},
+          {"tie", name_of(n.tie, kTies)}};
+}
+
+json describe_kernel(const bp_kernel& kernel) {
+  json rows = json::array();
+  for (uint32_t row = 0; kernel.dtype_rows != nullptr && row < kernel.dtype_row_count; ++row) {
+    json columns = json::array();
+    for (uint32_t column = 0; column < kernel.dtype_count; ++column) {
+      columns.push_back(dtype_text(kernel.dtype_rows[row * kernel.dtype_count + column]));
+    }
+    rows.push_back(std::move(columns));
+  }
+  const char* op = bp_op_name(kernel.op);
+  return {{"name", text(kernel.name)},
+          {"op", op == nullptr ? "op " + std::to_string(kernel.op) : op},
+          {"op_version", kernel.op_version},
+          {"priority", kernel.priority},
+          {"flags", names_of(kernel.flags, kKernelFlags)},
+          {"dtype_rows", std::move(rows)},
+          {"claims_every_dtype", kernel.dtype_rows == nullptr},
+          {"layouts", names_of(kernel.layouts, kLayouts)},
+          {"max_rank", kernel.max_rank},
+          {"min_byte_alignment_bytes", kernel.min_byte_alignment_bytes},
+          {"refuses_some", kernel.supports != nullptr},
+          {"numerics", describe_numerics(kernel.numerics)}};
+}
+
+json describe_heap(const bp_heap& heap) {
+  return {{"size_bytes", heap.size_bytes},
+          {"max_allocation_bytes", heap.max_allocation_bytes},
+          {"tensor_offset_alignment_bytes", heap.tensor_offset_alignment_bytes},
+          {"suballocation_granularity_bytes", heap.suballocation_granularity_bytes},
+          {"flags", names_of(heap.flags, kHeapFlags)}};
+}
+
+}  // namespace
+
+json describe_plugin(const bp_plugin& plugin) {
+  return {{"name", text(plugin.name)},
+          {"version", text(plugin.version)},
+          {"path", text(plugin.path)},
+          {"refusals", text(plugin.refusals)},
+          {"abi", std::to_string(plugin.abi_major) + "." + std::to_string(plugin.abi_minor)},
+          {"target_count", plugin.target_count},
+          {"kernel_count", plugin.kernel_count}};
+}
+
+json describe_target(const bp_target& target) {
+  const bp_device_properties& p = *target.properties;
+  json heaps = json::array(), dtypes = json::array(), profiles = json::array();
+  const auto* bytes = reinterpret_cast<const unsigned char*>(p.heaps);
+  for (uint64_t i = 0; i < p.heap_count; ++i) {
+    heaps.push_back(
+        describe_heap(*reinterpret_cast<const bp_heap*>(bytes + i * p.heap_stride_bytes)));
+  }
+  for (uint64_t i = 0; i < p.dtype_count; ++i) dtypes.push_back(dtype_text(p.dtypes[i]));
+  for (uint64_t i = 0; i < p.profile_count; ++i) profiles.push_back(text(p.profiles[i]));
+  json kernels = json::array();
+  for (uint64_t i = 0; i < bp_target_kernel_count(&target); ++i) {
+    kernels.push_back(describe_kernel(*bp_target_kernel(&target, i)));
+  }
+  return {{"name", text(target.name)},
+          {"device", text(p.name)},
+          {"index", target.index},
+          {"class", name_of(p.device_class, kClasses)},
+          {"bus_id", text(p.bus_id)},
+          {"compute_unit_count", p.compute_unit_count},
+          {"subgroup_size", p.subgroup_size},
+          {"max_rank", p.max_rank},
+          {"peak_bytes_per_second", p.peak_bytes_per_second},
+          {"peak_f32_flops", p.peak_f32_flops},
+          {"heaps", std::move(heaps)},
+          {"dtypes", std::move(dtypes)},
+          {"profiles", std::move(profiles)},
+          {"kernels", std::move(kernels)}};
+}
+
+json describe_manifests(bp_registry* registry) {
+  json list = json::array();
+  uint64_t count = 0;
+  if (bp_registry_discover(registry, &count) != BP_OK) {
+    list.push_back({{"name", ""}, {"file", ""}, {"library", ""}, {"problem", bp_error_text()}});
+    return list;
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    const bp_manifest* manifest = nullptr;
+    if (bp_registry_manifest(registry, i, &manifest) != BP_OK) continue;
+    list.push_back({{"name", text(manifest->name)},
+                    {"file", text(manifest->file)},
+                    {"library", text(manifest->library)},
+                    {"problem", text(manifest->problem)}});
+  }
+  return list;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,247 @@
+#include "conformance/runner/process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <system_error>
+
+extern char** environ;
+
+namespace bp::conformance {
+namespace {
+
+constexpr size_t kOutputCap = 64u << 10;
+constexpr std::chrono::seconds kGrace{2};  // Between SIGTERM and SIGKILL, and after SIGKILL.
+
+[[noreturn]] void throw_errno(int code, const char* what) {
+  throw std::system_error(code, std::generic_category(), what);
+}
+
+struct Pipe {
+  int read_end = -1;
+  int write_end = -1;
+  Pipe() {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) throw_errno(errno, "pipe2");
+    read_end = ends[0];
+    write_end = ends[1];
+  }
+  ~Pipe() {
+    close_if_open(read_end);
+    close_if_open(write_end);
+  }
+  Pipe(const Pipe&) = delete;
+
+  static void close_if_open(int& fd) {
+    if (fd >= 0) close(fd);
+    fd = -1;
+  }
+  static int take(int& fd) { return std::exchange(fd, -1); }
+};
+
+void set_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+
+// What the child starts with: its own group, no blocked and no ignored signals.
+class SpawnAttributes {
+ public:
+  SpawnAttributes() {
+    posix_spawnattr_init(&attributes_);
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    posix_spawnattr_setsigdefault(&attributes_, &all);
+    posix_spawnattr_setsigmask(&attributes_, &none);
+    posix_spawnattr_setpgroup(&attributes_, 0);
+    posix_spawnattr_setflags(
+        &attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  }
+  ~SpawnAttributes() { posix_spawnattr_destroy(&attributes_); }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  const posix_spawnattr_t* get() const { return &attributes_; }
+
+ private:
+  posix_spawnattr_t attributes_;
+};
+
+class SpawnActions {
+ public:
+  SpawnActions() { posix_spawn_file_actions_init(&actions_); }
+  ~SpawnActions() { posix_spawn_file_actions_destroy(&actions_); }
+  SpawnActions(const SpawnActions&) = delete;
+  void open_null(int fd) {
+    posix_spawn_file_actions_addopen(&actions_, fd, "/dev/null", O_RDONLY, 0);
+  }
+  void connect(int from, int to) { posix_spawn_file_actions_adddup2(&actions_, from, to); }
+  const posix_spawn_file_actions_t* get() const { return &actions_; }
+
+ private:
+  posix_spawn_file_actions_t actions_;
+};
+
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return left < 0 ? 0 : static_cast<int>(std::min<int64_t>(left + 1, 1000));
+}
+
+}  // namespace
+
+std::string ProcessEnd::text() const {
+  if (is_abandoned) return "the process did not die of SIGKILL and was abandoned";
+  if (WIFSIGNALED(wait_status)) {
+    const int number = WTERMSIG(wait_status);
+    const char* name = sigabbrev_np(number);
+    return "died of signal " + std::to_string(number) +
+           (name == nullptr ? "" : std::string(" (SIG") + name + ")");
+  }
+  return "the process exited with code " + std::to_string(WEXITSTATUS(wait_status));
+}
+
+WorkerProcess::WorkerProcess(const WorkerSetup& setup, int interrupt_fd)
+    : interrupt_fd_(interrupt_fd) {
+  Pipe commands, records, output;
+  SpawnActions actions;
+  actions.open_null(STDIN_FILENO);
+  actions.connect(output.write_end, STDOUT_FILENO);
+  actions.connect(output.write_end, STDERR_FILENO);
+  actions.connect(commands.read_end, kCommandFd);
+  actions.connect(records.write_end, kRecordFd);
+
+  WorkerSetup told = setup;
+  told.parent = getpid();
+  std::string name = "bp-conformance", verb = "--worker", text = to_json(told).dump();
+  const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
+  const SpawnAttributes attributes;
+  const int error = posix_spawn(&pid_, "/proc/self/exe", actions.get(), attributes.get(),
+                                arguments.data(), environ);
+  if (error != 0) throw_errno(error, "posix_spawn of a worker");
+
+  // Where the kernel has no pidfd_open(), the end of the record pipe tells.
+  pid_fd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (pid_fd_ >= 0) fcntl(pid_fd_, F_SETFD, FD_CLOEXEC);
+  command_fd_ = Pipe::take(commands.write_end);
+  record_fd_ = Pipe::take(records.read_end);
+  output_fd_ = Pipe::take(output.read_end);
+  set_nonblocking(record_fd_);
+  set_nonblocking(output_fd_);
+}
+
+WorkerProcess::~WorkerProcess() {
+  if (!is_reaped_) finish(Clock::now());
+  for (const int fd : {pid_fd_, command_fd_, record_fd_, output_fd_}) {
+    if (fd >= 0) close(fd);
+  }
+}
+
+bool WorkerProcess::send(RecordType type, const nlohmann::json& payload) {
+  return write_all(command_fd_, encode(type, payload));
+}
+
+bool WorkerProcess::read_records() {
+  std::array<char, 1 << 16> bytes;
+  for (;;) {
+    const ssize_t size = read(record_fd_, bytes.data(), bytes.size());
+    if (size > 0) {
+      reader_.append(std::string_view(bytes.data(), static_cast<size_t>(size)));
+    } else if (size == 0) {
+      return false;
+    } else if (errno != EINTR) {
+      return errno == EAGAIN;
+    }
+    if (static_cast<size_t>(size) < bytes.size()) return true;
+  }
+}
+
+// Reads at most what fits into a pipe, so that a flood cannot keep the caller from its deadline.
+void WorkerProcess::drain_output() {
+  std::array<char, 1 << 16> bytes;
+  const ssize_t size = read(output_fd_, bytes.data(), bytes.size());
+  if (size <= 0) return;
+  const auto count = static_cast<size_t>(size);
+  output_bytes_ += count;
+  if (output_.size() < kOutputCap) {
+    output_.append(bytes.data(), std::min(count, kOutputCap - output_.size()));
+  }
+}
+
+std::string WorkerProcess::take_output(uint64_t& out_bytes) {
+  drain_output();
+  out_bytes = std::exchange(output_bytes_, 0);
+  return std::exchange(output_, {});
+}
+
+Waited WorkerProcess::wait(Clock::time_point deadline, Record& out_record) {
+  bool is_gone = false;
+  for (;;) {
+    try {
+      if (std::optional<Record> record = reader_.next()) {
+        out_record = std::move(*record);
+        return Waited::kRecord;
+      }
+    } catch (const ProtocolError& e) {
+      problem_ = std::string("the worker sent ") + e.what();
+      return Waited::kBroken;
+    }
+    if (is_gone) {
+      if (!reader_.has_rest()) return Waited::kGone;
+      problem_ = "the worker sent a record that is cut";
+      return Waited::kBroken;
+    }
+    if (Clock::now() >= deadline) return Waited::kDeadline;
+
+    std::array<pollfd, 4> sources = {pollfd{record_fd_, POLLIN, 0}, pollfd{output_fd_, POLLIN, 0},
+                                     pollfd{pid_fd_, POLLIN, 0}, pollfd{interrupt_fd_, POLLIN, 0}};
+    poll(sources.data(), sources.size(), milliseconds_until(deadline));
+    if (sources[3].revents != 0) return Waited::kInterrupted;
+    if (sources[1].revents != 0) drain_output();
+    const bool has_ended = sources[2].revents != 0;
+    if (sources[0].revents != 0 || has_ended) is_gone = !read_records() || has_ended;
+  }
+}
+
+bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
+  for (;;) {
+    siginfo_t info = {};
+    // The process stays a zombie, so that its group keeps its number until the group is killed.
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == pid_) {
+      return true;
+    }
+    if (Clock::now() >= deadline) return false;
+    std::array<pollfd, 2> sources = {pollfd{output_fd_, POLLIN, 0}, pollfd{pid_fd_, POLLIN, 0}};
+    // Without a pidfd the only way to learn of the end is to look again.
+    poll(sources.data(), sources.size(), pid_fd_ < 0 ? 5 : milliseconds_until(deadline));
+    if ((sources[0].revents & POLLIN) != 0) {
+      drain_output();
+    } else if (sources[0].revents != 0 && sources[1].revents == 0) {
+      usleep(1000);  // The pipe has ended before the process.
+    }
+  }
+}
+
+ProcessEnd WorkerProcess::finish(Clock::time_point deadline) {
+  ProcessEnd end;
+  if (is_reaped_) return end;
+  if (command_fd_ >= 0) close(std::exchange(command_fd_, -1));
+  if (!wait_for_end(deadline)) {
+    kill(-pid_, SIGTERM);
+    if (!wait_for_end(Clock::now() + kGrace)) {
+      kill(-pid_, SIGKILL);
+      end.is_abandoned = !wait_for_end(Clock::now() + kGrace);
+    }
+  }
+  kill(-pid_, SIGKILL);
+  is_reaped_ = true;
+  if (!end.is_abandoned) waitpid(pid_, &end.wait_status, 0);
+  return end;
+}
+
+}  // namespace bp::conformance

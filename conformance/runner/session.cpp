@@ -1,0 +1,265 @@
+#include "conformance/runner/session.hpp"
+
+#include <cmath>
+#include <cstdio>
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g s", seconds);
+  return text;
+}
+
+// The first line of what was printed, for a message.
+std::string first_line(const std::string& output) {
+  std::string line = output.substr(0, std::min(output.find('\n'), size_t{120}));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return line;
+}
+
+class Session {
+ public:
+  Session(const SessionOptions& options, const CaseList& cases, int attempt,
+          const OnAttempt& on_attempt)
+      : options_(options),
+        cases_(cases),
+        attempt_(attempt),
+        on_attempt_(on_attempt),
+        worker_(options.setup, options.interrupt_fd) {}
+
+  BatchReport run(std::span<const size_t> batch) {
+    if (!greet()) return std::move(report_);
+    for (const size_t index : batch) {
+      const Ended ended = run_one(index);
+      if (ended != Ended::kWell) return std::move(report_);
+      ++report_.finished_count;
+      if (is_stopped_) break;
+    }
+    part();
+    return std::move(report_);
+  }
+
+ private:
+  enum class Ended { kWell, kBadly };
+
+  Clock::time_point deadline() const {
+    return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                              std::chrono::duration<double>(options_.timeout_seconds));
+  }
+
+  // How a worker that cannot be used any more ended: the outcome and the words for it.
+  Result describe_death(Waited waited, const std::string& where) {
+    const bool is_late = waited == Waited::kDeadline;
+    // One that closed its pipe ends by itself; give it a moment to say how.
+    const auto patience =
+        waited == Waited::kGone ? std::chrono::seconds(2) : std::chrono::seconds(0);
+    const ProcessEnd end = worker_.finish(Clock::now() + patience);
+    report_.has_died = true;
+    report_.is_abandoned = end.is_abandoned;
+    Result result;
+    if (is_late) {
+      result.outcome = Outcome::kTimeout;
+      result.cause = "timeout";
+      result.message = "no end after " + seconds_text(options_.timeout_seconds) + where;
+      if (end.is_abandoned) result.message += "; " + end.text();
+    } else {
+      result.outcome = Outcome::kCrash;
+      result.cause = waited == Waited::kBroken ? "protocol" : "crash";
+      result.message = (waited == Waited::kBroken ? worker_.problem() : end.text()) + where;
+    }
+    return result;
+  }
+
+  bool greet() {
+    Record record;
+    const Waited waited = worker_.wait(deadline(), record);
+    if (waited == Waited::kInterrupted) return interrupt();
+    if (waited != Waited::kRecord) {
+      return fail_to_load(describe_death(waited, " while loading"));
+    }
+    report_.hello = record.payload;
+    if (record.type != RecordType::kHello) {
+      return fail_to_load({.outcome = Outcome::kCrash,
+                           .message = "the worker did not begin with HELLO",
+                           .cause = "protocol"});
+    }
+    if (report_.hello.contains("error")) {
+      return fail_to_load({.outcome = Outcome::kFail,
+                           .message = report_.hello.at("error").get<std::string>(),
+                           .cause = "load"});
+    }
+    uint64_t bytes = 0;
+    const std::string output = worker_.take_output(bytes);
+    report_.hello["output_bytes"] = bytes;
+    report_.hello["output"] = output;
+    return true;
+  }
+
+  bool fail_to_load(Result result) {
+    uint64_t bytes = 0;
+    const std::string output = worker_.take_output(bytes);
+    if (bytes > 0) {
+      result.notes.push_back("it printed " + std::to_string(bytes) +
+                             " bytes while loading: " + first_line(output));
+    }
+    report_.load_failure = std::move(result);
+    return false;
+  }
+
+  bool interrupt() {
+    report_.is_interrupted = true;
+    worker_.finish(Clock::now());
+    return false;
+  }
+
+  Ended run_one(size_t index) {
+    const Case& which = cases_[index];
+    uint64_t bytes = 0;
+    static_cast<void>(worker_.take_output(bytes));
+    Attempt attempt;
+    attempt.index = index;
+    attempt.number = attempt_;
+    attempt.pid = static_cast<int>(worker_.pid());
+
+    // If the worker is gone, the wait says so.
+    worker_.send(RecordType::kRun,
+                 {{"case", which.id}, {"seed", options_.seed}, {"attempt", attempt_}});
+    std::string phase;
+    bool has_begun = false;
+    const Clock::time_point limit = deadline();
+    for (;;) {
+      Record record;
+      const Waited waited = worker_.wait(limit, record);
+      if (waited == Waited::kInterrupted) {
+        interrupt();
+        return Ended::kBadly;
+      }
+      if (waited != Waited::kRecord) return charge_death(waited, attempt, has_begun, phase);
+      const std::string id = record.payload.value("case", "");
+      if (id != which.id) return charge_protocol(attempt, "a record for another case");
+      if (record.type == RecordType::kBegin && !has_begun) {
+        has_begun = true;
+      } else if (record.type == RecordType::kProgress && has_begun) {
+        phase = record.payload.value("phase", "");
+      } else if (record.type == RecordType::kEnd && has_begun) {
+        return take_end(attempt, record.payload);
+      } else {
+        return charge_protocol(attempt, "a record out of order");
+      }
+    }
+  }
+
+  Ended take_end(Attempt& attempt, const json& payload) {
+    try {
+      attempt.result = result_from_json(payload);
+      attempt.wall_ms = payload.at("wall_ms").get<double>();
+    } catch (const std::exception& e) {
+      return charge_protocol(attempt, std::string("an END that cannot be read: ") + e.what());
+    }
+    attempt.output = worker_.take_output(attempt.output_bytes);
+    if (attempt.output_bytes > 0 && count_of(attempt.result.outcome) != Count::kFailed) {
+      attempt.result.outcome = Outcome::kFail;
+      attempt.result.cause = "output";
+      attempt.result.tag = "ENTRY-4";
+      attempt.result.message = "wrote " + std::to_string(attempt.output_bytes) +
+                               " bytes to standard streams: " + first_line(attempt.output);
+    }
+    last_ = attempt;
+    is_stopped_ = !on_attempt_(attempt);
+    return Ended::kWell;
+  }
+
+  Ended charge_protocol(Attempt& attempt, const std::string& problem) {
+    worker_.finish(Clock::now());
+    report_.has_died = true;
+    attempt.result = {
+        .outcome = Outcome::kCrash, .message = "the worker sent " + problem, .cause = "protocol"};
+    return charge(attempt);
+  }
+
+  Ended charge_death(Waited waited, Attempt& attempt, bool has_begun, const std::string& phase) {
+    const bool is_last_ones = !has_begun && last_.has_value();
+    std::string where = phase.empty() ? "" : ", in phase " + phase;
+    if (is_last_ones) where = " after the end of the case";
+    if (!has_begun && !last_) where = " before the first case began";
+    Result result = describe_death(waited, where);
+    if (is_last_ones) {
+      // The case after it has not begun, and runs again.
+      last_->result = std::move(result);
+      last_->output = worker_.take_output(last_->output_bytes);
+      on_attempt_(*last_);
+      return Ended::kBadly;
+    }
+    if (!has_begun) {
+      fail_to_load(std::move(result));
+      return Ended::kBadly;
+    }
+    attempt.result = std::move(result);
+    attempt.wall_ms = options_.timeout_seconds * (waited == Waited::kDeadline ? 1e3 : 0);
+    return charge(attempt);
+  }
+
+  Ended charge(Attempt& attempt) {
+    if (!cases_[attempt.index].tags.empty()) {
+      attempt.result.tag = cases_[attempt.index].tags.front();
+    }
+    attempt.output = worker_.take_output(attempt.output_bytes);
+    ++report_.finished_count;
+    on_attempt_(attempt);
+    return Ended::kBadly;
+  }
+
+  // The orderly end: the backend is unloaded and the process ends by itself.
+  void part() {
+    worker_.send(RecordType::kBye, json::object());
+    Record record;
+    const Waited waited = worker_.wait(deadline(), record);
+    if (waited == Waited::kInterrupted) {
+      interrupt();
+      return;
+    }
+    if (waited != Waited::kRecord || record.type != RecordType::kBye) {
+      report_.unload_failure = describe_death(waited, " while unloading");
+      report_.has_died = false;  // All cases of the batch have ended before.
+      return;
+    }
+    if (const json changes = record.payload.value("findings", json::array()); !changes.empty()) {
+      report_.unload_failure = {.outcome = Outcome::kFail,
+                                .message = "while unloading, " + changes[0].get<std::string>(),
+                                .cause = "hygiene",
+                                .tag = "ENTRY-4"};
+    }
+    const Clock::time_point limit = deadline();
+    const ProcessEnd end = worker_.finish(limit);
+    if (!end.is_clean()) {
+      report_.unload_failure = {
+          .outcome = Clock::now() >= limit ? Outcome::kTimeout : Outcome::kCrash,
+          .message = end.text() + " after unloading",
+          .cause = "crash"};
+    }
+  }
+
+  const SessionOptions& options_;
+  const CaseList& cases_;
+  int attempt_;
+  const OnAttempt& on_attempt_;
+  WorkerProcess worker_;
+  BatchReport report_;
+  std::optional<Attempt> last_;
+  bool is_stopped_ = false;
+};
+
+}  // namespace
+
+BatchReport run_batch(const SessionOptions& options, const CaseList& cases,
+                      std::span<const size_t> batch, int attempt, const OnAttempt& on_attempt) {
+  return Session(options, cases, attempt, on_attempt).run(batch);
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,54 @@
+// One worker and the batch of cases that it runs.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "conformance/case_list.hpp"
+#include "conformance/runner/process.hpp"
+#include "conformance/runner/setup.hpp"
+
+namespace bp::conformance {
+
+// One run of one case.
+struct Attempt {
+  size_t index = 0;  // Into the list of cases.
+  int number = 1;
+  Result result;
+  double wall_ms = 0;
+  std::string output;  // What the backend printed meanwhile, at most 64 KiB of it.
+  uint64_t output_bytes = 0;
+  int pid = 0;
+};
+
+struct SessionOptions {
+  WorkerSetup setup;
+  uint64_t seed = 0x5eed;
+  double timeout_seconds = 30;
+  int interrupt_fd = -1;
+};
+
+// How a batch went. Without a death, an interruption or a stop, each of its cases has an attempt.
+struct BatchReport {
+  nlohmann::json hello;                // Null if the worker never said it.
+  std::optional<Result> load_failure;  // Nothing was run.
+  std::optional<Result> unload_failure;
+  size_t finished_count = 0;  // The first so many cases of the batch have an attempt.
+  bool has_died = false;
+  bool is_abandoned = false;
+  bool is_interrupted = false;
+};
+
+// Called for each attempt as it ends; false stops the batch.
+using OnAttempt = std::function<bool(const Attempt&)>;
+
+// Runs `batch` in a fresh worker. An attempt may come twice for one case: a worker that dies after
+// the end of a case is charged to that case.
+BatchReport run_batch(const SessionOptions& options, const CaseList& cases,
+                      std::span<const size_t> batch, int attempt, const OnAttempt& on_attempt);
+
+}  // namespace bp::conformance

@@ -1,0 +1,320 @@
+#include "conformance/runner/supervisor.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+
+namespace bp::conformance {
+namespace {
+
+constexpr int kLoadFailuresInARow = 3;
+constexpr int kConfirmedPerSignature = 20;
+constexpr size_t kBlamedCases = 3;  // The most predecessors that an order dependence names.
+
+bool is_same(const Result& a, const Result& b) {
+  return a.outcome == b.outcome && a.cause == b.cause;
+}
+
+bool needs_confirmation(Outcome outcome) {
+  return outcome == Outcome::kFail || outcome == Outcome::kCrash || outcome == Outcome::kTimeout ||
+         outcome == Outcome::kDeviceLost;
+}
+
+}  // namespace
+
+std::string signature(const Case& which, const Result& result) {
+  std::string text = result.tag + '|' + which.group + '|';
+  if (which.op != 0) text += std::to_string(which.op) + '|' + which.dtype + '|';
+  return text + outcome_name(result.outcome) + '|' + result.cause;
+}
+
+RunReport Supervisor::run(const std::vector<size_t>& selection, const BatchReport& probed) {
+  const Clock::time_point start = Clock::now();
+  take_process_findings(probed);
+  entries_.resize(cases_.size());
+  total_ = selection.size() * static_cast<size_t>(options_.repeat);
+  for (int round = 1; round <= options_.repeat && !is_stopped(); ++round) {
+    run_round(selection, round);
+  }
+  if (!is_stopped() && options_.retries > 0) confirm_all(selection);
+
+  for (const size_t index : selection) {
+    Entry& entry = entries_[index];
+    entry.result.index = index;
+    if (!entry.is_done) {
+      entry.result.attempt.index = index;
+      entry.result.attempt.result =
+          is_stopped() ? Result{.outcome = Outcome::kSkip, .message = stop_reason_}
+                       : Result{.outcome = Outcome::kHarnessError,
+                                .message = "the case was selected and has no result",
+                                .cause = "harness"};
+      if (!report_.load_failure) observer_(entry.result.attempt, done_, total_);
+    }
+    report_.finals.push_back(std::move(entry.result));
+  }
+  report_.wall_seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return std::move(report_);
+}
+
+void Supervisor::run_round(const std::vector<size_t>& selection, int attempt) {
+  std::deque<size_t> shared, exclusive;
+  for (const size_t index : selection) {
+    (cases_[index].is_exclusive ? exclusive : shared).push_back(index);
+  }
+  run_pending(std::move(shared), options_.jobs, attempt);
+  run_pending(std::move(exclusive), 1, attempt);
+}
+
+void Supervisor::run_pending(std::deque<size_t> pending, int jobs, int attempt) {
+  pending_ = std::move(pending);
+  batch_size_ = options_.batch;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < jobs; ++i) threads.emplace_back([this, attempt] { serve(attempt); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// One of the threads that each keep one worker busy.
+void Supervisor::serve(int attempt) {
+  for (;;) {
+    const auto batch = std::make_shared<const std::vector<size_t>>(take_batch());
+    if (batch->empty()) return;
+    BatchReport report;
+    try {
+      report = run_batch(options_.session, cases_, *batch, attempt,
+                         [&](const Attempt& a) { return take_attempt(a); });
+    } catch (const std::exception& e) {
+      const std::lock_guard lock(mutex_);
+      stop(std::string("the suite could not run a worker: ") + e.what());
+      note_process(kLoad, {.outcome = Outcome::kHarnessError, .message = e.what()});
+    }
+    settle(batch, report);
+  }
+}
+
+// Empty when there is no more to do.
+std::vector<size_t> Supervisor::take_batch() {
+  std::unique_lock lock(mutex_);
+  // A batch that still runs may give cases back.
+  changed_.wait(lock, [this] { return is_stopped() || !pending_.empty() || busy_ == 0; });
+  std::vector<size_t> batch;
+  if (is_stopped()) return batch;
+  const size_t fair =
+      std::max<size_t>(1, pending_.size() / static_cast<size_t>(std::max(1, options_.jobs)));
+  size_t size = std::min(batch_size_, pending_.size());
+  if (options_.jobs > 1) size = std::min(size, fair);
+  for (; batch.size() < size; pending_.pop_front()) batch.push_back(pending_.front());
+  if (!batch.empty()) ++busy_;
+  return batch;
+}
+
+bool Supervisor::take_attempt(const Attempt& attempt) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[attempt.index];
+  Final& final = entry.result;
+  const bool is_new_round = !entry.is_done || final.attempt.number != attempt.number;
+  if (is_new_round) ++done_;
+  ++final.attempt_count;
+  if (entry.is_done && is_new_round && !is_same(final.attempt.result, attempt.result)) {
+    Result flake = attempt.result;
+    flake.outcome = Outcome::kFlake;
+    flake.message =
+        "round " + std::to_string(final.attempt.number) + ": " +
+        outcome_name(final.attempt.result.outcome) + "; round " + std::to_string(attempt.number) +
+        ": " + outcome_name(attempt.result.outcome) + ": " +
+        (attempt.result.message.empty() ? final.attempt.result.message : attempt.result.message);
+    final.attempt = attempt;
+    final.attempt.result = std::move(flake);
+  } else if (final.attempt.result.outcome != Outcome::kFlake || !entry.is_done) {
+    final.attempt = attempt;
+  }
+  entry.is_done = true;
+  observer_(attempt, done_, total_);
+
+  const Result& result = attempt.result;
+  if (count_of(result.outcome) != Count::kFailed) return !is_stopped();
+  if (options_.is_expected && options_.is_expected(cases_[attempt.index], result)) {
+    return !is_stopped();
+  }
+  if (options_.fail_fast)
+    stop("not reached: --fail-fast ended the run at " + cases_[attempt.index].id);
+  const bool is_crash = result.outcome == Outcome::kCrash || result.outcome == Outcome::kTimeout;
+  if (is_crash && ++crashes_ >= options_.max_crashes) {
+    stop("not reached: the run ended after " + std::to_string(crashes_) +
+         " crashes and hangs (--max-crashes)");
+  }
+  return !is_stopped();
+}
+
+void Supervisor::stop(std::string reason) {
+  if (!is_stopped()) stop_reason_ = std::move(reason);
+  changed_.notify_all();
+}
+
+void Supervisor::note_process(size_t where, const Result& result) {
+  for (const Attempt& known : report_.process) {
+    if (known.index == where && known.result.message == result.message) return;
+  }
+  Attempt attempt;
+  attempt.index = where;
+  attempt.result = result;
+  report_.process.push_back(attempt);
+  observer_(attempt, done_, total_);
+}
+
+// What the worker found or did outside of any case.
+void Supervisor::take_process_findings(const BatchReport& report) {
+  if (!report.load_failure) {
+    load_failures_ = 0;
+    if (report_.hello.is_null()) report_.hello = report.hello;
+    const uint64_t bytes = report.hello.value("output_bytes", uint64_t{0});
+    if (bytes > 0) {
+      note_process(kLoad, {.outcome = Outcome::kFail,
+                           .message = "wrote " + std::to_string(bytes) +
+                                      " bytes to standard streams while loading",
+                           .cause = "output",
+                           .tag = "ENTRY-4"});
+    }
+    for (const auto& change : report.hello.value("findings", nlohmann::json::array())) {
+      note_process(kLoad, {.outcome = Outcome::kFail,
+                           .message = "while loading, " + change.get<std::string>(),
+                           .cause = "hygiene",
+                           .tag = "ENTRY-4"});
+    }
+  } else if (report_.hello.is_null()) {
+    report_.hello = report.hello;
+    report_.load_failure = report.load_failure;
+    stop("not reached: the backend does not load");
+  } else {
+    note_process(kLoad, *report.load_failure);
+    if (++load_failures_ >= kLoadFailuresInARow) {
+      stop("not reached: the backend does not load any more: " + report.load_failure->message);
+    }
+  }
+  if (report.unload_failure) note_process(kUnload, *report.unload_failure);
+}
+
+void Supervisor::settle(const std::shared_ptr<const std::vector<size_t>>& batch,
+                        const BatchReport& report) {
+  const std::lock_guard lock(mutex_);
+  --busy_;
+  if (report.is_interrupted) {
+    report_.is_interrupted = true;
+    stop("not reached: interrupted");
+  } else if (!report.hello.is_null() || report.load_failure) {
+    take_process_findings(report);
+  }
+  for (size_t i = 0; i < report.finished_count; ++i) {
+    entries_[(*batch)[i]].batch = batch;
+    entries_[(*batch)[i]].position = i;
+  }
+  // What had not begun runs again, in smaller batches until one goes well.
+  pending_.insert(pending_.begin(),
+                  batch->begin() + static_cast<std::ptrdiff_t>(report.finished_count),
+                  batch->end());
+  if (report.has_died && !options_.keeps_size) {
+    batch_size_ = std::max<size_t>(1, (batch->size() - report.finished_count) / 2);
+  } else if (!report.has_died) {
+    batch_size_ = std::min(options_.batch, std::max<size_t>(1, batch_size_) * 2);
+  }
+  changed_.notify_all();
+}
+
+// ---- Confirmation -------------------------------------------------------------------------------
+
+std::optional<Attempt> Supervisor::replay(const std::vector<size_t>& before, size_t target,
+                                          int attempt) {
+  std::vector<size_t> batch = before;
+  batch.push_back(target);
+  std::optional<Attempt> found;
+  const BatchReport report =
+      run_batch(options_.session, cases_, batch, attempt, [&](const Attempt& a) {
+        if (a.index == target) found = a;
+        return true;
+      });
+  if (report.is_interrupted) {
+    report_.is_interrupted = true;
+    stop("not reached: interrupted");
+  }
+  if (found) observer_(*found, done_, total_);
+  return found;
+}
+
+void Supervisor::confirm_all(const std::vector<size_t>& selection) {
+  std::map<std::string, int> seen;
+  for (const size_t index : selection) {
+    Entry& entry = entries_[index];
+    if (is_stopped() || !entry.is_done) continue;
+    const Result& result = entry.result.attempt.result;
+    if (!needs_confirmation(result.outcome)) continue;
+    if (options_.is_expected && options_.is_expected(cases_[index], result)) continue;
+    if (++seen[signature(cases_[index], result)] > kConfirmedPerSignature) continue;
+    confirm(entry);
+  }
+}
+
+void Supervisor::confirm(Entry& entry) {
+  Final& final = entry.result;
+  const size_t index = final.attempt.index;
+  for (int retry = 1; retry <= options_.retries; ++retry) {
+    const std::optional<Attempt> solo = replay({}, index, options_.repeat + retry);
+    if (is_stopped()) return;
+    ++final.attempt_count;
+    if (solo && is_same(solo->result, final.attempt.result)) continue;
+    if (solo && count_of(solo->result.outcome) == Count::kFailed) {
+      // It fails alone, but in another way: what happens in a fresh process counts.
+      final.attempt = *solo;
+      final.is_confirmed = true;
+      return;
+    }
+    blame_order(entry);
+    return;
+  }
+  final.is_confirmed = true;
+}
+
+// The case failed in its batch and passed alone: a predecessor is to blame, or chance is.
+void Supervisor::blame_order(Entry& entry) {
+  Final& final = entry.result;
+  const size_t target = final.attempt.index;
+  const int attempt = options_.repeat + options_.retries + 1;
+  const Result failure = final.attempt.result;
+  std::vector<size_t> before(entry.batch->begin(),
+                             entry.batch->begin() + static_cast<std::ptrdiff_t>(entry.position));
+  const auto fails_after = [&](const std::vector<size_t>& cases) {
+    const std::optional<Attempt> again = replay(cases, target, attempt);
+    return again && is_same(again->result, failure);
+  };
+  Result& result = final.attempt.result;
+  if (before.empty() || !fails_after(before)) {
+    if (is_stopped()) return;
+    result.outcome = Outcome::kFlake;
+    result.message = std::string(outcome_name(failure.outcome)) +
+                     " once, but not when it was repeated: " + failure.message;
+    return;
+  }
+
+  // Each step finds the last predecessor without which the case passes.
+  std::vector<size_t> blamed;
+  while (blamed.size() < kBlamedCases && !before.empty() && !is_stopped()) {
+    size_t low = 0, high = before.size();  // It fails from `low` on, and passes from `high` on.
+    while (high - low > 1) {
+      const size_t middle = (low + high) / 2;
+      std::vector<size_t> tried(before.begin() + static_cast<std::ptrdiff_t>(middle), before.end());
+      tried.insert(tried.begin(), blamed.begin(), blamed.end());
+      (fails_after(tried) ? low : high) = middle;
+    }
+    blamed.push_back(before[low]);
+    if (fails_after(blamed)) break;
+    before.erase(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(low) + 1);
+  }
+  std::string names;
+  for (const size_t index : blamed) names += (names.empty() ? "" : ", ") + cases_[index].id;
+  result.outcome = Outcome::kFail;
+  result.cause = "order";
+  result.details["after"] = names;
+  result.message = "passes alone, fails after " + names + ": " + failure.message;
+  final.is_confirmed = true;
+}
+
+}  // namespace bp::conformance

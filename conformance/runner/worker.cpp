@@ -1,0 +1,234 @@
+#include "conformance/runner/worker.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "conformance/case_list.hpp"
+#include "conformance/runner/describe.hpp"
+#include "conformance/runner/hygiene.hpp"
+#include "conformance/runner/protocol.hpp"
+#include "conformance/runner/setup.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kLateTimeoutNs = 10'000'000'000;  // For work that a case left behind.
+
+struct RegistryEnd {
+  void operator()(bp_registry* registry) const { static_cast<void>(bp_registry_destroy(registry)); }
+};
+
+bool send(RecordType type, const json& payload) {
+  return write_all(kRecordFd, encode(type, payload));
+}
+
+// Blocks until a whole record is there; empty when the supervisor closed the pipe.
+std::optional<Record> receive(RecordReader& reader) {
+  for (;;) {
+    if (std::optional<Record> record = reader.next()) return record;
+    std::array<char, 4096> bytes;
+    const ssize_t size = read(kCommandFd, bytes.data(), bytes.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    reader.append(std::string_view(bytes.data(), static_cast<size_t>(size)));
+  }
+}
+
+class Worker {
+ public:
+  explicit Worker(WorkerSetup setup) : setup_(std::move(setup)) {}
+
+  int serve() {
+    if (!load()) return 0;
+    RecordReader reader;
+    while (std::optional<Record> record = receive(reader)) {
+      if (record->type == RecordType::kBye) return say_goodbye();
+      if (record->type != RecordType::kRun) return 1;
+      run(record->payload);
+    }
+    return 1;
+  }
+
+ private:
+  // Loads the backend and sends HELLO. False if there is nothing to run on.
+  bool load() {
+    json hello;
+    hello["suite"] = kSuiteVersion;
+    hello["host_abi"] = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR);
+    hello["pid"] = getpid();
+    const ProcessState before = ProcessState::take();
+    const std::string problem = find_target(hello);
+    if (!problem.empty()) hello["error"] = problem;
+    hello["findings"] = before.compare_and_restore();
+    std::fflush(nullptr);
+    return send(RecordType::kHello, hello) && problem.empty();
+  }
+
+  // Fills `hello`; the reason where there is no target.
+  std::string find_target(json& hello) {
+    const bp_registry_desc desc{
+        .struct_size = sizeof(bp_registry_desc),
+        .struct_type = BP_STRUCT_REGISTRY_DESC,
+        .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION};
+    bp_registry* registry = nullptr;
+    if (bp_registry_create(&desc, &registry) != BP_OK) return bp_error_text();
+    registry_.reset(registry);
+    if (setup_.plugin.empty()) {
+      hello["manifests"] = describe_manifests(registry);
+      return "";
+    }
+
+    for (const auto& [key, value] : setup_.options) {
+      options_.push_back({key.c_str(), value.c_str()});
+    }
+    const bp_plugin* plugin = nullptr;
+    const bp_status status = bp_registry_load(registry, setup_.plugin.c_str(), options_.size(),
+                                              options_.data(), &plugin);
+    if (status != BP_OK) {
+      return std::string("does not load: ") + bp_status_name(status) + ": " + bp_error_text();
+    }
+    hello["plugin"] = describe_plugin(*plugin);
+    json targets = json::array();
+    for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
+      const bp_target* target = bp_registry_target(registry, i);
+      if (target->plugin != plugin) continue;
+      targets.push_back(describe_target(*target));
+      if (target_ == nullptr && is_wanted(*target)) target_ = target;
+    }
+    if (targets.empty()) return "loads, but has no device";
+    if (target_ == nullptr) return "has no device \"" + setup_.device + "\"";
+    hello["targets"] = std::move(targets);
+    hello["target"] = target_->index;
+    return "";
+  }
+
+  bool is_wanted(const bp_target& target) const {
+    return setup_.device.empty() || setup_.device == std::to_string(target.index) ||
+           setup_.device == target.name;
+  }
+
+  void run(const json& request) {
+    const std::string id = request.at("case").get<std::string>();
+    const uint64_t seed = request.at("seed").get<uint64_t>();
+    send(RecordType::kBegin, {{"case", id}});
+    const auto start = std::chrono::steady_clock::now();
+    Result result;
+    if (const Case* which = suite_.find(id)) {
+      result = run_checked(*which, seed);
+    } else {
+      result = {.outcome = Outcome::kHarnessError,
+                .message = "the worker has no case of this id",
+                .cause = "harness"};
+    }
+    const std::chrono::duration<double, std::milli> wall = std::chrono::steady_clock::now() - start;
+    json end = to_json(result);
+    end["case"] = id;
+    end["wall_ms"] = wall.count();
+    std::fflush(nullptr);
+    send(RecordType::kEnd, end);
+  }
+
+  Result run_checked(const Case& which, uint64_t seed) {
+    if (!which.dtype.empty() && !lists_dtype(which.dtype)) {
+      return {.outcome = Outcome::kNotSupported,
+              .message = which.dtype + " is not among the dtypes of the device"};
+    }
+    const Subject subject{target_, registry_.get(), setup_.plugin, options_, setup_.case_options};
+    Context context(subject, which, seed, [&](std::string_view phase) {
+      send(RecordType::kProgress, {{"case", which.id}, {"phase", phase}});
+    });
+    const ProcessState before = ProcessState::take();
+    bp_error_clear();
+    Result result = run_case(which, context);
+    find_late_failure(result);
+    for (const std::string& change : before.compare_and_restore()) {
+      charge(result, {"while the case ran, " + change, "hygiene", "ENTRY-4"});
+    }
+    return result;
+  }
+
+  bool lists_dtype(const std::string& name) const {
+    const bp_dtype dtype = bp_dtype_from_name(name.c_str());
+    const bp_device_properties& p = *target_->properties;
+    for (uint64_t i = 0; i < p.dtype_count; ++i) {
+      if (p.dtypes[i] == dtype) return true;
+    }
+    return false;
+  }
+
+  // What a case left behind fails that case, and not the next.
+  void find_late_failure(Result& result) {
+    const bp_device_ops& devices = *target_->devices;
+    const bp_stream_ops& streams = *target_->streams;
+    bp_stream* stream = target_->default_stream;
+    const bp_status idle = devices.synchronize(devices.self, target_->device, kLateTimeoutNs);
+    if (idle != BP_OK) {
+      charge(result, {std::string("synchronize of the device after the case: ") +
+                          bp_status_name(idle) + ": " + bp_error_text(),
+                      "late", ""});
+    }
+    const bp_status late = streams.status(streams.self, stream);
+    if (late != BP_OK) {
+      charge(result, {std::string("the case left a failure on the default stream: ") +
+                          bp_status_name(late) + ": " + bp_error_text(),
+                      "late", ""});
+      static_cast<void>(streams.clear_failure(streams.self, stream));
+    }
+    bp_error_clear();
+  }
+
+  // A finding from outside of the case: turns a pass into a failure.
+  static void charge(Result& result, const Finding& finding) {
+    if (count_of(result.outcome) == Count::kFailed) {
+      result.notes.push_back(finding.message);
+      return;
+    }
+    result.outcome = Outcome::kFail;
+    result.message = finding.message;
+    result.cause = finding.cause;
+    if (!finding.tag.empty()) result.tag = finding.tag;
+  }
+
+  int say_goodbye() {
+    const ProcessState before = ProcessState::take();
+    registry_.reset();
+    std::fflush(nullptr);
+    send(RecordType::kBye, {{"findings", before.compare_and_restore()}});
+    return 0;
+  }
+
+  WorkerSetup setup_;
+  CaseList suite_ = CaseList::whole_suite();
+  std::unique_ptr<bp_registry, RegistryEnd> registry_;
+  std::vector<bp_option> options_;
+  const bp_target* target_ = nullptr;
+};
+
+}  // namespace
+
+int run_worker(const std::string& setup_json) {
+  const json parsed = json::parse(setup_json, nullptr, false);
+  if (!parsed.is_object() || fcntl(kCommandFd, F_GETFD) < 0 || fcntl(kRecordFd, F_GETFD) < 0) {
+    std::fputs("bp-conformance: --worker is for the supervisor only\n", stderr);
+    return 2;
+  }
+  // Children of the backend must not hold the pipes, and no orphan may keep a device.
+  fcntl(kCommandFd, F_SETFD, FD_CLOEXEC);
+  fcntl(kRecordFd, F_SETFD, FD_CLOEXEC);
+  WorkerSetup setup = worker_setup_from_json(parsed);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != setup.parent) return 1;
+  return Worker(std::move(setup)).serve();
+}
+
+}  // namespace bp::conformance

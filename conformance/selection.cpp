@@ -1,0 +1,177 @@
+#include "conformance/selection.hpp"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <regex>
+#include <set>
+
+namespace bp::conformance {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::vector<std::string> read_caselist(const std::string& name) {
+  std::ifstream file;
+  if (name != "-") {
+    file.open(name);
+    if (!file) throw UsageError("--caselist " + name + ": cannot be read");
+  }
+  std::istream& in = name == "-" ? std::cin : file;
+  std::vector<std::string> ids;
+  for (std::string line; std::getline(in, line);) {
+    line.erase(std::min(line.find('#'), line.size()));
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    line.erase(0, line.find_first_not_of(" \t"));
+    if (!line.empty()) ids.push_back(line);
+  }
+  return ids;
+}
+
+// The flags that mark cases of the list.
+class Marker {
+ public:
+  Marker(const CaseList& cases, Tier tier) : cases_(cases), tier_(tier), marks_(cases.size()) {}
+
+  // Marks what `matches` says yes to at the tier; `flag` is what the user wrote, for the message.
+  template <typename Matches>
+  void mark(const std::string& flag, const Matches& matches, bool value = true) {
+    size_t found = 0;
+    std::optional<Tier> beyond;
+    for (size_t i = 0; i < cases_.size(); ++i) {
+      if (!matches(cases_[i].id)) continue;
+      if (cases_[i].tier > tier_) {
+        beyond = std::min(beyond.value_or(cases_[i].tier), cases_[i].tier);
+        continue;
+      }
+      ++found;
+      marks_[i] = value;
+    }
+    if (found > 0) return;
+    std::string message = flag + " matches no case";
+    if (beyond) {
+      message +=
+          std::string(" of tier ") + tier_name(tier_) + "; it does at --tier " + tier_name(*beyond);
+    }
+    throw NothingMatched(message);
+  }
+
+  void mark_globs(const std::string& flag, const std::vector<std::string>& globs, bool value) {
+    for (const std::string& glob : globs) {
+      mark(
+          flag + " " + glob, [&](const std::string& id) { return matches_glob(glob, id); }, value);
+    }
+  }
+
+  void mark_id(const std::string& id, const std::string& flag) {
+    const Case* which = cases_.find(id);
+    if (which == nullptr) throw NothingMatched(flag + " " + id + ": there is no case of this id");
+    if (!named_.insert(id).second) throw UsageError(flag + " " + id + ": selected twice");
+    marks_[static_cast<size_t>(which - cases_.cases().data())] = true;
+  }
+
+  void mark_all() {
+    for (size_t i = 0; i < cases_.size(); ++i) marks_[i] = cases_[i].tier <= tier_;
+  }
+
+  std::vector<size_t> marked() const {
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < marks_.size(); ++i) {
+      if (marks_[i]) indices.push_back(i);
+    }
+    return indices;
+  }
+
+ private:
+  const CaseList& cases_;
+  Tier tier_;
+  std::vector<bool> marks_;
+  std::set<std::string> named_;
+};
+
+void mark_filter(Marker& marker, const std::string& filter) {
+  const size_t dash = std::min(filter.find('-'), filter.size());
+  const std::vector<std::string> wanted = split(filter.substr(0, dash), ':');
+  if (wanted.empty() && dash > 0) throw UsageError("--filter " + filter + ": has no pattern");
+  if (wanted.empty()) marker.mark_all();
+  marker.mark_globs("--filter", wanted, true);
+  if (dash < filter.size()) {
+    marker.mark_globs("--filter -", split(filter.substr(dash + 1), ':'), false);
+  }
+}
+
+void mark_regex(Marker& marker, const std::string& text) {
+  try {
+    const std::regex pattern(text, std::regex::ECMAScript | std::regex::optimize);
+    marker.mark("--regex " + text,
+                [&](const std::string& id) { return std::regex_match(id, pattern); });
+  } catch (const std::regex_error& e) {
+    throw UsageError("--regex " + text + ": " + e.what());
+  }
+}
+
+}  // namespace
+
+const char* tier_name(Tier tier) {
+  constexpr const char* kNames[] = {"smoke", "quick", "full"};
+  return kNames[static_cast<size_t>(tier)];
+}
+
+bool matches_glob(const std::string& pattern, const std::string& id) {
+  return fnmatch(pattern.c_str(), id.c_str(), 0) == 0;
+}
+
+std::vector<size_t> select_cases(const CaseList& cases, const SelectionQuery& query) {
+  Marker marker(cases, query.tier);
+  if (query.filters.empty() && query.regexes.empty() && query.ids.empty() &&
+      query.caselists.empty()) {
+    marker.mark_all();
+  }
+  for (const std::string& filter : query.filters) mark_filter(marker, filter);
+  for (const std::string& regex : query.regexes) mark_regex(marker, regex);
+  for (const std::string& id : query.ids) marker.mark_id(id, "--case");
+  for (const std::string& file : query.caselists) {
+    for (const std::string& id : read_caselist(file)) marker.mark_id(id, "--caselist " + file);
+  }
+  marker.mark_globs("--exclude", query.excludes, false);
+
+  std::vector<size_t> selected = marker.marked();
+  for (const std::string& dtype : query.dtypes) {
+    const auto has_dtype = [&](size_t i) { return cases[i].dtype == dtype; };
+    if (std::none_of(selected.begin(), selected.end(), has_dtype)) {
+      throw NothingMatched("--dtype " + dtype + " matches no selected case");
+    }
+  }
+  std::erase_if(selected, [&](size_t i) {
+    return !query.dtypes.empty() && std::find(query.dtypes.begin(), query.dtypes.end(),
+                                              cases[i].dtype) == query.dtypes.end();
+  });
+  if (query.shard_count > 1) {
+    std::vector<size_t> shard;
+    for (size_t i = query.shard_index; i < selected.size(); i += query.shard_count) {
+      shard.push_back(selected[i]);
+    }
+    selected = std::move(shard);
+  }
+  if (selected.empty()) throw NothingMatched("no case is selected");
+  if (query.shuffle_seed) {
+    std::mt19937_64 random(*query.shuffle_seed);
+    // Not std::shuffle, whose order differs between libraries.
+    for (size_t i = selected.size(); i > 1; --i) std::swap(selected[i - 1], selected[random() % i]);
+  }
+  return selected;
+}
+
+}  // namespace bp::conformance
