@@ -1,0 +1,67 @@
+// The C face of the caching allocator.
+#include <cstddef>
+
+#include "registry/fail.hpp"
+#include "registry/guard.hpp"
+#include "registry/out_struct.hpp"
+#include "registry/state.hpp"
+
+namespace bp::core {
+namespace {
+
+// The end of the last member of the first release: it must not grow when the struct does.
+constexpr uint32_t kFirstStatistics =
+    offsetof(bp_cache_statistics, out_of_memory_count) + sizeof(uint64_t);
+
+// NULL, with the text set, if there is no cache to use.
+services::Cache* cache_of(const bp_target* target, bp_status& status) {
+  if (target == nullptr) {
+    status = fail(BP_INVALID_ARGUMENT, "target is NULL");
+    return nullptr;
+  }
+  services::Cache* cache = impl(target).cache.get();
+  if (cache == nullptr) {
+    status = fail(BP_DEVICE_LOST, std::string(target->name) + ": its backend was unloaded");
+  }
+  return cache;
+}
+
+}  // namespace
+}  // namespace bp::core
+
+using namespace bp::core;
+
+bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,
+                            bp_block** out_block) {
+  bp_status status = BP_OK;
+  bp::services::Cache* cache = cache_of(target, status);
+  if (cache == nullptr) return status;
+  if (out_block == nullptr) return bp::fail(BP_INVALID_ARGUMENT, "out_block is NULL");
+  return guarded([&] {
+    return cache->allocate(stream == nullptr ? target->default_stream : stream, size_bytes,
+                           out_block);
+  });
+}
+
+bp_status bp_block_free(bp_block* block) {
+  if (block == nullptr) return BP_OK;
+  return guarded([&] { return bp::services::Cache::free(block); });
+}
+
+bp_status bp_block_record_stream(bp_block* block, bp_stream* stream) {
+  if (block == nullptr) return bp::fail(BP_INVALID_ARGUMENT, "block is NULL");
+  return guarded([&] { return bp::services::Cache::record_stream(block, stream); });
+}
+
+bp_status bp_cache_get_statistics(const bp_target* target, bp_cache_statistics* out_statistics) {
+  bp_status status = BP_OK;
+  bp::services::Cache* cache = cache_of(target, status);
+  if (cache == nullptr) return status;
+  return write_out(cache->statistics(), out_statistics, kFirstStatistics, "out_statistics");
+}
+
+bp_status bp_cache_empty(const bp_target* target) {
+  bp_status status = BP_OK;
+  bp::services::Cache* cache = cache_of(target, status);
+  return cache == nullptr ? status : guarded([&] { return cache->empty(); });
+}

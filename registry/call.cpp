@@ -1,0 +1,114 @@
+#include "registry/call.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "registry/fail.hpp"
+
+namespace bp::core {
+namespace {
+
+bp_status refuse(const OpRow& row, const TensorArgument& argument, const std::string& why) {
+  return fail(BP_INVALID_ARGUMENT, std::string(row.name) + ": " + argument.name + " " + why);
+}
+
+bp_status check_tensor(const OpRow& row, const TensorArgument& argument, const bp_tensor* tensor) {
+  if (tensor == nullptr) return refuse(row, argument, "is NULL; it must be given");
+  if (tensor->ndim > BP_MAX_RANK) {
+    return refuse(row, argument,
+                  "has rank " + std::to_string(tensor->ndim) + "; allowed is at most " +
+                      std::to_string(BP_MAX_RANK));
+  }
+  if (tensor->ndim != 0 && (tensor->shape == nullptr || tensor->strides == nullptr)) {
+    return refuse(row, argument, "has a rank, but shape or strides are NULL");
+  }
+  return BP_OK;
+}
+
+bp_status read_list(const OpRow& row, const TensorArgument& argument, const void* args,
+                    Fact& fact) {
+  const TensorList list = list_at(args, argument);
+  if (list.count != 0 && list.items == nullptr) {
+    return refuse(row, argument, "is NULL, but its count is " + std::to_string(list.count));
+  }
+  for (uint64_t i = 0; i < list.count; ++i) {
+    const bp_status status = check_tensor(row, argument, list.items[i]);
+    if (status != BP_OK) return status;
+    const Fact next = describe(*list.items[i]);
+    if (i == 0) {
+      fact = next;
+      continue;
+    }
+    const Fact differs = dtype_of(next) == dtype_of(fact) ? 0 : kDiffers;
+    constexpr Fact kRank = 0xFu << kRankShift, kAlignment = 0xFu << kAlignmentShift;
+    fact = dtype_of(fact) | (classes_of(fact) | classes_of(next)) << kClassShift |
+           std::max(fact & kRank, next & kRank) | std::min(fact & kAlignment, next & kAlignment) |
+           kIsGiven | (fact & kDiffers) | differs;
+  }
+  return BP_OK;
+}
+
+// Whether `out` is the memory of an input. bp_op_check() allows inputs and outputs to meet only
+// where they are the same, so that the first byte decides.
+bool is_in_place(const OpRow& row, const void* args, const bp_tensor& out) {
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (argument.is_list() || argument.is_output()) continue;
+    const bp_tensor* in = tensor_at(args, argument);
+    if (in != nullptr && in->buffer == out.buffer && in->byte_offset == out.byte_offset)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key) {
+  key.head = row.op | uint64_t{flags} << 32;
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    Fact fact = 0;
+    if (argument.is_list()) [[unlikely]] {
+      const bp_status status = read_list(row, argument, args, fact);
+      if (status != BP_OK) return status;
+    } else {
+      const bp_tensor* tensor = tensor_at(args, argument);
+      if (tensor == nullptr && !argument.is_required()) continue;
+      if (tensor == nullptr || tensor->ndim > BP_MAX_RANK ||
+          (tensor->ndim != 0 && (tensor->shape == nullptr || tensor->strides == nullptr)))
+          [[unlikely]] {
+        return check_tensor(row, argument, tensor);
+      }
+      fact = describe(*tensor);
+      if (argument.is_output() && tensor->buffer != nullptr && is_in_place(row, args, *tensor)) {
+        key.head |= Key::kInPlace;
+      }
+    }
+    key.facts[i / 2] |= uint64_t{fact} << (i % 2 * 32);
+  }
+  return BP_OK;
+}
+
+const void* known_frame(const OpRow& row, const void* args, std::byte* storage) {
+  if (frame_size(args) >= row.frame_size_bytes) [[likely]] {
+    return args;
+  }
+  if (bp_struct_read(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
+    return storage;
+  }
+  fail(BP_INCOMPATIBLE, std::string(row.name) + ": the frame has " +
+                            std::to_string(frame_size(args)) + " bytes, the first release has " +
+                            std::to_string(row.frame_size_bytes));
+  return nullptr;
+}
+
+const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
+                      uint32_t* out_offset) {
+  if (frame_size(args) == size_bytes) return args;
+  if (bp_struct_read(args, row.frame_size_bytes, storage, size_bytes, out_offset) != BP_OK) {
+    return nullptr;
+  }
+  return storage;
+}
+
+}  // namespace bp::core

@@ -1,0 +1,109 @@
+// A call of an op as selection sees it: a few words that say everything claims can ask.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "registry/layout.hpp"
+#include "registry/op_rows.hpp"
+
+namespace bp::core {
+
+inline constexpr bp_launch_flags kKnownLaunchFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// A tensor argument in 32 bits; 0 if it is not given. Of a list: the dtype of the first, all
+// classes, the highest rank, the smallest alignment.
+//
+//   bit 0        8            14       18            22      23        24
+//       dtype    | classes    | rank   | alignment   | given | differs | one element
+using Fact = uint32_t;
+
+inline constexpr uint32_t kClassShift = 8, kRankShift = 14, kAlignmentShift = 18;
+inline constexpr uint32_t kMaxAlignmentLog2 = 12;  // Claims ask for at most 4096 bytes.
+inline constexpr Fact kOpaqueClass = 1u << 5;      // A tensor with a bp_layout of its backend.
+inline constexpr Fact kIsGiven = 1u << 22;
+inline constexpr Fact kDiffers = 1u << 23;  // The dtypes of a list are not all the same.
+inline constexpr Fact kHasOneElement = 1u << 24;
+
+constexpr bp_dtype dtype_of(Fact fact) { return fact & 0xFF; }
+constexpr bp_layout_flags classes_of(Fact fact) { return fact >> kClassShift & 0x3F; }
+constexpr uint32_t rank_of(Fact fact) { return fact >> kRankShift & 0xF; }
+constexpr uint64_t alignment_of(Fact fact) {
+  return uint64_t{1} << (fact >> kAlignmentShift & 0xF);
+}
+
+// What a selection is remembered by. Words behind those of the op are zero.
+struct Key {
+  uint64_t head = 0;  // op, launch flags, whether an output is the memory of an input.
+  uint64_t facts[kMaxTensors / 2] = {};
+
+  static constexpr uint64_t kInPlace = uint64_t{1} << 63;
+
+  Fact fact(uint32_t i) const { return static_cast<Fact>(facts[i / 2] >> (i % 2 * 32)); }
+  bp_launch_flags flags() const { return static_cast<bp_launch_flags>(head >> 32) & 0xFFFF; }
+  bool is_in_place() const { return (head & kInPlace) != 0; }
+  bool operator==(const Key&) const = default;
+
+  uint64_t hash(uint32_t tensor_count) const {
+    constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;
+    uint64_t h = head * kMultiplier;
+    for (uint32_t i = 0; i < (tensor_count + 1) / 2; ++i) {
+      h = (std::rotl(h, 29) ^ facts[i]) * kMultiplier;
+    }
+    return h ^ h >> 32;
+  }
+};
+
+inline const void* member(const void* args, uint32_t offset) {
+  return static_cast<const std::byte*>(args) + offset;
+}
+
+// The tensor at `argument`, which is no list.
+inline const bp_tensor* tensor_at(const void* args, const TensorArgument& argument) {
+  return *static_cast<const bp_tensor* const*>(member(args, argument.offset));
+}
+
+struct TensorList {
+  uint64_t count;
+  const bp_tensor* const* items;
+};
+
+inline TensorList list_at(const void* args, const TensorArgument& argument) {
+  return {*static_cast<const uint64_t*>(member(args, argument.offset - 8u)),
+          *static_cast<const bp_tensor* const* const*>(member(args, argument.offset))};
+}
+
+inline const bp_scalar& scalar_at(const void* args, const TensorArgument& argument) {
+  return *static_cast<const bp_scalar*>(member(args, argument.offset + sizeof(void*)));
+}
+
+inline uint32_t frame_size(const void* args) { return *static_cast<const uint32_t*>(args); }
+
+inline Fact describe(const bp_tensor& t) {
+  bool has_one_element;
+  const bp_layout_flags layout = layout_class(t, &has_one_element);
+  const uint64_t offset = t.byte_offset | uint64_t{1} << kMaxAlignmentLog2;
+  return (t.dtype & 0xFF) | (t.layout == nullptr ? layout : kOpaqueClass) << kClassShift |
+         t.ndim << kRankShift | static_cast<uint32_t>(std::countr_zero(offset)) << kAlignmentShift |
+         kIsGiven | (has_one_element ? kHasOneElement : 0);
+}
+
+// Reads the call with the frame `args`, of at least the row's size, into `key`, which is all zero.
+// Where that fails the text says which argument is not usable.
+bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key);
+
+// The frame as this build knows it: itself if it is not shorter, else a copy in `storage` of
+// kMaxFrameBytes, with zeros for what the caller's older build lacks. NULL, with the text set, if
+// it is shorter than in the first release.
+const void* known_frame(const OpRow& row, const void* args, std::byte* storage);
+
+// The frame as a kernel reads it, that was built with frames of `size_bytes`: itself if the sizes
+// agree, else a copy in `storage`. NULL if the caller gave a member that the kernel does not know;
+// *out_offset is where.
+const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
+                      uint32_t* out_offset);
+
+}  // namespace bp::core

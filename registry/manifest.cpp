@@ -1,0 +1,160 @@
+#include "registry/manifest.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "registry/static_backends.hpp"
+
+namespace bp::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder that holds this library, or the program where it is linked in.
+fs::path own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return {};
+  std::error_code error;
+  const fs::path file = fs::canonical(info.dli_fname, error);
+  return error ? fs::path(info.dli_fname).parent_path() : file.parent_path();
+}
+
+// That of an installation, and that of the build tree.
+std::string default_search_path() {
+  const fs::path folder = own_folder();
+  return (folder / "backplane" / "backends.d").string() + ":" +
+         (folder.parent_path() / "backends.d").string();
+}
+
+std::vector<std::string> split(const std::string& path) {
+  std::vector<std::string> parts;
+  std::istringstream stream(path);
+  for (std::string part; std::getline(stream, part, ':');) {
+    if (!part.empty()) parts.push_back(part);
+  }
+  return parts;
+}
+
+// The manifests that one part of the search path stands for. A folder that does not exist has none.
+std::vector<fs::path> files_of(const fs::path& part) {
+  std::error_code error;
+  if (!fs::is_directory(part, error)) {
+    return part.extension() == ".json" || fs::exists(part, error) ? std::vector{part}
+                                                                  : std::vector<fs::path>{};
+  }
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(part, error)) {
+    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  }
+  return files;
+}
+
+bool serves(const Manifest& m) {
+  if (m.abi_major != BP_ABI_MAJOR) return false;
+  return BP_ABI_MAJOR != 0 || (m.abi_minor_min <= BP_ABI_MINOR && BP_ABI_MINOR <= m.abi_minor);
+}
+
+std::string served_range(const Manifest& m) {
+  const std::string major = std::to_string(m.abi_major) + ".";
+  return major + std::to_string(m.abi_minor_min) + " to " + major + std::to_string(m.abi_minor);
+}
+
+// Fills `m` from its file; throws where the file does not say what a manifest says.
+void read(const fs::path& file, Manifest& m) {
+  std::ifstream stream(file);
+  if (!stream) throw std::runtime_error("the file cannot be read");
+  const nlohmann::json json = nlohmann::json::parse(stream);
+  m.own_name = json.at("name").get<std::string>();
+  const nlohmann::json& abi = json.at("abi");
+  m.abi_major = abi.at("major").get<uint32_t>();
+  m.abi_minor_min = abi.at("minor_min").get<uint32_t>();
+  m.abi_minor = abi.at("minor").get<uint32_t>();
+  const fs::path library = file.parent_path() / json.at("library").get<std::string>();
+  m.own_library = library.lexically_normal().string();
+}
+
+std::unique_ptr<Manifest> read_manifest(const fs::path& path) {
+  auto m = std::make_unique<Manifest>();
+  std::error_code error;
+  const fs::path file = fs::absolute(path, error).lexically_normal();
+  m->own_file = file.string();
+  try {
+    read(file, *m);
+    if (!fs::exists(m->own_library, error)) {
+      m->own_problem = "its library does not exist: " + m->own_library;
+    } else if (!serves(*m)) {
+      m->own_problem = "it serves ABI " + served_range(*m) + ", this host ABI " +
+                       std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR);
+    }
+  } catch (const std::exception& problem) {
+    m->own_problem = "not a manifest: " + std::string(problem.what());
+  }
+  return m;
+}
+
+void add_static_backends(Manifests& manifests) {
+  for (size_t i = 0; i < kStaticBackendCount; ++i) {
+    auto m = std::make_unique<Manifest>();
+    m->own_name = kStaticBackends[i].name;
+    m->own_file = "(static)";
+    m->entry = kStaticBackends[i].entry;
+    m->abi_major = BP_ABI_MAJOR;
+    m->abi_minor_min = m->abi_minor = BP_ABI_MINOR;
+    manifests.push_back(std::move(m));
+  }
+}
+
+}  // namespace
+
+void Manifest::seal() {
+  struct_size = sizeof(bp_manifest);
+  struct_type = BP_STRUCT_MANIFEST;
+  name = own_name.c_str();
+  library = own_library.empty() ? nullptr : own_library.c_str();
+  file = own_file.c_str();
+  problem = own_problem.empty() ? nullptr : own_problem.c_str();
+}
+
+std::string effective_search_path(const char* search_path, bool reads_environment) {
+  const char* replaced = reads_environment ? bp_environment("BACKPLANE_BACKENDS") : nullptr;
+  const char* added = reads_environment ? bp_environment("BACKPLANE_ADD_BACKENDS") : nullptr;
+  std::string path;
+  if (search_path != nullptr) {
+    path = search_path;
+  } else {
+    path = replaced != nullptr ? replaced : default_search_path();
+  }
+  return added == nullptr ? path : path + ":" + added;
+}
+
+Manifests discover(const std::string& search_path) {
+  std::vector<fs::path> files;
+  for (const std::string& part : split(search_path)) {
+    for (fs::path& file : files_of(part)) files.push_back(std::move(file));
+  }
+  std::ranges::stable_sort(files, {}, [](const fs::path& file) { return file.filename(); });
+  Manifests manifests;
+  add_static_backends(manifests);
+  std::set<std::string> seen_files;
+  for (const fs::path& file : files) {
+    std::unique_ptr<Manifest> m = read_manifest(file);
+    if (!seen_files.insert(m->own_file).second) continue;  // Listed twice in the search path.
+    manifests.push_back(std::move(m));
+  }
+  std::set<std::string> names;
+  for (const std::unique_ptr<Manifest>& m : manifests) {
+    if (m->own_problem.empty() && !names.insert(m->own_name).second) {
+      m->own_problem = "another manifest before it has the name " + m->own_name;
+    }
+    m->seal();
+  }
+  return manifests;
+}
+
+}  // namespace bp::core

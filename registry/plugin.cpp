@@ -1,0 +1,217 @@
+#include "registry/plugin.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+
+#include "registry/error_slot.hpp"
+#include "registry/fail.hpp"
+#include "registry/tables.hpp"
+
+namespace bp::core {
+namespace {
+
+// The end of the last member of the first release: it must not grow when the struct does.
+constexpr uint32_t kFirstProperties =
+    offsetof(bp_device_properties, dlpack_device_id) + sizeof(int32_t);
+
+// A failure of the backend in its own words.
+bp_status failed(bp_status status, const std::string& what) {
+  std::string words = take_error();
+  if (words.empty()) words = bp_status_name(status);
+  return fail(status, what + ": " + words);
+}
+
+// What is missing of a device before it can be a target; "" if it is complete.
+std::string missing_tables(const RegisteredDevice& device) {
+  std::string missing;
+  if (!device.allocator.has_value()) missing += "no allocator ";
+  if (!device.streams.has_value()) missing += "no streams ";
+  return missing;
+}
+
+bp_status read_properties(Target& target) {
+  const bp_device_properties* theirs = nullptr;
+  const bp_device_ops& devices = target.own_devices;
+  const bp_status status = devices.properties(devices.self, target.device, &theirs);
+  if (status != BP_OK) return failed(status, target.own_name + ": device.properties");
+  if (theirs == nullptr) {
+    return fail(BP_INTERNAL, target.own_name + ": device.properties returned BP_OK, but NULL");
+  }
+  const std::string defect = struct_defect(theirs, BP_STRUCT_DEVICE_PROPERTIES, kFirstProperties);
+  if (!defect.empty()) return fail(BP_INTERNAL, target.own_name + ": its properties: " + defect);
+  if (theirs->heap_count == 0 || theirs->heaps == nullptr) {
+    return fail(BP_INTERNAL, target.own_name + ": its properties list no heap");
+  }
+  return bp_struct_read(theirs, kFirstProperties, &target.own_properties,
+                        sizeof(target.own_properties), nullptr);
+}
+
+bp_status read_default_stream(Target& target) {
+  const bp_stream_ops& streams = target.own_streams;
+  const bp_status status =
+      streams.default_stream(streams.self, target.device, &target.default_stream);
+  if (status != BP_OK) return failed(status, target.own_name + ": stream.default_stream");
+  if (target.default_stream == nullptr) {
+    return fail(BP_INTERNAL, target.own_name + ": stream.default_stream returned BP_OK, but NULL");
+  }
+  return BP_OK;
+}
+
+void add_kernels(const Registration& r, Target& target) {
+  target.kernels.by_op.resize(op_rows().size());
+  for (const auto& [kernel, devices] : r.kernels) {
+    if (!devices.empty() && std::ranges::count(devices, target.device) == 0) continue;
+    target.kernels.by_op[find_op(kernel->op)->index].push_back(kernel);
+    target.kernels.all.push_back(kernel);
+  }
+}
+
+bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
+  const RegisteredDevice& device = r.devices[index];
+  auto added = std::make_unique<Target>();
+  Target& target = *added;
+  target.own_name = plugin.own_name + ":" + std::to_string(index);
+  if (const std::string missing = missing_tables(device); !missing.empty()) {
+    return fail(BP_INTERNAL,
+                target.own_name + ": its backend registered " + missing + "for it\n" + r.refusals);
+  }
+  target.own_devices = device.devices;
+  target.own_allocator = *device.allocator;
+  std::tie(target.own_streams, target.own_events) = *device.streams;
+  target.struct_size = sizeof(bp_target);
+  target.struct_type = BP_STRUCT_TARGET;
+  target.name = target.own_name.c_str();
+  target.plugin = &plugin;
+  target.registry = face(*plugin.owner);
+  target.device = device.device;
+  target.index = index;
+  target.properties = &target.own_properties;
+  target.devices = &target.own_devices;
+  target.allocator = &target.own_allocator;
+  target.streams = &target.own_streams;
+  target.events = &target.own_events;
+  bp_status status = read_properties(target);
+  if (status == BP_OK) status = read_default_stream(target);
+  if (status != BP_OK) return status;
+  add_kernels(r, target);
+  target.counts = std::make_unique<DispatchCounts[]>(op_rows().size());
+  target.cache.reset(new services::Cache(target));
+  plugin.targets.push_back(std::move(added));
+  return BP_OK;
+}
+
+bp_status register_tables(Plugin& plugin, Registration& r) {
+  const bp_backend& backend = *plugin.instance.backend();
+  r.name = plugin.own_name;
+  const bp_registrar registrar = make_registrar(&r);
+  const bp_status status = backend.register_all(backend.self, &registrar);
+  if (status != BP_OK) return failed(status, plugin.own_name + ": register_all failed");
+  if (r.devices.empty()) {
+    const std::string line = plugin.services->last_line();
+    return fail(BP_NOT_FOUND, plugin.own_name + ": found no device" +
+                                  (line.empty() ? "" : "; its log says: " + line) +
+                                  (r.refusals.empty() ? "" : "\n" + r.refusals));
+  }
+  for (uint64_t i = 0; i < r.devices.size(); ++i) {
+    if (const bp_status added = add_target(plugin, r, i); added != BP_OK) return added;
+  }
+  return BP_OK;
+}
+
+void describe(Plugin& plugin, const Registration& r) {
+  const bp_backend& backend = *plugin.instance.backend();
+  plugin.own_version = backend.version == nullptr ? "" : backend.version;
+  plugin.own_refusals = r.refusals;
+  plugin.struct_size = sizeof(bp_plugin);
+  plugin.struct_type = BP_STRUCT_PLUGIN;
+  plugin.name = plugin.own_name.c_str();
+  plugin.version = plugin.own_version.c_str();
+  plugin.path = plugin.own_path.c_str();
+  plugin.refusals = plugin.own_refusals.c_str();
+  plugin.abi_major = plugin.instance.abi_major();
+  plugin.abi_minor = plugin.instance.abi_minor();
+  plugin.target_count = plugin.targets.size();
+  plugin.kernel_count = r.kernels.size();
+}
+
+bool is_loaded(const Registry& registry, const std::string& name) {
+  const std::lock_guard lock(registry.mutex);
+  return std::ranges::count(registry.plugins, name, &Plugin::own_name) != 0;
+}
+
+void end_tables(Target& target) {
+  end_table(target.own_devices);
+  end_table(target.own_allocator);
+  end_table(target.own_streams);
+  end_table(target.own_events);
+  target.kernels = {};
+}
+
+}  // namespace
+
+bp_status start_plugin(Registry& registry, const Source& source, uint64_t option_count,
+                       const bp_option* options, std::unique_ptr<Plugin>& out_plugin) {
+  auto plugin = std::make_unique<Plugin>();
+  plugin->owner = &registry;
+  plugin->own_path = source.path;
+  plugin->services = std::make_unique<HostServices>(registry.log, option_count, options);
+  plugin->services->set_source(source.label);
+  const bp_host* host = plugin->services->table();
+  bp_status status = source.entry == nullptr
+                         ? plugin->instance.open(source.path, host)
+                         : plugin->instance.negotiate(source.label, source.entry, host);
+  if (status != BP_OK) return status;
+  plugin->own_name = plugin->instance.backend()->name;
+  plugin->services->set_source(plugin->own_name);
+  if (!source.expected_name.empty() && source.expected_name != plugin->own_name) {
+    return fail(BP_INCOMPATIBLE, source.label + ": its manifest says " + source.expected_name +
+                                     ", the backend calls itself " + plugin->own_name);
+  }
+  if (is_loaded(registry, plugin->own_name)) {
+    return fail(BP_ALREADY_EXISTS, plugin->own_name + ": a backend of this name is loaded");
+  }
+  Registration registration;
+  status = register_tables(*plugin, registration);
+  if (status != BP_OK) {
+    // What register_tables() said must outlive what shutdown() may say.
+    const std::string words = take_error();
+    plugin->targets.clear();
+    static_cast<void>(plugin->instance.end());
+    return fail(status, words);
+  }
+  describe(*plugin, registration);
+  if (const std::string keys = plugin->services->unread_options(); !keys.empty()) {
+    registry.log.line(BP_LOG_WARNING, plugin->own_name,
+                      "options that it did not ask for: " + keys.substr(0, keys.size() - 1));
+  }
+  out_plugin = std::move(plugin);
+  return BP_OK;
+}
+
+bp_status end_plugin(Plugin& plugin) {
+  bp_status status = BP_OK;
+  std::string words;
+  const auto keep_first = [&](bp_status next, const std::string& what) {
+    if (next == BP_OK || status != BP_OK) return;
+    status = next;
+    words = plugin.own_name + ": " + what + ": " + take_error();
+  };
+  for (const std::unique_ptr<Target>& target : plugin.targets) {
+    const bp_device_ops& devices = target->own_devices;
+    keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
+    target->cache.reset();
+  }
+  for (const std::unique_ptr<Target>& target : plugin.targets) end_tables(*target);
+  keep_first(plugin.instance.end(), "shutdown");
+  const HostServices& services = *plugin.services;
+  if (services.allocation_count() != 0) {
+    plugin.owner->log.line(BP_LOG_WARNING, plugin.own_name,
+                           std::to_string(services.allocation_count()) +
+                               " allocations of host memory were not freed, " +
+                               std::to_string(services.allocated_bytes()) + " bytes");
+  }
+  return status == BP_OK ? BP_OK : fail(status, words);
+}
+
+}  // namespace bp::core

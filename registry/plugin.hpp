@@ -1,0 +1,27 @@
+// Starting and ending one backend of a registry.
+#pragma once
+
+#include <memory>
+
+#include "registry/state.hpp"
+
+namespace bp::core {
+
+// Where a plugin comes from.
+struct Source {
+  std::string label;                     // For the text: its path or name.
+  std::string path;                      // Absolute; "(static)" with an entry.
+  std::string expected_name;             // What its manifest says; "" without one.
+  bp_backend_entry_fn* entry = nullptr;  // Of a backend that is linked in.
+};
+
+// Loads a backend and lets it register. The targets are complete, but not yet in the registry.
+// On failure nothing stays loaded, and the text says what and why.
+bp_status start_plugin(Registry& registry, const Source& source, uint64_t option_count,
+                       const bp_option* options, std::unique_ptr<Plugin>& out_plugin);
+
+// Ends a plugin whose targets have left the registry: frees its caches, waits for its devices, ends
+// the tables that were lent, then the instance. The status is that of the first step that failed.
+bp_status end_plugin(Plugin& plugin);
+
+}  // namespace bp::core

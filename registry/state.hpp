@@ -1,0 +1,91 @@
+// What a registry holds: plugins, and their devices as targets.
+//
+// Plugins and targets live until the registry ends, also after their unload, because what was lent
+// of them stays readable; only what stands behind them ends.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backplane/host.h"
+#include "registry/host_services.hpp"
+#include "registry/loader.hpp"
+#include "registry/manifest.hpp"
+#include "registry/registrar.hpp"
+#include "registry/selection.hpp"
+#include "registry/services/services.hpp"
+
+namespace bp::core {
+
+struct Registry;
+struct Target;
+
+// How calls of one op on one target were served. A cache line of its own.
+struct alignas(64) DispatchCounts {
+  std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
+};
+
+struct CacheRelease {
+  void operator()(services::Cache* cache) const { services::Cache::release(cache); }
+};
+
+// One backend in a registry.
+struct Plugin final : bp_plugin {
+  Plugin() : bp_plugin{} {}
+
+  Registry* owner = nullptr;
+  std::unique_ptr<HostServices> services;
+  Instance instance;                                          // Empty after the unload.
+  std::string own_name, own_version, own_path, own_refusals;  // What bp_plugin points to.
+  std::vector<std::unique_ptr<Target>> targets;
+};
+
+// One device of a plugin.
+struct Target final : bp_target {
+  Target() : bp_target{} {}
+
+  std::string own_name;
+  bp_device_properties own_properties{};  // As of the load: a reset raises the device's generation.
+  bp_device_ops own_devices{};
+  bp_allocator_ops own_allocator{};
+  bp_stream_ops own_streams{};
+  bp_event_ops own_events{};
+  KernelTable kernels;
+  Selection selection;
+  std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
+  std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.
+
+  const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
+};
+
+struct Registry {
+  bp_registry_flags flags = 0;
+  std::string search_path;
+  bool has_search_path = false;
+  LogSink log{};
+
+  mutable std::mutex mutex;
+  // Guarded by mutex.
+  std::vector<std::unique_ptr<Plugin>> plugins;
+  std::vector<std::unique_ptr<Plugin>> ended;
+  std::vector<Target*> targets;  // Of `plugins`, in the same order.
+  std::vector<std::unique_ptr<Manifest>> manifests;
+  // Where the host fallback runs. Read without the mutex.
+  std::atomic<const bp_target*> host_target = nullptr;
+};
+
+inline Registry& impl(bp_registry* registry) { return *reinterpret_cast<Registry*>(registry); }
+inline const Registry& impl(const bp_registry* registry) {
+  return *reinterpret_cast<const Registry*>(registry);
+}
+inline bp_registry* face(Registry& registry) { return reinterpret_cast<bp_registry*>(&registry); }
+
+// A target is lent as const so that callers leave it alone; its own functions count and remember.
+inline Target& impl(const bp_target* target) {
+  return *static_cast<Target*>(const_cast<bp_target*>(target));
+}
+
+}  // namespace bp::core
