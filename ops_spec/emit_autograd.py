@@ -220,7 +220,9 @@ def header(ops):
            "// Records one call of an op: all its arguments as resolved, and what it gave.",
            "#pragma once", "", '#include "backplane/runtime/ops.hpp"',
            '#include "ops_spec/dims.hpp"', "", "namespace bp::detail {", ""]
+    names = ", ".join(f'"{op.name}"' for op in ops)
     out += [f"{declaration(op)};" for op in ops]
+    out += ["", f"inline constexpr const char* kOpsWithGradient[] = {{{names}}};"]
     return "\n".join(out + ["", "}  // namespace bp::detail", ""])
 
 

@@ -30,7 +30,8 @@ def header(ops):
            "// stand for an Operand. Elementwise ops cast and broadcast their inputs to each other. A `dtype`",
            "// of 0 leaves the choice to the op. Lists that are left out, or shorter by a whole factor, are",
            "// filled up for the rank at hand. An optional output is computed if a place for it is given.",
-           "#pragma once", "", '#include "backplane/runtime/tensor.hpp"', "", "namespace bp {", ""]
+           "#pragma once", "", '#include "backplane/runtime/random.hpp"',
+           '#include "backplane/runtime/tensor.hpp"', "", "namespace bp {", ""]
     enums = {}
     for op in ops:
         for arg in op.args:

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <algorithm>
+
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/nn.hpp"
 

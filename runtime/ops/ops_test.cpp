@@ -1,0 +1,280 @@
+#include "backplane/runtime/ops.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backplane/runtime/autograd.hpp"
+#include "backplane/runtime/memory.hpp"
+#include "runtime/ops/dispatch.hpp"
+#include "runtime/test_device.hpp"
+
+namespace bp {
+namespace {
+
+using Floats = std::vector<float>;
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+class Ops : public testing::Test {
+ protected:
+  Device device = test_device();
+  DeviceGuard guard{device};
+  Tensor x = from_host<float>({0, 1, 2, 3, 4, 5}, {2, 3}, device);
+};
+
+// ---- Promotion: the rules of the Python array API standard
+// ---------------------------------------
+
+TEST(Promotion, TakesTheWiderOfOneKind) {
+  EXPECT_EQ(detail::promote(BP_F32, BP_F64), bp_dtype{BP_F64});
+  EXPECT_EQ(detail::promote(BP_I8, BP_I32), bp_dtype{BP_I32});
+  EXPECT_EQ(detail::promote(BP_U16, BP_U8), bp_dtype{BP_U16});
+}
+
+TEST(Promotion, HoldsAnUnsignedInTheNextSigned) {
+  EXPECT_EQ(detail::promote(BP_U8, BP_I8), bp_dtype{BP_I16});
+  EXPECT_EQ(detail::promote(BP_I64, BP_U32), bp_dtype{BP_I64});
+  EXPECT_EQ(detail::promote(BP_I64, BP_U64), bp_dtype{0}) << "no dtype holds both";
+}
+
+TEST(Promotion, GivesTheFloatWhereOneIsAFloat) {
+  EXPECT_EQ(detail::promote(BP_I64, BP_F16), bp_dtype{BP_F16});
+  EXPECT_EQ(detail::promote(BP_BF16, BP_F16), bp_dtype{BP_F32});
+  EXPECT_EQ(detail::promote(BP_BOOL, BP_U8), bp_dtype{BP_U8});
+}
+
+TEST(Promotion, IsNotRaisedByANumberOfTheSameKind) {
+  EXPECT_EQ(detail::promote_scalar(BP_F16, Scalar(1.0).get()), bp_dtype{BP_F16});
+  EXPECT_EQ(detail::promote_scalar(BP_I8, Scalar(1).get()), bp_dtype{BP_I8});
+  EXPECT_EQ(detail::promote_scalar(BP_I64, Scalar(0.5).get()), bp_dtype{BP_F32});
+  EXPECT_EQ(detail::promote_scalar(BP_BOOL, Scalar(1).get()), bp_dtype{BP_I64});
+}
+
+// ---- Elementwise
+// ---------------------------------------------------------------------------------
+
+TEST_F(Ops, AddTensorsAndNumbers) {
+  EXPECT_EQ((x + x).to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ((x + 1).to_vector<float>(), (Floats{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ((1 - x).to_vector<float>(), (Floats{1, 0, -1, -2, -3, -4}));
+  EXPECT_EQ((6 / (x + 1)).to_vector<float>(), (Floats{6, 3, 2, 1.5, 1.2F, 1}));
+  EXPECT_EQ((-x).to_vector<float>(), (Floats{-0.0F, -1, -2, -3, -4, -5}));
+}
+
+TEST_F(Ops, BroadcastFromTheLastAxis) {
+  const Tensor row = from_host<float>({10, 20, 30}, {3}, device);
+  const Tensor column = from_host<float>({100, 200}, {2, 1}, device);
+  EXPECT_EQ((x + row).to_vector<float>(), (Floats{10, 21, 32, 13, 24, 35}));
+  EXPECT_EQ((column + row).to_vector<float>(), (Floats{110, 120, 130, 210, 220, 230}));
+  EXPECT_EQ(message_of([&] { x + arange(2, BP_F32); }),
+            "add: a has the shape (2, 3) and b (2,); allowed: shapes whose extents, from the last "
+            "one, are equal or 1");
+}
+
+TEST_F(Ops, CastToACommonDtype) {
+  const Tensor whole = arange(3, BP_I64);
+  EXPECT_EQ((whole + whole).dtype(), bp_dtype{BP_I64});
+  EXPECT_EQ((whole + 0.5).to_vector<float>(), (Floats{0.5, 1.5, 2.5}));
+  EXPECT_EQ((x + whole).dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ((whole / 2).to_vector<float>(), (Floats{0, 0.5, 1}));
+  EXPECT_EQ((x.to(BP_F64) * x).dtype(), bp_dtype{BP_F64});
+}
+
+TEST_F(Ops, CompareWithNumbersAndTensors) {
+  EXPECT_EQ((x == 2).to_vector<uint8_t>(), (std::vector<uint8_t>{0, 0, 1, 0, 0, 0}));
+  EXPECT_EQ((x == x).dtype(), bp_dtype{BP_BOOL});
+}
+
+TEST_F(Ops, WriteIntoAnOutputAndCountIt) {
+  const Tensor y = zeros({2, 3}, BP_F32);
+  const uint32_t before = y.version();
+  add_out(y, x, 1);
+  EXPECT_EQ(y.to_vector<float>(), (Floats{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(y.version(), before + 1);
+  add_out(x, x, x);
+  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
+}
+
+TEST_F(Ops, RefuseAnOutputOfAnotherShape) {
+  const std::string message = message_of([&] { add_out(zeros({3, 2}, BP_F32), x, x); });
+  EXPECT_NE(message.find("add: y"), std::string::npos) << message;
+  EXPECT_NE(message.find("(3, 2)"), std::string::npos) << message;
+}
+
+TEST_F(Ops, NameOpAndArgumentInEveryRefusal) {
+  EXPECT_EQ(message_of([&] { softmax(x, 2); }), "softmax: axis is 2; allowed: -2 <= axis < 2");
+  EXPECT_EQ(message_of([&] { relu(Tensor()); }), "relu: x is empty; allowed: a tensor");
+  const std::string dtype = message_of([&] { exp(arange(2, BP_I64)); });
+  EXPECT_NE(dtype.find("exp: x"), std::string::npos) << dtype;
+  EXPECT_NE(dtype.find("i64"), std::string::npos) << dtype;
+  const std::string shape = message_of([&] { matmul(x, x); });
+  EXPECT_NE(shape.find("matmul: b"), std::string::npos) << shape;
+  EXPECT_EQ(message_of([] { add(1, 2); }),
+            "add: a and b are numbers; allowed: at least one tensor");
+}
+
+// ---- Reductions, matrices, windows
+// ---------------------------------------------------------------
+
+TEST_F(Ops, ReduceOverAnyAxes) {
+  EXPECT_EQ(sum(x).item<float>(), 15);
+  EXPECT_EQ(sum(x, {0}).to_vector<float>(), (Floats{3, 5, 7}));
+  EXPECT_EQ(sum(x, {-1}, true).shape(), IntList({2, 1}));
+  EXPECT_EQ(sum(x == x).item<int64_t>(), 6) << "bool is added in i64";
+  EXPECT_EQ(mean(x, {1}).to_vector<float>(), (Floats{1, 4}));
+  EXPECT_EQ(amax(x, {0}).to_vector<float>(), (Floats{3, 4, 5}));
+  EXPECT_EQ(argmax(x, 1).to_vector<int64_t>(), (std::vector<int64_t>{2, 2}));
+}
+
+TEST_F(Ops, MultiplyMatricesWithBroadcastBatches) {
+  EXPECT_EQ(matmul(x, x.transpose()).to_vector<float>(), (Floats{5, 14, 14, 50}));
+  const Tensor batch = x.reshape({2, 1, 3});
+  const Tensor one = ones({1, 3, 2}, BP_F32);
+  EXPECT_EQ(matmul(batch, one).to_vector<float>(), (Floats{3, 3, 12, 12}));
+  EXPECT_EQ(message_of([&] {
+              matmul(ones({2, 1, 3}, BP_F32), ones({3, 3, 1}, BP_F32));
+            }),
+            "matmul: a has the shape (2, 1, 3) and b (3, 3, 1); allowed: axes before the last two "
+            "that are equal or 1");
+}
+
+TEST_F(Ops, ApplyLinearLayers) {
+  const Tensor weight = from_host<float>({1, 0, 0, 0, -1, 0}, {2, 3}, device);
+  const Tensor bias = from_host<float>({0.5, 1}, {2}, device);
+  EXPECT_EQ(linear(x, weight, bias).to_vector<float>(), (Floats{0.5, 0, 3.5, -3}));
+  EXPECT_EQ(linear(x, weight, bias, Activation::kRelu).to_vector<float>(),
+            (Floats{0.5, 0, 3.5, 0}));
+  EXPECT_EQ(linear(x, weight).to_vector<float>(), (Floats{0, -1, 3, -4}));
+}
+
+TEST_F(Ops, FillUpShortLists) {
+  const Tensor image = ones({1, 1, 4, 4}, BP_F32);
+  const Tensor kernel = ones({1, 1, 3, 3}, BP_F32);
+  EXPECT_EQ(convolution(image, kernel).shape(), IntList({1, 1, 2, 2}));
+  EXPECT_EQ(convolution(image, kernel, {}, {}, {1}).shape(), IntList({1, 1, 4, 4}));
+  EXPECT_EQ(convolution(image, kernel, {}, {2}, {1, 1}).shape(), IntList({1, 1, 2, 2}));
+  EXPECT_EQ(max_pool(image, {2}).shape(), IntList({1, 1, 2, 2})) << "stride is the kernel's size";
+}
+
+TEST_F(Ops, GiveOptionalOutputsWhereAPlaceIsGiven) {
+  Tensor indices;
+  const Tensor image = arange(4, BP_F32).reshape({1, 1, 2, 2});
+  EXPECT_EQ(max_pool(image, {2}, {}, {}, {}, &indices).item<float>(), 3);
+  EXPECT_EQ(indices.item<int64_t>(), 3);
+}
+
+TEST_F(Ops, ComputeLosses) {
+  const Tensor target = from_host<int64_t>({2, 0}, {2}, device);
+  const float expected = std::log(1 + std::exp(-1.0F) + std::exp(-2.0F));
+  const Tensor losses = cross_entropy(x, target, -100, 0, Reduction::kNone);
+  EXPECT_NEAR(losses.select(0, 0).item<float>(), expected, 1e-5);
+  EXPECT_NEAR(losses.select(0, 1).item<float>(), expected + 2, 1e-5);
+  EXPECT_NEAR(cross_entropy(x, target).item<float>(), expected + 1, 1e-5);
+}
+
+// ---- Random
+// --------------------------------------------------------------------------------------
+
+TEST_F(Ops, RepeatNumbersOfOneSeed) {
+  manual_seed(7);
+  const Floats first = uniform({5}, BP_F32).to_vector<float>();
+  const Floats second = uniform({5}, BP_F32).to_vector<float>();
+  EXPECT_NE(first, second);
+  manual_seed(7);
+  EXPECT_EQ(uniform({5}, BP_F32).to_vector<float>(), first);
+  EXPECT_EQ(device.generator().state().offset, 2u) << "5 elements take 2 blocks of 4 words";
+  uniform({5}, BP_F64);
+  EXPECT_EQ(device.generator().state().offset, 5u) << "5 elements take 3 blocks of 2 numbers";
+}
+
+TEST_F(Ops, DropAndScaleElements) {
+  Generator generator(3);
+  const Tensor y = dropout(ones({1000}, BP_F32), 0.25, &generator);
+  const double kept = sum(y).item<double>() * 0.75;
+  EXPECT_NEAR(kept, 750, 60);
+  EXPECT_NEAR(amax(y).item<double>(), 1 / 0.75, 1e-6);
+  EXPECT_EQ(generator.state().offset, 250u);
+}
+
+// ---- Optimisers
+// ----------------------------------------------------------------------------------
+
+TEST_F(Ops, UpdateParametersInPlace) {
+  const std::vector<Tensor> params{ones({2}, BP_F32)};
+  const std::vector<Tensor> grads{full({2}, 0.5, BP_F32)};
+  const uint32_t before = params[0].version();
+  sgd_step(params, grads, {}, 0.1, 1);
+  EXPECT_NEAR(params[0].select(0, 0).item<float>(), 0.95, 1e-6);
+  EXPECT_EQ(params[0].version(), before + 1);
+}
+
+TEST_F(Ops, RefuseToUpdateWhatIsRecorded) {
+  const std::vector<Tensor> params{ones({2}, BP_F32)};
+  params[0].set_requires_grad();
+  EXPECT_EQ(
+      message_of([&] { sgd_step(params, params, {}, 0.1, 1); }),
+      "sgd_step: a tensor requires a gradient, and writes in place are not recorded; put them "
+      "under a bp::NoGradGuard");
+  const NoGradGuard no_grad;
+  EXPECT_NO_THROW(sgd_step(params, {{ones({2}, BP_F32)}}, {}, 0.1, 1));
+}
+
+// ---- Streams, devices, memory
+// --------------------------------------------------------------------
+
+TEST_F(Ops, RunOnTheStreamOfTheInnermostGuard) {
+  Stream side(device);
+  Tensor y;
+  {
+    const StreamGuard on_side(side);
+    EXPECT_EQ(current_stream(device.target()), side.get());
+    y = x + 1;
+    synchronize_stream(device);
+  }
+  EXPECT_EQ(current_stream(device.target()), nullptr);
+  EXPECT_TRUE(side.is_idle());
+  EXPECT_EQ(y.to_vector<float>(), (Floats{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(Ops, OrderStreamsByEvents) {
+  Stream first(device);
+  Stream second(device);
+  Event event(device);
+  Tensor y;
+  {
+    const StreamGuard guard_first(first);
+    y = x + 1;
+    event.record(first);
+  }
+  second.wait_for(event);
+  const StreamGuard guard_second(second);
+  y.record_stream(second);
+  EXPECT_EQ((y + 1).to_vector<float>(), (Floats{2, 3, 4, 5, 6, 7}));
+  EXPECT_TRUE(event.is_done());
+}
+
+TEST(Devices, ExplainANameThatIsNotFound) {
+  const std::string message = message_of([] { Device("no_such_backend:3"); });
+  EXPECT_NE(message.find("device 'no_such_backend:3': "), std::string::npos) << message;
+}
+
+TEST_F(Ops, GiveTheirMemoryBack) {
+  const uint64_t before = memory_statistics(device).allocated_bytes;
+  {
+    const Tensor big = zeros({1024}, BP_F32);
+    EXPECT_GE(memory_statistics(device).allocated_bytes, before + 4096);
+  }
+  EXPECT_EQ(memory_statistics(device).allocated_bytes, before);
+  EXPECT_NE(memory_summary(device).find("allocated bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bp

@@ -1,0 +1,227 @@
+#include "backplane/runtime/tensor.hpp"
+
+#include <gtest/gtest.h>
+
+#include "backplane/runtime/ops.hpp"
+#include "runtime/test_device.hpp"
+
+namespace bp {
+namespace {
+
+using Floats = std::vector<float>;
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), BP_INVALID_ARGUMENT);
+    return error.what();
+  }
+  return "(nothing was thrown)";
+}
+
+class Tensors : public testing::Test {
+ protected:
+  Device device = test_device();
+  DeviceGuard guard{device};
+  Tensor x = from_host<float>({0, 1, 2, 3, 4, 5}, {2, 3}, device);
+};
+
+TEST_F(Tensors, KeepWhatTheHostGaveThem) {
+  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(x.shape(), IntList({2, 3}));
+  EXPECT_EQ(x.strides(), IntList({3, 1}));
+  EXPECT_EQ(x.dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ(x.numel(), 6);
+  EXPECT_EQ(x.device(), device);
+}
+
+TEST_F(Tensors, AreFilledWithWhatIsAskedFor) {
+  EXPECT_EQ(zeros({2}, BP_F32).to_vector<float>(), (Floats{0, 0}));
+  EXPECT_EQ(ones({2}, BP_F32).to_vector<float>(), (Floats{1, 1}));
+  EXPECT_EQ(full({2}, -1.5, BP_F32).to_vector<float>(), (Floats{-1.5, -1.5}));
+  EXPECT_EQ(arange(3, BP_I64).to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(scalar(7, BP_I32).item<int>(), 7);
+  EXPECT_EQ(scalar(2.5, BP_F64).item<double>(), 2.5);
+  EXPECT_EQ(zeros({0, 3}, BP_F32).to_vector<float>(), Floats());
+}
+
+TEST_F(Tensors, ConvertBetweenDtypes) {
+  EXPECT_EQ(x.to(BP_I64).to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(x.to(BP_BOOL).to_vector<uint8_t>(), (std::vector<uint8_t>{0, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(x.to(BP_F32).impl(), x.impl()) << "nothing to convert";
+}
+
+TEST_F(Tensors, ShareTheMemoryOfTheirViews) {
+  x.select(0, 1).fill(9);
+  EXPECT_EQ(x.to_vector<float>(), (Floats{0, 1, 2, 9, 9, 9}));
+  x.transpose().copy_from(from_host<float>({1, 2, 3, 4, 5, 6}, {3, 2}, device));
+  EXPECT_EQ(x.to_vector<float>(), (Floats{1, 3, 5, 2, 4, 6}));
+}
+
+TEST_F(Tensors, CountWritesAcrossViews) {
+  const Tensor row = x.select(0, 0);
+  const uint32_t before = x.version();
+  row.fill(1);
+  EXPECT_EQ(x.version(), before + 1);
+  EXPECT_EQ(x.detach().version(), before + 1);
+}
+
+TEST_F(Tensors, CopyRowMajorWhateverTheStrides) {
+  EXPECT_EQ(x.transpose().to_vector<float>(), (Floats{0, 3, 1, 4, 2, 5}));
+  EXPECT_EQ(x.transpose().contiguous().strides(), IntList({2, 1}));
+  const Tensor wide = zeros({2, 4}, BP_F32);
+  const Tensor part = wide.slice(1, 0, 4, 2);
+  const Floats given{1, 2, 3, 4};
+  part.copy_from_host(given.data(), given.size() * sizeof(float));
+  EXPECT_EQ(wide.to_vector<float>(), (Floats{1, 0, 2, 0, 3, 0, 4, 0}));
+}
+
+TEST_F(Tensors, RefuseAHostBufferOfAnotherSize) {
+  float one = 0;
+  EXPECT_EQ(message_of([&] { x.copy_to_host(&one, sizeof(one)); }),
+            "copy_to_host: the host has 4 bytes, and f32 (2, 3) has 24");
+  EXPECT_EQ(message_of([&] {
+              from_host<float>({1, 2}, {3}, device);
+            }),
+            "from_host: data has 2 elements, and the shape 3");
+}
+
+TEST_F(Tensors, RefuseAHostTypeThatIsNotTheDtype) {
+  EXPECT_EQ(message_of([&] { x.to_vector<double>(); }),
+            "to_vector: the tensor is f32, and the host type is f64; use to(dtype) first");
+}
+
+TEST_F(Tensors, GiveAnItemOnlyOfOneElement) {
+  EXPECT_EQ(x.slice(0, 1, 2).slice(1, 2, 3).item<float>(), 5);
+  EXPECT_EQ(message_of([&] { x.item<float>(); }),
+            "item: the tensor has the shape (2, 3); allowed: one element");
+}
+
+TEST_F(Tensors, SayWhereTheyAreEmpty) {
+  const Tensor nothing;
+  EXPECT_FALSE(nothing);
+  EXPECT_EQ(message_of([&] { nothing.shape(); }),
+            "an empty tensor was used: it was never given a value");
+}
+
+TEST_F(Tensors, RefuseShapesThatCannotBe) {
+  EXPECT_EQ(message_of([] { empty({-1, 2}, BP_F32); }), "the shape (-1, 2) has an extent below 0");
+  EXPECT_EQ(message_of([] {
+              empty({1, 1, 1, 1, 1, 1, 1, 1, 1}, BP_F32);
+            }),
+            "a tensor has 9 axes; allowed: up to 8");
+  EXPECT_EQ(message_of([] {
+              empty({INT64_MAX, 4}, BP_F32);
+            }),
+            "a tensor of the shape (9223372036854775807, 4) has too many elements");
+}
+
+TEST(Devices, AreNamedWhereNoneIsCurrent) {
+  EXPECT_EQ(message_of([] { zeros({1}, BP_F32); }),
+            "no device is given, and none is current: name one, or make a bp::DeviceGuard");
+}
+
+// ---- Views
+// ---------------------------------------------------------------------------------------
+
+TEST_F(Tensors, AreReshapedWithoutACopy) {
+  const Tensor y = x.view({3, -1});
+  EXPECT_EQ(y.shape(), IntList({3, 2}));
+  EXPECT_EQ(y.get()->byte_offset, x.get()->byte_offset);
+  EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(x.flatten().shape(), IntList({6}));
+  EXPECT_EQ(x.unsqueeze(1).shape(), IntList({2, 1, 3}));
+  EXPECT_EQ(x.unsqueeze(-1).squeeze().shape(), IntList({2, 3}));
+}
+
+TEST_F(Tensors, AreReshapedAcrossAxesThatLieApart) {
+  const Tensor cube = arange(24, BP_F32).reshape({2, 3, 4});
+  const Tensor swapped = cube.permute({1, 0, 2});
+  EXPECT_EQ(swapped.view({3, 2, 2, 2}).shape(), IntList({3, 2, 2, 2}));
+  EXPECT_EQ(swapped.view({3, 2, 2, 2}).to_vector<float>(), swapped.to_vector<float>());
+  EXPECT_EQ(swapped.reshape({6, 4}).to_vector<float>(), swapped.to_vector<float>());
+  EXPECT_EQ(message_of([&] {
+              swapped.view({6, 4});
+            }),
+            "view: the shape (6, 4) needs a copy, since elements lie too far apart in a tensor of "
+            "(3, 2, 4)");
+}
+
+TEST_F(Tensors, RefuseAShapeOfOtherSize) {
+  EXPECT_EQ(message_of([&] {
+              x.reshape({4, 2});
+            }),
+            "reshape: the shape (4, 2) does not have the elements of (2, 3)");
+  EXPECT_EQ(message_of([&] {
+              x.reshape({-1, -1});
+            }),
+            "reshape: the shape (-1, -1) does not have the elements of (2, 3)");
+}
+
+TEST_F(Tensors, AreSlicedAsInPython) {
+  EXPECT_EQ(x.slice(1, -2, 100).to_vector<float>(), (Floats{1, 2, 4, 5}));
+  EXPECT_EQ(x.slice(1, 0, 3, 2).to_vector<float>(), (Floats{0, 2, 3, 5}));
+  EXPECT_EQ(x.slice(0, 2, 1).shape(), IntList({0, 3}));
+  EXPECT_EQ(x.narrow(1, 1, 2).to_vector<float>(), (Floats{1, 2, 4, 5}));
+  EXPECT_EQ(x.select(-1, -1).to_vector<float>(), (Floats{2, 5}));
+  EXPECT_EQ(message_of([&] { x.narrow(1, 2, 2); }),
+            "narrow: start 2 and length 2 leave an axis of extent 3");
+  EXPECT_EQ(message_of([&] { x.slice(2, 0, 1); }), "slice: axis is 2; allowed: -2 <= axis < 2");
+}
+
+TEST_F(Tensors, AreExpandedByStridesOfZero) {
+  const Tensor y = x.select(0, 1).expand({2, 2, -1});
+  EXPECT_EQ(y.shape(), IntList({2, 2, 3}));
+  EXPECT_EQ(y.strides(), IntList({0, 0, 1}));
+  EXPECT_EQ(y.to_vector<float>(), (Floats{3, 4, 5, 3, 4, 5, 3, 4, 5, 3, 4, 5}));
+  EXPECT_EQ(message_of([&] {
+              x.expand({4, 3});
+            }),
+            "expand: the shape (4, 3) is not what broadcasting can make of (2, 3)");
+}
+
+TEST_F(Tensors, RefuseToPermuteAnAxisTwice) {
+  EXPECT_EQ(message_of([&] { x.permute({0, 0}); }), "permute: axes (0, 0) name an axis twice");
+  EXPECT_EQ(message_of([&] { x.permute({0}); }),
+            "permute: axes (0,) are 1; allowed: one for each axis of the shape (2, 3)");
+}
+
+TEST_F(Tensors, StayWithinTheirMemoryWhenStrided) {
+  EXPECT_EQ(x.as_strided({2, 2}, {1, 2}, 1).to_vector<float>(), (Floats{1, 3, 2, 4}));
+  const uint64_t bytes = 1u << 20;
+  EXPECT_NE(message_of([&] { x.as_strided({bytes}, {1}); }).find("leave the memory of"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { x.as_strided({1}, {1}, -1); }).find("leave the memory of"),
+            std::string::npos);
+}
+
+// ---- Text
+// ----------------------------------------------------------------------------------------
+
+TEST_F(Tensors, PrintInAlignedColumns) {
+  const std::string tail = std::string("  f32 (2, 3) on ") + device.name();
+  EXPECT_EQ(to_string(x), "[[0., 1., 2.],\n [3., 4., 5.]]" + tail);
+  EXPECT_EQ(to_string(x * -0.5),
+            "[[-0.0000, -0.5000, -1.0000],\n [-1.5000, -2.0000, -2.5000]]" + tail);
+}
+
+TEST_F(Tensors, PrintNumbersOfEveryKind) {
+  const std::string on = std::string(" on ") + device.name();
+  EXPECT_EQ(to_string(arange(3, BP_I64)), "[0, 1, 2]  i64 (3,)" + on);
+  EXPECT_EQ(to_string(arange(2, BP_F32) == 1), "[false,  true]  bool (2,)" + on);
+  EXPECT_EQ(to_string(scalar(1e-9, BP_F64)), "1.0000e-09  f64 ()" + on);
+  EXPECT_EQ(to_string(log(from_host<float>({-1, 0, 1}, {3}, device))),
+            "[ nan, -inf,   0.]  f32 (3,)" + on);
+  EXPECT_EQ(to_string(zeros({0, 2}, BP_F32)), "[]  f32 (0, 2)" + on);
+  EXPECT_EQ(to_string(Tensor()), "(empty)");
+}
+
+TEST_F(Tensors, PrintOnlyTheEdgesWhereTheyAreLarge) {
+  EXPECT_EQ(
+      to_string(arange(2000, BP_I64)),
+      std::string("[   0,    1,    2, ..., 1997, 1998, 1999]  i64 (2000,) on ") + device.name());
+}
+
+}  // namespace
+}  // namespace bp
