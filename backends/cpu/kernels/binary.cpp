@@ -9,6 +9,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "backends/cpu/kernels/loop.hpp"
+#include "backends/cpu/kernels/scalar.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -81,7 +82,7 @@ void dense_row(T* y, const T* a, const T* b, int64_t n) {
 
 // data and strides are those of (y, a, b).
 template <class Op, typename T>
-void row(std::byte* const* data, const int64_t* strides, int64_t n) {
+void row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
   constexpr int64_t kDense = sizeof(T);
   T* y = reinterpret_cast<T*>(data[0]);
   const T* a = reinterpret_cast<const T*>(data[1]);
@@ -103,7 +104,7 @@ void row(std::byte* const* data, const int64_t* strides, int64_t n) {
 }
 
 template <typename T>
-void eq_row(std::byte* const* data, const int64_t* strides, int64_t n) {
+void eq_row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
   constexpr int64_t kDense = sizeof(T);
   auto* y = reinterpret_cast<uint8_t*>(data[0]);
   const T* a = reinterpret_cast<const T*>(data[1]);

@@ -64,6 +64,21 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
 // binary.cpp
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kEq;
 
+// movement.cpp
+extern const bp_kernel kFill, kCopy, kArange;
+
+// optimizer.cpp
+extern const bp_kernel kSgdStep, kAdamwStep;
+
+// random.cpp
+extern const bp_kernel kRandomBits, kUniform, kDropout, kDropoutBackward;
+
+// reduction.cpp
+extern const bp_kernel kSum, kMean, kAmax, kArgmax;
+
+// unary.cpp
+extern const bp_kernel kNeg, kExp, kLog, kSqrt, kRelu, kReluBackward;
+
 // matmul.cpp, linear.cpp
 extern const bp_kernel kMatmul, kLinear;
 

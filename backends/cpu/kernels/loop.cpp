@@ -1,11 +1,14 @@
 #include "backends/cpu/kernels/loop.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <cstdlib>
+#include <utility>
 
 namespace bp::kernels {
 namespace {
+
+// Elements along each side of a tile: a tile of f32 reads whole lines of 64 bytes.
+constexpr int64_t kTile = 16;
 
 struct Axis {
   int64_t extent;
@@ -30,35 +33,27 @@ bool is_outer(const Axis& a, const Axis& b) {
   return false;
 }
 
-template <typename T>
-uint64_t bits_of(T value) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(value));
-  return bits;
-}
-
-template <typename From>
-uint64_t convert_value(From value, bp_dtype dtype) {
-  switch (dtype) {
-    case BP_BOOL:
-      return value != From{0} ? 1 : 0;
-    case BP_I8:
-    case BP_U8:
-      return bits_of(static_cast<uint8_t>(static_cast<int64_t>(value)));
-    case BP_I16:
-    case BP_U16:
-      return bits_of(static_cast<uint16_t>(static_cast<int64_t>(value)));
-    case BP_I32:
-    case BP_U32:
-      return bits_of(static_cast<uint32_t>(static_cast<int64_t>(value)));
-    case BP_I64:
-      return bits_of(static_cast<int64_t>(value));
-    case BP_U64:
-      return bits_of(static_cast<uint64_t>(value));
-    case BP_F32:
-      return bits_of(static_cast<float>(value));
-    default:
-      return bits_of(static_cast<double>(value));
+// Makes an axis along which an operand is denser than along the inner one the neighbour of it.
+void choose_tiles(Loop& loop) {
+  const int inner = loop.rank - 1;
+  int best = -1;
+  int64_t best_stride = 0;
+  for (int k = 0; k < loop.operand_count; ++k) {
+    for (int axis = 0; axis < inner; ++axis) {
+      const int64_t stride = std::abs(loop.strides[k][axis]);
+      const bool is_dense = stride > 0 && stride * kTile <= std::abs(loop.strides[k][inner]);
+      if (!is_dense || (best >= 0 && stride >= best_stride)) continue;
+      best = axis;
+      best_stride = stride;
+    }
+  }
+  if (best < 0) return;
+  loop.is_tiled = true;
+  for (int axis = best; axis < inner - 1; ++axis) {
+    std::swap(loop.extents[static_cast<size_t>(axis)], loop.extents[static_cast<size_t>(axis + 1)]);
+    for (int k = 0; k < kMaxOperands; ++k) {
+      std::swap(loop.strides[k][axis], loop.strides[k][axis + 1]);
+    }
   }
 }
 
@@ -106,67 +101,108 @@ Loop make_loop(std::initializer_list<const bp_tensor*> tensors) {
     loop.extents[static_cast<size_t>(i)] = axis.extent;
     for (size_t o = 0; o < kMaxOperands; ++o) loop.strides[o][i] = axis.strides[o];
   }
+  if (loop.rank >= 2) choose_tiles(loop);
   return loop;
 }
 
 namespace {
 
-// The elements [begin, end) of the loop, in its own order.
-void run_part(const Loop& loop, RowFunction* row, int64_t begin, int64_t end) {
-  uint64_t scalar = loop.scalar;
-  std::array<std::byte*, kMaxOperands> at{};
-  std::array<int64_t, kMaxOperands> row_strides{};
+using Addresses = std::array<std::byte*, kMaxOperands>;
+
+// Where the operands begin; `scalar` stands in for the one that has no address.
+Addresses first_addresses(const Loop& loop, uint64_t& scalar) {
+  Addresses at{};
+  for (size_t k = 0; k < static_cast<size_t>(loop.operand_count); ++k) {
+    at[k] = loop.data[k] == nullptr ? reinterpret_cast<std::byte*>(&scalar) : loop.data[k];
+  }
+  return at;
+}
+
+// Moves `at` by `steps` along `axis`.
+void advance(const Loop& loop, Addresses& at, int axis, int64_t steps) {
   for (int k = 0; k < loop.operand_count; ++k) {
-    const auto o = static_cast<size_t>(k);
-    at[o] = loop.data[o] == nullptr ? reinterpret_cast<std::byte*>(&scalar) : loop.data[o];
-    row_strides[o] = loop.rank == 0 ? 0 : loop.strides[k][loop.rank - 1];
+    at[static_cast<size_t>(k)] += steps * loop.strides[k][axis];
   }
-  if (loop.rank <= 1) {
-    for (size_t o = 0; o < kMaxOperands; ++o) at[o] += begin * row_strides[o];
-    row(at.data(), row_strides.data(), end - begin);
-    return;
+}
+
+// Moves `at` from the origin to number `index` of the outermost `axis_count` axes.
+void seek(const Loop& loop, Addresses& at, int axis_count, int64_t index) {
+  for (int axis = axis_count; axis-- > 0;) {
+    const int64_t extent = loop.extents[static_cast<size_t>(axis)];
+    advance(loop, at, axis, index % extent);
+    index /= extent;
   }
-  const int64_t row_length = loop.extents[static_cast<size_t>(loop.rank - 1)];
+}
+
+std::array<int64_t, kMaxOperands> row_strides(const Loop& loop) {
+  std::array<int64_t, kMaxOperands> strides{};
+  for (int k = 0; k < loop.operand_count && loop.rank > 0; ++k) {
+    strides[static_cast<size_t>(k)] = loop.strides[k][loop.rank - 1];
+  }
+  return strides;
+}
+
+// The elements [begin, end) of the loop, in its own order.
+void run_part(const Loop& loop, RowFunction* row, const void* context, int64_t begin, int64_t end) {
+  uint64_t scalar = loop.scalar;
+  const Addresses origin = first_addresses(loop, scalar);
+  const auto strides = row_strides(loop);
+  const int inner = loop.rank - 1;
+  const int64_t length = inner < 0 ? 1 : loop.extents[static_cast<size_t>(inner)];
   for (int64_t done = begin; done < end;) {
-    const int64_t column = done % row_length;
-    const int64_t n = std::min(row_length - column, end - done);
-    std::array<std::byte*, kMaxOperands> first = at;
-    for (size_t o = 0; o < kMaxOperands; ++o) first[o] += column * row_strides[o];
-    int64_t rest = done / row_length;
-    for (int axis = loop.rank - 1; axis-- > 0;) {
-      const int64_t extent = loop.extents[static_cast<size_t>(axis)];
-      const int64_t index = rest % extent;
-      rest /= extent;
-      for (int k = 0; k < loop.operand_count; ++k) {
-        first[static_cast<size_t>(k)] += index * loop.strides[k][axis];
+    const int64_t column = done % length;
+    const int64_t n = std::min(length - column, end - done);
+    Addresses at = origin;
+    if (inner >= 0) advance(loop, at, inner, column);
+    if (inner > 0) seek(loop, at, inner, done / length);
+    row(at.data(), strides.data(), n, context);
+    done += n;
+  }
+}
+
+// The strips [begin, end): a strip is kTile indices of the axis next to the inner one, with all of
+// the inner one.
+void run_strips(const Loop& loop, RowFunction* row, const void* context, int64_t begin,
+                int64_t end) {
+  uint64_t scalar = loop.scalar;
+  const Addresses origin = first_addresses(loop, scalar);
+  const auto strides = row_strides(loop);
+  const int inner = loop.rank - 1;
+  const int64_t length = loop.extents[static_cast<size_t>(inner)];
+  const int64_t width = loop.extents[static_cast<size_t>(inner - 1)];
+  const int64_t strips_per_plane = (width + kTile - 1) / kTile;
+  for (int64_t strip = begin; strip < end; ++strip) {
+    const int64_t first = strip % strips_per_plane * kTile;
+    const int64_t rows = std::min(kTile, width - first);
+    Addresses plane = origin;
+    seek(loop, plane, inner - 1, strip / strips_per_plane);
+    advance(loop, plane, inner - 1, first);
+    for (int64_t column = 0; column < length; column += kTile) {
+      Addresses at = plane;
+      advance(loop, at, inner, column);
+      for (int64_t r = 0; r < rows; ++r) {
+        row(at.data(), strides.data(), std::min(kTile, length - column), context);
+        advance(loop, at, inner - 1, 1);
       }
     }
-    row(first.data(), row_strides.data(), n);
-    done += n;
   }
 }
 
 }  // namespace
 
-void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain) {
+void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
   if (loop.count == 0) return;
-  parallel_for(threads, loop.count, grain,
-               [&](int64_t begin, int64_t end) { run_part(loop, row, begin, end); });
-}
-
-uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype) {
-  switch (scalar.dtype) {
-    case BP_F64:
-      return convert_value(std::bit_cast<double>(scalar.bits), dtype);
-    case BP_U64:
-      return convert_value(scalar.bits, dtype);
-    case BP_BOOL:
-    case BP_I64:
-      return convert_value(static_cast<int64_t>(scalar.bits), dtype);
-    default:
-      throw StatusError(BP_INVALID_ARGUMENT, "a scalar has dtype " + std::to_string(scalar.dtype) +
-                                                 "; bool, i64, u64 and f64 are allowed");
+  if (!loop.is_tiled) {
+    parallel_for(threads, loop.count, grain,
+                 [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
+    return;
   }
+  const int64_t length = loop.extents[static_cast<size_t>(loop.rank - 1)];
+  const int64_t width = loop.extents[static_cast<size_t>(loop.rank - 2)];
+  const int64_t strips = loop.count / (length * width) * ((width + kTile - 1) / kTile);
+  const int64_t strip_grain = std::max<int64_t>(1, grain / (length * kTile));
+  parallel_for(threads, strips, strip_grain,
+               [&](int64_t begin, int64_t end) { run_strips(loop, row, context, begin, end); });
 }
 
 }  // namespace bp::kernels

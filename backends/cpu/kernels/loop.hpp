@@ -1,4 +1,4 @@
-// Element-wise iteration over up to three tensors of one shape and any strides.
+// Element-wise iteration over up to four tensors of one shape and any strides.
 //
 // A loop is prepared once per launch: axes of extent 1 vanish, the others are ordered by the stride
 // of the result, and neighbours that lie behind each other in every tensor are merged, so that
@@ -6,6 +6,9 @@
 //
 //   outer axes   [i0][i1]...      walked by run_loop(), cut into parts for the threads
 //   inner axis   one row          walked by the row function, vectorised for strides of 0 and 1
+//
+// Where a tensor is read across its lines, as in a transpose, an axis along its lines is made the
+// neighbour of the inner one, and the two are walked in tiles: a line is then read once.
 #pragma once
 
 #include <array>
@@ -16,14 +19,17 @@
 
 namespace bp::kernels {
 
-constexpr int kMaxOperands = 3;
+constexpr int kMaxOperands = 4;
 
 // Works on n elements; operand k begins at data[k], and its elements are strides[k] bytes apart.
-using RowFunction = void(std::byte* const* data, const int64_t* strides, int64_t n);
+// `context` is what the op gave to run_loop().
+using RowFunction = void(std::byte* const* data, const int64_t* strides, int64_t n,
+                         const void* context);
 
 struct Loop {
   int operand_count = 0;
   int rank = 0;                                // Axes that are left.
+  bool is_tiled = false;                       // The two inner axes are walked in tiles.
   int64_t count = 1;                           // Elements.
   std::array<int64_t, BP_MAX_RANK> extents;    // The outermost axis first; `rank` entries.
   int64_t strides[kMaxOperands][BP_MAX_RANK];  // In bytes.
@@ -35,13 +41,10 @@ struct Loop {
 Loop make_loop(std::initializer_list<const bp_tensor*> tensors);
 
 // Calls `row` for all elements, on up to `threads` threads. Parts have at least `grain` elements.
-void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain);
+void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain,
+              const void* context = nullptr);
 
 // Elements below which a loop that only moves memory is faster on one thread.
 constexpr int64_t kGrain = 32768;
-
-// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the first bytes
-// of the result.
-uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
 }  // namespace bp::kernels

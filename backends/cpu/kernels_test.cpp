@@ -1,0 +1,317 @@
+// A small check of every family against plain loops. The conformance suite judges the kernels; this
+// one says at once that something broke, and where.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "backends/common/test_backend.hpp"
+
+namespace bp {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class Kernels : public testing::Test {
+ protected:
+  static bp_scalar scalar(double value) {
+    bp_scalar s{.dtype = BP_F64};
+    std::memcpy(&s.bits, &value, sizeof(value));
+    return s;
+  }
+  static bp_scalar scalar(int64_t value) {
+    return {.dtype = BP_I64, .bits = static_cast<uint64_t>(value)};
+  }
+
+  // Values in steps of 1/4, among them equal ones and both zeros.
+  template <typename T>
+  void fill_random(TestTensor& t) {
+    std::uniform_int_distribution<int> steps(-40, 40);
+    for (int64_t i = 0; i < t.size(); ++i) t.at<T>(i) = static_cast<T>(steps(random) / 4.0);
+  }
+
+  TestBackend b{BACKEND_PATH, {{"threads", "3"}}};
+  std::mt19937 random{20240501};
+};
+
+TEST_F(Kernels, AddTensorsOfEveryLayout) {
+  for (const int64_t size : {0, 1, 7, 100'000}) {
+    TestTensor x(b, BP_F32, {size}), y(b, BP_F32, {size}, 3), z(b, BP_F32, {size}, 2);
+    fill_random<float>(x);
+    fill_random<float>(y);
+    ASSERT_EQ(b.launch(BP_OP_ADD, bp_add_args{.a = &x, .b = &y, .y = &z}), BP_OK) << b.text;
+    for (int64_t i = 0; i < size; ++i) ASSERT_EQ(z.at<float>(i), x.at<float>(i) + y.at<float>(i));
+  }
+  TestTensor x(b, BP_I64, {40, 30, 50}), y(b, BP_I64, {1, 30, 1}), z(b, BP_I64, {50, 40, 30});
+  fill_random<int64_t>(x);
+  fill_random<int64_t>(y);
+  y.expand(0, 40);
+  y.expand(2, 50);
+  z.permute({1, 2, 0});
+  ASSERT_EQ(b.launch(BP_OP_SUB, bp_sub_args{.a = &x, .b = &y, .y = &z}), BP_OK) << b.text;
+  for (int64_t i = 0; i < z.size(); ++i) {
+    ASSERT_EQ(z.at<int64_t>(i), x.at<int64_t>(i) - y.at<int64_t>(i)) << i;
+  }
+}
+
+TEST_F(Kernels, TakeAnInlineOperandAndKeepNan) {
+  TestTensor x(b, BP_F32, {5}), y(b, BP_F32, {5}), is_equal(b, BP_BOOL, {5});
+  x.set<float>({1, kNan, -0.0f, 3, -2});
+  ASSERT_EQ(b.launch(BP_OP_MAXIMUM, bp_maximum_args{.a = &x, .b_scalar = scalar(0.5), .y = &y}),
+            BP_OK);
+  EXPECT_EQ(y.at<float>(0), 1);
+  EXPECT_TRUE(std::isnan(y.at<float>(1)));
+  EXPECT_EQ(y.at<float>(2), 0.5f);
+  ASSERT_EQ(b.launch(BP_OP_EQ, bp_eq_args{.a = &x, .b_scalar = scalar(int64_t{0}), .y = &is_equal}),
+            BP_OK);
+  EXPECT_EQ(is_equal.get<uint8_t>(), (std::vector<uint8_t>{0, 0, 1, 0, 0}));
+  ASSERT_EQ(b.launch(BP_OP_RELU, bp_relu_args{.x = &x, .y = &x}), BP_OK);
+  EXPECT_TRUE(std::isnan(x.at<float>(1)));
+  EXPECT_TRUE(std::signbit(x.at<float>(2)));
+  EXPECT_EQ(x.at<float>(4), 0);
+}
+
+TEST_F(Kernels, TakeExponentialsAndLogarithmsWithTheirSpecialValues) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  TestTensor x(b, BP_F32, {7}), y(b, BP_F32, {7}), back(b, BP_F32, {7});
+  x.set<float>({0, 1, -100, infinity, -infinity, kNan, 200});
+  ASSERT_EQ(b.launch(BP_OP_EXP, bp_exp_args{.x = &x, .y = &y}), BP_OK);
+  EXPECT_EQ(y.at<float>(0), 1);
+  EXPECT_FLOAT_EQ(y.at<float>(1), std::exp(1.0f));
+  EXPECT_NEAR(y.at<float>(2), std::exp(-100.0), 3e-45) << "a subnormal result";
+  EXPECT_EQ(y.at<float>(3), infinity);
+  EXPECT_EQ(y.at<float>(4), 0);
+  EXPECT_TRUE(std::isnan(y.at<float>(5)));
+  EXPECT_EQ(y.at<float>(6), infinity);
+  ASSERT_EQ(b.launch(BP_OP_LOG, bp_log_args{.x = &y, .y = &back}), BP_OK);
+  EXPECT_FLOAT_EQ(back.at<float>(1), 1);
+  EXPECT_EQ(back.at<float>(3), infinity);
+  EXPECT_EQ(back.at<float>(4), -infinity);
+  ASSERT_EQ(b.launch(BP_OP_LOG, bp_log_args{.x = &x, .y = &back}), BP_OK);
+  EXPECT_TRUE(std::isnan(back.at<float>(2)));
+}
+
+TEST_F(Kernels, CopyAcrossDtypesAndAxes) {
+  TestTensor x(b, BP_F32, {67, 130}), y(b, BP_I16, {130, 67}), flags(b, BP_BOOL, {67, 130});
+  fill_random<float>(x);
+  y.permute({1, 0});
+  ASSERT_EQ(b.launch(BP_OP_COPY, bp_copy_args{.x = &x, .y = &y}), BP_OK);
+  ASSERT_EQ(b.launch(BP_OP_COPY, bp_copy_args{.x = &x, .y = &flags}), BP_OK);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(y.at<int16_t>(i), static_cast<int16_t>(x.at<float>(i)));
+    ASSERT_EQ(flags.at<uint8_t>(i), x.at<float>(i) != 0 ? 1 : 0);
+  }
+  TestTensor t(b, BP_F32, {130, 67});
+  t.permute({1, 0});
+  ASSERT_EQ(b.launch(BP_OP_COPY, bp_copy_args{.x = &x, .y = &t}), BP_OK);
+  EXPECT_EQ(t.get<float>(), x.get<float>());
+}
+
+TEST_F(Kernels, FillAndCount) {
+  TestTensor x(b, BP_I32, {9}, 2), value(b, BP_I32, {});
+  value.set<int32_t>({-7});
+  ASSERT_EQ(b.launch(BP_OP_FILL, bp_fill_args{.y = &x, .value = &value}), BP_OK);
+  EXPECT_EQ(x.get<int32_t>(), std::vector<int32_t>(9, -7));
+  ASSERT_EQ(b.launch(BP_OP_FILL, bp_fill_args{.y = &x, .value_scalar = scalar(2.9)}), BP_OK);
+  EXPECT_EQ(x.get<int32_t>(), std::vector<int32_t>(9, 2));
+  const bp_arange_args args{
+      .y = &x, .start_scalar = scalar(int64_t{5}), .step_scalar = scalar(int64_t{-2})};
+  ASSERT_EQ(b.launch(BP_OP_ARANGE, args), BP_OK);
+  EXPECT_EQ(x.at<int32_t>(8), -11);
+}
+
+// Every set of axes of one shape, packed and permuted.
+TEST_F(Kernels, ReduceAnyAxes) {
+  const std::vector<int64_t> shape{5, 3, 70, 4};
+  for (const bool is_permuted : {false, true}) {
+    TestTensor x(b, BP_F32, is_permuted ? std::vector<int64_t>{70, 4, 5, 3} : shape);
+    if (is_permuted) x.permute({2, 3, 0, 1});
+    fill_random<float>(x);
+    x.at<float>(17) = kNan;
+    for (uint32_t bits = 0; bits < 16; ++bits) {
+      std::vector<int64_t> axes, kept, place(4);
+      for (int64_t axis = 0; axis < 4; ++axis) {
+        ((bits >> axis & 1) != 0 ? axes : kept).push_back(axis);
+      }
+      std::vector<int64_t> reduced;
+      for (const int64_t axis : kept) reduced.push_back(shape[static_cast<size_t>(axis)]);
+      TestTensor sum(b, BP_F32, reduced), largest(b, BP_F32, reduced, 2);
+      ASSERT_EQ(
+          b.launch(BP_OP_SUM,
+                   bp_sum_args{.x = &x, .y = &sum, .axes_count = axes.size(), .axes = axes.data()}),
+          BP_OK)
+          << b.text;
+      ASSERT_EQ(
+          b.launch(
+              BP_OP_AMAX,
+              bp_amax_args{.x = &x, .y = &largest, .axes_count = axes.size(), .axes = axes.data()}),
+          BP_OK);
+      std::vector<double> sums(static_cast<size_t>(sum.size()));
+      std::vector<float> maxima(sums.size(), -1e9f);
+      for (int64_t i = 0; i < x.size(); ++i) {
+        int64_t rest = i, output = 0;
+        for (size_t axis = 4; axis-- > 0; rest /= shape[axis]) place[axis] = rest % shape[axis];
+        for (const int64_t axis : kept) {
+          output = output * shape[static_cast<size_t>(axis)] + place[static_cast<size_t>(axis)];
+        }
+        const auto o = static_cast<size_t>(output);
+        sums[o] += x.at<float>(i);
+        if (!(x.at<float>(i) <= maxima[o]) && !std::isnan(maxima[o])) maxima[o] = x.at<float>(i);
+      }
+      for (size_t o = 0; o < sums.size(); ++o) {
+        const auto at = static_cast<int64_t>(o);
+        if (std::isnan(maxima[o])) {
+          ASSERT_TRUE(std::isnan(sum.at<float>(at)) && std::isnan(largest.at<float>(at)));
+        } else {
+          ASSERT_EQ(sum.at<float>(at), static_cast<float>(sums[o])) << bits << " " << o;
+          ASSERT_EQ(largest.at<float>(at), maxima[o]) << bits << " " << o;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Kernels, SumTheSameForEveryNumberOfThreads) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{700'001}, {30'000, 33}}) {
+    TestTensor x(b, BP_F64, shape);
+    std::uniform_real_distribution<double> uniform(-1, 1);
+    for (int64_t i = 0; i < x.size(); ++i) x.at<double>(i) = uniform(random);
+    const int64_t axis = 0;
+    const std::vector<int64_t> kept(shape.begin() + 1, shape.end());
+    std::vector<double> first;
+    for (const char* threads : {"1", "2", "3", "7"}) {
+      b.devices->set_option(b.devices->self, b.device, "threads", threads);
+      TestTensor y(b, BP_F64, kept);
+      ASSERT_EQ(
+          b.launch(BP_OP_MEAN, bp_mean_args{.x = &x, .y = &y, .axes_count = 1, .axes = &axis}),
+          BP_OK);
+      if (first.empty()) first = y.get<double>();
+      EXPECT_EQ(y.get<double>(), first) << threads << " threads";
+    }
+    EXPECT_NE(first[0], 0);
+  }
+}
+
+TEST_F(Kernels, FindTheFirstOfTheLargest) {
+  TestTensor x(b, BP_F32, {3, 40}), y(b, BP_I64, {3}), z(b, BP_I64, {40});
+  for (int64_t i = 0; i < x.size(); ++i) x.at<float>(i) = static_cast<float>(i % 7);
+  x.at<float>(40 + 33) = kNan;
+  x.at<float>(40 + 35) = kNan;
+  ASSERT_EQ(b.launch(BP_OP_ARGMAX, bp_argmax_args{.x = &x, .y = &y, .axis = 1}), BP_OK);
+  EXPECT_EQ(y.get<int64_t>(), (std::vector<int64_t>{6, 33, 3}));
+  ASSERT_EQ(b.launch(BP_OP_ARGMAX, bp_argmax_args{.x = &x, .y = &z, .axis = 0}), BP_OK);
+  EXPECT_EQ(z.at<int64_t>(33), 1);
+  for (int64_t column : {0, 1, 5, 39}) {
+    int64_t best = 0;
+    for (int64_t row = 1; row < 3; ++row) {
+      if (x.at<float>(row * 40 + column) > x.at<float>(best * 40 + column)) best = row;
+    }
+    EXPECT_EQ(z.at<int64_t>(column), best) << column;
+  }
+}
+
+TEST_F(Kernels, GiveTheKnownAnswersOfPhilox) {
+  // The vectors of the method's authors: counter and key all zero, and digits of pi.
+  TestTensor y(b, BP_I32, {4}), far(b, BP_I32, {100'000}), strided(b, BP_I32, {100, 1000}, 2);
+  const auto draw = [&](TestTensor& to, uint64_t seed, uint64_t offset) {
+    const bp_random_bits_args args{.y = &to,
+                                   .seed_scalar = {.dtype = BP_U64, .bits = seed},
+                                   .offset_scalar = {.dtype = BP_U64, .bits = offset}};
+    ASSERT_EQ(b.launch(BP_OP_RANDOM_BITS, args), BP_OK) << b.text;
+  };
+  draw(y, 0, 0);
+  EXPECT_EQ(y.get<uint32_t>(),
+            (std::vector<uint32_t>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  draw(far, 0xFFFFFFFF12345678u, 99);
+  draw(strided, 0xFFFFFFFF12345678u, 99);
+  EXPECT_EQ(far.get<uint32_t>(), strided.get<uint32_t>());
+}
+
+TEST_F(Kernels, DropWhatUniformSays) {
+  TestTensor u(b, BP_F32, {1001}), v(b, BP_F64, {1001}), x(b, BP_F32, {1001}), y(b, BP_F32, {1001});
+  TestTensor seed(b, BP_U64, {}), words(b, BP_I32, {2002});
+  seed.set<uint64_t>({42});
+  const bp_scalar offset{.dtype = BP_U64, .bits = 7};
+  fill_random<float>(x);
+  ASSERT_EQ(b.launch(BP_OP_RANDOM_BITS,
+                     bp_random_bits_args{.y = &words, .seed = &seed, .offset_scalar = offset}),
+            BP_OK);
+  ASSERT_EQ(
+      b.launch(BP_OP_UNIFORM, bp_uniform_args{.y = &u, .seed = &seed, .offset_scalar = offset}),
+      BP_OK);
+  ASSERT_EQ(
+      b.launch(BP_OP_UNIFORM, bp_uniform_args{.y = &v, .seed = &seed, .offset_scalar = offset}),
+      BP_OK);
+  ASSERT_EQ(b.launch(BP_OP_DROPOUT,
+                     bp_dropout_args{
+                         .x = &x, .y = &y, .p = 0.25, .seed = &seed, .offset_scalar = offset}),
+            BP_OK);
+  for (int64_t i = 0; i < 1001; ++i) {
+    ASSERT_EQ(u.at<float>(i), static_cast<double>(words.at<uint32_t>(i) >> 8) * 0x1p-24);
+    const uint64_t word = words.at<uint32_t>(2 * i) | uint64_t{words.at<uint32_t>(2 * i + 1)} << 32;
+    ASSERT_EQ(v.at<double>(i), static_cast<double>(word >> 11) * 0x1p-53);
+    const double kept = static_cast<double>(x.at<float>(i)) / 0.75;
+    ASSERT_EQ(y.at<float>(i), u.at<float>(i) >= 0.25f ? static_cast<float>(kept) : 0) << i;
+  }
+}
+
+TEST_F(Kernels, StepParametersOfBothKinds) {
+  TestTensor p(b, BP_F64, {3}), g(b, BP_F64, {3}), m(b, BP_F64, {3}), v(b, BP_F64, {3}, 2);
+  p.set<double>({1, 2, 3});
+  g.set<double>({0.5, -1, 0});
+  m.set<double>({9, 9, 9});
+  const bp_tensor *ps[] = {&p}, *gs[] = {&g}, *ms[] = {&m}, *vs[] = {&v};
+  const bp_sgd_step_args sgd{.params_count = 1,
+                             .params = ps,
+                             .grads_count = 1,
+                             .grads = gs,
+                             .momentum_buffers_count = 1,
+                             .momentum_buffers = ms,
+                             .lr_scalar = scalar(0.1),
+                             .step_scalar = scalar(int64_t{1}),
+                             .momentum = 0.9,
+                             .weight_decay = 0.5};
+  ASSERT_EQ(b.launch(BP_OP_SGD_STEP, sgd), BP_OK) << b.text;
+  EXPECT_DOUBLE_EQ(m.at<double>(0), 1);
+  EXPECT_DOUBLE_EQ(p.at<double>(0), 0.9);
+  EXPECT_DOUBLE_EQ(p.at<double>(1), 2);
+
+  m.set<double>({0, 0, 0});
+  v.set<double>({0, 0, 0});
+  const bp_adamw_step_args adamw{.params_count = 1,
+                                 .params = ps,
+                                 .grads_count = 1,
+                                 .grads = gs,
+                                 .exp_avg_count = 1,
+                                 .exp_avg = ms,
+                                 .exp_avg_sq_count = 1,
+                                 .exp_avg_sq = vs,
+                                 .lr_scalar = scalar(0.1),
+                                 .step_scalar = scalar(int64_t{1}),
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999,
+                                 .eps = 0,
+                                 .weight_decay = 0};
+  ASSERT_EQ(b.launch(BP_OP_ADAMW_STEP, adamw), BP_OK) << b.text;
+  EXPECT_NEAR(p.at<double>(0), 0.8, 1e-12) << "the first step has the length lr";
+  EXPECT_NEAR(p.at<double>(1), 2.1, 1e-12);
+}
+
+TEST_F(Kernels, RunOnAStreamAfterTheFrameIsGone) {
+  bp_event* gate = b.make_event(BP_EVENT_HOST_SIGNAL);
+  bp_stream* const stream = b.make_stream();
+  TestTensor x(b, BP_F32, {4}, 2), y(b, BP_F32, {4});
+  x.set<float>({1, 2, 3, 4});
+  ASSERT_EQ(b.streams->wait_event(b.streams->self, stream, gate), BP_OK);
+  {
+    const bp_tensor a = *&x, c = *&y;
+    const auto args = std::make_unique<bp_mul_args>(
+        bp_mul_args{.a = &a, .b_scalar = scalar(int64_t{3}), .y = &c});
+    ASSERT_EQ(b.launch(BP_OP_MUL, *args, stream), BP_OK);
+  }
+  ASSERT_EQ(b.events->signal(b.events->self, gate, BP_OK), BP_OK);
+  ASSERT_EQ(b.streams->synchronize(b.streams->self, stream, UINT64_MAX), BP_OK);
+  EXPECT_EQ(y.get<float>(), (std::vector<float>{3, 6, 9, 12}));
+}
+
+}  // namespace
+}  // namespace bp
