@@ -45,6 +45,12 @@ constexpr const bp_kernel* kKernels[] = {
     &kConvolutionBackwardBias,
     &kSoftmax,
     &kLogSoftmax,
+    &kMaxPool,
+    &kMaxPoolBackward,
+    &kCrossEntropy,
+    &kCrossEntropyBackward,
+    &kEmbedding,
+    &kEmbeddingBackward,
 };
 
 bp_status register_all(void* self, const bp_registrar* registrar) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/common/shape.hpp"
 #include "backplane/tensor.h"
 
 namespace bp::kernels {
@@ -22,6 +23,9 @@ View view_of(const bp_tensor& tensor);
 // The same shape at `address` in row-major order without gaps.
 View dense_view(const View& like, std::byte* address);
 
+// As for tensors (shape.hpp).
+using bp::element_count;
+using bp::is_contiguous;
 int64_t element_count(const View& view);
 bool is_contiguous(const View& view);
 
