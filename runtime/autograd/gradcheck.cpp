@@ -62,6 +62,13 @@ std::string gradcheck(const TensorFunction& function, std::span<const Tensor> in
 
 std::string gradgradcheck(const TensorFunction& function, std::span<const Tensor> inputs,
                           const GradcheckOptions& options) {
+  // The last input is the gradient that goes in: what comes out depends on it in every case.
+  std::vector<Tensor> all(inputs.begin(), inputs.end());
+  {
+    const NoGradGuard guard;
+    all.push_back(weights_like(function(inputs)));
+  }
+  all.back().set_requires_grad();
   const TensorFunction gradient = [&](std::span<const Tensor> leaves) {
     // With recording off, as for the differences, the gradients still need a graph of their own.
     const GradModeGuard guard(true);
@@ -69,8 +76,9 @@ std::string gradgradcheck(const TensorFunction& function, std::span<const Tensor
     for (const Tensor& leaf : leaves) {
       own.push_back(leaf.requires_grad() ? leaf : leaf.detach().set_requires_grad());
     }
+    const Tensor weights = own.back();
+    own.pop_back();
     const Tensor y = function(own);
-    const Tensor weights = weights_like(y);
     const std::vector<Tensor> gradients =
         grad({&y, 1}, own, {&weights, 1}, {.create_graph = true, .allow_unused = true});
     Tensor total = zeros({}, BP_F64, y.device());
@@ -79,7 +87,7 @@ std::string gradgradcheck(const TensorFunction& function, std::span<const Tensor
     }
     return total;
   };
-  return gradcheck(gradient, inputs, options);
+  return gradcheck(gradient, all, options);
 }
 
 }  // namespace bp

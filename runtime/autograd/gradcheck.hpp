@@ -23,7 +23,8 @@ struct GradcheckOptions {
 std::string gradcheck(const TensorFunction& function, std::span<const Tensor> inputs,
                       const GradcheckOptions& options = {});
 
-// The same for the gradients of the gradients.
+// The same for the gradients themselves, as functions of the inputs and of the gradient that goes
+// in.
 std::string gradgradcheck(const TensorFunction& function, std::span<const Tensor> inputs,
                           const GradcheckOptions& options = {});
 
