@@ -20,6 +20,10 @@ struct Source {
 bp_status start_plugin(Registry& registry, const Source& source, uint64_t option_count,
                        const bp_option* options, std::unique_ptr<Plugin>& out_plugin);
 
+// Loads a backend, and adds it to the registry. What bp_registry_load() does with what it found.
+bp_status load_source(Registry& registry, const Source& source, uint64_t option_count,
+                      const bp_option* options, const bp_plugin** out_plugin);
+
 // Ends a plugin whose targets have left the registry: frees its caches, waits for its devices, ends
 // the tables that were lent, then the instance. The status is that of the first step that failed.
 bp_status end_plugin(Plugin& plugin);

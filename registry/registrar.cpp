@@ -32,8 +32,11 @@ void report(Registration& r, const std::string& entry, Outcome outcome, bp_add_r
   if (out_result != nullptr) *out_result = {outcome.outcome, 0, reason};
 }
 
-void report_missing(Registration& r, const char* entry, const std::string& missing) {
-  if (missing.empty()) return;
+// Like report(), with a line for the slots that an accepted table lacks and should have.
+void report_table(Registration& r, const char* entry, const Outcome& outcome,
+                  const std::string& missing, bp_add_result* out_result) {
+  report(r, entry, outcome, out_result);
+  if (missing.empty() || outcome.outcome != BP_ADD_ACCEPTED) return;
   r.refusals += r.name + "/" + entry + ": answers BP_UNSUPPORTED for what every backend needs: " +
                 missing.substr(0, missing.size() - 1) + "\n";
 }
@@ -116,13 +119,12 @@ bp_status add_device(void* self, uint64_t device_count, bp_device* const* device
       report(r, "devices", {BP_ADD_REJECTED, defect}, out_result);
       return bp_status{BP_OK};
     }
-    report_missing(r, "devices", missing);
     std::vector<bp_device*> list(device_list, device_list + device_count);
     if (device_count == 0 && enumerate(ours, list) != BP_OK) {
       report(r, "devices", {BP_ADD_REJECTED, "enumerate failed: " + take_error()}, out_result);
       return bp_status{BP_OK};
     }
-    report(r, "devices", add_listed_devices(r, ours, list), out_result);
+    report_table(r, "devices", add_listed_devices(r, ours, list), missing, out_result);
     return bp_status{BP_OK};
   });
 }
@@ -140,10 +142,10 @@ bp_status add_allocator(void* self, uint64_t device_count, bp_device* const* dev
       report(r, "allocator", {BP_ADD_REJECTED, defect}, out_result);
       return bp_status{BP_OK};
     }
-    report_missing(r, "allocator", missing);
-    report(r, "allocator",
-           add_table(r, device_count, device_list, "allocator", &RegisteredDevice::allocator, ours),
-           out_result);
+    report_table(
+        r, "allocator",
+        add_table(r, device_count, device_list, "allocator", &RegisteredDevice::allocator, ours),
+        missing, out_result);
     return bp_status{BP_OK};
   });
 }
@@ -164,11 +166,10 @@ bp_status add_streams(void* self, uint64_t device_count, bp_device* const* devic
       report(r, "streams", {BP_ADD_REJECTED, defect}, out_result);
       return bp_status{BP_OK};
     }
-    report_missing(r, "streams", missing);
-    report_missing(r, "events", missing_events);
-    report(r, "streams",
-           add_table(r, device_count, device_list, "streams", &RegisteredDevice::streams, ours),
-           out_result);
+    report_table(
+        r, "streams",
+        add_table(r, device_count, device_list, "streams", &RegisteredDevice::streams, ours),
+        missing + missing_events, out_result);
     return bp_status{BP_OK};
   });
 }

@@ -155,6 +155,18 @@ bool is_called(const Target& target, std::string_view name) {
 }
 
 }  // namespace
+
+bp_status load_source(Registry& registry, const Source& source, uint64_t option_count,
+                      const bp_option* options, const bp_plugin** out_plugin) {
+  std::unique_ptr<Plugin> plugin;
+  bp_status status = start_plugin(registry, source, option_count, options, plugin);
+  if (status != BP_OK) return status;
+  const bp_plugin* added = nullptr;
+  status = add_plugin(registry, std::move(plugin), &added);
+  if (status == BP_OK && out_plugin != nullptr) *out_plugin = added;
+  return status;
+}
+
 }  // namespace core
 
 const bp_target* host_target(const bp_registry* registry) {
@@ -233,16 +245,10 @@ bp_status bp_registry_load(bp_registry* registry, const char* name, uint64_t opt
     const std::string_view text(name);
     const bool is_path = text.find('/') != text.npos || text.ends_with(".so");
     Source source;
-    bp_status status =
+    const bp_status status =
         is_path ? source_of_path(name, source) : source_of_name(impl(registry), name, source);
     if (status != BP_OK) return status;
-    std::unique_ptr<Plugin> plugin;
-    status = start_plugin(impl(registry), source, option_count, options, plugin);
-    if (status != BP_OK) return status;
-    const bp_plugin* added = nullptr;
-    status = add_plugin(impl(registry), std::move(plugin), &added);
-    if (status == BP_OK && out_plugin != nullptr) *out_plugin = added;
-    return status;
+    return load_source(impl(registry), source, option_count, options, out_plugin);
   });
 }
 

@@ -13,8 +13,8 @@ namespace bp::core {
 std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t first_size_bytes);
 
 // Copies `theirs` into `ours`, and fills absent slots with functions that return BP_UNSUPPORTED.
-// Appends "flush " to `missing` for each slot that the header needs and that is absent. Returns why
-// `theirs` cannot be used, or "".
+// Appends "stream.flush " to `missing` for each slot that the header needs and that is absent.
+// Returns why `theirs` cannot be used, or "".
 std::string copy_table(const bp_device_ops* theirs, bp_device_ops& ours, std::string& missing);
 std::string copy_table(const bp_allocator_ops* theirs, bp_allocator_ops& ours,
                        std::string& missing);
