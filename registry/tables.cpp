@@ -82,10 +82,10 @@ static_assert(lists_every_slot<bp_event_ops, slot_count<bp_event_ops>("bp_event_
 // Calls that do nothing unless `Table` is the table of the slot.
 template <typename Table>
 void fill_all(Table& ours, std::string& missing) {
-#define BP_SLOT(table, noun, slot, presence, gone)                                        \
-  if constexpr (std::is_same_v<Table, table>) {                                           \
-    fill<#noun "." #slot " is not offered by this backend">(ours.slot, #noun "." #slot,   \
-                                                            Presence::presence, missing); \
+#define BP_SLOT(table, noun, slot, presence, gone)                            \
+  if constexpr (std::is_same_v<Table, table>) {                               \
+    constexpr Text kText = #noun "." #slot " is not offered by this backend"; \
+    fill<kText>(ours.slot, #noun "." #slot, Presence::presence, missing);     \
   }
 #include "registry/slots.def"
 #undef BP_SLOT

@@ -1,0 +1,260 @@
+// A backend in the test's own process, over host memory: every part can be changed before a load.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/plugin.hpp"
+
+namespace bp::core {
+
+// Streams are inline. Handles are addresses of objects of this file, cast.
+struct FakeBackend {
+  struct Device {
+    bp_device_properties properties;
+    int live_buffers = 0;
+  };
+
+  const char* name = "acme.npu";
+  bp_status entry_status = BP_OK;
+  const char* entry_words = nullptr;
+  uint32_t abi_minor = BP_ABI_MINOR;
+  bool gives_backend = true;
+  bp_status register_status = BP_OK;
+  bool adds_devices = true, adds_allocator = true, adds_streams = true;
+  std::vector<const bp_kernel*> kernels;
+  std::vector<bp_add_result> results;
+  bp_add_result allocator_results[2] = {};
+  bool adds_allocator_twice = false;
+  std::string log_line;
+  std::string option_key;     // Read while registering.
+  std::string option_value;   // What came of it.
+  uint64_t leaked_bytes = 0;  // Host memory taken, and not given back.
+  int shutdowns = 0, synchronizes = 0, fills = 0, live_streams = 0;
+  const bp_host* host = nullptr;
+
+  bp_heap heap{.struct_size = sizeof(bp_heap),
+               .struct_type = BP_STRUCT_HEAP,
+               .size_bytes = 1ull << 40,
+               .max_allocation_bytes = 1ull << 40,
+               .tensor_offset_alignment_bytes = 1,
+               .suballocation_granularity_bytes = 1};
+  std::vector<Device> devices;
+  bp_device_ops device_ops{};
+  bp_allocator_ops allocator{};
+  bp_stream_ops streams{};
+  bp_event_ops events{};
+  bp_backend backend{};
+
+  explicit FakeBackend(const char* backend_name = "acme.npu", size_t device_count = 1,
+                       bp_device_class device_class = BP_DEVICE_ACCELERATOR)
+      : name(backend_name), devices(device_count) {
+    for (Device& device : devices) {
+      device.properties = {.struct_size = sizeof(bp_device_properties),
+                           .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
+                           .name = "Fake",
+                           .device_class = device_class,
+                           .max_rank = BP_MAX_RANK,
+                           .heaps = &heap,
+                           .heap_count = 1,
+                           .heap_stride_bytes = sizeof(bp_heap)};
+    }
+    fill_tables();
+  }
+  FakeBackend(const FakeBackend&) = delete;
+
+  static FakeBackend& from(void* self) { return *static_cast<FakeBackend*>(self); }
+  bp_device* device(size_t index) { return reinterpret_cast<bp_device*>(&devices[index]); }
+
+  // Loads this backend into `registry`, as one that is linked in.
+  bp_status load(bp_registry* registry, const bp_plugin** out_plugin = nullptr,
+                 const std::vector<bp_option>& options = {}) {
+    current = this;
+    const Source source{name, "(static)", "", entry};
+    return load_source(impl(registry), source, options.size(), options.data(), out_plugin);
+  }
+
+ private:
+  // An entry has no self: tests are single-threaded while they load.
+  static inline FakeBackend* current = nullptr;
+
+  static bp_status entry(const bp_entry_request* request, bp_entry_reply* reply) {
+    FakeBackend& f = *current;
+    f.host = request->host;
+    if (f.entry_status != BP_OK) {
+      if (f.entry_words != nullptr) f.host->set_error(f.host->self, f.entry_status, f.entry_words);
+      return f.entry_status;
+    }
+    f.backend.struct_size = sizeof(bp_backend);
+    f.backend.struct_type = BP_STRUCT_BACKEND;
+    f.backend.self = &f;
+    f.backend.name = f.name;
+    f.backend.version = "1.4.2";
+    f.backend.register_all = register_all;
+    f.backend.shutdown = [](void* self) -> bp_status {
+      ++from(self).shutdowns;
+      return BP_OK;
+    };
+    reply->abi_major = BP_ABI_MAJOR;
+    reply->abi_minor = f.abi_minor;
+    reply->backend = f.gives_backend ? &f.backend : nullptr;
+    return BP_OK;
+  }
+
+  static bp_status register_all(void* self, const bp_registrar* r) {
+    FakeBackend& f = from(self);
+    const bp_host& h = *f.host;
+    if (!f.log_line.empty()) h.log(h.self, BP_LOG_WARNING, f.log_line.c_str());
+    const char* value = nullptr;
+    if (h.get_option(h.self, f.option_key.c_str(), &value) == BP_OK) f.option_value = value;
+    void* memory = nullptr;
+    if (f.leaked_bytes != 0) h.allocate(h.self, f.leaked_bytes, 64, &memory);
+    std::unique_ptr<void, decltype(&std::free)> no_leak_for_sanitizers(memory, std::free);
+    if (f.register_status != BP_OK) return h.set_error(h.self, f.register_status, "no driver");
+    if (f.adds_devices) r->add_device(r->self, 0, nullptr, &f.device_ops, nullptr);
+    if (f.adds_allocator) {
+      r->add_allocator(r->self, 0, nullptr, &f.allocator, &f.allocator_results[0]);
+    }
+    if (f.adds_allocator_twice) {
+      r->add_allocator(r->self, 0, nullptr, &f.allocator, &f.allocator_results[1]);
+    }
+    if (f.adds_streams) r->add_streams(r->self, 0, nullptr, &f.streams, &f.events, nullptr);
+    f.results.resize(f.kernels.size());
+    return r->add_kernels(r->self, 0, nullptr, f.kernels.size(), f.kernels.data(),
+                          f.results.data());
+  }
+
+  void fill_tables();
+};
+
+inline unsigned char* fake_bytes(const bp_buffer_ref& ref) {
+  return reinterpret_cast<unsigned char*>(ref.buffer) + ref.byte_offset;
+}
+
+inline void FakeBackend::fill_tables() {
+  device_ops = {.struct_size = sizeof(bp_device_ops), .struct_type = BP_STRUCT_DEVICE_OPS};
+  device_ops.self = this;
+  device_ops.enumerate = [](void* self, uint64_t capacity, bp_device** out,
+                            uint64_t* count) -> bp_status {
+    FakeBackend& f = from(self);
+    for (uint64_t i = 0; i < capacity && i < f.devices.size(); ++i) out[i] = f.device(i);
+    *count = f.devices.size();
+    return BP_OK;
+  };
+  device_ops.properties = [](void*, bp_device* device,
+                             const bp_device_properties** out) -> bp_status {
+    *out = &reinterpret_cast<Device*>(device)->properties;
+    return BP_OK;
+  };
+  device_ops.synchronize = [](void* self, bp_device*, uint64_t) -> bp_status {
+    ++from(self).synchronizes;
+    return BP_OK;
+  };
+  allocator = {.struct_size = sizeof(bp_allocator_ops), .struct_type = BP_STRUCT_ALLOCATOR_OPS};
+  allocator.self = this;
+  allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc,
+                          bp_buffer** out) -> bp_status {
+    ++from(self).devices[0].live_buffers;
+    *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
+    return BP_OK;
+  };
+  allocator.free = [](void* self, bp_buffer* buffer, bp_stream*) -> bp_status {
+    --from(self).devices[0].live_buffers;
+    delete[] reinterpret_cast<unsigned char*>(buffer);
+    return BP_OK;
+  };
+  allocator.copy_from_host = [](void*, bp_stream*, const bp_buffer_ref* dst, const void* src,
+                                bp_borrow) -> bp_status {
+    std::memcpy(fake_bytes(*dst), src, dst->size_bytes);
+    return BP_OK;
+  };
+  allocator.copy_to_host = [](void*, bp_stream*, void* dst, const bp_buffer_ref* src,
+                              bp_borrow) -> bp_status {
+    std::memcpy(dst, fake_bytes(*src), src->size_bytes);
+    return BP_OK;
+  };
+  allocator.fill = [](void* self, bp_stream*, const bp_buffer_ref* dst, const void* pattern,
+                      uint64_t size) -> bp_status {
+    ++from(self).fills;
+    for (uint64_t i = 0; i < dst->size_bytes; i += size) {
+      std::memcpy(fake_bytes(*dst) + i, pattern, size);
+    }
+    return BP_OK;
+  };
+  streams = {.struct_size = sizeof(bp_stream_ops), .struct_type = BP_STRUCT_STREAM_OPS};
+  streams.self = this;
+  streams.create = [](void* self, bp_device*, const bp_stream_desc*, bp_stream** out) -> bp_status {
+    ++from(self).live_streams;
+    *out = reinterpret_cast<bp_stream*>(new char);
+    return BP_OK;
+  };
+  streams.default_stream = [](void* self, bp_device*, bp_stream** out) -> bp_status {
+    *out = reinterpret_cast<bp_stream*>(self);
+    return BP_OK;
+  };
+  streams.destroy = [](void* self, bp_stream* stream) -> bp_status {
+    --from(self).live_streams;
+    delete reinterpret_cast<char*>(stream);
+    return BP_OK;
+  };
+  streams.synchronize = [](void*, bp_stream*, uint64_t) -> bp_status { return BP_OK; };
+  events = {.struct_size = sizeof(bp_event_ops), .struct_type = BP_STRUCT_EVENT_OPS};
+  events.self = this;
+}
+
+// A kernel of add that answers BP_OK and does nothing.
+inline bp_kernel make_kernel(const char* name, uint32_t op = BP_OP_ADD,
+                             uint32_t args_size_bytes = sizeof(bp_add_args)) {
+  bp_kernel kernel{};
+  kernel.struct_size = sizeof(bp_kernel);
+  kernel.struct_type = BP_STRUCT_KERNEL;
+  kernel.name = name;
+  kernel.op = op;
+  kernel.op_version = 1;
+  kernel.args_size_bytes = args_size_bytes;
+  kernel.flags = BP_KERNEL_TAKES_SCALAR | BP_KERNEL_IN_PLACE;
+  kernel.layouts = BP_LAYOUT_ANY;
+  kernel.launch = [](const bp_kernel*, const bp_launch*, const void*) -> bp_status {
+    return BP_OK;
+  };
+  return kernel;
+}
+
+// y = a + b over (2, 3) f32 tensors without buffers.
+struct AddCall {
+  int64_t shape[2] = {2, 3};
+  int64_t strides[2] = {3, 1};
+  bp_tensor a{.shape = shape, .strides = strides, .ndim = 2, .dtype = BP_F32};
+  bp_tensor b = a, y = a;
+  bp_add_args args{.struct_size = sizeof(bp_add_args), .a = &a, .b = &b, .y = &y};
+
+  AddCall() = default;
+  AddCall(const AddCall&) = delete;
+};
+
+// A registry with the lines of its log.
+struct TestRegistry {
+  std::string log;
+  bp_registry* registry = nullptr;
+
+  explicit TestRegistry(bp_registry_flags flags = 0) {
+    const bp_registry_desc desc{
+        .struct_size = sizeof(bp_registry_desc),
+        .struct_type = BP_STRUCT_REGISTRY_DESC,
+        .flags = flags,
+        .log =
+            [](void* self, bp_log_level, const char* source, const char* message) {
+              *static_cast<std::string*>(self) += std::string(source) + ": " + message + "\n";
+            },
+        .user_data = &log};
+    bp_registry_create(&desc, &registry);
+  }
+  TestRegistry(const TestRegistry&) = delete;
+  ~TestRegistry() { bp_registry_destroy(registry); }
+
+  const bp_target* target(uint64_t index = 0) const { return bp_registry_target(registry, index); }
+};
+
+}  // namespace bp::core
