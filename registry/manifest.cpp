@@ -25,11 +25,17 @@ fs::path own_folder() {
   return error ? fs::path(info.dli_fname).parent_path() : file.parent_path();
 }
 
-// That of an installation, and that of the build tree.
+// That of an installation, and that of the build tree: those that exist.
 std::string default_search_path() {
   const fs::path folder = own_folder();
-  return (folder / "backplane" / "backends.d").string() + ":" +
-         (folder.parent_path() / "backends.d").string();
+  std::string path;
+  for (const fs::path& part :
+       {folder / "backplane" / "backends.d", folder.parent_path() / "backends.d"}) {
+    std::error_code error;
+    if (!fs::is_directory(part, error)) continue;
+    path += (path.empty() ? "" : ":") + part.string();
+  }
+  return path;
 }
 
 std::vector<std::string> split(const std::string& path) {
@@ -41,13 +47,10 @@ std::vector<std::string> split(const std::string& path) {
   return parts;
 }
 
-// The manifests that one part of the search path stands for. A folder that does not exist has none.
+// The manifests that one part of the search path stands for: itself unless it is a folder.
 std::vector<fs::path> files_of(const fs::path& part) {
   std::error_code error;
-  if (!fs::is_directory(part, error)) {
-    return part.extension() == ".json" || fs::exists(part, error) ? std::vector{part}
-                                                                  : std::vector<fs::path>{};
-  }
+  if (!fs::is_directory(part, error)) return {part};
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(part, error)) {
     if (entry.path().extension() == ".json") files.push_back(entry.path());
@@ -84,6 +87,10 @@ std::unique_ptr<Manifest> read_manifest(const fs::path& path) {
   std::error_code error;
   const fs::path file = fs::absolute(path, error).lexically_normal();
   m->own_file = file.string();
+  if (!fs::exists(file, error)) {
+    m->own_problem = "no such file or folder";
+    return m;
+  }
   try {
     read(file, *m);
     if (!fs::exists(m->own_library, error)) {
