@@ -17,7 +17,10 @@ std::vector<DoubleDouble> make_data(const TensorArgument& argument, uint64_t key
     const int64_t stored = stored_index(placement, argument.shape, i);
     ElementPlace at{static_cast<uint64_t>(stored), 0, stored % last_extent, last_extent};
     at.first = stored / last_extent % last_extent;
-    data.push_back(fill_element(argument.fill, argument.dtype, key, number, at));
+    std::byte bytes[8] = {};
+    store_element(argument.dtype, fill_element(argument.fill, argument.dtype, key, number, at),
+                  bytes);
+    data.push_back(load_element(argument.dtype, bytes));
   }
   return data;
 }

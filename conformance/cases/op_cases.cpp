@@ -66,6 +66,7 @@ void add_op_cases(std::vector<Case>& cases) {
   for (const Family& family : kFamilies) {
     OpCases rows;
     family.add(rows);
+    add_kernel_rules(cases, rows, family.group);
     for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
   }
 }

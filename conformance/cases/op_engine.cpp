@@ -27,18 +27,6 @@ bool claims_profile(const bp_device_properties& device, std::string_view profile
   return false;
 }
 
-void require_listed(Context& t, const OpCase& op_case) {
-  const bp_device_properties& device = *t.target().properties;
-  for (const TensorArgument& argument : op_case.tensors) {
-    if (!lists_dtype(device, argument.dtype)) {
-      t.not_supported(std::string("dtype not listed by the device: ") + dtype_text(argument.dtype));
-    }
-    if (argument.shape.size() > device.max_rank) {
-      t.not_supported("the rank is above the device's max_rank");
-    }
-  }
-}
-
 // A call that nothing serves: a hole in what is mandatory, or outside of what is claimed.
 [[noreturn]] void report_unserved(Context& t, const OpCase& op_case, const CallData& data,
                                   const std::string& reasons) {
@@ -123,6 +111,18 @@ void check_bias(Context& t, const OpCase& op_case, const Verdict& verdict) {
 }
 
 }  // namespace
+
+void require_listed(Context& t, const OpCase& op_case) {
+  const bp_device_properties& device = *t.target().properties;
+  for (const TensorArgument& argument : op_case.tensors) {
+    if (!lists_dtype(device, argument.dtype)) {
+      t.not_supported(std::string("dtype not listed by the device: ") + dtype_text(argument.dtype));
+    }
+    if (argument.shape.size() > device.max_rank) {
+      t.not_supported("the rank is above the device's max_rank");
+    }
+  }
+}
 
 void run_op_case(Context& t, const OpCase& op_case) {
   require_listed(t, op_case);

@@ -8,6 +8,13 @@ namespace bp::conformance {
 // The body of an op case.
 void run_op_case(Context& t, const OpCase& op_case);
 
+// Ends the case as NotSupported if the device does not have what its tensors need.
+void require_listed(Context& t, const OpCase& op_case);
+
+// Adds the cases about the kernels of each op in `rows`: what they say to unknown flags and of
+// tensors without memory.
+void add_kernel_rules(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
+
 // Why a case fails, found by running it again with one property taken away after the other: what
 // passes names the cause. Gives the cause "offset", "broadcast", "stride" or "tail", or that of
 // `verdict`.

@@ -45,8 +45,8 @@ const OpInfo& op_info(uint32_t op) {
   return *found;
 }
 
-Frame::Frame(uint32_t op) : info_(op_info(op)), words_((info_.frame_size_bytes + 7) / 8) {
-  write(0, static_cast<uint32_t>(info_.frame_size_bytes));
+Frame::Frame(uint32_t op) : info_(&op_info(op)), words_((info_->frame_size_bytes + 7) / 8) {
+  write(0, static_cast<uint32_t>(info_->frame_size_bytes));
 }
 
 template <typename T>
@@ -61,28 +61,28 @@ void Frame::write_list(const FrameMember& member, const void* values, uint64_t c
 }
 
 void Frame::set_tensor(std::string_view name, const bp_tensor* tensor) {
-  write(info_.member(name).offset, tensor);
+  write(info_->member(name).offset, tensor);
 }
 
 void Frame::add_tensor(std::string_view name, const bp_tensor* tensor) {
   auto list = std::ranges::find(lists_, name, &TensorList::name);
-  if (list == lists_.end()) list = lists_.insert(list, {info_.member(name).name, {}});
+  if (list == lists_.end()) list = lists_.insert(list, {info_->member(name).name, {}});
   list->tensors.push_back(tensor);
   for (const TensorList& each : lists_) {
-    write_list(info_.member(each.name), each.tensors.data(), each.tensors.size());
+    write_list(info_->member(each.name), each.tensors.data(), each.tensors.size());
   }
 }
 
 // Members with an inline value are the pointer and, behind it, the scalar.
 void Frame::set_scalar(std::string_view name, const bp_scalar& scalar) {
-  const FrameMember& member = info_.member(name);
+  const FrameMember& member = info_->member(name);
   if (!member.has_scalar()) throw std::invalid_argument(std::string(name) + " takes no scalar");
   write(member.offset, static_cast<const bp_tensor*>(nullptr));
   write(member.offset + sizeof(void*), scalar);
 }
 
 void Frame::set_integer(std::string_view name, int64_t value) {
-  const FrameMember& member = info_.member(name);
+  const FrameMember& member = info_->member(name);
   if (member.kind == "i64") {
     write(member.offset, value);
   } else {
@@ -91,16 +91,16 @@ void Frame::set_integer(std::string_view name, int64_t value) {
 }
 
 void Frame::set_number(std::string_view name, double value) {
-  write(info_.member(name).offset, value);
+  write(info_->member(name).offset, value);
 }
 
 void Frame::set_list(std::string_view name, const std::vector<int64_t>& values) {
-  write_list(info_.member(name), values.data(), values.size());
+  write_list(info_->member(name), values.data(), values.size());
 }
 
 std::vector<uint64_t> Frame::fitted(uint32_t size_bytes) const {
-  std::vector<uint64_t> words((std::max<size_t>(size_bytes, info_.frame_size_bytes) + 7) / 8);
-  std::memcpy(words.data(), words_.data(), info_.frame_size_bytes);
+  std::vector<uint64_t> words((std::max<size_t>(size_bytes, info_->frame_size_bytes) + 7) / 8);
+  std::memcpy(words.data(), words_.data(), info_->frame_size_bytes);
   std::memcpy(words.data(), &size_bytes, sizeof(size_bytes));
   return words;
 }

@@ -64,7 +64,7 @@ class Frame {
   void write(size_t offset, const T& value);
   void write_list(const FrameMember& member, const void* values, uint64_t count);
 
-  const OpInfo& info_;
+  const OpInfo* info_;
   std::vector<uint64_t> words_;
   std::vector<TensorList> lists_;
 };

@@ -1,6 +1,7 @@
 #include "conformance/cases/op_launch.hpp"
 
 #include <algorithm>
+#include <list>
 #include <stdexcept>
 
 namespace bp::conformance {
@@ -57,12 +58,16 @@ class Call {
 
   const Frame& frame() const { return frame_; }
 
+  // Takes the memory away from every tensor of the frame.
+  void strip_buffers();
+
   // Puts inline scalars into tensors, for a kernel that does not take them.
   void materialize_scalars();
 
   void prepare(Poison poison);
   void finish();
   void look(bool is_first, Observation& seen) const;
+  bool is_untouched() const;  // Nothing at all has changed.
 
  private:
   struct Slot {
@@ -74,6 +79,8 @@ class Call {
 
   void add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
            int64_t row_stride);
+  void set_tensor(std::string_view name, const bp_tensor* tensor);
+  void set_attributes();
   bp_dtype dtype_of_scalar(const FrameMember& member) const;
   bool is_output(const Slot& slot) const { return slot.host->role != Role::kInput; }
 
@@ -84,6 +91,7 @@ class Call {
   Frame frame_;
   std::vector<Slot> slots_;
   std::vector<HostTensor> scalars_;
+  std::list<bp_tensor> stripped_;
 };
 
 Call::Call(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
@@ -96,17 +104,7 @@ Call::Call(Context& t, const OpCase& op_case, const CallData& data, const Varian
   for (size_t i = 0; i < op_case.tensors.size(); ++i) {
     add(op_case.tensors[i], data.tensors()[i], variant, row_stride);
   }
-  for (const Attribute& attribute : op_case.attributes) {
-    if (const auto* integer = std::get_if<int64_t>(&attribute.value)) {
-      frame_.set_integer(attribute.name, *integer);
-    } else if (const auto* number = std::get_if<double>(&attribute.value)) {
-      frame_.set_number(attribute.name, *number);
-    } else if (const auto* list = std::get_if<Shape>(&attribute.value)) {
-      frame_.set_list(attribute.name, *list);
-    } else {
-      frame_.set_scalar(attribute.name, std::get<bp_scalar>(attribute.value));
-    }
-  }
+  set_attributes();
 }
 
 void Call::add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
@@ -126,13 +124,30 @@ void Call::add(const TensorArgument& argument, const HostTensor& host, const Var
     }
     slot.memory = std::make_shared<GuardedTensor>(place_, std::move(spec));
   }
-  const FrameMember& member = op_info(case_.op).member(argument.name);
-  if (member.is_list()) {
-    frame_.add_tensor(argument.name, slot.memory->view());
-  } else {
-    frame_.set_tensor(argument.name, slot.memory->view());
-  }
+  set_tensor(argument.name, slot.memory->view());
   slots_.push_back(std::move(slot));
+}
+
+void Call::set_tensor(std::string_view name, const bp_tensor* tensor) {
+  if (op_info(case_.op).member(name).is_list()) {
+    frame_.add_tensor(name, tensor);
+  } else {
+    frame_.set_tensor(name, tensor);
+  }
+}
+
+void Call::set_attributes() {
+  for (const Attribute& attribute : case_.attributes) {
+    if (const auto* integer = std::get_if<int64_t>(&attribute.value)) {
+      frame_.set_integer(attribute.name, *integer);
+    } else if (const auto* number = std::get_if<double>(&attribute.value)) {
+      frame_.set_number(attribute.name, *number);
+    } else if (const auto* list = std::get_if<Shape>(&attribute.value)) {
+      frame_.set_list(attribute.name, *list);
+    } else {
+      frame_.set_scalar(attribute.name, std::get<bp_scalar>(attribute.value));
+    }
+  }
 }
 
 // The rule is a dtype, or like(x).
@@ -161,6 +176,17 @@ void Call::materialize_scalars() {
   }
 }
 
+void Call::strip_buffers() {
+  for (const Slot& slot : slots_) {
+    stripped_.push_back(*slot.memory->view());
+    stripped_.back().buffer = nullptr;
+  }
+  frame_ = Frame(case_.op);
+  set_attributes();
+  auto tensor = stripped_.begin();
+  for (const Slot& slot : slots_) set_tensor(slot.host->name, &*tensor++);
+}
+
 void Call::prepare(Poison poison) {
   for (const Slot& slot : slots_) {
     if (slot.host->role == Role::kOutput) {
@@ -184,6 +210,16 @@ std::string damage_text(std::string_view name, const Damage& damage) {
     return text + std::to_string(damage.from_end) + " bytes behind its end";
   }
   return text + "in a gap, " + std::to_string(damage.from_start) + " bytes from its start";
+}
+
+bool Call::is_untouched() const {
+  for (const Slot& slot : slots_) {
+    if (slot.memory->damage()) return false;
+    for (int64_t i = 0; i < element_count(slot.host->shape); ++i) {
+      if (!slot.memory->is_unchanged(i)) return false;
+    }
+  }
+  return true;
 }
 
 void Call::look(bool is_first, Observation& seen) const {
@@ -248,7 +284,8 @@ void wait(Context& t, bp_stream* stream, Observation& seen) {
 
 // Launches a kernel of the backend directly, on workspace with canaries of its own.
 bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
-                        const MemoryPlace& place_in, Poison poison, Observation& seen) {
+                        const MemoryPlace& place_in, Poison poison, bp_launch_flags flags,
+                        Observation& seen) {
   const std::vector<uint64_t> words = frame.fitted(kernel.args_size_bytes);
   uint64_t required = 0, preferred = 0;
   if (kernel.workspace_size != nullptr) {
@@ -262,7 +299,8 @@ bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
   workspace.upload();
   const bp_launch launch{.device = t.target().device,
                          .stream = place_in.stream,
-                         .workspace = required == 0 ? bp_buffer_ref{} : workspace.ref()};
+                         .workspace = required == 0 ? bp_buffer_ref{} : workspace.ref(),
+                         .flags = flags};
   const bp_status status = kernel.launch(&kernel, &launch, words.data());
   if (status != BP_OK) return status;
   wait(t, place_in.stream, seen);
@@ -311,7 +349,7 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
     t.progress(poison == first ? "launch 1" : "launch 2");
     const MemoryPlace place_in = memory_place(t, stream.get());
     seen.launch_status =
-        is_native ? launch_native(t, *choice.kernel, call.frame(), place_in, poison, seen)
+        is_native ? launch_native(t, *choice.kernel, call.frame(), place_in, poison, 0, seen)
                   : launch_fallback(t, *choice.kernel, call.frame(), stream.get(), seen);
     if (seen.launch_status != BP_OK) {
       seen.status_text = bp_error_text();
@@ -333,6 +371,37 @@ bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Va
       bp_kernel_find(&t.target(), 0, sources, op_case.op, call.frame().data(), &choice);
   bp_error_clear();
   return status == BP_OK;
+}
+
+Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_launch_flags flags) {
+  const CaseStream stream(t);
+  Call call(t, op_case, data, {}, stream.get());
+  bp_kernel_choice choice{};
+  Probe probe;
+  const bp_status found =
+      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, op_case.op, call.frame().data(), &choice);
+  bp_error_clear();
+  if (found != BP_OK) return probe;
+  probe.has_kernel = true;
+  const bp_kernel& kernel = *choice.kernel;
+  if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) call.materialize_scalars();
+  call.prepare(Poison::kNan);
+  Observation seen;
+  probe.status = launch_native(t, kernel, call.frame(), memory_place(t, stream.get()), Poison::kNan,
+                               flags, seen);
+  probe.text = bp_error_text();
+  bp_error_clear();
+  call.finish();
+  probe.is_untouched = call.is_untouched();
+  if (kernel.supports == nullptr) return probe;
+  const auto ask = [&] {
+    const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
+    return kernel.supports(&kernel, t.target().device, 0, words.data());
+  };
+  probe.with_buffers = ask();
+  call.strip_buffers();
+  probe.without_buffers = ask();
+  return probe;
 }
 
 }  // namespace bp::conformance

@@ -56,4 +56,15 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
 bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
                bp_kernel_sources sources);
 
+// What a kernel of the backend says to launch flags, and of tensors without memory.
+struct Probe {
+  bool has_kernel = false;
+  bp_status status = BP_OK;  // Of a launch with the flags.
+  std::string text;
+  bool is_untouched = true;          // The outputs are what they were.
+  bp_reason with_buffers = nullptr;  // What supports() answers; NULL as well if there is none.
+  bp_reason without_buffers = nullptr;
+};
+Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_launch_flags flags);
+
 }  // namespace bp::conformance

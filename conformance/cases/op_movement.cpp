@@ -115,6 +115,7 @@ void add_same_dtype(OpCases& cases, bp_dtype dtype, bool is_smoke) {
 Fill convertible(bp_dtype from, bp_dtype to) {
   const bool is_unsigned = to == BP_U8 || to == BP_BOOL;
   if (is_float(from) && is_float(to)) return kRandom;
+  if (from == BP_BOOL) return kExactDense;
   return {FillKind::kUniform, is_unsigned ? 0.0 : -100.0, 100};
 }
 

@@ -45,7 +45,7 @@ GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
 
 GuardedTensor::~GuardedTensor() {
   const bp_allocator_ops& memory = *place_.target->allocator;
-  memory.free(memory.self, buffer_, nullptr);
+  memory.free(memory.self, buffer_, place_.stream);  // Behind copies that may still be under way.
 }
 
 bp_buffer_ref GuardedTensor::ref() const {

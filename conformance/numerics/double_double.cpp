@@ -74,9 +74,12 @@ DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
 DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
   const double first = a.hi / b.hi;
   if (first == 0 || !std::isfinite(first) || !std::isfinite(b.hi)) return first;
+  if (std::fabs(a.hi) > 0x1p1000) return scaled(scaled(a, -100) / b, 100);  // b * first overflows.
   const DoubleDouble rest = a - b * DoubleDouble(first);
   const double second = rest.hi / b.hi;
   const double third = (rest - b * DoubleDouble(second)).hi / b.hi;
+  // `first` is the correctly rounded quotient of two doubles; a sum could round it once more.
+  if (a.lo == 0 && b.lo == 0) return {first, second + third};
   const DoubleDouble sum = normalized(first, second);
   return normalized(sum.hi, sum.lo + third);
 }
@@ -93,7 +96,8 @@ DoubleDouble sqrt(DoubleDouble x) {
   const double root = std::sqrt(x.hi);
   if (root == 0 || !std::isfinite(root)) return root;
   const DoubleDouble rest = x - two_product(root, root);
-  return normalized(root, rest.hi / (2 * root));
+  const double correction = rest.hi / (2 * root);
+  return x.lo == 0 ? DoubleDouble(root, correction) : normalized(root, correction);
 }
 
 DoubleDouble exp(DoubleDouble x) {

@@ -30,6 +30,14 @@ TEST(DoubleDouble, DividesAndTakesRootsToTheLastBits) {
   EXPECT_LT(distance(root * root, DoubleDouble(2)), 8);
 }
 
+TEST(DoubleDouble, LeavesCorrectlyRoundedResultsInTheHighPart) {
+  const double below_one = 1 - 0x1p-53;
+  EXPECT_EQ(sqrt(DoubleDouble(below_one)).hi, std::sqrt(below_one));
+  const double largest = 0x1.fffffffffffffp1023;
+  EXPECT_EQ((DoubleDouble(largest) / DoubleDouble(1.5)).hi, largest / 1.5);
+  EXPECT_EQ((DoubleDouble(1) / DoubleDouble(49)).hi, 1.0 / 49);
+}
+
 TEST(DoubleDouble, KnowsEAndTheLogarithmOfTen) {
   const DoubleDouble e(0x1.5bf0a8b145769p+1, 0x1.4d57ee2b1013ap-53);
   EXPECT_LT(distance(exp(DoubleDouble(1)), e), 256);

@@ -105,8 +105,6 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
       return DoubleDouble(std::floor(uniform(bits, fill.low, fill.high)));
     case FillKind::kRepeat:
       return DoubleDouble(static_cast<double>(bits % 3) - (is_float(dtype) ? 1.0 : 0.0));
-    case FillKind::kConstant:
-      return DoubleDouble(fill.low);
     case FillKind::kUniform:
       break;
   }

@@ -17,7 +17,6 @@ enum class FillKind {
   kSpecialSlow,  // The same, each repeated as often as there are special values: every pair is met.
   kIndex,        // Integers in [low, high), with repeats.
   kRepeat,       // Few different values, so that extremes are tied.
-  kConstant,     // `low`.
 };
 
 struct Fill {
