@@ -194,10 +194,13 @@ bool is_describable(const View& view) {
 }
 
 std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env) {
+  const int64_t products =
+      element_count(c.y) * (element_count(c.weight) / (c.groups * c.out_channels));
+  const int thread_count = threads_for(products, env.thread_count());
   ProgramKey key;
   key.add(BP_OP_CONVOLUTION);
   key.add(static_cast<int64_t>(c.direction));
-  key.add(env.thread_count());
+  key.add(thread_count);
   key.add(c.axes);
   key.add(c.has_bias ? 1 : 0);
   for (const int64_t extent : {c.batch, c.groups, c.in_channels, c.out_channels}) key.add(extent);
@@ -207,7 +210,7 @@ std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env&
     key.add({values->data(), axes});
   }
   for (const View* view : {&c.x, &c.weight, &c.y}) key.add({view->strides, view->ndim});
-  return env.programs().find(key, [&] { return make_program(c, env.thread_count()); });
+  return env.programs().find(key, [&] { return make_program(c, thread_count); });
 }
 
 }  // namespace bp::kernels

@@ -25,6 +25,11 @@ ThreadCountScope::~ThreadCountScope() {
   if (count_ != before_) omp_set_num_threads(before_);
 }
 
+int threads_for(int64_t products, int thread_count) {
+  constexpr int64_t kWorthATeam = 1 << 18;  // 2 us of one thread.
+  return products < kWorthATeam ? 1 : thread_count;
+}
+
 struct Program::Context {
   dnnl::stream stream;
   std::vector<dnnl::memory> memories;

@@ -32,6 +32,10 @@ class ThreadCountScope {
   int before_, count_;
 };
 
+// The threads that are worth waking for `products` multiplications: waiting for a team takes longer
+// than a small product, and far longer where the machine is busy.
+int threads_for(int64_t products, int thread_count);
+
 // One or more primitives in order, with the memories between them. Built once, then only run.
 //
 // A memory is external, where run() is given its address, or in the workspace.

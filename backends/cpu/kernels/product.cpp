@@ -204,10 +204,13 @@ std::shared_ptr<const Program> make_best_program(const Product& p, int thread_co
 
 std::shared_ptr<const Program> find_program(const Product& p, const Env& env) {
   const bool is_batched = may_batch(p);
+  const int64_t batches = is_batched ? p.batch[p.batch_ndim - 1] : 1;
+  const int thread_count =
+      threads_for(batches * p.y.rows * p.y.cols * p.a.cols, env.thread_count());
   ProgramKey key;
   key.add(BP_OP_MATMUL);
-  key.add(env.thread_count());
-  key.add(is_batched ? p.batch[p.batch_ndim - 1] : -1);
+  key.add(thread_count);
+  key.add(is_batched ? batches : -1);
   key.add(p.has_bias ? 1 : 0);
   key.add(p.a.rows);
   key.add(p.a.cols);
@@ -217,7 +220,7 @@ std::shared_ptr<const Program> find_program(const Product& p, const Env& env) {
     key.add(o->col_stride);
     if (is_batched) key.add(o->batch_strides[p.batch_ndim - 1]);
   }
-  return env.programs().find(key, [&] { return make_best_program(p, env.thread_count()); });
+  return env.programs().find(key, [&] { return make_best_program(p, thread_count); });
 }
 
 // Gives the copies their places behind the program's own workspace, and returns the whole size.
