@@ -38,27 +38,26 @@ Queue& checked_queue(bp_stream* handle, const char* call) {
 }
 
 std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+  const Buffer* const b = range == nullptr ? nullptr : buffer(range->buffer);
+  const bool is_inside = b != nullptr && range->byte_offset <= b->size_bytes &&
+                         range->size_bytes <= b->size_bytes - range->byte_offset;
+  if (is_inside) return b->address + range->byte_offset;
   const std::string what = std::string(call) + ": " + name;
   if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
-  const Buffer* const b = buffer(range->buffer);
   if (b == nullptr) {
     refuse(BP_INVALID_ARGUMENT, what + ": buffer is NULL or not one of this backend");
   }
-  if (range->byte_offset > b->size_bytes ||
-      range->size_bytes > b->size_bytes - range->byte_offset) {
-    refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
-                                    std::to_string(range->byte_offset) + " leave the buffer of " +
-                                    std::to_string(b->size_bytes));
-  }
-  return b->address + range->byte_offset;
+  refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                                  std::to_string(range->byte_offset) + " leave the buffer of " +
+                                  std::to_string(b->size_bytes));
 }
 
 void check_host_pointer(const void* pointer, uint64_t size_bytes, bp_borrow borrow,
-                        const std::string& call, const char* name) {
+                        const char* call, const char* name) {
   if (pointer == nullptr && size_bytes > 0)
-    refuse(BP_INVALID_ARGUMENT, call + ": " + name + " is NULL");
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " is NULL");
   if (borrow != BP_BORROW_DURING_CALL && borrow != BP_BORROW_UNTIL_COMPLETE) {
-    refuse(BP_INVALID_ARGUMENT, call + ": borrow is " + std::to_string(borrow) +
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": borrow is " + std::to_string(borrow) +
                                     ", not BP_BORROW_DURING_CALL or BP_BORROW_UNTIL_COMPLETE");
   }
 }

@@ -36,7 +36,7 @@ bool Point::complete(Outcome outcome) {
     const std::lock_guard lock(mutex_);
     if (is_complete_) return false;
     outcome_ = std::move(outcome);
-    time_ns_ = Clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    if (is_timed_) time_ns_ = Clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
     is_complete_ = true;
     waiters.swap(waiters_);
     completed_.notify_all();

@@ -32,6 +32,9 @@ struct Outcome {
 // A moment that others wait for: work recorded on a queue, or the host's signal. Completes once.
 class Point {
  public:
+  // Only one that `is_timed` asks the clock.
+  explicit Point(bool is_timed) : is_timed_(is_timed) {}
+
   // Sets the outcome and lets all waiters go. False if it was complete already.
   bool complete(Outcome outcome);
 
@@ -50,6 +53,7 @@ class Point {
  private:
   mutable std::mutex mutex_;
   std::condition_variable completed_;
+  const bool is_timed_;
   bool is_complete_ = false;
   int64_t time_ns_ = 0;
   Outcome outcome_;

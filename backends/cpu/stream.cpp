@@ -151,7 +151,7 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
     }
     auto e = std::make_unique<Event>();
     e->flags = request.flags;
-    if ((e->flags & BP_EVENT_HOST_SIGNAL) != 0) e->point = std::make_shared<Point>();
+    if ((e->flags & BP_EVENT_HOST_SIGNAL) != 0) e->point = e->make_point();
     d->add(e.get());
     *out_event = reinterpret_cast<bp_event*>(e.release());
     return bp_status{BP_OK};
@@ -179,7 +179,7 @@ bp_status event_record(void* self, bp_event* handle, bp_stream* stream_handle) {
     return i.fail(BP_INVALID_ARGUMENT, "event.record: the event is host-signalled");
   }
   return guarded(*i.host, [&] {
-    auto point = std::make_shared<Point>();
+    std::shared_ptr<Point> point = e->make_point();
     // Under the lock, so that of two racing records the later submission is the one that counts.
     const std::lock_guard lock(e->mutex);
     const bp_status status =

@@ -26,6 +26,10 @@ struct Event {
     return point;
   }
 
+  std::shared_ptr<Point> make_point() const {
+    return std::make_shared<Point>((flags & BP_EVENT_TIMING) != 0);
+  }
+
   uint32_t magic = kEventMagic;
   bp_event_flags flags = 0;
   std::mutex mutex;  // Guards `point`.

@@ -185,11 +185,10 @@ HWY_EXPORT(binary_row);
 
 template <typename Args, uint32_t kOp>
 bp_status binary_launch(const Args& args, Launch& launch) {
-  Loop loop = make_loop({args.y, args.a, args.b});
-  if (args.b == nullptr) loop.scalar = convert_scalar(args.b_scalar, args.a->dtype);
+  const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, args.a->dtype) : 0;
   RowFunction* const row = HWY_DYNAMIC_DISPATCH(binary_row)(kOp, args.a->dtype);
-  return launch.submit(
-      [loop, row, threads = launch.thread_count()] { run_loop(loop, row, threads, kGrain); });
+  return launch.submit([loop = make_loop({args.y, args.a, args.b}, scalar), row,
+                        threads = launch.thread_count()] { run_loop(loop, row, threads, kGrain); });
 }
 
 constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_I32, BP_I64};

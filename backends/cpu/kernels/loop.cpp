@@ -33,6 +33,18 @@ bool is_outer(const Axis& a, const Axis& b) {
   return false;
 }
 
+// The usual case: everything is one row.
+void make_row(Loop& loop, const bp_tensor& shaped,
+              std::initializer_list<const bp_tensor*> tensors) {
+  loop.count = element_count(shaped);
+  loop.rank = 1;
+  loop.extents[0] = loop.count;
+  int k = 0;
+  for (const bp_tensor* t : tensors) {
+    loop.strides[k++][0] = t == nullptr ? 0 : dtype_size_bytes(t->dtype);
+  }
+}
+
 // Makes an axis along which an operand is denser than along the inner one the neighbour of it.
 void choose_tiles(Loop& loop) {
   const int inner = loop.rank - 1;
@@ -59,10 +71,21 @@ void choose_tiles(Loop& loop) {
 
 }  // namespace
 
-Loop make_loop(std::initializer_list<const bp_tensor*> tensors) {
+Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar) {
   Loop loop;
   loop.operand_count = static_cast<int>(tensors.size());
+  loop.scalar = scalar;
   const bp_tensor& shaped = **tensors.begin();
+  size_t k = 0;
+  bool is_dense = true;
+  for (const bp_tensor* t : tensors) {
+    loop.data[k++] = t == nullptr ? nullptr : data<std::byte>(*t);
+    is_dense = is_dense && (t == nullptr || is_contiguous(*t));
+  }
+  if (is_dense) {
+    make_row(loop, shaped, tensors);
+    return loop;
+  }
   std::array<Axis, BP_MAX_RANK> axes;
   int rank = 0;
   for (uint32_t i = 0; i < shaped.ndim; ++i) {
@@ -70,13 +93,11 @@ Loop make_loop(std::initializer_list<const bp_tensor*> tensors) {
     if (shaped.shape[i] == 1) continue;
     Axis& axis = axes[static_cast<size_t>(rank++)];
     axis = {shaped.shape[i], {}};
-    size_t k = 0;
+    k = 0;
     for (const bp_tensor* t : tensors) {
       axis.strides[k++] = t == nullptr ? 0 : t->strides[i] * dtype_size_bytes(t->dtype);
     }
   }
-  size_t k = 0;
-  for (const bp_tensor* t : tensors) loop.data[k++] = t == nullptr ? nullptr : data<std::byte>(*t);
   // An insertion sort keeps the order of equals and is fastest for the usual few axes.
   for (int i = 1; i < rank; ++i) {
     for (int j = i; j > 0; --j) {

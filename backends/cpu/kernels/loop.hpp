@@ -37,8 +37,8 @@ struct Loop {
   uint64_t scalar = 0;                         // One value, of the dtype of its operand.
 };
 
-// A loop over `tensors`, the result first. All have one shape; NULL stands for one scalar.
-Loop make_loop(std::initializer_list<const bp_tensor*> tensors);
+// A loop over `tensors`, the result first. All have one shape; NULL stands for `scalar`.
+Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar = 0);
 
 // Calls `row` for all elements, on up to `threads` threads. Parts have at least `grain` elements.
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain,

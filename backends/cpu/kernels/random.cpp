@@ -85,23 +85,26 @@ void write_uniform_f64(const uint32_t* words, const RandomRun& run, int64_t n) {
   }
 }
 
-// The quotient is exact to the last place: f32 is scaled in f64.
+// The quotient is exact to the last place, since f32 is scaled in f64. It is taken of every
+// element, and then chosen or not, so that the compiler makes vectors of it.
 template <typename T>
-void write_dropout(const uint32_t* words, const RandomRun& run, int64_t n) {
-  const double kept = 1.0 - run.p;
+HWY_INLINE T dropped(uint32_t word, double p, double kept, T x) {
+  const T scaled = static_cast<T>(static_cast<double>(x) / kept);
+  return static_cast<double>(uniform_of(word)) >= p ? scaled : T{0};
+}
+
+template <typename T>
+void write_dropout(const uint32_t* HWY_RESTRICT words, const RandomRun& run, int64_t n) {
+  const double p = run.p, kept = 1.0 - run.p;
   if (run.y_stride == sizeof(T) && run.x_stride == sizeof(T)) {
     auto* const y = reinterpret_cast<T*>(run.y);
     const auto* const x = reinterpret_cast<const T*>(run.x);
-    for (int64_t i = 0; i < n; ++i) {
-      const bool is_kept = static_cast<double>(uniform_of(words[i])) >= run.p;
-      y[i] = is_kept ? static_cast<T>(static_cast<double>(x[i]) / kept) : T{0};
-    }
+    for (int64_t i = 0; i < n; ++i) y[i] = dropped(words[i], p, kept, x[i]);
     return;
   }
   for (int64_t i = 0; i < n; ++i) {
-    const bool is_kept = static_cast<double>(uniform_of(words[i])) >= run.p;
-    const auto x = static_cast<double>(*reinterpret_cast<const T*>(run.x + i * run.x_stride));
-    *reinterpret_cast<T*>(run.y + i * run.y_stride) = is_kept ? static_cast<T>(x / kept) : T{0};
+    *reinterpret_cast<T*>(run.y + i * run.y_stride) =
+        dropped(words[i], p, kept, *reinterpret_cast<const T*>(run.x + i * run.x_stride));
   }
 }
 

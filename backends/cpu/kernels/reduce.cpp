@@ -7,11 +7,10 @@
 namespace bp::kernels {
 namespace {
 
-// Elements of a part at least, and parts at most: enough for the threads of large machines.
+// Elements of a part at least, and what keeps the threads of a large machine busy: an op with fewer
+// tiles than that is cut into parts.
 constexpr int64_t kPartSize = 65536;
-constexpr int64_t kMaxParts = 64;
-// Outputs of an op that is cut into parts, at most.
-constexpr int64_t kMaxPartOutputs = 4096;
+constexpr int64_t kManyTiles = 64;
 
 void append(ReduceAxes& axes, int64_t extent, int64_t x_stride, int64_t y_stride) {
   axes.count *= extent;
@@ -159,9 +158,12 @@ ReducePlan make_reduce_plan(const bp_tensor& x, const bp_tensor& y, uint32_t axe
   // Rows of a few elements are not worth a call each.
   const bool is_short = inner_extent(plan.reduced) < 16 && inner_extent(plan.kept) >= 16;
   plan.is_across = plan.kept.rank > 0 && (plan.reduced.rank == 0 || is_kept_denser || is_short);
-  if (plan.kept.count <= kMaxPartOutputs && plan.kept.count > 0) {
-    const int64_t wanted = plan.reduced.count * plan.kept.count / kPartSize;
-    plan.part_count = std::clamp<int64_t>(std::min(wanted, plan.reduced.count), 1, kMaxParts);
+  const int64_t tiles =
+      plan.is_across ? (plan.kept.count + kTileWidth - 1) / kTileWidth : plan.kept.count;
+  if (tiles > 0 && tiles < kManyTiles) {
+    const int64_t worth = plan.reduced.count * plan.kept.count / (tiles * kPartSize);
+    plan.part_count =
+        std::clamp<int64_t>(worth, 1, std::min(kManyTiles / tiles, plan.reduced.count + 1));
   }
   return plan;
 }

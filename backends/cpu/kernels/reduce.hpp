@@ -21,7 +21,7 @@
 namespace bp::kernels {
 
 // Outputs that are reduced side by side.
-constexpr int64_t kTileWidth = 512;
+constexpr int64_t kTileWidth = 2048;
 
 // Axes of x, the outermost first. Strides are in bytes.
 struct ReduceAxes {

@@ -240,26 +240,35 @@ int64_t argmax_of_row(const std::byte* x, int64_t stride, int64_t n) {
   return i;
 }
 
-// The same for `width` outputs at once.
+// The same for `width` outputs at once: what is largest so far, and where it is.
 template <typename T>
 void argmax_across(const ReducePlan& plan, const std::byte* x, int64_t width, int64_t* index) {
   const InnerStrides strides = inner_strides(plan);
   std::array<T, kTileWidth> best;
-  for (int64_t r = 0; r < plan.reduced.count; ++r, x += strides.reduced_x) {
-    for (int64_t c = 0; c < width; ++c) {
-      const T value = *reinterpret_cast<const T*>(x + c * strides.kept_x);
-      T& so_far = best[static_cast<size_t>(c)];
-      const bool is_larger = r == 0 || so_far < value || (value != value && so_far == so_far);
-      if (!is_larger) continue;
-      so_far = value;
-      index[c] = r;
+  const auto take = [&](int64_t r, int64_t c, T value) HWY_ATTR {
+    T& so_far = best[static_cast<size_t>(c)];
+    const bool is_larger = (so_far < value) | ((value != value) & (so_far == so_far));
+    so_far = is_larger ? value : so_far;
+    index[c] = is_larger ? r : index[c];
+  };
+  const auto at = [&](int64_t c)
+                      HWY_ATTR { return *reinterpret_cast<const T*>(x + c * strides.kept_x); };
+  for (int64_t c = 0; c < width; ++c) best[static_cast<size_t>(c)] = at(c);
+  std::fill_n(index, width, int64_t{0});
+  for (int64_t r = 1; r < plan.reduced.count; ++r) {
+    x += strides.reduced_x;
+    if (strides.kept_x == sizeof(T)) {
+      const T* const row = reinterpret_cast<const T*>(x);
+      for (int64_t c = 0; c < width; ++c) take(r, c, row[c]);
+    } else {
+      for (int64_t c = 0; c < width; ++c) take(r, c, at(c));
     }
   }
 }
 
 template <typename T>
 void argmax_tile(const ReducePlan& plan, int64_t output, int64_t n) {
-  std::array<int64_t, kTileWidth> index{};
+  std::array<int64_t, kTileWidth> index;
   const std::byte* const x = x_address(plan, output);
   if (plan.is_across) {
     argmax_across<T>(plan, x, n, index.data());
