@@ -89,10 +89,10 @@ Result run_case(const Case& which, Context& context) {
     end = {std::string("the case is broken: ") + e.what(), "harness", ""};
   } catch (const std::exception& e) {
     outcome = Outcome::kFail;
-    end = {std::string("an exception crossed the boundary: ") + e.what(), "exception", "ENTRY-4"};
+    end = {std::string("ended by an exception: ") + e.what(), "exception", ""};
   } catch (...) {
     outcome = Outcome::kFail;
-    end = {"an exception of an unknown type crossed the boundary", "exception", "ENTRY-4"};
+    end = {"ended by an exception that is not a std::exception", "exception", ""};
   }
 
   std::vector<Finding> findings = std::move(context.findings_);

@@ -63,7 +63,7 @@ TEST(RunCase, TellsADefectOfTheSuiteFromAnExceptionOfTheBackend) {
             Outcome::kHarnessError);
   const Result thrown = run([](Context&) { throw std::runtime_error("boom"); });
   EXPECT_EQ(thrown.outcome, Outcome::kFail);
-  EXPECT_EQ(thrown.tag, "ENTRY-4");
+  EXPECT_EQ(thrown.cause, "exception");
   EXPECT_EQ(run([](Context&) { throw 7; }).outcome, Outcome::kFail);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace bp::conformance {
 namespace {
@@ -26,19 +27,22 @@ std::string time_text(double seconds) {
 Progress::Progress(Style style, size_t width)
     : style_(style), width_(std::max<size_t>(width, 40)) {}
 
-void Progress::update(size_t done, size_t total, size_t failed, const std::string& what) {
-  if (style_ == Style::kNone || total == 0) return;
+void Progress::update(const ProgressState& state) {
+  if (style_ == Style::kNone || state.total == 0) return;
   const Clock::time_point now = Clock::now();
+  if (std::exchange(was_confirming_, state.is_confirming) != state.is_confirming) start_ = now;
   const bool is_bar = style_ == Style::kBar;
   if (now - shown_ < (is_bar ? Clock::duration(kBarPeriod) : Clock::duration(kLinePeriod))) return;
   shown_ = now;
 
   const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const auto [is_confirming, done, total, failed, what] = state;
   const double left =
       done == 0 ? 0 : elapsed / static_cast<double>(done) * static_cast<double>(total - done);
   std::string text = std::to_string(done) + "/" + std::to_string(total) + "  " +
-                     std::to_string(done * 100 / total) + " %  " + std::to_string(failed) +
-                     " failed  " + time_text(left) + " left";
+                     std::to_string(done * 100 / total) + " %  " +
+                     (is_confirming ? "failures confirmed" : std::to_string(failed) + " failed") +
+                     "  " + time_text(left) + " left";
   if (!is_bar) {
     std::fprintf(stderr, "%s\n", text.c_str());
     return;

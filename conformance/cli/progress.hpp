@@ -7,6 +7,12 @@
 
 namespace bp::conformance {
 
+struct ProgressState {
+  bool is_confirming = false;
+  size_t done = 0, total = 0, failed = 0;
+  std::string what;  // The case that has just ended.
+};
+
 class Progress {
  public:
   enum class Style { kNone, kLines, kBar };
@@ -15,7 +21,7 @@ class Progress {
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
-  void update(size_t done, size_t total, size_t failed, const std::string& what);
+  void update(const ProgressState& state);
 
   // Removes the bar, so that something else can be printed.
   void clear();
@@ -26,6 +32,7 @@ class Progress {
   Style style_;
   size_t width_;
   bool is_shown_ = false;
+  bool was_confirming_ = false;
   Clock::time_point start_ = Clock::now();
   Clock::time_point shown_ = start_;
 };

@@ -65,10 +65,10 @@ class Watcher {
         log_((fs::path(header.folder) / "results.jsonl").string(), header.seed, cases),
         progress_(progress_style(line), terminal_width()) {}
 
-  void see(const Attempt& attempt, size_t done, size_t total) {
+  void see(const Attempt& attempt, const Position& position) {
     log_.add(attempt);
     const bool is_failure = count_of(attempt.result.outcome) == Count::kFailed;
-    failed_ += is_failure;
+    if (!position.is_confirming) failed_ += is_failure;
     if (line_.format == "jsonl") {
       std::cout << attempt_json(cases_, attempt, seed_)
                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
@@ -78,8 +78,11 @@ class Watcher {
       // Where the page or TAP goes to standard output, it goes there alone.
       (line_.format == "tap" ? std::cerr : std::cout) << plain_line(cases_, attempt);
     }
-    progress_.update(done, total, failed_,
-                     attempt.index < cases_.size() ? cases_[attempt.index].id : "");
+    progress_.update({.is_confirming = position.is_confirming,
+                      .done = position.done,
+                      .total = position.total,
+                      .failed = failed_,
+                      .what = attempt.index < cases_.size() ? cases_[attempt.index].id : ""});
   }
 
   ResultLog& log() { return log_; }
@@ -182,8 +185,8 @@ int run_verb(const CommandLine& given) {
     return waivers.excuses(which, result);
   };
   Watcher watcher(line, header, cases);
-  Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, size_t done, size_t total) {
-    watcher.see(attempt, done, total);
+  Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, const Position& position) {
+    watcher.see(attempt, position);
   });
   const RunReport report = supervisor.run(selection, probed);
   watcher.progress().clear();

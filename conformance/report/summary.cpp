@@ -26,12 +26,17 @@ std::string key_of(const Judged& judged) {
   return judged.which == nullptr ? judged.id : signature(*judged.which, judged.result);
 }
 
+// What the ids of a group have in common: "op.matmul.f32.*", or the id where there is one.
 std::string label_of(const std::vector<Judged>& all, const FailureGroup& group) {
-  const Judged& first = all[group.members.front()];
-  if (first.which == nullptr || group.members.size() == 1) return first.id;
-  if (first.which->op == 0) return first.which->group + ".*";
-  const char* op = bp_op_name(first.which->op);
-  return std::string("op.") + (op == nullptr ? "?" : op) + "." + first.which->dtype + ".*";
+  std::string common = all[group.members.front()].id;
+  if (group.members.size() == 1) return common;
+  for (const size_t member : group.members) {
+    const std::string& id = all[member].id;
+    const auto end = std::mismatch(common.begin(), common.end(), id.begin(), id.end()).first;
+    common.erase(end, common.end());
+  }
+  const size_t dot = common.rfind('.');
+  return common.substr(0, dot == std::string::npos ? common.size() : dot + 1) + "*";
 }
 
 void group_failures(Summary& summary) {

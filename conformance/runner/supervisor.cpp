@@ -33,7 +33,7 @@ RunReport Supervisor::run(const std::vector<size_t>& selection, const BatchRepor
   const Clock::time_point start = Clock::now();
   take_process_findings(probed);
   entries_.resize(cases_.size());
-  total_ = selection.size() * static_cast<size_t>(options_.repeat);
+  position_.total = selection.size() * static_cast<size_t>(options_.repeat);
   for (int round = 1; round <= options_.repeat && !is_stopped(); ++round) {
     run_round(selection, round);
   }
@@ -49,7 +49,7 @@ RunReport Supervisor::run(const std::vector<size_t>& selection, const BatchRepor
                        : Result{.outcome = Outcome::kHarnessError,
                                 .message = "the case was selected and has no result",
                                 .cause = "harness"};
-      if (!report_.load_failure) observer_(entry.result.attempt, done_, total_);
+      if (!report_.load_failure) observer_(entry.result.attempt, position_);
     }
     report_.finals.push_back(std::move(entry.result));
   }
@@ -113,7 +113,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
   Entry& entry = entries_[attempt.index];
   Final& final = entry.result;
   const bool is_new_round = !entry.is_done || final.attempt.number != attempt.number;
-  if (is_new_round) ++done_;
+  if (is_new_round) ++position_.done;
   ++final.attempt_count;
   if (entry.is_done && is_new_round && !is_same(final.attempt.result, attempt.result)) {
     Result flake = attempt.result;
@@ -129,7 +129,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
     final.attempt = attempt;
   }
   entry.is_done = true;
-  observer_(attempt, done_, total_);
+  observer_(attempt, position_);
 
   const Result& result = attempt.result;
   if (count_of(result.outcome) != Count::kFailed) return !is_stopped();
@@ -148,6 +148,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
 
 void Supervisor::stop(std::string reason) {
   if (!is_stopped()) stop_reason_ = std::move(reason);
+  is_stopped_ = true;
   changed_.notify_all();
 }
 
@@ -159,7 +160,7 @@ void Supervisor::note_process(size_t where, const Result& result) {
   attempt.index = where;
   attempt.result = result;
   report_.process.push_back(attempt);
-  observer_(attempt, done_, total_);
+  observer_(attempt, position_);
 }
 
 // What the worker found or did outside of any case.
@@ -232,25 +233,44 @@ std::optional<Attempt> Supervisor::replay(const std::vector<size_t>& before, siz
         if (a.index == target) found = a;
         return true;
       });
+  const std::lock_guard lock(mutex_);
   if (report.is_interrupted) {
     report_.is_interrupted = true;
     stop("not reached: interrupted");
   }
-  if (found) observer_(*found, done_, total_);
+  if (found) observer_(*found, position_);
   return found;
 }
 
 void Supervisor::confirm_all(const std::vector<size_t>& selection) {
   std::map<std::string, int> seen;
+  std::deque<size_t> waiting;
   for (const size_t index : selection) {
-    Entry& entry = entries_[index];
-    if (is_stopped() || !entry.is_done) continue;
+    const Entry& entry = entries_[index];
+    if (!entry.is_done) continue;
     const Result& result = entry.result.attempt.result;
     if (!needs_confirmation(result.outcome)) continue;
     if (options_.is_expected && options_.is_expected(cases_[index], result)) continue;
     if (++seen[signature(cases_[index], result)] > kConfirmedPerSignature) continue;
-    confirm(entry);
+    waiting.push_back(index);
   }
+  position_ = {.is_confirming = true, .done = 0, .total = waiting.size()};
+
+  const auto serve_waiting = [&] {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      if (waiting.empty() || is_stopped()) return;
+      const size_t index = waiting.front();
+      waiting.pop_front();
+      lock.unlock();
+      confirm(entries_[index]);
+      lock.lock();
+      ++position_.done;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < options_.jobs; ++i) threads.emplace_back(serve_waiting);
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Supervisor::confirm(Entry& entry) {

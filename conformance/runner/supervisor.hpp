@@ -2,6 +2,7 @@
 // each failure in a process of its own. Never loads a backend.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -46,8 +47,15 @@ struct RunReport {
 };
 constexpr size_t kLoad = SIZE_MAX, kUnload = SIZE_MAX - 1;
 
-// Sees each attempt as it ends, under a lock of the supervisor. `done` counts the finished cases.
-using Observer = std::function<void(const Attempt&, size_t done, size_t total)>;
+// How far a run is: cases first, then failures that are confirmed.
+struct Position {
+  bool is_confirming = false;
+  size_t done = 0;
+  size_t total = 0;
+};
+
+// Sees each attempt as it ends, under a lock of the supervisor.
+using Observer = std::function<void(const Attempt&, const Position&)>;
 
 class Supervisor {
  public:
@@ -81,7 +89,7 @@ class Supervisor {
   std::optional<Attempt> replay(const std::vector<size_t>& before, size_t target, int attempt);
 
   void stop(std::string reason);
-  bool is_stopped() const { return !stop_reason_.empty(); }
+  bool is_stopped() const { return is_stopped_; }
 
   const RunOptions& options_;
   const CaseList& cases_;
@@ -94,10 +102,10 @@ class Supervisor {
   int busy_ = 0;
   int load_failures_ = 0;  // In a row.
   int crashes_ = 0;
-  size_t done_ = 0;
-  size_t total_ = 0;
+  Position position_;
   std::string stop_reason_;
-  std::vector<Entry> entries_;  // By index of the list of cases.
+  std::atomic<bool> is_stopped_ = false;  // Read without the lock.
+  std::vector<Entry> entries_;            // By index of the list of cases.
   RunReport report_;
 };
 

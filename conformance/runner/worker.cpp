@@ -123,7 +123,8 @@ class Worker {
     send(RecordType::kBegin, {{"case", id}});
     const auto start = std::chrono::steady_clock::now();
     Result result;
-    if (const Case* which = suite_.find(id)) {
+    if (!suite_) suite_ = CaseList::whole_suite();
+    if (const Case* which = suite_->find(id)) {
       result = run_checked(*which, seed);
     } else {
       result = {.outcome = Outcome::kHarnessError,
@@ -208,7 +209,7 @@ class Worker {
   }
 
   WorkerSetup setup_;
-  CaseList suite_ = CaseList::whole_suite();
+  std::optional<CaseList> suite_;  // Made when the first case is asked for.
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
   const bp_target* target_ = nullptr;

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Drives bp-conformance over backends that misbehave: each is one clear line and the right exit
+code, and every report is complete.
+
+  cli_test.py BP_CONFORMANCE PLUGIN_FOLDER [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+PROGRAM = ""
+PLUGINS = pathlib.Path()
+# What the mock backend has: streams of which a NULL can be destroyed, and events likewise.
+STREAM_CASE = "stream.destroy_accepts_null"
+EVENT_CASE = "event.destroy_accepts_null"
+QUIET_CASE = "stream.default_stream_is_one_and_stays"
+CASES = (STREAM_CASE, EVENT_CASE)
+
+
+def plugin(name):
+    return str(PLUGINS / f"mock_{name}.so")
+
+
+def run(*arguments, environment=None, text=None):
+    """The finished process. A hang of the tool itself fails the test."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKPLANE_")}
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120,
+                          env=inherited | (environment or {}), input=text, check=False)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.out = pathlib.Path(self.folder.name) / "out"
+
+    def run_mock(self, *flags, cases=CASES, code=1):
+        """Runs cases on the mock; the statuses of results.jsonl and the finished process."""
+        named = [word for case in cases for word in ("--case", case)]
+        done = run("run", plugin("none"), *named, "--out", str(self.out), "--timeout", "1", *flags)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def lines(self):
+        text = (self.out / "results.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def status(self, case):
+        """The last status that was logged for a case."""
+        found = [line["status"] for line in self.lines() if line["case"] == case]
+        self.assertTrue(found, f"{case} has no result")
+        return found[-1]
+
+    def option(self, **behaviour):
+        return [word for key, value in behaviour.items() for word in ("--option", f"{key}={value}")]
+
+
+class WhatDoesNotLoad(Folder):
+    EXPECTED = {
+        "segfault": "died of signal 11 (SIGSEGV) while loading",
+        "hang": "no end after 1 s while loading",
+        "hang_hard": "no end after 1 s while loading",
+        "flood": "no end after 1 s while loading; it printed",
+        "exit": "the process exited with code 0 while loading",
+        "major": "ABI",
+        "nothing": "BP_OK",
+        "no_symbol": "bp_backend_entry",
+    }
+
+    def expect_refusal(self, done, words):
+        self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn(words, done.stderr)
+
+    def test_is_one_line_and_code_3_for_every_verb(self):
+        for name, words in self.EXPECTED.items():
+            for verb in ("run", "info", "list"):
+                with self.subTest(plugin=name, verb=verb):
+                    self.expect_refusal(run(verb, plugin(name), "--timeout", "1"), words)
+
+    def test_is_refused_for_a_bare_path_too(self):
+        self.expect_refusal(run(plugin("no_symbol")), "bp_backend_entry")
+
+    def test_includes_files_that_are_no_library_or_are_not_there(self):
+        text = pathlib.Path(self.folder.name) / "text.so"
+        text.write_text("not a library\n")
+        self.expect_refusal(run(str(text)), "text.so")
+        self.expect_refusal(run(str(text) + ".so"), "no such file")
+        self.expect_refusal(run("no_such_name"), "no_such_name")
+
+    def test_includes_a_device_that_is_not_there(self):
+        self.expect_refusal(run("info", plugin("none"), "--device", "7"), 'no device "7"')
+
+
+class CasesThatMisbehave(Folder):
+    def test_a_crash_and_a_hang_still_yield_a_complete_report(self):
+        done = self.run_mock(*self.option(stream="segfault", event="hang"),
+                             cases=(*CASES, QUIET_CASE))
+        self.assertEqual(self.status(STREAM_CASE), "Crash")
+        self.assertEqual(self.status(EVENT_CASE), "Timeout")
+        self.assertIn("2 failed", done.stdout.splitlines()[-1])
+        self.assertIn("1 crashed (isolated),  1 hung", done.stdout)
+        self.assertIn(f"--case {STREAM_CASE} --seed 0x5eed --option stream=segfault", done.stdout)
+        summary = json.loads((self.out / "summary.json").read_text())
+        self.assertEqual(summary["failed"], 2)
+        self.assertEqual(summary["exit_code"], 1)
+        suites = xml.etree.ElementTree.parse(self.out / "junit.xml").getroot()
+        self.assertEqual(sum(1 for _ in suites.iter("testcase")), 3)
+        self.assertTrue((self.out / "repro" / STREAM_CASE / "case.json").exists())
+
+    def test_each_way_to_end_is_charged_to_its_case(self):
+        for how, status, words in (("abort", "Crash", "SIGABRT"), ("exit", "Crash", "code 0"),
+                                   ("exit_7", "Crash", "code 7"),
+                                   ("hang_hard", "Timeout", "no end after 1 s"),
+                                   ("flood", "Timeout", "no end after 1 s"),
+                                   ("close", "Crash", "")):
+            with self.subTest(how=how):
+                done = self.run_mock(*self.option(stream=how))
+                self.assertEqual(self.status(STREAM_CASE), status)
+                self.assertIn(words, done.stdout)
+                self.assertEqual(self.status(EVENT_CASE), "Pass")
+
+    def test_each_change_of_the_process_is_a_finding(self):
+        for how, words in (("print", "bytes to standard streams: hello from a backend"),
+                           ("chdir", "the working directory was changed to /"),
+                           ("round", "the rounding mode was changed"),
+                           ("handler", "the handler of signal SIGUSR1 was changed")):
+            with self.subTest(how=how):
+                done = self.run_mock(*self.option(stream=how))
+                self.assertEqual(self.status(STREAM_CASE), "Fail")
+                self.assertIn(words, done.stdout)
+                self.assertIn("ENTRY-4", done.stdout)
+                self.assertEqual(self.status(EVENT_CASE), "Pass")
+
+    def test_a_flood_is_kept_to_64_kib(self):
+        self.run_mock(*self.option(stream="flood"), "--retries", "0")
+        line = next(x for x in self.lines() if x["case"] == STREAM_CASE)
+        self.assertEqual(len(line["output"]), 65536)
+        self.assertGreater(line["output_bytes"], 65536)
+
+    def test_a_process_that_was_left_behind_does_not_hold_the_run(self):
+        start = time.monotonic()
+        self.run_mock(*self.option(stream="fork"), code=0)
+        self.assertLess(time.monotonic() - start, 60)
+        self.assertEqual(self.status(STREAM_CASE), "Pass")
+
+    def test_a_crash_at_the_end_belongs_to_unload(self):
+        done = self.run_mock(*self.option(shutdown="segfault"))
+        self.assertEqual(self.status("unload"), "Crash")
+        self.assertEqual(self.status(STREAM_CASE), "Pass")
+        self.assertIn("while unloading", done.stdout)
+
+    def test_a_case_that_fails_only_after_another_names_it(self):
+        # Order by the list: the event table comes first, and poisons what the streams do later.
+        done = self.run_mock(*self.option(event="once"),
+                             cases=(EVENT_CASE, QUIET_CASE, "stream.new_stream_is_idle"))
+        self.assertEqual(self.status(EVENT_CASE), "Pass")
+        self.assertIn(f"passes alone, fails after {EVENT_CASE}", done.stdout)
+        self.assertIn(f"--case {EVENT_CASE} --case stream.new_stream_is_idle", done.stdout)
+
+    def test_a_death_after_the_end_of_a_case_is_not_lost(self):
+        self.run_mock(*self.option(stream="crash_later"))
+        self.assertIn("Crash", [line["status"] for line in self.lines()])
+
+    def test_isolation_and_jobs_give_the_same_results(self):
+        for flags in (("--isolate", "case"), ("--isolate", "none"), ("--jobs", "3"),
+                      ("--batch", "1"), ("--shuffle",)):
+            with self.subTest(flags=flags):
+                self.run_mock(*self.option(stream="segfault"), *flags, cases=(*CASES, QUIET_CASE))
+                self.assertEqual(self.status(STREAM_CASE), "Crash")
+                self.assertEqual(self.status(EVENT_CASE), "Pass")
+                self.assertEqual(len({x["case"] for x in self.lines()}), 3)
+
+
+class Limits(Folder):
+    def test_fail_fast_skips_the_rest_with_a_reason(self):
+        done = self.run_mock(*self.option(event="segfault"), "--fail-fast")
+        self.assertEqual(self.status(STREAM_CASE), "Skip")
+        self.assertIn("--fail-fast", done.stdout)
+
+    def test_max_crashes_ends_the_run(self):
+        self.run_mock(*self.option(event="segfault"), "--max-crashes", "1", "--batch", "1")
+        self.assertEqual(self.status(STREAM_CASE), "Skip")
+
+    def test_an_interruption_leaves_partial_results_and_code_130(self):
+        process = subprocess.Popen(
+            [PROGRAM, plugin("none"), "--case", STREAM_CASE, "--case", EVENT_CASE, "--out",
+             str(self.out), "--timeout", "60", "--option", "stream=hang"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        log = self.out / "results.jsonl"
+        deadline = time.monotonic() + 60
+        while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+        self.assertIn("INTERRUPTED", out)
+        self.assertEqual(self.status(EVENT_CASE), "Pass")
+        self.assertTrue((self.out / "summary.json").exists())
+
+    def test_a_repeated_case_that_disagrees_is_a_flake(self):
+        # Within one worker the first call poisons the second round.
+        self.run_mock(*self.option(stream="once"), "--repeat", "2", "--retries", "0", code=0)
+        self.assertEqual(self.status(STREAM_CASE), "Pass")
+
+
+class Waivers(Folder):
+    def write(self, text):
+        path = pathlib.Path(self.folder.name) / "waivers.yaml"
+        path.write_text(text)
+        return str(path)
+
+    def test_a_broken_case_is_waived_and_named(self):
+        path = self.write(f"- {{case: {STREAM_CASE}, kind: broken, reason: known, issue: 3}}\n")
+        done = self.run_mock(*self.option(stream="segfault"), "--waivers", path, code=0)
+        self.assertEqual(self.status(STREAM_CASE), "Waived")
+        self.assertIn("PASSED WITH WAIVERS", done.stdout)
+
+    def test_a_stale_waiver_fails_the_run(self):
+        path = self.write(f"- {{case: {STREAM_CASE}, kind: broken, reason: known, issue: 3}}\n")
+        self.run_mock("--waivers", path)
+        self.assertEqual(self.status(STREAM_CASE), "XPass")
+
+    def test_a_draft_is_refused_until_it_has_a_reason(self):
+        path = str(pathlib.Path(self.folder.name) / "draft.yaml")
+        self.run_mock(*self.option(stream="segfault"), "--write-waivers", path)
+        done = self.run_mock("--waivers", path, code=2)
+        self.assertIn("no reason", done.stderr)
+
+
+class CommandLine(Folder):
+    def expect(self, code, words, *arguments, **keywords):
+        done = run(*arguments, **keywords)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertIn(words, done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_what_is_wrong_is_code_2(self):
+        self.expect(2, "--nonsense", "run", plugin("none"), "--nonsense")
+        self.expect(2, "not KEY=VALUE", plugin("none"), "--option", "key")
+        self.expect(2, "not I/N", plugin("none"), "--shard", "3")
+        self.expect(2, "1 <= I <= N", plugin("none"), "--shard", "3/2")
+        self.expect(2, "not a number", plugin("none"), "--seed", "0xzz")
+        self.expect(2, "selected twice", plugin("none"), "--case", STREAM_CASE, "--case",
+                    STREAM_CASE)
+        self.expect(2, "PLUGIN", "run")
+        self.expect(2, "cannot be read", plugin("none"), "--waivers", "/no/such/file")
+
+    def test_what_matches_nothing_is_code_5(self):
+        self.expect(5, "matches no case", plugin("none"), "-k", "nothing.*")
+        self.expect(5, "no case of this id", plugin("none"), "--case", "nothing")
+        self.expect(5, "no header has this tag", "explain", "NOTHING-1")
+
+    def test_a_case_list_is_read_from_standard_input(self):
+        done = run(plugin("none"), "--caselist", "-", "--out", str(self.out),
+                   text=f"# a comment\n{STREAM_CASE}\n")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(self.status(STREAM_CASE), "Pass")
+
+    def test_the_environment_sets_flags_is_echoed_and_gives_way(self):
+        arguments = (plugin("none"), "--case", STREAM_CASE, "--out", str(self.out))
+        variables = {"BACKPLANE_CONFORMANCE_SEED": "7"}
+        done = run(*arguments, environment=variables)
+        self.assertIn("seed 0x7 ", done.stdout)
+        self.assertIn("BACKPLANE_CONFORMANCE_SEED=7", done.stdout)
+        done = run(*arguments, "--seed", "9", environment=variables)
+        self.assertIn("seed 0x9 ", done.stdout)
+        self.expect(2, "BACKPLANE_CONFORMANCE_SEEED", *arguments,
+                    environment={"BACKPLANE_CONFORMANCE_SEEED": "7"})
+
+    def test_help_and_version_are_code_0(self):
+        self.assertEqual(run("--help").returncode, 0)
+        self.assertIn("--filter", run("run", "--help").stdout)
+        self.assertEqual(run("--version").returncode, 0)
+        self.assertEqual(run().returncode, 2)
+
+
+class Outputs(Folder):
+    def test_every_format_ends_well(self):
+        done = self.run_mock("--format", "tap", code=0)
+        self.assertTrue(done.stdout.startswith("TAP version 14\n1..2\n"))
+        done = self.run_mock("--format", "jsonl", code=0)
+        self.assertEqual(len([json.loads(x) for x in done.stdout.splitlines()]), 2)
+        done = self.run_mock("--format", "plain", code=0)
+        self.assertIn(STREAM_CASE, done.stdout)
+        done = self.run_mock("-q", code=0)
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+        self.assertEqual(done.stdout.splitlines()[-1], "2 passed, 0 failed, 0 skipped")
+
+    def test_a_missed_budget_is_code_7(self):
+        self.run_mock("--budget", "0.000001", code=7)
+
+    def test_extra_files_are_written(self):
+        junit = pathlib.Path(self.folder.name) / "j.xml"
+        summary = pathlib.Path(self.folder.name) / "s.json"
+        self.run_mock("--junit", str(junit), "--json", str(summary), code=0)
+        xml.etree.ElementTree.parse(junit)
+        self.assertEqual(json.loads(summary.read_text())["passed"], 2)
+
+    def test_list_and_info_and_explain_print(self):
+        self.assertIn(STREAM_CASE + "\n", run("list").stdout)
+        self.assertIn("+ " + STREAM_CASE, run("list", plugin("none")).stdout)
+        self.assertGreater(int(run("list", "--count").stdout), 1500)
+        self.assertTrue(json.loads(run("list", "--json", "-k", STREAM_CASE).stdout)[0]["tags"])
+        self.assertIn("stream", run("list", "--tree").stdout)
+        self.assertIn("device test.mock:0: Mock", run("info", plugin("none")).stdout)
+        self.assertEqual(json.loads(run("info", plugin("none"), "--json").stdout)["plugin"]["name"],
+                         "test.mock")
+        self.assertEqual(run("info").returncode, 0)
+        self.assertIn(STREAM_CASE, run("explain", "STREAM-5").stdout)
+
+
+if __name__ == "__main__":
+    PROGRAM, PLUGINS = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

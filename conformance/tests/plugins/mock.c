@@ -1,0 +1,264 @@
+/* A backend with one device and almost nothing else, which misbehaves as it is told: while loading
+ * (MOCK_LOAD, given when it is compiled, or the option `load`), when a NULL stream is destroyed
+ * (option `stream`), when a NULL event is destroyed (option `event`), and at its end (`shutdown`).
+ */
+#define _GNU_SOURCE
+#include <fenv.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backplane/backend.h"
+
+#ifndef MOCK_LOAD
+#define MOCK_LOAD ""
+#endif
+
+struct bp_device {
+  int unused;
+};
+struct bp_stream {
+  int unused;
+};
+
+static struct bp_device the_device;
+static struct bp_stream the_stream;
+static const bp_host* the_host;
+static const char* option_stream = "";
+static const char* option_event = "";
+static const char* option_shutdown = "";
+
+static void flood(void) {
+  static const char kLine[] = "this backend talks and talks and talks and talks and talks\n";
+  for (;;) {
+    fputs(kLine, stdout);
+    fputs(kLine, stderr);
+  }
+}
+
+static void* exit_thread(void* unused) {
+  usleep(20000);
+  raise(SIGSEGV);
+  return unused;
+}
+
+static void misbehave(const char* how) {
+  if (strcmp(how, "segfault") == 0) raise(SIGSEGV);
+  if (strcmp(how, "abort") == 0) abort();
+  if (strcmp(how, "exit") == 0) exit(0);
+  if (strcmp(how, "exit_7") == 0) exit(7);
+  if (strcmp(how, "hang_hard") == 0) signal(SIGTERM, SIG_IGN);
+  if (strncmp(how, "hang", 4) == 0) {
+    for (;;) pause();
+  }
+  if (strcmp(how, "flood") == 0) flood();
+  if (strcmp(how, "print") == 0) puts("hello from a backend");
+  if (strcmp(how, "chdir") == 0 && chdir("/") != 0) abort();
+  if (strcmp(how, "round") == 0) fesetround(FE_UPWARD);
+  if (strcmp(how, "handler") == 0) signal(SIGUSR1, SIG_IGN);
+  if (strcmp(how, "close") == 0) {
+    for (int fd = 3; fd < 1024; ++fd) close(fd);
+  }
+  if (strcmp(how, "close_output") == 0) close(1), close(2);
+  if (strcmp(how, "fork") == 0 && fork() == 0) {
+    for (;;) pause();
+  }
+  if (strcmp(how, "crash_later") == 0) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, exit_thread, NULL);
+  }
+  if (strcmp(how, "once") == 0) {
+    static int calls;
+    if (calls++ == 0) the_device.unused = 1;
+  }
+}
+
+static bp_status refuse(const char* why) {
+  return the_host->set_error(the_host->self, BP_UNSUPPORTED, why);
+}
+
+/* ---- Tables ---- */
+
+static bp_status probe(void* self, uint64_t* out_count) {
+  (void)self;
+  *out_count = 1;
+  return BP_OK;
+}
+
+static bp_status enumerate(void* self, uint64_t capacity, bp_device** out_devices,
+                           uint64_t* out_count) {
+  (void)self;
+  if (capacity > 0) out_devices[0] = &the_device;
+  *out_count = 1;
+  return BP_OK;
+}
+
+static const bp_heap kHeap = {.struct_size = sizeof(bp_heap),
+                              .struct_type = BP_STRUCT_HEAP,
+                              .size_bytes = 1 << 20,
+                              .max_allocation_bytes = 1 << 20,
+                              .tensor_offset_alignment_bytes = 64,
+                              .suballocation_granularity_bytes = 64};
+static const bp_dtype kDtypes[] = {BP_F32};
+static const bp_device_properties kProperties = {
+    .struct_size = sizeof(bp_device_properties),
+    .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
+    .name = "Mock",
+    .uuid = {1, 2, 3},
+    .device_class = BP_DEVICE_SIMULATED,
+    .max_rank = 4,
+    .heaps = &kHeap,
+    .heap_count = 1,
+    .heap_stride_bytes = sizeof(bp_heap),
+    .dtypes = kDtypes,
+    .dtype_count = 1};
+
+static bp_status properties(void* self, bp_device* device,
+                            const bp_device_properties** out_properties) {
+  (void)self, (void)device;
+  *out_properties = &kProperties;
+  return BP_OK;
+}
+
+static bp_status synchronize_device(void* self, bp_device* device, uint64_t timeout_ns) {
+  (void)self, (void)device, (void)timeout_ns;
+  return BP_OK;
+}
+
+static bp_status memory_info(void* self, bp_device* device, uint64_t heap_index,
+                             uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
+  (void)self, (void)device, (void)heap_index, (void)out_free_bytes, (void)out_total_bytes;
+  return refuse("the mock has no memory");
+}
+
+static bp_status allocate(void* self, bp_device* device, const bp_allocate_desc* desc,
+                          bp_buffer** out_buffer) {
+  (void)self, (void)device, (void)desc, (void)out_buffer;
+  return refuse("the mock has no memory");
+}
+
+static bp_status free_buffer(void* self, bp_buffer* buffer, bp_stream* stream) {
+  (void)self, (void)buffer, (void)stream;
+  return BP_OK;
+}
+
+static bp_status create_stream(void* self, bp_device* device, const bp_stream_desc* desc,
+                               bp_stream** out_stream) {
+  (void)self, (void)device, (void)desc;
+  /* Poisoned by "once": everything that follows in this process is refused. */
+  if (the_device.unused != 0) return refuse("the mock is poisoned");
+  *out_stream = &the_stream;
+  return BP_OK;
+}
+
+static bp_status default_stream(void* self, bp_device* device, bp_stream** out_stream) {
+  (void)self, (void)device;
+  *out_stream = &the_stream;
+  return BP_OK;
+}
+
+static bp_status destroy_stream(void* self, bp_stream* stream) {
+  (void)self;
+  if (stream == NULL) misbehave(option_stream);
+  return BP_OK;
+}
+
+static bp_status query_stream(void* self, bp_stream* stream, uint32_t* out_done) {
+  (void)self, (void)stream;
+  *out_done = 1;
+  return BP_OK;
+}
+
+static bp_status stream_ok(void* self, bp_stream* stream) {
+  (void)self, (void)stream;
+  return BP_OK;
+}
+
+static bp_status synchronize_stream(void* self, bp_stream* stream, uint64_t timeout_ns) {
+  (void)self, (void)stream, (void)timeout_ns;
+  return BP_OK;
+}
+
+static bp_status create_event(void* self, bp_device* device, const bp_event_desc* desc,
+                              bp_event** out_event) {
+  (void)self, (void)device, (void)desc, (void)out_event;
+  return refuse("the mock has no events");
+}
+
+static bp_status destroy_event(void* self, bp_event* event) {
+  (void)self;
+  if (event == NULL) misbehave(option_event);
+  return BP_OK;
+}
+
+static const bp_device_ops kDevices = {.struct_size = sizeof(bp_device_ops),
+                                       .struct_type = BP_STRUCT_DEVICE_OPS,
+                                       .probe = probe,
+                                       .enumerate = enumerate,
+                                       .properties = properties,
+                                       .synchronize = synchronize_device,
+                                       .memory_info = memory_info};
+static const bp_allocator_ops kAllocator = {.struct_size = sizeof(bp_allocator_ops),
+                                            .struct_type = BP_STRUCT_ALLOCATOR_OPS,
+                                            .allocate = allocate,
+                                            .free = free_buffer};
+static const bp_stream_ops kStreams = {.struct_size = sizeof(bp_stream_ops),
+                                       .struct_type = BP_STRUCT_STREAM_OPS,
+                                       .create = create_stream,
+                                       .default_stream = default_stream,
+                                       .destroy = destroy_stream,
+                                       .query = query_stream,
+                                       .status = stream_ok,
+                                       .clear_failure = stream_ok,
+                                       .synchronize = synchronize_stream,
+                                       .flush = stream_ok};
+static const bp_event_ops kEvents = {.struct_size = sizeof(bp_event_ops),
+                                     .struct_type = BP_STRUCT_EVENT_OPS,
+                                     .create = create_event,
+                                     .destroy = destroy_event};
+
+static bp_status register_all(void* self, const bp_registrar* r) {
+  (void)self;
+  bp_status status = r->add_device(r->self, 0, NULL, &kDevices, NULL);
+  if (status == BP_OK) status = r->add_allocator(r->self, 0, NULL, &kAllocator, NULL);
+  if (status == BP_OK) status = r->add_streams(r->self, 0, NULL, &kStreams, &kEvents, NULL);
+  return status;
+}
+
+static bp_status shut_down(void* self) {
+  (void)self;
+  misbehave(option_shutdown);
+  return BP_OK;
+}
+
+static const bp_backend kBackend = {.struct_size = sizeof(bp_backend),
+                                    .struct_type = BP_STRUCT_BACKEND,
+                                    .name = "test.mock",
+                                    .version = "1",
+                                    .register_all = register_all,
+                                    .shutdown = shut_down};
+
+static const char* option(const char* key) {
+  const char* value = "";
+  the_host->get_option(the_host->self, key, &value);
+  return value;
+}
+
+bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
+  const char* load = MOCK_LOAD;
+  the_host = request->host;
+  if (load[0] == 0) load = option("load");
+  option_stream = option("stream");
+  option_event = option("event");
+  option_shutdown = option("shutdown");
+  misbehave(load);
+  if (strcmp(load, "nothing") == 0) return BP_OK;
+  out_reply->abi_major = strcmp(load, "major") == 0 ? BP_ABI_MAJOR + 7 : BP_ABI_MAJOR;
+  out_reply->abi_minor = BP_ABI_MINOR;
+  out_reply->backend = &kBackend;
+  return BP_OK;
+}
