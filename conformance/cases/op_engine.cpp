@@ -143,7 +143,7 @@ void run_op_case(Context& t, const OpCase& op_case) {
     return report_right(t, op_case, verdict);
   }
   t.progress("diagnose");
-  const std::string cause = diagnose(t, op_case, data, verdict);
+  const std::string cause = diagnose(t, op_case, data, seen, verdict);
   const bool is_layout = cause == "offset" || cause == "broadcast" || cause == "stride";
   t.metric("margin", verdict.margin);
   t.add({verdict.message, cause, is_layout ? "TENSOR-1" : verdict.tag});

@@ -19,6 +19,6 @@ void add_kernel_rules(std::vector<Case>& cases, const std::vector<OpCase>& rows,
 // passes names the cause. Gives the cause "offset", "broadcast", "stride" or "tail", or that of
 // `verdict`.
 std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
-                     const Verdict& verdict);
+                     const Observation& seen, const Verdict& verdict);
 
 }  // namespace bp::conformance

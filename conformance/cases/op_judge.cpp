@@ -66,14 +66,15 @@ bool is_right(const OutputView& output, const Expected& expected, int64_t index,
 struct BadElements {
   std::vector<int64_t> indices;
   bool are_nan = true;        // All of them are NaN and should not be.
-  bool are_unwritten = true;  // All of them still hold the poison.
+  bool are_unwritten = true;  // All of them still hold what they held before.
 };
 
 BadElements find_bad(const OutputView& output, const Expected& expected, const Numerics& numerics) {
   BadElements bad;
   for (int64_t i = 0; i < static_cast<int64_t>(output.value.size()); ++i) {
     const auto at = static_cast<size_t>(i);
-    if (!output.is_unwritten[at] && is_right(output, expected, i, numerics)) continue;
+    const bool holds_poison = output.is_poisoned && output.is_unwritten[at];
+    if (!holds_poison && is_right(output, expected, i, numerics)) continue;
     bad.indices.push_back(i);
     bad.are_unwritten = bad.are_unwritten && output.is_unwritten[at];
     bad.are_nan = bad.are_nan && isnan(output.value[at]) && !isnan(expected.value[at]);

@@ -242,15 +242,13 @@ void Call::look(bool is_first, Observation& seen) const {
       seen.outputs.back().is_unwritten.resize(static_cast<size_t>(count), true);
     }
     OutputView& view = seen.outputs[output++];
-    const bool is_poisoned = slot.host->role == Role::kOutput && !slot.is_shared;
+    view.is_poisoned = slot.host->role == Role::kOutput && !slot.is_shared;
     view.value.clear();
     std::vector<uint64_t> bits;
     for (int64_t i = 0; i < count; ++i) {
       view.value.push_back(slot.memory->element(i));
       bits.push_back(slot.memory->element_word(i));
-      if (!is_poisoned || !slot.memory->is_unchanged(i)) {
-        view.is_unwritten[static_cast<size_t>(i)] = false;
-      }
+      if (!slot.memory->is_unchanged(i)) view.is_unwritten[static_cast<size_t>(i)] = false;
     }
     view.is_repeatable = is_first || bits == view.bits;
     view.bits = std::move(bits);

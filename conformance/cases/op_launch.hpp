@@ -28,7 +28,8 @@ struct OutputView {
   Shape shape;
   std::vector<DoubleDouble> value;  // Of the last launch.
   std::vector<uint64_t> bits;
-  std::vector<bool> is_unwritten;  // Still the poison after both launches.
+  bool is_poisoned = true;         // Else it was an input as well, and held that.
+  std::vector<bool> is_unwritten;  // Still what it was before, after both launches.
   bool is_repeatable = true;       // Both launches gave the same bits.
 };
 

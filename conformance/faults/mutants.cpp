@@ -192,7 +192,8 @@ bp_status extra_workspace(const Call& call, std::string_view, const void* args) 
 
 constexpr Mutant kMutants[] = {
     {"1", kMatmul, ignore_k_tail},
-    {"2", kMatmul, edge_tile_with_other_stride},
+    // Workspace for the second call, whose strides may take another path than those of the first.
+    {"2", kMatmul, edge_tile_with_other_stride, 1 << 16},
     {"10", kBinary, broadcast_as_dense},
     {"11", kBinary, ignore_byte_offset},
     {"13", kUnary, write_past_the_end},
