@@ -1,10 +1,9 @@
 #include "registry/layout.hpp"
 
-#include <algorithm>
-
 namespace bp::core {
 
 bp_layout_flags layout_class_of_other(const bp_tensor& t) {
+  // The axes that count, from the shortest stride to the longest.
   uint32_t axes[BP_MAX_RANK];
   uint32_t count = 0;
   bool repeats = false;
@@ -12,12 +11,14 @@ bp_layout_flags layout_class_of_other(const bp_tensor& t) {
     if (t.shape[i] == 0) return BP_LAYOUT_CONTIGUOUS;
     if (t.shape[i] == 1) continue;
     repeats = repeats || t.strides[i] == 0;
-    axes[count++] = i;
+    uint32_t place = count++;
+    for (; place > 0 && t.strides[axes[place - 1]] > t.strides[i]; --place) {
+      axes[place] = axes[place - 1];
+    }
+    axes[place] = i;
   }
   if (repeats) return BP_LAYOUT_BROADCAST;
-  // The axes from the shortest stride to the longest lie behind each other without gaps.
-  std::sort(axes, axes + count,
-            [&](uint32_t a, uint32_t b) { return t.strides[a] < t.strides[b]; });
+  // Whether they lie behind each other without gaps.
   int64_t expected = 1;
   bool is_dense = true;
   for (uint32_t i = 0; is_dense && i < count; ++i) {

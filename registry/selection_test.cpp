@@ -1,6 +1,9 @@
 // Which kernels are chosen, why others are not, and what is remembered.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "backplane/registry.hpp"
 #include "registry/claims.hpp"
 #include "registry/tests/fake_backend.hpp"
@@ -267,6 +270,31 @@ TEST(Selection, RemembersMoreChoicesThanItsFirstTableHolds) {
       }
     }
   }
+}
+
+TEST(Selection, ServesThreadsWhilePluginsComeAndGo) {
+  const bp_kernel kernel = make_kernel("add");
+  Loaded l({&kernel});
+  std::atomic<bool> is_done = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&l, &is_done, &kernel] {
+      AddCall call;
+      for (uint64_t offset = 0; !is_done; offset = (offset + 4) % 64) {
+        call.a.byte_offset = offset;
+        EXPECT_EQ(l.find(call), &kernel);
+        EXPECT_EQ(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK);
+      }
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    FakeBackend other("acme.other", 1, BP_DEVICE_HOST);
+    const bp_plugin* plugin = nullptr;
+    EXPECT_EQ(other.load(l.r.registry, &plugin), BP_OK);
+    EXPECT_EQ(bp_registry_unload(l.r.registry, plugin), BP_OK);
+  }
+  is_done = true;
+  for (std::thread& thread : threads) thread.join();
 }
 
 // Kinds of call do not meet in one key.
