@@ -163,13 +163,25 @@ bp_status submit(const Convolution& c, const Launch& launch) {
   });
 }
 
-template <typename Args>
-uint64_t convolution_workspace(const Args& args, const Env& env) {
+uint64_t forward_workspace(const bp_convolution_args& args, const Env& env) {
   return workspace_of(describe(args), env);
 }
+bp_status forward_launch(const bp_convolution_args& args, Launch& launch) {
+  return submit(describe(args), launch);
+}
 
-template <typename Args>
-bp_status convolution_launch(const Args& args, Launch& launch) {
+uint64_t backward_input_workspace(const bp_convolution_backward_input_args& args, const Env& env) {
+  return workspace_of(describe(args), env);
+}
+bp_status backward_input_launch(const bp_convolution_backward_input_args& args, Launch& launch) {
+  return submit(describe(args), launch);
+}
+
+uint64_t backward_weight_workspace(const bp_convolution_backward_weight_args& args,
+                                   const Env& env) {
+  return workspace_of(describe(args), env);
+}
+bp_status backward_weight_launch(const bp_convolution_backward_weight_args& args, Launch& launch) {
   return submit(describe(args), launch);
 }
 
@@ -221,28 +233,40 @@ bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, La
 constexpr bp_dtype kDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
 constexpr bp_dtype kBiasDtypes[] = {BP_F32, BP_F32, BP_F64, BP_F64};
 
-template <typename Args>
-constexpr bp_kernel make_row(const char* name, uint32_t op) {
-  return make_kernel<Args, convolution_launch<Args>, nullptr, convolution_workspace<Args>>({
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC,
-      .dtype_rows = kDtypes,
-      .dtype_row_count = std::size(kDtypes) / 3,
-      .dtype_count = 3,
-      .layouts = BP_LAYOUT_ANY,
-  });
-}
-
 }  // namespace
 
 constinit const bp_kernel kConvolution =
-    make_row<bp_convolution_args>("convolution", BP_OP_CONVOLUTION);
-constinit const bp_kernel kConvolutionBackwardInput = make_row<bp_convolution_backward_input_args>(
-    "convolution_backward_input", BP_OP_CONVOLUTION_BACKWARD_INPUT);
+    make_kernel<bp_convolution_args, forward_launch, nullptr, forward_workspace>({
+        .name = "convolution",
+        .op = BP_OP_CONVOLUTION,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
+constinit const bp_kernel kConvolutionBackwardInput =
+    make_kernel<bp_convolution_backward_input_args, backward_input_launch, nullptr,
+                backward_input_workspace>({
+        .name = "convolution_backward_input",
+        .op = BP_OP_CONVOLUTION_BACKWARD_INPUT,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
 constinit const bp_kernel kConvolutionBackwardWeight =
-    make_row<bp_convolution_backward_weight_args>("convolution_backward_weight",
-                                                  BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
+    make_kernel<bp_convolution_backward_weight_args, backward_weight_launch, nullptr,
+                backward_weight_workspace>({
+        .name = "convolution_backward_weight",
+        .op = BP_OP_CONVOLUTION_BACKWARD_WEIGHT,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
 constinit const bp_kernel kConvolutionBackwardBias =
     make_kernel<bp_convolution_backward_bias_args, backward_bias_launch>({
         .name = "convolution_backward_bias",

@@ -76,6 +76,7 @@ void gather(const View& weight, const Indices& indices, const View& y, int threa
         wrong.set(index);
         continue;
       }
+      if (cols == 0) continue;  // Then there are no addresses either.
       copy_row(reinterpret_cast<const T*>(weight.address) + index * weight.strides[0],
                weight.strides[1], reinterpret_cast<T*>(y.address) + row_offset(y, 1, row),
                y.strides[y.ndim - 1], cols);
@@ -116,14 +117,14 @@ void add_rows(const View& grad_y, const Indices& indices, const View& grad_weigh
   const int threads = work < 2 * kGrainElements ? 1 : thread_count;
   parallel_for(threads, count, 1, [&](int64_t begin, int64_t end) {
     T* const to = reinterpret_cast<T*>(grad_weight.address);
-    for (int64_t row = begin; row < end; ++row) {
+    for (int64_t row = begin; row < end && cols > 0; ++row) {
       T* const target = to + row * grad_weight.strides[0];
       for (int64_t i = 0; i < cols; ++i) target[i * to_stride] = 0;
     }
     for (int64_t position = 0; position < positions; ++position) {
       const int64_t index = indices[position];
       if (index < 0 || index >= count) wrong.set(index);
-      if (index < begin || index >= end) continue;
+      if (index < begin || index >= end || cols == 0) continue;
       T* const target = to + index * grad_weight.strides[0];
       const T* const source =
           reinterpret_cast<const T*>(grad_y.address) + row_offset(grad_y, 1, position);

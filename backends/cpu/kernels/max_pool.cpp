@@ -32,6 +32,7 @@ struct Planes {
 
   template <typename T>
   T* plane(int64_t index) const {
+    if (address == nullptr) return nullptr;  // There are no elements.
     return reinterpret_cast<T*>(address) + index / channels * batch_stride +
            index % channels * channel_stride;
   }
@@ -93,6 +94,7 @@ template <typename T>
 Best<T> best_of(const T* plane, const Planes& x, const Range& depth, const Range& rows,
                 const Range& cols) {
   Best<T> best;
+  if (cols.begin >= cols.end) return best;  // Perhaps there are no elements at all.
   for (int64_t i = depth.begin; i < depth.end; i += depth.step) {
     for (int64_t j = rows.begin; j < rows.end; j += rows.step) {
       const T* const row = plane + i * x.stride[0] + j * x.stride[1];

@@ -271,7 +271,7 @@ void for_each_element(const Product& p, int thread_count, const Fn& fn) {
   });
 }
 
-// Without a product there is still a bias.
+// What the products are added to.
 template <typename T>
 void fill_with_bias(const Product& p, int thread_count) {
   const T* const bias = reinterpret_cast<const T*>(p.bias);
@@ -284,6 +284,12 @@ template <typename T>
 void apply_relu(const Product& p, int thread_count) {
   if (!p.has_relu) return;
   for_each_element<T>(p, thread_count, [](T& y, int64_t) { y = y < 0 ? T{0} : y; });
+}
+
+template <typename T>
+void finish_without_products(const Product& p, int thread_count) {
+  fill_with_bias<T>(p, thread_count);
+  apply_relu<T>(p, thread_count);
 }
 
 void run_f32(Plan& plan, const Program& program, std::byte* workspace, int thread_count) {
@@ -365,14 +371,17 @@ bp_status submit_product(const Product& product, const Launch& launch) {
   const int thread_count = launch.thread_count();
   std::byte* const workspace = launch.workspace();
   if (is_empty(product)) return launch.submit([] {});
-  if (product.dtype == BP_F64) {
-    return launch.submit([=] { run_f64(product, workspace, thread_count); });
-  }
   if (product.a.cols == 0) {
     return launch.submit([=] {
-      fill_with_bias<float>(product, thread_count);
-      apply_relu<float>(product, thread_count);
+      if (product.dtype == BP_F32) {
+        finish_without_products<float>(product, thread_count);
+      } else {
+        finish_without_products<double>(product, thread_count);
+      }
     });
+  }
+  if (product.dtype == BP_F64) {
+    return launch.submit([=] { run_f64(product, workspace, thread_count); });
   }
   Plan plan = make_plan(product);
   std::shared_ptr<const Program> program = find_program(plan.product, launch);
