@@ -21,7 +21,7 @@ TEST(RunCase, PassesABodyThatFindsNothing) {
 
 TEST(RunCase, GoesOnAfterAFindingAndKeepsTheFirstAsMessage) {
   const Result result = run([](Context& t) {
-    t.expect_eq(1, 2, "first");
+    t.expect_eq(1u, 2u, "first");
     t.expect(false, "second");
   });
   EXPECT_EQ(result.outcome, Outcome::kFail);

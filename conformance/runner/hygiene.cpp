@@ -49,7 +49,10 @@ std::string working_directory() {
 }
 
 bool is_same_handler(const struct sigaction& a, const struct sigaction& b) {
-  return a.sa_handler == b.sa_handler && a.sa_flags == b.sa_flags;
+  // The C library adds flags of its own.
+  constexpr int kFlags = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART |
+                         SA_NODEFER | static_cast<int>(SA_RESETHAND);
+  return a.sa_handler == b.sa_handler && (a.sa_flags & kFlags) == (b.sa_flags & kFlags);
 }
 
 }  // namespace

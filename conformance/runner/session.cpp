@@ -1,12 +1,14 @@
 #include "conformance/runner/session.hpp"
 
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 
 namespace bp::conformance {
 namespace {
 
 using nlohmann::json;
+
+constexpr double kPatienceSeconds = 30;  // For what is not the backend's to do.
 
 std::string seconds_text(double seconds) {
   char text[32];
@@ -48,10 +50,11 @@ class Session {
  private:
   enum class Ended { kWell, kBadly };
 
-  Clock::time_point deadline() const {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                              std::chrono::duration<double>(options_.timeout_seconds));
+  static Clock::time_point after(double seconds) {
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
+  Clock::time_point deadline() const { return after(options_.timeout_seconds); }
 
   // How a worker that cannot be used any more ended: the outcome and the words for it.
   Result describe_death(Waited waited, const std::string& where) {
@@ -132,7 +135,8 @@ class Session {
                  {{"case", which.id}, {"seed", options_.seed}, {"attempt", attempt_}});
     std::string phase;
     bool has_begun = false;
-    const Clock::time_point limit = deadline();
+    // Until BEGIN the worker does its own work; the deadline of the case runs from there.
+    Clock::time_point limit = after(std::max(options_.timeout_seconds, kPatienceSeconds));
     for (;;) {
       Record record;
       const Waited waited = worker_.wait(limit, record);
@@ -145,6 +149,7 @@ class Session {
       if (id != which.id) return charge_protocol(attempt, "a record for another case");
       if (record.type == RecordType::kBegin && !has_begun) {
         has_begun = true;
+        limit = deadline();
       } else if (record.type == RecordType::kProgress && has_begun) {
         phase = record.payload.value("phase", "");
       } else if (record.type == RecordType::kEnd && has_begun) {

@@ -3,6 +3,7 @@
  * (option `stream`), when a NULL event is destroyed (option `event`), and at its end (`shutdown`).
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <fenv.h>
 #include <pthread.h>
 #include <signal.h>
@@ -71,6 +72,8 @@ static void misbehave(const char* how) {
     pthread_t thread;
     pthread_create(&thread, NULL, exit_thread, NULL);
   }
+  /* Prints once for each file, whatever process it is. */
+  if (strncmp(how, "first:", 6) == 0 && open(how + 6, O_CREAT | O_EXCL, 0600) >= 0) puts("first");
   if (strcmp(how, "once") == 0) {
     static int calls;
     if (calls++ == 0) the_device.unused = 1;
@@ -104,18 +107,17 @@ static const bp_heap kHeap = {.struct_size = sizeof(bp_heap),
                               .tensor_offset_alignment_bytes = 64,
                               .suballocation_granularity_bytes = 64};
 static const bp_dtype kDtypes[] = {BP_F32};
-static const bp_device_properties kProperties = {
-    .struct_size = sizeof(bp_device_properties),
-    .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
-    .name = "Mock",
-    .uuid = {1, 2, 3},
-    .device_class = BP_DEVICE_SIMULATED,
-    .max_rank = 4,
-    .heaps = &kHeap,
-    .heap_count = 1,
-    .heap_stride_bytes = sizeof(bp_heap),
-    .dtypes = kDtypes,
-    .dtype_count = 1};
+static const bp_device_properties kProperties = {.struct_size = sizeof(bp_device_properties),
+                                                 .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
+                                                 .name = "Mock",
+                                                 .uuid = {1, 2, 3},
+                                                 .device_class = BP_DEVICE_SIMULATED,
+                                                 .max_rank = 4,
+                                                 .heaps = &kHeap,
+                                                 .heap_count = 1,
+                                                 .heap_stride_bytes = sizeof(bp_heap),
+                                                 .dtypes = kDtypes,
+                                                 .dtype_count = 1};
 
 static bp_status properties(void* self, bp_device* device,
                             const bp_device_properties** out_properties) {
