@@ -164,7 +164,9 @@ int64_t DataLoader::batch_count() const {
 }
 
 bool DataLoader::next(Batch& batch) {
-  if (position_ / options_.batch_size >= batch_count()) return false;
+  // After a smaller last batch the position is at the end, and no multiple of the batch size.
+  const int64_t left = dataset_.count() - position_;
+  if (left == 0 || (options_.drops_last && left < options_.batch_size)) return false;
   const int64_t end = std::min(position_ + options_.batch_size, dataset_.count());
   const Dataset part = dataset_.subset({order_.begin() + position_, order_.begin() + end});
   std::vector<int64_t> shape{end - position_};
