@@ -13,11 +13,25 @@ void require_ok(bp_status status, const char* what) {
                            bp_error_text());
 }
 
+// The pattern repeats after this many bytes, so that it can be copied.
+constexpr uint64_t kPeriod = 4096;
+
+void fill_with_canary(std::vector<std::byte>& bytes) {
+  static const std::vector<std::byte> pattern = [] {
+    std::vector<std::byte> once(kPeriod);
+    for (uint64_t i = 0; i < kPeriod; ++i) once[i] = canary_byte(i);
+    return once;
+  }();
+  for (uint64_t i = 0; i < bytes.size(); i += kPeriod) {
+    std::memcpy(&bytes[i], pattern.data(), std::min(kPeriod, bytes.size() - i));
+  }
+}
+
 }  // namespace
 
 std::byte canary_byte(uint64_t position) {
   if (position % 2 == 1) return std::byte{0x7f};
-  const uint64_t mixed = (position / 2 + 1) * 0x9E3779B97F4A7C15u;
+  const uint64_t mixed = (position % kPeriod / 2 + 1) * 0x9E3779B97F4A7C15u;
   return static_cast<std::byte>(0xf1 + (mixed >> 40) % 14);
 }
 
@@ -26,7 +40,7 @@ GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
   front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
   const uint64_t span_bytes = static_cast<uint64_t>(spec_.placement.span()) * size_;
   image_.resize(front_ + span_bytes + place_.canary_bytes);
-  for (uint64_t i = 0; i < image_.size(); ++i) image_[i] = canary_byte(i);
+  fill_with_canary(image_);
 
   const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
@@ -105,20 +119,20 @@ bool GuardedTensor::is_unchanged(int64_t index) const {
 }
 
 std::optional<Damage> GuardedTensor::damage() const {
-  std::vector<bool> is_element(image_.size());
+  std::vector<std::byte> right = image_;
   for (int64_t i = 0; i < element_count(spec_.shape); ++i) {
     const uint64_t byte = byte_of(i);
-    for (uint64_t b = 0; b < size_; ++b) is_element[byte + b] = true;
+    std::memcpy(&right[byte], &result_[byte], size_);
   }
-  std::optional<Damage> damage;
+  if (std::memcmp(right.data(), result_.data(), right.size()) == 0) return std::nullopt;
+  Damage damage;
   const uint64_t end = image_.size() - place_.canary_bytes;
-  for (uint64_t i = 0; i < image_.size(); ++i) {
-    if (is_element[i] || result_[i] == image_[i]) continue;
-    if (!damage) {
-      damage = Damage{i, static_cast<int64_t>(i) - static_cast<int64_t>(front_),
-                      static_cast<int64_t>(i) - static_cast<int64_t>(end)};
-    }
-    ++damage->count;
+  for (uint64_t i = 0; i < right.size(); ++i) {
+    if (right[i] == result_[i]) continue;
+    if (damage.count++ > 0) continue;
+    damage.byte = i;
+    damage.from_start = static_cast<int64_t>(i) - static_cast<int64_t>(front_);
+    damage.from_end = static_cast<int64_t>(i) - static_cast<int64_t>(end);
   }
   return damage;
 }
