@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include <algorithm>
-
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/nn.hpp"
 
