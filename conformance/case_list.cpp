@@ -23,6 +23,7 @@ CaseList::CaseList(std::vector<Case> cases) : cases_(std::move(cases)) {
 CaseList CaseList::whole_suite() {
   std::vector<Case> cases;
   add_abi_cases(cases);
+  add_load_cases(cases);
   add_device_cases(cases);
   add_memory_cases(cases);
   add_stream_cases(cases);

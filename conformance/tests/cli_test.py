@@ -167,9 +167,10 @@ class CasesThatMisbehave(Folder):
         self.assertIn(f"passes alone, fails after {EVENT_CASE}", done.stdout)
         self.assertIn(f"--case {EVENT_CASE} --case stream.new_stream_is_idle", done.stdout)
 
-    def test_a_death_after_the_end_of_a_case_is_not_lost(self):
-        self.run_mock(*self.option(stream="crash_later"))
-        self.assertIn("Crash", [line["status"] for line in self.lines()])
+    def test_a_death_after_the_end_of_all_cases_is_not_lost(self):
+        self.run_mock(*self.option(stream="crash_later", shutdown="nap"))
+        self.assertEqual(self.status("unload"), "Crash")
+        self.assertEqual(self.status(STREAM_CASE), "Pass")
 
     def test_isolation_and_jobs_give_the_same_results(self):
         for flags in (("--isolate", "case"), ("--isolate", "none"), ("--jobs", "3"),

@@ -27,7 +27,7 @@ struct bp_stream {
 };
 
 static struct bp_device the_device;
-static struct bp_stream the_stream;
+static struct bp_stream the_stream, a_stream;
 static const bp_host* the_host;
 static const char* option_stream = "";
 static const char* option_event = "";
@@ -41,7 +41,7 @@ static void flood(void) {
   }
 }
 
-static void* exit_thread(void* unused) {
+static void* crash_thread(void* unused) {
   usleep(20000);
   raise(SIGSEGV);
   return unused;
@@ -64,13 +64,13 @@ static void misbehave(const char* how) {
   if (strcmp(how, "close") == 0) {
     for (int fd = 3; fd < 1024; ++fd) close(fd);
   }
-  if (strcmp(how, "close_output") == 0) close(1), close(2);
+  if (strcmp(how, "nap") == 0) usleep(1000000);
   if (strcmp(how, "fork") == 0 && fork() == 0) {
     for (;;) pause();
   }
   if (strcmp(how, "crash_later") == 0) {
     pthread_t thread;
-    pthread_create(&thread, NULL, exit_thread, NULL);
+    pthread_create(&thread, NULL, crash_thread, NULL);
   }
   /* Prints once for each file, whatever process it is. */
   if (strncmp(how, "first:", 6) == 0 && open(how + 6, O_CREAT | O_EXCL, 0600) >= 0) puts("first");
@@ -153,7 +153,7 @@ static bp_status create_stream(void* self, bp_device* device, const bp_stream_de
   (void)self, (void)device, (void)desc;
   /* Poisoned by "once": everything that follows in this process is refused. */
   if (the_device.unused != 0) return refuse("the mock is poisoned");
-  *out_stream = &the_stream;
+  *out_stream = &a_stream;
   return BP_OK;
 }
 
@@ -165,6 +165,9 @@ static bp_status default_stream(void* self, bp_device* device, bp_stream** out_s
 
 static bp_status destroy_stream(void* self, bp_stream* stream) {
   (void)self;
+  if (stream == &the_stream) {
+    return the_host->set_error(the_host->self, BP_INVALID_ARGUMENT, "the default stream stays");
+  }
   if (stream == NULL) misbehave(option_stream);
   return BP_OK;
 }
