@@ -45,7 +45,8 @@ class Folder(unittest.TestCase):
     def run_mock(self, *flags, cases=CASES, code=1):
         """Runs cases on the mock; the statuses of results.jsonl and the finished process."""
         named = [word for case in cases for word in ("--case", case)]
-        done = run("run", plugin("none"), *named, "--out", str(self.out), "--timeout", TIMEOUT, *flags)
+        done = run("run", plugin("none"), *named, "--out", str(self.out), "--timeout", TIMEOUT,
+                   *flags)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
