@@ -5,7 +5,7 @@
 #   LINK      Libraries the backend needs, such as the vendor's driver.
 #   MANIFEST  The backend's name. Writes <name>.json into backends.d of the build tree, by which
 #             hosts discover the plugin, and installs both: the plugin into lib/backplane, the
-#             manifest into lib/backplane/backends.d.
+#             manifest into lib/backplane/backends.d. The folder's waivers.yaml goes beside it.
 
 # The ABI that this package's headers define; .ci/check_tree.py compares it with base.h.
 set(BACKPLANE_ABI_MAJOR 0)
@@ -31,6 +31,7 @@ function(backplane_add_backend name)
 
   if(arg_MANIFEST)
     backplane_write_manifest(${name} ${arg_MANIFEST})
+    backplane_copy_waivers(${name})
   endif()
   if(name IN_LIST BACKPLANE_LINK_STATIC_BACKENDS)
     backplane_add_static_backend(${name} "${arg_MANIFEST}"
@@ -62,6 +63,22 @@ function(backplane_write_manifest target backend)
   file(GENERATE OUTPUT ${installed} CONTENT "${manifest}")
   install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane)
   install(FILES ${installed} DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane/backends.d)
+endfunction()
+
+# Puts the waivers of the backend, if its folder has any, where bp-conformance looks: beside the plugin.
+function(backplane_copy_waivers target)
+  set(waivers ${CMAKE_CURRENT_SOURCE_DIR}/waivers.yaml)
+  if(NOT EXISTS ${waivers})
+    return()
+  endif()
+  include(GNUInstallDirs)
+  set(name ${CMAKE_SHARED_MODULE_PREFIX}${target}.waivers.yaml)
+  set(folder ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+  if(NOT folder)
+    set(folder ${CMAKE_CURRENT_BINARY_DIR})
+  endif()
+  configure_file(${waivers} ${folder}/${name} COPYONLY)
+  install(FILES ${waivers} DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane RENAME ${name})
 endfunction()
 
 # The same backend as a static library <target>_static, with an entry of its own name: two backends
