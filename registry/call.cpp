@@ -48,51 +48,60 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
   return BP_OK;
 }
 
-// Whether `out` is the memory of an input. bp_op_check() allows inputs and outputs to meet only
-// where they are the same, so that the first byte decides.
-bool is_in_place(const OpRow& row, const void* args, const bp_tensor& out) {
-  for (uint32_t i = 0; i < row.tensor_count; ++i) {
-    const TensorArgument& argument = row.tensors[i];
-    if (argument.is_list() || argument.is_output()) continue;
-    const bp_tensor* in = tensor_at(args, argument);
-    if (in != nullptr && in->buffer == out.buffer && in->byte_offset == out.byte_offset)
-      return true;
+// Whether `out` is the memory of one of `inputs`. bp_op_check() allows inputs and outputs to meet
+// only where they are the same, so that the first byte decides.
+bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor& out) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const bp_tensor& in = *inputs[i];
+    if (in.buffer == out.buffer && in.byte_offset == out.byte_offset) return true;
   }
   return false;
+}
+
+// What the code that describes a tensor takes for granted; check_tensor() has the words.
+bool is_usable(const bp_tensor* tensor) {
+  return tensor != nullptr && tensor->ndim <= BP_MAX_RANK &&
+         (tensor->ndim == 0 || (tensor->shape != nullptr && tensor->strides != nullptr));
 }
 
 }  // namespace
 
 bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key) {
   key.head = row.op | uint64_t{flags} << 32;
+  const bp_tensor* inputs[kMaxTensors];
+  uint32_t input_count = 0, output_mask = 0;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     const TensorArgument& argument = row.tensors[i];
+    const uint32_t bit = 1u << i;
     Fact fact = 0;
-    if (argument.is_list()) [[unlikely]] {
+    if ((row.list_mask & bit) != 0) [[unlikely]] {
       const bp_status status = read_list(row, argument, args, fact);
       if (status != BP_OK) return status;
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
-      if (tensor == nullptr && !argument.is_required()) continue;
-      if (tensor == nullptr || tensor->ndim > BP_MAX_RANK ||
-          (tensor->ndim != 0 && (tensor->shape == nullptr || tensor->strides == nullptr)))
-          [[unlikely]] {
+      if (tensor == nullptr && (row.required_mask & bit) == 0) continue;
+      if (!is_usable(tensor)) [[unlikely]] {
         return check_tensor(row, argument, tensor);
       }
       fact = describe(*tensor);
-      if (argument.is_output() && tensor->buffer != nullptr && is_in_place(row, args, *tensor)) {
-        key.head |= Key::kInPlace;
+      if ((row.output_mask & bit) == 0) {
+        inputs[input_count++] = tensor;
+      } else if (tensor->buffer != nullptr) {
+        output_mask |= bit;
       }
     }
     key.facts[i / 2] |= uint64_t{fact} << (i % 2 * 32);
   }
+  for (; output_mask != 0; output_mask &= output_mask - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(output_mask));
+    if (!is_in_place(inputs, input_count, *tensor_at(args, row.tensors[i]))) continue;
+    key.head |= Key::kInPlace;
+    break;
+  }
   return BP_OK;
 }
 
-const void* known_frame(const OpRow& row, const void* args, std::byte* storage) {
-  if (frame_size(args) >= row.frame_size_bytes) [[likely]] {
-    return args;
-  }
+const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage) {
   if (bp_struct_read(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
     return storage;
   }

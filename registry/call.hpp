@@ -95,10 +95,18 @@ inline Fact describe(const bp_tensor& t) {
 // Where that fails the text says which argument is not usable.
 bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key);
 
-// The frame as this build knows it: itself if it is not shorter, else a copy in `storage` of
-// kMaxFrameBytes, with zeros for what the caller's older build lacks. NULL, with the text set, if
-// it is shorter than in the first release.
-const void* known_frame(const OpRow& row, const void* args, std::byte* storage);
+// A copy, in `storage` of kMaxFrameBytes, of a frame that is shorter than this build's, with zeros
+// for what the caller's older build lacks. NULL, with the text set, if it is shorter than in the
+// first release.
+const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage);
+
+// The frame as this build knows it: itself if it is not shorter.
+inline const void* known_frame(const OpRow& row, const void* args, std::byte* storage) {
+  if (frame_size(args) >= row.frame_size_bytes) [[likely]] {
+    return args;
+  }
+  return lengthened_frame(row, args, storage);
+}
 
 // The frame as a kernel reads it, that was built with frames of `size_bytes`: itself if the sizes
 // agree, else a copy in `storage`. NULL if the caller gave a member that the kernel does not know;

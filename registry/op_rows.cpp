@@ -76,6 +76,10 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
     }
   }
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& tensor = row.tensors[i];
+    row.list_mask |= tensor.is_list() ? 1u << i : 0;
+    row.required_mask |= tensor.is_required() ? 1u << i : 0;
+    row.output_mask |= tensor.is_output() ? 1u << i : 0;
     if (!rules[i].starts_with("like(")) continue;
     const std::string_view target = rules[i].substr(5, rules[i].size() - 6);
     for (uint32_t j = 0; j < row.tensor_count; ++j) {
@@ -93,17 +97,6 @@ consteval std::array<OpRow, std::size(kOps)> make_rows() {
 
 constexpr std::array kRows = make_rows();
 
-constexpr uint32_t kIdCount = 1024;
-
-// One more than the index of the row of each id, 0 for none.
-consteval std::array<uint16_t, kIdCount> make_index() {
-  std::array<uint16_t, kIdCount> index{};
-  for (const OpRow& row : kRows) index[row.op] = static_cast<uint16_t>(row.index + 1);
-  return index;
-}
-
-constexpr std::array kIndex = make_index();
-
 // Every scalar has a dtype to be converted to, and every frame can be fitted.
 consteval bool is_sound() {
   for (const OpRow& row : kRows) {
@@ -120,10 +113,11 @@ static_assert(is_sound());
 
 }  // namespace
 
-const OpRow* find_op(uint32_t op) {
-  if (op >= kIdCount || kIndex[op] == 0) return nullptr;
-  return &kRows[kIndex[op] - 1];
-}
+constinit const std::array<const OpRow*, kOpIdCount> kOpRowById = [] {
+  std::array<const OpRow*, kOpIdCount> rows{};
+  for (const OpRow& row : kRows) rows[row.op] = &row;
+  return rows;
+}();
 
 std::span<const OpRow> op_rows() { return kRows; }
 

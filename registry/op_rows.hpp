@@ -63,11 +63,19 @@ struct OpRow {
   uint32_t index = 0;             // Among op_rows().
   uint32_t tensor_count = 0;
   uint32_t free_count = 0;
+  uint32_t list_mask = 0;      // Bit i: tensors[i] is a list,
+  uint32_t required_mask = 0;  // must be given,
+  uint32_t output_mask = 0;    // is an output, and no list.
   std::array<TensorArgument, kMaxTensors> tensors;
 };
 
-// NULL if the op is not known here. Cheap.
-const OpRow* find_op(uint32_t op);
+inline constexpr uint32_t kOpIdCount = 1024;  // Ids of this spec are below.
+
+// The row of each id; NULL where there is none.
+extern const std::array<const OpRow*, kOpIdCount> kOpRowById;
+
+// NULL if the op is not known here.
+inline const OpRow* find_op(uint32_t op) { return op < kOpIdCount ? kOpRowById[op] : nullptr; }
 
 std::span<const OpRow> op_rows();
 

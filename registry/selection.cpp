@@ -168,31 +168,15 @@ void Selection::clear() {
   table_.store(tables_.back().get(), std::memory_order_release);
 }
 
-bp_kernel_sources allowed_sources(const Target& target) {
-  const bp_registry_flags flags = impl(target.registry).flags;
-  bp_kernel_sources sources = BP_KERNEL_NATIVE;
-  if ((flags & BP_REGISTRY_FORBID_DECOMPOSITION) == 0) sources |= BP_KERNEL_DECOMPOSED;
-  if ((flags & BP_REGISTRY_FORBID_HOST_FALLBACK) == 0) sources |= BP_KERNEL_HOST_FALLBACK;
-  return sources;
-}
-
-const Choices* choose(Target& target, const OpRow& row, const Key& key, const void* args) {
-  const uint64_t hash = key.hash(row.tensor_count);
-  const Choices* choices = target.selection.find(key, hash);
-  if (choices != nullptr) [[likely]] {
-    return choices;
-  }
+const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uint64_t hash,
+                           const void* args) {
   const uint64_t generation = target.selection.generation();
   return target.selection.insert(make_choices(target, row, key, args), hash, generation);
 }
 
-bool is_taken(const Target& target, const OpRow& row, const Candidate& candidate,
-              bp_kernel_sources sources, bp_launch_flags flags, const void* args) {
-  if ((candidate.source & sources) == 0) return false;
-  if (!candidate.asks_supports && frame_size(args) == candidate.kernel->args_size_bytes) {
-    return true;
-  }
-  return call_refusal(target, row, *candidate.kernel, flags, args).empty();
+bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
+             const void* args) {
+  return call_refusal(target, row, kernel, flags, args).empty();
 }
 
 std::string explain(Target& target, const OpRow& row, const Key& key, const void* args) {

@@ -84,17 +84,14 @@ class Selection {
   std::vector<std::unique_ptr<const Choices>> choices_;
 };
 
-// The sources from which calls of `target` may be served, as the registry's flags allow.
-bp_kernel_sources allowed_sources(const Target& target);
+// The candidates for a call of which nothing is remembered: choose() in state.hpp looks there
+// first. `args` is a frame of at least the row's size. Never NULL.
+const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uint64_t hash,
+                           const void* args);
 
-// The candidates for the call that `key` was read from, remembered or newly found. `args` is a
-// frame of at least the row's size. Never NULL.
-const Choices* choose(Target& target, const OpRow& row, const Key& key, const void* args);
-
-// Whether `candidate` may be tried for a call: its source is among `sources`, its frame fits, and
-// supports() agrees where it has to be asked.
-bool is_taken(const Target& target, const OpRow& row, const Candidate& candidate,
-              bp_kernel_sources sources, bp_launch_flags flags, const void* args);
+// Whether `kernel` takes this very call: its frame fits, and supports() agrees.
+bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
+             const void* args);
 
 // The text of bp_kernel_explain().
 std::string explain(Target& target, const OpRow& row, const Key& key, const void* args);

@@ -88,4 +88,35 @@ inline Target& impl(const bp_target* target) {
   return *static_cast<Target*>(const_cast<bp_target*>(target));
 }
 
+// The sources from which calls of `target` may be served, as the registry's flags allow.
+inline bp_kernel_sources allowed_sources(const Target& target) {
+  const bp_registry_flags flags = impl(target.registry).flags;
+  bp_kernel_sources sources = BP_KERNEL_NATIVE;
+  if ((flags & BP_REGISTRY_FORBID_DECOMPOSITION) == 0) sources |= BP_KERNEL_DECOMPOSED;
+  if ((flags & BP_REGISTRY_FORBID_HOST_FALLBACK) == 0) sources |= BP_KERNEL_HOST_FALLBACK;
+  return sources;
+}
+
+// The candidates for the call that `key` was read from, remembered or newly found. `args` is a
+// frame of at least the row's size. Never NULL.
+inline const Choices* choose(Target& target, const OpRow& row, const Key& key, const void* args) {
+  const uint64_t hash = key.hash(row.tensor_count);
+  const Choices* choices = target.selection.find(key, hash);
+  if (choices != nullptr) [[likely]] {
+    return choices;
+  }
+  return choose_anew(target, row, key, hash, args);
+}
+
+// Whether `candidate` may be tried for a call: its source is among `sources`, its frame fits, and
+// supports() agrees where it has to be asked.
+inline bool is_taken(const Target& target, const OpRow& row, const Candidate& candidate,
+                     bp_kernel_sources sources, bp_launch_flags flags, const void* args) {
+  if ((candidate.source & sources) == 0) return false;
+  if (!candidate.asks_supports && frame_size(args) == candidate.kernel->args_size_bytes) {
+    return true;
+  }
+  return accepts(target, row, *candidate.kernel, flags, args);
+}
+
 }  // namespace bp::core
