@@ -1,8 +1,8 @@
 # Every package that the project uses, found once. A missing required one stops the configuration; a
 # missing optional one turns off what needs it, and says so.
 #
-# Sets BACKPLANE_WITH_CPU: whether the cpu backend is built. Defines backplane::yaml_cpp and
-# backplane::sleef, since distributions differ in what they call those two.
+# Sets BACKPLANE_WITH_CPU: whether the cpu backend is built. Defines backplane::yaml_cpp,
+# since distributions differ in what they call it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -43,16 +43,6 @@ if(BACKPLANE_BUILD_CPU)
   if(NOT OpenMP_CXX_FOUND)
     list(APPEND missing "OpenMP of the C++ compiler")
   endif()
-  find_package(PkgConfig QUIET)
-  if(PkgConfig_FOUND)
-    pkg_check_modules(BACKPLANE_SLEEF QUIET IMPORTED_TARGET sleef)
-  endif()
-  if(BACKPLANE_SLEEF_FOUND)
-    add_library(backplane::sleef ALIAS PkgConfig::BACKPLANE_SLEEF)
-  else()
-    list(APPEND missing "SLEEF (libsleef-dev and pkg-config)")
-  endif()
-
   list(JOIN missing ", " missing)
   if(missing STREQUAL "")
     set(BACKPLANE_WITH_CPU TRUE)
