@@ -18,7 +18,7 @@ OwnedEvent make_event(Context& t, bp_event_flags flags) {
   bp_event* event = nullptr;
   const bp_status status = ops.create(ops.self, t.target().device, &desc, &event);
   if (status == BP_UNSUPPORTED && flags != 0) {
-    t.not_supported(std::string("event.create: ") + bp_error_text());
+    t.not_supported(bp_error_text());
   }
   t.require_ok(status, "event.create");
   return OwnedEvent(event, {&ops});

@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 
@@ -25,7 +27,7 @@ struct RawOptions {
 };
 
 constexpr const char* kFooter =
-    R"(PLUGIN is a path if it contains '/' or ends in .so, else the name in a manifest.
+    R"(PLUGIN is a path if it contains '/' or ends in .so, else a name in a manifest, or its last part.
 A bare PLUGIN means run. BACKPLANE_CONFORMANCE_<FLAG> sets a flag that is not on the command line.
 
 Exit codes: 0 all right; 1 failures; 2 wrong command line; 3 the plugin does not load;
@@ -59,6 +61,17 @@ void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw) {
   app.add_option("--shard", raw.shard, "I/N: the I-th of N parts, counted from 1")->group(group);
 }
 
+// A check whose refusal says what is allowed; CLI11's own gives the largest double there is.
+CLI::Validator positive_number() {
+  const auto check = [](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool is_valid = *end == '\0' && std::isfinite(value) && value > 0;
+    return is_valid ? std::string() : text + " is not a number above 0";
+  };
+  return CLI::Validator(check, "POSITIVE");
+}
+
 void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw) {
   const char* group = "Backend";
   app.add_option("--device", line.run.session.setup.device, "index or name; default: the first")
@@ -67,7 +80,7 @@ void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--timeout", line.run.session.timeout_seconds, "seconds per case, and to load")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str()
       ->group(group);
 }
@@ -111,9 +124,9 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->check(CLI::Range(1, 100000))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--shuffle", raw.shuffle, "[SEED]: run in a random order")
+  app.add_option("--shuffle", raw.shuffle, "run in an order drawn from SEED; default: from --seed")
       ->expected(0, 1)
-      ->default_str("seed")
+      ->type_name("[SEED]")
       ->group(group);
   app.add_option("--canary", cases.canary_bytes, "guard bytes on both sides of each tensor")
       ->check(CLI::Range(0, 1 << 20))
@@ -141,10 +154,10 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->capture_default_str()
       ->group(group);
   app.add_option("--list-slowest", line.list_slowest, "so many of the slowest cases")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1000000))
       ->group(group);
   app.add_option("--budget", line.budget_seconds, "seconds for the run; above: exit code 7")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->group(group);
 }
 
@@ -179,9 +192,8 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   session.seed = parse_number("--seed", raw.seed);
   if (!raw.shard.empty()) parse_shard(raw.shard, line.selection);
   if (is_shuffled) {
-    line.selection.shuffle_seed = raw.shuffle.empty() || raw.shuffle == "seed"
-                                      ? session.seed
-                                      : parse_number("--shuffle", raw.shuffle);
+    line.selection.shuffle_seed =
+        raw.shuffle.empty() ? session.seed : parse_number("--shuffle", raw.shuffle);
   }
   for (const std::string& option : raw.options) {
     const size_t equals = option.find('=');
@@ -243,7 +255,7 @@ std::vector<std::string> mirrored_words(const CLI::App& app, const std::vector<s
 
 // Puts "run" before a bare plugin.
 void insert_verb(std::vector<std::string>& words) {
-  if (words.empty() || words[0] == "-h" || words[0] == "--help" || words[0] == "--version") return;
+  if (words[0] == "-h" || words[0] == "--help" || words[0] == "--version") return;
   if (std::find(std::begin(kVerbs), std::end(kVerbs), words[0]) != std::end(kVerbs)) return;
   words.insert(words.begin(), "run");
 }
@@ -293,14 +305,15 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   CLI::App* explain = app.add_subcommand("explain", "the sentence behind a tag, and its cases");
   explain->add_option("TAG", line.tag, "such as STREAM-3")->required();
 
+  if (words.empty()) {
+    throw CommandLineEnd{kExitUsage, "a verb is needed: run, list, info or explain"};
+  }
   insert_verb(words);
   try {
-    if (!words.empty()) {
-      for (CLI::App* verb : {run, list, info, explain}) {
-        if (verb->get_name() != words[0]) continue;
-        const std::vector<std::string> added = mirrored_words(*verb, words, *run, line);
-        words.insert(words.end(), added.begin(), added.end());
-      }
+    for (CLI::App* verb : {run, list, info, explain}) {
+      if (verb->get_name() != words[0]) continue;
+      const std::vector<std::string> added = mirrored_words(*verb, words, *run, line);
+      words.insert(words.end(), added.begin(), added.end());
     }
     std::reverse(words.begin(), words.end());
     app.parse(words);

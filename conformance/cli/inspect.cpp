@@ -1,5 +1,6 @@
 // The verbs that run no case: list, info, explain.
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <map>
 
@@ -114,8 +115,10 @@ void print_target(const json& target) {
             << "\n  class " << target.value("class", "") << "   compute units "
             << target.value("compute_unit_count", 0) << "   subgroup "
             << target.value("subgroup_size", 0) << "   rank up to " << target.value("max_rank", 0)
-            << "\n  dtypes " << joined(target.at("dtypes")) << "\n  profiles "
-            << joined(target.at("profiles")) << "\n";
+            << "\n  dtypes " << joined(target.at("dtypes")) << "\n";
+  if (!target.at("profiles").empty()) {
+    std::cout << "  profiles " << joined(target.at("profiles")) << "\n";
+  }
   size_t number = 0;
   for (const json& heap : target.at("heaps")) {
     std::cout << "  heap " << number++ << ": " << heap.value("size_bytes", uint64_t{0})
@@ -136,6 +139,17 @@ void print_target(const json& target) {
   }
 }
 
+// What a name that was not found may have been meant as; "" if it was given as a path.
+std::string hint_for(const CommandLine& line) {
+  const std::string& name = line.plugin;
+  if (name.find('/') != std::string::npos || name.ends_with(".so")) return "";
+  std::error_code error;
+  if (std::filesystem::is_regular_file(name, error))
+    return "; for the file of this name, ./" + name;
+  const bool is_bare = line.words.front() == name;
+  return is_bare ? "; the verbs are run, list, info and explain" : "";
+}
+
 }  // namespace
 
 bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_report) {
@@ -149,7 +163,7 @@ bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_repo
   if (!out_report.load_failure) return true;
   std::string text = line.plugin + ": " + out_report.load_failure->message;
   for (const std::string& note : out_report.load_failure->notes) text += "; " + note;
-  complain(text);
+  complain(text.find("not found") == std::string::npos ? text : text + hint_for(line));
   return false;
 }
 
