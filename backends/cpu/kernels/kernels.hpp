@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <type_traits>
 
 #include "backends/common/shape.hpp"
 #include "backplane/ops.h"
@@ -19,24 +20,27 @@ constexpr bp_launch_flags kKnownLaunchFlags =
 
 // Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
 //   LaunchOp   Reads the frame, and submits the work with Launch::submit().
-//   Supports   What the claims cannot say: NULL, or the reason; nullptr if they say it all.
-//   Workspace  Bytes of scratch memory; nullptr if none is needed.
-template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&),
-          bp_reason (*Supports)(const Args&) = nullptr,
-          uint64_t (*Workspace)(const Args&, const Env&) = nullptr>
+//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; nullptr if
+//              they say it all.
+//   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
+//              needed.
+// Which of the two is given shows in its type: under sanitizers g++ does not take the address of a
+// template's function for a constant that differs from nullptr.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
+          auto Workspace = nullptr>
 constexpr bp_kernel make_kernel(bp_kernel row) {
   row.struct_size = sizeof(bp_kernel);
   row.struct_type = BP_STRUCT_KERNEL;
   row.args_size_bytes = sizeof(Args);
   row.op_version = 1;
-  if constexpr (Supports != nullptr) {
+  if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
     row.supports = [](const bp_kernel*, bp_device*, bp_launch_flags flags,
                       const void* args) -> bp_reason {
       if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
       return Supports(*static_cast<const Args*>(args));
     };
   }
-  if constexpr (Workspace != nullptr) {
+  if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
     row.workspace_size = [](const bp_kernel* self, bp_device*, const void* args,
                             uint64_t* out_required, uint64_t* out_preferred) {
       return with_env(self, [&](const Env& env) {
