@@ -35,7 +35,7 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
   const Fact like = key.fact(argument.like);
   const bool is_single = (like & kHasOneElement) != 0;
   return one | dtype_of(like) | rank_of(like) << kRankShift |
-         (is_single ? BP_LAYOUT_CONTIGUOUS : BP_LAYOUT_BROADCAST) << kClassShift;
+         bp_layout_flags{is_single ? BP_LAYOUT_CONTIGUOUS : BP_LAYOUT_BROADCAST} << kClassShift;
 }
 
 std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argument, Fact fact) {

@@ -84,8 +84,8 @@ void ranges_outside_are_refused(Context& t) {
     bp_buffer_ref partner = good;
     partner.size_bytes = size;
     const uint8_t zero = 0;
-    const auto refused = [&](bp_status status) {
-      t.expect_refused(status, BP_INVALID_ARGUMENT, what);
+    const auto refused = [&, reason = what](bp_status status) {
+      t.expect_refused(status, BP_INVALID_ARGUMENT, reason);
     };
     refused(m.fill(m.self, stream.get(), &outside, &zero, 1));
     refused(m.copy(m.self, stream.get(), &outside, &partner));

@@ -66,7 +66,7 @@ void Module::load_state_dict(const TensorMap& state) {
     }
   }
   for (const auto& [name, tensor] : state) {
-    const auto is_it = [&](const auto& parameter) { return parameter.first == name; };
+    const auto is_it = [&known = name](const auto& parameter) { return parameter.first == known; };
     if (std::ranges::none_of(parameters, is_it)) {
       problems += "\n  '" + name + "' is not a parameter of the model";
     }
