@@ -27,7 +27,7 @@ struct RawOptions {
 };
 
 constexpr const char* kFooter =
-    R"(PLUGIN is a path if it contains '/' or ends in .so, else a name in a manifest, or its last part.
+    R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
 A bare PLUGIN means run. BACKPLANE_CONFORMANCE_<FLAG> sets a flag that is not on the command line.
 
 Exit codes: 0 all right; 1 failures; 2 wrong command line; 3 the plugin does not load;
