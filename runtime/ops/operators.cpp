@@ -6,6 +6,7 @@ Tensor operator+(const Tensor& a, const Operand& b) { return add(a, b); }
 Tensor operator-(const Tensor& a, const Operand& b) { return sub(a, b); }
 Tensor operator*(const Tensor& a, const Operand& b) { return mul(a, b); }
 Tensor operator/(const Tensor& a, const Operand& b) { return div(a, b); }
+Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
 Tensor operator==(const Tensor& a, const Operand& b) { return eq(a, b); }
 Tensor operator-(const Tensor& x) { return neg(x); }
 Tensor operator+(Scalar a, const Tensor& b) { return add(b, a); }

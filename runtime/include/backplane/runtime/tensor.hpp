@@ -312,7 +312,8 @@ Tensor operator+(const Tensor& a, const Operand& b);
 Tensor operator-(const Tensor& a, const Operand& b);
 Tensor operator*(const Tensor& a, const Operand& b);
 Tensor operator/(const Tensor& a, const Operand& b);
-Tensor operator==(const Tensor& a, const Operand& b);  // Element by element.
+Tensor operator==(const Tensor& a, const Tensor& b);  // Element by element.
+Tensor operator==(const Tensor& a, const Operand& b);
 Tensor operator-(const Tensor& x);
 Tensor operator+(Scalar a, const Tensor& b);
 Tensor operator-(Scalar a, const Tensor& b);
