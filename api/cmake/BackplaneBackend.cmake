@@ -65,7 +65,8 @@ function(backplane_write_manifest target backend)
   install(FILES ${installed} DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane/backends.d)
 endfunction()
 
-# Puts the waivers of the backend, if its folder has any, where bp-conformance looks: beside the plugin.
+# Puts the waivers of the backend, if its folder has any, beside the plugin, where bp-conformance
+# looks.
 function(backplane_copy_waivers target)
   set(waivers ${CMAKE_CURRENT_SOURCE_DIR}/waivers.yaml)
   if(NOT EXISTS ${waivers})
