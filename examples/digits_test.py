@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs 03_train_digits as a user would: two short runs of one seed, and wrong options."""
+"""Runs 03_train_digits as a user would: two short runs of one seed, and wrong options. Given the
+name of a device, compares it with the default one instead: most of what it lacks runs there."""
 import re
 import subprocess
 import sys
@@ -14,6 +15,15 @@ def run(*arguments, expect=0):
         sys.exit(f"{arguments}: exit {result.returncode}, not {expect}\n"
                  f"{result.stdout}{result.stderr}")
     return result
+
+
+def compare_with(device):
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = [run("--epochs", "2", "--out", f"{scratch}/w.safetensors", *more).stdout
+                for more in ([], ["--device", device])]
+    assert runs[1].startswith(f"{device}:0: "), runs[1]
+    lines = [text.splitlines()[-1] for text in runs]
+    assert lines[0] == lines[1] and lines[0].startswith("test accuracy "), lines
 
 
 def main():
@@ -37,4 +47,7 @@ def main():
     assert "/nonexistent.csv: cannot be read" in missing.stderr, missing.stderr
 
 
-main()
+if len(sys.argv) > 2:
+    compare_with(sys.argv[2])
+else:
+    main()

@@ -74,7 +74,9 @@ std::string host_fallback_refusal(const Target& target, uint32_t op) {
     return "forbidden by the flags of the registry";
   }
   const bp_target* host = host_target(target.registry);
-  if (host == nullptr) return "no device of class host is loaded";
+  if (host == nullptr) {
+    return "no device of class host is loaded; load a backend that has one, such as a CPU backend";
+  }
   return host == &target ? "this is the host" : "";
 }
 

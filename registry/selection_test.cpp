@@ -96,12 +96,14 @@ TEST(Selection, HoldsEveryClaimAgainstTheCall) {
     const Loaded l({&picky});
     const bp_launch_flags flags = BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32;
     EXPECT_EQ(l.find(call, flags), nullptr) << row.refusal;
-    EXPECT_EQ(bp::explain(*l.target, flags, BP_OP_ADD, &call.args),
-              "add(a f32 rank 2 dense_permuted, b f32 rank 2 contiguous, y f32 rank 2 contiguous) "
-              "on acme.npu:0\n  acme.npu/picky: " +
-                  std::string(row.refusal) +
-                  "\n  decomposition: the op has none"
-                  "\n  host fallback: no device of class host is loaded");
+    EXPECT_EQ(
+        bp::explain(*l.target, flags, BP_OP_ADD, &call.args),
+        "add(a f32 rank 2 dense_permuted, b f32 rank 2 contiguous, y f32 rank 2 contiguous) "
+        "on acme.npu:0\n  acme.npu/picky: " +
+            std::string(row.refusal) +
+            "\n  decomposition: the op has none"
+            "\n  host fallback: no device of class host is loaded; load a backend that has one, "
+            "such as a CPU backend");
     const Loaded other({&sound});
     EXPECT_EQ(other.find(call, flags), &sound);
   }

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backplane/runtime/error.hpp"
 
@@ -25,6 +26,34 @@ struct Generators {
   }
 };
 
+bool has_host_device(const bp_registry* registry) {
+  for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
+    if (bp_registry_target(registry, i)->properties->device_class == BP_DEVICE_HOST) return true;
+  }
+  return false;
+}
+
+// Loads the backends that are found, in their order, until one brings a device of class host: ops
+// that a device has no kernel for run there. One that cannot be loaded is no reason to refuse a
+// device that can be used without it: its words stay in the error slot, and an op that needs a host
+// device says that there is none.
+void load_host_device(bp_registry* registry) {
+  if (has_host_device(registry)) return;
+  uint64_t count = 0;
+  check(bp_registry_discover(registry, &count), "registry.discover");
+  std::vector<std::string> names;  // Copies: a load may read the manifests again.
+  for (uint64_t i = 0; i < count; ++i) {
+    const bp_manifest* manifest = nullptr;
+    check(bp_registry_manifest(registry, i, &manifest), "registry.manifest");
+    if (manifest->problem == nullptr) names.emplace_back(manifest->name);
+  }
+  for (const std::string& name : names) {
+    const bp_plugin* plugin = nullptr;
+    const bp_status status = bp_registry_load(registry, name.c_str(), 0, nullptr, &plugin);
+    if (status == BP_OK && has_host_device(registry)) return;
+  }
+}
+
 const bp_target& find_device(std::string_view name) {
   static auto* const mutex = new std::mutex;  // Two threads must not load one backend twice.
   const std::lock_guard lock(*mutex);
@@ -38,6 +67,7 @@ const bp_target& find_device(std::string_view name) {
         bp_registry_load(registry, full.substr(0, full.find(':')).c_str(), 0, nullptr, &plugin);
     if (status == BP_ALREADY_EXISTS) status = BP_OK;  // Then it lacks the device of this number.
     if (status == BP_OK) status = bp_registry_find_target(registry, full.c_str(), &target);
+    if (status == BP_OK) load_host_device(registry);
   }
   if (status != BP_OK) {
     throw Error(status, "device '" + full + "': " + bp_error_text());

@@ -53,7 +53,10 @@ class Generator {
 class Device {
  public:
   // Finds "vendor.backend:0", "backend:0" or "backend" (its first device) in default_registry(). If
-  // no loaded backend has it, loads the one whose manifest has that name.
+  // no loaded backend has it, loads the one whose manifest has that name. While no device of class
+  // host is loaded then, for the ops that this device has no kernel for, loads the other backends
+  // that are found, one after the other, until one brings such a device. Those that fail to load
+  // are passed over; bp_error_text() has what the latest of them said.
   Device(std::string_view name);  // NOLINT: a name is a device wherever one is asked for.
   Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT: as above.
 
