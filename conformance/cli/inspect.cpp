@@ -214,6 +214,9 @@ int info_verb(const CommandLine& line) {
   std::cout << "plugin " << plugin.value("name", "") << " " << plugin.value("version", "")
             << "   abi " << plugin.value("abi", "") << " (host " << hello.value("host_abi", "")
             << ")\n  " << plugin.value("path", "") << "\n";
+  for (const json& warning : hello.value("log", json::array())) {
+    std::cout << "  warning: " << warning.get<std::string>() << "\n";
+  }
   const std::string refusals = plugin.value("refusals", "");
   if (!refusals.empty()) std::cout << "  not taken:\n" << refusals << "\n";
   for (const json& finding : hello.value("findings", json::array())) {

@@ -48,6 +48,11 @@ class Page {
            << hello.value("sha256", "").substr(0, 12) << "   " << plugin.value("path", "") << "\n";
       write_device(hello);
     }
+    if (hello.is_object()) {
+      for (const json& line : hello.value("log", json::array())) {
+        out_ << "log     " << line.get<std::string>() << "\n";
+      }
+    }
     for (const std::string& line : header_.environment) out_ << "env     " << line << "\n";
     if (!header_.waivers.empty()) out_ << "waivers " << header_.waivers << "\n";
     out_ << "\n";

@@ -10,6 +10,9 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "conformance/case_list.hpp"
 #include "conformance/runner/describe.hpp"
@@ -43,6 +46,23 @@ std::optional<Record> receive(RecordReader& reader) {
     reader.append(std::string_view(bytes.data(), static_cast<size_t>(size)));
   }
 }
+
+// Lines that come from any thread.
+class Log {
+ public:
+  void add(std::string line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(std::move(line));
+  }
+  std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(lines_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;  // Guarded by mutex_.
+};
 
 class Worker {
  public:
@@ -79,7 +99,9 @@ class Worker {
     const bp_registry_desc desc{
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
-        .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION};
+        .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION,
+        .log = take_line,
+        .user_data = this};
     bp_registry* registry = nullptr;
     if (bp_registry_create(&desc, &registry) != BP_OK) return bp_error_text();
     registry_.reset(registry);
@@ -94,6 +116,7 @@ class Worker {
     const bp_plugin* plugin = nullptr;
     const bp_status status = bp_registry_load(registry, setup_.plugin.c_str(), options_.size(),
                                               options_.data(), &plugin);
+    hello["log"] = log_.take();
     if (status != BP_OK) {
       return std::string("does not load: ") + bp_status_name(status) + ": " + bp_error_text();
     }
@@ -110,6 +133,12 @@ class Worker {
     hello["targets"] = std::move(targets);
     hello["target"] = target_->index;
     return "";
+  }
+
+  // The registry's and the backend's warnings; from any thread.
+  static void take_line(void* self, bp_log_level level, const char* source, const char* message) {
+    if (level < BP_LOG_WARNING) return;
+    static_cast<Worker*>(self)->log_.add(std::string(source) + ": " + message);
   }
 
   bool is_wanted(const bp_target& target) const {
@@ -209,6 +238,7 @@ class Worker {
   }
 
   WorkerSetup setup_;
+  Log log_;                        // Before the registry, which writes to it until its end.
   std::optional<CaseList> suite_;  // Made when the first case is asked for.
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
