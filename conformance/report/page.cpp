@@ -136,6 +136,7 @@ class Page {
       ++reasons[judged.result.message.substr(0, judged.result.message.find('\n'))];
     }
     std::vector<std::pair<size_t, std::string>> sorted;
+    sorted.reserve(reasons.size());
     for (const auto& [reason, count] : reasons) sorted.emplace_back(count, reason);
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -212,6 +213,7 @@ class Page {
     }
     if (counts.empty()) return;
     std::vector<std::pair<size_t, std::string>> sorted;
+    sorted.reserve(counts.size());
     for (const auto& [title, count] : counts) sorted.emplace_back(count, title);
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
