@@ -1,0 +1,115 @@
+// The 16-bit floats, which no C++20 compiler is bound to have, and their exact conversions.
+//
+//            sign  exponent  fraction
+//   Float16     1         5        10    IEEE 754 binary16
+//   BFloat16    1         8         7    the upper half of an f32
+//
+// Kernels compute with Compute<T>: widen() the elements, work, and narrow() once at the end. The
+// same conversions for vectors are in lanes-inl.hpp.
+#pragma once
+
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+namespace bp::kernels {
+
+// The bits of the 16-bit float of kExponentBits that is nearest to x, ties to even: one rounding,
+// from f32 and from f64. Beyond the largest it is infinity; a NaN stays one, and becomes quiet.
+template <int kExponentBits, std::floating_point From>
+constexpr uint16_t round_to_16_bits(From x) {
+  using Bits = std::conditional_t<sizeof(From) == 4, uint32_t, uint64_t>;
+  constexpr int kFromFraction = std::numeric_limits<From>::digits - 1,
+                kFraction = 15 - kExponentBits;
+  constexpr int kFromBias = std::numeric_limits<From>::max_exponent - 1;
+  constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
+  constexpr int kDropped = kFromFraction - kFraction;
+  constexpr Bits kInfinity = std::bit_cast<Bits>(std::numeric_limits<From>::infinity());
+  constexpr uint16_t kNarrowInfinity = ((1 << kExponentBits) - 1) << kFraction;
+
+  const Bits bits = std::bit_cast<Bits>(x), magnitude = bits << 1 >> 1;
+  const auto sign = static_cast<uint16_t>(bits >> (8 * sizeof(From) - 16) & 0x8000);
+  const auto with_sign = [sign](Bits value) { return static_cast<uint16_t>(sign | value); };
+  if (magnitude > kInfinity) {
+    const Bits payload = magnitude >> kDropped & ((1 << kFraction) - 1);
+    return with_sign(kNarrowInfinity | 1 << (kFraction - 1) | payload);
+  }
+  // Adds just under half of what is dropped, and the rest of that half if the kept part is odd. A
+  // carry out of the fraction is the next exponent, or infinity.
+  const auto round = [](Bits value, int dropped) {
+    const Bits is_odd = value >> dropped & 1;
+    return (value + (Bits{1} << (dropped - 1)) - 1 + is_odd) >> dropped;
+  };
+  const auto exponent = static_cast<int>(magnitude >> kFromFraction) - kFromBias + kBias;
+  if (exponent >= (1 << kExponentBits) - 1) return with_sign(kNarrowInfinity);
+  if (exponent > 0) {
+    constexpr Bits kRebias = static_cast<Bits>(kFromBias - kBias) << kFromFraction;
+    return with_sign(round(magnitude - kRebias, kDropped));
+  }
+  if constexpr (kFromBias == kBias) {
+    return with_sign(round(magnitude, kDropped));  // A subnormal of both formats.
+  } else {
+    if (exponent < -kFraction) return sign;  // Below half of the smallest subnormal.
+    constexpr Bits kHidden = Bits{1} << kFromFraction;
+    return with_sign(round((magnitude & (kHidden - 1)) | kHidden, kDropped + 1 - exponent));
+  }
+}
+
+struct Float16 {
+  uint16_t bits;
+
+  static constexpr Float16 from_f32(float x) { return {round_to_16_bits<5>(x)}; }
+  static constexpr Float16 from_f64(double x) { return {round_to_16_bits<5>(x)}; }
+
+  constexpr float to_f32() const {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+    const uint32_t exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
+    if (exponent == 0) {
+      const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+      return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+    }
+    const uint32_t wide_exponent = exponent == 0x1f ? 0xff : exponent + (127 - 15);
+    return std::bit_cast<float>(sign | wide_exponent << 23 | fraction << 13);
+  }
+};
+
+struct BFloat16 {
+  uint16_t bits;
+
+  static constexpr BFloat16 from_f32(float x) { return {round_to_16_bits<8>(x)}; }
+  static constexpr BFloat16 from_f64(double x) { return {round_to_16_bits<8>(x)}; }
+
+  constexpr float to_f32() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+
+template <typename T>
+constexpr bool kIsNarrow = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+// What elements of T are computed in.
+template <typename T>
+using Compute = std::conditional_t<kIsNarrow<T>, float, T>;
+
+template <typename T>
+constexpr Compute<T> widen(T x) {
+  if constexpr (kIsNarrow<T>) {
+    return x.to_f32();
+  } else {
+    return x;
+  }
+}
+
+// The nearest T, ties to even: one rounding.
+template <typename T, std::floating_point From>
+constexpr T narrow(From x) {
+  if constexpr (!kIsNarrow<T>) {
+    return static_cast<T>(x);
+  } else if constexpr (std::is_same_v<From, float>) {
+    return T::from_f32(x);
+  } else {
+    return T::from_f64(x);
+  }
+}
+
+}  // namespace bp::kernels
