@@ -42,7 +42,9 @@ CallData::CallData(const OpCase& op_case, uint64_t key) : case_(&op_case) {
   for (uint32_t i = 0; i < op_case.tensors.size(); ++i) {
     const TensorArgument& argument = op_case.tensors[i];
     HostTensor tensor{argument.name, argument.role, argument.dtype, argument.shape, {}};
-    if (argument.role != Role::kOutput) tensor.data = make_data(argument, key, i);
+    const bool is_same = argument.role == Role::kInput && !argument.alias.empty();
+    if (is_same) tensor.data = this->tensor(argument.alias).data;
+    if (argument.role != Role::kOutput && !is_same) tensor.data = make_data(argument, key, i);
     tensors_.push_back(std::move(tensor));
   }
   if (op_case.derive) op_case.derive(*this);

@@ -28,7 +28,7 @@ struct TensorArgument {
   Shape shape;
   Layout layout = Layout::kDense;
   Fill fill;               // Of inputs.
-  std::string_view alias;  // An output in the memory of this input; "" if in its own.
+  std::string_view alias;  // In the memory of this earlier input; "" if in its own.
 };
 
 struct Attribute {
@@ -160,6 +160,10 @@ constexpr Fill kCoord{FillKind::kCoord, 0, 0};
 constexpr Fill kOneHot{FillKind::kOneHot, 0, 0};
 constexpr Fill kSpecial{FillKind::kSpecial, 0, 0};
 constexpr Fill kSpecialSlow{FillKind::kSpecialSlow, 0, 0};
+constexpr Fill kSparse{FillKind::kSparse, -1, 1};
+constexpr Fill kExactWide{FillKind::kExactWide, 0, 13};
+constexpr Fill kSign{FillKind::kSign, -1, 1};
+constexpr Fill kAllBits{FillKind::kAllBits, 0, 0};
 constexpr Fill kRepeat{FillKind::kRepeat, 0, 0};
 constexpr Fill index_fill(int64_t end) { return {FillKind::kIndex, 0, static_cast<double>(end)}; }
 

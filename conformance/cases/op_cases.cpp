@@ -3,6 +3,7 @@
 
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/rules.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -67,6 +68,7 @@ void add_op_cases(std::vector<Case>& cases) {
     OpCases rows;
     family.add(rows);
     add_kernel_rules(cases, rows, family.group);
+    add_rows_by_rule(rows);
     for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
   }
 }

@@ -4,6 +4,8 @@
 #include <list>
 #include <stdexcept>
 
+#include "conformance/cases/host_call.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -80,7 +82,6 @@ class Call {
   void add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
            int64_t row_stride);
   void set_tensor(std::string_view name, const bp_tensor* tensor);
-  void set_attributes();
   bp_dtype dtype_of_scalar(const FrameMember& member) const;
   bool is_output(const Slot& slot) const { return slot.host->role != Role::kInput; }
 
@@ -104,7 +105,7 @@ Call::Call(Context& t, const OpCase& op_case, const CallData& data, const Varian
   for (size_t i = 0; i < op_case.tensors.size(); ++i) {
     add(op_case.tensors[i], data.tensors()[i], variant, row_stride);
   }
-  set_attributes();
+  set_attributes(frame_, case_);
 }
 
 void Call::add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
@@ -133,20 +134,6 @@ void Call::set_tensor(std::string_view name, const bp_tensor* tensor) {
     frame_.add_tensor(name, tensor);
   } else {
     frame_.set_tensor(name, tensor);
-  }
-}
-
-void Call::set_attributes() {
-  for (const Attribute& attribute : case_.attributes) {
-    if (const auto* integer = std::get_if<int64_t>(&attribute.value)) {
-      frame_.set_integer(attribute.name, *integer);
-    } else if (const auto* number = std::get_if<double>(&attribute.value)) {
-      frame_.set_number(attribute.name, *number);
-    } else if (const auto* list = std::get_if<Shape>(&attribute.value)) {
-      frame_.set_list(attribute.name, *list);
-    } else {
-      frame_.set_scalar(attribute.name, std::get<bp_scalar>(attribute.value));
-    }
   }
 }
 
@@ -182,7 +169,7 @@ void Call::strip_buffers() {
     stripped_.back().buffer = nullptr;
   }
   frame_ = Frame(case_.op);
-  set_attributes();
+  set_attributes(frame_, case_);
   auto tensor = stripped_.begin();
   for (const Slot& slot : slots_) set_tensor(slot.host->name, &*tensor++);
 }

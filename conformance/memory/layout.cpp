@@ -42,6 +42,8 @@ const char* layout_text(Layout layout) {
       return "stepped";
     case Layout::kNegative:
       return "negative";
+    case Layout::kReversed:
+      return "reversed";
     case Layout::kBroadcastFirst:
       return "broadcast0";
     case Layout::kBroadcastLast:
@@ -79,6 +81,9 @@ Placement place(Layout layout, const Shape& shape, int64_t row_gap) {
     for (int64_t& stride : strides) stride *= 2;
   }
   if (layout == Layout::kNegative && rank >= 1) strides.back() = -strides.back();
+  if (layout == Layout::kReversed) {
+    for (int64_t& stride : strides) stride = -stride;
+  }
   if (layout == Layout::kBroadcastFirst && rank >= 1) strides.front() = 0;
   if (layout == Layout::kBroadcastLast && rank >= 1) strides.back() = 0;
   if (layout == Layout::kBroadcastAll) std::fill(strides.begin(), strides.end(), 0);

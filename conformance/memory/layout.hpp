@@ -14,6 +14,7 @@ enum class Layout {
   kSliced,          // Rows with a gap behind each.
   kStepped,         // Every second element of each row.
   kNegative,        // The last axis backwards.
+  kReversed,        // Every axis backwards.
   kBroadcastFirst,  // Stride 0 on the first axis.
   kBroadcastLast,   // Stride 0 on the last axis.
   kBroadcastAll,    // Stride 0 on every axis.

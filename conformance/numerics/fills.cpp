@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -62,6 +64,40 @@ DoubleDouble dense_integer(bp_dtype dtype, double range, uint64_t bits) {
   return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
 }
 
+// An odd integer of `bits_wanted` bits, or of as many as the dtype holds: no shorter type holds it.
+DoubleDouble wide_integer(bp_dtype dtype, double bits_wanted, uint64_t bits) {
+  double width = std::min(bits_wanted, static_cast<double>(element_size(dtype)) * 8 - 2);
+  if (const FloatFormat* format = float_format(dtype)) {
+    width = std::min<double>(bits_wanted, format->precision);
+  }
+  if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>(bits & 1));
+  const double half = std::exp2(width - 1);
+  const double magnitude = half + 2 * std::floor(uniform(bits, 0, half / 2)) + 1;
+  const bool is_unsigned = dtype == BP_U8 || dtype == BP_U64;
+  return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
+}
+
+// What spreads through every formula in one way only. The largest numbers are left out: a sum of
+// them overflows in one order and not in another.
+DoubleDouble sparse_special(bp_dtype dtype, uint64_t bits) {
+  const FloatFormat& format = *float_format(dtype);
+  const double tiny = format.smallest_subnormal(), normal = format.smallest_normal();
+  const double values[] = {std::numeric_limits<double>::quiet_NaN(),
+                           HUGE_VAL,
+                           -HUGE_VAL,
+                           0.0,
+                           -0.0,
+                           tiny,
+                           -tiny,
+                           normal - tiny,
+                           normal};
+  return DoubleDouble(values[bits % std::size(values)]);
+}
+
+double power_of(size_t base, double exponent) {
+  return std::pow(static_cast<double>(base), exponent);
+}
+
 // 1 + index, folded into the integers that the dtype represents exactly.
 DoubleDouble coordinate_value(bp_dtype dtype, uint64_t index) {
   if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>((index ^ (index >> 3)) & 1));
@@ -90,6 +126,7 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
                           const ElementPlace& place) {
   const uint64_t bits = element_bits(key, tensor, place.index);
   const std::vector<DoubleDouble>& specials = special_values(dtype);
+  const bool is_floating = is_float(dtype);
   switch (fill.kind) {
     case FillKind::kExactDense:
       return dense_integer(dtype, fill.high, bits);
@@ -101,15 +138,35 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
       return specials[place.index % specials.size()];
     case FillKind::kSpecialSlow:
       return specials[place.index / specials.size() % specials.size()];
+    case FillKind::kSpecialNth: {
+      const auto repeats = static_cast<uint64_t>(power_of(specials.size(), fill.low));
+      return specials[place.index / repeats % specials.size()];
+    }
+    case FillKind::kSparse:
+      if (is_floating && bits % 12 == 0) return sparse_special(dtype, bits >> 32);
+      break;
+    case FillKind::kExactWide:
+      return wide_integer(dtype, fill.high, bits);
+    case FillKind::kSign:
+      return DoubleDouble((bits & 1) != 0 ? -1.0 : 1.0);
+    case FillKind::kLogUniform: {
+      const double magnitude = std::exp2(uniform(bits, fill.low, fill.high));
+      return DoubleDouble(round_to(dtype, (bits & 1) != 0 ? -magnitude : magnitude));
+    }
+    case FillKind::kAllBits: {
+      std::byte bytes[8] = {};
+      std::memcpy(bytes, &place.index, element_size(dtype));  // Little-endian, as the ABI is.
+      return load_element(dtype, bytes);
+    }
     case FillKind::kIndex:
       return DoubleDouble(std::floor(uniform(bits, fill.low, fill.high)));
     case FillKind::kRepeat:
-      return DoubleDouble(static_cast<double>(bits % 3) - (is_float(dtype) ? 1.0 : 0.0));
+      return DoubleDouble(static_cast<double>(bits % 3) - (is_floating ? 1.0 : 0.0));
     case FillKind::kUniform:
       break;
   }
   const double value = uniform(bits, fill.low, fill.high);
-  return is_float(dtype) ? DoubleDouble(round_to(dtype, value)) : DoubleDouble(std::floor(value));
+  return is_floating ? DoubleDouble(round_to(dtype, value)) : DoubleDouble(std::floor(value));
 }
 
 }  // namespace bp::conformance

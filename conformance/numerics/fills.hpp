@@ -15,6 +15,12 @@ enum class FillKind {
   kUniform,      // Uniform in [low, high), rounded.
   kSpecial,      // The special values of the dtype, in turn.
   kSpecialSlow,  // The same, each repeated as often as there are special values: every pair is met.
+  kSpecialNth,   // The same, each repeated (number of special values)^low times.
+  kSparse,       // Uniform in [low, high), with a NaN, infinity, zero or subnormal here and there.
+  kExactWide,    // Odd integers of `high` bits, as far as the dtype holds them exactly.
+  kSign,         // 1 and -1.
+  kLogUniform,   // Of both signs, the exponent of 2 uniform in [low, high).
+  kAllBits,      // The value whose bits are the row-major number of the element.
   kIndex,        // Integers in [low, high), with repeats.
   kRepeat,       // Few different values, so that extremes are tied.
 };

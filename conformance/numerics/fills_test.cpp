@@ -94,5 +94,69 @@ TEST(Trust, DoubtsConstantAndEmptyResults) {
   EXPECT_FALSE(good.is_mistrusted());
 }
 
+TEST(Fills, ExactWideNeedsEveryBit) {
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const double wide = std::fabs(at({FillKind::kExactWide, 0, 13}, BP_F32, i).hi);
+    EXPECT_EQ(std::fmod(wide, 2), 1);
+    EXPECT_GT(wide, 4096);
+    EXPECT_LT(wide, 8192);
+    const double narrow = std::fabs(at({FillKind::kExactWide, 0, 13}, BP_BF16, i).hi);
+    EXPECT_EQ(std::fmod(narrow, 2), 1);
+    EXPECT_GT(narrow, 128);
+    EXPECT_LT(narrow, 256);
+    EXPECT_EQ(std::fabs(at({FillKind::kSign, 0, 0}, BP_F32, i).hi), 1);
+  }
+}
+
+TEST(Fills, NthSpecialsMeetEveryTriple) {
+  const auto n = static_cast<uint64_t>(special_values(BP_F16).size());
+  std::set<std::vector<size_t>> triples;
+  for (uint64_t i = 0; i < n * n * n; ++i) {
+    std::vector<size_t> triple;
+    for (const double power : {0.0, 1.0, 2.0}) {
+      const DoubleDouble value = at({FillKind::kSpecialNth, power, 0}, BP_F16, i);
+      std::byte bytes[8] = {};
+      store_element(BP_F16, value, bytes);
+      triple.push_back(element_bits_at(BP_F16, bytes));
+    }
+    triples.insert(triple);
+  }
+  EXPECT_EQ(triples.size(), n * n * n);
+}
+
+TEST(Fills, SparseSpecialsAreFew) {
+  int specials = 0, nans = 0, infinities = 0;
+  for (uint64_t i = 0; i < 2400; ++i) {
+    const double value = at({FillKind::kSparse, -1, 1}, BP_F32, i).hi;
+    nans += std::isnan(value);
+    infinities += std::isinf(value);
+    specials += !std::isfinite(value) || std::fabs(value) < 0x1p-120;
+  }
+  EXPECT_GT(specials, 120);
+  EXPECT_LT(specials, 300);
+  EXPECT_GT(nans, 0);
+  EXPECT_GT(infinities, 0);
+}
+
+TEST(Fills, LogUniformCoversItsExponents) {
+  double least = HUGE_VAL, most = 0;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    const double value = std::fabs(at({FillKind::kLogUniform, -30, 30}, BP_F32, i).hi);
+    least = std::fmin(least, value);
+    most = std::fmax(most, value);
+  }
+  EXPECT_GE(least, 0x1p-30);
+  EXPECT_LT(least, 0x1p-27);
+  EXPECT_GT(most, 0x1p27);
+  EXPECT_LE(most, 0x1p30);
+}
+
+TEST(Fills, AllBitsAreAllValues) {
+  EXPECT_EQ(at({FillKind::kAllBits, 0, 0}, BP_F16, 0x3c00).hi, 1);
+  EXPECT_EQ(at({FillKind::kAllBits, 0, 0}, BP_F16, 0xfbff).hi, -65504);
+  EXPECT_EQ(at({FillKind::kAllBits, 0, 0}, BP_BF16, 1).hi, 0x1p-133);
+  EXPECT_TRUE(isnan(at({FillKind::kAllBits, 0, 0}, BP_BF16, 0x7fc1)));
+}
+
 }  // namespace
 }  // namespace bp::conformance

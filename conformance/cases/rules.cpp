@@ -1,0 +1,136 @@
+#include "conformance/cases/rules.hpp"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "conformance/cases/host_call.hpp"
+
+namespace bp::conformance {
+namespace {
+
+constexpr int64_t kMostElements = 4000;  // Of the largest tensor: the oracles are slow.
+
+int64_t largest(const OpCase& row) {
+  int64_t most = 0;
+  for (const TensorArgument& argument : row.tensors) {
+    most = std::max(most, element_count(argument.shape));
+  }
+  return most;
+}
+
+size_t rank_of(const OpCase& row) {
+  size_t rank = 0;
+  for (const TensorArgument& argument : row.tensors) rank = std::max(rank, argument.shape.size());
+  return rank;
+}
+
+bool is_telling(const Fill& fill) {
+  return fill.kind == FillKind::kCoord || fill.kind == FillKind::kExactDense;
+}
+
+// Higher for rows that show more: data without slack, all optional tensors, more elements.
+int64_t worth(const OpCase& row) {
+  const bool tells = row.is_exact || std::ranges::any_of(row.tensors, is_telling,
+                                                         [](const auto& t) { return t.fill; });
+  return (tells ? 1'000'000 : 0) + static_cast<int64_t>(row.tensors.size()) * 10'000 + largest(row);
+}
+
+// The op and the dtypes of its tensors.
+std::string signature(const OpCase& row) {
+  std::string text = std::to_string(row.op);
+  std::string_view last;
+  for (const TensorArgument& argument : row.tensors) {
+    if (argument.name == last) continue;  // The length of a list does not count.
+    text += " " + std::string(argument.name) + ":" + dtype_text(argument.dtype);
+    last = argument.name;
+  }
+  return text;
+}
+
+}  // namespace
+
+RowList::RowList(const OpCases& given) {
+  for (const OpCase& row : given) ids_.insert(row.id());
+}
+
+bool RowList::add(OpCase row) {
+  if (!ids_.insert(row.id()).second || !HostCall(row).is_legal()) return false;
+  rows_.push_back(std::move(row));
+  return true;
+}
+
+bool is_plain(const OpCase& row) {
+  if (row.layout != "dense" || row.fails_on_device || largest(row) > kMostElements) return false;
+  for (const TensorArgument& argument : row.tensors) {
+    if (element_count(argument.shape) == 0 || !argument.alias.empty()) return false;
+    const FillKind kind = argument.fill.kind;
+    if (kind == FillKind::kSpecial || kind == FillKind::kSpecialSlow) return false;
+  }
+  return row.fill != "range";
+}
+
+std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most) {
+  std::map<size_t, const OpCase*, std::greater<>> best;
+  for (const OpCase* row : group) {
+    if (!is_plain(*row)) continue;
+    const OpCase*& chosen = best[rank_of(*row)];
+    if (chosen == nullptr || worth(*row) > worth(*chosen)) chosen = row;
+  }
+  std::vector<const OpCase*> rows;
+  for (const auto& [rank, row] : best) {
+    if (rows.size() < most) rows.push_back(row);
+  }
+  return rows;
+}
+
+const OpCase* widest(const Group& group) {
+  const std::vector<const OpCase*> rows = rows_by_rank(group, 1);
+  return rows.empty() ? nullptr : rows.front();
+}
+
+std::vector<bool> derived_tensors(const OpCase& row) {
+  std::vector<bool> derived(row.tensors.size());
+  if (!row.derive) return derived;
+  OpCase plain = row;
+  plain.derive = nullptr;
+  const CallData before(plain, 1), after(row, 1);
+  for (size_t i = 0; i < derived.size(); ++i) {
+    const std::vector<DoubleDouble>& a = before.tensors()[i].data;
+    const std::vector<DoubleDouble>& b = after.tensors()[i].data;
+    derived[i] = !std::ranges::equal(a, b);
+  }
+  return derived;
+}
+
+bool is_elementwise(const OpCase& row) {
+  if (row.tensors.empty() || !has_class(row, {"E", "X"})) return false;
+  for (const TensorArgument& argument : row.tensors) {
+    if (argument.shape != row.tensors.front().shape) return false;
+    if (op_info(row.op).member(argument.name).is_list()) return false;
+  }
+  return std::ranges::none_of(row.attributes, [](const Attribute& attribute) {
+    return std::holds_alternative<Shape>(attribute.value);
+  });
+}
+
+bool has_class(const OpCase& row, std::initializer_list<std::string_view> classes) {
+  const std::string_view own = op_info(row.op).numerics;
+  return std::ranges::any_of(classes, [&](std::string_view each) { return own.starts_with(each); });
+}
+
+void add_rows_by_rule(OpCases& rows) {
+  std::map<std::string, Group> groups;
+  for (const OpCase& row : rows) groups[signature(row)].push_back(&row);
+  RowList added(rows);
+  for (const auto& [name, group] : groups) {
+    add_layout_rows(added, group);
+    add_alias_rows(added, group);
+    add_shape_rows(added, group);
+    add_fill_rows(added, group);
+  }
+  OpCases more = added.take();
+  std::ranges::move(more, std::back_inserter(rows));
+}
+
+}  // namespace bp::conformance

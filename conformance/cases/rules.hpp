@@ -1,0 +1,60 @@
+// Rows that every op gets by rule, from the rows that its family wrote: what an op meets follows
+// from its class in ops.def, never from its name.
+//
+// rule_layouts.cpp lays the tensors of a row out in other ways; rule_fills.cpp fills them with
+// other data.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "conformance/cases/op_families.hpp"
+
+namespace bp::conformance {
+
+// Rows of one op whose tensors have the same dtypes: what differs is shape, attributes and data.
+using Group = std::vector<const OpCase*>;
+
+// Adds rows whose id is new, and that are legal calls.
+class RowList {
+ public:
+  explicit RowList(const OpCases& given);
+
+  bool add(OpCase row);
+  OpCases take() { return std::move(rows_); }
+
+ private:
+  std::set<std::string> ids_;
+  OpCases rows_;
+};
+
+void add_layout_rows(RowList& rows, const Group& group);
+void add_alias_rows(RowList& rows, const Group& group);
+void add_shape_rows(RowList& rows, const Group& group);
+void add_fill_rows(RowList& rows, const Group& group);
+
+// Appends the rows of all rules to those of a family.
+void add_rows_by_rule(OpCases& rows);
+
+// ---- What the rules ask of a row ---------------------------------------------------------------
+
+// Dense, with elements in every tensor, not wrong on purpose, and with data that any kernel takes.
+bool is_plain(const OpCase& row);
+
+// The plain row of the highest rank, and of its rank the one whose data show most; NULL if none.
+const OpCase* widest(const Group& group);
+
+// Plain rows of different ranks, the highest first.
+std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most);
+
+// Which tensors have data that follow from others, argument by argument.
+std::vector<bool> derived_tensors(const OpCase& row);
+
+// Each element of the result depends on the elements at its own place alone.
+bool is_elementwise(const OpCase& row);
+
+// "op" begins with one of the classes of ops.def.
+bool has_class(const OpCase& row, std::initializer_list<std::string_view> classes);
+
+}  // namespace bp::conformance
