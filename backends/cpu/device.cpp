@@ -16,8 +16,8 @@
 namespace bp::cpu {
 namespace {
 
-constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32,
-                                BP_I64,  BP_U64, BP_F32, BP_F64};
+constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
+                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
 constexpr int kMaxThreadCount = 1024;
 
 // The value of the first line "key : value" of a file such as /proc/cpuinfo; "" if it has none.

@@ -1,14 +1,12 @@
 // add, sub, mul, div, maximum and eq, for tensors of every layout.
 //
-// Rows are vectorised where the result is dense and each operand is dense or one value; other
-// strides run one element at a time. Body and tail use the same operations, so an element does not
-// depend on where it lies.
+// Rows run on vectors whatever their strides (rows-inl.hpp).
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/binary.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
-#include "backends/cpu/kernels/loop.hpp"
+#include "backends/cpu/kernels/rows-inl.hpp"
 #include "backends/cpu/kernels/scalar.hpp"
 #include "hwy/highway.h"
 
@@ -16,8 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 struct Add {
   template <class D, class V = hn::Vec<D>>
@@ -60,97 +56,76 @@ struct Maximum {
   }
 };
 
-template <bool kIsDense, class D, typename T>
-HWY_INLINE hn::Vec<D> load(D d, const T* from, int64_t i) {
-  if constexpr (kIsDense) return hn::LoadU(d, from + i);
-  return hn::Set(d, *from);
-}
-
-template <class Op, typename T, bool kIsDenseA, bool kIsDenseB>
-void dense_row(T* y, const T* a, const T* b, int64_t n) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(Op()(d, load<kIsDenseA>(d, a, i), load<kIsDenseB>(d, b, i)), d, y + i);
+struct Eq {
+  template <typename T>
+  HWY_INLINE bool operator()(T a, T b) const {
+    return a == b;
   }
-  for (; i < n; ++i) {
-    hn::StoreU(Op()(one, load<kIsDenseA>(one, a, i), load<kIsDenseB>(one, b, i)), one, y + i);
-  }
-}
+};
 
-// data and strides are those of (y, a, b).
+// y = Op()(a, b), which the compiler turns into vectors.
 template <class Op, typename T>
-void row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
-  constexpr int64_t kDense = sizeof(T);
-  T* y = reinterpret_cast<T*>(data[0]);
-  const T* a = reinterpret_cast<const T*>(data[1]);
-  const T* b = reinterpret_cast<const T*>(data[2]);
-  if (strides[0] == kDense && strides[1] == kDense && strides[2] == kDense) {
-    return dense_row<Op, T, true, true>(y, a, b, n);
+struct Compare {
+  static void run(int64_t n, uint8_t* HWY_RESTRICT y, const T* left, const T* right) {
+    BlockBuffer<Compute<T>> left_buffer, right_buffer;
+    const Compute<T>* const HWY_RESTRICT a = widen_block(left, n, left_buffer);
+    const Compute<T>* const HWY_RESTRICT b = widen_block(right, n, right_buffer);
+    for (int64_t i = 0; i < n; ++i) y[i] = Op()(a[i], b[i]);
   }
-  if (strides[0] == kDense && strides[1] == kDense && strides[2] == 0) {
-    return dense_row<Op, T, true, false>(y, a, b, n);
-  }
-  if (strides[0] == kDense && strides[1] == 0 && strides[2] == kDense) {
-    return dense_row<Op, T, false, true>(y, a, b, n);
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    dense_row<Op, T, true, true>(reinterpret_cast<T*>(data[0] + i * strides[0]),
-                                 reinterpret_cast<const T*>(data[1] + i * strides[1]),
-                                 reinterpret_cast<const T*>(data[2] + i * strides[2]), 1);
-  }
+};
+
+template <class Op, typename T>
+constexpr RowFunction* map_row() {
+  return Row<Map<Op, T>, T, T, T>::run;
 }
 
-template <typename T>
-void eq_row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
-  constexpr int64_t kDense = sizeof(T);
-  auto* y = reinterpret_cast<uint8_t*>(data[0]);
-  const T* a = reinterpret_cast<const T*>(data[1]);
-  const T* b = reinterpret_cast<const T*>(data[2]);
-  if (strides[0] == 1 && strides[1] == kDense && strides[2] == kDense) {
-    for (int64_t i = 0; i < n; ++i) y[i] = a[i] == b[i];
-  } else if (strides[0] == 1 && strides[1] == kDense && strides[2] == 0) {
-    const T value = *b;
-    for (int64_t i = 0; i < n; ++i) y[i] = a[i] == value;
-  } else {
-    for (int64_t i = 0; i < n; ++i) {
-      *reinterpret_cast<uint8_t*>(data[0] + i * strides[0]) =
-          *reinterpret_cast<const T*>(data[1] + i * strides[1]) ==
-          *reinterpret_cast<const T*>(data[2] + i * strides[2]);
-    }
+template <class Op, typename T>
+constexpr RowFunction* compare_row() {
+  return Row<Compare<Op, T>, uint8_t, T, T>::run;
+}
+
+template <class Op>
+RowFunction* floating_row(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F32:
+      return map_row<Op, float>();
+    case BP_F16:
+      return map_row<Op, Float16>();
+    case BP_BF16:
+      return map_row<Op, BFloat16>();
+    default:
+      return map_row<Op, double>();
   }
 }
 
 template <class Op>
 RowFunction* arithmetic_row(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F32:
-      return row<Op, float>;
-    case BP_F64:
-      return row<Op, double>;
-    case BP_I32:
-      return row<Op, int32_t>;
-    default:
-      return row<Op, int64_t>;
-  }
+  if (dtype == BP_I32) return map_row<Op, int32_t>();
+  if (dtype == BP_I64) return map_row<Op, int64_t>();
+  return floating_row<Op>(dtype);
 }
 
-RowFunction* row_of_eq(bp_dtype dtype) {
+template <class Op>
+RowFunction* comparison_row(bp_dtype dtype) {
   switch (dtype) {
     case BP_F32:
-      return eq_row<float>;
+      return compare_row<Op, float>();
     case BP_F64:
-      return eq_row<double>;
+      return compare_row<Op, double>();
+    case BP_F16:
+      return compare_row<Op, Float16>();
+    case BP_BF16:
+      return compare_row<Op, BFloat16>();
+    case BP_I8:
+      return compare_row<Op, int8_t>();
     case BP_I16:
-      return eq_row<int16_t>;
+      return compare_row<Op, int16_t>();
     case BP_I32:
-      return eq_row<int32_t>;
+      return compare_row<Op, int32_t>();
     case BP_I64:
-      return eq_row<int64_t>;
+      return compare_row<Op, int64_t>();
     default:
-      return eq_row<uint8_t>;
+      return compare_row<Op, uint8_t>();
   }
 }
 
@@ -166,9 +141,9 @@ RowFunction* binary_row(uint32_t op, bp_dtype dtype) {
     case BP_OP_MAXIMUM:
       return arithmetic_row<Maximum>(dtype);
     case BP_OP_DIV:
-      return dtype == BP_F32 ? row<Div, float> : row<Div, double>;
+      return floating_row<Div>(dtype);
     default:
-      return row_of_eq(dtype);
+      return comparison_row<Eq>(dtype);
   }
 }
 
@@ -186,14 +161,18 @@ HWY_EXPORT(binary_row);
 template <typename Args, uint32_t kOp>
 bp_status binary_launch(const Args& args, Launch& launch) {
   const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, args.a->dtype) : 0;
+  const Loop loop = make_loop({args.y, args.a, args.b}, scalar);
   RowFunction* const row = HWY_DYNAMIC_DISPATCH(binary_row)(kOp, args.a->dtype);
-  return launch.submit([loop = make_loop({args.y, args.a, args.b}, scalar), row,
-                        threads = launch.thread_count()] { run_loop(loop, row, threads, kGrain); });
+  return launch.submit(
+      [loop, row, options = choose_row_options(loop), threads = launch.thread_count()] {
+        run_loop(loop, row, threads, kGrain, &options);
+      });
 }
 
-constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_I32, BP_I64};
-constexpr bp_dtype kFloating[] = {BP_F32, BP_F64};
-constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8, BP_I8, BP_I16, BP_I32, BP_I64, BP_F32, BP_F64};
+constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
+constexpr bp_dtype kFloating[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
+constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
+                             BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
 constexpr bp_kernel_flags kFlags =
     BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;

@@ -163,21 +163,43 @@ std::array<int64_t, kMaxOperands> row_strides(const Loop& loop) {
   return strides;
 }
 
+// Moves `at` to the next index of the outermost `axis_count` axes.
+void step(const Loop& loop, Addresses& at, int axis_count,
+          std::array<int64_t, BP_MAX_RANK>& index) {
+  for (int axis = axis_count; axis-- > 0;) {
+    const auto a = static_cast<size_t>(axis);
+    advance(loop, at, axis, 1);
+    if (++index[a] < loop.extents[a]) return;
+    advance(loop, at, axis, -loop.extents[a]);
+    index[a] = 0;
+  }
+}
+
 // The elements [begin, end) of the loop, in its own order.
 void run_part(const Loop& loop, RowFunction* row, const void* context, int64_t begin, int64_t end) {
   uint64_t scalar = loop.scalar;
-  const Addresses origin = first_addresses(loop, scalar);
+  Addresses at = first_addresses(loop, scalar);
   const auto strides = row_strides(loop);
   const int inner = loop.rank - 1;
-  const int64_t length = inner < 0 ? 1 : loop.extents[static_cast<size_t>(inner)];
+  if (inner < 0) return row(at.data(), strides.data(), 1, context);
+  const int64_t length = loop.extents[static_cast<size_t>(inner)];
+  std::array<int64_t, BP_MAX_RANK> index{};
+  int64_t number = begin / length;
+  for (int axis = inner; axis-- > 0;) {
+    const int64_t extent = loop.extents[static_cast<size_t>(axis)];
+    index[static_cast<size_t>(axis)] = number % extent;
+    advance(loop, at, axis, number % extent);
+    number /= extent;
+  }
+  int64_t column = begin % length;
+  advance(loop, at, inner, column);
   for (int64_t done = begin; done < end;) {
-    const int64_t column = done % length;
     const int64_t n = std::min(length - column, end - done);
-    Addresses at = origin;
-    if (inner >= 0) advance(loop, at, inner, column);
-    if (inner > 0) seek(loop, at, inner, done / length);
     row(at.data(), strides.data(), n, context);
     done += n;
+    advance(loop, at, inner, -column);
+    column = 0;
+    step(loop, at, inner, index);
   }
 }
 
@@ -209,7 +231,27 @@ void run_strips(const Loop& loop, RowFunction* row, const void* context, int64_t
   }
 }
 
+// Where a copy that is not streamed begins to wait for the lines of its result: 3/4 of a last-level
+// cache of 32 MiB. Below, what is written stays there for who reads it next.
+constexpr int64_t kStreamBytes = 24 << 20;
+// Shorter rows have too many lines that are written in parts.
+constexpr int64_t kStreamRowBytes = 1024;
+
 }  // namespace
+
+RowOptions choose_row_options(const Loop& loop) {
+  if (loop.rank == 0 || loop.is_tiled) return {};
+  const int inner = loop.rank - 1;
+  int64_t bytes_per_element = 0;
+  for (int k = 0; k < loop.operand_count; ++k) {
+    bytes_per_element += std::abs(loop.strides[k][inner]);
+    const bool is_overwritten = k > 0 && loop.data[static_cast<size_t>(k)] == loop.data[0];
+    if (is_overwritten) return {};
+  }
+  const int64_t row_bytes = loop.extents[static_cast<size_t>(inner)] * loop.strides[0][inner];
+  return {.is_streamed =
+              row_bytes >= kStreamRowBytes && loop.count * bytes_per_element >= kStreamBytes};
+}
 
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
   if (loop.count == 0) return;

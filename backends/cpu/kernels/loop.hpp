@@ -44,6 +44,15 @@ Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar 
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain,
               const void* context = nullptr);
 
+// What the row functions of rows-inl.hpp take as their context.
+struct RowOptions {
+  bool is_streamed = false;  // The result is written past the caches.
+};
+
+// The options for `loop`. A result is streamed where the operands together do not stay in a cache
+// and none of them is overwritten: its lines are then not read before they are written.
+RowOptions choose_row_options(const Loop& loop);
+
 // Elements below which a loop that only moves memory is faster on one thread.
 constexpr int64_t kGrain = 32768;
 

@@ -57,6 +57,21 @@ constexpr uint16_t round_to_16_bits(From x) {
   }
 }
 
+// An f64 that rounds to a narrower float as x does: where x has too many bits, the last one kept
+// says that something was dropped.
+constexpr double round_to_odd(double x) { return x; }
+template <std::integral T>
+constexpr double round_to_odd(T x) {
+  if constexpr (sizeof(T) < 8) {
+    return x;
+  } else {
+    constexpr T kDropped = 0xfff;
+    const bool is_small = x <= T{1} << 52 && (std::is_unsigned_v<T> || x >= -(T{1} << 52));
+    if (is_small || (x & kDropped) == 0) return static_cast<double>(x);
+    return static_cast<double>((x & ~kDropped) | T{1} << 11);
+  }
+}
+
 struct Float16 {
   uint16_t bits;
 

@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "backends/cpu/kernels/narrow.hpp"
+
 namespace bp::kernels {
 namespace {
 
@@ -30,6 +32,10 @@ uint64_t convert_value(From value, bp_dtype dtype) {
       return bits_of(static_cast<int64_t>(value));
     case BP_U64:
       return bits_of(static_cast<uint64_t>(value));
+    case BP_F16:
+      return bits_of(narrow<Float16>(round_to_odd(value)));
+    case BP_BF16:
+      return bits_of(narrow<BFloat16>(round_to_odd(value)));
     case BP_F32:
       return bits_of(static_cast<float>(value));
     default:

@@ -11,7 +11,7 @@
 // After foreach_target.h.
 #include <limits>
 
-#include "backends/cpu/kernels/loop.hpp"
+#include "backends/cpu/kernels/rows-inl.hpp"
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 
@@ -19,8 +19,6 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 struct Neg {
   template <class D, class V = hn::Vec<D>>
@@ -71,68 +69,43 @@ struct Relu {
   }
 };
 
-template <class Op, typename T>
-void dense_row(T* y, const T* x, int64_t n) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 1> one;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(Op()(d, hn::LoadU(d, x + i)), d, y + i);
-  for (; i < n; ++i) hn::StoreU(Op()(one, hn::LoadU(one, x + i)), one, y + i);
-}
-
-// data and strides are those of (y, x).
-template <class Op, typename T>
-void row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
-  constexpr int64_t kDense = sizeof(T);
-  if (strides[0] == kDense && strides[1] == kDense) {
-    return dense_row<Op>(reinterpret_cast<T*>(data[0]), reinterpret_cast<const T*>(data[1]), n);
+struct ReluBackward {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V grad_y, V y) const {
+    return hn::IfThenElseZero(hn::Gt(y, hn::Zero(d)), grad_y);
   }
-  for (int64_t i = 0; i < n; ++i) {
-    dense_row<Op>(reinterpret_cast<T*>(data[0] + i * strides[0]),
-                  reinterpret_cast<const T*>(data[1] + i * strides[1]), 1);
+};
+
+// `kInputs` tensors of T, to one of T.
+template <class Op, typename T, int kInputs = 1>
+constexpr RowFunction* map_row() {
+  if constexpr (kInputs == 1) {
+    return Row<Map<Op, T>, T, T>::run;
+  } else {
+    return Row<Map<Op, T>, T, T, T>::run;
   }
 }
 
-template <typename T>
-void relu_backward_dense_row(T* grad_x, const T* grad_y, const T* y, int64_t n) {
-  const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto is_kept = hn::Gt(hn::LoadU(d, y + i), hn::Zero(d));
-    hn::StoreU(hn::IfThenElseZero(is_kept, hn::LoadU(d, grad_y + i)), d, grad_x + i);
-  }
-  for (; i < n; ++i) grad_x[i] = y[i] > T{0} ? grad_y[i] : T{0};
-}
-
-// data and strides are those of (grad_x, grad_y, y).
-template <typename T>
-void relu_backward_row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
-  constexpr int64_t kDense = sizeof(T);
-  if (strides[0] == kDense && strides[1] == kDense && strides[2] == kDense) {
-    return relu_backward_dense_row(reinterpret_cast<T*>(data[0]),
-                                   reinterpret_cast<const T*>(data[1]),
-                                   reinterpret_cast<const T*>(data[2]), n);
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    relu_backward_dense_row(reinterpret_cast<T*>(data[0] + i * strides[0]),
-                            reinterpret_cast<const T*>(data[1] + i * strides[1]),
-                            reinterpret_cast<const T*>(data[2] + i * strides[2]), 1);
-  }
-}
-
-template <class Op>
+template <class Op, int kInputs = 1>
 RowFunction* floating_row(bp_dtype dtype) {
-  return dtype == BP_F32 ? row<Op, float> : row<Op, double>;
+  switch (dtype) {
+    case BP_F32:
+      return map_row<Op, float, kInputs>();
+    case BP_F16:
+      return map_row<Op, Float16, kInputs>();
+    case BP_BF16:
+      return map_row<Op, BFloat16, kInputs>();
+    default:
+      return map_row<Op, double, kInputs>();
+  }
 }
 
 // The function of `op` for `dtype`, which the claims limit to those below.
 RowFunction* unary_row(uint32_t op, bp_dtype dtype) {
   switch (op) {
     case BP_OP_NEG:
-      if (dtype == BP_I32) return row<Neg, int32_t>;
-      if (dtype == BP_I64) return row<Neg, int64_t>;
+      if (dtype == BP_I32) return map_row<Neg, int32_t>();
+      if (dtype == BP_I64) return map_row<Neg, int64_t>();
       return floating_row<Neg>(dtype);
     case BP_OP_EXP:
       return floating_row<Exp>(dtype);
@@ -143,7 +116,7 @@ RowFunction* unary_row(uint32_t op, bp_dtype dtype) {
     case BP_OP_RELU:
       return floating_row<Relu>(dtype);
     default:
-      return dtype == BP_F32 ? relu_backward_row<float> : relu_backward_row<double>;
+      return floating_row<ReluBackward, 2>(dtype);
   }
 }
 
@@ -161,23 +134,28 @@ HWY_EXPORT(unary_row);
 // Elements below which one thread is faster; exp and log take about ten times a move.
 constexpr int64_t kMathGrain = 4096;
 
+bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain) {
+  return launch.submit(
+      [loop, row, grain, options = choose_row_options(loop), threads = launch.thread_count()] {
+        run_loop(loop, row, threads, grain, &options);
+      });
+}
+
 template <typename Args, uint32_t kOp>
 bp_status unary_launch(const Args& args, Launch& launch) {
   constexpr bool kIsMath = kOp == BP_OP_EXP || kOp == BP_OP_LOG;
-  RowFunction* const row = HWY_DYNAMIC_DISPATCH(unary_row)(kOp, args.x->dtype);
-  return launch.submit([loop = make_loop({args.y, args.x}), row, threads = launch.thread_count()] {
-    run_loop(loop, row, threads, kIsMath ? kMathGrain : kGrain);
-  });
+  return submit_rows(launch, make_loop({args.y, args.x}),
+                     HWY_DYNAMIC_DISPATCH(unary_row)(kOp, args.x->dtype),
+                     kIsMath ? kMathGrain : kGrain);
 }
 
 bp_status relu_backward_launch(const bp_relu_backward_args& args, Launch& launch) {
-  RowFunction* const row = HWY_DYNAMIC_DISPATCH(unary_row)(BP_OP_RELU_BACKWARD, args.y->dtype);
-  return launch.submit([loop = make_loop({args.grad_x, args.grad_y, args.y}), row,
-                        threads = launch.thread_count()] { run_loop(loop, row, threads, kGrain); });
+  return submit_rows(launch, make_loop({args.grad_x, args.grad_y, args.y}),
+                     HWY_DYNAMIC_DISPATCH(unary_row)(BP_OP_RELU_BACKWARD, args.y->dtype), kGrain);
 }
 
-constexpr bp_dtype kFloating[] = {BP_F32, BP_F64};
-constexpr bp_dtype kSigned[] = {BP_F32, BP_F64, BP_I32, BP_I64};
+constexpr bp_dtype kFloating[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
+constexpr bp_dtype kSigned[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
 
 template <size_t kCount>
 constexpr bp_kernel unary_row_of_table(const char* name, uint32_t op,

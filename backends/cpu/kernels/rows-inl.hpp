@@ -1,0 +1,155 @@
+// Row functions (loop.hpp) from what an op does to dense blocks of elements.
+//
+//   Row<Block, Y, X...>::run    walks a row of any strides block by block and calls
+//   Block::run(n, y, x...)      for n <= kBlock elements that lie behind each other
+//
+// An operand with gaps is gathered into a buffer first, one value is repeated there once, and a
+// result with gaps is scattered from one: the blocks stay in the nearest cache, and every layout
+// runs on vectors. A streamed result goes through such a buffer as well, and from there past the
+// caches.
+//
+// Included once per Highway target, by sources that foreach_target.h compiles.
+#if defined(BACKPLANE_CPU_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_ROWS_INL_HPP
+#undef BACKPLANE_CPU_ROWS_INL_HPP
+#else
+#define BACKPLANE_CPU_ROWS_INL_HPP
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/kernels/loop.hpp"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr int64_t kBlock = 512;
+
+template <typename T>
+struct BlockBuffer {
+  BlockBuffer() {}  // Its elements are written before they are read.
+  alignas(64) T elements[kBlock];
+};
+
+// Elements [i, i + n) of an operand of `count` elements, without gaps.
+template <typename T>
+HWY_INLINE const T* gather_block(const std::byte* from, int64_t stride, int64_t count, int64_t i,
+                                 int64_t n, BlockBuffer<T>& buffer) {
+  if (stride == sizeof(T)) return reinterpret_cast<const T*>(from) + i;
+  if (stride == 0) {
+    if (i == 0) {
+      std::fill_n(buffer.elements, std::min(count, kBlock), *reinterpret_cast<const T*>(from));
+    }
+    return buffer.elements;
+  }
+  from += i * stride;
+  for (int64_t j = 0; j < n; ++j, from += stride) {
+    buffer.elements[j] = *reinterpret_cast<const T*>(from);
+  }
+  return buffer.elements;
+}
+
+template <typename T>
+HWY_INLINE void scatter_block(const T* from, std::byte* to, int64_t stride, int64_t n) {
+  for (int64_t j = 0; j < n; ++j, to += stride) *reinterpret_cast<T*>(to) = from[j];
+}
+
+// `to` is at a multiple of 64 bytes; `from` is the beginning of a buffer.
+template <typename T>
+HWY_INLINE void stream_block(const T* from, T* to, int64_t n) {
+  const hn::ScalableTag<uint64_t> d;
+  const auto step = static_cast<int64_t>(hn::Lanes(d) * sizeof(uint64_t) / sizeof(T));
+  int64_t i = 0;
+  for (; i + step <= n; i += step) {
+    hn::Stream(hn::Load(d, reinterpret_cast<const uint64_t*>(from + i)), d,
+               reinterpret_cast<uint64_t*>(to + i));
+  }
+  std::copy(from + i, from + n, to + i);
+}
+
+// How many elements lie before the next multiple of 64 bytes.
+template <typename T>
+int64_t count_to_line(const T* at) {
+  return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(at) % 64 / sizeof(T));
+}
+
+template <class Block, typename Y, typename... X>
+struct Row {
+  // data and strides are those of (y, x...); `options` is a RowOptions or NULL.
+  static void run(std::byte* const* data, const int64_t* strides, int64_t count,
+                  const void* options) {
+    const bool is_dense = strides[0] == sizeof(Y);
+    const bool is_streamed =
+        is_dense && options != nullptr && static_cast<const RowOptions*>(options)->is_streamed;
+    run(data, strides, count, is_dense && !is_streamed, is_streamed,
+        std::index_sequence_for<X...>());
+  }
+
+ private:
+  template <size_t... k>
+  static void run(std::byte* const* data, const int64_t* strides, int64_t count, bool is_direct,
+                  bool is_streamed, std::index_sequence<k...>) {
+    BlockBuffer<Y> result;
+    std::tuple<BlockBuffer<X>...> buffers;
+    Y* const y = reinterpret_cast<Y*>(data[0]);
+    // Streamed blocks begin at whole lines; what lies before the first one is a block of its own.
+    const int64_t head = is_streamed ? count_to_line(y) : 0;
+    for (int64_t i = 0, n = 0; i < count; i += n) {
+      n = std::min(i < head ? head - i : kBlock, count - i);
+      Block::run(n, is_direct ? y + i : result.elements,
+                 gather_block(data[k + 1], strides[k + 1], count, i, n, std::get<k>(buffers))...);
+      if (is_direct) continue;
+      if (is_streamed) {
+        stream_block(result.elements, y + i, n);
+      } else {
+        scatter_block(result.elements, data[0] + i * strides[0], strides[0], n);
+      }
+    }
+    if (is_streamed) hwy::FlushStream();
+  }
+};
+
+// y = Op()(d, x...), computed in Compute<T>. Op works on each lane by itself, so that an element
+// does not depend on where it lies.
+template <class Op, typename T>
+struct Map {
+  template <typename... X>
+  static void run(int64_t n, T* y, const X*... x) {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) store_lanes(Op()(d, load_lanes(d, x + i)...), d, y + i);
+    if (i == n) return;
+    const auto rest = static_cast<size_t>(n - i);
+    store_lanes_n(Op()(d, load_lanes_n(d, x + i, rest)...), d, y + i, rest);
+  }
+};
+
+// Elements as numbers that the compiler knows: those of a 16-bit float are widened into `buffer`.
+template <typename T>
+HWY_INLINE const Compute<T>* widen_block(const T* x, int64_t n, BlockBuffer<Compute<T>>& buffer) {
+  if constexpr (!kIsNarrow<T>) {
+    return x;
+  } else {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) store_lanes(load_lanes(d, x + i), d, buffer.elements + i);
+    for (; i < n; ++i) buffer.elements[i] = widen(x[i]);
+    return buffer.elements;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_ROWS_INL_HPP
