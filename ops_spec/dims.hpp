@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
+#include <span>
 
 #include "backplane/tensor.h"
 
@@ -178,6 +179,31 @@ inline Dims window(View size, View kernel, View stride, View padding, View dilat
     const bool fits = reach > 0 && padded >= reach && stride.data[i] > 0;
     result.append(fits ? add((padded - reach) / stride.data[i], 1) : kNone);
   }
+  return result;
+}
+
+// The shape of the first tensor of a list; no extents if there is none.
+inline View first_shape(const bp_tensor* const* list, uint64_t count) {
+  return count == 0 ? View{nullptr, 0} : shape(*list[0]);
+}
+
+// Tensors behind each other along `axis`: the shape of the first, with all their extents there.
+inline Dims concatenated(std::span<const bp_tensor* const> list, int64_t axis) {
+  Dims result;
+  if (list.empty() || axis < 0 || axis >= list[0]->ndim) {
+    result.count = kNone;
+    return result;
+  }
+  result = Dims(shape(*list[0]));
+  int64_t extent = 0;
+  for (const bp_tensor* item : list) {
+    Dims own(shape(*item));
+    extent = add(extent, at(own, axis));
+    if (axis < own.count) own.data[axis] = list[0]->shape[axis];
+    if (!(View(own) == shape(*list[0]))) extent = kNone;
+  }
+  result.data[axis] = extent;
+  if (extent == kNone) result.count = kNone;
   return result;
 }
 

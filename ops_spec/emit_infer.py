@@ -53,9 +53,12 @@ class Function:
                          "u64": f"static_cast<int64_t>(f.{name})"}
                 return plain.get(arg.kind, f"int64_t{{f.{name}}}")
             shape = f"dims::shape(*f.{name}{item})"
+            if arg.is_list and not item:
+                shape = f"dims::first_shape(f.{name}, f.{name}_count)"
             if name in self.outputs:
                 shape = f"shape(out[{self.outputs[name]}])"
             return {"count": f"static_cast<int64_t>(f.{name}_count)",
+                    "list": f"std::span(f.{name}, f.{name}_count)",
                     "given": f"(f.{name} != nullptr)", "dtype": f"{name}_dtype", "shape": shape,
                     "ndim": f"{shape}.count", "numel": f"dims::numel({shape})"}[what]
         return leaf

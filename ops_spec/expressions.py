@@ -14,6 +14,9 @@ FUNCTIONS = {  # name: (types of the arguments, type of the result)
     "reduced": (("dims", "dims", "int"), "dims"),
     "window": (("dims", "dims", "dims", "dims", "dims"), "dims"),
 }
+# Of a list of tensors and an axis: the shape of all behind each other along it, and how far along it
+# the item at hand begins.
+LIST_FUNCTIONS = {"concatenated": "dims", "before": "int"}
 ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floor_div",
               ast.Mod: "mod"}
 COMPARISONS = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
@@ -211,6 +214,13 @@ def _call_type(node, scope, dtypes):
         if (found == "list") != (name == "len") or found not in ("tensor", "list"):
             refuse(node, f"{name} does not take {_a(found)}")
         return {"len": "int", "given": "condition", "acc": "dtype"}[name]
+    if name in LIST_FUNCTIONS:
+        listed = node.args and isinstance(node.args[0], ast.Name) and \
+            lookup(node.args[0], scope) == "list"
+        if len(node.args) != 2 or not listed:
+            refuse(node, f"{name} takes a list of tensors and an axis")
+        _expect(node.args[1], scope, dtypes, "int")
+        return LIST_FUNCTIONS[name]
     if name in ("numel", "bytes"):
         if len(node.args) != 1:
             refuse(node, f"{name} takes a tensor" + (" or a list" if name == "numel" else ""))
@@ -222,7 +232,8 @@ def _call_type(node, scope, dtypes):
         _expect(arg, scope, dtypes, "dims")
         return "int"
     if name not in FUNCTIONS:
-        functions = ", ".join(sorted([*FUNCTIONS, "numel", "bytes", "len", "given", "acc"]))
+        functions = ", ".join(sorted(
+            [*FUNCTIONS, *LIST_FUNCTIONS, "numel", "bytes", "len", "given", "acc"]))
         refuse(node, f"no such function; there are {functions}")
     wanted, result = FUNCTIONS[name]
     if len(node.args) != len(wanted):
@@ -242,6 +253,7 @@ def cpp(value, resolve):
       shape ndim dtype numel bytes given   of the tensor argument `name` (View, int64_t, bp_dtype,
                                            int64_t, int64_t, bool)
       count                                how many tensors the list `name` has (int64_t)
+      list                                 the list `name`, as functions of dims.hpp take it
       attr                                 an attribute or an earlier name (int64_t, double, View of
                                            an i64[], bp_dtype, or the uint32_t of an enum)
       enum                                 the constant for NAME.VALUE of an enum attribute
@@ -317,6 +329,9 @@ def _cpp_call(node, scope, resolve):
         return f"dims::accumulator({resolve('dtype', node.args[0].id)})"
     if name in ("len", "given"):
         return resolve({"len": "count"}.get(name, name), node.args[0].id)
+    if name in LIST_FUNCTIONS:
+        items, axis = resolve("list", node.args[0].id), _cpp(node.args[1], scope, resolve)
+        return f"dims::{name}({items}, {axis})"
     if name in ("numel", "bytes") and isinstance(node.args[0], ast.Name) and \
             scope.get(node.args[0].id) in ("tensor", "operand", "list"):
         return resolve(name, node.args[0].id)

@@ -296,7 +296,9 @@ def parse_backward(op, ops, dtypes):
             continue
         if not op.arg(name) or not op.arg(name).is_input:
             raise ExpressionError(f"'{name}' is no input of this op")
-        own = FormulaParser(ops, parser.scope | {name: "tensor"}, dtypes)
+        # In a list, the formula is that of one item: NAME.shape and before(NAME, axis) are its own.
+        kind = "list" if op.arg(name).is_list else "tensor"
+        own = FormulaParser(ops, parser.scope | {name: kind}, dtypes)
         result.gradients[name] = own.formula(text)
     return result
 

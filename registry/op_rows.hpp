@@ -32,7 +32,7 @@ enum class Kind : uint8_t {
   enumeration,
 };
 
-inline constexpr uint32_t kMaxTensors = 8;        // Tensor arguments of one op.
+inline constexpr uint32_t kMaxTensors = 12;       // Tensor arguments of one op.
 inline constexpr uint32_t kMaxFrameBytes = 1024;  // Of a frame that the host can fit.
 inline constexpr uint8_t kNoArgument = 0xFF;
 

@@ -91,6 +91,133 @@ typedef struct bp_embedding_backward_args {
   int64_t num_embeddings;       /* At least 0. */
 } bp_embedding_backward_args;
 
+/* cat: The tensors xs behind each other along axis; all other extents are those of the first. There
+ * is at least one.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_CAT = 6 };
+typedef struct bp_cat_args {
+  uint32_t struct_size;
+  uint32_t flags;    /* None defined: 0. */
+  uint64_t xs_count;
+  const bp_tensor* const* xs; /* Each, any. */
+  const bp_tensor* y;         /* Out, like(xs), shape concatenated(xs, axis). */
+  int32_t axis;               /* At least 0, below xs.ndim. */
+  uint32_t reserved_0;        /* 0. */
+} bp_cat_args;
+
+/* where: a where condition is true, else b.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_WHERE = 7 };
+typedef struct bp_where_args {
+  uint32_t struct_size;
+  uint32_t flags;             /* None defined: 0. */
+  const bp_tensor* condition; /* Bool. */
+  const bp_tensor* a;         /* Any, shape condition.shape. */
+  const bp_tensor* b;         /* NULL or a tensor, like(a), shape condition.shape. */
+  bp_scalar b_scalar;         /* The value where b is NULL. */
+  const bp_tensor* y;         /* Out, like(a), shape condition.shape; may alias a or b. */
+} bp_where_args;
+
+/* gather: Element y[i, j, k] is x[i, indices[i, j, k], k] for axis 1, and so on. An index below 0
+ * or not below x.shape[axis] is an asynchronous data failure of the stream, after which y is
+ * undefined.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_GATHER = 8 };
+typedef struct bp_gather_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Any, 1-D to 8-D. */
+  /* Index, shape x.shape[:axis] + [indices.shape[axis]] + x.shape[axis + 1:]. */
+  const bp_tensor* indices;
+  const bp_tensor* y;  /* Out, like(x), shape indices.shape. */
+  int32_t axis;        /* At least 0, below x.ndim. */
+  uint32_t reserved_0; /* 0. */
+} bp_gather_args;
+
+/* scatter: x with element [i, indices[i, j, k], k] set to src[i, j, k] for axis 1, and so on. Where
+ * an index repeats, the last one along axis counts. An index below 0 or not below x.shape[axis] is
+ * an asynchronous data failure of the stream, after which y is undefined. The gradient for src is
+ * right where no index repeats.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_SCATTER = 9 };
+typedef struct bp_scatter_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Any, 1-D to 8-D. */
+  /* Index, shape x.shape[:axis] + [indices.shape[axis]] + x.shape[axis + 1:]. */
+  const bp_tensor* indices;
+  const bp_tensor* src; /* Like(x), shape indices.shape. */
+  const bp_tensor* y;   /* Out, like(x), shape x.shape; may alias x. */
+  int32_t axis;         /* At least 0, below x.ndim. */
+  uint32_t reserved_0;  /* 0. */
+} bp_scatter_args;
+
+/* scatter_reduce: x with src[i, j, k] added to element [i, indices[i, j, k], k] for axis 1, and so
+ * on. Integers wrap. An index below 0 or not below x.shape[axis] is an asynchronous data failure of
+ * the stream, after which y is undefined.
+ * ops_spec/ops/movement.yaml; profile infer; numerics R1; stable since 0.1. */
+enum { BP_OP_SCATTER_REDUCE = 10 };
+enum {
+  BP_SCATTER_REDUCE_REDUCTION_SUM = 1,
+};
+typedef struct bp_scatter_reduce_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
+  /* Index, shape x.shape[:axis] + [indices.shape[axis]] + x.shape[axis + 1:]. */
+  const bp_tensor* indices;
+  const bp_tensor* src; /* Like(x), shape indices.shape. */
+  const bp_tensor* y;   /* Out, like(x), shape x.shape; may alias x. */
+  int32_t axis;         /* At least 0, below x.ndim. */
+  uint32_t reduction;   /* One of the constants above. */
+} bp_scatter_reduce_args;
+
+/* index_select: The slices of x along axis that indices names, in its order. An index below 0 or
+ * not below x.shape[axis] is an asynchronous data failure of the stream, after which y is
+ * undefined.
+ * ops_spec/ops/movement.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_INDEX_SELECT = 11 };
+typedef struct bp_index_select_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* Any, 1-D to 8-D. */
+  const bp_tensor* indices; /* Index, 1-D. */
+  /* Out, like(x), shape x.shape[:axis] + indices.shape + x.shape[axis + 1:]. */
+  const bp_tensor* y;
+  int32_t axis;        /* At least 0, below x.ndim. */
+  uint32_t reserved_0; /* 0. */
+} bp_index_select_args;
+
+/* topk: The k largest elements along axis, the largest first, or the k smallest, the smallest
+ * first, and their indices. Of equal elements the one with the lower index comes first. NaN is
+ * larger than every number.
+ * ops_spec/ops/movement.yaml; profile infer; numerics R3; stable since 0.1. */
+enum { BP_OP_TOPK = 12 };
+typedef struct bp_topk_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
+  const bp_tensor* y;       /* Out, like(x), shape x.shape[:axis] + [k] + x.shape[axis + 1:]. */
+  const bp_tensor* indices; /* Out or NULL, i64, shape y.shape. */
+  int64_t k;                /* At least 0, at most x.shape[axis]. */
+  int32_t axis;             /* At least 0, below x.ndim. */
+  int32_t is_largest;       /* At least 0, at most 1. */
+} bp_topk_args;
+
+/* sort: The elements along axis in ascending or descending order, and where each was. Equal
+ * elements keep their order. NaN is larger than every number, and -0 equals 0.
+ * ops_spec/ops/movement.yaml; profile infer; numerics R3; stable since 0.1. */
+enum { BP_OP_SORT = 13 };
+typedef struct bp_sort_args {
+  uint32_t struct_size;
+  uint32_t flags;           /* None defined: 0. */
+  const bp_tensor* x;       /* F32, f64, f16, bf16, i32 or i64, 1-D to 8-D. */
+  const bp_tensor* y;       /* Out, like(x), shape x.shape. */
+  const bp_tensor* indices; /* Out or NULL, i64, shape x.shape. */
+  int32_t axis;             /* At least 0, below x.ndim. */
+  int32_t is_descending;    /* At least 0, at most 1. */
+} bp_sort_args;
+
 /* neg: The negative of x. Integers wrap.
  * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
 enum { BP_OP_NEG = 100 };
@@ -151,6 +278,115 @@ typedef struct bp_relu_backward_args {
   const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
   const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
 } bp_relu_backward_args;
+
+/* abs: The absolute value of x. The smallest integer stays as it is. The gradient at 0 is 0.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_ABS = 106 };
+typedef struct bp_abs_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_abs_args;
+
+/* tanh: The hyperbolic tangent of x.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2; stable since 0.1. */
+enum { BP_OP_TANH = 107 };
+typedef struct bp_tanh_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_tanh_args;
+
+/* tanh_backward: grad_y * (1 - y^2). y is the result of tanh.
+ * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_TANH_BACKWARD = 108 };
+typedef struct bp_tanh_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
+} bp_tanh_backward_args;
+
+/* sigmoid: 1 / (1 + exp(-x)), without overflow.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
+enum { BP_OP_SIGMOID = 109 };
+typedef struct bp_sigmoid_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_sigmoid_args;
+
+/* sigmoid_backward: grad_y * y * (1 - y). y is the result of sigmoid.
+ * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_SIGMOID_BACKWARD = 110 };
+typedef struct bp_sigmoid_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
+} bp_sigmoid_backward_args;
+
+/* gelu: x * (1 + erf(x / sqrt(2))) / 2; with the approximation tanh, x * (1 + tanh(sqrt(2 / pi) *
+ * (x + 0.044715 * x^3))) / 2.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
+enum { BP_OP_GELU = 111 };
+enum {
+  BP_GELU_APPROXIMATION_NONE = 1,
+  BP_GELU_APPROXIMATION_TANH = 2,
+};
+typedef struct bp_gelu_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+  uint32_t approximation; /* One of the constants above. */
+  uint32_t reserved_0;    /* 0. */
+} bp_gelu_args;
+
+/* gelu_backward: grad_y times the derivative of gelu at x: P(x) + x * p(x) with the distribution
+ * function P and the density p of the standard normal distribution; with the approximation tanh, (1
+ * + t) / 2 + x * (1 - t^2) * u' / 2 where t = tanh(u) and u = sqrt(2 / pi) * (x + 0.044715 * x^3).
+ * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_GELU_BACKWARD = 112 };
+enum {
+  BP_GELU_BACKWARD_APPROXIMATION_NONE = 1,
+  BP_GELU_BACKWARD_APPROXIMATION_TANH = 2,
+};
+typedef struct bp_gelu_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x. */
+  uint32_t approximation;  /* One of the constants above. */
+  uint32_t reserved_0;     /* 0. */
+} bp_gelu_backward_args;
+
+/* silu: x * sigmoid(x), also called swish.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
+enum { BP_OP_SILU = 113 };
+typedef struct bp_silu_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_silu_args;
+
+/* silu_backward: grad_y * s * (1 + x * (1 - s)) with s = sigmoid(x).
+ * ops_spec/ops/unary.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_SILU_BACKWARD = 114 };
+typedef struct bp_silu_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x. */
+} bp_silu_backward_args;
 
 /* add: a + b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
@@ -225,6 +461,31 @@ typedef struct bp_eq_args {
   const bp_tensor* y; /* Out, bool, shape a.shape. */
 } bp_eq_args;
 
+/* minimum: The smaller of a and b; NaN where either is NaN. Where both are equal, the gradient is
+ * shared between them.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_MINIMUM = 206 };
+typedef struct bp_minimum_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* F32, f64, f16, bf16, i32 or i64. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, like(a), shape a.shape; may alias a or b. */
+} bp_minimum_args;
+
+/* lt: Whether a is less than b; false where either is NaN. -0 is not less than 0.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E0; stable since 0.1. */
+enum { BP_OP_LT = 207 };
+typedef struct bp_lt_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* a; /* Any. */
+  const bp_tensor* b; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar b_scalar; /* The value where b is NULL. */
+  const bp_tensor* y; /* Out, bool, shape a.shape. */
+} bp_lt_args;
+
 /* sum: The sum over axes; x itself, converted, if there are none. The sum of no elements is 0.
  * Integers are added in i64 and wrap.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R1; stable since 0.1. */
@@ -296,22 +557,26 @@ typedef struct bp_matmul_args {
 } bp_matmul_args;
 
 /* linear: activation(x weight^T + bias) over the last axis of x: x is (..., k), weight (n, k), bias
- * (n) and y (..., n).
+ * (n) and y (..., n). preactivation is x weight^T + bias, which the gradients of gelu (with erf)
+ * and silu need.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */
 enum { BP_OP_LINEAR = 401 };
 enum {
   BP_LINEAR_ACTIVATION_NONE = 1,
   BP_LINEAR_ACTIVATION_RELU = 2,
+  BP_LINEAR_ACTIVATION_GELU = 3,
+  BP_LINEAR_ACTIVATION_SILU = 4,
 };
 typedef struct bp_linear_args {
   uint32_t struct_size;
-  uint32_t flags;          /* None defined: 0. */
-  const bp_tensor* x;      /* Float, 1-D to 8-D. */
-  const bp_tensor* weight; /* Float, shape [weight.shape[0], x.shape[-1]]. */
-  const bp_tensor* bias;   /* Or NULL, like(y), shape [weight.shape[0]]. */
-  const bp_tensor* y;      /* Out, float, shape x.shape[:-1] + [weight.shape[0]]. */
-  uint32_t activation;     /* One of the constants above. */
-  uint32_t reserved_0;     /* 0. */
+  uint32_t flags;                 /* None defined: 0. */
+  const bp_tensor* x;             /* Float, 1-D to 8-D. */
+  const bp_tensor* weight;        /* Float, shape [weight.shape[0], x.shape[-1]]. */
+  const bp_tensor* bias;          /* Or NULL, like(y), shape [weight.shape[0]]. */
+  const bp_tensor* y;             /* Out, float, shape x.shape[:-1] + [weight.shape[0]]. */
+  uint32_t activation;            /* One of the constants above. */
+  uint32_t reserved_0;            /* 0. */
+  const bp_tensor* preactivation; /* Out or NULL, like(y), shape y.shape. */
 } bp_linear_args;
 
 /* convolution: Cross-correlation over the 1 to 3 spatial axes of x, the kernel not flipped: x is
@@ -436,6 +701,51 @@ typedef struct bp_max_pool_backward_args {
   const int64_t* input_size; /* At least 0. */
 } bp_max_pool_backward_args;
 
+/* avg_pool: The mean of each window over the 1 to 3 spatial axes of x (N, C, spatial). padding is
+ * the elements before each axis, then those after each. With counts_padding, they count as zeros;
+ * without, the sum is divided by the number of elements of x in the window, and a window that has
+ * none gives 0.
+ * ops_spec/ops/pooling.yaml; profile infer; numerics R1; stable since 0.1. */
+enum { BP_OP_AVG_POOL = 482 };
+typedef struct bp_avg_pool_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float, 3-D to 5-D. */
+  /* Out, like(x), shape x.shape[:2] + window(x.shape[2:], kernel_size, stride, padding, [1] *
+   * (x.ndim - 2)). */
+  const bp_tensor* y;
+  uint64_t kernel_size_count; /* x.ndim - 2. */
+  const int64_t* kernel_size; /* At least 1. */
+  uint64_t stride_count;      /* x.ndim - 2. */
+  const int64_t* stride;      /* At least 1. */
+  uint64_t padding_count;     /* 2*(x.ndim - 2). */
+  const int64_t* padding;     /* At least 0. */
+  int32_t counts_padding;     /* At least 0, at most 1. */
+  uint32_t reserved_0;        /* 0. */
+} bp_avg_pool_args;
+
+/* avg_pool_backward: The gradient of avg_pool for its x, whose spatial extents are input_size.
+ * ops_spec/ops/pooling.yaml; profile train; numerics R1; stable since 0.1. */
+enum { BP_OP_AVG_POOL_BACKWARD = 483 };
+typedef struct bp_avg_pool_backward_args {
+  uint32_t struct_size;
+  uint32_t flags; /* None defined: 0. */
+  /* Float, shape grad_y.shape[:2] + window(input_size, kernel_size, stride, padding, [1] *
+   * (grad_y.ndim - 2)). */
+  const bp_tensor* grad_y;
+  const bp_tensor* grad_x;    /* Out, like(grad_y), shape grad_y.shape[:2] + input_size. */
+  uint64_t input_size_count;  /* grad_y.ndim - 2. */
+  const int64_t* input_size;  /* At least 0. */
+  uint64_t kernel_size_count; /* grad_y.ndim - 2. */
+  const int64_t* kernel_size; /* At least 1. */
+  uint64_t stride_count;      /* grad_y.ndim - 2. */
+  const int64_t* stride;      /* At least 1. */
+  uint64_t padding_count;     /* 2*(grad_y.ndim - 2). */
+  const int64_t* padding;     /* At least 0. */
+  int32_t counts_padding;     /* At least 0, at most 1. */
+  uint32_t reserved_0;        /* 0. */
+} bp_avg_pool_backward_args;
+
 /* softmax: Exponentials of x, scaled to sum to 1 along axis.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R4; stable since 0.1. */
 enum { BP_OP_SOFTMAX = 500 };
@@ -459,6 +769,112 @@ typedef struct bp_log_softmax_args {
   int32_t axis;        /* At least 0, below x.ndim. */
   uint32_t reserved_0; /* 0. */
 } bp_log_softmax_args;
+
+/* softmax_backward: y * (grad_y - s) with the sum s of grad_y * y along axis. y is the result of
+ * softmax.
+ * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_SOFTMAX_BACKWARD = 502 };
+typedef struct bp_softmax_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
+  int32_t axis;            /* At least 0, below grad_y.ndim. */
+  uint32_t reserved_0;     /* 0. */
+} bp_softmax_backward_args;
+
+/* log_softmax_backward: grad_y - exp(y) * s with the sum s of grad_y along axis. y is the result of
+ * log_softmax.
+ * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_LOG_SOFTMAX_BACKWARD = 503 };
+typedef struct bp_log_softmax_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* y;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or y. */
+  int32_t axis;            /* At least 0, below grad_y.ndim. */
+  uint32_t reserved_0;     /* 0. */
+} bp_log_softmax_backward_args;
+
+/* layer_norm: (x - mean) * rstd * gamma + beta with the mean and the variance over the last
+ * normalized_ndim axes of x, the variance divided by the number of elements, and rstd = 1 /
+ * sqrt(variance + eps). Without gamma it is 1, without beta 0.
+ * ops_spec/ops/normalization.yaml; profile infer; numerics R5; stable since 0.1. */
+enum { BP_OP_LAYER_NORM = 504 };
+typedef struct bp_layer_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float, 1-D to 8-D. */
+  const bp_tensor* gamma;  /* Or NULL, like(x), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* beta;   /* Or NULL, like(x), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape; may alias x. */
+  const bp_tensor* mean;   /* Out or NULL, acc(x), shape x.shape[:x.ndim - normalized_ndim]. */
+  const bp_tensor* rstd;   /* Out or NULL, acc(x), shape x.shape[:x.ndim - normalized_ndim]. */
+  int32_t normalized_ndim; /* At least 1, at most x.ndim. */
+  uint32_t reserved_0;     /* 0. */
+  double eps;              /* At least 0.0. */
+} bp_layer_norm_args;
+
+/* layer_norm_backward: The gradients of layer_norm. With u = (x - mean) * rstd, h = grad_y * gamma
+ * and means m() over the last normalized_ndim axes, grad_x = rstd * (h - m(h) - u * m(h * u));
+ * grad_gamma is the sum of grad_y * u over all other axes, grad_beta that of grad_y.
+ * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_LAYER_NORM_BACKWARD = 505 };
+typedef struct bp_layer_norm_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float, 1-D to 8-D. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  /* Or NULL, like(grad_y), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* gamma;
+  const bp_tensor* mean;   /* Acc(grad_y), shape x.shape[:x.ndim - normalized_ndim]. */
+  const bp_tensor* rstd;   /* Acc(grad_y), shape x.shape[:x.ndim - normalized_ndim]. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape x.shape; may alias grad_y or x. */
+  /* Out or NULL, like(grad_y), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* grad_gamma;
+  /* Out or NULL, like(grad_y), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* grad_beta;
+  int32_t normalized_ndim; /* At least 1, at most grad_y.ndim. */
+  uint32_t reserved_0;     /* 0. */
+} bp_layer_norm_backward_args;
+
+/* rms_norm: x * rstd * gamma with rstd = 1 / sqrt(mean(x^2) + eps) over the last normalized_ndim
+ * axes of x. Without gamma it is 1.
+ * ops_spec/ops/normalization.yaml; profile infer; numerics R5; stable since 0.1. */
+enum { BP_OP_RMS_NORM = 506 };
+typedef struct bp_rms_norm_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* x;      /* Float, 1-D to 8-D. */
+  const bp_tensor* gamma;  /* Or NULL, like(x), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* y;      /* Out, like(x), shape x.shape; may alias x. */
+  const bp_tensor* rstd;   /* Out or NULL, acc(x), shape x.shape[:x.ndim - normalized_ndim]. */
+  int32_t normalized_ndim; /* At least 1, at most x.ndim. */
+  uint32_t reserved_0;     /* 0. */
+  double eps;              /* At least 0.0. */
+} bp_rms_norm_args;
+
+/* rms_norm_backward: The gradients of rms_norm. With u = x * rstd, h = grad_y * gamma and means m()
+ * over the last normalized_ndim axes, grad_x = rstd * (h - u * m(h * u)); grad_gamma is the sum of
+ * grad_y * u over all other axes.
+ * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
+enum { BP_OP_RMS_NORM_BACKWARD = 507 };
+typedef struct bp_rms_norm_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float, 1-D to 8-D. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  /* Or NULL, like(grad_y), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* gamma;
+  const bp_tensor* rstd;   /* Acc(grad_y), shape x.shape[:x.ndim - normalized_ndim]. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape x.shape; may alias grad_y or x. */
+  /* Out or NULL, like(grad_y), shape x.shape[x.ndim - normalized_ndim:]. */
+  const bp_tensor* grad_gamma;
+  int32_t normalized_ndim; /* At least 1, at most grad_y.ndim. */
+  uint32_t reserved_0;     /* 0. */
+} bp_rms_norm_backward_args;
 
 /* cross_entropy: For each row i of x (N, C) with target class t, lse[i] = log(sum(exp(x[i]))) and
  * the loss (1 - label_smoothing) * (lse[i] - x[i, t]) + label_smoothing * (lse[i] - mean(x[i])). A
@@ -510,6 +926,84 @@ typedef struct bp_cross_entropy_backward_args {
   uint32_t reduction;     /* One of the constants above. */
   uint32_t reserved_0;    /* 0. */
 } bp_cross_entropy_backward_args;
+
+/* sdpa: Scaled dot-product attention, softmax(scale * q k^T + bias) v over the keys that a query
+ * sees: q is (batch, heads, queries, width), k (batch, key heads, keys, width) and v (batch, key
+ * heads, keys, value width). Query head h reads key head h // (heads / key heads). mask says which
+ * keys are seen; with is_causal, query i sees key j only where j <= i + keys - queries. A query
+ * that sees no key gives 0. lse is the logarithm of the sum of the exponentials, -inf without a
+ * key. The matrix of scores never lies in memory as a whole.
+ * ops_spec/ops/attention.yaml; profile llm; numerics R6; stable since 0.1. */
+enum { BP_OP_SDPA = 600 };
+typedef struct bp_sdpa_args {
+  uint32_t struct_size;
+  uint32_t flags;        /* None defined: 0. */
+  const bp_tensor* q;    /* Float, 4-D. */
+  const bp_tensor* k;    /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], q.shape[3]]. */
+  const bp_tensor* v;    /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], v.shape[3]]. */
+  const bp_tensor* mask; /* Or NULL, bool, shape q.shape[:3] + [k.shape[2]]. */
+  const bp_tensor* bias; /* Or NULL, like(q), shape q.shape[:3] + [k.shape[2]]. */
+  const bp_tensor* y;    /* Out, like(q), shape q.shape[:3] + [v.shape[3]]. */
+  const bp_tensor* lse;  /* Out or NULL, acc(q), shape q.shape[:3]. */
+  double scale;
+  int32_t is_causal;   /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_sdpa_args;
+
+/* sdpa_backward: The gradients of sdpa for q, k and v. p = exp(scale * q k^T + bias - lse) is
+ * computed again; then grad_v = p^T grad_y, s = p * (grad_y v^T - sum(grad_y * y)), grad_q = scale
+ * * s k and grad_k = scale * s^T q, summed over the query heads that a head of keys serves.
+ * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
+enum { BP_OP_SDPA_BACKWARD = 601 };
+typedef struct bp_sdpa_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Like(q), shape q.shape[:3] + [v.shape[3]]. */
+  const bp_tensor* q;      /* Float, 4-D. */
+  const bp_tensor* k;      /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], q.shape[3]]. */
+  const bp_tensor* v;      /* Like(q), shape [q.shape[0], k.shape[1], k.shape[2], v.shape[3]]. */
+  const bp_tensor* mask;   /* Or NULL, bool, shape q.shape[:3] + [k.shape[2]]. */
+  const bp_tensor* bias;   /* Or NULL, like(q), shape q.shape[:3] + [k.shape[2]]. */
+  const bp_tensor* y;      /* Like(q), shape q.shape[:3] + [v.shape[3]]. */
+  const bp_tensor* lse;    /* Acc(q), shape q.shape[:3]. */
+  const bp_tensor* grad_q; /* Out, like(q), shape q.shape. */
+  const bp_tensor* grad_k; /* Out or NULL, like(q), shape k.shape. */
+  const bp_tensor* grad_v; /* Out or NULL, like(q), shape v.shape. */
+  double scale;
+  int32_t is_causal;   /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_sdpa_backward_args;
+
+/* rope: Rotary position embedding over the last axis of x: pairs of its first 2 * r elements are
+ * turned by the angles whose cosines and sines are cos and sin (..., r), and the rest is copied.
+ * Pair i is elements i and i + r, or 2 * i and 2 * i + 1 if is_interleaved: (a, b) becomes (a * cos
+ * - b * sin, b * cos + a * sin).
+ * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
+enum { BP_OP_ROPE = 602 };
+typedef struct bp_rope_args {
+  uint32_t struct_size;
+  uint32_t flags;         /* None defined: 0. */
+  const bp_tensor* x;     /* Float, 1-D to 8-D. */
+  const bp_tensor* cos;   /* Acc(x), shape x.shape[:-1] + [cos.shape[-1]]. */
+  const bp_tensor* sin;   /* Acc(x), shape cos.shape. */
+  const bp_tensor* y;     /* Out, like(x), shape x.shape; may alias x. */
+  int32_t is_interleaved; /* At least 0, at most 1. */
+  uint32_t reserved_0;    /* 0. */
+} bp_rope_args;
+
+/* rope_backward: The gradient of rope for its x, which turns by the angles the other way.
+ * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
+enum { BP_OP_ROPE_BACKWARD = 603 };
+typedef struct bp_rope_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float, 1-D to 8-D. */
+  const bp_tensor* cos;    /* Acc(grad_y), shape grad_y.shape[:-1] + [cos.shape[-1]]. */
+  const bp_tensor* sin;    /* Acc(grad_y), shape cos.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y. */
+  int32_t is_interleaved;  /* At least 0, at most 1. */
+  uint32_t reserved_0;     /* 0. */
+} bp_rope_backward_args;
 
 /* random_bits: 32 random bits per element: word i % 4 of block i // 4 of Philox4x32-10, where i
  * counts the elements in row-major order. The key is seed (low, high), the counter (block low,
@@ -573,6 +1067,23 @@ typedef struct bp_dropout_backward_args {
   bp_scalar offset_scalar; /* The value where offset is NULL. */
 } bp_dropout_backward_args;
 
+/* normal: mean + std * z with standard normal z: for uniform numbers u1, u2 of elements 2k and 2k +
+ * 1 and r = sqrt(-2 * log(1 - u1)), element 2k has r * cos(2 * pi * u2), element 2k + 1 has r *
+ * sin(2 * pi * u2). f16 and bf16 use the uniform numbers of f32 and round once.
+ * ops_spec/ops/random.yaml; profile train; numerics X; stable since 0.1. */
+enum { BP_OP_NORMAL = 654 };
+typedef struct bp_normal_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* y; /* Out, float, shape of your choice. */
+  double mean;
+  double std;              /* At least 0.0. */
+  const bp_tensor* seed;   /* NULL or one element, u64. */
+  bp_scalar seed_scalar;   /* The value where seed is NULL. */
+  const bp_tensor* offset; /* NULL or one element, u64. */
+  bp_scalar offset_scalar; /* The value where offset is NULL. */
+} bp_normal_args;
+
 /* sgd_step: One step of stochastic gradient descent on every parameter p with gradient g and
  * momentum buffer m. g += weight_decay * p; then, if there are buffers, m = g in step 1 and m =
  * momentum * m + (1 - dampening) * g later, and g = g + momentum * m with nesterov, else g = m;
@@ -626,6 +1137,21 @@ typedef struct bp_adamw_step_args {
   double eps;                         /* At least 0.0. */
   double weight_decay;                /* At least 0.0. */
 } bp_adamw_step_args;
+
+/* scale_and_check_finite: Multiplies every element of the tensors xs by scale, and sets found to 1
+ * if one of the elements was not finite before or after; found stays as it is otherwise. It undoes
+ * the loss scale of training in mixed precision.
+ * ops_spec/ops/optimizer.yaml; profile train; numerics E1; stable since 0.1. */
+enum { BP_OP_SCALE_AND_CHECK_FINITE = 702 };
+typedef struct bp_scale_and_check_finite_args {
+  uint32_t struct_size;
+  uint32_t flags;    /* None defined: 0. */
+  uint64_t xs_count;
+  const bp_tensor* const* xs; /* In and out, each, float. */
+  const bp_tensor* found;     /* In and out, f32, shape []. */
+  const bp_tensor* scale;     /* NULL or one element, f64. */
+  bp_scalar scale_scalar;     /* The value where scale is NULL. */
+} bp_scale_and_check_finite_args;
 
 /* clang-format on */
 
