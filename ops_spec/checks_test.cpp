@@ -240,15 +240,44 @@ TEST_F(Infer, LinearChecksBiasAndActivation) {
   args.x = tensors.make({7, 2, 3});
   args.weight = tensors.make({4, 3});
   args.activation = BP_LINEAR_ACTIVATION_RELU;
-  EXPECT_EQ(infer(BP_OP_LINEAR, args), "f32 7 2 4");
+  EXPECT_EQ(infer(BP_OP_LINEAR, args), "f32 7 2 4; f32 7 2 4");
   args.bias = tensors.make({3});
   EXPECT_EQ(
       infer(BP_OP_LINEAR, args),
       "invalid argument: linear: bias has shape (3); allowed: (4), which is [weight.shape[0]]");
   args.bias = nullptr;
-  args.activation = 3;
+  args.activation = 5;
   EXPECT_EQ(infer(BP_OP_LINEAR, args),
-            "invalid argument: linear: activation is 3; allowed, from 1: none, relu");
+            "invalid argument: linear: activation is 5; allowed, from 1: none, relu, gelu, silu");
+}
+
+TEST_F(Infer, CatAddsExtentsAlongItsAxis) {
+  auto args = frame<bp_cat_args>();
+  const bp_tensor* xs[] = {tensors.make({2, 3}), tensors.make({2, 0}), tensors.make({2, 4})};
+  args.xs = xs;
+  args.xs_count = 3;
+  args.axis = 1;
+  EXPECT_EQ(infer(BP_OP_CAT, args), "f32 2 7");
+  args.axis = 0;
+  EXPECT_NE(infer(BP_OP_CAT, args).find("concatenated(xs, axis)"), std::string::npos);
+  args.axis = 2;
+  EXPECT_NE(infer(BP_OP_CAT, args).find("axis is 2"), std::string::npos);
+  args.xs_count = 0;
+  args.axis = 0;
+  EXPECT_NE(infer(BP_OP_CAT, args).find("axis is 0"), std::string::npos);
+}
+
+TEST_F(Infer, SdpaGroupsHeads) {
+  auto args = frame<bp_sdpa_args>();
+  args.q = tensors.make({2, 6, 5, 8});
+  args.k = tensors.make({2, 3, 7, 8});
+  args.v = tensors.make({2, 3, 7, 4});
+  args.mask = tensors.make({2, 6, 5, 7}, BP_BOOL);
+  EXPECT_EQ(infer(BP_OP_SDPA, args), "f32 2 6 5 4; f32 2 6 5");
+  args.k = tensors.make({2, 4, 7, 8});
+  args.v = tensors.make({2, 4, 7, 4});
+  EXPECT_NE(infer(BP_OP_SDPA, args).find("each head of keys serves as many heads of q"),
+            std::string::npos);
 }
 
 class InferConvolution : public Infer {

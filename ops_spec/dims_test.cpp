@@ -85,6 +85,22 @@ TEST(Dims, FitsWindows) {
   EXPECT_EQ(values(window(Dims{5, 5}, Dims{1}, Dims{1}, Dims{0, 0}, Dims{1})), kNothing);
 }
 
+TEST(Dims, ConcatenatesShapes) {
+  const int64_t a[] = {2, 3}, b[] = {2, 5}, c[] = {3, 5};
+  bp_tensor first{}, second{}, third{};
+  first.shape = a;
+  second.shape = b;
+  third.shape = c;
+  first.ndim = second.ndim = third.ndim = 2;
+  const bp_tensor* const two[] = {&first, &second};
+  EXPECT_TRUE(View(concatenated(two, 1)) == View(Dims{2, 8}));
+  EXPECT_EQ(concatenated(two, 0).count, kNone);
+  EXPECT_EQ(concatenated(two, 2).count, kNone);
+  const bp_tensor* const other[] = {&first, &third};
+  EXPECT_EQ(concatenated(other, 1).count, kNone);
+  EXPECT_EQ(concatenated({}, 0).count, kNone);
+}
+
 TEST(Dims, ChoosesDtypes) {
   EXPECT_EQ(accumulator(BP_BF16), bp_dtype{BP_F32});
   EXPECT_EQ(accumulator(BP_F64), bp_dtype{BP_F64});
