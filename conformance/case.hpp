@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -55,6 +56,8 @@ struct Finding {
   std::string tag;      // The broken requirement, or "" for the first tag of the case.
 };
 
+struct OpCase;
+
 struct Case {
   std::string id;                 // Stable: "stream.new_stream_is_idle".
   std::vector<std::string> tags;  // Requirements of the api headers that it checks.
@@ -65,6 +68,7 @@ struct Case {
   bool is_exclusive = false;      // Needs the device alone.
   bool is_mandatory = true;       // A refusal is Missing, else it is NotSupported.
   std::function<void(Context&)> run;
+  std::shared_ptr<const OpCase> op_case;  // What `run` runs, where that is one call of an op.
 };
 
 // The parts of a command line that a case may see.

@@ -58,6 +58,7 @@ Case make_entry(OpCase op_case, const char* group) {
   entry.dtype = op_case.dtype;
   const auto shared = std::make_shared<const OpCase>(std::move(op_case));
   entry.run = [shared](Context& t) { run_op_case(t, *shared); };
+  entry.op_case = shared;
   return entry;
 }
 

@@ -11,7 +11,7 @@
 
 namespace bp::conformance {
 
-enum class Verb { kRun, kList, kInfo, kExplain };
+enum class Verb { kRun, kList, kInfo, kCoverage, kExplain };
 
 struct CommandLine {
   Verb verb = Verb::kRun;
@@ -28,6 +28,7 @@ struct CommandLine {
   bool is_verbose = false, is_quiet = false;
   int list_slowest = 0;
   double budget_seconds = 0;
+  std::string by = "layout";                                // Of coverage.
   bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
 
   std::vector<std::string> environment;  // The variables that were read, "NAME=value".
@@ -42,6 +43,9 @@ struct CommandLineEnd {
 
 // Throws CommandLineEnd.
 CommandLine parse_command_line(std::vector<std::string> words);
+
+// "run, list and info": every verb, for messages.
+std::string verb_names();
 
 // The names of all variables of this process that begin with `prefix`.
 std::vector<std::string> environment_names(const std::string& prefix);

@@ -1,5 +1,6 @@
 // The verbs that run no case: list, info, explain.
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <iostream>
 #include <map>
@@ -147,7 +148,7 @@ std::string hint_for(const CommandLine& line) {
   if (std::filesystem::is_regular_file(name, error))
     return "; for the file of this name, ./" + name;
   const bool is_bare = line.words.front() == name;
-  return is_bare ? "; the verbs are run, list, info and explain" : "";
+  return is_bare ? "; the verbs are " + verb_names() : "";
 }
 
 }  // namespace
@@ -230,13 +231,16 @@ int info_verb(const CommandLine& line) {
 }
 
 int explain_verb(const CommandLine& line) {
+  std::string tag = line.tag;  // As the headers write it: "stream-3" means STREAM-3.
+  std::ranges::transform(tag, tag.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   const TagRow* row = nullptr;
   for (const TagRow& candidate : tag_rows()) {
-    if (candidate.tag == line.tag) row = &candidate;
+    if (candidate.tag == tag) row = &candidate;
   }
   if (row == nullptr) {
     std::string known;
-    const std::string noun = line.tag.substr(0, line.tag.find('-'));
+    const std::string noun = tag.substr(0, tag.find('-'));
     for (const TagRow& candidate : tag_rows()) {
       if (candidate.tag.substr(0, candidate.tag.find('-')) == noun) {
         known += (known.empty() ? "" : ", ") + std::string(candidate.tag);
@@ -250,7 +254,7 @@ int explain_verb(const CommandLine& line) {
   const CaseList cases = CaseList::whole_suite();
   size_t count = 0;
   for (const Case& which : cases.cases()) {
-    if (std::find(which.tags.begin(), which.tags.end(), line.tag) == which.tags.end()) continue;
+    if (std::find(which.tags.begin(), which.tags.end(), tag) == which.tags.end()) continue;
     if (++count <= 20) std::cout << "  case " << which.id << "\n";
   }
   if (count > 20) std::cout << "  ... and " << count - 20 << " more cases\n";

@@ -40,6 +40,8 @@ int dispatch(const CommandLine& line) {
       return list_verb(line);
     case Verb::kInfo:
       return info_verb(line);
+    case Verb::kCoverage:
+      return coverage_verb(line);
     case Verb::kExplain:
       return explain_verb(line);
   }

@@ -1,5 +1,8 @@
 #include "conformance/cli/progress.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <utility>
@@ -24,8 +27,13 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-Progress::Progress(Style style, size_t width)
-    : style_(style), width_(std::max<size_t>(width, 40)) {}
+Progress::Progress(bool is_quiet, bool may_draw) {
+  const bool is_bar = may_draw && isatty(STDERR_FILENO) != 0;
+  style_ = is_quiet ? Style::kNone : is_bar ? Style::kBar : Style::kLines;
+  winsize size = {};
+  const bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  width_ = std::max<size_t>(is_known ? size.ws_col : 80, 40);
+}
 
 void Progress::update(const ProgressState& state) {
   if (style_ == Style::kNone || state.total == 0) return;

@@ -15,9 +15,8 @@ struct ProgressState {
 
 class Progress {
  public:
-  enum class Style { kNone, kLines, kBar };
-
-  Progress(Style style, size_t width);
+  // Draws a bar if standard error is a terminal and it may, else lines; quiet, nothing.
+  Progress(bool is_quiet, bool may_draw);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
@@ -28,6 +27,7 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
+  enum class Style { kNone, kLines, kBar };
 
   Style style_;
   size_t width_;

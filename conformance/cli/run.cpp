@@ -1,5 +1,4 @@
 // The verb run: selects, runs, and writes the page and the files.
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,17 +32,6 @@ bool has_color(const CommandLine& line) {
   return line.color == "always" || (line.color == "auto" && isatty(STDOUT_FILENO) != 0);
 }
 
-size_t terminal_width() {
-  winsize size = {};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-Progress::Style progress_style(const CommandLine& line) {
-  if (line.is_quiet) return Progress::Style::kNone;
-  const bool is_bar = isatty(STDERR_FILENO) != 0 && line.format == "pretty";
-  return is_bar ? Progress::Style::kBar : Progress::Style::kLines;
-}
-
 std::string plain_line(const CaseList& cases, const Attempt& attempt) {
   const std::string id = attempt.index < cases.size() ? cases[attempt.index].id
                          : attempt.index == kLoad     ? "load"
@@ -63,7 +51,7 @@ class Watcher {
         cases_(cases),
         seed_(header.seed),
         log_((fs::path(header.folder) / "results.jsonl").string(), header.seed, cases),
-        progress_(progress_style(line), terminal_width()) {}
+        progress_(line.is_quiet, line.format == "pretty") {}
 
   void see(const Attempt& attempt, const Position& position) {
     log_.add(attempt);

@@ -8,6 +8,7 @@ namespace bp::conformance {
 int run_verb(const CommandLine& line);
 int list_verb(const CommandLine& line);
 int info_verb(const CommandLine& line);
+int coverage_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);
 
 // Loads the plugin in a worker that runs nothing. Prints one line and returns false if it does not

@@ -105,12 +105,19 @@ std::string verdict_of(const Summary& s, const RunHeader& header, const RunRepor
   return "CLEAN" + where;
 }
 
+bool is_only_declarations(const Summary& s) {
+  return std::ranges::all_of(s.judged, [](const Judged& judged) {
+    return count_of(judged.result.outcome) != Count::kFailed ||
+           judged.result.cause == "declaration";
+  });
+}
+
 ExitCode exit_code_of(const Summary& s, const RunHeader& header, const RunReport& report) {
   if (report.is_interrupted) return kExitInterrupted;
   if (report.load_failure) return kExitNotLoaded;
   if (s.count({Outcome::kSkip}) == s.judged.size()) return kExitNothingRan;
   if (s.count({Outcome::kHarnessError}) > 0) return kExitHarness;
-  if (s.failed > 0) return kExitFailures;
+  if (s.failed > 0) return is_only_declarations(s) ? kExitDeclaration : kExitFailures;
   if (header.budget_seconds > 0 && report.wall_seconds > header.budget_seconds) {
     return kExitTooSlow;
   }

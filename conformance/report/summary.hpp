@@ -12,6 +12,8 @@
 namespace bp::conformance {
 
 // Exit codes; where several apply, the first of this list wins.
+//
+// A failure of cause "declaration" is a false statement about results that are right.
 enum ExitCode {
   kExitInterrupted = 130,
   kExitUsage = 2,
@@ -19,6 +21,7 @@ enum ExitCode {
   kExitNothingRan = 5,
   kExitHarness = 4,
   kExitFailures = 1,
+  kExitDeclaration = 6,
   kExitTooSlow = 7,
   kExitOk = 0,
 };
@@ -31,10 +34,11 @@ struct RunHeader {
   std::vector<std::string> command_line;
   uint64_t seed = 0x5eed;
   Tier tier = Tier::kQuick;
-  bool is_whole_tier = true;  // Nothing narrows the selection.
-  double budget_seconds = 0;  // 0: none.
-  std::string waivers;        // The file that was read, or "".
-  std::string folder;         // Where the result files lie.
+  bool is_whole_tier = true;     // Nothing narrows the selection.
+  double budget_seconds = 0;     // 0: none.
+  std::string waivers;           // The file that was read, or "".
+  std::string selection_sha256;  // Of the ids of the selected cases, in the order of the run.
+  std::string folder;            // Where the result files lie.
 };
 
 // A case with its result under the waivers. `which` is NULL for loading and unloading.

@@ -108,14 +108,13 @@ Result Waivers::apply(const Case& which, Result result) const {
 
 std::string draft_waivers(const std::vector<std::pair<std::string, Result>>& failures) {
   std::ostringstream out;
-  out << "# Drafts. Each needs a reason, and a broken one an issue, before it is accepted.\n";
+  out << "# Drafts. Each needs a reason and an issue before it is accepted. What is missing "
+         "because\n"
+         "# the device can never do it is `unsupported`, and then needs no issue.\n";
   for (const auto& [id, result] : failures) {
-    const bool is_broken = result.outcome != Outcome::kMissing;
-    std::string line = result.message.substr(0, result.message.find('\n'));
+    const std::string line = result.message.substr(0, result.message.find('\n'));
     out << "# " << outcome_name(result.outcome) << ": " << line << '\n'
-        << "- case: \"" << id << "\"\n  kind: " << (is_broken ? "broken" : "unsupported")
-        << "\n  reason: \"\"\n";
-    if (is_broken) out << "  issue: \"\"\n";
+        << "- case: \"" << id << "\"\n  kind: broken\n  reason: \"\"\n  issue: \"\"\n";
   }
   return out.str();
 }

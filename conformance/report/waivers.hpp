@@ -47,7 +47,8 @@ class Waivers {
   std::vector<Waiver> entries_;
 };
 
-// A draft with an empty reason, which read() refuses until it is written.
+// Drafts with an empty reason and no issue, which read() refuses until they are written. All are
+// "broken": that a device can never do something is for its vendor to say.
 std::string draft_waivers(const std::vector<std::pair<std::string, Result>>& failures);
 
 }  // namespace bp::conformance

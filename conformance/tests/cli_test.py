@@ -321,6 +321,28 @@ class Outputs(Folder):
                          "test.mock")
         self.assertEqual(run("info").returncode, 0)
         self.assertIn(STREAM_CASE, run("explain", "STREAM-5").stdout)
+        self.assertEqual(run("explain", "stream-5").stdout, run("explain", "STREAM-5").stdout)
+
+    def test_coverage_prints_a_table_and_writes_every_cell(self):
+        path = pathlib.Path(self.folder.name) / "c.json"
+        done = run("coverage", plugin("none"), "-k", "op.add.f32.*:op.add.i32.*", "--tier", "smoke",
+                   "--json", str(path))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^op +dense +permute +bcast")
+        # The mock lists f32, and has no memory for it; i32 it does not list.
+        self.assertRegex(done.stdout, r"(?m)^add f32 +W\d+/\d+ +W\d+ ")
+        self.assertRegex(done.stdout, r"(?m)^ +i32 +- +- ")
+        self.assertTrue(all(len(line) <= 100 for line in done.stdout.splitlines()))
+        written = json.loads(path.read_text())
+        self.assertEqual(sum(cell["refused"] for cell in written["cells"]),
+                         written["total"]["refused"])
+        self.assertEqual({cell["dtype"] for cell in written["cells"]}, {"f32", "i32"})
+        by_rank = run("coverage", plugin("none"), "-k", "op.add.f32.*", "--tier", "smoke", "--by",
+                      "rank")
+        self.assertRegex(by_rank.stdout, r"(?m)^op +rank 0 +rank 1 ")
+        done = run("coverage", plugin("none"), "--case", STREAM_CASE)
+        self.assertEqual(done.returncode, 5)
+        self.assertIn("no selected case is a call of an op", done.stderr)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,34 @@
+// The flags of bp-conformance, in groups that several verbs share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "conformance/cli/command_line.hpp"
+
+namespace bp::conformance {
+
+// What CLI11 stores as text and is read afterwards.
+struct RawOptions {
+  std::string seed = "0x5eed";
+  std::string tier;
+  std::string shard;
+  std::string shuffle;
+  std::vector<std::string> options;
+};
+
+// Which cases.
+void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw);
+
+// Which device, with which options of its backend, and for how long.
+void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw);
+
+// What the data of the cases are made from, and what surrounds them.
+void add_data(CLI::App& app, CommandLine& line, RawOptions& raw);
+
+// How cases are spread over workers.
+void add_workers(CLI::App& app, CommandLine& line);
+
+// Waivers, confirmation, repetition and the other flags of run alone.
+void add_run(CLI::App& app, CommandLine& line, RawOptions& raw);
+
+}  // namespace bp::conformance
