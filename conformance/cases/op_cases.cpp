@@ -1,6 +1,7 @@
 // All op cases: the lists of the families, each row with the body that runs it.
 #include <memory>
 
+#include "conformance/cases/declarations.hpp"
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/rules.hpp"
@@ -69,6 +70,7 @@ void add_op_cases(std::vector<Case>& cases) {
     OpCases rows;
     family.add(rows);
     add_kernel_rules(cases, rows, family.group);
+    add_declaration_cases(cases, rows);
     add_rows_by_rule(rows);
     for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
   }

@@ -132,6 +132,19 @@ void require_listed(Context& t, const OpCase& op_case) {
   }
 }
 
+Observation observe_native(Context& t, const OpCase& op_case, const CallData& data) {
+  require_listed(t, op_case);
+  Observation seen;
+  try {
+    seen = observe(t, op_case, data, {});
+  } catch (const NoKernel& none) {
+    t.not_supported("the backend has no kernel for this call: " + none.what);
+  }
+  if (seen.source != BP_KERNEL_NATIVE) t.not_supported("the backend has no kernel of its own");
+  require_launched(t, op_case, seen);
+  return seen;
+}
+
 void run_op_case(Context& t, const OpCase& op_case) {
   require_listed(t, op_case);
   t.progress("fill");

@@ -53,15 +53,6 @@ Exact exact_at(const Expected& expected, int64_t index) {
   return exact;
 }
 
-bool is_right(const OutputView& output, const Expected& expected, int64_t index,
-              const Numerics& numerics) {
-  const DoubleDouble y = output.value[static_cast<size_t>(index)];
-  const Exact exact = exact_at(expected, index);
-  const bool matches = is_float(output.dtype) ? accept(output.dtype, y.hi, exact, numerics)
-                                              : y == wrapped(output.dtype, exact.value);
-  return matches || (expected.also_right && expected.also_right(index, y));
-}
-
 // The bad elements of one output.
 struct BadElements {
   std::vector<int64_t> indices;
@@ -217,6 +208,15 @@ CallData flushed(CallData data) {
 }
 
 }  // namespace
+
+bool is_right(const OutputView& output, const Expected& expected, int64_t index,
+              const Numerics& numerics) {
+  const DoubleDouble y = output.value[static_cast<size_t>(index)];
+  const Exact exact = exact_at(expected, index);
+  const bool matches = is_float(output.dtype) ? accept(output.dtype, y.hi, exact, numerics)
+                                              : y == wrapped(output.dtype, exact.value);
+  return matches || (expected.also_right && expected.also_right(index, y));
+}
 
 Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen) {
   Verdict verdict = judge_with(op_case, data, seen);

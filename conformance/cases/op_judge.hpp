@@ -23,6 +23,10 @@ struct Verdict {
   bool is_right() const { return cause.empty(); }
 };
 
+// Whether element `index` is what the oracle, the bound and `numerics` allow.
+bool is_right(const OutputView& output, const Expected& expected, int64_t index,
+              const Numerics& numerics);
+
 // Judges the outputs against the oracle. Of several faults it gives the first that explains the
 // others: a damaged canary, an unwritten element, a wrong one.
 Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen);

@@ -7,12 +7,7 @@
 namespace bp::conformance {
 namespace {
 
-bool is_data(const TensorArgument& argument) {
-  return argument.role != Role::kOutput && is_float(argument.dtype) &&
-         argument.fill.kind != FillKind::kIndex;
-}
-
-bool has_float_data(const OpCase& row) { return std::ranges::any_of(row.tensors, is_data); }
+bool has_float_data(const OpCase& row) { return std::ranges::any_of(row.tensors, holds_numbers); }
 
 OpCase refilled(const OpCase& base, const char* fill) {
   OpCase row = base;
@@ -25,13 +20,13 @@ OpCase refilled(const OpCase& base, const char* fill) {
 OpCase filled_with(const OpCase& base, const char* name, const Fill& fill) {
   OpCase row = refilled(base, name);
   for (TensorArgument& argument : row.tensors) {
-    if (is_data(argument)) argument.fill = fill;
+    if (holds_numbers(argument)) argument.fill = fill;
   }
   return row;
 }
 
 size_t count_data(const OpCase& row) {
-  return static_cast<size_t>(std::ranges::count_if(row.tensors, is_data));
+  return static_cast<size_t>(std::ranges::count_if(row.tensors, holds_numbers));
 }
 
 // The elements of every tensor of an element-wise call, in rows of `width`.
@@ -47,7 +42,7 @@ void add_special(RowList& rows, const OpCase& base) {
   OpCase row = refilled(base, "special");
   size_t specials = 0, position = 0;
   for (TensorArgument& argument : row.tensors) {
-    if (!is_data(argument)) continue;
+    if (!holds_numbers(argument)) continue;
     specials = special_values(argument.dtype).size();
     argument.fill = {FillKind::kSpecialNth, static_cast<double>(position++), 0};
   }
@@ -86,7 +81,7 @@ void add_range(RowList& rows, const OpCase& base) {
   OpCase row = refilled(base, "range");
   if (is_elementwise(row)) reshape(row, {3, 257});
   for (TensorArgument& argument : row.tensors) {
-    if (!is_data(argument)) continue;
+    if (!holds_numbers(argument)) continue;
     argument.fill = is_elementwise(base) ? range_of_arguments(base, argument.dtype)
                                          : range_of_products(argument.dtype);
   }
@@ -129,7 +124,7 @@ void add_exact_wide(RowList& rows, const OpCase& base) {
   const double bits = most <= 2048 ? 13 : 12;
   size_t position = 0;
   for (TensorArgument& argument : row.tensors) {
-    if (!is_data(argument)) continue;
+    if (!holds_numbers(argument)) continue;
     if (argument.fill.kind != FillKind::kExactDense) return;
     const size_t place = position++;
     if (place == 0) argument.fill = {FillKind::kExactWide, 0, bits};
@@ -143,8 +138,8 @@ void add_all_bits(RowList& rows, const OpCase& base) {
   if (count_data(base) != 1) return;
   OpCase row = refilled(base, "all_bits");
   for (TensorArgument& argument : row.tensors) {
-    if (is_data(argument) && element_size(argument.dtype) != 2) return;
-    if (is_data(argument)) argument.fill = kAllBits;
+    if (holds_numbers(argument) && element_size(argument.dtype) != 2) return;
+    if (holds_numbers(argument)) argument.fill = kAllBits;
   }
   reshape(row, {1 << 16});
   row.is_smoke = false;

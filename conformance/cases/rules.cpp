@@ -89,6 +89,11 @@ const OpCase* widest(const Group& group) {
   return rows.empty() ? nullptr : rows.front();
 }
 
+bool holds_numbers(const TensorArgument& argument) {
+  return argument.role != Role::kOutput && is_float(argument.dtype) &&
+         argument.fill.kind != FillKind::kIndex;
+}
+
 std::vector<bool> derived_tensors(const OpCase& row) {
   std::vector<bool> derived(row.tensors.size());
   if (!row.derive) return derived;
@@ -119,11 +124,17 @@ bool has_class(const OpCase& row, std::initializer_list<std::string_view> classe
   return std::ranges::any_of(classes, [&](std::string_view each) { return own.starts_with(each); });
 }
 
+std::vector<Group> groups_of(const OpCases& rows) {
+  std::map<std::string, Group> by_signature;
+  for (const OpCase& row : rows) by_signature[signature(row)].push_back(&row);
+  std::vector<Group> groups;
+  for (auto& [name, group] : by_signature) groups.push_back(std::move(group));
+  return groups;
+}
+
 void add_rows_by_rule(OpCases& rows) {
-  std::map<std::string, Group> groups;
-  for (const OpCase& row : rows) groups[signature(row)].push_back(&row);
   RowList added(rows);
-  for (const auto& [name, group] : groups) {
+  for (const Group& group : groups_of(rows)) {
     add_layout_rows(added, group);
     add_alias_rows(added, group);
     add_shape_rows(added, group);

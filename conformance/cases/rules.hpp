@@ -15,6 +15,7 @@ namespace bp::conformance {
 
 // Rows of one op whose tensors have the same dtypes: what differs is shape, attributes and data.
 using Group = std::vector<const OpCase*>;
+std::vector<Group> groups_of(const OpCases& rows);
 
 // Adds rows whose id is new, and that are legal calls.
 class RowList {
@@ -48,13 +49,16 @@ const OpCase* widest(const Group& group);
 // Plain rows of different ranks, the highest first.
 std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most);
 
+// An input of floating-point numbers whose values are free.
+bool holds_numbers(const TensorArgument& argument);
+
 // Which tensors have data that follow from others, argument by argument.
 std::vector<bool> derived_tensors(const OpCase& row);
 
 // Each element of the result depends on the elements at its own place alone.
 bool is_elementwise(const OpCase& row);
 
-// "op" begins with one of the classes of ops.def.
+// Whether the op is of one of these classes of ops.def, or of one whose name begins so.
 bool has_class(const OpCase& row, std::initializer_list<std::string_view> classes);
 
 }  // namespace bp::conformance
