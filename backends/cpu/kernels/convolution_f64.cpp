@@ -111,26 +111,26 @@ void run_group(const Convolution& c, const Sizes& sizes, int64_t image, int64_t 
   double* const x = at<double>(c.x, plane * c.in_channels * sizes.input);
   double* const y = at<double>(c.y, plane * c.out_channels * sizes.output);
   double* const w = at<double>(c.weight, group * c.out_channels * sizes.depth);
-  const Matrix<double> weight = {w, c.out_channels, sizes.depth, sizes.depth, 1};
-  const Matrix<const double> const_weight = {w, c.out_channels, sizes.depth, sizes.depth, 1};
+  const auto dense = [](double* data, int64_t rows, int64_t cols, int64_t row_stride) {
+    return Matrix{reinterpret_cast<std::byte*>(data), BP_F64, rows, cols, row_stride, 1};
+  };
+  const Matrix weight = dense(w, c.out_channels, sizes.depth, sizes.depth);
   for (int64_t begin = 0; begin < sizes.output; begin += sizes.chunk) {
     const int64_t count = std::min(sizes.chunk, sizes.output - begin);
-    const Matrix<double> part = {y + begin, c.out_channels, count, sizes.output, 1};
-    const Matrix<const double> const_part = {y + begin, c.out_channels, count, sizes.output, 1};
-    const Matrix<const double> windows = {columns, sizes.depth, count, count, 1};
+    const Matrix part = dense(y + begin, c.out_channels, count, sizes.output);
+    const Matrix windows = dense(columns, sizes.depth, count, count);
     switch (c.direction) {
       case Direction::kForward:
         write_columns(c, sizes, x, begin, count, columns, thread_count);
-        gemm(const_weight, windows, part, c.has_bias, workspace, thread_count);
+        run_gemm({weight, windows, part, {}, c.has_bias}, workspace, thread_count);
         break;
       case Direction::kBackwardInput:
-        gemm(const_weight.transposed(), const_part, {columns, sizes.depth, count, count, 1}, false,
-             workspace, thread_count);
+        run_gemm({weight.transposed(), part, windows, {}, false}, workspace, thread_count);
         add_columns(c, sizes, columns, begin, count, x, thread_count);
         break;
       case Direction::kBackwardWeight:
         write_columns(c, sizes, x, begin, count, columns, thread_count);
-        gemm(const_part, windows.transposed(), weight, true, workspace, thread_count);
+        run_gemm({part, windows.transposed(), weight, {}, true}, workspace, thread_count);
         break;
     }
   }
@@ -159,10 +159,10 @@ uint64_t convolution_f64_workspace_size_bytes(const Convolution& c, int thread_c
   const Sizes sizes(c);
   uint64_t size_bytes = 0;
   reserve_bytes(columns_size_bytes(sizes), size_bytes);
-  // The product's own share is largest for the most columns and the deepest sums of a direction.
-  const int64_t depth = std::max({sizes.depth, c.out_channels, sizes.chunk});
-  reserve_bytes(gemm_workspace_size_bytes(std::max(sizes.depth, sizes.chunk), depth, thread_count),
-                size_bytes);
+  // The product's own share is largest for the largest extents of a direction.
+  const int64_t most = std::max({sizes.depth, c.out_channels, sizes.chunk});
+  const Matrix any = {nullptr, BP_F64, most, most, most, 1};
+  reserve_bytes(gemm_workspace_size_bytes({any, any, any, {}, false}, thread_count), size_bytes);
   return size_bytes;
 }
 

@@ -1,34 +1,81 @@
-// y = a b in blocks that fit the caches, after copying them into the order in which they are read:
+// y = a b in blocks that fit the caches, after copying them, as sums are, into the order in which
+// they are read:
 //
-//   a block   (96, 256), 192 KiB: the second-level cache of the thread that works on these rows
-//   b block   (256, 1024), 2 MiB: shared by all threads, read from the last level
+//   a block   (192, 256) f32 or (96, 256) f64, 192 KiB: the second-level cache of the thread that
+//             works on these rows
+//   b block   (256, 1024), 1 or 2 MiB: shared by all threads, read from the last level
 //   tile      kTileRows x two vectors of y, in registers, over the depth of a block
 //
-// The copies make every stride cost the same, and fill the edges with zeros, so that tiles are
-// full.
+// The copies make every dtype and stride cost nearly the same, and fill the edges with zeros, so
+// that tiles are full. No operand is copied as a whole: where y is narrower than its sums and the
+// depth takes several blocks, the sums of a band of rows and the columns of one b block are kept.
 #include "backends/cpu/kernels/gemm.hpp"
+
+#include <omp.h>
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/strided.hpp"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/gemm.cpp"
+// clang-format off: this header compiles the file once for each target, and comes first.
 #include <hwy/foreach_target.h>
+// clang-format on
 #include <hwy/highway.h>
+
+#include "backends/cpu/kernels/lines-inl.hpp"
 
 #ifndef BACKPLANE_KERNELS_GEMM_BLOCKS
 #define BACKPLANE_KERNELS_GEMM_BLOCKS
 namespace bp::kernels {
 
-constexpr int64_t kBlockRows = 96;
+template <typename Sum>
+constexpr int64_t kBlockRows = 768 / sizeof(Sum);
 constexpr int64_t kBlockDepth = 256;
 constexpr int64_t kBlockCols = 1024;
+constexpr int64_t kBandBlocks = 6;  // Or one for each thread.
 
 constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+constexpr int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
 // The rows of each thread's share of a block of a, and the columns of a block of b, as buffers hold
 // them: a whole number of tiles, whatever the target's tile is.
-constexpr int64_t kTileRowsLimit = 24;
+constexpr int64_t kTileRowsLimit = 12;
 constexpr int64_t kTileColsLimit = 32;
+
+template <typename Sum>
+constexpr bp_dtype kSumDtype = sizeof(Sum) == 8 ? BP_F64 : BP_F32;
+
+// What run_gemm() has in the workspace, and how it divides its rows.
+struct GemmLayout {
+  int64_t a_elements;  // Of one thread.
+  int64_t b_elements;
+  int64_t band_rows;  // All of y's, where no sums are kept.
+  bool keeps_sums;
+  uint64_t b_offset, sums_offset, size_bytes;
+};
+
+template <typename Sum>
+GemmLayout gemm_layout(const Gemm& g, int thread_count) {
+  GemmLayout layout{};
+  const int64_t depth = std::min(kBlockDepth, g.a.cols), cols = std::min(kBlockCols, g.y.cols);
+  layout.a_elements = depth * (std::min(kBlockRows<Sum>, g.y.rows) + kTileRowsLimit);
+  layout.b_elements = depth * round_up(cols, kTileColsLimit);
+  layout.keeps_sums = g.y.dtype != kSumDtype<Sum> && g.a.cols > kBlockDepth;
+  layout.band_rows = g.y.rows;
+  if (layout.keeps_sums) {
+    const int64_t blocks = round_up(kBandBlocks, thread_count);
+    layout.band_rows = std::min(g.y.rows, blocks * kBlockRows<Sum>);
+  }
+  const auto reserve = [&](int64_t elements) {
+    return reserve_bytes(static_cast<uint64_t>(elements) * sizeof(Sum), layout.size_bytes);
+  };
+  reserve(thread_count * layout.a_elements);
+  layout.b_offset = reserve(layout.b_elements);
+  layout.sums_offset = reserve(layout.keeps_sums ? layout.band_rows * cols : 0);
+  return layout;
+}
 
 }  // namespace bp::kernels
 #endif
@@ -37,38 +84,79 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Tag = hn::CappedTag<double, 8>;
-using Vector = hn::Vec<Tag>;
+template <typename Sum>
+using Tag = hn::CappedTag<Sum, 64 / sizeof(Sum)>;
 
 // The accumulators, two vectors of b and one of a fill the registers.
-constexpr int64_t kTileRows = HWY_TARGET <= HWY_AVX3 ? 12 : 4;
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
-constexpr int64_t kTileCols = 2 * kLanes;
+constexpr int64_t kTileRows = HWY_TARGET <= HWY_AVX3 ? 12 : HWY_TARGET <= HWY_AVX2 ? 6 : 4;
+template <typename Sum>
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<Sum>()));
+template <typename Sum>
+constexpr int64_t kTileCols = 2 * kLanes<Sum>;
 
-// Copies rows [begin, begin + count) and all columns of `from` to panels of `panel` rows, in which
-// the elements of one column are neighbours. The last panel is filled up with zeros.
-void pack_panels(const Matrix<const double>& from, int64_t panel, double* to) {
+// Lines (count, depth) of `from` become panels of `panel` lines, in which the elements of one depth
+// are neighbours: to[line / panel][depth][line % panel]. The last panel is filled up with zeros.
+template <typename Sum, typename T>
+void pack_across(const Matrix& from, int64_t panel, Sum* HWY_RESTRICT to) {
+  constexpr int64_t kPartElements = 64;
+  Sum lines[kTileColsLimit][kPartElements];
   for (int64_t begin = 0; begin < from.rows; begin += panel) {
     const int64_t count = std::min(panel, from.rows - begin);
-    const double* source = from.data + begin * from.row_stride;
-    for (int64_t c = 0; c < from.cols; ++c, source += from.col_stride, to += panel) {
-      for (int64_t r = 0; r < count; ++r) to[r] = source[r * from.row_stride];
-      for (int64_t r = count; r < panel; ++r) to[r] = 0.0;
+    for (int64_t line = count; line < panel; ++line) std::fill_n(lines[line], kPartElements, Sum{});
+    for (int64_t k = 0; k < from.cols; k += kPartElements) {
+      const int64_t part = std::min(kPartElements, from.cols - k);
+      for (int64_t line = 0; line < count; ++line) {
+        load_line(reinterpret_cast<const T*>(from.at(begin + line, k)), from.col_stride, part,
+                  lines[line]);
+      }
+      for (int64_t i = 0; i < part; ++i, to += panel) {
+        for (int64_t line = 0; line < panel; ++line) to[line] = lines[line][i];
+      }
     }
   }
 }
 
+// The same where lines are neighbours in memory: read along them.
+template <typename Sum, typename T>
+void pack_along(const Matrix& from, int64_t panel, Sum* HWY_RESTRICT to) {
+  constexpr int64_t kPartLines = 192;
+  Sum part[kPartLines + kTileColsLimit];
+  const int64_t lines_at_once = kPartLines / panel * panel;
+  for (int64_t begin = 0; begin < from.rows;
+       begin += lines_at_once, to += lines_at_once * from.cols) {
+    const int64_t count = std::min(lines_at_once, from.rows - begin);
+    std::fill_n(part + count, round_up(count, panel) - count, Sum{});
+    for (int64_t k = 0; k < from.cols; ++k) {
+      load_dense_line(reinterpret_cast<const T*>(from.at(begin, k)), count, part);
+      for (int64_t line = 0; line < count; line += panel) {
+        std::copy_n(part + line, panel, to + line * from.cols + k * panel);
+      }
+    }
+  }
+}
+
+template <typename Sum>
+void pack_panels(const Matrix& from, int64_t panel, Sum* to) {
+  with_element_of<Sum>(from.dtype, [&]<typename T>(T) {
+    if (from.row_stride == 1 && from.rows > 1) {
+      pack_along<Sum, T>(from, panel, to);
+    } else {
+      pack_across<Sum, T>(from, panel, to);
+    }
+  });
+}
+
 // tile (kTileRows, kTileCols) = a panel (depth, kTileRows) by b panel (depth, kTileCols).
-void multiply_tile(const double* HWY_RESTRICT a, const double* HWY_RESTRICT b, int64_t depth,
-                   double* HWY_RESTRICT tile) {
-  const Tag d;
+template <typename Sum>
+void multiply_tile(const Sum* HWY_RESTRICT a, const Sum* HWY_RESTRICT b, int64_t depth,
+                   Sum* HWY_RESTRICT tile) {
+  const Tag<Sum> d;
+  using Vector = hn::Vec<Tag<Sum>>;
   Vector sums[kTileRows][2];
   for (auto& row : sums) row[0] = row[1] = hn::Zero(d);
-  for (int64_t k = 0; k < depth; ++k, a += kTileRows, b += kTileCols) {
+  for (int64_t k = 0; k < depth; ++k, a += kTileRows, b += kTileCols<Sum>) {
     const Vector b0 = hn::Load(d, b);
-    const Vector b1 = hn::Load(d, b + kLanes);
+    const Vector b1 = hn::Load(d, b + kLanes<Sum>);
     for (int64_t r = 0; r < kTileRows; ++r) {
       const Vector value = hn::Set(d, a[r]);
       sums[r][0] = hn::MulAdd(value, b0, sums[r][0]);
@@ -76,76 +164,153 @@ void multiply_tile(const double* HWY_RESTRICT a, const double* HWY_RESTRICT b, i
     }
   }
   for (int64_t r = 0; r < kTileRows; ++r) {
-    hn::Store(sums[r][0], d, tile + r * kTileCols);
-    hn::Store(sums[r][1], d, tile + r * kTileCols + kLanes);
+    hn::Store(sums[r][0], d, tile + r * kTileCols<Sum>);
+    hn::Store(sums[r][1], d, tile + r * kTileCols<Sum> + kLanes<Sum>);
   }
 }
 
-// y, at most a tile, gets the upper left part of the tile.
-void store_tile(const double* tile, const Matrix<double>& y, bool accumulate) {
-  for (int64_t r = 0; r < y.rows; ++r, tile += kTileCols) {
-    double* const row = y.data + r * y.row_stride;
-    for (int64_t c = 0; c < y.cols; ++c) {
-      double& element = row[c * y.col_stride];
-      element = accumulate ? element + tile[c] : tile[c];
-    }
+template <typename Sum>
+void add_line(const Matrix& from, int64_t row, int64_t count, Sum* HWY_RESTRICT line) {
+  Sum terms[kTileColsLimit];
+  with_element_of<Sum>(from.dtype, [&]<typename T>(T) {
+    load_line(reinterpret_cast<const T*>(from.at(row, 0)), from.col_stride, count, terms);
+  });
+  for (int64_t i = 0; i < count; ++i) line[i] += terms[i];
+}
+
+// A comparison with NaN is false: it stays.
+template <typename Sum>
+void apply_activation(uint32_t activation, int64_t count, Sum* line) {
+  if (activation == BP_LINEAR_ACTIVATION_NONE) return;
+  for (int64_t i = 0; i < count; ++i) line[i] = line[i] < 0 ? Sum{0} : line[i];
+}
+
+// Where the sums of a tile go: all three matrices have its extents.
+struct Result {
+  Matrix sums;  // Of the blocks of the depth before; absent in the first.
+  Matrix bias;  // Absent in all but the last.
+  Matrix y;     // In the last block the result, else sums.
+  uint32_t activation;
+
+  Result part(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
+    return {sums.part(row, rows, col, cols), bias.part(row, rows, col, cols),
+            y.part(row, rows, col, cols), activation};
+  }
+};
+
+template <typename Sum>
+void store_tile(Sum* tile, const Result& result) {
+  const Matrix& y = result.y;
+  for (int64_t r = 0; r < y.rows; ++r, tile += kTileCols<Sum>) {
+    if (result.sums.data != nullptr) add_line(result.sums, r, y.cols, tile);
+    if (result.bias.data != nullptr) add_line(result.bias, r, y.cols, tile);
+    apply_activation(result.activation, y.cols, tile);
+    with_element_of<Sum>(y.dtype, [&]<typename T>(T) {
+      store_line(tile, y.cols, reinterpret_cast<T*>(y.at(r, 0)), y.col_stride);
+    });
   }
 }
 
-template <typename T>
-Matrix<T> part(const Matrix<T>& m, int64_t row, int64_t rows, int64_t col, int64_t cols) {
-  return {m.data + row * m.row_stride + col * m.col_stride, std::min(rows, m.rows - row),
-          std::min(cols, m.cols - col), m.row_stride, m.col_stride};
-}
-
-// y = a block by packed b block.
-void multiply_block(const Matrix<const double>& a, const double* b_panels, const Matrix<double>& y,
-                    bool accumulate, double* a_panels) {
-  alignas(64) double tile[kTileRows * kTileCols];
+// The result of a block of a by packed b.
+template <typename Sum>
+void multiply_block(const Matrix& a, const Sum* b_panels, const Result& result, Sum* a_panels) {
+  HWY_ALIGN Sum tile[kTileRows * kTileCols<Sum>];
   pack_panels(a, kTileRows, a_panels);
-  for (int64_t c = 0; c < y.cols; c += kTileCols) {
-    for (int64_t r = 0; r < y.rows; r += kTileRows) {
+  for (int64_t c = 0; c < result.y.cols; c += kTileCols<Sum>) {
+    for (int64_t r = 0; r < result.y.rows; r += kTileRows) {
       multiply_tile(a_panels + r * a.cols, b_panels + c * a.cols, a.cols, tile);
-      store_tile(tile, part(y, r, kTileRows, c, kTileCols), accumulate);
+      store_tile(tile, result.part(r, kTileRows, c, kTileCols<Sum>));
     }
   }
 }
 
-// Packs the parts of b, and multiplies the blocks of rows, with all threads. Where there are fewer
-// blocks of rows than threads, each block's columns are divided too.
-void multiply(const Matrix<const double>& a, const Matrix<const double>& b, const Matrix<double>& y,
-              bool accumulate, double* workspace, int thread_count) {
-  const int64_t a_size = std::min(kBlockDepth, a.cols) * (kBlockRows + kTileRowsLimit);
-  double* const b_panels = workspace + thread_count * a_size;
-  const int64_t row_blocks = (y.rows + kBlockRows - 1) / kBlockRows;
-  const int64_t divisions = (thread_count + row_blocks - 1) / row_blocks;
-  const int64_t tasks = row_blocks * divisions;
-  for (int64_t col = 0; col < y.cols; col += kBlockCols) {
-    const int64_t cols = std::min(kBlockCols, y.cols - col);
-    const int64_t share = round_up((cols + divisions - 1) / divisions, kTileCols);
-    for (int64_t k = 0; k < a.cols; k += kBlockDepth) {
-      const Matrix<const double> b_block = part(b, k, kBlockDepth, col, kBlockCols).transposed();
-      const int64_t depth = b_block.cols;
-#pragma omp parallel num_threads(thread_count)
-      {
+// Blocks of rows, as many for each thread, and divisions of the columns where there are fewer
+// blocks than threads.
+struct Tasks {
+  Tasks(const Matrix& y, int64_t block_rows, int64_t tile_cols, int thread_count)
+      : row_blocks(ceil_div(y.rows, block_rows)) {
+    if (row_blocks > 1) row_blocks = round_up(row_blocks, thread_count);
+    rows = std::min(block_rows, round_up(ceil_div(y.rows, row_blocks), kTileRows));
+    row_blocks = ceil_div(y.rows, rows);
+    col_parts = ceil_div(thread_count, row_blocks);
+    cols = round_up(ceil_div(y.cols, col_parts), tile_cols);
+  }
+  int64_t count() const { return row_blocks * col_parts; }
+  int64_t row_blocks, rows;
+  int64_t col_parts, cols;
+};
+
+// The result of a (rows, depth of a block) by b (depth of a block, columns of a block): packs b,
+// and multiplies the blocks of rows, with all threads.
+template <typename Sum>
+void multiply_panels(const Matrix& a, const Matrix& b, const Result& result,
+                     const GemmLayout& layout, std::byte* workspace, int thread_count) {
+  constexpr int64_t kPackCols = 4 * kTileCols<Sum>;
+  Sum* const a_panels = reinterpret_cast<Sum*>(workspace);
+  Sum* const b_panels = reinterpret_cast<Sum*>(workspace + layout.b_offset);
+  const Matrix lines = b.transposed();
+  const Tasks tasks(result.y, kBlockRows<Sum>, kTileCols<Sum>, thread_count);
+#pragma omp parallel num_threads(thread_count) if (thread_count > 1)
+  {
 #pragma omp for schedule(static)
-        for (int64_t c = 0; c < cols; c += kTileCols) {
-          pack_panels(part(b_block, c, kTileCols, 0, depth), kTileCols, b_panels + c * depth);
-        }
-#pragma omp for schedule(static)
-        for (int64_t thread = 0; thread < thread_count; ++thread) {
-          for (int64_t task = thread; task < tasks; task += thread_count) {
-            const int64_t row = task / divisions * kBlockRows;
-            const int64_t begin = task % divisions * share;
-            if (begin >= cols) continue;
-            multiply_block(part(a, row, kBlockRows, k, depth), b_panels + begin * depth,
-                           part(y, row, kBlockRows, col + begin, std::min(share, cols - begin)),
-                           accumulate || k != 0, workspace + thread * a_size);
-          }
-        }
-      }
+    for (int64_t c = 0; c < lines.rows; c += kPackCols) {
+      pack_panels(lines.part(c, kPackCols, 0, lines.cols), kTileCols<Sum>,
+                  b_panels + c * lines.cols);
+    }
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t task = 0; task < tasks.count(); ++task) {
+      const int64_t row = task / tasks.col_parts * tasks.rows;
+      const int64_t col = task % tasks.col_parts * tasks.cols;
+      if (row >= result.y.rows || col >= result.y.cols) continue;
+      multiply_block(a.part(row, tasks.rows, 0, a.cols), b_panels + col * a.cols,
+                     result.part(row, tasks.rows, col, tasks.cols),
+                     a_panels + omp_get_thread_num() * layout.a_elements);
     }
   }
+}
+
+// One band of rows and one block of columns, block by block of the depth.
+template <typename Sum>
+void multiply_band(const Gemm& g, const GemmLayout& layout, std::byte* workspace,
+                   int thread_count) {
+  Matrix sums = g.y;
+  if (layout.keeps_sums) {
+    sums = {workspace + layout.sums_offset, kSumDtype<Sum>, g.y.rows, g.y.cols, g.y.cols, 1};
+  }
+  int64_t k = 0;
+  do {  // Also for a depth of 0.
+    const bool is_last = k + kBlockDepth >= g.a.cols;
+    Result result = {sums, {}, sums, BP_LINEAR_ACTIVATION_NONE};
+    if (k == 0 && !g.accumulates) result.sums.data = nullptr;
+    if (is_last) result = {result.sums, g.bias, g.y, g.activation};
+    multiply_panels<Sum>(g.a.part(0, g.a.rows, k, kBlockDepth),
+                         g.b.part(k, kBlockDepth, 0, g.b.cols), result, layout, workspace,
+                         thread_count);
+    k += kBlockDepth;
+  } while (k < g.a.cols);
+}
+
+template <typename Sum>
+void multiply(const Gemm& g, std::byte* workspace, int thread_count) {
+  const GemmLayout layout = gemm_layout<Sum>(g, thread_count);
+  for (int64_t row = 0; row < g.y.rows; row += layout.band_rows) {
+    for (int64_t col = 0; col < g.y.cols; col += kBlockCols) {
+      Gemm band = g;
+      band.a = g.a.part(row, layout.band_rows, 0, g.a.cols);
+      band.b = g.b.part(0, g.b.rows, col, kBlockCols);
+      band.y = g.y.part(row, layout.band_rows, col, kBlockCols);
+      band.bias = g.bias.part(row, layout.band_rows, col, kBlockCols);
+      multiply_band<Sum>(band, layout, workspace, thread_count);
+    }
+  }
+}
+
+void multiply_f32(const Gemm& g, std::byte* workspace, int thread_count) {
+  multiply<float>(g, workspace, thread_count);
+}
+
+void multiply_f64(const Gemm& g, std::byte* workspace, int thread_count) {
+  multiply<double>(g, workspace, thread_count);
 }
 
 }  // namespace
@@ -156,31 +321,32 @@ HWY_AFTER_NAMESPACE();
 namespace bp::kernels {
 namespace {
 
-HWY_EXPORT(multiply);
+HWY_EXPORT(multiply_f32);
+HWY_EXPORT(multiply_f64);
 
 // Below this many products a team of threads costs more than it saves.
 constexpr int64_t kParallelProducts = 1 << 16;
 
-}  // namespace
-
-uint64_t gemm_workspace_size_bytes(int64_t cols, int64_t depth, int thread_count) {
-  const int64_t block_cols = round_up(std::min(kBlockCols, cols), kTileColsLimit);
-  const int64_t elements =
-      std::min(kBlockDepth, depth) * (thread_count * (kBlockRows + kTileRowsLimit) + block_cols);
-  return static_cast<uint64_t>(elements) * sizeof(double);
+// Tiles are stored by rows, which are dense where they can be.
+Gemm with_dense_rows(const Gemm& g) {
+  const bool has_dense_cols = g.y.row_stride == 1 && g.y.col_stride != 1 && g.y.rows > 1;
+  return has_dense_cols ? g.transposed() : g;
 }
 
-void gemm(const Matrix<const double>& a, const Matrix<const double>& b, const Matrix<double>& y,
-          bool accumulate, std::byte* workspace, int thread_count) {
-  if (a.cols == 0 && !accumulate) {
-    for (int64_t r = 0; r < y.rows; ++r) {
-      for (int64_t c = 0; c < y.cols; ++c) y.data[r * y.row_stride + c * y.col_stride] = 0.0;
-    }
-  }
-  if (y.rows == 0 || y.cols == 0 || a.cols == 0) return;
-  const bool is_small = y.rows * y.cols <= kParallelProducts / a.cols;
-  HWY_DYNAMIC_DISPATCH(multiply)
-  (a, b, y, accumulate, reinterpret_cast<double*>(workspace), is_small ? 1 : thread_count);
+}  // namespace
+
+uint64_t gemm_workspace_size_bytes(const Gemm& gemm, int thread_count) {
+  const Gemm g = with_dense_rows(gemm);
+  return g.y.dtype == BP_F64 ? gemm_layout<double>(g, thread_count).size_bytes
+                             : gemm_layout<float>(g, thread_count).size_bytes;
+}
+
+void run_gemm(const Gemm& gemm, std::byte* workspace, int thread_count) {
+  const Gemm g = with_dense_rows(gemm);
+  const bool is_small = g.y.rows * g.y.cols <= kParallelProducts / std::max<int64_t>(1, g.a.cols);
+  const int threads = is_small ? 1 : thread_count;
+  if (g.y.dtype == BP_F64) return HWY_DYNAMIC_DISPATCH(multiply_f64)(g, workspace, threads);
+  HWY_DYNAMIC_DISPATCH(multiply_f32)(g, workspace, threads);
 }
 
 }  // namespace bp::kernels

@@ -13,6 +13,7 @@ ProductOperand rows_of(const bp_tensor& tensor) {
   if (tensor.ndim > 1) return operand_of(tensor);
   ProductOperand o;
   o.address = data<std::byte>(tensor);
+  o.dtype = tensor.dtype;
   o.rows = 1;
   o.cols = tensor.shape[0];
   o.col_stride = tensor.strides[0];
@@ -21,7 +22,6 @@ ProductOperand rows_of(const bp_tensor& tensor) {
 
 Product product_of(const bp_linear_args& args) {
   Product p;
-  p.dtype = args.y->dtype;
   p.batch_ndim = args.x->ndim < 2 ? 0 : args.x->ndim - 2;
   std::copy_n(args.x->shape, p.batch_ndim, p.batch);
   p.a = rows_of(*args.x);
@@ -29,7 +29,7 @@ Product product_of(const bp_linear_args& args) {
   std::swap(p.b.rows, p.b.cols);
   std::swap(p.b.row_stride, p.b.col_stride);
   p.y = rows_of(*args.y);
-  p.has_relu = args.activation == BP_LINEAR_ACTIVATION_RELU;
+  p.activation = args.activation;
   p.has_bias = args.bias != nullptr;
   if (p.has_bias) {
     p.bias = data<std::byte>(*args.bias);
@@ -55,8 +55,6 @@ bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
   return submit_product(product_of(args), launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
-
 }  // namespace
 
 constinit const bp_kernel kLinear =
@@ -65,8 +63,8 @@ constinit const bp_kernel kLinear =
         .op = BP_OP_LINEAR,
         .flags = BP_KERNEL_DETERMINISTIC,
         .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
         .dtype_count = 3,
         .layouts = BP_LAYOUT_ANY,
     });

@@ -9,7 +9,6 @@ namespace {
 
 Product product_of(const bp_matmul_args& args) {
   Product p;
-  p.dtype = args.y->dtype;
   p.batch_ndim = args.y->ndim - 2;
   std::copy_n(args.y->shape, p.batch_ndim, p.batch);
   p.a = operand_of(*args.a);
@@ -26,8 +25,6 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
   return submit_product(product_of(args), launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
-
 }  // namespace
 
 constinit const bp_kernel kMatmul =
@@ -35,8 +32,8 @@ constinit const bp_kernel kMatmul =
         .name = "matmul",
         .op = BP_OP_MATMUL,
         .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
         .dtype_count = 3,
         .layouts = BP_LAYOUT_ANY,
     });

@@ -1,6 +1,7 @@
-// f32 goes to oneDNN, f64 to gemm(), which takes every stride as it is. oneDNN takes matrices with
-// dense rows or dense columns, and one axis of batches; other operands are copied to the workspace
-// first, y from there at the end, and other batches are a loop over the same primitive.
+// f32 goes to oneDNN, all else to run_gemm(), which takes every stride as it is. oneDNN takes
+// matrices with dense rows or dense columns, and one axis of batches; other operands are copied to
+// the workspace first, y from there at the end, and other batches are a loop over the same
+// primitive.
 //
 // relu runs behind the product: the post-op of oneDNN 3.2 turns NaN into 0.
 #include "backends/cpu/kernels/product.hpp"
@@ -251,48 +252,25 @@ T* at(const ProductOperand& o, int64_t element) {
   return reinterpret_cast<T*>(o.address) + element;
 }
 
-// Calls fn(element, column) for each element of y.
-template <typename T, typename Fn>
-void for_each_element(const Product& p, int thread_count, const Fn& fn) {
+// Behind oneDNN: its own relu turns NaN into 0.
+void apply_activation(const Product& p, int thread_count) {
+  if (p.activation == BP_LINEAR_ACTIVATION_NONE) return;
   constexpr int64_t kGrainElements = 32768;
   const int64_t grain = std::max<int64_t>(1, kGrainElements / p.y.cols);
   parallel_for(thread_count, batch_count(p) * p.y.rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       for_each_batch(p, p.batch_ndim, row / p.y.rows, row / p.y.rows + 1,
                      [&](int64_t, int64_t, int64_t y) {
-                       T* element = at<T>(p.y, y + row % p.y.rows * p.y.row_stride);
-                       if (p.y.col_stride == 1) {
-                         for (int64_t c = 0; c < p.y.cols; ++c) fn(element[c], c);
-                       } else {
-                         for (int64_t c = 0; c < p.y.cols; ++c) fn(element[c * p.y.col_stride], c);
+                       float* line = at<float>(p.y, y + row % p.y.rows * p.y.row_stride);
+                       for (int64_t c = 0; c < p.y.cols; ++c, line += p.y.col_stride) {
+                         *line = *line < 0 ? 0.0f : *line;
                        }
                      });
     }
   });
 }
 
-// What the products are added to.
-template <typename T>
-void fill_with_bias(const Product& p, int thread_count) {
-  const T* const bias = reinterpret_cast<const T*>(p.bias);
-  for_each_element<T>(p, thread_count, [&](T& y, int64_t column) {
-    y = bias == nullptr ? T{0} : bias[column * p.bias_stride];
-  });
-}
-
-template <typename T>
-void apply_relu(const Product& p, int thread_count) {
-  if (!p.has_relu) return;
-  for_each_element<T>(p, thread_count, [](T& y, int64_t) { y = y < 0 ? T{0} : y; });
-}
-
-template <typename T>
-void finish_without_products(const Product& p, int thread_count) {
-  fill_with_bias<T>(p, thread_count);
-  apply_relu<T>(p, thread_count);
-}
-
-void run_f32(Plan& plan, const Program& program, std::byte* workspace, int thread_count) {
+void run_library(Plan& plan, const Program& program, std::byte* workspace, int thread_count) {
   Product& p = plan.product;
   std::pair<DenseCopy*, std::byte**> places[] = {{&plan.a, &p.a.address},
                                                  {&plan.b, &p.b.address},
@@ -310,33 +288,47 @@ void run_f32(Plan& plan, const Program& program, std::byte* workspace, int threa
     void* const externals[] = {at<float>(p.a, a), at<float>(p.b, b), at<float>(p.y, y), p.bias};
     program.run(externals, workspace);
   });
-  apply_relu<float>(p, thread_count);
+  apply_activation(p, thread_count);
   if (plan.y.is_needed) plan.y.store(thread_count);
 }
 
-template <typename T>
-Matrix<T> matrix(const ProductOperand& o, int64_t offset) {
-  return {at<T>(o, offset), o.rows, o.cols, o.row_stride, o.col_stride};
+Matrix matrix(const ProductOperand& o, int64_t offset) {
+  std::byte* const data =
+      o.address == nullptr ? nullptr : o.address + offset * dtype_size_bytes(o.dtype);
+  return {data, o.dtype, o.rows, o.cols, o.row_stride, o.col_stride};
+}
+
+Gemm gemm_of(const Product& p, int64_t a, int64_t b, int64_t y) {
+  Gemm gemm = {matrix(p.a, a), matrix(p.b, b), matrix(p.y, y), {}, false, p.activation};
+  if (p.has_bias) gemm.bias = {p.bias, p.y.dtype, p.y.rows, p.y.cols, 0, p.bias_stride};
+  return gemm;
 }
 
 // Many products are divided among the threads, a few are worked on by all.
-void run_f64(const Product& p, std::byte* workspace, int thread_count) {
-  if (p.has_bias) fill_with_bias<double>(p, thread_count);
+void run_loops(const Product& p, std::byte* workspace, int thread_count) {
   const int64_t batches = batch_count(p);
   const int sharers = batches >= 4 * thread_count ? 1 : thread_count;
   const int64_t teams = thread_count / sharers;
-  const uint64_t size_bytes = gemm_workspace_size_bytes(p.y.cols, p.a.cols, sharers);
+  const uint64_t size_bytes = gemm_workspace_size_bytes(gemm_of(p, 0, 0, 0), sharers);
   parallel_for(thread_count, teams, 1, [&](int64_t begin, int64_t end) {
     for (int64_t team = begin; team < end; ++team) {
       for_each_batch(p, p.batch_ndim, batches * team / teams, batches * (team + 1) / teams,
                      [&](int64_t a, int64_t b, int64_t y) {
-                       gemm(matrix<const double>(p.a, a), matrix<const double>(p.b, b),
-                            matrix<double>(p.y, y), p.has_bias,
-                            workspace + static_cast<uint64_t>(team) * size_bytes, sharers);
+                       run_gemm(gemm_of(p, a, b, y),
+                                workspace + static_cast<uint64_t>(team) * size_bytes, sharers);
                      });
     }
   });
-  apply_relu<double>(p, thread_count);
+}
+
+bool is_for_library(const Product& p) {
+  return p.a.dtype == BP_F32 && p.b.dtype == BP_F32 && p.y.dtype == BP_F32 && p.a.cols != 0;
+}
+
+Product folded(Product p) {
+  fold_batch_into_rows(p);
+  merge_batch_axes(p);
+  return p;
 }
 
 bool is_empty(const Product& p) { return batch_count(p) * p.y.rows * p.y.cols == 0; }
@@ -346,6 +338,7 @@ bool is_empty(const Product& p) { return batch_count(p) * p.y.rows * p.y.cols ==
 ProductOperand operand_of(const bp_tensor& tensor) {
   ProductOperand o;
   o.address = data<std::byte>(tensor);
+  o.dtype = tensor.dtype;
   const uint32_t batch_ndim = tensor.ndim - 2;
   o.rows = tensor.shape[batch_ndim];
   o.cols = tensor.shape[batch_ndim + 1];
@@ -356,11 +349,11 @@ ProductOperand operand_of(const bp_tensor& tensor) {
 }
 
 uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {
-  if (is_empty(product) || product.a.cols == 0) return 0;
-  if (product.dtype == BP_F64) {
+  if (is_empty(product)) return 0;
+  if (!is_for_library(product)) {
     // As many teams of one as there are threads need no less than one team of all.
     return static_cast<uint64_t>(env.thread_count()) *
-           gemm_workspace_size_bytes(product.y.cols, product.a.cols, 1);
+           gemm_workspace_size_bytes(gemm_of(folded(product), 0, 0, 0), 1);
   }
   Plan plan = make_plan(product);
   const std::shared_ptr<const Program> program = find_program(plan.product, env);
@@ -371,23 +364,15 @@ bp_status submit_product(const Product& product, const Launch& launch) {
   const int thread_count = launch.thread_count();
   std::byte* const workspace = launch.workspace();
   if (is_empty(product)) return launch.submit([] {});
-  if (product.a.cols == 0) {
-    return launch.submit([=] {
-      if (product.dtype == BP_F32) {
-        finish_without_products<float>(product, thread_count);
-      } else {
-        finish_without_products<double>(product, thread_count);
-      }
-    });
-  }
-  if (product.dtype == BP_F64) {
-    return launch.submit([=] { run_f64(product, workspace, thread_count); });
+  if (!is_for_library(product)) {
+    return launch.submit(
+        [p = folded(product), workspace, thread_count] { run_loops(p, workspace, thread_count); });
   }
   Plan plan = make_plan(product);
   std::shared_ptr<const Program> program = find_program(plan.product, launch);
   place_copies(plan, program->workspace_size_bytes());
   return launch.submit([plan, program, workspace, thread_count]() mutable {
-    run_f32(plan, *program, workspace, thread_count);
+    run_library(plan, *program, workspace, thread_count);
   });
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/kernels/strided.hpp"
 #include "kernel_env.hpp"
 
@@ -15,22 +16,34 @@ class Program;
 // One operand: (rows, cols) for each index of the batch.
 struct ProductOperand {
   std::byte* address = nullptr;
+  bp_dtype dtype = 0;
   int64_t rows = 0, cols = 0;
   int64_t row_stride = 0, col_stride = 0;
   int64_t batch_strides[BP_MAX_RANK] = {};
 };
 
-// y (rows, cols) = a (rows, depth) by b (depth, cols) for each index of the batch.
+// y (rows, cols) = a (rows, depth) by b (depth, cols) for each index of the batch. All are f64, or
+// each is one of the other floats.
 struct Product {
-  bp_dtype dtype = 0;  // Of all operands: BP_F32 or BP_F64.
   uint32_t batch_ndim = 0;
   int64_t batch[BP_MAX_RANK] = {};
   ProductOperand a, b, y;
-  std::byte* bias = nullptr;  // (cols), or NULL.
+  std::byte* bias = nullptr;  // (cols), of the dtype of y, or NULL.
   int64_t bias_stride = 0;
   bool has_bias = false;  // Also where addresses are not known yet.
-  bool has_relu = false;
+  uint32_t activation = BP_LINEAR_ACTIVATION_NONE;
 };
+
+// What the products of all ops take: each narrow float with itself and with f32.
+// clang-format off: a row is a combination.
+constexpr bp_dtype kProductDtypes[] = {
+    BP_F32,  BP_F32,  BP_F32, BP_F64,  BP_F64, BP_F64,  BP_F16,  BP_F16,  BP_F16,  BP_F16,
+    BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F16, BP_F16,  BP_F32,  BP_F32,  BP_F32,  BP_F16,
+    BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F32, BP_F32,  BP_F16,  BP_BF16, BP_BF16, BP_BF16,
+    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_BF16, BP_BF16, BP_F32,  BP_F32,  BP_F32,
+    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_F32,  BP_F32,  BP_BF16,
+};
+// clang-format on
 
 // The operand whose matrices are the last two axes of `tensor`.
 ProductOperand operand_of(const bp_tensor& tensor);
