@@ -7,8 +7,8 @@
 namespace bp::kernels {
 namespace {
 
-// Elements along each side of a tile: a tile of f32 reads whole lines of 64 bytes.
-constexpr int64_t kTile = 16;
+// The tile of a row function: 16 KiB of f64 for an operand that is transposed.
+constexpr int64_t kTileRows = 32, kTileCols = 64;
 
 struct Axis {
   int64_t extent;
@@ -33,15 +33,47 @@ bool is_outer(const Axis& a, const Axis& b) {
   return false;
 }
 
-// The usual case: everything is one row.
-void make_row(Loop& loop, const bp_tensor& shaped,
-              std::initializer_list<const bp_tensor*> tensors) {
-  loop.count = element_count(shaped);
-  loop.rank = 1;
-  loop.extents[0] = loop.count;
-  int k = 0;
-  for (const bp_tensor* t : tensors) {
-    loop.strides[k++][0] = t == nullptr ? 0 : dtype_size_bytes(t->dtype);
+// Whether elements lie in row-major order without gaps.
+bool is_dense(uint32_t ndim, const int64_t* shape, const int64_t* strides) {
+  int64_t expected = 1;
+  for (uint32_t i = ndim; i-- > 0; expected *= shape[i]) {
+    if (shape[i] != 1 && strides[i] != expected) return false;
+  }
+  return true;
+}
+
+// The axes that matter, sorted by the stride of the result, the outermost first.
+int sort_axes(uint32_t ndim, const int64_t* shape, std::span<const LoopOperand> operands,
+              std::array<Axis, BP_MAX_RANK>& axes) {
+  int rank = 0;
+  for (uint32_t i = 0; i < ndim; ++i) {
+    if (shape[i] == 1) continue;
+    Axis& axis = axes[static_cast<size_t>(rank++)];
+    axis = {shape[i], {}};
+    size_t k = 0;
+    for (const LoopOperand& o : operands) {
+      axis.strides[k++] = o.data == nullptr ? 0 : o.strides[i] * o.size_bytes;
+    }
+  }
+  // An insertion sort keeps the order of equals and is fastest for the usual few axes.
+  for (int i = 1; i < rank; ++i) {
+    for (int j = i; j > 0; --j) {
+      Axis &outer = axes[static_cast<size_t>(j - 1)], &inner = axes[static_cast<size_t>(j)];
+      if (!is_outer(inner, outer)) break;
+      std::swap(outer, inner);
+    }
+  }
+  return rank;
+}
+
+// Puts the axes into the loop, neighbours in one where every operand allows it.
+void merge_axes(Loop& loop, const std::array<Axis, BP_MAX_RANK>& axes, int rank) {
+  for (int i = 0; i < rank; ++i) {
+    const Axis& axis = axes[static_cast<size_t>(i)];
+    const bool is_merged = i > 0 && can_merge(axes[static_cast<size_t>(i - 1)], axis);
+    const auto place = static_cast<size_t>(is_merged ? loop.rank - 1 : loop.rank++);
+    loop.extents[place] = is_merged ? loop.extents[place] * axis.extent : axis.extent;
+    for (size_t k = 0; k < kMaxOperands; ++k) loop.strides[k][place] = axis.strides[k];
   }
 }
 
@@ -53,8 +85,8 @@ void choose_tiles(Loop& loop) {
   for (int k = 0; k < loop.operand_count; ++k) {
     for (int axis = 0; axis < inner; ++axis) {
       const int64_t stride = std::abs(loop.strides[k][axis]);
-      const bool is_dense = stride > 0 && stride * kTile <= std::abs(loop.strides[k][inner]);
-      if (!is_dense || (best >= 0 && stride >= best_stride)) continue;
+      const bool is_denser = stride > 0 && stride < std::abs(loop.strides[k][inner]);
+      if (!is_denser || (best >= 0 && stride >= best_stride)) continue;
       best = axis;
       best_stride = stride;
     }
@@ -71,59 +103,44 @@ void choose_tiles(Loop& loop) {
 
 }  // namespace
 
-Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar) {
+Loop make_loop(uint32_t ndim, const int64_t* shape, std::span<const LoopOperand> operands,
+               uint64_t scalar) {
   Loop loop;
-  loop.operand_count = static_cast<int>(tensors.size());
+  loop.operand_count = static_cast<int>(operands.size());
   loop.scalar = scalar;
-  const bp_tensor& shaped = **tensors.begin();
+  for (uint32_t i = 0; i < ndim; ++i) loop.count *= shape[i];
   size_t k = 0;
-  bool is_dense = true;
-  for (const bp_tensor* t : tensors) {
-    loop.data[k++] = t == nullptr ? nullptr : data<std::byte>(*t);
-    is_dense = is_dense && (t == nullptr || is_contiguous(*t));
+  bool is_row = true;
+  for (const LoopOperand& o : operands) {
+    loop.data[k] = o.data;
+    loop.size_bytes[k++] = o.size_bytes;
+    is_row = is_row && (o.data == nullptr || is_dense(ndim, shape, o.strides));
   }
-  if (is_dense) {
-    make_row(loop, shaped, tensors);
+  if (is_row) {
+    loop.rank = 1;
+    loop.extents[0] = loop.count;
+    for (k = 0; k < operands.size(); ++k) {
+      loop.strides[k][0] = loop.data[k] == nullptr ? 0 : loop.size_bytes[k];
+    }
     return loop;
   }
   std::array<Axis, BP_MAX_RANK> axes;
-  int rank = 0;
-  for (uint32_t i = 0; i < shaped.ndim; ++i) {
-    loop.count *= shaped.shape[i];
-    if (shaped.shape[i] == 1) continue;
-    Axis& axis = axes[static_cast<size_t>(rank++)];
-    axis = {shaped.shape[i], {}};
-    k = 0;
-    for (const bp_tensor* t : tensors) {
-      axis.strides[k++] = t == nullptr ? 0 : t->strides[i] * dtype_size_bytes(t->dtype);
-    }
-  }
-  // An insertion sort keeps the order of equals and is fastest for the usual few axes.
-  for (int i = 1; i < rank; ++i) {
-    for (int j = i; j > 0; --j) {
-      Axis &outer = axes[static_cast<size_t>(j - 1)], &inner = axes[static_cast<size_t>(j)];
-      if (!is_outer(inner, outer)) break;
-      std::swap(outer, inner);
-    }
-  }
-  for (int i = rank; i-- > 0;) {
-    const Axis& axis = axes[static_cast<size_t>(i)];
-    // Built innermost first, reversed below.
-    Axis* const last =
-        loop.rank == 0 ? nullptr : &axes[static_cast<size_t>(BP_MAX_RANK - loop.rank)];
-    if (last != nullptr && can_merge(axis, *last)) {
-      last->extent *= axis.extent;
-    } else {
-      axes[static_cast<size_t>(BP_MAX_RANK - ++loop.rank)] = Axis(axis);
-    }
-  }
-  for (int i = 0; i < loop.rank; ++i) {
-    const Axis& axis = axes[static_cast<size_t>(BP_MAX_RANK - loop.rank + i)];
-    loop.extents[static_cast<size_t>(i)] = axis.extent;
-    for (size_t o = 0; o < kMaxOperands; ++o) loop.strides[o][i] = axis.strides[o];
-  }
+  merge_axes(loop, axes, sort_axes(ndim, shape, operands, axes));
   if (loop.rank >= 2) choose_tiles(loop);
   return loop;
+}
+
+Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar) {
+  const bp_tensor& shaped = **tensors.begin();
+  std::array<LoopOperand, kMaxOperands> operands{};
+  size_t k = 0;
+  for (const bp_tensor* t : tensors) {
+    if (t != nullptr) {
+      operands[k] = {data<std::byte>(*t), t->strides, dtype_size_bytes(t->dtype)};
+    }
+    ++k;
+  }
+  return make_loop(shaped.ndim, shaped.shape, std::span(operands).first(k), scalar);
 }
 
 namespace {
@@ -203,69 +220,107 @@ void run_part(const Loop& loop, RowFunction* row, const void* context, int64_t b
   }
 }
 
-// The strips [begin, end): a strip is kTile indices of the axis next to the inner one, with all of
-// the inner one.
-void run_strips(const Loop& loop, RowFunction* row, const void* context, int64_t begin,
-                int64_t end) {
+// How a loop is cut into tiles: planes of rows of tiles.
+struct Tiling {
+  Tiling(const Loop& loop, int64_t its_rows, int64_t its_cols)
+      : rows(its_rows),
+        cols(its_cols),
+        plane_rows(loop.extents[static_cast<size_t>(loop.rank - 2)]),
+        plane_cols(loop.extents[static_cast<size_t>(loop.rank - 1)]),
+        tile_rows((plane_rows + rows - 1) / rows),
+        tile_cols((plane_cols + cols - 1) / cols),
+        count(loop.count / (plane_rows * plane_cols) * tile_rows * tile_cols) {}
+
+  int64_t rows, cols;              // Of a tile.
+  int64_t plane_rows, plane_cols;  // Of the two inner axes.
+  int64_t tile_rows, tile_cols;    // Tiles in a plane.
+  int64_t count;
+};
+
+// The tiles [begin, end).
+void run_tile_range(const Loop& loop, const Tiling& tiling, TileFunction* tile, const void* context,
+                    int64_t begin, int64_t end) {
   uint64_t scalar = loop.scalar;
   const Addresses origin = first_addresses(loop, scalar);
-  const auto strides = row_strides(loop);
   const int inner = loop.rank - 1;
-  const int64_t length = loop.extents[static_cast<size_t>(inner)];
-  const int64_t width = loop.extents[static_cast<size_t>(inner - 1)];
-  const int64_t strips_per_plane = (width + kTile - 1) / kTile;
-  for (int64_t strip = begin; strip < end; ++strip) {
-    const int64_t first = strip % strips_per_plane * kTile;
-    const int64_t rows = std::min(kTile, width - first);
-    Addresses plane = origin;
-    seek(loop, plane, inner - 1, strip / strips_per_plane);
-    advance(loop, plane, inner - 1, first);
-    for (int64_t column = 0; column < length; column += kTile) {
-      Addresses at = plane;
-      advance(loop, at, inner, column);
-      for (int64_t r = 0; r < rows; ++r) {
-        row(at.data(), strides.data(), std::min(kTile, length - column), context);
-        advance(loop, at, inner - 1, 1);
-      }
-    }
+  for (int64_t i = begin; i < end; ++i) {
+    const int64_t col = i % tiling.tile_cols * tiling.cols;
+    const int64_t row = i / tiling.tile_cols % tiling.tile_rows * tiling.rows;
+    Addresses at = origin;
+    seek(loop, at, inner - 1, i / (tiling.tile_cols * tiling.tile_rows));
+    advance(loop, at, inner - 1, row);
+    advance(loop, at, inner, col);
+    tile(loop, at.data(), std::min(tiling.rows, tiling.plane_rows - row),
+         std::min(tiling.cols, tiling.plane_cols - col), context);
+  }
+}
+
+struct RowsOfTile {
+  RowFunction* row;
+  const void* context;
+};
+
+// Hands the rows of a tile to a row function.
+void run_rows_of_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t cols,
+                      const void* context) {
+  const auto& rows_of_tile = *static_cast<const RowsOfTile*>(context);
+  const auto strides = row_strides(loop);
+  Addresses at{};
+  std::copy_n(data, loop.operand_count, at.begin());
+  for (int64_t r = 0; r < rows; ++r) {
+    rows_of_tile.row(at.data(), strides.data(), cols, rows_of_tile.context);
+    advance(loop, at, loop.rank - 2, 1);
   }
 }
 
 // Where a copy that is not streamed begins to wait for the lines of its result: 3/4 of a last-level
 // cache of 32 MiB. Below, what is written stays there for who reads it next.
 constexpr int64_t kStreamBytes = 24 << 20;
-// Shorter rows have too many lines that are written in parts.
+// Shorter rows have too many lines that are written in parts, and so have rows of a tile that do
+// not begin with a line.
 constexpr int64_t kStreamRowBytes = 1024;
+constexpr uint64_t kLineBytes = 64;
 
 }  // namespace
 
 RowOptions choose_row_options(const Loop& loop) {
-  if (loop.rank == 0 || loop.is_tiled) return {};
+  if (loop.rank == 0) return {};
   const int inner = loop.rank - 1;
   int64_t bytes_per_element = 0;
-  for (int k = 0; k < loop.operand_count; ++k) {
-    bytes_per_element += std::abs(loop.strides[k][inner]);
-    const bool is_overwritten = k > 0 && loop.data[static_cast<size_t>(k)] == loop.data[0];
-    if (is_overwritten) return {};
+  for (size_t k = 0; k < static_cast<size_t>(loop.operand_count); ++k) {
+    if (k > 0 && loop.data[k] == loop.data[0]) return {};
+    if (loop.strides[k][inner] != 0) bytes_per_element += loop.size_bytes[k];
   }
-  const int64_t row_bytes = loop.extents[static_cast<size_t>(inner)] * loop.strides[0][inner];
-  return {.is_streamed =
-              row_bytes >= kStreamRowBytes && loop.count * bytes_per_element >= kStreamBytes};
+  if (loop.count * bytes_per_element < kStreamBytes) return {};
+  if (!loop.is_tiled) {
+    const int64_t row_length = loop.extents[static_cast<size_t>(inner)];
+    return {.is_streamed = row_length * loop.strides[0][inner] >= kStreamRowBytes};
+  }
+  auto places = reinterpret_cast<uintptr_t>(loop.data[0]);
+  for (int axis = 0; axis < inner; ++axis) {
+    places |= static_cast<uintptr_t>(loop.strides[0][axis]);
+  }
+  return {.is_streamed = places % kLineBytes == 0};
+}
+
+void run_tiles(const Loop& loop, TileFunction* tile, int64_t tile_rows, int64_t tile_cols,
+               int threads, int64_t grain, const void* context) {
+  if (loop.count == 0) return;
+  const Tiling tiling(loop, tile_rows, tile_cols);
+  const int64_t tile_grain = std::max<int64_t>(1, grain / (tile_rows * tile_cols));
+  parallel_for(threads, tiling.count, tile_grain, [&](int64_t begin, int64_t end) {
+    run_tile_range(loop, tiling, tile, context, begin, end);
+  });
 }
 
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
   if (loop.count == 0) return;
-  if (!loop.is_tiled) {
-    parallel_for(threads, loop.count, grain,
-                 [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
-    return;
+  if (loop.is_tiled) {
+    const RowsOfTile rows{row, context};
+    return run_tiles(loop, run_rows_of_tile, kTileRows, kTileCols, threads, grain, &rows);
   }
-  const int64_t length = loop.extents[static_cast<size_t>(loop.rank - 1)];
-  const int64_t width = loop.extents[static_cast<size_t>(loop.rank - 2)];
-  const int64_t strips = loop.count / (length * width) * ((width + kTile - 1) / kTile);
-  const int64_t strip_grain = std::max<int64_t>(1, grain / (length * kTile));
-  parallel_for(threads, strips, strip_grain,
-               [&](int64_t begin, int64_t end) { run_strips(loop, row, context, begin, end); });
+  parallel_for(threads, loop.count, grain,
+               [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
 }
 
 }  // namespace bp::kernels

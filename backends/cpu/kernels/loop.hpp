@@ -8,12 +8,14 @@
 //   inner axis   one row          walked by the row function, vectorised for strides of 0 and 1
 //
 // Where a tensor is read across its lines, as in a transpose, an axis along its lines is made the
-// neighbour of the inner one, and the two are walked in tiles: a line is then read once.
+// neighbour of the inner one, and the two are walked in tiles: a line is then read once. Threads
+// share tiles, so that planes may have any proportions.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 
 #include "backends/cpu/kernels/kernels.hpp"
 
@@ -26,16 +28,33 @@ constexpr int kMaxOperands = 4;
 using RowFunction = void(std::byte* const* data, const int64_t* strides, int64_t n,
                          const void* context);
 
+// Works on a tile of rows x cols elements of the two inner axes of `loop`; data is where it begins.
+struct Loop;
+using TileFunction = void(const Loop& loop, std::byte* const* data, int64_t rows, int64_t cols,
+                          const void* context);
+
+// A tensor of the shape that the others have. Its strides count elements.
+struct LoopOperand {
+  std::byte* data;         // NULL: the value is in the scalar of the loop.
+  const int64_t* strides;  // Not read without data.
+  int64_t size_bytes;      // Of an element.
+};
+
 struct Loop {
   int operand_count = 0;
-  int rank = 0;                                // Axes that are left.
-  bool is_tiled = false;                       // The two inner axes are walked in tiles.
-  int64_t count = 1;                           // Elements.
-  std::array<int64_t, BP_MAX_RANK> extents;    // The outermost axis first; `rank` entries.
-  int64_t strides[kMaxOperands][BP_MAX_RANK];  // In bytes.
-  std::array<std::byte*, kMaxOperands> data;   // NULL for an operand that is in `scalar`.
-  uint64_t scalar = 0;                         // One value, of the dtype of its operand.
+  int rank = 0;                                    // Axes that are left.
+  bool is_tiled = false;                           // The two inner axes are walked in tiles.
+  int64_t count = 1;                               // Elements.
+  std::array<int64_t, BP_MAX_RANK> extents;        // The outermost axis first; `rank` entries.
+  int64_t strides[kMaxOperands][BP_MAX_RANK];      // In bytes.
+  std::array<std::byte*, kMaxOperands> data;       // NULL for an operand that is in `scalar`.
+  std::array<int64_t, kMaxOperands> size_bytes{};  // Of one element.
+  uint64_t scalar = 0;                             // One value, of the dtype of its operand.
 };
+
+// A loop over `operands`, the result first.
+Loop make_loop(uint32_t ndim, const int64_t* shape, std::span<const LoopOperand> operands,
+               uint64_t scalar = 0);
 
 // A loop over `tensors`, the result first. All have one shape; NULL stands for `scalar`.
 Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar = 0);
@@ -43,6 +62,10 @@ Loop make_loop(std::initializer_list<const bp_tensor*> tensors, uint64_t scalar 
 // Calls `row` for all elements, on up to `threads` threads. Parts have at least `grain` elements.
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain,
               const void* context = nullptr);
+
+// The same by tiles of up to tile_rows x tile_cols elements, for a loop that is tiled.
+void run_tiles(const Loop& loop, TileFunction* tile, int64_t tile_rows, int64_t tile_cols,
+               int threads, int64_t grain, const void* context);
 
 // What the row functions of rows-inl.hpp take as their context.
 struct RowOptions {

@@ -1,16 +1,20 @@
 // fill, copy and arange, for tensors of every layout.
 //
-// copy converts between all dtypes of the device. Rows of one dtype that are dense on both sides
-// are moved as bytes. A copy that transposes goes through tiles (loop.hpp).
+// copy converts between all dtypes of the device; one that converts nothing is in copy.cpp. The
+// 16-bit floats are converted by way of f32, where a value with too many bits for an f32 is rounded
+// to odd: its last bit says that something was dropped, so that the second rounding is the only
+// one.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/movement.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
-#include <cstring>
+#include <bit>
+#include <cmath>
 #include <type_traits>
 
-#include "backends/cpu/kernels/loop.hpp"
+#include "backends/cpu/kernels/copy.hpp"
+#include "backends/cpu/kernels/rows-inl.hpp"
 #include "backends/cpu/kernels/scalar.hpp"
 #include "hwy/highway.h"
 
@@ -47,81 +51,95 @@ HWY_INLINE To convert(From x) {
   }
 }
 
-// data and strides are those of (y, x).
-template <typename To, typename From>
-void copy_row(std::byte* const* data, const int64_t* strides, int64_t n, const void*) {
-  constexpr int64_t kDenseTo = sizeof(To), kDenseFrom = sizeof(From);
-  To* const HWY_RESTRICT y = reinterpret_cast<To*>(data[0]);
-  const From* const HWY_RESTRICT x = reinterpret_cast<const From*>(data[1]);
-  if (strides[0] == kDenseTo && strides[1] == kDenseFrom) {
-    if constexpr (std::is_same_v<To, From>) {
-      std::memcpy(y, x, static_cast<size_t>(n) * sizeof(To));
-    } else {
-      for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
-    }
-  } else if (strides[0] == kDenseTo && strides[1] == 0) {
-    const To value = convert<To>(*x);
-    for (int64_t i = 0; i < n; ++i) y[i] = value;
-  } else {
-    for (int64_t i = 0; i < n; ++i) {
-      *reinterpret_cast<To*>(data[0] + i * strides[0]) =
-          convert<To>(*reinterpret_cast<const From*>(data[1] + i * strides[1]));
-    }
-  }
+// The f32 next to x whose last bit is set where x is none itself. The order of comparisons leaves
+// NaN as it is.
+HWY_INLINE float round_to_odd_f32(double x) {
+  const auto nearest = static_cast<float>(x);
+  const double back = nearest;
+  const auto bits = std::bit_cast<uint32_t>(nearest);
+  const bool is_inexact = back < x || back > x;
+  const bool is_low = std::abs(back) < std::abs(x);
+  const uint32_t step = is_low ? 1u : ~0u;
+  return std::bit_cast<float>(bits + (is_inexact && (bits & 1) == 0 ? step : 0u));
 }
 
 template <typename From>
-RowFunction* copy_row_from(bp_dtype to) {
-  switch (to) {
-    case BP_BOOL:
-      return copy_row<Bool, From>;
-    case BP_U8:
-      return copy_row<uint8_t, From>;
-    case BP_I8:
-      return copy_row<int8_t, From>;
-    case BP_I16:
-      return copy_row<int16_t, From>;
-    case BP_I32:
-      return copy_row<int32_t, From>;
-    case BP_I64:
-      return copy_row<int64_t, From>;
-    case BP_F32:
-      return copy_row<float, From>;
-    default:
-      return copy_row<double, From>;
+HWY_INLINE float to_f32_for_narrowing(From x) {
+  if constexpr (std::is_same_v<From, float> || sizeof(From) <= 2) {
+    return x;
+  } else {
+    return round_to_odd_f32(round_to_odd(x));
   }
 }
 
-// The function that copies from one dtype to another, which the claims limit to those below.
-RowFunction* row_of_copy(bp_dtype to, bp_dtype from) {
-  switch (to == from ? dtype_size_bytes(to) : 0) {
-    case 1:
-      return copy_row<uint8_t, uint8_t>;
-    case 2:
-      return copy_row<int16_t, int16_t>;
-    case 4:
-      return copy_row<int32_t, int32_t>;
-    case 8:
-      return copy_row<int64_t, int64_t>;
-    default:
-      break;
+template <typename To, typename From>
+struct Cast {
+  static void run(int64_t n, To* HWY_RESTRICT y, const From* from) {
+    BlockBuffer<Compute<From>> wide;
+    const Compute<From>* const HWY_RESTRICT x = widen_block(from, n, wide);
+    if constexpr (kIsNarrow<To>) {
+      BlockBuffer<float> rounded;
+      for (int64_t i = 0; i < n; ++i) rounded.elements[i] = to_f32_for_narrowing(x[i]);
+      narrow_block(n, y, rounded.elements);
+    } else {
+      for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
+    }
   }
+};
+
+template <typename To, typename From>
+constexpr RowFunction* cast_row() {
+  return Row<Cast<To, From>, To, From>::run;
+}
+
+template <typename From>
+RowFunction* cast_row_from(bp_dtype to) {
+  switch (to) {
+    case BP_BOOL:
+      return cast_row<Bool, From>();
+    case BP_U8:
+      return cast_row<uint8_t, From>();
+    case BP_I8:
+      return cast_row<int8_t, From>();
+    case BP_I16:
+      return cast_row<int16_t, From>();
+    case BP_I32:
+      return cast_row<int32_t, From>();
+    case BP_I64:
+      return cast_row<int64_t, From>();
+    case BP_F16:
+      return cast_row<Float16, From>();
+    case BP_BF16:
+      return cast_row<BFloat16, From>();
+    case BP_F32:
+      return cast_row<float, From>();
+    default:
+      return cast_row<double, From>();
+  }
+}
+
+// The function that converts from one dtype to another, which the claims limit to those below.
+RowFunction* row_of_cast(bp_dtype to, bp_dtype from) {
   switch (from) {
     case BP_BOOL:
     case BP_U8:
-      return copy_row_from<uint8_t>(to);
+      return cast_row_from<uint8_t>(to);
     case BP_I8:
-      return copy_row_from<int8_t>(to);
+      return cast_row_from<int8_t>(to);
     case BP_I16:
-      return copy_row_from<int16_t>(to);
+      return cast_row_from<int16_t>(to);
     case BP_I32:
-      return copy_row_from<int32_t>(to);
+      return cast_row_from<int32_t>(to);
     case BP_I64:
-      return copy_row_from<int64_t>(to);
+      return cast_row_from<int64_t>(to);
+    case BP_F16:
+      return cast_row_from<Float16>(to);
+    case BP_BF16:
+      return cast_row_from<BFloat16>(to);
     case BP_F32:
-      return copy_row_from<float>(to);
+      return cast_row_from<float>(to);
     default:
-      return copy_row_from<double>(to);
+      return cast_row_from<double>(to);
   }
 }
 
@@ -134,12 +152,19 @@ HWY_AFTER_NAMESPACE();
 namespace bp::kernels {
 namespace {
 
-HWY_EXPORT(row_of_copy);
+HWY_EXPORT(row_of_cast);
 
 bp_status copy_launch(const bp_copy_args& args, Launch& launch) {
-  RowFunction* const row = HWY_DYNAMIC_DISPATCH(row_of_copy)(args.y->dtype, args.x->dtype);
-  return launch.submit([loop = make_loop({args.y, args.x}), row, threads = launch.thread_count()] {
-    run_loop(loop, row, threads, kGrain);
+  const Loop loop = make_loop({args.y, args.x});
+  const int threads = launch.thread_count();
+  if (args.y->dtype == args.x->dtype) {
+    return launch.submit([loop, size_bytes = dtype_size_bytes(args.y->dtype), threads] {
+      run_copy(loop, size_bytes, threads);
+    });
+  }
+  RowFunction* const row = HWY_DYNAMIC_DISPATCH(row_of_cast)(args.y->dtype, args.x->dtype);
+  return launch.submit([loop, row, options = choose_row_options(loop), threads] {
+    run_loop(loop, row, threads, kGrain, &options);
   });
 }
 
@@ -150,16 +175,20 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
   Loop loop = make_loop({args.y, nullptr});
   loop.data[1] = const_cast<std::byte*>(value.address());
   loop.scalar = value.bits();
-  RowFunction* const row = HWY_DYNAMIC_DISPATCH(row_of_copy)(dtype, dtype);
-  return launch.submit(
-      [loop, row, threads = launch.thread_count()] { run_loop(loop, row, threads, kGrain); });
+  return launch.submit([loop, size_bytes = dtype_size_bytes(dtype),
+                        threads = launch.thread_count()] { run_copy(loop, size_bytes, threads); });
 }
 
-// Computes in W, as the op says; integers wrap.
+// Computes in W, as the op says, and rounds once; integers wrap.
 template <typename T, typename W>
 void arange(T* y, int64_t stride, int64_t count, W start, W step) {
   for (int64_t i = 0; i < count; ++i) {
-    y[i * stride] = static_cast<T>(start + static_cast<W>(i) * step);
+    const W value = start + static_cast<W>(i) * step;
+    if constexpr (std::is_floating_point_v<W>) {
+      y[i * stride] = narrow<T>(value);
+    } else {
+      y[i * stride] = static_cast<T>(value);
+    }
   }
 }
 
@@ -170,10 +199,15 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
   const int64_t count = args.y->shape[0], stride = args.y->strides[0];
   const auto submit = [&]<typename T, typename W>(T, W) {
     return launch.submit([=, y = data<T>(*args.y)] {
-      arange(y, stride, count, static_cast<W>(start.get<T>()), static_cast<W>(step.get<T>()));
+      arange(y, stride, count, static_cast<W>(widen(start.get<T>())),
+             static_cast<W>(widen(step.get<T>())));
     });
   };
   switch (dtype) {
+    case BP_F16:
+      return submit(Float16{}, double{});
+    case BP_BF16:
+      return submit(BFloat16{}, double{});
     case BP_F32:
       return submit(float{}, double{});
     case BP_F64:
@@ -185,8 +219,9 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
   }
 }
 
-constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8, BP_I8, BP_I16, BP_I32, BP_I64, BP_F32, BP_F64};
-constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_I32, BP_I64};
+constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
+                             BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
+constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
 
 // Every pair of dtypes.
 constexpr auto kPairs = [] {

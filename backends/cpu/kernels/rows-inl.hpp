@@ -148,6 +148,16 @@ HWY_INLINE const Compute<T>* widen_block(const T* x, int64_t n, BlockBuffer<Comp
   }
 }
 
+// Stores f32 as 16-bit floats.
+template <typename T>
+HWY_INLINE void narrow_block(int64_t n, T* y, const float* x) {
+  const ComputeTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) store_lanes(load_lanes(d, x + i), d, y + i);
+  for (; i < n; ++i) y[i] = T::from_f32(x[i]);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace bp::kernels
 HWY_AFTER_NAMESPACE();

@@ -1,114 +1,11 @@
-// Copies go tile by tile over the two axes whose neighbours are closest, in `to` and in `from`: a
-// transposition then reads and writes whole cache lines.
 #include "backends/cpu/kernels/strided.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <utility>
 
+#include "backends/cpu/kernels/copy.hpp"
 #include "kernel_env.hpp"
 
 namespace bp::kernels {
-namespace {
-
-constexpr int64_t kTile = 32;
-constexpr int64_t kGrainElements = 32768;  // Below twice this, a team of threads costs more.
-
-struct Axis {
-  int64_t extent, from, to;
-};
-
-// The axes that matter, merged where both layouts allow it, sorted so that `to` is dense at the
-// end.
-uint32_t simplify(const View& from, const View& to, Axis* axes) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < from.ndim; ++i) {
-    if (from.shape[i] == 1) continue;
-    axes[count++] = {from.shape[i], from.strides[i], to.strides[i]};
-  }
-  std::stable_sort(axes, axes + count,
-                   [](const Axis& a, const Axis& b) { return std::abs(a.to) > std::abs(b.to); });
-  uint32_t merged = 0;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (merged > 0 && axes[merged - 1].from == axes[i].from * axes[i].extent &&
-        axes[merged - 1].to == axes[i].to * axes[i].extent) {
-      axes[merged - 1] = {axes[merged - 1].extent * axes[i].extent, axes[i].from, axes[i].to};
-    } else {
-      axes[merged++] = axes[i];
-    }
-  }
-  return merged;
-}
-
-template <typename T>
-void copy_tile(const T* from, T* to, const Axis& rows, const Axis& cols) {
-  for (int64_t r = 0; r < rows.extent; r += kTile) {
-    const int64_t r_end = std::min(rows.extent, r + kTile);
-    for (int64_t c = 0; c < cols.extent; c += kTile) {
-      const int64_t c_end = std::min(cols.extent, c + kTile);
-      for (int64_t i = r; i < r_end; ++i) {
-        for (int64_t j = c; j < c_end; ++j) {
-          to[i * rows.to + j * cols.to] = from[i * rows.from + j * cols.from];
-        }
-      }
-    }
-  }
-}
-
-// Copies `cols` of each index of `rows`; one loop where both are dense.
-template <typename T>
-void copy_plane(const T* from, T* to, const Axis& rows, const Axis& cols) {
-  if (cols.from != 1 || cols.to != 1) return copy_tile(from, to, rows, cols);
-  for (int64_t i = 0; i < rows.extent; ++i) {
-    std::copy_n(from + i * rows.from, cols.extent, to + i * rows.to);
-  }
-}
-
-template <typename T>
-void copy_typed(const View& from, const View& to, int thread_count) {
-  Axis axes[BP_MAX_RANK + 2] = {};
-  uint32_t count = simplify(from, to, axes);
-  for (; count < 2; ++count) {
-    axes[1] = count == 0 ? Axis{1, 1, 1} : axes[0];
-    axes[0] = {1, 0, 0};
-  }
-
-  // The last axis is the densest of `to`; beside it goes the densest of `from`.
-  Axis cols = axes[--count];
-  uint32_t best = count - 1;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (std::abs(axes[i].from) < std::abs(axes[best].from)) best = i;
-  }
-  Axis rows = axes[best];
-  std::move(axes + best + 1, axes + count, axes + best);
-  --count;
-  // Threads share what is largest: planes, or the rows of the only one.
-  int64_t planes = 1;
-  for (uint32_t i = 0; i < count; ++i) planes *= axes[i].extent;
-  const int64_t row_parts = planes >= thread_count ? 1 : (rows.extent + kTile - 1) / kTile;
-  const int64_t part_rows = (rows.extent + row_parts - 1) / row_parts;
-  const int64_t part_elements = std::max<int64_t>(1, part_rows * cols.extent);
-  parallel_for(thread_count, planes * row_parts,
-               std::max<int64_t>(1, kGrainElements / part_elements),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t part = begin; part < end; ++part) {
-                   const T* source = reinterpret_cast<const T*>(from.address);
-                   T* target = reinterpret_cast<T*>(to.address);
-                   int64_t rest = part / row_parts;
-                   for (uint32_t i = count; i-- > 0; rest /= axes[i].extent) {
-                     source += rest % axes[i].extent * axes[i].from;
-                     target += rest % axes[i].extent * axes[i].to;
-                   }
-                   const int64_t row = part % row_parts * part_rows;
-                   const int64_t row_count = std::min(part_rows, rows.extent - row);
-                   if (row_count <= 0) continue;
-                   copy_plane(source + row * rows.from, target + row * rows.to,
-                              {row_count, rows.from, rows.to}, cols);
-                 }
-               });
-}
-
-}  // namespace
 
 View view_of(const bp_tensor& tensor) {
   View view;
@@ -134,17 +31,9 @@ int64_t element_count(const View& view) {
 }
 
 void copy_elements(const View& from, const View& to, int64_t element_size_bytes, int thread_count) {
-  if (element_count(from) == 0) return;
-  switch (element_size_bytes) {
-    case 1:
-      return copy_typed<uint8_t>(from, to, thread_count);
-    case 2:
-      return copy_typed<uint16_t>(from, to, thread_count);
-    case 4:
-      return copy_typed<uint32_t>(from, to, thread_count);
-    default:
-      return copy_typed<uint64_t>(from, to, thread_count);
-  }
+  const LoopOperand operands[] = {{to.address, to.strides, element_size_bytes},
+                                  {from.address, from.strides, element_size_bytes}};
+  run_copy(make_loop(to.ndim, to.shape, operands), element_size_bytes, thread_count);
 }
 
 bool is_contiguous(const View& view) {
