@@ -3,16 +3,19 @@
 
 Each op with a gradient becomes a node, which keeps what the spec's formulas read, and a function
 detail::record_NAME, which makes the node and leads its edges to where the inputs came from. Inputs
-are kept only if a gradient that is wanted needs them.
+and outputs are kept only if a gradient that is wanted needs them, and the attributes lead there.
+The gradient of an output that nothing depended on is empty for formulas that ask given() for it,
+and zeros for all others.
 """
 
 import pathlib
 import sys
 
 import expressions
-import formulas
+import gradient_code
 import spec
-from signatures import enum_type, is_elementwise, is_flag, pascal, recorded_inputs, signature
+from gradient_code import asks_given, differentiable_outputs, kept_when, values_of
+from signatures import broadcasts, enum_type, is_flag, pascal, recorded_inputs
 
 
 def record_parameter(arg):
@@ -20,6 +23,8 @@ def record_parameter(arg):
         return f"const dims::Dims& {arg.name}"
     if arg.is_attribute:
         return f"{member_type(arg)} {arg.name}"
+    if arg.is_list:
+        return f"std::span<const Tensor> {arg.name}"
     is_operand = arg.has_scalar
     return f"const {'Operand' if is_operand else 'Tensor'}& {arg.name}"
 
@@ -37,122 +42,62 @@ def declaration(op):
     return f"void record_{op.c_name}({', '.join(map(record_parameter, op.args))})"
 
 
-def values_read(gradients):
-    """The names in expressions: attributes, and tensors of which shape or dtype is read."""
-    parts = [gradients.call] if gradients.op else [s.value for s in gradients.prelude]
-    for formula in [] if gradients.op else gradients.gradients.values():
-        parts += [s.value for s in formula.statements] + [formula.result]
-    return {name for part in parts for node in formulas.walk(part)
-            if isinstance(node, expressions.Value) for name in node.names()}
-
-
-class NodeSource:
+class NodeSource(gradient_code.Expressions):
     """The node of one op, as lines of C++."""
 
     def __init__(self, op):
         self.op = op
         self.gradients = op.gradients
         self.inputs = recorded_inputs(op)
-        tensors, others = self.gradients.saved()[0], values_read(self.gradients)
-        outputs = {f"grad_{a.name}" for a in op.outputs}
-        if (tensors & outputs) - {f"grad_{op.outputs[0].name}"}:
-            raise op.error("only the first output can have a gradient so far", "backward")
-        self.grad = f"grad_{op.outputs[0].name}"
+        self.outputs = differentiable_outputs(op)
+        self.list = next((a for a in self.inputs if a.is_list), None)
+        tensors = self.gradients.saved()[0]
+        others = {name for value in values_of(self.gradients) for name in value.names()}
+        others |= {a.name for a in self.made_zeros()}
         # Tensors that are kept, in the order of the frame.
         self.saved = [a for a in op.args if a.name in tensors]
         # Shapes and dtypes that are kept.
-        keeps_shape = {a.name for a in self.inputs} if is_elementwise(op) else set()
+        keeps_shape = {a.name for a in self.inputs} if broadcasts(op) else set()
         self.metas = [a for a in op.args if a.is_tensor and a.name in others | keeps_shape]
         self.attributes = [a for a in op.attributes if a.name in others]
+        self.check()
+
+    def check(self):
+        if self.list and (self.list is not self.inputs[-1] or self.list in self.saved):
+            raise self.op.error("of a list, gradients read shapes, and it is the last input", "args")
+        for arg in self.made_zeros():
+            if arg.is_optional:
+                raise self.op.error(f"{arg.name} may not be there: ask given(grad_{arg.name})",
+                                    "backward")
+
+    def made_zeros(self):
+        """The outputs whose gradients are made zeros where nothing depended on them."""
+        if len(self.outputs) == 1:
+            return []
+        return [a for a in self.outputs if not asks_given(self.gradients, f"grad_{a.name}")]
 
     @property
     def name(self):
         return f"{pascal(self.op.c_name)}Node"
 
-    # ---- Expressions ----
-
-    def resolve(self, what, name):
-        """The resolver of expressions.cpp()."""
-        if what == "enum":
-            arg = self.op.arg(name.split(".")[0])
-            return f"{enum_type(arg)}::k{pascal(name.split('.')[1])}"
-        arg = self.op.arg(name)
-        if what == "attr":
-            if arg is None:
-                return name
-            return f"int64_t{{{name}_}}" if is_flag(arg) else f"{name}_"
-        is_kept = arg is not None
-        source = f"{name}_meta_" if is_kept else name
-        shape = f"shape_of({source})"
-        return {"shape": shape, "ndim": f"{shape}.count", "numel": f"dims::numel({shape})",
-                "dtype": f"{source}.dtype" if is_kept else f"{source}.dtype()",
-                "given": f"({source}.dtype != 0)"}[what]
-
-    def value(self, value):
-        return expressions.cpp(value, self.resolve)
-
-    def tensor(self, node):
-        """The C++ of a tensor in a formula, or of a number for an operand."""
-        if isinstance(node, (formulas.Ref, formulas.ScalarRef)):
-            return node.name
-        if isinstance(node, formulas.View):
-            return self.view(node)
-        if isinstance(node, formulas.If):
-            return (f"({self.value(node.condition)} ? Tensor({self.tensor(node.then)}) "
-                    f": Tensor({self.tensor(node.other)}))")
-        if isinstance(node, formulas.Call):
-            return self.call(node)
-        return self.value(node)
-
-    def view(self, node):
-        params = [f"ints({self.value(v)})" if v.type == "dims" else self.value(v)
-                  for v in node.params.values()]
-        return f"{self.tensor(node.tensor)}.{node.kind}({', '.join(params)})"
-
-    def call(self, node):
-        if node.op.name == "copy":  # A cast, which is none where the dtype is right already.
-            return f"{self.tensor(node.args['x'])}.to({self.value(node.dtype)})"
-        arguments = [self.argument(node, p) for p in signature(node.op, False)]
-        return f"bp::{node.op.c_name}({', '.join(arguments)})"
-
-    def argument(self, node, parameter):
-        name = parameter.name
-        if name in node.args:
-            return self.tensor(node.args[name])
-        if name in node.attrs:
-            arg, text = node.op.arg(name), self.value(node.attrs[name])
-            if arg.kind == "enum":
-                return f"static_cast<{enum_type(arg)}>({text})"
-            if is_flag(arg):
-                return f"{text} != 0"
-            return f"ints({text})" if arg.kind == "i64[]" else text
-        if name == "dtype" and node.dtype is not None:
-            return self.value(node.dtype)
-        if name == "shape" and node.shape is not None:
-            return f"ints({self.value(node.shape)})"
-        return f"{self.grad}.device()" if name == "device" else \
-            "Tensor()" if parameter.default == "{}" else parameter.default
-
-    def statement(self, assign):
-        value = assign.value
-        if not isinstance(value, expressions.Value):
-            return f"const Tensor {assign.name} = {self.tensor(value)};"
-        if value.type == "dims":
-            return f"const dims::Dims {assign.name}({self.value(value)});"
-        return f"const auto {assign.name} = {self.value(value)};"
-
-    # ---- The parts ----
-
     def struct(self):
         op, count = self.op, len(self.saved)
         saved = f"saved_, {count}" if count else "nullptr, 0"
-        out = [f"struct {self.name} final : Node {{",
-               f'  {self.name}() : Node("{op.name}", edges_, {len(self.inputs)}, {saved}) {{}}',
-               "  void backward(const Tensor* grad_outputs, Tensor* grad_inputs) override;",
-               f"  Edge edges_[{len(self.inputs)}];"]
+        fixed = len(self.inputs) - bool(self.list)
+        if self.list:
+            out = [f"struct {self.name} final : Node {{",
+                   f'  explicit {self.name}(size_t count) : Node("{op.name}", nullptr, 0, {saved}), '
+                   f"edges_({fixed} + count) {{",
+                   "    lend_edges(edges_.data(), edges_.size());", "  }"]
+        else:
+            out = [f"struct {self.name} final : Node {{",
+                   f'  {self.name}() : Node("{op.name}", edges_, {fixed}, {saved}) {{}}']
+        out += ["  void backward(const Tensor* grad_outputs, Tensor* grad_inputs) override;",
+                "  std::vector<Edge> edges_;" if self.list else f"  Edge edges_[{fixed}];"]
         if count:
             out.append(f"  Saved saved_[{count}];")
-        out += [f"  Meta {a.name}_meta_;" for a in self.metas]
+        out += [f"  std::vector<Meta> {a.name}_metas_;" if a is self.list else
+                f"  Meta {a.name}_meta_;" for a in self.metas]
         out += [f"  {member_type(a)} {a.name}_;" for a in self.attributes]
         return out + ["};", ""]
 
@@ -166,53 +111,104 @@ class NodeSource:
             yield f'const Tensor {name}_tensor = saved({index}, "{name}");'
             yield f"const Operand {name} = saved_operand({index}, {name}_tensor);"
 
+    def given_gradients(self):
+        """Locals for the gradients that come in."""
+        zeros = self.made_zeros()
+        for index, arg in enumerate(self.outputs):
+            value = f"grad_outputs[{index}]"
+            if arg in zeros:
+                device = f"device_of(grad_outputs, {len(self.outputs)})"
+                yield (f"const Tensor grad_{arg.name} = or_zeros({value}, {arg.name}_meta_, "
+                       f"{device});")
+            else:
+                yield f"const Tensor& grad_{arg.name} = {value};"
+
     def backward(self):
         grads = self.gradients
-        body = [f"const Tensor& {self.grad} = grad_outputs[0];", *self.unpack()]
+        body = [*self.given_gradients(), *self.unpack()]
         if grads.op:
-            if len(grads.gradients) != 1:
-                raise self.op.error(f"{grads.op.name} has more than one output", "backward")
-            body.append(f"grad_inputs[0] = {self.call(grads.call)};")
+            first = self.index_of(grads.op.outputs[0].name)
+            body += [f"Tensor first = {self.call(grads.call)};",
+                     f"if (needs({first})) grad_inputs[{first}] = std::move(first);"]
         else:
-            body += [self.statement(s) for s in grads.prelude]
+            for statement in grads.prelude:
+                body += self.shared(statement)
             for index, arg in enumerate(self.inputs):
                 body += self.formula(index, arg, grads.gradients[arg.name])
         return [f"void {self.name}::backward(const Tensor* grad_outputs, Tensor* grad_inputs) {{",
                 *(f"  {line}" for line in body), "}", ""]
 
+    def shared(self, statement):
+        """A line of the prelude, which only runs for the gradients that need it."""
+        users = [i for i, a in enumerate(self.inputs)
+                 if statement in self.gradients.needed([a.name])]
+        if isinstance(statement.value, expressions.Value) or len(users) == len(self.inputs):
+            return [self.statement(statement)]
+        condition = " || ".join(f"needs({i})" for i in users)
+        return [f"Tensor {statement.name};",
+                f"if ({condition}) {statement.name} = {self.tensor(statement.value)};"]
+
     def formula(self, index, arg, formula):
         result = self.tensor(formula.result)
-        if is_elementwise(self.op):
+        if broadcasts(self.op):
             result = f"reduce_to({result}, {arg.name}_meta_)"
-        return [f"if (needs({index})) {{", *(f"  {self.statement(s)}" for s in formula.statements),
-                f"  grad_inputs[{index}] = {result};", "}"]
+        if arg is self.list:
+            start = [f"for (uint32_t i = 0; i < {arg.name}_metas_.size(); ++i) {{",
+                     f"  if (!needs({index} + i)) continue;"]
+            end = f"grad_inputs[{index} + i] = {result};"
+        else:
+            start, end = [f"if (needs({index})) {{"], f"grad_inputs[{index}] = {result};"
+        return [*start, *(f"  {self.statement(s)}" for s in formula.statements), f"  {end}", "}"]
 
     def wanted_by(self, arg):
         """The condition under which `arg` is kept; "" if always."""
-        if self.gradients.op or any(arg.name in formulas.reads(s.value)[0]
-                                    for s in self.gradients.prelude):
-            return ""
-        users = [i for i, own in enumerate(self.inputs)
-                 if arg.name in self.gradients.saved([own.name])[0]]
-        if len(users) == len(self.inputs):
-            return ""
-        return f"if ({' || '.join(f'node->needs({i})' for i in users)}) "
+        conditions = [kept_when(self.op, arg.name)]
+        if not self.gradients.op:
+            users = [i for i, own in enumerate(self.inputs)
+                     if arg.name in self.gradients.saved([own.name])[0]]
+            if len(users) < len(self.inputs):
+                conditions.append(" || ".join(f"node->needs({i})" for i in users))
+        conditions = [c for c in conditions if c]
+        if len(conditions) > 1:
+            conditions = [f"({c})" if "||" in c else c for c in conditions]
+        return f"if ({' && '.join(conditions)}) " if conditions else ""
+
+    def keep(self):
+        """The lines that keep tensors, shapes and attributes."""
+        for index, arg in enumerate(self.saved):
+            if arg in self.outputs:
+                call = f"save_output({index}, {arg.name}, {self.outputs.index(arg)})"
+            else:
+                call = f"save({index}, {arg.name})"
+            yield f"{self.wanted_by(arg)}node->{call};"
+        for arg in self.metas:
+            if arg is self.list:
+                yield f"node->{arg.name}_metas_.assign({arg.name}.begin(), {arg.name}.end());"
+            else:
+                yield f"node->{arg.name}_meta_ = Meta({arg.name});"
+        for arg in self.attributes:
+            yield f"node->{arg.name}_ = {arg.name};"
 
     def record(self):
         op = self.op
-        body = [f"auto node = make_node<{self.name}>();"]
-        body += [f"node->connect({i}, {a.name});" for i, a in enumerate(self.inputs)]
-        for index, arg in enumerate(self.saved):
-            save = "save_output" if arg is op.outputs[0] else "save"
-            body.append(f"{self.wanted_by(arg)}node->{save}({index}, {arg.name});")
-        body += [f"node->{a.name}_meta_ = Meta({a.name});" for a in self.metas]
-        body += [f"node->{a.name}_ = {a.name};" for a in self.attributes]
-        used = {a.name for a in [*self.inputs, *self.saved, *self.metas, *self.attributes]}
+        count = f"{self.list.name}.size()" if self.list else ""
+        body = [f"auto node = make_node<{self.name}>({count});"]
+        for index, arg in enumerate(self.inputs):
+            if arg is self.list:
+                body.append(f"node->connect_all({index}, {arg.name});")
+            else:
+                body.append(f"node->connect({index}, {arg.name});")
+        body += self.keep()
+        for index, arg in enumerate(self.outputs):
+            given = f"if ({arg.name}) " if arg.is_optional else ""
+            body.append(f"{given}attach(*node, {arg.name}, {index});")
+        used = {a.name for a in [*self.inputs, *self.saved, *self.metas, *self.attributes,
+                                 *self.outputs]}
         parameters = ", ".join(
-            record_parameter(a) if a.name in used | {op.outputs[0].name} else
+            record_parameter(a) if a.name in used else
             record_parameter(a).removesuffix(f" {a.name}") for a in op.args)
         return [f"void record_{op.c_name}({parameters}) {{", *(f"  {line}" for line in body),
-                f"  attach(node.release(), {op.outputs[0].name});", "}", ""]
+                "}", ""]
 
 
 def header(ops):
@@ -228,7 +224,8 @@ def header(ops):
 
 def source(ops):
     out = ["// Generated by ops_spec/emit_autograd.py from ops_spec/ops. Do not edit.",
-           '#include "runtime/autograd/record.hpp"', "", '#include "runtime/autograd/node.hpp"',
+           '#include "runtime/autograd/record.hpp"', "", "#include <vector>", "",
+           '#include "runtime/autograd/node.hpp"',
            '#include "runtime/ops/dispatch.hpp"', "", "namespace bp::detail {"]
     nodes = [NodeSource(op) for op in ops]
     out += ["namespace {", ""]

@@ -19,9 +19,14 @@ def is_flag(arg):
     return arg.kind == "i32" and (arg.min, arg.max) == (0, 1)
 
 
-def is_elementwise(op):
-    """a and b are cast and broadcast to each other: the ops that take an operand."""
+def broadcasts(op):
+    """The inputs are broadcast to each other, and a and b cast: the ops that take an operand."""
     return any(a.kind == "operand" for a in op.args)
+
+
+def is_elementwise(op):
+    """An op that broadcasts and whose inputs are a and b, either of which may be a number."""
+    return broadcasts(op) and [a.name for a in op.inputs] == ["a", "b"]
 
 
 def chosen(op):

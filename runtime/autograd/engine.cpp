@@ -123,7 +123,9 @@ class Engine {
 
   void run_node(Pending& pending) {
     Node& node = *pending.node;
-    std::array<Tensor, Node::kMaxInputs> gradients;
+    std::array<Tensor, 8> few;  // Most ops have no more inputs.
+    std::vector<Tensor> many(node.input_count() > few.size() ? node.input_count() : 0);
+    const std::span<Tensor> gradients = many.empty() ? std::span<Tensor>(few) : many;
     node.backward(pending.gradients.data(), gradients.data());
     pending.gradients = {};
     if (!keeps_graph_) node.free_saved();

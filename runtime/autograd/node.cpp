@@ -1,5 +1,7 @@
 #include "runtime/autograd/node.hpp"
 
+#include <algorithm>
+
 #include "backplane/runtime/ops.hpp"
 
 namespace bp::detail {
@@ -40,7 +42,7 @@ Meta::Meta(const Operand& operand) {
 }
 
 Node::Node(const char* name, Edge* edges, uint32_t edge_count, Saved* saved, uint32_t saved_count)
-    : edge_count_(static_cast<uint8_t>(edge_count)),
+    : edge_count_(edge_count),
       saved_count_(static_cast<uint8_t>(saved_count)),
       name_(name),
       edges_(edges),
@@ -59,6 +61,15 @@ void Node::connect(uint32_t input, const Tensor& tensor) {
   }
 }
 
+void Node::connect_all(uint32_t first, std::span<const Tensor> tensors) {
+  for (const Tensor& tensor : tensors) connect(first++, tensor);
+}
+
+void Node::lend_edges(Edge* edges, size_t count) {
+  edges_ = edges;
+  edge_count_ = static_cast<uint32_t>(count);
+}
+
 void Node::save(uint32_t index, const Tensor& tensor) {
   if (!tensor) return;
   saved_[index].tensor = tensor;
@@ -73,9 +84,9 @@ void Node::save(uint32_t index, const Operand& operand) {
   }
 }
 
-void Node::save_output(uint32_t index, const Tensor& tensor) {
+void Node::save_output(uint32_t index, const Tensor& tensor, uint32_t output_index) {
   save(index, make_alias(tensor));
-  saved_[index].is_output = true;
+  saved_[index].output_index = static_cast<int8_t>(output_index);
 }
 
 Tensor Node::saved(uint32_t index, const char* what) {
@@ -90,11 +101,10 @@ Tensor Node::saved(uint32_t index, const char* what) {
          "and " + what + " was written in place since (" + describe(saved.tensor) + ", write " +
          std::to_string(version) + ", saved at " + std::to_string(saved.version) + ")");
   }
-  if (!saved.is_output || !recording) return saved.tensor;
+  if (saved.output_index < 0 || !recording) return saved.tensor;
   // In the graph of the gradients, this stands for the output of the op.
   Tensor output = make_alias(saved.tensor);
-  retain(this);
-  attach(this, output, 0);
+  attach(*this, output, static_cast<uint32_t>(saved.output_index));
   return output;
 }
 
@@ -148,11 +158,26 @@ void Node::destroy(Node* node) noexcept {
   }
 }
 
-void attach(Node* node, const Tensor& tensor, uint32_t output_index) {
+void attach(Node& node, const Tensor& tensor, uint32_t output_index) {
   TensorImpl* impl = tensor.impl();
-  impl->grad_fn = node;
+  retain(&node);
+  impl->grad_fn = &node;
   impl->output_index = static_cast<uint8_t>(output_index);
   impl->requires_grad = true;
+}
+
+void fail_no_gradient(const char* op, const char* name) {
+  fail(std::string(op) + ": " + name + " requires a gradient, and " + op + " has none for it; " +
+       "detach() it, or put the call under a bp::NoGradGuard");
+}
+
+Device device_of(const Tensor* gradients, uint32_t count) {
+  return std::find_if(gradients, gradients + count, [](const Tensor& t) { return bool(t); })
+      ->device();
+}
+
+Tensor or_zeros(const Tensor& gradient, const Meta& output, Device device) {
+  return gradient ? gradient : zeros({output.extents, output.ndim}, output.dtype, device);
 }
 
 Tensor reduce_to(const Tensor& gradient, const Meta& input) {
@@ -170,3 +195,13 @@ Tensor reduce_to(const Tensor& gradient, const Meta& input) {
 }
 
 }  // namespace bp::detail
+
+namespace bp::dims {
+
+int64_t before(std::span<const detail::Meta> items, int64_t axis) {
+  int64_t extent = 0;
+  for (const detail::Meta& item : items) extent = add(extent, at(shape_of(item), axis));
+  return extent;
+}
+
+}  // namespace bp::dims

@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include "backplane/runtime/autograd.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
@@ -32,7 +34,7 @@ struct Saved {
   Tensor tensor;  // Empty for a number, and for an optional input that was not given.
   bp_scalar scalar{};
   uint32_t version = 0;
-  bool is_output = false;
+  int8_t output_index = -1;  // Of an output that has a gradient itself.
 };
 
 // Shape and dtype of an input, where the gradient needs no more of it.
@@ -42,7 +44,7 @@ struct Meta {
   int64_t extents[BP_MAX_RANK];
 
   Meta() = default;
-  explicit Meta(const Tensor& tensor);
+  Meta(const Tensor& tensor);  // NOLINT: lists of tensors become lists of these.
   explicit Meta(const Operand& operand);
 };
 
@@ -51,8 +53,7 @@ inline dims::View shape_of(const Meta& meta) { return {meta.extents, int64_t{met
 // Derived nodes own their arrays of edges and saved tensors, and lend them to this class.
 class Node {
  public:
-  static constexpr uint32_t kMaxOutputs = 4;
-  static constexpr uint32_t kMaxInputs = 8;
+  static constexpr uint32_t kMaxOutputs = 4;  // That have a gradient.
 
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -75,7 +76,12 @@ class Node {
 
   void save(uint32_t index, const Tensor& tensor);
   void save(uint32_t index, const Operand& operand);
-  void save_output(uint32_t index, const Tensor& tensor);
+
+  // Each tensor of a list, the first as input `first`.
+  void connect_all(uint32_t first, std::span<const Tensor> tensors);
+
+  // Saves what attach() makes output `output_index`.
+  void save_output(uint32_t index, const Tensor& tensor, uint32_t output_index);
 
   // What was saved, as it was; `what` is its name for messages. Error if it has been changed in
   // place since, or has been freed.
@@ -89,13 +95,16 @@ class Node {
   Node(const char* name, Edge* edges, uint32_t edge_count, Saved* saved, uint32_t saved_count);
   virtual ~Node() = default;
 
+  // For nodes whose number of inputs is known late.
+  void lend_edges(Edge* edges, size_t count);
+
  private:
   friend void retain(Node* node) noexcept;
   friend void release(Node* node) noexcept;
   static void destroy(Node* node) noexcept;
 
   std::atomic<uint32_t> references_{1};
-  uint8_t edge_count_;
+  uint32_t edge_count_;
   uint8_t saved_count_;
   bool is_freed_ = false;
   const char* name_;
@@ -111,13 +120,17 @@ struct NodeRelease {
 template <typename T>
 using NodePtr = std::unique_ptr<T, NodeRelease>;
 
-template <typename T>
-NodePtr<T> make_node() {
-  return NodePtr<T>(new T);
+template <typename T, typename... Args>
+NodePtr<T> make_node(Args&&... args) {
+  return NodePtr<T>(new T(std::forward<Args>(args)...));
 }
 
-// Makes `tensor` output `output_index` of `node`.
-void attach(Node* node, const Tensor& tensor, uint32_t output_index = 0);
+// Makes `tensor` output `output_index` of `node`, which it holds from now on.
+void attach(Node& node, const Tensor& tensor, uint32_t output_index = 0);
+template <typename T>
+void attach(NodePtr<T> node, const Tensor& tensor) {
+  attach(*node, tensor);
+}
 
 // The next number in the order of recording.
 uint64_t next_sequence() noexcept;
@@ -139,7 +152,28 @@ bool is_recorded(const T&... inputs) {
   return recording && (requires_grad(inputs) || ...);
 }
 
+// Refuses an input whose gradient would silently be missing.
+[[noreturn]] void fail_no_gradient(const char* op, const char* name);
+template <typename T>
+void check_no_gradient(const char* op, const char* name, const T& input) {
+  if (is_recorded(input)) [[unlikely]]
+    fail_no_gradient(op, name);
+}
+
+// The device of the gradients that are not empty; one of them is not.
+Device device_of(const Tensor* gradients, uint32_t count);
+
+// `gradient`, or zeros in its place if it is empty.
+Tensor or_zeros(const Tensor& gradient, const Meta& output, Device device);
+
 // `gradient` summed over the axes along which an input of this shape was broadcast, in its dtype.
 Tensor reduce_to(const Tensor& gradient, const Meta& input);
 
 }  // namespace bp::detail
+
+namespace bp::dims {
+
+// How far along `axis` the tensor behind `items` begins.
+int64_t before(std::span<const detail::Meta> items, int64_t axis);
+
+}  // namespace bp::dims

@@ -31,6 +31,17 @@ void fail_recorded_write(const char* op) {
 // ---- Elementwise inputs
 // --------------------------------------------------------------------------
 
+namespace {
+
+[[noreturn]] void fail_promotion(const char* op, bp_dtype a, bp_dtype b) {
+  fail(std::string(op) + ": a is " + dtype_text(a) + " and b is " + dtype_text(b) +
+       ", and no dtype holds both; cast one with to()");
+}
+
+std::string shape_text(const bp_tensor& tensor) { return to_string(ints(dims::shape(tensor))); }
+
+}  // namespace
+
 void Elementwise::prepare(const char* op, Rule rule) {
   if (a_.tensor() == nullptr && b_.tensor() == nullptr) {
     fail(std::string(op) + ": a and b are numbers; allowed: at least one tensor");
@@ -42,10 +53,7 @@ void Elementwise::prepare(const char* op, Rule rule) {
   bp_dtype dtype = a == nullptr   ? promote_scalar(b->dtype, a_.scalar())
                    : b == nullptr ? promote_scalar(a->dtype, b_.scalar())
                                   : promote(a->dtype, b->dtype);
-  if (dtype == 0) {
-    fail(std::string(op) + ": a is " + dtype_text(a->dtype) + " and b is " + dtype_text(b->dtype) +
-         ", and no dtype holds both; cast one with to()");
-  }
+  if (dtype == 0) fail_promotion(op, a->dtype, b->dtype);
   if (rule == Rule::kDivide && !is_float(dtype)) dtype = BP_F32;
 
   const NoGradGuard guard;  // The gradient casts and sums by itself.
@@ -62,24 +70,59 @@ void Elementwise::broadcast(const char* op) {
   const dims::View b = dims::shape(*tensors_[1]);
   const dims::Dims shape = dims::broadcast(a, b);
   if (shape.count == dims::kNone) {
-    fail(std::string(op) + ": a has the shape " +
-         to_string(IntList(a.data, static_cast<size_t>(a.count))) + " and b " +
-         to_string(IntList(b.data, static_cast<size_t>(b.count))) +
-         "; allowed: shapes whose extents, from the last one, are equal or 1");
+    fail(std::string(op) + ": a has the shape " + to_string(ints(a)) + " and b " +
+         to_string(ints(b)) + "; allowed: shapes whose extents, from the last one, are equal or 1");
   }
   std::copy_n(shape.data, shape.count, shape_);
   for (size_t i = 0; i < 2; ++i) {
-    const bp_tensor& given = *tensors_[i];
-    const int64_t lead = shape.count - given.ndim;
-    for (int64_t axis = 0; axis < shape.count; ++axis) {
-      const bool is_broadcast = axis < lead || given.shape[axis - lead] != shape.data[axis];
-      strides_[i][axis] = is_broadcast ? 0 : given.strides[axis - lead];
-    }
-    views_[i] = given;
-    views_[i].shape = shape_;
-    views_[i].strides = strides_[i];
-    views_[i].ndim = static_cast<uint32_t>(shape.count);
+    views_[i] = broadcast_view(*tensors_[i], {shape_, shape.count}, strides_[i]);
     tensors_[i] = &views_[i];
+  }
+}
+
+bp_tensor broadcast_view(const bp_tensor& given, dims::View shape, int64_t* strides) {
+  const int64_t lead = shape.count - given.ndim;
+  for (int64_t axis = 0; axis < shape.count; ++axis) {
+    const bool is_broadcast = axis < lead || given.shape[axis - lead] != shape.data[axis];
+    strides[axis] = is_broadcast ? 0 : given.strides[axis - lead];
+  }
+  bp_tensor view = given;
+  view.shape = shape.data;
+  view.strides = strides;
+  view.ndim = static_cast<uint32_t>(shape.count);
+  return view;
+}
+
+Selection::Selection(const char* op, const Tensor& condition, const Tensor& a, const Operand& b)
+    : b_(b) {
+  Call call(op);
+  const bp_tensor* inputs[3] = {call.tensor("condition", condition), call.tensor("a", a),
+                                call.operand("b", b)};
+  target_ = &call.target();
+  const bp_dtype dtype = inputs[2] == nullptr ? promote_scalar(inputs[1]->dtype, b.scalar())
+                                              : promote(inputs[1]->dtype, inputs[2]->dtype);
+  if (dtype == 0) fail_promotion(op, inputs[1]->dtype, inputs[2]->dtype);
+  dims::Dims shape(dims::shape(*inputs[0]));
+  for (size_t i = 1; i < 3; ++i) {
+    if (inputs[i] == nullptr) continue;
+    if (inputs[i]->dtype != dtype) {
+      const NoGradGuard guard;  // The gradient casts by itself.
+      held_[i - 1] = (i == 1 ? a : *b.tensor()).to(dtype);
+      inputs[i] = held_[i - 1].get();
+    }
+    const dims::Dims common = dims::broadcast(shape, dims::shape(*inputs[i]));
+    if (common.count == dims::kNone) {
+      fail(std::string(op) + ": " + (i == 1 ? "a" : "b") + " has the shape " +
+           shape_text(*inputs[i]) + (i == 1 ? ", and condition " : ", and condition and a ") +
+           to_string(ints(shape)) + "; allowed: shapes whose extents, from the last one, are " +
+           "equal or 1");
+    }
+    shape = common;
+  }
+  std::copy_n(shape.data, shape.count, shape_);
+  for (size_t i = 0; i < 3; ++i) {
+    if (inputs[i] == nullptr) continue;
+    views_[i] = broadcast_view(*inputs[i], {shape_, shape.count}, strides_[i]);
   }
 }
 
@@ -157,6 +200,13 @@ dims::Dims resolve_axes(const char* op, const char* name, IntList given, int64_t
     axes.data[i] = resolve_axis(op, name, axes.data[i], ndim);
   }
   return axes;
+}
+
+int64_t ndim_of(const char* op, const char* name, std::span<const Tensor> tensors) {
+  if (tensors.empty()) {
+    fail(std::string(op) + ": " + name + " has no tensors; allowed: at least one");
+  }
+  return tensors[0].ndim();
 }
 
 std::pair<Tensor, Tensor> prepare_matmul(const Tensor& a, const Tensor& b) {

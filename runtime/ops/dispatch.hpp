@@ -50,6 +50,9 @@ class Call {
   const char* first_ = nullptr;
 };
 
+// `given` seen in `shape`, to which it broadcasts. `strides` has place for BP_MAX_RANK.
+bp_tensor broadcast_view(const bp_tensor& given, dims::View shape, int64_t* strides);
+
 // The inputs of an elementwise op: cast to one dtype and broadcast to one shape. The first is
 // always a tensor, since frames have it so. Refers to the operands, which must outlive it.
 class Elementwise {
@@ -86,6 +89,29 @@ class Elementwise {
   int64_t strides_[2][BP_MAX_RANK];
 };
 
+// The inputs of where(): a and b cast to one dtype, and all broadcast to one shape. Refers to what
+// it is made of, as Elementwise does.
+class Selection {
+ public:
+  Selection(const char* op, const Tensor& condition, const Tensor& a, const Operand& b);
+  Selection(const Selection&) = delete;
+  Selection& operator=(const Selection&) = delete;
+
+  const bp_tensor* condition() const { return &views_[0]; }
+  const bp_tensor* a() const { return &views_[1]; }
+  const bp_tensor* b() const { return b_.tensor() != nullptr ? &views_[2] : nullptr; }
+  const bp_scalar& b_scalar() const { return b_.scalar(); }
+  const bp_target& target() const { return *target_; }
+
+ private:
+  const Operand& b_;
+  const bp_target* target_ = nullptr;
+  Tensor held_[2];  // Casts.
+  bp_tensor views_[3];
+  int64_t shape_[BP_MAX_RANK];
+  int64_t strides_[3][BP_MAX_RANK];
+};
+
 inline bool is_float(bp_dtype dtype) {
   return (dtype >= BP_F16 && dtype <= BP_F64) || (dtype >= BP_F8E4M3FN && dtype <= BP_F4E2M1);
 }
@@ -119,6 +145,9 @@ bp_dtype promote_scalar(bp_dtype tensor, const bp_scalar& scalar);
 // `given`, repeated to `count` numbers where that is a multiple of its length.
 dims::Dims resolve_list(const char* op, const char* name, IntList given, int64_t count);
 dims::Dims resolve_axes(const char* op, const char* name, IntList given, int64_t ndim);
+
+// The rank of the first tensor of a list; error if there is none.
+int64_t ndim_of(const char* op, const char* name, std::span<const Tensor> tensors);
 
 inline IntList ints(dims::View list) { return {list.data, static_cast<size_t>(list.count)}; }
 inline IntList ints(const dims::Dims& list) { return ints(dims::View(list)); }

@@ -80,7 +80,8 @@ Tensor Tensor::to(Device device) const {
     result = empty(shape(), dtype(), device);
     result.copy_from_host(bytes.data(), bytes.size());
   }
-  if (detail::is_recorded(*this)) detail::attach(new detail::TransferNode(*this), result);
+  if (detail::is_recorded(*this))
+    detail::attach(detail::make_node<detail::TransferNode>(*this), result);
   return result;
 }
 

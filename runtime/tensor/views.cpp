@@ -89,7 +89,7 @@ void SliceNode::backward(const Tensor* grad_outputs, Tensor* grad_inputs) {
     whole = zeros({shape_.extents, shape_.ndim}, gradient.dtype(), gradient.device());
     whole.slice(axis_, start_, stop_, step_).copy_from(gradient);
   }
-  if (is_recorded(gradient)) attach(new UnsliceNode(gradient, *this), whole);
+  if (is_recorded(gradient)) attach(make_node<UnsliceNode>(gradient, *this), whole);
   grad_inputs[0] = std::move(whole);
 }
 
@@ -154,7 +154,7 @@ Tensor restride(const Tensor& x, const int64_t* shape, const int64_t* strides, u
   std::copy_n(shape, ndim, impl->shape());
   std::copy_n(strides, ndim, impl->strides());
   Tensor view = Tensor::adopt(impl);
-  if (is_recorded(x)) attach(new ReshapeNode(x), view);
+  if (is_recorded(x)) attach(make_node<ReshapeNode>(x), view);
   return view;
 }
 
@@ -219,7 +219,8 @@ Tensor Tensor::permute(IntList axes) const {
     impl->strides()[i] = x.strides[order[i]];
   }
   Tensor result = adopt(impl);
-  if (detail::is_recorded(*this)) detail::attach(new detail::PermuteNode(*this, order), result);
+  if (detail::is_recorded(*this))
+    detail::attach(detail::make_node<detail::PermuteNode>(*this, order), result);
   return result;
 }
 
@@ -252,7 +253,8 @@ Tensor Tensor::expand(IntList wanted) const {
     impl->shape()[i] = is_kept ? extent : wanted[i];
     impl->strides()[i] = is_kept && i >= lead ? x.strides[i - lead] : 0;
   }
-  if (detail::is_recorded(*this)) detail::attach(new detail::ExpandNode(*this), result);
+  if (detail::is_recorded(*this))
+    detail::attach(detail::make_node<detail::ExpandNode>(*this), result);
   return result;
 }
 
@@ -277,7 +279,7 @@ Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop, int64_t step) co
   impl->strides()[axis] = x.strides[axis] * step;
   Tensor result = adopt(impl);
   if (detail::is_recorded(*this)) {
-    detail::attach(new detail::SliceNode(*this, axis, start, stop, step), result);
+    detail::attach(detail::make_node<detail::SliceNode>(*this, axis, start, stop, step), result);
   }
   return result;
 }
