@@ -1,4 +1,4 @@
-// add, sub, mul, div, maximum and eq, for tensors of every layout.
+// add, sub, mul, div, maximum, minimum, eq and lt, for tensors of every layout.
 //
 // Rows run on vectors whatever their strides (rows-inl.hpp).
 
@@ -56,10 +56,30 @@ struct Maximum {
   }
 };
 
+// As Maximum.
+struct Minimum {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D, V a, V b) const {
+    if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+      const V smaller = hn::IfThenElse(hn::Lt(b, a), b, a);
+      return hn::IfThenElse(hn::IsNaN(b), b, smaller);
+    } else {
+      return hn::Min(a, b);
+    }
+  }
+};
+
 struct Eq {
   template <typename T>
   HWY_INLINE bool operator()(T a, T b) const {
     return a == b;
+  }
+};
+
+struct Lt {
+  template <typename T>
+  HWY_INLINE bool operator()(T a, T b) const {
+    return a < b;
   }
 };
 
@@ -140,6 +160,10 @@ RowFunction* binary_row(uint32_t op, bp_dtype dtype) {
       return arithmetic_row<Mul>(dtype);
     case BP_OP_MAXIMUM:
       return arithmetic_row<Maximum>(dtype);
+    case BP_OP_MINIMUM:
+      return arithmetic_row<Minimum>(dtype);
+    case BP_OP_LT:
+      return comparison_row<Lt>(dtype);
     case BP_OP_DIV:
       return floating_row<Div>(dtype);
     default:
@@ -198,6 +222,9 @@ constinit const bp_kernel kMul = binary_kernel<bp_mul_args, BP_OP_MUL>("mul", kA
 constinit const bp_kernel kDiv = binary_kernel<bp_div_args, BP_OP_DIV>("div", kFloating);
 constinit const bp_kernel kMaximum =
     binary_kernel<bp_maximum_args, BP_OP_MAXIMUM>("maximum", kArithmetic);
+constinit const bp_kernel kMinimum =
+    binary_kernel<bp_minimum_args, BP_OP_MINIMUM>("minimum", kArithmetic);
+constinit const bp_kernel kLt = binary_kernel<bp_lt_args, BP_OP_LT>("lt", kAny);
 constinit const bp_kernel kEq = binary_kernel<bp_eq_args, BP_OP_EQ>("eq", kAny);
 
 }  // namespace bp::kernels

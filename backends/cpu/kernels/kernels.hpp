@@ -66,7 +66,7 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
 }
 
 // binary.cpp
-extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kEq;
+extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 
 // movement.cpp
 extern const bp_kernel kFill, kCopy, kArange;
@@ -81,7 +81,10 @@ extern const bp_kernel kRandomBits, kUniform, kDropout, kDropoutBackward;
 extern const bp_kernel kSum, kMean, kAmax, kArgmax;
 
 // unary.cpp
-extern const bp_kernel kNeg, kExp, kLog, kSqrt, kRelu, kReluBackward;
+extern const bp_kernel kNeg, kAbs, kExp, kLog, kSqrt, kRelu, kReluBackward;
+
+// where.cpp
+extern const bp_kernel kWhere;
 
 // matmul.cpp, linear.cpp
 extern const bp_kernel kMatmul, kLinear;

@@ -27,6 +27,14 @@ struct Neg {
   }
 };
 
+// The smallest integer wraps to itself.
+struct Abs {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D, V x) const {
+    return hn::Abs(x);
+  }
+};
+
 struct Exp {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V x) const {
@@ -100,13 +108,20 @@ RowFunction* floating_row(bp_dtype dtype) {
   }
 }
 
+template <class Op>
+RowFunction* signed_row(bp_dtype dtype) {
+  if (dtype == BP_I32) return map_row<Op, int32_t>();
+  if (dtype == BP_I64) return map_row<Op, int64_t>();
+  return floating_row<Op>(dtype);
+}
+
 // The function of `op` for `dtype`, which the claims limit to those below.
 RowFunction* unary_row(uint32_t op, bp_dtype dtype) {
   switch (op) {
     case BP_OP_NEG:
-      if (dtype == BP_I32) return map_row<Neg, int32_t>();
-      if (dtype == BP_I64) return map_row<Neg, int64_t>();
-      return floating_row<Neg>(dtype);
+      return signed_row<Neg>(dtype);
+    case BP_OP_ABS:
+      return signed_row<Abs>(dtype);
     case BP_OP_EXP:
       return floating_row<Exp>(dtype);
     case BP_OP_LOG:
@@ -179,6 +194,7 @@ constexpr bp_kernel unary_kernel(const char* name, const bp_dtype (&dtypes)[kCou
 }  // namespace
 
 constinit const bp_kernel kNeg = unary_kernel<bp_neg_args, BP_OP_NEG>("neg", kSigned);
+constinit const bp_kernel kAbs = unary_kernel<bp_abs_args, BP_OP_ABS>("abs", kSigned);
 constinit const bp_kernel kExp = unary_kernel<bp_exp_args, BP_OP_EXP>("exp", kFloating);
 constinit const bp_kernel kLog = unary_kernel<bp_log_args, BP_OP_LOG>("log", kFloating);
 constinit const bp_kernel kSqrt = unary_kernel<bp_sqrt_args, BP_OP_SQRT>("sqrt", kFloating);
