@@ -64,7 +64,8 @@ class NodeSource(gradient_code.Expressions):
 
     def check(self):
         if self.list and (self.list is not self.inputs[-1] or self.list in self.saved):
-            raise self.op.error("of a list, gradients read shapes, and it is the last input", "args")
+            raise self.op.error("of a list, gradients read shapes, and it is the last input",
+                                "args")
         for arg in self.made_zeros():
             if arg.is_optional:
                 raise self.op.error(f"{arg.name} may not be there: ask given(grad_{arg.name})",
@@ -86,8 +87,8 @@ class NodeSource(gradient_code.Expressions):
         fixed = len(self.inputs) - bool(self.list)
         if self.list:
             out = [f"struct {self.name} final : Node {{",
-                   f'  explicit {self.name}(size_t count) : Node("{op.name}", nullptr, 0, {saved}), '
-                   f"edges_({fixed} + count) {{",
+                   f"  explicit {self.name}(size_t count)",
+                   f'      : Node("{op.name}", nullptr, 0, {saved}), edges_({fixed} + count) {{',
                    "    lend_edges(edges_.data(), edges_.size());", "  }"]
         else:
             out = [f"struct {self.name} final : Node {{",

@@ -22,10 +22,10 @@ PREAMBLE = '''\
 // The ops as functions of tensors.
 //
 // NAME makes its result; NAME_out writes to given tensors, which is not recorded. A number may
-// stand for an Operand. Ops with an Operand cast and broadcast their inputs to each other. A dtype of
-// 0 leaves the choice to the op. A list that is left out, or shorter by a whole factor, is filled
-// up for the rank at hand; axes that are left out are all of them. An optional output is made if a
-// place for it is given.
+// stand for an Operand. Ops with an Operand cast and broadcast their inputs to each other. A dtype
+// of 0 leaves the choice to the op. A list that is left out, or shorter by a whole factor, is
+// filled up for the rank at hand; axes that are left out are all of them. An optional output is
+// made if a place for it is given.
 #pragma once
 
 #include <span>

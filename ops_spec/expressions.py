@@ -14,8 +14,8 @@ FUNCTIONS = {  # name: (types of the arguments, type of the result)
     "reduced": (("dims", "dims", "int"), "dims"),
     "window": (("dims", "dims", "dims", "dims", "dims"), "dims"),
 }
-# Of a list of tensors and an axis: the shape of all behind each other along it, and how far along it
-# the item at hand begins.
+# Of a list of tensors and an axis: the shape of all behind each other along it, and how far along
+# it the item at hand begins.
 LIST_FUNCTIONS = {"concatenated": "dims", "before": "int"}
 ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floor_div",
               ast.Mod: "mod"}

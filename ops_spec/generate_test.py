@@ -230,7 +230,7 @@ class FormulaTest(Folder):
 
     def test_a_gradient_saves_only_what_it_reads(self):
         linear = self.ops["linear"].gradients
-        read = {"grad_y", "y", "preactivation"}
+        read = {"grad_y", "y", "preactivation", "grad_preactivation"}
         self.assertEqual(linear.saved(["bias"])[0], read)
         self.assertEqual(linear.saved(["weight"])[0], read | {"x"})
         self.assertIn("bias", linear.saved(["bias"])[1])

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Tests of how gradients are written out: by emit_autograd.py and emit_wrappers.py."""
+
+import pathlib
+import tempfile
+import unittest
+
+import emit_autograd
+import emit_wrappers
+import gradient_code
+import signatures
+import spec
+
+# The gradient of z, which may not be there, is read without asking whether it is given.
+CARELESS = """\
+square:
+  id: 99
+  lifecycle: [[stable, "0.1"]]
+  profile: infer
+  doc: The square of x.
+  args:
+    x: {kind: tensor, dtypes: float}
+    y: {kind: out, dtype: like(x), shape: "x.shape"}
+    z: {kind: "out?", dtype: like(x), shape: "x.shape"}
+  backward: {x: "add(grad_y, grad_z)"}
+  numerics: E1
+  samples: unary
+  cost: {flops: "numel(x)", bytes: "2*bytes(x)"}
+"""
+
+
+class GradientTest(unittest.TestCase):
+    """What emit_autograd.py and emit_wrappers.py write for gradients."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ops = {op.name: op for op in spec.load()}
+
+    def node(self, name):
+        node = emit_autograd.NodeSource(self.ops[name])
+        return "\n".join(node.struct() + node.backward() + node.record())
+
+    def wrapper(self, name):
+        op = self.ops[name]
+        without = gradient_code.without_gradient(op, self.ops.values())
+        return "\n".join(emit_wrappers.Body(op, False, without).build())
+
+    def test_backward_ops_are_asked_for_what_is_needed(self):
+        text = self.node("layer_norm")
+        self.assertIn("needs(1) ? &grad_inputs[1] : nullptr", text)
+        self.assertIn("needs(2) ? &grad_inputs[2] : nullptr", text)
+        self.assertIn("if (needs(0)) grad_inputs[0] = std::move(first);", text)
+
+    def test_outputs_with_gradients_are_attached_in_order(self):
+        text = self.node("layer_norm_backward")
+        for line in ("attach(*node, grad_x, 0);", "if (grad_gamma) attach(*node, grad_gamma, 1);",
+                     "if (grad_beta) attach(*node, grad_beta, 2);",
+                     "grad_grad_x = or_zeros(grad_outputs[0], grad_x_meta_,",
+                     "const Tensor& grad_grad_gamma = grad_outputs[1];"):
+            self.assertIn(line, text)
+        self.assertNotIn("attach(*node, mean", self.node("layer_norm"))
+
+    def test_an_output_that_may_be_missing_must_be_asked_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "small.yaml").write_text(CARELESS, encoding="utf-8")
+            op = spec.load(folder, others=list(self.ops.values()))[0]
+        with self.assertRaisesRegex(spec.SpecError, "z may not be there: ask given"):
+            emit_autograd.NodeSource(op)
+
+    def test_lists_have_a_gradient_for_each_tensor(self):
+        text = self.node("cat")
+        for line in ("explicit CatNode(size_t count)", "if (!needs(0 + i)) continue;",
+                     "dims::before(std::span(xs_metas_).first(i), axis_)",
+                     "shape_of(xs_metas_[i])", "node->connect_all(0, xs);"):
+            self.assertIn(line, text)
+
+    def test_attributes_decide_what_is_kept(self):
+        linear = self.ops["linear"]
+        self.assertEqual(gradient_code.kept_when(linear, "y"), "(activation == Activation::kRelu)")
+        for text in (self.node("linear"), self.wrapper("linear")):
+            self.assertIn("(activation == Activation::kSilu)", text)
+        self.assertEqual(gradient_code.kept_when(linear, "x"), "")
+        self.assertEqual(gradient_code.kept_when(self.ops["exp"], "y"), "")
+
+    def test_lines_that_formulas_share_run_where_they_are_needed(self):
+        text = self.node("sdpa_backward")
+        self.assertRegex(text, r"Tensor to_dp;\n *if \(needs\(0\) \|\| needs\(3\)\) to_dp = ")
+        self.assertIn("const Tensor p = ", text)
+
+    def test_where_broadcasts_without_being_elementwise(self):
+        where = self.ops["where"]
+        self.assertTrue(signatures.broadcasts(where))
+        self.assertFalse(signatures.is_elementwise(where))
+        self.assertIn("detail::Selection in(", self.wrapper("where"))
+        self.assertIn("reduce_to(", self.node("where"))
+        for op in self.ops.values():
+            wanted = {a.name for a in op.inputs} == {"a", "b"} and op.arg("b").kind == "operand"
+            self.assertEqual(signatures.is_elementwise(op), wanted, op.name)
+
+    def test_inputs_without_a_gradient_are_checked(self):
+        self.assertIn('check_no_gradient("sdpa", "bias", bias)', self.wrapper("sdpa"))
+
+        def names(op):
+            found = gradient_code.without_gradient(self.ops[op], self.ops.values())
+            return [a.name for a in found]
+        self.assertEqual(names("rope"), ["cos", "sin"])
+        self.assertEqual(names("sdpa_backward"), ["bias"])  # y and lse are results of sdpa.
+        for op in ("relu_backward", "layer_norm_backward", "cross_entropy", "embedding", "eq"):
+            self.assertEqual(names(op), [], op)
+
+
+if __name__ == "__main__":
+    unittest.main()
