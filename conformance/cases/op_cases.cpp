@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "conformance/cases/declarations.hpp"
+#include "conformance/cases/gradient_cases.hpp"
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/rules.hpp"
@@ -66,11 +67,13 @@ Case make_entry(OpCase op_case, const char* group) {
 }  // namespace
 
 void add_op_cases(std::vector<Case>& cases) {
+  add_known_answers(cases);
   for (const Family& family : kFamilies) {
     OpCases rows;
     family.add(rows);
     add_kernel_rules(cases, rows, family.group);
     add_declaration_cases(cases, rows);
+    add_gradient_cases(cases, rows);
     add_rows_by_rule(rows);
     for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
   }

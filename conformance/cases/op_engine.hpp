@@ -11,8 +11,8 @@ void run_op_case(Context& t, const OpCase& op_case);
 // Ends the case as NotSupported if the device does not have what its tensors need.
 void require_listed(Context& t, const OpCase& op_case);
 
-// What a kernel of the backend gives for the call. Ends the case as NotSupported if it has none, and
-// as a failure if the launch fails.
+// What a kernel of the backend gives for the call. Ends the case as NotSupported if it has none,
+// and as a failure if the launch fails.
 Observation observe_native(Context& t, const OpCase& op_case, const CallData& data);
 
 // Adds the cases about the kernels of each op in `rows`: what they say to unknown flags and of
