@@ -294,21 +294,24 @@ void random_bits_are_philox(Context& t) {
 }  // namespace
 
 void add_gradient_cases(std::vector<Case>& cases, const OpCases& rows) {
-  std::map<std::pair<uint32_t, std::string>, size_t> counts;
+  std::map<std::pair<uint32_t, std::string>, std::vector<Case>> found;
   std::set<std::string> ids;
   for (const OpCase& backward : rows) {
-    const std::pair<uint32_t, std::string> key(backward.op, backward.dtype);
-    if (!is_plain(backward) || counts[key] == kMostRows ||
-        forward_name(op_info(backward.op).name).empty())
-      continue;
+    if (!is_plain(backward) || forward_name(op_info(backward.op).name).empty()) continue;
     const OpCase* forward = find_forward(rows, backward);
     if (forward == nullptr || !is_testable(backward, *forward)) continue;
     Pair pair{*forward, backward};
     fill_randomly(pair.forward);
     Case entry = make_entry(std::move(pair));
-    const bool is_new = ids.insert(entry.id).second;
-    counts[key] += is_new;
-    if (is_new) cases.push_back(std::move(entry));
+    if (!ids.insert(entry.id).second) continue;
+    found[{backward.op, backward.dtype}].push_back(std::move(entry));
+  }
+  for (auto& [key, all] : found) {
+    // Some of them, from the first to the last: families list their attributes one after the other.
+    const size_t count = std::min(all.size(), kMostRows);
+    for (size_t i = 0; i < count; ++i) {
+      cases.push_back(std::move(all[count == 1 ? 0 : i * (all.size() - 1) / (count - 1)]));
+    }
   }
 }
 
