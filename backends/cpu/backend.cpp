@@ -55,6 +55,11 @@ constexpr const bp_kernel* kKernels[] = {
     &kCrossEntropyBackward,
     &kEmbedding,
     &kEmbeddingBackward,
+    &kGather,
+    &kIndexSelect,
+    &kCat,
+    &kScatter,
+    &kScatterReduce,
 };
 
 bp_status register_all(void* self, const bp_registrar* registrar) {

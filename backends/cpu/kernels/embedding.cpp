@@ -1,14 +1,97 @@
-// embedding copies rows, and its gradient adds them. In the gradient each thread owns some rows of
-// grad_weight and reads all indices: the sums have one order, whatever the number of threads.
-#include <algorithm>
-#include <atomic>
-#include <cstring>
+// embedding_backward adds rows: each thread owns some rows of grad_weight and reads all indices, so
+// that the sums have one order, whatever the number of threads. Those of 16-bit floats are kept in
+// f32, in the workspace, and rounded once. (embedding itself is in gather.cpp.)
 
-#include "backends/cpu/kernels/kernels.hpp"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/embedding.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <algorithm>
+
+#include "backends/cpu/kernels/indices.hpp"
+#include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/strided.hpp"
 
+#ifndef BACKPLANE_CPU_EMBEDDING_ROWS
+#define BACKPLANE_CPU_EMBEDDING_ROWS
 namespace bp::kernels {
 namespace {
+
+// One row of grad_y and of the sums; strides are in elements.
+struct RowPair {
+  const std::byte* from;
+  std::byte* to;
+  int64_t from_stride, to_stride, count;
+};
+
+using RowOperation = void(const RowPair& row);
+
+// Adds `from` to the sums, or rounds the sums in `from` to `to`.
+struct RowOperations {
+  RowOperation *add, *round;
+  int64_t sum_size_bytes;  // 0: the sums are grad_weight itself.
+};
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <typename T>
+void add_row(const RowPair& row) {
+  const auto* const from = reinterpret_cast<const T*>(row.from);
+  auto* const to = reinterpret_cast<Compute<T>*>(row.to);
+  int64_t i = 0;
+  if (row.from_stride == 1 && row.to_stride == 1) {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= row.count; i += lanes) {
+      hn::StoreU(hn::Add(hn::LoadU(d, to + i), load_lanes(d, from + i)), d, to + i);
+    }
+  }
+  for (; i < row.count; ++i) to[i * row.to_stride] += widen(from[i * row.from_stride]);
+}
+
+template <typename T>
+void round_row(const RowPair& row) {
+  const auto* const from = reinterpret_cast<const Compute<T>*>(row.from);
+  auto* const to = reinterpret_cast<T*>(row.to);
+  int64_t i = 0;
+  if (row.to_stride == 1) {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= row.count; i += lanes) store_lanes(hn::LoadU(d, from + i), d, to + i);
+  }
+  for (; i < row.count; ++i) to[i * row.to_stride] = narrow<T>(from[i]);
+}
+
+RowOperations row_operations(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F16:
+      return {add_row<Float16>, round_row<Float16>, sizeof(float)};
+    case BP_BF16:
+      return {add_row<BFloat16>, round_row<BFloat16>, sizeof(float)};
+    case BP_F32:
+      return {add_row<float>, round_row<float>, 0};
+    default:
+      return {add_row<double>, round_row<double>, 0};
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(row_operations);
 
 // The offset of row `row` of a tensor whose last `inner` axes are not counted.
 int64_t row_offset(const View& view, uint32_t inner, int64_t row) {
@@ -19,160 +102,105 @@ int64_t row_offset(const View& view, uint32_t inner, int64_t row) {
   return offset;
 }
 
-// Where each index is, and the row of the other tensor that belongs to it.
-struct Indices {
-  View view;
-  bool is_i64;
-
-  int64_t operator[](int64_t position) const {
-    const int64_t offset = row_offset(view, 0, position);
-    return is_i64 ? reinterpret_cast<const int64_t*>(view.address)[offset]
-                  : reinterpret_cast<const int32_t*>(view.address)[offset];
-  }
-};
-
-[[noreturn]] void fail(const char* op, int64_t index, int64_t count) {
-  throw StatusError(BP_INVALID_ARGUMENT, std::string(op) + ": an index is " +
-                                             std::to_string(index) + ", not from 0 to " +
-                                             std::to_string(count - 1));
-}
-
-// One of the indices that name no row, if there is one.
-class Wrong {
- public:
-  void set(int64_t index) {
-    value_ = index;
-    is_set_ = true;
-  }
-  void check(const char* op, int64_t count) const {
-    if (is_set_) fail(op, value_, count);
-  }
-
- private:
-  std::atomic<int64_t> value_ = 0;
-  std::atomic<bool> is_set_ = false;
-};
-
-template <typename T>
-void copy_row(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t count) {
-  if (from_stride == 1 && to_stride == 1) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
-    return;
-  }
-  for (int64_t i = 0; i < count; ++i) to[i * to_stride] = from[i * from_stride];
-}
-
 constexpr int64_t kGrainElements = 16384;  // Below twice this, a team of threads costs more.
 
-template <typename T>
-void gather(const View& weight, const Indices& indices, const View& y, int thread_count) {
-  const int64_t cols = weight.shape[1], count = weight.shape[0];
-  Wrong wrong;
-  const int64_t grain = std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, cols));
-  parallel_for(thread_count, element_count(indices.view), grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const int64_t index = indices[row];
-      if (index < 0 || index >= count) {
-        wrong.set(index);
-        continue;
-      }
-      if (cols == 0) continue;  // Then there are no addresses either.
-      copy_row(reinterpret_cast<const T*>(weight.address) + index * weight.strides[0],
-               weight.strides[1], reinterpret_cast<T*>(y.address) + row_offset(y, 1, row),
-               y.strides[y.ndim - 1], cols);
-    }
-  });
-  wrong.check("embedding", count);
+struct Addition {
+  View grad_y, indices, grad_weight;
+  bool is_i64 = false;
+  int64_t item_size_bytes = 0;
+  std::byte* sums = nullptr;  // Where they are kept in the workspace.
+  RowOperations operations{};
+
+  int64_t index(int64_t position) const {
+    const int64_t offset = row_offset(indices, 0, position);
+    return is_i64 ? reinterpret_cast<const int64_t*>(indices.address)[offset]
+                  : reinterpret_cast<const int32_t*>(indices.address)[offset];
+  }
+  int64_t cols() const { return grad_weight.shape[1]; }
+  std::byte* weight_row(int64_t row) const {
+    return grad_weight.address + row * grad_weight.strides[0] * item_size_bytes;
+  }
+  std::byte* sum_row(int64_t row) const {
+    return sums == nullptr ? weight_row(row) : sums + row * cols() * operations.sum_size_bytes;
+  }
+};
+
+void clear_row(const Addition& a, int64_t row) {
+  std::byte* const to = a.sum_row(row);
+  const bool is_own = a.sums != nullptr;
+  const int64_t size_bytes = is_own ? a.operations.sum_size_bytes : a.item_size_bytes;
+  const int64_t stride = is_own ? 1 : a.grad_weight.strides[1];
+  for (int64_t i = 0; i < a.cols(); ++i) {
+    std::fill_n(to + i * stride * size_bytes, size_bytes, std::byte{0});
+  }
 }
 
-Indices indices_of(const bp_tensor& tensor) { return {view_of(tensor), tensor.dtype == BP_I64}; }
-
-bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
-  const View weight = view_of(*args.weight), y = view_of(*args.y);
-  const Indices indices = indices_of(*args.indices);
-  const int64_t size_bytes = dtype_size_bytes(args.weight->dtype);
-  return launch.submit([=, thread_count = launch.thread_count()] {
-    switch (size_bytes) {
-      case 1:
-        return gather<uint8_t>(weight, indices, y, thread_count);
-      case 2:
-        return gather<uint16_t>(weight, indices, y, thread_count);
-      case 4:
-        return gather<uint32_t>(weight, indices, y, thread_count);
-      default:
-        return gather<uint64_t>(weight, indices, y, thread_count);
-    }
-  });
+// The rows [begin, end) of grad_weight.
+void add_to_rows(const Addition& a, int64_t begin, int64_t end, WrongIndex& wrong) {
+  const int64_t count = a.grad_weight.shape[0], cols = a.cols();
+  const int64_t positions = element_count(a.indices);
+  const int64_t from_stride = a.grad_y.strides[a.grad_y.ndim - 1];
+  const int64_t to_stride = a.sums == nullptr ? a.grad_weight.strides[1] : 1;
+  for (int64_t row = begin; row < end; ++row) clear_row(a, row);
+  for (int64_t position = 0; position < positions; ++position) {
+    const int64_t index = a.index(position);
+    if (index < 0 || index >= count) wrong.set(index);
+    if (index < begin || index >= end || cols == 0) continue;
+    const int64_t offset = row_offset(a.grad_y, 1, position);
+    a.operations.add({a.grad_y.address + offset * a.item_size_bytes, a.sum_row(index), from_stride,
+                      to_stride, cols});
+  }
+  for (int64_t row = begin; row < end && a.sums != nullptr; ++row) {
+    a.operations.round({a.sum_row(row), a.weight_row(row), 1, a.grad_weight.strides[1], cols});
+  }
 }
 
-template <typename T>
-void add_rows(const View& grad_y, const Indices& indices, const View& grad_weight,
-              int thread_count) {
-  const int64_t cols = grad_weight.shape[1], count = grad_weight.shape[0];
-  const int64_t positions = element_count(indices.view);
-  const int64_t to_stride = grad_weight.strides[1], from_stride = grad_y.strides[grad_y.ndim - 1];
-  Wrong wrong;
+void add_rows(const Addition& a, int thread_count) {
+  const int64_t count = a.grad_weight.shape[0], positions = element_count(a.indices);
+  WrongIndex wrong;
   // A thread that owns few rows would do little but read indices.
-  const int64_t work = positions * (cols + 1) + count * cols;
+  const int64_t work = positions * (a.cols() + 1) + count * a.cols();
   const int threads = work < 2 * kGrainElements ? 1 : thread_count;
-  parallel_for(threads, count, 1, [&](int64_t begin, int64_t end) {
-    T* const to = reinterpret_cast<T*>(grad_weight.address);
-    for (int64_t row = begin; row < end && cols > 0; ++row) {
-      T* const target = to + row * grad_weight.strides[0];
-      for (int64_t i = 0; i < cols; ++i) target[i * to_stride] = 0;
-    }
-    for (int64_t position = 0; position < positions; ++position) {
-      const int64_t index = indices[position];
-      if (index < 0 || index >= count) wrong.set(index);
-      if (index < begin || index >= end || cols == 0) continue;
-      T* const target = to + index * grad_weight.strides[0];
-      const T* const source =
-          reinterpret_cast<const T*>(grad_y.address) + row_offset(grad_y, 1, position);
-      for (int64_t i = 0; i < cols; ++i) target[i * to_stride] += source[i * from_stride];
-    }
-  });
-  if (count == 0 && positions != 0) wrong.set(indices[0]);
+  parallel_for(threads, count, 1,
+               [&](int64_t begin, int64_t end) { add_to_rows(a, begin, end, wrong); });
+  if (count == 0 && positions != 0) wrong.set(a.index(0));
   wrong.check("embedding_backward", count);
 }
 
-bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Launch& launch) {
-  const View grad_y = view_of(*args.grad_y), grad_weight = view_of(*args.grad_weight);
-  const Indices indices = indices_of(*args.indices);
-  const bool is_f32 = args.grad_y->dtype == BP_F32;
-  return launch.submit([=, thread_count = launch.thread_count()] {
-    is_f32 ? add_rows<float>(grad_y, indices, grad_weight, thread_count)
-           : add_rows<double>(grad_y, indices, grad_weight, thread_count);
-  });
+uint64_t embedding_backward_workspace(const bp_embedding_backward_args& args, const Env&) {
+  const RowOperations operations = HWY_DYNAMIC_DISPATCH(row_operations)(args.grad_y->dtype);
+  return static_cast<uint64_t>(element_count(*args.grad_weight) * operations.sum_size_bytes);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I64, BP_BOOL, BP_I32, BP_U8,  BP_I64, BP_U8,  BP_I32,
-                                BP_I8,   BP_I64, BP_I8,   BP_I32, BP_I16, BP_I64, BP_I16, BP_I32,
-                                BP_I32,  BP_I64, BP_I32,  BP_I32, BP_I64, BP_I64, BP_I64, BP_I32,
-                                BP_F32,  BP_I64, BP_F32,  BP_I32, BP_F64, BP_I64, BP_F64, BP_I32};
-constexpr bp_dtype kBackwardDtypes[] = {BP_F32, BP_I64, BP_F32, BP_I32,
-                                        BP_F64, BP_I64, BP_F64, BP_I32};
+bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Launch& launch) {
+  Addition addition;
+  addition.grad_y = view_of(*args.grad_y);
+  addition.indices = view_of(*args.indices);
+  addition.grad_weight = view_of(*args.grad_weight);
+  addition.is_i64 = args.indices->dtype == BP_I64;
+  addition.item_size_bytes = dtype_size_bytes(args.grad_y->dtype);
+  addition.operations = HWY_DYNAMIC_DISPATCH(row_operations)(args.grad_y->dtype);
+  addition.sums = launch.workspace();
+  return launch.submit(
+      [addition, threads = launch.thread_count()] { add_rows(addition, threads); });
+}
+
+constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+constexpr auto kDtypes = with_indices(kFloating);
 
 }  // namespace
 
-constinit const bp_kernel kEmbedding = make_kernel<bp_embedding_args, embedding_launch>({
-    .name = "embedding",
-    .op = BP_OP_EMBEDDING,
-    .flags = BP_KERNEL_DETERMINISTIC,
-    .dtype_rows = kDtypes,
-    .dtype_row_count = std::size(kDtypes) / 2,
-    .dtype_count = 2,
-    .layouts = BP_LAYOUT_ANY,
-});
-
 constinit const bp_kernel kEmbeddingBackward =
-    make_kernel<bp_embedding_backward_args, embedding_backward_launch>({
+    make_kernel<bp_embedding_backward_args, embedding_backward_launch, nullptr,
+                embedding_backward_workspace>({
         .name = "embedding_backward",
         .op = BP_OP_EMBEDDING_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kBackwardDtypes,
-        .dtype_row_count = std::size(kBackwardDtypes) / 2,
+        .dtype_rows = kDtypes.data(),
+        .dtype_row_count = kDtypes.size() / 2,
         .dtype_count = 2,
         .layouts = BP_LAYOUT_ANY,
     });
 
 }  // namespace bp::kernels
+#endif  // HWY_ONCE

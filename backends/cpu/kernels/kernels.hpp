@@ -102,7 +102,10 @@ extern const bp_kernel kSoftmax, kLogSoftmax;
 // cross_entropy.cpp
 extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
 
-// embedding.cpp
-extern const bp_kernel kEmbedding, kEmbeddingBackward;
+// gather.cpp, embedding.cpp
+extern const bp_kernel kGather, kIndexSelect, kEmbedding, kEmbeddingBackward;
+
+// cat.cpp, scatter.cpp
+extern const bp_kernel kCat, kScatter, kScatterReduce;
 
 }  // namespace bp::kernels
