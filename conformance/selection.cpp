@@ -79,17 +79,25 @@ class Marker {
     const Case* which = cases_.find(id);
     if (which == nullptr) throw NothingMatched(flag + " " + id + ": there is no case of this id");
     if (!named_.insert(id).second) throw UsageError(flag + " " + id + ": selected twice");
-    marks_[static_cast<size_t>(which - cases_.cases().data())] = true;
+    const auto index = static_cast<size_t>(which - cases_.cases().data());
+    marks_[index] = true;
+    order_.push_back(index);
   }
 
   void mark_all() {
     for (size_t i = 0; i < cases_.size(); ++i) marks_[i] = cases_[i].tier <= tier_;
   }
 
+  // Those that were named, in the order of their names; then the others.
   std::vector<size_t> marked() const {
     std::vector<size_t> indices;
-    for (size_t i = 0; i < marks_.size(); ++i) {
+    std::vector<bool> is_listed(marks_.size());
+    for (const size_t i : order_) {
       if (marks_[i]) indices.push_back(i);
+      is_listed[i] = true;
+    }
+    for (size_t i = 0; i < marks_.size(); ++i) {
+      if (marks_[i] && !is_listed[i]) indices.push_back(i);
     }
     return indices;
   }
@@ -99,6 +107,7 @@ class Marker {
   Tier tier_;
   std::vector<bool> marks_;
   std::set<std::string> named_;
+  std::vector<size_t> order_;  // Of the named ones.
 };
 
 void mark_filter(Marker& marker, const std::string& filter) {

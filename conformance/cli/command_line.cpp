@@ -18,10 +18,9 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},
-                               {Verb::kList, "list"},
-                               {Verb::kInfo, "info"},
-                               {Verb::kCoverage, "coverage"},
+constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},        {Verb::kList, "list"},
+                               {Verb::kInfo, "info"},      {Verb::kCoverage, "coverage"},
+                               {Verb::kDiff, "diff"},      {Verb::kReport, "report"},
                                {Verb::kExplain, "explain"}};
 
 constexpr const char* kFooter =
@@ -144,6 +143,7 @@ void add_running_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_data(*run, line, raw);
   add_workers(*run, line);
   add_run(*run, line, raw);
+  add_reports(*run, line);
 
   CLI::App* coverage = app.add_subcommand("coverage", "what works: op x dtype x layout or rank");
   coverage->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
@@ -176,6 +176,20 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   info->add_option("PLUGIN", line.plugin, "without it: what discovery finds");
   add_backend(*info, line, raw);
   info->add_flag("--json", line.as_json, "all of it");
+
+  CLI::App* diff = app.add_subcommand("diff", "what changed between two result folders");
+  diff->add_option("BEFORE", line.folder, "folder of the first run")->required();
+  diff->add_option("AFTER", line.other_folder, "folder of the second run")->required();
+  diff->add_flag("--strict", line.is_strict, "any difference is exit code 1, improvements too");
+  diff->add_flag("-v,--verbose", line.is_verbose, "every change, not the first 20 of each kind");
+
+  CLI::App* report = app.add_subcommand("report", "documents and the page of a stored run");
+  report->add_option("DIR", line.folder, "folder of the run")->required();
+  report->add_flag("-v,--verbose", line.is_verbose, "every cause");
+  report->add_flag("-q,--quiet", line.is_quiet, "the verdict and the counts alone");
+  report->add_option("--list-slowest", line.list_slowest, "so many of the slowest cases")
+      ->check(CLI::Range(0, 1000000));
+  add_reports(*report, line);
 
   CLI::App* explain = app.add_subcommand("explain", "the sentence behind a tag, and its cases");
   explain->add_option("TAG", line.tag, "such as STREAM-3")->required();

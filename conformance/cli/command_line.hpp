@@ -11,7 +11,7 @@
 
 namespace bp::conformance {
 
-enum class Verb { kRun, kList, kInfo, kCoverage, kExplain };
+enum class Verb { kRun, kList, kInfo, kCoverage, kDiff, kReport, kExplain };
 
 struct CommandLine {
   Verb verb = Verb::kRun;
@@ -24,10 +24,12 @@ struct CommandLine {
   std::string isolate = "batch";
 
   std::string waivers, write_waivers;
-  std::string out, format = "pretty", junit, json_file, color = "auto";
+  std::string out, resume, format = "pretty", junit, html, markdown, json_file, color = "auto";
   bool is_verbose = false, is_quiet = false;
   int list_slowest = 0;
   double budget_seconds = 0;
+  std::string folder, other_folder;                         // Of report; of diff.
+  bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.
   bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
 

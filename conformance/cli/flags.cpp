@@ -30,11 +30,13 @@ void add_output(CLI::App& app, CommandLine& line) {
   const char* group = "Output";
   app.add_option("--out", line.out, "folder of the result files; default: bp-results/<time>")
       ->group(group);
+  app.add_option("--resume", line.resume, "go on with the interrupted run in this folder")
+      ->excludes("--out")
+      ->group(group);
   app.add_option("--format", line.format, "pretty, plain, jsonl or tap")
       ->check(CLI::IsMember({"pretty", "plain", "jsonl", "tap"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--junit", line.junit, "write JUnit XML here as well")->group(group);
   app.add_option("--json", line.json_file, "write the summary here as well")->group(group);
   app.add_flag("-v,--verbose", line.is_verbose, "a line for each case, and every cause")
       ->group(group);
@@ -151,6 +153,13 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->group(group);
 
   add_output(app, line);
+}
+
+void add_reports(CLI::App& app, CommandLine& line) {
+  const char* group = "Output";
+  app.add_option("--junit", line.junit, "write JUnit XML here as well")->group(group);
+  app.add_option("--html", line.html, "write the page for browsers here as well")->group(group);
+  app.add_option("--md", line.markdown, "write Markdown here as well")->group(group);
 }
 
 }  // namespace bp::conformance

@@ -31,4 +31,7 @@ void add_workers(CLI::App& app, CommandLine& line);
 // Waivers, confirmation, repetition and the other flags of run alone.
 void add_run(CLI::App& app, CommandLine& line, RawOptions& raw);
 
+// The documents that run and report write.
+void add_reports(CLI::App& app, CommandLine& line);
+
 }  // namespace bp::conformance

@@ -42,6 +42,10 @@ int dispatch(const CommandLine& line) {
       return info_verb(line);
     case Verb::kCoverage:
       return coverage_verb(line);
+    case Verb::kDiff:
+      return diff_verb(line);
+    case Verb::kReport:
+      return report_verb(line);
     case Verb::kExplain:
       return explain_verb(line);
   }

@@ -10,6 +10,7 @@
 #include "conformance/report/files.hpp"
 #include "conformance/report/page.hpp"
 #include "conformance/report/sha256.hpp"
+#include "conformance/report/stored.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -26,10 +27,6 @@ std::string default_waivers(const std::string& plugin_path) {
     if (fs::exists(candidate, error)) return candidate.string();
   }
   return "";
-}
-
-bool has_color(const CommandLine& line) {
-  return line.color == "always" || (line.color == "auto" && isatty(STDOUT_FILENO) != 0);
 }
 
 std::string plain_line(const CaseList& cases, const Attempt& attempt) {
@@ -125,7 +122,7 @@ void write_waiver_drafts(const std::string& path, const Summary& summary) {
 void write_outputs(const CommandLine& line, const RunHeader& header, const RunReport& report,
                    const Summary& summary) {
   write_result_files(header, report, summary);
-  if (!line.junit.empty()) write_file(line.junit, junit_xml(report, summary));
+  write_documents(line, header, report, summary);
   if (!line.json_file.empty()) {
     write_file(line.json_file,
                summary_json(header, report, summary)
@@ -143,6 +140,33 @@ void write_outputs(const CommandLine& line, const RunHeader& header, const RunRe
     std::cout << verdict_page(header, report, summary, options);
   }
   std::cout.flush();
+}
+
+std::string sha256_of_selection(const CaseList& cases, const std::vector<size_t>& selection) {
+  std::string ids;
+  for (const size_t index : selection) ids += cases[index].id + "\n";
+  return sha256(ids);
+}
+
+// The results of an interrupted run that need not be found again: a failure must have been
+// confirmed, and what was skipped runs now.
+std::vector<Final> settled_results(const StoredRun& stored, const CaseList& cases) {
+  std::vector<Final> known;
+  for (const StoredCase& old : stored.cases()) {
+    const Case* which = cases.find(old.id);
+    const Outcome outcome = old.attempt.result.outcome;
+    const bool is_settled = outcome != Outcome::kSkip && outcome != Outcome::kHarnessError &&
+                            (count_of(outcome) != Count::kFailed || old.has_agreed) &&
+                            old.result.outcome != Outcome::kFlake && old.result.cause != "order";
+    if (which == nullptr || !is_settled) continue;
+    Final& final = known.emplace_back();
+    final.index = static_cast<size_t>(which - cases.cases().data());
+    final.attempt = old.attempt;
+    final.attempt.index = final.index;
+    final.attempt_count = old.attempt_count;
+    final.is_confirmed = old.has_agreed;
+  }
+  return known;
 }
 
 }  // namespace
@@ -167,7 +191,16 @@ int run_verb(const CommandLine& given) {
     header.waivers = default_waivers(path);
     if (!header.waivers.empty()) waivers = Waivers::read(header.waivers, cases);
   }
-  header.folder = make_result_folder(line.out);
+  header.selection_sha256 = sha256_of_selection(cases, selection);
+  if (line.resume.empty()) {
+    header.folder = make_result_folder(line.out);
+  } else {
+    header.folder = line.resume;
+    const StoredRun stored = StoredRun::read(line.resume);
+    continue_result_folder(line.resume, stored, header, probed.hello);
+    line.run.known = settled_results(stored, cases);
+  }
+  write_info(header, probed.hello);
 
   line.run.is_expected = [&](const Case& which, const Result& result) {
     return waivers.excuses(which, result);

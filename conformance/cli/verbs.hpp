@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conformance/cli/command_line.hpp"
+#include "conformance/report/summary.hpp"
 
 namespace bp::conformance {
 
@@ -9,11 +10,20 @@ int run_verb(const CommandLine& line);
 int list_verb(const CommandLine& line);
 int info_verb(const CommandLine& line);
 int coverage_verb(const CommandLine& line);
+int diff_verb(const CommandLine& line);
+int report_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);
 
 // Loads the plugin in a worker that runs nothing. Prints one line and returns false if it does not
 // load; then the exit code is kExitNotLoaded, or kExitInterrupted.
 bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_report);
+
+// The documents that were asked for on the command line.
+void write_documents(const CommandLine& line, const RunHeader& header, const RunReport& report,
+                     const Summary& summary);
+
+// Whether what goes to standard output may have colors.
+bool has_color(const CommandLine& line);
 
 // The descriptor that becomes readable when the process gets SIGINT or SIGTERM.
 int interrupt_descriptor();

@@ -243,8 +243,13 @@ std::string Coverage::text(bool by_rank) const {
 
 std::string Coverage::totals_text() const {
   std::ostringstream out;
-  out << "total " << total_of(total_) << " cases:";
-  for (size_t i = 0; i < kServedCount; ++i) out << "  " << kNames[i].name << " " << total_[i];
+  out << total_of(total_) << " cases";
+  const char* separator = ": ";
+  for (size_t i = 0; i < kServedCount; ++i) {
+    if (total_[i] == 0) continue;
+    out << separator << total_[i] << " " << kNames[i].name;
+    separator = ", ";
+  }
   out << "\n";
   return out.str();
 }

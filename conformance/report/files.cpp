@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "conformance/report/documents.hpp"
 #include "conformance/runner/protocol.hpp"
 
 namespace bp::conformance {
@@ -130,11 +131,40 @@ std::string make_result_folder(std::string folder) {
   }
   fs::create_directories(folder, error);
   if (error) throw UsageError("--out " + folder + ": " + error.message());
-  for (const char* name : {"results.jsonl", "summary.json", "info.json", "junit.xml", "repro"}) {
+  for (const char* name : {"results.jsonl", "summary.json", "info.json", "junit.xml", "report.html",
+                           "report.md", "repro"}) {
     fs::remove_all(fs::path(folder) / name, error);
     if (error) throw UsageError("--out " + folder + ": " + name + ": " + error.message());
   }
   return folder;
+}
+
+void continue_result_folder(const std::string& folder, const StoredRun& stored,
+                            const RunHeader& header, const json& hello) {
+  const std::string flag = "--resume " + folder + ": ";
+  const json& info = stored.info();
+  if (!info.is_object() || !info.contains("run")) {
+    throw UsageError(flag + "has no info.json of a run; start it anew");
+  }
+  if (info.value("sha256", "") != hello.value("sha256", "")) {
+    throw UsageError(flag + "the plugin has changed since; start the run anew");
+  }
+  const RunHeader before = run_header_from_json(info.at("run"));
+  if (before.seed != header.seed || before.selection_sha256 != header.selection_sha256 ||
+      before.repro_flags != header.repro_flags) {
+    std::string words;
+    for (const std::string& word : before.command_line) words += " " + word;
+    throw UsageError(flag + "was another run; repeat its flags: bp-conformance" + words);
+  }
+  std::error_code error;
+  fs::resize_file(fs::path(folder) / "results.jsonl", stored.whole_bytes(), error);
+  if (error) throw UsageError(flag + "results.jsonl: " + error.message());
+}
+
+void write_info(const RunHeader& header, const json& hello) {
+  json info = hello;
+  info["run"] = to_json(header);
+  write_file(fs::path(header.folder) / "info.json", dump(info, 2) + "\n");
 }
 
 json attempt_json(const CaseList& cases, const Attempt& attempt, uint64_t seed) {
@@ -281,8 +311,9 @@ void write_file(const std::string& path, const std::string& text) {
 void write_result_files(const RunHeader& header, const RunReport& report, const Summary& summary) {
   const fs::path folder = header.folder;
   write_file(folder / "summary.json", dump(summary_json(header, report, summary), 2) + "\n");
-  write_file(folder / "info.json", dump(report.hello, 2) + "\n");
   write_file(folder / "junit.xml", junit_xml(report, summary));
+  write_file(folder / "report.html", html_page(header, report, summary));
+  write_file(folder / "report.md", markdown_page(header, report, summary));
   size_t written = 0;
   for (const FailureGroup& group : summary.failures) {
     for (const size_t member : group.members) {

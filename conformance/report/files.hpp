@@ -4,6 +4,7 @@
 #include <chrono>
 #include <string>
 
+#include "conformance/report/stored.hpp"
 #include "conformance/report/summary.hpp"
 
 namespace bp::conformance {
@@ -11,6 +12,14 @@ namespace bp::conformance {
 // Makes `folder`, or "bp-results/<time>" where it is "", and removes what an earlier run left in
 // it. Throws UsageError.
 std::string make_result_folder(std::string folder);
+
+// Checks that `folder` holds a run of the same plugin, seed and selection, and cuts a last line
+// that is not whole. Throws UsageError.
+void continue_result_folder(const std::string& folder, const StoredRun& stored,
+                            const RunHeader& header, const nlohmann::json& hello);
+
+// info.json, before the first case runs: a run that is killed can still be told from others.
+void write_info(const RunHeader& header, const nlohmann::json& hello);
 
 // The record of truth: a line for each attempt, on the disk after a second at most, and at once
 // after a death.
@@ -44,7 +53,7 @@ std::string tap_text(const Summary& summary);
 // Throws UsageError if it cannot be written.
 void write_file(const std::string& path, const std::string& text);
 
-// summary.json, info.json, junit.xml and a folder under repro/ for each failure.
+// summary.json, junit.xml, report.html, report.md and a folder under repro/ for each failure.
 void write_result_files(const RunHeader& header, const RunReport& report, const Summary& summary);
 
 }  // namespace bp::conformance

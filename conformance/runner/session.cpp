@@ -25,6 +25,29 @@ std::string first_line(const std::string& output) {
   return line;
 }
 
+// "" where there is none, or something else than text.
+std::string text_at(const json& payload, const char* key) {
+  const auto found = payload.find(key);
+  return found != payload.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool holds_texts(const json& payload, const char* key) {
+  const json list = payload.value(key, json::array());
+  return list.is_array() && std::ranges::all_of(list, [](const json& e) { return e.is_string(); });
+}
+
+// Whether a HELLO has what the reports read. The backend shares the worker's process, and may have
+// sent it itself.
+bool is_whole_hello(const json& hello, bool has_plugin) {
+  if (!holds_texts(hello, "log") || !holds_texts(hello, "findings")) return false;
+  if (!has_plugin || hello.contains("error")) return true;
+  const json plugin = hello.value("plugin", json()), targets = hello.value("targets", json());
+  const json target = hello.value("target", json());
+  return plugin.is_object() && targets.is_array() && target.is_number_unsigned() &&
+         target.get<size_t>() < targets.size() &&
+         std::ranges::all_of(targets, [](const json& e) { return e.is_object(); });
+}
+
 class Session {
  public:
   Session(const SessionOptions& options, const CaseList& cases, int attempt,
@@ -92,10 +115,15 @@ class Session {
                            .message = "the worker did not begin with HELLO",
                            .cause = "protocol"});
     }
+    if (!is_whole_hello(report_.hello, !options_.setup.plugin.empty())) {
+      report_.hello = json::object();
+      return fail_to_load({.outcome = Outcome::kCrash,
+                           .message = "the worker sent a HELLO that cannot be read",
+                           .cause = "protocol"});
+    }
     if (report_.hello.contains("error")) {
-      return fail_to_load({.outcome = Outcome::kFail,
-                           .message = report_.hello.at("error").get<std::string>(),
-                           .cause = "load"});
+      return fail_to_load(
+          {.outcome = Outcome::kFail, .message = text_at(report_.hello, "error"), .cause = "load"});
     }
     uint64_t bytes = 0;
     const std::string output = worker_.take_output(bytes);
@@ -145,13 +173,13 @@ class Session {
         return Ended::kBadly;
       }
       if (waited != Waited::kRecord) return charge_death(waited, attempt, has_begun, phase);
-      const std::string id = record.payload.value("case", "");
+      const std::string id = text_at(record.payload, "case");
       if (id != which.id) return charge_protocol(attempt, "a record for another case");
       if (record.type == RecordType::kBegin && !has_begun) {
         has_begun = true;
         limit = deadline();
       } else if (record.type == RecordType::kProgress && has_begun) {
-        phase = record.payload.value("phase", "");
+        phase = text_at(record.payload, "phase");
       } else if (record.type == RecordType::kEnd && has_begun) {
         return take_end(attempt, record.payload);
       } else {
@@ -197,6 +225,7 @@ class Session {
     if (is_last_ones) {
       // The case after it has not begun, and runs again.
       last_->result = std::move(result);
+      last_->is_after_end = true;
       last_->output = worker_.take_output(last_->output_bytes);
       on_attempt_(*last_);
       return Ended::kBadly;
@@ -234,7 +263,8 @@ class Session {
       report_.has_died = false;  // All cases of the batch have ended before.
       return;
     }
-    if (const json changes = record.payload.value("findings", json::array()); !changes.empty()) {
+    const json changes = record.payload.value("findings", json::array());
+    if (holds_texts(record.payload, "findings") && !changes.empty()) {
       report_.unload_failure = {.outcome = Outcome::kFail,
                                 .message = "while unloading, " + changes[0].get<std::string>(),
                                 .cause = "hygiene",

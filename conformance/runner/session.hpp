@@ -23,6 +23,7 @@ struct Attempt {
   std::string output;  // What the backend printed meanwhile, at most 64 KiB of it.
   uint64_t output_bytes = 0;
   int pid = 0;
+  bool is_after_end = false;  // The worker died between this case and the next.
 };
 
 struct SessionOptions {

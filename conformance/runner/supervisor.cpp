@@ -2,26 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <iterator>
 #include <thread>
 
 namespace bp::conformance {
 namespace {
 
 constexpr int kLoadFailuresInARow = 3;
-constexpr int kConfirmedPerSignature = 20;
-constexpr size_t kBlamedCases = 3;  // The most predecessors that an order dependence names.
+}  // namespace
 
-bool is_same(const Result& a, const Result& b) {
+bool ended_alike(const Result& a, const Result& b) {
   return a.outcome == b.outcome && a.cause == b.cause;
 }
-
-bool needs_confirmation(Outcome outcome) {
-  return outcome == Outcome::kFail || outcome == Outcome::kCrash || outcome == Outcome::kTimeout ||
-         outcome == Outcome::kDeviceLost;
-}
-
-}  // namespace
 
 std::string signature(const Case& which, const Result& result) {
   std::string text = result.tag + '|' + which.group + '|';
@@ -33,11 +25,18 @@ RunReport Supervisor::run(const std::vector<size_t>& selection, const BatchRepor
   const Clock::time_point start = Clock::now();
   take_process_findings(probed);
   entries_.resize(cases_.size());
-  position_.total = selection.size() * static_cast<size_t>(options_.repeat);
-  for (int round = 1; round <= options_.repeat && !is_stopped(); ++round) {
-    run_round(selection, round);
+  for (const Final& final : options_.known) {
+    entries_[final.index].result = final;
+    entries_[final.index].is_done = entries_[final.index].is_known = true;
   }
-  if (!is_stopped() && options_.retries > 0) confirm_all(selection);
+  std::vector<size_t> wanted;
+  std::ranges::copy_if(selection, std::back_inserter(wanted),
+                       [&](size_t index) { return !entries_[index].is_known; });
+  position_.total = wanted.size() * static_cast<size_t>(options_.repeat);
+  for (int round = 1; round <= options_.repeat && !is_stopped(); ++round) {
+    run_round(wanted, round);
+  }
+  if (!is_stopped() && options_.retries > 0) confirm_all(wanted);
 
   for (const size_t index : selection) {
     Entry& entry = entries_[index];
@@ -89,6 +88,19 @@ void Supervisor::serve(int attempt) {
       note_process(kLoad, {.outcome = Outcome::kHarnessError, .message = e.what()});
     }
     settle(batch, report);
+    if (report.is_abandoned) check_device();
+  }
+}
+
+// A worker that did not even die of SIGKILL still holds the device: nothing else runs unless a
+// fresh one can load the backend and let it go.
+void Supervisor::check_device() {
+  const BatchReport report =
+      run_batch(options_.session, cases_, {}, 1, [](const Attempt&) { return true; });
+  const std::lock_guard lock(mutex_);
+  if (report.load_failure) {
+    stop("not reached: a worker could not be killed, and the device does not answer since: " +
+         report.load_failure->message);
   }
 }
 
@@ -115,7 +127,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
   const bool is_new_round = !entry.is_done || final.attempt.number != attempt.number;
   if (is_new_round) ++position_.done;
   ++final.attempt_count;
-  if (entry.is_done && is_new_round && !is_same(final.attempt.result, attempt.result)) {
+  if (entry.is_done && is_new_round && !ended_alike(final.attempt.result, attempt.result)) {
     Result flake = attempt.result;
     flake.outcome = Outcome::kFlake;
     flake.message =
@@ -219,122 +231,6 @@ void Supervisor::settle(const std::shared_ptr<const std::vector<size_t>>& batch,
     batch_size_ = std::min(options_.batch, std::max<size_t>(1, batch_size_) * 2);
   }
   changed_.notify_all();
-}
-
-// ---- Confirmation -------------------------------------------------------------------------------
-
-std::optional<Attempt> Supervisor::replay(const std::vector<size_t>& before, size_t target,
-                                          int attempt) {
-  std::vector<size_t> batch = before;
-  batch.push_back(target);
-  std::optional<Attempt> found;
-  const BatchReport report =
-      run_batch(options_.session, cases_, batch, attempt, [&](const Attempt& a) {
-        if (a.index == target) found = a;
-        return true;
-      });
-  const std::lock_guard lock(mutex_);
-  if (report.is_interrupted) {
-    report_.is_interrupted = true;
-    stop("not reached: interrupted");
-  }
-  if (found) observer_(*found, position_);
-  return found;
-}
-
-void Supervisor::confirm_all(const std::vector<size_t>& selection) {
-  std::map<std::string, int> seen;
-  std::deque<size_t> waiting;
-  for (const size_t index : selection) {
-    const Entry& entry = entries_[index];
-    if (!entry.is_done) continue;
-    const Result& result = entry.result.attempt.result;
-    if (!needs_confirmation(result.outcome)) continue;
-    if (options_.is_expected && options_.is_expected(cases_[index], result)) continue;
-    if (++seen[signature(cases_[index], result)] > kConfirmedPerSignature) continue;
-    waiting.push_back(index);
-  }
-  position_ = {.is_confirming = true, .done = 0, .total = waiting.size()};
-
-  const auto serve_waiting = [&] {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      if (waiting.empty() || is_stopped()) return;
-      const size_t index = waiting.front();
-      waiting.pop_front();
-      lock.unlock();
-      confirm(entries_[index]);
-      lock.lock();
-      ++position_.done;
-    }
-  };
-  std::vector<std::thread> threads;
-  for (int i = 0; i < options_.jobs; ++i) threads.emplace_back(serve_waiting);
-  for (std::thread& thread : threads) thread.join();
-}
-
-void Supervisor::confirm(Entry& entry) {
-  Final& final = entry.result;
-  const size_t index = final.attempt.index;
-  for (int retry = 1; retry <= options_.retries; ++retry) {
-    const std::optional<Attempt> solo = replay({}, index, options_.repeat + retry);
-    if (is_stopped()) return;
-    ++final.attempt_count;
-    if (solo && is_same(solo->result, final.attempt.result)) continue;
-    if (solo && count_of(solo->result.outcome) == Count::kFailed) {
-      // It fails alone, but in another way: what happens in a fresh process counts.
-      final.attempt = *solo;
-      final.is_confirmed = true;
-      return;
-    }
-    blame_order(entry);
-    return;
-  }
-  final.is_confirmed = true;
-}
-
-// The case failed in its batch and passed alone: a predecessor is to blame, or chance is.
-void Supervisor::blame_order(Entry& entry) {
-  Final& final = entry.result;
-  const size_t target = final.attempt.index;
-  const int attempt = options_.repeat + options_.retries + 1;
-  const Result failure = final.attempt.result;
-  std::vector<size_t> before(entry.batch->begin(),
-                             entry.batch->begin() + static_cast<std::ptrdiff_t>(entry.position));
-  const auto fails_after = [&](const std::vector<size_t>& cases) {
-    const std::optional<Attempt> again = replay(cases, target, attempt);
-    return again && is_same(again->result, failure);
-  };
-  Result& result = final.attempt.result;
-  if (before.empty() || !fails_after(before)) {
-    if (is_stopped()) return;
-    result.outcome = Outcome::kFlake;
-    result.message = std::string(outcome_name(failure.outcome)) +
-                     " once, but not when it was repeated: " + failure.message;
-    return;
-  }
-
-  // Each step finds the last predecessor without which the case passes.
-  std::vector<size_t> blamed;
-  while (blamed.size() < kBlamedCases && !before.empty() && !is_stopped()) {
-    size_t low = 0, high = before.size();  // It fails from `low` on, and passes from `high` on.
-    while (high - low > 1) {
-      const size_t middle = (low + high) / 2;
-      std::vector<size_t> tried(before.begin() + static_cast<std::ptrdiff_t>(middle), before.end());
-      tried.insert(tried.begin(), blamed.begin(), blamed.end());
-      (fails_after(tried) ? low : high) = middle;
-    }
-    blamed.push_back(before[low]);
-    if (fails_after(blamed)) break;
-    before.erase(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(low) + 1);
-  }
-  std::string names;
-  for (const size_t index : blamed) names += (names.empty() ? "" : ", ") + cases_[index].id;
-  result.outcome = Outcome::kFail;
-  result.cause = "order";
-  result.details["after"] = names;
-  result.message = "passes alone, fails after " + names + ": " + failure.message;
-  final.is_confirmed = true;
 }
 
 }  // namespace bp::conformance

@@ -16,6 +16,14 @@
 
 namespace bp::conformance {
 
+// The one result of a case of the selection.
+struct Final {
+  size_t index = 0;
+  Attempt attempt;
+  int attempt_count = 0;
+  bool is_confirmed = false;  // It failed again, alone in a fresh worker.
+};
+
 struct RunOptions {
   SessionOptions session;
   size_t batch = 200;       // The most cases in one worker.
@@ -25,16 +33,9 @@ struct RunOptions {
   int max_crashes = 100;
   bool fail_fast = false;
   int repeat = 1;
+  std::vector<Final> known;  // Of cases that an earlier run has settled: they do not run again.
   // Whether a failure is expected, so that it neither stops the run nor counts as a crash.
   std::function<bool(const Case&, const Result&)> is_expected;
-};
-
-// The one result of a case of the selection.
-struct Final {
-  size_t index = 0;
-  Attempt attempt;
-  int attempt_count = 0;
-  bool is_confirmed = false;  // It failed again, alone in a fresh worker.
 };
 
 struct RunReport {
@@ -69,8 +70,15 @@ class Supervisor {
   struct Entry {
     Final result;
     bool is_done = false;
+    bool is_known = false;                             // From an earlier run.
     std::shared_ptr<const std::vector<size_t>> batch;  // What ran in that worker, in order.
     size_t position = 0;                               // Of the case in `batch`.
+  };
+
+  using FailsAfter = std::function<bool(const std::vector<size_t>& before)>;
+  struct Trigger {
+    std::vector<size_t> cases;  // In the order in which they run.
+    bool is_enough = false;     // The case fails after them alone.
   };
 
   void run_round(const std::vector<size_t>& selection, int attempt);
@@ -78,6 +86,7 @@ class Supervisor {
   void serve(int attempt);
   std::vector<size_t> take_batch();
   bool take_attempt(const Attempt& attempt);
+  void check_device();
   void settle(const std::shared_ptr<const std::vector<size_t>>& batch, const BatchReport& report);
   void take_process_findings(const BatchReport& report);
   void note_process(size_t where, const Result& result);
@@ -85,8 +94,10 @@ class Supervisor {
   void confirm_all(const std::vector<size_t>& selection);
   void confirm(Entry& entry);
   void blame_order(Entry& entry);
-  // Runs `before`, then `target`, in a fresh worker; the attempt of `target` if it was reached.
-  std::optional<Attempt> replay(const std::vector<size_t>& before, size_t target, int attempt);
+  Trigger find_trigger(std::vector<size_t> before, const FailsAfter& fails_after);
+  // Runs `before`, then `failed`, in a fresh worker; its attempt if it was reached.
+  std::optional<Attempt> replay(const std::vector<size_t>& before, const Attempt& failed,
+                                int attempt);
 
   void stop(std::string reason);
   bool is_stopped() const { return is_stopped_; }
@@ -108,6 +119,9 @@ class Supervisor {
   std::vector<Entry> entries_;            // By index of the list of cases.
   RunReport report_;
 };
+
+// Whether two runs of one case ended in the same way.
+bool ended_alike(const Result& a, const Result& b);
 
 // Groups failures of one kind: tag, op or group, dtype, outcome and cause.
 std::string signature(const Case& which, const Result& result);

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <fenv.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -12,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "backplane/backend.h"
 
@@ -20,7 +24,7 @@
 #endif
 
 struct bp_device {
-  int unused;
+  int poison;
 };
 struct bp_stream {
   int unused;
@@ -47,7 +51,91 @@ static void* crash_thread(void* unused) {
   return unused;
 }
 
+/* Dies after the end of the case and before the next begins: the supervisor is stopped meanwhile.
+ */
+static void* die_soon(void* unused) {
+  usleep(150000);
+  raise(SIGSEGV);
+  return unused;
+}
+
+static void crash_between(void) {
+  const pid_t supervisor = getppid();
+  kill(supervisor, SIGSTOP);
+  if (fork() == 0) {
+    usleep(300000);
+    kill(supervisor, SIGCONT);
+    _exit(0);
+  }
+  pthread_t thread;
+  pthread_create(&thread, NULL, die_soon, NULL);
+}
+
+/* ---- Lies to the supervisor: the worker's protocol is spoken in its place ---- */
+
+enum { kCommandFd = 230, kRecordFd = 231, kHello = 1, kBegin = 3, kEnd = 5 };
+
+static void send_bytes(const void* bytes, size_t size) {
+  if (write(kRecordFd, bytes, size) != (ssize_t)size) abort();
+}
+
+static void send_record(uint32_t size, uint8_t type, const char* payload) {
+  const uint8_t head[] = {(uint8_t)size, (uint8_t)(size >> 8), (uint8_t)(size >> 16),
+                          (uint8_t)(size >> 24), type};
+  send_bytes(head, sizeof(head));
+  send_bytes(payload, strlen(payload));
+}
+
+static void send_whole(uint8_t type, const char* payload) {
+  send_record((uint32_t)strlen(payload), type, payload);
+}
+
+static void lie(const char* how) {
+  static const char kThis[] = "{\"case\":\"stream.destroy_accepts_null\"}";
+  if (strcmp(how, "partial") == 0) {
+    send_bytes("\x20\0", 2);
+    _exit(0);
+  }
+  if (strcmp(how, "unknown") == 0) send_whole(99, "{}");
+  if (strcmp(how, "hello") == 0) send_whole(kHello, "{\"target\":7,\"targets\":[],\"plugin\":{}}");
+  if (strcmp(how, "huge") == 0) send_record(0xffffffffu, kEnd, "");
+  if (strcmp(how, "text") == 0) send_whole(kEnd, "no JSON");
+  if (strcmp(how, "list") == 0) send_whole(kEnd, "[]");
+  if (strcmp(how, "number") == 0) send_whole(kEnd, "{\"case\":7}");
+  if (strcmp(how, "begin_twice") == 0) send_whole(kBegin, kThis);
+  if (strcmp(how, "bare_end") == 0) send_whole(kEnd, kThis);
+  if (strcmp(how, "other_case") == 0) send_whole(kEnd, "{\"case\":\"another.case\"}");
+  if (strcmp(how, "end_twice") == 0) {
+    send_whole(kEnd,
+               "{\"case\":\"stream.destroy_accepts_null\",\"status\":\"Pass\",\"wall_ms\":1}");
+  }
+  if (strcmp(how, "close") == 0) close(kCommandFd); /* The worker ends itself after the case. */
+}
+
+/* In mock_throw.cpp. */
+void mock_throw(void);
+
+static void change_state(const char* how) {
+  if (strcmp(how, "chdir") == 0 && chdir("/") != 0) abort();
+  if (strcmp(how, "round") == 0) fesetround(FE_UPWARD);
+  if (strcmp(how, "handler") == 0) signal(SIGUSR1, SIG_IGN);
+  if (strcmp(how, "locale") == 0 && setlocale(LC_ALL, "C.UTF-8") == NULL) abort();
+#if defined(__x86_64__)
+  if (strcmp(how, "flush") == 0) _mm_setcsr(_mm_getcsr() | 0x8040);
+#elif defined(__aarch64__)
+  if (strcmp(how, "flush") == 0) {
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    __asm__ volatile("msr fpcr, %0" ::"r"(control | (uint64_t)1 << 24));
+  }
+#endif
+}
+
 static void misbehave(const char* how) {
+  if (strncmp(how, "lie:", 4) == 0) lie(how + 4);
+  if (strcmp(how, "crash_between") == 0) crash_between();
+  if (strcmp(how, "throw") == 0) mock_throw();
+  if (strcmp(how, "pthread_exit") == 0) pthread_exit(NULL);
   if (strcmp(how, "segfault") == 0) raise(SIGSEGV);
   if (strcmp(how, "abort") == 0) abort();
   if (strcmp(how, "exit") == 0) exit(0);
@@ -58,9 +146,7 @@ static void misbehave(const char* how) {
   }
   if (strcmp(how, "flood") == 0) flood();
   if (strcmp(how, "print") == 0) puts("hello from a backend");
-  if (strcmp(how, "chdir") == 0 && chdir("/") != 0) abort();
-  if (strcmp(how, "round") == 0) fesetround(FE_UPWARD);
-  if (strcmp(how, "handler") == 0) signal(SIGUSR1, SIG_IGN);
+  change_state(how);
   if (strcmp(how, "close") == 0) {
     for (int fd = 3; fd < 1024; ++fd) close(fd);
   }
@@ -74,10 +160,10 @@ static void misbehave(const char* how) {
   }
   /* Prints once for each file, whatever process it is. */
   if (strncmp(how, "first:", 6) == 0 && open(how + 6, O_CREAT | O_EXCL, 0600) >= 0) puts("first");
-  if (strcmp(how, "once") == 0) {
-    static int calls;
-    if (calls++ == 0) the_device.unused = 1;
-  }
+  /* What follows in this process is refused: after one of these, or after both halves. */
+  if (strcmp(how, "poison") == 0) the_device.poison = 3;
+  if (strcmp(how, "half") == 0) the_device.poison |= 1;
+  if (strcmp(how, "other_half") == 0) the_device.poison |= 2;
 }
 
 static bp_status refuse(const char* why) {
@@ -151,8 +237,7 @@ static bp_status free_buffer(void* self, bp_buffer* buffer, bp_stream* stream) {
 static bp_status create_stream(void* self, bp_device* device, const bp_stream_desc* desc,
                                bp_stream** out_stream) {
   (void)self, (void)device, (void)desc;
-  /* Poisoned by "once": everything that follows in this process is refused. */
-  if (the_device.unused != 0) return refuse("the mock is poisoned");
+  if (the_device.poison == 3) return refuse("the mock is poisoned");
   *out_stream = &a_stream;
   return BP_OK;
 }

@@ -1,0 +1,153 @@
+#include "conformance/report/diff.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <sstream>
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+// A margin is the share of what is allowed that a result uses up.
+constexpr double kGrowth = 4, kNotable = 0.1;
+
+std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
+
+std::string status_of(const Result& result) {
+  const std::string line = first_line(result.message);
+  return outcome_name(result.outcome) + (line.empty() ? "" : ": " + line);
+}
+
+std::string change_text(const Result& before, const Result& after) {
+  return std::string(outcome_name(before.outcome)) + " -> " + status_of(after);
+}
+
+bool has_failed(const Result& result) { return count_of(result.outcome) == Count::kFailed; }
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g", value);
+  return text;
+}
+
+// "" unless the margin grew so much that the next change may break the case.
+std::string drift_text(const Result& before, const Result& after) {
+  const auto old_margin = before.metrics.find("margin"), new_margin = after.metrics.find("margin");
+  if (old_margin == before.metrics.end() || new_margin == after.metrics.end()) return "";
+  const bool has_grown =
+      new_margin->second >= kNotable && new_margin->second >= kGrowth * old_margin->second;
+  if (!has_grown) return "";
+  return "margin " + number(old_margin->second) + " -> " + number(new_margin->second);
+}
+
+void compare(const StoredCase& a, const StoredCase& b, RunDiff& diff) {
+  const bool failed_before = has_failed(a.result), fails = has_failed(b.result);
+  if (fails && !failed_before) {
+    diff.new_failures.push_back({b.id, change_text(a.result, b.result)});
+  } else if (failed_before && count_of(b.result.outcome) == Count::kPassed) {
+    diff.fixed.push_back({b.id, change_text(a.result, b.result)});
+  } else if (a.result.outcome != b.result.outcome) {
+    diff.changed.push_back({b.id, change_text(a.result, b.result)});
+  } else if (fails && a.result.cause != b.result.cause) {
+    diff.changed.push_back({b.id, std::string(outcome_name(b.result.outcome)) + ": cause " +
+                                      a.result.cause + " -> " + b.result.cause + ": " +
+                                      first_line(b.result.message)});
+  } else if (const std::string drift = drift_text(a.result, b.result); !drift.empty()) {
+    diff.drifted.push_back({b.id, drift});
+  } else {
+    ++diff.same_count;
+  }
+}
+
+// What a value of info.json is; "unknown" where the run was killed before it was written.
+std::string told(const json& info, const char* part, const char* key) {
+  if (!info.is_object()) return "unknown";
+  const json* object = &info;
+  if (*part != '\0') {
+    if (!info.contains(part)) return "unknown";
+    object = &info.at(part);
+  }
+  if (!object->contains(key)) return "unknown";
+  const json& value = object->at(key);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void compare_context(const StoredRun& before, const StoredRun& after, RunDiff& diff) {
+  struct Row {
+    const char *label, *part, *key;
+  };
+  constexpr Row kRows[] = {{"suite", "", "suite"},
+                           {"plugin", "plugin", "name"},
+                           {"plugin version", "plugin", "version"},
+                           {"plugin sha256", "", "sha256"},
+                           {"tier", "run", "tier"},
+                           {"seed", "run", "seed"}};
+  for (const Row& row : kRows) {
+    const std::string a = told(before.info(), row.part, row.key).substr(0, 24);
+    const std::string b = told(after.info(), row.part, row.key).substr(0, 24);
+    if (a != b) diff.context.push_back(std::string(row.label) + "  " + a + " -> " + b);
+  }
+}
+
+void write_changes(std::ostream& out, const char* title, const std::vector<Change>& changes,
+                   size_t limit) {
+  if (changes.empty()) return;
+  out << title << "  " << changes.size() << "\n";
+  const size_t shown = limit == 0 ? changes.size() : std::min(limit, changes.size());
+  for (size_t i = 0; i < shown; ++i) {
+    out << "  " << changes[i].id << "\n    " << changes[i].text << "\n";
+  }
+  if (shown < changes.size()) out << "  ... and " << changes.size() - shown << " more: -v\n";
+}
+
+}  // namespace
+
+bool RunDiff::is_empty() const {
+  return new_failures.empty() && fixed.empty() && changed.empty() && drifted.empty() &&
+         added.empty() && vanished.empty();
+}
+
+RunDiff diff_runs(const StoredRun& before, const StoredRun& after) {
+  RunDiff diff;
+  compare_context(before, after, diff);
+  for (const StoredCase& b : after.cases()) {
+    if (const StoredCase* a = before.find(b.id)) {
+      compare(*a, b, diff);
+    } else if (has_failed(b.result)) {
+      diff.new_failures.push_back({b.id, "new case -> " + status_of(b.result)});
+    } else {
+      diff.added.push_back({b.id, status_of(b.result)});
+    }
+  }
+  for (const StoredCase& a : before.cases()) {
+    if (after.find(a.id) == nullptr) diff.vanished.push_back({a.id, "was " + status_of(a.result)});
+  }
+  return diff;
+}
+
+std::string diff_text(const RunDiff& diff, const StoredRun& before, const StoredRun& after,
+                      size_t limit) {
+  std::ostringstream out;
+  const auto write_run = [&](const char* name, const StoredRun& run) {
+    out << name << run.folder() << "  " << run.cases().size() << " results"
+        << (run.summary().is_null() ? ", of a run that did not end" : "") << "\n";
+  };
+  write_run("before  ", before);
+  write_run("after   ", after);
+  for (const std::string& line : diff.context) out << "differs " << line << "\n";
+  out << "\n";
+  write_changes(out, "NEW FAILURES", diff.new_failures, limit);
+  write_changes(out, "FIXED", diff.fixed, limit);
+  write_changes(out, "CHANGED", diff.changed, limit);
+  write_changes(out, "DRIFTED", diff.drifted, limit);
+  write_changes(out, "NEW CASES", diff.added, limit);
+  write_changes(out, "VANISHED", diff.vanished, limit);
+  out << diff.new_failures.size() << " new failures, " << diff.fixed.size() << " fixed, "
+      << diff.changed.size() << " changed, " << diff.drifted.size() << " drifted, "
+      << diff.added.size() << " new, " << diff.vanished.size() << " vanished, " << diff.same_count
+      << " as before\n";
+  return out.str();
+}
+
+}  // namespace bp::conformance
