@@ -819,7 +819,8 @@ typedef struct bp_layer_norm_args {
 
 /* layer_norm_backward: The gradients of layer_norm. With u = (x - mean) * rstd, h = grad_y * gamma
  * and means m() over the last normalized_ndim axes, grad_x = rstd * (h - m(h) - u * m(h * u));
- * grad_gamma is the sum of grad_y * u over all other axes, grad_beta that of grad_y.
+ * grad_gamma is the sum of grad_y * u over all other axes, grad_beta that of grad_y. eps is that of
+ * layer_norm, which only gradients of these gradients need.
  * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_LAYER_NORM_BACKWARD = 505 };
 typedef struct bp_layer_norm_backward_args {
@@ -838,6 +839,7 @@ typedef struct bp_layer_norm_backward_args {
   const bp_tensor* grad_beta;
   int32_t normalized_ndim; /* At least 1, at most grad_y.ndim. */
   uint32_t reserved_0;     /* 0. */
+  double eps;              /* At least 0.0. */
 } bp_layer_norm_backward_args;
 
 /* rms_norm: x * rstd * gamma with rstd = 1 / sqrt(mean(x^2) + eps) over the last normalized_ndim
@@ -858,7 +860,8 @@ typedef struct bp_rms_norm_args {
 
 /* rms_norm_backward: The gradients of rms_norm. With u = x * rstd, h = grad_y * gamma and means m()
  * over the last normalized_ndim axes, grad_x = rstd * (h - u * m(h * u)); grad_gamma is the sum of
- * grad_y * u over all other axes.
+ * grad_y * u over all other axes. eps is that of rms_norm, which only gradients of these gradients
+ * need.
  * ops_spec/ops/normalization.yaml; profile train; numerics P; stable since 0.1. */
 enum { BP_OP_RMS_NORM_BACKWARD = 507 };
 typedef struct bp_rms_norm_backward_args {
@@ -874,6 +877,7 @@ typedef struct bp_rms_norm_backward_args {
   const bp_tensor* grad_gamma;
   int32_t normalized_ndim; /* At least 1, at most grad_y.ndim. */
   uint32_t reserved_0;     /* 0. */
+  double eps;              /* At least 0.0. */
 } bp_rms_norm_backward_args;
 
 /* cross_entropy: For each row i of x (N, C) with target class t, lse[i] = log(sum(exp(x[i]))) and
