@@ -51,6 +51,8 @@ constexpr const bp_kernel* kKernels[] = {
     &kLogSoftmax,
     &kMaxPool,
     &kMaxPoolBackward,
+    &kAvgPool,
+    &kAvgPoolBackward,
     &kCrossEntropy,
     &kCrossEntropyBackward,
     &kEmbedding,

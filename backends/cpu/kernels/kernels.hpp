@@ -93,8 +93,8 @@ extern const bp_kernel kMatmul, kLinear;
 extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
     kConvolutionBackwardBias;
 
-// max_pool.cpp
-extern const bp_kernel kMaxPool, kMaxPoolBackward;
+// max_pool.cpp, avg_pool.cpp
+extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
 
 // softmax.cpp, log_softmax.cpp
 extern const bp_kernel kSoftmax, kLogSoftmax;
