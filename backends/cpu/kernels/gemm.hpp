@@ -38,11 +38,13 @@ struct Gemm {
   Matrix a, b, y;
   Matrix bias;               // Of the shape of y, for strides may be 0; or absent.
   bool accumulates = false;  // y += a b; y has the dtype of the sums.
+  Matrix preactivation;      // Of the shape and dtype of y, gets a b + bias; or absent.
   uint32_t activation = BP_LINEAR_ACTIVATION_NONE;
 
   Gemm transposed() const {
     return {b.transposed(),    a.transposed(), y.transposed(),
-            bias.transposed(), accumulates,    activation};
+            bias.transposed(), accumulates,    preactivation.transposed(),
+            activation};
   }
 };
 
@@ -52,5 +54,10 @@ uint64_t gemm_workspace_size_bytes(const Gemm& gemm, int thread_count);
 // y overlaps neither a nor b. The order of the sums depends on dtypes, extents and strides alone:
 // equal input gives equal bits, also with another number of threads.
 void run_gemm(const Gemm& gemm, std::byte* workspace, int thread_count);
+
+// What run_gemm() does at its end, for sums of f32 that are in y already: preactivation = y, and
+// y = activation(y).
+void run_activation(const Matrix& y, const Matrix& preactivation, uint32_t activation,
+                    int thread_count);
 
 }  // namespace bp::kernels

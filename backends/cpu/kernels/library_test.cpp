@@ -76,6 +76,34 @@ class LibraryTest : public ::testing::Test {
     }
   }
 
+  // Over several blocks of a product's depth; every operand has gaps, and y has its columns dense.
+  template <typename T>
+  void expect_preactivation(bp_dtype dtype) {
+    constexpr int64_t kRows = 7, kDepth = 600, kCols = 40;
+    TestTensor x(backend_, dtype, {kRows, kDepth}, 2), w(backend_, dtype, {kCols, kDepth}),
+        bias(backend_, dtype, {kCols}, 2), y(backend_, dtype, {kCols, kRows}),
+        preactivation(backend_, dtype, {kRows, kCols}, 3);
+    y.permute({1, 0});
+    fill<T>(x);
+    fill<T>(w, kSeed + 1);
+    fill<T>(bias, kSeed + 2);
+    ASSERT_EQ(run(BP_OP_LINEAR, bp_linear_args{.x = &x,
+                                               .weight = &w,
+                                               .bias = &bias,
+                                               .y = &y,
+                                               .activation = BP_LINEAR_ACTIVATION_RELU,
+                                               .preactivation = &preactivation}),
+              BP_OK);
+    for (int64_t i = 0; i < kRows * kCols; ++i) {
+      T sum = bias.at<T>(i % kCols);
+      for (int64_t k = 0; k < kDepth; ++k) {
+        sum += x.at<T>(i / kCols * kDepth + k) * w.at<T>(i % kCols * kDepth + k);
+      }
+      ASSERT_EQ(preactivation.at<T>(i), sum) << "element " << i << ", seed " << kSeed;
+      ASSERT_EQ(y.at<T>(i), std::max<T>(sum, 0)) << "element " << i << ", seed " << kSeed;
+    }
+  }
+
   template <typename T>
   void expect_adjoint_gradients(bp_dtype dtype) {
     const int64_t stride[] = {2, 1}, padding[] = {1, 0, 2, 1}, dilation[] = {1, 2};
@@ -160,6 +188,11 @@ TEST_F(LibraryTest, LinearAddsBiasAndKeepsNanThroughRelu) {
   EXPECT_EQ(y.at<float>(1), 0);
   EXPECT_TRUE(std::isnan(y.at<float>(2)));
   EXPECT_TRUE(std::isnan(y.at<float>(3)));
+}
+
+TEST_F(LibraryTest, LinearGivesWhatItActivates) {
+  expect_preactivation<float>(BP_F32);
+  expect_preactivation<double>(BP_F64);
 }
 
 TEST_F(LibraryTest, GradientsOfConvolutionAreItsAdjoints) {

@@ -29,6 +29,9 @@ Product product_of(const bp_linear_args& args) {
   std::swap(p.b.rows, p.b.cols);
   std::swap(p.b.row_stride, p.b.col_stride);
   p.y = rows_of(*args.y);
+  p.has_preactivation = args.preactivation != nullptr;
+  p.preactivation = rows_of(p.has_preactivation ? *args.preactivation : *args.y);
+  if (!p.has_preactivation) p.preactivation.address = nullptr;
   p.activation = args.activation;
   p.has_bias = args.bias != nullptr;
   if (p.has_bias) {

@@ -14,6 +14,8 @@ Product product_of(const bp_matmul_args& args) {
   p.a = operand_of(*args.a);
   p.b = operand_of(*args.b);
   p.y = operand_of(*args.y);
+  p.preactivation = p.y;
+  p.preactivation.address = nullptr;
   return p;
 }
 

@@ -27,7 +27,9 @@ void remove_batch_axis(Product& p, uint32_t axis) {
   --p.batch_ndim;
   for (uint32_t i = axis; i < p.batch_ndim; ++i) {
     p.batch[i] = p.batch[i + 1];
-    for (ProductOperand* o : {&p.a, &p.b, &p.y}) o->batch_strides[i] = o->batch_strides[i + 1];
+    for (ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
+      o->batch_strides[i] = o->batch_strides[i + 1];
+    }
   }
 }
 
@@ -44,10 +46,10 @@ void fold_batch_into_rows(Product& p) {
       continue;
     }
     if (i + 1 != p.batch_ndim || p.b.batch_strides[i] != 0 || !continues_rows(p.a, i) ||
-        !continues_rows(p.y, i)) {
+        !continues_rows(p.y, i) || !continues_rows(p.preactivation, i)) {
       continue;
     }
-    for (ProductOperand* o : {&p.a, &p.y}) {
+    for (ProductOperand* o : {&p.a, &p.y, &p.preactivation}) {
       if (o->rows == 1) o->row_stride = o->batch_strides[i];
       o->rows *= p.batch[i];
     }
@@ -59,7 +61,7 @@ void fold_batch_into_rows(Product& p) {
 void merge_batch_axes(Product& p) {
   for (uint32_t i = p.batch_ndim; i-- > 1;) {
     bool is_one = true;
-    for (const ProductOperand* o : {&p.a, &p.b, &p.y}) {
+    for (const ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
       is_one = is_one && o->batch_strides[i - 1] == o->batch_strides[i] * p.batch[i];
     }
     if (!is_one) continue;
@@ -123,7 +125,7 @@ Plan make_plan(Product p) {
   const bool is_taken = normalize_strides(p.y);
   if (is_taken && p.y.col_stride != 1 && !p.has_bias) {
     std::swap(p.a, p.b);
-    for (ProductOperand* o : {&p.a, &p.b, &p.y}) {
+    for (ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
       std::swap(o->rows, o->cols);
       std::swap(o->row_stride, o->col_stride);
     }
@@ -232,41 +234,40 @@ uint64_t place_copies(Plan& plan, uint64_t size_bytes) {
   return size_bytes;
 }
 
-// Calls fn(offset of a, of b, of y), in elements, for each index of the first `axes` of the batch.
+// Where the matrices of one index of the batch begin, in elements.
+struct BatchOffsets {
+  int64_t a = 0, b = 0, y = 0, preactivation = 0;
+};
+
+// Calls fn(BatchOffsets) for each index of the first `axes` of the batch.
 template <typename Fn>
 void for_each_batch(const Product& p, uint32_t axes, int64_t begin, int64_t end, Fn&& fn) {
   for (int64_t index = begin; index < end; ++index) {
-    int64_t a = 0, b = 0, y = 0, rest = index;
+    BatchOffsets offsets;
+    int64_t rest = index;
     for (uint32_t i = axes; i-- > 0; rest /= p.batch[i]) {
       const int64_t at = rest % p.batch[i];
-      a += at * p.a.batch_strides[i];
-      b += at * p.b.batch_strides[i];
-      y += at * p.y.batch_strides[i];
+      offsets.a += at * p.a.batch_strides[i];
+      offsets.b += at * p.b.batch_strides[i];
+      offsets.y += at * p.y.batch_strides[i];
+      offsets.preactivation += at * p.preactivation.batch_strides[i];
     }
-    fn(a, b, y);
+    fn(offsets);
   }
 }
 
-template <typename T>
-T* at(const ProductOperand& o, int64_t element) {
-  return reinterpret_cast<T*>(o.address) + element;
+Matrix matrix(const ProductOperand& o, int64_t offset) {
+  std::byte* const data =
+      o.address == nullptr ? nullptr : o.address + offset * dtype_size_bytes(o.dtype);
+  return {data, o.dtype, o.rows, o.cols, o.row_stride, o.col_stride};
 }
 
-// Behind oneDNN: its own relu turns NaN into 0.
-void apply_activation(const Product& p, int thread_count) {
-  if (p.activation == BP_LINEAR_ACTIVATION_NONE) return;
-  constexpr int64_t kGrainElements = 32768;
-  const int64_t grain = std::max<int64_t>(1, kGrainElements / p.y.cols);
-  parallel_for(thread_count, batch_count(p) * p.y.rows, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      for_each_batch(p, p.batch_ndim, row / p.y.rows, row / p.y.rows + 1,
-                     [&](int64_t, int64_t, int64_t y) {
-                       float* line = at<float>(p.y, y + row % p.y.rows * p.y.row_stride);
-                       for (int64_t c = 0; c < p.y.cols; ++c, line += p.y.col_stride) {
-                         *line = *line < 0 ? 0.0f : *line;
-                       }
-                     });
-    }
+// Behind oneDNN, whose own relu turns NaN into 0.
+void finish_library(const Product& p, int thread_count) {
+  if (p.activation == BP_LINEAR_ACTIVATION_NONE && !p.has_preactivation) return;
+  for_each_batch(p, p.batch_ndim, 0, batch_count(p), [&](const BatchOffsets& at) {
+    run_activation(matrix(p.y, at.y), matrix(p.preactivation, at.preactivation), p.activation,
+                   thread_count);
   });
 }
 
@@ -284,23 +285,23 @@ void run_library(Plan& plan, const Program& program, std::byte* workspace, int t
   const uint32_t axes = p.batch_ndim - (program.desc(0).get_ndims() == 3 ? 1 : 0);
   int64_t count = 1;
   for (uint32_t i = 0; i < axes; ++i) count *= p.batch[i];
-  for_each_batch(p, axes, 0, count, [&](int64_t a, int64_t b, int64_t y) {
-    void* const externals[] = {at<float>(p.a, a), at<float>(p.b, b), at<float>(p.y, y), p.bias};
+  for_each_batch(p, axes, 0, count, [&](const BatchOffsets& at) {
+    void* const externals[] = {matrix(p.a, at.a).data, matrix(p.b, at.b).data,
+                               matrix(p.y, at.y).data, p.bias};
     program.run(externals, workspace);
   });
-  apply_activation(p, thread_count);
+  finish_library(p, thread_count);
   if (plan.y.is_needed) plan.y.store(thread_count);
 }
 
-Matrix matrix(const ProductOperand& o, int64_t offset) {
-  std::byte* const data =
-      o.address == nullptr ? nullptr : o.address + offset * dtype_size_bytes(o.dtype);
-  return {data, o.dtype, o.rows, o.cols, o.row_stride, o.col_stride};
-}
-
-Gemm gemm_of(const Product& p, int64_t a, int64_t b, int64_t y) {
-  Gemm gemm = {matrix(p.a, a), matrix(p.b, b), matrix(p.y, y), {}, false, p.activation};
+Gemm gemm_of(const Product& p, const BatchOffsets& at) {
+  Gemm gemm;
+  gemm.a = matrix(p.a, at.a);
+  gemm.b = matrix(p.b, at.b);
+  gemm.y = matrix(p.y, at.y);
   if (p.has_bias) gemm.bias = {p.bias, p.y.dtype, p.y.rows, p.y.cols, 0, p.bias_stride};
+  gemm.preactivation = matrix(p.preactivation, at.preactivation);
+  gemm.activation = p.activation;
   return gemm;
 }
 
@@ -309,12 +310,12 @@ void run_loops(const Product& p, std::byte* workspace, int thread_count) {
   const int64_t batches = batch_count(p);
   const int sharers = batches >= 4 * thread_count ? 1 : thread_count;
   const int64_t teams = thread_count / sharers;
-  const uint64_t size_bytes = gemm_workspace_size_bytes(gemm_of(p, 0, 0, 0), sharers);
+  const uint64_t size_bytes = gemm_workspace_size_bytes(gemm_of(p, {}), sharers);
   parallel_for(thread_count, teams, 1, [&](int64_t begin, int64_t end) {
     for (int64_t team = begin; team < end; ++team) {
       for_each_batch(p, p.batch_ndim, batches * team / teams, batches * (team + 1) / teams,
-                     [&](int64_t a, int64_t b, int64_t y) {
-                       run_gemm(gemm_of(p, a, b, y),
+                     [&](const BatchOffsets& at) {
+                       run_gemm(gemm_of(p, at),
                                 workspace + static_cast<uint64_t>(team) * size_bytes, sharers);
                      });
     }
@@ -353,7 +354,7 @@ uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {
   if (!is_for_library(product)) {
     // As many teams of one as there are threads need no less than one team of all.
     return static_cast<uint64_t>(env.thread_count()) *
-           gemm_workspace_size_bytes(gemm_of(folded(product), 0, 0, 0), 1);
+           gemm_workspace_size_bytes(gemm_of(folded(product), {}), 1);
   }
   Plan plan = make_plan(product);
   const std::shared_ptr<const Program> program = find_program(plan.product, env);

@@ -28,6 +28,9 @@ struct Product {
   uint32_t batch_ndim = 0;
   int64_t batch[BP_MAX_RANK] = {};
   ProductOperand a, b, y;
+  // Gets a b + bias. Where there is none, it lies as y and has no address.
+  ProductOperand preactivation;
+  bool has_preactivation = false;
   std::byte* bias = nullptr;  // (cols), of the dtype of y, or NULL.
   int64_t bias_stride = 0;
   bool has_bias = false;  // Also where addresses are not known yet.
