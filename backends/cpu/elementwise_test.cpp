@@ -72,5 +72,93 @@ TEST_F(Elementwise, SelectByConditionsOfEveryWidthAndLayout) {
   check(BP_F64, double{});
 }
 
+// A function, what it should give, and the error that is allowed, for x and the true value.
+using Function = long double(long double);
+using Bound = double(double x, double y, double unit);
+
+// Magnitudes over all exponents where the functions bend, both signs, and special values.
+template <typename T>
+std::vector<T> samples(int64_t count, double most_exponent) {
+  std::mt19937_64 random(20240607);
+  std::uniform_real_distribution<double> exponents(-12, most_exponent);
+  std::vector<T> values{0, T(-0.0), std::numeric_limits<T>::denorm_min(),
+                        -std::numeric_limits<T>::min()};
+  while (std::ssize(values) < count) {
+    const double magnitude = std::exp2(exponents(random));
+    values.push_back(static_cast<T>((random() & 1) != 0 ? magnitude : -magnitude));
+  }
+  return values;
+}
+
+class Activations : public Elementwise {
+ protected:
+  // The largest error over the bound, for y = op(x).
+  template <typename T, typename Args>
+  double worst(bp_dtype dtype, uint32_t op, Args args, Function* function, Bound* bound,
+               double most_exponent = 8) {
+    const std::vector<T> values = samples<T>(300'000, most_exponent);
+    TestTensor x(b_, dtype, {std::ssize(values)}), y(b_, dtype, {std::ssize(values)});
+    x.set<T>(values);
+    args.x = &x;
+    args.y = &y;
+    run(op, args);
+    double largest = 0;
+    const double unit = std::numeric_limits<T>::epsilon() / 2;
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const long double expected = function(x.at<T>(i));
+      const auto error = std::abs(static_cast<double>(y.at<T>(i) - expected));
+      const double allowed = bound(x.at<T>(i), static_cast<double>(expected), unit) +
+                             static_cast<double>(std::numeric_limits<T>::denorm_min());
+      if (error / allowed > largest) {
+        largest = error / allowed;
+        worst_x = x.at<T>(i);
+      }
+    }
+    return largest;
+  }
+
+  template <typename Args>
+  void expect(const char* name, uint32_t op, const Args& args, Function* function, Bound* bound,
+              double most_exponent = 8) {
+    const double f32 = worst<float>(BP_F32, op, args, function, bound, most_exponent);
+    EXPECT_LE(f32, 1) << name << " f32 at " << worst_x;
+    const double f64 = worst<double>(BP_F64, op, args, function, bound, most_exponent);
+    EXPECT_LE(f64, 1) << name << " f64 at " << worst_x;
+    std::printf("%s: %.2f and %.2f of the bound in f32 and f64\n", name, f32, f64);
+  }
+
+  double worst_x = 0;
+};
+
+// In units of the last place of y.
+template <int kUlps>
+double ulps(double, double y, double unit) {
+  return kUlps * std::exp2(std::floor(std::log2(std::abs(y)))) * 2 * unit;
+}
+
+// The bounds are those of the conformance suite, or tighter.
+TEST_F(Activations, StayWithinTheirErrors) {
+  expect(
+      "exp", BP_OP_EXP, bp_exp_args{}, [](long double x) { return std::exp(x); }, ulps<2>, 6.4);
+  expect(
+      "tanh", BP_OP_TANH, bp_tanh_args{}, [](long double x) { return std::tanh(x); }, ulps<3>);
+  const auto sigmoid = [](long double x) { return 1 / (1 + std::exp(-x)); };
+  expect("sigmoid", BP_OP_SIGMOID, bp_sigmoid_args{}, sigmoid, ulps<3>);
+  const auto silu = [](long double x) { return x / (1 + std::exp(-x)); };
+  // Below -87 the sigmoid in it is subnormal.
+  expect("silu", BP_OP_SILU, bp_silu_args{}, silu, [](double x, double y, double unit) {
+    return ulps<4>(x, y, unit) + (x < -87 ? std::numeric_limits<float>::min() : 0);
+  });
+  const auto gelu = [](long double x) { return x * std::erfc(-x / std::sqrt(2.0L)) / 2; };
+  expect("gelu", BP_OP_GELU, bp_gelu_args{.approximation = BP_GELU_APPROXIMATION_NONE}, gelu,
+         [](double x, double, double unit) { return 8 * unit * std::abs(x); });
+  const auto gelu_tanh = [](long double x) {
+    const long double u = std::sqrt(2 / 3.14159265358979323846264L) * (x + 0.044715L * x * x * x);
+    return x / (1 + std::exp(-2 * u));
+  };
+  expect("gelu(tanh)", BP_OP_GELU, bp_gelu_args{.approximation = BP_GELU_APPROXIMATION_TANH},
+         gelu_tanh, [](double x, double, double unit) { return 8 * unit * std::abs(x); });
+}
+
 }  // namespace
 }  // namespace bp

@@ -95,34 +95,15 @@ struct Compare {
 };
 
 template <class Op, typename T>
-constexpr RowFunction* map_row() {
-  return Row<Map<Op, T>, T, T, T>::run;
-}
-
-template <class Op, typename T>
 constexpr RowFunction* compare_row() {
   return Row<Compare<Op, T>, uint8_t, T, T>::run;
 }
 
 template <class Op>
-RowFunction* floating_row(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F32:
-      return map_row<Op, float>();
-    case BP_F16:
-      return map_row<Op, Float16>();
-    case BP_BF16:
-      return map_row<Op, BFloat16>();
-    default:
-      return map_row<Op, double>();
-  }
-}
-
-template <class Op>
 RowFunction* arithmetic_row(bp_dtype dtype) {
-  if (dtype == BP_I32) return map_row<Op, int32_t>();
-  if (dtype == BP_I64) return map_row<Op, int64_t>();
-  return floating_row<Op>(dtype);
+  if (dtype == BP_I32) return map_row<Op, int32_t, 2>();
+  if (dtype == BP_I64) return map_row<Op, int64_t, 2>();
+  return floating_row<Op, 2>(dtype);
 }
 
 template <class Op>
@@ -165,7 +146,7 @@ RowFunction* binary_row(uint32_t op, bp_dtype dtype) {
     case BP_OP_LT:
       return comparison_row<Lt>(dtype);
     case BP_OP_DIV:
-      return floating_row<Div>(dtype);
+      return floating_row<Div, 2>(dtype);
     default:
       return comparison_row<Eq>(dtype);
   }
@@ -187,17 +168,10 @@ bp_status binary_launch(const Args& args, Launch& launch) {
   const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, args.a->dtype) : 0;
   const Loop loop = make_loop({args.y, args.a, args.b}, scalar);
   RowFunction* const row = HWY_DYNAMIC_DISPATCH(binary_row)(kOp, args.a->dtype);
-  return launch.submit(
-      [loop, row, options = choose_row_options(loop), threads = launch.thread_count()] {
-        run_loop(loop, row, threads, kGrain, &options);
-      });
+  return submit_rows(launch, loop, row, kGrain);
 }
 
 constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
-constexpr bp_dtype kFloating[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                             BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
-
 constexpr bp_kernel_flags kFlags =
     BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
@@ -219,13 +193,13 @@ constexpr bp_kernel binary_kernel(const char* name, const bp_dtype (&dtypes)[kCo
 constinit const bp_kernel kAdd = binary_kernel<bp_add_args, BP_OP_ADD>("add", kArithmetic);
 constinit const bp_kernel kSub = binary_kernel<bp_sub_args, BP_OP_SUB>("sub", kArithmetic);
 constinit const bp_kernel kMul = binary_kernel<bp_mul_args, BP_OP_MUL>("mul", kArithmetic);
-constinit const bp_kernel kDiv = binary_kernel<bp_div_args, BP_OP_DIV>("div", kFloating);
+constinit const bp_kernel kDiv = binary_kernel<bp_div_args, BP_OP_DIV>("div", kFloatDtypes);
 constinit const bp_kernel kMaximum =
     binary_kernel<bp_maximum_args, BP_OP_MAXIMUM>("maximum", kArithmetic);
 constinit const bp_kernel kMinimum =
     binary_kernel<bp_minimum_args, BP_OP_MINIMUM>("minimum", kArithmetic);
-constinit const bp_kernel kLt = binary_kernel<bp_lt_args, BP_OP_LT>("lt", kAny);
-constinit const bp_kernel kEq = binary_kernel<bp_eq_args, BP_OP_EQ>("eq", kAny);
+constinit const bp_kernel kLt = binary_kernel<bp_lt_args, BP_OP_LT>("lt", kAnyDtypes);
+constinit const bp_kernel kEq = binary_kernel<bp_eq_args, BP_OP_EQ>("eq", kAnyDtypes);
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

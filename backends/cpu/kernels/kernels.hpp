@@ -65,6 +65,10 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   return row;
 }
 
+// activation.cpp
+extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, kGeluBackward,
+    kSilu, kSiluBackward;
+
 // binary.cpp
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 

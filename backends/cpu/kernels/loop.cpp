@@ -323,4 +323,11 @@ void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, co
                [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
 }
 
+bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain) {
+  return launch.submit(
+      [loop, row, grain, options = choose_row_options(loop), threads = launch.thread_count()] {
+        run_loop(loop, row, threads, grain, &options);
+      });
+}
+
 }  // namespace bp::kernels

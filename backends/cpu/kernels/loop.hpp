@@ -76,7 +76,16 @@ struct RowOptions {
 // and none of them is overwritten: its lines are then not read before they are written.
 RowOptions choose_row_options(const Loop& loop);
 
-// Elements below which a loop that only moves memory is faster on one thread.
-constexpr int64_t kGrain = 32768;
+// Elements below which one thread is faster, for a loop that only moves memory, and for one that
+// computes functions as long as exp().
+constexpr int64_t kGrain = 32768, kMathGrain = 8192;
+
+// Submits a loop whose row function is one of rows-inl.hpp.
+bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain);
+
+// The dtypes of claims: the floats, and everything that an element can be moved as.
+constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
+constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
+                                   BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
 }  // namespace bp::kernels

@@ -163,9 +163,7 @@ bp_status copy_launch(const bp_copy_args& args, Launch& launch) {
     });
   }
   RowFunction* const row = HWY_DYNAMIC_DISPATCH(row_of_cast)(args.y->dtype, args.x->dtype);
-  return launch.submit([loop, row, options = choose_row_options(loop), threads] {
-    run_loop(loop, row, threads, kGrain, &options);
-  });
+  return submit_rows(launch, loop, row, kGrain);
 }
 
 // A copy of one element that does not move.
@@ -219,16 +217,14 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
   }
 }
 
-constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                             BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
 
 // Every pair of dtypes.
 constexpr auto kPairs = [] {
-  std::array<bp_dtype, 2 * std::size(kAny) * std::size(kAny)> pairs{};
+  std::array<bp_dtype, 2 * std::size(kAnyDtypes) * std::size(kAnyDtypes)> pairs{};
   size_t next = 0;
-  for (const bp_dtype x : kAny) {
-    for (const bp_dtype y : kAny) {
+  for (const bp_dtype x : kAnyDtypes) {
+    for (const bp_dtype y : kAnyDtypes) {
       pairs[next++] = x;
       pairs[next++] = y;
     }
@@ -242,8 +238,8 @@ constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>({
     .name = "fill",
     .op = BP_OP_FILL,
     .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kAny,
-    .dtype_row_count = std::size(kAny),
+    .dtype_rows = kAnyDtypes,
+    .dtype_row_count = std::size(kAnyDtypes),
     .dtype_count = 1,
     .layouts = BP_LAYOUT_ANY,
 });

@@ -58,14 +58,8 @@ bp_status where_launch(const bp_where_args& args, Launch& launch) {
   const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, dtype) : 0;
   const Loop loop = make_loop({args.y, args.condition, args.a, args.b}, scalar);
   RowFunction* const row = HWY_DYNAMIC_DISPATCH(where_row)(dtype_size_bytes(dtype));
-  return launch.submit(
-      [loop, row, options = choose_row_options(loop), threads = launch.thread_count()] {
-        run_loop(loop, row, threads, kGrain, &options);
-      });
+  return submit_rows(launch, loop, row, kGrain);
 }
-
-constexpr bp_dtype kAny[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                             BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
 }  // namespace
 
@@ -73,8 +67,8 @@ constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>({
     .name = "where",
     .op = BP_OP_WHERE,
     .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kAny,
-    .dtype_row_count = std::size(kAny),
+    .dtype_rows = kAnyDtypes,
+    .dtype_row_count = std::size(kAnyDtypes),
     .dtype_count = 1,
     .layouts = BP_LAYOUT_ANY,
 });
