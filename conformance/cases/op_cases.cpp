@@ -1,6 +1,7 @@
 // All op cases: the lists of the families, each row with the body that runs it.
 #include <memory>
 
+#include "conformance/cases/bad_input_cases.hpp"
 #include "conformance/cases/declarations.hpp"
 #include "conformance/cases/gradient_cases.hpp"
 #include "conformance/cases/op_engine.hpp"
@@ -74,6 +75,7 @@ void add_op_cases(std::vector<Case>& cases) {
     add_kernel_rules(cases, rows, family.group);
     add_declaration_cases(cases, rows);
     add_gradient_cases(cases, rows);
+    add_bad_input_cases(cases, rows);
     add_rows_by_rule(rows);
     for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
   }

@@ -95,7 +95,11 @@ void Frame::set_number(std::string_view name, double value) {
 }
 
 void Frame::set_list(std::string_view name, const std::vector<int64_t>& values) {
-  write_list(info_->member(name), values.data(), values.size());
+  set_list(name, values.data(), values.size());
+}
+
+void Frame::set_list(std::string_view name, const int64_t* values, uint64_t count) {
+  write_list(info_->member(name), values, count);
 }
 
 std::vector<uint64_t> Frame::fitted(uint32_t size_bytes) const {

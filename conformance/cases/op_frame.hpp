@@ -50,6 +50,7 @@ class Frame {
   void set_integer(std::string_view name, int64_t value);
   void set_number(std::string_view name, double value);
   void set_list(std::string_view name, const std::vector<int64_t>& values);  // Borrowed.
+  void set_list(std::string_view name, const int64_t* values, uint64_t count);
 
   // The frame for a kernel whose build has frames of `size_bytes`.
   std::vector<uint64_t> fitted(uint32_t size_bytes) const;
