@@ -59,6 +59,19 @@ void report_source(Context& t, const OpCase& op_case, const CallData& data,
   t.fallback(seen.source == BP_KERNEL_DECOMPOSED ? "decomposed" : "host");
 }
 
+// A coverage table is honest if what works is claimed: right results of a call that supports()
+// refuses end the case as Unclaimed.
+void check_unclaimed(Context& t, const OpCase& op_case, const CallData& data) {
+  if (op_case.fails_on_device) return;
+  const std::optional<Refused> refused = observe_refused(t, op_case, data);
+  if (!refused || refused->seen.launch_status != BP_OK || refused->seen.stream_status != BP_OK) {
+    return;
+  }
+  if (!judge(op_case, data, refused->seen).is_right()) return;
+  t.unclaimed(refused->kernel + " refuses with \"" + refused->reason +
+              "\", and gives right results");
+}
+
 void check_failing_stream(Context& t, const Observation& seen) {
   if (seen.stream_status == BP_OK) {
     t.add({"an index is out of range, and the stream reported no failure", "no_failure", ""});
@@ -153,8 +166,10 @@ void run_op_case(Context& t, const OpCase& op_case) {
   try {
     seen = observe(t, op_case, data, {});
   } catch (const NoKernel& none) {
+    check_unclaimed(t, op_case, data);
     report_unserved(t, op_case, data, none.what);
   }
+  if (seen.source != BP_KERNEL_NATIVE) check_unclaimed(t, op_case, data);
   report_source(t, op_case, data, seen);
   require_launched(t, op_case, seen);
   if (op_case.fails_on_device) return check_failing_stream(t, seen);

@@ -309,17 +309,9 @@ Poison first_poison(const Context& t) {
   return t.options().poison == "random" ? Poison::kNoise : Poison::kNan;
 }
 
-}  // namespace
-
-Observation observe(Context& t, const OpCase& op_case, const CallData& data,
-                    const Variant& variant) {
-  t.progress("setup");
-  const CaseStream stream(t);
-  Call call(t, op_case, data, variant, stream.get());
-  if (bp_op_check(op_case.op, call.frame().data()) != BP_OK) {
-    throw std::runtime_error(std::string("the case is not a legal call: ") + bp_error_text());
-  }
-  const bp_kernel_choice choice = choose(t, op_case, call.frame());
+// Over two kinds of poison, so that an element that was not written shows.
+Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
+                         bp_stream* stream) {
   Observation seen;
   seen.kernel = choice.kernel;
   seen.source = choice.source;
@@ -332,12 +324,13 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
   for (const Poison poison : poisons) {
     call.prepare(poison);
     t.progress(poison == first ? "launch 1" : "launch 2");
-    const MemoryPlace place_in = memory_place(t, stream.get());
+    const MemoryPlace place_in = memory_place(t, stream);
     seen.launch_status =
         is_native ? launch_native(t, *choice.kernel, call.frame(), place_in, poison, 0, seen)
-                  : launch_fallback(t, *choice.kernel, call.frame(), stream.get(), seen);
+                  : launch_fallback(t, *choice.kernel, call.frame(), stream, seen);
     if (seen.launch_status != BP_OK) {
       seen.status_text = bp_error_text();
+      bp_error_clear();
       return seen;
     }
     t.progress("verify");
@@ -345,6 +338,52 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
     call.look(poison == first, seen);
   }
   return seen;
+}
+
+// Why each kernel is or is not taken, a line each.
+std::string explanation(Context& t, const OpCase& op_case, const Frame& frame) {
+  uint64_t size = 0;
+  t.require_ok(bp_kernel_explain(&t.target(), 0, op_case.op, frame.data(), 0, nullptr, &size),
+               "bp_kernel_explain");
+  std::string text(size, '\0');
+  t.require_ok(
+      bp_kernel_explain(&t.target(), 0, op_case.op, frame.data(), size, text.data(), &size),
+      "bp_kernel_explain");
+  return text;
+}
+
+}  // namespace
+
+Observation observe(Context& t, const OpCase& op_case, const CallData& data,
+                    const Variant& variant) {
+  t.progress("setup");
+  const CaseStream stream(t);
+  Call call(t, op_case, data, variant, stream.get());
+  if (bp_op_check(op_case.op, call.frame().data()) != BP_OK) {
+    throw std::runtime_error(std::string("the case is not a legal call: ") + bp_error_text());
+  }
+  const bp_kernel_choice choice = choose(t, op_case, call.frame());
+  return launch_twice(t, call, choice, stream.get());
+}
+
+std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const CallData& data) {
+  const CaseStream stream(t);
+  Call call(t, op_case, data, {}, stream.get());
+  const std::string lines = explanation(t, op_case, call.frame());
+  for (uint64_t i = 0; i < bp_target_kernel_count(&t.target()); ++i) {
+    const bp_kernel& kernel = *bp_target_kernel(&t.target(), i);
+    if (kernel.op != op_case.op || kernel.supports == nullptr) continue;
+    const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
+    const bp_reason reason = kernel.supports(&kernel, t.target().device, 0, words.data());
+    // The host gives the kernel's own reason where the claims hold, and else what they miss.
+    const std::string line =
+        "/" + std::string(kernel.name) + ": " + (reason == nullptr ? "" : reason);
+    if (reason == nullptr || lines.find(line) == std::string::npos) continue;
+    Refused refused{kernel.name, reason, {}};
+    refused.seen = launch_twice(t, call, {&kernel, BP_KERNEL_NATIVE, 0}, stream.get());
+    return refused;
+  }
+  return std::nullopt;
 }
 
 bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,

@@ -53,6 +53,16 @@ struct NoKernel {
 Observation observe(Context& t, const OpCase& op_case, const CallData& data,
                     const Variant& variant);
 
+// What a kernel did that claims the call as data, and whose supports() refuses it all the same.
+struct Refused {
+  std::string kernel;
+  std::string reason;
+  Observation seen;
+};
+
+// Launches the call once more where that is so: what works should be claimed.
+std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const CallData& data);
+
 // Whether a kernel of the backend, or of `sources`, takes the call. Tensors have no memory.
 bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
                bp_kernel_sources sources);
