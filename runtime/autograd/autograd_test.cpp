@@ -214,6 +214,42 @@ TEST_F(Autograd, LeadsThroughViews) {
             std::string::npos);
 }
 
+TEST_F(Autograd, SplitsTheGradientOfManyTensors) {
+  std::vector<Tensor> parts;
+  for (int i = 0; i < 40; ++i) parts.push_back(i % 3 == 0 ? ones({1}, BP_F64) : x.narrow(0, 1, 1));
+  const Tensor all = cat(parts, 0);
+  sum(all * arange(40, BP_F64)).backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (Doubles{0, 780 - 273, 0}));
+}
+
+TEST_F(Autograd, AsksForNoGradientThatIsNotNeeded) {
+  const Tensor rows = ones({2, 3}, BP_F64);
+  const Tensor gamma = leaf({1, 2, 3});
+  sum(layer_norm(rows + arange(3, BP_F64), gamma)).backward();
+  EXPECT_TRUE(gamma.grad());
+  EXPECT_FALSE(rows.grad());
+}
+
+TEST_F(Autograd, GivesGradientsToEachOutput) {
+  const Tensor rows = from_host<double>({1, 2, 4}, {1, 3}, device).set_requires_grad();
+  const Tensor weight = ones({1, 3}, BP_F64);
+  Tensor before;
+  const Tensor y = linear(rows, weight, {}, Activation::kRelu, 0, &before);
+  EXPECT_TRUE(before.requires_grad());
+  sum(before * 2).backward({}, /*retain_graph=*/true);
+  EXPECT_EQ(rows.grad().to_vector<double>(), (Doubles{2, 2, 2})) << "y has none, which is zeros";
+  sum(y + before).backward();
+  EXPECT_EQ(rows.grad().to_vector<double>(), (Doubles{4, 4, 4}));
+}
+
+TEST_F(Autograd, RefusesWhatHasNoGradient) {
+  const Tensor q = ones({1, 1, 3, 2}, BP_F64);
+  const Tensor bias = ones({1, 1, 3, 3}, BP_F64).set_requires_grad();
+  EXPECT_EQ(message_of([&] { sdpa(q, q, q, 1, {}, bias); }),
+            "sdpa: bias requires a gradient, and sdpa has none for it; detach() it, or put the "
+            "call under a bp::NoGradGuard");
+}
+
 TEST_F(Autograd, EndsGraphsOfAnyDepth) {
   Tensor y = x;
   for (int i = 0; i < 100'000; ++i) y = y.view({3});

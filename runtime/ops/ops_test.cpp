@@ -33,29 +33,104 @@ class Ops : public testing::Test {
 // ---- Promotion: the rules of the Python array API standard
 // ---------------------------------------
 
-TEST(Promotion, TakesTheWiderOfOneKind) {
-  EXPECT_EQ(detail::promote(BP_F32, BP_F64), bp_dtype{BP_F64});
-  EXPECT_EQ(detail::promote(BP_I8, BP_I32), bp_dtype{BP_I32});
-  EXPECT_EQ(detail::promote(BP_U16, BP_U8), bp_dtype{BP_U16});
+struct PromotionRow {
+  bp_dtype a, b, common;  // 0: no dtype holds both.
+};
+
+TEST(Promotion, FollowsTheTable) {
+  const PromotionRow rows[] = {
+      // One kind: the wider one.
+      {BP_I8, BP_I32, BP_I32},
+      {BP_I64, BP_I16, BP_I64},
+      {BP_U16, BP_U8, BP_U16},
+      {BP_F32, BP_F64, BP_F64},
+      {BP_F16, BP_F32, BP_F32},
+      {BP_BF16, BP_F32, BP_F32},
+      {BP_BF16, BP_F64, BP_F64},
+      // Neither of these holds the other.
+      {BP_F16, BP_BF16, BP_F32},
+      {BP_F8E4M3FN, BP_F8E5M2, BP_F32},
+      {BP_F8E4M3FN, BP_BF16, BP_BF16},
+      // bool is below everything.
+      {BP_BOOL, BP_U8, BP_U8},
+      {BP_BOOL, BP_I64, BP_I64},
+      {BP_BOOL, BP_F16, BP_F16},
+      // A signed integer holds an unsigned one that is narrower.
+      {BP_U8, BP_I8, BP_I16},
+      {BP_U8, BP_I32, BP_I32},
+      {BP_U16, BP_I16, BP_I32},
+      {BP_U32, BP_I64, BP_I64},
+      {BP_U32, BP_I32, BP_I64},
+      {BP_U64, BP_I64, 0},
+      {BP_U64, BP_I8, 0},
+      // A float stays as it is beside an integer, however wide.
+      {BP_I64, BP_F16, BP_F16},
+      {BP_U64, BP_F32, BP_F32},
+      {BP_I32, BP_BF16, BP_BF16},
+      {BP_I8, BP_F64, BP_F64},
+  };
+  for (const auto& [a, b, common] : rows) {
+    EXPECT_EQ(detail::promote(a, b), common) << dtype_text(a) << " with " << dtype_text(b);
+    EXPECT_EQ(detail::promote(b, a), common) << dtype_text(b) << " with " << dtype_text(a);
+    EXPECT_EQ(detail::promote(a, a), a) << dtype_text(a);
+  }
 }
 
-TEST(Promotion, HoldsAnUnsignedInTheNextSigned) {
-  EXPECT_EQ(detail::promote(BP_U8, BP_I8), bp_dtype{BP_I16});
-  EXPECT_EQ(detail::promote(BP_I64, BP_U32), bp_dtype{BP_I64});
-  EXPECT_EQ(detail::promote(BP_I64, BP_U64), bp_dtype{0}) << "no dtype holds both";
+TEST(Promotion, IsNotRaisedByANumberWithinItsKind) {
+  const struct {
+    bp_dtype tensor;
+    Scalar number;
+    bp_dtype common;
+  } rows[] = {
+      {BP_F16, 1.5, BP_F16},
+      {BP_BF16, 1e30, BP_BF16},
+      {BP_F32, 1e300, BP_F32},
+      {BP_F64, 1, BP_F64},
+      {BP_F16, 100000, BP_F16},
+      {BP_I8, 1, BP_I8},
+      {BP_U8, 7, BP_U8},
+      {BP_I32, true, BP_I32},
+      {BP_F32, true, BP_F32},
+      {BP_BOOL, true, BP_BOOL},
+      // A number of a higher kind raises it, to the default dtype of that kind.
+      {BP_I64, 0.5, BP_F32},
+      {BP_U8, 0.5, BP_F32},
+      {BP_BOOL, 0.5, BP_F32},
+      {BP_BOOL, 1, BP_I64},
+  };
+  for (const auto& [tensor, number, common] : rows) {
+    EXPECT_EQ(detail::promote_scalar(tensor, number.get()), common)
+        << dtype_text(tensor) << " with a number of " << dtype_text(number.get().dtype);
+  }
 }
 
-TEST(Promotion, GivesTheFloatWhereOneIsAFloat) {
-  EXPECT_EQ(detail::promote(BP_I64, BP_F16), bp_dtype{BP_F16});
-  EXPECT_EQ(detail::promote(BP_BF16, BP_F16), bp_dtype{BP_F32});
-  EXPECT_EQ(detail::promote(BP_BOOL, BP_U8), bp_dtype{BP_U8});
+TEST_F(Ops, PromoteAsTheTableSays) {
+  const auto like = [&](bp_dtype dtype) { return ones({2}, dtype); };
+  EXPECT_EQ((like(BP_F32) + like(BP_I64)).dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ((like(BP_F16) + 0.5).dtype(), bp_dtype{BP_F16});
+  EXPECT_EQ((like(BP_I32) * 3).dtype(), bp_dtype{BP_I32});
+  EXPECT_EQ((like(BP_F16) + like(BP_BF16)).dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ((like(BP_I32) / like(BP_I32)).dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ((like(BP_BOOL) + 1).dtype(), bp_dtype{BP_I64});
+  EXPECT_EQ(message_of([&] { add(arange(2, BP_I64), empty({2}, BP_U64)); }),
+            "add: a is i64 and b is u64, and no dtype holds both; cast one with to()");
 }
 
-TEST(Promotion, IsNotRaisedByANumberOfTheSameKind) {
-  EXPECT_EQ(detail::promote_scalar(BP_F16, Scalar(1.0).get()), bp_dtype{BP_F16});
-  EXPECT_EQ(detail::promote_scalar(BP_I8, Scalar(1).get()), bp_dtype{BP_I8});
-  EXPECT_EQ(detail::promote_scalar(BP_I64, Scalar(0.5).get()), bp_dtype{BP_F32});
-  EXPECT_EQ(detail::promote_scalar(BP_BOOL, Scalar(1).get()), bp_dtype{BP_I64});
+TEST_F(Ops, SelectWithBroadcastAndPromotion) {
+  const Tensor row = from_host<float>({10, 20, 30}, {3}, device);
+  const Tensor second = arange(2, BP_I64).reshape({2, 1}) == 1;
+  EXPECT_EQ(where(second, x, row).to_vector<float>(), (Floats{10, 20, 30, 3, 4, 5}));
+  EXPECT_EQ(where(second, row, -1).to_vector<float>(), (Floats{-1, -1, -1, 10, 20, 30}));
+  EXPECT_EQ(where(second, arange(3, BP_I64), row).dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ(where(second, arange(3, BP_I64), 0.5).dtype(), bp_dtype{BP_F32});
+  EXPECT_EQ(message_of([&] { where(x == 1, x, arange(2, BP_F32)); }),
+            "where: b has the shape (2,), and condition and a (2, 3); allowed: shapes whose "
+            "extents, from the last one, are equal or 1");
+  EXPECT_NE(message_of([&] { where(x, x, x); }).find("where: condition"), std::string::npos);
+}
+
+TEST_F(Ops, RefuseAnEmptyListOfTensors) {
+  EXPECT_EQ(message_of([] { cat({}, 0); }), "cat: xs has no tensors; allowed: at least one");
 }
 
 // ---- Elementwise
