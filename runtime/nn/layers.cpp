@@ -1,3 +1,5 @@
+#include "runtime/nn/layers.hpp"
+
 #include <cmath>
 
 #include "backplane/runtime/autograd.hpp"
@@ -13,15 +15,16 @@ Tensor uniform_within(IntList shape, double bound) {
   return uniform(shape, BP_F32) * (2 * bound) - bound;
 }
 
+}  // namespace
+
 void check_positive(const char* layer, const char* argument, int64_t value) {
   if (value >= 1) return;
   throw Error(BP_INVALID_ARGUMENT, std::string(layer) + ": " + argument + " is " +
                                        std::to_string(value) + "; allowed: from 1");
 }
 
-}  // namespace
-
-Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias) {
+Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias, Activation activation)
+    : activation_(activation) {
   check_positive("Linear", "in_features", in_features);
   check_positive("Linear", "out_features", out_features);
   const double bound = 1 / std::sqrt(static_cast<double>(in_features));
@@ -29,7 +32,7 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias) {
   if (has_bias) bias_ = add_parameter("bias", uniform_within({out_features}, bound));
 }
 
-Tensor Linear::forward(const Tensor& x) { return linear(x, weight_, bias_); }
+Tensor Linear::forward(const Tensor& x) { return linear(x, weight_, bias_, activation_); }
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
                const Conv2dOptions& options)
@@ -56,10 +59,11 @@ Tensor Conv2d::forward(const Tensor& x) {
                      {dilation, dilation}, groups);
 }
 
-Embedding::Embedding(int64_t num_embeddings, int64_t width) {
+Embedding::Embedding(int64_t num_embeddings, int64_t width, double deviation) {
   check_positive("Embedding", "num_embeddings", num_embeddings);
   check_positive("Embedding", "width", width);
-  weight_ = add_parameter("weight", uniform_within({num_embeddings, width}, std::sqrt(3.0)));
+  weight_ =
+      add_parameter("weight", uniform_within({num_embeddings, width}, deviation * std::sqrt(3.0)));
 }
 
 Tensor Embedding::forward(const Tensor& indices) { return embedding(weight_, indices); }
@@ -72,6 +76,25 @@ Dropout::Dropout(double p) : p_(p) {
 Tensor Dropout::forward(const Tensor& x) { return is_training() && p_ > 0 ? dropout(x, p_) : x; }
 
 Tensor Relu::forward(const Tensor& x) { return relu(x); }
+
+Tensor Gelu::forward(const Tensor& x) { return gelu(x, approximation_); }
+
+Tensor Silu::forward(const Tensor& x) { return silu(x); }
+
+LayerNorm::LayerNorm(int64_t width, double eps, bool has_bias) : eps_(eps) {
+  check_positive("LayerNorm", "width", width);
+  weight_ = add_parameter("weight", ones({width}, BP_F32));
+  if (has_bias) bias_ = add_parameter("bias", zeros({width}, BP_F32));
+}
+
+Tensor LayerNorm::forward(const Tensor& x) { return layer_norm(x, weight_, bias_, 1, eps_); }
+
+RmsNorm::RmsNorm(int64_t width, double eps) : eps_(eps) {
+  check_positive("RmsNorm", "width", width);
+  weight_ = add_parameter("weight", ones({width}, BP_F32));
+}
+
+Tensor RmsNorm::forward(const Tensor& x) { return rms_norm(x, weight_, 1, eps_); }
 
 Tensor MaxPool2d::forward(const Tensor& x) {
   return max_pool(x, {kernel_size_, kernel_size_}, {kernel_size_, kernel_size_});

@@ -1,6 +1,8 @@
 #include "backplane/runtime/optim.hpp"
 
+#include <cmath>
 #include <map>
+#include <numbers>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
@@ -107,6 +109,77 @@ void AdamW::step() {
                pick(exp_avg_sq_, indices), options_.lr, step, options_.beta1, options_.beta2,
                options_.eps, options_.weight_decay);
   }
+}
+
+void AdamW::set_lr(double lr) {
+  check_at_least("AdamW", "lr", lr, 0);
+  options_.lr = lr;
+}
+
+TensorMap AdamW::state_dict() const {
+  TensorMap state;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    state["exp_avg." + std::to_string(i)] = exp_avg_[i];
+    state["exp_avg_sq." + std::to_string(i)] = exp_avg_sq_[i];
+  }
+  state["step_counts"] = from_host<int64_t>(
+      step_counts_, {static_cast<int64_t>(step_counts_.size())}, parameters_[0].device());
+  return state;
+}
+
+void AdamW::load_state_dict(const TensorMap& state) {
+  const TensorMap own = state_dict();
+  for (const auto& [name, tensor] : own) {
+    const auto found = state.find(name);
+    if (found == state.end() || state.size() != own.size()) {
+      throw Error(BP_INVALID_ARGUMENT,
+                  "AdamW: the state has " + std::to_string(state.size()) + " tensors" +
+                      (found == state.end() ? " and no '" + name + "'" : "") + "; allowed: the " +
+                      std::to_string(own.size()) + " of state_dict()");
+    }
+    if (!(found->second.shape() == tensor.shape()) || found->second.dtype() != tensor.dtype()) {
+      throw Error(BP_INVALID_ARGUMENT,
+                  "AdamW: '" + name + "' is " + dtype_text(found->second.dtype()) + " " +
+                      to_string(found->second.shape()) +
+                      "; allowed: " + dtype_text(tensor.dtype()) + " " + to_string(tensor.shape()));
+    }
+  }
+  const NoGradGuard no_grad;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Device device = parameters_[i].device();
+    exp_avg_[i].copy_from(state.at("exp_avg." + std::to_string(i)).to(device));
+    exp_avg_sq_[i].copy_from(state.at("exp_avg_sq." + std::to_string(i)).to(device));
+  }
+  step_counts_ = state.at("step_counts").to_vector<int64_t>();
+}
+
+double CosineSchedule::lr(int64_t step) const {
+  if (step < warmup) return peak * static_cast<double>(step) / static_cast<double>(warmup);
+  if (step >= total) return least;
+  const double part = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+  return least + (peak - least) * 0.5 * (1 + std::cos(std::numbers::pi * part));
+}
+
+double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
+  if (!(most > 0)) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "clip_grad_norm: most is " + std::to_string(most) + "; allowed: above 0");
+  }
+  const NoGradGuard no_grad;
+  Tensor total;
+  for (const Tensor& parameter : parameters) {
+    const Tensor gradient = parameter.grad();
+    if (!gradient) continue;
+    const Tensor square = sum(gradient * gradient).to(BP_F32);
+    total = total ? total + square : square;
+  }
+  const double norm = total ? std::sqrt(total.item<double>()) : 0;
+  if (norm <= most) return norm;
+  for (const Tensor& parameter : parameters) {
+    const Tensor gradient = parameter.grad();
+    if (gradient) mul_out(gradient, gradient, most / norm);
+  }
+  return norm;
 }
 
 }  // namespace bp

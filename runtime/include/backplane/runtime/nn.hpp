@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "backplane/runtime/ops.hpp"
 #include "backplane/runtime/safetensors.hpp"
 #include "backplane/runtime/tensor.hpp"
 
@@ -60,14 +61,16 @@ class Module {
   bool is_training_ = true;
 };
 
-// y = x W^T + b for x of (..., in_features). Weight (out_features, in_features) and bias
-// (out_features) are uniform in +-1/sqrt(in_features).
+// y = activation(x W^T + b) for x of (..., in_features). Weight (out_features, in_features) and
+// bias (out_features) are uniform in +-1/sqrt(in_features).
 class Linear : public Module {
  public:
-  Linear(int64_t in_features, int64_t out_features, bool has_bias = true);
+  Linear(int64_t in_features, int64_t out_features, bool has_bias = true,
+         Activation activation = Activation::kNone);
   Tensor forward(const Tensor& x) override;
 
  private:
+  Activation activation_;
   Tensor weight_, bias_;
 };
 
@@ -92,10 +95,11 @@ class Conv2d : public Module {
   Tensor weight_, bias_;
 };
 
-// The row of a table (num_embeddings, width) for each index. Uniform with the variance 1.
+// The row of a table (num_embeddings, width) for each index. Uniform with the standard deviation
+// `deviation`.
 class Embedding : public Module {
  public:
-  Embedding(int64_t num_embeddings, int64_t width);
+  Embedding(int64_t num_embeddings, int64_t width, double deviation = 1);
   Tensor forward(const Tensor& indices) override;
 
  private:
@@ -115,6 +119,85 @@ class Dropout : public Module {
 class Relu : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+};
+
+// x * P(x) with the distribution function P of the normal distribution, or its tanh approximation.
+class Gelu : public Module {
+ public:
+  explicit Gelu(GeluApproximation approximation = GeluApproximation::kNone)
+      : approximation_(approximation) {}
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  GeluApproximation approximation_;
+};
+
+// x * sigmoid(x).
+class Silu : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+// The last axis of x, of `width` elements, with mean 0 and variance 1, then scaled by weight, which
+// begins as 1, and shifted by bias, which begins as 0.
+class LayerNorm : public Module {
+ public:
+  explicit LayerNorm(int64_t width, double eps = 1e-5, bool has_bias = true);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double eps_;
+  Tensor weight_, bias_;
+};
+
+// The last axis of x over its root mean square, scaled by weight, which begins as 1.
+class RmsNorm : public Module {
+ public:
+  explicit RmsNorm(int64_t width, double eps = 1e-5);
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  double eps_;
+  Tensor weight_;
+};
+
+struct AttentionOptions {
+  int64_t key_head_count = 0;  // Heads of keys and values, each for several of queries; 0: as many.
+  bool is_causal = false;      // No position sees a later one.
+  bool has_bias = true;
+};
+
+// Attention of each position of x (batch, length, width) to the others: projections "query", "key"
+// and "value" into head_count heads, scaled dot products, and a projection "out" back to width.
+class MultiHeadAttention : public Module {
+ public:
+  MultiHeadAttention(int64_t width, int64_t head_count, const AttentionOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  int64_t head_count_, key_head_count_, head_width_;
+  bool is_causal_;
+  std::shared_ptr<Linear> query_, key_, value_, out_;
+};
+
+struct TransformerBlockOptions {
+  AttentionOptions attention;
+  int64_t hidden_width = 0;  // Of the layers behind attention; 0: 4 * width.
+  Activation activation = Activation::kGelu;
+  double dropout = 0;  // Of what attention and the layers behind it add to x.
+};
+
+// x += attention(norm(x)), then x += down(activation(up(norm(x)))), for x (batch, length, width).
+class TransformerBlock : public Module {
+ public:
+  TransformerBlock(int64_t width, int64_t head_count, const TransformerBlockOptions& options = {});
+  Tensor forward(const Tensor& x) override;
+
+ private:
+  std::shared_ptr<LayerNorm> attention_norm_, hidden_norm_;
+  std::shared_ptr<MultiHeadAttention> attention_;
+  std::shared_ptr<Linear> up_, down_;
+  std::shared_ptr<Dropout> dropout_;
 };
 
 // The largest element of each window of kernel_size^2, which lie side by side.

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backplane/runtime/safetensors.hpp"
 #include "backplane/runtime/tensor.hpp"
 
 namespace bp {
@@ -66,10 +67,33 @@ class AdamW : public Optimizer {
   AdamW(std::vector<Tensor> parameters, const AdamWOptions& options = {});
   void step() override;
 
+  double lr() const { return options_.lr; }
+  void set_lr(double lr);  // For schedules: from the next step on.
+
+  // What steps go by besides the parameters, which are counted in their order: to continue bit for
+  // bit. Loading copies; names, shapes and dtypes must agree, else it throws Error.
+  TensorMap state_dict() const;
+  void load_state_dict(const TensorMap& state);
+
  private:
   AdamWOptions options_;
   std::vector<Tensor> exp_avg_, exp_avg_sq_;
   std::vector<int64_t> step_counts_;
 };
+
+// A learning rate that rises in equal parts from 0 to `peak` over `warmup` steps and then falls as
+// half a cosine to `least`, which it has from step `total` on. Steps count from 1.
+struct CosineSchedule {
+  double peak = 1e-3;
+  double least = 0;
+  int64_t warmup = 0;
+  int64_t total = 1;
+
+  double lr(int64_t step) const;
+};
+
+// Scales the gradients down, all by one factor, so that their norm, as of one long vector, is at
+// most `most`. Gives the norm that they had; blocks for it.
+double clip_grad_norm(const std::vector<Tensor>& parameters, double most);
 
 }  // namespace bp
