@@ -1,0 +1,17 @@
+// What 04_train_gpt can be told on its command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+struct Options {
+  std::string device = "cpu", data = BACKPLANE_GPT_TEXT, checkpoint, log, prompt = "\n";
+  bool resume = false;
+  int64_t seed = 1, steps = 2000, stop = 0, layers = 4, width = 256, heads = 4, context = 128;
+  int64_t batch = 8, warmup = 100, eval_every = 250, eval_batches = 10, save_every = 500;
+  int64_t sample = 500, top_k = 20;
+  double lr = 1e-3, weight_decay = 0.1, dropout = 0, clip = 0, temperature = 0.8;
+};
+
+// Ends the program for --help, and with the exit code 2 for a wrong command line.
+Options parse(int argc, char** argv);
