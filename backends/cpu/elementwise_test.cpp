@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "backends/common/test_backend.hpp"
 #include "backends/cpu/kernels/narrow.hpp"
@@ -70,6 +71,38 @@ TEST_F(Elementwise, SelectByConditionsOfEveryWidthAndLayout) {
   check(BP_I16, int16_t{});
   check(BP_I32, int32_t{});
   check(BP_F64, double{});
+}
+
+// An operand across the rows of the result is turned round tile by tile, and one value is repeated.
+TEST_F(Elementwise, AddOperandsThatLieAcross) {
+  const auto check = [this]<typename T>(bp_dtype dtype, T, int64_t rows, int64_t cols) {
+    TestTensor across(b_, dtype, {cols, rows}), along(b_, dtype, {rows, cols}, 2),
+        column(b_, dtype, {rows, 1}), y(b_, dtype, {rows, cols}), z(b_, dtype, {rows, cols});
+    across.permute({1, 0});
+    column.expand(1, cols);
+    const auto value = [](int64_t i) { return narrow<T>(static_cast<double>(i % 61)); };
+    for (int64_t i = 0; i < y.size(); ++i) {
+      across.at<T>(i) = value(i * 7);
+      along.at<T>(i) = value(i * 5 + 1);
+    }
+    for (int64_t i = 0; i < rows; ++i) column.at<T>(i * cols) = value(i);
+    run(BP_OP_ADD, bp_add_args{.a = &across, .b = &along, .y = &y});
+    run(BP_OP_SUB, bp_sub_args{.a = &column, .b = &across, .y = &z});
+    for (int64_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(widen(y.at<T>(i)), static_cast<float>(i * 7 % 61 + (i * 5 + 1) % 61)) << i;
+      ASSERT_EQ(widen(z.at<T>(i)), static_cast<float>(i / cols % 61 - i * 7 % 61)) << i;
+    }
+    run(BP_OP_ADD, bp_add_args{.a = &across, .b = &across, .y = &across});
+    for (int64_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(widen(across.at<T>(i)), static_cast<float>(2 * (i * 7 % 61))) << i;
+    }
+  };
+  for (const auto& [rows, cols] : {std::pair{1, 5}, {33, 64}, {70, 131}, {3, 9000}}) {
+    check(BP_BF16, BFloat16{}, rows, cols);
+    check(BP_F32, float{}, rows, cols);
+    check(BP_F64, double{}, rows, cols);
+  }
+  check(BP_F32, float{}, 2048, 1040);
 }
 
 // A function, what it should give, and the error that is allowed, for x and the true value.
@@ -158,6 +191,80 @@ TEST_F(Activations, StayWithinTheirErrors) {
   };
   expect("gelu(tanh)", BP_OP_GELU, bp_gelu_args{.approximation = BP_GELU_APPROXIMATION_TANH},
          gelu_tanh, [](double x, double, double unit) { return 8 * unit * std::abs(x); });
+}
+
+// Each gradient against its formula, in the dtype of the suite's strictest bound.
+class Gradients : public Elementwise {
+ protected:
+  // `function` gives the derivative at x, or at y where that is what was saved.
+  template <typename T, typename Args>
+  void expect(bp_dtype dtype, const char* name, uint32_t op, Args args, Function* function,
+              std::vector<T> values) {
+    const std::vector<T> extremes{T(0), T(-0.0), T(1e-30), T(-60), T(60), T(-1e30), T(1e30)};
+    if (!(op == BP_OP_TANH_BACKWARD || op == BP_OP_SIGMOID_BACKWARD)) {
+      values.insert(values.end(), extremes.begin(), extremes.end());
+    }
+    const int64_t count = std::ssize(values);
+    TestTensor saved(b_, dtype, {count}), grad_y(b_, dtype, {count}), grad_x(b_, dtype, {count});
+    saved.set<T>(values);
+    for (int64_t i = 0; i < count; ++i) grad_y.at<T>(i) = T(1.5);
+    if constexpr (requires { args.y; }) {
+      args.y = &saved;
+    } else {
+      args.x = &saved;
+    }
+    args.grad_y = &grad_y;
+    args.grad_x = &grad_x;
+    run(op, args);
+    const double unit = std::numeric_limits<T>::epsilon() / 2;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto expected = static_cast<double>(1.5L * function(saved.at<T>(i)));
+      ASSERT_NEAR(grad_x.at<T>(i), expected, 24 * unit) << name << " at " << saved.at<T>(i);
+    }
+  }
+
+  template <typename Args>
+  void expect(const char* name, uint32_t op, const Args& args, Function* function,
+              double least = -9, double most = 9) {
+    std::vector<float> values;
+    for (int i = 0; i <= 5000; ++i) {
+      values.push_back(static_cast<float>(least + (most - least) * i / 5000));
+    }
+    expect<float>(BP_F32, name, op, args, function, values);
+    expect<double>(BP_F64, name, op, args, function, {values.begin(), values.end()});
+  }
+};
+
+TEST_F(Gradients, FollowTheirFormulas) {
+  expect(
+      "tanh_backward", BP_OP_TANH_BACKWARD, bp_tanh_backward_args{},
+      [](long double y) { return 1 - y * y; }, -1, 1);
+  expect(
+      "sigmoid_backward", BP_OP_SIGMOID_BACKWARD, bp_sigmoid_backward_args{},
+      [](long double y) { return y * (1 - y); }, 0, 1);
+  expect("silu_backward", BP_OP_SILU_BACKWARD, bp_silu_backward_args{}, [](long double x) {
+    const long double s = 1 / (1 + std::exp(-x)), other = 1 / (1 + std::exp(x));
+    return s * (1 + x * other);
+  });
+  expect("gelu_backward", BP_OP_GELU_BACKWARD,
+         bp_gelu_backward_args{.approximation = BP_GELU_APPROXIMATION_NONE}, [](long double x) {
+           return std::erfc(-x / std::sqrt(2.0L)) / 2 +
+                  x * std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846264L);
+         });
+  expect("gelu_backward(tanh)", BP_OP_GELU_BACKWARD,
+         bp_gelu_backward_args{.approximation = BP_GELU_APPROXIMATION_TANH}, [](long double x) {
+           const long double c = std::sqrt(2 / 3.14159265358979323846264L), a = 0.044715L;
+           const long double t = std::tanh(c * (x + a * x * x * x));
+           const long double rest = 1 - t * t;
+           return (1 + t) / 2 + (rest == 0 ? 0 : x * rest * c * (1 + 3 * a * x * x) / 2);
+         });
+}
+
+TEST_F(Gradients, RefuseAnApproximationThatIsNotKnown) {
+  TestTensor x(b_, BP_F32, {1}), y(b_, BP_F32, {1});
+  EXPECT_EQ(b_.launch(BP_OP_GELU, bp_gelu_args{.x = &x, .y = &y, .approximation = 3}),
+            BP_INVALID_ARGUMENT);
+  EXPECT_NE(b_.text.find("gelu: approximation is 3"), std::string::npos) << b_.text;
 }
 
 }  // namespace

@@ -139,7 +139,8 @@ bp_status activation_launch(const Args& args, Launch& launch) {
   if constexpr (requires { args.approximation; }) {
     is_tanh = args.approximation == BP_GELU_APPROXIMATION_TANH;
     if (!is_tanh && args.approximation != BP_GELU_APPROXIMATION_NONE) {
-      return launch.refuse(BP_INVALID_ARGUMENT, "approximation is " +
+      const std::string op = kOp == BP_OP_GELU ? "gelu" : "gelu_backward";
+      return launch.refuse(BP_INVALID_ARGUMENT, op + ": approximation is " +
                                                     std::to_string(args.approximation) +
                                                     "; none (1) and tanh (2) are allowed");
     }

@@ -1,9 +1,5 @@
-// A row that is dense on both sides is moved as bytes. A transposition goes tile by tile: lines of
-// `from` are transposed in registers into a buffer that stays in the nearest cache, and leave it as
-// whole lines of `to`.
-//
-//   from   c0: r0 r1 r2 ...       to   r0: c0 c1 c2 ...
-//          c1: r0 r1 r2 ...            r1: c0 c1 c2 ...
+// A row that is dense on both sides is moved as bytes. A transposition goes tile by tile, through a
+// buffer that stays in the nearest cache, and leaves it as whole lines of `to`.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/copy.cpp"
@@ -13,6 +9,7 @@
 
 #include "backends/cpu/kernels/copy.hpp"
 #include "backends/cpu/kernels/rows-inl.hpp"
+#include "backends/cpu/kernels/transpose.hpp"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -61,81 +58,14 @@ constexpr int64_t kTileSide = sizeof(T) == 8   ? 32
                               : sizeof(T) == 1 ? 128
                                                : 64;
 
-// to[r][c] = from[c][r], where rows of `to` have kTileSide<T> elements, and those of `from` are
-// `stride` bytes apart.
-template <typename T>
-void transpose_edge(const std::byte* from, int64_t stride, T* to, int64_t first_row, int64_t rows,
-                    int64_t first_col, int64_t cols) {
-  for (int64_t c = first_col; c < cols; ++c) {
-    const T* const line = reinterpret_cast<const T*>(from + c * stride);
-    for (int64_t r = first_row; r < rows; ++r) to[r * kTileSide<T> + c] = line[r];
-  }
-}
-
-#if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
-template <typename T>
-void transpose_tile(const std::byte* from, int64_t stride, T* to, int64_t rows, int64_t cols) {
-  transpose_edge(from, stride, to, 0, rows, 0, cols);
-}
-#else
-// Lines of 16 bytes, kSide of them, in each 16-byte block of the vectors: after log2(kSide) perfect
-// shuffles of the lines they are transposed.
-template <class D, class V, size_t kSide>
-HWY_INLINE void transpose_blocks(D d, V (&lines)[kSide]) {
-  for (size_t stage = 1; stage < kSide; stage *= 2) {
-    V shuffled[kSide];
-    for (size_t i = 0; i < kSide / 2; ++i) {
-      shuffled[2 * i] = hn::InterleaveLower(d, lines[i], lines[i + kSide / 2]);
-      shuffled[2 * i + 1] = hn::InterleaveUpper(d, lines[i], lines[i + kSide / 2]);
-    }
-    for (size_t i = 0; i < kSide; ++i) lines[i] = shuffled[i];
-  }
-}
-
-// Elements of lines `at` and, in a second block, kSide lines further.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> load_blocks(D d, const std::byte* at, int64_t stride) {
-  constexpr int64_t kSide = 16 / sizeof(T);
-  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 32) {
-    const hn::Half<D> half;
-    return hn::Combine(d, hn::LoadU(half, reinterpret_cast<const T*>(at + kSide * stride)),
-                       hn::LoadU(half, reinterpret_cast<const T*>(at)));
-  } else {
-    return hn::LoadU(d, reinterpret_cast<const T*>(at));
-  }
-}
-
-template <typename T>
-void transpose_tile(const std::byte* from, int64_t stride, T* to, int64_t rows, int64_t cols) {
-  const hn::CappedTag<T, 32 / sizeof(T)> d;
-  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 32 / sizeof(T)>()));
-  constexpr int64_t kSide = 16 / sizeof(T);
-  const int64_t whole_rows = rows / kSide * kSide, whole_cols = cols / kLanes * kLanes;
-  for (int64_t c = 0; c < whole_cols; c += kLanes) {
-    for (int64_t r = 0; r < whole_rows; r += kSide) {
-      hn::Vec<decltype(d)> lines[kSide];
-      const std::byte* const at = from + c * stride + r * static_cast<int64_t>(sizeof(T));
-      for (int64_t i = 0; i < kSide; ++i) {
-        lines[i] = load_blocks<decltype(d), T>(d, at + i * stride, stride);
-      }
-      transpose_blocks(d, lines);
-      for (int64_t i = 0; i < kSide; ++i) {
-        hn::Store(lines[i], d, to + (r + i) * kTileSide<T> + c);
-      }
-    }
-  }
-  transpose_edge(from, stride, to, whole_rows, rows, 0, whole_cols);
-  transpose_edge(from, stride, to, 0, rows, whole_cols, cols);
-}
-#endif
-
 // A tile of (to, from), where the inner axis is dense in `to`, and the one next to it in `from`.
 template <typename T>
 void copy_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t cols,
                const void* options) {
   alignas(64) T buffer[kTileSide<T> * kTileSide<T>];
   const int inner = loop.rank - 1;
-  transpose_tile(data[1], loop.strides[1][inner], buffer, rows, cols);
+  transpose_elements(data[1], loop.strides[1][inner], reinterpret_cast<std::byte*>(buffer),
+                     kTileSide<T>, rows, cols, sizeof(T));
   const bool is_streamed = static_cast<const RowOptions*>(options)->is_streamed;
   std::byte* to = data[0];
   for (int64_t r = 0; r < rows; ++r, to += loop.strides[0][inner - 1]) {

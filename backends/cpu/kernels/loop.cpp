@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "backends/cpu/kernels/transpose.hpp"
+
 namespace bp::kernels {
 namespace {
 
@@ -260,17 +262,49 @@ struct RowsOfTile {
   const void* context;
 };
 
-// Hands the rows of a tile to a row function.
+// An operand that lies across the rows of a tile, turned round.
+struct alignas(64) TurnedOperand {
+  std::byte bytes[kTileRows * kTileCols * 8];
+};
+
+// Hands the rows of a tile to a row function. Where it may, it turns operands so that their rows
+// are dense; the result is never turned.
+template <bool kMayTurn>
 void run_rows_of_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t cols,
                       const void* context) {
   const auto& rows_of_tile = *static_cast<const RowsOfTile*>(context);
-  const auto strides = row_strides(loop);
+  const int inner = loop.rank - 1;
+  std::array<TurnedOperand, kMayTurn ? kMaxOperands - 1 : 0> turned;
   Addresses at{};
-  std::copy_n(data, loop.operand_count, at.begin());
+  std::array<int64_t, kMaxOperands> strides{}, steps{};
+  for (size_t k = 0; k < static_cast<size_t>(loop.operand_count); ++k) {
+    const int64_t size_bytes = loop.size_bytes[k];
+    at[k] = data[k];
+    strides[k] = loop.strides[k][inner];
+    steps[k] = loop.strides[k][inner - 1];
+    if constexpr (kMayTurn) {
+      if (k == 0 || steps[k] != size_bytes || strides[k] == size_bytes || strides[k] == 0) continue;
+      at[k] = turned[k - 1].bytes;
+      transpose_elements(data[k], strides[k], at[k], kTileCols, rows, cols, size_bytes);
+      strides[k] = size_bytes;
+      steps[k] = kTileCols * size_bytes;
+    }
+  }
   for (int64_t r = 0; r < rows; ++r) {
     rows_of_tile.row(at.data(), strides.data(), cols, rows_of_tile.context);
-    advance(loop, at, loop.rank - 2, 1);
+    for (size_t k = 0; k < static_cast<size_t>(loop.operand_count); ++k) at[k] += steps[k];
   }
+}
+
+template <bool kMayTurn>
+void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
+  if (loop.count == 0) return;
+  if (loop.is_tiled) {
+    const RowsOfTile rows{row, context};
+    return run_tiles(loop, run_rows_of_tile<kMayTurn>, kTileRows, kTileCols, threads, grain, &rows);
+  }
+  parallel_for(threads, loop.count, grain,
+               [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
 }
 
 // Where a copy that is not streamed begins to wait for the lines of its result: 3/4 of a last-level
@@ -314,19 +348,18 @@ void run_tiles(const Loop& loop, TileFunction* tile, int64_t tile_rows, int64_t 
 }
 
 void run_loop(const Loop& loop, RowFunction* row, int threads, int64_t grain, const void* context) {
-  if (loop.count == 0) return;
-  if (loop.is_tiled) {
-    const RowsOfTile rows{row, context};
-    return run_tiles(loop, run_rows_of_tile, kTileRows, kTileCols, threads, grain, &rows);
-  }
-  parallel_for(threads, loop.count, grain,
-               [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
+  run_any<false>(loop, row, threads, grain, context);
+}
+
+void run_rows(const Loop& loop, RowFunction* row, int threads, int64_t grain,
+              const RowOptions& options) {
+  run_any<true>(loop, row, threads, grain, &options);
 }
 
 bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain) {
   return launch.submit(
       [loop, row, grain, options = choose_row_options(loop), threads = launch.thread_count()] {
-        run_loop(loop, row, threads, grain, &options);
+        run_rows(loop, row, threads, grain, options);
       });
 }
 

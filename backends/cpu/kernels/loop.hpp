@@ -76,6 +76,11 @@ struct RowOptions {
 // and none of them is overwritten: its lines are then not read before they are written.
 RowOptions choose_row_options(const Loop& loop);
 
+// As run_loop(), for a row function of rows-inl.hpp, which only reads all operands but the first,
+// and reads them only at their places: it may be given copies of them.
+void run_rows(const Loop& loop, RowFunction* row, int threads, int64_t grain,
+              const RowOptions& options);
+
 // Elements below which one thread is faster, for a loop that only moves memory, and for one that
 // computes functions as long as exp().
 constexpr int64_t kGrain = 32768, kMathGrain = 8192;
