@@ -81,7 +81,7 @@ extern const bp_kernel kSgdStep, kAdamwStep;
 // random.cpp
 extern const bp_kernel kRandomBits, kUniform, kDropout, kDropoutBackward;
 
-// reduction.cpp
+// reduction.cpp, argmax.cpp
 extern const bp_kernel kSum, kMean, kAmax, kArgmax;
 
 // unary.cpp

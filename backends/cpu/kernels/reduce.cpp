@@ -96,8 +96,7 @@ void store(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t
 // reduced elements [begin, end).
 void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
                  int64_t n) {
-  const int64_t begin = plan.reduced.count * part / plan.part_count;
-  const int64_t end = plan.reduced.count * (part + 1) / plan.part_count;
+  const auto [begin, end] = part_range(plan, part);
   const std::byte* const x = x_address(plan, output);
   const InnerStrides strides = inner_strides(plan);
   alignas(64) std::array<uint64_t, kTileWidth> accumulators;
@@ -108,9 +107,7 @@ void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, i
     });
   } else {
     for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
-      for (int64_t i = 0; i < length; ++i) {
-        reducer.across(accumulators.data(), row + i * strides.reduced_x, strides.kept_x, n);
-      }
+      reducer.across(accumulators.data(), row, strides.reduced_x, length, strides.kept_x, n);
     });
   }
   store(plan, reducer, part, output, accumulators.data(), n);

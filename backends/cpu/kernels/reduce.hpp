@@ -55,8 +55,10 @@ struct Reducer {
   void (*start)(void* accumulators, int64_t n);
   // Takes n elements of x, `stride` bytes apart, into one accumulator.
   void (*along)(void* accumulator, const std::byte* x, int64_t stride, int64_t n);
-  // Takes one element into each of n accumulators.
-  void (*across)(void* accumulators, const std::byte* x, int64_t stride, int64_t n);
+  // Takes one element of each of `rows` rows, `row_stride` bytes apart, into each of n
+  // accumulators.
+  void (*across)(void* accumulators, const std::byte* x, int64_t row_stride, int64_t rows,
+                 int64_t stride, int64_t n);
   // Takes n accumulators of later elements into as many of earlier ones.
   void (*combine)(void* accumulators, const void* later, int64_t n);
   // Writes n results, `stride` bytes apart, of `count` elements each.
@@ -74,6 +76,15 @@ struct InnerStrides {
   int64_t kept_x, kept_y, reduced_x;
 };
 InnerStrides inner_strides(const ReducePlan& plan);
+
+// The reduced elements of a part.
+struct PartRange {
+  int64_t begin, end;
+};
+inline PartRange part_range(const ReducePlan& plan, int64_t part) {
+  return {plan.reduced.count * part / plan.part_count,
+          plan.reduced.count * (part + 1) / plan.part_count};
+}
 
 // Calls body(part, output, n) for each part of each tile of n outputs, on up to `threads` threads.
 // The outputs of a tile are neighbours on the innermost kept axis.

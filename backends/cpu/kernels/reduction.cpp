@@ -1,4 +1,4 @@
-// sum, mean, amax and argmax over any axes, for tensors of every layout (reduce.hpp).
+// sum, mean and amax over any axes, for tensors of every layout (reduce.hpp).
 //
 // Sums of f32 are kept in f64 and rounded once: the conversion costs nothing where memory is the
 // limit, and the error does not grow with the number of elements. Sums of f64 run in 4 vectors, so
@@ -11,8 +11,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "backends/cpu/kernels/larger-inl.hpp"
 #include "backends/cpu/kernels/reduce.hpp"
-#include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
@@ -25,92 +25,77 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // What the sum of T is kept in. Unsigned integers wrap without being undefined.
 template <typename T>
-using SumOf = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
+using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+
+// Elements as f64.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> load_wide(D d, const T* x) {
+  if constexpr (std::is_same_v<T, double>) {
+    return hn::LoadU(d, x);
+  } else {
+    const hn::Rebind<float, D> narrow_d;
+    return hn::PromoteTo(d, load_lanes(narrow_d, x));
+  }
+}
 
 template <typename T>
 SumOf<T> sum_of_row(const T* x, int64_t n) {
   int64_t i = 0;
   SumOf<T> sum = 0;
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (!std::is_integral_v<T>) {
     const hn::ScalableTag<double> d;
-    const hn::Rebind<T, decltype(d)> narrow;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    const auto load = [&](int64_t at) HWY_ATTR {
-      if constexpr (sizeof(T) == sizeof(double)) {
-        return hn::LoadU(d, x + at);
-      } else {
-        return hn::PromoteTo(d, hn::LoadU(narrow, x + at));
-      }
-    };
+    // Four quarters side by side: memory serves several streams faster than one.
+    const int64_t quarter = n / (4 * lanes) * lanes;
     auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    for (; i + 4 * lanes <= n; i += 4 * lanes) {
-      s0 = hn::Add(s0, load(i));
-      s1 = hn::Add(s1, load(i + lanes));
-      s2 = hn::Add(s2, load(i + 2 * lanes));
-      s3 = hn::Add(s3, load(i + 3 * lanes));
+    for (; i < quarter; i += lanes) {
+      s0 = hn::Add(s0, load_wide(d, x + i));
+      s1 = hn::Add(s1, load_wide(d, x + i + quarter));
+      s2 = hn::Add(s2, load_wide(d, x + i + 2 * quarter));
+      s3 = hn::Add(s3, load_wide(d, x + i + 3 * quarter));
     }
+    i *= 4;
     sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
   }
-  for (; i < n; ++i) sum += static_cast<SumOf<T>>(x[i]);
+  for (; i < n; ++i) sum += static_cast<SumOf<T>>(widen(x[i]));
   return sum;
-}
-
-// NaN is larger than every number; of two equal elements the first stays.
-template <typename T>
-HWY_INLINE T larger(T best, T x) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return (best < x) | (x != x) ? x : best;
-  } else {
-    return best < x ? x : best;
-  }
-}
-
-template <typename T>
-T largest_of_row(const T* x, int64_t n, T best) {
-  int64_t i = 0;
-  if constexpr (std::is_floating_point_v<T>) {
-    const hn::ScalableTag<T> d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    const auto pick = [&](hn::Vec<decltype(d)> m, int64_t at) HWY_ATTR {
-      const auto v = hn::LoadU(d, x + at);
-      return hn::IfThenElse(hn::Or(hn::Lt(m, v), hn::IsNaN(v)), v, m);
-    };
-    auto m0 = hn::Set(d, best), m1 = m0;
-    for (; i + 2 * lanes <= n; i += 2 * lanes) {
-      m0 = pick(m0, i);
-      m1 = pick(m1, i + lanes);
-    }
-    HWY_ALIGN T of_lanes[2 * hn::MaxLanes(d)];
-    hn::Store(m0, d, of_lanes);
-    hn::Store(m1, d, of_lanes + lanes);
-    for (int64_t k = 0; k < 2 * lanes; ++k) best = larger(best, of_lanes[k]);
-  }
-  for (; i < n; ++i) best = larger(best, x[i]);
-  return best;
 }
 
 // ---- sum, mean and amax -------------------------------------------------------------------------
 
+// Each op takes elements one by one, a row into one accumulator, and a vector of elements of as
+// many columns into a vector of accumulators.
 template <typename T>
 struct Sum {
   using Accumulator = SumOf<T>;
   static constexpr Accumulator kStart = 0;
-  static Accumulator take(Accumulator sum, T x) { return sum + static_cast<Accumulator>(x); }
+  static constexpr bool kHasVectors = !std::is_integral_v<T>;
+  static Accumulator take(Accumulator sum, T x) { return sum + static_cast<Accumulator>(widen(x)); }
   static Accumulator take_row(Accumulator sum, const T* x, int64_t n) {
     return sum + sum_of_row(x, n);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> sum, const T* x) {
+    return hn::Add(sum, load_wide(d, x));
   }
   static Accumulator combine(Accumulator sum, Accumulator later) { return sum + later; }
 };
 
 template <typename T>
 struct Largest {
-  using Accumulator = T;
-  static constexpr Accumulator kStart = std::numeric_limits<T>::has_infinity
-                                            ? -std::numeric_limits<T>::infinity()
-                                            : std::numeric_limits<T>::lowest();
-  static Accumulator take(Accumulator best, T x) { return larger(best, x); }
+  using Accumulator = Compute<T>;
+  static constexpr Accumulator kStart = std::numeric_limits<Accumulator>::has_infinity
+                                            ? -std::numeric_limits<Accumulator>::infinity()
+                                            : std::numeric_limits<Accumulator>::lowest();
+  static constexpr bool kHasVectors = true;
+  static Accumulator take(Accumulator best, T x) { return larger(best, widen(x)); }
   static Accumulator take_row(Accumulator best, const T* x, int64_t n) {
     return largest_of_row(x, n, best);
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> best, const T* x) {
+    const auto v = load_lanes(d, x);
+    return hn::IfThenElse(is_larger(d, best, v), v, best);
   }
   static Accumulator combine(Accumulator best, Accumulator later) { return larger(best, later); }
 };
@@ -131,15 +116,42 @@ void along(void* accumulator, const std::byte* x, int64_t stride, int64_t n) {
   for (int64_t i = 0; i < n; ++i) a = Op::take(a, *reinterpret_cast<const T*>(x + i * stride));
 }
 
+// kRows rows of dense columns: the accumulators are loaded and stored once for all of them.
+template <class Op, typename T, int kRows>
+void across_rows(typename Op::Accumulator* HWY_RESTRICT a, const std::byte* x, int64_t row_stride,
+                 int64_t n) {
+  const auto at = [&](int row) { return reinterpret_cast<const T*>(x + row * row_stride); };
+  int64_t i = 0;
+  if constexpr (Op::kHasVectors) {
+    const hn::ScalableTag<typename Op::Accumulator> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= n; i += lanes) {
+      auto v = hn::LoadU(d, a + i);
+      for (int row = 0; row < kRows; ++row) v = Op::take_vector(d, v, at(row) + i);
+      hn::StoreU(v, d, a + i);
+    }
+  }
+  for (; i < n; ++i) {
+    for (int row = 0; row < kRows; ++row) a[i] = Op::take(a[i], at(row)[i]);
+  }
+}
+
 template <class Op, typename T>
-void across(void* accumulators, const std::byte* x, int64_t stride, int64_t n) {
-  auto* const HWY_RESTRICT a = static_cast<typename Op::Accumulator*>(accumulators);
-  const T* const HWY_RESTRICT dense = reinterpret_cast<const T*>(x);
+void across(void* accumulators, const std::byte* x, int64_t row_stride, int64_t rows,
+            int64_t stride, int64_t n) {
+  auto* const a = static_cast<typename Op::Accumulator*>(accumulators);
+  constexpr int kRows = 8;
+  int64_t row = 0;
   if (stride == sizeof(T)) {
-    for (int64_t i = 0; i < n; ++i) a[i] = Op::take(a[i], dense[i]);
-  } else {
+    for (; row + kRows <= rows; row += kRows) {
+      across_rows<Op, T, kRows>(a, x + row * row_stride, row_stride, n);
+    }
+    for (; row < rows; ++row) across_rows<Op, T, 1>(a, x + row * row_stride, row_stride, n);
+  }
+  for (; row < rows; ++row) {
+    const std::byte* const from = x + row * row_stride;
     for (int64_t i = 0; i < n; ++i) {
-      a[i] = Op::take(a[i], *reinterpret_cast<const T*>(x + i * stride));
+      a[i] = Op::take(a[i], *reinterpret_cast<const T*>(from + i * stride));
     }
   }
 }
@@ -160,7 +172,11 @@ void finish(const void* accumulators, std::byte* y, int64_t stride, int64_t n, i
   for (int64_t i = 0; i < n; ++i) {
     auto value = static_cast<Signed>(a[i]);
     if constexpr (kIsMean) value /= static_cast<A>(count);
-    *reinterpret_cast<Y*>(y + i * stride) = static_cast<Y>(value);
+    if constexpr (kIsNarrow<Y>) {
+      *reinterpret_cast<Y*>(y + i * stride) = narrow<Y>(round_to_odd(value));
+    } else {
+      *reinterpret_cast<Y*>(y + i * stride) = static_cast<Y>(value);
+    }
   }
 }
 
@@ -177,6 +193,10 @@ Reducer reducer() {
 template <typename T>
 Reducer sum_to(bp_dtype y) {
   switch (y) {
+    case BP_F16:
+      return reducer<Sum<T>, T, Float16>();
+    case BP_BF16:
+      return reducer<Sum<T>, T, BFloat16>();
     case BP_F32:
       return reducer<Sum<T>, T, float>();
     case BP_F64:
@@ -190,6 +210,10 @@ Reducer sum_to(bp_dtype y) {
 
 Reducer sum_reducer(bp_dtype x, bp_dtype y) {
   switch (x) {
+    case BP_F16:
+      return sum_to<Float16>(y);
+    case BP_BF16:
+      return sum_to<BFloat16>(y);
     case BP_F32:
       return sum_to<float>(y);
     case BP_F64:
@@ -203,96 +227,41 @@ Reducer sum_reducer(bp_dtype x, bp_dtype y) {
   }
 }
 
+Reducer mean_reducer(bp_dtype x) {
+  switch (x) {
+    case BP_F16:
+      return reducer<Sum<Float16>, Float16, Float16, true>();
+    case BP_BF16:
+      return reducer<Sum<BFloat16>, BFloat16, BFloat16, true>();
+    case BP_F32:
+      return reducer<Sum<float>, float, float, true>();
+    default:
+      return reducer<Sum<double>, double, double, true>();
+  }
+}
+
+template <typename T>
+Reducer largest_reducer() {
+  return reducer<Largest<T>, T, T>();
+}
+
 // The reducer of `op` from dtype x to dtype y, which the claims limit to those below.
 Reducer find_reducer(uint32_t op, bp_dtype x, bp_dtype y) {
   if (op == BP_OP_SUM) return sum_reducer(x, y);
-  if (op == BP_OP_MEAN) {
-    return x == BP_F32 ? reducer<Sum<float>, float, float, true>()
-                       : reducer<Sum<double>, double, double, true>();
-  }
+  if (op == BP_OP_MEAN) return mean_reducer(x);
   switch (x) {
+    case BP_F16:
+      return largest_reducer<Float16>();
+    case BP_BF16:
+      return largest_reducer<BFloat16>();
     case BP_F32:
-      return reducer<Largest<float>, float, float>();
+      return largest_reducer<float>();
     case BP_F64:
-      return reducer<Largest<double>, double, double>();
+      return largest_reducer<double>();
     case BP_I32:
-      return reducer<Largest<int32_t>, int32_t, int32_t>();
+      return largest_reducer<int32_t>();
     default:
-      return reducer<Largest<int64_t>, int64_t, int64_t>();
-  }
-}
-
-// ---- argmax -------------------------------------------------------------------------------------
-
-// The first index of the largest of n elements: a row that is dense is read once for its largest
-// element, and again as far as the first that equals it.
-template <typename T>
-int64_t argmax_of_row(const std::byte* x, int64_t stride, int64_t n) {
-  const auto at = [&](int64_t i) { return *reinterpret_cast<const T*>(x + i * stride); };
-  T best = at(0);
-  if (stride == sizeof(T)) {
-    best = largest_of_row(reinterpret_cast<const T*>(x), n, best);
-  } else {
-    for (int64_t i = 1; i < n; ++i) best = larger(best, at(i));
-  }
-  int64_t i = 0;
-  while (at(i) != best && at(i) == at(i)) ++i;
-  return i;
-}
-
-// The same for `width` outputs at once: what is largest so far, and where it is.
-template <typename T>
-void argmax_across(const ReducePlan& plan, const std::byte* x, int64_t width, int64_t* index) {
-  const InnerStrides strides = inner_strides(plan);
-  std::array<T, kTileWidth> best;
-  const auto take = [&](int64_t r, int64_t c, T value) HWY_ATTR {
-    T& so_far = best[static_cast<size_t>(c)];
-    const bool is_larger = (so_far < value) | ((value != value) & (so_far == so_far));
-    so_far = is_larger ? value : so_far;
-    index[c] = is_larger ? r : index[c];
-  };
-  const auto at = [&](int64_t c)
-                      HWY_ATTR { return *reinterpret_cast<const T*>(x + c * strides.kept_x); };
-  for (int64_t c = 0; c < width; ++c) best[static_cast<size_t>(c)] = at(c);
-  std::fill_n(index, width, int64_t{0});
-  for (int64_t r = 1; r < plan.reduced.count; ++r) {
-    x += strides.reduced_x;
-    if (strides.kept_x == sizeof(T)) {
-      const T* const row = reinterpret_cast<const T*>(x);
-      for (int64_t c = 0; c < width; ++c) take(r, c, row[c]);
-    } else {
-      for (int64_t c = 0; c < width; ++c) take(r, c, at(c));
-    }
-  }
-}
-
-template <typename T>
-void argmax_tile(const ReducePlan& plan, int64_t output, int64_t n) {
-  std::array<int64_t, kTileWidth> index;
-  const std::byte* const x = x_address(plan, output);
-  if (plan.is_across) {
-    argmax_across<T>(plan, x, n, index.data());
-  } else {
-    index[0] = argmax_of_row<T>(x, inner_strides(plan).reduced_x, plan.reduced.count);
-  }
-  std::byte* const y = y_address(plan, output);
-  for (int64_t i = 0; i < n; ++i) {
-    *reinterpret_cast<int64_t*>(y + i * inner_strides(plan).kept_y) = index[static_cast<size_t>(i)];
-  }
-}
-
-using ArgmaxTile = void(const ReducePlan& plan, int64_t output, int64_t n);
-
-ArgmaxTile* find_argmax(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F32:
-      return argmax_tile<float>;
-    case BP_F64:
-      return argmax_tile<double>;
-    case BP_I32:
-      return argmax_tile<int32_t>;
-    default:
-      return argmax_tile<int64_t>;
+      return largest_reducer<int64_t>();
   }
 }
 
@@ -306,7 +275,6 @@ namespace bp::kernels {
 namespace {
 
 HWY_EXPORT(find_reducer);
-HWY_EXPORT(find_argmax);
 
 template <typename Args>
 ReducePlan plan_of(const Args& args) {
@@ -328,24 +296,22 @@ bp_status reduction_launch(const Args& args, Launch& launch) {
       [plan, reducer, threads = launch.thread_count()] { run_reduce(plan, reducer, threads); });
 }
 
-bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
-  ReducePlan plan = make_reduce_plan(*args.x, *args.y, 1u << args.axis, args.keepdims != 0);
-  plan.part_count = 1;
-  auto* const tile = HWY_DYNAMIC_DISPATCH(find_argmax)(args.x->dtype);
-  return launch.submit([plan, tile, threads = launch.thread_count()] {
-    if (plan.reduced.count == 0) return;  // Then there is no output either.
-    for_each_tile(plan, threads,
-                  [&](int64_t, int64_t output, int64_t n) { tile(plan, output, n); });
-  });
-}
+constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+constexpr bp_dtype kArithmetic[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64};
+constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
 
-constexpr bp_dtype kFloating[] = {BP_F32, BP_F64};
-constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_I32, BP_I64};
-constexpr bp_dtype kSumRows[] = {
-    BP_F32, BP_F32, BP_F32,  BP_F64, BP_F32,  BP_I32, BP_F32,  BP_I64, BP_F64,  BP_F32,
-    BP_F64, BP_F64, BP_F64,  BP_I32, BP_F64,  BP_I64, BP_I32,  BP_F32, BP_I32,  BP_F64,
-    BP_I32, BP_I32, BP_I32,  BP_I64, BP_I64,  BP_F32, BP_I64,  BP_F64, BP_I64,  BP_I32,
-    BP_I64, BP_I64, BP_BOOL, BP_F32, BP_BOOL, BP_F64, BP_BOOL, BP_I32, BP_BOOL, BP_I64};
+// Each of kSummed to each of kArithmetic.
+constexpr auto kSumRows = [] {
+  std::array<bp_dtype, 2 * std::size(kSummed) * std::size(kArithmetic)> rows{};
+  size_t next = 0;
+  for (const bp_dtype x : kSummed) {
+    for (const bp_dtype y : kArithmetic) {
+      rows[next++] = x;
+      rows[next++] = y;
+    }
+  }
+  return rows;
+}();
 
 constexpr bp_kernel reduction_row(const char* name, uint32_t op, const bp_dtype* dtype_rows,
                                   uint32_t dtype_row_count, uint32_t dtype_count) {
@@ -368,13 +334,11 @@ constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
 }  // namespace
 
 constinit const bp_kernel kSum = reduction_kernel<bp_sum_args, BP_OP_SUM>(
-    reduction_row("sum", BP_OP_SUM, kSumRows, std::size(kSumRows) / 2, 2));
+    reduction_row("sum", BP_OP_SUM, kSumRows.data(), kSumRows.size() / 2, 2));
 constinit const bp_kernel kMean = reduction_kernel<bp_mean_args, BP_OP_MEAN>(
     reduction_row("mean", BP_OP_MEAN, kFloating, std::size(kFloating), 1));
 constinit const bp_kernel kAmax = reduction_kernel<bp_amax_args, BP_OP_AMAX>(
     reduction_row("amax", BP_OP_AMAX, kArithmetic, std::size(kArithmetic), 1));
-constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch>(
-    reduction_row("argmax", BP_OP_ARGMAX, kArithmetic, std::size(kArithmetic), 1));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE
