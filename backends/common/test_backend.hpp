@@ -212,6 +212,7 @@ class TestTensor {
 
   const bp_tensor* operator&() const { return &tensor_; }
   int64_t size() const { return element_count(tensor_); }
+  const std::vector<int64_t>& shape() const { return shape_; }
 
   // Element `index` in row-major order.
   template <typename T>

@@ -100,6 +100,9 @@ extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBack
 // max_pool.cpp, avg_pool.cpp
 extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
 
+// layer_norm.cpp, rms_norm.cpp
+extern const bp_kernel kLayerNorm, kLayerNormBackward, kRmsNorm, kRmsNormBackward;
+
 // softmax.cpp, log_softmax.cpp
 extern const bp_kernel kSoftmax, kLogSoftmax;
 

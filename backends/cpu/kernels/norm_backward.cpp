@@ -1,0 +1,171 @@
+// The gradients of norms. With u = (x - mean) * rstd and h = grad_y * gamma, a first pass over each
+// row takes the means of h and h * u, and adds to the sums that grad_gamma and grad_beta are made
+// of; a second one writes grad_x = rstd * (h - mean(h) - u * mean(h * u)).
+#include <algorithm>
+
+#include "backends/cpu/kernels/norm.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels/norm_backward.cpp"
+// clang-format off: this header compiles the file once for each target, and comes first.
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/highway.h>
+
+#include "backends/cpu/kernels/sums-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kGrainElements = 8192;
+
+template <typename T, bool kIsCentered, bool kHasGamma>
+struct RowGradient {
+  using Sum = Compute<T>;
+  using Tag = ComputeTag<T>;
+  using Vector = hn::Vec<Tag>;
+
+  template <class Lanes>
+  HWY_INLINE Vector normalized(Lanes lanes, const T* x) const {
+    auto v = lanes.load(x);
+    if constexpr (kIsCentered) v = hn::Sub(v, hn::Set(Tag(), mean));
+    return hn::Mul(v, hn::Set(Tag(), rstd));
+  }
+
+  template <class Lanes>
+  HWY_INLINE Vector scaled(Lanes lanes, Vector g) const {
+    if constexpr (kHasGamma) return hn::Mul(g, lanes.load(gamma));
+    return g;
+  }
+
+  // grad_x may be grad_y or x. sums (2, cols) take the terms of grad_gamma and grad_beta.
+  template <bool kHasSums>
+  void run(const T* grad_y, const T* x, T* grad_x, Sum* HWY_RESTRICT sums) const {
+    const Tag d;
+    auto h_sum = hn::Zero(d), hu_sum = h_sum;
+    for_each_lanes<T>(cols, [&](auto lanes) HWY_ATTR {
+      const auto g = lanes.load(grad_y), u = normalized(lanes, x), h = scaled(lanes, g);
+      if constexpr (kIsCentered) h_sum = hn::Add(h_sum, lanes.clear_rest(h));
+      hu_sum = hn::Add(hu_sum, lanes.clear_rest(hn::Mul(h, u)));
+      if constexpr (kHasSums) {
+        lanes.store(hn::Add(lanes.load(sums), hn::Mul(g, u)), sums);
+        lanes.store(hn::Add(lanes.load(sums + cols), g), sums + cols);
+      }
+    });
+    const auto count = hn::Set(d, static_cast<Sum>(cols));
+    const auto h_mean = hn::Div(hn::SumOfLanes(d, h_sum), count);
+    const auto hu_mean = hn::Div(hn::SumOfLanes(d, hu_sum), count);
+    for_each_lanes<T>(cols, [&](auto lanes) HWY_ATTR {
+      const auto u = normalized(lanes, x);
+      auto h = scaled(lanes, lanes.load(grad_y));
+      if constexpr (kIsCentered) h = hn::Sub(h, h_mean);
+      lanes.store(hn::Mul(hn::Set(d, rstd), hn::Sub(h, hn::Mul(u, hu_mean))), grad_x);
+    });
+  }
+
+  int64_t cols;
+  const T* gamma;
+  Sum mean, rstd;
+};
+
+// The rows [begin, end), with the sums of the block.
+template <typename T, bool kIsCentered, bool kHasGamma>
+void run_block(const NormBackwardRows& norm, int64_t begin, int64_t end, Compute<T>* sums) {
+  using Sum = Compute<T>;
+  RowGradient<T, kIsCentered, kHasGamma> gradient = {
+      norm.shape.cols, reinterpret_cast<const T*>(norm.gamma), Sum{}, Sum{}};
+  for (int64_t row = begin; row < end; ++row) {
+    if constexpr (kIsCentered) gradient.mean = *norm.mean.at<const Sum>(row);
+    gradient.rstd = *norm.rstd.at<const Sum>(row);
+    const T *const grad_y = norm.grad_y.at<const T>(row), *const x = norm.x.at<const T>(row);
+    T* const grad_x = norm.grad_x.at<T>(row);
+    sums != nullptr ? gradient.template run<true>(grad_y, x, grad_x, sums)
+                    : gradient.template run<false>(grad_y, x, grad_x, nullptr);
+  }
+}
+
+// Adds the blocks in order, and rounds once.
+template <typename T>
+void add_blocks(const Compute<T>* sums, int64_t blocks, int64_t cols, int64_t begin, int64_t end,
+                T* to) {
+  const ComputeTag<T> d;
+  for_each_lanes<T>(end - begin, [&](auto lanes) HWY_ATTR {
+    auto total = hn::Zero(d);
+    for (int64_t block = 0; block < blocks; ++block) {
+      total = hn::Add(total, lanes.load(sums + block * 2 * cols + begin));
+    }
+    lanes.store(total, to + begin);
+  });
+}
+
+template <typename T, bool kIsCentered, bool kHasGamma>
+void run_rows(const NormBackwardRows& norm, int thread_count) {
+  using Sum = Compute<T>;
+  const int64_t rows = norm.shape.rows, cols = norm.shape.cols;
+  const int64_t blocks = norm_block_count(norm.shape);
+  const int64_t block_cost = std::max<int64_t>(1, rows / blocks * cols);
+  const int64_t grain = std::max<int64_t>(1, kGrainElements / block_cost);
+  Sum* const all_sums = reinterpret_cast<Sum*>(norm.sums);
+  parallel_for(thread_count, blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      Sum* const sums = all_sums == nullptr ? nullptr : all_sums + block * 2 * cols;
+      if (sums != nullptr) std::fill_n(sums, 2 * cols, Sum{0});
+      run_block<T, kIsCentered, kHasGamma>(norm, rows * block / blocks, rows * (block + 1) / blocks,
+                                           sums);
+    }
+  });
+  if (all_sums == nullptr) return;
+  parallel_for(thread_count, cols, std::max<int64_t>(64, kGrainElements / blocks),
+               [&](int64_t begin, int64_t end) {
+                 if (norm.grad_gamma != nullptr) {
+                   add_blocks(all_sums, blocks, cols, begin, end,
+                              reinterpret_cast<T*>(norm.grad_gamma));
+                 }
+                 if (norm.grad_beta != nullptr) {
+                   add_blocks(all_sums + cols, blocks, cols, begin, end,
+                              reinterpret_cast<T*>(norm.grad_beta));
+                 }
+               });
+}
+
+void run_any(const NormBackwardRows& norm, int thread_count) {
+  const auto run = [&]<typename T>(T) {
+    if (norm.shape.is_centered) {
+      norm.gamma != nullptr ? run_rows<T, true, true>(norm, thread_count)
+                            : run_rows<T, true, false>(norm, thread_count);
+    } else {
+      norm.gamma != nullptr ? run_rows<T, false, true>(norm, thread_count)
+                            : run_rows<T, false, false>(norm, thread_count);
+    }
+  };
+  switch (norm.shape.dtype) {
+    case BP_F16:
+      return run(Float16{});
+    case BP_BF16:
+      return run(BFloat16{});
+    case BP_F64:
+      return run(double{});
+    default:
+      return run(float{});
+  }
+}
+
+}  // namespace
+}  // namespace bp::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(run_any);
+
+}  // namespace
+
+void run_norm_backward(const NormBackwardRows& norm, int thread_count) {
+  HWY_DYNAMIC_DISPATCH(run_any)(norm, thread_count);
+}
+
+}  // namespace bp::kernels
+#endif
