@@ -11,11 +11,7 @@
 namespace bp::conformance {
 namespace {
 
-struct Family {
-  const char* group;
-  void (*add)(OpCases&);
-};
-constexpr Family kFamilies[] = {
+constexpr OpFamily kFamilies[] = {
     {"element-wise", add_unary},
     {"element-wise", add_binary},
     {"movement", add_movement},
@@ -67,9 +63,11 @@ Case make_entry(OpCase op_case, const char* group) {
 
 }  // namespace
 
+std::span<const OpFamily> op_families() { return kFamilies; }
+
 void add_op_cases(std::vector<Case>& cases) {
   add_known_answers(cases);
-  for (const Family& family : kFamilies) {
+  for (const OpFamily& family : kFamilies) {
     OpCases rows;
     family.add(rows);
     add_kernel_rules(cases, rows, family.group);

@@ -11,11 +11,7 @@ namespace {
 
 OpCases all_cases() {
   OpCases cases;
-  for (auto* add :
-       {add_unary, add_binary, add_movement, add_embedding, add_reduction, add_matrix,
-        add_convolution, add_pooling, add_normalization, add_loss, add_random, add_optimizer}) {
-    add(cases);
-  }
+  for (const OpFamily& family : op_families()) family.add(cases);
   return cases;
 }
 

@@ -1,11 +1,19 @@
 // The lists of op cases, a function per family of the op specification.
 #pragma once
 
+#include <span>
+
 #include "conformance/cases/op_case.hpp"
 
 namespace bp::conformance {
 
 using OpCases = std::vector<OpCase>;
+
+struct OpFamily {
+  const char* group;  // Of its cases in reports.
+  void (*add)(OpCases&);
+};
+std::span<const OpFamily> op_families();
 
 void add_unary(OpCases& cases);
 void add_binary(OpCases& cases);
