@@ -68,6 +68,8 @@ struct Case {
   bool is_exclusive = false;      // Needs the device alone.
   bool is_mandatory = true;       // A refusal is Missing, else it is NotSupported.
   std::function<void(Context&)> run;
+  std::string
+      change;  // JSON: the case has other shapes, ... than that of the suite, as shrink/ says.
   std::shared_ptr<const OpCase> op_case;  // What `run` runs, where that is one call of an op.
 };
 

@@ -19,6 +19,9 @@ class CaseList {
   // Every case of the suite; the same list for every backend.
   static CaseList whole_suite();
 
+  // The part of it that takes no time to make.
+  static CaseList without_ops();
+
   const std::vector<Case>& cases() const { return cases_; }
   const Case& operator[](size_t index) const { return cases_[index]; }
   size_t size() const { return cases_.size(); }

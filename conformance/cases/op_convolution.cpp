@@ -89,48 +89,57 @@ Array<N> ones(const Shape& shape) {
   return result;
 }
 
-Reference forward_reference(const ConvolutionGeometry& g) {
-  return [g](const CallData& data, const Numerics& numerics) {
-    return with_float(data.tensor("y").dtype, [&]<typename N>(N) {
-      const Array<N> x = data.array<N>("x"), weight = data.array<N>("weight");
-      const bool has_bias = data.has("bias");
-      const Array<N> bias = has_bias ? data.array<N>("bias") : Array<N>();
-      const Array<N> size = absolute(bias);
-      const double count = static_cast<double>(element_count(std::span(g.weight).subspan(1)));
-      return std::vector{summed(
-          reference::convolution(g, x, weight, has_bias ? &bias : nullptr),
-          reference::convolution(g, absolute(x), absolute(weight), has_bias ? &size : nullptr),
-          count + has_bias, numerics)};
-    });
-  };
+// The geometry of a call, by the names of its tensors.
+ConvolutionGeometry geometry_of(const CallData& data, const char* x, const char* weight,
+                                const char* y) {
+  ConvolutionGeometry g;
+  g.x = data.tensor(x).shape;
+  g.weight = data.tensor(weight).shape;
+  g.y = data.tensor(y).shape;
+  g.window = {Shape(g.weight.begin() + 2, g.weight.end()), data.list("stride"),
+              data.list("padding"), data.list("dilation")};
+  g.groups = data.integer("groups");
+  return g;
 }
 
-Reference input_reference(const ConvolutionGeometry& g) {
-  return [g](const CallData& data, const Numerics& numerics) {
-    return with_float(data.tensor("grad_x").dtype, [&]<typename N>(N) {
-      const Array<N> grad = data.array<N>("grad_y"), weight = data.array<N>("weight");
-      const double count = term_count<N>([&] {
-        return reference::convolution_backward_input(g, ones<N>(g.y), ones<N>(g.weight));
-      });
-      return std::vector{
-          summed(reference::convolution_backward_input(g, grad, weight),
-                 reference::convolution_backward_input(g, absolute(grad), absolute(weight)), count,
-                 numerics)};
-    });
-  };
+std::vector<Expected> expected_forward(const CallData& data, const Numerics& numerics) {
+  const ConvolutionGeometry g = geometry_of(data, "x", "weight", "y");
+  return with_float(data.tensor("y").dtype, [&]<typename N>(N) {
+    const Array<N> x = data.array<N>("x"), weight = data.array<N>("weight");
+    const bool has_bias = data.has("bias");
+    const Array<N> bias = has_bias ? data.array<N>("bias") : Array<N>();
+    const Array<N> size = absolute(bias);
+    const double count = static_cast<double>(element_count(std::span(g.weight).subspan(1)));
+    return std::vector{
+        summed(reference::convolution(g, x, weight, has_bias ? &bias : nullptr),
+               reference::convolution(g, absolute(x), absolute(weight), has_bias ? &size : nullptr),
+               count + has_bias, numerics)};
+  });
 }
 
-Reference weight_reference(const ConvolutionGeometry& g) {
-  return [g](const CallData& data, const Numerics& numerics) {
-    return with_float(data.tensor("grad_weight").dtype, [&]<typename N>(N) {
-      const Array<N> grad = data.array<N>("grad_y"), x = data.array<N>("x");
-      const double count = term_count<N>(
-          [&] { return reference::convolution_backward_weight(g, ones<N>(g.y), ones<N>(g.x)); });
-      return std::vector{summed(
-          reference::convolution_backward_weight(g, grad, x),
-          reference::convolution_backward_weight(g, absolute(grad), absolute(x)), count, numerics)};
-    });
-  };
+std::vector<Expected> expected_input(const CallData& data, const Numerics& numerics) {
+  const ConvolutionGeometry g = geometry_of(data, "grad_x", "weight", "grad_y");
+  return with_float(data.tensor("grad_x").dtype, [&]<typename N>(N) {
+    const Array<N> grad = data.array<N>("grad_y"), weight = data.array<N>("weight");
+    const double count = term_count<N>(
+        [&] { return reference::convolution_backward_input(g, ones<N>(g.y), ones<N>(g.weight)); });
+    return std::vector{
+        summed(reference::convolution_backward_input(g, grad, weight),
+               reference::convolution_backward_input(g, absolute(grad), absolute(weight)), count,
+               numerics)};
+  });
+}
+
+std::vector<Expected> expected_weight(const CallData& data, const Numerics& numerics) {
+  const ConvolutionGeometry g = geometry_of(data, "x", "grad_weight", "grad_y");
+  return with_float(data.tensor("grad_weight").dtype, [&]<typename N>(N) {
+    const Array<N> grad = data.array<N>("grad_y"), x = data.array<N>("x");
+    const double count = term_count<N>(
+        [&] { return reference::convolution_backward_weight(g, ones<N>(g.y), ones<N>(g.x)); });
+    return std::vector{summed(
+        reference::convolution_backward_weight(g, grad, x),
+        reference::convolution_backward_weight(g, absolute(grad), absolute(x)), count, numerics)};
+  });
 }
 
 std::vector<Expected> expected_bias(const CallData& data, const Numerics& numerics) {
@@ -167,19 +176,19 @@ class Rows {
       forward.input("bias", dtype, {geometry.o}, setting_.fill == "random" ? kRandom : kExactDense,
                     a == kOffset ? kOffset : kDense);
     }
-    forward.output("y", dtype, g.y, y).reference = forward_reference(g);
+    forward.output("y", dtype, g.y, y).reference = expected_forward;
     finish(std::move(forward), g);
 
     OpCase input = start(BP_OP_CONVOLUTION_BACKWARD_INPUT, geometry, a, b, y);
     input.input("grad_y", dtype, g.y, first_, a).input("weight", dtype, g.weight, second_, b);
     input.output("grad_x", dtype, g.x, y).set("input_size", spatial);
-    input.reference = input_reference(g);
+    input.reference = expected_input;
     finish(std::move(input), g);
 
     OpCase weight = start(BP_OP_CONVOLUTION_BACKWARD_WEIGHT, geometry, a, b, y);
     weight.input("grad_y", dtype, g.y, first_, a).input("x", dtype, g.x, second_, b);
     weight.output("grad_weight", dtype, g.weight, y).set("kernel_size", geometry.kernel);
-    weight.reference = weight_reference(g);
+    weight.reference = expected_weight;
     finish(std::move(weight), g);
 
     if (!geometry.has_bias || setting_.fill == "onehot") return;

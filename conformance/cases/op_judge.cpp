@@ -44,15 +44,6 @@ DoubleDouble wrapped(bp_dtype dtype, DoubleDouble value) {
   return load_element(dtype, bytes);
 }
 
-Exact exact_at(const Expected& expected, int64_t index) {
-  const auto i = static_cast<size_t>(index);
-  Exact exact{expected.value[i]};
-  if (!expected.bound.empty()) exact.bound = expected.bound[i];
-  const bool is_free = !expected.free_zero_sign.empty() && expected.free_zero_sign[i];
-  exact.sign_of_zero = expected.sign_of_zero && !is_free;
-  return exact;
-}
-
 // The bad elements of one output.
 struct BadElements {
   std::vector<int64_t> indices;
@@ -175,14 +166,10 @@ bp_dtype first_dtype(const Observation& seen) {
 
 Verdict judge_with(const OpCase& op_case, const CallData& data, const Observation& seen) {
   Verdict verdict;
-  Numerics numerics = resolve_numerics(seen.kernel->numerics, first_dtype(seen));
-  // Rounding errors of terms of one sign add up: the bound without statistics holds for them.
-  numerics.linear_growth = numerics.linear_growth || numerics.relaxed || op_case.fill == "positive";
-  std::vector<Expected> all = op_case.reference(data, numerics);
+  auto [numerics, all] = expectation(op_case, data, seen.kernel->numerics);
   for (size_t i = 0; i < seen.outputs.size(); ++i) {
     const OutputView& output = seen.outputs[i];
-    Expected& expected = all.at(i);
-    if (op_case.is_exact) expected.bound.clear();
+    const Expected& expected = all.at(i);
     if (verdict.is_right()) explain_bad(op_case, data, output, expected, numerics, verdict);
     measure(output, expected, numerics, verdict);
     const bool promises = (seen.kernel->flags & BP_KERNEL_DETERMINISTIC) != 0;
@@ -195,7 +182,17 @@ Verdict judge_with(const OpCase& op_case, const CallData& data, const Observatio
   return verdict;
 }
 
-// Subnormal inputs as a kernel that flushes them sees them.
+}  // namespace
+
+Exact exact_at(const Expected& expected, int64_t index) {
+  const auto i = static_cast<size_t>(index);
+  Exact exact{expected.value[i]};
+  if (!expected.bound.empty()) exact.bound = expected.bound[i];
+  const bool is_free = !expected.free_zero_sign.empty() && expected.free_zero_sign[i];
+  exact.sign_of_zero = expected.sign_of_zero && !is_free;
+  return exact;
+}
+
 CallData flushed(CallData data) {
   for (HostTensor& tensor : data.tensors()) {
     const FloatFormat* format = float_format(tensor.dtype);
@@ -207,7 +204,20 @@ CallData flushed(CallData data) {
   return data;
 }
 
-}  // namespace
+Expectation expectation(const OpCase& op_case, const CallData& data, const bp_numerics* declared) {
+  const auto output = std::ranges::find_if(
+      op_case.tensors, [](const TensorArgument& a) { return a.role != Role::kInput; });
+  Expectation made;
+  made.numerics = resolve_numerics(declared, output->dtype);
+  // Rounding errors of terms of one sign add up: the bound without statistics holds for them.
+  made.numerics.linear_growth =
+      made.numerics.linear_growth || made.numerics.relaxed || op_case.fill == "positive";
+  made.outputs = op_case.reference(data, made.numerics);
+  for (Expected& expected : made.outputs) {
+    if (op_case.is_exact) expected.bound.clear();
+  }
+  return made;
+}
 
 bool is_right(const OutputView& output, const Expected& expected, int64_t index,
               const Numerics& numerics) {

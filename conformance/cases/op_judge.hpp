@@ -27,6 +27,19 @@ struct Verdict {
 bool is_right(const OutputView& output, const Expected& expected, int64_t index,
               const Numerics& numerics);
 
+// What the outputs must be under what a kernel declares; NULL is the strictest.
+struct Expectation {
+  Numerics numerics;
+  std::vector<Expected> outputs;
+};
+Expectation expectation(const OpCase& op_case, const CallData& data, const bp_numerics* declared);
+
+// The value and bound of one element, for accept().
+Exact exact_at(const Expected& expected, int64_t index);
+
+// Subnormal inputs as a kernel that flushes them sees them.
+CallData flushed(CallData data);
+
 // Judges the outputs against the oracle. Of several faults it gives the first that explains the
 // others: a damaged canary, an unwritten element, a wrong one.
 Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen);

@@ -18,10 +18,10 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},        {Verb::kList, "list"},
-                               {Verb::kInfo, "info"},      {Verb::kCoverage, "coverage"},
-                               {Verb::kDiff, "diff"},      {Verb::kReport, "report"},
-                               {Verb::kExplain, "explain"}};
+constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},       {Verb::kList, "list"},
+                               {Verb::kInfo, "info"},     {Verb::kCoverage, "coverage"},
+                               {Verb::kShrink, "shrink"}, {Verb::kDiff, "diff"},
+                               {Verb::kReport, "report"}, {Verb::kExplain, "explain"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
@@ -161,8 +161,23 @@ void add_running_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->group("Output");
 }
 
+void add_shrink(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* shrink = app.add_subcommand("shrink", "the smallest call that fails, as a C file");
+  shrink->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
+  shrink->add_option("--case", line.case_id, "the failing case of an op")->required();
+  shrink->add_option("--steps", line.steps, "the most simplifications")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  add_backend(*shrink, line, raw);
+  add_data(*shrink, line, raw);
+  shrink->add_option("--out", line.out, "folder of the files; default: bp-results/shrunk/<case>")
+      ->group("Output");
+  shrink->add_flag("-q,--quiet", line.is_quiet, "no progress")->group("Output");
+}
+
 void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_running_verbs(app, line, raw);
+  add_shrink(app, line, raw);
 
   CLI::App* list = app.add_subcommand("list", "case ids, one a line");
   list->add_option("PLUGIN", line.plugin, "marks what it claims with +, the rest with -");

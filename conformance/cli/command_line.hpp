@@ -11,7 +11,7 @@
 
 namespace bp::conformance {
 
-enum class Verb { kRun, kList, kInfo, kCoverage, kDiff, kReport, kExplain };
+enum class Verb { kRun, kList, kInfo, kCoverage, kShrink, kDiff, kReport, kExplain };
 
 struct CommandLine {
   Verb verb = Verb::kRun;
@@ -28,6 +28,9 @@ struct CommandLine {
   bool is_verbose = false, is_quiet = false;
   int list_slowest = 0;
   double budget_seconds = 0;
+  std::string shrunk;                                       // Of run: a file that shrink wrote.
+  std::string case_id;                                      // Of shrink.
+  size_t steps = 200;                                       // Of shrink.
   std::string folder, other_folder;                         // Of report; of diff.
   bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.

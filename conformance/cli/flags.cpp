@@ -140,6 +140,8 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
   app.add_option("--write-waivers", line.write_waivers, "write drafts for the failures")
       ->group(group);
 
+  app.add_option("--shrunk", line.shrunk, "run the one call in this file of shrink")
+      ->group("Selection");
   add_confirmation(app, run);
 
   group = "Determinism";

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 
 #include "conformance/cli/progress.hpp"
@@ -11,6 +12,7 @@
 #include "conformance/report/page.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/report/stored.hpp"
+#include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -95,18 +97,22 @@ RunHeader make_header(const CommandLine& line) {
   header.is_whole_tier = s.filters.empty() && s.regexes.empty() && s.ids.empty() &&
                          s.caselists.empty() && s.excludes.empty() && s.dtypes.empty() &&
                          s.shard_count == 1;
-  for (const auto& [key, value] : session.setup.options) {
-    header.repro_flags.insert(header.repro_flags.end(), {"--option", key + "=" + value});
-  }
-  const auto add = [&](const char* flag, const std::string& value, const std::string& usual) {
-    if (value != usual) header.repro_flags.insert(header.repro_flags.end(), {flag, value});
-  };
-  const CaseOptions usual;
-  const CaseOptions& cases = session.setup.case_options;
-  add("--device", session.setup.device, "");
-  add("--canary", std::to_string(cases.canary_bytes), std::to_string(usual.canary_bytes));
-  add("--poison", cases.poison, usual.poison);
+  header.repro_flags = repro_flags(line);
   return header;
+}
+
+// The case of a file that shrink wrote.
+CaseList read_shrunk(const std::string& path) {
+  std::ifstream file(path);
+  const nlohmann::json described = nlohmann::json::parse(file, nullptr, false);
+  if (!file || !described.is_object()) {
+    throw UsageError("--shrunk " + path + ": is no file that shrink wrote");
+  }
+  try {
+    return CaseList({make_changed_case(CaseList::whole_suite(), described)});
+  } catch (const UsageError& e) {
+    throw UsageError("--shrunk " + path + ": " + e.what());
+  }
 }
 
 void write_waiver_drafts(const std::string& path, const Summary& summary) {
@@ -171,9 +177,27 @@ std::vector<Final> settled_results(const StoredRun& stored, const CaseList& case
 
 }  // namespace
 
+std::vector<std::string> repro_flags(const CommandLine& line) {
+  const WorkerSetup& setup = line.run.session.setup;
+  std::vector<std::string> flags;
+  for (const auto& [key, value] : setup.options) {
+    flags.insert(flags.end(), {"--option", key + "=" + value});
+  }
+  const auto add = [&](const char* flag, const std::string& value, const std::string& usual) {
+    if (value != usual) flags.insert(flags.end(), {flag, value});
+  };
+  const CaseOptions usual;
+  const CaseOptions& cases = setup.case_options;
+  add("--device", setup.device, "");
+  add("--canary", std::to_string(cases.canary_bytes), std::to_string(usual.canary_bytes));
+  add("--poison", cases.poison, usual.poison);
+  add("--shrunk", line.shrunk, "");
+  return flags;
+}
+
 int run_verb(const CommandLine& given) {
   CommandLine line = given;
-  const CaseList cases = CaseList::whole_suite();
+  const CaseList cases = line.shrunk.empty() ? CaseList::whole_suite() : read_shrunk(line.shrunk);
   const std::vector<size_t> selection = select_cases(cases, line.selection);
   Waivers waivers;
   if (!line.waivers.empty()) waivers = Waivers::read(line.waivers, cases);

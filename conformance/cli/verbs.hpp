@@ -10,6 +10,7 @@ int run_verb(const CommandLine& line);
 int list_verb(const CommandLine& line);
 int info_verb(const CommandLine& line);
 int coverage_verb(const CommandLine& line);
+int shrink_verb(const CommandLine& line);
 int diff_verb(const CommandLine& line);
 int report_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);
@@ -24,6 +25,9 @@ void write_documents(const CommandLine& line, const RunHeader& header, const Run
 
 // Whether what goes to standard output may have colors.
 bool has_color(const CommandLine& line);
+
+// The flags that change results and are not at their default, for lines that repeat a failure.
+std::vector<std::string> repro_flags(const CommandLine& line);
 
 // The descriptor that becomes readable when the process gets SIGINT or SIGTERM.
 int interrupt_descriptor();

@@ -179,7 +179,8 @@ std::string repro_line(const RunHeader& header, const Judged& judged) {
     }
     line += " --case " + ids;
   }
-  if (judged.which != nullptr) line += " --case " + judged.id;
+  // A changed case is named by its file, which is among the flags.
+  if (judged.which != nullptr && judged.which->change.empty()) line += " --case " + judged.id;
   char seed[32];
   std::snprintf(seed, sizeof(seed), " --seed 0x%llx", static_cast<unsigned long long>(header.seed));
   line += seed;

@@ -159,8 +159,9 @@ class Session {
     attempt.pid = static_cast<int>(worker_.pid());
 
     // If the worker is gone, the wait says so.
-    worker_.send(RecordType::kRun,
-                 {{"case", which.id}, {"seed", options_.seed}, {"attempt", attempt_}});
+    json request = {{"case", which.id}, {"seed", options_.seed}, {"attempt", attempt_}};
+    if (!which.change.empty()) request["change"] = which.change;
+    worker_.send(RecordType::kRun, request);
     std::string phase;
     bool has_begun = false;
     // Until BEGIN the worker does its own work; the deadline of the case runs from there.

@@ -19,6 +19,7 @@
 #include "conformance/runner/hygiene.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
+#include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -149,12 +150,12 @@ class Worker {
   void run(const json& request) {
     const std::string id = request.at("case").get<std::string>();
     const uint64_t seed = request.at("seed").get<uint64_t>();
-    if (!suite_) suite_ = CaseList::whole_suite();  // Before BEGIN: not the case's time.
+    const Case* which = find_case(request);  // Before BEGIN: not the case's time.
     send(RecordType::kBegin, {{"case", id}});
     const auto start = std::chrono::steady_clock::now();
     Result result;
-    if (const Case* which = suite_->find(id)) {
-      result = run_checked(*which, seed);
+    if (which != nullptr) {
+      result = run_checked(*which, id, seed);
     } else {
       result = {.outcome = Outcome::kHarnessError,
                 .message = "the worker has no case of this id",
@@ -168,14 +169,31 @@ class Worker {
     send(RecordType::kEnd, end);
   }
 
-  Result run_checked(const Case& which, uint64_t seed) {
+  // The lists are made when a case of them is asked for: those of ops take their time, and many
+  // workers run none of them. NULL if there is no such case.
+  const Case* find_case(const json& request) {
+    const std::string id = request.at("case").get<std::string>();
+    if (!small_) small_ = CaseList::without_ops();
+    if (const Case* which = small_->find(id)) return which;
+    if (!suite_) suite_ = CaseList::whole_suite();
+    if (!request.contains("change")) return suite_->find(id);
+    try {
+      changed_ = make_changed_case(*suite_, json::parse(request.at("change").get<std::string>()));
+    } catch (const std::exception&) {
+      return nullptr;
+    }
+    return &*changed_;
+  }
+
+  // `id` is what the supervisor calls the case.
+  Result run_checked(const Case& which, const std::string& id, uint64_t seed) {
     if (!which.dtype.empty() && !lists_dtype(which.dtype)) {
       return {.outcome = Outcome::kNotSupported,
               .message = which.dtype + " is not among the dtypes of the device"};
     }
     const Subject subject{target_, registry_.get(), setup_.plugin, options_, setup_.case_options};
     Context context(subject, which, seed, [&](std::string_view phase) {
-      send(RecordType::kProgress, {{"case", which.id}, {"phase", phase}});
+      send(RecordType::kProgress, {{"case", id}, {"phase", phase}});
     });
     const ProcessState before = ProcessState::take();
     bp_error_clear();
@@ -238,8 +256,9 @@ class Worker {
   }
 
   WorkerSetup setup_;
-  Log log_;                        // Before the registry, which writes to it until its end.
-  std::optional<CaseList> suite_;  // Made when the first case is asked for.
+  Log log_;  // Before the registry, which writes to it until its end.
+  std::optional<CaseList> small_, suite_;
+  std::optional<Case> changed_;
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
   const bp_target* target_ = nullptr;

@@ -1,0 +1,167 @@
+#include "conformance/shrink/changed_case.hpp"
+
+#include <stdexcept>
+
+#include "conformance/cases/host_call.hpp"
+#include "conformance/cases/op_engine.hpp"
+#include "conformance/selection.hpp"
+#include "conformance/shrink/program.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+json attribute_json(const Attribute& attribute) {
+  if (const auto* integer = std::get_if<int64_t>(&attribute.value)) return *integer;
+  if (const auto* number = std::get_if<double>(&attribute.value)) return *number;
+  if (const auto* list = std::get_if<Shape>(&attribute.value)) return *list;
+  const auto& scalar = std::get<bp_scalar>(attribute.value);
+  return {{"dtype", dtype_text(scalar.dtype)}, {"bits", scalar.bits}};
+}
+
+void read_attribute(const json& value, Attribute& attribute) {
+  if (auto* integer = std::get_if<int64_t>(&attribute.value)) {
+    value.get_to(*integer);
+  } else if (auto* number = std::get_if<double>(&attribute.value)) {
+    value.get_to(*number);
+  } else if (auto* list = std::get_if<Shape>(&attribute.value)) {
+    value.get_to(*list);
+  } else {
+    auto& scalar = std::get<bp_scalar>(attribute.value);
+    scalar.dtype = bp_dtype_from_name(value.at("dtype").get<std::string>().c_str());
+    value.at("bits").get_to(scalar.bits);
+  }
+}
+
+Layout layout_from_name(const std::string& name) {
+  for (int i = 0; i <= static_cast<int>(Layout::kOffset); ++i) {
+    if (name == layout_text(static_cast<Layout>(i))) return static_cast<Layout>(i);
+  }
+  throw UsageError("\"" + name + "\" is no layout");
+}
+
+json tensor_json(const TensorArgument& argument) {
+  json tensor = {
+      {"name", argument.name}, {"shape", argument.shape}, {"layout", layout_text(argument.layout)}};
+  if (argument.role != Role::kOutput) {
+    tensor["fill"] = {static_cast<int>(argument.fill.kind), argument.fill.low, argument.fill.high};
+  }
+  return tensor;
+}
+
+bool is_same_fill(const Fill& a, const Fill& b) {
+  return a.kind == b.kind && a.low == b.low && a.high == b.high;
+}
+
+void read_tensor(const json& tensor, TensorArgument& argument) {
+  if (tensor.at("name").get<std::string>() != argument.name) {
+    throw UsageError("tensor \"" + tensor.at("name").get<std::string>() + "\" stands where \"" +
+                     std::string(argument.name) + "\" is expected");
+  }
+  tensor.at("shape").get_to(argument.shape);
+  argument.layout = layout_from_name(tensor.at("layout").get<std::string>());
+  if (!tensor.contains("fill")) return;
+  const json& fill = tensor.at("fill");
+  const int kind = fill.at(0).get<int>();
+  if (kind < 0 || kind > static_cast<int>(FillKind::kRepeat)) {
+    throw UsageError("fill " + std::to_string(kind) + " is not known");
+  }
+  argument.fill = {static_cast<FillKind>(kind), fill.at(1).get<double>(), fill.at(2).get<double>()};
+}
+
+// A changed call that the oracle cannot follow says nothing about the backend.
+void require_oracle(Context& t, const OpCase& op_case) {
+  t.progress("oracle");
+  const CallData data(op_case, t.seed());
+  const Expectation expected = expectation(op_case, data, nullptr);
+  size_t output = 0;
+  for (const TensorArgument& argument : op_case.tensors) {
+    if (argument.role == Role::kInput) continue;
+    const auto count = static_cast<size_t>(element_count(argument.shape));
+    if (output >= expected.outputs.size() || expected.outputs[output].value.size() != count) {
+      throw std::logic_error("the oracle does not follow the changed shapes");
+    }
+    ++output;
+  }
+}
+
+}  // namespace
+
+json describe_call(const OpCase& op_case) {
+  json tensors = json::array(), attributes = json::object();
+  for (const TensorArgument& argument : op_case.tensors) tensors.push_back(tensor_json(argument));
+  for (const Attribute& attribute : op_case.attributes) {
+    attributes[std::string(attribute.name)] = attribute_json(attribute);
+  }
+  return {{"tensors", std::move(tensors)}, {"attributes", std::move(attributes)}};
+}
+
+OpCase changed_case(const OpCase& base, const json& description) try {
+  OpCase changed = base;
+  const json& tensors = description.at("tensors");
+  if (tensors.size() != changed.tensors.size()) {
+    throw UsageError("has " + std::to_string(tensors.size()) + " tensors; the case has " +
+                     std::to_string(changed.tensors.size()));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    read_tensor(tensors[i], changed.tensors[i]);
+    // Other data may leave something to round.
+    if (!is_same_fill(changed.tensors[i].fill, base.tensors[i].fill)) changed.is_exact = false;
+  }
+  for (Attribute& attribute : changed.attributes) {
+    read_attribute(description.at("attributes").at(std::string(attribute.name)), attribute);
+  }
+  std::string text;
+  if (HostCall(changed).check(&text) != BP_OK) throw UsageError("makes no legal call: " + text);
+  return changed;
+} catch (const json::exception& e) {
+  throw UsageError(e.what());
+}
+
+void infer_outputs(OpCase& op_case) {
+  std::vector<TensorArgument*> outputs;
+  for (const FrameMember& member : op_info(op_case.op).members) {
+    for (TensorArgument& argument : op_case.tensors) {
+      if (argument.name == member.name && argument.role == Role::kOutput) {
+        outputs.push_back(&argument);
+      }
+    }
+  }
+  HostCall call(op_case);
+  std::vector<bp_op_output> inferred(outputs.size() + 8);
+  uint32_t count = 0;
+  const bp_status status =
+      bp_op_infer(op_case.op, call.frame().data(), static_cast<uint32_t>(inferred.size()),
+                  inferred.data(), &count);
+  bp_error_clear();
+  if (status != BP_OK || count != outputs.size()) return;
+  for (size_t i = 0; i < count; ++i) {
+    outputs[i]->shape.assign(inferred[i].shape, inferred[i].shape + inferred[i].ndim);
+  }
+}
+
+Case make_changed_case(const CaseList& suite, const json& description) {
+  const std::string id = description.is_object() ? description.value("case", "") : "";
+  const Case* base = suite.find(id);
+  if (base == nullptr || base->op_case == nullptr) {
+    throw UsageError("names \"" + id + "\", which is no op case of this suite");
+  }
+  const auto changed = std::make_shared<const OpCase>(changed_case(*base->op_case, description));
+  Case made = *base;
+  made.tier = Tier::kSmoke;
+  made.change = description.dump();
+  made.op_case = changed;
+  const bool wants_program = description.value("wants_program", false);
+  made.run = [changed, wants_program](Context& t) {
+    require_oracle(t, *changed);
+    if (wants_program) {
+      t.detail("program", standalone_program(t, *changed));
+    } else {
+      run_op_case(t, *changed);
+    }
+  };
+  return made;
+}
+
+}  // namespace bp::conformance

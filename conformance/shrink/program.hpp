@@ -1,0 +1,17 @@
+// A failing call as one C file that needs the host library and nothing of the suite.
+#pragma once
+
+#include <string>
+
+#include "conformance/case.hpp"
+#include "conformance/cases/op_case.hpp"
+
+namespace bp::conformance {
+
+// The C source of a program that loads the backend of `t`, launches the call on the data of the
+// case, and compares with what the oracle allows under the numerics that the kernel declares. It
+// exits with 0 if all is right, with 1 and a line about the first bad element if not, and with 2 if
+// the backend does not load. Launches nothing itself.
+std::string standalone_program(Context& t, const OpCase& op_case);
+
+}  // namespace bp::conformance

@@ -1,0 +1,56 @@
+// Finds the smallest call that still fails as a given one does.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "conformance/case_list.hpp"
+#include "conformance/cases/op_case.hpp"
+#include "conformance/runner/session.hpp"
+
+namespace bp::conformance {
+
+// The first of `candidates` that still fails, or none.
+using FindFailing = std::function<std::optional<size_t>(const std::vector<OpCase>& candidates)>;
+
+// Takes the first simpler call that still fails, until none does or `max_steps` were taken.
+OpCase shrink_call(OpCase failing, size_t max_steps, const FindFailing& find_failing);
+
+// Whether `result` is the same failure as `first`: outcome, cause and, of a death, where it was.
+bool is_same_failure(const Result& first, const Result& result);
+
+// Runs changed calls of one case in workers.
+class ChangedRuns {
+ public:
+  ChangedRuns(const SessionOptions& session, const CaseList& suite, const Case& base)
+      : session_(session), suite_(suite), base_(base) {}
+
+  // The case as the suite has it, alone in a fresh worker.
+  Result run_base();
+
+  // One changed call, alone in a fresh worker.
+  Result run(const OpCase& call);
+
+  // Many in turn in as few workers as possible; nothing if none fails as `failure` does.
+  std::optional<size_t> find_failing(const std::vector<OpCase>& calls, const Result& failure);
+
+  // The program that repeats `call` without the suite. Throws std::runtime_error.
+  std::string program_of(const OpCase& call);
+
+  size_t run_count() const { return run_count_; }
+  bool is_interrupted() const { return is_interrupted_; }
+
+ private:
+  Case make(const OpCase& call, size_t number, bool wants_program) const;
+  BatchReport run_all(const CaseList& cases, const std::vector<size_t>& batch,
+                      const OnAttempt& on_attempt);
+  Result run_alone(Case which);
+
+  const SessionOptions& session_;
+  const CaseList& suite_;
+  const Case& base_;
+  size_t run_count_ = 0;
+  bool is_interrupted_ = false;
+};
+
+}  // namespace bp::conformance
