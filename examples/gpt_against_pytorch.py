@@ -152,8 +152,10 @@ def command(o, *more):
 
 
 def run(o, threads, *more):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-    result = subprocess.run([str(word) for word in command(o, *more)], env=environment, check=True,
+    # The cpu backend uses the processors that it may run on.
+    processors = sorted(os.sched_getaffinity(0))[:threads]
+    result = subprocess.run([str(word) for word in command(o, *more)], check=True,
+                            preexec_fn=lambda: os.sched_setaffinity(0, processors),
                             capture_output=True, text=True)
     return result.stdout
 

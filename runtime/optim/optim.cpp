@@ -129,13 +129,15 @@ TensorMap AdamW::state_dict() const {
 
 void AdamW::load_state_dict(const TensorMap& state) {
   const TensorMap own = state_dict();
+  if (state.size() != own.size()) {
+    throw Error(BP_INVALID_ARGUMENT, "AdamW: the state has " + std::to_string(state.size()) +
+                                         " tensors; allowed: the " + std::to_string(own.size()) +
+                                         " of state_dict()");
+  }
   for (const auto& [name, tensor] : own) {
     const auto found = state.find(name);
-    if (found == state.end() || state.size() != own.size()) {
-      throw Error(BP_INVALID_ARGUMENT,
-                  "AdamW: the state has " + std::to_string(state.size()) + " tensors" +
-                      (found == state.end() ? " and no '" + name + "'" : "") + "; allowed: the " +
-                      std::to_string(own.size()) + " of state_dict()");
+    if (found == state.end()) {
+      throw Error(BP_INVALID_ARGUMENT, "AdamW: the state has no '" + name + "'");
     }
     if (!(found->second.shape() == tensor.shape()) || found->second.dtype() != tensor.dtype()) {
       throw Error(BP_INVALID_ARGUMENT,
