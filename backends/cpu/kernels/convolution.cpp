@@ -1,13 +1,16 @@
 // convolution and its gradients: f32 by oneDNN (dnnl_convolution.cpp), f64 as matrix products
-// (convolution_f64.cpp). What neither takes as it lies is copied to the workspace first, and a
-// result from there at the end.
+// (convolution_f64.cpp), f16 and bf16 through f32, so many images at once as a cache holds. What is
+// not taken as it is is copied to the workspace first, and a result from there at the end.
 #include "backends/cpu/kernels/convolution.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "backends/cpu/kernels/dnnl_convolution.hpp"
 #include "backends/cpu/kernels/kernels.hpp"
+#include "backends/cpu/kernels/narrow.hpp"
+#include "backends/cpu/kernels/product.hpp"
 
 namespace bp::kernels {
 namespace {
@@ -36,7 +39,10 @@ Convolution describe(Direction direction, const Args& args, const bp_tensor& x,
   c.weight = view_of(weight);
   c.y = view_of(y);
   set_window(args, c);
-  c.dtype = x.dtype;
+  c.x_dtype = x.dtype;
+  c.weight_dtype = weight.dtype;
+  c.y_dtype = y.dtype;
+  c.sum_dtype = x.dtype == BP_F64 ? BP_F64 : BP_F32;
   c.batch = x.shape[0];
   c.groups = args.groups;
   c.in_channels = weight.shape[1];
@@ -59,7 +65,7 @@ Convolution describe(const bp_convolution_backward_weight_args& args) {
   return describe(Direction::kBackwardWeight, args, *args.x, *args.grad_weight, *args.grad_y);
 }
 
-// A convolution all of whose tensors are taken as they lie, and the copies that this needed.
+// A convolution all of whose tensors are taken as they are, and the copies that this needed.
 struct Plan {
   Convolution c;
   DenseCopy x, weight, y, bias;
@@ -68,18 +74,19 @@ struct Plan {
 Plan make_plan(const Convolution& c) {
   Plan plan;
   plan.c = c;
-  const bool is_f32 = c.dtype == BP_F32;
-  const auto copy_if_needed = [&](View& view, bool is_taken) -> DenseCopy {
-    if (is_taken) return {};
-    const DenseCopy copy(view, is_f32 ? sizeof(float) : sizeof(double));
+  const bool is_f32 = c.sum_dtype == BP_F32;
+  const auto copy_if_needed = [&](View& view, bp_dtype dtype, bool is_taken) -> DenseCopy {
+    if (is_taken && dtype == c.sum_dtype) return {};
+    const DenseCopy copy(view, dtype, c.sum_dtype);
     view = copy.dense;
     return copy;
   };
-  for (auto [view, copy] : {std::pair(&plan.c.x, &plan.x), std::pair(&plan.c.weight, &plan.weight),
-                            std::pair(&plan.c.y, &plan.y)}) {
-    *copy = copy_if_needed(*view, is_f32 ? is_describable(*view) : is_contiguous(*view));
+  for (auto [view, dtype, copy] : {std::tuple(&plan.c.x, c.x_dtype, &plan.x),
+                                   std::tuple(&plan.c.weight, c.weight_dtype, &plan.weight),
+                                   std::tuple(&plan.c.y, c.y_dtype, &plan.y)}) {
+    *copy = copy_if_needed(*view, dtype, is_f32 ? is_describable(*view) : is_contiguous(*view));
   }
-  if (c.has_bias) plan.bias = copy_if_needed(plan.c.bias, is_contiguous(plan.c.bias));
+  if (c.has_bias) plan.bias = copy_if_needed(plan.c.bias, c.y_dtype, is_contiguous(plan.c.bias));
   return plan;
 }
 
@@ -109,6 +116,71 @@ void run_plan(Plan& plan, std::byte* workspace, int thread_count, Compute&& comp
   if (result != nullptr) result->store(thread_count);
 }
 
+// Images [begin, begin + count) of the batch.
+Convolution images_of(const Convolution& c, int64_t begin, int64_t count) {
+  Convolution part = c;
+  part.batch = part.x.shape[0] = part.y.shape[0] = count;
+  for (auto [view, dtype] : {std::pair(&part.x, c.x_dtype), std::pair(&part.y, c.y_dtype)}) {
+    if (view->address != nullptr) {
+      view->address += begin * view->strides[0] * dtype_size_bytes(dtype);
+    }
+  }
+  return part;
+}
+
+// How many images are converted to f32 at once: a part of the batch that the last cache holds.
+int64_t images_at_once(const Convolution& c) {
+  constexpr int64_t kPartElements = 1 << 22;
+  if (c.x_dtype == c.sum_dtype && c.y_dtype == c.sum_dtype) return c.batch;
+  const int64_t elements = (element_count(c.x) + element_count(c.y)) / c.batch;
+  const int64_t most = std::max<int64_t>(1, kPartElements / elements);
+  const int64_t parts = (c.batch + most - 1) / most;
+  return (c.batch + parts - 1) / parts;
+}
+
+// An f32 convolution, part by part of its batch. The parts have equal extents but for the last one.
+struct Parts {
+  Convolution c;
+  int64_t images;
+  Plan plan, last_plan;
+  std::shared_ptr<const Program> program, last_program;
+  View sum;  // Of the gradients of weight that several parts have; else without extents.
+  uint64_t sum_offset = 0, size_bytes = 0;
+};
+
+Parts make_parts(const Convolution& c, const Env& env) {
+  Parts parts;
+  parts.c = c;
+  parts.images = images_at_once(c);
+  const int64_t last = c.batch - (c.batch - 1) / parts.images * parts.images;
+  Convolution first = images_of(c, 0, parts.images);
+  const bool is_summed = c.direction == Direction::kBackwardWeight && parts.images != c.batch;
+  if (is_summed) {
+    // Each part leaves its own gradient where the plan has it, in f32.
+    parts.sum = dense_view(c.weight, nullptr);
+    first.weight = parts.sum;
+    first.weight_dtype = BP_F32;
+  }
+  const auto place = [&](const Convolution& part, Plan& plan,
+                         std::shared_ptr<const Program>& program) {
+    plan = make_plan(part);
+    program = find_convolution(plan.c, env);
+    uint64_t end = place_copies(plan, program->workspace_size_bytes());
+    if (is_summed) {
+      const auto size_bytes = static_cast<uint64_t>(element_count(c.weight)) * sizeof(float);
+      plan.weight.offset = reserve_bytes(size_bytes, end);
+    }
+    parts.size_bytes = std::max(parts.size_bytes, end);
+  };
+  place(first, parts.plan, parts.program);
+  if (last != parts.images) place(images_of(first, 0, last), parts.last_plan, parts.last_program);
+  if (is_summed) {
+    parts.sum_offset = reserve_bytes(static_cast<uint64_t>(element_count(c.weight)) * sizeof(float),
+                                     parts.size_bytes);
+  }
+  return parts;
+}
+
 bool is_empty(const View& view) { return element_count(view) == 0; }
 
 // There is a result, but nothing that could be summed for it.
@@ -126,16 +198,59 @@ void fill_result(const Convolution& c, int thread_count) {
     from.address = c.bias.address;
     from.strides[1] = c.bias.strides[0];
   }
-  copy_elements(from, c.result(), c.dtype == BP_F32 ? sizeof(float) : sizeof(double), thread_count);
+  copy_elements(from, c.result(), dtype_size_bytes(c.result_dtype()), thread_count);
+}
+
+// sum = part, or sum += part.
+void add_part(const float* part, float* sum, int64_t count, bool is_first, int thread_count) {
+  constexpr int64_t kGrainElements = 32768;
+  parallel_for(thread_count, count, kGrainElements, [&](int64_t begin, int64_t end) {
+    if (is_first) {
+      std::copy(part + begin, part + end, sum + begin);
+    } else {
+      for (int64_t i = begin; i < end; ++i) sum[i] += part[i];
+    }
+  });
+}
+
+void run_part(Plan plan, const Program& program, std::byte* workspace, int thread_count) {
+  run_plan(plan, workspace, thread_count, [&](const Convolution& taken) {
+    void* const externals[] = {taken.x.address, taken.weight.address, taken.y.address,
+                               taken.bias.address};
+    program.run(externals, workspace);
+  });
+}
+
+void run_parts(const Parts& parts, std::byte* workspace, int thread_count) {
+  const Convolution& c = parts.c;
+  const bool is_summed = parts.sum.ndim != 0;
+  auto* const sum = reinterpret_cast<float*>(workspace + parts.sum_offset);
+  for (int64_t begin = 0; begin < c.batch; begin += parts.images) {
+    const bool is_last = begin + parts.images >= c.batch && parts.last_program != nullptr;
+    Plan plan = is_last ? parts.last_plan : parts.plan;
+    const Convolution part = images_of(c, begin, plan.c.batch);
+    for (auto [copy, taken, view] :
+         {std::tuple(&plan.x, &plan.c.x, &part.x), std::tuple(&plan.y, &plan.c.y, &part.y)}) {
+      (copy->is_needed ? copy->view : *taken).address = view->address;
+    }
+    if (is_summed) plan.c.weight.address = workspace + plan.weight.offset;
+    run_part(plan, is_last ? *parts.last_program : *parts.program, workspace, thread_count);
+    if (is_summed) {
+      add_part(reinterpret_cast<const float*>(plan.c.weight.address), sum, element_count(parts.sum),
+               begin == 0, thread_count);
+    }
+  }
+  if (!is_summed) return;
+  View from = parts.sum;
+  from.address = workspace + parts.sum_offset;
+  convert_elements(from, BP_F32, c.weight, c.weight_dtype, thread_count);
 }
 
 uint64_t workspace_of(const Convolution& c, const Env& env) {
   if (is_without_products(c)) return 0;
+  if (c.sum_dtype == BP_F32) return make_parts(c, env).size_bytes;
   Plan plan = make_plan(c);
-  const uint64_t size_bytes = c.dtype == BP_F32
-                                  ? find_convolution(plan.c, env)->workspace_size_bytes()
-                                  : convolution_f64_workspace_size_bytes(c, env.thread_count());
-  return place_copies(plan, size_bytes);
+  return place_copies(plan, convolution_f64_workspace_size_bytes(c, env.thread_count()));
 }
 
 bp_status submit(const Convolution& c, const Launch& launch) {
@@ -143,22 +258,16 @@ bp_status submit(const Convolution& c, const Launch& launch) {
   std::byte* const workspace = launch.workspace();
   if (is_empty(c.result())) return launch.submit([] {});
   if (is_without_products(c)) return launch.submit([=] { fill_result(c, thread_count); });
-  Plan plan = make_plan(c);
-  if (c.dtype == BP_F64) {
-    place_copies(plan, convolution_f64_workspace_size_bytes(c, thread_count));
-    return launch.submit([=]() mutable {
-      run_plan(plan, workspace, thread_count, [&](const Convolution& taken) {
-        run_convolution_f64(taken, workspace, thread_count);
-      });
+  if (c.sum_dtype == BP_F32) {
+    return launch.submit([parts = make_parts(c, launch), workspace, thread_count] {
+      run_parts(parts, workspace, thread_count);
     });
   }
-  std::shared_ptr<const Program> program = find_convolution(plan.c, launch);
-  place_copies(plan, program->workspace_size_bytes());
+  Plan plan = make_plan(c);
+  place_copies(plan, convolution_f64_workspace_size_bytes(c, thread_count));
   return launch.submit([=]() mutable {
     run_plan(plan, workspace, thread_count, [&](const Convolution& taken) {
-      void* const externals[] = {taken.x.address, taken.weight.address, taken.y.address,
-                                 taken.bias.address};
-      program->run(externals, workspace);
+      run_convolution_f64(taken, workspace, thread_count);
     });
   });
 }
@@ -185,9 +294,10 @@ bp_status backward_weight_launch(const bp_convolution_backward_weight_args& args
   return submit(describe(args), launch);
 }
 
-// The sum over all axes but the second, in f64 for f32 too: it costs nothing beside the loads.
+// The sum over all axes but the second, in f64 for narrower dtypes too: it costs nothing beside the
+// loads.
 template <typename T>
-void sum_channel(const View& x, int64_t channel, T& sum) {
+double sum_channel(const View& x, int64_t channel) {
   const T* const plane = reinterpret_cast<const T*>(x.address) + channel * x.strides[1];
   const uint32_t last = x.ndim - 1;
   const int64_t rows = element_count(x) / (x.shape[1] * x.shape[last]);
@@ -201,37 +311,50 @@ void sum_channel(const View& x, int64_t channel, T& sum) {
       rest /= x.shape[i];
     }
     double parts[4] = {};
-    for (int64_t c = 0; c < x.shape[last]; ++c) parts[c % 4] += element[c * x.strides[last]];
+    for (int64_t c = 0; c < x.shape[last]; ++c) parts[c % 4] += widen(element[c * x.strides[last]]);
     total += (parts[0] + parts[1]) + (parts[2] + parts[3]);
   }
-  sum = static_cast<T>(total);
+  return total;
 }
 
-template <typename T>
-bp_status submit_bias(const bp_convolution_backward_bias_args& args, const Launch& launch) {
+void store_sum(double sum, bp_dtype dtype, std::byte* to) {
+  switch (dtype) {
+    case BP_F16:
+      *reinterpret_cast<Float16*>(to) = Float16::from_f64(sum);
+      break;
+    case BP_BF16:
+      *reinterpret_cast<BFloat16*>(to) = BFloat16::from_f64(sum);
+      break;
+    case BP_F32:
+      *reinterpret_cast<float*>(to) = static_cast<float>(sum);
+      break;
+    default:
+      *reinterpret_cast<double*>(to) = sum;
+  }
+}
+
+bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, Launch& launch) {
   const View x = view_of(*args.grad_y), y = view_of(*args.grad_bias);
-  return launch.submit([=, thread_count = launch.thread_count()] {
+  const auto sum = args.grad_y->dtype == BP_F16    ? sum_channel<Float16>
+                   : args.grad_y->dtype == BP_BF16 ? sum_channel<BFloat16>
+                   : args.grad_y->dtype == BP_F32  ? sum_channel<float>
+                                                   : sum_channel<double>;
+  return launch.submit([=, dtype = args.grad_bias->dtype, thread_count = launch.thread_count()] {
     if (is_empty(y)) return;
-    T* const sums = reinterpret_cast<T*>(y.address);
     const int64_t elements = std::max<int64_t>(1, element_count(x) / y.shape[0]);
     parallel_for(thread_count, y.shape[0], std::max<int64_t>(1, 32768 / elements),
                  [&](int64_t begin, int64_t end) {
                    for (int64_t c = begin; c < end; ++c) {
-                     T& sum = sums[c * y.strides[0]];
-                     sum = 0;
-                     if (!is_empty(x)) sum_channel(x, c, sum);
+                     store_sum(is_empty(x) ? 0.0 : sum(x, c), dtype,
+                               y.address + c * y.strides[0] * dtype_size_bytes(dtype));
                    }
                  });
   });
 }
 
-bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, Launch& launch) {
-  return args.grad_y->dtype == BP_F32 ? submit_bias<float>(args, launch)
-                                      : submit_bias<double>(args, launch);
-}
-
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
-constexpr bp_dtype kBiasDtypes[] = {BP_F32, BP_F32, BP_F64, BP_F64};
+constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F64, BP_F64, BP_F16,  BP_F16,
+                                    BP_F16,  BP_F32, BP_F32, BP_F16, BP_BF16, BP_BF16,
+                                    BP_BF16, BP_F32, BP_F32, BP_BF16};
 
 }  // namespace
 
@@ -240,8 +363,8 @@ constinit const bp_kernel kConvolution =
         .name = "convolution",
         .op = BP_OP_CONVOLUTION,
         .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
         .dtype_count = 3,
         .layouts = BP_LAYOUT_ANY,
     });
@@ -251,8 +374,8 @@ constinit const bp_kernel kConvolutionBackwardInput =
         .name = "convolution_backward_input",
         .op = BP_OP_CONVOLUTION_BACKWARD_INPUT,
         .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
         .dtype_count = 3,
         .layouts = BP_LAYOUT_ANY,
     });
@@ -262,8 +385,8 @@ constinit const bp_kernel kConvolutionBackwardWeight =
         .name = "convolution_backward_weight",
         .op = BP_OP_CONVOLUTION_BACKWARD_WEIGHT,
         .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 3,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
         .dtype_count = 3,
         .layouts = BP_LAYOUT_ANY,
     });

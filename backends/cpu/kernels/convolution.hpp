@@ -18,18 +18,24 @@ enum class Direction : int64_t { kForward, kBackwardInput, kBackwardWeight };
 // y (batch, groups * out_channels, output); under kBackward*, the gradients of two of them.
 struct Convolution {
   Direction direction = Direction::kForward;
-  bp_dtype dtype = 0;  // Of all tensors: BP_F32 or BP_F64.
-  int axes = 0;        // Spatial: 1 to 3.
+  bp_dtype sum_dtype = 0;  // BP_F32, or BP_F64 if that is the dtype of all tensors.
+  int axes = 0;            // Spatial: 1 to 3.
   int64_t batch = 0, groups = 0, in_channels = 0, out_channels = 0;  // Channels of one group.
   std::array<int64_t, 3> input{}, kernel{}, output{};
   std::array<int64_t, 3> stride{}, low{}, high{}, dilation{};
   View x, weight, y, bias;
+  bp_dtype x_dtype = 0, weight_dtype = 0, y_dtype = 0;  // bias has the one of y.
   bool has_bias = false;
 
   const View& result() const {
     return direction == Direction::kForward         ? y
            : direction == Direction::kBackwardInput ? x
                                                     : weight;
+  }
+  bp_dtype result_dtype() const {
+    return direction == Direction::kForward         ? y_dtype
+           : direction == Direction::kBackwardInput ? x_dtype
+                                                    : weight_dtype;
   }
 };
 

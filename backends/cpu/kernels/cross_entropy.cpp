@@ -55,7 +55,7 @@ struct Targets {
 
 // Rows of x are read as they lie if their elements are neighbours, else from a copy.
 DenseCopy copy_of_rows(const View& x, bp_dtype dtype) {
-  return x.strides[1] == 1 || x.shape[1] == 1 ? DenseCopy() : DenseCopy(x, dtype_size_bytes(dtype));
+  return x.strides[1] == 1 || x.shape[1] == 1 ? DenseCopy() : DenseCopy(x, dtype, dtype);
 }
 
 // Gives `copy` its place and brings the rows there; returns where they are.

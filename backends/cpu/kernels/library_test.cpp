@@ -6,9 +6,12 @@
 #include <random>
 
 #include "backends/common/test_backend.hpp"
+#include "backends/cpu/kernels/narrow.hpp"
 
 namespace bp {
 namespace {
+
+using kernels::BFloat16;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -198,6 +201,62 @@ TEST_F(LibraryTest, LinearGivesWhatItActivates) {
 TEST_F(LibraryTest, GradientsOfConvolutionAreItsAdjoints) {
   expect_adjoint_gradients<float>(BP_F32);
   expect_adjoint_gradients<double>(BP_F64);
+}
+
+// So many that they are converted to f32 part by part, and the last part is shorter.
+TEST_F(LibraryTest, ConvolvesManyImagesOfNarrowElements) {
+  constexpr int64_t kImages = 5, kRows = 700, kCols = 1024;
+  const int64_t one[] = {1, 1}, zero[] = {0, 0, 0, 0};
+  TestTensor x(backend_, BP_BF16, {kImages, 1, kRows, kCols}),
+      y(backend_, BP_BF16, {kImages, 1, kRows, kCols}), w(backend_, BP_BF16, {1, 1, 1, 1}),
+      grad_w(backend_, BP_F32, {1, 1, 1, 1}), grad_x(backend_, BP_F32, {kImages, 1, kRows, kCols});
+  std::mt19937 random(kSeed);
+  double dot = 0;
+  BFloat16* const first_x = &x.at<BFloat16>(0);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const auto value = static_cast<float>(random() % 9) - 4.0f;
+    first_x[i] = BFloat16::from_f32(value);
+    dot += 3.0 * value * value;
+  }
+  w.set<BFloat16>({BFloat16::from_f32(3)});
+  ASSERT_EQ(run(BP_OP_CONVOLUTION, bp_convolution_args{.x = &x,
+                                                       .weight = &w,
+                                                       .y = &y,
+                                                       .stride = one,
+                                                       .padding = zero,
+                                                       .dilation = one,
+                                                       .groups = 1}),
+            BP_OK);
+  const BFloat16* const first_y = &y.at<BFloat16>(0);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(first_y[i].to_f32(), 3 * first_x[i].to_f32()) << "element " << i;
+  }
+  ASSERT_EQ(run(BP_OP_CONVOLUTION_BACKWARD_WEIGHT,
+                bp_convolution_backward_weight_args{.grad_y = &y,
+                                                    .x = &x,
+                                                    .grad_weight = &grad_w,
+                                                    .kernel_size = one,
+                                                    .stride = one,
+                                                    .padding = zero,
+                                                    .dilation = one,
+                                                    .groups = 1}),
+            BP_OK);
+  EXPECT_NEAR(grad_w.at<float>(0), dot, 1e-5 * dot) << "seed " << kSeed;
+  const int64_t size[] = {kRows, kCols};
+  ASSERT_EQ(
+      run(BP_OP_CONVOLUTION_BACKWARD_INPUT, bp_convolution_backward_input_args{.grad_y = &y,
+                                                                               .weight = &w,
+                                                                               .grad_x = &grad_x,
+                                                                               .input_size = size,
+                                                                               .stride = one,
+                                                                               .padding = zero,
+                                                                               .dilation = one,
+                                                                               .groups = 1}),
+      BP_OK);
+  const float* const first_grad = &grad_x.at<float>(0);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(first_grad[i], 9 * first_x[i].to_f32()) << "element " << i;
+  }
 }
 
 TEST_F(LibraryTest, AConvolutionOfNoChannelsIsItsBias) {

@@ -16,6 +16,7 @@
 #include "backends/cpu/kernels/copy.hpp"
 #include "backends/cpu/kernels/rows-inl.hpp"
 #include "backends/cpu/kernels/scalar.hpp"
+#include "backends/cpu/kernels/strided.hpp"
 #include "hwy/highway.h"
 
 #ifndef BACKPLANE_CPU_MOVEMENT_BOOL
@@ -233,6 +234,18 @@ constexpr auto kPairs = [] {
 }();
 
 }  // namespace
+
+void convert_elements(const View& from, bp_dtype from_dtype, const View& to, bp_dtype to_dtype,
+                      int thread_count) {
+  if (from_dtype == to_dtype) {
+    return copy_elements(from, to, dtype_size_bytes(to_dtype), thread_count);
+  }
+  const LoopOperand operands[] = {{to.address, to.strides, dtype_size_bytes(to_dtype)},
+                                  {from.address, from.strides, dtype_size_bytes(from_dtype)}};
+  const RowOptions options;  // What is converted is read again soon.
+  run_loop(make_loop(to.ndim, to.shape, operands),
+           HWY_DYNAMIC_DISPATCH(row_of_cast)(to_dtype, from_dtype), thread_count, kGrain, &options);
+}
 
 constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>({
     .name = "fill",

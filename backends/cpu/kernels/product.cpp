@@ -106,7 +106,7 @@ void set_strides(ProductOperand& o, uint32_t batch_ndim, const View& view) {
 
 DenseCopy copy_if_needed(const Product& p, ProductOperand& o, bool is_needed) {
   if (!is_needed) return {};
-  const DenseCopy copy(view_of_operand(p, o), sizeof(float));
+  const DenseCopy copy(view_of_operand(p, o), BP_F32, BP_F32);
   set_strides(o, p.batch_ndim, copy.dense);
   return copy;
 }
@@ -134,7 +134,7 @@ Plan make_plan(Product p) {
   plan.b = copy_if_needed(p, p.b, !normalize_strides(p.b));
   plan.y = copy_if_needed(p, p.y, !is_taken || p.y.col_stride != 1);
   if (p.has_bias && p.bias_stride != 1) {
-    plan.bias = DenseCopy({p.bias, 1, {p.y.cols}, {p.bias_stride}}, sizeof(float));
+    plan.bias = DenseCopy({p.bias, 1, {p.y.cols}, {p.bias_stride}}, BP_F32, BP_F32);
   }
   plan.product = p;
   return plan;

@@ -44,14 +44,16 @@ bool is_contiguous(const View& view) {
   return true;
 }
 
-DenseCopy::DenseCopy(const View& its_view, int64_t its_element_size_bytes)
+DenseCopy::DenseCopy(const View& its_view, bp_dtype its_dtype, bp_dtype its_dense_dtype)
     : is_needed(true),
-      element_size_bytes(its_element_size_bytes),
+      dtype(its_dtype),
+      dense_dtype(its_dense_dtype),
       view(its_view),
       dense(dense_view(its_view, nullptr)) {}
 
 uint64_t DenseCopy::size_bytes() const {
-  return is_needed ? static_cast<uint64_t>(element_count(view) * element_size_bytes) : 0;
+  if (!is_needed) return 0;
+  return static_cast<uint64_t>(element_count(view) * dtype_size_bytes(dense_dtype));
 }
 
 uint64_t reserve_bytes(uint64_t size_bytes, uint64_t& end) {

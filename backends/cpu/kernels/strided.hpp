@@ -32,21 +32,25 @@ bool is_contiguous(const View& view);
 // Copies every element, of 1, 2, 4 or 8 bytes; `to` has the same shape.
 void copy_elements(const View& from, const View& to, int64_t element_size_bytes, int thread_count);
 
-// A tensor that a method does not take as it lies, and its row-major copy in the workspace.
+// The same between dtypes, as copy does it; in movement.cpp.
+void convert_elements(const View& from, bp_dtype from_dtype, const View& to, bp_dtype to_dtype,
+                      int thread_count);
+
+// A tensor that a method does not take as it is, and its row-major copy in the workspace.
 struct DenseCopy {
   DenseCopy() = default;  // None is needed.
-  DenseCopy(const View& its_view, int64_t its_element_size_bytes);
+  DenseCopy(const View& its_view, bp_dtype its_dtype, bp_dtype its_dense_dtype);
 
   uint64_t size_bytes() const;
   void fetch(int thread_count) const {
-    copy_elements(view, dense, element_size_bytes, thread_count);
+    convert_elements(view, dtype, dense, dense_dtype, thread_count);
   }
   void store(int thread_count) const {
-    copy_elements(dense, view, element_size_bytes, thread_count);
+    convert_elements(dense, dense_dtype, view, dtype, thread_count);
   }
 
   bool is_needed = false;
-  int64_t element_size_bytes = 0;
+  bp_dtype dtype = 0, dense_dtype = 0;
   View view;
   View dense;           // Without an address, until the launch gives it one.
   uint64_t offset = 0;  // Of the copy in the workspace.
