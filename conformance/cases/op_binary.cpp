@@ -112,14 +112,26 @@ std::vector<Expected> expected_eq(const CallData& data, const Numerics&) {
       data, [](auto a, auto b) { return reference::eq(a, b); }, false);
 }
 
-std::vector<Expected> expected_maximum(const CallData& data, const Numerics&) {
-  std::vector<Expected> all = exact_op(
-      data, [](auto a, auto b) { return reference::maximum(a, b); }, false);
+std::vector<Expected> expected_lt(const CallData& data, const Numerics&) {
+  return exact_op(
+      data, [](auto a, auto b) { return reference::lt(a, b); }, false);
+}
+
+template <typename F>
+std::vector<Expected> extreme_op(const CallData& data, F f) {
+  std::vector<Expected> all = exact_op(data, f, false);
   // 0 and -0 are equally large.
   for (const DoubleDouble& value : all[0].value) {
     all[0].free_zero_sign.push_back(value.hi == 0);
   }
   return all;
+}
+
+std::vector<Expected> expected_maximum(const CallData& data, const Numerics&) {
+  return extreme_op(data, [](auto a, auto b) { return reference::maximum(a, b); });
+}
+std::vector<Expected> expected_minimum(const CallData& data, const Numerics&) {
+  return extreme_op(data, [](auto a, auto b) { return reference::minimum(a, b); });
 }
 
 std::vector<Expected> expected_div(const CallData& data, const Numerics& numerics) {
@@ -138,6 +150,8 @@ struct BinaryOp {
   uint32_t op;
   bool has_integers;
   Reference reference;
+
+  bool is_comparison() const { return op == BP_OP_EQ || op == BP_OP_LT; }
 };
 
 class Rows {
@@ -146,7 +160,7 @@ class Rows {
       : cases_(cases), op_(op), dtype_(dtype), is_smoke_(is_smoke) {}
 
   void add_all() {
-    const bool is_eq = op_.op == BP_OP_EQ;
+    const bool is_eq = op_.is_comparison();
     const Fill data = is_eq ? kRepeat : is_float(dtype_) ? kRandom : kExactDense;
     const std::string fill = is_eq ? "repeat" : is_float(dtype_) ? "random" : "exact_dense";
     for (const Shape& shape : dense_shapes()) add(fill, data, data, {shape}, "dense");
@@ -169,11 +183,12 @@ class Rows {
               const std::string& layout) {
     OpCase made = make_case(op_.op, dtype_, fill, shape_text(row.shape), layout);
     made.input("a", dtype_, row.shape, a, row.a).input("b", dtype_, row.shape, b, row.b);
-    made.output("y", op_.op == BP_OP_EQ ? bp_dtype{BP_BOOL} : dtype_, row.shape, row.y);
+    made.output("y", op_.is_comparison() ? bp_dtype{BP_BOOL} : dtype_, row.shape, row.y);
     made.reference = op_.reference;
     made.is_smoke = is_smoke_;
-    made.varies = element_count(row.shape) > 8 && op_.op != BP_OP_EQ &&
-                  row.a != Layout::kBroadcastAll && dtype_ != BP_BOOL;
+    made.varies = element_count(row.shape) > 8 && !op_.is_comparison() &&
+                  row.a != Layout::kBroadcastAll && row.b != Layout::kBroadcastAll &&
+                  dtype_ != BP_BOOL;
     cases_.push_back(std::move(made));
     return cases_.back();
   }
@@ -183,7 +198,7 @@ class Rows {
     twice.tensors[1].alias = "a";
     twice.varies = false;  // a - a and a == a are constant.
     twice.derive = [](CallData& call) { call.tensor("b").data = call.tensor("a").data; };
-    if (op_.op == BP_OP_EQ) return;
+    if (op_.is_comparison()) return;
     for (const std::string_view input : {"a", "b"}) {
       for (const Layout layout : {Layout::kDense, Layout::kSliced}) {
         const Row row{{6, 11}, layout, layout, layout};
@@ -199,7 +214,7 @@ class Rows {
       OpCase& made =
           add(fill, data, data, {{3, 11}, layout}, std::string("scalar_b_") + layout_text(layout));
       made.tensors.erase(made.tensors.begin() + 1);
-      made.set("b", is_float(dtype_) ? float_scalar(op_.op == BP_OP_EQ ? 1.0 : 0.1)
+      made.set("b", is_float(dtype_) ? float_scalar(op_.is_comparison() ? 1.0 : 0.1)
                                      : integer_scalar(dtype_ == BP_BOOL ? 1 : 3));
       if (dtype_ == BP_BOOL) made.attributes.back().value = bp_scalar{BP_BOOL, 0, 1};
     }
@@ -218,13 +233,14 @@ void add_binary(OpCases& cases) {
       {BP_OP_ADD, true, expected_add},         {BP_OP_SUB, true, expected_sub},
       {BP_OP_MUL, true, expected_mul},         {BP_OP_DIV, false, expected_div},
       {BP_OP_MAXIMUM, true, expected_maximum}, {BP_OP_EQ, true, expected_eq},
+      {BP_OP_MINIMUM, true, expected_minimum}, {BP_OP_LT, true, expected_lt},
   };
   for (const BinaryOp& op : ops) {
     for (const bp_dtype dtype : {BP_F32, BP_F64}) Rows(cases, op, dtype, true).add_all();
     for (const bp_dtype dtype : {BP_F16, BP_BF16}) Rows(cases, op, dtype, false).add_all();
     if (!op.has_integers) continue;
     for (const bp_dtype dtype : {BP_I32, BP_I64}) Rows(cases, op, dtype, true).add_all();
-    if (op.op != BP_OP_EQ) continue;
+    if (!op.is_comparison()) continue;
     Rows(cases, op, BP_BOOL, true).add_all();
     for (const bp_dtype dtype : {BP_U8, BP_I8, BP_I16}) Rows(cases, op, dtype, false).add_all();
   }

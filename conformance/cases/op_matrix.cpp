@@ -1,6 +1,9 @@
 // Cases of matmul and linear.
 #include "conformance/cases/op_families.hpp"
+#include "conformance/numerics/bounds.hpp"
+#include "conformance/reference/activation.hpp"
 #include "conformance/reference/matrix.hpp"
+#include "conformance/reference/unary.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -99,62 +102,112 @@ void add_matmul(OpCases& cases, bp_dtype dtype, const std::string& fill, const S
 
 // ---- linear ---------------------------------------------------------------------------------- //
 
+// The steepest slopes of gelu and silu.
+constexpr double kGeluSlope = 1.13, kSiluSlope = 1.1;
+
+// `before` is the product with its bias, and what one of its elements becomes.
+Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
+  if (activation == BP_LINEAR_ACTIVATION_NONE) return before;
+  Expected after = before;
+  after.checks_bias = false;
+  for (size_t i = 0; i < before.value.size(); ++i) {
+    DoubleDouble& y = after.value[i];
+    const double x = before.value[i].hi;
+    if (activation == BP_LINEAR_ACTIVATION_RELU) {
+      y = reference::relu(y);
+    } else if (activation == BP_LINEAR_ACTIVATION_GELU) {
+      y = reference::gelu(y, reference::Gelu::kErf);
+      after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x);
+    } else {
+      y = reference::silu(y);
+      after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x, y.hi);
+    }
+  }
+  return after;
+}
+
 std::vector<Expected> expected_linear(const CallData& data, const Numerics& numerics) {
-  return with_float(data.tensor("y").dtype, [&]<typename N>(N) {
+  const bp_dtype dtype = data.tensor("y").dtype;
+  return with_float(dtype, [&]<typename N>(N) {
     const Array<N> x = data.array<N>("x"), weight = data.array<N>("weight");
     Array<N> bias, bias_magnitude;
     if (data.has("bias")) bias = data.array<N>("bias"), bias_magnitude = absolute(bias);
     const bool has_bias = data.has("bias");
-    Array<N> y = reference::linear(x, weight, has_bias ? &bias : nullptr);
+    const Array<N> y = reference::linear(x, weight, has_bias ? &bias : nullptr);
     const Array<N> magnitude =
         reference::linear(absolute(x), absolute(weight), has_bias ? &bias_magnitude : nullptr);
-    const bool is_relu = data.integer("activation") == BP_LINEAR_ACTIVATION_RELU;
-    for (N& value : y.data) value = is_relu && value < N(0) ? N(0) : value;
-    Expected expected =
+    const Expected product =
         summed(y, magnitude, static_cast<double>(x.shape.back() + has_bias), numerics);
-    expected.checks_bias = !is_relu;
-    return std::vector{expected};
+    std::vector<Expected> expected = {activated(product, data.integer("activation"), dtype)};
+    if (data.has("preactivation")) expected.push_back(product);
+    return expected;
   });
 }
 
 struct LinearRow {
   Shape x;
   int64_t n;
-  bool has_bias, is_relu;
+  bool has_bias;
+  int64_t activation;
   Lies lies;
   Layout bias = kDense;
+  bool has_preactivation = false;
 };
+
+constexpr int64_t kNone = BP_LINEAR_ACTIVATION_NONE, kRelu = BP_LINEAR_ACTIVATION_RELU,
+                  kGelu = BP_LINEAR_ACTIVATION_GELU, kSilu = BP_LINEAR_ACTIVATION_SILU;
+
+const char* activation_text(int64_t activation) {
+  if (activation == kNone) return "";
+  return activation == kRelu ? "_relu" : activation == kGelu ? "_gelu" : "_silu";
+}
 
 const std::vector<LinearRow>& linear_rows() {
   static const std::vector<LinearRow> rows = {
-      {{7}, 5, true, false, {}},
-      {{5, 7}, 3, true, false, {}},
-      {{5, 7}, 3, false, false, {}},
-      {{5, 7}, 3, true, true, {}},
-      {{17, 33}, 19, true, false, {}},
-      {{33, 17}, 48, true, true, {}},
-      {{2, 3, 16}, 17, true, false, {}},
-      {{2, 3, 4, 9}, 5, false, true, {}},
-      {{48, 17}, 10, true, false, {}},
-      {{0, 7}, 3, true, false, {}},
-      {{5, 0}, 3, true, false, {}},
-      {{5, 7}, 0, true, false, {}},
-      {{17, 33}, 19, true, false, {kTransposed, kDense, kDense}},
-      {{17, 33}, 19, true, false, {kDense, kTransposed, kDense}},
-      {{17, 33}, 19, true, false, {kSliced, kDense, kSliced}},
-      {{17, 33}, 19, true, true, {kOffset, kOffset, kOffset}, kOffset},
-      {{17, 33}, 19, true, false, {kStepped, kDense, kDense}, kStepped},
-      {{17, 33}, 19, true, false, {kDense, kDense, kDense}, kBroadcastAll},
-      {{17, 33}, 19, false, false, {kBroadcastFirst, kDense, kDense}},
+      {{7}, 5, true, kNone, {}},
+      {{5, 7}, 3, true, kNone, {}},
+      {{5, 7}, 3, false, kNone, {}},
+      {{5, 7}, 3, true, kRelu, {}},
+      {{17, 33}, 19, true, kNone, {}},
+      {{33, 17}, 48, true, kRelu, {}},
+      {{2, 3, 16}, 17, true, kNone, {}},
+      {{2, 3, 4, 9}, 5, false, kRelu, {}},
+      {{48, 17}, 10, true, kNone, {}},
+      {{0, 7}, 3, true, kNone, {}},
+      {{5, 0}, 3, true, kNone, {}},
+      {{5, 7}, 0, true, kNone, {}},
+      {{17, 33}, 19, true, kNone, {kTransposed, kDense, kDense}},
+      {{17, 33}, 19, true, kNone, {kDense, kTransposed, kDense}},
+      {{17, 33}, 19, true, kNone, {kSliced, kDense, kSliced}},
+      {{17, 33}, 19, true, kRelu, {kOffset, kOffset, kOffset}, kOffset},
+      {{17, 33}, 19, true, kNone, {kStepped, kDense, kDense}, kStepped},
+      {{17, 33}, 19, true, kNone, {kDense, kDense, kDense}, kBroadcastAll},
+      {{17, 33}, 19, false, kNone, {kBroadcastFirst, kDense, kDense}},
+      {{5, 7}, 3, true, kGelu, {}},
+      {{5, 7}, 3, true, kSilu, {}},
+      {{17, 33}, 19, false, kGelu, {}, kDense, true},
+      {{17, 33}, 19, true, kGelu, {}, kDense, true},
+      {{2, 3, 16}, 17, true, kSilu, {}, kDense, true},
+      {{33, 17}, 48, false, kSilu, {}},
+      {{5, 7}, 3, true, kNone, {}, kDense, true},
+      {{17, 33}, 19, true, kRelu, {}, kDense, true},
+      {{9}, 5, true, kGelu, {}, kDense, true},
+      {{5, 0}, 3, true, kGelu, {}, kDense, true},
+      {{0, 7}, 3, true, kSilu, {}, kDense, true},
+      {{5, 7}, 0, true, kGelu, {}, kDense, true},
+      {{17, 33}, 19, true, kGelu, {kTransposed, kDense, kSliced}, kDense, true},
+      {{17, 33}, 19, true, kSilu, {kSliced, kTransposed, kTransposed}, kStepped, true},
   };
   return rows;
 }
 
 void add_linear(OpCases& cases, bp_dtype dtype, bool is_exact, bool is_smoke) {
   for (const LinearRow& row : linear_rows()) {
+    if (is_exact && (row.activation == kGelu || row.activation == kSilu)) continue;
     const int64_t k = row.x.back();
     std::string detail = shape_text(row.x) + "_n" + std::to_string(row.n);
-    detail += std::string(row.has_bias ? "_bias" : "") + (row.is_relu ? "_relu" : "");
+    detail += std::string(row.has_bias ? "_bias" : "") + activation_text(row.activation);
+    if (row.has_preactivation) detail += "_saves";
     std::string layout = layout_of(row.lies);
     if (row.bias != kDense) layout += std::string("_") + layout_text(row.bias) + "_bias";
     OpCase made =
@@ -167,8 +220,8 @@ void add_linear(OpCases& cases, bp_dtype dtype, bool is_exact, bool is_smoke) {
     Shape y(row.x.begin(), row.x.end() - 1);
     y.push_back(row.n);
     made.output("y", dtype, y, row.lies.y).reference = expected_linear;
-    made.set("activation",
-             int64_t{row.is_relu ? BP_LINEAR_ACTIVATION_RELU : BP_LINEAR_ACTIVATION_NONE});
+    if (row.has_preactivation) made.output("preactivation", dtype, y, row.lies.y);
+    made.set("activation", row.activation);
     made.is_exact = is_exact;
     made.is_smoke = is_smoke;
     made.varies = false;  // Half of the outputs of relu are zero.

@@ -1,5 +1,6 @@
-// Cases of softmax and log_softmax.
+// Cases of softmax and log_softmax and of their gradients.
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/reference/normalization.hpp"
 
@@ -120,6 +121,89 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
   }
 }
 
+// ---- Backward -------------------------------------------------------------------------------- //
+
+// `oracle` takes a line of grad_y and of y.
+template <typename Oracle>
+std::vector<Expected> gradient_per_line(const CallData& data, Oracle oracle) {
+  const HostTensor& tensor = data.tensor("y");
+  const AxisView view(tensor.shape, static_cast<size_t>(data.integer("axis")));
+  return propagated(tensor.dtype, [&]<typename N>(N) {
+    const Array<N> grad_y = data.array<N>("grad_y"), y = data.array<N>("y");
+    Array<N> grad_x(y.shape);
+    for_each_line(view, [&](int64_t outer, int64_t inner) {
+      std::vector<N> grads, results;
+      for (int64_t i = 0; i < view.extent; ++i) {
+        grads.push_back(grad_y[view.at(outer, i, inner)]);
+        results.push_back(y[view.at(outer, i, inner)]);
+      }
+      const std::vector<N> line = oracle(std::span<const N>(grads), std::span<const N>(results));
+      for (int64_t i = 0; i < view.extent; ++i) {
+        grad_x[view.at(outer, i, inner)] = line[static_cast<size_t>(i)];
+      }
+    });
+    return std::vector{grad_x};
+  });
+}
+
+std::vector<Expected> expected_softmax_backward(const CallData& data, const Numerics&) {
+  return gradient_per_line(data, []<typename N>(std::span<const N> grad_y, std::span<const N> y) {
+    return reference::softmax_backward(grad_y, y);
+  });
+}
+
+std::vector<Expected> expected_log_softmax_backward(const CallData& data, const Numerics&) {
+  return gradient_per_line(data, []<typename N>(std::span<const N> grad_y, std::span<const N> y) {
+    return reference::log_softmax_backward(grad_y, y);
+  });
+}
+
+// Replaces y, which the fill made an argument of the forward op, by its result.
+template <typename Forward>
+void derive_result(CallData& data, Forward forward) {
+  HostTensor& y = data.tensor("y");
+  const AxisView view(y.shape, static_cast<size_t>(data.integer("axis")));
+  for_each_line(view, [&](int64_t outer, int64_t inner) {
+    std::vector<double> line;
+    const auto at = [&](int64_t i) { return static_cast<size_t>(view.at(outer, i, inner)); };
+    for (int64_t i = 0; i < view.extent; ++i) line.push_back(y.data[at(i)].hi);
+    if (line.empty()) return;
+    const std::vector<double> result = forward(std::span<const double>(line));
+    for (int64_t i = 0; i < view.extent; ++i) {
+      y.data[at(i)] = round_to(y.dtype, result[static_cast<size_t>(i)]);
+    }
+  });
+}
+
+void derive_softmax(CallData& data) {
+  derive_result(data, [](std::span<const double> line) { return reference::softmax(line); });
+}
+void derive_log_softmax(CallData& data) {
+  derive_result(data, [](std::span<const double> line) { return reference::log_softmax(line); });
+}
+
+void add_backward_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fill,
+                       const Fill& data) {
+  const bool is_softmax = op == BP_OP_SOFTMAX_BACKWARD;
+  for (const Row& row : all_rows()) {
+    if (row.x != kDense || row.y != kDense) continue;  // Layouts come by rule.
+    const std::string detail = shape_text(row.shape) + "_axis" + std::to_string(row.axis);
+    for (const char* alias : {"", "grad_y", "y"}) {
+      if (row.is_in_place == (*alias == '\0')) continue;
+      OpCase made = make_case(op, dtype, fill, detail,
+                              *alias == '\0' ? "dense" : std::string("inplace_") + alias);
+      made.input("grad_y", dtype, row.shape, kRandom).input("y", dtype, row.shape, data);
+      made.output("grad_x", dtype, row.shape).tensors.back().alias = alias;
+      made.set("axis", row.axis);
+      made.derive = is_softmax ? derive_softmax : derive_log_softmax;
+      made.reference = is_softmax ? expected_softmax_backward : expected_log_softmax_backward;
+      made.is_smoke = is_smoke_dtype(dtype);
+      made.varies = false;
+      cases.push_back(std::move(made));
+    }
+  }
+}
+
 }  // namespace
 
 void add_normalization(OpCases& cases) {
@@ -129,6 +213,13 @@ void add_normalization(OpCases& cases) {
       add_rows(cases, op, dtype, "random", {FillKind::kUniform, -4, 4}, is_smoke);
       // Where exp overflows and underflows without the subtraction of the maximum.
       add_rows(cases, op, dtype, "range", {FillKind::kUniform, -120, 120}, is_smoke);
+    }
+  }
+  for (const uint32_t op :
+       {uint32_t{BP_OP_SOFTMAX_BACKWARD}, uint32_t{BP_OP_LOG_SOFTMAX_BACKWARD}}) {
+    for (const bp_dtype dtype : kFloats) {
+      add_backward_rows(cases, op, dtype, "random", {FillKind::kUniform, -4, 4});
+      add_backward_rows(cases, op, dtype, "range", {FillKind::kUniform, -120, 120});
     }
   }
 }

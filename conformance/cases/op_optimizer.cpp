@@ -1,5 +1,6 @@
-// Cases of sgd_step and adamw_step.
+// Cases of sgd_step, adamw_step and scale_and_check_finite.
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/op_oracles.hpp"
 #include "conformance/reference/optimizer.hpp"
 
 namespace bp::conformance {
@@ -167,6 +168,91 @@ void add_adamw(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   }
 }
 
+// ---- scale_and_check_finite ------------------------------------------------------------------ //
+
+// What is found after the product is what memory holds, rounded to the dtype.
+std::vector<Expected> expected_scaled(const CallData& data, const Numerics& numerics) {
+  const double scale = data.value("scale").hi;
+  const bool rounds_scale = round_to(BP_F32, scale) != scale;  // A kernel may compute in f32.
+  std::vector<Expected> expected;
+  bool is_found = false;
+  for (size_t i = 0; i < data.list_size("xs"); ++i) {
+    const HostTensor& x = data.tensor("xs", i);
+    Expected& each = expected.emplace_back();
+    each.sign_of_zero = true;
+    for (const DoubleDouble& value : x.data) {
+      const DoubleDouble scaled = value * DoubleDouble(scale);
+      const double slack = rounds_scale && x.dtype != BP_F64 ? 2 * numerics.unit : 0;
+      each.value.push_back(scaled);
+      each.bound.push_back(std::fabs(scaled.hi) * slack);
+      const bool is_finite = std::isfinite(value.hi) && std::isfinite(round_to(x.dtype, scaled));
+      is_found = is_found || !is_finite;
+    }
+  }
+  Expected& found = expected.emplace_back();
+  found.value.push_back(is_found ? DoubleDouble(1) : data.tensor("found").data.at(0));
+  return expected;
+}
+
+struct ScaleRow {
+  const char* name;
+  Fill data;
+  double scale;
+  bool was_found = false;
+};
+
+const std::vector<ScaleRow>& scale_rows() {
+  static const std::vector<ScaleRow> rows = {
+      {"random", kRandom, 0.25},
+      {"found", kRandom, 3, true},  // It stays as it was.
+      {"third", kRandom, 1.0 / 3},
+      {"special", kSpecial, 1},
+      {"sparse", kSparse, -0.75},
+      {"overflow", {FillKind::kUniform, 1, 2}, 0x1p1023},
+      {"infinite", kPositive, HUGE_VAL},
+      {"last", kRandom, 0x1p-3},  // One element alone is not finite.
+      {"early", kRandom, 0x1p-3},
+  };
+  return rows;
+}
+
+void spoil_one(CallData& data, bool is_last) {
+  for (size_t i = data.list_size("xs"); i-- > 0;) {
+    std::vector<DoubleDouble>& values = data.tensor("xs", i).data;
+    if (values.empty()) continue;
+    (is_last ? values.back() : values.front()) = DoubleDouble(is_last ? HUGE_VAL : std::nan(""));
+    return;
+  }
+}
+
+void add_scale(OpCases& cases, bp_dtype dtype) {
+  for (const ScaleRow& row : scale_rows()) {
+    const std::string_view name = row.name;
+    for (const List& list : lists()) {
+      OpCase made = make_case(BP_OP_SCALE_AND_CHECK_FINITE, dtype, row.name,
+                              detail_of(list, "scaled"), layout_text(list.lies));
+      add_tensors(made, dtype, list, "xs", Role::kInOut, row.data);
+      const double start = row.was_found ? 1 : 0;
+      made.inout("found", BP_F32, {}, {FillKind::kUniform, start, start});
+      made.set("scale", float_scalar(row.scale)).reference = expected_scaled;
+      if (name == "last") made.derive = [](CallData& data) { spoil_one(data, true); };
+      if (name == "early") made.derive = [](CallData& data) { spoil_one(data, false); };
+      made.is_smoke = is_smoke_dtype(dtype);
+      made.varies = false;
+      cases.push_back(std::move(made));
+    }
+  }
+  // Large numbers overflow in the dtype alone, not in the type that they are computed in.
+  OpCase made = make_case(BP_OP_SCALE_AND_CHECK_FINITE, dtype, "limit", "17_scaled", "dense");
+  made.inout("xs", dtype, {17}, kRandom).inout("found", BP_F32, {}, {FillKind::kUniform, 0, 0});
+  made.derive = [](CallData& data) {
+    data.tensor("xs").data[11] = float_format(data.tensor("xs").dtype)->largest();
+  };
+  made.set("scale", float_scalar(1.5)).reference = expected_scaled;
+  made.varies = false;
+  cases.push_back(std::move(made));
+}
+
 }  // namespace
 
 void add_optimizer(OpCases& cases) {
@@ -174,6 +260,7 @@ void add_optimizer(OpCases& cases) {
     const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
     add_sgd(cases, dtype, is_smoke);
     add_adamw(cases, dtype, is_smoke);
+    add_scale(cases, dtype);
   }
 }
 

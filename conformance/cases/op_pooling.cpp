@@ -1,5 +1,6 @@
-// Cases of max_pool and its gradient.
+// Cases of max_pool and avg_pool and of their gradients.
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/op_oracles.hpp"
 #include "conformance/reference/pooling.hpp"
 
 namespace bp::conformance {
@@ -125,6 +126,101 @@ void add_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   }
 }
 
+// ---- avg_pool: layouts come by rule ---------------------------------------------------------- //
+
+struct AverageRow {
+  Shape x;
+  Window window;
+};
+
+const std::vector<AverageRow>& average_rows() {
+  static const std::vector<AverageRow> rows = {
+      {{1, 1, 4}, {{2}, {2}, {0, 0}, {1}}},
+      {{2, 3, 17}, {{3}, {2}, {1, 1}, {1}}},
+      {{1, 2, 9}, {{4}, {1}, {0, 3}, {1}}},
+      {{1, 1, 1, 1}, {{1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}}},
+      {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{2, 17, 7, 7}, {{7, 7}, {7, 7}, {0, 0, 0, 0}, {1, 1}}},  // The mean of a plane.
+      {{1, 17, 7, 9}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}},
+      {{1, 2, 7, 9}, {{3, 2}, {1, 3}, {1, 0, 0, 1}, {1, 1}}},
+      {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Windows of padding alone.
+      {{1, 2, 5, 5}, {{4, 4}, {1, 1}, {2, 1, 0, 2}, {1, 1}}},
+      {{0, 2, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{1, 0, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{1, 2, 4, 5, 6}, {{2, 3, 2}, {2, 1, 2}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}}},
+  };
+  return rows;
+}
+
+double taps_of(const Window& window) {
+  return static_cast<double>(element_count(window.kernel_size));
+}
+
+Reference average_reference(const Window& window, bool counts_padding) {
+  return [window, counts_padding](const CallData& data, const Numerics& numerics) {
+    return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
+      const Array<N> x = data.array<N>("x");
+      return std::vector{summed(reference::avg_pool(x, window, counts_padding),
+                                reference::avg_pool(absolute(x), window, counts_padding),
+                                taps_of(window), numerics)};
+    });
+  };
+}
+
+Reference average_backward_reference(const Window& window, bool counts_padding) {
+  return [window, counts_padding](const CallData& data, const Numerics& numerics) {
+    return with_float(data.tensor("grad_y").dtype, [&]<typename N>(N) {
+      const Array<N> grad = data.array<N>("grad_y");
+      const Shape& size = data.list("input_size");
+      Expected expected =
+          summed(reference::avg_pool_backward(grad, window, size, counts_padding),
+                 reference::avg_pool_backward(absolute(grad), window, size, counts_padding),
+                 taps_of(window), numerics);
+      expected.checks_bias = false;  // The elements of a window are equal, and round alike.
+      return std::vector{expected};
+    });
+  };
+}
+
+// Without padding, and with windows of a power of 2, nothing is rounded.
+bool is_exact_average(const Window& window, bool counts_padding) {
+  const auto taps = static_cast<uint64_t>(taps_of(window));
+  const bool is_padded = std::any_of(window.padding.begin(), window.padding.end(),
+                                     [](int64_t extent) { return extent != 0; });
+  return (taps & (taps - 1)) == 0 && (counts_padding || !is_padded);
+}
+
+void add_average(OpCases& cases, bp_dtype dtype, bool is_exact) {
+  for (const AverageRow& row : average_rows()) {
+    for (const bool counts_padding : {true, false}) {
+      if (is_exact && !is_exact_average(row.window, counts_padding)) continue;
+      const std::string detail = shape_text(row.x) + "_k" + shape_text(row.window.kernel_size) +
+                                 "_s" + shape_text(row.window.stride) + "_p" +
+                                 shape_text(row.window.padding) +
+                                 (counts_padding ? "_counts" : "_skips");
+      const std::string fill = is_exact ? "exact_dense" : "random";
+      const Fill data = is_exact ? kExactDense : kRandom;
+      const Shape pooled = pooled_shape({row.x, row.window});
+      OpCase forward = make_case(BP_OP_AVG_POOL, dtype, fill, detail, "dense");
+      forward.input("x", dtype, row.x, data).output("y", dtype, pooled);
+      forward.reference = average_reference(row.window, counts_padding);
+      OpCase backward = make_case(BP_OP_AVG_POOL_BACKWARD, dtype, fill, detail, "dense");
+      backward.input("grad_y", dtype, pooled, data).output("grad_x", dtype, row.x);
+      backward.set("input_size", Shape(row.x.begin() + 2, row.x.end()));
+      backward.reference = average_backward_reference(row.window, counts_padding);
+      for (OpCase* made : {&forward, &backward}) {
+        made->set("kernel_size", row.window.kernel_size).set("stride", row.window.stride);
+        made->set("padding", row.window.padding);
+        made->set("counts_padding", int64_t{counts_padding});
+        made->is_exact = is_exact;
+        made->is_smoke = is_smoke_dtype(dtype);
+        made->varies = false;  // Windows of padding alone are zero.
+        cases.push_back(std::move(*made));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 void add_pooling(OpCases& cases) {
@@ -134,6 +230,8 @@ void add_pooling(OpCases& cases) {
     add_forward(cases, dtype, "repeat", kRepeat, is_smoke);  // Tied extremes.
     add_forward(cases, dtype, "special", kSpecial, is_smoke);
     add_backward(cases, dtype, is_smoke);
+    add_average(cases, dtype, true);
+    add_average(cases, dtype, false);
   }
 }
 

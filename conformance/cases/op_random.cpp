@@ -1,5 +1,6 @@
-// Cases of random_bits, uniform and dropout with its gradient: exact, against Philox4x32-10.
+// Cases of random_bits, uniform, normal and dropout with its gradient, against Philox4x32-10.
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/op_oracles.hpp"
 #include "conformance/reference/random.hpp"
 
 namespace bp::conformance {
@@ -76,6 +77,25 @@ std::vector<Expected> expected_uniform(const CallData& data, const Numerics&) {
   return {expected};
 }
 
+std::vector<Expected> expected_normal(const CallData& data, const Numerics&) {
+  const RandomState state = state_of(data);
+  const HostTensor& tensor = data.tensor("y");
+  return propagated(tensor.dtype, [&]<typename N>(N) {
+    Array<N> y(tensor.shape);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      y[i] = reference::normal<N>(state, tensor.dtype, static_cast<uint64_t>(i),
+                                  data.number("mean"), data.number("std"));
+    }
+    return std::vector{y};
+  });
+}
+
+const Reference& reference_of(uint32_t op) {
+  static const Reference bits = expected_bits, uniform = expected_uniform, normal = expected_normal;
+  if (op == BP_OP_NORMAL) return normal;
+  return op == BP_OP_UNIFORM ? uniform : bits;
+}
+
 Reference dropout_reference(std::string_view input) {
   return [input](const CallData& data, const Numerics&) {
     const RandomState state = state_of(data);
@@ -103,7 +123,8 @@ void add_generator(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
       OpCase made = make_case(op, dtype, state.name, shape_text(row.shape), layout_text(row.y));
       made.output("y", dtype, row.shape, row.y);
       set_state(made, state);
-      made.reference = op == BP_OP_UNIFORM ? expected_uniform : expected_bits;
+      if (op == BP_OP_NORMAL) made.set("mean", 0.0).set("std", 1.0);
+      made.reference = reference_of(op);
       made.is_smoke = is_smoke;
       made.varies = element_count(row.shape) > 8;
       cases.push_back(std::move(made));
@@ -113,9 +134,27 @@ void add_generator(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
   OpCase made = make_case(op, dtype, "tensor", "17", "dense");
   made.output("y", dtype, {17}).input("seed", BP_U64, {}, index_fill(1 << 30));
   made.input("offset", BP_U64, {}, index_fill(1 << 30));
-  made.reference = op == BP_OP_UNIFORM ? expected_uniform : expected_bits;
+  if (op == BP_OP_NORMAL) made.set("mean", -2.5).set("std", 0.25);
+  made.reference = reference_of(op);
   made.is_smoke = is_smoke;
   cases.push_back(std::move(made));
+}
+
+void add_moments(OpCases& cases, bp_dtype dtype) {
+  struct Moments {
+    const char* name;
+    double mean, std;
+  };
+  constexpr Moments kMoments[] = {{"shifted", 3, 1}, {"scaled", 0, 0.02}, {"constant", 0.5, 0}};
+  for (const Moments& moments : kMoments) {
+    OpCase made = make_case(BP_OP_NORMAL, dtype, moments.name, "1031", "dense");
+    made.output("y", dtype, {1031});
+    set_state(made, kStates[1]);
+    made.set("mean", moments.mean).set("std", moments.std).reference = expected_normal;
+    made.is_smoke = is_smoke_dtype(dtype);
+    made.varies = moments.std != 0;
+    cases.push_back(std::move(made));
+  }
 }
 
 void add_dropout(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
@@ -159,6 +198,8 @@ void add_random(OpCases& cases) {
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
     const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
     add_generator(cases, BP_OP_UNIFORM, dtype, is_smoke);
+    add_generator(cases, BP_OP_NORMAL, dtype, is_smoke);
+    add_moments(cases, dtype);
     add_dropout(cases, BP_OP_DROPOUT, dtype, is_smoke);
     add_dropout(cases, BP_OP_DROPOUT_BACKWARD, dtype, is_smoke);
   }

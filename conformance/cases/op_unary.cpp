@@ -89,6 +89,16 @@ std::vector<Expected> expected_neg(const CallData& data, const Numerics&) {
   });
 }
 
+std::vector<Expected> expected_abs(const CallData& data, const Numerics&) {
+  return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
+    Array<N> y = data.array<N>("x");
+    for (N& value : y.data) value = reference::absolute_value(value);
+    Expected expected = exactly(y);
+    expected.sign_of_zero = true;
+    return std::vector{expected};
+  });
+}
+
 std::vector<Expected> expected_exp(const CallData& data, const Numerics& numerics) {
   const bp_dtype dtype = data.tensor("x").dtype;
   return {mapped(
@@ -187,6 +197,7 @@ void add_relu_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
 void add_unary(OpCases& cases) {
   const UnaryOp ops[] = {
       {BP_OP_NEG, kRandom, true, expected_neg},
+      {BP_OP_ABS, kRandom, true, expected_abs},
       {BP_OP_EXP, {FillKind::kUniform, -20, 20}, false, expected_exp},
       {BP_OP_LOG, {FillKind::kUniform, 0.001, 100}, false, expected_log},
       {BP_OP_SQRT, {FillKind::kUniform, 0, 100}, false, expected_sqrt},

@@ -15,6 +15,7 @@ bp_dtype compute_type(bp_dtype dtype) {
 
 double exp_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kExpUlps<53> : kExpUlps<24>; }
 double divide_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kDivideUlps<53> : kDivideUlps<24>; }
+double smallest_normal(bp_dtype dtype) { return float_format(dtype)->smallest_normal(); }
 double unit(bp_dtype dtype) { return float_format(compute_type(dtype))->unit_roundoff(); }
 
 // What the formulas of a softmax row share.
@@ -87,6 +88,29 @@ double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics) {
   return ulps * ulp(compute_type(dtype), r) + absolute;
 }
 
+double tanh_bound(bp_dtype dtype, double r) {
+  return (dtype == BP_F64 ? 4 : 5) * ulp(compute_type(dtype), r);
+}
+
+double sigmoid_bound(bp_dtype dtype, double x, double r) {
+  const double part = r == 0 ? 0 : r * (15 + std::fabs(x));
+  return unit(dtype) * part + smallest_normal(dtype);
+}
+
+double silu_bound(bp_dtype dtype, double x, double r) {
+  const double part = r == 0 ? 0 : std::fabs(r) * (17 + std::fabs(x));
+  return unit(dtype) * part + smallest_normal(dtype);
+}
+
+double gelu_bound(bp_dtype dtype, double x) {
+  const double factor = 16 + 3 * (1 + std::fabs(std::erf(x * M_SQRT1_2)));
+  return unit(dtype) * std::fabs(x) * factor + smallest_normal(dtype);
+}
+
+double gelu_tanh_bound(bp_dtype dtype, double x) {
+  return unit(dtype) * std::fabs(x) * 24 + smallest_normal(dtype);
+}
+
 double sum_bound(double magnitude, double count, const Numerics& numerics) {
   if (numerics.linear_growth) return linear_sum_bound(magnitude, count, numerics);
   return magnitude * (numerics.product + sum_growth(count) * numerics.accumulator) +
@@ -124,6 +148,53 @@ std::vector<double> log_softmax_bounds(std::span<const double> x, std::span<cons
   for (size_t i = 0; i < x.size(); ++i) {
     bounds[i] = unit(dtype) * ((row.peak - x[i]) + common + 2 * std::fabs(r[i]));
   }
+  return bounds;
+}
+
+double norm_mean_bound(const NormRow& row, bp_dtype dtype) {
+  if (row.mean_magnitude == 0) return 0;
+  return (sum_growth(row.count) + 1) * unit(dtype) * row.mean_magnitude;
+}
+
+namespace {
+
+// The relative error of var + eps, in two passes.
+double variance_error(const NormRow& row, bp_dtype dtype) {
+  const double shift = norm_mean_bound(row, dtype) * row.rstd;
+  return (sum_growth(row.count) + 4) * unit(dtype) + shift * shift;
+}
+
+}  // namespace
+
+double norm_rstd_bound(const NormRow& row, bp_dtype dtype) {
+  return row.rstd * (0.5 * variance_error(row, dtype) + 8 * unit(dtype));
+}
+
+double norm_bound(const NormRow& row, double x, double gamma, double beta, double r,
+                  bp_dtype dtype) {
+  const double u = unit(dtype);
+  const double relative = 0.5 * variance_error(row, dtype) + 8 * u;
+  const double centered =
+      norm_mean_bound(row, dtype) + u * std::fabs(x) + std::fabs(x - row.mean) * relative;
+  return std::fabs(gamma) * row.rstd * centered + 3 * u * (std::fabs(r) + std::fabs(beta));
+}
+
+AttentionBounds attention_bounds(std::span<const double> scores,
+                                 std::span<const double> score_bounds, bp_dtype dtype) {
+  AttentionBounds bounds;
+  if (scores.empty()) return bounds;
+  const Row row = describe(scores);
+  const double e = exp_ulps(dtype), u = unit(dtype);
+  const double off = *std::max_element(score_bounds.begin(), score_bounds.end());
+  const double growth = kLambda * std::sqrt(static_cast<double>(scores.size()));
+  const double common = 4 * e + row.mean_spread + growth + 2 * divide_ulps(dtype) + 2;
+  for (const double score : scores) {
+    const double spread = score == -HUGE_VAL ? 0 : row.peak - score;
+    bounds.relative.push_back(2 * off + u * (common + spread + growth));
+  }
+  const double scale = std::log(row.total);
+  bounds.lse = off + u * (2 * e * std::fabs(scale) + 2 * e + row.mean_spread + growth + 2 +
+                          2 * std::fabs(row.peak + scale));
   return bounds;
 }
 

@@ -33,6 +33,13 @@ double sqrt_bound(bp_dtype dtype, double r, const Numerics& numerics);
 double exp_bound(bp_dtype dtype, double x, double r, const Numerics& numerics);
 double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics);
 
+// E2 and E2c: tanh and the activations that are made of such functions.
+double tanh_bound(bp_dtype dtype, double r);
+double sigmoid_bound(bp_dtype dtype, double x, double r);
+double silu_bound(bp_dtype dtype, double x, double r);
+double gelu_bound(bp_dtype dtype, double x);
+double gelu_tanh_bound(bp_dtype dtype, double x);
+
 // R1: a sum of `count` products or terms.
 double sum_bound(double magnitude, double count, const Numerics& numerics);
 // The part of it that is a certain bound, without statistics; beyond it a relaxed kernel fails.
@@ -43,5 +50,25 @@ std::vector<double> softmax_bounds(std::span<const double> x, std::span<const do
                                    bp_dtype dtype);
 std::vector<double> log_softmax_bounds(std::span<const double> x, std::span<const double> r,
                                        bp_dtype dtype);
+
+// R5: layer and RMS norm of a row.
+struct NormRow {
+  double count = 0;           // N, the number of elements.
+  double mean_magnitude = 0;  // The mean of |x|; 0 for RMS norm, which has no mean.
+  double mean = 0, rstd = 0;  // Exact.
+};
+double norm_mean_bound(const NormRow& row, bp_dtype dtype);
+double norm_rstd_bound(const NormRow& row, bp_dtype dtype);
+double norm_bound(const NormRow& row, double x, double gamma, double beta, double r,
+                  bp_dtype dtype);
+
+// R6: one query of attention. `scores` are the exact ones of the keys that it sees, `score_bounds`
+// the bounds on them, as of R1.
+struct AttentionBounds {
+  std::vector<double> relative;  // Of the weight of each key.
+  double lse = 0;                // Of the logarithm of the sum of the exponentials.
+};
+AttentionBounds attention_bounds(std::span<const double> scores,
+                                 std::span<const double> score_bounds, bp_dtype dtype);
 
 }  // namespace bp::conformance

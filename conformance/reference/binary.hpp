@@ -33,6 +33,20 @@ N maximum(N a, N b) {
   return a < b ? b : a;
 }
 
+template <typename N>
+N minimum(N a, N b) {
+  using std::isnan;
+  if (isnan(a)) return a;
+  if (isnan(b)) return b;
+  return b < a ? b : a;
+}
+
+// False where either is NaN, and -0 is not below 0.
+template <typename N>
+N lt(N a, N b) {
+  return a < b ? N(1) : N(0);
+}
+
 // NaN equals nothing, and -0 equals 0.
 template <typename N>
 N eq(N a, N b) {

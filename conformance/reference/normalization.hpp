@@ -55,4 +55,24 @@ std::vector<N> log_softmax(std::span<const N> row) {
   return y;
 }
 
+// `y` is the result of softmax.
+template <typename N>
+std::vector<N> softmax_backward(std::span<const N> grad_y, std::span<const N> y) {
+  std::vector<N> products, grad_x;
+  for (size_t i = 0; i < y.size(); ++i) products.push_back(grad_y[i] * y[i]);
+  const N total = sum_of(std::span<const N>(products));
+  for (size_t i = 0; i < y.size(); ++i) grad_x.push_back(y[i] * (grad_y[i] - total));
+  return grad_x;
+}
+
+// `y` is the result of log_softmax.
+template <typename N>
+std::vector<N> log_softmax_backward(std::span<const N> grad_y, std::span<const N> y) {
+  using std::exp;
+  const N total = sum_of(grad_y);
+  std::vector<N> grad_x;
+  for (size_t i = 0; i < y.size(); ++i) grad_x.push_back(grad_y[i] - exp(y[i]) * total);
+  return grad_x;
+}
+
 }  // namespace bp::conformance::reference

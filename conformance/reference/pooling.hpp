@@ -1,4 +1,4 @@
-// Oracles of max_pool and its gradient.
+// Oracles of max_pool and avg_pool and their gradients.
 #pragma once
 
 #include <cmath>
@@ -52,6 +52,60 @@ Array<N> max_pool_backward(const Array<N>& grad_y, const Array<int64_t>& indices
     N& target = grad_x[i / windows * plane + indices[i]];
     target = target + grad_y[i];
   }
+  return grad_x;
+}
+
+// Calls visit(element of y, element of x, divisor) for each element of x under each window of
+// `plane_count` planes.
+template <typename Visit>
+void for_each_average(int64_t plane_count, std::span<const int64_t> spatial, const Window& window,
+                      bool counts_padding, Visit visit) {
+  const Shape windows = window.output(spatial);
+  const int64_t window_count = element_count(windows), input_count = element_count(spatial);
+  const int64_t taps = element_count(window.kernel_size);
+  for (int64_t i = 0; i < plane_count * window_count; ++i) {
+    const Shape place = coordinates(i % window_count, windows);
+    std::vector<int64_t> inputs;
+    for (int64_t t = 0; t < taps; ++t) {
+      const auto input = window.input_of(place, coordinates(t, window.kernel_size), spatial);
+      if (input) inputs.push_back(i / window_count * input_count + *input);
+    }
+    const int64_t divisor = counts_padding ? taps : static_cast<int64_t>(inputs.size());
+    for (const int64_t input : inputs) visit(i, input, divisor);
+  }
+}
+
+// A window of padding alone gives 0.
+template <typename N>
+Array<N> avg_pool(const Array<N>& x, const Window& window, bool counts_padding) {
+  const std::span<const int64_t> spatial = std::span(x.shape).subspan(2);
+  Shape shape(x.shape.begin(), x.shape.begin() + 2);
+  const Shape windows = window.output(spatial);
+  shape.insert(shape.end(), windows.begin(), windows.end());
+  Array<N> y(shape);
+  std::vector<int64_t> divisors(y.data.size(), 1);
+  for_each_average(x.shape[0] * x.shape[1], spatial, window, counts_padding,
+                   [&](int64_t to, int64_t from, int64_t divisor) {
+                     y[to] = y[to] + x[from];
+                     divisors[static_cast<size_t>(to)] = divisor;
+                   });
+  for (size_t i = 0; i < divisors.size(); ++i) {
+    y.data[i] = y.data[i] / N(static_cast<double>(divisors[i]));
+  }
+  return y;
+}
+
+template <typename N>
+Array<N> avg_pool_backward(const Array<N>& grad_y, const Window& window, const Shape& input_size,
+                           bool counts_padding) {
+  Shape shape(grad_y.shape.begin(), grad_y.shape.begin() + 2);
+  shape.insert(shape.end(), input_size.begin(), input_size.end());
+  Array<N> grad_x(shape);
+  for_each_average(shape[0] * shape[1], input_size, window, counts_padding,
+                   [&](int64_t from, int64_t to, int64_t divisor) {
+                     const N share = grad_y[from] / N(static_cast<double>(divisor));
+                     grad_x[to] = grad_x[to] + share;
+                   });
   return grad_x;
 }
 

@@ -1,4 +1,5 @@
-// Oracles of the random ops, exact: Philox4x32-10 on (seed, offset) and the number of the element.
+// Oracles of the random ops: Philox4x32-10 on (seed, offset) and the number of the element. All but
+// normal are exact.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include "backplane/base.h"
 #include "conformance/numerics/bounded.hpp"
 #include "conformance/numerics/philox.hpp"
+#include "conformance/reference/functions.hpp"
 
 namespace bp::conformance::reference {
 
@@ -36,6 +38,19 @@ inline double uniform(const RandomState& state, bp_dtype dtype, uint64_t index) 
   if (dtype == BP_F16) return static_cast<double>(word >> 21) * 0x1p-11;
   if (dtype == BP_BF16) return static_cast<double>(word >> 24) * 0x1p-8;
   return static_cast<double>(word >> 8) * 0x1p-24;
+}
+
+// f16 and bf16 are made of the uniform numbers of f32.
+template <typename N>
+N normal(const RandomState& state, bp_dtype dtype, uint64_t index, double mean, double std) {
+  using std::log;
+  using std::sqrt;
+  const bp_dtype source = dtype == BP_F64 ? bp_dtype{BP_F64} : bp_dtype{BP_F32};
+  const double first = uniform(state, source, index / 2 * 2);
+  const double turns = uniform(state, source, index / 2 * 2 + 1);
+  const N radius = sqrt(N(-2) * log(N(1 - first)));
+  const N z = radius * (index % 2 == 0 ? cosine_of_turns<N>(turns) : sine_of_turns<N>(turns));
+  return constant<N>(mean) + constant<N>(std) * z;
 }
 
 // Element `index` of dropout, for the value x of it.

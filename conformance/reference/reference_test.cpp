@@ -59,6 +59,12 @@ TEST(Reference, ElementwiseOpsFollowTheirDefinition) {
   EXPECT_EQ(relu_backward(3.0, std::nan("")), 0);
   EXPECT_EQ(relu_backward(3.0, 0.5), 3);
   EXPECT_TRUE(std::isnan(maximum(1.0, std::nan(""))));
+  EXPECT_TRUE(std::isnan(minimum(std::nan(""), 1.0)));
+  EXPECT_EQ(minimum(-1.0, 2.0), -1);
+  EXPECT_EQ(lt(-0.0, 0.0), 0);
+  EXPECT_EQ(lt(std::nan(""), 0.0), 0);
+  EXPECT_EQ(lt(1.0, 2.0), 1);
+  EXPECT_EQ(absolute_value(Integer(INT64_MIN)).value, INT64_MIN);
   EXPECT_EQ(eq(0.0, -0.0), 1);
   EXPECT_EQ(eq(std::nan(""), std::nan("")), 0);
   EXPECT_EQ(add(Integer(INT64_MAX), Integer(1)).value, INT64_MIN);
@@ -224,6 +230,63 @@ TEST(Reference, DoubleDoubleAgreesWithDouble) {
   const auto narrow = matmul(a, b);
   const auto wide = matmul(wide_a, wide_b);
   for (int64_t i = 0; i < narrow.size(); ++i) EXPECT_NEAR(narrow[i], wide[i].hi, 1e-15);
+}
+
+TEST(Reference, AvgPoolDividesByWhatItCounts) {
+  const Array<double> x = tensor({1, 1, 3}, {3, 6, 9});
+  const Window window{{2}, {2}, {1, 0}, {1}};  // Under the windows: padding and 3, then 6 and 9.
+  EXPECT_EQ(avg_pool(x, window, true).data, (std::vector<double>{1.5, 7.5}));
+  EXPECT_EQ(avg_pool(x, window, false).data, (std::vector<double>{3, 7.5}));
+  const Window beyond{{1}, {1}, {1, 0}, {1}};
+  EXPECT_EQ(avg_pool(x, beyond, false).data, (std::vector<double>{0, 3, 6, 9}));
+}
+
+TEST(Reference, AvgPoolGradientIsItsTranspose) {
+  const Window window{{3, 2}, {2, 1}, {1, 0, 1, 1}, {1, 1}};
+  const Array<double> x = random({2, 2, 5, 4}, 20);
+  for (const bool counts_padding : {true, false}) {
+    const Array<double> y = avg_pool(x, window, counts_padding);
+    const Array<double> grad_y = random(y.shape, 21);
+    const Array<double> grad_x = avg_pool_backward(grad_y, window, {5, 4}, counts_padding);
+    EXPECT_NEAR(dot(grad_y, y), dot(grad_x, x), 1e-12);
+  }
+}
+
+TEST(Reference, SoftmaxGradientsAreTheSlopes) {
+  const Array<double> x = random({5}, 22), grad_y = random({5}, 23);
+  const auto loss = [&](const Array<double>& at, bool is_log) {
+    const std::span<const double> row(at.data);
+    Array<double> y(at.shape);
+    y.data = is_log ? log_softmax(row) : softmax(row);
+    return dot(grad_y, y);
+  };
+  const std::span<const double> row(x.data), grads(grad_y.data);
+  Array<double> grad_x(x.shape);
+  const std::vector<double> y = softmax(row), log_y = log_softmax(row);
+  grad_x.data = softmax_backward(grads, std::span<const double>(y));
+  expect_gradient(x, grad_x, [&](const Array<double>& at) { return loss(at, false); });
+  grad_x.data = log_softmax_backward(grads, std::span<const double>(log_y));
+  expect_gradient(x, grad_x, [&](const Array<double>& at) { return loss(at, true); });
+}
+
+// Pairs lie on circles whose radius the first uniform number gives, at the angle of the second.
+TEST(Reference, NormalNumbersComeInPairs) {
+  const RandomState state{42, 7};
+  double total = 0, squares = 0;
+  constexpr uint64_t kCount = 20000;
+  for (uint64_t i = 0; i < kCount; i += 2) {
+    const double first = normal<double>(state, BP_F32, i, 0, 1);
+    const double second = normal<double>(state, BP_F32, i + 1, 0, 1);
+    const double radius_squared = -2 * std::log(1 - uniform(state, BP_F32, i));
+    EXPECT_NEAR(first * first + second * second, radius_squared, 1e-13);
+    EXPECT_NEAR(second, first * std::tan(2 * M_PI * uniform(state, BP_F32, i + 1)),
+                1e-9 * (1 + std::fabs(second)));
+    total += first + second;
+    squares += first * first + second * second;
+  }
+  EXPECT_NEAR(total / kCount, 0, 0.03);
+  EXPECT_NEAR(squares / kCount, 1, 0.04);
+  EXPECT_EQ(normal<double>(state, BP_F64, 5, 2.5, 0), 2.5);
 }
 
 }  // namespace

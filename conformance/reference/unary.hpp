@@ -12,6 +12,13 @@ N neg(N x) {
   return -x;
 }
 
+// The smallest integer, whose negative wraps, stays as it is.
+template <typename N>
+N absolute_value(N x) {
+  using std::abs;
+  return abs(x);
+}
+
 // The others are found by the type of x: std for double, else the number type's own.
 template <typename N>
 N exponential(N x) {

@@ -1,0 +1,113 @@
+// Transcendental functions in two doubles, activations against values worked out by hand, and
+// gradients against differences.
+#include "conformance/reference/activation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "conformance/numerics/bounds.hpp"
+
+namespace bp::conformance::reference {
+namespace {
+
+constexpr double kTiny = 0x1p-98;
+
+double distance(DoubleDouble a, DoubleDouble b) { return std::fabs((a - b).hi); }
+
+TEST(Functions, HyperbolicTangentDoublesItsArgument) {
+  for (const double x : {1e-30, 0.01, 0.124, 0.126, 0.3, 1.0, 5.0, 19.0}) {
+    const DoubleDouble t = tanh(DoubleDouble(x));
+    const DoubleDouble doubled = (t + t) / (DoubleDouble(1) + t * t);
+    const DoubleDouble direct = tanh(DoubleDouble(2 * x));
+    EXPECT_LE(distance(doubled, direct), kTiny * direct.hi) << x;
+    EXPECT_NEAR(direct.hi, std::tanh(2 * x), 0x1p-51 * direct.hi) << x;
+    EXPECT_TRUE(tanh(DoubleDouble(-x)) == -t);
+  }
+  EXPECT_EQ(tanh(DoubleDouble(HUGE_VAL)).hi, 1);
+}
+
+TEST(Functions, ErrorFunctionFollowsItsOtherSeries) {
+  for (const double x : {1e-20, 0.1, 0.5, 1.0, 1.5}) {
+    DoubleDouble power = x, sum = x;  // (-1)^n x^(2n + 1) / (n! (2n + 1)).
+    for (int n = 1; n < 60; ++n) {
+      power = -(power * DoubleDouble(x) * DoubleDouble(x)) / DoubleDouble(n);
+      sum = sum + power / DoubleDouble(2 * n + 1);
+    }
+    const DoubleDouble expected = DoubleDouble(2) / sqrt(kPi) * sum;
+    EXPECT_LE(distance(erf(DoubleDouble(x)), expected), kTiny * expected.hi) << x;
+  }
+  for (const double x : {-7.0, -2.5, 3.5, 8.4, 30.0}) {
+    EXPECT_NEAR(erf(DoubleDouble(x)).hi, std::erf(x), 0x1p-52) << x;
+  }
+}
+
+TEST(Functions, SineAndCosineLieOnTheCircle) {
+  for (int i = 0; i < 97; ++i) {
+    const double turns = i / 97.0;
+    const SineAndCosine at = sine_and_cosine(turns);
+    EXPECT_LE(distance(at.sine * at.sine + at.cosine * at.cosine, 1), kTiny);
+    EXPECT_NEAR(at.sine.hi, std::sin(2 * M_PI * turns), 1e-15);
+    EXPECT_NEAR(at.cosine.hi, std::cos(2 * M_PI * turns), 1e-15);
+  }
+  EXPECT_EQ(sine_and_cosine(0.5).sine.hi, 0);
+  EXPECT_EQ(sine_and_cosine(0.25).sine.hi, 1);
+}
+
+TEST(Activation, ValuesAreThoseOfTheDefinition) {
+  EXPECT_NEAR(gelu(1.0, Gelu::kErf), 0.8413447460685429, 1e-15);
+  EXPECT_NEAR(gelu(1.0, Gelu::kTanh), 0.8411919906082768, 1e-15);
+  EXPECT_NEAR(silu(1.0), 0.7310585786300049, 1e-15);
+  EXPECT_NEAR(sigmoid(-3.0), 0.04742587317756678, 1e-16);
+  EXPECT_EQ(sigmoid(-HUGE_VAL), 0);
+  EXPECT_EQ(sigmoid(HUGE_VAL), 1);
+  EXPECT_EQ(sigmoid_backward(3.0, 0.25), 0.5625);
+  EXPECT_EQ(tanh_backward(2.0, 0.5), 1.5);
+}
+
+TEST(Activation, GradientsAreTheSlopes) {
+  constexpr double kStep = 1e-5;
+  for (const double x : {-6.0, -2.0, -0.7, 0.0, 0.3, 1.0, 4.0}) {
+    const auto slope = [x](auto f) { return (f(x + kStep) - f(x - kStep)) / (2 * kStep); };
+    EXPECT_NEAR(silu_backward(1.0, x), slope([](double a) { return silu(a); }), 1e-9);
+    for (const Gelu form : {Gelu::kErf, Gelu::kTanh}) {
+      EXPECT_NEAR(gelu_backward(1.0, x, form), slope([form](double a) { return gelu(a, form); }),
+                  1e-9);
+    }
+    EXPECT_NEAR(tanh_backward(1.0, std::tanh(x)), slope([](double a) { return std::tanh(a); }),
+                1e-9);
+    EXPECT_NEAR(sigmoid_backward(1.0, sigmoid(x)), slope([](double a) { return sigmoid(a); }),
+                1e-9);
+  }
+}
+
+TEST(Activation, GradientsHaveTheirLimitsFarOut) {
+  for (const double x : {1e3, 1e30, 1e200, double{HUGE_VAL}}) {
+    EXPECT_EQ(silu_backward(1.0, -x), 0) << x;
+    EXPECT_EQ(silu_backward(1.0, x), 1) << x;
+    for (const Gelu form : {Gelu::kErf, Gelu::kTanh}) {
+      EXPECT_EQ(gelu_backward(1.0, -x, form), 0) << x;
+      EXPECT_EQ(gelu_backward(1.0, x, form), 1) << x;
+    }
+  }
+}
+
+void expect_within_factor(double closed, double propagated, double factor, double x) {
+  EXPECT_LT(propagated, factor * closed) << x;
+  EXPECT_GT(propagated, closed / factor) << x;
+}
+
+TEST(Activation, ClosedBoundsAgreeWithPropagatedOnes) {
+  for (double x = -7; x <= 7; x += 0.37) {
+    const Bounded<24> at(x);
+    expect_within_factor(sigmoid_bound(BP_F32, x, sigmoid(x)), sigmoid(at).error, 4, x);
+    expect_within_factor(silu_bound(BP_F32, x, silu(x)), silu(at).error, 4, x);
+    if (std::fabs(x) < 0.5) continue;  // The closed forms of gelu are wide where erf is small.
+    expect_within_factor(gelu_bound(BP_F32, x), gelu(at, Gelu::kErf).error, 4, x);
+    // Kernels that make tanh of an exponential, for which there is room, err more.
+    expect_within_factor(gelu_tanh_bound(BP_F32, x), gelu(at, Gelu::kTanh).error, 6, x);
+  }
+}
+
+}  // namespace
+}  // namespace bp::conformance::reference

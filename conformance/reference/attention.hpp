@@ -1,0 +1,180 @@
+// Oracles of sdpa and rope and their gradients.
+#pragma once
+
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "conformance/numerics/bounded.hpp"
+#include "conformance/reference/array.hpp"
+
+namespace bp::conformance::reference {
+
+// q is (batch, heads, queries, width), k (batch, key heads, keys, width), v (batch, key heads,
+// keys, value width); mask and bias are (batch, heads, queries, keys).
+template <typename N>
+struct Attention {
+  Array<N> q, k, v;
+  std::optional<Array<int64_t>> mask;
+  std::optional<Array<N>> bias;
+  double scale = 1;
+  bool is_causal = false;
+
+  int64_t queries() const { return q.shape[2]; }
+  int64_t keys() const { return k.shape[2]; }
+  int64_t width() const { return q.shape[3]; }
+  int64_t value_width() const { return v.shape[3]; }
+  int64_t row_count() const { return q.shape[0] * q.shape[1] * queries(); }
+
+  // The number of the row of k and v that query row `row` reads as its key j.
+  int64_t key_row(int64_t row, int64_t j) const {
+    const int64_t head = row / queries() % q.shape[1];
+    const int64_t batch = row / queries() / q.shape[1];
+    const int64_t group = q.shape[1] / k.shape[1];
+    return (batch * k.shape[1] + head / group) * keys() + j;
+  }
+
+  std::vector<int64_t> seen_keys(int64_t row) const {
+    std::vector<int64_t> seen;
+    for (int64_t j = 0; j < keys(); ++j) {
+      if (is_causal && j > row % queries() + keys() - queries()) continue;
+      if (mask && (*mask)[row * keys() + j] == 0) continue;
+      seen.push_back(j);
+    }
+    return seen;
+  }
+
+  N score(int64_t row, int64_t j) const {
+    std::vector<N> products;
+    for (int64_t c = 0; c < width(); ++c) {
+      products.push_back(q[row * width() + c] * k[key_row(row, j) * width() + c]);
+    }
+    const N scaled = constant<N>(scale) * sum_of(std::span<const N>(products));
+    return bias ? scaled + (*bias)[row * keys() + j] : scaled;
+  }
+};
+
+template <typename N>
+struct Attended {
+  Array<N> y, lse;
+};
+
+// A query that sees no key gives 0, and -inf in lse.
+template <typename N>
+Attended<N> sdpa(const Attention<N>& a) {
+  using std::exp;
+  using std::log;
+  Attended<N> result{Array<N>(Shape{a.q.shape[0], a.q.shape[1], a.queries(), a.value_width()}),
+                     Array<N>(Shape{a.q.shape[0], a.q.shape[1], a.queries()})};
+  for (int64_t row = 0; row < a.row_count(); ++row) {
+    const std::vector<int64_t> seen = a.seen_keys(row);
+    result.lse[row] = N(-HUGE_VAL);
+    if (seen.empty()) continue;
+    std::vector<N> weights;
+    for (const int64_t j : seen) weights.push_back(a.score(row, j));
+    N peak = weights.front();
+    for (const N& weight : weights) peak = peak < weight ? weight : peak;
+    for (N& weight : weights) weight = exp(weight - peak);
+    const N total = sum_of(std::span<const N>(weights));
+    result.lse[row] = log(total) + peak;
+    for (int64_t c = 0; c < a.value_width(); ++c) {
+      std::vector<N> terms;
+      for (size_t i = 0; i < seen.size(); ++i) {
+        terms.push_back(weights[i] / total * a.v[a.key_row(row, seen[i]) * a.value_width() + c]);
+      }
+      result.y[row * a.value_width() + c] = sum_of(std::span<const N>(terms));
+    }
+  }
+  return result;
+}
+
+// Terms of the elements of a tensor, to be summed in any order.
+template <typename N>
+class TermSums {
+ public:
+  explicit TermSums(const Shape& shape) : sums_(shape), terms_(sums_.data.size()) {}
+
+  void add(int64_t index, const N& term) { terms_[static_cast<size_t>(index)].push_back(term); }
+
+  Array<N> scaled(const N& factor) {
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      sums_.data[i] = factor * sum_of(std::span<const N>(terms_[i]));
+    }
+    return sums_;
+  }
+
+  Array<N> plain() {
+    for (size_t i = 0; i < terms_.size(); ++i) {
+      sums_.data[i] = sum_of(std::span<const N>(terms_[i]));
+    }
+    return sums_;
+  }
+
+ private:
+  Array<N> sums_;
+  std::vector<std::vector<N>> terms_;
+};
+
+template <typename N>
+struct AttentionGradients {
+  Array<N> q, k, v;
+};
+
+template <typename N>
+N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_of_b,
+           int64_t width) {
+  std::vector<N> terms;
+  for (int64_t c = 0; c < width; ++c)
+    terms.push_back(a[row_of_a * width + c] * b[row_of_b * width + c]);
+  return sum_of(std::span<const N>(terms));
+}
+
+// y and lse are what sdpa gave.
+template <typename N>
+AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
+                                    const Array<N>& y, const Array<N>& lse) {
+  using std::exp;
+  TermSums<N> grad_q(a.q.shape), grad_k(a.k.shape), grad_v(a.v.shape);
+  for (int64_t row = 0; row < a.row_count(); ++row) {
+    const N delta = dot_rows(grad_y, row, y, row, a.value_width());
+    for (const int64_t j : a.seen_keys(row)) {
+      const int64_t key = a.key_row(row, j);
+      const N p = exp(a.score(row, j) - lse[row]);
+      const N s = p * (dot_rows(grad_y, row, a.v, key, a.value_width()) - delta);
+      for (int64_t c = 0; c < a.value_width(); ++c) {
+        grad_v.add(key * a.value_width() + c, p * grad_y[row * a.value_width() + c]);
+      }
+      for (int64_t c = 0; c < a.width(); ++c) {
+        grad_q.add(row * a.width() + c, s * a.k[key * a.width() + c]);
+        grad_k.add(key * a.width() + c, s * a.q[row * a.width() + c]);
+      }
+    }
+  }
+  const N scale = constant<N>(a.scale);
+  return {grad_q.scaled(scale), grad_k.scaled(scale), grad_v.plain()};
+}
+
+// ---- rope ------------------------------------------------------------------------------------ //
+
+// Pair i of a row of x is turned by the angle of cosines[i]; the gradient turns back.
+template <typename N>
+Array<N> rope(const Array<N>& x, const Array<N>& cosines, const Array<N>& sines,
+              bool is_interleaved, bool turns_back) {
+  Array<N> y = x;
+  const int64_t width = x.shape.back(), pairs = cosines.shape.back();
+  const int64_t rows = width == 0 ? 0 : x.size() / width;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < pairs; ++i) {
+      const int64_t first = row * width + (is_interleaved ? 2 * i : i);
+      const int64_t second = first + (is_interleaved ? 1 : pairs);
+      const N a = x[first], b = x[second], cosine = cosines[row * pairs + i];
+      const N sine = turns_back ? -sines[row * pairs + i] : sines[row * pairs + i];
+      y[first] = a * cosine - b * sine;
+      y[second] = b * cosine + a * sine;
+    }
+  }
+  return y;
+}
+
+}  // namespace bp::conformance::reference

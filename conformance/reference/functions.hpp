@@ -1,0 +1,146 @@
+// The transcendental functions that number types do not bring along: hyperbolic tangent, error
+// function, and sine and cosine of a part of a turn.
+#pragma once
+
+#include <cmath>
+
+#include "conformance/numerics/bounded.hpp"
+#include "conformance/numerics/double_double.hpp"
+
+namespace bp::conformance {
+
+inline constexpr DoubleDouble kPi(0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53);
+
+// Errors in ulp, by the precision of the compute type.
+template <int kBits>
+constexpr double kTanhUlps = kBits == 53 ? 4 : 5;
+template <int kBits>
+constexpr double kErfUlps = kBits == 53 ? 8 : 16;
+template <int kBits>
+constexpr double kSineUlps = kBits == 53 ? 2 : 4;
+
+// ---- DoubleDouble ---------------------------------------------------------------------------- //
+
+// exp(x) - 1 for |x| <= 0.5, by its series: nothing cancels.
+inline DoubleDouble expm1_series(DoubleDouble x) {
+  DoubleDouble term = x, sum = x;
+  for (int n = 2; n <= 28; ++n) {
+    term = term * x / DoubleDouble(n);
+    sum = sum + term;
+  }
+  return sum;
+}
+
+inline DoubleDouble tanh(DoubleDouble x) {
+  if (isnan(x) || x.hi == 0) return x;
+  if (std::fabs(x.hi) > 40) return std::copysign(1.0, x.hi);
+  const DoubleDouble a = abs(x);
+  const DoubleDouble e = a.hi <= 0.25 ? expm1_series(a + a) : exp(a + a) - DoubleDouble(1);
+  const DoubleDouble t = e / (e + DoubleDouble(2));
+  return x.hi < 0 ? -t : t;
+}
+
+// The series of positive terms: 2 / sqrt(pi) * exp(-x^2) * sum 2^n x^(2n + 1) / (2n + 1)!!.
+inline DoubleDouble erf(DoubleDouble x) {
+  if (isnan(x) || x.hi == 0) return x;
+  if (std::fabs(x.hi) > 8.5) return std::copysign(1.0, x.hi);
+  const DoubleDouble twice_square = x * x + x * x;
+  DoubleDouble term = x, sum = x;
+  for (int n = 0; std::fabs(term.hi) > std::fabs(sum.hi) * 0x1p-110; ++n) {
+    term = term * twice_square / DoubleDouble(2 * n + 3);
+    sum = sum + term;
+  }
+  return DoubleDouble(2) / sqrt(kPi) * exp(-(x * x)) * sum;
+}
+
+struct SineAndCosine {
+  DoubleDouble sine, cosine;
+};
+
+// Of 2 * pi * turns for turns in [0, 1): the series in the eighth that is nearest, turned back.
+inline SineAndCosine sine_and_cosine(double turns) {
+  const double quarter = std::nearbyint(turns * 4);
+  const DoubleDouble x = kPi * DoubleDouble(2 * (turns - quarter / 4));
+  DoubleDouble term = 1, sine = 0, cosine = 0;
+  for (int n = 0; n < 30; ++n) {
+    const DoubleDouble next = n % 4 < 2 ? term : -term;
+    (n % 2 == 0 ? cosine : sine) = (n % 2 == 0 ? cosine : sine) + next;
+    term = term * x / DoubleDouble(n + 1);
+  }
+  switch (static_cast<int>(quarter) % 4) {
+    case 1:
+      return {cosine, -sine};
+    case 2:
+      return {-sine, -cosine};
+    case 3:
+      return {-cosine, sine};
+    default:
+      return {sine, cosine};
+  }
+}
+
+// ---- Bounded --------------------------------------------------------------------------------- //
+
+template <int kBits>
+Bounded<kBits> tanh(Bounded<kBits> x) {
+  const double nearest = std::tanh(std::fmax(std::fabs(x.value) - x.error, 0.0));
+  const double carried = x.error * (1 - nearest * nearest);
+  return Bounded<kBits>::step(std::tanh(x.value), carried, kTanhUlps<kBits>);
+}
+
+template <int kBits>
+Bounded<kBits> erf(Bounded<kBits> x) {
+  const double nearest = std::fmax(std::fabs(x.value) - x.error, 0.0);
+  const double carried = x.error == 0 ? 0 : x.error * M_2_SQRTPI * std::exp(-nearest * nearest);
+  return Bounded<kBits>::step(std::erf(x.value), carried, kErfUlps<kBits>);
+}
+
+// ---- By number type ---------------------------------------------------------------------------
+// //
+
+// cos(2 * pi * turns), and the sine. The product is a step of its own, whose error counts.
+template <typename N>
+N cosine_of_turns(double turns);
+template <typename N>
+N sine_of_turns(double turns);
+
+template <>
+inline double cosine_of_turns<double>(double turns) {
+  return sine_and_cosine(turns).cosine.hi;
+}
+template <>
+inline double sine_of_turns<double>(double turns) {
+  return sine_and_cosine(turns).sine.hi;
+}
+template <>
+inline DoubleDouble cosine_of_turns<DoubleDouble>(double turns) {
+  return sine_and_cosine(turns).cosine;
+}
+template <>
+inline DoubleDouble sine_of_turns<DoubleDouble>(double turns) {
+  return sine_and_cosine(turns).sine;
+}
+
+// The error of the angle, which the steepest slope carries on.
+template <int kBits>
+double angle_error(double turns) {
+  return 4 * Bounded<kBits>::kUnit * M_PI * turns;
+}
+template <>
+inline Bounded<24> cosine_of_turns<Bounded<24>>(double turns) {
+  return Bounded<24>::step(cosine_of_turns<double>(turns), angle_error<24>(turns), kSineUlps<24>);
+}
+template <>
+inline Bounded<24> sine_of_turns<Bounded<24>>(double turns) {
+  return Bounded<24>::step(sine_of_turns<double>(turns), angle_error<24>(turns), kSineUlps<24>);
+}
+template <>
+inline Bounded<53> cosine_of_turns<Bounded<53>>(double turns) {
+  return Bounded<53>::step(cosine_of_turns<double>(turns), angle_error<53>(turns), kSineUlps<53>);
+}
+template <>
+inline Bounded<53> sine_of_turns<Bounded<53>>(double turns) {
+  return Bounded<53>::step(sine_of_turns<double>(turns), angle_error<53>(turns), kSineUlps<53>);
+}
+
+}  // namespace bp::conformance
