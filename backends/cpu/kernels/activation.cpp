@@ -80,16 +80,18 @@ struct GeluBackward {
 struct GeluTanh {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V x) const {
-    return hn::Mul(x, sigmoid(d, gelu_argument(d, cap_for_gelu(d, x))));
+    return hn::Mul(x, sigmoid(d, gelu_argument(d, x)));
   }
 };
 
-// With s = sigmoid(v) and v = 2 u, the derivative is s + x * s * (1 - s) * v'.
+// With s = sigmoid(v) and v = 2 u, the derivative is s + x * s * (1 - s) * v'. Beyond 40, s is 0 or
+// 1 and x may stay there, so that v' does not overflow.
 struct GeluTanhBackward {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V grad_y, V x) const {
     using T = hn::TFromD<D>;
-    const V capped = cap_for_gelu(d, x);
+    const V most = hn::Set(d, T{40});
+    const V capped = hn::IfThenElse(hn::Gt(hn::Abs(x), most), hn::CopySignToAbs(most, x), x);
     const auto s = sigmoid_pair(d, gelu_argument(d, capped));
     const V slope = hn::MulAdd(hn::Mul(capped, capped),
                                hn::Set(d, static_cast<T>(3 * 0.044715 * 1.5957691216057308)),

@@ -28,7 +28,6 @@ void stream_bytes(const std::byte* from, std::byte* to, int64_t size_bytes) {
                reinterpret_cast<uint8_t*>(to + i));
   }
   std::memcpy(to + i, from + i, static_cast<size_t>(size_bytes - i));
-  hwy::FlushStream();
 }
 
 template <typename T>
@@ -76,7 +75,6 @@ void copy_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t c
       std::memcpy(to, from, static_cast<size_t>(cols) * sizeof(T));
     }
   }
-  if (is_streamed) hwy::FlushStream();
 }
 
 template <typename T>
@@ -85,7 +83,7 @@ void copy_typed(const Loop& loop, int threads) {
   const RowOptions options = choose_row_options(loop);
   if (!loop.is_tiled || loop.strides[0][inner] != sizeof(T) ||
       loop.strides[1][inner - 1] != sizeof(T)) {
-    return run_loop(loop, move_row<T>, threads, kGrain, &options);
+    return run_rows(loop, move_row<T>, threads, kGrain, options);
   }
   run_tiles(loop, copy_tile<T>, kTileSide<T>, kTileSide<T>, threads, kGrain, &options);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cpu/kernels/transpose.hpp"
+#include "hwy/cache_control.h"
 
 namespace bp::kernels {
 namespace {
@@ -303,8 +304,10 @@ void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, con
     const RowsOfTile rows{row, context};
     return run_tiles(loop, run_rows_of_tile<kMayTurn>, kTileRows, kTileCols, threads, grain, &rows);
   }
-  parallel_for(threads, loop.count, grain,
-               [&](int64_t begin, int64_t end) { run_part(loop, row, context, begin, end); });
+  parallel_for(threads, loop.count, grain, [&](int64_t begin, int64_t end) {
+    run_part(loop, row, context, begin, end);
+    hwy::FlushStream();  // What was streamed is there for every thread.
+  });
 }
 
 // Where a copy that is not streamed begins to wait for the lines of its result: 3/4 of a last-level
@@ -344,6 +347,7 @@ void run_tiles(const Loop& loop, TileFunction* tile, int64_t tile_rows, int64_t 
   const int64_t tile_grain = std::max<int64_t>(1, grain / (tile_rows * tile_cols));
   parallel_for(threads, tiling.count, tile_grain, [&](int64_t begin, int64_t end) {
     run_tile_range(loop, tiling, tile, context, begin, end);
+    hwy::FlushStream();
   });
 }
 

@@ -224,11 +224,9 @@ HWY_INLINE V normal_cdf(D d, V x) {
   const V square = hn::Mul(x, x);
   const V ratio = hn::Div(hn::Mul(x, polynomial(d, square, C::kNumerator)),
                           polynomial(d, square, C::kDenominator));
-  const auto is_middle = hn::Lt(magnitude, hn::Set(d, C::kMost));
+  const auto is_outside = hn::Ge(magnitude, hn::Set(d, C::kMost));  // Not NaN.
   if constexpr (sizeof(T) == 4) {
-    // NaN is not in the middle, and stays by its sign's sum with itself.
-    const V outside = hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(half, x));
-    return hn::Add(half, hn::IfThenElse(is_middle, ratio, outside));
+    return hn::Add(half, hn::IfThenElse(is_outside, hn::CopySignToAbs(half, x), ratio));
   } else {
     const V most = hn::Set(d, T{40}), one = hn::Set(d, T{1});
     const V capped = hn::IfThenElse(hn::Gt(magnitude, most), most, magnitude);
@@ -236,7 +234,7 @@ HWY_INLINE V normal_cdf(D d, V x) {
     const V tail = hn::Mul(density, hn::Div(polynomial(d, capped, C::kTailNumerator),
                                             polynomial(d, capped, C::kTailDenominator)));
     const V outside = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
-    return hn::IfThenElse(is_middle, hn::Add(half, ratio), outside);
+    return hn::IfThenElse(is_outside, outside, hn::Add(half, ratio));
   }
 }
 

@@ -6,7 +6,7 @@
 // An operand with gaps is gathered into a buffer first, one value is repeated there once, and a
 // result with gaps is scattered from one: the blocks stay in the nearest cache, and every layout
 // runs on vectors. A streamed result goes through such a buffer as well, and from there past the
-// caches.
+// caches; run_rows() waits for it.
 //
 // Included once per Highway target, by sources that foreach_target.h compiles.
 #if defined(BACKPLANE_CPU_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
@@ -24,7 +24,6 @@
 
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/loop.hpp"
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -113,7 +112,6 @@ struct Row {
         scatter_block(result.elements, data[0] + i * strides[0], strides[0], n);
       }
     }
-    if (is_streamed) hwy::FlushStream();
   }
 };
 
