@@ -45,6 +45,7 @@ constexpr const bp_kernel* kKernels[] = {
     &kArgmax,
     &kRandomBits,
     &kUniform,
+    &kNormal,
     &kDropout,
     &kDropoutBackward,
     &kSgdStep,

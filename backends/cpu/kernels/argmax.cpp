@@ -1,11 +1,12 @@
-// argmax, for tensors of every layout (reduce.hpp). A part of an output is the index of its largest
-// element: parts are compared by looking their elements up again.
+// argmax, for tensors of every layout (reduce.hpp). The result of a part is its largest element,
+// and where that is.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/argmax.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include <array>
+#include <cstring>
 
 #include "backends/cpu/kernels/larger-inl.hpp"
 #include "backends/cpu/kernels/reduce.hpp"
@@ -15,9 +16,15 @@
 namespace bp::kernels {
 namespace {
 
+// The largest element of a part, and its index.
+struct Candidate {
+  int64_t index;
+  uint64_t value;  // The bytes of an element, as it is computed with.
+};
+
 struct ArgmaxFunctions {
-  void (*part)(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, int64_t* index);
-  bool (*is_later)(const ReducePlan& plan, int64_t output, int64_t earlier, int64_t later);
+  void (*part)(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to);
+  bool (*is_later)(const Candidate& earlier, const Candidate& later);
 };
 
 }  // namespace
@@ -136,7 +143,7 @@ struct Best {
 // The same for n outputs at once, over `rows` rows.
 template <typename T>
 void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows, int64_t n,
-                   int64_t* index) {
+                   Candidate* to) {
   Best<T> best;
   const auto at = [&](int64_t row, int64_t i) {
     return widen(*reinterpret_cast<const T*>(x + row * strides.reduced_x + i * strides.kept_x));
@@ -155,30 +162,36 @@ void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows
   for (; row < rows; ++row) {
     for (int64_t i = 0; i < n; ++i) best.take_one(i, row, at(row, i));
   }
-  for (int64_t i = 0; i < n; ++i) index[i] = best.indices[i];
+  for (int64_t i = 0; i < n; ++i) to[i].index = best.indices[i];
 }
 
-// The indices of n outputs, among the reduced elements of one part.
+// The candidates for n outputs, among the reduced elements of one part.
 template <typename T>
-void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, int64_t* index) {
+void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to) {
   const auto [begin, end] = part_range(plan, part);
   const InnerStrides strides = inner_strides(plan);
-  const std::byte* const x = x_address(plan, output) + begin * strides.reduced_x;
+  const std::byte* const origin = x_address(plan, output);
+  const std::byte* const x = origin + begin * strides.reduced_x;
   if (plan.is_across) {
-    argmax_across<T>(x, strides, end - begin, n, index);
+    argmax_across<T>(x, strides, end - begin, n, to);
   } else {
-    index[0] = argmax_of_row<T>(x, strides.reduced_x, end - begin);
+    to[0].index = argmax_of_row<T>(x, strides.reduced_x, end - begin);
   }
-  for (int64_t i = 0; i < n; ++i) index[i] += begin;
+  for (int64_t i = 0; i < n; ++i) {
+    to[i].index += begin;
+    if (plan.part_count == 1) continue;  // Then it is compared with nothing.
+    const std::byte* const at = origin + to[i].index * strides.reduced_x + i * strides.kept_x;
+    const Compute<T> value = widen(*reinterpret_cast<const T*>(at));
+    std::memcpy(&to[i].value, &value, sizeof(value));
+  }
 }
 
-// Whether the element at `later` is the larger one.
+// Whether the value of `later` is the larger one.
 template <typename T>
-bool argmax_is_later(const ReducePlan& plan, int64_t output, int64_t earlier, int64_t later) {
-  const std::byte* const x = x_address(plan, output);
-  const int64_t stride = inner_strides(plan).reduced_x;
-  const auto a = widen(*reinterpret_cast<const T*>(x + earlier * stride));
-  const auto b = widen(*reinterpret_cast<const T*>(x + later * stride));
+bool argmax_is_later(const Candidate& earlier, const Candidate& later) {
+  Compute<T> a, b;
+  std::memcpy(&a, &earlier.value, sizeof(a));
+  std::memcpy(&b, &later.value, sizeof(b));
   return a == a && !(b <= a);
 }
 
@@ -227,35 +240,40 @@ ReducePlan plan_of(const bp_argmax_args& args) {
 }
 
 uint64_t argmax_workspace(const bp_argmax_args& args, const Env&) {
-  return parts_size_bytes(plan_of(args));
+  const ReducePlan plan = plan_of(args);
+  if (plan.part_count == 1) return 0;
+  return static_cast<uint64_t>(plan.part_count * plan.kept.count) * sizeof(Candidate);
 }
 
-void write_index(const ReducePlan& plan, int64_t output, int64_t index) {
-  *reinterpret_cast<int64_t*>(y_address(plan, output)) = index;
+void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
+  const auto* const parts = reinterpret_cast<const Candidate*>(plan.parts);
+  for (int64_t output = 0; output < plan.kept.count; ++output) {
+    const Candidate* best = parts + output;
+    for (int64_t part = 1; part < plan.part_count; ++part) {
+      const Candidate& later = parts[part * plan.kept.count + output];
+      if (functions.is_later(*best, later)) best = &later;
+    }
+    *reinterpret_cast<int64_t*>(y_address(plan, output)) = best->index;
+  }
 }
 
 void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int threads) {
   if (plan.reduced.count == 0) return;  // Then there is no output either.
-  auto* const parts = reinterpret_cast<int64_t*>(plan.parts);
+  auto* const parts = reinterpret_cast<Candidate*>(plan.parts);
   for_each_tile(plan, threads, [&](int64_t part, int64_t output, int64_t n) {
-    std::array<int64_t, kTileWidth> index;
-    functions.part(plan, part, output, n, index.data());
+    if (plan.part_count > 1) {
+      functions.part(plan, part, output, n, parts + part * plan.kept.count + output);
+      return;
+    }
+    std::array<Candidate, kTileWidth> best;
+    functions.part(plan, part, output, n, best.data());
+    std::byte* const y = y_address(plan, output);
     for (int64_t i = 0; i < n; ++i) {
-      if (plan.part_count > 1) {
-        parts[part * plan.kept.count + output + i] = index[static_cast<size_t>(i)];
-      } else {
-        write_index(plan, output + i, index[static_cast<size_t>(i)]);
-      }
+      *reinterpret_cast<int64_t*>(y + i * inner_strides(plan).kept_y) =
+          best[static_cast<size_t>(i)].index;
     }
   });
-  for (int64_t output = 0; output < plan.kept.count && plan.part_count > 1; ++output) {
-    int64_t best = parts[output];
-    for (int64_t part = 1; part < plan.part_count; ++part) {
-      const int64_t later = parts[part * plan.kept.count + output];
-      if (functions.is_later(plan, output, best, later)) best = later;
-    }
-    write_index(plan, output, best);
-  }
+  if (plan.part_count > 1) combine_parts(plan, functions);
 }
 
 bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {

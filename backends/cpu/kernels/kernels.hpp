@@ -79,7 +79,7 @@ extern const bp_kernel kFill, kCopy, kArange;
 extern const bp_kernel kSgdStep, kAdamwStep;
 
 // random.cpp
-extern const bp_kernel kRandomBits, kUniform, kDropout, kDropoutBackward;
+extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackward;
 
 // reduction.cpp, argmax.cpp
 extern const bp_kernel kSum, kMean, kAmax, kArgmax;

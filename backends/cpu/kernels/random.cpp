@@ -1,4 +1,5 @@
-// random_bits, uniform, dropout and dropout_backward: Philox4x32-10 (Salmon and others, 2011).
+// random_bits, uniform, normal, dropout and dropout_backward: Philox4x32-10 (Salmon and others,
+// 2011).
 //
 // Block b of (seed, offset) has the counter (b low, b high, offset low, offset high) and the key
 // (seed low, seed high), and gives four words. Element i, counted in row-major order, takes word
@@ -12,8 +13,9 @@
 // After foreach_target.h.
 #include <array>
 
+#include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/kernels/math-inl.hpp"
 #include "backends/cpu/kernels/random.hpp"
-#include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
@@ -54,66 +56,192 @@ void random_blocks(uint64_t seed, uint64_t offset, uint64_t first, uint32_t* HWY
   }
 }
 
-// ---- What is made of the words of the elements [0, n) of a run ----------------------------------
+// ---- What is made of the words of some blocks ---------------------------------------------------
 
-void write_bits(const uint32_t* words, const RandomRun& run, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    *reinterpret_cast<uint32_t*>(run.y + i * run.y_stride) = words[i];
-  }
+template <typename T>
+HWY_INLINE T& element(std::byte* data, int64_t stride, int64_t i) {
+  return *reinterpret_cast<T*>(data + i * stride);
 }
 
-HWY_INLINE float uniform_of(uint32_t word) {
+// Writes value(i) to the elements [0, n) of y.
+template <typename T, typename Value>
+HWY_INLINE void write(const RandomRun& run, int64_t n, const Value& value) {
+  if (run.y_stride == sizeof(T)) {
+    auto* const y = reinterpret_cast<T*>(run.y);
+    for (int64_t i = 0; i < n; ++i) y[i] = value(i);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) element<T>(run.y, run.y_stride, i) = value(i);
+}
+
+HWY_INLINE float uniform_f32(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
 
-void write_uniform_f32(const uint32_t* words, const RandomRun& run, int64_t n) {
-  if (run.y_stride == sizeof(float)) {
-    auto* const y = reinterpret_cast<float*>(run.y);
-    for (int64_t i = 0; i < n; ++i) y[i] = uniform_of(words[i]);
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    *reinterpret_cast<float*>(run.y + i * run.y_stride) = uniform_of(words[i]);
-  }
-}
-
-void write_uniform_f64(const uint32_t* words, const RandomRun& run, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint64_t word = words[2 * i] | uint64_t{words[2 * i + 1]} << 32;
-    *reinterpret_cast<double*>(run.y + i * run.y_stride) =
-        static_cast<double>(word >> 11) * 0x1p-53;
+// As many bits as the fraction of T and its hidden bit: every number is exact.
+template <typename T>
+HWY_INLINE T uniform(uint32_t word) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return Float16::from_f32(static_cast<float>(static_cast<int32_t>(word >> 21)) * 0x1p-11f);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16::from_f32(static_cast<float>(static_cast<int32_t>(word >> 24)) * 0x1p-8f);
+  } else {
+    return uniform_f32(word);
   }
 }
 
-// The quotient is exact to the last place, since f32 is scaled in f64. Dense rows are scaled first
-// and chosen from afterwards: in one loop the compiler would branch around the division.
+// The words of element i are words[first + i], in f64 the two from words[first + 2 * i] on.
+void write_bits(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
+  write<uint32_t>(run, n, [&](int64_t i) { return words[first + i]; });
+}
+
+template <typename T>
+void write_uniform(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
+  if constexpr (std::is_same_v<T, double>) {
+    write<T>(run, n, [&](int64_t i) {
+      const uint64_t word = words[first + 2 * i] | uint64_t{words[first + 2 * i + 1]} << 32;
+      return static_cast<double>(word >> 11) * 0x1p-53;
+    });
+  } else {
+    write<T>(run, n, [&](int64_t i) { return uniform<T>(words[first + i]); });
+  }
+}
+
+// The series of sin(x) / x and of cos(x) in terms of x^2, for |x| <= pi / 4: what is left out is
+// below half of the last place.
+template <typename T>
+struct Series {
+  static constexpr T kSin[] = {1,
+                               -1 / T{6},
+                               1 / T{120},
+                               -1 / T{5040},
+                               1 / T{362880},
+                               -1 / T{39916800},
+                               1 / T{6227020800},
+                               -1 / T{1307674368e3},
+                               1 / T{355687428096e3}};
+  static constexpr T kCos[] = {1,
+                               -1 / T{2},
+                               1 / T{24},
+                               -1 / T{720},
+                               1 / T{40320},
+                               -1 / T{3628800},
+                               1 / T{479001600},
+                               -1 / T{87178291200},
+                               1 / T{20922789888e3}};
+};
+template <>
+struct Series<float> {
+  static constexpr float kSin[] = {1, -1 / 6.0f, 1 / 120.0f, -1 / 5040.0f, 1 / 362880.0f};
+  static constexpr float kCos[] = {1,           -1 / 2.0f,    1 / 24.0f,
+                                   -1 / 720.0f, 1 / 40320.0f, -1 / 3628800.0f};
+};
+
+// Standard normal numbers of a pair of uniform ones (Box and Muller, 1958). The angle is counted in
+// quarter turns, of which the nearest whole number is taken off exactly.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void normal_pair(D d, V u1, V u2, V& z1, V& z2) {
+  using T = hn::TFromD<D>;
+  const V radius = hn::Sqrt(hn::Mul(hn::Set(d, T{-2}), log(d, hn::Sub(hn::Set(d, T{1}), u1))));
+  const V turns = hn::Mul(u2, hn::Set(d, T{4}));
+  const V whole = hn::Round(turns), x = hn::Sub(turns, whole);
+  const V angle = hn::Mul(x, hn::Set(d, static_cast<T>(1.57079632679489661923)));
+  const V square = hn::Mul(angle, angle);
+  const V s = hn::Mul(angle, polynomial(d, square, Series<T>::kSin));
+  const V c = polynomial(d, square, Series<T>::kCos);
+  const auto is = [&](int quarter)
+                      HWY_ATTR { return hn::Eq(whole, hn::Set(d, static_cast<T>(quarter))); };
+  const auto is_odd = hn::Or(is(1), is(3));
+  const V cosine = hn::IfThenElse(is_odd, s, c), sine = hn::IfThenElse(is_odd, c, s);
+  z1 = hn::Mul(radius, hn::IfThenElse(hn::Or(is(1), is(2)), hn::Neg(cosine), cosine));
+  z2 = hn::Mul(radius, hn::IfThenElse(hn::Or(is(2), is(3)), hn::Neg(sine), sine));
+}
+
+// Elements are computed in pairs from the first of the blocks on, and those that are wanted taken.
+template <typename T>
+void write_normal(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
+  using C = Compute<T>;
+  constexpr bool kIsDouble = std::is_same_v<C, double>;
+  constexpr size_t kCount = 4 * kRandomBlocks / (kIsDouble ? 2 : 1);
+  alignas(64) std::array<C, kCount> z;
+  RandomRun all;
+  all.y = reinterpret_cast<std::byte*>(z.data());
+  all.y_stride = sizeof(C);
+  write_uniform<C>(words, 0, all, kCount);
+  const hn::ScalableTag<C> d;
+  for (size_t i = 0; i < kCount; i += 2 * hn::Lanes(d)) {
+    auto u1 = hn::Zero(d), u2 = u1, z1 = u1, z2 = u1;
+    hn::LoadInterleaved2(d, z.data() + i, u1, u2);
+    normal_pair(d, u1, u2, z1, z2);
+    hn::StoreInterleaved2(z1, z2, d, z.data() + i);
+  }
+  const C* const wanted = z.data() + first / (kIsDouble ? 2 : 1);
+  write<T>(run, n, [&](int64_t i) {
+    return narrow<T>(run.mean + run.std * static_cast<double>(wanted[i]));
+  });
+}
+
+// The quotient is exact to the last place, since it is taken in f64.
 template <typename T>
 HWY_INLINE T scaled(T x, double kept) {
-  return static_cast<T>(static_cast<double>(x) / kept);
+  return narrow<T>(static_cast<double>(widen(x)) / kept);
 }
 
+// Dense rows are scaled first and chosen from afterwards: in one loop the compiler would branch
+// around the division.
 template <typename T>
-void write_dropout(const uint32_t* HWY_RESTRICT words, const RandomRun& run, int64_t n) {
+void write_dropout(const uint32_t* HWY_RESTRICT words, int64_t first, const RandomRun& run,
+                   int64_t n) {
   const double p = run.p, kept = 1.0 - run.p;
+  const auto is_kept = [&](int64_t i) {
+    return static_cast<double>(uniform_f32(words[first + i])) >= p;
+  };
   if (run.y_stride == sizeof(T) && run.x_stride == sizeof(T)) {
     auto* const y = reinterpret_cast<T*>(run.y);
     const auto* const x = reinterpret_cast<const T*>(run.x);
     for (int64_t i = 0; i < n; ++i) y[i] = scaled(x[i], kept);
-    for (int64_t i = 0; i < n; ++i) {
-      y[i] = static_cast<double>(uniform_of(words[i])) >= p ? y[i] : T{0};
-    }
+    for (int64_t i = 0; i < n; ++i) y[i] = is_kept(i) ? y[i] : T{0};
     return;
   }
   for (int64_t i = 0; i < n; ++i) {
     const T x = *reinterpret_cast<const T*>(run.x + i * run.x_stride);
-    const bool is_kept = static_cast<double>(uniform_of(words[i])) >= p;
-    *reinterpret_cast<T*>(run.y + i * run.y_stride) = is_kept ? scaled(x, kept) : T{0};
+    element<T>(run.y, run.y_stride, i) = is_kept(i) ? scaled(x, kept) : T{0};
+  }
+}
+
+using Writer = void(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n);
+
+template <typename T>
+Writer* writer_of(RandomKind kind) {
+  switch (kind) {
+    case RandomKind::kBits:
+      return write_bits;
+    case RandomKind::kUniform:
+      return write_uniform<T>;
+    case RandomKind::kNormal:
+      return write_normal<T>;
+    default:
+      return write_dropout<T>;
+  }
+}
+
+Writer* find_writer(RandomKind kind, bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F16:
+      return writer_of<Float16>(kind);
+    case BP_BF16:
+      return writer_of<BFloat16>(kind);
+    case BP_F64:
+      return writer_of<double>(kind);
+    default:
+      return writer_of<float>(kind);
   }
 }
 
 void random_run(const RandomRun& run) {
-  const int64_t words_per_element = run.kind == RandomKind::kUniformF64 ? 2 : 1;
-  const int64_t per_block = 4 / words_per_element;
+  const bool is_wide = run.dtype == BP_F64 && run.kind != RandomKind::kDropout;
+  const int64_t words_per_element = is_wide ? 2 : 1, per_block = 4 / words_per_element;
+  Writer* const writer = find_writer(run.kind, run.dtype);
   alignas(64) std::array<uint32_t, 4 * kRandomBlocks> words;
   RandomRun rest = run;
   while (rest.count > 0) {
@@ -121,24 +249,7 @@ void random_run(const RandomRun& run) {
     const int64_t n = std::min(rest.count, per_block * int64_t{kRandomBlocks} - skipped);
     random_blocks(run.seed, run.offset, static_cast<uint64_t>(rest.first / per_block),
                   words.data());
-    const uint32_t* const used = words.data() + skipped * words_per_element;
-    switch (run.kind) {
-      case RandomKind::kBits:
-        write_bits(used, rest, n);
-        break;
-      case RandomKind::kUniformF32:
-        write_uniform_f32(used, rest, n);
-        break;
-      case RandomKind::kUniformF64:
-        write_uniform_f64(used, rest, n);
-        break;
-      case RandomKind::kDropoutF32:
-        write_dropout<float>(used, rest, n);
-        break;
-      case RandomKind::kDropoutF64:
-        write_dropout<double>(used, rest, n);
-        break;
-    }
+    writer(words.data(), skipped * words_per_element, rest, n);
     rest.first += n;
     rest.count -= n;
     rest.y += n * rest.y_stride;
@@ -163,21 +274,22 @@ constexpr int64_t kRandomGrain = 8192;
 // The axes of y, and of x where there is one, in row-major order: numbers follow it.
 struct RandomPlan {
   RandomKind kind{};
+  bp_dtype dtype = 0;
   std::byte* y = nullptr;
   const std::byte* x = nullptr;
   uint32_t ndim = 0;
   int64_t count = 1;
   std::array<int64_t, BP_MAX_RANK> shape{}, y_strides{}, x_strides{};  // Strides in bytes.
-  double p = 0;
+  double p = 0, mean = 0, std = 0;
 };
 
-RandomPlan plan_of(RandomKind kind, const bp_tensor& y, const bp_tensor* x, double p) {
+RandomPlan plan_of(RandomKind kind, const bp_tensor& y, const bp_tensor* x) {
   RandomPlan plan;
   plan.kind = kind;
+  plan.dtype = y.dtype;
   plan.y = data<std::byte>(y);
   plan.x = x == nullptr ? plan.y : data<const std::byte>(*x);
   plan.count = element_count(y);
-  plan.p = p;
   const bool is_dense = is_contiguous(y) && (x == nullptr || is_contiguous(*x));
   const int64_t item = dtype_size_bytes(y.dtype);
   if (is_dense) {
@@ -223,7 +335,10 @@ bp_status submit(const Args& args, const RandomPlan& plan, Launch& launch) {
     if (plan.count == 0) return;
     RandomRun run;
     run.kind = plan.kind;
+    run.dtype = plan.dtype;
     run.p = plan.p;
+    run.mean = plan.mean;
+    run.std = plan.std;
     run.seed = seed.get<uint64_t>();
     run.offset = offset.get<uint64_t>();
     parallel_for(threads, plan.count, kRandomGrain,
@@ -232,21 +347,26 @@ bp_status submit(const Args& args, const RandomPlan& plan, Launch& launch) {
 }
 
 bp_status random_bits_launch(const bp_random_bits_args& args, Launch& launch) {
-  return submit(args, plan_of(RandomKind::kBits, *args.y, nullptr, 0), launch);
+  return submit(args, plan_of(RandomKind::kBits, *args.y, nullptr), launch);
 }
 
 bp_status uniform_launch(const bp_uniform_args& args, Launch& launch) {
-  const bool is_f32 = args.y->dtype == BP_F32;
-  const RandomKind kind = is_f32 ? RandomKind::kUniformF32 : RandomKind::kUniformF64;
-  return submit(args, plan_of(kind, *args.y, nullptr, 0), launch);
+  return submit(args, plan_of(RandomKind::kUniform, *args.y, nullptr), launch);
 }
 
+bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
+  RandomPlan plan = plan_of(RandomKind::kNormal, *args.y, nullptr);
+  plan.mean = args.mean;
+  plan.std = args.std;
+  return submit(args, plan, launch);
+}
+
+// At p = 1 nothing is kept, and uniform numbers are all below it.
 template <typename Args>
 bp_status submit_dropout(const Args& args, const bp_tensor& y, const bp_tensor& x, Launch& launch) {
-  // At p = 1 nothing is kept, and uniform numbers are all below it.
-  const bool is_f32 = y.dtype == BP_F32;
-  const RandomKind kind = is_f32 ? RandomKind::kDropoutF32 : RandomKind::kDropoutF64;
-  return submit(args, plan_of(kind, y, &x, args.p), launch);
+  RandomPlan plan = plan_of(RandomKind::kDropout, y, &x);
+  plan.p = args.p;
+  return submit(args, plan, launch);
 }
 
 bp_status dropout_launch(const bp_dropout_args& args, Launch& launch) {
@@ -257,7 +377,7 @@ bp_status dropout_backward_launch(const bp_dropout_backward_args& args, Launch& 
   return submit_dropout(args, *args.grad_x, *args.grad_y, launch);
 }
 
-constexpr bp_dtype kFloating[] = {BP_F32, BP_F64};
+constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
 
 // `dtype_count` is 0 for random_bits, none of whose dtypes is free.
 constexpr bp_kernel random_row(const char* name, uint32_t op, bp_kernel_flags flags,
@@ -279,6 +399,8 @@ constinit const bp_kernel kRandomBits = make_kernel<bp_random_bits_args, random_
     random_row("random_bits", BP_OP_RANDOM_BITS, 0, 0));
 constinit const bp_kernel kUniform =
     make_kernel<bp_uniform_args, uniform_launch>(random_row("uniform", BP_OP_UNIFORM, 0, 1));
+constinit const bp_kernel kNormal =
+    make_kernel<bp_normal_args, normal_launch>(random_row("normal", BP_OP_NORMAL, 0, 1));
 constinit const bp_kernel kDropout = make_kernel<bp_dropout_args, dropout_launch>(
     random_row("dropout", BP_OP_DROPOUT, BP_KERNEL_IN_PLACE, 1));
 constinit const bp_kernel kDropoutBackward =

@@ -12,13 +12,14 @@ namespace bp::kernels {
 // Blocks that are computed side by side.
 constexpr size_t kRandomBlocks = 64;
 
-enum class RandomKind { kBits, kUniformF32, kUniformF64, kDropoutF32, kDropoutF64 };
+enum class RandomKind { kBits, kUniform, kNormal, kDropout };
 
 // Elements number first, first + 1, ... of a tensor, equally far apart in y and x.
 struct RandomRun {
   RandomKind kind = RandomKind::kBits;
+  bp_dtype dtype = 0;
   uint64_t seed = 0, offset = 0;
-  double p = 0;
+  double p = 0, mean = 0, std = 0;
   int64_t first = 0, count = 0;
   std::byte* y = nullptr;
   const std::byte* x = nullptr;
