@@ -48,6 +48,13 @@ def check_training(scratch):
     assert "width is '32', and here '64'" in other.stderr, other.stderr
 
 
+def check_fallback():
+    """A device that lacks the ops runs them on the host, with the same results."""
+    tails = [run("--steps", "4", "--sample", "0", *device).stdout.splitlines()[-1]
+             for device in ([], ["--device", "acme.template"])]
+    assert tails[0] == tails[1] and tails[0].startswith("validation loss"), tails
+
+
 def check_refusals(scratch):
     assert "usage:" in run("--help").stdout
     assert "--steps is 'x'; allowed: whole numbers from 0" in run("--steps", "x", expect=2).stderr
@@ -66,3 +73,4 @@ def check_refusals(scratch):
 with tempfile.TemporaryDirectory() as folder:
     check_training(pathlib.Path(folder))
     check_refusals(pathlib.Path(folder))
+check_fallback()
