@@ -30,7 +30,7 @@ NormOperand::NormOperand(const bp_tensor* tensor, uint32_t outer_ndim) : outer_n
   for (uint32_t i = view_.ndim; i-- > outer_ndim; expected *= view_.shape[i]) {
     is_dense = is_dense && (view_.shape[i] == 1 || view_.strides[i] == expected);
   }
-  if (!is_dense) copy_ = DenseCopy(view_, element_size_bytes_);
+  if (!is_dense) copy_ = DenseCopy(view_, tensor->dtype, tensor->dtype);
 }
 
 RowPlaces NormOperand::rows(std::byte* workspace) {
