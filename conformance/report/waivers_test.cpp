@@ -74,5 +74,11 @@ TEST(Waivers, DraftsAreRefusedUntilTheyAreWritten) {
   EXPECT_THROW(parse(draft), UsageError);
 }
 
+TEST(Waivers, DraftsLeaveItToTheVendorToCallSomethingImpossible) {
+  const std::string draft = draft_waivers({{"event.elapsed", {.outcome = Outcome::kMissing}}});
+  EXPECT_NE(draft.find("kind: broken"), std::string::npos);
+  EXPECT_EQ(draft.find("kind: unsupported"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace bp::conformance

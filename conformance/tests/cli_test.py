@@ -250,6 +250,25 @@ class CasesThatMisbehave(Folder):
                 self.assertEqual(len({x["case"] for x in self.lines()}), 3)
 
 
+    def test_what_had_not_begun_at_a_death_runs_again_in_halves(self):
+        others = run("list", "-k", "device.*:abi.*").stdout.split()[:8]
+        self.run_mock(*self.option(stream="segfault"), "--retries", "0",
+                      cases=(*others[:2], STREAM_CASE, *others[2:]))
+        workers = [line["pid"] for line in self.lines() if line["case"] not in ("load", "unload")]
+        batches = [workers.count(pid) for pid in dict.fromkeys(workers)]
+        # The death is the third of nine cases; then half of the six that are left, and the rest.
+        self.assertEqual(batches, [3, 3, 3])
+
+    def test_at_most_20_failures_of_one_signature_are_confirmed(self):
+        out = str(self.out)
+        done = run(plugin("none"), "-k", "op.add.f32.random.*", "--tier", "smoke", "--out", out)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        failed = {line["case"] for line in self.lines() if line["status"] == "Fail"}
+        confirmed = {line["case"] for line in self.lines() if line.get("attempt") == 2}
+        self.assertGreater(len(failed), 25)
+        self.assertEqual(len(confirmed), 20)
+
+
 class Limits(Folder):
     def test_fail_fast_skips_the_rest_with_a_reason(self):
         done = self.run_mock(*self.option(event="segfault"), "--fail-fast",
