@@ -22,17 +22,17 @@ namespace {
 class Gpt : public bp::nn::Module {
  public:
   Gpt(int64_t vocabulary, const Options& o) {
-    using namespace bp::nn;
-    add_module("token", token_ = std::make_shared<Embedding>(vocabulary, o.width, 0.1));
-    add_module("position", position_ = std::make_shared<Embedding>(o.context, o.width, 0.1));
+    namespace nn = bp::nn;
+    add_module("token", token_ = std::make_shared<nn::Embedding>(vocabulary, o.width, 0.1));
+    add_module("position", position_ = std::make_shared<nn::Embedding>(o.context, o.width, 0.1));
     for (int64_t i = 0; i < o.layers; ++i) {
-      blocks_.push_back(std::make_shared<TransformerBlock>(
+      blocks_.push_back(std::make_shared<nn::TransformerBlock>(
           o.width, o.heads,
-          TransformerBlockOptions{.attention = {.is_causal = true}, .dropout = o.dropout}));
+          nn::TransformerBlockOptions{.attention = {.is_causal = true}, .dropout = o.dropout}));
       add_module("blocks." + std::to_string(i), blocks_.back());
     }
-    add_module("norm", norm_ = std::make_shared<LayerNorm>(o.width));
-    add_module("head", head_ = std::make_shared<Linear>(o.width, vocabulary, false));
+    add_module("norm", norm_ = std::make_shared<nn::LayerNorm>(o.width));
+    add_module("head", head_ = std::make_shared<nn::Linear>(o.width, vocabulary, false));
   }
 
   // Tokens (batch, length) to logits (batch, length, vocabulary) of what comes next.
@@ -104,11 +104,12 @@ int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimi
   const bp::LoadedTensors loaded = bp::load_safetensors(o.checkpoint);
   for (const auto& [name, value] : description(o, text)) {
     const auto found = loaded.metadata.find(name);
-    if (found == loaded.metadata.end() || found->second != value) {
-      fail(o.checkpoint + ": " + name + " is '" +
-           (found == loaded.metadata.end() ? "" : found->second) + "', and here '" + value +
-           "'; allowed: the same run");
-    }
+    const std::string was = found == loaded.metadata.end() ? "" : found->second;
+    if (was == value) continue;
+    std::ostringstream message;
+    message << o.checkpoint << ": " << name << " is '" << was << "', and here '" << value
+            << "'; allowed: the same run";
+    fail(message.str());
   }
   bp::TensorMap weights, state;
   for (const auto& [name, tensor] : loaded.tensors) {

@@ -47,7 +47,7 @@ Tensor mixed_sdpa_backward(Inputs x, const Tensor& mask, const Tensor& bias, boo
   return gradient_mix({grad_q, grad_k, grad_v});
 }
 
-Tensor turn(Tensor angles, bool wants_sine) {
+Tensor turn(const Tensor& angles, bool wants_sine) {
   std::vector<double> values = angles.to_vector<double>();
   for (double& value : values) value = wants_sine ? __builtin_sin(value) : __builtin_cos(value);
   return from_host<double>(values, angles.shape());

@@ -26,6 +26,7 @@ void check_below_one(const char* optimizer, const char* option, double value) {
 
 std::vector<Tensor> zeros_like_all(const std::vector<Tensor>& tensors) {
   std::vector<Tensor> zeros;
+  zeros.reserve(tensors.size());
   for (const Tensor& tensor : tensors) zeros.push_back(zeros_like(tensor));
   return zeros;
 }
@@ -50,6 +51,7 @@ std::vector<Tensor> pick(const std::vector<Tensor>& all, const std::vector<size_
 
 std::vector<Tensor> gradients(const std::vector<Tensor>& all, const std::vector<size_t>& indices) {
   std::vector<Tensor> some;
+  some.reserve(indices.size());
   for (const size_t i : indices) some.push_back(all[i].grad().detach());
   return some;
 }
