@@ -166,6 +166,12 @@ void add_arange(OpCases& cases, bp_dtype dtype, bool is_smoke) {
       made.varies = shape[0] > 1;
       cases.push_back(made);
       if (shape[0] != 17) continue;
+      OpCase with_tensors = made;
+      with_tensors.attributes.clear();
+      with_tensors.detail += "_tensors";
+      with_tensors.input("start", dtype, {}, {FillKind::kUniform, range.start, range.start});
+      with_tensors.input("step", dtype, {}, {FillKind::kUniform, range.step, range.step});
+      cases.push_back(std::move(with_tensors));
       for (const Layout layout : {kStepped, kNegative, kOffset}) {
         made.tensors[0].layout = layout;
         made.layout = layout_text(layout);

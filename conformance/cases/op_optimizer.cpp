@@ -140,6 +140,7 @@ void add_sgd(OpCases& cases, bp_dtype dtype, bool is_smoke) {
       made.reference = expected_sgd;
       made.is_smoke = is_smoke;
       made.varies = false;  // A parameter may have one element, or none.
+      if (list.shapes.size() == 2) cases.push_back(with_scalars_as_tensors(made));
       cases.push_back(std::move(made));
     }
   }
@@ -162,6 +163,7 @@ void add_adamw(OpCases& cases, bp_dtype dtype, bool is_smoke) {
         made.reference = expected_adamw;
         made.is_smoke = is_smoke;
         made.varies = false;
+        if (list.shapes.size() == 2) cases.push_back(with_scalars_as_tensors(made));
         cases.push_back(std::move(made));
       }
     }
@@ -239,6 +241,7 @@ void add_scale(OpCases& cases, bp_dtype dtype) {
       if (name == "early") made.derive = [](CallData& data) { spoil_one(data, false); };
       made.is_smoke = is_smoke_dtype(dtype);
       made.varies = false;
+      if (name == "random") cases.push_back(with_scalars_as_tensors(made));
       cases.push_back(std::move(made));
     }
   }

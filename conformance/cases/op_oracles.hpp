@@ -33,6 +33,21 @@ inline void allow_nan_at_infinity(Expected& expected, const HostTensor& argument
   };
 }
 
+// The row with tensors of one element in place of its inline scalars, as a replayed graph has them.
+inline OpCase with_scalars_as_tensors(OpCase row) {
+  row.detail += "_tensors";
+  for (const Attribute& attribute : row.attributes) {
+    const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
+    if (scalar == nullptr) continue;
+    const double value = scalar_value(*scalar).hi;
+    row.input(attribute.name, scalar->dtype, {}, {FillKind::kUniform, value, value});
+  }
+  std::erase_if(row.attributes, [](const Attribute& attribute) {
+    return std::holds_alternative<bp_scalar>(attribute.value);
+  });
+  return row;
+}
+
 // Smoke rows are those of f32 and f64.
 inline bool is_smoke_dtype(bp_dtype dtype) { return dtype == BP_F32 || dtype == BP_F64; }
 

@@ -1,6 +1,7 @@
 // Oracles of sdpa and rope and their gradients.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -75,9 +76,12 @@ Attended<N> sdpa(const Attention<N>& a) {
     for (const int64_t j : seen) weights.push_back(a.score(row, j));
     N peak = weights.front();
     for (const N& weight : weights) peak = peak < weight ? weight : peak;
+    // Scores of -inf alone: the quotient of two zeros.
+    const bool is_nothing = std::all_of(weights.begin(), weights.end(),
+                                        [](const N& weight) { return weight == N(-HUGE_VAL); });
     for (N& weight : weights) weight = exp(weight - peak);
     const N total = sum_of(std::span<const N>(weights));
-    result.lse[row] = log(total) + peak;
+    if (!is_nothing) result.lse[row] = log(total) + peak;
     for (int64_t c = 0; c < a.value_width(); ++c) {
       std::vector<N> terms;
       for (size_t i = 0; i < seen.size(); ++i) {
@@ -130,17 +134,25 @@ N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_o
   return sum_of(std::span<const N>(terms));
 }
 
+// The weight of a key, which may vanish where it is no normal number.
+template <typename N>
+N weight_of(N score, N lse) {
+  using std::exp;
+  N weight = exp(score - lse);
+  if constexpr (requires { N::kUnit; }) weight.error += N::kWide ? 0x1p-1022 : 0x1p-126;
+  return weight;
+}
+
 // y and lse are what sdpa gave.
 template <typename N>
 AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
                                     const Array<N>& y, const Array<N>& lse) {
-  using std::exp;
   TermSums<N> grad_q(a.q.shape), grad_k(a.k.shape), grad_v(a.v.shape);
   for (int64_t row = 0; row < a.row_count(); ++row) {
     const N delta = dot_rows(grad_y, row, y, row, a.value_width());
     for (const int64_t j : a.seen_keys(row)) {
       const int64_t key = a.key_row(row, j);
-      const N p = exp(a.score(row, j) - lse[row]);
+      const N p = weight_of(a.score(row, j), lse[row]);
       const N s = p * (dot_rows(grad_y, row, a.v, key, a.value_width()) - delta);
       for (int64_t c = 0; c < a.value_width(); ++c) {
         grad_v.add(key * a.value_width() + c, p * grad_y[row * a.value_width() + c]);
