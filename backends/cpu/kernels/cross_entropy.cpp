@@ -1,6 +1,6 @@
 // cross_entropy and its gradient, row by row (softmax_rows.cpp). What is left of a row after its
-// exponentials is a handful of numbers, which are f64 for f32 too; the losses lie in the workspace
-// until they are summed, in the order of the rows.
+// exponentials is a handful of numbers, which are f64 for every dtype; the losses lie in the
+// workspace until they are summed, in the order of the rows.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -17,6 +17,21 @@ constexpr int64_t kGrainElements = 4096;
 
 int64_t grain_for(int64_t cols) {
   return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, cols));
+}
+
+// Calls fn(T{}) for the element type of `dtype`.
+template <typename Fn>
+void with_float(bp_dtype dtype, const Fn& fn) {
+  switch (dtype) {
+    case BP_F16:
+      return fn(Float16{});
+    case BP_BF16:
+      return fn(BFloat16{});
+    case BP_F64:
+      return fn(double{});
+    default:
+      return fn(float{});
+  }
 }
 
 template <typename T>
@@ -79,7 +94,7 @@ struct Forward {
 template <typename T>
 double row_sum(const T* row, int64_t count) {
   double parts[8] = {};
-  for (int64_t i = 0; i < count; ++i) parts[i % 8] += static_cast<double>(row[i]);
+  for (int64_t i = 0; i < count; ++i) parts[i % 8] += static_cast<double>(widen(row[i]));
   for (int step = 4; step > 0; step /= 2) {
     for (int i = 0; i < step; ++i) parts[i] += parts[i + step];
   }
@@ -88,7 +103,7 @@ double row_sum(const T* row, int64_t count) {
 
 template <typename T>
 double row_loss(const Forward& f, const T* row, int64_t target, double lse) {
-  const double picked = lse - static_cast<double>(row[target]);
+  const double picked = lse - static_cast<double>(widen(row[target]));
   if (f.label_smoothing == 0) return picked;
   const double mean = row_sum(row, f.x.shape[1]) / static_cast<double>(f.x.shape[1]);
   return (1 - f.label_smoothing) * picked + f.label_smoothing * (lse - mean);
@@ -104,10 +119,10 @@ void run_forward(const Forward& f, double* losses, int thread_count) {
       const int64_t target = f.targets[i];
       const bool is_ignored = target == f.targets.ignore_index;
       const double lse = is_ignored && !f.has_lse ? 0.0 : log_sum_exp(row, cols);
-      if (f.has_lse) *at<T>(f.lse, i) = static_cast<T>(lse);
+      if (f.has_lse) *at<Compute<T>>(f.lse, i) = static_cast<Compute<T>>(lse);
       losses[i] = is_ignored ? 0.0 : row_loss(f, row, target, lse);
       if (f.reduction == BP_CROSS_ENTROPY_REDUCTION_NONE) {
-        *at<T>(f.y, i) = static_cast<T>(losses[i]);
+        *at<T>(f.y, i) = narrow<T>(losses[i]);
       }
     }
   });
@@ -115,7 +130,7 @@ void run_forward(const Forward& f, double* losses, int thread_count) {
   double total = 0.0;
   for (int64_t i = 0; i < rows; ++i) total += losses[i];
   if (f.reduction == BP_CROSS_ENTROPY_REDUCTION_MEAN) total /= static_cast<double>(kept);
-  *reinterpret_cast<T*>(f.y.address) = static_cast<T>(total);
+  *reinterpret_cast<T*>(f.y.address) = narrow<T>(total);
 }
 
 bp_reason unknown_reduction(uint32_t reduction) {
@@ -151,13 +166,12 @@ bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
       args.label_smoothing};
   uint64_t end = 0;
   reserve_bytes(f.losses_size_bytes(), end);
-  return launch.submit([f, end, copy = copy_of_rows(f.x, args.x->dtype),
-                        is_f32 = args.x->dtype == BP_F32, workspace = launch.workspace(),
+  return launch.submit([f, end, copy = copy_of_rows(f.x, args.x->dtype), dtype = args.x->dtype,
+                        workspace = launch.workspace(),
                         thread_count = launch.thread_count()]() mutable {
     f.x = fetch_rows(copy, f.x, workspace + end, thread_count);
     double* const losses = reinterpret_cast<double*>(workspace);
-    is_f32 ? run_forward<float>(f, losses, thread_count)
-           : run_forward<double>(f, losses, thread_count);
+    with_float(dtype, [&]<typename T>(T) { run_forward<T>(f, losses, thread_count); });
   });
 }
 
@@ -171,6 +185,7 @@ struct Backward {
 // grad_x has rows of neighbours; it may be x.
 template <typename T>
 void run_backward(const Backward& b, int thread_count) {
+  using Sum = Compute<T>;
   const int64_t rows = b.x.shape[0], cols = b.x.shape[1];
   const int64_t kept = b.targets.check("cross_entropy_backward");
   const bool is_mean = b.reduction == BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN;
@@ -182,19 +197,19 @@ void run_backward(const Backward& b, int thread_count) {
       T* const to = at<T>(b.grad_x, i);
       const int64_t target = b.targets[i];
       if (target == b.targets.ignore_index) {
-        std::fill_n(to, cols, T{0});
+        std::fill_n(to, cols, T{});
         continue;
       }
       const T* const row = at<const T>(b.x, i);
-      const T lse = *at<const T>(b.lse, i);
+      const Sum lse = *at<const Sum>(b.lse, i);
       const T grad =
           has_rows ? *at<const T>(b.grad_y, i) : *reinterpret_cast<const T*>(b.grad_y.address);
-      const T scale = static_cast<T>(static_cast<double>(grad) / divisor);
+      const Sum scale = static_cast<Sum>(static_cast<double>(widen(grad)) / divisor);
       // The element of the target subtracts more; from the exponential, not from the difference.
       T picked = row[target];
-      const T picked_base = static_cast<T>(1 - b.label_smoothing + base);
+      const Sum picked_base = static_cast<Sum>(1 - b.label_smoothing + base);
       scaled_exp(&picked, &picked, 1, lse, picked_base, scale);
-      scaled_exp(row, to, cols, lse, static_cast<T>(base), scale);
+      scaled_exp(row, to, cols, lse, static_cast<Sum>(base), scale);
       to[target] = picked;
     }
   });
@@ -235,19 +250,20 @@ bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& la
                 targets_of(args),      args.reduction,   args.label_smoothing};
   BackwardCopies copies = backward_copies(args);
   place_copies(copies);
-  return launch.submit([b, copies, is_f32 = args.x->dtype == BP_F32, workspace = launch.workspace(),
+  return launch.submit([b, copies, dtype = args.x->dtype, workspace = launch.workspace(),
                         thread_count = launch.thread_count()]() mutable {
     b.x = fetch_rows(copies.x, b.x, workspace + copies.x.offset, thread_count);
     if (copies.grad_x.is_needed) {
       copies.grad_x.dense.address = workspace + copies.grad_x.offset;
       b.grad_x = copies.grad_x.dense;
     }
-    is_f32 ? run_backward<float>(b, thread_count) : run_backward<double>(b, thread_count);
+    with_float(dtype, [&]<typename T>(T) { run_backward<T>(b, thread_count); });
     if (copies.grad_x.is_needed) copies.grad_x.store(thread_count);
   });
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_I64, BP_F32, BP_I32, BP_F64, BP_I64, BP_F64, BP_I32};
+constexpr bp_dtype kDtypes[] = {BP_F32, BP_I64, BP_F32, BP_I32, BP_F64,  BP_I64, BP_F64,  BP_I32,
+                                BP_F16, BP_I64, BP_F16, BP_I32, BP_BF16, BP_I64, BP_BF16, BP_I32};
 
 }  // namespace
 

@@ -103,8 +103,14 @@ extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
 // layer_norm.cpp, rms_norm.cpp
 extern const bp_kernel kLayerNorm, kLayerNormBackward, kRmsNorm, kRmsNormBackward;
 
-// softmax.cpp, log_softmax.cpp
-extern const bp_kernel kSoftmax, kLogSoftmax;
+// rope.cpp
+extern const bp_kernel kRope, kRopeBackward;
+
+// sdpa.cpp
+extern const bp_kernel kSdpa, kSdpaBackward;
+
+// softmax.cpp, log_softmax.cpp, softmax_backward.cpp
+extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;
 
 // cross_entropy.cpp
 extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;

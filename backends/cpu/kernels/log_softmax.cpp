@@ -10,11 +10,10 @@ uint64_t log_softmax_workspace(const bp_log_softmax_args& args, const Env&) {
 }
 
 bp_status log_softmax_launch(const bp_log_softmax_args& args, Launch& launch) {
-  return submit_softmax(*args.x, *args.y, args.axis, launch,
-                        [](auto... values) { log_softmax_dense(values...); });
+  return submit_softmax(*args.x, *args.y, args.axis, launch, log_softmax_dense);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64};
+constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // Three passes over each row: the largest element, the sum of exp(x - largest), the result. exp()
 // is Highway's, at most 1 ulp wrong for f32 and f64; it knows no NaN, so the second pass finds what
-// is not finite, and the third multiplies by NaN then.
+// is not finite, and the third multiplies by NaN then. f16 and bf16 are rounded in the third alone:
+// the exponentials of the first elements of a row wait in a buffer for it, the others are computed
+// again.
 //
 // oneDNN has a softmax too. It is not used: NaN and +inf in a row leave the row's other elements 0.
 #include "backends/cpu/kernels/softmax_rows.hpp"
@@ -19,128 +21,124 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/kernels/sums-inl.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-template <typename T>
-using Tag = hn::ScalableTag<T>;
 
 template <typename T>
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <typename T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
-// The last elements of a row, `count` of them, and -inf behind: it changes no maximum, and its exp
-// is 0.
-template <class D, typename T = hn::TFromD<D>>
-hn::Vec<D> load_tail(D d, const T* from, int64_t count) {
-  alignas(64) T lanes[hn::MaxLanes(D())];
-  std::fill_n(std::copy_n(from, count, lanes), static_cast<int64_t>(hn::Lanes(d)) - count,
-              -kInfinity<T>);
-  return hn::Load(d, lanes);
-}
-
-template <class D, typename T = hn::TFromD<D>>
-void store_tail(D d, hn::Vec<D> value, T* to, int64_t count) {
-  alignas(64) T lanes[hn::MaxLanes(D())];
-  hn::Store(value, d, lanes);
-  std::copy_n(lanes, count, to);
-}
-
-// Calls fn(vector) for the row, and stores what it returns if `to` is not NULL.
-template <bool kStores, class D, typename T, typename Fn>
-void for_each_vector(D d, const T* from, [[maybe_unused]] T* to, int64_t count, Fn&& fn) {
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    [[maybe_unused]] const auto result = fn(hn::LoadU(d, from + i));
-    if constexpr (kStores) hn::StoreU(result, d, to + i);
-  }
-  if (i == count) return;
-  [[maybe_unused]] const auto result = fn(load_tail(d, from + i, count - i));
-  if constexpr (kStores) store_tail(d, result, to + i, count - i);
-}
+// Exponentials that a row of a narrow dtype keeps.
+constexpr int64_t kKeptElements = 4096;
 
 // The largest element, or NaN where the row gives NaN.
 template <typename T>
-T row_peak(const T* x, int64_t count) {
-  const Tag<T> d;
-  auto peak = hn::Set(d, -kInfinity<T>);
+Compute<T> row_peak(const T* x, int64_t count) {
+  using Sum = Compute<T>;
+  const ComputeTag<T> d;
+  const auto lowest = hn::Set(d, -kInfinity<Sum>);
+  auto peak = lowest;
   auto is_number = hn::Eq(peak, peak);
-  for_each_vector<false>(d, x, static_cast<T*>(nullptr), count, [&](auto v) {
+  for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
+    const auto v = lanes.fill_rest(lanes.load(x), lowest);
     is_number = hn::And(is_number, hn::Eq(v, v));
-    return peak = hn::Max(peak, v);
+    peak = hn::Max(peak, v);
   });
-  const T largest = hn::GetLane(hn::MaxOfLanes(d, peak));
-  return hn::AllTrue(d, is_number) && std::isfinite(largest) ? largest : kNaN<T>;
+  const Sum largest = hn::GetLane(hn::MaxOfLanes(d, peak));
+  return hn::AllTrue(d, is_number) && std::isfinite(largest) ? largest : kNaN<Sum>;
 }
 
-// The sum of exp(x - peak), and the terms in y if it is not NULL.
+// The sum of exp(x - peak), and the terms in `terms` if it is not NULL.
 template <bool kStores, typename T>
-T sum_of_exp(const T* x, T* y, int64_t count, T peak) {
-  const Tag<T> d;
+Compute<T> sum_of_exp(const T* x, Compute<T>* terms, int64_t count, Compute<T> peak) {
+  const ComputeTag<T> d;
   const auto shift = hn::Set(d, peak);
   auto sum = hn::Zero(d);
-  for_each_vector<kStores>(d, x, y, count, [&](auto v) {
-    const auto term = hn::Exp(d, hn::Sub(v, shift));
+  for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
+    const auto term = lanes.clear_rest(hn::Exp(d, hn::Sub(lanes.load(x), shift)));
+    if constexpr (kStores) lanes.store(term, terms);
     sum = hn::Add(sum, term);
-    return term;
   });
-  return std::isnan(peak) ? kNaN<T> : hn::GetLane(hn::SumOfLanes(d, sum));
+  return std::isnan(peak) ? kNaN<Compute<T>> : hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
 template <typename T>
 void softmax_row(const T* x, T* y, int64_t count) {
-  const T sum = sum_of_exp<true>(x, y, count, row_peak(x, count));
-  const Tag<T> d;
-  const auto scale = hn::Set(d, T{1} / sum);
-  for_each_vector<true>(d, y, y, count, [&](auto v) { return hn::Mul(v, scale); });
+  using Sum = Compute<T>;
+  const ComputeTag<T> d;
+  const Sum peak = row_peak(x, count);
+  if constexpr (std::is_same_v<T, Sum>) {
+    const auto scale = hn::Set(d, Sum{1} / sum_of_exp<true>(x, y, count, peak));
+    for_each_lanes<T>(count,
+                      [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(y), scale), y); });
+  } else {
+    HWY_ALIGN Sum kept[kKeptElements];
+    const int64_t first = std::min(count, kKeptElements);
+    const Sum sum = sum_of_exp<true>(x, kept, first, peak) +
+                    sum_of_exp<false>(x + first, kept, count - first, peak);
+    const auto scale = hn::Set(d, Sum{1} / sum), shift = hn::Set(d, peak);
+    for_each_lanes<T>(
+        first, [&](auto lanes) HWY_ATTR { lanes.store(hn::Mul(lanes.load(kept), scale), y); });
+    x += first;
+    y += first;
+    for_each_lanes<T>(count - first, [&](auto lanes) HWY_ATTR {
+      lanes.store(hn::Mul(hn::Exp(d, hn::Sub(lanes.load(x), shift)), scale), y);
+    });
+  }
 }
 
 template <typename T>
 void log_softmax_row(const T* x, T* y, int64_t count) {
-  const T peak = row_peak(x, count);
-  const T sum = sum_of_exp<false>(x, static_cast<T*>(nullptr), count, peak);
-  const Tag<T> d;
+  using Sum = Compute<T>;
+  const ComputeTag<T> d;
+  const Sum peak = row_peak(x, count);
+  const Sum sum = sum_of_exp<false>(x, static_cast<Sum*>(nullptr), count, peak);
   const auto shift = hn::Set(d, peak), log_sum = hn::Set(d, std::log(sum));
-  for_each_vector<true>(d, x, y, count,
-                        [&](auto v) { return hn::Sub(hn::Sub(v, shift), log_sum); });
+  for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
+    lanes.store(hn::Sub(hn::Sub(lanes.load(x), shift), log_sum), y);
+  });
 }
 
 // The first columns of (count, stride), one in each lane.
-template <bool kIsLog, class D, typename T = hn::TFromD<D>>
+template <bool kIsLog, class D, typename T>
 void softmax_columns(D d, const T* x, T* y, int64_t count, int64_t stride) {
-  auto peak = hn::Set(d, -kInfinity<T>);
+  using Sum = Compute<T>;
+  constexpr bool kStores = !kIsLog && std::is_same_v<T, Sum>;
+  auto peak = hn::Set(d, -kInfinity<Sum>);
   auto is_number = hn::Eq(peak, peak);
   for (int64_t i = 0; i < count; ++i) {
-    const auto v = hn::LoadU(d, x + i * stride);
+    const auto v = load_lanes(d, x + i * stride);
     is_number = hn::And(is_number, hn::Eq(v, v));
     peak = hn::Max(peak, v);
   }
-  is_number = hn::And(is_number, hn::Lt(hn::Abs(peak), hn::Set(d, kInfinity<T>)));
+  is_number = hn::And(is_number, hn::Lt(hn::Abs(peak), hn::Set(d, kInfinity<Sum>)));
   auto sum = hn::Zero(d);
   for (int64_t i = 0; i < count; ++i) {
-    const auto term = hn::Exp(d, hn::Sub(hn::LoadU(d, x + i * stride), peak));
-    if constexpr (!kIsLog) hn::StoreU(term, d, y + i * stride);
+    const auto term = hn::Exp(d, hn::Sub(load_lanes(d, x + i * stride), peak));
+    if constexpr (kStores) store_lanes(term, d, y + i * stride);
     sum = hn::Add(sum, term);
   }
-  sum = hn::IfThenElse(is_number, sum, hn::Set(d, kNaN<T>));
+  sum = hn::IfThenElse(is_number, sum, hn::Set(d, kNaN<Sum>));
   if constexpr (kIsLog) {
-    alignas(64) T lanes[hn::MaxLanes(D())];
+    alignas(64) Sum lanes[hn::MaxLanes(D())];
     hn::Store(sum, d, lanes);
     for (size_t lane = 0; lane < hn::Lanes(d); ++lane) lanes[lane] = std::log(lanes[lane]);
     sum = hn::Load(d, lanes);
   } else {
-    sum = hn::Div(hn::Set(d, T{1}), sum);
+    sum = hn::Div(hn::Set(d, Sum{1}), sum);
   }
   for (int64_t i = 0; i < count; ++i) {
+    const auto v = load_lanes(d, (kStores ? y : x) + i * stride);
     if constexpr (kIsLog) {
-      hn::StoreU(hn::Sub(hn::Sub(hn::LoadU(d, x + i * stride), peak), sum), d, y + i * stride);
+      store_lanes(hn::Sub(hn::Sub(v, peak), sum), d, y + i * stride);
+    } else if constexpr (kStores) {
+      store_lanes(hn::Mul(v, sum), d, y + i * stride);
     } else {
-      hn::StoreU(hn::Mul(hn::LoadU(d, y + i * stride), sum), d, y + i * stride);
+      store_lanes(hn::Mul(hn::Exp(d, hn::Sub(v, peak)), sum), d, y + i * stride);
     }
   }
 }
@@ -161,8 +159,8 @@ void run(const T* x, T* y, const SoftmaxExtents& e, int thread_count) {
       }
     });
   }
-  const Tag<T> d;
-  const hn::CappedTag<T, 1> one;
+  const ComputeTag<T> d;
+  const hn::CappedTag<Compute<T>, 1> one;
   parallel_for(thread_count, e.outer * e.inner, grain, [&](int64_t begin, int64_t end) {
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     for (int64_t col = begin; col < end;) {
@@ -179,39 +177,56 @@ void run(const T* x, T* y, const SoftmaxExtents& e, int thread_count) {
   });
 }
 
+template <bool kIsLog>
+void run_any(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& e,
+             int thread_count) {
+  const auto run_as = [&]<typename T>(T) {
+    run<kIsLog>(reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), e, thread_count);
+  };
+  switch (dtype) {
+    case BP_F16:
+      return run_as(Float16{});
+    case BP_BF16:
+      return run_as(BFloat16{});
+    case BP_F64:
+      return run_as(double{});
+    default:
+      return run_as(float{});
+  }
+}
+
 // What HWY_EXPORT can take: functions that are not templates.
-void softmax_f32(const float* x, float* y, const SoftmaxExtents& e, int thread_count) {
-  run<false>(x, y, e, thread_count);
+void softmax(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& e,
+             int thread_count) {
+  run_any<false>(dtype, x, y, e, thread_count);
 }
-void softmax_f64(const double* x, double* y, const SoftmaxExtents& e, int thread_count) {
-  run<false>(x, y, e, thread_count);
-}
-void log_softmax_f32(const float* x, float* y, const SoftmaxExtents& e, int thread_count) {
-  run<true>(x, y, e, thread_count);
-}
-void log_softmax_f64(const double* x, double* y, const SoftmaxExtents& e, int thread_count) {
-  run<true>(x, y, e, thread_count);
+void log_softmax(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& e,
+                 int thread_count) {
+  run_any<true>(dtype, x, y, e, thread_count);
 }
 
 template <typename T>
 double log_sum_exp_row(const T* x, int64_t count) {
-  const T peak = row_peak(x, count);
-  const T sum = sum_of_exp<false>(x, static_cast<T*>(nullptr), count, peak);
+  using Sum = Compute<T>;
+  const Sum peak = row_peak(x, count);
+  const Sum sum = sum_of_exp<false>(x, static_cast<Sum*>(nullptr), count, peak);
   return static_cast<double>(peak) + std::log(static_cast<double>(sum));
 }
 double log_sum_exp_f32(const float* x, int64_t count) { return log_sum_exp_row(x, count); }
 double log_sum_exp_f64(const double* x, int64_t count) { return log_sum_exp_row(x, count); }
+double log_sum_exp_f16(const Float16* x, int64_t count) { return log_sum_exp_row(x, count); }
+double log_sum_exp_bf16(const BFloat16* x, int64_t count) { return log_sum_exp_row(x, count); }
 
-template <typename T>
-void scaled_exp_row(const T* x, T* y, int64_t count, T shift, T base, T scale) {
-  const Tag<T> d;
-  const auto limit = hn::Set(d, std::log(std::numeric_limits<T>::max()));
-  for_each_vector<true>(d, x, y, count, [&](auto v) {
-    const auto exponent = hn::Sub(v, hn::Set(d, shift));
+template <typename T, typename Sum = Compute<T>>
+void scaled_exp_row(const T* x, T* y, int64_t count, Sum shift, Sum base, Sum scale) {
+  const ComputeTag<T> d;
+  const auto limit = hn::Set(d, std::log(std::numeric_limits<Sum>::max()));
+  for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
+    const auto exponent = hn::Sub(lanes.load(x), hn::Set(d, shift));
     auto power = hn::Exp(d, exponent);
-    power = hn::IfThenElse(hn::Gt(exponent, limit), hn::Set(d, kInfinity<T>), power);
+    power = hn::IfThenElse(hn::Gt(exponent, limit), hn::Set(d, kInfinity<Sum>), power);
     power = hn::IfThenElse(hn::Eq(exponent, exponent), power, exponent);
-    return hn::Mul(hn::Set(d, scale), hn::Sub(power, hn::Set(d, base)));
+    lanes.store(hn::Mul(hn::Set(d, scale), hn::Sub(power, hn::Set(d, base))), y);
   });
 }
 void scaled_exp_f32(const float* x, float* y, int64_t count, float shift, float base, float scale) {
@@ -219,6 +234,14 @@ void scaled_exp_f32(const float* x, float* y, int64_t count, float shift, float 
 }
 void scaled_exp_f64(const double* x, double* y, int64_t count, double shift, double base,
                     double scale) {
+  scaled_exp_row(x, y, count, shift, base, scale);
+}
+void scaled_exp_f16(const Float16* x, Float16* y, int64_t count, float shift, float base,
+                    float scale) {
+  scaled_exp_row(x, y, count, shift, base, scale);
+}
+void scaled_exp_bf16(const BFloat16* x, BFloat16* y, int64_t count, float shift, float base,
+                     float scale) {
   scaled_exp_row(x, y, count, shift, base, scale);
 }
 
@@ -230,41 +253,54 @@ HWY_AFTER_NAMESPACE();
 namespace bp::kernels {
 namespace {
 
-HWY_EXPORT(softmax_f32);
-HWY_EXPORT(softmax_f64);
-HWY_EXPORT(log_softmax_f32);
-HWY_EXPORT(log_softmax_f64);
+HWY_EXPORT(softmax);
+HWY_EXPORT(log_softmax);
 HWY_EXPORT(log_sum_exp_f32);
 HWY_EXPORT(log_sum_exp_f64);
+HWY_EXPORT(log_sum_exp_f16);
+HWY_EXPORT(log_sum_exp_bf16);
 HWY_EXPORT(scaled_exp_f32);
 HWY_EXPORT(scaled_exp_f64);
+HWY_EXPORT(scaled_exp_f16);
+HWY_EXPORT(scaled_exp_bf16);
 
 }  // namespace
 
-void softmax_dense(const float* x, float* y, const SoftmaxExtents& e, int thread_count) {
-  HWY_DYNAMIC_DISPATCH(softmax_f32)(x, y, e, thread_count);
+void softmax_dense(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& e,
+                   int thread_count) {
+  HWY_DYNAMIC_DISPATCH(softmax)(dtype, x, y, e, thread_count);
 }
-void softmax_dense(const double* x, double* y, const SoftmaxExtents& e, int thread_count) {
-  HWY_DYNAMIC_DISPATCH(softmax_f64)(x, y, e, thread_count);
+void log_softmax_dense(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& e,
+                       int thread_count) {
+  HWY_DYNAMIC_DISPATCH(log_softmax)(dtype, x, y, e, thread_count);
 }
-void log_softmax_dense(const float* x, float* y, const SoftmaxExtents& e, int thread_count) {
-  HWY_DYNAMIC_DISPATCH(log_softmax_f32)(x, y, e, thread_count);
-}
-void log_softmax_dense(const double* x, double* y, const SoftmaxExtents& e, int thread_count) {
-  HWY_DYNAMIC_DISPATCH(log_softmax_f64)(x, y, e, thread_count);
-}
+
 double log_sum_exp(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(log_sum_exp_f32)(x, count);
 }
 double log_sum_exp(const double* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(log_sum_exp_f64)(x, count);
 }
+double log_sum_exp(const Float16* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(log_sum_exp_f16)(x, count);
+}
+double log_sum_exp(const BFloat16* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(log_sum_exp_bf16)(x, count);
+}
+
 void scaled_exp(const float* x, float* y, int64_t count, float shift, float base, float scale) {
   HWY_DYNAMIC_DISPATCH(scaled_exp_f32)(x, y, count, shift, base, scale);
 }
 void scaled_exp(const double* x, double* y, int64_t count, double shift, double base,
                 double scale) {
   HWY_DYNAMIC_DISPATCH(scaled_exp_f64)(x, y, count, shift, base, scale);
+}
+void scaled_exp(const Float16* x, Float16* y, int64_t count, float shift, float base, float scale) {
+  HWY_DYNAMIC_DISPATCH(scaled_exp_f16)(x, y, count, shift, base, scale);
+}
+void scaled_exp(const BFloat16* x, BFloat16* y, int64_t count, float shift, float base,
+                float scale) {
+  HWY_DYNAMIC_DISPATCH(scaled_exp_bf16)(x, y, count, shift, base, scale);
 }
 
 }  // namespace bp::kernels

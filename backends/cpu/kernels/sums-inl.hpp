@@ -30,6 +30,7 @@ struct FullLanes {
     store_lanes(v, ComputeTag<T>(), row + at);
   }
   HWY_INLINE auto clear_rest(hn::Vec<ComputeTag<T>> v) const { return v; }
+  HWY_INLINE auto fill_rest(hn::Vec<ComputeTag<T>> v, hn::Vec<ComputeTag<T>>) const { return v; }
 };
 
 // The same for the last elements, fewer than there are lanes.
@@ -48,6 +49,10 @@ struct LastLanes {
   HWY_INLINE auto clear_rest(hn::Vec<ComputeTag<T>> v) const {
     const ComputeTag<T> d;
     return hn::IfThenElseZero(hn::FirstN(d, count), v);
+  }
+  HWY_INLINE auto fill_rest(hn::Vec<ComputeTag<T>> v, hn::Vec<ComputeTag<T>> rest) const {
+    const ComputeTag<T> d;
+    return hn::IfThenElse(hn::FirstN(d, count), v, rest);
   }
 };
 
