@@ -81,6 +81,8 @@ constexpr const bp_kernel* kKernels[] = {
     &kCat,
     &kScatter,
     &kScatterReduce,
+    &kSort,
+    &kTopk,
 };
 
 bp_status register_all(void* self, const bp_registrar* registrar) {

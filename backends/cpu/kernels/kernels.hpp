@@ -118,7 +118,7 @@ extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
 // gather.cpp, embedding.cpp
 extern const bp_kernel kGather, kIndexSelect, kEmbedding, kEmbeddingBackward;
 
-// cat.cpp, scatter.cpp
-extern const bp_kernel kCat, kScatter, kScatterReduce;
+// cat.cpp, scatter.cpp, sort.cpp
+extern const bp_kernel kCat, kScatter, kScatterReduce, kSort, kTopk;
 
 }  // namespace bp::kernels
