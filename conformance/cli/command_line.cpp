@@ -190,6 +190,7 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* info = app.add_subcommand("info", "discovery, devices, capabilities and kernels");
   info->add_option("PLUGIN", line.plugin, "without it: what discovery finds");
   add_backend(*info, line, raw);
+  info->add_flag("--probe", line.wants_probes, "check what kernels declare; exit code 6 if false");
   info->add_flag("--json", line.as_json, "all of it");
 
   CLI::App* diff = app.add_subcommand("diff", "what changed between two result folders");

@@ -34,6 +34,7 @@ struct CommandLine {
   std::string folder, other_folder;                         // Of report; of diff.
   bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.
+  bool wants_probes = false;                                // Of info.
   bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
 
   std::vector<std::string> environment;  // The variables that were read, "NAME=value".

@@ -14,23 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-// Whether the plugin claims what a case needs: a kernel of its op and dtype. What is no op belongs
-// to the tables that every backend has.
-bool is_claimed(const Case& which, const json& target) {
-  if (which.op == 0) return true;
-  const char* name = bp_op_name(which.op);
-  for (const json& kernel : target.at("kernels")) {
-    if (name == nullptr || kernel.at("op") != name) continue;
-    if (kernel.at("claims_every_dtype") || which.dtype.empty()) return true;
-    for (const json& row : kernel.at("dtype_rows")) {
-      for (const json& dtype : row) {
-        if (dtype == which.dtype) return true;
-      }
-    }
-  }
-  return false;
-}
-
 const json* chosen_target(const BatchReport& report) {
   if (!report.hello.is_object() || !report.hello.contains("targets")) return nullptr;
   return &report.hello.at("targets").at(report.hello.value("target", size_t{0}));
@@ -153,6 +136,21 @@ std::string hint_for(const CommandLine& line) {
 
 }  // namespace
 
+bool is_claimed(const Case& which, const json& target) {
+  if (which.op == 0) return true;
+  const char* name = bp_op_name(which.op);
+  for (const json& kernel : target.at("kernels")) {
+    if (name == nullptr || kernel.at("op") != name) continue;
+    if (kernel.at("claims_every_dtype") || which.dtype.empty()) return true;
+    for (const json& row : kernel.at("dtype_rows")) {
+      for (const json& dtype : row) {
+        if (dtype == which.dtype) return true;
+      }
+    }
+  }
+  return false;
+}
+
 bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_report) {
   SessionOptions session = line.run.session;
   session.interrupt_fd = interrupt_descriptor();
@@ -202,10 +200,14 @@ int info_verb(const CommandLine& line) {
   if (!probe(line, none, report)) {
     return report.is_interrupted ? kExitInterrupted : kExitNotLoaded;
   }
-  const json& hello = report.hello;
+  json& hello = report.hello;
+  ExitCode exit_code = kExitOk;
+  if (line.wants_probes && !line.plugin.empty()) {
+    exit_code = probe_declarations(line, report, hello["probes"]);
+  }
   if (line.as_json) {
     std::cout << hello.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
-    return kExitOk;
+    return exit_code;
   }
   if (line.plugin.empty()) {
     print_manifests(hello);
@@ -224,10 +226,11 @@ int info_verb(const CommandLine& line) {
     std::cout << "  finding: while loading, " << finding.get<std::string>() << "\n";
   }
   for (const json& target : hello.at("targets")) print_target(target);
+  print_declarations(hello.value("probes", json::array()));
   if (report.unload_failure) {
     std::cout << "  finding: " << report.unload_failure->message << "\n";
   }
-  return kExitOk;
+  return exit_code;
 }
 
 int explain_verb(const CommandLine& line) {

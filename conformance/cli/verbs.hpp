@@ -29,6 +29,15 @@ bool has_color(const CommandLine& line);
 // The flags that change results and are not at their default, for lines that repeat a failure.
 std::vector<std::string> repro_flags(const CommandLine& line);
 
+// Whether the device claims what a case needs: a kernel of its op and dtype. What is no op belongs
+// to the tables that every backend has.
+bool is_claimed(const Case& which, const nlohmann::json& target);
+
+// Runs the probes of what the kernels of the device declare. kExitDeclaration where one is false.
+ExitCode probe_declarations(const CommandLine& line, const BatchReport& probed,
+                            nlohmann::json& out_probes);
+void print_declarations(const nlohmann::json& probes);
+
 // The descriptor that becomes readable when the process gets SIGINT or SIGTERM.
 int interrupt_descriptor();
 

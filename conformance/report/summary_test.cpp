@@ -70,6 +70,13 @@ TEST_F(Summaries, GroupFailuresOfOneSignatureAndPutTheLargestFirst) {
   EXPECT_EQ(summary.tags.at("STREAM-1").right, 1u);
 }
 
+TEST_F(Summaries, TellFalseDeclarationsFromWrongResults) {
+  set(0, Outcome::kFail, "declaration");
+  EXPECT_EQ(summarize_all().exit_code, kExitDeclaration);
+  set(1, Outcome::kFail, "tail");
+  EXPECT_EQ(summarize_all().exit_code, kExitFailures);
+}
+
 TEST_F(Summaries, ChooseTheExitCodeThatComesFirst) {
   set(0, Outcome::kFail);
   set(1, Outcome::kHarnessError);

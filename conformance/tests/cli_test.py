@@ -482,6 +482,8 @@ class Outputs(Folder):
         self.assertEqual(json.loads(run("info", plugin("none"), "--json").stdout)["plugin"]["name"],
                          "test.mock")
         self.assertEqual(run("info").returncode, 0)
+        probed = json.loads(run("info", plugin("none"), "--probe", "--json").stdout)
+        self.assertEqual(probed["probes"], [])  # The mock has no kernel.
         self.assertIn(STREAM_CASE, run("explain", "STREAM-5").stdout)
         self.assertEqual(run("explain", "stream-5").stdout, run("explain", "STREAM-5").stdout)
 
