@@ -18,10 +18,11 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},       {Verb::kList, "list"},
-                               {Verb::kInfo, "info"},     {Verb::kCoverage, "coverage"},
-                               {Verb::kShrink, "shrink"}, {Verb::kDiff, "diff"},
-                               {Verb::kReport, "report"}, {Verb::kExplain, "explain"}};
+constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},           {Verb::kList, "list"},
+                               {Verb::kInfo, "info"},         {Verb::kCoverage, "coverage"},
+                               {Verb::kShrink, "shrink"},     {Verb::kDiff, "diff"},
+                               {Verb::kReport, "report"},     {Verb::kExplain, "explain"},
+                               {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
@@ -175,6 +176,22 @@ void add_shrink(CLI::App& app, CommandLine& line, RawOptions& raw) {
   shrink->add_flag("-q,--quiet", line.is_quiet, "no progress")->group("Output");
 }
 
+void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* selftest =
+      app.add_subcommand("selftest", "whether the suite finds backends broken on purpose");
+  selftest->add_option("PLUGIN", line.plugin, "path of a good backend, which they wrap")
+      ->required();
+  selftest->add_option("--mutants", line.mutants, "libbp_mutant.so; default: beside the program");
+  selftest->add_option("--mutant", line.mutant_filter, "glob of the mutants to run");
+  selftest->add_option("--seeds", line.seeds, "how many seeds the benign ones have to pass")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  selftest->add_option("--json", line.json_file, "write the matrix here");
+  selftest->add_flag("-q,--quiet", line.is_quiet, "no progress");
+  add_data(*selftest, line, raw);
+  add_workers(*selftest, line);
+}
+
 void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_running_verbs(app, line, raw);
   add_shrink(app, line, raw);
@@ -209,6 +226,11 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
 
   CLI::App* explain = app.add_subcommand("explain", "the sentence behind a tag, and its cases");
   explain->add_option("TAG", line.tag, "such as STREAM-3")->required();
+
+  add_selftest(app, line, raw);
+  CLI::App* fresh = app.add_subcommand("new", "write a backend that builds and loads, to fill in");
+  fresh->add_option("NAME", line.plugin, "vendor.backend, such as acme.npu")->required();
+  fresh->add_option("DIR", line.folder, "a folder that is empty or not there yet")->required();
 }
 
 }  // namespace

@@ -11,11 +11,22 @@
 
 namespace bp::conformance {
 
-enum class Verb { kRun, kList, kInfo, kCoverage, kShrink, kDiff, kReport, kExplain };
+enum class Verb {
+  kRun,
+  kList,
+  kInfo,
+  kCoverage,
+  kShrink,
+  kDiff,
+  kReport,
+  kExplain,
+  kSelftest,
+  kNew
+};
 
 struct CommandLine {
   Verb verb = Verb::kRun;
-  std::string plugin;  // "" where the verb does without.
+  std::string plugin;  // "" where the verb does without; of new, the name.
   std::string tag;     // Of explain.
 
   SelectionQuery selection;
@@ -35,6 +46,8 @@ struct CommandLine {
   bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.
   bool wants_probes = false;                                // Of info.
+  std::string mutants, mutant_filter;                       // Of selftest.
+  int seeds = 1;                                            // Of selftest.
   bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
 
   std::vector<std::string> environment;  // The variables that were read, "NAME=value".

@@ -50,6 +50,10 @@ int dispatch(const CommandLine& line) {
       return report_verb(line);
     case Verb::kExplain:
       return explain_verb(line);
+    case Verb::kSelftest:
+      return selftest_verb(line);
+    case Verb::kNew:
+      return new_verb(line);
   }
   return kExitUsage;
 }

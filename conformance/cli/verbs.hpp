@@ -14,6 +14,8 @@ int shrink_verb(const CommandLine& line);
 int diff_verb(const CommandLine& line);
 int report_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);
+int selftest_verb(const CommandLine& line);
+int new_verb(const CommandLine& line);
 
 // Loads the plugin in a worker that runs nothing. Prints one line and returns false if it does not
 // load; then the exit code is kExitNotLoaded, or kExitInterrupted.

@@ -77,6 +77,8 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   w.strength = instance.strength;
   w.allocator = &instance.allocator;
   w.kernel.state = &w;
+  if (w.mutant->numerics != nullptr) w.kernel.numerics = w.mutant->numerics;
+  if (w.mutant->alignment_bytes != 0) w.kernel.min_byte_alignment_bytes = w.mutant->alignment_bytes;
   if (w.kernel.supports != nullptr) w.kernel.supports = supports;
   w.kernel.workspace_size = workspace_size;
   w.kernel.launch = launch;

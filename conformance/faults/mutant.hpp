@@ -34,8 +34,14 @@ struct Mutant {
   std::string_view id;
   std::span<const uint32_t> ops;  // The ops whose kernels it replaces.
   bp_status (*launch)(const Call& call, std::string_view strength, const void* args);
-  uint64_t extra_workspace_bytes = 0;  // Asked for on top of what the good kernel needs.
+  uint64_t extra_workspace_bytes = 0;     // Asked for on top of what the good kernel needs.
+  const bp_numerics* numerics = nullptr;  // What it declares; NULL: what the good kernel does.
+  uint64_t alignment_bytes = 0;           // What it claims; 0: what the good kernel does.
 };
+
+// The tables: mutants that bend tensors, and mutants that change numbers.
+std::span<const Mutant> layout_mutants();
+std::span<const Mutant> arithmetic_mutants();
 
 // NULL if there is no mutant of this id.
 const Mutant* find_mutant(std::string_view id);

@@ -1,5 +1,6 @@
 // The mutants, each with what a right suite says of it. Numbers are those of the kill table.
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <iterator>
 
@@ -70,6 +71,8 @@ constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
 constexpr uint32_t kBinary[] = {BP_OP_ADD, BP_OP_SUB, BP_OP_MUL, BP_OP_DIV, BP_OP_MAXIMUM};
 constexpr uint32_t kUnary[] = {BP_OP_NEG, BP_OP_EXP, BP_OP_LOG, BP_OP_SQRT, BP_OP_RELU};
 constexpr uint32_t kSum[] = {BP_OP_SUM};
+constexpr uint32_t kLinear[] = {BP_OP_LINEAR};
+constexpr uint32_t kSoftmax[] = {BP_OP_SOFTMAX, BP_OP_LOG_SOFTMAX};
 
 // The frames of a family are alike, so that one function bends them all.
 using BinaryArgs = bp_add_args;
@@ -123,6 +126,43 @@ bp_status edge_tile_with_other_stride(const Call& call, std::string_view, const 
   return call.run(&frame);
 }
 
+// 6: the bias is dropped where it is broadcast over several rows.
+bp_status drop_broadcast_bias(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const bp_linear_args*>(args);
+  const View y(*frame.y);
+  if (y.element_count() > frame.weight->shape[0]) frame.bias = nullptr;
+  return call.run(&frame);
+}
+
+// 7: at rank 5 and more, an axis that is summed and is not the last one is walked with the stride
+// of the last one, where that stays inside.
+bp_status sum_with_other_stride(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const bp_sum_args*>(args);
+  View x(*frame.x);
+  for (uint64_t i = 0; i < frame.axes_count && x.rank() > 4; ++i) {
+    const auto axis = static_cast<uint32_t>(frame.axes[i]);
+    const int64_t wrong = x.stride(x.rank() - 1), right = x.stride(axis);
+    if (wrong >= 0 && wrong < right) x.stride(axis) = wrong;
+  }
+  frame.x = x.get();
+  return call.run(&frame);
+}
+
+// 8: the axis is counted from the wrong end.
+bp_status count_axis_from_the_end(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const bp_softmax_args*>(args);
+  frame.axis = static_cast<int32_t>(frame.x->ndim) - 1 - frame.axis;
+  return call.run(&frame);
+}
+
+// 9: a sum of no elements is left unwritten. Crash: it ends the process.
+bp_status skip_empty_sum(const Call& call, std::string_view strength, const void* args) {
+  const auto& frame = *static_cast<const bp_sum_args*>(args);
+  if (View(*frame.x).element_count() != 0) return call.run(args);
+  if (strength == "crash") std::raise(SIGSEGV);
+  return BP_OK;
+}
+
 // 10: an axis of stride 0 in the second operand is read as if it were dense.
 bp_status broadcast_as_dense(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const BinaryArgs*>(args);
@@ -146,6 +186,15 @@ bp_status ignore_byte_offset(const Call& call, std::string_view strength, const 
   return call.run(&frame);
 }
 
+// 12: a call in place reads elements that it has written already.
+bp_status read_what_was_written(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const BinaryArgs*>(args);
+  const bp_status status = call.run(args);
+  const bool is_in_place =
+      frame.a->buffer == frame.y->buffer && frame.a->byte_offset == frame.y->byte_offset;
+  return status == BP_OK && is_in_place ? call.run(args) : status;
+}
+
 // 13: one vector is written past the end of the output.
 bp_status write_past_the_end(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const UnaryArgs*>(args);
@@ -161,6 +210,22 @@ bp_status write_past_the_end(const Call& call, std::string_view, const void* arg
       {frame.y->buffer, y.byte_offset(), static_cast<uint64_t>(kVector * y.item_size_bytes())});
 }
 
+// 14: one vector is written before the beginning of the output.
+bp_status write_before_the_beginning(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const UnaryArgs*>(args);
+  if (const bp_status status = call.run(&frame); status != BP_OK) return status;
+  View y(*frame.y);
+  int64_t first = 0;
+  for (uint32_t axis = 0; axis < y.rank(); ++axis) {
+    if (y.extent(axis) == 0) return BP_OK;
+    first += std::min<int64_t>(0, (y.extent(axis) - 1) * y.stride(axis));
+  }
+  const auto size_bytes = static_cast<uint64_t>(kVector * y.item_size_bytes());
+  y.advance(first);
+  if (y.byte_offset() < size_bytes) return BP_OK;
+  return call.scribble({frame.y->buffer, y.byte_offset() - size_bytes, size_bytes});
+}
+
 // 15: what is behind the last whole vector of the innermost axis is not written.
 bp_status leave_the_tail(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const UnaryArgs*>(args);
@@ -169,6 +234,29 @@ bp_status leave_the_tail(const Call& call, std::string_view, const void* args) {
     int64_t& extent = y.extent(y.rank() - 1);
     extent -= extent % kVector;
     x.extent(x.rank() - 1) = extent;
+  }
+  frame.x = x.get();
+  frame.y = y.get();
+  return call.run(&frame);
+}
+
+// 16: the first element of the input has served as scratch memory.
+bp_status write_to_the_input(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const UnaryArgs*>(args);
+  if (const bp_status status = call.run(&frame); status != BP_OK) return status;
+  const View x(*frame.x);
+  if (x.element_count() == 0 || frame.x->buffer == frame.y->buffer) return BP_OK;
+  return call.scribble(
+      {frame.x->buffer, frame.x->byte_offset, static_cast<uint64_t>(x.item_size_bytes())});
+}
+
+// 23: an index of 16 bits: what is behind the element 2^16 of a row is not written. It stands for
+// an index of 32 bits, for which 2^31 elements would be needed.
+bp_status count_in_16_bits(const Call& call, std::string_view, const void* args) {
+  auto frame = *static_cast<const UnaryArgs*>(args);
+  View x(*frame.x), y(*frame.y);
+  for (uint32_t axis = 0; axis < y.rank(); ++axis) {
+    x.extent(axis) = y.extent(axis) = std::min<int64_t>(y.extent(axis), 1 << 16);
   }
   frame.x = x.get();
   frame.y = y.get();
@@ -190,30 +278,49 @@ bp_status extra_workspace(const Call& call, std::string_view, const void* args) 
   return status == BP_OK ? call.run(args) : status;
 }
 
-constexpr Mutant kMutants[] = {
+// Benign: nothing is changed but the claim of an alignment.
+bp_status run_good(const Call& call, std::string_view, const void* args) { return call.run(args); }
+
+constexpr Mutant kTable[] = {
     {"1", kMatmul, ignore_k_tail},
     // Workspace for the second call, whose strides may take another path than those of the first.
     {"2", kMatmul, edge_tile_with_other_stride, 1 << 16},
+    {"6", kLinear, drop_broadcast_bias},
+    {"7", kSum, sum_with_other_stride, 1 << 16},
+    {"8", kSoftmax, count_axis_from_the_end, 1 << 16},
+    {"9", kSum, skip_empty_sum},
     {"10", kBinary, broadcast_as_dense},
     {"11", kBinary, ignore_byte_offset},
+    {"12", kBinary, read_what_was_written},
     {"13", kUnary, write_past_the_end},
+    {"14", kUnary, write_before_the_beginning},
     {"15", kUnary, leave_the_tail},
+    {"16", kUnary, write_to_the_input},
+    {"23", kUnary, count_in_16_bits},
     {"benign_reverse_sum", kSum, reverse_sum},
     {"benign_extra_workspace", kMatmul, extra_workspace, 4096},
+    {.id = "benign_aligned", .ops = kBinary, .launch = run_good, .alignment_bytes = 64},
 };
 
 }  // namespace
 
+std::span<const Mutant> layout_mutants() { return kTable; }
+
 const Mutant* find_mutant(std::string_view id) {
-  const auto* found = std::ranges::find(kMutants, id, &Mutant::id);
-  return found == std::end(kMutants) ? nullptr : found;
+  for (const std::span<const Mutant> table : {layout_mutants(), arithmetic_mutants()}) {
+    const auto found = std::ranges::find(table, id, &Mutant::id);
+    if (found != table.end()) return &*found;
+  }
+  return nullptr;
 }
 
 std::string mutant_ids() {
   std::string ids;
-  for (const Mutant& mutant : kMutants) {
-    if (!ids.empty()) ids += ", ";
-    ids += mutant.id;
+  for (const std::span<const Mutant> table : {layout_mutants(), arithmetic_mutants()}) {
+    for (const Mutant& mutant : table) {
+      if (!ids.empty()) ids += ", ";
+      ids += mutant.id;
+    }
   }
   return ids;
 }

@@ -1,0 +1,131 @@
+// The verb new: writes a backend that builds against the installed package and loads, for a vendor
+// to fill in.
+#include "conformance/cli/scaffold.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <regex>
+
+#include "conformance/cli/verbs.hpp"
+#include "conformance/report/files.hpp"
+
+namespace bp::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Name {
+  std::string vendor, backend;
+
+  [[nodiscard]] std::string full() const { return vendor + "." + backend; }
+  [[nodiscard]] std::string target() const { return vendor + "_" + backend; }
+};
+
+Name parse_name(const std::string& text) {
+  static const std::regex pattern("([a-z][a-z0-9_]*)\\.([a-z][a-z0-9_]*)");
+  std::smatch match;
+  if (!std::regex_match(text, match, pattern)) {
+    throw UsageError("new: NAME is '" + text +
+                     "'; allowed: vendor.backend in lower case letters, digits and _, such as "
+                     "acme.npu");
+  }
+  return {match[1], match[2]};
+}
+
+std::string upper(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text;
+}
+
+std::string capitalized(std::string text) {
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+std::string renamed(std::string text, const Name& name) {
+  replace_all(text, "acme.template", name.full());
+  replace_all(text, "Acme template", capitalized(name.vendor) + " " + name.backend);
+  replace_all(text, "template.h", name.backend + ".h");
+  replace_all(text, "TEMPLATE_H_", upper(name.backend) + "_H_");
+  replace_all(text, "The template backend", "The backend " + name.full());
+  replace_all(text, "libmychip.so", "lib" + name.target() + ".so");
+  return text;
+}
+
+std::string project_file(const Name& name) {
+  std::string sources;
+  for (size_t i = 0; i < kScaffoldFileCount; ++i) {
+    const std::string path = kScaffoldFiles[i].path;
+    if (path.ends_with(".c")) sources += (sources.empty() ? "" : " ") + path;
+  }
+  return "# Builds alone, against an installed Backplane.\n"
+         "cmake_minimum_required(VERSION 3.25)\n"
+         "project(" +
+         name.target() +
+         " LANGUAGES C)\n\n"
+         "find_package(Backplane 0.1 REQUIRED)\n\n"
+         "backplane_add_backend(" +
+         name.target() +
+         "\n"
+         "  SOURCES " +
+         sources +
+         "\n"
+         "  MANIFEST " +
+         name.full() +
+         ")\n"
+         "target_include_directories(" +
+         name.target() +
+         " PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})\n"
+         "set_target_properties(" +
+         name.target() + " PROPERTIES C_STANDARD 11)\n";
+}
+
+// Nothing that is there already is overwritten.
+void check_folder(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return;
+  if (!fs::is_directory(folder, error)) {
+    throw UsageError("new: DIR is '" + folder.string() + "', which is a file");
+  }
+  if (!fs::is_empty(folder, error) || error) {
+    throw UsageError("new: DIR is '" + folder.string() + "', which is not an empty folder");
+  }
+}
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  write_file(path, text);
+}
+
+}  // namespace
+
+int new_verb(const CommandLine& line) {
+  const Name name = parse_name(line.plugin);
+  const fs::path folder = line.folder;
+  check_folder(folder);
+  write(folder / "CMakeLists.txt", project_file(name));
+  for (size_t i = 0; i < kScaffoldFileCount; ++i) {
+    std::string path = kScaffoldFiles[i].path;
+    replace_all(path, "template.h", name.backend + ".h");
+    write(folder / path, renamed(kScaffoldFiles[i].text, name));
+  }
+  const std::string where = folder.string();
+  std::cout << "wrote " << kScaffoldFileCount + 1 << " files of " << name.full() << " to " << where
+            << "\n\nNext: build it, and see that it loads.\n\n"
+            << "  cmake -S " << where << " -B " << where << "/build && cmake --build " << where
+            << "/build\n"
+            << "  bp-conformance info " << where << "/build/lib" << name.target() << ".so\n"
+            << "  bp-conformance run " << where << "/build/lib" << name.target() << ".so\n\n"
+            << "If CMake does not find Backplane: -DCMAKE_PREFIX_PATH=<its prefix>. Then put your\n"
+            << "driver behind one file after the other; README.md of the folder names them.\n";
+  return kExitOk;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,16 @@
+// The files of a new backend, as they lie in the program.
+#pragma once
+
+#include <cstddef>
+
+namespace bp::conformance {
+
+struct ScaffoldFile {
+  const char* path;  // In the folder of the backend.
+  const char* text;
+};
+
+extern const ScaffoldFile kScaffoldFiles[];
+extern const size_t kScaffoldFileCount;
+
+}  // namespace bp::conformance

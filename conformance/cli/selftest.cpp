@@ -1,0 +1,173 @@
+// The verb selftest: runs the suite over backends that are broken on purpose, and over others that
+// are right in unusual ways, and prints which case found which.
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "conformance/cli/progress.hpp"
+#include "conformance/cli/verbs.hpp"
+#include "conformance/faults/kill_table.hpp"
+#include "conformance/report/files.hpp"
+
+namespace bp::conformance {
+namespace {
+
+struct KillResult {
+  const KillRow* row = nullptr;
+  size_t cases = 0, failed = 0;
+  bool is_right = false;
+  std::string killer;                    // The first case that fails for the right reason.
+  std::map<std::string, size_t> causes;  // Of the failing cases.
+  std::string seed;                      // Of the run that failed, for a benign one.
+};
+
+// The mutants lie where the program's libraries do.
+std::string mutant_plugin(const CommandLine& line) {
+  if (!line.mutants.empty()) return line.mutants;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  const auto prefix = program.parent_path().parent_path();
+  for (const char* folder : {"lib", "lib/backplane"}) {
+    const auto path = prefix / folder / "libbp_mutant.so";
+    if (std::filesystem::exists(path)) return path;
+  }
+  throw UsageError("libbp_mutant.so does not lie beside this program; name it by --mutants FILE");
+}
+
+// Paths do not depend on the worker's folder; names are looked up by the mutant's loader as they
+// are.
+std::string wrapped_path(const std::string& plugin) {
+  if (!std::filesystem::exists(plugin)) {
+    throw UsageError("selftest wraps a plugin by its path: there is no file '" + plugin + "'");
+  }
+  return std::filesystem::absolute(plugin);
+}
+
+bool is_failure(const Final& final) {
+  return count_of(final.attempt.result.outcome) == Count::kFailed;
+}
+
+void judge(const KillRow& row, const CaseList& cases, const RunReport& report, KillResult& out) {
+  out.cases += report.finals.size();
+  for (const Final& final : report.finals) {
+    if (!is_failure(final)) continue;
+    const Result& result = final.attempt.result;
+    const std::string cause =
+        result.cause.empty() ? std::string(outcome_name(result.outcome)) : result.cause;
+    ++out.failed;
+    ++out.causes[cause];
+    const std::string& id = cases[final.index].id;
+    const bool is_expected =
+        row.killer != nullptr && matches_glob(row.killer, id) && matches_glob(row.cause, cause);
+    if (out.killer.empty() && (is_expected || row.killer == nullptr)) out.killer = id;
+  }
+}
+
+class Selftest {
+ public:
+  Selftest(const CommandLine& line, const CaseList& cases) : line_(line), cases_(cases) {
+    line_.run.session.interrupt_fd = interrupt_descriptor();
+    line_.run.retries = 0;
+    line_.run.max_crashes = 1000000;
+    SessionOptions& session = line_.run.session;
+    wrapped_ = wrapped_path(line_.plugin);
+    session.setup.plugin = mutant_plugin(line_);
+    line_.plugin = session.setup.plugin;
+  }
+
+  // False if it was interrupted.
+  bool run(const KillRow& row, KillResult& out) {
+    out.row = &row;
+    SelectionQuery query = line_.selection;
+    query.filters = {row.cases};
+    query.tier = row.is_smoke ? Tier::kSmoke : Tier::kQuick;
+    const std::vector<size_t> selection = select_cases(cases_, query);
+    SessionOptions& session = line_.run.session;
+    session.setup.options = {{"mutant", row.mutant}, {"wrap", wrapped_}};
+    const uint64_t first_seed = session.seed;
+    const int seeds = row.killer == nullptr ? line_.seeds : 1;
+    bool goes_on = true;
+    for (int i = 0; goes_on && i < seeds && out.failed == 0; ++i) {
+      session.seed = first_seed + static_cast<uint64_t>(i);
+      goes_on = run_once(selection, row, out);
+      out.seed = std::to_string(session.seed);
+    }
+    session.seed = first_seed;
+    out.is_right = row.killer == nullptr ? out.failed == 0 && out.cases > 0 : !out.killer.empty();
+    return goes_on;
+  }
+
+ private:
+  bool run_once(const std::vector<size_t>& selection, const KillRow& row, KillResult& out) {
+    BatchReport probed;
+    if (!probe(line_, cases_, probed)) {
+      if (probed.is_interrupted) return false;
+      throw UsageError(std::string("mutant ") + row.mutant + " does not load");
+    }
+    Progress progress(line_.is_quiet, true);
+    Supervisor supervisor(line_.run, cases_, [&](const Attempt&, const Position& position) {
+      progress.update({.done = position.done, .total = position.total, .what = row.mutant});
+    });
+    const RunReport report = supervisor.run(selection, probed);
+    judge(row, cases_, report, out);
+    return !report.is_interrupted;
+  }
+
+  CommandLine line_;
+  const CaseList& cases_;
+  std::string wrapped_;
+};
+
+std::string verdict_of(const KillResult& result) {
+  if (result.row->killer == nullptr) return result.is_right ? "passed" : "WRONGLY FAILED";
+  if (result.is_right) return "killed";
+  return result.failed == 0 ? "SURVIVED" : "WRONG REASON";
+}
+
+void print(const KillResult& result) {
+  std::string causes;
+  for (const auto& [cause, count] : result.causes) {
+    causes += (causes.empty() ? "" : ", ") + cause + " " + std::to_string(count);
+  }
+  char head[128];
+  std::snprintf(head, sizeof(head), "%-23s %-36s %6zu %6zu  %-14s ", result.row->mutant,
+                result.row->broken, result.cases, result.failed, verdict_of(result).c_str());
+  std::cout << head << causes << "\n";
+  if (result.row->killer == nullptr && !result.is_right) {
+    std::cout << "    " << result.killer << " with seed " << result.seed << "\n";
+  }
+  std::cout.flush();
+}
+
+nlohmann::json json_of(const KillResult& result) {
+  return {{"mutant", result.row->mutant}, {"broken", result.row->broken}, {"cases", result.cases},
+          {"failed", result.failed},      {"causes", result.causes},      {"killer", result.killer},
+          {"verdict", verdict_of(result)}};
+}
+
+}  // namespace
+
+int selftest_verb(const CommandLine& line) {
+  const CaseList cases = CaseList::whole_suite();
+  Selftest selftest(line, cases);
+  std::printf("%-23s %-36s %6s %6s  %-14s %s\n", "mutant", "what is wrong", "cases", "failed",
+              "verdict", "causes");
+  std::fflush(stdout);
+  size_t wrong = 0, count = 0;
+  nlohmann::json rows = nlohmann::json::array();
+  for (const KillRow& row : kKillTable) {
+    if (!line.mutant_filter.empty() && !matches_glob(line.mutant_filter, row.mutant)) continue;
+    KillResult result;
+    if (!selftest.run(row, result)) return kExitInterrupted;
+    print(result);
+    rows.push_back(json_of(result));
+    ++count;
+    wrong += !result.is_right;
+  }
+  if (count == 0) throw NothingMatched("no mutant matches '" + line.mutant_filter + "'");
+  if (!line.json_file.empty()) write_file(line.json_file, rows.dump(1) + "\n");
+  std::cout << count << " mutants, " << wrong << " judged wrongly\n";
+  return wrong == 0 ? kExitOk : kExitFailures;
+}
+
+}  // namespace bp::conformance

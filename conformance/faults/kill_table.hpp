@@ -1,0 +1,64 @@
+// Which mutant each kind of case must find, and for which reason: the numbers of the table in the
+// documentation. A mutant that only fails elsewhere, or for another reason, counts as a survivor.
+#pragma once
+
+namespace bp::conformance {
+
+struct KillRow {
+  const char* mutant;     // With its strength behind a colon.
+  const char* broken;     // What is wrong with it.
+  const char* cases;      // Glob of the cases that run.
+  const char* killer;     // Glob of cases of which one must fail; NULL: none may.
+  const char* cause;      // For this cause.
+  bool is_smoke = false;  // Tier smoke is enough.
+};
+
+#define BP_BINARY_CASES "op.add.f32.*:op.mul.f64.*:op.maximum.i32.*"
+#define BP_UNARY_CASES "op.neg.i32.*:op.exp.f32.*:op.relu.f64.*"
+
+inline constexpr KillRow kKillTable[] = {
+    {"1", "matmul drops the tail of K", "op.matmul.f32.*", "*", "tail", true},
+    {"1:subtle", "matmul drops the last product", "op.matmul.f32.*", "*", "tail", true},
+    {"2", "edge tile with the other row stride", "op.matmul.f32.*", "*", "stride", true},
+    {"3", "f32 product sums in bf16", "op.matmul.f32.*", "*.exact_*", "values"},
+    {"3:subtle", "f32 product sums in f16", "op.matmul.f32.*", "*", "values"},
+    {"4", "f32 product in TF32", "op.matmul.f32.*", "*", "values"},
+    {"5", "casts cut off", "op.copy.f32.*", "*", "values"},
+    {"6", "broadcast bias is dropped", "op.linear.f32.*", "*.exact_dense.*", "values"},
+    {"7", "sum at rank 5 with another stride", "op.sum.f32.*", "*", "values"},
+    {"8", "axis counted from the end", "op.softmax.f32.*:op.log_softmax.f32.*", "*", "values"},
+    {"9", "sum of nothing is not written", "op.sum.f32.*", "*", "unwritten"},
+    {"10", "broadcast operand read as dense", BP_BINARY_CASES, "*", "broadcast", true},
+    {"11", "byte offset of a view ignored", BP_BINARY_CASES, "*", "offset", true},
+    {"11:subtle", "byte offset rounded to 64", BP_BINARY_CASES, "*", "offset", true},
+    {"12", "in place reads what it has written", BP_BINARY_CASES, "*inplace*", "values"},
+    {"13", "writes past the end", BP_UNARY_CASES, "*", "canary", true},
+    {"14", "writes before the beginning", BP_UNARY_CASES, "*", "canary", true},
+    {"15", "tail of the output is not written", BP_UNARY_CASES, "*", "unwritten", true},
+    {"16", "input used as scratch memory", BP_UNARY_CASES, "*", "input_modified", true},
+    {"17", "NaN is lost", "op.maximum.f32.*:op.relu.f32.*", "*.special.*", "values"},
+    {"18", "softmax without the maximum", "op.softmax.f32.*", "*.range.*", "*"},
+    {"18:subtle", "softmax with the largest absolute", "op.softmax.f32.*", "*.range.*", "*"},
+    {"19", "variance in one pass", "op.layer_norm.f32.*", "*", "values"},
+    {"19:eps", "eps outside the root", "op.layer_norm.f32.*", "*", "values"},
+    {"19:unbiased", "unbiased variance", "op.layer_norm.f32.*", "*", "values"},
+    {"20", "exp wrong by 2^-9", "op.exp.f32.*", "*", "values"},
+    {"20:subtle", "exp wrong by 2^-18", "op.exp.f32.*", "*", "values"},
+    {"21", "undeclared flush to zero", "op.mul.f32.*", "*.special.*", "values"},
+    {"21:subtle", "flush to zero in whole vectors", "op.mul.f32.*", "*.special.*", "values"},
+    {"22", "float to integer rounds", "op.copy.f32.*", "*", "values"},
+    {"22:subtle", "narrowing saturates", "op.copy.i64.*", "*", "values"},
+    {"23", "index of 16 bits", BP_UNARY_CASES, "*", "unwritten"},
+    {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
+    {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},
+    {"benign_extra_workspace", "more workspace", "op.matmul.f32.*", nullptr, ""},
+    {"benign_aligned", "claims an alignment of 64 bytes", "op.add.f32.*", nullptr, ""},
+    {"benign_flush_declared", "declared flush to zero", "op.mul.f32.*", nullptr, ""},
+    {"benign_other_nan", "another NaN", "op.mul.f32.*", nullptr, ""},
+    {"benign_any_tie", "any index of a tie, declared", "op.argmax.f32.*", nullptr, ""},
+};
+
+#undef BP_BINARY_CASES
+#undef BP_UNARY_CASES
+
+}  // namespace bp::conformance
