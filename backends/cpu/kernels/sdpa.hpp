@@ -3,8 +3,8 @@
 //
 //   scores = scale * q k^T + bias    p = softmax(scores) over the keys seen    y = p v
 //
-// It is walked in tiles of kRowBlock rows by kKeyBlock keys. A score of -inf is a key that is not
-// seen, whoever made it so: such a key adds nothing, whatever its value is.
+// It is walked in tiles of kRowBlock rows by kKeyBlock keys. A key that is not seen adds nothing,
+// whatever its value is; one with a score of -inf has the weight 0.
 #pragma once
 
 #include <algorithm>

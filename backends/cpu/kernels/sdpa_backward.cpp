@@ -91,7 +91,6 @@ class BlockBackward {
     for (int64_t r = 0; r < block_.count; ++r) {
       const int64_t row = block_.begin + r;
       lse[r] = *a_.template row_of<const Sum>(a_.lse, block_.problem, row);
-      if (lse[r] == -kInfinity<Sum>) lse[r] = 0;  // No key is seen, and no score is above -inf.
       const Sum* const grad = part(scratch_.grad_rows) + r * padded_width(a_.value_width);
       load_line(a_.template row_of<const T>(a_.y, block_.problem, row), a_.y.strides[3],
                 a_.value_width, line);
@@ -144,11 +143,12 @@ class BlockBackward {
     Sum *const p_at = part(scratch_.scores) + first, *const to = part(scratch_.grad_scores) + first;
     const auto lse = hn::LoadU(d, part(scratch_.peaks) + first);
     const auto delta = hn::LoadU(d, part(scratch_.sums) + first);
-    const auto hidden = hn::Set(d, -kInfinity<Sum>);
     for (int64_t j = 0; j < count; ++j) {
-      const auto s = hn::Mul(hn::LoadU(d, p_at + j * kRowBlock), hn::Set(d, scale));
-      const auto is_seen = hn::And(limits.sees(half, j), hn::Ne(s, hidden));
-      const auto p = hn::IfThenElseZero(is_seen, exp_of_score(d, hn::Sub(s, lse)));
+      const auto raw = hn::LoadU(d, p_at + j * kRowBlock);
+      const auto s = hn::Mul(raw, hn::Set(d, scale));
+      const auto is_seen = hn::AndNot(is_hidden(d, raw), limits.sees(half, j));
+      const auto x = hn::Sub(s, lse);  // The smallest weights count, for gradients may be large.
+      const auto p = hn::IfThenElseZero(is_seen, hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x));
       const auto change = hn::Sub(hn::LoadU(d, to + j * kRowBlock), delta);
       hn::StoreU(p, d, p_at + j * kRowBlock);
       hn::StoreU(hn::IfThenElseZero(is_seen, hn::Mul(p, change)), d, to + j * kRowBlock);

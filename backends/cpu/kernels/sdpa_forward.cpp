@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <limits>
 
 #include "backends/cpu/kernels/sdpa.hpp"
 
@@ -65,19 +66,19 @@ class BlockForward {
                              kPanel<Sum>);
       scale = Sum{1};
     }
-    const bool is_cut = block_.fewest(panel) < key + count;
-    is_cut ? add_tile<true>(panel, key, count, scale) : add_tile<false>(panel, key, count, scale);
+    const bool may_hide = a_.has_mask || block_.fewest(panel) < key + count;
+    may_hide ? add_tile<true>(panel, key, count, scale) : add_tile<false>(panel, key, count, scale);
   }
 
-  template <bool kIsCut>
+  template <bool kMayHide>
   void add_tile(int64_t panel, int64_t key, int64_t count, Sum scale) {
     Sum* const y = part(scratch_.y_panels) + panel * kPanel<Sum> * a_.value_width;
     const LaneLimits<Sum> limits(block_, panel, key);
     for (int half = 0; half < 2; ++half) {
-      exponentiate<kIsCut>(panel, half, count, scale, limits, y);
+      exponentiate<kMayHide>(panel, half, count, scale, limits, y);
     }
     const Sum* const p = part(scratch_.scores);
-    if ((kIsCut || a_.has_bias || a_.has_mask) && !are_values_finite(count)) {
+    if (kMayHide && !are_values_finite(count)) {
       return add_seen_values(count, y);
     }
     multiply_panel<Read::kAcross, true>(a_.value_width, values_.data, values_.stride, p,
@@ -86,30 +87,35 @@ class BlockForward {
 
   // The scores of one vector of rows become exp(score - peak), or -0 for a key that is not seen,
   // and the state of the rows takes them in.
-  template <bool kIsCut>
+  template <bool kMayHide>
   HWY_NOINLINE void exponentiate(int64_t panel, int half, int64_t count, Sum scale,
                                  const LaneLimits<Sum>& limits, Sum* y) {
     const Tag d;
     const int64_t first = panel * kPanel<Sum> + half * kTileLanes<Sum>;
     Sum* const scores = part(scratch_.scores) + half * kTileLanes<Sum>;
-    const auto hidden = hn::Set(d, -kInfinity<Sum>);
+    const auto lowest = hn::Set(d, -kInfinity<Sum>);
     const auto old_peak = hn::LoadU(d, part(scratch_.peaks) + first);
     auto peak = old_peak;
     for (int64_t j = 0; j < count; ++j) {
-      auto s = hn::Mul(hn::LoadU(d, scores + j * kPanel<Sum>), hn::Set(d, scale));
-      if constexpr (kIsCut) s = hn::IfThenElse(limits.sees(half, j), s, hidden);
+      const auto raw = hn::LoadU(d, scores + j * kPanel<Sum>);
+      auto s = hn::Mul(raw, hn::Set(d, scale));
+      if constexpr (kMayHide) {
+        const auto is_seen = hn::AndNot(is_hidden(d, raw), limits.sees(half, j));
+        peak = hn::Max(peak, hn::IfThenElse(is_seen, s, lowest));
+        s = hn::IfThenElse(is_seen, s, hn::Set(d, hidden_score<Sum>()));
+      } else {
+        peak = hn::Max(peak, s);
+      }
       hn::StoreU(s, d, scores + j * kPanel<Sum>);
-      peak = hn::Max(peak, s);
     }
     hn::StoreU(peak, d, part(scratch_.peaks) + first);
-    // Without a key so far, the peak is no number to subtract.
-    const auto shift = hn::IfThenZeroElse(hn::Eq(peak, hidden), peak);
+    // Without a score so far, the peak is no number to subtract.
+    const auto shift = hn::IfThenZeroElse(hn::Eq(peak, lowest), peak);
     auto sum = hn::Zero(d);
-    const bool may_hide = kIsCut || a_.has_bias || a_.has_mask;
     for (int64_t j = 0; j < count; ++j) {
       const auto s = hn::LoadU(d, scores + j * kPanel<Sum>);
       auto p = exp_of_score(d, hn::Sub(s, shift));
-      if (may_hide) p = hn::IfThenElse(hn::Eq(s, hidden), hn::Set(d, Sum{-0.0}), p);
+      if constexpr (kMayHide) p = hn::IfThenElse(is_hidden(d, s), hn::Set(d, Sum{-0.0}), p);
       hn::StoreU(p, d, scores + j * kPanel<Sum>);
       sum = hn::Add(sum, p);
     }
@@ -147,16 +153,41 @@ class BlockForward {
     }
   }
 
-  // Divides by the sums, 0 for a row without a key, and writes y and lse.
+  bool sees_a_key(int64_t row) const {
+    const int64_t limit = a_.key_limit(row);
+    if (!a_.has_mask) return limit > 0;
+    const auto* const mask = a_.template row_of<const uint8_t>(a_.mask, block_.problem, row);
+    for (int64_t key = 0; key < limit; ++key) {
+      if (mask[key * a_.mask.strides[3]] != 0) return true;
+    }
+    return false;
+  }
+
+  // Divides by the sums, and writes y and lse. A row without a key has 0 and -inf there, and one
+  // whose scores are all -inf has NaN, as softmax gives it.
   void finish() {
+    const Tag d;
     Sum *const sums = part(scratch_.sums), *const peaks = part(scratch_.peaks);
     for (int64_t r = 0; r < block_.count; ++r) {
-      if (a_.has_lse) {
-        *a_.template row_of<Sum>(a_.lse, block_.problem, block_.begin + r) =
-            sums[r] == 0 ? -kInfinity<Sum> : peaks[r] + std::log(sums[r]);
+      Sum lse = peaks[r] + std::log(sums[r]);
+      if (sums[r] == 0) {
+        const bool is_blind = !sees_a_key(block_.begin + r);
+        sums[r] = is_blind ? Sum{1} : std::numeric_limits<Sum>::quiet_NaN();
+        lse = is_blind ? -kInfinity<Sum> : sums[r];
       }
-      sums[r] = sums[r] == 0 ? Sum{0} : Sum{1} / sums[r];
+      if (!a_.has_lse) continue;
+      *a_.template row_of<Sum>(a_.lse, block_.problem, block_.begin + r) = lse;
     }
+    Sum* y = part(scratch_.y_panels);
+    for (int64_t panel = 0; panel < block_.panels; ++panel) {
+      const Sum* const of_panel = sums + panel * kPanel<Sum>;
+      const auto s0 = hn::LoadU(d, of_panel), s1 = hn::LoadU(d, of_panel + kTileLanes<Sum>);
+      for (int64_t c = 0; c < a_.value_width; ++c, y += kPanel<Sum>) {
+        hn::StoreU(hn::Div(hn::LoadU(d, y), s0), d, y);
+        hn::StoreU(hn::Div(hn::LoadU(d, y + kTileLanes<Sum>), s1), d, y + kTileLanes<Sum>);
+      }
+    }
+    std::fill_n(sums, kRowBlock, Sum{1});
     store_panels<T>(a_, block_, a_.y, a_.value_width, sums, part(scratch_.line),
                     part(scratch_.y_panels));
   }

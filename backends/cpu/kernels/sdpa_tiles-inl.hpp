@@ -13,6 +13,7 @@
 #define BACKPLANE_CPU_SDPA_TILES_INL_HPP
 #endif
 
+#include <bit>
 #include <limits>
 
 #include "backends/cpu/kernels/lines-inl.hpp"
@@ -100,6 +101,22 @@ HWY_INLINE void multiply_panel(int64_t rows, const Sum* a, int64_t a_stride, con
       rows - r, a + r * step, a_stride, b, b_stride, depth, to + r * to_stride, to_stride);
 }
 
+// The score of a key that is not seen: a NaN of its own, for -inf is a score like others.
+template <typename Sum>
+HWY_INLINE Sum hidden_score() {
+  if constexpr (sizeof(Sum) == 8) {
+    return std::bit_cast<double>(uint64_t{0x7ffc5a5a5a5a5a5a});
+  } else {
+    return std::bit_cast<float>(uint32_t{0x7fe5a5a5});
+  }
+}
+template <class D>
+HWY_INLINE hn::Mask<D> is_hidden(D d, hn::Vec<D> scores) {
+  const hn::RebindToUnsigned<D> bits_d;
+  const auto hidden = hn::Set(d, hidden_score<hn::TFromD<D>>());
+  return hn::RebindMask(d, hn::Eq(hn::BitCast(bits_d, scores), hn::BitCast(bits_d, hidden)));
+}
+
 // Rows of a tile in memory.
 template <typename Sum>
 struct TileRows {
@@ -170,8 +187,8 @@ void store_panels(const Attention& a, const RowBlock<Sum>& block, const View& vi
   }
 }
 
-// scores = scale * scores + bias, and -inf where the mask hides the key, for a tile of `count` keys
-// from `key` on.
+// scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of
+// `count` keys from `key` on.
 template <typename T, typename Sum>
 void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
                          int64_t count, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
@@ -194,7 +211,7 @@ void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t
     const int64_t stride = a.mask.strides[3];
     const auto* const mask = a.row_of<const uint8_t>(a.mask, block.problem, row) + key * stride;
     for (int64_t j = 0; j < count; ++j) {
-      if (mask[j * stride] == 0) scores[j * scores_stride + lane] = -kInfinity<Sum>;
+      if (mask[j * stride] == 0) scores[j * scores_stride + lane] = hidden_score<Sum>();
     }
   }
 }
