@@ -10,6 +10,8 @@
 // of its rows where the heads are few.
 #include <omp.h>
 
+#include <cmath>
+
 #include "backends/cpu/kernels/sdpa.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -58,7 +60,13 @@ class BlockBackward {
       keys_ = tile_of_keys<T>(a_, a_.k, block_.problem, key, count, a_.width, part(scratch_.keys));
       values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
                                 part(scratch_.values));
+      const bool may_hide = a_.has_mask || a_.is_causal;
+      is_finite_ = !may_hide || (are_rows_finite_ && is_finite(keys_, count, a_.width));
       for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
+      if (!is_finite_) {
+        add_seen(key, count);
+        continue;
+      }
       if (sums_.keys != nullptr) {
         add_over_rows(part(scratch_.grad_scores), part(scratch_.q_rows), sums_.key_stride, count,
                       sums_.keys + key * sums_.key_stride);
@@ -84,6 +92,10 @@ class BlockBackward {
                    part(scratch_.grad_panels));
     load_padded(a_.q, a_.width, part(scratch_.q_rows));
     load_padded(a_.grad_y, a_.value_width, part(scratch_.grad_rows));
+    are_rows_finite_ =
+        is_finite<Sum>({part(scratch_.q_rows), padded_width(a_.width)}, block_.count, a_.width) &&
+        is_finite<Sum>({part(scratch_.grad_rows), padded_width(a_.value_width)}, block_.count,
+                       a_.value_width);
     Sum *const line = part(scratch_.line), *const lse = part(scratch_.peaks);
     Sum* const deltas = part(scratch_.sums);
     std::fill_n(lse, kRowBlock, Sum{0});
@@ -114,7 +126,7 @@ class BlockBackward {
     const int64_t seen = std::clamp<int64_t>(block_.most(panel) - key, 0, count);
     Sum *const p = part(scratch_.scores) + first, *const grad = part(scratch_.grad_scores) + first;
     for (int64_t j = seen; j < count; ++j) {
-      std::fill_n(p + j * kRowBlock, kPanel<Sum>, Sum{0});
+      std::fill_n(p + j * kRowBlock, kPanel<Sum>, Sum{-0.0});
       std::fill_n(grad + j * kRowBlock, kPanel<Sum>, Sum{0});
     }
     if (seen == 0) return;
@@ -131,11 +143,13 @@ class BlockBackward {
     }
     const LaneLimits<Sum> limits(block_, panel, key);
     for (int half = 0; half < 2; ++half) differentiate(panel, half, seen, scale, limits);
+    if (!is_finite_) return;
     multiply_panel<Read::kAcross, true>(a_.width, keys_.data, keys_.stride, grad, kRowBlock, seen,
                                         part(scratch_.y_panels) + first * a_.width, kPanel<Sum>);
   }
 
-  // The scores of one vector of rows become p, and the gradients for p those for the scores.
+  // The scores of one vector of rows become p, -0 for a key that is not seen, and the gradients for
+  // p those for the scores.
   HWY_NOINLINE void differentiate(int64_t panel, int half, int64_t count, Sum scale,
                                   const LaneLimits<Sum>& limits) {
     const Tag d;
@@ -148,10 +162,32 @@ class BlockBackward {
       const auto s = hn::Mul(raw, hn::Set(d, scale));
       const auto is_seen = hn::AndNot(is_hidden(d, raw), limits.sees(half, j));
       const auto x = hn::Sub(s, lse);  // The smallest weights count, for gradients may be large.
-      const auto p = hn::IfThenElseZero(is_seen, hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x));
+      auto p = hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
+      p = hn::IfThenElse(is_seen, p, hn::Set(d, Sum{-0.0}));
       const auto change = hn::Sub(hn::LoadU(d, to + j * kRowBlock), delta);
       hn::StoreU(p, d, p_at + j * kRowBlock);
       hn::StoreU(hn::IfThenElseZero(is_seen, hn::Mul(p, change)), d, to + j * kRowBlock);
+    }
+  }
+
+  // Adds a tile to grad_q and to the sums without what is not seen, for what is not finite times 0
+  // is NaN.
+  void add_seen(int64_t key, int64_t count) {
+    for (int64_t i = 0; i < count * kRowBlock; ++i) {
+      const int64_t j = i / kRowBlock, r = i % kRowBlock;
+      const Sum p = part(scratch_.scores)[i], grad = part(scratch_.grad_scores)[i];
+      if (r >= block_.count || (p == 0 && std::signbit(p))) continue;
+      Sum* const grad_q =
+          part(scratch_.y_panels) + r / kPanel<Sum> * kPanel<Sum> * a_.width + r % kPanel<Sum>;
+      const Sum* const q = part(scratch_.q_rows) + r * padded_width(a_.width);
+      const Sum* const grad_y = part(scratch_.grad_rows) + r * padded_width(a_.value_width);
+      for (int64_t c = 0; c < a_.width; ++c) {
+        grad_q[c * kPanel<Sum>] += grad * keys_.data[j * keys_.stride + c];
+        if (sums_.keys != nullptr) sums_.keys[(key + j) * sums_.key_stride + c] += grad * q[c];
+      }
+      for (int64_t c = 0; c < a_.value_width && sums_.values != nullptr; ++c) {
+        sums_.values[(key + j) * sums_.value_stride + c] += p * grad_y[c];
+      }
     }
   }
 
@@ -170,6 +206,7 @@ class BlockBackward {
   Sum* const memory_;
   const KeySums<Sum> sums_;
   TileRows<Sum> keys_{}, values_{};
+  bool are_rows_finite_ = true, is_finite_ = true;  // q and grad_y; and the keys of the tile.
 };
 
 // Writes grad_k and grad_v of the keys [begin, end) from the sums of all splits, in order.

@@ -78,7 +78,7 @@ class BlockForward {
       exponentiate<kMayHide>(panel, half, count, scale, limits, y);
     }
     const Sum* const p = part(scratch_.scores);
-    if (kMayHide && !are_values_finite(count)) {
+    if (kMayHide && !is_finite(values_, count, a_.value_width)) {
       return add_seen_values(count, y);
     }
     multiply_panel<Read::kAcross, true>(a_.value_width, values_.data, values_.stride, p,
@@ -127,16 +127,6 @@ class BlockForward {
       Sum* const at = y + c * kPanel<Sum> + half * kTileLanes<Sum>;
       hn::StoreU(hn::Mul(hn::LoadU(d, at), factor), d, at);
     }
-  }
-
-  bool are_values_finite(int64_t count) const {
-    for (int64_t j = 0; j < count; ++j) {
-      const Sum* const row = values_.data + j * values_.stride;
-      Sum zero = 0;
-      for (int64_t c = 0; c < a_.value_width; ++c) zero += row[c] * Sum{0};
-      if (zero != 0) return false;  // NaN, and infinity times 0.
-    }
-    return true;
   }
 
   // y += p v without the keys that are not seen, for what is not finite times 0 is NaN.

@@ -124,6 +124,25 @@ struct TileRows {
   int64_t stride;
 };
 
+// Whether no element is NaN or infinite: 0 times one of these is NaN.
+template <typename Sum>
+bool is_finite(const TileRows<Sum>& rows, int64_t count, int64_t width) {
+  const TileTag<Sum> d;
+  constexpr int64_t kLanes = kTileLanes<Sum>;
+  for (int64_t j = 0; j < count; ++j) {
+    const Sum* const row = rows.data + j * rows.stride;
+    auto zeros = hn::Zero(d);
+    int64_t c = 0;
+    for (; c + kLanes <= width; c += kLanes) {
+      zeros = hn::MulAdd(hn::LoadU(d, row + c), hn::Zero(d), zeros);
+    }
+    Sum zero = hn::GetLane(hn::SumOfLanes(d, zeros));
+    for (; c < width; ++c) zero += row[c] * Sum{0};
+    if (zero != 0) return false;
+  }
+  return true;
+}
+
 // Keys or values [key, key + count) as they are computed with: in place where that is possible.
 template <typename T, typename Sum = Compute<T>>
 TileRows<Sum> tile_of_keys(const Attention& a, const View& view, int64_t problem, int64_t key,
