@@ -102,6 +102,7 @@ void report_right(Context& t, const OpCase& op_case, const Verdict& verdict) {
   t.metric("zero_share", verdict.zero_share);
   if (verdict.bias != 0) t.metric("bias_z", verdict.bias);
   if (!verdict.worst.empty()) t.detail("worst", verdict.worst);
+  if (!verdict.suspicion.empty()) t.quality_warning(verdict.suspicion);
   if (verdict.is_mistrusted && op_case.varies) {
     t.mistrusted("the expected outputs are constant or mostly zero");
   }

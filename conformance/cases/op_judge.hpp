@@ -16,6 +16,7 @@ struct Verdict {
   std::string worst;  // Where it is.
   double bias = 0;    // Mean signed error; with the next, of outputs that are checked for it.
   bool is_biased = false;
+  std::string suspicion;  // Right, but only by the bound without statistics; "" else.
   bool is_mistrusted = false;
   double zero_share = 0;
   uint64_t outputs = 0;
