@@ -255,8 +255,10 @@ bool is_testable(const OpCase& backward, const OpCase& forward) {
 
 const OpCase* find_forward(const OpCases& rows, const OpCase& backward) {
   const std::string_view name = forward_name(op_info(backward.op).name);
+  const auto forward = std::ranges::find(all_ops(), name, &OpInfo::name);
+  if (forward == all_ops().end()) return nullptr;
   for (const OpCase& row : rows) {
-    if (op_info(row.op).name != name || row.dtype != backward.dtype) continue;
+    if (row.op != forward->id || row.dtype != backward.dtype) continue;
     if (is_plain(row) && fits(row, backward) && agree(row, backward)) return &row;
   }
   return nullptr;

@@ -40,9 +40,16 @@ const std::vector<OpInfo>& all_ops() {
 }
 
 const OpInfo& op_info(uint32_t op) {
-  const auto found = std::ranges::find(all_ops(), op, &OpInfo::id);
-  if (found == all_ops().end()) throw std::out_of_range("no op " + std::to_string(op));
-  return *found;
+  static const std::vector<const OpInfo*> by_id = [] {
+    std::vector<const OpInfo*> table;
+    for (const OpInfo& info : all_ops()) {
+      if (info.id >= table.size()) table.resize(info.id + 1);
+      table[info.id] = &info;
+    }
+    return table;
+  }();
+  if (op < by_id.size() && by_id[op] != nullptr) return *by_id[op];
+  throw std::out_of_range("no op " + std::to_string(op));
 }
 
 Frame::Frame(uint32_t op) : info_(&op_info(op)), words_((info_->frame_size_bytes + 7) / 8) {

@@ -74,10 +74,12 @@ RowList::RowList(const OpCases& given) {
   for (const OpCase& row : given) ids_.insert(row.id());
 }
 
-bool RowList::add(OpCase row) {
-  if (!ids_.insert(row.id()).second || !HostCall(row).is_legal()) return false;
-  rows_.push_back(std::move(row));
-  return true;
+void RowList::add(OpCase row) {
+  if (HostCall(row).is_legal()) add_unchecked(std::move(row));
+}
+
+void RowList::add_unchecked(OpCase row) {
+  if (ids_.insert(row.id()).second) rows_.push_back(std::move(row));
 }
 
 bool is_plain(const OpCase& row) {

@@ -17,12 +17,13 @@ namespace bp::conformance {
 using Group = std::vector<const OpCase*>;
 std::vector<Group> groups_of(const OpCases& rows);
 
-// Adds rows whose id is new, and that are legal calls.
+// Rows whose id is new.
 class RowList {
  public:
   explicit RowList(const OpCases& given);
 
-  bool add(OpCase row);
+  void add(OpCase row);            // Unless it is no legal call.
+  void add_unchecked(OpCase row);  // Of which it is known.
   OpCases take() { return std::move(rows_); }
 
  private:
