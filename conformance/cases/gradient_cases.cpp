@@ -253,13 +253,27 @@ bool is_testable(const OpCase& backward, const OpCase& forward) {
   return is_wide || has_class(forward, {"R1"});
 }
 
+// The gradient knows every input of the forward call, which may change the other gradients; of a
+// sum of products each gradient lacks the input that it is for, and a bias.
+bool covers(const OpCase& backward, const OpCase& forward) {
+  return has_class(forward, {"R1"}) ||
+         std::ranges::all_of(forward.tensors, [&](const TensorArgument& argument) {
+           if (argument.role != Role::kInput) return true;
+           const std::string gradient = std::string(kGrad) + std::string(argument.name);
+           return std::ranges::any_of(backward.tensors, [&](const TensorArgument& other) {
+             return other.name == argument.name || other.name == gradient;
+           });
+         });
+}
+
 const OpCase* find_forward(const OpCases& rows, const OpCase& backward) {
   const std::string_view name = forward_name(op_info(backward.op).name);
   const auto forward = std::ranges::find(all_ops(), name, &OpInfo::name);
   if (forward == all_ops().end()) return nullptr;
   for (const OpCase& row : rows) {
     if (row.op != forward->id || row.dtype != backward.dtype) continue;
-    if (is_plain(row) && fits(row, backward) && agree(row, backward)) return &row;
+    const bool is_one = fits(row, backward) && agree(row, backward) && covers(backward, row);
+    if (is_one && is_plain(row)) return &row;
   }
   return nullptr;
 }
