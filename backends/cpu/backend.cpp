@@ -50,6 +50,7 @@ constexpr const bp_kernel* kKernels[] = {
     &kDropoutBackward,
     &kSgdStep,
     &kAdamwStep,
+    &kScaleAndCheckFinite,
     &kMatmul,
     &kLinear,
     &kConvolution,

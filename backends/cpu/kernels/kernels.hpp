@@ -75,8 +75,8 @@ extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 // movement.cpp
 extern const bp_kernel kFill, kCopy, kArange;
 
-// optimizer.cpp
-extern const bp_kernel kSgdStep, kAdamwStep;
+// optimizer.cpp, scale_and_check.cpp
+extern const bp_kernel kSgdStep, kAdamwStep, kScaleAndCheckFinite;
 
 // random.cpp
 extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackward;

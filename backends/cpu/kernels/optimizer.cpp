@@ -10,8 +10,8 @@
 #include <cmath>
 #include <vector>
 
+#include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/optimizer.hpp"
-#include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
@@ -90,9 +90,79 @@ void adamw_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
                   : adamw_elements<T, false>(data, strides, n, s);
 }
 
+// Elements that are widened at a time, so that they stay in the nearest cache.
+constexpr int64_t kWideBlock = 512;
+
+template <typename T>
+void widen_elements(const std::byte* from, int64_t stride, int64_t n, float* to) {
+  int64_t i = 0;
+  if (stride == sizeof(T)) {
+    const hn::ScalableTag<float> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const T* const x = reinterpret_cast<const T*>(from);
+    for (; i + lanes <= n; i += lanes) hn::StoreU(load_lanes(d, x + i), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = reinterpret_cast<const T*>(from + i * stride)->to_f32();
+}
+
+template <typename T>
+void narrow_elements(const float* from, std::byte* to, int64_t stride, int64_t n) {
+  int64_t i = 0;
+  if (stride == sizeof(T)) {
+    const hn::ScalableTag<float> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    T* const y = reinterpret_cast<T*>(to);
+    for (; i + lanes <= n; i += lanes) store_lanes(hn::LoadU(d, from + i), d, y + i);
+  }
+  for (; i < n; ++i) *reinterpret_cast<T*>(to + i * stride) = T::from_f32(from[i]);
+}
+
+// The same step on 16-bit floats: computed in f32, and rounded where they are stored. Operand 1,
+// the gradient, stays as it is.
+template <typename T, RowFunction* kRow, int kCount>
+void narrow_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
+  alignas(64) float wide[kCount][kWideBlock];
+  std::byte* addresses[kMaxOperands] = {};
+  int64_t wide_strides[kMaxOperands] = {};
+  for (int k = 0; k < kCount; ++k) {
+    addresses[k] = reinterpret_cast<std::byte*>(wide[k]);
+    wide_strides[k] = sizeof(float);
+  }
+  for (int64_t first = 0; first < n; first += kWideBlock) {
+    const int64_t count = std::min(kWideBlock, n - first);
+    for (int k = 0; k < kCount; ++k) {
+      widen_elements<T>(data[k] + first * strides[k], strides[k], count, wide[k]);
+    }
+    kRow(addresses, wide_strides, count, context);
+    for (int k = 0; k < kCount; ++k) {
+      if (k == 1) continue;
+      narrow_elements<T>(wide[k], data[k] + first * strides[k], strides[k], count);
+    }
+  }
+}
+
+template <typename T>
+void narrow_sgd_row(std::byte* const* data, const int64_t* strides, int64_t n,
+                    const void* context) {
+  if (static_cast<const SgdSettings*>(context)->has_buffers) {
+    narrow_row<T, sgd_row<float>, 3>(data, strides, n, context);
+  } else {
+    narrow_row<T, sgd_row<float>, 2>(data, strides, n, context);
+  }
+}
+
 RowFunction* optimizer_row(uint32_t op, bp_dtype dtype) {
-  if (op == BP_OP_SGD_STEP) return dtype == BP_F32 ? sgd_row<float> : sgd_row<double>;
-  return dtype == BP_F32 ? adamw_row<float> : adamw_row<double>;
+  const bool is_sgd = op == BP_OP_SGD_STEP;
+  switch (dtype) {
+    case BP_F16:
+      return is_sgd ? narrow_sgd_row<Float16> : narrow_row<Float16, adamw_row<float>, 4>;
+    case BP_BF16:
+      return is_sgd ? narrow_sgd_row<BFloat16> : narrow_row<BFloat16, adamw_row<float>, 4>;
+    case BP_F32:
+      return is_sgd ? sgd_row<float> : adamw_row<float>;
+    default:
+      return is_sgd ? sgd_row<double> : adamw_row<double>;
+  }
 }
 
 }  // namespace
@@ -165,7 +235,7 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
       });
 }
 
-constexpr bp_dtype kFloating[] = {BP_F32, BP_F64};
+constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
 
 constexpr bp_kernel optimizer_kernel_row(const char* name, uint32_t op) {
   return {

@@ -46,8 +46,11 @@ inline bool is_wide(bp_dtype dtype, int64_t extent) {
   return dtype_size_bytes(dtype) > 4 || extent >= kPackedExtent;
 }
 
-// Whether only the best k are kept, so that few records are needed.
-inline bool is_selected(int64_t extent, int64_t k) { return k <= extent / 16; }
+// Whether the best k are selected: that takes few records, or less time than to sort a short line.
+inline bool is_selected(int64_t extent, int64_t k) {
+  constexpr int64_t kShort = 256;
+  return k <= (extent <= kShort ? extent / 2 : extent / 16);
+}
 
 // Sorts the lines [begin, end), with room for 2 * capacity records.
 using SortLines = void(const SortPlan& plan, int64_t begin, int64_t end, std::byte* room);
