@@ -17,10 +17,12 @@ OpCase refilled(const OpCase& base, const char* fill) {
   return row;
 }
 
+// Tensors that stand for one number, such as a step size, keep their data.
 OpCase filled_with(const OpCase& base, const char* name, const Fill& fill) {
   OpCase row = refilled(base, name);
   for (TensorArgument& argument : row.tensors) {
-    if (holds_numbers(argument)) argument.fill = fill;
+    const bool is_one = op_info(row.op).member(argument.name).kind == "scalar_tensor";
+    if (holds_numbers(argument) && !is_one) argument.fill = fill;
   }
   return row;
 }
@@ -97,18 +99,21 @@ bool has_padding(const OpCase& row) {
 }
 
 // NaN, infinities, zeros and subnormals among other numbers. What padding adds is a zero or
-// nothing, so that NaN is right as well where a factor is infinite.
+// nothing, so that NaN is right as well where a factor is infinite. Where a term of a bound is
+// infinite, as that of a key without weight in attention, the bound says nothing: any number is
+// right.
 void add_nonfinite(RowList& rows, const OpCase& base) {
   OpCase row = filled_with(base, "nonfinite", kSparse);
-  if (has_class(row, {"R1"}) && has_padding(row)) {
-    row.reference = [exact = row.reference](const CallData& data, const Numerics& numerics) {
-      std::vector<Expected> all = exact(data, numerics);
-      for (Expected& expected : all) {
-        expected.also_right = [](int64_t, DoubleDouble y) { return isnan(y); };
-      }
-      return all;
-    };
-  }
+  const bool is_padded = has_class(row, {"R1"}) && has_padding(row);
+  row.reference = [exact = row.reference, is_padded](const CallData& data,
+                                                     const Numerics& numerics) {
+    std::vector<Expected> all = exact(data, numerics);
+    for (Expected& expected : all) {
+      for (double& bound : expected.bound) bound = std::isnan(bound) ? HUGE_VAL : bound;
+      if (is_padded) expected.also_right = [](int64_t, DoubleDouble y) { return isnan(y); };
+    }
+    return all;
+  };
   rows.add(std::move(row));
 }
 
