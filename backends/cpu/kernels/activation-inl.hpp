@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "backends/cpu/kernels/lanes-inl.hpp"
+#include "backends/cpu/kernels/math-inl.hpp"
 #include "backplane/ops.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,6 +23,10 @@ HWY_INLINE V activate(D d, uint32_t activation, V x) {
   switch (activation) {
     case BP_LINEAR_ACTIVATION_RELU:
       return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+    case BP_LINEAR_ACTIVATION_GELU:
+      return hn::Mul(x, normal_cdf(d, x));
+    case BP_LINEAR_ACTIVATION_SILU:
+      return hn::Mul(x, sigmoid(d, x));
     default:
       return x;
   }
