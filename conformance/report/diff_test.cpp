@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 class Diffs : public testing::Test {
  protected:
   Diffs() {
-    char path[] = "/tmp/bp_diff_XXXXXX";
-    folder_ = mkdtemp(path);
+    std::string path = (fs::temp_directory_path() / "bp_diff_XXXXXX").string();
+    folder_ = mkdtemp(path.data());
   }
   ~Diffs() override { fs::remove_all(folder_); }
 

@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 class StoredRuns : public testing::Test {
  protected:
   StoredRuns() {
-    char path[] = "/tmp/bp_stored_XXXXXX";
-    folder_ = mkdtemp(path);
+    std::string path = (fs::temp_directory_path() / "bp_stored_XXXXXX").string();
+    folder_ = mkdtemp(path.data());
   }
   ~StoredRuns() override { fs::remove_all(folder_); }
 
