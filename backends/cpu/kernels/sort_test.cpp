@@ -50,8 +50,8 @@ class Sort : public testing::Test {
   std::vector<int64_t> order_of(TestTensor& x, int64_t line, int64_t n, bool is_descending) {
     std::vector<int64_t> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      const auto left = widen(x.at<T>(line * n + a)), right = widen(x.at<T>(line * n + b));
+    std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+      const auto left = widen(x.at<T>(line * n + i)), right = widen(x.at<T>(line * n + j));
       return is_descending ? is_less(right, left) : is_less(left, right);
     });
     return order;

@@ -222,7 +222,7 @@ void add_norms(Suite& s) {
     layer_norm(x, gamma, {}, 1, 1e-5, &mean, &rstd);
     return [=, g = input(square, 3)] {
       Tensor grad_gamma, grad_beta;
-      return layer_norm_backward(g, x, mean, rstd, gamma, 1, &grad_gamma, &grad_beta);
+      return layer_norm_backward(g, x, mean, rstd, gamma, 1, 1e-5, &grad_gamma, &grad_beta);
     };
   });
   s.add("rms_norm f32 4096x1024", 8 * kSquare, 5 * kSquare,
