@@ -42,8 +42,8 @@ Product product_of(const bp_linear_args& args) {
 }
 
 bp_reason linear_supports(const bp_linear_args& args) {
-  const bool is_known = args.activation >= BP_LINEAR_ACTIVATION_NONE &&
-                        args.activation <= BP_LINEAR_ACTIVATION_SILU;
+  const bool is_known =
+      args.activation >= BP_LINEAR_ACTIVATION_NONE && args.activation <= BP_LINEAR_ACTIVATION_SILU;
   return is_known ? nullptr : "the activation is not known";
 }
 
