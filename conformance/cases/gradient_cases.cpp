@@ -33,7 +33,14 @@ bool fits(const OpCase& forward, const OpCase& backward) {
       return false;
     }
   }
-  return true;
+  // An optional tensor that the gradient was not given is one that the forward call had not.
+  const std::vector<FrameMember>& members = op_info(backward.op).members;
+  return std::ranges::none_of(forward.tensors, [&](const TensorArgument& argument) {
+    return argument.role == Role::kInput &&
+           std::ranges::find(members, argument.name, &FrameMember::name) != members.end() &&
+           std::ranges::find(backward.tensors, argument.name, &TensorArgument::name) ==
+               backward.tensors.end();
+  });
 }
 
 bool is_equal(const Attribute& a, const Attribute& b) {
