@@ -28,12 +28,17 @@ Array<N> cat(const std::vector<Array<N>>& xs, size_t axis) {
   return y;
 }
 
+// An index out of range leaves a result undefined; the oracle then reads the nearest element.
+inline int64_t nearest_index(int64_t index, int64_t extent) {
+  return std::max<int64_t>(0, std::min(index, extent - 1));
+}
+
 template <typename N>
 Array<N> gather(const Array<N>& x, const Array<int64_t>& indices, size_t axis) {
   Array<N> y(indices.shape);
   for (int64_t i = 0; i < y.size(); ++i) {
     Shape place = coordinates(i, indices.shape);
-    place[axis] = indices[i];
+    place[axis] = nearest_index(indices[i], x.shape[axis]);
     y[i] = x[flat_index(place, x.shape)];
   }
   return y;
@@ -46,7 +51,7 @@ Array<N> scatter_with(Array<N> x, const Array<int64_t>& indices, const Array<N>&
                       Combine combine) {
   for (int64_t i = 0; i < src.size(); ++i) {
     Shape place = coordinates(i, indices.shape);
-    place[axis] = indices[i];
+    place[axis] = nearest_index(indices[i], x.shape[axis]);
     N& target = x[flat_index(place, x.shape)];
     target = combine(target, src[i]);
   }
@@ -72,7 +77,7 @@ Array<N> index_select(const Array<N>& x, const Array<int64_t>& indices, size_t a
   Array<N> y(shape);
   for (int64_t i = 0; i < y.size(); ++i) {
     Shape place = coordinates(i, shape);
-    place[axis] = indices[place[axis]];
+    place[axis] = nearest_index(indices[place[axis]], x.shape[axis]);
     y[i] = x[flat_index(place, x.shape)];
   }
   return y;
