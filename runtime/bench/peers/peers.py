@@ -169,10 +169,7 @@ def summary_lines(rows):
 
 
 def setup():
-    print("installing PyTorch and onnxruntime into .deps/peers (6 GB); this takes minutes")
-    subprocess.run([sys.executable, "-m", "venv", str(PYTHON.parents[1])], check=True)
-    subprocess.run([str(PYTHON), "-m", "pip", "install", "--quiet", "torch", "numpy", "onnx",
-                    "onnxruntime"], check=True)
+    subprocess.run([str(HERE.parent / "setup")], check=True)
     subprocess.run(["cmake", "--preset", "release"], check=True, cwd=ROOT)
     subprocess.run(["cmake", "--build", "--preset", "release", "--target", "peers_worker",
                     "backplane_cpu"], check=True, cwd=ROOT)
