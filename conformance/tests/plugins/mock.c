@@ -51,19 +51,23 @@ static void* crash_thread(void* unused) {
   return unused;
 }
 
-/* Dies after the end of the case and before the next begins: the supervisor is stopped meanwhile.
- */
 static void* die_soon(void* unused) {
-  usleep(150000);
+  usleep(500000);
   raise(SIGSEGV);
   return unused;
 }
 
+/* Dies after the end of the case and before the next begins: the supervisor is stopped until this
+ * process has ended, which closes the pipe. */
 static void crash_between(void) {
   const pid_t supervisor = getppid();
+  int ends[2];
+  if (pipe(ends) != 0) abort();
   kill(supervisor, SIGSTOP);
   if (fork() == 0) {
-    usleep(300000);
+    char byte;
+    close(ends[1]);
+    if (read(ends[0], &byte, 1) != 0) abort();
     kill(supervisor, SIGCONT);
     _exit(0);
   }
