@@ -34,14 +34,16 @@ class PeerError(Exception):
 
 
 class Peer:
-    """A process that answers lines; worker.cpp lists them."""
+    """A process that answers lines; worker.cpp lists them. It runs on as many processors as it may
+    use threads: a setting of the library alone would not bind each of them."""
 
     def __init__(self, name, command, threads):
         self.name = name
         counts = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        processors = sorted(os.sched_getaffinity(0))[:threads]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=os.environ | counts)
+            env=os.environ | counts, preexec_fn=lambda: os.sched_setaffinity(0, processors))
 
     def ask(self, line):
         try:
