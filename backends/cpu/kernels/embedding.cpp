@@ -1,16 +1,22 @@
 // embedding_backward adds rows: each thread owns some rows of grad_weight and reads all indices, so
 // that the sums have one order, whatever the number of threads. Those of 16-bit floats are kept in
 // f32, in the workspace, and rounded once. (embedding itself is in gather.cpp.)
+//
+// The first gradient of a row is stored and the others are added, so that a row is cleared only if
+// no index names it: a byte for each row, in the workspace too, says which have begun.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/embedding.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "backends/cpu/kernels/indices.hpp"
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/strided.hpp"
+#include "hwy/cache_control.h"
 
 #ifndef BACKPLANE_CPU_EMBEDDING_ROWS
 #define BACKPLANE_CPU_EMBEDDING_ROWS
@@ -26,9 +32,9 @@ struct RowPair {
 
 using RowOperation = void(const RowPair& row);
 
-// Adds `from` to the sums, or rounds the sums in `from` to `to`.
+// Begins the sums with `from`, adds `from` to them, or rounds the sums in `from` to `to`.
 struct RowOperations {
-  RowOperation *add, *round;
+  RowOperation *begin, *add, *round;
   int64_t sum_size_bytes;  // 0: the sums are grad_weight itself.
 };
 
@@ -41,7 +47,8 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <typename T>
+// A sum begins with 0, so that one of -0 alone is 0.
+template <typename T, bool kIsFirst>
 void add_row(const RowPair& row) {
   const auto* const from = reinterpret_cast<const T*>(row.from);
   auto* const to = reinterpret_cast<Compute<T>*>(row.to);
@@ -50,10 +57,14 @@ void add_row(const RowPair& row) {
     const ComputeTag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     for (; i + lanes <= row.count; i += lanes) {
-      hn::StoreU(hn::Add(hn::LoadU(d, to + i), load_lanes(d, from + i)), d, to + i);
+      const auto sum = kIsFirst ? hn::Zero(d) : hn::LoadU(d, to + i);
+      hn::StoreU(hn::Add(sum, load_lanes(d, from + i)), d, to + i);
     }
   }
-  for (; i < row.count; ++i) to[i * row.to_stride] += widen(from[i * row.from_stride]);
+  for (; i < row.count; ++i) {
+    auto& sum = to[i * row.to_stride];
+    sum = (kIsFirst ? Compute<T>{0} : sum) + widen(from[i * row.from_stride]);
+  }
 }
 
 template <typename T>
@@ -69,16 +80,21 @@ void round_row(const RowPair& row) {
   for (; i < row.count; ++i) to[i * row.to_stride] = narrow<T>(from[i]);
 }
 
+template <typename T>
+constexpr RowOperations operations_of(int64_t sum_size_bytes) {
+  return {add_row<T, true>, add_row<T, false>, round_row<T>, sum_size_bytes};
+}
+
 RowOperations row_operations(bp_dtype dtype) {
   switch (dtype) {
     case BP_F16:
-      return {add_row<Float16>, round_row<Float16>, sizeof(float)};
+      return operations_of<Float16>(sizeof(float));
     case BP_BF16:
-      return {add_row<BFloat16>, round_row<BFloat16>, sizeof(float)};
+      return operations_of<BFloat16>(sizeof(float));
     case BP_F32:
-      return {add_row<float>, round_row<float>, 0};
+      return operations_of<float>(0);
     default:
-      return {add_row<double>, round_row<double>, 0};
+      return operations_of<double>(0);
   }
 }
 
@@ -103,19 +119,23 @@ int64_t row_offset(const View& view, uint32_t inner, int64_t row) {
 }
 
 constexpr int64_t kGrainElements = 16384;  // Below twice this, a team of threads costs more.
+constexpr int64_t kAhead = 4;              // Positions whose rows are fetched meanwhile.
 
 struct Addition {
   View grad_y, indices, grad_weight;
-  bool is_i64 = false;
+  bool is_i64 = false, has_dense_indices = false;
+  int64_t positions = 0;
   int64_t item_size_bytes = 0;
-  std::byte* sums = nullptr;  // Where they are kept in the workspace.
+  std::byte* sums = nullptr;       // Where they are kept in the workspace.
+  std::byte* has_begun = nullptr;  // A byte for each row of grad_weight.
   RowOperations operations{};
 
   int64_t index(int64_t position) const {
-    const int64_t offset = row_offset(indices, 0, position);
+    const int64_t offset = has_dense_indices ? position : row_offset(indices, 0, position);
     return is_i64 ? reinterpret_cast<const int64_t*>(indices.address)[offset]
                   : reinterpret_cast<const int32_t*>(indices.address)[offset];
   }
+  int64_t rows() const { return grad_weight.shape[0]; }
   int64_t cols() const { return grad_weight.shape[1]; }
   std::byte* weight_row(int64_t row) const {
     return grad_weight.address + row * grad_weight.strides[0] * item_size_bytes;
@@ -125,51 +145,69 @@ struct Addition {
   }
 };
 
-void clear_row(const Addition& a, int64_t row) {
-  std::byte* const to = a.sum_row(row);
-  const bool is_own = a.sums != nullptr;
-  const int64_t size_bytes = is_own ? a.operations.sum_size_bytes : a.item_size_bytes;
-  const int64_t stride = is_own ? 1 : a.grad_weight.strides[1];
-  for (int64_t i = 0; i < a.cols(); ++i) {
-    std::fill_n(to + i * stride * size_bytes, size_bytes, std::byte{0});
+void clear_weight_row(const Addition& a, int64_t row) {
+  std::byte* const to = a.weight_row(row);
+  if (a.grad_weight.strides[1] == 1) {
+    std::memset(to, 0, static_cast<size_t>(a.cols() * a.item_size_bytes));
+    return;
   }
+  const int64_t step = a.grad_weight.strides[1] * a.item_size_bytes;
+  for (int64_t i = 0; i < a.cols(); ++i) {
+    std::fill_n(to + i * step, a.item_size_bytes, std::byte{0});
+  }
+}
+
+// Rows lie anywhere, so that no cache knows which is next.
+void fetch_row(const Addition& a, int64_t position, int64_t begin, int64_t end) {
+  const int64_t index = a.index(position);
+  if (index >= begin && index < end) hwy::Prefetch(a.sum_row(index));
 }
 
 // The rows [begin, end) of grad_weight.
 void add_to_rows(const Addition& a, int64_t begin, int64_t end, WrongIndex& wrong) {
-  const int64_t count = a.grad_weight.shape[0], cols = a.cols();
-  const int64_t positions = element_count(a.indices);
   const int64_t from_stride = a.grad_y.strides[a.grad_y.ndim - 1];
   const int64_t to_stride = a.sums == nullptr ? a.grad_weight.strides[1] : 1;
-  for (int64_t row = begin; row < end; ++row) clear_row(a, row);
-  for (int64_t position = 0; position < positions; ++position) {
+  std::fill(a.has_begun + begin, a.has_begun + end, std::byte{0});
+  for (int64_t position = 0; position < a.positions; ++position) {
+    if (position + kAhead < a.positions) fetch_row(a, position + kAhead, begin, end);
     const int64_t index = a.index(position);
-    if (index < 0 || index >= count) wrong.set(index);
-    if (index < begin || index >= end || cols == 0) continue;
+    if (index < 0 || index >= a.rows()) wrong.set(index);
+    if (index < begin || index >= end || a.cols() == 0) continue;
+    const bool is_first = std::exchange(a.has_begun[index], std::byte{1}) == std::byte{0};
     const int64_t offset = row_offset(a.grad_y, 1, position);
-    a.operations.add({a.grad_y.address + offset * a.item_size_bytes, a.sum_row(index), from_stride,
-                      to_stride, cols});
+    (is_first ? a.operations.begin
+              : a.operations.add)({a.grad_y.address + offset * a.item_size_bytes, a.sum_row(index),
+                                   from_stride, to_stride, a.cols()});
   }
-  for (int64_t row = begin; row < end && a.sums != nullptr; ++row) {
-    a.operations.round({a.sum_row(row), a.weight_row(row), 1, a.grad_weight.strides[1], cols});
+  for (int64_t row = begin; row < end; ++row) {
+    if (a.has_begun[row] == std::byte{0}) {
+      clear_weight_row(a, row);
+    } else if (a.sums != nullptr) {
+      a.operations.round(
+          {a.sum_row(row), a.weight_row(row), 1, a.grad_weight.strides[1], a.cols()});
+    }
   }
 }
 
 void add_rows(const Addition& a, int thread_count) {
-  const int64_t count = a.grad_weight.shape[0], positions = element_count(a.indices);
+  const int64_t count = a.rows();
   WrongIndex wrong;
   // A thread that owns few rows would do little but read indices.
-  const int64_t work = positions * (a.cols() + 1) + count * a.cols();
+  const int64_t work = a.positions * (a.cols() + 1) + count * a.cols();
   const int threads = work < 2 * kGrainElements ? 1 : thread_count;
   parallel_for(threads, count, 1,
                [&](int64_t begin, int64_t end) { add_to_rows(a, begin, end, wrong); });
-  if (count == 0 && positions != 0) wrong.set(a.index(0));
+  if (count == 0 && a.positions != 0) wrong.set(a.index(0));
   wrong.check("embedding_backward", count);
 }
 
-uint64_t embedding_backward_workspace(const bp_embedding_backward_args& args, const Env&) {
+int64_t sums_size_bytes(const bp_embedding_backward_args& args) {
   const RowOperations operations = HWY_DYNAMIC_DISPATCH(row_operations)(args.grad_y->dtype);
-  return static_cast<uint64_t>(element_count(*args.grad_weight) * operations.sum_size_bytes);
+  return element_count(*args.grad_weight) * operations.sum_size_bytes;
+}
+
+uint64_t embedding_backward_workspace(const bp_embedding_backward_args& args, const Env&) {
+  return static_cast<uint64_t>(sums_size_bytes(args) + args.grad_weight->shape[0]);
 }
 
 bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Launch& launch) {
@@ -178,9 +216,12 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   addition.indices = view_of(*args.indices);
   addition.grad_weight = view_of(*args.grad_weight);
   addition.is_i64 = args.indices->dtype == BP_I64;
+  addition.has_dense_indices = is_contiguous(*args.indices);
+  addition.positions = element_count(*args.indices);
   addition.item_size_bytes = dtype_size_bytes(args.grad_y->dtype);
   addition.operations = HWY_DYNAMIC_DISPATCH(row_operations)(args.grad_y->dtype);
-  addition.sums = launch.workspace();
+  if (addition.operations.sum_size_bytes != 0) addition.sums = launch.workspace();
+  addition.has_begun = launch.workspace() + sums_size_bytes(args);
   return launch.submit(
       [addition, threads = launch.thread_count()] { add_rows(addition, threads); });
 }
