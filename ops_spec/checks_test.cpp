@@ -546,4 +546,39 @@ TEST_F(Check, LetsInputsBroadcastAndOutputsNot) {
             "place of its own");
 }
 
+TEST_F(Check, WantsElementsInsideABuffer) {
+  bp_tensor* b = tensors.make({4, 4});
+  args.b = b;
+  b->buffer = nullptr;
+  EXPECT_EQ(check(BP_OP_ADD, args),
+            "invalid argument: add: b has elements and no buffer; allowed: NULL for a tensor "
+            "without elements");
+  b = tensors.make({4, 4});
+  args.b = b;
+  b->byte_offset = 6;
+  EXPECT_EQ(check(BP_OP_ADD, args),
+            "invalid argument: add: b begins at byte 6 of its buffer; allowed: multiples of 4, the "
+            "size of f32");
+  b->byte_offset = 8;
+  tensors.strides_of(b)[1] = -1;
+  EXPECT_EQ(check(BP_OP_ADD, args),
+            "invalid argument: add: b reaches down to byte -4 of its buffer; allowed: bytes from 0 "
+            "to the end of the buffer");
+  b->byte_offset = 12;
+  EXPECT_EQ(check(BP_OP_ADD, args), "");
+  tensors.strides_of(b)[1] = int64_t{1} << 61;
+  EXPECT_EQ(check(BP_OP_ADD, args),
+            "invalid argument: add: b reaches beyond every buffer; allowed: bytes from 0 to the "
+            "end of the buffer");
+}
+
+TEST_F(Check, TakesEmptyTensorsWithoutABuffer) {
+  bp_tensor* const empty[] = {tensors.make({0, 4}), tensors.make({0, 4}), tensors.make({0, 4})};
+  for (bp_tensor* tensor : empty) tensor->buffer = nullptr;
+  args.a = empty[0];
+  args.b = empty[1];
+  args.y = empty[2];
+  EXPECT_EQ(check(BP_OP_ADD, args), "");
+}
+
 }  // namespace

@@ -41,6 +41,9 @@ struct Tensors {
   uint64_t count;
   bool is_list;
   const bp_tensor* operator[](uint64_t i) const { return is_list ? items[i] : single; }
+
+  // How head() names entry `i`.
+  int64_t item(uint64_t i) const { return is_list ? static_cast<int64_t>(i) : kNoItem; }
 };
 
 inline Tensors tensors_of(const Argument& argument, const void* frame) {

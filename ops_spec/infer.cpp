@@ -60,6 +60,33 @@ bp_status check_memory(const Row& row, std::pmr::vector<Use>& uses) {
   return BP_OK;
 }
 
+// Where the elements of a tensor may lie, as far as that can be seen without its buffer.
+bp_status check_place(const Row& row, uint32_t index, int64_t item, const bp_tensor& tensor,
+                      const ByteRange& range) {
+  const uint64_t size = std::max<uint64_t>(bp_dtype_bits(tensor.dtype) / 8, 1);
+  if (tensor.buffer == nullptr) {
+    return refuse([&] {
+      return head(row, index, item) +
+             " has elements and no buffer; allowed: NULL for a tensor without elements";
+    });
+  }
+  if (tensor.byte_offset % size != 0) {
+    return refuse([&] {
+      return head(row, index, item) + " begins at byte " + std::to_string(tensor.byte_offset) +
+             " of its buffer; allowed: multiples of " + std::to_string(size) + ", the size of " +
+             bp_dtype_name(tensor.dtype);
+    });
+  }
+  if (range.begin >= 0 && range.end < kFarthestByte) return BP_OK;
+  return refuse([&] {
+    const bool is_known = range.begin > -kFarthestByte && range.end < kFarthestByte;
+    return head(row, index, item) +
+           (is_known ? " reaches down to byte " + std::to_string(range.begin) + " of its buffer"
+                     : " reaches beyond every buffer") +
+           "; allowed: bytes from 0 to the end of the buffer";
+  });
+}
+
 bp_status check_memory(const Row& row, const void* frame) try {
   alignas(Use) std::array<std::byte, 16 * sizeof(Use)> few;  // Only lists need the heap.
   std::pmr::monotonic_buffer_resource memory(few.data(), few.size());
@@ -72,12 +99,14 @@ bp_status check_memory(const Row& row, const void* frame) try {
       const bp_tensor* tensor = tensors[item];
       if (written && overlaps_itself(*tensor)) {
         return refuse([&] {
-          return head(row, i, tensors.is_list ? static_cast<int64_t>(item) : kNoItem) +
+          return head(row, i, tensors.item(item)) +
                  " overlaps itself; allowed: strides that give each element a place of its own";
         });
       }
       const ByteRange range = byte_range(*tensor);
-      if (tensor->buffer == nullptr || range.begin == range.end) continue;
+      if (range.is_empty()) continue;
+      const bp_status status = check_place(row, i, tensors.item(item), *tensor, range);
+      if (status != BP_OK) return status;
       uses.push_back({tensor, range, i, written});
     }
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 
 #include "backplane/host.h"
@@ -11,7 +10,7 @@
 namespace bp {
 namespace {
 
-constexpr int64_t kFar = std::numeric_limits<int64_t>::max();  // Beyond every buffer.
+constexpr int64_t kFar = kFarthestByte;  // Beyond every buffer.
 
 int64_t or_far(int64_t value) { return value == dims::kNone ? kFar : value; }
 

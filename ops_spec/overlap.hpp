@@ -2,6 +2,9 @@
 // sharing it.
 #pragma once
 
+#include <cstdint>
+#include <limits>
+
 #include "backplane/tensor.h"
 
 namespace bp {
@@ -17,10 +20,15 @@ namespace bp {
 // Whether element i of `a` and of `b` are the same for every i.
 [[nodiscard]] bool is_same_memory(const bp_tensor& a, const bp_tensor& b);
 
-// [begin, end) in bytes of the buffer; both 0 for a tensor without elements.
+inline constexpr int64_t kFarthestByte = std::numeric_limits<int64_t>::max();
+
+// [begin, end) in bytes of the buffer; both 0 for a tensor without elements. What cannot be counted
+// ends at kFarthestByte.
 struct ByteRange {
   int64_t begin;
   int64_t end;
+
+  [[nodiscard]] bool is_empty() const { return begin == 0 && end == 0; }
 };
 [[nodiscard]] ByteRange byte_range(const bp_tensor& tensor);
 

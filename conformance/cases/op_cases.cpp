@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "conformance/cases/bad_input_cases.hpp"
+#include "conformance/cases/buffer_cases.hpp"
 #include "conformance/cases/declarations.hpp"
 #include "conformance/cases/gradient_cases.hpp"
 #include "conformance/cases/op_engine.hpp"
@@ -81,6 +82,7 @@ void add_op_cases(std::vector<Case>& cases) {
     add_gradient_cases(cases, rows);
     add_bad_input_cases(cases, rows);
     add_rows_by_rule(rows);
+    add_buffer_cases(cases, rows);
     for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
   }
 }

@@ -82,6 +82,7 @@ class Call {
   void add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
            int64_t row_stride);
   void set_tensor(std::string_view name, const bp_tensor* tensor);
+  const bp_tensor* without_buffer(const GuardedTensor& memory);
   bp_dtype dtype_of_scalar(const FrameMember& member) const;
   bool is_output(const Slot& slot) const { return slot.host->role != Role::kInput; }
 
@@ -125,6 +126,11 @@ void Call::add(const TensorArgument& argument, const HostTensor& host, const Var
     }
     slot.memory = std::make_shared<GuardedTensor>(place_, std::move(spec));
   }
+  if (!variant.has_empty_buffers && element_count(argument.shape) == 0) {
+    set_tensor(argument.name, without_buffer(*slot.memory));
+    slots_.push_back(std::move(slot));
+    return;
+  }
   set_tensor(argument.name, slot.memory->view());
   slots_.push_back(std::move(slot));
 }
@@ -163,15 +169,16 @@ void Call::materialize_scalars() {
   }
 }
 
+const bp_tensor* Call::without_buffer(const GuardedTensor& memory) {
+  stripped_.push_back(*memory.view());
+  stripped_.back().buffer = nullptr;
+  return &stripped_.back();
+}
+
 void Call::strip_buffers() {
-  for (const Slot& slot : slots_) {
-    stripped_.push_back(*slot.memory->view());
-    stripped_.back().buffer = nullptr;
-  }
   frame_ = Frame(case_.op);
   set_attributes(frame_, case_);
-  auto tensor = stripped_.begin();
-  for (const Slot& slot : slots_) set_tensor(slot.host->name, &*tensor++);
+  for (const Slot& slot : slots_) set_tensor(slot.host->name, without_buffer(*slot.memory));
 }
 
 void Call::prepare(Poison poison) {

@@ -15,10 +15,11 @@ namespace bp::conformance {
 // How the tensors of a case are laid out. The diagnosis of a failure takes one property away after
 // the other.
 struct Variant {
-  bool has_offsets = true;      // Else each tensor begins at byte 0 of its buffer.
-  bool has_broadcasts = true;   // Else axes of stride 0 are stored in full.
-  bool has_layouts = true;      // Else everything is dense.
-  bool has_equal_rows = false;  // All rows of all tensors lie equally far apart.
+  bool has_offsets = true;        // Else each tensor begins at byte 0 of its buffer.
+  bool has_broadcasts = true;     // Else axes of stride 0 are stored in full.
+  bool has_layouts = true;        // Else everything is dense.
+  bool has_equal_rows = false;    // All rows of all tensors lie equally far apart.
+  bool has_empty_buffers = true;  // Else a tensor without elements has no buffer.
 };
 
 // What was seen after the launches of one variant, output by output.

@@ -2,7 +2,7 @@
  *
  * The backend allocates plainly; caching, splitting and reuse are the host's. Every range is
  * {buffer, byte_offset, size_bytes}. [MEMORY-1] A range that leaves its buffer is
- * BP_INVALID_ARGUMENT, also where offset + size overflows, and nothing is touched.
+ * BP_INVALID_ARGUMENT, also one of 0 bytes, or whose end overflows, and nothing is touched.
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread.

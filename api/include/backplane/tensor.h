@@ -28,15 +28,15 @@ typedef struct bp_buffer_ref {
   uint64_t size_bytes;
 } bp_buffer_ref;
 
-/* A strided view of a buffer. Frozen.
+/* A strided view of a buffer. Frozen. [TENSOR-5] Hosts see to it that its elements lie inside.
  *
  * Element (i, j, ...) lies at byte_offset + (i * strides[0] + j * strides[1] + ...) * its size.
- * [TENSOR-1] A stride may be zero or negative, and byte_offset any multiple of the heap's
- * tensor_offset_alignment_bytes: kernels meet all of them unless their claims leave them out.
+ * [TENSOR-1] A stride may be zero or negative, and byte_offset any multiple of that size and of the
+ * heap's tensor_offset_alignment_bytes: kernels meet all of them unless their claims leave it out.
  * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
  */
 typedef struct bp_tensor {
-  bp_buffer* buffer;      /* NULL only where a kernel is asked what it supports, or if empty. */
+  bp_buffer* buffer;      /* [TENSOR-4] NULL only for supports(), or without elements. */
   uint64_t byte_offset;   /* Often not 0: the caching allocator hands out parts of buffers. */
   const int64_t* shape;   /* Elements per axis; `ndim` entries, each at least 0. */
   const int64_t* strides; /* In elements, not bytes; `ndim` entries. */
