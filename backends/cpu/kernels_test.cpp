@@ -170,6 +170,43 @@ TEST_F(Kernels, ReduceAnyAxes) {
   }
 }
 
+// Groups of elements overflow f32, though the mean does not: along rows, and across them.
+TEST_F(Kernels, MeanOfNumbersWhoseSumOverflowsIsFinite) {
+  TestTensor x(b, BP_F32, {64, 200}), along(b, BP_F32, {64}), across(b, BP_F32, {200});
+  for (int64_t i = 0; i < x.size(); ++i) x.at<float>(i) = i % 2 == 0 ? 3e38f : 2e38f;
+  const std::vector<int64_t> rows{0}, columns{1};
+  const bp_mean_args of_rows{.x = &x, .y = &along, .axes_count = 1, .axes = columns.data()};
+  const bp_mean_args of_columns{.x = &x, .y = &across, .axes_count = 1, .axes = rows.data()};
+  ASSERT_EQ(b.launch(BP_OP_MEAN, of_rows), BP_OK);
+  ASSERT_EQ(b.launch(BP_OP_MEAN, of_columns), BP_OK);
+  for (int64_t i = 0; i < along.size(); ++i) EXPECT_NEAR(along.at<float>(i) / 2.5e38, 1, 1e-6);
+  for (int64_t i = 0; i < across.size(); ++i) {
+    EXPECT_NEAR(across.at<float>(i) / (i % 2 == 0 ? 3e38 : 2e38), 1, 1e-6);
+  }
+}
+
+// Rows that are read in quarters, rows that share tiles, and what is left of both.
+TEST_F(Kernels, SumRowsOfEveryLengthWithinTheirBound) {
+  for (const int64_t length : {1, 63, 64, 200, 4095, 4096, 5000, 20'011}) {
+    TestTensor x(b, BP_F32, {37, length}), y(b, BP_F32, {37}), wide(b, BP_F64, {37}, 2);
+    fill_random<float>(x);
+    const std::vector<int64_t> axes{1};
+    for (const bp_tensor* to : {&y, &wide}) {
+      const bp_sum_args args{.x = &x, .y = to, .axes_count = 1, .axes = axes.data()};
+      ASSERT_EQ(b.launch(BP_OP_SUM, args), BP_OK) << b.text;
+    }
+    for (int64_t row = 0; row < 37; ++row) {
+      double sum = 0, size = 0;
+      for (int64_t i = 0; i < length; ++i) {
+        sum += x.at<float>(row * length + i);
+        size += std::abs(x.at<float>(row * length + i));
+      }
+      ASSERT_NEAR(y.at<float>(row), sum, 5 * 0x1p-24 * size) << length << " row " << row;
+      ASSERT_NEAR(wide.at<double>(row), sum, 1e-12 * size) << length << " row " << row;
+    }
+  }
+}
+
 TEST_F(Kernels, SumTheSameForEveryNumberOfThreads) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{700'001}, {30'000, 33}}) {
     TestTensor x(b, BP_F64, shape);

@@ -175,7 +175,9 @@ void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n
   if (plan.is_across) {
     argmax_across<T>(x, strides, end - begin, n, to);
   } else {
-    to[0].index = argmax_of_row<T>(x, strides.reduced_x, end - begin);
+    for (int64_t i = 0; i < n; ++i) {
+      to[i].index = argmax_of_row<T>(x + i * strides.kept_x, strides.reduced_x, end - begin);
+    }
   }
   for (int64_t i = 0; i < n; ++i) {
     to[i].index += begin;

@@ -12,6 +12,10 @@ namespace {
 constexpr int64_t kPartSize = 65536;
 constexpr int64_t kManyTiles = 64;
 
+// Elements of a tile of rows that are reduced along themselves, at least: below kGrain, so that
+// threads have as many tiles as they can use.
+constexpr int64_t kAlongElements = 16384;
+
 void append(ReduceAxes& axes, int64_t extent, int64_t x_stride, int64_t y_stride) {
   axes.count *= extent;
   if (extent == 1) return;
@@ -50,10 +54,6 @@ void simplify(ReduceAxes& axes) {
   }
   ordered.count = axes.count;
   axes = ordered;
-}
-
-int64_t inner_extent(const ReduceAxes& axes) {
-  return axes.rank == 0 ? 1 : axes.extents[static_cast<size_t>(axes.rank - 1)];
 }
 
 // Bytes from the first element to number `index`.
@@ -102,8 +102,12 @@ void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, i
   alignas(64) std::array<uint64_t, kTileWidth> accumulators;
   reducer.start(accumulators.data(), n);
   if (!plan.is_across) {
+    auto* const bytes = reinterpret_cast<std::byte*>(accumulators.data());
     for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
-      reducer.along(accumulators.data(), row, strides.reduced_x, length);
+      for (int64_t i = 0; i < n; ++i) {
+        reducer.along(bytes + i * reducer.accumulator_size_bytes, row + i * strides.kept_x,
+                      strides.reduced_x, length);
+      }
     });
   } else {
     for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
@@ -119,9 +123,10 @@ void combine_parts(const ReducePlan& plan, const Reducer& reducer) {
   for (int64_t part = 1; part < plan.part_count; ++part) {
     reducer.combine(plan.parts, plan.parts + part * size_bytes, plan.kept.count);
   }
-  for (int64_t output = 0; output < plan.kept.count; ++output) {
-    reducer.finish(plan.parts + output * reducer.accumulator_size_bytes, y_address(plan, output), 0,
-                   1, plan.reduced.count);
+  const int64_t columns = inner_extent(plan.kept);
+  for (int64_t output = 0; output < plan.kept.count; output += columns) {
+    reducer.finish(plan.parts + output * reducer.accumulator_size_bytes, y_address(plan, output),
+                   inner_strides(plan).kept_y, columns, plan.reduced.count);
   }
 }
 
@@ -155,9 +160,12 @@ ReducePlan make_reduce_plan(const bp_tensor& x, const bp_tensor& y, uint32_t axe
   // Rows of a few elements are not worth a call each.
   const bool is_short = inner_extent(plan.reduced) < 16 && inner_extent(plan.kept) >= 16;
   plan.is_across = plan.kept.rank > 0 && (plan.reduced.rank == 0 || is_kept_denser || is_short);
-  const int64_t tiles =
-      plan.is_across ? (plan.kept.count + kTileWidth - 1) / kTileWidth : plan.kept.count;
-  if (tiles > 0 && tiles < kManyTiles) {
+  if (plan.kept.count == 0) return plan;
+  const int64_t widest =
+      plan.is_across ? kTileWidth : kAlongElements / std::max<int64_t>(1, plan.reduced.count);
+  plan.tile_width = std::clamp<int64_t>(widest, 1, std::min(kTileWidth, inner_extent(plan.kept)));
+  const int64_t tiles = tile_count(plan);
+  if (tiles < kManyTiles) {
     const int64_t worth = plan.reduced.count * plan.kept.count / (tiles * kPartSize);
     plan.part_count =
         std::clamp<int64_t>(worth, 1, std::min(kManyTiles / tiles, plan.reduced.count + 1));

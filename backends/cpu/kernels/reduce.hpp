@@ -6,6 +6,9 @@
 //   along    the innermost axis is a reduced one: each output takes whole rows of x
 //   across   the innermost axis is a kept one: kTileWidth outputs at a time take rows side by side
 //
+// Outputs whose rows are short share a tile as well, so that what a tile costs is paid once for
+// all.
+//
 // An op with few outputs and many elements is cut into parts, whose results lie in the workspace
 // (part, output) until they are combined in order. Everything depends on the shape alone, so equal
 // input gives equal bits for every number of threads.
@@ -20,7 +23,7 @@
 
 namespace bp::kernels {
 
-// Outputs that are reduced side by side.
+// Outputs of a tile at most.
 constexpr int64_t kTileWidth = 2048;
 
 // Axes of x, the outermost first. Strides are in bytes.
@@ -30,11 +33,17 @@ struct ReduceAxes {
   std::array<int64_t, BP_MAX_RANK> extents{}, x_strides{}, y_strides{};
 };
 
+// The extent of the innermost axis; 1 if there is no axis.
+inline int64_t inner_extent(const ReduceAxes& axes) {
+  return axes.rank == 0 ? 1 : axes.extents[static_cast<size_t>(axes.rank - 1)];
+}
+
 struct ReducePlan {
   const std::byte* x = nullptr;
   std::byte* y = nullptr;
   ReduceAxes kept, reduced;
   bool is_across = false;
+  int64_t tile_width = 1;  // Outputs of a tile, but for the last one of a row of outputs.
   int64_t part_count = 1;
   std::byte* parts = nullptr;  // (part_count, kept.count) accumulators of 8 bytes, or NULL.
 };
@@ -86,18 +95,20 @@ inline PartRange part_range(const ReducePlan& plan, int64_t part) {
           plan.reduced.count * (part + 1) / plan.part_count};
 }
 
+// The tiles of all outputs, of which there is at least one.
+inline int64_t tile_count(const ReducePlan& plan) {
+  const int64_t columns = inner_extent(plan.kept);
+  return plan.kept.count / columns * ((columns + plan.tile_width - 1) / plan.tile_width);
+}
+
 // Calls body(part, output, n) for each part of each tile of n outputs, on up to `threads` threads.
 // The outputs of a tile are neighbours on the innermost kept axis.
 template <typename Body>
 void for_each_tile(const ReducePlan& plan, int threads, const Body& body) {
   if (plan.kept.count == 0) return;
-  const int rank = plan.kept.rank;
-  const int64_t columns = rank == 0 ? 1 : plan.kept.extents[static_cast<size_t>(rank - 1)];
-  const int64_t width = plan.is_across ? kTileWidth : 1;
-  const int64_t tiles_per_row = (columns + width - 1) / width;
-  const int64_t tiles = plan.kept.count / columns * tiles_per_row;
-  const int64_t cost =
-      std::max<int64_t>(1, plan.reduced.count / plan.part_count) * std::min(width, columns);
+  const int64_t columns = inner_extent(plan.kept), width = plan.tile_width;
+  const int64_t tiles = tile_count(plan), tiles_per_row = tiles / (plan.kept.count / columns);
+  const int64_t cost = std::max<int64_t>(1, plan.reduced.count / plan.part_count) * width;
   const int64_t grain = std::max<int64_t>(1, kGrain / cost);
   parallel_for(threads, tiles * plan.part_count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
