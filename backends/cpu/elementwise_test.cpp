@@ -74,6 +74,25 @@ TEST_F(Elementwise, SelectByConditionsOfEveryWidthAndLayout) {
 }
 
 // An operand across the rows of the result is turned round tile by tile, and one value is repeated.
+// Such a result is written past the caches, in vectors that begin at whole lines.
+TEST_F(Elementwise, WriteWhatNoCacheHoldsAtAnyAddress) {
+  constexpr int64_t kCount = 2200000;
+  for (const uint64_t skipped : {1, 5, 8, 15}) {
+    TestTensor x(b_, BP_F32, {kCount}), y(b_, BP_F32, {kCount + 16});
+    for (int64_t i = 0; i < kCount; ++i) x.at<float>(i) = static_cast<float>(i);
+    for (int64_t i = 0; i < y.size(); ++i) y.at<float>(i) = -1;
+    bp_tensor part = *&y;
+    part.byte_offset = skipped * sizeof(float);
+    part.shape = x.shape().data();
+    run(BP_OP_ADD, bp_add_args{.a = &x, .b = &x, .y = &part});
+    const auto first = static_cast<int64_t>(skipped);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const bool is_inside = i >= first && i < first + kCount;
+      ASSERT_EQ(y.at<float>(i), is_inside ? static_cast<float>(2 * (i - first)) : -1) << i;
+    }
+  }
+}
+
 TEST_F(Elementwise, AddOperandsThatLieAcross) {
   const auto check = [this]<typename T>(bp_dtype dtype, T, int64_t rows, int64_t cols) {
     TestTensor across(b_, dtype, {cols, rows}), along(b_, dtype, {rows, cols}, 2),

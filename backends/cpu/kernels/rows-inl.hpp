@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -61,23 +62,36 @@ HWY_INLINE void scatter_block(const T* from, std::byte* to, int64_t stride, int6
   for (int64_t j = 0; j < n; ++j, to += stride) *reinterpret_cast<T*>(to) = from[j];
 }
 
-// `to` is at a multiple of 64 bytes; `from` is the beginning of a buffer.
+// How many elements lie before the next multiple of 64 bytes.
+template <typename T>
+int64_t count_to_line(const T* at) {
+  return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(at) % 64 / sizeof(T));
+}
+
+// `to` is at a multiple of 64 bytes, or n elements end there; `from` is the beginning of a buffer.
 template <typename T>
 HWY_INLINE void stream_block(const T* from, T* to, int64_t n) {
   const hn::ScalableTag<uint64_t> d;
   const auto step = static_cast<int64_t>(hn::Lanes(d) * sizeof(uint64_t) / sizeof(T));
   int64_t i = 0;
-  for (; i + step <= n; i += step) {
+  for (const int64_t end = count_to_line(to) == 0 ? n : 0; i + step <= end; i += step) {
     hn::Stream(hn::Load(d, reinterpret_cast<const uint64_t*>(from + i)), d,
                reinterpret_cast<uint64_t*>(to + i));
   }
   std::copy(from + i, from + n, to + i);
 }
 
-// How many elements lie before the next multiple of 64 bytes.
-template <typename T>
-int64_t count_to_line(const T* at) {
-  return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(at) % 64 / sizeof(T));
+// Bytes past the caches, from any address to any.
+HWY_INLINE void stream_bytes(const std::byte* from, std::byte* to, int64_t size_bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = std::min(count_to_line(to), size_bytes);
+  std::memcpy(to, from, static_cast<size_t>(i));
+  for (; i + step <= size_bytes; i += step) {
+    hn::Stream(hn::LoadU(d, reinterpret_cast<const uint8_t*>(from + i)), d,
+               reinterpret_cast<uint8_t*>(to + i));
+  }
+  std::memcpy(to + i, from + i, static_cast<size_t>(size_bytes - i));
 }
 
 template <class Block, typename Y, typename... X>
