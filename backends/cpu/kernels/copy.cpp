@@ -17,19 +17,6 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Past the caches, from any address to any.
-void stream_bytes(const std::byte* from, std::byte* to, int64_t size_bytes) {
-  const hn::ScalableTag<uint8_t> d;
-  const auto step = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = std::min(count_to_line(to), size_bytes);
-  std::memcpy(to, from, static_cast<size_t>(i));
-  for (; i + step <= size_bytes; i += step) {
-    hn::Stream(hn::LoadU(d, reinterpret_cast<const uint8_t*>(from + i)), d,
-               reinterpret_cast<uint8_t*>(to + i));
-  }
-  std::memcpy(to + i, from + i, static_cast<size_t>(size_bytes - i));
-}
-
 template <typename T>
 struct Move {
   static void run(int64_t n, T* y, const T* x) {

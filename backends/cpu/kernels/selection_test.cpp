@@ -1,7 +1,11 @@
 // Ops that pick elements, against plain loops: cat, gather, scatter, index_select, embedding.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+#include <limits>
 #include <random>
+#include <utility>
 
 #include "backends/common/test_backend.hpp"
 #include "backends/cpu/kernels/narrow.hpp"
@@ -195,6 +199,71 @@ TEST_F(Selection, SelectsSlicesAndRows) {
       BP_OK);
   for (int64_t i = 0; i < columns.size(); ++i) {
     ASSERT_EQ(columns.at<uint16_t>(i), weight.at<uint16_t>(ids.at<int64_t>(i / 40) * 40 + i % 40));
+  }
+}
+
+// Results that do not stay in a cache are written past it.
+TEST_F(Selection, GathersWhatNoCacheHolds) {
+  TestTensor x(b, BP_F32, {701, 1501}), indices(b, BP_I64, {701, 3001}), y(b, BP_F32, {701, 3001});
+  number<float>(x);
+  pick<int64_t>(indices, 1501);
+  const bp_gather_args args{.x = &x, .indices = &indices, .y = &y, .axis = 1};
+  ASSERT_EQ(run(BP_OP_GATHER, args), BP_OK);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y.at<float>(i), x.at<float>(i / 3001 * 1501 + indices.at<int64_t>(i))) << i;
+  }
+  for (const int64_t wrong : {int64_t{-1}, int64_t{1501}, std::numeric_limits<int64_t>::min()}) {
+    for (const int64_t at : {int64_t{0}, int64_t{123456}, y.size() - 1}) {
+      const int64_t right = std::exchange(indices.at<int64_t>(at), wrong);
+      EXPECT_EQ(run(BP_OP_GATHER, args), BP_INVALID_ARGUMENT);
+      EXPECT_NE(b.text.find("an index is " + std::to_string(wrong)), std::string::npos) << b.text;
+      b.streams->clear_failure(b.streams->self, b.default_stream());
+      indices.at<int64_t>(at) = right;
+    }
+  }
+}
+
+TEST_F(Selection, SelectsRowsThatNoCacheHoldsAndLongOnes) {
+  for (const auto& [rows, count, cols] :
+       {std::array<int64_t, 3>{300, 2203, 1501}, {5, 3, 40001}, {9, 200001, 3}}) {
+    TestTensor x(b, BP_F32, {rows, cols}), indices(b, BP_I32, {count}), y(b, BP_F32, {count, cols});
+    number<float>(x);
+    pick<int32_t>(indices, rows);
+    const bp_index_select_args args{.x = &x, .indices = &indices, .y = &y};
+    ASSERT_EQ(run(BP_OP_INDEX_SELECT, args), BP_OK);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(y.at<float>(i), x.at<float>(indices.at<int32_t>(i / cols) * cols + i % cols)) << i;
+    }
+    indices.at<int32_t>(count - 1) = -7;
+    EXPECT_EQ(run(BP_OP_INDEX_SELECT, args), BP_INVALID_ARGUMENT);
+    EXPECT_NE(b.text.find("an index is -7, not from 0 to"), std::string::npos) << b.text;
+    b.streams->clear_failure(b.streams->self, b.default_stream());
+  }
+}
+
+// A row that no index names is 0, also where it was not before, and so is the sum of one -0.
+TEST_F(Selection, WritesEveryRowOfTheGradientOfAnEmbedding) {
+  for (const int64_t gap : {1, 2}) {
+    TestTensor grad(b, BP_F32, {7, 300, 19}), rows(b, BP_I64, {300, 7}),
+        sums(b, BP_F32, {999, 19}, gap);
+    rows.permute({1, 0});
+    std::vector<double> expected(999 * 19);
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      rows.at<int64_t>(i) = static_cast<int64_t>(random() % 500 * 2 % 999);
+      for (int64_t k = 0; k < 19; ++k) {
+        const int64_t value = static_cast<int64_t>(random() % 64);
+        grad.at<float>(i * 19 + k) = value == 0 ? -0.0f : static_cast<float>(value);
+        expected[static_cast<size_t>(rows.at<int64_t>(i) * 19 + k)] += static_cast<double>(value);
+      }
+    }
+    for (int64_t i = 0; i < sums.size(); ++i) sums.at<float>(i) = 5;
+    const bp_embedding_backward_args args{
+        .grad_y = &grad, .indices = &rows, .grad_weight = &sums, .num_embeddings = 999};
+    ASSERT_EQ(run(BP_OP_EMBEDDING_BACKWARD, args), BP_OK);
+    for (int64_t i = 0; i < sums.size(); ++i) {
+      ASSERT_EQ(sums.at<float>(i), static_cast<float>(expected[static_cast<size_t>(i)])) << i;
+      ASSERT_FALSE(std::signbit(sums.at<float>(i))) << i;
+    }
   }
 }
 
