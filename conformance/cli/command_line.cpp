@@ -18,11 +18,11 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},           {Verb::kList, "list"},
-                               {Verb::kInfo, "info"},         {Verb::kCoverage, "coverage"},
-                               {Verb::kShrink, "shrink"},     {Verb::kDiff, "diff"},
-                               {Verb::kReport, "report"},     {Verb::kExplain, "explain"},
-                               {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
+constexpr VerbName kVerbs[] = {
+    {Verb::kRun, "run"},           {Verb::kList, "list"},     {Verb::kInfo, "info"},
+    {Verb::kCoverage, "coverage"}, {Verb::kShrink, "shrink"}, {Verb::kRepro, "repro"},
+    {Verb::kDiff, "diff"},         {Verb::kReport, "report"}, {Verb::kExplain, "explain"},
+    {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
@@ -209,6 +209,10 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_backend(*info, line, raw);
   info->add_flag("--probe", line.wants_probes, "check what kernels declare; exit code 6 if false");
   info->add_flag("--json", line.as_json, "all of it");
+
+  CLI::App* repro = app.add_subcommand("repro", "run one saved failure again");
+  repro->add_option("DIR", line.folder, "<folder of a run>/repro/<case id>, or a run with one")
+      ->required();
 
   CLI::App* diff = app.add_subcommand("diff", "what changed between two result folders");
   diff->add_option("BEFORE", line.folder, "folder of the first run")->required();

@@ -17,6 +17,7 @@ enum class Verb {
   kInfo,
   kCoverage,
   kShrink,
+  kRepro,
   kDiff,
   kReport,
   kExplain,
@@ -42,7 +43,7 @@ struct CommandLine {
   std::string shrunk;                                       // Of run: a file that shrink wrote.
   std::string case_id;                                      // Of shrink.
   size_t steps = 200;                                       // Of shrink.
-  std::string folder, other_folder;                         // Of report; of diff.
+  std::string folder, other_folder;                         // Of report and repro; of diff.
   bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.
   bool wants_probes = false;                                // Of info.

@@ -44,6 +44,8 @@ int dispatch(const CommandLine& line) {
       return coverage_verb(line);
     case Verb::kShrink:
       return shrink_verb(line);
+    case Verb::kRepro:
+      return repro_verb(line);
     case Verb::kDiff:
       return diff_verb(line);
     case Verb::kReport:

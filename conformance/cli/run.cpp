@@ -90,6 +90,7 @@ RunHeader make_header(const CommandLine& line) {
   RunHeader header;
   header.plugin = line.plugin;
   header.seed = session.seed;
+  header.session = session;
   header.tier = s.tier;
   header.environment = line.environment;
   header.command_line = line.words;

@@ -11,6 +11,7 @@ int list_verb(const CommandLine& line);
 int info_verb(const CommandLine& line);
 int coverage_verb(const CommandLine& line);
 int shrink_verb(const CommandLine& line);
+int repro_verb(const CommandLine& line);
 int diff_verb(const CommandLine& line);
 int report_verb(const CommandLine& line);
 int explain_verb(const CommandLine& line);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "conformance/report/documents.hpp"
+#include "conformance/report/saved_failure.hpp"
 #include "conformance/runner/protocol.hpp"
 
 namespace bp::conformance {
@@ -100,20 +101,6 @@ json counts_json(const Map& counts) {
     object[name] = {{"right", count.right}, {"total", count.total}};
   }
   return object;
-}
-
-void write_repro(const RunHeader& header, const Judged& judged) {
-  const fs::path folder = fs::path(header.folder) / "repro" / judged.id;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw UsageError(folder.string() + ": " + error.message());
-  json described = to_json(judged.result);
-  described["case"] = judged.id;
-  described["seed"] = hex(header.seed);
-  described["repro"] = repro_line(header, judged);
-  described["is_confirmed"] = judged.is_confirmed;
-  write_file(folder / "case.json", dump(described, 2) + "\n");
-  if (!judged.attempt.output.empty()) write_file(folder / "output.txt", judged.attempt.output);
 }
 
 }  // namespace
@@ -318,7 +305,7 @@ void write_result_files(const RunHeader& header, const RunReport& report, const 
   for (const FailureGroup& group : summary.failures) {
     for (const size_t member : group.members) {
       if (written++ >= kReproFolders) return;
-      write_repro(header, summary.judged[member]);
+      write_saved_failure(header, report.hello, summary.judged[member]);
     }
   }
 }

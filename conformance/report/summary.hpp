@@ -39,6 +39,7 @@ struct RunHeader {
   std::string waivers;           // The file that was read, or "".
   std::string selection_sha256;  // Of the ids of the selected cases, in the order of the run.
   std::string folder;            // Where the result files lie.
+  SessionOptions session;        // What workers were told.
 };
 
 // A case with its result under the waivers. `which` is NULL for loading and unloading.

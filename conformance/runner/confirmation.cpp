@@ -106,6 +106,8 @@ void Supervisor::blame_order(Entry& entry) {
   const bool depends = !before.empty() && fails_after(before);
   const Trigger trigger = depends ? find_trigger(before, fails_after) : Trigger{};
   if (is_stopped()) return;
+  result.details["was"] = outcome_name(failure.outcome);
+  result.details["was_cause"] = failure.cause;
   if (!depends || (!trigger.is_enough && trigger.cases.size() < kBlamedCases)) {
     result.outcome = Outcome::kFlake;
     result.message = std::string(outcome_name(failure.outcome)) +

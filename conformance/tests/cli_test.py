@@ -456,6 +456,82 @@ class Outputs(Folder):
         self.assertEqual(extra.read_text(), first["report.md"])
         self.assertEqual(run("report", self.folder.name).returncode, 2)
 
+    def saved(self, case):
+        return self.out / "repro" / case / "case.json"
+
+    def change_saved(self, case, change):
+        described = json.loads(self.saved(case).read_text())
+        change(described)
+        self.saved(case).write_text(json.dumps(described))
+
+    def test_a_saved_failure_is_repeated_without_its_flags(self):
+        self.run_mock(*self.option(stream="segfault"), "--seed", "7")
+        for folder in (self.out, self.out / "repro", self.saved(STREAM_CASE).parent):
+            done = run("repro", str(folder))
+            self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+            self.assertIn(f"{STREAM_CASE}\n  then  Crash", done.stdout)
+            self.assertEqual(done.stdout.splitlines()[-1], "repeats: the same cause")
+            self.assertEqual(done.stderr, "")
+
+    def test_a_saved_failure_may_pass_or_have_another_cause(self):
+        self.run_mock(*self.option(stream="segfault"))
+        for options, code, words in (([["stream", "print"]], 1, "fails, but with another cause"),
+                                     ([], 0, "passes now")):
+            def change(described, options=options):
+                described["session"]["options"] = options
+            self.change_saved(STREAM_CASE, change)
+            done = run("repro", str(self.out))
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertEqual(done.stdout.splitlines()[-1], words)
+
+    def test_a_saved_failure_runs_behind_the_cases_that_it_needs(self):
+        poisoned = "stream.new_stream_is_idle"
+        self.run_mock(*self.option(event="poison"),
+                      cases=(STREAM_CASE, EVENT_CASE, QUIET_CASE, poisoned))
+        done = run("repro", str(self.saved(poisoned).parent))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines()[-1], "repeats: the same cause")
+
+        def forget(described):
+            del described["before"]
+        self.change_saved(poisoned, forget)
+        self.assertEqual(run("repro", str(self.saved(poisoned).parent)).returncode, 0)
+
+    def test_several_saved_failures_are_listed_and_one_is_asked_for(self):
+        self.run_mock(*self.option(stream="segfault", event="print"))
+        done = run("repro", str(self.out))
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines(),
+                         sorted(str(self.saved(case).parent) for case in CASES))
+        self.assertIn("holds 2 saved failures", done.stderr)
+
+    def test_what_is_no_saved_failure_is_code_2(self):
+        self.run_mock(*self.option(shutdown="segfault"))
+        unload = run("repro", str(self.out))
+        self.assertEqual(unload.returncode, 2, unload.stdout)
+        self.assertIn("belongs to the unloading of the plugin", unload.stderr)
+        self.assertEqual(run("repro", self.folder.name).returncode, 2)
+        for text in ("", "[]", "{}", '{"case": 1}'):
+            self.saved("unload").write_text(text)
+            done = run("repro", str(self.out))
+            self.assertEqual(done.returncode, 2, text)
+            self.assertIn(str(self.saved("unload")), done.stderr)
+
+    def test_a_plugin_that_changed_or_is_gone_is_named(self):
+        copy = pathlib.Path(self.folder.name) / "copy.so"
+        copy.write_bytes(pathlib.Path(plugin("none")).read_bytes())
+        flags = ("--case", STREAM_CASE, "--out", str(self.out), *self.option(stream="segfault"))
+        self.assertEqual(run("run", str(copy), *flags).returncode, 1)
+        with copy.open("ab") as file:
+            file.write(b"x")
+        done = run("repro", str(self.out))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(f"warning: {copy} has changed since", done.stderr)
+        copy.unlink()
+        done = run("repro", str(self.out))
+        self.assertEqual(done.returncode, 3, done.stdout)
+        self.assertIn(f"{copy}, is not there any more", done.stderr)
+
     def test_a_diff_names_what_changed(self):
         self.run_mock(code=0)
         good, self.out = self.out, self.out.with_name("other")
