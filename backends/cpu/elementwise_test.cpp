@@ -279,6 +279,23 @@ TEST_F(Gradients, FollowTheirFormulas) {
          });
 }
 
+// A result that is written past the caches may begin anywhere in a line.
+TEST_F(Elementwise, StreamToAnyAddress) {
+  constexpr int64_t kCount = 3'300'000;
+  TestTensor x(b_, BP_F32, {kCount}), y(b_, BP_F32, {kCount + 16});
+  for (int64_t i = 0; i < kCount; ++i) x.at<float>(i) = static_cast<float>(i % 2003);
+  for (const uint64_t offset : {1, 7, 15}) {
+    bp_tensor part = *&y;
+    part.shape = x.shape().data();
+    part.byte_offset = offset * sizeof(float);
+    run(BP_OP_TANH, bp_tanh_args{.x = &x, .y = &part});
+    for (int64_t i = 0; i < kCount; i += 11) {
+      ASSERT_NEAR(y.at<float>(i + static_cast<int64_t>(offset)), std::tanh(x.at<float>(i)), 1e-6)
+          << i;
+    }
+  }
+}
+
 TEST_F(Gradients, RefuseAnApproximationThatIsNotKnown) {
   TestTensor x(b_, BP_F32, {1}), y(b_, BP_F32, {1});
   EXPECT_EQ(b_.launch(BP_OP_GELU, bp_gelu_args{.x = &x, .y = &y, .approximation = 3}),

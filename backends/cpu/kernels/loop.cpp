@@ -310,9 +310,6 @@ void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, con
   });
 }
 
-// Where a copy that is not streamed begins to wait for the lines of its result: 3/4 of a last-level
-// cache of 32 MiB. Below, what is written stays there for who reads it next.
-constexpr int64_t kStreamBytes = 24 << 20;
 // Shorter rows have too many lines that are written in parts, and so have rows of a tile that do
 // not begin with a line.
 constexpr int64_t kStreamRowBytes = 1024;

@@ -72,6 +72,10 @@ struct RowOptions {
   bool is_streamed = false;  // The result is written past the caches.
 };
 
+// Bytes of all operands from which a result that overwrites none of them is streamed: 3/4 of a
+// last-level cache of 32 MiB. Below, what is written stays there for who reads it next.
+constexpr int64_t kStreamBytes = 24 << 20;
+
 // The options for `loop`. A result is streamed where the operands together do not stay in a cache
 // and none of them is overwritten: its lines are then not read before they are written.
 RowOptions choose_row_options(const Loop& loop);

@@ -49,8 +49,8 @@ struct ExpTraits;
 
 template <>
 struct ExpTraits<float> {
-  static constexpr int kFractionBits = 23;
-  static constexpr float kRound = 0x1.8p23f + 2 * 127, kLog2E = 0x1.715476p0f;
+  static constexpr int kFractionBits = 23, kBias = 127;
+  static constexpr float kRound = 0x1.8p23f + 2 * kBias, kLog2E = 0x1.715476p0f;
   static constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 3.1946184945309415e-05f;
   static constexpr float kLeast = -105.0f, kMost = 89.0f;  // 0 and infinity.
   // (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2.
@@ -60,8 +60,8 @@ struct ExpTraits<float> {
 
 template <>
 struct ExpTraits<double> {
-  static constexpr int kFractionBits = 52;
-  static constexpr double kRound = 0x1.8p52 + 2 * 1023, kLog2E = 0x1.71547652b82fep0;
+  static constexpr int kFractionBits = 52, kBias = 1023;
+  static constexpr double kRound = 0x1.8p52 + 2 * kBias, kLog2E = 0x1.71547652b82fep0;
   static constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
   static constexpr double kLeast = -746.0, kMost = 710.0;
   static constexpr double kTail[] = {0.5,
@@ -102,6 +102,29 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_of_negative(D d, V x) {
   const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
   return exp_in_range(d, hn::IfThenElse(hn::Lt(x, least), least, x));
+}
+
+// exp(x) times 2^kExpScaleBits, for x <= 0: never subnormal, which saves the second factor of
+// exp_in_range(), and rounds no more than once where it is divided by a sum of its kind. NaN gives
+// anything.
+constexpr int kExpScaleBits = 64;
+template <typename T>
+constexpr T kExpScale = static_cast<T>(0x1p64);
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V scaled_exp_of_negative(D d, V x) {
+  using T = hn::TFromD<D>;
+  using E = ExpTraits<T>;
+  const hn::RebindToUnsigned<D> bits_d;
+  const V one = hn::Set(d, T{1}), round = hn::Set(d, E::kRound + (kExpScaleBits - 2 * E::kBias));
+  const V capped = hn::Max(x, hn::Set(d, E::kLeast));
+  const V shifted = hn::MulAdd(capped, hn::Set(d, E::kLog2E), round);
+  const V n = hn::Sub(shifted, round);
+  const V high = hn::NegMulAdd(n, hn::Set(d, E::kLn2High), capped);
+  const V r = hn::NegMulAdd(n, hn::Set(d, E::kLn2Low), high);
+  const V significand = hn::MulAdd(hn::MulAdd(polynomial(d, r, E::kTail), r, one), r, one);
+  const auto exponent = hn::ShiftLeft<E::kFractionBits>(hn::BitCast(bits_d, shifted));
+  return hn::BitCast(d, hn::Add(hn::BitCast(bits_d, significand), exponent));
 }
 
 template <class D, class V = hn::Vec<D>>

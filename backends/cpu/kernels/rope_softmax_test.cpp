@@ -122,12 +122,45 @@ class Gradients : public testing::Test {
     }
   }
 
+  // x is (outer, count, inner), and every 37th column is looked at.
+  void check_softmax_columns(const std::vector<int64_t>& shape) {
+    TestTensor x(b, kOwnDtype, shape), y(b, kOwnDtype, shape), log_y(b, kOwnDtype, shape);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      x.at<T>(i) = kernels::narrow<T>(static_cast<Sum>(i * 7919 % 1021 - 510) / Sum{64});
+    }
+    const bp_softmax_args args{.x = &x, .y = &y, .axis = 1};
+    const bp_log_softmax_args log_args{.x = &x, .y = &log_y, .axis = 1};
+    ASSERT_EQ(b.launch(BP_OP_SOFTMAX, args), BP_OK) << b.text;
+    ASSERT_EQ(b.launch(BP_OP_LOG_SOFTMAX, log_args), BP_OK) << b.text;
+    const int64_t count = shape[1], inner = shape[2];
+    for (int64_t column = 0; column < shape[0] * inner; column += 37) {
+      const int64_t first = column / inner * inner * count + column % inner;
+      double peak = value(x, first), sum = 0;
+      for (int64_t i = 0; i < count; ++i) peak = std::max(peak, value(x, first + i * inner));
+      for (int64_t i = 0; i < count; ++i) sum += std::exp(value(x, first + i * inner) - peak);
+      for (int64_t i = first; i < first + count * inner; i += inner) {
+        const double expected = std::exp(value(x, i) - peak) / sum;
+        ASSERT_NEAR(value(y, i), expected, 2 * kTolerance * expected + 1e-7) << "element " << i;
+        ASSERT_NEAR(value(log_y, i), value(x, i) - peak - std::log(sum), 20 * kTolerance);
+      }
+    }
+  }
+
   TestBackend b{BACKEND_PATH, {{"threads", "3"}}};
   std::mt19937 random{20240501};
 };
 
 using Elements = testing::Types<float, double, Float16, BFloat16>;
 TYPED_TEST_SUITE(Gradients, Elements);
+
+// Rows that are kept and that are not, and results that are written past the caches: rows and
+// columns that begin anywhere in a line.
+TYPED_TEST(Gradients, SoftmaxOfLongRowsAndOfManyElements) {
+  this->check_softmax_columns({40, 5003, 1});
+  this->check_softmax_columns({3, 50, 1500});
+  this->check_softmax_columns({3301, 1001, 1});
+  this->check_softmax_columns({2, 1500, 1101});
+}
 
 TYPED_TEST(Gradients, RopeTurnsPairsOfEveryLayout) {
   constexpr bp_dtype dtype = TestFixture::kOwnDtype, sum_dtype = TestFixture::kSumDtype;

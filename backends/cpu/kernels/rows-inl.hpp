@@ -120,7 +120,7 @@ struct Row {
       Block::run(n, is_direct ? y + i : result.elements,
                  gather_block(data[k + 1], strides[k + 1], count, i, n, std::get<k>(buffers))...);
       if (is_direct) continue;
-      if (is_streamed) {
+      if (is_streamed && i >= head) {
         stream_block(result.elements, y + i, n);
       } else {
         scatter_block(result.elements, data[0] + i * strides[0], strides[0], n);

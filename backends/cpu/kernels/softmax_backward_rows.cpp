@@ -12,23 +12,14 @@
 // clang-format off: this header compiles the file once for each target, and comes first.
 #include <hwy/foreach_target.h>
 // clang-format on
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/kernels/math-inl.hpp"
 #include "backends/cpu/kernels/sums-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
-
-// exp(x), infinity beyond the largest number, and NaN for NaN, which Highway's does not know.
-template <class D, typename Sum = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> safe_exp(D d, hn::Vec<D> x) {
-  const auto limit = hn::Set(d, std::log(std::numeric_limits<Sum>::max()));
-  const auto infinity = hn::Set(d, std::numeric_limits<Sum>::infinity());
-  const auto power = hn::IfThenElse(hn::Gt(x, limit), infinity, hn::Exp(d, x));
-  return hn::IfThenElse(hn::Eq(x, x), power, x);
-}
 
 // What is summed, and the result.
 template <bool kIsLog, class V>
@@ -38,7 +29,7 @@ HWY_INLINE V sum_term(V grad_y, V y) {
 }
 template <bool kIsLog, class D, class V = hn::Vec<D>>
 HWY_INLINE V gradient(D d, V grad_y, V y, V sum) {
-  if constexpr (kIsLog) return hn::Sub(grad_y, hn::Mul(safe_exp(d, y), sum));
+  if constexpr (kIsLog) return hn::Sub(grad_y, hn::Mul(exp(d, y), sum));
   return hn::Mul(y, hn::Sub(grad_y, sum));
 }
 
