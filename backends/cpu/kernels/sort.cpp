@@ -1,9 +1,9 @@
 // sort and topk, line by line along the axis (records.hpp). Threads share the lines, and each
 // has room for the records of one line in the workspace.
 //
-// topk reads a line once and keeps what is better than the worst of the best k so far; it tells
-// blocks that hold nothing of it by their smallest key. For a k that is not small it sorts the
-// line.
+// topk reads a line once and keeps what is better than the worst of the best k so far, at first
+// than what its first 1024 elements tell at once; it tells vectors that hold nothing of it at
+// once. For a k that is not small it sorts the line.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/sort.cpp"
@@ -64,6 +64,8 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+namespace hn = hwy::HWY_NAMESPACE;
+
 // The elements of one line. In descending order keys are inverted; indices ascend all the same.
 template <typename T>
 struct Line {
@@ -101,34 +103,114 @@ Record* sort_line(const Line<T>& line, int64_t n, Record* a, Record* b) {
   return sort_records<sizeof(T)>(a, b, n);
 }
 
+constexpr int64_t kSelectBlock = 1024;  // Keys that topk makes before it looks at them.
+
+// How many of n keys, whole vectors of them, do not exceed `limit`.
+template <class D, typename Bits>
+HWY_INLINE int64_t count_up_to(D d, const Bits* keys, int64_t n, Bits limit) {
+  const auto limits = hn::Set(d, limit);
+  size_t above = 0;
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) {
+    above += hn::CountTrue(d, hn::Lt(limits, hn::Load(d, keys + i)));
+  }
+  return n - static_cast<int64_t>(above);
+}
+
+// A key that at least k of n keys do not exceed, and few more: bisection has few branches that
+// go either way, and ends before it knows the one that exactly k do not exceed.
+template <class D, typename Bits>
+HWY_INLINE Bits bisect(D d, const Bits* keys, int64_t n, int64_t k) {
+  auto lows = hn::Load(d, keys), highs = lows;
+  for (int64_t i = 0; i < n; i += static_cast<int64_t>(hn::Lanes(d))) {
+    lows = hn::Min(lows, hn::Load(d, keys + i));
+    highs = hn::Max(highs, hn::Load(d, keys + i));
+  }
+  Bits low = hn::GetLane(hn::MinOfLanes(d, lows)), high = hn::GetLane(hn::MaxOfLanes(d, highs));
+  while (low < high) {
+    const auto middle = static_cast<Bits>(low + (high - low) / 2);
+    const int64_t count = count_up_to(d, keys, n, middle);
+    if (count < k) {
+      low = static_cast<Bits>(middle + 1);
+    } else {
+      high = middle;
+      if (count <= k + k / 4 + 2) break;
+    }
+  }
+  return high;
+}
+
+// Puts a key into `bound` that at least k of the keys are below, if one is found at little cost:
+// the keys are in groups, and the smallest of k groups are k keys.
+template <typename Bits>
+bool find_bound(const Bits* keys, int64_t n, int64_t k, Bits& bound) {
+  constexpr int64_t kMaxGroups = 256;
+  const int64_t groups = k <= 32 ? 64 : kMaxGroups;
+  if (2 * k > groups || 2 * groups > n) return false;
+  const hn::CappedTag<Bits, 32> d;  // Both numbers of groups are whole vectors.
+  alignas(64) Bits least[kMaxGroups];
+  for (int64_t g = 0; g < groups; g += static_cast<int64_t>(hn::Lanes(d))) {
+    auto smallest = hn::Load(d, keys + g);
+    for (int64_t i = g + groups; i - g + groups <= n; i += groups) {
+      smallest = hn::Min(smallest, hn::Load(d, keys + i));
+    }
+    hn::Store(smallest, d, least + g);
+  }
+  bound = static_cast<Bits>(bisect(d, least, groups, k) + 1);
+  return bound != 0;
+}
+
+// The best of the elements seen so far, in room for `capacity` records.
+template <typename T, class Record>
+struct Selection {
+  Record* a;
+  int64_t k, capacity;
+  int64_t kept = 0;
+  // Once k better ones are known, only an element below the bound is wanted: of equal ones the
+  // first counts.
+  bool is_bounded = false;
+  BitsOf<T> bound = 0;
+
+  void shrink() {
+    std::nth_element(a, a + (k - 1), a + kept);
+    kept = k;
+    is_bounded = true;
+    bound = static_cast<BitsOf<T>>(a[k - 1].key());
+  }
+
+  HWY_INLINE void add(const BitsOf<T>* keys, int64_t first, int64_t n) {
+    if (kept + n > capacity) shrink();
+    for (int64_t i = 0; i < n; ++i) {
+      a[kept] = Record::make(keys[i], first + i);
+      kept += !is_bounded || keys[i] < bound ? 1 : 0;
+    }
+  }
+
+  // The elements from number `first` on, of which few are wanted.
+  HWY_INLINE void add_block(const BitsOf<T>* keys, int64_t first, int64_t n) {
+    const hn::ScalableTag<BitsOf<T>> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      const auto is_wanted = hn::Lt(hn::Load(d, keys + i), hn::Set(d, bound));
+      if (is_bounded && hn::AllFalse(d, is_wanted)) continue;
+      add(keys + i, first + i, lanes);
+    }
+    add(keys + i, first + i, n - i);
+  }
+};
+
 // The first k of n records in order, from room for `capacity` of them.
 template <typename T, class Record>
 Record* select_line(const Line<T>& line, int64_t n, int64_t k, int64_t capacity, Record* a) {
-  alignas(64) BitsOf<T> keys[kKeyBlock];
-  int64_t kept = 0;
-  // Once k are known, a later element is wanted only if it is better than the worst of them: of
-  // equal ones the first counts.
-  bool is_full = false;
-  BitsOf<T> worst = 0;
-  const auto shrink = [&] {
-    std::nth_element(a, a + (k - 1), a + kept);
-    kept = k;
-    is_full = true;
-    worst = static_cast<BitsOf<T>>(a[k - 1].key());
-  };
-  for (int64_t first = 0; first < n; first += kKeyBlock) {
-    const int64_t count = std::min(kKeyBlock, n - first);
+  alignas(64) BitsOf<T> keys[kSelectBlock];
+  Selection<T, Record> selection{a, k, capacity};
+  for (int64_t first = 0; first < n; first += kSelectBlock) {
+    const int64_t count = std::min(kSelectBlock, n - first);
     load_keys(line, first, count, keys);
-    auto best = keys[0];
-    for (int64_t i = 1; i < count; ++i) best = std::min(best, keys[i]);
-    if (is_full && best >= worst) continue;
-    if (kept + count > capacity) shrink();
-    for (int64_t i = 0; i < count; ++i) {
-      a[kept] = Record::make(keys[i], first + i);
-      kept += !is_full || keys[i] < worst ? 1 : 0;
-    }
+    if (first == 0) selection.is_bounded = find_bound(keys, count, k, selection.bound);
+    selection.add_block(keys, first, count);
   }
-  if (kept > k) shrink();
+  if (selection.kept > k) selection.shrink();
   std::sort(a, a + k);
   return a;
 }

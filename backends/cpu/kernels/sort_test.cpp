@@ -92,7 +92,7 @@ class Sort : public testing::Test {
         for (int64_t i = 0; i < x.size(); ++i) x.at<T>(i) = value<T>();
         for (const bool is_descending : {false, true}) {
           expect_order<T>(dtype, x, n, n, false, is_descending, gap == 1, gap);
-          for (const int64_t k : {int64_t{0}, int64_t{1}, n / 20, n / 3, n}) {
+          for (const int64_t k : {int64_t{0}, int64_t{1}, n / 150, n / 50, n / 20, n / 3, n}) {
             expect_order<T>(dtype, x, n, k, true, is_descending, gap == 1, gap);
           }
         }
@@ -123,6 +123,20 @@ TEST_F(Sort, SelectsFromLinesThatAreInOrder) {
   for (const bool is_descending : {false, true}) {
     for (const int64_t k : {1, 7, 900}) {
       expect_order<int32_t>(BP_I32, x, 20000, k, true, is_descending, true, 1);
+    }
+  }
+}
+
+// No element is better than the others, nor, where all are NaN, any that could be.
+TEST_F(Sort, SelectsFromLinesOfOneValue) {
+  TestTensor x(b, BP_F32, {2, 3000});
+  for (int64_t i = 0; i < 3000; ++i) {
+    x.at<float>(i) = std::numeric_limits<float>::quiet_NaN();
+    x.at<float>(3000 + i) = 2;
+  }
+  for (const bool is_descending : {false, true}) {
+    for (const int64_t k : {1, 32, 33, 128, 129}) {
+      expect_order<float>(BP_F32, x, 3000, k, true, is_descending, true, 1);
     }
   }
 }
