@@ -66,7 +66,7 @@ HWY_INLINE float round_to_odd_f32(double x) {
 
 template <typename From>
 HWY_INLINE float to_f32_for_narrowing(From x) {
-  if constexpr (std::is_same_v<From, float> || sizeof(From) <= 2) {
+  if constexpr (sizeof(From) <= 2) {
     return x;
   } else {
     return round_to_odd_f32(round_to_odd(x));
@@ -78,7 +78,9 @@ struct Cast {
   static void run(int64_t n, To* HWY_RESTRICT y, const From* from) {
     BlockBuffer<Compute<From>> wide;
     const Compute<From>* const HWY_RESTRICT x = widen_block(from, n, wide);
-    if constexpr (kIsNarrow<To>) {
+    if constexpr (kIsNarrow<To> && std::is_same_v<Compute<From>, float>) {
+      narrow_block(n, y, x);
+    } else if constexpr (kIsNarrow<To>) {
       BlockBuffer<float> rounded;
       for (int64_t i = 0; i < n; ++i) rounded.elements[i] = to_f32_for_narrowing(x[i]);
       narrow_block(n, y, rounded.elements);
