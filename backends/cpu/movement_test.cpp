@@ -58,11 +58,23 @@ TEST_F(Movement, PermuteAxesAndGaps) {
   }
 }
 
+// Vectors of every second element, and what is left of a row.
+TEST_F(Movement, CloseGapsOfOneElement) {
+  for (const int64_t cols : {1, 2, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 1000}) {
+    expect_copy<uint8_t>(BP_U8, {3, cols}, {0, 1}, 2);
+    expect_copy<int16_t>(BP_I16, {3, cols}, {0, 1}, 2);
+    expect_copy<int32_t>(BP_I32, {3, cols}, {0, 1}, 2);
+    expect_copy<int64_t>(BP_I64, {3, cols}, {0, 1}, 2);
+  }
+}
+
 // More than 24 MiB in all, at whole lines and not.
 TEST_F(Movement, StreamWhatIsLargerThanTheCaches) {
   expect_copy<int32_t>(BP_I32, {2048, 1600}, {1, 0});
   expect_copy<int32_t>(BP_I32, {2049, 1601}, {1, 0});
   expect_copy<int32_t>(BP_I32, {3, 1100003}, {0, 1});
+  expect_copy<int32_t>(BP_I32, {8, 12, 512, 66}, {0, 2, 1, 3});
+  expect_copy<int32_t>(BP_I32, {8, 12, 520, 64}, {0, 2, 1, 3});
   expect_copy<int16_t>(BP_I16, {3, 2300003}, {0, 1}, 2);
   TestTensor x(b_, BP_F32, {1, 3500001}), y(b_, BP_F64, {1, 3500001});
   for (int64_t i = 0; i < x.size(); ++i) x.at<float>(i) = static_cast<float>(i % 2048);

@@ -10,6 +10,7 @@
 #include "backends/cpu/kernels/copy.hpp"
 #include "backends/cpu/kernels/rows-inl.hpp"
 #include "backends/cpu/kernels/transpose.hpp"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -27,15 +28,57 @@ struct Move {
 // data and strides are those of (to, from).
 template <typename T>
 void move_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* options) {
+  const bool is_streamed = static_cast<const RowOptions*>(options)->is_streamed;
+  if (strides[0] == sizeof(T) && strides[1] != 0 && strides[1] != sizeof(T) && !is_streamed) {
+    return gather_elements_of_row(data[1], strides[1], n, reinterpret_cast<T*>(data[0]));
+  }
   if (strides[0] != sizeof(T) || strides[1] != sizeof(T)) {
     return Row<Move<T>, T, T>::run(data, strides, n, options);
   }
   const auto size_bytes = n * static_cast<int64_t>(sizeof(T));
-  if (static_cast<const RowOptions*>(options)->is_streamed) {
+  if (is_streamed) {
     stream_bytes(data[1], data[0], size_bytes);
   } else {
     std::memcpy(data[0], data[1], static_cast<size_t>(size_bytes));
   }
+}
+
+// Rows of bytes that lie apart.
+struct ByteRows {
+  int64_t size_bytes;
+  bool is_streamed;
+};
+
+constexpr int64_t kAhead = 4;             // Rows that are fetched meanwhile.
+constexpr int64_t kFetchedBytes = 256;    // Of such a row; the processor sees how it goes on.
+constexpr int64_t kShortRowBytes = 4096;  // In longer ones it sees that soon enough.
+
+// data and strides are those of (to, from), from row to row.
+void move_byte_rows(std::byte* const* data, const int64_t* strides, int64_t n,
+                    const void* context) {
+  const auto& rows = *static_cast<const ByteRows*>(context);
+  const int64_t fetched_bytes = std::min(kFetchedBytes, rows.size_bytes);
+  std::byte* to = data[0];
+  const std::byte* from = data[1];
+  for (int64_t i = 0; i < n; ++i, to += strides[0], from += strides[1]) {
+    for (int64_t b = 0; i + kAhead < n && b < fetched_bytes; b += 64) {
+      hwy::Prefetch(from + kAhead * strides[1] + b);
+    }
+    if (rows.is_streamed) {
+      stream_bytes(from, to, rows.size_bytes);
+    } else {
+      std::memcpy(to, from, static_cast<size_t>(rows.size_bytes));
+    }
+  }
+}
+
+// Runs a loop over rows that are dense on both sides as one over whole rows.
+void run_byte_rows(Loop loop, int64_t element_size_bytes, int threads, bool is_streamed) {
+  const auto inner = static_cast<size_t>(--loop.rank);
+  const ByteRows rows{loop.extents[inner] * element_size_bytes, is_streamed};
+  const int64_t grain = std::max<int64_t>(1, kGrain / loop.extents[inner]);
+  loop.count /= loop.extents[inner];
+  run_loop(loop, move_byte_rows, threads, grain, &rows);
 }
 
 // Elements along each side of a tile: 4 to 16 KiB, and whole lines of `to`.
@@ -66,8 +109,15 @@ void copy_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t c
 
 template <typename T>
 void copy_typed(const Loop& loop, int threads) {
+  if (loop.count == 0) return;
   const int inner = loop.rank - 1;
   const RowOptions options = choose_row_options(loop);
+  const bool is_dense =
+      inner > 0 && loop.strides[0][inner] == sizeof(T) && loop.strides[1][inner] == sizeof(T);
+  const int64_t row_length = inner > 0 ? loop.extents[static_cast<size_t>(inner)] : 0;
+  if (is_dense && !loop.is_tiled && row_length * int64_t{sizeof(T)} <= kShortRowBytes) {
+    return run_byte_rows(loop, sizeof(T), threads, options.is_streamed);
+  }
   if (!loop.is_tiled || loop.strides[0][inner] != sizeof(T) ||
       loop.strides[1][inner - 1] != sizeof(T)) {
     return run_rows(loop, move_row<T>, threads, kGrain, options);

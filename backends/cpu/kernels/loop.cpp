@@ -310,8 +310,8 @@ void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, con
   });
 }
 
-// Shorter rows have too many lines that are written in parts, and so have rows of a tile that do
-// not begin with a line.
+// Shorter rows have too many lines that are written in parts, unless all are whole lines, and so
+// have rows of a tile that do not begin with a line.
 constexpr int64_t kStreamRowBytes = 1024;
 constexpr uint64_t kLineBytes = 64;
 
@@ -326,14 +326,13 @@ RowOptions choose_row_options(const Loop& loop) {
     if (loop.strides[k][inner] != 0) bytes_per_element += loop.size_bytes[k];
   }
   if (loop.count * bytes_per_element < kStreamBytes) return {};
-  if (!loop.is_tiled) {
-    const int64_t row_length = loop.extents[static_cast<size_t>(inner)];
-    return {.is_streamed = row_length * loop.strides[0][inner] >= kStreamRowBytes};
-  }
+  const int64_t row_bytes = loop.extents[static_cast<size_t>(inner)] * loop.size_bytes[0];
+  if (!loop.is_tiled && row_bytes >= kStreamRowBytes) return {.is_streamed = true};
   auto places = reinterpret_cast<uintptr_t>(loop.data[0]);
   for (int axis = 0; axis < inner; ++axis) {
     places |= static_cast<uintptr_t>(loop.strides[0][axis]);
   }
+  if (!loop.is_tiled) places |= static_cast<uintptr_t>(row_bytes);
   return {.is_streamed = places % kLineBytes == 0};
 }
 

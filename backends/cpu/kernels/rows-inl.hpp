@@ -39,6 +39,27 @@ struct BlockBuffer {
   alignas(64) T elements[kBlock];
 };
 
+// Closes the gaps between n elements; `to` is dense.
+template <typename T>
+HWY_INLINE void gather_elements_of_row(const std::byte* from, int64_t stride, int64_t n,
+                                       T* HWY_RESTRICT to) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  if (stride == 2 * sizeof(T)) {
+    using Bits = hwy::UnsignedFromSize<sizeof(T)>;
+    const hn::ScalableTag<Bits> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto* const x = reinterpret_cast<const Bits*>(from);
+    // Behind the last element there may be nothing to load.
+    for (; i + lanes < n; i += lanes) {
+      const auto lower = hn::LoadU(d, x + 2 * i), upper = hn::LoadU(d, x + 2 * i + lanes);
+      hn::StoreU(hn::ConcatEven(d, upper, lower), d, reinterpret_cast<Bits*>(to + i));
+    }
+  }
+#endif
+  for (from += i * stride; i < n; ++i, from += stride) to[i] = *reinterpret_cast<const T*>(from);
+}
+
 // Elements [i, i + n) of an operand of `count` elements, without gaps.
 template <typename T>
 HWY_INLINE const T* gather_block(const std::byte* from, int64_t stride, int64_t count, int64_t i,
@@ -50,10 +71,7 @@ HWY_INLINE const T* gather_block(const std::byte* from, int64_t stride, int64_t 
     }
     return buffer.elements;
   }
-  from += i * stride;
-  for (int64_t j = 0; j < n; ++j, from += stride) {
-    buffer.elements[j] = *reinterpret_cast<const T*>(from);
-  }
+  gather_elements_of_row(from + i * stride, stride, n, buffer.elements);
   return buffer.elements;
 }
 
