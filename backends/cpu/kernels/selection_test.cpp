@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <random>
 #include <utility>
 
@@ -284,6 +285,30 @@ TEST_F(Selection, PutsTensorsBehindEachOther) {
                              : at < 54 ? one.at<int16_t>(row * 4)
                                        : c.at<int16_t>(row * 400 + at - 54);
     ASSERT_EQ(y.at<int16_t>(i), expected) << row << ", " << at;
+  }
+}
+
+// Short rows, long ones and such with gaps, and one tensor more than once.
+TEST_F(Selection, JoinsRows) {
+  constexpr int64_t kRows = 300;
+  TestTensor a(b, BP_F32, {kRows, 7}), c(b, BP_F32, {kRows, 130}), wide(b, BP_F32, {kRows, 1100}),
+      apart(b, BP_F32, {kRows, 5}, 2), y(b, BP_F32, {kRows, 7 + 130 + 1100 + 5 + 7});
+  const std::vector<TestTensor*> tensors{std::addressof(a), std::addressof(c), std::addressof(wide),
+                                         std::addressof(apart), std::addressof(a)};
+  std::vector<const bp_tensor*> xs;
+  for (TestTensor* const tensor : tensors) {
+    for (int64_t i = 0; i < tensor->size(); ++i)
+      tensor->at<float>(i) = static_cast<float>(random());
+    xs.push_back(&*tensor);
+  }
+  ASSERT_EQ(run(BP_OP_CAT, bp_cat_args{.xs_count = 5, .xs = xs.data(), .y = &y, .axis = 1}), BP_OK);
+  for (int64_t row = 0, at = 0; row < kRows; ++row) {
+    for (TestTensor* const tensor : tensors) {
+      const int64_t cols = tensor->shape()[1];
+      for (int64_t i = 0; i < cols; ++i, ++at) {
+        ASSERT_EQ(y.at<float>(at), tensor->at<float>(row * cols + i)) << row << ", " << i;
+      }
+    }
   }
 }
 
