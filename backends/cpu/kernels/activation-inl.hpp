@@ -26,7 +26,7 @@ HWY_INLINE V activate(D d, uint32_t activation, V x) {
     case BP_LINEAR_ACTIVATION_GELU:
       return hn::Mul(x, normal_cdf(d, x));
     case BP_LINEAR_ACTIVATION_SILU:
-      return hn::Mul(x, sigmoid(d, x));
+      return times_sigmoid(d, x, x);
     default:
       return x;
   }

@@ -44,7 +44,7 @@ struct SigmoidBackward {
 struct Silu {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V x) const {
-    return hn::Mul(x, sigmoid(d, x));
+    return times_sigmoid(d, x, x);
   }
 };
 
@@ -80,7 +80,7 @@ struct GeluBackward {
 struct GeluTanh {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V x) const {
-    return hn::Mul(x, sigmoid(d, gelu_argument(d, x)));
+    return times_sigmoid(d, x, gelu_argument(d, x));
   }
 };
 

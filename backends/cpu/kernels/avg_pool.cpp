@@ -72,9 +72,22 @@ struct Sums {
   // A window without elements has a sum of 0, which stays.
   void divide(const AvgPool& p, int64_t i, int64_t j, const Range& columns) {
     const int64_t rows = rows_of(p, i, j);
-    for (int64_t k = columns.begin; k < columns.end; ++k) {
+    // The outputs whose windows lie in the row are divided by one number, in vectors.
+    const Window& w = p.window;
+    const Range in = {0, p.x.extent[2]}, left = w.outputs(2, 0, in, columns),
+                right = w.outputs(2, w.kernel[2] - 1, in, columns);
+    const Range whole = {std::min(left.begin, columns.end),
+                         std::max(std::min(left.begin, columns.end), right.end)};
+    const auto divide_one = [&](int64_t k) {
       values[k - columns.begin] /= static_cast<Value>(std::max<int64_t>(1, divisor(p, rows, k)));
+    };
+    for (int64_t k = columns.begin; k < whole.begin; ++k) divide_one(k);
+    if (whole.size() > 0) {
+      const auto count = static_cast<Value>(std::max<int64_t>(1, divisor(p, rows, whole.begin)));
+      Value* const from = values + (whole.begin - columns.begin);
+      for (int64_t k = 0; k < whole.size(); ++k) from[k] /= count;
     }
+    for (int64_t k = whole.end; k < columns.end; ++k) divide_one(k);
   }
 
   void store(T* to, int64_t stride, int64_t n) const {

@@ -4,7 +4,7 @@
 //                    f32           f64
 //   exp              1.0           1.0               2^n times a polynomial
 //   log              0.9           0.9               Highway's, with the special values put right
-//   tanh             1.5           1.4               a polynomial below 0.625, else by exp
+//   tanh             2.4           2.4               by exp(2 |x|) - 1
 //   sigmoid          2.2           2.3               by exp of -|x|
 //   normal_cdf       4 * 2^-24     2.0               rational functions
 //
@@ -42,17 +42,17 @@ HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
 }
 
 // Numbers of exp(). Adding kRound to x / ln 2 rounds it to an integer n, which then lies in the low
-// bits: kRound is 1.5 * 2^(fraction bits), and twice the bias of exponents. ln 2 is split so that
-// n * kLn2High is exact.
+// bits: kRound is 1.5 * 2^(fraction bits). ln 2 is split so that n * kLn2High is exact.
 template <typename T>
 struct ExpTraits;
 
 template <>
 struct ExpTraits<float> {
   static constexpr int kFractionBits = 23, kBias = 127;
-  static constexpr float kRound = 0x1.8p23f + 2 * kBias, kLog2E = 0x1.715476p0f;
+  static constexpr float kRound = 0x1.8p23f, kLog2E = 0x1.715476p0f;
   static constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 3.1946184945309415e-05f;
   static constexpr float kLeast = -105.0f, kMost = 89.0f;  // 0 and infinity.
+  static constexpr float kNormal = 87.0f;                  // Below, exp(-x) and exp(x) are normal.
   // (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2.
   static constexpr float kTail[] = {0.5f, 0.16666576266288757f, 0.041666556149721146f,
                                     0.008363203145563602f, 0.0013926213141530752f};
@@ -61,9 +61,9 @@ struct ExpTraits<float> {
 template <>
 struct ExpTraits<double> {
   static constexpr int kFractionBits = 52, kBias = 1023;
-  static constexpr double kRound = 0x1.8p52 + 2 * kBias, kLog2E = 0x1.71547652b82fep0;
+  static constexpr double kRound = 0x1.8p52, kLog2E = 0x1.71547652b82fep0;
   static constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;
-  static constexpr double kLeast = -746.0, kMost = 710.0;
+  static constexpr double kLeast = -746.0, kMost = 710.0, kNormal = 708.0;
   static constexpr double kTail[] = {0.5,
                                      0.1666666666666667,
                                      0.04166666666666667,
@@ -77,24 +77,47 @@ struct ExpTraits<double> {
                                      2.0914717341716378e-09};
 };
 
+// exp(r) for the rest of x beside a multiple of ln 2, and the number in whose low bits that
+// multiple stands: `round` is kRound plus what is to be added to it.
+template <class V>
+struct ExpParts {
+  V significand, shifted;
+};
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE ExpParts<V> split_exp(D d, V x, hn::TFromD<D> round) {
+  using T = hn::TFromD<D>;
+  using E = ExpTraits<T>;
+  const V one = hn::Set(d, T{1});
+  const V shifted = hn::MulAdd(x, hn::Set(d, E::kLog2E), hn::Set(d, round));
+  const V n = hn::Sub(shifted, hn::Set(d, round));
+  const V high = hn::NegMulAdd(n, hn::Set(d, E::kLn2High), x);
+  const V r = hn::NegMulAdd(n, hn::Set(d, E::kLn2Low), high);
+  return {hn::MulAdd(hn::MulAdd(polynomial(d, r, E::kTail), r, one), r, one), shifted};
+}
+
 // exp(x) for x within [kLeast, kMost]. NaN stays.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_in_range(D d, V x) {
-  using T = hn::TFromD<D>;
-  using E = ExpTraits<T>;
+  using E = ExpTraits<hn::TFromD<D>>;
   const hn::RebindToUnsigned<D> bits_d;
-  const V shifted = hn::MulAdd(x, hn::Set(d, E::kLog2E), hn::Set(d, E::kRound));
-  const V n = hn::Sub(shifted, hn::Set(d, E::kRound));
-  const V high = hn::NegMulAdd(n, hn::Set(d, E::kLn2High), x);
-  const V r = hn::NegMulAdd(n, hn::Set(d, E::kLn2Low), high);
-  const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, E::kTail), r);
-  const V significand = hn::Add(tail, hn::Set(d, T{1}));
+  const ExpParts<V> parts = split_exp(d, x, E::kRound + 2 * E::kBias);
   // 2^n in two factors, since it may be none: the result can be subnormal, or beyond 2^bias.
-  const auto sum = hn::BitCast(bits_d, shifted);
+  const auto sum = hn::BitCast(bits_d, parts.shifted);
   const auto half = hn::ShiftRight<1>(sum), rest = hn::Sub(sum, half);
   const V scale = hn::BitCast(d, hn::ShiftLeft<E::kFractionBits>(half));
   const V scale_rest = hn::BitCast(d, hn::ShiftLeft<E::kFractionBits>(rest));
-  return hn::Mul(hn::Mul(significand, scale), scale_rest);
+  return hn::Mul(hn::Mul(parts.significand, scale), scale_rest);
+}
+
+// exp(x) times 2^kBits, where that is no subnormal number. NaN gives anything.
+template <int kBits, class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_by_exponent(D d, V x) {
+  using E = ExpTraits<hn::TFromD<D>>;
+  const hn::RebindToUnsigned<D> bits_d;
+  const ExpParts<V> parts = split_exp(d, x, E::kRound + kBits);
+  const auto exponent = hn::ShiftLeft<E::kFractionBits>(hn::BitCast(bits_d, parts.shifted));
+  return hn::BitCast(d, hn::Add(hn::BitCast(bits_d, parts.significand), exponent));
 }
 
 // exp(x) for x <= 0.
@@ -104,32 +127,25 @@ HWY_INLINE V exp_of_negative(D d, V x) {
   return exp_in_range(d, hn::IfThenElse(hn::Lt(x, least), least, x));
 }
 
-// exp(x) times 2^kExpScaleBits, for x <= 0: never subnormal, which saves the second factor of
-// exp_in_range(), and rounds no more than once where it is divided by a sum of its kind. NaN gives
-// anything.
+// exp(x) times 2^kExpScaleBits, for x <= 0: never subnormal, and so rounded no more than once where
+// it is divided by a sum of its kind. NaN gives anything.
 constexpr int kExpScaleBits = 64;
 template <typename T>
 constexpr T kExpScale = static_cast<T>(0x1p64);
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scaled_exp_of_negative(D d, V x) {
-  using T = hn::TFromD<D>;
-  using E = ExpTraits<T>;
-  const hn::RebindToUnsigned<D> bits_d;
-  const V one = hn::Set(d, T{1}), round = hn::Set(d, E::kRound + (kExpScaleBits - 2 * E::kBias));
-  const V capped = hn::Max(x, hn::Set(d, E::kLeast));
-  const V shifted = hn::MulAdd(capped, hn::Set(d, E::kLog2E), round);
-  const V n = hn::Sub(shifted, round);
-  const V high = hn::NegMulAdd(n, hn::Set(d, E::kLn2High), capped);
-  const V r = hn::NegMulAdd(n, hn::Set(d, E::kLn2Low), high);
-  const V significand = hn::MulAdd(hn::MulAdd(polynomial(d, r, E::kTail), r, one), r, one);
-  const auto exponent = hn::ShiftLeft<E::kFractionBits>(hn::BitCast(bits_d, shifted));
-  return hn::BitCast(d, hn::Add(hn::BitCast(bits_d, significand), exponent));
+  const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
+  return exp_by_exponent<kExpScaleBits>(d, hn::Max(x, least));
 }
 
+// Both ways give the same bits.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp(D d, V x) {
-  const V most = hn::Set(d, ExpTraits<hn::TFromD<D>>::kMost);
+  using E = ExpTraits<hn::TFromD<D>>;
+  const auto is_normal = hn::Lt(hn::Abs(x), hn::Set(d, E::kNormal));
+  if (HWY_LIKELY(hn::AllTrue(d, is_normal))) return exp_by_exponent<0>(d, x);
+  const V most = hn::Set(d, E::kMost);
   return exp_of_negative(d, hn::IfThenElse(hn::Gt(x, most), most, x));
 }
 
@@ -145,32 +161,30 @@ HWY_INLINE V log(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, infinity), result, hn::Add(x, x));
 }
 
-// (tanh(x) / x - 1) / x^2 in terms of x^2, for |x| <= 0.625.
+// p / (p + 2) with p = exp(2 |x|) - 1, which is made of exp(r) - 1 and 2^n - 1, so that it is exact
+// to the last places for every x. Beyond kTanhMost it is 1.
 template <typename T>
-constexpr T kTanhTail[] = {-0.3333333333333333,    0.13333333333333042,   -0.05396825396789699,
-                           0.021869488519008305,   -0.008863235103240878, 0.0035921217511549622,
-                           -0.0014557754120478055, 0.0005896606577757043, -0.0002375906496055562,
-                           9.257116129556769e-05,  -3.12011014257974e-05, 6.485163482793113e-06};
-template <>
-constexpr float kTanhTail<float>[] = {-0.333333283662796f, 0.1333276927471161f,
-                                      -0.05385090783238411f, 0.020997179672122f,
-                                      -0.006096714176237583f};
+constexpr T kTanhMost = sizeof(T) == 4 ? T{9.5} : T{20};
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V tanh(D d, V x) {
   using T = hn::TFromD<D>;
-  const V one = hn::Set(d, T{1}), magnitude = hn::Abs(x);
-  // 1 - 2 / (exp(2 |x|) + 1), by powers that do not overflow.
-  const V power = exp_of_negative(d, hn::Mul(magnitude, hn::Set(d, T{-2})));
-  const V large = hn::Sub(one, hn::Div(hn::Add(power, power), hn::Add(one, power)));
-  const V square = hn::Mul(magnitude, magnitude);
-  const V small =
-      hn::MulAdd(hn::Mul(magnitude, square), polynomial(d, square, kTanhTail<T>), magnitude);
-  const auto is_small = hn::Lt(magnitude, hn::Set(d, static_cast<T>(0.625)));
-  return hn::CopySign(hn::IfThenElse(is_small, small, large), x);
+  using E = ExpTraits<T>;
+  const hn::RebindToUnsigned<D> bits_d;
+  const V magnitude = hn::Abs(x), most = hn::Set(d, kTanhMost<T>);
+  const V capped = hn::IfThenElse(hn::Gt(magnitude, most), most, magnitude);
+  const V twice = hn::Add(capped, capped), round = hn::Set(d, E::kRound + E::kBias);
+  const V shifted = hn::MulAdd(twice, hn::Set(d, E::kLog2E), round);
+  const V n = hn::Sub(shifted, round);
+  // ln 2 in one number: an error of n * 2^-28 in p hardly moves tanh(x).
+  const V r = hn::NegMulAdd(n, hn::Set(d, E::kLn2High + E::kLn2Low), twice);
+  const V part = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, E::kTail), r);
+  const V scale = hn::BitCast(d, hn::ShiftLeft<E::kFractionBits>(hn::BitCast(bits_d, shifted)));
+  const V power = hn::MulAdd(scale, part, hn::Sub(scale, hn::Set(d, T{1})));
+  return hn::CopySignToAbs(hn::Div(power, hn::Add(power, hn::Set(d, T{2}))), x);
 }
 
-// sigmoid(x) and sigmoid(-x), both without cancellation.
+// sigmoid(x) and sigmoid(-x), both without cancellation. NaN gives anything.
 template <class V>
 struct SigmoidPair {
   V of_x, of_minus_x;
@@ -178,19 +192,28 @@ struct SigmoidPair {
 
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE SigmoidPair<V> sigmoid_pair(D d, V x) {
-  const V one = hn::Set(d, hn::TFromD<D>{1});
-  const V power = exp_of_negative(d, hn::Or(hn::SignBit(d), x));
-  const V larger = hn::Div(one, hn::Add(one, power)), smaller = hn::Mul(power, larger);
+  const V one = hn::Set(d, kExpScale<hn::TFromD<D>>);
+  const V power = scaled_exp_of_negative(d, hn::Or(hn::SignBit(d), x));
+  const V sum = hn::Add(one, power);
+  const V larger = hn::Div(one, sum), smaller = hn::Div(power, sum);
   const auto is_negative = hn::Lt(x, hn::Zero(d));
   return {hn::IfThenElse(is_negative, smaller, larger),
           hn::IfThenElse(is_negative, larger, smaller)};
 }
 
+// x * sigmoid(x), and y * sigmoid(x) in general. NaN gives NaN if y is one too.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V times_sigmoid(D d, V y, V x) {
+  const V one = hn::Set(d, kExpScale<hn::TFromD<D>>);
+  const V power = scaled_exp_of_negative(d, hn::Or(hn::SignBit(d), x));
+  const V part = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), power, one);
+  return hn::Mul(y, hn::Div(part, hn::Add(one, power)));
+}
+
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sigmoid(D d, V x) {
-  const V one = hn::Set(d, hn::TFromD<D>{1});
-  const V power = exp_of_negative(d, hn::Or(hn::SignBit(d), x));
-  return hn::Div(hn::IfThenElse(hn::Lt(x, hn::Zero(d)), power, one), hn::Add(one, power));
+  const V result = times_sigmoid(d, hn::Set(d, hn::TFromD<D>{1}), x);
+  return hn::IfThenElse(hn::Eq(x, x), result, x);
 }
 
 // (P(x) - 1/2) / x in terms of x^2, where P is the distribution function of the standard normal

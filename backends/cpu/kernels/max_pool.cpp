@@ -86,6 +86,24 @@ struct Best {
     }
   }
 
+  // The same for values alone: the largest, and NaN once there is one.
+  void offer_values(const T* x, int64_t first, int64_t n) {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto offer_lanes = [&](hn::Vec<decltype(d)> candidate, Value* value) HWY_ATTR {
+      const auto best = hn::LoadU(d, value);
+      const auto is_larger = hn::Or(hn::Lt(best, candidate), hn::IsNaN(candidate));
+      hn::StoreU(hn::IfThenElse(is_larger, candidate, best), d, value);
+    };
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) offer_lanes(load_lanes(d, x + i), values + first + i);
+    if (i == n) return;
+    const auto rest = static_cast<size_t>(n - i);
+    const auto lowest = hn::Set(d, -std::numeric_limits<Value>::infinity());
+    offer_lanes(hn::IfThenElse(hn::FirstN(d, rest), load_lanes_n(d, x + i, rest), lowest),
+                values + first + i);
+  }
+
   alignas(64) Value values[kOutputsAndVector];
   alignas(64) Index indices[kOutputsAndVector];
 };
@@ -125,7 +143,12 @@ void pool_block(const MaxPool& p, const T* from, int64_t i, int64_t j, const Ran
       const int64_t at = w.input_of(2, outputs.begin, tap);
       const T* const x = tap_elements(line + at * p.x.stride[2], w.stride[2] * p.x.stride[2],
                                       outputs.size(), buffer);
-      best.offer(x, outputs.begin - columns.begin, outputs.size(), line_index + at, w.stride[2]);
+      const int64_t first = outputs.begin - columns.begin;
+      if (p.has_indices) {
+        best.offer(x, first, outputs.size(), line_index + at, w.stride[2]);
+      } else {
+        best.offer_values(x, first, outputs.size());
+      }
     }
   });
 }

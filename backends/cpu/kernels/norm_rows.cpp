@@ -1,5 +1,6 @@
 // Norms of rows in two passes over a row, which lies in the nearest cache then: the mean, and the
-// mean of the squares of what differs from it. A third one writes the result.
+// mean of the squares of what differs from it. A third one writes the result, past the caches where
+// it does not stay there, and asks for the next row.
 #include <cmath>
 
 #include "backends/cpu/kernels/norm.hpp"
@@ -11,6 +12,7 @@
 // clang-format on
 #include <hwy/highway.h>
 
+#include "backends/cpu/kernels/row_store-inl.hpp"
 #include "backends/cpu/kernels/sums-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,6 +20,9 @@ namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kGrainElements = 8192;
+
+// Of rows of which two lie in the nearest cache.
+constexpr int64_t kNearElements = 4096;
 
 template <typename T, bool kIsCentered>
 struct RowNorm {
@@ -48,19 +53,21 @@ struct RowNorm {
   template <bool kHasGamma, bool kHasBeta>
   void write(const T* x, T* y) const {
     const auto center = hn::Set(Tag(), mean), factor = hn::Set(Tag(), rstd);
-    for_each_lanes<T>(cols, [&](auto lanes) HWY_ATTR {
-      auto v = lanes.load(x);
+    store_row(y, cols, is_streamed, [&](auto lanes, int64_t i) HWY_ATTR {
+      if (cols <= kNearElements) prefetch(x + i + lanes.at, cols);
+      auto v = lanes.load(x + i);
       if constexpr (kIsCentered) v = hn::Sub(v, center);
       v = hn::Mul(v, factor);
-      if constexpr (kHasGamma) v = hn::Mul(v, lanes.load(gamma));
-      if constexpr (kHasBeta) v = hn::Add(v, lanes.load(beta));
-      lanes.store(v, y);
+      if constexpr (kHasGamma) v = hn::Mul(v, lanes.load(gamma + i));
+      if constexpr (kHasBeta) v = hn::Add(v, lanes.load(beta + i));
+      return v;
     });
   }
 
   int64_t cols;
   Sum eps;
   const T *gamma, *beta;
+  bool is_streamed;
   mutable Sum mean, rstd;  // Of the latest row.
 };
 
@@ -69,11 +76,15 @@ void run_rows(const NormRows& norm, int thread_count) {
   using Sum = Compute<T>;
   const int64_t cols = norm.shape.cols;
   const int64_t grain = std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, cols));
+  const int64_t size_bytes = norm.shape.rows * cols * static_cast<int64_t>(sizeof(T));
+  const bool is_streamed =
+      2 * size_bytes >= kStreamBytes && cols >= kBlock && norm.x.at<T>(0) != norm.y.at<T>(0);
   parallel_for(thread_count, norm.shape.rows, grain, [&](int64_t begin, int64_t end) {
     const RowNorm<T, kIsCentered> row_norm = {cols,
                                               static_cast<Sum>(norm.eps),
                                               reinterpret_cast<const T*>(norm.gamma),
                                               reinterpret_cast<const T*>(norm.beta),
+                                              is_streamed,
                                               Sum{},
                                               Sum{}};
     for (int64_t row = begin; row < end; ++row) {
@@ -81,6 +92,7 @@ void run_rows(const NormRows& norm, int thread_count) {
       if (norm.has_mean) *norm.mean.at<Sum>(row) = row_norm.mean;
       if (norm.has_rstd) *norm.rstd.at<Sum>(row) = row_norm.rstd;
     }
+    hwy::FlushStream();
   });
 }
 

@@ -1,6 +1,7 @@
 // rope: pairs of elements of the last axis are turned by angles, (a, b) to (a * cos - b * sin,
 // b * cos + a * sin), and rope_backward: by the angles the other way. The loop is over all other
-// axes; a row of it is as many heads, whose pairs are gathered in lines that vectors work on.
+// axes; a row of it is as many heads. Vectors work on the pairs of dense heads where these lie, and
+// on those of others in lines, where they are gathered.
 #include <cstring>
 
 #include "backends/cpu/kernels/loop.hpp"
@@ -13,6 +14,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/kernels/lines-inl.hpp"
+#include "backends/cpu/kernels/sums-inl.hpp"
 
 #ifndef BACKPLANE_KERNELS_ROPE_HEAD
 #define BACKPLANE_KERNELS_ROPE_HEAD
@@ -27,6 +29,9 @@ struct RopeHead {
   // From pair to pair, and from one element of a pair to the other.
   int64_t step() const { return is_interleaved ? 2 : 1; }
   int64_t distance() const { return is_interleaved ? 1 : pairs; }
+  bool is_dense() const {
+    return y_stride == 1 && x_stride == 1 && cos_stride == 1 && sin_stride == 1;
+  }
 };
 
 }  // namespace bp::kernels
@@ -63,13 +68,53 @@ void copy_rest(const RopeHead& h, const T* x, T* y) {
   for (int64_t i = begin; i < h.width; ++i) y[i * h.y_stride] = x[i * h.x_stride];
 }
 
-// y may be x: a line is read before it is written.
+// The pair (a, b), turned by the angle or back.
+template <class V>
+struct Turned {
+  Turned(bool is_backward, V a, V b, V c, V s) {
+    const V ac = hn::Mul(a, c), as = hn::Mul(a, s), bc = hn::Mul(b, c), bs = hn::Mul(b, s);
+    first = is_backward ? hn::Add(ac, bs) : hn::Sub(ac, bs);
+    second = is_backward ? hn::Sub(bc, as) : hn::Add(bc, as);
+  }
+  V first, second;
+};
+
+// Turns pairs of a dense head, and returns how many.
+template <bool kIsBackward, typename T>
+HWY_INLINE int64_t turn_dense(const RopeHead& h, const T* x, const Compute<T>* cos,
+                              const Compute<T>* sin, T* y) {
+  const ComputeTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  if (!h.is_interleaved) {
+    for_each_lanes<T>(h.pairs, [&](auto lanes) HWY_ATTR {
+      const Turned<V> to(kIsBackward, lanes.load(x), lanes.load(x + h.pairs), lanes.load(cos),
+                         lanes.load(sin));
+      lanes.store(to.first, y);
+      lanes.store(to.second, y + h.pairs);
+    });
+    return h.pairs;
+  }
+  int64_t i = 0;
+  if constexpr (std::is_same_v<T, Compute<T>>) {
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= h.pairs; i += lanes) {
+      V a, b;
+      hn::LoadInterleaved2(d, x + 2 * i, a, b);
+      const Turned<V> to(kIsBackward, a, b, hn::LoadU(d, cos + i), hn::LoadU(d, sin + i));
+      hn::StoreInterleaved2(to.first, to.second, d, y + 2 * i);
+    }
+  }
+  return i;
+}
+
+// Turns the pairs from `begin` on. y may be x: a line is read before it is written.
 template <typename T>
-void turn_head(const RopeHead& h, const T* x, const Compute<T>* cos, const Compute<T>* sin, T* y) {
+void turn_lines(const RopeHead& h, int64_t begin, const T* x, const Compute<T>* cos,
+                const Compute<T>* sin, T* y) {
   using Sum = Compute<T>;
   HWY_ALIGN Sum a[kLine] = {}, b[kLine] = {}, c[kLine] = {}, s[kLine] = {};
   const int64_t x_step = h.step() * h.x_stride, y_step = h.step() * h.y_stride;
-  for (int64_t i = 0; i < h.pairs; i += kLine) {
+  for (int64_t i = begin; i < h.pairs; i += kLine) {
     const int64_t n = std::min(kLine, h.pairs - i);
     load_line(x + i * x_step, x_step, n, a);
     load_line(x + i * x_step + h.distance() * h.x_stride, x_step, n, b);
@@ -83,6 +128,16 @@ void turn_head(const RopeHead& h, const T* x, const Compute<T>* cos, const Compu
     store_line(a, n, y + i * y_step, y_step);
     store_line(b, n, y + i * y_step + h.distance() * h.y_stride, y_step);
   }
+}
+
+template <typename T>
+void turn_head(const RopeHead& h, const T* x, const Compute<T>* cos, const Compute<T>* sin, T* y) {
+  int64_t done = 0;
+  if (h.is_dense()) {
+    done =
+        h.is_backward ? turn_dense<true>(h, x, cos, sin, y) : turn_dense<false>(h, x, cos, sin, y);
+  }
+  if (done < h.pairs) turn_lines(h, done, x, cos, sin, y);
   copy_rest(h, x, y);
 }
 

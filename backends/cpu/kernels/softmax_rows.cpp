@@ -21,12 +21,11 @@
 // clang-format off: this header compiles the file once for each target, and comes first.
 #include <hwy/foreach_target.h>
 // clang-format on
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "backends/cpu/kernels/loop.hpp"
 #include "backends/cpu/kernels/math-inl.hpp"
-#include "backends/cpu/kernels/rows-inl.hpp"
+#include "backends/cpu/kernels/row_store-inl.hpp"
 #include "backends/cpu/kernels/sums-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -40,27 +39,6 @@ constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
 // Exponentials that a row keeps in a buffer.
 constexpr int64_t kKeptElements = 4096;
-
-// Stores value(lanes, i) at y + i for a row of `count` elements; lanes.at counts from i on.
-template <typename T, class Value>
-HWY_INLINE void store_row(T* y, int64_t count, bool is_streamed, const Value& value) {
-  if (!is_streamed) {
-    for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR { lanes.store(value(lanes, 0), y); });
-    return;
-  }
-  BlockBuffer<T> block;
-  const int64_t head = std::min(count, count_to_line(y));
-  for (int64_t i = 0, n = 0; i < count; i += n) {
-    n = i < head ? head : std::min(kBlock, count - i);
-    for_each_lanes<T>(n,
-                      [&](auto lanes) HWY_ATTR { lanes.store(value(lanes, i), block.elements); });
-    if (i < head) {
-      std::copy_n(block.elements, n, y);
-    } else {
-      stream_block(block.elements, y + i, n);
-    }
-  }
-}
 
 // The largest element, or NaN where the row gives NaN.
 template <typename T>
@@ -86,10 +64,9 @@ template <bool kStores, typename T>
 Compute<T> sum_of_exp(const T* x, Compute<T>* terms, int64_t count, Compute<T> peak) {
   const ComputeTag<T> d;
   const auto shift = hn::Set(d, peak);
-  const auto next = reinterpret_cast<uintptr_t>(count <= kKeptElements ? x + count : x);
   auto sum = hn::Zero(d);
   for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
-    hwy::Prefetch(reinterpret_cast<const T*>(next + static_cast<uintptr_t>(lanes.at) * sizeof(T)));
+    if (count <= kKeptElements) prefetch(x + lanes.at, count);
     const auto power = scaled_exp_of_negative(d, hn::Sub(lanes.load(x), shift));
     const auto term = lanes.clear_rest(power);
     if constexpr (kStores) lanes.store(term, terms);
