@@ -115,6 +115,14 @@ std::string kernel_defect(const bp_kernel& kernel) {
     return "min_byte_alignment_bytes is " + std::to_string(alignment) +
            ", allowed is a power of two up to 4096";
   }
+  if (knows_plans(kernel)) {
+    const int given = (kernel.prepare != nullptr) + (kernel.plan_info != nullptr) +
+                      (kernel.plan_pack != nullptr) + (kernel.plan_release != nullptr);
+    if (given != 0 && given != 4) {
+      return "of prepare, plan_info, plan_pack and plan_release it has some; allowed are all or "
+             "none";
+    }
+  }
   return "";
 }
 

@@ -1,11 +1,20 @@
 // What a kernel says about itself as data, and whether a call is within it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "registry/call.hpp"
 
 namespace bp::core {
+
+// Whether the kernel's build had the functions of plans; one that had not is shorter.
+inline bool knows_plans(const bp_kernel& kernel) {
+  return kernel.struct_size >= offsetof(bp_kernel, plan_release) + sizeof(void*);
+}
+inline bool has_plans(const bp_kernel& kernel) {
+  return knows_plans(kernel) && kernel.prepare != nullptr;
+}
 
 // Why `kernel` cannot be used at all; "" if it can.
 std::string kernel_defect(const bp_kernel& kernel);

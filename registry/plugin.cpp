@@ -6,6 +6,7 @@
 
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
+#include "registry/prepared.hpp"
 #include "registry/tables.hpp"
 
 namespace bp::core {
@@ -200,6 +201,7 @@ bp_status end_plugin(Plugin& plugin) {
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     const bp_device_ops& devices = target->own_devices;
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
+    end_prepared(*target);
     target->cache.reset();
   }
   for (const std::unique_ptr<Target>& target : plugin.targets) end_tables(*target);

@@ -20,6 +20,7 @@
 
 namespace bp::core {
 
+struct Prepared;
 struct Registry;
 struct Target;
 
@@ -57,6 +58,9 @@ struct Target final : bp_target {
   Selection selection;
   std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
   std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.
+
+  std::mutex prepared_mutex;
+  std::vector<Prepared*> prepared;  // Guarded by prepared_mutex. Ended by the unload.
 
   const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
 };

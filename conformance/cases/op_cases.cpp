@@ -78,6 +78,7 @@ void add_op_cases(std::vector<Case>& cases) {
     OpCases rows;
     family.add(rows);
     add_kernel_rules(cases, rows, family.group);
+    add_plan_rule(cases, rows, family.group);
     add_declaration_cases(cases, rows);
     add_gradient_cases(cases, rows);
     add_bad_input_cases(cases, rows);

@@ -17,6 +17,17 @@ bool lists_dtype(const bp_device_properties& device, bp_dtype dtype) {
   return std::ranges::find(dtypes, dtype) != dtypes.end();
 }
 
+// Why the device does not list what the tensors of the case are; "" if it does.
+std::string unlisted(const bp_device_properties& device, const OpCase& op_case) {
+  for (const TensorArgument& argument : op_case.tensors) {
+    if (!lists_dtype(device, argument.dtype)) {
+      return std::string("dtype not listed by the device: ") + dtype_text(argument.dtype);
+    }
+    if (argument.shape.size() > device.max_rank) return "the rank is above the device's max_rank";
+  }
+  return "";
+}
+
 // `train` includes `infer`; the others add to both.
 bool claims_profile(const bp_device_properties& device, std::string_view profile) {
   for (const char* claimed : std::span(device.profiles, device.profile_count)) {
@@ -134,16 +145,13 @@ void check_bias(Context& t, const OpCase& op_case, const Verdict& verdict) {
 
 }  // namespace
 
+bool is_listed(const Context& t, const OpCase& op_case) {
+  return unlisted(*t.target().properties, op_case).empty();
+}
+
 void require_listed(Context& t, const OpCase& op_case) {
-  const bp_device_properties& device = *t.target().properties;
-  for (const TensorArgument& argument : op_case.tensors) {
-    if (!lists_dtype(device, argument.dtype)) {
-      t.not_supported(std::string("dtype not listed by the device: ") + dtype_text(argument.dtype));
-    }
-    if (argument.shape.size() > device.max_rank) {
-      t.not_supported("the rank is above the device's max_rank");
-    }
-  }
+  const std::string reason = unlisted(*t.target().properties, op_case);
+  if (!reason.empty()) t.not_supported(reason);
 }
 
 Observation observe_native(Context& t, const OpCase& op_case, const CallData& data) {

@@ -8,7 +8,10 @@ namespace bp::conformance {
 // The body of an op case.
 void run_op_case(Context& t, const OpCase& op_case);
 
-// Ends the case as NotSupported if the device does not have what its tensors need.
+// Whether the device has what the tensors of the case need.
+bool is_listed(const Context& t, const OpCase& op_case);
+
+// Ends the case as NotSupported if it does not.
 void require_listed(Context& t, const OpCase& op_case);
 
 // What a kernel of the backend gives for the call. Ends the case as NotSupported if it has none,
@@ -18,6 +21,9 @@ Observation observe_native(Context& t, const OpCase& op_case, const CallData& da
 // Adds the cases about the kernels of each op in `rows`: what they say to unknown flags and of
 // tensors without memory.
 void add_kernel_rules(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
+
+// Adds a case for each op in `rows` about launches with plans.
+void add_plan_rule(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
 
 // Why a case fails, found by running it again with one property taken away after the other: what
 // passes names the cause. Gives the cause "offset", "broadcast", "stride" or "tail", or that of

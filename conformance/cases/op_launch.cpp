@@ -1,253 +1,16 @@
 #include "conformance/cases/op_launch.hpp"
 
 #include <algorithm>
-#include <list>
+#include <cstddef>
 #include <stdexcept>
+#include <utility>
 
-#include "conformance/cases/host_call.hpp"
+#include "conformance/cases/op_call.hpp"
 
 namespace bp::conformance {
 namespace {
 
 constexpr uint64_t kTimeoutNs = 20'000'000'000;
-
-// A stream of its own for each case: a failure on it ends with it.
-class CaseStream {
- public:
-  explicit CaseStream(Context& t) : target_(t.target()) {
-    const bp_stream_ops& streams = *target_.streams;
-    t.require_ok(streams.create(streams.self, target_.device, nullptr, &stream_), "stream.create");
-  }
-  ~CaseStream() { static_cast<void>(target_.streams->destroy(target_.streams->self, stream_)); }
-  CaseStream(const CaseStream&) = delete;
-  CaseStream& operator=(const CaseStream&) = delete;
-
-  bp_stream* get() const { return stream_; }
-
- private:
-  const bp_target& target_;
-  bp_stream* stream_ = nullptr;
-};
-
-uint64_t round_up(uint64_t value, uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-uint64_t offset_alignment(const Context& t) {
-  return std::max<uint64_t>(t.target().properties->heaps->tensor_offset_alignment_bytes, 1);
-}
-
-// Workspace lies at multiples of 256 bytes, tensors at those of the heap's alignment.
-MemoryPlace memory_place(const Context& t, bp_stream* stream) {
-  const uint64_t alignment = std::max<uint64_t>(offset_alignment(t), 256);
-  return {&t.target(), stream, round_up(std::max(t.options().canary_bytes, alignment), alignment)};
-}
-
-Placement placement_of(const TensorArgument& argument, const Variant& variant, int64_t row_stride) {
-  if (variant.has_equal_rows && argument.shape.size() >= 2) {
-    return place_rows(argument.shape, row_stride);
-  }
-  const bool is_kept =
-      variant.has_layouts && (variant.has_broadcasts || !is_broadcast(argument.layout));
-  return place(is_kept ? argument.layout : Layout::kDense, argument.shape);
-}
-
-// The tensors of a call in guarded memory, and the frame that names them.
-class Call {
- public:
-  Call(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
-       bp_stream* stream);
-
-  const Frame& frame() const { return frame_; }
-
-  // Takes the memory away from every tensor of the frame.
-  void strip_buffers();
-
-  // Puts inline scalars into tensors, for a kernel that does not take them.
-  void materialize_scalars();
-
-  void prepare(Poison poison);
-  void finish();
-  void look(bool is_first, Observation& seen) const;
-  bool is_untouched() const;  // Nothing at all has changed.
-
- private:
-  struct Slot {
-    const TensorArgument* argument;  // NULL: a scalar.
-    const HostTensor* host;
-    std::shared_ptr<GuardedTensor> memory;
-    bool is_shared = false;  // An output in the memory of an input.
-  };
-
-  void add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
-           int64_t row_stride);
-  void set_tensor(std::string_view name, const bp_tensor* tensor);
-  const bp_tensor* without_buffer(const GuardedTensor& memory);
-  bp_dtype dtype_of_scalar(const FrameMember& member) const;
-  bool is_output(const Slot& slot) const { return slot.host->role != Role::kInput; }
-
-  Context& t_;
-  const OpCase& case_;
-  const CallData& data_;
-  MemoryPlace place_;
-  Frame frame_;
-  std::vector<Slot> slots_;
-  std::vector<HostTensor> scalars_;
-  std::list<bp_tensor> stripped_;
-};
-
-Call::Call(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
-           bp_stream* stream)
-    : t_(t), case_(op_case), data_(data), place_(memory_place(t, stream)), frame_(op_case.op) {
-  int64_t row_stride = 1;
-  for (const TensorArgument& argument : op_case.tensors) {
-    if (!argument.shape.empty()) row_stride = std::max(row_stride, argument.shape.back());
-  }
-  for (size_t i = 0; i < op_case.tensors.size(); ++i) {
-    add(op_case.tensors[i], data.tensors()[i], variant, row_stride);
-  }
-  set_attributes(frame_, case_);
-}
-
-void Call::add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
-               int64_t row_stride) {
-  Slot slot{&argument, &host, nullptr};
-  const auto original = std::ranges::find_if(slots_, [&](const Slot& other) {
-    return !argument.alias.empty() && other.argument->name == argument.alias;
-  });
-  if (original != slots_.end()) {
-    slot.memory = original->memory;
-    if (argument.role != Role::kInput) slot.is_shared = original->is_shared = true;
-  } else {
-    GuardedSpec spec{argument.dtype, argument.shape, placement_of(argument, variant, row_stride)};
-    spec.has_front_canary = variant.has_offsets;
-    if (argument.layout == Layout::kOffset) {
-      spec.small_offset_bytes = std::max(offset_alignment(t_), element_size(argument.dtype));
-    }
-    slot.memory = std::make_shared<GuardedTensor>(place_, std::move(spec));
-  }
-  if (!variant.has_empty_buffers && element_count(argument.shape) == 0) {
-    set_tensor(argument.name, without_buffer(*slot.memory));
-    slots_.push_back(std::move(slot));
-    return;
-  }
-  set_tensor(argument.name, slot.memory->view());
-  slots_.push_back(std::move(slot));
-}
-
-void Call::set_tensor(std::string_view name, const bp_tensor* tensor) {
-  if (op_info(case_.op).member(name).is_list()) {
-    frame_.add_tensor(name, tensor);
-  } else {
-    frame_.set_tensor(name, tensor);
-  }
-}
-
-// The rule is a dtype, or like(x).
-bp_dtype Call::dtype_of_scalar(const FrameMember& member) const {
-  const std::string_view rule = member.dtype;
-  if (rule.starts_with("like(")) return data_.tensor(rule.substr(5, rule.size() - 6)).dtype;
-  return bp_dtype_from_name(std::string(rule).c_str());
-}
-
-void Call::materialize_scalars() {
-  scalars_.reserve(case_.attributes.size());
-  for (const Attribute& attribute : case_.attributes) {
-    const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
-    if (scalar == nullptr) continue;
-    const FrameMember& member = op_info(case_.op).member(attribute.name);
-    const Shape shape = member.kind == "operand" ? case_.tensors.front().shape : Shape{};
-    const bp_dtype dtype = dtype_of_scalar(member);
-    scalars_.push_back({attribute.name, Role::kInput, dtype, shape,
-                        std::vector<DoubleDouble>(static_cast<size_t>(element_count(shape)),
-                                                  scalar_value(*scalar))});
-    Slot slot{nullptr, &scalars_.back(),
-              std::make_shared<GuardedTensor>(
-                  place_, GuardedSpec{dtype, shape, place(Layout::kBroadcastAll, shape)})};
-    frame_.set_tensor(attribute.name, slot.memory->view());
-    slots_.push_back(std::move(slot));
-  }
-}
-
-const bp_tensor* Call::without_buffer(const GuardedTensor& memory) {
-  stripped_.push_back(*memory.view());
-  stripped_.back().buffer = nullptr;
-  return &stripped_.back();
-}
-
-void Call::strip_buffers() {
-  frame_ = Frame(case_.op);
-  set_attributes(frame_, case_);
-  for (const Slot& slot : slots_) set_tensor(slot.host->name, without_buffer(*slot.memory));
-}
-
-void Call::prepare(Poison poison) {
-  for (const Slot& slot : slots_) {
-    if (slot.host->role == Role::kOutput) {
-      if (!slot.is_shared) slot.memory->poison_elements(poison);
-    } else {
-      slot.memory->set_elements(slot.host->data);
-    }
-  }
-  for (const Slot& slot : slots_) slot.memory->upload();
-}
-
-void Call::finish() {
-  for (const Slot& slot : slots_) slot.memory->download();
-}
-
-std::string damage_text(std::string_view name, const Damage& damage) {
-  std::string text = std::string(name) + ": " + std::to_string(damage.count) +
-                     " bytes outside of its elements changed, the first ";
-  if (damage.from_start < 0) return text + std::to_string(-damage.from_start) + " bytes before it";
-  if (damage.from_end >= 0) {
-    return text + std::to_string(damage.from_end) + " bytes behind its end";
-  }
-  return text + "in a gap, " + std::to_string(damage.from_start) + " bytes from its start";
-}
-
-bool Call::is_untouched() const {
-  for (const Slot& slot : slots_) {
-    if (slot.memory->damage()) return false;
-    for (int64_t i = 0; i < element_count(slot.host->shape); ++i) {
-      if (!slot.memory->is_unchanged(i)) return false;
-    }
-  }
-  return true;
-}
-
-void Call::look(bool is_first, Observation& seen) const {
-  size_t output = 0;
-  for (const Slot& slot : slots_) {
-    const int64_t count = element_count(slot.host->shape);
-    if (const auto damage = slot.memory->damage(); damage && seen.damage.empty()) {
-      seen.damage = damage_text(slot.host->name, *damage);
-    }
-    if (!is_output(slot)) {
-      for (int64_t i = 0; i < count && !slot.is_shared && seen.modified_input.empty(); ++i) {
-        if (slot.memory->is_unchanged(i)) continue;
-        seen.modified_input =
-            std::string(slot.host->name) + ": element " + std::to_string(i) + " changed";
-      }
-      continue;
-    }
-    if (is_first) {
-      seen.outputs.push_back({slot.host->name, slot.host->dtype, slot.host->shape});
-      seen.outputs.back().is_unwritten.resize(static_cast<size_t>(count), true);
-    }
-    OutputView& view = seen.outputs[output++];
-    view.is_poisoned = slot.host->role == Role::kOutput && !slot.is_shared;
-    view.value.clear();
-    std::vector<uint64_t> bits;
-    for (int64_t i = 0; i < count; ++i) {
-      view.value.push_back(slot.memory->element(i));
-      bits.push_back(slot.memory->element_word(i));
-      if (!slot.memory->is_unchanged(i)) view.is_unwritten[static_cast<size_t>(i)] = false;
-    }
-    view.is_repeatable = is_first || bits == view.bits;
-    view.bits = std::move(bits);
-  }
-}
 
 bp_kernel_choice choose(Context& t, const OpCase& op_case, const Frame& frame) {
   bp_kernel_choice choice{};
@@ -274,7 +37,28 @@ void wait(Context& t, bp_stream* stream, Observation& seen) {
   t.require_ok(streams.clear_failure(streams.self, stream), "clear_failure");
 }
 
-// Launches a kernel of the backend directly, on workspace with canaries of its own.
+// Calls submit(bp_launch) with workspace that has canaries of its own, and waits for the work.
+template <typename Submit>
+bp_status submit_guarded(Context& t, const MemoryPlace& place_in, uint64_t workspace_bytes,
+                         Poison poison, Observation& seen, Submit&& submit) {
+  const Shape shape{static_cast<int64_t>(workspace_bytes)};
+  GuardedTensor workspace(place_in, {BP_U8, shape, place(Layout::kDense, shape)});
+  workspace.poison_elements(poison);
+  workspace.upload();
+  const bp_launch launch{.device = t.target().device,
+                         .stream = place_in.stream,
+                         .workspace = workspace_bytes == 0 ? bp_buffer_ref{} : workspace.ref()};
+  const bp_status status = submit(launch);
+  if (status != BP_OK) return status;
+  wait(t, place_in.stream, seen);
+  workspace.download();
+  if (const auto damage = workspace.damage(); damage && seen.damage.empty()) {
+    seen.damage = damage_text("workspace", *damage);
+  }
+  return BP_OK;
+}
+
+// Launches a kernel of the backend directly.
 bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
                         const MemoryPlace& place_in, Poison poison, bp_launch_flags flags,
                         Observation& seen) {
@@ -285,22 +69,10 @@ bp_status launch_native(Context& t, const bp_kernel& kernel, const Frame& frame,
         kernel.workspace_size(&kernel, t.target().device, words.data(), &required, &preferred);
     if (status != BP_OK) return status;
   }
-  const Shape shape{static_cast<int64_t>(required)};
-  GuardedTensor workspace(place_in, {BP_U8, shape, place(Layout::kDense, shape)});
-  workspace.poison_elements(poison);
-  workspace.upload();
-  const bp_launch launch{.device = t.target().device,
-                         .stream = place_in.stream,
-                         .workspace = required == 0 ? bp_buffer_ref{} : workspace.ref(),
-                         .flags = flags};
-  const bp_status status = kernel.launch(&kernel, &launch, words.data());
-  if (status != BP_OK) return status;
-  wait(t, place_in.stream, seen);
-  workspace.download();
-  if (const auto damage = workspace.damage(); damage && seen.damage.empty()) {
-    seen.damage = damage_text("workspace", *damage);
-  }
-  return BP_OK;
+  return submit_guarded(t, place_in, required, poison, seen, [&](bp_launch launch) {
+    launch.flags = flags;
+    return kernel.launch(&kernel, &launch, words.data());
+  });
 }
 
 bp_status launch_fallback(Context& t, const bp_kernel& kernel, const Frame& frame,
@@ -359,7 +131,135 @@ std::string explanation(Context& t, const OpCase& op_case, const Frame& frame) {
   return text;
 }
 
+// A plan of the backend; ended with this.
+class OwnPlan {
+ public:
+  OwnPlan(const bp_kernel& kernel, bp_plan* plan) : kernel_(&kernel), plan_(plan) {}
+  ~OwnPlan() { static_cast<void>(release()); }
+  OwnPlan(const OwnPlan&) = delete;
+
+  bp_plan* get() const { return plan_; }
+  bp_status release() {
+    if (plan_ == nullptr) return BP_OK;
+    return kernel_->plan_release(kernel_, std::exchange(plan_, nullptr));
+  }
+
+ private:
+  const bp_kernel* kernel_;
+  bp_plan* plan_;
+};
+
+// The status of prepare() for a frame without memory, which has to be that of one with memory.
+bp_status prepare(Context& t, Call& call, Call& bare, const bp_kernel& kernel, uint64_t constants,
+                  bp_plan** out_plan) {
+  const bp_prepare_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_PREPARE_DESC,
+                             .constant_args = constants};
+  bp_device* const device = t.target().device;
+  const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes),
+                              bare_words = bare.frame().fitted(kernel.args_size_bytes);
+  const bp_status status = kernel.prepare(&kernel, device, &desc, words.data(), out_plan);
+  OwnPlan with_memory(kernel, status == BP_OK ? *out_plan : nullptr);
+  const bp_status without = kernel.prepare(&kernel, device, &desc, bare_words.data(), out_plan);
+  t.expect_eq(bp_status{without}, bp_status{status}, "prepare of tensors without a buffer");
+  if (without != BP_OK && !bp_error_text()[0]) {
+    t.add({"prepare was refused without an error text", "no_text", "ERROR-1"});
+  }
+  t.expect_eq(with_memory.release(), bp_status{BP_OK}, "plan_release");
+  t.expect_eq(kernel.plan_release(&kernel, nullptr), bp_status{BP_OK}, "plan_release of NULL");
+  return without;
+}
+
+void set_status(Observation& seen, bp_status status) {
+  seen.launch_status = status;
+  if (status == BP_OK) return;
+  seen.status_text = bp_error_text();
+  bp_error_clear();
+}
+
+// Packs into guarded memory, and launches with the plan over two kinds of poison.
+void pack_and_launch(Context& t, Call& call, const bp_kernel& kernel, OwnPlan& plan,
+                     const bp_plan_info& info, bp_stream* stream, Observation& seen) {
+  const MemoryPlace place_in = memory_place(t, stream);
+  const Shape shape{static_cast<int64_t>(info.packed_size_bytes)};
+  GuardedTensor packed(place_in, {BP_U8, shape, place(Layout::kDense, shape)});
+  packed.poison_elements(Poison::kNan);
+  packed.upload();
+  const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
+  for (const Poison poison : {Poison::kNan, Poison::kOnes}) {
+    call.prepare(poison);
+    if (poison == Poison::kNan && info.packed_size_bytes != 0) {
+      const bp_buffer_ref range = packed.ref();
+      set_status(seen, submit_guarded(t, place_in, info.workspace_required_bytes, poison, seen,
+                                      [&](bp_launch launch) {
+                                        launch.plan = plan.get();
+                                        return kernel.plan_pack(&kernel, &launch, words.data(),
+                                                                &range);
+                                      }));
+      if (seen.launch_status != BP_OK) return;
+      call.finish();
+      if (!call.is_untouched()) {
+        t.add({"plan_pack changed the memory of arguments", "packing", "PLAN-3"});
+      }
+      packed.download();
+    }
+    set_status(seen, submit_guarded(t, place_in, info.workspace_required_bytes, poison, seen,
+                                    [&](bp_launch launch) {
+                                      launch.plan = plan.get();
+                                      const bp_status status =
+                                          kernel.launch(&kernel, &launch, words.data());
+                                      // The second time the plan ends while its work may wait.
+                                      if (poison == Poison::kOnes) plan.release();
+                                      return status;
+                                    }));
+    if (seen.launch_status != BP_OK) return;
+    call.finish();
+    call.look(poison == Poison::kNan, seen);
+  }
+  packed.download();
+  if (const auto damage = packed.damage(); damage && seen.damage.empty()) {
+    seen.damage = damage_text("packed memory", *damage);
+  }
+}
+
 }  // namespace
+
+Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
+                        uint64_t constants) {
+  const CaseStream stream(t);
+  Call call(t, op_case, data, {}, stream.get()), bare(t, op_case, data, {}, stream.get());
+  bp_kernel_choice choice{};
+  Planned planned;
+  const bp_status found =
+      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, op_case.op, call.frame().data(), &choice);
+  bp_error_clear();
+  if (found != BP_OK) return planned;
+  const bp_kernel& kernel = *choice.kernel;
+  planned.kernel = kernel.name;
+  planned.seen.kernel = &kernel;
+  planned.seen.source = BP_KERNEL_NATIVE;
+  const bool knows_plans = kernel.struct_size >= offsetof(bp_kernel, plan_release) + sizeof(void*);
+  planned.has_plans = knows_plans && kernel.prepare != nullptr;
+  if (!planned.has_plans) return planned;
+  if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) {
+    call.materialize_scalars();
+    bare.materialize_scalars();
+  }
+  bare.strip_buffers();
+  bp_plan* made = nullptr;
+  const bp_status status = prepare(t, call, bare, kernel, constants, &made);
+  if (status != BP_OK) {
+    planned.refusal = bp_error_text();
+    bp_error_clear();
+    if (status != BP_UNSUPPORTED) set_status(planned.seen, status);
+    return planned;
+  }
+  OwnPlan plan(kernel, made);
+  bp_plan_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_PLAN_INFO};
+  t.require_ok(kernel.plan_info(&kernel, plan.get(), &info), "plan_info");
+  pack_and_launch(t, call, kernel, plan, info, stream.get(), planned.seen);
+  return planned;
+}
 
 Observation observe(Context& t, const OpCase& op_case, const CallData& data,
                     const Variant& variant) {

@@ -79,4 +79,16 @@ struct Probe {
 };
 Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_launch_flags flags);
 
+// What a kernel did with a call that it had planned before.
+struct Planned {
+  std::string kernel;      // "" if the backend has none for the call.
+  bool has_plans = false;  // Of its kernel, for any call.
+  std::string refusal;     // Why it makes no plan of this one; "" if it did.
+  Observation seen;        // Of two launches with one plan.
+};
+
+// `constants`: bit i is set if tensor argument i is declared constant.
+Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
+                        uint64_t constants);
+
 }  // namespace bp::conformance

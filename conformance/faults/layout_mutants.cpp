@@ -299,6 +299,7 @@ constexpr Mutant kTable[] = {
     {"23", kUnary, count_in_16_bits},
     {"benign_reverse_sum", kSum, reverse_sum},
     {"benign_extra_workspace", kMatmul, extra_workspace, 4096},
+    {.id = "41", .ops = kLinear, .launch = run_good, .spoils_packed = true},
     {.id = "benign_aligned", .ops = kBinary, .launch = run_good, .alignment_bytes = 64},
 };
 

@@ -68,6 +68,39 @@ bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* arg
   return w.mutant->launch({w, launch}, w.strength, args);
 }
 
+bp_status prepare(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                  const void* args, bp_plan** out_plan) {
+  const bp_kernel* good = wrapped(self).good;
+  return good->prepare(good, device, desc, args, out_plan);
+}
+
+bp_status plan_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
+  const bp_kernel* good = wrapped(self).good;
+  return good->plan_info(good, plan, out_info);
+}
+
+bp_status plan_pack(const bp_kernel* self, const bp_launch* launch, const void* args,
+                    const bp_buffer_ref* packed) {
+  const Wrapped& w = wrapped(self);
+  const bp_status status = w.good->plan_pack(w.good, launch, args, packed);
+  if (status != BP_OK) return status;
+  return Call{w, launch}.scribble({packed->buffer, packed->byte_offset, packed->size_bytes / 2});
+}
+
+bp_status plan_release(const bp_kernel* self, bp_plan* plan) {
+  const bp_kernel* good = wrapped(self).good;
+  return good->plan_release(good, plan);
+}
+
+// A plan fits the frame of prepare(), and most mutants bend the frames of launches.
+void replace_plans(Wrapped& w) {
+  const bool has_plans = w.mutant->spoils_packed && w.kernel.prepare != nullptr;
+  w.kernel.prepare = has_plans ? prepare : nullptr;
+  w.kernel.plan_info = has_plans ? plan_info : nullptr;
+  w.kernel.plan_pack = has_plans ? plan_pack : nullptr;
+  w.kernel.plan_release = has_plans ? plan_release : nullptr;
+}
+
 // The kernel with the mutant's launch, owned by `instance`.
 const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   Wrapped& w = instance.kernels.emplace_back();
@@ -82,6 +115,8 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   if (w.kernel.supports != nullptr) w.kernel.supports = supports;
   w.kernel.workspace_size = workspace_size;
   w.kernel.launch = launch;
+  w.kernel.struct_size = sizeof(bp_kernel);
+  replace_plans(w);
   return &w.kernel;
 }
 

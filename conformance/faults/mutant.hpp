@@ -37,6 +37,7 @@ struct Mutant {
   uint64_t extra_workspace_bytes = 0;     // Asked for on top of what the good kernel needs.
   const bp_numerics* numerics = nullptr;  // What it declares; NULL: what the good kernel does.
   uint64_t alignment_bytes = 0;           // What it claims; 0: what the good kernel does.
+  bool spoils_packed = false;  // Of all mutants this one has plans; their packed memory is wrong.
 };
 
 // The tables: mutants that bend tensors, and mutants that change numbers.

@@ -124,7 +124,9 @@ enum {
   BP_STRUCT_EVENT_OPS = 13,
   BP_STRUCT_EVENT_DESC = 14,
   BP_STRUCT_KERNEL = 15,
-  BP_STRUCT_NUMERICS = 16
+  BP_STRUCT_NUMERICS = 16,
+  BP_STRUCT_PREPARE_DESC = 17,
+  BP_STRUCT_PLAN_INFO = 18
 };
 
 /* Set in the struct_type of a link: a reader that does not know the link rejects what it qualifies,

@@ -7,10 +7,11 @@
  * Rules for every function of a kernel:
  *   Threads    Safe from any thread.
  *   Blocking   [KERNEL-3] supports(), workspace_size() and launch() never compile and never block
- * on the device. On an inline stream launch() may run the work itself. Errors     Returns a status,
- * with the text in the thread's error slot. supports() returns NULL or a reason. Ownership
- * Everything passed is borrowed during the call; the buffers behind the tensors, until the work
- * completes.
+ *              on the device; prepare() may. On an inline stream launch() may run the work itself.
+ *   Errors     Returns a status, with the text in the thread's error slot. supports() returns NULL
+ *              or a reason.
+ *   Ownership  Everything passed is borrowed during the call; the buffers behind the tensors, until
+ *              the work completes.
  */
 #ifndef BACKPLANE_KERNEL_H_
 #define BACKPLANE_KERNEL_H_
@@ -22,9 +23,6 @@
 extern "C" {
 #endif
 
-/* What a kernel prepared for given shapes. Reserved: bp_launch::plan is NULL in ABI 0.1. */
-typedef struct bp_plan bp_plan;
-
 /* Demands of one launch. [KERNEL-2] An unknown bit is BP_UNSUPPORTED. */
 typedef uint32_t bp_launch_flags;
 enum {
@@ -33,6 +31,9 @@ enum {
   BP_LAUNCH_DEVICE_CURRENT = 1u << 2, /* The thread's native device is already the right one. */
 };
 
+/* What a kernel prepared for the launches of one frame. The kernel's own. */
+typedef struct bp_plan bp_plan;
+
 /* Where a kernel runs and what it may scratch. Frozen. */
 typedef struct bp_launch {
   const void* next;
@@ -40,7 +41,7 @@ typedef struct bp_launch {
   bp_stream* stream;
   bp_buffer_ref workspace; /* At least what was asked for, at a multiple of 256 bytes; its content
                               is undefined between launches. */
-  bp_plan* plan;           /* NULL. */
+  bp_plan* plan;           /* NULL, or what prepare() made for this frame. */
   uint64_t correlation_id; /* Copied into profiler records. */
   bp_launch_flags flags;
   uint32_t reserved; /* 0. */
@@ -95,6 +96,30 @@ enum { BP_OVERFLOW_IEEE = 0, BP_OVERFLOW_SATURATE = 1, BP_OVERFLOW_NAN = 2 };
 enum { BP_MATH_STRICT = 0, BP_MATH_RELAXED = 1 };
 enum { BP_TIE_FIRST = 0, BP_TIE_ANY = 1 };
 
+/* What a plan is made for. A request. */
+typedef struct bp_prepare_desc {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PREPARE_DESC. */
+  const void* next;
+  bp_launch_flags flags; /* Of the launches to come. */
+  uint32_t reserved;     /* 0. */
+
+  /* Bit i: tensor argument i, in the order of the frame, keeps its elements until plan_release(),
+   * as weights do. plan_pack() may put them into another form. A list counts as one argument. */
+  uint64_t constant_args;
+} bp_prepare_desc;
+
+/* What launches with a plan need. An offer; the caller sets struct_size. */
+typedef struct bp_plan_info {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PLAN_INFO. */
+  const void* next;
+  uint64_t packed_size_bytes; /* Of the memory for plan_pack(); 0: there is nothing to pack. */
+  uint64_t workspace_required_bytes; /* Of a launch with the plan and of plan_pack(), in place of */
+  uint64_t workspace_preferred_bytes; /* what workspace_size() says. */
+  const char* algorithm;              /* What was chosen, for people; lives as long as the plan. */
+} bp_plan_info;
+
 /* One kernel. `args` points to the frame of `op`, bp_softmax_args for BP_OP_SOFTMAX, and has
  * exactly args_size_bytes: the host fits the frames of older and newer callers. */
 typedef struct bp_kernel {
@@ -139,6 +164,33 @@ typedef struct bp_kernel {
    * [KERNEL-5] After BP_UNSUPPORTED nothing was submitted, and the host tries the next kernel.
    * [KERNEL-9] Writes every element of each output, and nothing else. */
   bp_status (*launch)(const struct bp_kernel* self, const bp_launch* launch, const void* args);
+
+  /* ---- Plans: optional, never stubbed; all four are given, or none ----------------------------
+   *
+   * A host that launches one frame often may prepare it: what takes long is then done once. A frame
+   * fits a plan if dtypes, shapes, strides and attributes are those of prepare(); buffers and
+   * offsets may differ, but for those of constant arguments. [PLAN-1] A launch with a plan meets
+   * the same contract as one without. A plan serves any number of launches at once, on every stream
+   * of its device. */
+
+  /* Makes the plan of a frame: may compile, choose an algorithm by trying some, and block. [PLAN-2]
+   * Reads shapes and attributes alone, and answers for tensors without a buffer. BP_UNSUPPORTED: no
+   * plan is of use, and launch() serves the frame without one. */
+  bp_status (*prepare)(const struct bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                       const void* args, bp_plan** out_plan);
+
+  bp_status (*plan_info)(const struct bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info);
+
+  /* Submits to launch->stream the packing of the constant arguments into `packed`: memory of the
+   * host of packed_size_bytes, at a multiple of 256 bytes, that nobody else writes until the plan
+   * has ended. Called once, and before every launch of a plan that has something to pack:
+   * those run behind it. [PLAN-3] It writes nothing but `packed` and the workspace. */
+  bp_status (*plan_pack)(const struct bp_kernel* self, const bp_launch* launch, const void* args,
+                         const bp_buffer_ref* packed);
+
+  /* Ends a plan. [PLAN-4] Work that was submitted with it goes on; NULL is a no-op. The host keeps
+   * `packed` until that work has ended. Never fails. */
+  bp_status (*plan_release)(const struct bp_kernel* self, bp_plan* plan);
 } bp_kernel;
 
 #ifdef __cplusplus

@@ -37,6 +37,7 @@ enum {
   BP_STRUCT_MANIFEST = 0x00100004,
   BP_STRUCT_CACHE_STATISTICS = 0x00100005,
   BP_STRUCT_DISPATCH_STATISTICS = 0x00100006,
+  BP_STRUCT_PREPARED_INFO = 0x00100007,
 };
 
 /* ---- Errors --------------------------------------------------------------------------------- */
@@ -255,6 +256,46 @@ typedef struct bp_dispatch_statistics {
 /* The counts of `op` on `target`; op 0 is the sum of all. The caller sets struct_size. */
 BP_API bp_status bp_target_statistics(const bp_target* target, uint32_t op,
                                       bp_dispatch_statistics* out_statistics);
+
+/* ---- Prepared ops: a call that is launched many times ---------------------------------------- */
+
+/* A call whose kernel was chosen, and planned where the kernel can (bp_kernel::prepare). */
+typedef struct bp_prepared bp_prepared;
+
+/* Finds the kernel of a call as bp_kernel_find() does, has it make a plan, and packs on `stream`
+ * (NULL: the default stream) what `constant_args` names: bit i is tensor argument i, in the order
+ * of the frame, whose elements stay as they are until the release, as those of weights do. Packed
+ * copies are in memory of the cache, beside the originals. May take long: kernels may compile or
+ * try algorithms. A kernel without plans is prepared all the same; bp_prepared_get_info() says so.
+ * Constant arguments have buffers; the others need none. */
+BP_API bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                               uint32_t op, const void* args, uint64_t constant_args,
+                               bp_prepared** out_prepared);
+
+/* Launches what was prepared, on `stream` (NULL: the default stream). `args` differs from the
+ * prepared frame in buffers and offsets of arguments that are not constant, and in nothing else:
+ * BP_INVALID_ARGUMENT names what does. On another stream than that of bp_op_prepare() the caller
+ * waits for it first, once. Any number of threads may launch at once. */
+BP_API bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const void* args);
+
+typedef struct bp_prepared_info {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PREPARED_INFO. */
+  const void* next;
+  const bp_kernel* kernel;
+  bp_kernel_sources source; /* One bit. */
+  uint32_t has_plan;        /* 0: launches are like those of bp_kernel_launch(). */
+  uint64_t packed_size_bytes;
+  uint64_t workspace_required_bytes, workspace_preferred_bytes;
+  const char* algorithm; /* Of the plan, or why there is none. Lives as long as `prepared`. */
+} bp_prepared_info;
+
+/* The caller sets struct_size. */
+BP_API bp_status bp_prepared_get_info(const bp_prepared* prepared, bp_prepared_info* out_info);
+
+/* Ends it. Work that was submitted goes on. NULL is a no-op. The unload of its plugin ends it too:
+ * then launches are BP_DEVICE_LOST, and this frees the handle alone. */
+BP_API bp_status bp_prepared_release(bp_prepared* prepared);
 
 /* ---- The caching allocator ------------------------------------------------------------------ */
 

@@ -1,0 +1,11 @@
+// Calls that are launched many times: bp_prepared.
+#pragma once
+
+#include "registry/state.hpp"
+
+namespace bp::core {
+
+// Ends the plans of `target` before its backend shuts down; the handles stay with their owners.
+void end_prepared(Target& target);
+
+}  // namespace bp::core
