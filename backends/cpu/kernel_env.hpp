@@ -24,6 +24,12 @@ T* data(const bp_tensor& t) {
   return reinterpret_cast<T*>(cpu::buffer(t.buffer)->address + t.byte_offset);
 }
 
+// Address of a range, or NULL.
+inline std::byte* address_of(const bp_buffer_ref& range) {
+  if (range.buffer == nullptr) return nullptr;
+  return cpu::buffer(range.buffer)->address + range.byte_offset;
+}
+
 // What a kernel knows of its backend, also where nothing is launched.
 class Env {
  public:
@@ -49,11 +55,12 @@ class Launch : public Env {
   // The scratch memory that workspace_size asked for; at a multiple of 64 bytes.
   template <typename T = std::byte>
   T* workspace() const {
-    const bp_buffer_ref& w = launch_.workspace;
-    if (w.buffer == nullptr) return nullptr;
-    return reinterpret_cast<T*>(cpu::buffer(w.buffer)->address + w.byte_offset);
+    return reinterpret_cast<T*>(address_of(launch_.workspace));
   }
   uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
+
+  // What prepare() made for this frame, or NULL.
+  bp_plan* plan() const { return launch_.plan; }
 
   // Submits `task`, a callable without arguments. It may run after launch has returned, so it holds
   // what it needs by value: the frame and its tensors are gone by then. It fails by throwing

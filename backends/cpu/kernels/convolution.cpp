@@ -1,13 +1,12 @@
 // convolution and its gradients: f32 by oneDNN (dnnl_convolution.cpp), f64 as matrix products
-// (convolution_f64.cpp), f16 and bf16 through f32, so many images at once as a cache holds. What is
-// not taken as it is is copied to the workspace first, and a result from there at the end.
+// (convolution_f64.cpp), f16 and bf16 through f32 (convolution_parts.cpp).
 #include "backends/cpu/kernels/convolution.hpp"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
-#include "backends/cpu/kernels/dnnl_convolution.hpp"
+#include "backends/cpu/kernels/convolution_parts.hpp"
 #include "backends/cpu/kernels/kernels.hpp"
 #include "backends/cpu/kernels/narrow.hpp"
 #include "backends/cpu/kernels/product.hpp"
@@ -65,122 +64,6 @@ Convolution describe(const bp_convolution_backward_weight_args& args) {
   return describe(Direction::kBackwardWeight, args, *args.x, *args.grad_weight, *args.grad_y);
 }
 
-// A convolution all of whose tensors are taken as they are, and the copies that this needed.
-struct Plan {
-  Convolution c;
-  DenseCopy x, weight, y, bias;
-};
-
-Plan make_plan(const Convolution& c) {
-  Plan plan;
-  plan.c = c;
-  const bool is_f32 = c.sum_dtype == BP_F32;
-  const auto copy_if_needed = [&](View& view, bp_dtype dtype, bool is_taken) -> DenseCopy {
-    if (is_taken && dtype == c.sum_dtype) return {};
-    const DenseCopy copy(view, dtype, c.sum_dtype);
-    view = copy.dense;
-    return copy;
-  };
-  for (auto [view, dtype, copy] : {std::tuple(&plan.c.x, c.x_dtype, &plan.x),
-                                   std::tuple(&plan.c.weight, c.weight_dtype, &plan.weight),
-                                   std::tuple(&plan.c.y, c.y_dtype, &plan.y)}) {
-    *copy = copy_if_needed(*view, dtype, is_f32 ? is_describable(*view) : is_contiguous(*view));
-  }
-  if (c.has_bias) plan.bias = copy_if_needed(plan.c.bias, c.y_dtype, is_contiguous(plan.c.bias));
-  return plan;
-}
-
-uint64_t place_copies(Plan& plan, uint64_t size_bytes) {
-  for (DenseCopy* copy : {&plan.x, &plan.weight, &plan.y, &plan.bias}) {
-    copy->offset = reserve_bytes(copy->size_bytes(), size_bytes);
-  }
-  return size_bytes;
-}
-
-// Runs compute(c) between the copies to the workspace and the one from there.
-template <typename Compute>
-void run_plan(Plan& plan, std::byte* workspace, int thread_count, Compute&& compute) {
-  Convolution& c = plan.c;
-  const DenseCopy* result = nullptr;
-  for (auto [view, copy] : {std::pair(&c.x, &plan.x), std::pair(&c.weight, &plan.weight),
-                            std::pair(&c.y, &plan.y), std::pair(&c.bias, &plan.bias)}) {
-    if (!copy->is_needed) continue;
-    view->address = copy->dense.address = workspace + copy->offset;
-    if (view == &c.result()) {
-      result = copy;
-    } else {
-      copy->fetch(thread_count);
-    }
-  }
-  compute(c);
-  if (result != nullptr) result->store(thread_count);
-}
-
-// Images [begin, begin + count) of the batch.
-Convolution images_of(const Convolution& c, int64_t begin, int64_t count) {
-  Convolution part = c;
-  part.batch = part.x.shape[0] = part.y.shape[0] = count;
-  for (auto [view, dtype] : {std::pair(&part.x, c.x_dtype), std::pair(&part.y, c.y_dtype)}) {
-    if (view->address != nullptr) {
-      view->address += begin * view->strides[0] * dtype_size_bytes(dtype);
-    }
-  }
-  return part;
-}
-
-// How many images are converted to f32 at once: a part of the batch that the last cache holds.
-int64_t images_at_once(const Convolution& c) {
-  constexpr int64_t kPartElements = 1 << 22;
-  if (c.x_dtype == c.sum_dtype && c.y_dtype == c.sum_dtype) return c.batch;
-  const int64_t elements = (element_count(c.x) + element_count(c.y)) / c.batch;
-  const int64_t most = std::max<int64_t>(1, kPartElements / elements);
-  const int64_t parts = (c.batch + most - 1) / most;
-  return (c.batch + parts - 1) / parts;
-}
-
-// An f32 convolution, part by part of its batch. The parts have equal extents but for the last one.
-struct Parts {
-  Convolution c;
-  int64_t images;
-  Plan plan, last_plan;
-  std::shared_ptr<const Program> program, last_program;
-  View sum;  // Of the gradients of weight that several parts have; else without extents.
-  uint64_t sum_offset = 0, size_bytes = 0;
-};
-
-Parts make_parts(const Convolution& c, const Env& env) {
-  Parts parts;
-  parts.c = c;
-  parts.images = images_at_once(c);
-  const int64_t last = c.batch - (c.batch - 1) / parts.images * parts.images;
-  Convolution first = images_of(c, 0, parts.images);
-  const bool is_summed = c.direction == Direction::kBackwardWeight && parts.images != c.batch;
-  if (is_summed) {
-    // Each part leaves its own gradient where the plan has it, in f32.
-    parts.sum = dense_view(c.weight, nullptr);
-    first.weight = parts.sum;
-    first.weight_dtype = BP_F32;
-  }
-  const auto place = [&](const Convolution& part, Plan& plan,
-                         std::shared_ptr<const Program>& program) {
-    plan = make_plan(part);
-    program = find_convolution(plan.c, env);
-    uint64_t end = place_copies(plan, program->workspace_size_bytes());
-    if (is_summed) {
-      const auto size_bytes = static_cast<uint64_t>(element_count(c.weight)) * sizeof(float);
-      plan.weight.offset = reserve_bytes(size_bytes, end);
-    }
-    parts.size_bytes = std::max(parts.size_bytes, end);
-  };
-  place(first, parts.plan, parts.program);
-  if (last != parts.images) place(images_of(first, 0, last), parts.last_plan, parts.last_program);
-  if (is_summed) {
-    parts.sum_offset = reserve_bytes(static_cast<uint64_t>(element_count(c.weight)) * sizeof(float),
-                                     parts.size_bytes);
-  }
-  return parts;
-}
-
 bool is_empty(const View& view) { return element_count(view) == 0; }
 
 // There is a result, but nothing that could be summed for it.
@@ -201,56 +84,11 @@ void fill_result(const Convolution& c, int thread_count) {
   copy_elements(from, c.result(), dtype_size_bytes(c.result_dtype()), thread_count);
 }
 
-// sum = part, or sum += part.
-void add_part(const float* part, float* sum, int64_t count, bool is_first, int thread_count) {
-  constexpr int64_t kGrainElements = 32768;
-  parallel_for(thread_count, count, kGrainElements, [&](int64_t begin, int64_t end) {
-    if (is_first) {
-      std::copy(part + begin, part + end, sum + begin);
-    } else {
-      for (int64_t i = begin; i < end; ++i) sum[i] += part[i];
-    }
-  });
-}
-
-void run_part(Plan plan, const Program& program, std::byte* workspace, int thread_count) {
-  run_plan(plan, workspace, thread_count, [&](const Convolution& taken) {
-    void* const externals[] = {taken.x.address, taken.weight.address, taken.y.address,
-                               taken.bias.address};
-    program.run(externals, workspace);
-  });
-}
-
-void run_parts(const Parts& parts, std::byte* workspace, int thread_count) {
-  const Convolution& c = parts.c;
-  const bool is_summed = parts.sum.ndim != 0;
-  auto* const sum = reinterpret_cast<float*>(workspace + parts.sum_offset);
-  for (int64_t begin = 0; begin < c.batch; begin += parts.images) {
-    const bool is_last = begin + parts.images >= c.batch && parts.last_program != nullptr;
-    Plan plan = is_last ? parts.last_plan : parts.plan;
-    const Convolution part = images_of(c, begin, plan.c.batch);
-    for (auto [copy, taken, view] :
-         {std::tuple(&plan.x, &plan.c.x, &part.x), std::tuple(&plan.y, &plan.c.y, &part.y)}) {
-      (copy->is_needed ? copy->view : *taken).address = view->address;
-    }
-    if (is_summed) plan.c.weight.address = workspace + plan.weight.offset;
-    run_part(plan, is_last ? *parts.last_program : *parts.program, workspace, thread_count);
-    if (is_summed) {
-      add_part(reinterpret_cast<const float*>(plan.c.weight.address), sum, element_count(parts.sum),
-               begin == 0, thread_count);
-    }
-  }
-  if (!is_summed) return;
-  View from = parts.sum;
-  from.address = workspace + parts.sum_offset;
-  convert_elements(from, BP_F32, c.weight, c.weight_dtype, thread_count);
-}
-
 uint64_t workspace_of(const Convolution& c, const Env& env) {
   if (is_without_products(c)) return 0;
   if (c.sum_dtype == BP_F32) return make_parts(c, env).size_bytes;
-  Plan plan = make_plan(c);
-  return place_copies(plan, convolution_f64_workspace_size_bytes(c, env.thread_count()));
+  Copied copied = make_copied(c);
+  return place_copies(copied, convolution_f64_workspace_size_bytes(c, env.thread_count()));
 }
 
 bp_status submit(const Convolution& c, const Launch& launch) {
@@ -260,13 +98,13 @@ bp_status submit(const Convolution& c, const Launch& launch) {
   if (is_without_products(c)) return launch.submit([=] { fill_result(c, thread_count); });
   if (c.sum_dtype == BP_F32) {
     return launch.submit([parts = make_parts(c, launch), workspace, thread_count] {
-      run_parts(parts, workspace, thread_count);
+      run_parts(parts, nullptr, workspace, thread_count);
     });
   }
-  Plan plan = make_plan(c);
-  place_copies(plan, convolution_f64_workspace_size_bytes(c, thread_count));
+  Copied copied = make_copied(c);
+  place_copies(copied, convolution_f64_workspace_size_bytes(c, thread_count));
   return launch.submit([=]() mutable {
-    run_plan(plan, workspace, thread_count, [&](const Convolution& taken) {
+    run_copied(copied, workspace, thread_count, [&](const Convolution& taken) {
       run_convolution_f64(taken, workspace, thread_count);
     });
   });
@@ -278,6 +116,68 @@ uint64_t forward_workspace(const bp_convolution_args& args, const Env& env) {
 bp_status forward_launch(const bp_convolution_args& args, Launch& launch) {
   return submit(describe(args), launch);
 }
+
+// The weight in the layout and dtype that oneDNN reads.
+class ConvolutionPlan {
+ public:
+  ConvolutionPlan(const bp_convolution_args& args, uint64_t constant_args, const Env& env) {
+    const Convolution c = describe(args);
+    if ((constant_args >> 1 & 1) == 0) refuse("the weight is not constant");
+    if (c.sum_dtype != BP_F32) refuse("an f64 weight is read as it lies");
+    if (is_without_products(c)) refuse("there are no products");
+    packed_parts_ = make_packed_parts(c, env);
+    DenseCopy& weight = packed_parts_.weight;
+    packing_bytes_ = packed_parts_.packing.packer->workspace_size_bytes();
+    weight.offset = reserve_bytes(weight.size_bytes(), packing_bytes_);
+  }
+
+  uint64_t packed_size_bytes() const { return packed_parts_.packing.weight.get_size(); }
+  uint64_t workspace_size_bytes() const {
+    return std::max(packed_parts_.parts.size_bytes, packing_bytes_);
+  }
+  const char* algorithm() const { return "oneDNN with a packed weight"; }
+
+  bp_status pack(const bp_convolution_args& args, const Launch& launch, std::byte* packed) {
+    packed_ = packed;
+    return launch.submit([weight = packed_parts_.weight, address = data<std::byte>(*args.weight),
+                          packer = packed_parts_.packing.packer, packed,
+                          workspace = launch.workspace(),
+                          thread_count = launch.thread_count()]() mutable {
+      void* from = address;
+      if (weight.is_needed) {
+        weight.view.address = address;
+        from = weight.dense.address = workspace + weight.offset;
+        weight.fetch(thread_count);
+      }
+      void* const externals[] = {from, packed};
+      packer->run(externals, workspace);
+    });
+  }
+
+  bp_status launch(const bp_convolution_args& args, const Launch& launch) const {
+    if (packed_ == nullptr) {
+      return launch.refuse(BP_INVALID_ARGUMENT, "launch: the plan was not packed");
+    }
+    Parts parts = packed_parts_.parts;
+    parts.c = describe(args);
+    for (Copied* copied : {&parts.copied, &parts.last_copied}) {
+      (copied->bias.is_needed ? copied->bias.view : copied->c.bias).address = parts.c.bias.address;
+    }
+    return launch.submit([parts, packed = packed_, workspace = launch.workspace(),
+                          thread_count = launch.thread_count()] {
+      run_parts(parts, packed, workspace, thread_count);
+    });
+  }
+
+ private:
+  [[noreturn]] static void refuse(const char* why) {
+    throw StatusError(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
+  }
+
+  PackedParts packed_parts_;
+  uint64_t packing_bytes_ = 0;
+  std::byte* packed_ = nullptr;
+};
 
 uint64_t backward_input_workspace(const bp_convolution_backward_input_args& args, const Env& env) {
   return workspace_of(describe(args), env);
@@ -359,7 +259,7 @@ constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F64, BP_F64, BP_F16,  BP
 }  // namespace
 
 constinit const bp_kernel kConvolution =
-    make_kernel<bp_convolution_args, forward_launch, nullptr, forward_workspace>({
+    make_kernel<bp_convolution_args, forward_launch, nullptr, forward_workspace, ConvolutionPlan>({
         .name = "convolution",
         .op = BP_OP_CONVOLUTION,
         .flags = BP_KERNEL_DETERMINISTIC,

@@ -110,19 +110,23 @@ struct Builder {
   std::shared_ptr<Program> program;
   dnnl::primitive_attr attr;
   memory::desc x, weight, y;
+  Program::Memory weight_memory = 0;  // What the primitive reads, once it is made.
 };
 
 constexpr Program::Memory kX = 0, kWeight = 1, kY = 2;
 
-void build_forward(Builder& b) {
+// Externals are x, weight, y, then the packed weight in place of the plain one, and the bias.
+void build_forward(Builder& b, bool takes_packed_weight = false) {
   memory::desc bias;
   if (b.c.has_bias) {
     bias = {{b.c.groups * b.c.out_channels}, memory::data_type::f32, memory::format_tag::x};
   }
   const auto pd = b.forward(dnnl::prop_kind::forward_inference, bias);
+  b.weight_memory = takes_packed_weight ? b.program->add_external(pd.weights_desc())
+                                        : b.input(kWeight, pd.weights_desc());
   std::vector<Program::Argument> arguments = {
       {DNNL_ARG_SRC, b.input(kX, pd.src_desc())},
-      {DNNL_ARG_WEIGHTS, b.input(kWeight, pd.weights_desc())},
+      {DNNL_ARG_WEIGHTS, b.weight_memory},
       {DNNL_ARG_SCRATCHPAD, b.program->add_workspace(pd.scratchpad_desc())}};
   if (b.c.has_bias) arguments.push_back({DNNL_ARG_BIAS, b.program->add_external(bias)});
   b.finish(dnnl::convolution_forward(pd), std::move(arguments), DNNL_ARG_DST, kY, pd.dst_desc());
@@ -169,6 +173,12 @@ std::shared_ptr<const Program> make_program(const Convolution& c, int thread_cou
   return builder.program;
 }
 
+int thread_count_of(const Convolution& c, const Env& env) {
+  const int64_t products =
+      element_count(c.y) * (element_count(c.weight) / (c.groups * c.out_channels));
+  return threads_for(products, env.thread_count());
+}
+
 }  // namespace
 
 bool is_describable(const View& view) {
@@ -194,9 +204,7 @@ bool is_describable(const View& view) {
 }
 
 std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env) {
-  const int64_t products =
-      element_count(c.y) * (element_count(c.weight) / (c.groups * c.out_channels));
-  const int thread_count = threads_for(products, env.thread_count());
+  const int thread_count = thread_count_of(c, env);
   ProgramKey key;
   key.add(BP_OP_CONVOLUTION);
   key.add(static_cast<int64_t>(c.direction));
@@ -211,6 +219,18 @@ std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env&
   }
   for (const View* view : {&c.x, &c.weight, &c.y}) key.add({view->strides, view->ndim});
   return env.programs().find(key, [&] { return make_program(c, thread_count); });
+}
+
+PackedConvolution make_packed_convolution(const Convolution& c, const Env& env) {
+  const int thread_count = thread_count_of(c, env);
+  const ThreadCountScope scope(thread_count);
+  Builder builder(c, thread_count);
+  build_forward(builder, true);
+  auto packer = std::make_shared<Program>(env.thread_count());
+  const memory::desc plain = weight_desc(c), packed = builder.program->desc(builder.weight_memory);
+  const Program::Memory from = packer->add_external(plain), to = packer->add_external(packed);
+  packer->add_reorder(from, to);
+  return {builder.program, packer, packed, plain != packed};
 }
 
 }  // namespace bp::kernels

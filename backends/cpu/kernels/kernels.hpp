@@ -10,16 +10,15 @@
 #include <type_traits>
 
 #include "backends/common/shape.hpp"
+#include "backends/cpu/kernels/plan.hpp"
 #include "backplane/ops.h"
 #include "kernel_env.hpp"
 
 namespace bp::kernels {
 
-constexpr bp_launch_flags kKnownLaunchFlags =
-    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
-
 // Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
 //   LaunchOp   Reads the frame, and submits the work with Launch::submit().
+//   Planned    What prepare() makes of a frame (plan.hpp); void: the kernel has no plans.
 //   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; nullptr if
 //              they say it all.
 //   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
@@ -27,7 +26,7 @@ constexpr bp_launch_flags kKnownLaunchFlags =
 // Which of the two is given shows in its type: under sanitizers g++ does not take the address of a
 // template's function for a constant that differs from nullptr.
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
-          auto Workspace = nullptr>
+          auto Workspace = nullptr, typename Planned = void>
 constexpr bp_kernel make_kernel(bp_kernel row) {
   row.struct_size = sizeof(bp_kernel);
   row.struct_type = BP_STRUCT_KERNEL;
@@ -59,9 +58,11 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
       const Args& a = *static_cast<const Args*>(args);
       if (a.flags != 0)
         return context.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
+      if (context.plan() != nullptr) return launch_planned<Args, Planned>(*self, a, context);
       return LaunchOp(a, context);
     });
   };
+  if constexpr (!std::is_void_v<Planned>) set_plan_functions<Args, Planned>(row);
   return row;
 }
 

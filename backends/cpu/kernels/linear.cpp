@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/kernels/kernels.hpp"
-#include "backends/cpu/kernels/product.hpp"
+#include "backends/cpu/kernels/product_plan.hpp"
 
 namespace bp::kernels {
 namespace {
@@ -61,7 +61,8 @@ bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kLinear =
-    make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace>({
+    make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace,
+                ProductOpPlan<bp_linear_args, product_of>>({
         .name = "linear",
         .op = BP_OP_LINEAR,
         .flags = BP_KERNEL_DETERMINISTIC,

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "backends/cpu/kernels/kernels.hpp"
-#include "backends/cpu/kernels/product.hpp"
+#include "backends/cpu/kernels/product_plan.hpp"
 
 namespace bp::kernels {
 namespace {
@@ -30,7 +30,8 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kMatmul =
-    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>({
+    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace,
+                ProductOpPlan<bp_matmul_args, product_of>>({
         .name = "matmul",
         .op = BP_OP_MATMUL,
         .flags = BP_KERNEL_DETERMINISTIC,

@@ -262,15 +262,6 @@ Matrix matrix(const ProductOperand& o, int64_t offset) {
   return {data, o.dtype, o.rows, o.cols, o.row_stride, o.col_stride};
 }
 
-// Behind oneDNN, whose own relu turns NaN into 0.
-void finish_library(const Product& p, int thread_count) {
-  if (p.activation == BP_LINEAR_ACTIVATION_NONE && !p.has_preactivation) return;
-  for_each_batch(p, p.batch_ndim, 0, batch_count(p), [&](const BatchOffsets& at) {
-    run_activation(matrix(p.y, at.y), matrix(p.preactivation, at.preactivation), p.activation,
-                   thread_count);
-  });
-}
-
 void run_library(Plan& plan, const Program& program, std::byte* workspace, int thread_count) {
   Product& p = plan.product;
   std::pair<DenseCopy*, std::byte**> places[] = {{&plan.a, &p.a.address},
@@ -290,7 +281,7 @@ void run_library(Plan& plan, const Program& program, std::byte* workspace, int t
                                matrix(p.y, at.y).data, p.bias};
     program.run(externals, workspace);
   });
-  finish_library(p, thread_count);
+  run_activation(p, thread_count);
   if (plan.y.is_needed) plan.y.store(thread_count);
 }
 
@@ -347,6 +338,22 @@ ProductOperand operand_of(const bp_tensor& tensor) {
   o.col_stride = tensor.strides[batch_ndim + 1];
   std::copy_n(tensor.strides, batch_ndim, o.batch_strides);
   return o;
+}
+
+void run_activation(const Product& p, int thread_count) {
+  if (p.activation == BP_LINEAR_ACTIVATION_NONE && !p.has_preactivation) return;
+  for_each_batch(p, p.batch_ndim, 0, batch_count(p), [&](const BatchOffsets& at) {
+    run_activation(matrix(p.y, at.y), matrix(p.preactivation, at.preactivation), p.activation,
+                   thread_count);
+  });
+}
+
+bool is_one_dense_product(Product& p) {
+  if (!is_for_library(p) || is_empty(p)) return false;
+  p = folded(p);
+  return p.batch_ndim == 0 && normalize_strides(p.a) && normalize_strides(p.b) &&
+         normalize_strides(p.y) && p.a.col_stride == 1 && p.y.col_stride == 1 &&
+         (!p.has_bias || p.bias_stride == 1);
 }
 
 uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {

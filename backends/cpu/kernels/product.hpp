@@ -51,6 +51,14 @@ constexpr bp_dtype kProductDtypes[] = {
 // The operand whose matrices are the last two axes of `tensor`.
 ProductOperand operand_of(const bp_tensor& tensor);
 
+// Folds batches into rows where b is the same for all. Whether what is left is one product of f32
+// whose operands oneDNN takes as they lie, and writes as y lies.
+bool is_one_dense_product(Product& p);
+
+// Turns the sums in y into y = activation(sums), and stores them in preactivation where it is
+// given: behind oneDNN, whose own relu turns NaN into 0.
+void run_activation(const Product& p, int thread_count);
+
 uint64_t product_workspace_size_bytes(const Product& product, const Env& env);
 bp_status submit_product(const Product& product, const Launch& launch);
 
