@@ -1,42 +1,14 @@
 // The cases as a user of the runtime writes them: the cpu backend through the registry.
-#include <cmath>
 #include <limits>
 
-#include "backplane/runtime/runtime.hpp"
-#include "runtime/bench/peers/worker.hpp"
+#include "runtime/bench/peers/inputs.hpp"
 
 namespace bp::bench {
 namespace {
 
-using Shape = std::vector<int64_t>;
 using Op = std::function<Tensor()>;
 
 constexpr double kNotCompared = std::numeric_limits<double>::quiet_NaN();
-
-int64_t count(const Shape& shape) {
-  int64_t result = 1;
-  for (const int64_t extent : shape) result *= extent;
-  return result;
-}
-
-Tensor input(const Shape& shape, int64_t s = 0, bp_dtype dtype = BP_F32) {
-  std::vector<float> values(static_cast<size_t>(count(shape)));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = input_value(static_cast<int64_t>(i), s);
-  return from_host(values, shape).to(dtype);
-}
-
-Tensor indices(const Shape& shape, int64_t n, int64_t s = 0) {
-  std::vector<int64_t> values(static_cast<size_t>(count(shape)));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = index_value(static_cast<int64_t>(i), s, n);
-  return from_host(values, shape);
-}
-
-double mean_abs(const Tensor& result) {
-  const std::vector<double> values = result.to(BP_F64).to_vector<double>();
-  double sum = 0;
-  for (const double value : values) sum += std::abs(value);
-  return sum / static_cast<double>(values.size());
-}
 
 class Suite {
  public:
@@ -381,7 +353,9 @@ std::vector<Case> backplane_cases() {
   add_convolutions(suite);
   add_attention(suite);
   add_random_and_optimizers(suite);
-  return suite.take();
+  std::vector<Case> cases = suite.take();
+  add_prepared_cases(cases);
+  return cases;
 }
 
 }  // namespace bp::bench

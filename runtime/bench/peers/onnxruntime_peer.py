@@ -118,6 +118,9 @@ def products_and_convolutions():
             ("4096x4096x1", (4096, 4096), (4096, 1)),
             ("64 of 128x64x128", (64, 128, 64), (64, 64, 128))):
         case(f"matmul f32 {name}", "MatMul", lambda a=a, b=b: (x(a), x(b, 1)))
+    for rows, size in ((4, 1024), (8, 4096), (64, 1024)):
+        case(f"matmul f32 {rows}x{size}x{size}, b constant", "MatMul",
+             lambda rows=rows, size=size: (x((rows, size)),), [x((size, size), 1)])
     case("matmul f64 512^3", "MatMul",
          lambda: (x((512, 512)).astype("float64"), x((512, 512), 1).astype("float64")))
     for name, a, w, stride, padding in (
@@ -125,7 +128,13 @@ def products_and_convolutions():
             ("8x64x56x56, 64 of 3x3", (8, 64, 56, 56), (64, 64, 3, 3), 1, 1),
             ("8x256x56x56, 64 of 1x1", (8, 256, 56, 56), (64, 256, 1, 1), 1, 0),
             ("8x128x28x28, 128 of 3x3", (8, 128, 28, 28), (128, 128, 3, 3), 1, 1),
-            ("8x512x7x7, 512 of 3x3", (8, 512, 7, 7), (512, 512, 3, 3), 1, 1)):
+            ("8x512x7x7, 512 of 3x3", (8, 512, 7, 7), (512, 512, 3, 3), 1, 1),
+            ("8x3x224x224, 64 of 7x7, stride 2, weight constant",
+             (8, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+            ("1x128x28x28, 128 of 3x3, weight constant",
+             (1, 128, 28, 28), (128, 128, 3, 3), 1, 1),
+            ("1x512x7x7, 512 of 3x3, weight constant",
+             (1, 512, 7, 7), (512, 512, 3, 3), 1, 1)):
         case(f"convolution f32 {name}", "Conv", lambda a=a: (x(a),), [x(w, 1)],
              strides=[stride, stride], pads=[padding] * 4)
     case("max_pool f32 8x64x112x112, 3x3, stride 2", "MaxPool", lambda: (x((8, 64, 112, 112)),),

@@ -160,6 +160,8 @@ def products():
     product("matmul bf16 1024^3", square, square, "bf16")
     product("matmul f16 1024^3", square, square, "f16")
     product("matmul f64 512^3", (512, 512), (512, 512), "f64")
+    for rows, size in ((4, 1024), (8, 4096), (64, 1024)):
+        product(f"matmul f32 {rows}x{size}x{size}, b constant", (rows, size), (size, size))
     case("linear gelu f32 1024x256x1024",
          over(lambda: (x((1024, 256)), x((1024, 256), 1), x(1024, 2)),
               lambda a, w, b: F.gelu(F.linear(a, w, b))))
@@ -172,6 +174,9 @@ def convolutions():
         ("8x256x56x56, 64 of 1x1", (8, 256, 56, 56), (64, 256, 1, 1), 1, 0),
         ("8x128x28x28, 128 of 3x3", (8, 128, 28, 28), (128, 128, 3, 3), 1, 1),
         ("8x512x7x7, 512 of 3x3", (8, 512, 7, 7), (512, 512, 3, 3), 1, 1),
+        ("8x3x224x224, 64 of 7x7, stride 2, weight constant", (8, 3, 224, 224), (64, 3, 7, 7), 2, 3),
+        ("1x128x28x28, 128 of 3x3, weight constant", (1, 128, 28, 28), (128, 128, 3, 3), 1, 1),
+        ("1x512x7x7, 512 of 3x3, weight constant", (1, 512, 7, 7), (512, 512, 3, 3), 1, 1),
     )
     for name, a, w, stride, padding in rows:
         case(f"convolution f32 {name}",

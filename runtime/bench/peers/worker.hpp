@@ -34,6 +34,9 @@ inline int64_t index_value(int64_t i, int64_t s, int64_t n) { return (7919 * i +
 std::vector<Case> backplane_cases();
 std::vector<Case> onednn_cases();
 
+// Those of Backplane whose weight is constant, and was prepared.
+void add_prepared_cases(std::vector<Case>& cases);
+
 // Bytes per second, read and written, of copying memory that no cache holds, and multiplications
 // and additions of f32 per second, on `threads` threads: the limits of this machine.
 double copy_bandwidth(int threads);

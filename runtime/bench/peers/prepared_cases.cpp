@@ -1,0 +1,104 @@
+// Cases whose weight is constant: prepared through the registry, as a host with a graph does it.
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "backplane/host.h"
+#include "backplane/ops.h"
+#include "runtime/bench/peers/inputs.hpp"
+
+namespace bp::bench {
+namespace {
+
+constexpr uint64_t kSecondArgument = 2;  // The weight, in every op below.
+
+void check(bp_status status) {
+  if (status != BP_OK) throw std::runtime_error(bp_error_text());
+}
+
+// A prepared op with its frame. The tensors that the frame names live in `tensors`.
+template <typename Args>
+class PreparedOp {
+ public:
+  PreparedOp(uint32_t op, const Args& args, std::vector<Tensor> tensors)
+      : args_(args), tensors_(std::move(tensors)) {
+    args_.struct_size = sizeof(Args);
+    check(bp_op_prepare(&target(), nullptr, 0, op, &args_, kSecondArgument, &prepared_));
+    bp_prepared_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_PREPARED_INFO};
+    check(bp_prepared_get_info(prepared_, &info));
+    if (info.has_plan == 0) {
+      throw std::runtime_error(std::string("no plan was made: ") + info.algorithm);
+    }
+  }
+  ~PreparedOp() { static_cast<void>(bp_prepared_release(prepared_)); }
+  PreparedOp(const PreparedOp&) = delete;
+
+  void run() {
+    check(bp_prepared_launch(prepared_, nullptr, &args_));
+    tensors_.back().device().synchronize();
+  }
+  double result() const { return mean_abs(tensors_.back()); }
+
+ private:
+  const bp_target& target() const { return tensors_.back().device().target(); }
+
+  Args args_;
+  std::vector<Tensor> tensors_;  // The result is the last.
+  bp_prepared* prepared_ = nullptr;
+};
+
+template <typename Args>
+Ready ready(uint32_t op, const Args& args, std::vector<Tensor> tensors) {
+  auto prepared = std::make_shared<PreparedOp<Args>>(op, args, std::move(tensors));
+  return {[prepared] { prepared->run(); }, [prepared] { return prepared->result(); }};
+}
+
+double size_of(const Shape& shape) { return static_cast<double>(count(shape)); }
+
+void add_product(std::vector<Case>& cases, const std::string& name, int64_t rows, int64_t depth,
+                 int64_t cols) {
+  const Shape a = {rows, depth}, b = {depth, cols}, y = {rows, cols};
+  cases.push_back({name, 4 * (size_of(a) + size_of(b) + size_of(y)),
+                   2 * size_of(a) * static_cast<double>(cols), [=] {
+                     std::vector<Tensor> t = {input(a), input(b, 1), zeros(y, BP_F32)};
+                     const bp_matmul_args args{.a = t[0].get(), .b = t[1].get(), .y = t[2].get()};
+                     return ready(BP_OP_MATMUL, args, std::move(t));
+                   }});
+}
+
+void add_convolution(std::vector<Case>& cases, const std::string& name, const Shape& x,
+                     const Shape& weight, int64_t stride, int64_t padding) {
+  const int64_t out = (x[2] + 2 * padding - weight[2]) / stride + 1;
+  const Shape y = {x[0], weight[0], out, out};
+  cases.push_back({name, 4 * (size_of(x) + size_of(weight) + size_of(y)),
+                   2 * size_of(y) * size_of(weight) / static_cast<double>(weight[0]), [=] {
+                     static const int64_t kOne[] = {1, 1}, kTwo[] = {2, 2}, kNone[] = {0, 0, 0, 0},
+                                          kSame[] = {1, 1, 1, 1}, kThree[] = {3, 3, 3, 3};
+                     std::vector<Tensor> t = {input(x), input(weight, 1), zeros(y, BP_F32)};
+                     bp_convolution_args args{
+                         .x = t[0].get(), .weight = t[1].get(), .y = t[2].get()};
+                     args.stride_count = args.dilation_count = 2;
+                     args.padding_count = 4;
+                     args.stride = stride == 1 ? kOne : kTwo;
+                     args.padding = padding == 0 ? kNone : padding == 1 ? kSame : kThree;
+                     args.dilation = kOne;
+                     args.groups = 1;
+                     return ready(BP_OP_CONVOLUTION, args, std::move(t));
+                   }});
+}
+
+}  // namespace
+
+void add_prepared_cases(std::vector<Case>& cases) {
+  add_product(cases, "matmul f32 4x1024x1024, b constant", 4, 1024, 1024);
+  add_product(cases, "matmul f32 8x4096x4096, b constant", 8, 4096, 4096);
+  add_product(cases, "matmul f32 64x1024x1024, b constant", 64, 1024, 1024);
+  add_convolution(cases, "convolution f32 8x3x224x224, 64 of 7x7, stride 2, weight constant",
+                  {8, 3, 224, 224}, {64, 3, 7, 7}, 2, 3);
+  add_convolution(cases, "convolution f32 1x128x28x28, 128 of 3x3, weight constant",
+                  {1, 128, 28, 28}, {128, 128, 3, 3}, 1, 1);
+  add_convolution(cases, "convolution f32 1x512x7x7, 512 of 3x3, weight constant", {1, 512, 7, 7},
+                  {512, 512, 3, 3}, 1, 1);
+}
+
+}  // namespace bp::bench
