@@ -70,19 +70,14 @@ struct Sums {
   }
 
   // A window without elements has a sum of 0, which stays.
-  void divide(const AvgPool& p, int64_t i, int64_t j, const Range& columns) {
+  void divide(const AvgPool& p, int64_t i, int64_t j, const ColumnBlock& block) {
     const int64_t rows = rows_of(p, i, j);
-    // The outputs whose windows lie in the row are divided by one number, in vectors.
-    const Window& w = p.window;
-    const Range in = {0, p.x.extent[2]}, left = w.outputs(2, 0, in, columns),
-                right = w.outputs(2, w.kernel[2] - 1, in, columns);
-    const Range whole = {std::min(left.begin, columns.end),
-                         std::max(std::min(left.begin, columns.end), right.end)};
+    const Range &columns = block.columns, &whole = block.whole;
     const auto divide_one = [&](int64_t k) {
       values[k - columns.begin] /= static_cast<Value>(std::max<int64_t>(1, divisor(p, rows, k)));
     };
     for (int64_t k = columns.begin; k < whole.begin; ++k) divide_one(k);
-    if (whole.size() > 0) {
+    if (whole.size() > 0) {  // One number divides all of them, in vectors.
       const auto count = static_cast<Value>(std::max<int64_t>(1, divisor(p, rows, whole.begin)));
       Value* const from = values + (whole.begin - columns.begin);
       for (int64_t k = 0; k < whole.size(); ++k) from[k] /= count;
@@ -103,29 +98,29 @@ struct Sums {
   alignas(64) Value values[kOutputsAndVector];
 };
 
-// The outputs `columns` of row (i, j) of a plane.
+// The outputs of a block in row (i, j) of a plane.
 template <typename T>
-void pool_block(const AvgPool& p, const T* from, int64_t i, int64_t j, const Range& columns,
+void pool_block(const AvgPool& p, const T* from, int64_t i, int64_t j, const ColumnBlock& block,
                 Sums<T>& sums) {
   const Window& w = p.window;
   T buffer[kOutputs];
-  sums.start(columns.size());
+  const int64_t first = block.columns.begin;
+  sums.start(block.columns.size());
   for_each_covered_row(w, p.x, i, j, [&](int64_t depth, int64_t row) {
     const T* const line = from + depth * p.x.stride[0] + row * p.x.stride[1];
-    if (columns.size() == 1 && p.x.stride[2] == 1) {  // As for the mean of a plane.
-      const Range taps = w.taps(2, columns.begin, p.x.extent[2]);
-      return sums.add_run(line + w.input_of(2, columns.begin, taps.begin), taps.size());
+    if (block.columns.size() == 1 && p.x.stride[2] == 1) {  // As for the mean of a plane.
+      const Range taps = w.taps(2, first, p.x.extent[2]);
+      return sums.add_run(line + w.input_of(2, first, taps.begin), taps.size());
     }
     for (int64_t tap = 0; tap < w.kernel[2]; ++tap) {
-      const Range outputs = w.outputs(2, tap, {0, p.x.extent[2]}, columns);
+      const auto [outputs, at] = block.tap(tap);
       if (outputs.size() == 0) continue;
-      const int64_t at = w.input_of(2, outputs.begin, tap);
       const T* const x = tap_elements(line + at * p.x.stride[2], w.stride[2] * p.x.stride[2],
                                       outputs.size(), buffer);
-      sums.add(x, outputs.begin - columns.begin, outputs.size());
+      sums.add(x, outputs.begin - first, outputs.size());
     }
   });
-  sums.divide(p, i, j, columns);
+  sums.divide(p, i, j, block);
 }
 
 template <typename T>
@@ -133,13 +128,13 @@ void pool_plane(const AvgPool& p, int64_t plane) {
   const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
   T* const to = reinterpret_cast<T*>(p.y.plane(plane));
   Sums<T> sums;
-  for (int64_t i = 0; i < p.y.extent[0]; ++i) {
-    for (int64_t j = 0; j < p.y.extent[1]; ++j) {
-      for (int64_t k = 0; k < p.y.extent[2]; k += kOutputs) {
-        const Range columns = {k, std::min(p.y.extent[2], k + kOutputs)};
-        pool_block(p, from, i, j, columns, sums);
+  for (int64_t k = 0; k < p.y.extent[2]; k += kOutputs) {
+    const ColumnBlock block(p.window, p.x.extent[2], {k, std::min(p.y.extent[2], k + kOutputs)});
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) {
+        pool_block(p, from, i, j, block, sums);
         sums.store(to + i * p.y.stride[0] + j * p.y.stride[1] + k * p.y.stride[2], p.y.stride[2],
-                   columns.size());
+                   block.columns.size());
       }
     }
   }

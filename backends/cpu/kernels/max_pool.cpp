@@ -127,23 +127,22 @@ void store_row(const Value* from, T* to, int64_t stride, int64_t n) {
   }
 }
 
-// The outputs `columns` of row (i, j) of a plane.
+// The outputs of a block in row (i, j) of a plane.
 template <typename T>
-void pool_block(const MaxPool& p, const T* from, int64_t i, int64_t j, const Range& columns,
+void pool_block(const MaxPool& p, const T* from, int64_t i, int64_t j, const ColumnBlock& block,
                 Best<T>& best) {
   const Window& w = p.window;
   T buffer[kOutputs];
-  best.start(columns.size());
+  best.start(block.columns.size());
   for_each_covered_row(w, p.x, i, j, [&](int64_t depth, int64_t row) {
     const T* const line = from + depth * p.x.stride[0] + row * p.x.stride[1];
     const int64_t line_index = (depth * p.x.extent[1] + row) * p.x.extent[2];
     for (int64_t tap = 0; tap < w.kernel[2]; ++tap) {
-      const Range outputs = w.outputs(2, tap, {0, p.x.extent[2]}, columns);
+      const auto [outputs, at] = block.tap(tap);
       if (outputs.size() == 0) continue;
-      const int64_t at = w.input_of(2, outputs.begin, tap);
       const T* const x = tap_elements(line + at * p.x.stride[2], w.stride[2] * p.x.stride[2],
                                       outputs.size(), buffer);
-      const int64_t first = outputs.begin - columns.begin;
+      const int64_t first = outputs.begin - block.columns.begin;
       if (p.has_indices) {
         best.offer(x, first, outputs.size(), line_index + at, w.stride[2]);
       } else {
@@ -162,15 +161,15 @@ void pool_plane(const MaxPool& p, int64_t plane) {
   const auto row_of = [](const Planes& t, int64_t i, int64_t j, int64_t k) {
     return i * t.stride[0] + j * t.stride[1] + k * t.stride[2];
   };
-  for (int64_t i = 0; i < p.y.extent[0]; ++i) {
-    for (int64_t j = 0; j < p.y.extent[1]; ++j) {
-      for (int64_t k = 0; k < p.y.extent[2]; k += kOutputs) {
-        const Range columns = {k, std::min(p.y.extent[2], k + kOutputs)};
-        pool_block(p, from, i, j, columns, best);
-        store_row(best.values, to + row_of(p.y, i, j, k), p.y.stride[2], columns.size());
+  for (int64_t k = 0; k < p.y.extent[2]; k += kOutputs) {
+    const ColumnBlock block(p.window, p.x.extent[2], {k, std::min(p.y.extent[2], k + kOutputs)});
+    const int64_t n = block.columns.size();
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) {
+        pool_block(p, from, i, j, block, best);
+        store_row(best.values, to + row_of(p.y, i, j, k), p.y.stride[2], n);
         if (places == nullptr) continue;
-        store_row(best.indices, places + row_of(p.indices, i, j, k), p.indices.stride[2],
-                  columns.size());
+        store_row(best.indices, places + row_of(p.indices, i, j, k), p.indices.stride[2], n);
       }
     }
   }

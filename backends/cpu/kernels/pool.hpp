@@ -89,6 +89,45 @@ struct Window {
   std::array<int64_t, 3> kernel = {1, 1, 1}, stride = {1, 1, 1}, low = {}, dilation = {1, 1, 1};
 };
 
+// What the rows of a plane have in common: outputs `columns` of a row, and the windows over them.
+// Computed once, since the divisions take longer than a row of a small plane does.
+class ColumnBlock {
+ public:
+  // The outputs that have a tap in the row, and the input that the first of them has there.
+  struct Tap {
+    Range outputs;
+    int64_t input = 0;
+  };
+
+  ColumnBlock(const Window& window, int64_t input_extent, const Range& its_columns)
+      : columns(its_columns), window_(window), input_extent_(input_extent) {
+    for (int64_t tap = 0; tap < std::min(kKeptTaps, window.kernel[2]); ++tap) {
+      kept_[static_cast<size_t>(tap)] = compute(tap);
+    }
+    const int64_t first = std::min(compute(0).outputs.begin, columns.end);
+    whole = {first, std::max(first, compute(window.kernel[2] - 1).outputs.end)};
+  }
+
+  Tap tap(int64_t index) const {
+    return index < kKeptTaps ? kept_[static_cast<size_t>(index)] : compute(index);
+  }
+
+  Range columns;
+  Range whole;  // The part of it whose windows lie in the row.
+
+ private:
+  static constexpr int64_t kKeptTaps = 8;
+
+  Tap compute(int64_t tap) const {
+    const Range outputs = window_.outputs(2, tap, {0, input_extent_}, columns);
+    return {outputs, window_.input_of(2, outputs.begin, tap)};
+  }
+
+  const Window& window_;
+  int64_t input_extent_;
+  std::array<Tap, kKeptTaps> kept_;
+};
+
 // Calls body(row) for the rows of a plane that the window of output row (i, j) covers, in order:
 // row is the number i * extent[1] + j of the input's.
 template <typename Body>
