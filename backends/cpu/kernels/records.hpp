@@ -51,6 +51,12 @@ constexpr BitsOf<T> key_of(T x) {
   }
 }
 
+// The integer that has a key.
+template <typename T>
+constexpr T integer_of(BitsOf<T> key) {
+  return static_cast<T>(key ^ key_of(T{0}));
+}
+
 struct Packed {
   uint64_t bits;
 

@@ -74,6 +74,16 @@ struct Line {
   BitsOf<T> inversion;
 
   HWY_INLINE T element(int64_t i) const { return *reinterpret_cast<const T*>(x + i * stride); }
+  // An integer is in its key, and need not be fetched from where it was. A float may have been one
+  // of several with that key.
+  template <class Record>
+  HWY_INLINE T element_of(const Record& record) const {
+    if constexpr (std::is_integral_v<T>) {
+      return integer_of<T>(static_cast<BitsOf<T>>(record.key()) ^ inversion);
+    } else {
+      return element(record.index());
+    }
+  }
   HWY_INLINE BitsOf<T> key(int64_t i) const {
     return static_cast<BitsOf<T>>(key_of(element(i)) ^ inversion);
   }
@@ -219,7 +229,7 @@ template <typename T, class Record>
 void write_line(const SortPlan& plan, const Line<T>& line, const Record* records, std::byte* y,
                 std::byte* indices) {
   for (int64_t i = 0; i < plan.k; ++i) {
-    *reinterpret_cast<T*>(y + i * plan.y.stride) = line.element(records[i].index());
+    *reinterpret_cast<T*>(y + i * plan.y.stride) = line.element_of(records[i]);
   }
   for (int64_t i = 0; i < plan.k && indices != nullptr; ++i) {
     *reinterpret_cast<int64_t*>(indices + i * plan.indices.stride) = records[i].index();
