@@ -36,7 +36,7 @@ typedef struct bp_buffer_ref {
  * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
  */
 typedef struct bp_tensor {
-  bp_buffer* buffer;      /* [TENSOR-4] NULL only for supports(), or without elements. */
+  bp_buffer* buffer;      /* [TENSOR-4] NULL only for supports() and prepare(), or if empty. */
   uint64_t byte_offset;   /* Often not 0: the caching allocator hands out parts of buffers. */
   const int64_t* shape;   /* Elements per axis; `ndim` entries, each at least 0. */
   const int64_t* strides; /* In elements, not bytes; `ndim` entries. */
