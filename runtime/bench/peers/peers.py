@@ -4,7 +4,7 @@ the same numbers, in one run, in turn. Each peer is a process of its own; the fi
 median over the rounds of (time of the peer / time of Backplane), so above 1 Backplane is faster.
 
 The last columns say how near the row is to the limit of this machine: the time that its bytes need
-at the bandwidth of a copy, or its operations at the f32 peak of the processor, over the time taken.
+at the bandwidth of memory, or its operations at the f32 peak of the processor, over the time taken.
 """
 
 import argparse
@@ -225,7 +225,7 @@ def run(options):
             if not names:
                 raise PeerError(f"no case matches '{options.filter}'; --list names them")
             ceilings = tuple(map(float, peers["Backplane"].ask(f"ceilings {threads}").split("\t")))
-            print(f"\n{threads} thread{'s' * (threads > 1)}: copies {ceilings[0] * 1e-9:.1f} GB/s "
+            print(f"\n{threads} thread{'s' * (threads > 1)}: memory {ceilings[0] * 1e-9:.1f} GB/s "
                   f"(read and written), f32 peak {ceilings[1] * 1e-9:.0f} GF/s")
             print(head(), flush=True)
             for number, name in enumerate(names, 1):

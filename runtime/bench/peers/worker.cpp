@@ -1,7 +1,7 @@
 // One peer of the comparison as a process that peers.py talks to, a line at a time:
 //
 //   list            NAME<tab>BYTES<tab>FLOPS for each case, then an empty line
-//   ceilings N      copy bandwidth and peak on N threads: BYTES_PER_S<tab>FLOPS_PER_S
+//   ceilings N      memory bandwidth and peak on N threads: BYTES_PER_S<tab>FLOPS_PER_S
 //   prepare NAME    ok, or error<tab>TEXT
 //   check           the mean of the absolute values of the result
 //   run MS          runs the prepared case for MS milliseconds: median seconds of a call
@@ -53,7 +53,7 @@ class Worker {
     if (verb == "list") return list();
     if (verb == "ceilings") {
       const int threads = std::stoi(argument);
-      std::printf("%.6g\t%.6g\n", copy_bandwidth(threads), peak_flops(threads));
+      std::printf("%.6g\t%.6g\n", memory_bandwidth(threads), peak_flops(threads));
     } else if (verb == "prepare") {
       prepare(argument);
     } else if (verb == "check") {
