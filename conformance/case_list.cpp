@@ -37,9 +37,44 @@ CaseList CaseList::without_ops() {
   return CaseList(std::move(cases));
 }
 
+CaseList CaseList::of(const std::vector<std::string>& ids) {
+  CaseFinder finder;
+  std::vector<Case> cases;
+  std::set<std::string_view> seen;
+  for (const std::string& id : ids) {
+    const Case* which = finder.find(id);
+    if (which != nullptr && seen.insert(which->id).second) cases.push_back(*which);
+  }
+  return CaseList(std::move(cases));
+}
+
 const Case* CaseList::find(std::string_view id) const {
   const auto found = index_.find(id);
   return found == index_.end() ? nullptr : &cases_[found->second];
+}
+
+const Case* CaseFinder::find(std::string_view id) {
+  if (made_.empty()) made_.push_back(CaseList::without_ops());
+  if (const Case* which = find_made(id)) return which;
+  for (const OpPart& part : parts_of(id)) {
+    if (is_whole_ || !parts_.insert(part).second) continue;
+    std::vector<Case> cases;
+    add_op_part(cases, part);
+    made_.emplace_back(std::move(cases));
+    if (const Case* which = made_.back().find(id)) return which;
+  }
+  if (is_whole_) return nullptr;
+  // Its id does not say what it belongs to, if anything.
+  is_whole_ = true;
+  made_.push_back(CaseList::whole_suite());
+  return made_.back().find(id);
+}
+
+const Case* CaseFinder::find_made(std::string_view id) const {
+  for (const CaseList& list : made_) {
+    if (const Case* which = list.find(id)) return which;
+  }
+  return nullptr;
 }
 
 }  // namespace bp::conformance

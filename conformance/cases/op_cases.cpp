@@ -1,5 +1,7 @@
 // All op cases: the lists of the families, each row with the body that runs it.
+#include <algorithm>
 #include <memory>
+#include <set>
 
 #include "conformance/cases/bad_input_cases.hpp"
 #include "conformance/cases/buffer_cases.hpp"
@@ -7,6 +9,7 @@
 #include "conformance/cases/gradient_cases.hpp"
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/op_parts.hpp"
 #include "conformance/cases/rules.hpp"
 
 namespace bp::conformance {
@@ -68,23 +71,70 @@ Case make_entry(OpCase op_case, const char* group) {
   return entry;
 }
 
+// All but the gradients. What a rule gives for an op follows from the rows of this op alone.
+void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
+  add_kernel_rules(cases, rows, group);
+  add_plan_rule(cases, rows, group);
+  add_declaration_cases(cases, rows);
+  add_bad_input_cases(cases, rows);
+  add_rows_by_rule(rows);
+  add_buffer_cases(cases, rows);
+  for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), group));
+}
+
+// The ops of each family.
+std::vector<std::set<uint32_t>> ops_of_families() {
+  std::vector<std::set<uint32_t>> ops;
+  for (const OpFamily& family : kFamilies) {
+    OpCases rows;
+    family.add(rows);
+    std::set<uint32_t>& own = ops.emplace_back();
+    for (const OpCase& row : rows) own.insert(row.op);
+  }
+  return ops;
+}
+
+bool has_word(std::string_view id, std::string_view word) {
+  for (size_t begin = 0; begin <= id.size();) {
+    const size_t end = std::min(id.find('.', begin), id.size());
+    if (id.substr(begin, end - begin) == word) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::span<const OpFamily> op_families() { return kFamilies; }
+
+std::vector<OpPart> parts_of(std::string_view id) {
+  static const std::vector<std::set<uint32_t>> kOps = ops_of_families();
+  const bool is_gradient = id.starts_with("gradient.");
+  std::vector<OpPart> parts;
+  for (size_t family = 0; family < kOps.size(); ++family) {
+    for (const uint32_t op : kOps[family]) {
+      if (has_word(id, op_info(op).name)) parts.push_back({family, is_gradient ? 0 : op});
+    }
+  }
+  return parts;
+}
+
+void add_op_part(std::vector<Case>& cases, const OpPart& part) {
+  const OpFamily& family = kFamilies[part.family];
+  OpCases rows;
+  family.add(rows);
+  if (part.op == 0) return add_gradient_cases(cases, rows);
+  std::erase_if(rows, [&](const OpCase& row) { return row.op != part.op; });
+  add_calls(cases, std::move(rows), family.group);
+}
 
 void add_op_cases(std::vector<Case>& cases) {
   add_known_answers(cases);
   for (const OpFamily& family : kFamilies) {
     OpCases rows;
     family.add(rows);
-    add_kernel_rules(cases, rows, family.group);
-    add_plan_rule(cases, rows, family.group);
-    add_declaration_cases(cases, rows);
     add_gradient_cases(cases, rows);
-    add_bad_input_cases(cases, rows);
-    add_rows_by_rule(rows);
-    add_buffer_cases(cases, rows);
-    for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), family.group));
+    add_calls(cases, std::move(rows), family.group);
   }
 }
 

@@ -1,4 +1,6 @@
 // Cases of convolution and its gradients for input, weight and bias.
+#include <set>
+
 #include "conformance/cases/op_families.hpp"
 #include "conformance/reference/convolution.hpp"
 
@@ -219,13 +221,11 @@ class Rows {
     made.is_exact = setting_.fill != "random";
     made.is_smoke = setting_.is_smoke;
     made.varies = false;  // Gradients are zero where a stride or a tap leaves elements out.
-    for (const OpCase& other : cases_) {
-      if (other.op == made.op && other.id() == made.id()) return;
-    }
-    cases_.push_back(std::move(made));
+    if (ids_.insert(made.id()).second) cases_.push_back(std::move(made));
   }
 
   OpCases& cases_;
+  std::set<std::string> ids_;  // An id names the fill and the dtype, and so the setting.
   const Setting& setting_;
   Fill first_ = kRandom, second_ = kRandom;
 };

@@ -1,4 +1,5 @@
 // The verb repro: runs one saved failure again, and says whether it repeats.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
@@ -44,12 +45,15 @@ bool check_plugin(const SavedFailure& saved) {
 }
 
 CaseList list_of(const SavedFailure& saved) {
-  CaseList suite = CaseList::whole_suite();
-  if (saved.change.empty()) return suite;
-  std::vector<Case> cases = suite.cases();
-  const Case changed = make_changed_case(suite, nlohmann::json::parse(saved.change));
-  std::erase_if(cases, [&](const Case& each) { return each.id == changed.id; });
-  cases.push_back(changed);
+  std::vector<std::string> ids = saved.before;
+  ids.push_back(saved.id);
+  CaseList named = CaseList::of(ids);
+  if (saved.change.empty()) return named;
+  std::vector<Case> cases = named.cases();
+  const nlohmann::json change = nlohmann::json::parse(saved.change);
+  std::ranges::replace_if(
+      cases, [&](const Case& each) { return each.id == saved.id; },
+      make_changed_case(named, change));
   return CaseList(std::move(cases));
 }
 

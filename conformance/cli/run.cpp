@@ -110,9 +110,30 @@ CaseList read_shrunk(const std::string& path) {
     throw UsageError("--shrunk " + path + ": is no file that shrink wrote");
   }
   try {
-    return CaseList({make_changed_case(CaseList::whole_suite(), described)});
+    const CaseList base = CaseList::of({described.value("case", "")});
+    return CaseList({make_changed_case(base, described)});
   } catch (const UsageError& e) {
     throw UsageError("--shrunk " + path + ": " + e.what());
+  }
+}
+
+// The cases that the selection is made from. Where it names all that it wants, nothing else is
+// made.
+CaseList cases_to_select_from(const CommandLine& line) {
+  if (!line.shrunk.empty()) return read_shrunk(line.shrunk);
+  const SelectionQuery& s = line.selection;
+  const bool is_named = !s.ids.empty() && s.filters.empty() && s.regexes.empty() &&
+                        s.caselists.empty() && s.excludes.empty();
+  return is_named ? CaseList::of(s.ids) : CaseList::whole_suite();
+}
+
+// An entry may name any case of the suite; only where it names none of `cases` are all needed.
+Waivers read_waivers(const std::string& path, const CommandLine& line, const CaseList& cases) {
+  if (line.selection.ids.empty()) return Waivers::read(path, cases);
+  try {
+    return Waivers::read(path, cases);
+  } catch (const UsageError&) {
+    return Waivers::read(path, CaseList::whole_suite());
   }
 }
 
@@ -198,10 +219,10 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
 
 int run_verb(const CommandLine& given) {
   CommandLine line = given;
-  const CaseList cases = line.shrunk.empty() ? CaseList::whole_suite() : read_shrunk(line.shrunk);
+  const CaseList cases = cases_to_select_from(line);
   const std::vector<size_t> selection = select_cases(cases, line.selection);
   Waivers waivers;
-  if (!line.waivers.empty()) waivers = Waivers::read(line.waivers, cases);
+  if (!line.waivers.empty()) waivers = read_waivers(line.waivers, line, cases);
 
   line.run.session.interrupt_fd = interrupt_descriptor();
   BatchReport probed;
@@ -214,7 +235,7 @@ int run_verb(const CommandLine& given) {
   header.waivers = line.waivers;
   if (line.waivers.empty()) {
     header.waivers = default_waivers(path);
-    if (!header.waivers.empty()) waivers = Waivers::read(header.waivers, cases);
+    if (!header.waivers.empty()) waivers = read_waivers(header.waivers, line, cases);
   }
   header.selection_sha256 = sha256_of_selection(cases, selection);
   if (line.resume.empty()) {

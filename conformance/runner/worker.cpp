@@ -169,16 +169,13 @@ class Worker {
     send(RecordType::kEnd, end);
   }
 
-  // The lists are made when a case of them is asked for: those of ops take their time, and many
-  // workers run none of them. NULL if there is no such case.
+  // NULL if there is no such case.
   const Case* find_case(const json& request) {
     const std::string id = request.at("case").get<std::string>();
-    if (!small_) small_ = CaseList::without_ops();
-    if (const Case* which = small_->find(id)) return which;
-    if (!suite_) suite_ = CaseList::whole_suite();
-    if (!request.contains("change")) return suite_->find(id);
+    if (!request.contains("change")) return finder_.find(id);
     try {
-      changed_ = make_changed_case(*suite_, json::parse(request.at("change").get<std::string>()));
+      const json change = json::parse(request.at("change").get<std::string>());
+      changed_ = make_changed_case(CaseList::of({change.value("case", "")}), change);
     } catch (const std::exception&) {
       return nullptr;
     }
@@ -257,7 +254,7 @@ class Worker {
 
   WorkerSetup setup_;
   Log log_;  // Before the registry, which writes to it until its end.
-  std::optional<CaseList> small_, suite_;
+  CaseFinder finder_;
   std::optional<Case> changed_;
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
