@@ -107,8 +107,15 @@ void add_bounds(const CallData& data, const Row& row, Norm norm, std::vector<Exp
   }
 }
 
-Reference forward_reference(const Row& row, Norm norm) {
-  return [row, norm](const CallData& data, const Numerics&) {
+// The row with the shape of the call, which may differ from that in the list.
+Row row_of(const CallData& data, Row row) {
+  row.x = data.tensor("x").shape;
+  return row;
+}
+
+Reference forward_reference(const Row& listed, Norm norm) {
+  return [listed, norm](const CallData& data, const Numerics&) {
+    const Row row = row_of(data, listed);
     std::vector<Expected> expected;
     with_float(data.tensor("x").dtype, [&]<typename N>(N) {
       const auto exact = normalized<N>(data, row, norm);
@@ -122,8 +129,9 @@ Reference forward_reference(const Row& row, Norm norm) {
   };
 }
 
-Reference backward_reference(const Row& row, Norm norm) {
-  return [row, norm](const CallData& data, const Numerics&) {
+Reference backward_reference(const Row& listed) {
+  return [listed](const CallData& data, const Numerics&) {
+    const Row row = row_of(data, listed);
     return propagated(data.tensor("x").dtype, [&]<typename N>(N) {
       const auto exact = reference::normalize_backward(
           data.array<N>("grad_y"), data.array<N>("x"), optional_array<N>(data, "gamma"),
@@ -137,7 +145,8 @@ Reference backward_reference(const Row& row, Norm norm) {
 }
 
 // What the forward op would have saved.
-void derive_statistics(CallData& data, const Row& row, Norm norm) {
+void derive_statistics(CallData& data, const Row& listed, Norm norm) {
+  const Row row = row_of(data, listed);
   const auto saved = reference::normalize<double>(data.array<double>("x"), rows_shape(row),
                                                   std::nullopt, std::nullopt, row.eps, norm);
   const auto store = [&](std::string_view name, const Array<double>& values) {
@@ -183,7 +192,7 @@ OpCase make_backward(const Row& row, Norm norm, bp_dtype dtype, const std::strin
   if (row.has_beta && is_layer) made.output("grad_beta", dtype, weights_shape(row));
   made.set("normalized_ndim", row.ndim).set("eps", row.eps);
   made.derive = [row, norm](CallData& call) { derive_statistics(call, row, norm); };
-  made.reference = backward_reference(row, norm);
+  made.reference = backward_reference(row);
   return made;
 }
 

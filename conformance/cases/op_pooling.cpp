@@ -104,6 +104,16 @@ void add_forward(OpCases& cases, bp_dtype dtype, const std::string& fill, const 
   }
 }
 
+// What the forward op would have found on some input of the call's shape.
+void derive_indices(CallData& data, const Window& window) {
+  const Shape &grad = data.tensor("grad_y").shape, &size = data.list("input_size");
+  Shape shape(grad.begin(), grad.begin() + 2);
+  shape.insert(shape.end(), size.begin(), size.end());
+  Array<double> x(shape);
+  for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7919 % 1009);
+  data.tensor("indices").data = exactly(reference::max_pool(x, window).indices).value;
+}
+
 void add_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   for (const Row& row : all_rows()) {
     if (!row.has_indices) continue;
@@ -113,11 +123,7 @@ void add_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     made.input("grad_y", dtype, pooled, kExactDense, row.lies).input("indices", BP_I64, pooled, {});
     made.output("grad_x", dtype, row.x, row.result);
     made.set("input_size", Shape(row.x.begin() + 2, row.x.end()));
-    made.derive = [row](CallData& data) {
-      Array<double> x(row.x);
-      for (int64_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i * 7919 % 1009);
-      data.tensor("indices").data = exactly(reference::max_pool(x, row.window).indices).value;
-    };
+    made.derive = [window = row.window](CallData& data) { derive_indices(data, window); };
     made.reference = expected_backward;
     made.is_exact = true;
     made.is_smoke = is_smoke;

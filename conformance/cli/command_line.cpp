@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "conformance/cli/flags.hpp"
+#include "conformance/perf/cache_size.hpp"
 #include "conformance/report/summary.hpp"
 
 namespace bp::conformance {
@@ -19,10 +22,10 @@ struct VerbName {
   const char* name;
 };
 constexpr VerbName kVerbs[] = {
-    {Verb::kRun, "run"},           {Verb::kList, "list"},     {Verb::kInfo, "info"},
-    {Verb::kCoverage, "coverage"}, {Verb::kShrink, "shrink"}, {Verb::kRepro, "repro"},
-    {Verb::kDiff, "diff"},         {Verb::kReport, "report"}, {Verb::kExplain, "explain"},
-    {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
+    {Verb::kRun, "run"},           {Verb::kList, "list"},         {Verb::kInfo, "info"},
+    {Verb::kCoverage, "coverage"}, {Verb::kPerf, "perf"},         {Verb::kShrink, "shrink"},
+    {Verb::kRepro, "repro"},       {Verb::kDiff, "diff"},         {Verb::kReport, "report"},
+    {Verb::kExplain, "explain"},   {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
@@ -30,7 +33,7 @@ A bare PLUGIN means run. BACKPLANE_CONFORMANCE_<FLAG> sets a flag that is not on
 
 Exit codes: 0 all right; 1 failures; 2 wrong command line; 3 the plugin does not load;
 4 the suite broke; 5 nothing matched or nothing ran; 6 all is right but a declaration;
-7 over the budget; 130 interrupted.)";
+7 over the budget, or slower than the baseline; 130 interrupted.)";
 
 uint64_t parse_number(const std::string& flag, const std::string& text) {
   size_t end = 0;
@@ -55,6 +58,29 @@ void parse_shard(const std::string& text, SelectionQuery& query) {
     throw CommandLineEnd{kExitUsage, "--shard " + text + ": 1 <= I <= N is needed"};
   }
   query.shard_index = index - 1;
+}
+
+void interpret_perf(CommandLine& line, const RawOptions& raw) {
+  SessionOptions& session = line.run.session;
+  session.timeout_seconds = raw.perf_timeout_seconds;
+  line.selection.tier = Tier::kFull;
+  session.setup.perf.cache_bytes = 0;
+  if (!raw.cache_bytes.empty()) {
+    session.setup.perf.cache_bytes = parse_size(raw.cache_bytes);
+    if (session.setup.perf.cache_bytes == 0) {
+      throw CommandLineEnd{kExitUsage, "--cache-bytes " + raw.cache_bytes +
+                                           ": not bytes from 1 to 1024G; K, M and G are known"};
+    }
+  }
+  std::string percent = raw.max_regress;
+  if (percent.ends_with("%")) percent.pop_back();
+  char* end = nullptr;
+  line.max_regress = std::strtod(percent.c_str(), &end) / 100;
+  const bool is_number = !percent.empty() && *end == '\0' && std::isfinite(line.max_regress);
+  if (!is_number || line.max_regress < 0) {
+    throw CommandLineEnd{kExitUsage,
+                         "--max-regress " + raw.max_regress + ": not a percentage from 0"};
+  }
 }
 
 // What the flags mean beyond what CLI11 stores.
@@ -85,6 +111,7 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
     line.run.keeps_size = true;
   }
   session.setup.plugin = line.plugin;
+  if (line.verb == Verb::kPerf) interpret_perf(line, raw);
 }
 
 bool is_named(const std::vector<std::string>& words, const std::string& flag) {
@@ -176,6 +203,12 @@ void add_shrink(CLI::App& app, CommandLine& line, RawOptions& raw) {
   shrink->add_flag("-q,--quiet", line.is_quiet, "no progress")->group("Output");
 }
 
+void add_perf_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* perf = app.add_subcommand("perf", "timed and verified calls, graded by their roofs");
+  perf->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
+  add_perf(*perf, line, raw);
+}
+
 void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* selftest =
       app.add_subcommand("selftest", "whether the suite finds backends broken on purpose");
@@ -194,6 +227,7 @@ void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
 
 void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_running_verbs(app, line, raw);
+  add_perf_verb(app, line, raw);
   add_shrink(app, line, raw);
 
   CLI::App* list = app.add_subcommand("list", "case ids, one a line");

@@ -16,6 +16,7 @@ enum class Verb {
   kList,
   kInfo,
   kCoverage,
+  kPerf,
   kShrink,
   kRepro,
   kDiff,
@@ -43,6 +44,9 @@ struct CommandLine {
   std::string shrunk;                                       // Of run: a file that shrink wrote.
   std::string case_id;                                      // Of shrink.
   size_t steps = 200;                                       // Of shrink.
+  std::string baseline;                                     // Of perf.
+  double max_regress = 0.05;                                // Of perf.
+  bool wants_list = false;                                  // Of perf: name the cases alone.
   std::string folder, other_folder;                         // Of report and repro; of diff.
   bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.

@@ -157,6 +157,57 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_output(app, line);
 }
 
+void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  PerfOptions& perf = line.run.session.setup.perf;
+  app.add_option("-k,--filter", line.selection.filters, "GLOB[:GLOB][-NEG]: cases to measure")
+      ->allow_extra_args(false)
+      ->group("Selection");
+  app.add_flag("--list", line.wants_list, "the ids of the cases, and measure nothing")
+      ->group("Selection");
+
+  const char* group = "Backend";
+  app.add_option("--device", line.run.session.setup.device, "index or name; default: the first")
+      ->group(group);
+  app.add_option("--option", raw.options, "KEY=VALUE for the backend; may be repeated")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--timeout", raw.perf_timeout_seconds, "seconds per case, and to load")
+      ->check(positive_number())
+      ->capture_default_str()
+      ->group(group);
+
+  group = "Measurement";
+  app.add_option("--min-time", perf.min_seconds, "seconds of timed launches for each case")
+      ->check(positive_number())
+      ->capture_default_str()
+      ->group(group);
+  app.add_option("--cache-bytes", raw.cache_bytes,
+                 "last-level cache that inputs exceed twice, such as 50M; default: what the system "
+                 "says of the host, 256M of other devices")
+      ->group(group);
+  app.add_option("--seed", raw.seed, "of all data; decimal or 0x...")
+      ->capture_default_str()
+      ->group(group);
+
+  group = "Comparison";
+  app.add_option("--baseline", line.baseline, "perf.json of an earlier run, or its folder")
+      ->group(group);
+  app.add_option("--max-regress", raw.max_regress,
+                 "slower by more is exit code 7, if it is no noise")
+      ->capture_default_str()
+      ->group(group);
+
+  group = "Output";
+  app.add_option("--out", line.out, "folder of perf.json; default: bp-results/<time>")
+      ->group(group);
+  app.add_option("--json", line.json_file, "write perf.json here as well")->group(group);
+  app.add_flag("-q,--quiet", line.is_quiet, "the summary alone")->group(group);
+  app.add_option("--color", line.color, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str()
+      ->group(group);
+}
+
 void add_reports(CLI::App& app, CommandLine& line) {
   const char* group = "Output";
   app.add_option("--junit", line.junit, "write JUnit XML here as well")->group(group);

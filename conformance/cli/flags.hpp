@@ -14,6 +14,9 @@ struct RawOptions {
   std::string shard;
   std::string shuffle;
   std::vector<std::string> options;
+  std::string cache_bytes;            // Of perf.
+  std::string max_regress = "5%";     // Of perf.
+  double perf_timeout_seconds = 120;  // Of perf, whose cases take longer than those of run.
 };
 
 // Which cases.
@@ -30,6 +33,9 @@ void add_workers(CLI::App& app, CommandLine& line);
 
 // Waivers, confirmation, repetition and the other flags of run alone.
 void add_run(CLI::App& app, CommandLine& line, RawOptions& raw);
+
+// All flags of perf.
+void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw);
 
 // The documents that run and report write.
 void add_reports(CLI::App& app, CommandLine& line);

@@ -42,6 +42,8 @@ int dispatch(const CommandLine& line) {
       return info_verb(line);
     case Verb::kCoverage:
       return coverage_verb(line);
+    case Verb::kPerf:
+      return perf_verb(line);
     case Verb::kShrink:
       return shrink_verb(line);
     case Verb::kRepro:

@@ -10,6 +10,7 @@ int run_verb(const CommandLine& line);
 int list_verb(const CommandLine& line);
 int info_verb(const CommandLine& line);
 int coverage_verb(const CommandLine& line);
+int perf_verb(const CommandLine& line);
 int shrink_verb(const CommandLine& line);
 int repro_verb(const CommandLine& line);
 int diff_verb(const CommandLine& line);

@@ -8,6 +8,8 @@ nlohmann::json to_json(const WorkerSetup& setup) {
           {"options", setup.options},
           {"canary_bytes", setup.case_options.canary_bytes},
           {"poison", setup.case_options.poison},
+          {"cache_bytes", setup.perf.cache_bytes},
+          {"min_seconds", setup.perf.min_seconds},
           {"parent", setup.parent}};
 }
 
@@ -18,6 +20,8 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json) {
   json.at("options").get_to(setup.options);
   json.at("canary_bytes").get_to(setup.case_options.canary_bytes);
   json.at("poison").get_to(setup.case_options.poison);
+  json.at("cache_bytes").get_to(setup.perf.cache_bytes);
+  json.at("min_seconds").get_to(setup.perf.min_seconds);
   json.at("parent").get_to(setup.parent);
   return setup;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/case.hpp"
+#include "conformance/perf/perf_options.hpp"
 
 namespace bp::conformance {
 
@@ -24,7 +25,8 @@ struct WorkerSetup {
   std::string device;  // "" is the first device of the plugin; else its index or its name.
   std::vector<std::pair<std::string, std::string>> options;  // The backend's.
   CaseOptions case_options;
-  int parent = 0;  // The supervisor's process id.
+  PerfOptions perf;  // Of cases that are timed.
+  int parent = 0;    // The supervisor's process id.
 };
 
 nlohmann::json to_json(const WorkerSetup& setup);

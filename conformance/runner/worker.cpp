@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "conformance/case_list.hpp"
+#include "conformance/perf/perf_list.hpp"
 #include "conformance/runner/describe.hpp"
 #include "conformance/runner/hygiene.hpp"
 #include "conformance/runner/protocol.hpp"
@@ -172,6 +173,10 @@ class Worker {
   // NULL if there is no such case.
   const Case* find_case(const json& request) {
     const std::string id = request.at("case").get<std::string>();
+    if (id.starts_with(kPerfPrefix)) {
+      if (!timed_) timed_ = perf_cases(setup_.perf);
+      return timed_->find(id);
+    }
     if (!request.contains("change")) return finder_.find(id);
     try {
       const json change = json::parse(request.at("change").get<std::string>());
@@ -255,6 +260,7 @@ class Worker {
   WorkerSetup setup_;
   Log log_;  // Before the registry, which writes to it until its end.
   CaseFinder finder_;
+  std::optional<CaseList> timed_;
   std::optional<Case> changed_;
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;

@@ -1,0 +1,193 @@
+// The verb perf: measures the ceilings of a device and calls of each kind of op, verifies what was
+// timed, and prints how close to their roofs they come.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <optional>
+
+#include "conformance/cli/progress.hpp"
+#include "conformance/cli/verbs.hpp"
+#include "conformance/perf/cache_size.hpp"
+#include "conformance/perf/ceilings.hpp"
+#include "conformance/perf/cost.hpp"
+#include "conformance/perf/perf_list.hpp"
+#include "conformance/perf/perf_report.hpp"
+#include "conformance/report/files.hpp"
+#include "conformance/report/sha256.hpp"
+
+namespace bp::conformance {
+namespace {
+
+bool is_ceiling(const Case& which) { return which.id.starts_with(kCeilingPrefix); }
+
+// Whether a roof of one of the calls stands on the ceiling: those of memory and launches carry all,
+// the peak of a dtype only its products.
+bool is_needed(const Case& ceiling, const CaseList& cases, const std::vector<size_t>& calls) {
+  if (ceiling.op != BP_OP_MATMUL) return true;
+  return std::ranges::any_of(calls, [&](size_t index) {
+    const Case& call = cases[index];
+    return call.dtype == ceiling.dtype && call.op_case && cost_of(*call.op_case).flops > 0;
+  });
+}
+
+// The ceilings, which are measured first, and behind them the calls that are asked for.
+std::vector<size_t> select(const CaseList& cases, const SelectionQuery& query) {
+  const std::vector<size_t> asked = select_cases(cases, query);
+  std::vector<size_t> selection;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const bool is_asked = std::ranges::count(asked, i) != 0;
+    if (is_ceiling(cases[i]) && (is_asked || is_needed(cases[i], cases, asked))) {
+      selection.push_back(i);
+    }
+  }
+  std::ranges::copy_if(asked, std::back_inserter(selection),
+                       [&](size_t index) { return !is_ceiling(cases[index]); });
+  return selection;
+}
+
+// Turns attempts into lines as they come, and prints them: the ceilings come first.
+class PerfWatcher {
+ public:
+  PerfWatcher(const CommandLine& line, const CaseList& cases, size_t ceilings,
+              const std::string& log)
+      : line_(line),
+        cases_(cases),
+        ceilings_left_(ceilings),
+        has_color_(has_color(line)),
+        log_(log, line.run.session.seed, cases),
+        progress_(line.is_quiet, true) {}
+
+  void see(const Attempt& attempt, const Position& position) {
+    log_.add(attempt);
+    const PerfLine line = make_line(cases_[attempt.index], attempt.result, ceilings_);
+    take_ceiling(line, ceilings_);
+    if (line.is_ceiling && !line.is_right()) troubled_ += line_text(line, has_color_);
+    if (!line_.is_quiet) print(line);
+    progress_.update({.done = position.done,
+                      .total = position.total,
+                      .failed = failed_ += line.is_failed(),
+                      .what = line.id});
+  }
+
+  const Ceilings& ceilings() const { return ceilings_; }
+  Progress& progress() { return progress_; }
+
+ private:
+  void print(const PerfLine& line) {
+    progress_.clear();
+    if (!line.is_ceiling) {
+      std::cout << line_text(line, has_color_);
+    } else if (ceilings_left_ > 0 && --ceilings_left_ == 0) {
+      std::cout << ceilings_text(ceilings_) << troubled_ << columns_text();
+    }
+    std::cout.flush();
+  }
+
+  const CommandLine& line_;
+  const CaseList& cases_;
+  size_t ceilings_left_;
+  bool has_color_;
+  ResultLog log_;
+  Progress progress_;
+  Ceilings ceilings_;
+  std::string troubled_;  // The ceilings that were not measured, a line each.
+  size_t failed_ = 0;
+};
+
+PerfHeader make_header(const CommandLine& line, const CacheSize& cache) {
+  const SessionOptions& session = line.run.session;
+  return {.plugin = line.plugin,
+          .seed = session.seed,
+          .options = session.setup.perf,
+          .cache_source = cache.source,
+          .backend_options = session.setup.options,
+          .environment = line.environment,
+          .has_color = has_color(line)};
+}
+
+// From the command line, or else from what is known of the device.
+CacheSize settle_cache(CommandLine& line, const nlohmann::json& hello) {
+  uint64_t& bytes = line.run.session.setup.perf.cache_bytes;
+  if (bytes != 0) return {bytes, "--cache-bytes"};
+  const CacheSize found = cache_size_of(hello.at("targets").at(hello.value("target", size_t{0})));
+  bytes = found.bytes;
+  return found;
+}
+
+PerfSummary summarize_run(const CaseList& cases, const RunReport& report,
+                          const Ceilings& ceilings) {
+  std::vector<PerfLine> lines;
+  for (const Final& final : report.finals) {
+    lines.push_back(make_line(cases[final.index], final.attempt.result, ceilings));
+  }
+  for (const Attempt& attempt : report.process) {
+    Case process;
+    process.id = attempt.index == kLoad ? "load" : "unload";
+    lines.push_back(make_line(process, attempt.result, ceilings));
+  }
+  return summarize_perf(std::move(lines), ceilings);
+}
+
+void write_document(const CommandLine& line, const std::string& folder,
+                    const nlohmann::json& document) {
+  const std::string text =
+      document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  write_file((std::filesystem::path(folder) / "perf.json").string(), text);
+  if (!line.json_file.empty()) write_file(line.json_file, text);
+}
+
+int list_ids(const CaseList& cases, const std::vector<size_t>& selection) {
+  for (const size_t index : selection) std::cout << cases[index].id << "\n";
+  return kExitOk;
+}
+
+}  // namespace
+
+int perf_verb(const CommandLine& given) {
+  CommandLine line = given;
+  // The options do not change which cases there are; a worker makes its own.
+  const CaseList cases = perf_cases({});
+  const std::vector<size_t> selection = select(cases, line.selection);
+  if (line.wants_list) return list_ids(cases, selection);
+  std::optional<Baseline> baseline;
+  if (!line.baseline.empty()) baseline = Baseline::read(line.baseline);
+
+  line.run.session.interrupt_fd = interrupt_descriptor();
+  line.run.retries = 0;
+  BatchReport probed;
+  if (!probe(line, cases, probed)) {
+    return probed.is_interrupted ? kExitInterrupted : kExitNotLoaded;
+  }
+  probed.hello["sha256"] = sha256_of_file(probed.hello.at("plugin").value("path", ""));
+  const CacheSize cache = settle_cache(line, probed.hello);
+  const PerfHeader header = make_header(line, cache);
+  nlohmann::json document = perf_document(header, probed.hello);
+  if (baseline) baseline->require_comparable(document);
+
+  const std::string folder = make_result_folder(line.out);
+  if (!line.is_quiet) std::cout << perf_head(header, probed.hello) << std::flush;
+  const auto ceilings =
+      std::ranges::count_if(selection, [&](size_t index) { return is_ceiling(cases[index]); });
+  PerfWatcher watcher(line, cases, static_cast<size_t>(ceilings),
+                      (std::filesystem::path(folder) / "results.jsonl").string());
+  Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, const Position& position) {
+    watcher.see(attempt, position);
+  });
+  const RunReport report = supervisor.run(selection, probed);
+  watcher.progress().clear();
+
+  const PerfSummary summary = summarize_run(cases, report, watcher.ceilings());
+  Comparison comparison;
+  if (baseline) comparison = baseline->compare(summary, document, line.max_regress);
+  add_results(summary, document);
+  add_comparison(comparison, document);
+  const PerfVerdict verdict = perf_verdict(summary, comparison, report.is_interrupted);
+  document["summary"]["verdict"] = verdict.text;
+  write_document(line, folder, document);
+  std::cout << summary_text(summary, comparison, verdict.text + "   " + folder + "/perf.json")
+            << std::flush;
+  return verdict.exit_code;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,133 @@
+#include "conformance/perf/baseline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+struct Condition {
+  const char* pointer;  // Into the document.
+  const char* what;
+};
+
+// Figures under other conditions than these are figures of something else.
+constexpr Condition kEqual[] = {
+    {"/schema", "schema"},
+    {"/suite", "suite version"},
+    {"/plugin/name", "backend"},
+    {"/device/name", "device"},
+    {"/device/description", "device"},
+    {"/settings/cache_bytes", "--cache-bytes"},
+};
+
+// These may differ, since their effect is what a comparison asks for, and are said.
+constexpr Condition kSaid[] = {
+    {"/plugin/version", "version of the backend"},
+    {"/settings/options", "options of the backend"},
+    {"/settings/min_seconds", "--min-time"},
+    {"/settings/seed", "seed"},
+};
+
+std::string text_at(const json& document, const char* pointer) {
+  const json::json_pointer at(pointer);
+  if (!document.contains(at)) return "none";
+  const json& value = document.at(at);
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "copy 12.1 GB/s then, 9.8 GB/s now", for ceilings that changed by more than a tenth.
+void warn_of_ceilings(const json& before, const json& now, std::vector<std::string>& warnings) {
+  for (const char* name : {"copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s"}) {
+    const json::json_pointer at(std::string("/ceilings/") + name);
+    if (!before.contains(at) || !now.contains(at)) continue;
+    if (!before.at(at).is_number() || !now.at(at).is_number()) continue;
+    const double then = before.at(at).get<double>(), current = now.at(at).get<double>();
+    if (then <= 0 || std::fabs(current / then - 1) <= 0.1) continue;
+    char text[160];
+    std::snprintf(
+        text, sizeof(text),
+        "the ceiling %.4s was %.1f GB/s then and is %.1f GB/s now: the machine itself was "
+        "faster or busier",
+        name, then / 1e9, current / 1e9);
+    warnings.emplace_back(text);
+  }
+}
+
+}  // namespace
+
+Baseline Baseline::read(const std::string& path) {
+  std::error_code error;
+  Baseline baseline;
+  const bool is_folder = std::filesystem::is_directory(path, error);
+  baseline.path_ = is_folder ? (std::filesystem::path(path) / "perf.json").string() : path;
+  std::ifstream file(baseline.path_);
+  if (!file) throw UsageError("--baseline " + path + ": cannot read " + baseline.path_);
+  baseline.document_ = json::parse(file, nullptr, false);
+  const json& document = baseline.document_;
+  if (!document.is_object() || !document.contains("schema") || !document.contains("cases") ||
+      !document.at("cases").is_array()) {
+    throw UsageError("--baseline " + path + ": " + baseline.path_ + " was not written by perf");
+  }
+  return baseline;
+}
+
+void Baseline::require_comparable(const json& now) const {
+  for (const Condition& condition : kEqual) {
+    const std::string then = text_at(document_, condition.pointer);
+    const std::string current = text_at(now, condition.pointer);
+    if (then == current) continue;
+    throw UsageError("--baseline " + path_ + ": its " + condition.what + " is " + then +
+                     ", and that of this run " + current + "; such figures do not compare");
+  }
+}
+
+Comparison Baseline::compare(const PerfSummary& summary, const json& now,
+                             double max_regress) const {
+  Comparison comparison;
+  comparison.path = path_;
+  comparison.max_regress = max_regress;
+  for (const Condition& condition : kSaid) {
+    const std::string then = text_at(document_, condition.pointer);
+    const std::string current = text_at(now, condition.pointer);
+    if (then == current) continue;
+    comparison.warnings.push_back(std::string("another ") + condition.what + ": " + then +
+                                  " then, " + current + " now");
+  }
+  warn_of_ceilings(document_, now, comparison.warnings);
+  std::map<std::string, Spread> before;
+  for (const json& entry : document_.at("cases")) {
+    if (!entry.is_object() || !entry.contains("median_s") || !entry.contains("deviation_s")) {
+      continue;
+    }
+    before[entry.value("id", "")] = {entry.value("median_s", 0.0), entry.value("deviation_s", 0.0)};
+  }
+  for (const PerfLine& line : summary.lines) {
+    if (line.is_ceiling) continue;
+    const auto found = before.find(line.id);
+    if (found == before.end()) {
+      if (line.is_measured()) comparison.fresh.push_back(line.id);
+      continue;
+    }
+    if (!line.is_measured()) {
+      comparison.missing.push_back(line.id);
+      continue;
+    }
+    ++comparison.compared;
+    const PerfChange change{line.id, found->second, line.seconds};
+    if (!differ(change.before, change.after)) continue;
+    if (change.ratio() > 1 + max_regress) comparison.regressions.push_back(change);
+    if (change.ratio() < 1 / (1 + max_regress)) comparison.improvements.push_back(change);
+  }
+  std::ranges::sort(comparison.regressions, std::greater<>(), &PerfChange::ratio);
+  std::ranges::sort(comparison.improvements, std::less<>(), &PerfChange::ratio);
+  return comparison;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,50 @@
+// Comparison with the perf.json of an earlier run.
+//
+// A call is a regression if its median is higher by more than --max-regress and by more than three
+// scaled deviations of both runs together, and an improvement if it is lower by as much.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "conformance/perf/grades.hpp"
+
+namespace bp::conformance {
+
+struct PerfChange {
+  std::string id;
+  Spread before, after;
+
+  double ratio() const { return after.median / before.median; }
+};
+
+struct Comparison {
+  std::string path;  // Of the baseline; "" if there is none.
+  double max_regress = 0.05;
+  std::vector<PerfChange> regressions, improvements;
+  std::vector<std::string> missing;  // Measured then, and selected but not measured now.
+  std::vector<std::string> fresh;    // Measured now, and not then.
+  size_t compared = 0;
+  std::vector<std::string> warnings;  // What else differs between the runs.
+};
+
+// What is read from a baseline, and what must hold for a comparison to mean anything.
+class Baseline {
+ public:
+  // The file, or perf.json in the folder. Throws UsageError if it cannot be read.
+  static Baseline read(const std::string& path);
+
+  // Throws UsageError where `now`, the document of this run, is of another device, backend or
+  // suite, or was measured in another way.
+  void require_comparable(const nlohmann::json& now) const;
+
+  Comparison compare(const PerfSummary& summary, const nlohmann::json& now,
+                     double max_regress) const;
+
+ private:
+  std::string path_;
+  nlohmann::json document_;
+};
+
+}  // namespace bp::conformance

@@ -1,0 +1,186 @@
+#include "conformance/perf/call_sets.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "conformance/cases/host_call.hpp"
+
+namespace bp::conformance {
+namespace {
+
+uint64_t mixed(uint64_t number) {
+  number = (number + 1) * 0x9E3779B97F4A7C15u;
+  return number ^ (number >> 29);
+}
+
+uint64_t span_bytes(const TensorArgument& argument, const Placement& placement) {
+  return static_cast<uint64_t>(std::max<int64_t>(placement.span(), 0)) *
+         element_size(argument.dtype);
+}
+
+// The input that is stamped: the first of floats, else the first. Indices are not, where there is a
+// choice, since they may follow from other inputs.
+size_t choose_stamped(const OpCase& op_case) {
+  size_t chosen = SIZE_MAX;
+  for (size_t i = 0; i < op_case.tensors.size(); ++i) {
+    const TensorArgument& argument = op_case.tensors[i];
+    if (argument.role != Role::kInput || element_count(argument.shape) == 0) continue;
+    if (is_float(argument.dtype)) return i;
+    if (chosen == SIZE_MAX) chosen = i;
+  }
+  return chosen;
+}
+
+std::vector<std::byte> pattern(uint64_t size) {
+  std::vector<std::byte> bytes(size);
+  for (uint64_t i = 0; i < size; ++i) bytes[i] = canary_byte(i);
+  return bytes;
+}
+
+}  // namespace
+
+CallSets::CallSets(Context& t, const OpCase& op_case, const DataGroups& groups, bp_stream* stream,
+                   size_t count)
+    : t_(t),
+      case_(op_case),
+      groups_(groups),
+      stream_(stream),
+      stamped_tensor_(choose_stamped(op_case)) {
+  for (const TensorArgument& argument : case_.tensors) {
+    placements_.push_back(place(argument.layout, argument.shape));
+    sizes_.push_back(span_bytes(argument, placements_.back()));
+  }
+  for (size_t group = 0; group < 2; ++group) {
+    for (size_t i = 0; i < case_.tensors.size(); ++i) {
+      std::vector<std::byte>& image = images_[group].emplace_back(pattern(sizes_[i]));
+      if (case_.tensors[i].role == Role::kOutput) continue;
+      const std::vector<DoubleDouble>& data = groups_[group].tensors()[i].data;
+      for (size_t k = 0; k < data.size(); ++k) {
+        store_element(case_.tensors[i].dtype, data[k], &image[byte_of(i, static_cast<int64_t>(k))]);
+      }
+    }
+  }
+  for (size_t set = 0; set < count; ++set) add_set();
+}
+
+void CallSets::add_set() {
+  Set& set = sets_.emplace_back(case_.op);
+  set.parts.reserve(case_.tensors.size());
+  for (size_t i = 0; i < case_.tensors.size(); ++i) {
+    const TensorArgument& argument = case_.tensors[i];
+    Part& part = set.parts.emplace_back(Part{make_buffer(t_, sizes_[i])});
+    part.view.buffer = part.buffer.get();
+    part.view.byte_offset =
+        static_cast<uint64_t>(-placements_[i].lowest) * element_size(argument.dtype);
+    part.view.shape = argument.shape.data();
+    part.view.strides = placements_[i].strides.data();
+    part.view.ndim = static_cast<uint32_t>(argument.shape.size());
+    part.view.dtype = argument.dtype;
+    if (op_info(case_.op).member(argument.name).is_list()) {
+      set.frame.add_tensor(argument.name, &part.view);
+    } else {
+      set.frame.set_tensor(argument.name, &part.view);
+    }
+  }
+  set_attributes(set.frame, case_);
+}
+
+uint64_t CallSets::size_bytes(const OpCase& op_case) {
+  uint64_t size = 0;
+  for (const TensorArgument& argument : op_case.tensors) {
+    size += span_bytes(argument, place(argument.layout, argument.shape));
+  }
+  return size;
+}
+
+uint64_t CallSets::byte_of(size_t tensor, int64_t index) const {
+  const Placement& placement = placements_[tensor];
+  const int64_t offset = element_offset(placement, case_.tensors[tensor].shape, index);
+  return static_cast<uint64_t>(offset - placement.lowest) *
+         element_size(case_.tensors[tensor].dtype);
+}
+
+void CallSets::write(const OwnedBuffer& to, uint64_t offset, const std::byte* bytes,
+                     uint64_t size) {
+  const bp_allocator_ops& memory = *t_.target().allocator;
+  const bp_buffer_ref at = range(to, offset, size);
+  t_.require_ok(memory.copy_from_host(memory.self, stream_, &at, bytes, BP_BORROW_DURING_CALL),
+                "memory.copy_from_host");
+}
+
+void CallSets::restore(size_t set, size_t group) {
+  for (size_t i = 0; i < case_.tensors.size(); ++i) {
+    write(sets_[set].parts[i].buffer, 0, images_[group][i].data(), sizes_[i]);
+  }
+}
+
+bool CallSets::stamp(size_t set, uint64_t number) {
+  if (stamped_tensor_ == SIZE_MAX) return false;
+  const TensorArgument& argument = case_.tensors[stamped_tensor_];
+  Set& chosen = sets_[set];
+  const uint64_t random = mixed(number);
+  const auto count = static_cast<uint64_t>(element_count(argument.shape));
+  const auto index = static_cast<int64_t>(random % count);
+  chosen.stamped_byte = byte_of(stamped_tensor_, index);
+  const std::array<std::byte, 8> before = chosen.stamped;
+  for (uint64_t attempt = 0; attempt < 64; ++attempt) {
+    const ElementPlace at{static_cast<uint64_t>(index), 0, 0, 1};
+    store_element(argument.dtype,
+                  fill_element(argument.fill, argument.dtype, mixed(random + attempt),
+                               static_cast<uint32_t>(stamped_tensor_), at),
+                  chosen.stamped.data());
+    // Neither what the group holds there nor what the last stamp wrote.
+    const uint64_t size = element_size(argument.dtype);
+    const std::byte* original = &images_[set % 2][stamped_tensor_][chosen.stamped_byte];
+    if (std::memcmp(chosen.stamped.data(), original, size) != 0 &&
+        std::memcmp(chosen.stamped.data(), before.data(), size) != 0) {
+      break;
+    }
+  }
+  stamp_again(set);
+  return true;
+}
+
+void CallSets::stamp_again(size_t set) {
+  const Set& chosen = sets_[set];
+  write(chosen.parts[stamped_tensor_].buffer, chosen.stamped_byte, chosen.stamped.data(),
+        element_size(case_.tensors[stamped_tensor_].dtype));
+}
+
+CallSets::Outputs CallSets::read(size_t set) {
+  const bp_allocator_ops& memory = *t_.target().allocator;
+  Outputs outputs;
+  for (size_t i = 0; i < case_.tensors.size(); ++i) {
+    if (case_.tensors[i].role == Role::kInput) continue;
+    std::vector<std::byte>& bytes = outputs.emplace_back(sizes_[i]);
+    const bp_buffer_ref from = range(sets_[set].parts[i].buffer, 0, sizes_[i]);
+    t_.require_ok(
+        memory.copy_to_host(memory.self, stream_, bytes.data(), &from, BP_BORROW_DURING_CALL),
+        "memory.copy_to_host");
+  }
+  return outputs;
+}
+
+std::vector<OutputView> CallSets::views(const Outputs& outputs) const {
+  std::vector<OutputView> views;
+  for (size_t i = 0; i < case_.tensors.size(); ++i) {
+    const TensorArgument& argument = case_.tensors[i];
+    if (argument.role == Role::kInput) continue;
+    const std::vector<std::byte>& bytes = outputs[views.size()];
+    OutputView& view = views.emplace_back();
+    view.name = argument.name;
+    view.dtype = argument.dtype;
+    view.shape = argument.shape;
+    view.is_poisoned = argument.role == Role::kOutput;
+    const uint64_t size = element_size(argument.dtype);
+    for (int64_t k = 0; k < element_count(argument.shape); ++k) {
+      const std::byte* element = &bytes[byte_of(i, k)];
+      view.value.push_back(load_element(argument.dtype, element));
+      view.bits.push_back(element_bits_at(argument.dtype, element));
+      view.is_unwritten.push_back(std::memcmp(element, &images_[0][i][byte_of(i, k)], size) == 0);
+    }
+  }
+  return views;
+}
+
+}  // namespace bp::conformance

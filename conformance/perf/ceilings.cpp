@@ -1,0 +1,360 @@
+#include "conformance/perf/ceilings.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "conformance/numerics/accept.hpp"
+#include "conformance/numerics/bounds.hpp"
+#include "conformance/numerics/numerics.hpp"
+#include "conformance/perf/timing.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kFewestRuns = 5;
+constexpr double kSeconds = 0.3;
+constexpr uint64_t kPeriod = 4096;  // Elements after which the data of large tensors repeat.
+constexpr int kBatch = 100;
+
+// A dense tensor and its memory.
+class Dense {
+ public:
+  Dense(Context& t, bp_dtype dtype, Shape shape)
+      : t_(t), shape_(std::move(shape)), strides_(shape_.size(), 1) {
+    for (size_t axis = shape_.size(); axis-- > 1;) {
+      strides_[axis - 1] = strides_[axis] * shape_[axis];
+    }
+    size_ = static_cast<uint64_t>(element_count(shape_)) * element_size(dtype);
+    buffer_ = make_buffer(t, size_);
+    view_.buffer = buffer_.get();
+    view_.shape = shape_.data();
+    view_.strides = strides_.data();
+    view_.ndim = static_cast<uint32_t>(shape_.size());
+    view_.dtype = dtype;
+  }
+  Dense(const Dense&) = delete;
+
+  const bp_tensor* view() const { return &view_; }
+  bp_buffer_ref ref() const { return range(buffer_, 0, size_); }
+  uint64_t size_bytes() const { return size_; }
+
+  void write(bp_stream* stream, const std::vector<uint8_t>& bytes) {
+    conformance::write(t_, stream, ref(), bytes);
+  }
+  std::vector<uint8_t> read(bp_stream* stream) const {
+    return conformance::read(t_, stream, ref());
+  }
+
+ private:
+  Context& t_;
+  Shape shape_, strides_;
+  uint64_t size_ = 0;
+  OwnedBuffer buffer_;
+  bp_tensor view_{};
+};
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The fewest seconds that `run` says it took.
+double best_of(const std::function<double()>& run) {
+  static_cast<void>(run());
+  double best = HUGE_VAL;
+  const Clock::time_point start = Clock::now();
+  for (size_t runs = 0; runs < kFewestRuns || since(start) < kSeconds; ++runs) {
+    best = std::min(best, run());
+  }
+  return best;
+}
+
+// Elements of f32 in a tensor well beyond the cache, as far as the heap goes.
+int64_t large_count(Context& t, const PerfOptions& options) {
+  const bp_heap& heap = *t.target().properties->heaps;
+  const uint64_t wanted = std::max<uint64_t>(64u << 20, 2 * options.cache_bytes);
+  const uint64_t room = std::min(heap.max_allocation_bytes, heap.size_bytes / 8);
+  const uint64_t count = std::min(wanted, room) / sizeof(float) / kPeriod * kPeriod;
+  if (count == 0) t.not_supported("the first heap has no room for a tensor of 16 KiB");
+  return static_cast<int64_t>(count);
+}
+
+// Small integers, whose sum is exact in any order: of one period it is `sum_of_period`.
+std::vector<uint8_t> small_integers(int64_t count, uint64_t salt, double& sum_of_period) {
+  std::vector<float> period(kPeriod);
+  uint64_t state = salt;
+  sum_of_period = 0;
+  for (float& value : period) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    value = static_cast<float>(static_cast<int64_t>(state >> 60) - 7);
+    sum_of_period += static_cast<double>(value);
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(count) * sizeof(float));
+  for (size_t at = 0; at < bytes.size(); at += kPeriod * sizeof(float)) {
+    std::memcpy(&bytes[at], period.data(), kPeriod * sizeof(float));
+  }
+  return bytes;
+}
+
+// ---- Copy ------------------------------------------------------------------------------------ //
+
+// Infinite where the op has no kernel.
+double copy_by_op(Context& t, Dense& from, Dense& to, bp_stream* stream) {
+  Frame frame(BP_OP_COPY);
+  frame.set_tensor("x", from.view());
+  frame.set_tensor("y", to.view());
+  bp_kernel_choice choice{};
+  const bp_status found =
+      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, BP_OP_COPY, frame.data(), &choice);
+  bp_error_clear();
+  if (found != BP_OK) return HUGE_VAL;
+  Launcher launcher(t, *choice.kernel, frame, stream);
+  return best_of([&] { return launcher.timed(frame); });
+}
+
+double copy_by_allocator(Context& t, Dense& from, Dense& to, bp_stream* stream) {
+  const bp_allocator_ops& memory = *t.target().allocator;
+  const bp_buffer_ref source = from.ref(), target = to.ref();
+  return best_of([&] {
+    const Clock::time_point start = Clock::now();
+    t.require_ok(memory.copy(memory.self, stream, &target, &source), "memory.copy");
+    finish(t, stream);
+    return since(start);
+  });
+}
+
+void measure_copy(Context& t, const PerfOptions& options) {
+  const int64_t count = large_count(t, options);
+  const OwnedStream stream = make_stream(t);
+  Dense from(t, BP_F32, {count}), to(t, BP_F32, {count});
+  double best = HUGE_VAL, sum = 0;
+  uint64_t salt = t.seed();
+  for (const auto& copy : {copy_by_op, copy_by_allocator}) {
+    const std::vector<uint8_t> bytes = small_integers(count, ++salt, sum);
+    from.write(stream.get(), bytes);
+    best = std::min(best, copy(t, from, to, stream.get()));
+    if (best != HUGE_VAL && to.read(stream.get()) != bytes) {
+      t.fail({"a timed copy is not what was copied", "values", "KERNEL-8"});
+    }
+  }
+  t.metric("bytes_per_s", 2 * static_cast<double>(from.size_bytes()) / best);
+  t.metric("bytes", 2 * static_cast<double>(from.size_bytes()));
+}
+
+// ---- Read and write -------------------------------------------------------------------------- //
+
+// Seconds for the sum of `x`, viewed as rows, along `axes`.
+double time_sum(Context& t, const Dense& x, Shape shape, const Shape& axes, double expected,
+                bp_stream* stream) {
+  bp_tensor view = *x.view();
+  Shape strides = {shape[1], 1};
+  view.shape = shape.data();
+  view.strides = strides.data();
+  view.ndim = 2;
+  const bool is_whole = axes.size() == 2;
+  Dense y(t, BP_F32, is_whole ? Shape{} : Shape{shape[0]});
+  Frame frame(BP_OP_SUM);
+  frame.set_tensor("x", &view);
+  frame.set_tensor("y", y.view());
+  frame.set_list("axes", axes);
+  frame.set_integer("keepdims", 0);
+  Launcher launcher(t, native_kernel(t, BP_OP_SUM, frame), frame, stream);
+  const double best = best_of([&] { return launcher.timed(frame); });
+  const std::vector<uint8_t> bytes = y.read(stream);
+  double total = 0;
+  for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, &bytes[at], sizeof(float));
+    total += static_cast<double>(value);
+  }
+  if (total != expected) {
+    t.fail({"a timed sum is " + std::to_string(total) + ", not " + std::to_string(expected),
+            "values", "KERNEL-8"});
+  }
+  return best;
+}
+
+void measure_read(Context& t, const PerfOptions& options) {
+  const int64_t count = large_count(t, options), width = static_cast<int64_t>(kPeriod);
+  const OwnedStream stream = make_stream(t);
+  Dense x(t, BP_F32, {count});
+  double sum = 0, best = HUGE_VAL;
+  x.write(stream.get(), small_integers(count, t.seed(), sum));
+  const double expected = sum * static_cast<double>(count / width);
+  for (const Shape& axes : {Shape{0, 1}, Shape{1}}) {
+    best = std::min(best, time_sum(t, x, {count / width, width}, axes, expected, stream.get()));
+  }
+  t.metric("bytes_per_s", static_cast<double>(x.size_bytes()) / best);
+  t.metric("bytes", static_cast<double>(x.size_bytes()));
+}
+
+void measure_write(Context& t, const PerfOptions& options) {
+  const int64_t count = large_count(t, options);
+  const OwnedStream stream = make_stream(t);
+  Dense y(t, BP_F32, {count}), value(t, BP_F32, {});
+  const float three = 3;
+  std::vector<uint8_t> bytes(sizeof(float));
+  std::memcpy(bytes.data(), &three, sizeof(float));
+  value.write(stream.get(), bytes);
+  Frame frame(BP_OP_FILL);
+  frame.set_tensor("y", y.view());
+  frame.set_tensor("value", value.view());
+  Launcher launcher(t, native_kernel(t, BP_OP_FILL, frame), frame, stream.get());
+  const double best = best_of([&] { return launcher.timed(frame); });
+  const std::vector<uint8_t> result = y.read(stream.get());
+  for (size_t at = 0; at < result.size(); at += sizeof(float)) {
+    if (std::memcmp(&result[at], bytes.data(), sizeof(float)) == 0) continue;
+    t.fail({"element " + std::to_string(at / sizeof(float)) + " of a timed fill is wrong", "values",
+            "KERNEL-8"});
+  }
+  t.metric("bytes_per_s", static_cast<double>(y.size_bytes()) / best);
+  t.metric("bytes", static_cast<double>(y.size_bytes()));
+}
+
+// ---- Launch ---------------------------------------------------------------------------------- //
+
+void measure_launch(Context& t) {
+  const OwnedStream stream = make_stream(t);
+  Dense x(t, BP_F32, {1}), y(t, BP_F32, {1});
+  const std::vector<uint8_t> bytes = random_bytes(t, sizeof(float));
+  x.write(stream.get(), bytes);
+  Frame frame(BP_OP_COPY);
+  frame.set_tensor("x", x.view());
+  frame.set_tensor("y", y.view());
+  Launcher launcher(t, native_kernel(t, BP_OP_COPY, frame), frame, stream.get());
+  std::vector<double> alone, batched;
+  static_cast<void>(launcher.timed_batch(frame, kBatch));
+  for (int i = 0; i < 1000; ++i) alone.push_back(launcher.timed(frame));
+  for (int i = 0; i < 20; ++i) batched.push_back(launcher.timed_batch(frame, kBatch));
+  if (y.read(stream.get()) != bytes) {
+    t.fail({"a timed copy of one element is wrong", "values", "KERNEL-8"});
+  }
+  t.metric("launch_s", spread_of(std::move(alone)).median);
+  t.metric("batched_s", spread_of(std::move(batched)).median);
+}
+
+// ---- Products -------------------------------------------------------------------------------- //
+
+// Values of a matrix as stored in `dtype`, and their bytes.
+struct Matrix {
+  std::vector<double> values;
+  std::vector<uint8_t> bytes;
+};
+
+Matrix random_matrix(bp_dtype dtype, int64_t side, uint64_t salt) {
+  const auto count = static_cast<size_t>(side * side);
+  const size_t size = element_size(dtype);
+  Matrix matrix{std::vector<double>(count), std::vector<uint8_t>(count * size)};
+  uint64_t state = salt;
+  for (size_t i = 0; i < count; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    auto* at = reinterpret_cast<std::byte*>(&matrix.bytes[i * size]);
+    const double value = static_cast<double>(static_cast<int64_t>(state) >> 40) * 0x1p-23;
+    store_element(dtype, round_to(dtype, value), at);
+    matrix.values[i] = load_element(dtype, at).hi;
+  }
+  return matrix;
+}
+
+// A few whole rows of the product, chosen by the seed, by the rule of `run`: the bound on a sum of
+// products around its value.
+void check_rows(Context& t, const Matrix& a, const Matrix& b, bp_dtype dtype, int64_t side,
+                const std::vector<uint8_t>& product, const bp_kernel& kernel) {
+  const Numerics numerics = resolve_numerics(kernel.numerics, dtype);
+  const auto n = static_cast<size_t>(side);
+  for (uint64_t i = 0; i < 4; ++i) {
+    const size_t row = (t.seed() * 31 + i * 7919) % n;
+    std::vector<double> sums(n), magnitudes(n);
+    for (size_t k = 0; k < n; ++k) {
+      const double left = a.values[row * n + k];
+      for (size_t column = 0; column < n; ++column) {
+        const double term = left * b.values[k * n + column];
+        sums[column] += term;
+        magnitudes[column] += std::fabs(term);
+      }
+    }
+    for (size_t column = 0; column < n; ++column) {
+      const size_t at = (row * n + column) * element_size(dtype);
+      const double y = load_element(dtype, reinterpret_cast<const std::byte*>(&product[at])).hi;
+      // The sum here is one in f64 itself.
+      const double own = 0x1p-52 * static_cast<double>(n) * magnitudes[column];
+      const double bound = sum_bound(magnitudes[column], static_cast<double>(n), numerics) + own;
+      if (accept(dtype, y, {sums[column], bound}, numerics)) continue;
+      t.fail({"element [" + std::to_string(row) + ", " + std::to_string(column) +
+                  "] of a timed product is " + std::to_string(y) + ", not " +
+                  std::to_string(sums[column]),
+              "values", "KERNEL-8"});
+    }
+  }
+}
+
+// Seconds of the product of two matrices of `side` rows and columns.
+double time_product(Context& t, bp_dtype dtype, int64_t side, bp_stream* stream) {
+  const Shape shape = {side, side};
+  Dense a(t, dtype, shape), b(t, dtype, shape), y(t, dtype, shape);
+  Frame frame(BP_OP_MATMUL);
+  frame.set_tensor("a", a.view());
+  frame.set_tensor("b", b.view());
+  frame.set_tensor("y", y.view());
+  const bp_kernel& kernel = native_kernel(t, BP_OP_MATMUL, frame);
+  const Matrix left = random_matrix(dtype, side, t.seed());
+  const Matrix right = random_matrix(dtype, side, t.seed() + 1);
+  a.write(stream, left.bytes);
+  b.write(stream, right.bytes);
+  Launcher launcher(t, kernel, frame, stream);
+  t.progress("time " + std::to_string(side));
+  const double best = best_of([&] { return launcher.timed(frame); });
+  t.progress("verify " + std::to_string(side));
+  check_rows(t, left, right, dtype, side, y.read(stream), kernel);
+  return best;
+}
+
+void measure_product(Context& t, bp_dtype dtype) {
+  const OwnedStream stream = make_stream(t);
+  double peak = 0, seconds = 0;
+  for (int64_t side = 512; side <= 8192; side *= 2) {
+    if (side > 1024 && seconds >= 1e-3) break;
+    seconds = time_product(t, dtype, side, stream.get());
+    const double flops = 2 * std::pow(static_cast<double>(side), 3) / seconds;
+    if (flops > peak) t.metric("side", static_cast<double>(side));
+    peak = std::max(peak, flops);
+  }
+  t.metric("flops_per_s", peak);
+}
+
+Case make_ceiling(const std::string& name, uint32_t op, const char* dtype,
+                  std::function<void(Context&)> run) {
+  Case made;
+  made.id = kCeilingPrefix + name;
+  made.tags = {"KERNEL-8"};
+  made.group = "ceiling";
+  made.op = op;
+  made.dtype = dtype;
+  made.is_exclusive = true;
+  made.is_mandatory = false;
+  made.run = std::move(run);
+  return made;
+}
+
+}  // namespace
+
+void add_ceiling_cases(std::vector<Case>& cases, const PerfOptions& options) {
+  cases.push_back(make_ceiling("launch", BP_OP_COPY, "f32", measure_launch));
+  const auto add = [&](const char* name, uint32_t op, void (*run)(Context&, const PerfOptions&)) {
+    cases.push_back(make_ceiling(name, op, "f32", [run, options](Context& t) { run(t, options); }));
+  };
+  add("copy", BP_OP_COPY, measure_copy);
+  add("read", BP_OP_SUM, measure_read);
+  add("write", BP_OP_FILL, measure_write);
+  for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
+    cases.push_back(make_ceiling(std::string("matmul.") + dtype_text(dtype), BP_OP_MATMUL,
+                                 dtype_text(dtype),
+                                 [dtype](Context& t) { measure_product(t, dtype); }));
+  }
+}
+
+}  // namespace bp::conformance

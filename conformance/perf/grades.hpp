@@ -1,0 +1,79 @@
+// What measured calls come to: their roofs, fractions of them, grades, and the verdict.
+//
+//   roof      = max(memory, flops / peak of the dtype) + launch
+//   memory    = 2 p / copy + (R - p) / read + (W - p) / write,  p = min(R, W)
+//   fraction  = roof / median
+//
+// R and W are the bytes that the cost model says are read and written. As much as is both read and
+// written goes at the rate of a copy, and the rest at that of a pure read or write, which may be
+// higher and never counts as lower than that of the copy.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "conformance/case_list.hpp"
+#include "conformance/perf/spread.hpp"
+#include "conformance/report/summary.hpp"
+
+namespace bp::conformance {
+
+constexpr double kTooFast = 1.1;  // A fraction above it is a finding about the cost model.
+
+// 0 where it was not measured.
+struct Ceilings {
+  double copy_bytes_per_s = 0;
+  double read_bytes_per_s = 0;
+  double write_bytes_per_s = 0;
+  double launch_s = 0;
+  double batched_launch_s = 0;
+  std::map<std::string, double> flops_per_s;  // By dtype.
+};
+
+struct PerfLine {
+  std::string id;
+  std::string dtype;
+  Result result;
+  bool is_ceiling = false;
+
+  // Of a call that was measured, else 0.
+  Spread seconds;
+  double bytes_read = 0, bytes_written = 0, flops = 0;
+
+  // Of a call with a roof.
+  double roof_s = 0;
+  double fraction = 0;
+  bool is_flops_bound = false;
+  char grade = '-';
+
+  bool is_measured() const { return !is_ceiling && seconds.median > 0 && is_right(); }
+  bool is_right() const { return count_of(result.outcome) == Count::kPassed; }
+  bool is_failed() const { return count_of(result.outcome) == Count::kFailed; }
+  double bytes_per_s() const { return (bytes_read + bytes_written) / seconds.median; }
+  double flops_per_s() const { return flops / seconds.median; }
+};
+
+struct PerfSummary {
+  Ceilings ceilings;
+  std::vector<PerfLine> lines;  // Ceilings first.
+  std::map<char, size_t> grades;
+  size_t measured = 0, failed = 0, skipped = 0;  // Of calls; a failed ceiling is a failure as well.
+  double mean_fraction = 0;                      // Geometric; 0 where no call has a roof.
+  std::vector<std::string> findings;
+};
+
+// The ceilings that the results of their cases hold.
+void take_ceiling(const PerfLine& line, Ceilings& ceilings);
+
+// The result of a case, with its roof and its grade under `ceilings`.
+PerfLine make_line(const Case& which, const Result& result, const Ceilings& ceilings);
+
+// Counts, and findings about the cost model.
+PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings);
+
+// Up to `count` measured calls with the lowest fractions, the lowest first.
+std::vector<const PerfLine*> slowest(const PerfSummary& summary, size_t count);
+
+}  // namespace bp::conformance

@@ -1,0 +1,137 @@
+// Ops along an axis: reductions, softmax, norms, sorting, losses; and what steps parameters or
+// draws random numbers.
+#include "conformance/perf/rows.hpp"
+
+namespace bp::conformance {
+namespace {
+
+const std::vector<bp_dtype> kF32 = {BP_F32};
+const std::vector<bp_dtype> kAll = {BP_F32, BP_F16, BP_BF16, BP_F64};
+const std::vector<bp_dtype> kTwo = {BP_F32, BP_BF16};
+
+const Shape kLine = {1 << 20}, kSquare = {1024, 1024}, kCube = {64, 256, 64};
+
+void add_reduction_rows(std::vector<PerfRow>& rows) {
+  rows.insert(rows.end(),
+              {
+                  {BP_OP_SUM, "axis0", "random.5x7_axes0.dense", kF32, {{"x", kSquare}}},
+                  {BP_OP_SUM, "axis1", "random.5x7_axes1.dense", kAll, {{"x", kSquare}}},
+                  {BP_OP_SUM, "middle", "random.3x4x5_axes1.dense", kF32, {{"x", kCube}}},
+                  {BP_OP_SUM, "all", "random.5x7_axes01.dense", kF32, {{"x", kSquare}}},
+                  {BP_OP_MEAN, "axis1", "random.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+                  {BP_OP_AMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+                  {BP_OP_ARGMAX, "axis0", "repeat.5x7_axes0.dense", kF32, {{"x", kSquare}}},
+                  {BP_OP_ARGMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+              });
+}
+
+void add_norm_rows(std::vector<PerfRow>& rows) {
+  rows.insert(
+      rows.end(),
+      {
+          {BP_OP_SOFTMAX, "axis1", "random.5x10_axis1.dense", kAll, {{"x", kSquare}}},
+          {BP_OP_SOFTMAX, "axis0", "random.67x5_axis0.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_LOG_SOFTMAX, "axis1", "random.5x10_axis1.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_SOFTMAX_BACKWARD,
+           "axis1",
+           "random.5x10_axis1.dense",
+           kF32,
+           {{"grad_y", kSquare}, {"y", kSquare}}},
+          {BP_OP_LAYER_NORM,
+           "rows",
+           "random.4x67_over1.dense",
+           kTwo,
+           {{"x", kSquare}, {"gamma", {1024}}, {"beta", {1024}}}},
+          {BP_OP_LAYER_NORM_BACKWARD,
+           "rows",
+           "random.4x67_over1.dense",
+           kF32,
+           {{"grad_y", {512, 1024}},
+            {"x", {512, 1024}},
+            {"gamma", {1024}},
+            {"mean", {512}},
+            {"rstd", {512}}}},
+          {BP_OP_RMS_NORM,
+           "rows",
+           "random.4x67_over1.dense",
+           kTwo,
+           {{"x", kSquare}, {"gamma", {1024}}}},
+          {BP_OP_RMS_NORM_BACKWARD,
+           "rows",
+           "random.4x67_over1.dense",
+           kF32,
+           {{"grad_y", {512, 1024}}, {"x", {512, 1024}}, {"gamma", {1024}}, {"rstd", {512}}}},
+      });
+}
+
+void add_order_rows(std::vector<PerfRow>& rows) {
+  rows.insert(
+      rows.end(),
+      {
+          {BP_OP_SORT, "axis1", "random.3x257_axis1_smallest.dense", kF32, {{"x", {256, 1024}}}},
+          {BP_OP_TOPK,
+           "axis1_k16",
+           "random.3x257_axis1_k257_largest.dense",
+           kF32,
+           {{"x", {256, 2048}}},
+           {{"k", int64_t{16}}}},
+          {BP_OP_CROSS_ENTROPY,
+           "classes1000",
+           "random.n17c10_mean.dense",
+           kF32,
+           {{"x", {512, 1000}}, {"target", {512}}},
+           {},
+           1000},
+          {BP_OP_CROSS_ENTROPY_BACKWARD,
+           "classes1000",
+           "random.n17c10_mean.dense",
+           kF32,
+           {{"x", {512, 1000}}, {"target", {512}}, {"lse", {512}}},
+           {},
+           1000},
+      });
+}
+
+void add_step_rows(std::vector<PerfRow>& rows) {
+  const Shape matrix = {512, 512};
+  rows.insert(rows.end(),
+              {
+                  {BP_OP_ADAMW_STEP,
+                   "two_tensors",
+                   "random.67_5x7_step2_decay.dense",
+                   kF32,
+                   {{"params", {262144}},
+                    {"params", matrix},
+                    {"exp_avg", {262144}},
+                    {"exp_avg", matrix},
+                    {"exp_avg_sq", {262144}},
+                    {"exp_avg_sq", matrix},
+                    {"grads", {262144}},
+                    {"grads", matrix}}},
+                  {BP_OP_SGD_STEP,
+                   "momentum",
+                   "random.67_5x7_momentum.dense",
+                   kF32,
+                   {{"params", {262144}},
+                    {"params", matrix},
+                    {"momentum_buffers", {262144}},
+                    {"momentum_buffers", matrix},
+                    {"grads", {262144}},
+                    {"grads", matrix}}},
+                  {BP_OP_RANDOM_BITS, "dense", "seed42.1031.dense", {BP_I32}, {{"y", kLine}}},
+                  {BP_OP_UNIFORM, "dense", "seed42.1031.dense", kF32, {{"y", kLine}}},
+                  {BP_OP_NORMAL, "dense", "seed42.1031.dense", kF32, {{"y", {1 << 18}}}},
+                  {BP_OP_DROPOUT, "dense", "seed42.1031_p10.dense", kF32, {{"x", {1 << 19}}}},
+              });
+}
+
+}  // namespace
+
+void add_line_rows(std::vector<PerfRow>& rows) {
+  add_reduction_rows(rows);
+  add_norm_rows(rows);
+  add_order_rows(rows);
+  add_step_rows(rows);
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,192 @@
+// A perf case, in this order:
+//
+//   two groups of data -> sets that together exceed the cache twice -> one set alone, for kept
+//   results -> rotating launches, whose last round is verified in every set -> the data of the
+//   other group at the same addresses, launched and verified once more
+//
+// The first result of each group is judged as `run` judges, against the oracle. Others of that
+// group are right if they are the same bytes, and are else judged in the same way.
+#include "conformance/perf/perf_case.hpp"
+
+#include <algorithm>
+#include <future>
+#include <memory>
+
+#include "conformance/cases/host_call.hpp"
+#include "conformance/cases/op_engine.hpp"
+#include "conformance/perf/cost.hpp"
+#include "conformance/perf/timing.hpp"
+
+namespace bp::conformance {
+namespace {
+
+constexpr uint64_t kMostSets = 256;
+constexpr uint64_t kSecondGroup = 0x9E3779B97F4A7C15u;  // Mixed into the seed of the case.
+
+// A dtype, or like(x).
+bp_dtype scalar_dtype(const OpCase& op_case, const FrameMember& member) {
+  const std::string_view rule = member.dtype;
+  if (!rule.starts_with("like(")) return bp_dtype_from_name(std::string(rule).c_str());
+  const std::string_view name = rule.substr(5, rule.size() - 6);
+  return std::ranges::find(op_case.tensors, name, &TensorArgument::name)->dtype;
+}
+
+// The call with tensors in place of its inline scalars, for a kernel that takes none.
+OpCase without_scalars(OpCase op_case) {
+  for (const Attribute& attribute : op_case.attributes) {
+    const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
+    if (scalar == nullptr) continue;
+    const FrameMember& member = op_info(op_case.op).member(attribute.name);
+    const Shape shape = member.kind == "operand" ? op_case.tensors.front().shape : Shape{};
+    const double value = scalar_value(*scalar).hi;
+    op_case.input(attribute.name, scalar_dtype(op_case, member), shape,
+                  {FillKind::kUniform, value, value}, Layout::kBroadcastAll);
+  }
+  std::erase_if(op_case.attributes, [](const Attribute& attribute) {
+    return std::holds_alternative<bp_scalar>(attribute.value);
+  });
+  return op_case;
+}
+
+// The kernel for a call whose tensors have no memory yet.
+const bp_kernel& kernel_for(Context& t, const OpCase& op_case) {
+  HostCall call(op_case);
+  for (size_t i = 0; i < op_case.tensors.size(); ++i) call.tensor(i).buffer = nullptr;
+  return native_kernel(t, op_case.op, call.frame());
+}
+
+DataGroups make_groups(const OpCase& op_case, uint64_t seed) {
+  auto second =
+      std::async(std::launch::async, [&] { return CallData(op_case, seed ^ kSecondGroup); });
+  CallData first(op_case, seed);
+  return {std::move(first), second.get()};
+}
+
+size_t set_count(Context& t, uint64_t set_bytes, const PerfOptions& options) {
+  const uint64_t wanted = 2 * options.cache_bytes / std::max<uint64_t>(set_bytes, 1) + 1;
+  if (wanted > kMostSets) {
+    t.detail("rotation", std::to_string(kMostSets) + " sets of " + std::to_string(set_bytes) +
+                             " bytes do not exceed the cache of " +
+                             std::to_string(options.cache_bytes) + " bytes twice");
+  }
+  return static_cast<size_t>(std::clamp<uint64_t>(wanted, 2, kMostSets));
+}
+
+// Judges outputs of either group.
+class Verifier {
+ public:
+  Verifier(Context& t, const OpCase& op_case, const DataGroups& groups, const bp_kernel& kernel,
+           CallSets& sets)
+      : t_(t), case_(op_case), groups_(groups), kernel_(kernel), sets_(sets) {}
+
+  // Those of the first two sets, side by side: the oracle takes its time.
+  void begin() {
+    right_ = {sets_.read(0), sets_.read(1)};
+    auto second = std::async(std::launch::async, [&] { return judged(right_[1], 1); });
+    const Verdict first = judged(right_[0], 0);
+    const Verdict other = second.get();
+    require_right(first, "a timed launch");
+    require_right(other, "a timed launch");
+    t_.metric("margin", std::max(first.margin, other.margin));
+  }
+
+  void check(size_t set, size_t group, const char* what) {
+    const CallSets::Outputs outputs = sets_.read(set);
+    if (outputs != right_[group]) require_right(judged(outputs, group), what);
+  }
+
+ private:
+  Verdict judged(const CallSets::Outputs& outputs, size_t group) const {
+    Observation seen;
+    seen.source = BP_KERNEL_NATIVE;
+    seen.kernel = &kernel_;
+    seen.outputs = sets_.views(outputs);
+    return judge(case_, groups_[group], seen);
+  }
+
+  void require_right(const Verdict& verdict, const char* what) {
+    if (verdict.is_right()) return;
+    t_.fail({std::string("the result of ") + what + " is wrong: " + verdict.message, verdict.cause,
+             verdict.tag});
+  }
+
+  Context& t_;
+  const OpCase& case_;
+  const DataGroups& groups_;
+  const bp_kernel& kernel_;
+  CallSets& sets_;
+  std::array<CallSets::Outputs, 2> right_;
+};
+
+void verify(Verifier& verifier, CallSets& sets, Launcher& launcher) {
+  verifier.begin();
+  for (size_t set = 2; set < sets.count(); ++set) verifier.check(set, set % 2, "a timed launch");
+  for (size_t set = 0; set < 2; ++set) {
+    sets.restore(set, 1 - set);
+    launcher.launch(sets.frame(set));
+    launcher.wait();
+    verifier.check(set, 1 - set, "a launch on other data at the same addresses");
+  }
+}
+
+std::string microseconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f us", seconds * 1e6);
+  return text;
+}
+
+void check_repeated(Context& t, const RepeatTimes& times) {
+  const double changed = spread_of(times.changed).median;
+  const double repeated = spread_of(times.repeated).median;
+  t.metric("changed_s", changed);
+  t.metric("repeated_s", repeated);
+  if (!times.is_cached()) return;
+  t.add({"a launch on the input of the launch before takes " + microseconds_text(repeated) +
+             ", and " + microseconds_text(changed) +
+             " if one element of it has changed: results are kept, not computed",
+         "cached", "KERNEL-8"});
+}
+
+void report(Context& t, const OpCase& op_case, const CallSets& sets,
+            const std::vector<double>& seconds) {
+  const Spread spread = spread_of(seconds);
+  t.metric("median_s", spread.median);
+  t.metric("deviation_s", spread.deviation);
+  t.metric("runs", static_cast<double>(seconds.size()));
+  t.metric("sets", static_cast<double>(sets.count()));
+  t.metric("set_bytes", static_cast<double>(CallSets::size_bytes(op_case)));
+}
+
+}  // namespace
+
+void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) {
+  require_listed(t, given);
+  const Cost cost = cost_of(given);
+  t.metric("bytes_read", cost.bytes_read);
+  t.metric("bytes_written", cost.bytes_written);
+  t.metric("flops", cost.flops);
+  const bp_kernel& kernel = kernel_for(t, given);
+  t.detail("kernel", kernel.name == nullptr ? "" : kernel.name);
+  const bool takes_scalars = (kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0;
+  const OpCase op_case = takes_scalars ? given : without_scalars(given);
+
+  t.progress("fill");
+  const DataGroups groups = make_groups(op_case, t.seed());
+  const OwnedStream stream = make_stream(t);
+  CallSets sets(t, op_case, groups, stream.get(),
+                set_count(t, CallSets::size_bytes(op_case), options));
+  for (size_t set = 0; set < sets.count(); ++set) sets.restore(set, set % 2);
+  Launcher launcher(t, kernel, sets.frame(0), stream.get());
+
+  t.progress("time");
+  const std::optional<RepeatTimes> repeated = time_repeated(sets, launcher, t.seed());
+  const std::vector<double> seconds = time_rotating(sets, launcher, options);
+  report(t, op_case, sets, seconds);
+  if (repeated) check_repeated(t, *repeated);
+
+  t.progress("verify");
+  Verifier verifier(t, op_case, groups, kernel, sets);
+  verify(verifier, sets, launcher);
+}
+
+}  // namespace bp::conformance

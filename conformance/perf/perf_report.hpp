@@ -1,0 +1,52 @@
+// What `perf` prints and writes: a line for each call, the summary, and perf.json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "conformance/perf/baseline.hpp"
+#include "conformance/perf/grades.hpp"
+#include "conformance/perf/perf_options.hpp"
+
+namespace bp::conformance {
+
+// What a run was asked for.
+struct PerfHeader {
+  std::string plugin;  // As it was given.
+  uint64_t seed = 0;
+  PerfOptions options;
+  std::string cache_source;  // Where options.cache_bytes comes from: "--cache-bytes", a file, ...
+  std::vector<std::pair<std::string, std::string>> backend_options;
+  std::vector<std::string> environment;
+  bool has_color = false;
+};
+
+// ---- Text ------------------------------------------------------------------------------------ //
+
+std::string perf_head(const PerfHeader& header, const nlohmann::json& hello);
+// The ceilings, and the titles of the columns below them. Those that failed or are not supported
+// have a line each.
+std::string ceilings_text(const Ceilings& ceilings);
+std::string columns_text();
+// One line, with its end.
+std::string line_text(const PerfLine& line, bool has_color);
+std::string summary_text(const PerfSummary& summary, const Comparison& comparison,
+                         const std::string& verdict);
+
+// ---- Data ------------------------------------------------------------------------------------ //
+
+// perf.json without results: what a baseline must agree with.
+nlohmann::json perf_document(const PerfHeader& header, const nlohmann::json& hello);
+void add_results(const PerfSummary& summary, nlohmann::json& document);
+void add_comparison(const Comparison& comparison, nlohmann::json& document);
+
+// ---- Verdict --------------------------------------------------------------------------------- //
+
+struct PerfVerdict {
+  std::string text;
+  ExitCode exit_code = kExitOk;
+};
+PerfVerdict perf_verdict(const PerfSummary& summary, const Comparison& comparison,
+                         bool is_interrupted);
+
+}  // namespace bp::conformance

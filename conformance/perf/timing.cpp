@@ -1,0 +1,158 @@
+#include "conformance/perf/timing.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+namespace bp::conformance {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kFewestRuns = 20;
+constexpr double kMostSeconds = 8;     // Of launches of one call that are slower than that allows,
+constexpr size_t kFewestSlowRuns = 5;  // so many are timed.
+constexpr size_t kOfEach = 20, kFewestOfEach = 12;  // Launches after a change, and after none.
+constexpr double kRepeatSeconds = 0.05, kMostRepeatSeconds = 1;
+constexpr double kCachedShare = 0.1, kSureSigmas = 4;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+std::string status_text(bp_status status) {
+  const std::string text = std::string(bp_status_name(status)) + ": " + bp_error_text();
+  bp_error_clear();
+  return text;
+}
+
+bool has_enough(size_t runs, double seconds, const PerfOptions& options) {
+  if (seconds >= kMostSeconds && runs >= kFewestSlowRuns) return true;
+  return runs >= kFewestRuns && seconds >= options.min_seconds;
+}
+
+bool has_enough_of_both(const RepeatTimes& times, double seconds) {
+  const size_t fewer = std::min(times.changed.size(), times.repeated.size());
+  return (fewer >= kOfEach && seconds >= kRepeatSeconds) ||
+         (fewer >= kFewestOfEach && seconds >= kMostRepeatSeconds);
+}
+
+// Launches on set 0, after a change or after none, as `random` draws.
+RepeatTimes time_both(CallSets& sets, Launcher& launcher, std::mt19937_64& random) {
+  RepeatTimes times;
+  const Clock::time_point start = Clock::now();
+  while (!has_enough_of_both(times, since(start))) {
+    const bool is_changed = (random() >> 63) != 0;
+    if (is_changed) {
+      sets.stamp(0, random());
+    } else {
+      sets.stamp_again(0);
+    }
+    launcher.wait();
+    (is_changed ? times.changed : times.repeated).push_back(launcher.timed(sets.frame(0)));
+  }
+  return times;
+}
+
+}  // namespace
+
+const bp_kernel& native_kernel(Context& t, uint32_t op, const Frame& frame) {
+  bp_kernel_choice choice{};
+  const bp_status status =
+      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, op, frame.data(), &choice);
+  if (status == BP_UNSUPPORTED) {
+    std::string reason = bp_error_text();
+    bp_error_clear();
+    while (!reason.empty() && reason.back() == '\n') reason.pop_back();
+    for (size_t at = 0; (at = reason.find('\n', at)) != std::string::npos;) {
+      reason.replace(at, 1, "; ");
+    }
+    t.not_supported(reason);
+  }
+  t.require_ok(status, "bp_kernel_find");
+  return *choice.kernel;
+}
+
+Launcher::Launcher(Context& t, const bp_kernel& kernel, const Frame& frame, bp_stream* stream)
+    : t_(t), kernel_(kernel), stream_(stream) {
+  uint64_t required = 0, preferred = 0;
+  if (kernel.workspace_size != nullptr) {
+    const std::vector<uint64_t> words = words_of(frame);
+    t.require_ok(
+        kernel.workspace_size(&kernel, t.target().device, words.data(), &required, &preferred),
+        "workspace_size");
+  }
+  launch_ = {.device = t.target().device, .stream = stream};
+  const uint64_t size = std::max(required, preferred);
+  if (size == 0) return;
+  workspace_ = make_buffer(t, size);
+  launch_.workspace = range(workspace_, 0, size);
+}
+
+void Launcher::launch(const std::vector<uint64_t>& words) {
+  const bp_status status = kernel_.launch(&kernel_, &launch_, words.data());
+  if (status == BP_OK) return;
+  t_.fail({"a launch in the middle of the measurement failed: " + status_text(status), "launch",
+           "KERNEL-8"});
+}
+
+void Launcher::wait() {
+  const bp_stream_ops& streams = *t_.target().streams;
+  const bp_status status = streams.synchronize(streams.self, stream_, kTimeoutNs);
+  if (status == BP_OK) return;
+  const std::string text = status_text(status);
+  static_cast<void>(streams.clear_failure(streams.self, stream_));
+  bp_error_clear();
+  t_.fail({"the stream failed while launches were timed: " + text, "stream_failure", "KERNEL-8"});
+}
+
+double Launcher::timed(const Frame& frame) { return timed_batch(frame, 1); }
+
+double Launcher::timed_batch(const Frame& frame, int count) {
+  const std::vector<uint64_t> words = words_of(frame);
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < count; ++i) launch(words);
+  wait();
+  return since(start) / count;
+}
+
+std::vector<double> time_rotating(CallSets& sets, Launcher& launcher, const PerfOptions& options) {
+  std::vector<double> seconds;
+  double total = 0;
+  uint64_t number = 0;
+  const auto round = [&](bool is_counted) {
+    for (size_t set = 0; set < sets.count(); ++set) {
+      const double taken = launcher.timed(sets.frame(set));
+      if (!is_counted) continue;
+      seconds.push_back(taken);
+      total += taken;
+    }
+  };
+  for (bool is_warm = false; !has_enough(seconds.size(), total, options); is_warm = true) {
+    for (size_t set = 0; set < sets.count(); ++set) sets.stamp(set, ++number);
+    launcher.wait();
+    round(is_warm);
+  }
+  for (size_t set = 0; set < sets.count(); ++set) sets.restore(set, set % 2);
+  launcher.wait();
+  round(true);
+  return seconds;
+}
+
+bool RepeatTimes::is_cached() const {
+  const double after_change = spread_of(changed).median, again = spread_of(repeated).median;
+  return after_change - again > kCachedShare * after_change &&
+         rank_difference(changed, repeated) > kSureSigmas;
+}
+
+std::optional<RepeatTimes> time_repeated(CallSets& sets, Launcher& launcher, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (!sets.stamp(0, random())) return std::nullopt;
+  launcher.launch(sets.frame(0));
+  launcher.wait();
+  RepeatTimes times = time_both(sets, launcher, random);
+  if (times.is_cached()) times = time_both(sets, launcher, random);
+  return times;
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Drives `bp-conformance perf` over a good backend, over the same one broken on purpose, and over
+one without kernels: what it measures, finds, compares and refuses.
+
+  perf_test.py BP_CONFORMANCE MUTANTS GOOD_PLUGIN MOCK_PLUGIN [unittest arguments]
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = MUTANTS = GOOD = MOCK = ""
+# Two sets of each call, and 20 runs: what is tested here is not the speed.
+QUICK = ("--cache-bytes", "1K", "--min-time", "0.001")
+
+
+def words_of(plugin, *flags):
+    return [PROGRAM, "perf", plugin, *QUICK, *flags]
+
+
+def inherited():
+    return {k: v for k, v in os.environ.items() if not k.startswith("BACKPLANE_")}
+
+
+class Perf(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def perf(self, *flags, plugin=None, code=0):
+        done = subprocess.run(
+            words_of(plugin or GOOD, "--out", str(self.folder / "out"), *flags),
+            capture_output=True, text=True, timeout=600, env=inherited(), check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def mutant(self, name, filter_of, code=1):
+        return self.perf("--option", f"mutant={name}", "--option", f"wrap={GOOD}", "-k", filter_of,
+                         plugin=MUTANTS, code=code)
+
+    def document(self):
+        return json.loads((self.folder / "out" / "perf.json").read_text())
+
+    def case(self, name):
+        return next(case for case in self.document()["cases"] if case["id"] == name)
+
+
+class AGoodBackend(Perf):
+    def test_has_ceilings_and_graded_cases(self):
+        done = self.perf("-k", "perf.add.dense.f32:perf.matmul.square512.f32")
+        self.assertIn("ceilings  copy", done.stdout)
+        self.assertTrue(done.stdout.endswith("2 measured, 0 failed, 0 skipped\n"), done.stdout)
+        document = self.document()
+        self.assertEqual(document["schema"], "backplane-perf-1")
+        for name in ("copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", "launch_s"):
+            self.assertGreater(document["ceilings"][name], 0, name)
+        self.assertEqual(list(document["ceilings"]["flops_per_s"]), ["f32"])
+        add, product = (self.case(f"perf.{name}.f32") for name in ("add.dense", "matmul.square512"))
+        self.assertEqual(add["bytes_read"], 2 * 4 * 2 ** 20)
+        self.assertEqual(add["bytes_written"], 4 * 2 ** 20)
+        self.assertEqual(product["flops"], 2 * 512 ** 3)
+        for case in (add, product):
+            self.assertEqual(case["status"], "Pass")
+            self.assertGreaterEqual(case["runs"], 20)
+            self.assertGreaterEqual(case["sets"], 2)
+            self.assertAlmostEqual(case["fraction"], case["roof_s"] / case["median_s"])
+            self.assertIn(case["grade"], "ABCDF")
+
+    def test_rotates_through_sets_that_exceed_the_cache_twice(self):
+        self.perf("-k", "perf.softmax.axis1.f32", "--cache-bytes", "20M")
+        case = self.case("perf.softmax.axis1.f32")
+        self.assertEqual(case["set_bytes"], 8 * 2 ** 20)
+        self.assertGreaterEqual(case["sets"] * case["set_bytes"], 40 * 2 ** 20)
+
+    def test_compares_with_a_baseline(self):
+        self.perf("-k", "perf.fill.*:perf.relu.*")
+        stored = self.folder / "before.json"
+        before = self.document()
+        stored.write_text(json.dumps(before))
+        # A change of time is asserted where it cannot be noise.
+        for case in before["cases"]:
+            if case["id"] == "perf.fill.dense.f32":
+                case.update(median_s=case["median_s"] / 1000, deviation_s=0)
+            if case["id"] == "perf.relu.dense.f32":
+                case.update(median_s=case["median_s"] * 1000, deviation_s=0)
+        stored.write_text(json.dumps(before))
+        done = self.perf("-k", "perf.fill.*:perf.relu.*", "--baseline", str(stored),
+                         "--max-regress", "50%", code=7)
+        comparison = self.document()["comparison"]
+        self.assertEqual([c["id"] for c in comparison["regressions"]], ["perf.fill.dense.f32"])
+        self.assertEqual([c["id"] for c in comparison["improvements"]], ["perf.relu.dense.f32"])
+        self.assertIn("REGRESSED", done.stdout)
+
+    def test_is_not_compared_with_another_device(self):
+        self.perf("-k", "perf.fill.*")
+        other = self.document()
+        other["device"]["description"] = "Another"
+        stored = self.folder / "other.json"
+        stored.write_text(json.dumps(other))
+        done = self.perf("-k", "perf.fill.*", "--baseline", str(stored), code=2)
+        self.assertIn("its device is Another", done.stderr)
+
+
+class ABrokenBackend(Perf):
+    def test_that_is_wrong_fails_and_counts_for_nothing(self):
+        done = self.mutant("1", "perf.matmul.odd.f32")
+        self.assertIn("WRONG", done.stdout)
+        case = self.case("perf.matmul.odd.f32")
+        self.assertEqual(case["status"], "Fail")
+        self.assertNotIn("grade", case)
+
+    def test_that_dies_leaves_a_complete_report(self):
+        process = subprocess.Popen(
+            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "5", "-k",
+                     "perf.fill.*:perf.relu.*"),
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=inherited())
+        # The fill is under way as soon as the titles of the table are there.
+        for line in process.stdout:
+            if line.startswith("case "):
+                break
+        time.sleep(1)
+        children = pathlib.Path(f"/proc/{process.pid}/task").glob("*/children")
+        workers = [int(word) for child in children for word in child.read_text().split()]
+        self.assertEqual(len(workers), 1)
+        os.kill(workers[0], 9)
+        out = process.communicate(timeout=120)[0]
+        self.assertEqual(process.returncode, 1, out)
+        statuses = [case["status"] for case in self.document()["cases"]
+                    if not case["id"].startswith("perf.ceiling.")]
+        self.assertEqual(sorted(statuses), ["Crash", "Pass"])
+
+
+class ABackendWithoutKernels(Perf):
+    def test_is_not_supported_with_reasons(self):
+        done = self.perf("-k", "perf.add.dense.f32", plugin=MOCK, code=5)
+        self.assertIn("NotSupported", done.stdout)
+        self.assertIn("NOTHING MEASURED", done.stdout)
+
+
+class TheCommandLine(Perf):
+    def test_lists_what_there_is(self):
+        listed = self.perf("--list").stdout.split()
+        self.assertGreater(len(listed), 60)
+        self.assertEqual(len(listed), len(set(listed)))
+        chosen = self.perf("--list", "-k", "perf.sort.*").stdout.split()
+        self.assertIn("perf.sort.axis1.f32", chosen)
+        self.assertNotIn("perf.topk.axis1_k16.f32", chosen)
+
+    def test_refuses_what_it_cannot_read(self):
+        for flags in (("--cache-bytes", "0"), ("--cache-bytes", "5 apples"),
+                      ("--max-regress", "much"), ("--baseline", str(self.folder / "nothing"))):
+            with self.subTest(flags=flags):
+                done = subprocess.run([PROGRAM, "perf", GOOD, *flags], capture_output=True,
+                                      text=True, timeout=60, env=inherited(), check=False)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertIn(flags[0], done.stderr)
+        self.perf("-k", "perf.nothing.*", code=5)
+
+
+if __name__ == "__main__":
+    PROGRAM, MUTANTS, GOOD, MOCK = sys.argv[1:5]
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])
