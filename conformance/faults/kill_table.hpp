@@ -49,6 +49,8 @@ inline constexpr KillRow kKillTable[] = {
     {"22", "float to integer rounds", "op.copy.f32.*", "*", "values"},
     {"22:subtle", "narrowing saturates", "op.copy.i64.*", "*", "values"},
     {"23", "index of 16 bits", BP_UNARY_CASES, "*", "unwritten"},
+    {"40", "same tensors taken for same data", "perf.matmul.square512.f32", "*", "unwritten"},
+    {"40:subtle", "results cached by content", "perf.matmul.square512.f32", "*", "cached"},
     {"41", "packed weight is spoilt", "kernel.prepared_launch_is_right.linear", "*", "values"},
     {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
     {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},

@@ -7,9 +7,13 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <deque>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backplane/backend.h"
 
@@ -40,15 +44,22 @@ struct Mutant {
   bool spoils_packed = false;  // Of all mutants this one has plans; their packed memory is wrong.
 };
 
-// The tables: mutants that bend tensors, and mutants that change numbers.
+// The tables: mutants that bend tensors, that change numbers, and that do not compute.
 std::span<const Mutant> layout_mutants();
 std::span<const Mutant> arithmetic_mutants();
+std::span<const Mutant> caching_mutants();
 
 // NULL if there is no mutant of this id.
 const Mutant* find_mutant(std::string_view id);
 
 // "1, 2, 10, ...", for a message.
 std::string mutant_ids();
+
+// What a mutant keeps of a launch for the next ones.
+struct Kept {
+  std::vector<std::byte> key;
+  std::vector<std::byte> result;
+};
 
 // A kernel of the good backend with the launch of a mutant. `kernel` is what the host sees.
 struct Wrapped {
@@ -57,6 +68,8 @@ struct Wrapped {
   const Mutant* mutant;
   std::string_view strength;
   const bp_allocator_ops* allocator;  // Of the good backend.
+  mutable std::mutex mutex;
+  mutable std::deque<Kept> kept;  // Guarded by mutex; the newest last.
 };
 
 // A copy of a tensor whose shape, strides and offset can be bent.

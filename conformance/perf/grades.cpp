@@ -99,9 +99,12 @@ PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings) {
     ++graded;
     logarithms += std::log(line.fraction);
     if (line.fraction <= kTooFast) continue;
-    summary.findings.push_back(line.id + " reaches " + percent_text(line.fraction) +
-                               " of its roof: the cost model counts too much, or the ceiling was "
-                               "measured too low");
+    summary.findings.push_back(
+        line.id + " reaches " + percent_text(line.fraction) + " of its roof: " +
+        (line.is_flops_bound
+             ? "it multiplies faster than the matmul of " + line.dtype + " that is its ceiling"
+             : "the cost model counts too much, or the "
+               "ceiling was measured too low"));
   }
   if (graded > 0) summary.mean_fraction = std::exp(logarithms / static_cast<double>(graded));
   return summary;

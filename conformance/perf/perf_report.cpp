@@ -11,6 +11,7 @@ namespace bp::conformance {
 namespace {
 
 constexpr size_t kIdWidth = 46;
+constexpr size_t kReasonWidth = 90;
 constexpr size_t kSlowest = 5;
 constexpr size_t kShownChanges = 20;
 
@@ -60,6 +61,9 @@ const nlohmann::json& target_of(const nlohmann::json& hello) {
 std::string status_line(const PerfLine& line, bool has_color) {
   std::string message = line.result.message;
   message = message.substr(0, message.find('\n'));
+  if (!line.is_failed() && message.size() > kReasonWidth) {
+    message = message.substr(0, kReasonWidth) + " ... (perf.json has it all)";
+  }
   const std::string status = outcome_name(line.result.outcome);
   return padded(line.id, kIdWidth) + " " +
          (line.is_failed() ? painted(status, "31", has_color) : status) +

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <sstream>
 
 namespace bp::conformance {
 namespace {
@@ -24,6 +25,22 @@ std::string status_text(bp_status status) {
   const std::string text = std::string(bp_status_name(status)) + ": " + bp_error_text();
   bp_error_clear();
   return text;
+}
+
+// Of what the host says of a call, the lines about kernels of the backend: the first names the
+// call, and a fallback would be measured as what it is not.
+std::string own_reasons(const std::string& explained) {
+  std::istringstream lines(explained);
+  std::string line, reasons;
+  std::getline(lines, line);
+  while (std::getline(lines, line)) {
+    line.erase(0, line.find_first_not_of(' '));
+    const bool is_fallback =
+        line.starts_with("decomposition:") || line.starts_with("host fallback:");
+    if (line.empty() || is_fallback) continue;
+    reasons += (reasons.empty() ? "" : "; ") + line;
+  }
+  return reasons.empty() ? explained : reasons;
 }
 
 bool has_enough(size_t runs, double seconds, const PerfOptions& options) {
@@ -61,13 +78,9 @@ const bp_kernel& native_kernel(Context& t, uint32_t op, const Frame& frame) {
   const bp_status status =
       bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, op, frame.data(), &choice);
   if (status == BP_UNSUPPORTED) {
-    std::string reason = bp_error_text();
+    const std::string reasons = bp_error_text();
     bp_error_clear();
-    while (!reason.empty() && reason.back() == '\n') reason.pop_back();
-    for (size_t at = 0; (at = reason.find('\n', at)) != std::string::npos;) {
-      reason.replace(at, 1, "; ");
-    }
-    t.not_supported(reason);
+    t.not_supported(own_reasons(reasons));
   }
   t.require_ok(status, "bp_kernel_find");
   return *choice.kernel;

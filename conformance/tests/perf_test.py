@@ -114,6 +114,16 @@ class ABrokenBackend(Perf):
         self.assertEqual(case["status"], "Fail")
         self.assertNotIn("grade", case)
 
+    def test_that_takes_the_same_tensors_for_the_same_data_is_wrong(self):
+        self.mutant("40", "perf.matmul.square512.f32")
+        self.assertEqual(self.case("perf.matmul.square512.f32")["cause"], "unwritten")
+
+    def test_that_caches_results_by_content_is_found_though_all_are_right(self):
+        done = self.mutant("40:subtle", "perf.matmul.square512.f32")
+        case = self.case("perf.matmul.square512.f32")
+        self.assertEqual(case["cause"], "cached", done.stdout)
+        self.assertLess(case["repeated_s"], 0.9 * case["changed_s"])
+
     def test_that_dies_leaves_a_complete_report(self):
         process = subprocess.Popen(
             words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "5", "-k",

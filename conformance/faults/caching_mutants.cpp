@@ -1,0 +1,109 @@
+// Mutants that are right as long as nothing changes: they keep results, and do not compute them
+// again.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "backplane/ops.h"
+#include "conformance/faults/mutant.hpp"
+
+namespace bp::faults {
+namespace {
+
+constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
+constexpr size_t kMostKept = 8;
+
+bool is_dense(const bp_tensor& tensor) {
+  int64_t stride = 1;
+  for (uint32_t axis = tensor.ndim; axis-- > 0;) {
+    if (tensor.strides[axis] != stride) return false;
+    stride *= tensor.shape[axis];
+  }
+  return true;
+}
+
+bp_buffer_ref range_of(const bp_tensor& tensor) {
+  const View view(tensor);
+  return {tensor.buffer, tensor.byte_offset,
+          static_cast<uint64_t>(view.element_count() * view.item_size_bytes())};
+}
+
+template <typename T>
+void append(std::vector<std::byte>& key, const T* values, size_t count) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(values);
+  key.insert(key.end(), bytes, bytes + count * sizeof(T));
+}
+
+// Reads a dense tensor behind what was submitted before.
+bp_status append_content(const Call& call, const bp_tensor& tensor, std::vector<std::byte>& bytes) {
+  const bp_allocator_ops& memory = *call.wrapped.allocator;
+  const bp_buffer_ref range = range_of(tensor);
+  bytes.resize(bytes.size() + range.size_bytes);
+  return memory.copy_to_host(memory.self, call.launch->stream,
+                             bytes.data() + bytes.size() - range.size_bytes, &range,
+                             BP_BORROW_DURING_CALL);
+}
+
+// The result of the launch with this key; NULL if there is none.
+const Kept* find(const Wrapped& wrapped, const std::vector<std::byte>& key) {
+  const auto found = std::find_if(wrapped.kept.begin(), wrapped.kept.end(),
+                                  [&](const Kept& kept) { return kept.key == key; });
+  return found == wrapped.kept.end() ? nullptr : &*found;
+}
+
+// Gross: a launch on tensors that an earlier one had is taken for the same one.
+bp_status skip_same_tensors(const Call& call, const bp_matmul_args& frame) {
+  std::vector<std::byte> key;
+  for (const bp_tensor* tensor : {frame.a, frame.b, frame.y}) {
+    append(key, &tensor->buffer, 1);
+    append(key, &tensor->byte_offset, 1);
+    append(key, tensor->shape, tensor->ndim);
+    append(key, tensor->strides, tensor->ndim);
+  }
+  const std::lock_guard lock(call.wrapped.mutex);
+  if (find(call.wrapped, key) != nullptr) return BP_OK;
+  const bp_status status = call.run(&frame);
+  if (status == BP_OK) call.wrapped.kept.push_back({std::move(key), {}});
+  return status;
+}
+
+// Subtle: the operands are compared, byte by byte, with those of the last launches, and the product
+// is copied from there. It is always right.
+bp_status copy_known_product(const Call& call, const bp_matmul_args& frame) {
+  Kept kept;
+  for (const bp_tensor* tensor : {frame.a, frame.b}) {
+    append(kept.key, tensor->shape, tensor->ndim);
+    const bp_status status = append_content(call, *tensor, kept.key);
+    if (status != BP_OK) return status;
+  }
+  const std::lock_guard lock(call.wrapped.mutex);
+  if (const Kept* known = find(call.wrapped, kept.key)) {
+    const bp_allocator_ops& memory = *call.wrapped.allocator;
+    const bp_buffer_ref range = range_of(*frame.y);
+    return memory.copy_from_host(memory.self, call.launch->stream, &range, known->result.data(),
+                                 BP_BORROW_DURING_CALL);
+  }
+  if (const bp_status status = call.run(&frame); status != BP_OK) return status;
+  const bp_status status = append_content(call, *frame.y, kept.result);
+  if (status != BP_OK) return status;
+  call.wrapped.kept.push_back(std::move(kept));
+  if (call.wrapped.kept.size() > kMostKept) call.wrapped.kept.pop_front();
+  return BP_OK;
+}
+
+// 40: results are cached for repeated inputs.
+bp_status cache_results(const Call& call, std::string_view strength, const void* args) {
+  const auto& frame = *static_cast<const bp_matmul_args*>(args);
+  if (!is_dense(*frame.a) || !is_dense(*frame.b) || !is_dense(*frame.y)) return call.run(args);
+  return strength == "subtle" ? copy_known_product(call, frame) : skip_same_tensors(call, frame);
+}
+
+constexpr Mutant kMutants[] = {
+    {"40", kMatmul, cache_results},
+};
+
+}  // namespace
+
+std::span<const Mutant> caching_mutants() { return kMutants; }
+
+}  // namespace bp::faults
