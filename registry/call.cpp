@@ -25,8 +25,18 @@ bp_status check_tensor(const OpRow& row, const TensorArgument& argument, const b
   return BP_OK;
 }
 
-bp_status read_list(const OpRow& row, const TensorArgument& argument, const void* args,
-                    Fact& fact) {
+bool has_elements(const bp_tensor& tensor) {
+  return std::all_of(tensor.shape, tensor.shape + tensor.ndim, [](int64_t n) { return n != 0; });
+}
+
+bp_status check_buffer(const OpRow& row, const TensorArgument& argument, const bp_tensor* tensor) {
+  if (tensor == nullptr || tensor->buffer != nullptr || !has_elements(*tensor)) return BP_OK;
+  return refuse(row, argument,
+                "has elements and no buffer; allowed: NULL for a tensor without elements");
+}
+
+bp_status read_list(const OpRow& row, const TensorArgument& argument, const void* args, Fact& fact,
+                    bool& has_null) {
   const TensorList list = list_at(args, argument);
   if (list.count != 0 && list.items == nullptr) {
     return refuse(row, argument, "is NULL, but its count is " + std::to_string(list.count));
@@ -34,6 +44,7 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
   for (uint64_t i = 0; i < list.count; ++i) {
     const bp_status status = check_tensor(row, argument, list.items[i]);
     if (status != BP_OK) return status;
+    has_null = has_null || list.items[i]->buffer == nullptr;
     const Fact next = describe(*list.items[i]);
     if (i == 0) {
       fact = next;
@@ -66,16 +77,18 @@ bool is_usable(const bp_tensor* tensor) {
 
 }  // namespace
 
-bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key) {
+bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key,
+                    bool* out_has_null) {
   key.head = row.op | uint64_t{flags} << 32;
   const bp_tensor* inputs[kMaxTensors];
   uint32_t input_count = 0, output_mask = 0;
+  bool has_null = false;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     const TensorArgument& argument = row.tensors[i];
     const uint32_t bit = 1u << i;
     Fact fact = 0;
     if ((row.list_mask & bit) != 0) [[unlikely]] {
-      const bp_status status = read_list(row, argument, args, fact);
+      const bp_status status = read_list(row, argument, args, fact, has_null);
       if (status != BP_OK) return status;
     } else {
       const bp_tensor* tensor = tensor_at(args, argument);
@@ -84,6 +97,7 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
         return check_tensor(row, argument, tensor);
       }
       fact = describe(*tensor);
+      has_null |= tensor->buffer == nullptr;
       if ((row.output_mask & bit) == 0) {
         inputs[input_count++] = tensor;
       } else if (tensor->buffer != nullptr) {
@@ -97,6 +111,21 @@ bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, K
     if (!is_in_place(inputs, input_count, *tensor_at(args, row.tensors[i]))) continue;
     key.head |= Key::kInPlace;
     break;
+  }
+  *out_has_null = has_null;
+  return BP_OK;
+}
+
+bp_status check_buffers(const OpRow& row, const void* args) {
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    const bool is_list = (row.list_mask & 1u << i) != 0;
+    const bp_tensor* const single = is_list ? nullptr : tensor_at(args, argument);
+    const TensorList list = is_list ? list_at(args, argument) : TensorList{1, &single};
+    for (uint64_t k = 0; k < list.count; ++k) {
+      const bp_status status = check_buffer(row, argument, list.items[k]);
+      if (status != BP_OK) return status;
+    }
   }
   return BP_OK;
 }

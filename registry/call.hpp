@@ -92,8 +92,13 @@ inline Fact describe(const bp_tensor& t) {
 }
 
 // Reads the call with the frame `args`, of at least the row's size, into `key`, which is all zero.
-// Where that fails the text says which argument is not usable.
-bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key);
+// Where that fails the text says which argument is not usable. *out_has_null is set where a tensor
+// has no buffer, which check_buffers() judges.
+bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key,
+                    bool* out_has_null);
+
+// Refuses a tensor that has elements and no buffer.
+bp_status check_buffers(const OpRow& row, const void* args);
 
 // A copy, in `storage` of kMaxFrameBytes, of a frame that is shorter than this build's, with zeros
 // for what the caller's older build lacks. NULL, with the text set, if it is shorter than in the

@@ -97,7 +97,8 @@ bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_fla
                        uint32_t op, const void* args) {
   return guarded([&]() -> bp_status {
     Reading r;
-    if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
+    const bp_status status = read_to_launch(target, flags, op, args, r);
+    if (status != BP_OK) return status;
     return launch_op(impl(target), stream, flags, r);
   });
 }
@@ -107,7 +108,7 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
   return guarded([&]() -> bp_status {
     if (kernel == nullptr) return is_null("kernel");
     Reading r;
-    const bp_status status = read(target, flags, kernel->op, args, r);
+    const bp_status status = read_to_launch(target, flags, kernel->op, args, r);
     if (status != BP_OK) return status;
     Target& t = impl(target);
     const bp_kernel_sources source = source_of(*kernel);

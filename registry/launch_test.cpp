@@ -237,5 +237,32 @@ TEST_F(Launch, WritesOnlyTheStatisticsThatTheCallerKnows) {
   EXPECT_EQ(bp_target_statistics(target, 9999, &s), BP_NOT_FOUND);
 }
 
+TEST_F(Launch, RefusesElementsWithoutABuffer) {
+  bp_kernel kernel = make_kernel("add");
+  kernel.launch = see;
+  load({&kernel});
+  call.b.buffer = nullptr;
+  const char* const text =
+      "add: b has elements and no buffer; allowed: NULL for a tensor without elements";
+  EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), text);
+  bp_error_clear();
+  EXPECT_EQ(bp_kernel_launch(target, nullptr, 0, &kernel, &call.args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), text);
+  EXPECT_EQ(seen.launches, 0);
+  bp_kernel_choice choice{};
+  EXPECT_EQ(bp_kernel_find(target, 0, 0, BP_OP_ADD, &call.args, &choice), BP_OK);
+}
+
+TEST_F(Launch, TakesEmptyTensorsWithoutABuffer) {
+  bp_kernel kernel = make_kernel("add");
+  kernel.launch = see;
+  load({&kernel});
+  call.shape[0] = 0;
+  for (bp_tensor* tensor : {&call.a, &call.b, &call.y}) tensor->buffer = nullptr;
+  EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(seen.launches, 1);
+}
+
 }  // namespace
 }  // namespace bp::core

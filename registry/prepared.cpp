@@ -194,7 +194,9 @@ bp_status prepare(Prepared& p, const Reading& r) {
 // Buffers may differ, and with them alignment and what is in place: the kernel has to claim it.
 bp_status check_claims(const Prepared& p, const void* frame) {
   Key key;
-  const bp_status status = read_call(*p.row, p.flags, frame, key);
+  bool has_null = false;
+  bp_status status = read_call(*p.row, p.flags, frame, key, &has_null);
+  if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
   if (status != BP_OK || key == p.key || p.source != BP_KERNEL_NATIVE) return status;
   const std::string refusal = claims_refusal(*p.row, *p.kernel, key);
   if (refusal.empty() && accepts(*p.target, *p.row, *p.kernel, p.flags, frame)) return BP_OK;

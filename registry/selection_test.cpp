@@ -304,9 +304,10 @@ TEST(Key, DiffersWhereSelectionMay) {
   const OpRow& row = *find_op(BP_OP_ADD);
   AddCall call;
   Key plain, other;
-  ASSERT_EQ(read_call(row, 0, &call.args, plain), BP_OK);
+  bool has_null = false;
+  ASSERT_EQ(read_call(row, 0, &call.args, plain, &has_null), BP_OK);
   call.args.b = nullptr;
-  ASSERT_EQ(read_call(row, 0, &call.args, other), BP_OK);
+  ASSERT_EQ(read_call(row, 0, &call.args, other, &has_null), BP_OK);
   EXPECT_FALSE(plain == other);
   EXPECT_EQ(dtype_of(plain.fact(1)), BP_F32);
   EXPECT_EQ(rank_of(plain.fact(2)), 2);

@@ -127,7 +127,16 @@ bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, cons
   if (impl(target).cache == nullptr) {
     return fail(BP_DEVICE_LOST, std::string(target->name) + ": its backend was unloaded");
   }
-  return read_call(*r.row, flags, r.frame, r.key);
+  return read_call(*r.row, flags, r.frame, r.key, &r.has_null);
+}
+
+bp_status read_to_launch(const bp_target* target, bp_launch_flags flags, uint32_t op,
+                         const void* args, Reading& r) {
+  const bp_status status = read(target, flags, op, args, r);
+  if (status == BP_OK && r.has_null) [[unlikely]] {
+    return check_buffers(*r.row, r.frame);
+  }
+  return status;
 }
 
 bp_status nothing_left(Target& target, const Reading& r, bool was_tried) {

@@ -80,11 +80,16 @@ struct Reading {
   const OpRow* row = nullptr;
   const void* frame = nullptr;
   Key key;
+  bool has_null = false;  // A tensor has no buffer.
   alignas(8) std::byte storage[kMaxFrameBytes];
 };
 
 bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, const void* args,
                Reading& r);
+
+// read() for a call that will run, where a question needs no memory.
+bp_status read_to_launch(const bp_target* target, bp_launch_flags flags, uint32_t op,
+                         const void* args, Reading& r);
 
 // After every candidate was passed over.
 bp_status nothing_left(Target& target, const Reading& r, bool was_tried);

@@ -1,5 +1,5 @@
-// Tensors whose memory is missing: bp_op_check() sees it without asking a backend. A tensor without
-// elements needs no memory at all.
+// Tensors whose memory is missing: bp_op_check() sees it without asking a backend, and a launch at
+// least never follows NULL. A tensor without elements needs no memory at all.
 //
 // No case passes a buffer of another backend: a handle is an address, and following one that is
 // not the backend's own is undefined.
@@ -34,6 +34,9 @@ class DeviceCall {
   HostCall& host() { return call_; }
 
   bp_status check() { return bp_op_check(row_.op, call_.frame().data()); }
+  bp_status launch() {
+    return bp_op_launch(&t_.target(), nullptr, 0, row_.op, call_.frame().data());
+  }
 
  private:
   Context& t_;
@@ -72,6 +75,8 @@ void elements_without_a_buffer(Context& t, const OpCase& row) {
   };
   refuse_each(t, row, "checked without a buffer", take_away,
               [](DeviceCall& call) { return call.check(); });
+  refuse_each(t, row, "launched without a buffer", take_away,
+              [](DeviceCall& call) { return call.launch(); });
 }
 
 void offset_between_elements(Context& t, const OpCase& row) {

@@ -44,9 +44,10 @@ constexpr int64_t kPermuted[4] = {32768, 1, 1024, 16};
 void BM_CachedChoice(benchmark::State& state, const int64_t (&strides)[4]) {
   Setup s(strides);
   const OpRow& row = *find_op(BP_OP_ADD);
+  bool has_null = false;
   for (auto _ : state) {
     Key key;
-    benchmark::DoNotOptimize(read_call(row, 0, &s.args, key));
+    benchmark::DoNotOptimize(read_call(row, 0, &s.args, key, &has_null));
     benchmark::DoNotOptimize(choose(impl(s.target), row, key, &s.args));
   }
 }

@@ -222,16 +222,28 @@ inline bp_kernel make_kernel(const char* name, uint32_t op = BP_OP_ADD,
   return kernel;
 }
 
-// y = a + b over (2, 3) f32 tensors without buffers.
+// y = a + b over (2, 3) f32 tensors, each in a buffer as the fake allocator gives them.
 struct AddCall {
   int64_t shape[2] = {2, 3};
   int64_t strides[2] = {3, 1};
-  bp_tensor a{.shape = shape, .strides = strides, .ndim = 2, .dtype = BP_F32};
-  bp_tensor b = a, y = a;
+  float memory[3][6] = {};
+  bp_tensor a = tensor(memory[0]), b = tensor(memory[1]), y = tensor(memory[2]);
   bp_add_args args{.struct_size = sizeof(bp_add_args), .a = &a, .b = &b, .y = &y};
 
   AddCall() = default;
   AddCall(const AddCall&) = delete;
+
+  bp_tensor tensor(float* elements) {
+    return {.buffer = reinterpret_cast<bp_buffer*>(elements),
+            .byte_offset = 0,
+            .shape = shape,
+            .strides = strides,
+            .ndim = 2,
+            .dtype = BP_F32,
+            .layout = nullptr,
+            .flags = 0,
+            .reserved = 0};
+  }
 };
 
 // A registry with the lines of its log.

@@ -231,7 +231,7 @@ BP_API bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flag
 
 /* Finds a kernel and launches it on `stream` (NULL: the default stream), with workspace from the
  * cache. A kernel that answers BP_UNSUPPORTED is passed over for the next. The frame may be that of
- * an older or newer build. Checks no shapes: call bp_op_check() where they come from outside. */
+ * an older or newer build. Refuses elements without a buffer; bp_op_check() checks all the rest. */
 BP_API bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                               uint32_t op, const void* args);
 
