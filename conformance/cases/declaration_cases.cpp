@@ -207,6 +207,7 @@ void add_declaration_cases(std::vector<Case>& cases, const OpCases& rows) {
   for (const Group& group : groups_of(rows)) {
     add_element_probes(probes, group);
     add_sum_probes(probes, group);
+    add_implied_probes(probes, group);
     add_tie_probe(probes, group);
     add_order_probe(probes, group);
   }

@@ -23,6 +23,7 @@ using Probings = std::vector<Probing>;
 
 void add_element_probes(Probings& probes, const Group& group);
 void add_sum_probes(Probings& probes, const Group& group);
+void add_implied_probes(Probings& probes, const Group& group);
 
 // The call that `base` makes, with `columns` as the data of its numbers: a vector, unless the base
 // is one of several axes.
