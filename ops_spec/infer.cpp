@@ -134,6 +134,35 @@ bp_status check_outputs(const Row& row, const void* frame, const bp_op_output* e
   return BP_OK;
 }
 
+// Asks for 0 bytes behind the last element: a range that leaves its buffer is refused, also an
+// empty one.
+bp_status check_end(const bp_target& target, const Row& row, uint32_t index, int64_t item,
+                    const bp_tensor& tensor) {
+  const ByteRange range = byte_range(tensor);
+  if (range.is_empty()) return BP_OK;
+  const bp_buffer_ref end{tensor.buffer, static_cast<uint64_t>(range.end), 0};
+  const bp_allocator_ops& memory = *target.allocator;
+  const bp_status status = memory.copy(memory.self, target.default_stream, &end, &end);
+  if (status != BP_INVALID_ARGUMENT) return status;
+  return refuse([&] {
+    return head(row, index, item) + " takes bytes " + std::to_string(range.begin) + " to " +
+           std::to_string(range.end) +
+           " of its buffer; allowed: bytes inside it, and it is smaller, or none of " +
+           target.name + " (" + bp_error_text() + ")";
+  });
+}
+
+bp_status check_ends(const bp_target& target, const Row& row, const void* frame) {
+  for (uint32_t i = 0; i < row.argument_count; ++i) {
+    const Tensors tensors = tensors_of(row.arguments[i], frame);
+    for (uint64_t item = 0; item < tensors.count; ++item) {
+      const bp_status status = check_end(target, row, i, tensors.item(item), *tensors[item]);
+      if (status != BP_OK) return status;
+    }
+  }
+  return BP_OK;
+}
+
 // A frame of this build: `args` itself, or a copy of the frame of an older or newer build.
 struct Frame {
   const Row* row = nullptr;
@@ -196,12 +225,26 @@ bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity, bp_op_ou
   return BP_OK;
 }
 
-bp_status bp_op_check(uint32_t op, const void* args) {
-  bp::ops::Frame frame;
+// What bp_op_check() checks, with the frame for further checks.
+static bp_status check_frame(uint32_t op, const void* args, bp::ops::Frame& frame) {
   bp_status status = bp::ops::read_frame(op, args, frame);
   if (status != BP_OK) return status;
   bp_op_output outputs[bp::ops::kMaxOutputs];
   status = frame.row->infer(*frame.row, frame.args, outputs);
   if (status == BP_OK) status = bp::ops::check_outputs(*frame.row, frame.args, outputs);
   return status == BP_OK ? bp::ops::check_memory(*frame.row, frame.args) : status;
+}
+
+bp_status bp_op_check(uint32_t op, const void* args) {
+  bp::ops::Frame frame;
+  return check_frame(op, args, frame);
+}
+
+bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const void* args) {
+  if (target == nullptr) {
+    return bp::ops::refuse([] { return std::string("bp_op_check_buffers: target is NULL"); });
+  }
+  bp::ops::Frame frame;
+  const bp_status status = check_frame(op, args, frame);
+  return status == BP_OK ? bp::ops::check_ends(*target, *frame.row, frame.args) : status;
 }

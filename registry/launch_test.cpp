@@ -264,5 +264,18 @@ TEST_F(Launch, TakesEmptyTensorsWithoutABuffer) {
   EXPECT_EQ(seen.launches, 1);
 }
 
+TEST_F(Launch, AsksTheAllocatorWhereBuffersEnd) {
+  load({});
+  EXPECT_EQ(bp_op_check_buffers(target, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+  call.b.byte_offset = 4;
+  EXPECT_EQ(bp_op_check_buffers(target, BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "add: b takes bytes 4 to 28 of its buffer; allowed: bytes inside it, and it is "
+               "smaller, or none of acme.npu:0 (copy: src leaves its buffer)");
+  EXPECT_EQ(bp_op_check_buffers(nullptr, BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+  fake.buffer_size_bytes = 28;
+  EXPECT_EQ(bp_op_check_buffers(target, BP_OP_ADD, &call.args), BP_OK) << bp_error_text();
+}
+
 }  // namespace
 }  // namespace bp::core

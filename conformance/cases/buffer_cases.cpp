@@ -1,5 +1,6 @@
-// Tensors whose memory is missing: bp_op_check() sees it without asking a backend, and a launch at
-// least never follows NULL. A tensor without elements needs no memory at all.
+// Tensors whose memory is missing or too small. bp_op_check() sees what is wrong without asking a
+// backend, bp_op_check_buffers() asks its allocator where a buffer ends, and a launch at least
+// never follows NULL. A tensor without elements needs no memory at all.
 //
 // No case passes a buffer of another backend: a handle is an address, and following one that is
 // not the backend's own is undefined.
@@ -34,6 +35,9 @@ class DeviceCall {
   HostCall& host() { return call_; }
 
   bp_status check() { return bp_op_check(row_.op, call_.frame().data()); }
+  bp_status check_buffers() {
+    return bp_op_check_buffers(&t_.target(), row_.op, call_.frame().data());
+  }
   bp_status launch() {
     return bp_op_launch(&t_.target(), nullptr, 0, row_.op, call_.frame().data());
   }
@@ -101,6 +105,17 @@ void elements_before_the_buffer(Context& t, const OpCase& row) {
               [](DeviceCall& call) { return call.check(); });
 }
 
+void elements_behind_the_buffer(Context& t, const OpCase& row) {
+  DeviceCall whole(t, row);
+  t.require_ok(whole.check_buffers(), "bp_op_check_buffers of tensors that fill their buffers");
+  const auto shift = [](HostCall& call, size_t i) {
+    call.tensor(i).byte_offset += element_size(call.tensor(i).dtype);
+    return true;
+  };
+  refuse_each(t, row, "one element behind its buffer", shift,
+              [](DeviceCall& call) { return call.check_buffers(); });
+}
+
 bool is_empty(const TensorArgument& argument) { return element_count(argument.shape) == 0; }
 
 // Launches each row, whose empty tensors have no buffer, and judges what else it gives.
@@ -162,6 +177,7 @@ void add_buffer_cases(std::vector<Case>& cases, const OpCases& rows) {
       {"elements_without_a_buffer", {"TENSOR-4", "ERROR-1"}, elements_without_a_buffer},
       {"offset_between_elements", {"TENSOR-1", "ERROR-1"}, offset_between_elements},
       {"elements_before_the_buffer", {"TENSOR-5", "ERROR-1"}, elements_before_the_buffer},
+      {"elements_behind_the_buffer", {"TENSOR-5", "MEMORY-1"}, elements_behind_the_buffer},
   };
   std::set<uint32_t> seen;
   for (const Group& group : groups_of(rows)) {

@@ -29,9 +29,10 @@ struct FakeBackend {
   bp_add_result allocator_results[2] = {};
   bool adds_allocator_twice = false;
   std::string log_line;
-  std::string option_key;     // Read while registering.
-  std::string option_value;   // What came of it.
-  uint64_t leaked_bytes = 0;  // Host memory taken, and not given back.
+  std::string option_key;           // Read while registering.
+  std::string option_value;         // What came of it.
+  uint64_t leaked_bytes = 0;        // Host memory taken, and not given back.
+  uint64_t buffer_size_bytes = 24;  // What copies take every buffer for.
   int shutdowns = 0, synchronizes = 0, fills = 0, live_streams = 0;
   const bp_host* host = nullptr;
 
@@ -164,6 +165,13 @@ inline void FakeBackend::fill_tables() {
     --from(self).devices[0].live_buffers;
     delete[] reinterpret_cast<unsigned char*>(buffer);
     return BP_OK;
+  };
+  allocator.copy = [](void* self, bp_stream*, const bp_buffer_ref*,
+                      const bp_buffer_ref* src) -> bp_status {
+    const uint64_t size_bytes = from(self).buffer_size_bytes;
+    if (src->byte_offset <= size_bytes) return BP_OK;  // Only copies of 0 bytes are made.
+    const bp_host& h = *from(self).host;
+    return h.set_error(h.self, BP_INVALID_ARGUMENT, "copy: src leaves its buffer");
   };
   allocator.copy_from_host = [](void*, bp_stream*, const bp_buffer_ref* dst, const void* src,
                                 bp_borrow) -> bp_status {

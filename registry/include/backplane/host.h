@@ -197,8 +197,15 @@ BP_API bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity,
                              bp_op_output* out_outputs, uint32_t* out_count);
 
 /* bp_op_infer(), then checks that the outputs in the frame have these dtypes and shapes, do not
- * overlap themselves, and overlap inputs only where the op allows it. */
+ * overlap themselves, and overlap inputs only where the op allows it; that a tensor with elements
+ * has a buffer, begins at a multiple of the size of its dtype, and not before its buffer. */
 BP_API bp_status bp_op_check(uint32_t op, const void* args);
+
+/* bp_op_check(), then has the allocator of `target` say whether each tensor ends inside its buffer:
+ * a copy of 0 bytes at its end is submitted to the default stream. For calls from outside: a launch
+ * does not ask. That a buffer is one of `target` is for the caller to know, as a handle is an
+ * address. */
+BP_API bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const void* args);
 
 /* Where a kernel comes from. */
 typedef uint32_t bp_kernel_sources;
@@ -231,7 +238,8 @@ BP_API bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flag
 
 /* Finds a kernel and launches it on `stream` (NULL: the default stream), with workspace from the
  * cache. A kernel that answers BP_UNSUPPORTED is passed over for the next. The frame may be that of
- * an older or newer build. Refuses elements without a buffer; bp_op_check() checks all the rest. */
+ * an older or newer build. Refuses a tensor with elements that has no buffer, and checks nothing
+ * else of shapes and memory: call bp_op_check_buffers() for what comes from outside. */
 BP_API bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                               uint32_t op, const void* args);
 
