@@ -3,6 +3,7 @@
  * (option `stream`), when a NULL event is destroyed (option `event`), and at its end (`shutdown`).
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <fenv.h>
 #include <locale.h>
@@ -57,13 +58,35 @@ static void* die_soon(void* unused) {
   return unused;
 }
 
+/* Whether each thread of `process` is stopped. */
+static int is_stopped(pid_t process) {
+  char path[300];
+  snprintf(path, sizeof(path), "/proc/%d/task", (int)process);
+  DIR* threads = opendir(path);
+  if (threads == NULL) abort();
+  int stopped = 1;
+  for (const struct dirent* thread; stopped && (thread = readdir(threads)) != NULL;) {
+    if (thread->d_name[0] == '.') continue;
+    snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)process, thread->d_name);
+    FILE* file = fopen(path, "r");
+    char state = 'T'; /* Of a thread that has ended meanwhile. */
+    if (file != NULL && fscanf(file, "%*d (%*[^)]) %c", &state) != 1) abort();
+    if (file != NULL) fclose(file);
+    stopped = state == 'T';
+  }
+  closedir(threads);
+  return stopped;
+}
+
 /* Dies after the end of the case and before the next begins: the supervisor is stopped until this
- * process has ended, which closes the pipe. */
+ * process has ended, which closes the pipe. Under load one of its threads may run on for a while.
+ */
 static void crash_between(void) {
   const pid_t supervisor = getppid();
   int ends[2];
   if (pipe(ends) != 0) abort();
   kill(supervisor, SIGSTOP);
+  while (!is_stopped(supervisor)) usleep(1000);
   if (fork() == 0) {
     char byte;
     close(ends[1]);
