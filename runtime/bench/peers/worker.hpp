@@ -37,9 +37,9 @@ std::vector<Case> onednn_cases();
 // Those of Backplane whose weight is constant, and was prepared.
 void add_prepared_cases(std::vector<Case>& cases);
 
-// Bytes per second of memory that no cache holds, the most of reading, copying and adding, where the
-// bytes read and written count; and multiplications and additions of f32 per second: the limits of
-// this machine on `threads` threads.
+// Bytes per second of memory that no cache holds, the most of reading, copying and adding, where
+// the bytes read and written count; and multiplications and additions of f32 per second: the limits
+// of this machine on `threads` threads.
 double memory_bandwidth(int threads);
 double peak_flops(int threads);
 
