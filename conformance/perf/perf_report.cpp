@@ -42,6 +42,12 @@ std::string rate_text(double per_second) {
   return format("%.*f", giga < 10 ? 2 : giga < 100 ? 1 : 0, giga);
 }
 
+std::string size_text(uint64_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  return bytes < 1u << 20 ? format("%.0f KiB", size / (1 << 10))
+                          : format("%.1f MiB", size / (1 << 20));
+}
+
 std::string padded(std::string text, size_t width) {
   if (text.size() < width) text.append(width - text.size(), ' ');
   return text;
@@ -138,10 +144,10 @@ nlohmann::json changes_json(const std::vector<PerfChange>& changes) {
 
 std::string perf_head(const PerfHeader& header, const nlohmann::json& hello) {
   const nlohmann::json &plugin = hello.at("plugin"), &target = target_of(hello);
-  std::string text = format(
-      "bp-conformance perf (suite %s)   seed 0x%llx   sets rotate through 2 x %.1f MiB (%s)\n",
-      kSuiteVersion, static_cast<unsigned long long>(header.seed),
-      static_cast<double>(header.options.cache_bytes) / (1 << 20), header.cache_source.c_str());
+  std::string text =
+      format("bp-conformance perf (suite %s)   seed 0x%llx   sets rotate through 2 x %s (%s)\n",
+             kSuiteVersion, static_cast<unsigned long long>(header.seed),
+             size_text(header.options.cache_bytes).c_str(), header.cache_source.c_str());
   text += "plugin  " + plugin.value("name", "") + " " + plugin.value("version", "") + "   abi " +
           plugin.value("abi", "") + "   sha256 " + hello.value("sha256", "").substr(0, 12) + "   " +
           plugin.value("path", "") + "\n";

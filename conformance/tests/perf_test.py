@@ -150,11 +150,13 @@ class ABrokenBackend(Perf):
         self.assertEqual(sorted(statuses), ["Crash", "Pass"])
 
 
-class ABackendWithoutKernels(Perf):
-    def test_is_not_supported_with_reasons(self):
-        done = self.perf("-k", "perf.add.dense.f32", plugin=MOCK, code=5)
-        self.assertIn("NotSupported", done.stdout)
-        self.assertIn("NOTHING MEASURED", done.stdout)
+class ABackendWithoutMemoryAndKernels(Perf):
+    def test_fails_in_words_and_gives_its_reasons(self):
+        done = self.perf("-k", "perf.add.dense.f32", plugin=MOCK, code=1)
+        self.assertIn("Fail: memory.allocate: unsupported: the mock has no memory", done.stdout)
+        self.assertIn("NotSupported: test.mock: has no kernel for this op", done.stdout)
+        self.assertTrue(done.stdout.endswith("0 measured, 4 failed, 1 skipped\n"), done.stdout)
+        self.assertEqual(self.case("perf.add.dense.f32")["status"], "NotSupported")
 
 
 class TheCommandLine(Perf):
