@@ -46,8 +46,11 @@ bp_status append_content(const Call& call, const bp_tensor& tensor, std::vector<
 
 // The result of the launch with this key; NULL if there is none.
 const Kept* find(const Wrapped& wrapped, const std::vector<std::byte>& key) {
-  const auto found = std::find_if(wrapped.kept.begin(), wrapped.kept.end(),
-                                  [&](const Kept& kept) { return kept.key == key; });
+  const auto is_known = [&](const Kept& kept) {
+    return kept.key.size() == key.size() &&
+           std::memcmp(kept.key.data(), key.data(), key.size()) == 0;
+  };
+  const auto found = std::find_if(wrapped.kept.begin(), wrapped.kept.end(), is_known);
   return found == wrapped.kept.end() ? nullptr : &*found;
 }
 
