@@ -97,7 +97,7 @@ def reductions():
     case("amax f32 4096x1024, axis 0", over(lambda: (x(SQUARE),), lambda a: a.amax(0)))
     case("argmax f32 4096x1024, axis 1", over(lambda: (x(SQUARE),), lambda a: a.argmax(1)))
     case("sort f32 1000x1000",
-         over(lambda: (x((1000, 1000)),), lambda a: torch.sort(a, 1, stable=True)[0]))
+         over(lambda: (x((1000, 1000)),), lambda a: torch.sort(a, dim=1, stable=True)[0]))
     case("sort f32 1000003", over(lambda: (x(1000003),), lambda a: torch.sort(a, stable=True)[0]))
     case("topk f32 4096x1024, 10", over(lambda: (x(SQUARE),), lambda a: torch.topk(a, 10, 1)[0]))
 
