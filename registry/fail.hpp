@@ -11,4 +11,9 @@ namespace bp {
 // status.
 bp_status fail(bp_status code, const std::string& message) noexcept;
 
+// BP_INVALID_ARGUMENT for an argument that has to be given.
+inline bp_status is_null(const char* what) {
+  return fail(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
+}
+
 }  // namespace bp

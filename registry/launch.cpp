@@ -17,23 +17,10 @@ namespace {
 constexpr uint32_t kFirstStatistics =
     offsetof(bp_dispatch_statistics, copied_scalar_count) + sizeof(uint64_t);
 
-// What a status of the backend's vendor stands for.
-bp_status classify(const Target& target, bp_status status) {
-  const bp_backend* backend = target.owner().instance.backend();
-  if (status >= 0 || backend == nullptr || backend->status_class == nullptr) return status;
-  bp_status result = status;
-  if (backend->status_class(backend->self, status, &result) != BP_OK) return status;
-  return result;
-}
-
 bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == services::host_fallback(kernel.op)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;
-}
-
-bp_status is_null(const char* what) {
-  return fail(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
 }
 
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
@@ -58,6 +45,7 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
 }  // namespace bp::core
 
 using namespace bp::core;
+using bp::is_null;
 
 bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags, bp_kernel_sources sources,
                          uint32_t op, const void* args, bp_kernel_choice* out_choice) {

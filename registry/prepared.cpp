@@ -63,10 +63,6 @@ const Prepared& impl(const bp_prepared* prepared) {
   return *reinterpret_cast<const Prepared*>(prepared);
 }
 
-bp_status is_null(const char* what) {
-  return fail(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
-}
-
 // The frame without what only a newer build knows; NULL if that is given.
 const void* frame_of_this_build(const OpRow& row, const void* args, std::byte* storage) {
   if (frame_size(args) < row.frame_size_bytes) return lengthened_frame(row, args, storage);
@@ -120,13 +116,9 @@ bp_status pack(Prepared& p, const void* frame) {
   p.packed.reset(block);
   const Launch l = p.launch(p.stream);
   BlockHandle workspace;
-  if (l.preferred_bytes != 0) {
-    bp_block* scratch = nullptr;
-    status = p.target->cache->allocate(p.stream, l.preferred_bytes, &scratch);
-    if (status != BP_OK) return status;
-    workspace.reset(scratch);
-  }
-  const bp_launch launch = l.with(workspace == nullptr ? bp_buffer_ref{} : workspace->ref);
+  status = take_workspace(l, l.required_bytes, l.preferred_bytes, workspace);
+  if (status != BP_OK) return status;
+  const bp_launch launch = l.with(range_of(workspace));
   const bp_buffer_ref packed{block->ref.buffer, block->ref.byte_offset, p.info.packed_size_bytes};
   return p.kernel->plan_pack(p.kernel, &launch, frame, &packed);
 }
@@ -148,7 +140,7 @@ bp_status make_plan(Prepared& p, const void* frame) {
                              .reserved = 0,
                              .constant_args = p.constant_args};
   bp_status status = p.kernel->prepare(p.kernel, p.target->device, &desc, frame, &p.plan);
-  if (status == BP_UNSUPPORTED) {
+  if (classify(*p.target, status) == BP_UNSUPPORTED) {
     p.plan = nullptr;
     p.algorithm = take_error();
     return BP_OK;
@@ -235,6 +227,7 @@ void end_prepared(Target& target) {
 
 using namespace bp::core;
 using bp::fail;
+using bp::is_null;
 
 bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                         uint32_t op, const void* args, uint64_t constant_args,

@@ -17,7 +17,7 @@ struct Seen {
 } seen;
 
 int the_plan;  // Only its address counts.
-uint64_t packed_size_bytes;
+uint64_t packed_size_bytes, preferred_bytes;
 bp_status prepare_status, pack_status;
 
 bp_plan* plan() { return reinterpret_cast<bp_plan*>(&the_plan); }
@@ -40,7 +40,7 @@ bp_kernel make_planner() {
   kernel.plan_info = [](const bp_kernel*, const bp_plan*, bp_plan_info* info) -> bp_status {
     info->packed_size_bytes = packed_size_bytes;
     info->workspace_required_bytes = 100;
-    info->workspace_preferred_bytes = 5000;
+    info->workspace_preferred_bytes = preferred_bytes;
     info->algorithm = "tiles";
     return BP_OK;
   };
@@ -64,6 +64,7 @@ class Prepare : public ::testing::Test {
   Prepare() {
     seen = {};
     packed_size_bytes = 600;
+    preferred_bytes = 5000;
     prepare_status = pack_status = BP_OK;
     for (bp_tensor* tensor : {&call.a, &call.b, &call.y}) {
       tensor->buffer = reinterpret_cast<bp_buffer*>(tensor);
@@ -159,6 +160,32 @@ TEST_F(Prepare, ServesAFrameThatTheKernelDoesNotPlan) {
   EXPECT_EQ(seen.launch.plan, nullptr);
   EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
   EXPECT_EQ(seen.releases, 0);
+}
+
+TEST_F(Prepare, ReadsAVendorsRefusalAsItsBackendSays) {
+  prepare_status = -5;
+  fake.backend.status_class = [](void*, bp_status code, bp_status* out) -> bp_status {
+    *out = code == -5 ? BP_UNSUPPORTED : BP_INTERNAL;
+    return BP_OK;
+  };
+  load({&planner});
+  ASSERT_EQ(prepare(), BP_OK) << bp_error_text();
+  EXPECT_EQ(info().has_plan, 0);
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+}
+
+TEST_F(Prepare, PacksInTheRequiredWorkspaceWhereMemoryIsShort) {
+  preferred_bytes = 64 << 20;
+  static const auto allocate = fake.allocator.allocate;
+  fake.allocator.allocate = [](void* self, bp_device* device, const bp_allocate_desc* desc,
+                               bp_buffer** out) -> bp_status {
+    if (desc->size_bytes > 32 << 20) return fail(BP_OUT_OF_MEMORY, "no room");
+    return allocate(self, device, desc, out);
+  };
+  load({&planner});
+  ASSERT_EQ(prepare(), BP_OK) << bp_error_text();
+  EXPECT_EQ(seen.packing.workspace.size_bytes, 100);
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
 }
 
 TEST_F(Prepare, ReadsNoFunctionsBehindTheEndOfAnOlderKernel) {

@@ -21,10 +21,6 @@ constexpr bp_registry_flags kKnownFlags = BP_REGISTRY_FORBID_HOST_FALLBACK |
                                           BP_REGISTRY_FORBID_DECOMPOSITION |
                                           BP_REGISTRY_IGNORE_ENVIRONMENT;
 
-bp_status is_null(const char* what) {
-  return fail(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
-}
-
 bp_status read_desc(const bp_registry_desc* theirs, bp_registry_desc& ours) {
   uint32_t offset = 0;
   const std::string defect = struct_defect(theirs, BP_STRUCT_REGISTRY_DESC, kFirstDesc);
@@ -177,6 +173,7 @@ const bp_target* host_target(const bp_registry* registry) {
 
 using namespace bp::core;
 using bp::fail;
+using bp::is_null;
 
 bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** out_registry) {
   return guarded([&]() -> bp_status {

@@ -66,22 +66,37 @@ bp_status bad_flags(const OpRow& row, bp_launch_flags flags) {
 
 bp_status call_with_workspace(const Launch& l, const void* frame) {
   uint64_t required = l.required_bytes, preferred = l.preferred_bytes;
-  bp_status status = BP_OK;
   if (l.plan == nullptr) {
-    status = l.kernel.workspace_size(&l.kernel, l.target.device, frame, &required, &preferred);
+    const bp_status status =
+        l.kernel.workspace_size(&l.kernel, l.target.device, frame, &required, &preferred);
+    if (status != BP_OK) return status;
   }
+  BlockHandle workspace;
+  const bp_status status = take_workspace(l, required, preferred, workspace);
   if (status != BP_OK) return status;
+  return call_kernel(l, range_of(workspace), frame);
+}
+
+bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
+                         BlockHandle& out_workspace) {
   preferred = std::max(required, preferred);
-  if (preferred == 0) return call_kernel(l, {}, frame);
+  if (preferred == 0) return BP_OK;
   bp_block* block = nullptr;
-  status = l.target.cache->allocate(l.stream, preferred, &block);
+  bp_status status = l.target.cache->allocate(l.stream, preferred, &block);
   if (status == BP_OUT_OF_MEMORY && required < preferred) {
-    if (required == 0) return call_kernel(l, {}, frame);
+    if (required == 0) return BP_OK;
     status = l.target.cache->allocate(l.stream, required, &block);
   }
-  if (status != BP_OK) return status;
-  const BlockHandle workspace(block);
-  return call_kernel(l, block->ref, frame);
+  out_workspace.reset(block);
+  return status;
+}
+
+bp_status classify(const Target& target, bp_status status) {
+  const bp_backend* backend = target.owner().instance.backend();
+  if (status >= 0 || backend == nullptr || backend->status_class == nullptr) return status;
+  bp_status result = status;
+  if (backend->status_class(backend->self, status, &result) != BP_OK) return status;
+  return result;
 }
 
 bp_status call_with_scalar_tensors(const Launch& l, const void* frame) {
@@ -117,8 +132,8 @@ bp_status unknown_op(uint32_t op) {
 
 bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, const void* args,
                Reading& r) {
-  if (target == nullptr) return fail(BP_INVALID_ARGUMENT, "target is NULL");
-  if (args == nullptr) return fail(BP_INVALID_ARGUMENT, "args is NULL");
+  if (target == nullptr) return is_null("target");
+  if (args == nullptr) return is_null("args");
   r.row = find_op(op);
   if (r.row == nullptr) return unknown_op(op);
   if ((flags & ~kKnownLaunchFlags) != 0) return bad_flags(*r.row, flags);

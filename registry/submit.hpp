@@ -37,8 +37,18 @@ struct Launch {
   }
 };
 
-// Scratch memory comes from the cache and goes back at once: the next launch on this stream, which
-// runs behind this one, may have it.
+// Scratch memory of the launch: what is preferred, else what is required, and none if that is 0. It
+// comes from the cache and goes back at once: the next launch on this stream, which runs behind
+// this one, may have it.
+bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
+                         BlockHandle& out_workspace);
+inline bp_buffer_ref range_of(const BlockHandle& block) {
+  return block == nullptr ? bp_buffer_ref{} : block->ref;
+}
+
+// What a status of the backend's vendor stands for.
+bp_status classify(const Target& target, bp_status status);
+
 bp_status call_with_workspace(const Launch& l, const void* frame);
 bp_status call_with_scalar_tensors(const Launch& l, const void* frame);
 bp_status call_with_other_frame(const Launch& l, bool needs_scalars, const void* args);
