@@ -122,9 +122,9 @@ class ConvolutionPlan {
  public:
   ConvolutionPlan(const bp_convolution_args& args, uint64_t constant_args, const Env& env) {
     const Convolution c = describe(args);
-    if ((constant_args >> 1 & 1) == 0) refuse("the weight is not constant");
-    if (c.sum_dtype != BP_F32) refuse("an f64 weight is read as it lies");
-    if (is_without_products(c)) refuse("there are no products");
+    if ((constant_args >> 1 & 1) == 0) refuse_plan("the weight is not constant");
+    if (c.sum_dtype != BP_F32) refuse_plan("an f64 weight is read as it lies");
+    if (is_without_products(c)) refuse_plan("there are no products");
     packed_parts_ = make_packed_parts(c, env);
     DenseCopy& weight = packed_parts_.weight;
     packing_bytes_ = packed_parts_.packing.packer->workspace_size_bytes();
@@ -137,8 +137,7 @@ class ConvolutionPlan {
   }
   const char* algorithm() const { return "oneDNN with a packed weight"; }
 
-  bp_status pack(const bp_convolution_args& args, const Launch& launch, std::byte* packed) {
-    packed_ = packed;
+  bp_status pack(const bp_convolution_args& args, const Launch& launch, std::byte* packed) const {
     return launch.submit([weight = packed_parts_.weight, address = data<std::byte>(*args.weight),
                           packer = packed_parts_.packing.packer, packed,
                           workspace = launch.workspace(),
@@ -154,29 +153,21 @@ class ConvolutionPlan {
     });
   }
 
-  bp_status launch(const bp_convolution_args& args, const Launch& launch) const {
-    if (packed_ == nullptr) {
-      return launch.refuse(BP_INVALID_ARGUMENT, "launch: the plan was not packed");
-    }
+  bp_status launch(const bp_convolution_args& args, const Launch& launch, std::byte* packed) const {
     Parts parts = packed_parts_.parts;
     parts.c = describe(args);
     for (Copied* copied : {&parts.copied, &parts.last_copied}) {
       (copied->bias.is_needed ? copied->bias.view : copied->c.bias).address = parts.c.bias.address;
     }
-    return launch.submit([parts, packed = packed_, workspace = launch.workspace(),
-                          thread_count = launch.thread_count()] {
-      run_parts(parts, packed, workspace, thread_count);
-    });
+    return launch.submit(
+        [parts, packed, workspace = launch.workspace(), thread_count = launch.thread_count()] {
+          run_parts(parts, packed, workspace, thread_count);
+        });
   }
 
  private:
-  [[noreturn]] static void refuse(const char* why) {
-    throw StatusError(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
-  }
-
   PackedParts packed_parts_;
   uint64_t packing_bytes_ = 0;
-  std::byte* packed_ = nullptr;
 };
 
 uint64_t backward_input_workspace(const bp_convolution_backward_input_args& args, const Env& env) {

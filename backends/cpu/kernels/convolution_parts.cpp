@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "backends/cpu/kernels/plan.hpp"
+
 namespace bp::kernels {
 namespace {
 
@@ -150,19 +152,17 @@ void run_parts(const Parts& parts, std::byte* packed, std::byte* workspace, int 
 }
 
 PackedParts make_packed_parts(const Convolution& c, const Env& env) {
-  const auto refuse = [](const char* why) {
-    throw StatusError(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
-  };
   PackedParts result;
   result.parts = make_parts(c, [&](Copied& copied) {
     PackedConvolution packing = make_packed_convolution(copied.c, env);
-    if (!copied.weight.is_needed && !packing.is_repacked) refuse("the weight is read as it lies");
+    if (!copied.weight.is_needed && !packing.is_repacked)
+      refuse_plan("the weight is read as it lies");
     std::shared_ptr<const Program> program = packing.program;
     if (result.packing.program == nullptr) {
       result.packing = std::move(packing);
       result.weight = copied.weight;
     } else if (result.packing.weight != packing.weight) {
-      refuse("the last part of the batch wants another layout of the weight");
+      refuse_plan("the last part of the batch wants another layout of the weight");
     }
     copied.weight = {};
     return program;

@@ -6,8 +6,8 @@
 //                                       for which it is of no use: StatusError of BP_UNSUPPORTED
 //   uint64_t packed_size_bytes() const, workspace_size_bytes() const
 //   const char* algorithm() const
-//   bp_status pack(const Args&, Launch&, std::byte* packed)    submits the packing
-//   bp_status launch(const Args&, Launch&) const               submits the work
+//   bp_status pack(const Args&, const Launch&, std::byte* packed) const     submits the packing
+//   bp_status launch(const Args&, const Launch&, std::byte* packed) const   submits the work
 // Tasks hold what they need of it by value: the plan may be released before they run.
 #pragma once
 
@@ -29,7 +29,13 @@ template <typename Planned>
 struct OwnedPlan {
   const bp_kernel* kernel;
   Planned planned;
+  std::byte* packed = nullptr;  // Since it was packed.
 };
+
+// For the constructor of a plan.
+[[noreturn]] inline void refuse_plan(const char* why) {
+  throw StatusError(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
+}
 
 template <typename Planned>
 OwnedPlan<Planned>* owned(const bp_plan* plan) {
@@ -40,7 +46,13 @@ template <typename Args, typename Planned>
 bp_status launch_planned(const bp_kernel& kernel, const Args& args, Launch& launch) {
   if constexpr (!std::is_void_v<Planned>) {
     const auto* const plan = owned<Planned>(launch.plan());
-    if (plan->kernel == &kernel) return plan->planned.launch(args, launch);
+    if (plan->kernel == &kernel) {
+      if (plan->packed == nullptr && plan->planned.packed_size_bytes() != 0) {
+        return launch.refuse(BP_INVALID_ARGUMENT,
+                             std::string(kernel.name) + ": the plan was not packed");
+      }
+      return plan->planned.launch(args, launch, plan->packed);
+    }
   }
   return launch.refuse(BP_INVALID_ARGUMENT,
                        std::string(kernel.name) + ": the plan is not one of this kernel");
@@ -97,7 +109,8 @@ bp_status pack_plan(const bp_kernel* self, const bp_launch* launch, const void* 
       return context.refuse(BP_INVALID_ARGUMENT, "plan_pack: packed has to have " +
                                                      std::to_string(size_bytes) + " bytes");
     }
-    return plan->planned.pack(*static_cast<const Args*>(args), context, address_of(*packed));
+    plan->packed = address_of(*packed);
+    return plan->planned.pack(*static_cast<const Args*>(args), context, plan->packed);
   });
 }
 

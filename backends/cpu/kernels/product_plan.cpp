@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "backends/cpu/kernels/dnnl_program.hpp"
+#include "backends/cpu/kernels/plan.hpp"
 
 namespace bp::kernels {
 namespace {
@@ -13,10 +14,6 @@ using dnnl::memory;
 // Beyond these the packing inside of a product is a small part of it; and of one row oneDNN reads
 // the weight as it is.
 constexpr int64_t kFewestRows = 2, kMostRows = 512;
-
-[[noreturn]] void refuse(const char* why) {
-  throw StatusError(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
-}
 
 memory::desc desc_of(const ProductOperand& o) {
   return {{o.rows, o.cols}, memory::data_type::f32, memory::dims{o.row_stride, o.col_stride}};
@@ -48,7 +45,7 @@ std::shared_ptr<const Program> make_program(const Product& p, int thread_count) 
   const dnnl::inner_product_forward::primitive_desc pd(
       program->engine(), dnnl::prop_kind::forward_inference, x, any, bias, y, attr);
   if (!std::string_view(pd.impl_info_str()).starts_with("brgemm")) {
-    refuse("oneDNN has no blocked product for this processor");
+    refuse_plan("oneDNN has no blocked product for this processor");
   }
   const Program::Memory x_memory = program->add_external(x),
                         weight = program->add_external(pd.weights_desc()),
@@ -68,10 +65,10 @@ constexpr Program::Memory kWeight = 1;
 }  // namespace
 
 ProductPlan::ProductPlan(Product product, bool is_b_constant, const Env& env) {
-  if (!is_b_constant) refuse("the second factor is not constant");
-  if (!is_one_dense_product(product)) refuse("it is not one product of dense f32 matrices");
+  if (!is_b_constant) refuse_plan("the second factor is not constant");
+  if (!is_one_dense_product(product)) refuse_plan("it is not one product of dense f32 matrices");
   if (product.y.rows < kFewestRows || product.y.rows > kMostRows) {
-    refuse("the product has less than 2 or more than 512 rows");
+    refuse_plan("the product has less than 2 or more than 512 rows");
   }
   const int thread_count =
       threads_for(product.y.rows * product.y.cols * product.a.cols, env.thread_count());
@@ -80,7 +77,7 @@ ProductPlan::ProductPlan(Product product, bool is_b_constant, const Env& env) {
     packer_ = make_packer(weight_desc(product.b), program_->desc(kWeight), env.thread_count());
   } catch (const dnnl::error& e) {
     if (e.status != dnnl_unimplemented && e.status != dnnl_invalid_arguments) throw;
-    refuse("oneDNN has no blocked product for these strides");
+    refuse_plan("oneDNN has no blocked product for these strides");
   }
 }
 
@@ -90,8 +87,7 @@ uint64_t ProductPlan::workspace_size_bytes() const {
   return std::max(program_->workspace_size_bytes(), packer_->workspace_size_bytes());
 }
 
-bp_status ProductPlan::pack(Product product, const Launch& launch, std::byte* packed) {
-  packed_ = packed;
+bp_status ProductPlan::pack(const Product& product, const Launch& launch, std::byte* packed) const {
   std::byte* const workspace = launch.workspace();
   return launch.submit([packer = packer_, weight = product.b.address, packed, workspace] {
     void* const externals[] = {weight, packed};
@@ -99,13 +95,10 @@ bp_status ProductPlan::pack(Product product, const Launch& launch, std::byte* pa
   });
 }
 
-bp_status ProductPlan::launch(Product product, const Launch& launch) const {
-  if (packed_ == nullptr) {
-    return launch.refuse(BP_INVALID_ARGUMENT, "launch: the plan was not packed");
-  }
+bp_status ProductPlan::launch(Product product, const Launch& launch, std::byte* packed) const {
   static_cast<void>(is_one_dense_product(product));  // Folds as it did for prepare().
-  return launch.submit([p = product, program = program_, packed = packed_,
-                        workspace = launch.workspace(), thread_count = launch.thread_count()] {
+  return launch.submit([p = product, program = program_, packed, workspace = launch.workspace(),
+                        thread_count = launch.thread_count()] {
     void* const externals[] = {p.a.address, packed, p.y.address, p.bias};
     program->run(externals, workspace);
     run_activation(p, thread_count);

@@ -20,12 +20,11 @@ class ProductPlan {
   uint64_t workspace_size_bytes() const;
   const char* algorithm() const { return "inner product with a packed weight"; }
 
-  bp_status pack(Product product, const Launch& launch, std::byte* packed);
-  bp_status launch(Product product, const Launch& launch) const;
+  bp_status pack(const Product& product, const Launch& launch, std::byte* packed) const;
+  bp_status launch(Product product, const Launch& launch, std::byte* packed) const;
 
  private:
   std::shared_ptr<const Program> program_, packer_;
-  std::byte* packed_ = nullptr;
 };
 
 // The plan of an op that is a product: product_of() reads its frame, and the weight is its second
@@ -38,11 +37,11 @@ class ProductOpPlan : private ProductPlan {
 
   using ProductPlan::algorithm, ProductPlan::packed_size_bytes, ProductPlan::workspace_size_bytes;
 
-  bp_status pack(const Args& args, const Launch& launch, std::byte* packed) {
+  bp_status pack(const Args& args, const Launch& launch, std::byte* packed) const {
     return ProductPlan::pack(product_of(args), launch, packed);
   }
-  bp_status launch(const Args& args, const Launch& launch) const {
-    return ProductPlan::launch(product_of(args), launch);
+  bp_status launch(const Args& args, const Launch& launch, std::byte* packed) const {
+    return ProductPlan::launch(product_of(args), launch, packed);
   }
 };
 
