@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <set>
 
 #include "conformance/cases/host_call.hpp"
 
@@ -303,10 +302,7 @@ const Rule kRules[] = {
 }  // namespace
 
 void add_bad_input_cases(std::vector<Case>& cases, const OpCases& rows) {
-  std::set<uint32_t> seen;
-  for (const Group& group : groups_of(rows)) {
-    const OpCase* base = widest(group);
-    if (base == nullptr || !seen.insert(base->op).second) continue;
+  for (const OpCase* base : widest_of_each_op(rows)) {
     const auto shared = std::make_shared<const OpCase>(*base);
     for (const Rule& rule : kRules) {
       if (!rule.applies(*base)) continue;

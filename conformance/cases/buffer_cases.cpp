@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "conformance/cases/fixtures.hpp"
 #include "conformance/cases/host_call.hpp"
@@ -179,10 +178,7 @@ void add_buffer_cases(std::vector<Case>& cases, const OpCases& rows) {
       {"elements_before_the_buffer", {"TENSOR-5", "ERROR-1"}, elements_before_the_buffer},
       {"elements_behind_the_buffer", {"TENSOR-5", "MEMORY-1"}, elements_behind_the_buffer},
   };
-  std::set<uint32_t> seen;
-  for (const Group& group : groups_of(rows)) {
-    const OpCase* base = widest(group);
-    if (base == nullptr || !seen.insert(base->op).second) continue;
+  for (const OpCase* base : widest_of_each_op(rows)) {
     const auto shared = std::make_shared<const OpCase>(*base);
     for (const Rule& rule : kRules) {
       cases.push_back(make_entry(*base, "bad_input", rule.sentence, rule.tags));

@@ -131,6 +131,16 @@ std::string explanation(Context& t, const OpCase& op_case, const Frame& frame) {
   return text;
 }
 
+// The kernel of `sources` for a call; NULL if there is none.
+const bp_kernel* find_kernel(Context& t, const OpCase& op_case, const Call& call,
+                             bp_kernel_sources sources) {
+  bp_kernel_choice choice{};
+  const bp_status status =
+      bp_kernel_find(&t.target(), 0, sources, op_case.op, call.frame().data(), &choice);
+  bp_error_clear();
+  return status == BP_OK ? choice.kernel : nullptr;
+}
+
 // A plan of the backend; ended with this.
 class OwnPlan {
  public:
@@ -209,7 +219,10 @@ void pack_and_launch(Context& t, Call& call, const bp_kernel& kernel, OwnPlan& p
                                       const bp_status status =
                                           kernel.launch(&kernel, &launch, words.data());
                                       // The second time the plan ends while its work may wait.
-                                      if (poison == Poison::kOnes) plan.release();
+                                      if (poison == Poison::kOnes) {
+                                        t.expect_eq(plan.release(), bp_status{BP_OK},
+                                                    "plan_release before the work has ended");
+                                      }
                                       return status;
                                     }));
     if (seen.launch_status != BP_OK) return;
@@ -228,13 +241,10 @@ Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
                         uint64_t constants) {
   const CaseStream stream(t);
   Call call(t, op_case, data, {}, stream.get()), bare(t, op_case, data, {}, stream.get());
-  bp_kernel_choice choice{};
   Planned planned;
-  const bp_status found =
-      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, op_case.op, call.frame().data(), &choice);
-  bp_error_clear();
-  if (found != BP_OK) return planned;
-  const bp_kernel& kernel = *choice.kernel;
+  const bp_kernel* const found = find_kernel(t, op_case, call, BP_KERNEL_NATIVE);
+  if (found == nullptr) return planned;
+  const bp_kernel& kernel = *found;
   planned.kernel = kernel.name;
   planned.seen.kernel = &kernel;
   planned.seen.source = BP_KERNEL_NATIVE;
@@ -297,24 +307,17 @@ bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Va
                bp_kernel_sources sources) {
   const CaseStream stream(t);
   const Call call(t, op_case, data, variant, stream.get());
-  bp_kernel_choice choice{};
-  const bp_status status =
-      bp_kernel_find(&t.target(), 0, sources, op_case.op, call.frame().data(), &choice);
-  bp_error_clear();
-  return status == BP_OK;
+  return find_kernel(t, op_case, call, sources) != nullptr;
 }
 
 Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_launch_flags flags) {
   const CaseStream stream(t);
   Call call(t, op_case, data, {}, stream.get());
-  bp_kernel_choice choice{};
   Probe probe;
-  const bp_status found =
-      bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, op_case.op, call.frame().data(), &choice);
-  bp_error_clear();
-  if (found != BP_OK) return probe;
+  const bp_kernel* const found = find_kernel(t, op_case, call, BP_KERNEL_NATIVE);
+  if (found == nullptr) return probe;
   probe.has_kernel = true;
-  const bp_kernel& kernel = *choice.kernel;
+  const bp_kernel& kernel = *found;
   if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) call.materialize_scalars();
   call.prepare(Poison::kNan);
   Observation seen;

@@ -155,6 +155,16 @@ std::vector<Group> groups_of(const OpCases& rows) {
   return groups;
 }
 
+std::vector<const OpCase*> widest_of_each_op(const OpCases& rows) {
+  std::set<uint32_t> seen;
+  std::vector<const OpCase*> chosen;
+  for (const Group& group : groups_of(rows)) {
+    const OpCase* row = widest(group);
+    if (row != nullptr && seen.insert(row->op).second) chosen.push_back(row);
+  }
+  return chosen;
+}
+
 void add_rows_by_rule(OpCases& rows) {
   RowList added(rows);
   for (const Group& group : groups_of(rows)) {

@@ -47,6 +47,9 @@ bool is_plain(const OpCase& row);
 // The plain row of the highest rank, and of its rank the one whose data show most; NULL if none.
 const OpCase* widest(const Group& group);
 
+// The widest row of the first group of each op that has one.
+std::vector<const OpCase*> widest_of_each_op(const OpCases& rows);
+
 // Plain rows of different ranks, the highest first.
 std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most);
 

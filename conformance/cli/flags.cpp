@@ -53,6 +53,19 @@ void add_output(CLI::App& app, CommandLine& line) {
       ->group(group);
 }
 
+void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeout_seconds) {
+  const char* group = "Backend";
+  app.add_option("--device", line.run.session.setup.device, "index or name; default: the first")
+      ->group(group);
+  app.add_option("--option", raw.options, "KEY=VALUE for the backend; may be repeated")
+      ->allow_extra_args(false)
+      ->group(group);
+  app.add_option("--timeout", timeout_seconds, "seconds per case, and to load")
+      ->check(positive_number())
+      ->capture_default_str()
+      ->group(group);
+}
+
 }  // namespace
 
 void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -84,16 +97,7 @@ void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw) {
 }
 
 void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  const char* group = "Backend";
-  app.add_option("--device", line.run.session.setup.device, "index or name; default: the first")
-      ->group(group);
-  app.add_option("--option", raw.options, "KEY=VALUE for the backend; may be repeated")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--timeout", line.run.session.timeout_seconds, "seconds per case, and to load")
-      ->check(positive_number())
-      ->capture_default_str()
-      ->group(group);
+  add_device(app, line, raw, line.run.session.timeout_seconds);
 }
 
 void add_data(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -165,18 +169,9 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
   app.add_flag("--list", line.wants_list, "the ids of the cases, and measure nothing")
       ->group("Selection");
 
-  const char* group = "Backend";
-  app.add_option("--device", line.run.session.setup.device, "index or name; default: the first")
-      ->group(group);
-  app.add_option("--option", raw.options, "KEY=VALUE for the backend; may be repeated")
-      ->allow_extra_args(false)
-      ->group(group);
-  app.add_option("--timeout", raw.perf_timeout_seconds, "seconds per case, and to load")
-      ->check(positive_number())
-      ->capture_default_str()
-      ->group(group);
+  add_device(app, line, raw, raw.perf_timeout_seconds);
 
-  group = "Measurement";
+  const char* group = "Measurement";
   app.add_option("--min-time", perf.min_seconds, "seconds of timed launches for each case")
       ->check(positive_number())
       ->capture_default_str()
