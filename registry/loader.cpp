@@ -37,7 +37,8 @@ std::string version(uint32_t major, uint32_t minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-const std::string kServed = "this host serves ABI " + version(BP_ABI_MAJOR, BP_ABI_MINOR);
+const std::string kServed = "this host serves ABI " + version(BP_ABI_MAJOR, BP_ABI_MINOR_MIN) +
+                            " to " + version(BP_ABI_MAJOR, BP_ABI_MINOR);
 
 // dlopen() says the same of a text file and of a library that lacks a symbol: look first.
 bool is_shared_library(const std::string& path) {
@@ -66,7 +67,9 @@ std::string backend_defect(const bp_backend& backend) {
 }
 
 bool is_served(const bp_entry_reply& reply) {
-  return reply.abi_major == BP_ABI_MAJOR && (BP_ABI_MAJOR != 0 || reply.abi_minor == BP_ABI_MINOR);
+  if (reply.abi_major != BP_ABI_MAJOR) return false;
+  return BP_ABI_MAJOR != 0 ||
+         (BP_ABI_MINOR_MIN <= reply.abi_minor && reply.abi_minor <= BP_ABI_MINOR);
 }
 
 }  // namespace
@@ -97,7 +100,7 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
                                  .abi_major_min = BP_ABI_MAJOR,
                                  .abi_major_max = BP_ABI_MAJOR,
                                  .abi_minor = BP_ABI_MINOR,
-                                 .abi_minor_min = BP_ABI_MINOR,
+                                 .abi_minor_min = BP_ABI_MINOR_MIN,
                                  .host = host};
   bp_entry_reply reply{};
   reply.struct_size = sizeof(reply);

@@ -58,9 +58,13 @@ std::vector<fs::path> files_of(const fs::path& part) {
   return files;
 }
 
+const std::string kServed = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR_MIN) +
+                            " to " + std::to_string(BP_ABI_MAJOR) + "." +
+                            std::to_string(BP_ABI_MINOR);
+
 bool serves(const Manifest& m) {
   if (m.abi_major != BP_ABI_MAJOR) return false;
-  return BP_ABI_MAJOR != 0 || (m.abi_minor_min <= BP_ABI_MINOR && BP_ABI_MINOR <= m.abi_minor);
+  return BP_ABI_MAJOR != 0 || (m.abi_minor_min <= BP_ABI_MINOR && BP_ABI_MINOR_MIN <= m.abi_minor);
 }
 
 std::string served_range(const Manifest& m) {
@@ -96,8 +100,7 @@ std::unique_ptr<Manifest> read_manifest(const fs::path& path) {
     if (!fs::exists(m->own_library, error)) {
       m->own_problem = "its library does not exist: " + m->own_library;
     } else if (!serves(*m)) {
-      m->own_problem = "it serves ABI " + served_range(*m) + ", this host ABI " +
-                       std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR);
+      m->own_problem = "it serves ABI " + served_range(*m) + ", this host ABI " + kServed;
     }
   } catch (const std::exception& problem) {
     m->own_problem = "not a manifest: " + std::string(problem.what());

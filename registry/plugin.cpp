@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <tuple>
 
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
@@ -26,14 +25,14 @@ bp_status failed(bp_status status, const std::string& what) {
 // What is missing of a device before it can be a target; "" if it is complete.
 std::string missing_tables(const RegisteredDevice& device) {
   std::string missing;
-  if (!device.allocator.has_value()) missing += "no allocator ";
-  if (!device.streams.has_value()) missing += "no streams ";
+  if (device.tables.allocator.struct_size == 0) missing += "no allocator ";
+  if (device.tables.streams.struct_size == 0) missing += "no streams ";
   return missing;
 }
 
 bp_status read_properties(Target& target) {
   const bp_device_properties* theirs = nullptr;
-  const bp_device_ops& devices = target.own_devices;
+  const bp_device_ops& devices = target.own_tables.devices;
   const bp_status status = devices.properties(devices.self, target.device, &theirs);
   if (status != BP_OK) return failed(status, target.own_name + ": device.properties");
   if (theirs == nullptr) {
@@ -49,7 +48,7 @@ bp_status read_properties(Target& target) {
 }
 
 bp_status read_default_stream(Target& target) {
-  const bp_stream_ops& streams = target.own_streams;
+  const bp_stream_ops& streams = target.own_tables.streams;
   const bp_status status =
       streams.default_stream(streams.self, target.device, &target.default_stream);
   if (status != BP_OK) return failed(status, target.own_name + ": stream.default_stream");
@@ -68,6 +67,11 @@ void add_kernels(const Registration& r, Target& target) {
   }
 }
 
+void set_tables(Target& target) {
+#define BP_TABLE(table, struct_type, last, member) target.member = &target.own_tables.member;
+#include "registry/slots.def"
+}
+
 bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   const RegisteredDevice& device = r.devices[index];
   auto added = std::make_unique<Target>();
@@ -77,9 +81,9 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
     return fail(BP_INTERNAL,
                 target.own_name + ": its backend registered " + missing + "for it\n" + r.refusals);
   }
-  target.own_devices = device.devices;
-  target.own_allocator = *device.allocator;
-  std::tie(target.own_streams, target.own_events) = *device.streams;
+  target.own_tables = device.tables;
+  target.table_mask = added_tables(target.own_tables);
+  fill_absent_tables(target.own_tables);
   target.struct_size = sizeof(bp_target);
   target.struct_type = BP_STRUCT_TARGET;
   target.name = target.own_name.c_str();
@@ -88,10 +92,7 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   target.device = device.device;
   target.index = index;
   target.properties = &target.own_properties;
-  target.devices = &target.own_devices;
-  target.allocator = &target.own_allocator;
-  target.streams = &target.own_streams;
-  target.events = &target.own_events;
+  set_tables(target);
   bp_status status = read_properties(target);
   if (status == BP_OK) status = read_default_stream(target);
   if (status != BP_OK) return status;
@@ -139,14 +140,6 @@ void describe(Plugin& plugin, const Registration& r) {
 bool is_loaded(const Registry& registry, const std::string& name) {
   const std::lock_guard lock(registry.mutex);
   return std::ranges::count(registry.plugins, name, &Plugin::own_name) != 0;
-}
-
-void end_tables(Target& target) {
-  end_table(target.own_devices);
-  end_table(target.own_allocator);
-  end_table(target.own_streams);
-  end_table(target.own_events);
-  target.kernels = {};
 }
 
 }  // namespace
@@ -199,12 +192,15 @@ bp_status end_plugin(Plugin& plugin) {
     words = plugin.own_name + ": " + what + ": " + take_error();
   };
   for (const std::unique_ptr<Target>& target : plugin.targets) {
-    const bp_device_ops& devices = target->own_devices;
+    const bp_device_ops& devices = target->own_tables.devices;
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
     end_prepared(*target);
     target->cache.reset();
   }
-  for (const std::unique_ptr<Target>& target : plugin.targets) end_tables(*target);
+  for (const std::unique_ptr<Target>& target : plugin.targets) {
+    end_tables(target->own_tables);
+    target->kernels = {};
+  }
   keep_first(plugin.instance.end(), "shutdown");
   const HostServices& services = *plugin.services;
   if (services.allocation_count() != 0) {

@@ -14,6 +14,16 @@ namespace {
 // The end of the last member of the first release: it must not grow when the struct does.
 constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
 
+// A name as a template argument.
+struct Name {
+  char data[24]{};
+  template <size_t N>
+  // NOLINTNEXTLINE(google-explicit-constructor): string literals convert.
+  constexpr Name(const char (&text)[N]) {
+    std::copy_n(text, N, data);
+  }
+};
+
 struct Outcome {
   uint32_t outcome = BP_ADD_ACCEPTED;
   std::string reason;
@@ -67,15 +77,16 @@ std::string list_defect(Registration& r, uint64_t count, bp_device* const* list)
 // Puts `table` where `member` of each listed device is still empty.
 template <typename Table>
 Outcome add_table(Registration& r, uint64_t count, bp_device* const* list, const char* name,
-                  std::optional<Table> RegisteredDevice::*member, const Table& table) {
+                  Table Tables::*member, const Table& table) {
   if (std::string defect = list_defect(r, count, list); !defect.empty()) {
     return {BP_ADD_REJECTED, defect};
   }
   const std::vector<RegisteredDevice*> devices = listed_devices(r, count, list);
   bool is_used = devices.empty();
   for (RegisteredDevice* device : devices) {
-    if ((device->*member).has_value()) continue;
-    device->*member = table;
+    Table& ours = device->tables.*member;
+    if (ours.struct_size != 0) continue;
+    ours = table;
     is_used = true;
   }
   if (!is_used) return {BP_ADD_SHADOWED, std::string(name) + " added before"};
@@ -99,7 +110,7 @@ Outcome add_listed_devices(Registration& r, const bp_device_ops& devices,
   for (bp_device* device : list) {
     if (device == nullptr) return {BP_ADD_REJECTED, "a device is NULL"};
     if (std::ranges::count(r.devices, device, &RegisteredDevice::device) != 0) continue;
-    r.devices.push_back({device, devices, {}, {}});
+    r.devices.push_back({device, {.devices = devices}});
     is_used = true;
   }
   if (!is_used) return {BP_ADD_SHADOWED, "devices added before"};
@@ -129,23 +140,24 @@ bp_status add_device(void* self, uint64_t device_count, bp_device* const* device
   });
 }
 
-bp_status add_allocator(void* self, uint64_t device_count, bp_device* const* device_list,
-                        const bp_allocator_ops* allocator, bp_add_result* out_result) noexcept {
+// The entry of a table that comes alone.
+template <typename Table, Table Tables::*kMember, Name kName>
+bp_status add_one(void* self, uint64_t device_count, bp_device* const* device_list,
+                  const Table* table, bp_add_result* out_result) noexcept {
   return guarded([&] {
-    if (allocator == nullptr || (device_count != 0 && device_list == nullptr)) {
-      return unreadable("add_allocator: allocator or device_list is NULL");
+    if (table == nullptr || (device_count != 0 && device_list == nullptr)) {
+      const std::string name(kName.data);
+      return unreadable(("add " + name + ": " + name + " or device_list is NULL").c_str());
     }
     Registration& r = impl(self);
-    bp_allocator_ops ours{};
+    Table ours{};
     std::string missing;
-    if (std::string defect = copy_table(allocator, ours, missing); !defect.empty()) {
-      report(r, "allocator", {BP_ADD_REJECTED, defect}, out_result);
+    if (std::string defect = copy_table(table, ours, missing); !defect.empty()) {
+      report(r, kName.data, {BP_ADD_REJECTED, defect}, out_result);
       return bp_status{BP_OK};
     }
-    report_table(
-        r, "allocator",
-        add_table(r, device_count, device_list, "allocator", &RegisteredDevice::allocator, ours),
-        missing, out_result);
+    report_table(r, kName.data, add_table(r, device_count, device_list, kName.data, kMember, ours),
+                 missing, out_result);
     return bp_status{BP_OK};
   });
 }
@@ -158,18 +170,21 @@ bp_status add_streams(void* self, uint64_t device_count, bp_device* const* devic
       return unreadable("add_streams: streams, events or device_list is NULL");
     }
     Registration& r = impl(self);
-    std::pair<bp_stream_ops, bp_event_ops> ours{};
+    bp_stream_ops our_streams{};
+    bp_event_ops our_events{};
     std::string missing, missing_events;
-    std::string defect = copy_table(streams, ours.first, missing);
-    if (defect.empty()) defect = copy_table(events, ours.second, missing_events);
+    std::string defect = copy_table(streams, our_streams, missing);
+    if (defect.empty()) defect = copy_table(events, our_events, missing_events);
     if (!defect.empty()) {
       report(r, "streams", {BP_ADD_REJECTED, defect}, out_result);
       return bp_status{BP_OK};
     }
-    report_table(
-        r, "streams",
-        add_table(r, device_count, device_list, "streams", &RegisteredDevice::streams, ours),
-        missing + missing_events, out_result);
+    const Outcome outcome =
+        add_table(r, device_count, device_list, "streams", &Tables::streams, our_streams);
+    // Both tables of a device come together: what shadows one shadows the other.
+    static_cast<void>(
+        add_table(r, device_count, device_list, "events", &Tables::events, our_events));
+    report_table(r, "streams", outcome, missing + missing_events, out_result);
     return bp_status{BP_OK};
   });
 }
@@ -232,14 +247,23 @@ bp_status add_kernels(void* self, uint64_t device_count, bp_device* const* devic
 }  // namespace
 
 bp_registrar make_registrar(Registration* registration) {
-  return {.struct_size = sizeof(bp_registrar),
-          .struct_type = BP_STRUCT_REGISTRAR,
-          .next = nullptr,
-          .self = registration,
-          .add_device = add_device,
-          .add_allocator = add_allocator,
-          .add_streams = add_streams,
-          .add_kernels = add_kernels};
+  return {
+      .struct_size = sizeof(bp_registrar),
+      .struct_type = BP_STRUCT_REGISTRAR,
+      .next = nullptr,
+      .self = registration,
+      .add_device = add_device,
+      .add_allocator = add_one<bp_allocator_ops, &Tables::allocator, "allocator">,
+      .add_streams = add_streams,
+      .add_kernels = add_kernels,
+      .add_device_guard = add_one<bp_device_guard_ops, &Tables::guard, "guard">,
+      .add_virtual_memory =
+          add_one<bp_virtual_memory_ops, &Tables::virtual_memory, "virtual_memory">,
+      .add_layout = add_one<bp_layout_ops, &Tables::layouts, "layouts">,
+      .add_graph = add_one<bp_graph_ops, &Tables::graphs, "graphs">,
+      .add_compiler = add_one<bp_compiler_ops, &Tables::compiler, "compiler">,
+      .add_process_group = add_one<bp_process_group_ops, &Tables::process_groups, "process_groups">,
+      .add_profiler = add_one<bp_profiler_ops, &Tables::profiler, "profiler">};
 }
 
 }  // namespace bp::core

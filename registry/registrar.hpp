@@ -2,21 +2,18 @@
 #pragma once
 
 #include <deque>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backplane/backend.h"
+#include "registry/tables.hpp"
 
 namespace bp::core {
 
 // The tables of one device, as copies in which every slot can be called.
 struct RegisteredDevice {
   bp_device* device;
-  bp_device_ops devices;
-  std::optional<bp_allocator_ops> allocator;
-  std::optional<std::pair<bp_stream_ops, bp_event_ops>> streams;
+  Tables tables;
 };
 
 struct RegisteredKernel {

@@ -74,13 +74,13 @@ TEST(Registry, SaysWhyALoadFailedAndKeepsNothing) {
          f.entry_status = BP_INCOMPATIBLE;
          f.entry_words = "this backend serves ABI 7";
        },
-       BP_INCOMPATIBLE, "acme.npu: this backend serves ABI 7 (this host serves ABI 0.1)", 0},
+       BP_INCOMPATIBLE, "acme.npu: this backend serves ABI 7 (this host serves ABI 0.1 to 0.2)", 0},
       {[](FakeBackend& f) { f.entry_status = -7; }, -7,
        "acme.npu: refused without a reason, vendor status", 0},
       {[](FakeBackend& f) { f.gives_backend = false; }, BP_INTERNAL,
        "acme.npu: its entry returned BP_OK, but no backend", 0},
       {[](FakeBackend& f) { f.abi_minor = 9; }, BP_INCOMPATIBLE,
-       "acme.npu: chose ABI 0.9, which was not offered: this host serves ABI 0.1", 0},
+       "acme.npu: chose ABI 0.9, which was not offered: this host serves ABI 0.1 to 0.2", 0},
       {[](FakeBackend& f) { f.name = "npu"; }, BP_INTERNAL,
        "npu: its name is npu, not vendor.backend with both in [a-z0-9_]+", 0},
       {[](FakeBackend& f) { f.register_status = BP_NOT_FOUND; }, BP_NOT_FOUND,
@@ -100,7 +100,7 @@ TEST(Registry, SaysWhyALoadFailedAndKeepsNothing) {
        "acme.npu:0: its backend registered no allocator for it\n"
        "acme.npu/devices: answers BP_UNSUPPORTED for what every backend needs: "
        "device.probe device.memory_info\n"
-       "acme.npu/allocator: rejected: struct_size is 24, ABI 0.1 has 128\n",
+       "acme.npu/allocator: rejected: struct_size is 24, its first release has 128\n",
        1},
   };
   for (const Row& row : rows) {
@@ -151,7 +151,7 @@ TEST(Registry, TellsABackendWhatBecameOfEachEntry) {
   for (const char* line :
        {"acme.npu/allocator: shadowed by allocator added before\n",
         "acme.npu/rows: shadowed by rows added before\n",
-        "acme.npu/kernel 2: rejected: struct_size is 16, ABI 0.1 has 120\n",
+        "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 120\n",
         "acme.npu/future: rejected: written for version 2 of add, the host has version 1\n",
         "acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
         "this host does not know it\n",
@@ -228,6 +228,38 @@ TEST(Registry, EndsTheTablesThatItLent) {
   EXPECT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_DEVICE_LOST);
   EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_NOT_FOUND);
   EXPECT_STREQ(plugin->name, "acme.npu");
+}
+
+TEST(Registry, HasATableForWhatADeviceLacks) {
+  TestRegistry r;
+  FakeBackend fake;
+  ASSERT_EQ(fake.load(r.registry), BP_OK);
+  const bp_target* target = r.target();
+  EXPECT_EQ(target->table_mask >> BP_STRUCT_DEVICE_OPS & 1, 1);
+  EXPECT_EQ(target->table_mask >> BP_STRUCT_EVENT_OPS & 1, 1);
+  EXPECT_EQ(target->table_mask >> BP_STRUCT_GRAPH_OPS & 1, 0);
+  EXPECT_EQ(target->graphs->begin_capture(target->graphs->self, nullptr, nullptr), BP_UNSUPPORTED);
+  EXPECT_STREQ(bp_error_text(), "graph.begin_capture is not offered by this backend");
+  EXPECT_EQ(fake.load(r.registry), BP_ALREADY_EXISTS);
+}
+
+TEST(Registry, TakesTablesThatADeviceMayDoWithout) {
+  TestRegistry r;
+  FakeBackend fake;
+  fake.adds_guard = true;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK);
+  EXPECT_NE(std::string_view(plugin->refusals)
+                .find("/guard: answers BP_UNSUPPORTED for what every "
+                      "backend needs: guard.is_initialized\n"),
+            std::string_view::npos);
+  const bp_target* target = r.target();
+  EXPECT_EQ(target->table_mask >> BP_STRUCT_DEVICE_GUARD_OPS & 1, 1);
+  bp_device* previous = fake.device(0);
+  EXPECT_EQ(target->guard->exchange(target->guard->self, nullptr, &previous), BP_OK);
+  EXPECT_EQ(previous, nullptr);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  EXPECT_EQ(target->guard->exchange(target->guard->self, nullptr, &previous), BP_DEVICE_LOST);
 }
 
 TEST(Registry, LoadsAndUnloadsManyTimes) {

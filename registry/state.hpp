@@ -50,10 +50,7 @@ struct Target final : bp_target {
 
   std::string own_name;
   bp_device_properties own_properties{};  // As of the load: a reset raises the device's generation.
-  bp_device_ops own_devices{};
-  bp_allocator_ops own_allocator{};
-  bp_stream_ops own_streams{};
-  bp_event_ops own_events{};
+  Tables own_tables;
   KernelTable kernels;
   Selection selection;
   std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.

@@ -39,7 +39,7 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
   bp_status status = l.target.cache->allocate(l.stream, size, &block);
   if (status != BP_OK) return status;
   s.blocks[index].reset(block);
-  const bp_allocator_ops& memory = l.target.own_allocator;
+  const bp_allocator_ops& memory = l.target.own_tables.allocator;
   status = memory.fill(memory.self, l.stream, &block->ref, pattern, size);
   if (status != BP_OK) return status;
   const bool is_operand = argument.kind == Kind::operand;

@@ -69,15 +69,12 @@ constexpr size_t slot_count(const char* table) {
   size_t count = 0;
 #define BP_SLOT(table, noun, slot, presence, gone) count += is(#table) ? 1 : 0;
 #include "registry/slots.def"
-#undef BP_SLOT
   return count;
 }
 
-static_assert(lists_every_slot<bp_device_ops, slot_count<bp_device_ops>("bp_device_ops")>());
-static_assert(
-    lists_every_slot<bp_allocator_ops, slot_count<bp_allocator_ops>("bp_allocator_ops")>());
-static_assert(lists_every_slot<bp_stream_ops, slot_count<bp_stream_ops>("bp_stream_ops")>());
-static_assert(lists_every_slot<bp_event_ops, slot_count<bp_event_ops>("bp_event_ops")>());
+#define BP_TABLE(table, struct_type, last, member) \
+  static_assert(lists_every_slot<table, slot_count<table>(#table)>());
+#include "registry/slots.def"
 
 // Calls that do nothing unless `Table` is the table of the slot.
 template <typename Table>
@@ -88,7 +85,6 @@ void fill_all(Table& ours, std::string& missing) {
     fill<kText>(ours.slot, #noun "." #slot, Presence::presence, missing);     \
   }
 #include "registry/slots.def"
-#undef BP_SLOT
 }
 
 template <typename Table>
@@ -98,7 +94,23 @@ void end_all(Table& ours) {
     end_with_##gone<#noun "." #slot ": the backend of this device was unloaded">(ours.slot); \
   }
 #include "registry/slots.def"
-#undef BP_SLOT
+}
+
+struct Release {
+  uint32_t struct_type;
+  size_t first_size_bytes;
+};
+
+// The first release of `Table`.
+template <typename Table>
+constexpr Release release_of() {
+  Release release{};
+#define BP_TABLE(table, type, last, member)                        \
+  if constexpr (std::is_same_v<Table, table>) {                    \
+    release = {type, offsetof(table, last) + sizeof(table::last)}; \
+  }
+#include "registry/slots.def"
+  return release;
 }
 
 // first_size_bytes is the end of the last member of the first release: it must not grow when the
@@ -124,7 +136,7 @@ std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t firs
            std::to_string(struct_type);
   }
   if (header->struct_size < first_size_bytes) {
-    return "struct_size is " + std::to_string(header->struct_size) + ", ABI 0.1 has " +
+    return "struct_size is " + std::to_string(header->struct_size) + ", its first release has " +
            std::to_string(first_size_bytes);
   }
   for (const void* link = header->next; link != nullptr;) {
@@ -139,30 +151,38 @@ std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t firs
   return "";
 }
 
-std::string copy_table(const bp_device_ops* theirs, bp_device_ops& ours, std::string& missing) {
-  constexpr size_t kFirst = offsetof(bp_device_ops, set_option) + sizeof(void*);
-  return copy(theirs, BP_STRUCT_DEVICE_OPS, kFirst, ours, missing);
+template <typename Table>
+std::string copy_table(const Table* theirs, Table& ours, std::string& missing) {
+  constexpr Release kRelease = release_of<Table>();
+  return copy(theirs, kRelease.struct_type, kRelease.first_size_bytes, ours, missing);
 }
 
-std::string copy_table(const bp_allocator_ops* theirs, bp_allocator_ops& ours,
-                       std::string& missing) {
-  constexpr size_t kFirst = offsetof(bp_allocator_ops, fill) + sizeof(void*);
-  return copy(theirs, BP_STRUCT_ALLOCATOR_OPS, kFirst, ours, missing);
+#define BP_TABLE(table, struct_type, last, member) \
+  template std::string copy_table(const table* theirs, table& ours, std::string& missing);
+#include "registry/slots.def"
+
+uint64_t added_tables(const Tables& tables) {
+  uint64_t mask = 0;
+#define BP_TABLE(table, struct_type, last, member) \
+  if (tables.member.struct_size != 0) mask |= uint64_t{1} << (struct_type);
+#include "registry/slots.def"
+  return mask;
 }
 
-std::string copy_table(const bp_stream_ops* theirs, bp_stream_ops& ours, std::string& missing) {
-  constexpr size_t kFirst = offsetof(bp_stream_ops, add_callback) + sizeof(void*);
-  return copy(theirs, BP_STRUCT_STREAM_OPS, kFirst, ours, missing);
+void fill_absent_tables(Tables& tables) {
+  std::string ignored;
+#define BP_TABLE(table, type, last, member)            \
+  if (tables.member.struct_size == 0) {                \
+    fill_all(tables.member, ignored);                  \
+    tables.member.struct_size = sizeof(tables.member); \
+    tables.member.struct_type = type;                  \
+  }
+#include "registry/slots.def"
 }
 
-std::string copy_table(const bp_event_ops* theirs, bp_event_ops& ours, std::string& missing) {
-  constexpr size_t kFirst = offsetof(bp_event_ops, signal) + sizeof(void*);
-  return copy(theirs, BP_STRUCT_EVENT_OPS, kFirst, ours, missing);
+void end_tables(Tables& tables) {
+#define BP_TABLE(table, struct_type, last, member) end_all(tables.member);
+#include "registry/slots.def"
 }
-
-void end_table(bp_device_ops& table) { end_all(table); }
-void end_table(bp_allocator_ops& table) { end_all(table); }
-void end_table(bp_stream_ops& table) { end_all(table); }
-void end_table(bp_event_ops& table) { end_all(table); }
 
 }  // namespace bp::core

@@ -223,7 +223,7 @@ bp_status open_good(Instance& instance, const bp_entry_request& request, bp_entr
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) try {
   using bp::faults::Instance;
   if (!bp_abi_is_served(request)) {
-    return bp::faults::fail(*request->host, BP_INCOMPATIBLE, "the mutant serves ABI 0.1 only");
+    return bp::faults::fail(*request->host, BP_INCOMPATIBLE, "the mutant serves ABI 0.2 only");
   }
   auto instance = std::make_unique<Instance>();
   instance->host = request->host;

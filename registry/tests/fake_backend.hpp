@@ -24,6 +24,7 @@ struct FakeBackend {
   bool gives_backend = true;
   bp_status register_status = BP_OK;
   bool adds_devices = true, adds_allocator = true, adds_streams = true;
+  bool adds_guard = false;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_add_result> results;
   bp_add_result allocator_results[2] = {};
@@ -47,6 +48,7 @@ struct FakeBackend {
   bp_allocator_ops allocator{};
   bp_stream_ops streams{};
   bp_event_ops events{};
+  bp_device_guard_ops guard{};
   bp_backend backend{};
 
   explicit FakeBackend(const char* backend_name = "acme.npu", size_t device_count = 1,
@@ -122,6 +124,7 @@ struct FakeBackend {
       r->add_allocator(r->self, 0, nullptr, &f.allocator, &f.allocator_results[1]);
     }
     if (f.adds_streams) r->add_streams(r->self, 0, nullptr, &f.streams, &f.events, nullptr);
+    if (f.adds_guard) r->add_device_guard(r->self, 0, nullptr, &f.guard, nullptr);
     f.results.resize(f.kernels.size());
     return r->add_kernels(r->self, 0, nullptr, f.kernels.size(), f.kernels.data(),
                           f.results.data());
@@ -210,6 +213,12 @@ inline void FakeBackend::fill_tables() {
   streams.synchronize = [](void*, bp_stream*, uint64_t) -> bp_status { return BP_OK; };
   events = {.struct_size = sizeof(bp_event_ops), .struct_type = BP_STRUCT_EVENT_OPS};
   events.self = this;
+  guard = {.struct_size = sizeof(bp_device_guard_ops), .struct_type = BP_STRUCT_DEVICE_GUARD_OPS};
+  guard.self = this;
+  guard.exchange = [](void*, bp_device*, bp_device** out) -> bp_status {
+    *out = nullptr;
+    return BP_OK;
+  };
 }
 
 // A kernel of add that answers BP_OK and does nothing.

@@ -24,10 +24,16 @@
 #ifndef BACKPLANE_BACKEND_H_
 #define BACKPLANE_BACKEND_H_
 
+#include "backplane/collective.h"
+#include "backplane/compiler.h"
 #include "backplane/device.h"
+#include "backplane/graph.h"
 #include "backplane/kernel.h"
+#include "backplane/layout.h"
 #include "backplane/memory.h"
+#include "backplane/profiler.h"
 #include "backplane/stream.h"
+#include "backplane/virtual_memory.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -75,6 +81,28 @@ typedef struct bp_registrar {
   bp_status (*add_kernels)(void* self, uint64_t device_count, bp_device* const* device_list,
                            uint64_t kernel_count, const bp_kernel* const* kernels,
                            bp_add_result* out_results);
+
+  /* ---- Since 0.2: tables that a device may do without ----------------------------------------
+   *
+   * A host that is older than the backend lacks these: read the registrar with bp_struct_read(),
+   * and leave out what is NULL. */
+
+  bp_status (*add_device_guard)(void* self, uint64_t device_count, bp_device* const* device_list,
+                                const bp_device_guard_ops* guard, bp_add_result* out_result);
+  bp_status (*add_virtual_memory)(void* self, uint64_t device_count, bp_device* const* device_list,
+                                  const bp_virtual_memory_ops* virtual_memory,
+                                  bp_add_result* out_result);
+  bp_status (*add_layout)(void* self, uint64_t device_count, bp_device* const* device_list,
+                          const bp_layout_ops* layouts, bp_add_result* out_result);
+  bp_status (*add_graph)(void* self, uint64_t device_count, bp_device* const* device_list,
+                         const bp_graph_ops* graphs, bp_add_result* out_result);
+  bp_status (*add_compiler)(void* self, uint64_t device_count, bp_device* const* device_list,
+                            const bp_compiler_ops* compiler, bp_add_result* out_result);
+  bp_status (*add_process_group)(void* self, uint64_t device_count, bp_device* const* device_list,
+                                 const bp_process_group_ops* process_groups,
+                                 bp_add_result* out_result);
+  bp_status (*add_profiler)(void* self, uint64_t device_count, bp_device* const* device_list,
+                            const bp_profiler_ops* profiler, bp_add_result* out_result);
 } bp_registrar;
 
 /* One instance of a backend. An offer. Valid until shutdown(). */

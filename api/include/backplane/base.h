@@ -28,10 +28,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The version of these headers. Before the freeze the major is 0 and the minor counts as one: a
- * host serves a range of minors. api/docs/versioning.md has the promise. */
+/* The version of these headers, and the oldest minor that a host with them serves. Before the
+ * freeze the major is 0, and a host does not serve a newer minor. api/docs/versioning.md has the
+ * promise. */
 #define BP_ABI_MAJOR 0
-#define BP_ABI_MINOR 1
+#define BP_ABI_MINOR 2
+#define BP_ABI_MINOR_MIN 1
 
 #if defined(_WIN32)
 #define BP_API __declspec(dllexport)
@@ -126,7 +128,29 @@ enum {
   BP_STRUCT_KERNEL = 15,
   BP_STRUCT_NUMERICS = 16,
   BP_STRUCT_PREPARE_DESC = 17,
-  BP_STRUCT_PLAN_INFO = 18
+  BP_STRUCT_PLAN_INFO = 18,
+  BP_STRUCT_DEVICE_GUARD_OPS = 19,
+  BP_STRUCT_ADDRESS_INFO = 20,
+  BP_STRUCT_EXTERNAL_HANDLE = 21,
+  BP_STRUCT_VIRTUAL_MEMORY_OPS = 22,
+  BP_STRUCT_LAYOUT_OPS = 23,
+  BP_STRUCT_LAYOUT = 24,
+  BP_STRUCT_GRAPH_OPS = 25,
+  BP_STRUCT_CAPTURE_DESC = 26,
+  BP_STRUCT_CAPTURE_INFO = 27,
+  BP_STRUCT_COMPILER_OPS = 28,
+  BP_STRUCT_PROGRAM = 29,
+  BP_STRUCT_PROGRAM_VALUE = 30,
+  BP_STRUCT_PROGRAM_NODE = 31,
+  BP_STRUCT_COMPILE_DESC = 32,
+  BP_STRUCT_EXECUTABLE_INFO = 33,
+  BP_STRUCT_PROCESS_GROUP_OPS = 34,
+  BP_STRUCT_PROCESS_GROUP_DESC = 35,
+  BP_STRUCT_STORE = 36,
+  BP_STRUCT_COLLECTIVE_CALL = 37,
+  BP_STRUCT_PROFILER_OPS = 38,
+  BP_STRUCT_PROFILE_DESC = 39,
+  BP_STRUCT_ACTIVITY = 40
 };
 
 /* Set in the struct_type of a link: a reader that does not know the link rejects what it qualifies,
@@ -169,6 +193,29 @@ typedef struct bp_host {
 /* One device of one backend. Made by the backend, valid until its shutdown(). Never completed as a
  * global struct: each backend converts it to its own type in one function. */
 typedef struct bp_device bp_device;
+
+/* How a handle travels to another process, or to another library of this one. */
+typedef uint32_t bp_external_type;
+enum {
+  BP_EXTERNAL_FD = 1,   /* A POSIX file descriptor. */
+  BP_EXTERNAL_BYTES = 2 /* Bytes that mean something to a backend of the same name. */
+};
+
+/* What an export gave, for the import on the other side. An offer of the exporter, who fills it; a
+ * request to the importer. The caller of an export sets struct_size, struct_type and next.
+ *
+ * [EXTERNAL-1] A descriptor that was exported belongs to the caller, who closes it; an import keeps
+ * a duplicate of its own. [EXTERNAL-2] What was exported lives until the last import of it has
+ * ended, also where the exporter frees its own handle first. */
+typedef struct bp_external_handle {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_EXTERNAL_HANDLE. */
+  const void* next;
+  bp_external_type type;
+  int32_t fd;          /* For BP_EXTERNAL_FD; else -1. */
+  uint64_t size_bytes; /* Of the memory behind it; 0 for an event. */
+  uint8_t bytes[64];   /* For BP_EXTERNAL_BYTES; else zero. */
+} bp_external_handle;
 
 /* Reads a struct or frame of any build into `ours`; nothing else compares sizes. Members it lacks
  * become zero, and `ours` gets our size. [SIZE-1] A size below first_size_bytes, that of the first

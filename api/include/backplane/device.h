@@ -129,6 +129,28 @@ typedef struct bp_device_ops {
   bp_status (*set_option)(void* self, bp_device* device, const char* key, const char* value);
 } bp_device_ops;
 
+/* Switches the native current device of the calling thread, for hosts that mix calls of the
+ * device's own library in between. An offer; optional.
+ *
+ * Nothing of this ABI needs it: [GUARD-4] every other entry leaves the thread's native current
+ * device as it found it, also when it fails. */
+typedef struct bp_device_guard_ops {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_DEVICE_GUARD_OPS. */
+  const void* next;
+  void* self;
+
+  /* Makes `device` current, and sets *out_previous to the device that was; NULL stands for none.
+   * [GUARD-1] Passing back what came out restores it, so that uses nest. [GUARD-2] Never fails for
+   * NULL or a device of this backend, a lost one included. [GUARD-3] No other thread is affected.
+   */
+  bp_status (*exchange)(void* self, bp_device* device, bp_device** out_previous);
+
+  /* Sets *out_is_initialized to 1 if this process holds native state of `device`, such as a driver
+   * context, else 0. [GUARD-5] Initialises nothing. */
+  bp_status (*is_initialized)(void* self, bp_device* device, uint32_t* out_is_initialized);
+} bp_device_guard_ops;
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -35,7 +35,9 @@ typedef uint32_t bp_memory_usage;
 enum {
   BP_MEMORY_PEER = 1u << 0, /* Other devices copy from and to it. */
   BP_MEMORY_STREAM_ORDERED =
-      1u << 1, /* Lives between allocate and free in the order of `stream`. */
+      1u << 1,                    /* Lives between allocate and free in the order of `stream`. */
+  BP_MEMORY_EXPORT = 1u << 2,     /* export_buffer() will be called. */
+  BP_MEMORY_COLLECTIVE = 1u << 3, /* Process groups send from it and receive into it. */
 };
 
 /* A request. Zero heap flags and heap_index take the first heap. */
@@ -50,6 +52,17 @@ typedef struct bp_allocate_desc {
   bp_heap_flags heap_flags; /* The first heap that has all of these is used. */
   bp_memory_usage usage;
 } bp_allocate_desc;
+
+/* What lies at an address. An offer; the caller sets struct_size. */
+typedef struct bp_address_info {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_ADDRESS_INFO. */
+  const void* next;
+  bp_device* device;
+  bp_buffer* buffer;
+  uint64_t byte_offset; /* Of the address in `buffer`. */
+  uint64_t size_bytes;  /* Of `buffer`. */
+} bp_address_info;
 
 /* The memory functions of one backend. An offer. */
 typedef struct bp_allocator_ops {
@@ -112,6 +125,35 @@ typedef struct bp_allocator_ops {
    * BP_INVALID_ARGUMENT; every offset is allowed. */
   bp_status (*fill)(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
                     uint64_t pattern_size_bytes);
+
+  /* ---- Since 0.2, all optional ---------------------------------------------------------------
+   *
+   * For hosts that hold addresses: [MEMORY-12] a buffer for memory of `device` that someone else
+   * owns, at an address that address() or the device's own library gave. Costs no call of the
+   * driver. [MEMORY-13] free() then ends the handle alone. The memory outlives the handle. */
+  bp_status (*wrap_address)(void* self, bp_device* device, uint64_t address, uint64_t size_bytes,
+                            bp_buffer** out_buffer);
+
+  /* Finds the buffer that an address lies in. [MEMORY-14] BP_NOT_FOUND for one that lies in none of
+   * this backend; wrapped ranges are not searched. */
+  bp_status (*address_info)(void* self, uint64_t address, bp_address_info* out_info);
+
+  /* Lets `device` work directly on host memory, which the caller keeps until unregister_host(), and
+   * lends it as a buffer of a host_visible heap. [MEMORY-15] What the device writes is in `memory`
+   * once the work has completed. unregister_host() ends the buffer and asks that all uses have
+   * completed; [MEMORY-16] the memory is left as it is. */
+  bp_status (*register_host)(void* self, bp_device* device, void* memory, uint64_t size_bytes,
+                             bp_buffer** out_buffer);
+  bp_status (*unregister_host)(void* self, bp_buffer* buffer);
+
+  /* Gives the memory of a buffer that was allocated with BP_MEMORY_EXPORT to other processes, and
+   * takes such memory. [MEMORY-17] Both buffers show the same bytes. [MEMORY-18] A buffer without
+   * that usage, and a handle that no buffer came from, are BP_INVALID_ARGUMENT; a type that the
+   * backend lacks is BP_UNSUPPORTED. The imported buffer is freed as any other. */
+  bp_status (*export_buffer)(void* self, bp_buffer* buffer, bp_external_type type,
+                             bp_external_handle* out_handle);
+  bp_status (*import_buffer)(void* self, bp_device* device, const bp_external_handle* handle,
+                             bp_buffer** out_buffer);
 } bp_allocator_ops;
 
 #ifdef __cplusplus

@@ -94,6 +94,20 @@ typedef struct bp_stream_ops {
    * submitted later starts after it returned. */
   bp_status (*add_callback)(void* self, bp_stream* stream, bp_stream_callback_fn* callback,
                             void* user_data);
+
+  /* ---- Since 0.2, all optional ---------------------------------------------------------------
+   *
+   * A handle for a stream of the device's own library, which the caller keeps. [STREAM-17] Work of
+   * both is one ordered queue. destroy() ends the handle alone. */
+  bp_status (*wrap_native)(void* self, bp_device* device, void* native, bp_stream** out_stream);
+
+  /* Lends the stream of the device's own library, as wrap_native() would take it. Hands collected
+   * work to the device first. */
+  bp_status (*native_handle)(void* self, bp_stream* stream, void** out_native);
+
+  /* Sets *out_is_capturing to 1 if what is submitted to `stream` is recorded into a graph instead
+   * of run, else 0. [STREAM-18] Also for a capture that began in the device's own library. */
+  bp_status (*is_capturing)(void* self, bp_stream* stream, uint32_t* out_is_capturing);
 } bp_stream_ops;
 
 /* Requests to create(). [EVENT-8] An unknown bit is BP_INVALID_ARGUMENT, never ignored. */
@@ -101,6 +115,7 @@ typedef uint32_t bp_event_flags;
 enum {
   BP_EVENT_TIMING = 1u << 0,      /* elapsed_ns() can be asked. */
   BP_EVENT_HOST_SIGNAL = 1u << 1, /* signal() lets waiters go; record() is refused. */
+  BP_EVENT_EXPORTABLE = 1u << 2,  /* export_event() will be called. */
 };
 
 typedef struct bp_event_desc {
@@ -147,6 +162,13 @@ typedef struct bp_event_ops {
    * The first signal() counts; another is BP_INVALID_ARGUMENT, and so is one for an event that is
    * not host-signalled. */
   bp_status (*signal)(void* self, bp_event* event, bp_status status);
+
+  /* Since 0.2, optional: gives an event made with BP_EVENT_EXPORTABLE to other processes, and takes
+   * one. [EVENT-13] What is recorded in one process is waited for in the other. */
+  bp_status (*export_event)(void* self, bp_event* event, bp_external_type type,
+                            bp_external_handle* out_handle);
+  bp_status (*import_event)(void* self, bp_device* device, const bp_external_handle* handle,
+                            bp_event** out_event);
 } bp_event_ops;
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ extern "C" {
 /* Memory of one device, made by bp_allocator_ops. */
 typedef struct bp_buffer bp_buffer;
 
-/* A backend's own description of how elements lie. Reserved: no table makes one in ABI 0.1. */
+/* A backend's own description of how elements lie (backplane/layout.h). */
 typedef struct bp_layout bp_layout;
 
 /* Part of a buffer. Frozen. */

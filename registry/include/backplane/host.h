@@ -172,6 +172,16 @@ typedef struct bp_target {
   const bp_stream_ops* streams;
   const bp_event_ops* events;
   bp_stream* default_stream;
+
+  /* Since 0.2: the tables that a device may do without; never NULL, all the same. */
+  const bp_device_guard_ops* guard;
+  const bp_virtual_memory_ops* virtual_memory;
+  const bp_layout_ops* layouts;
+  const bp_graph_ops* graphs;
+  const bp_compiler_ops* compiler;
+  const bp_process_group_ops* process_groups;
+  const bp_profiler_ops* profiler;
+  uint64_t table_mask; /* Bit BP_STRUCT_GRAPH_OPS is set if the device has that table, and so on. */
 } bp_target;
 
 BP_API uint64_t bp_registry_target_count(const bp_registry* registry);
