@@ -55,6 +55,7 @@ class Boundary:
     constants: list[str]
     functions: dict[str, str]  # Name to declaration.
     version: tuple[int, int]
+    oldest_minor: int  # That a host with these headers serves.
 
 
 def one_line(text: str) -> str:
@@ -98,7 +99,7 @@ def constants(text: str) -> list[str]:
 
 def read(*includes: pathlib.Path) -> Boundary:
     """Everything that the headers in these include folders declare."""
-    found = Boundary(list(includes), [], {}, [], {}, (0, 0))
+    found = Boundary(list(includes), [], {}, [], {}, (0, 0), 0)
     for header in [h for folder in includes for h in sorted(folder.glob("backplane/*.h"))]:
         text = COMMENT.sub("", header.read_text(encoding="utf-8"))
         found.headers.append(f"backplane/{header.name}")
@@ -112,6 +113,7 @@ def read(*includes: pathlib.Path) -> Boundary:
         if header.name == "base.h":
             numbers = dict(re.findall(r"#define BP_ABI_(M\w+) (\d+)", text))
             found.version = (int(numbers["MAJOR"]), int(numbers["MINOR"]))
+            found.oldest_minor = int(numbers.get("MINOR_MIN", numbers["MINOR"]))
     if not found.structs:
         sys.exit(f"no headers in {', '.join(map(str, includes))}")
     return found

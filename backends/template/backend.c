@@ -4,6 +4,9 @@
 
 #include "template.h"
 
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+
 static bp_status register_all(void* self, const bp_registrar* r) {
   instance* i = self;
   const bp_kernel* const kernels[] = {&i->add};
@@ -23,7 +26,8 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   const bp_host* host = request->host;
   instance* i;
   if (!bp_abi_is_served(request)) {
-    return host->set_error(host->self, BP_INCOMPATIBLE, "acme.template serves ABI 0.1 only");
+    return host->set_error(host->self, BP_INCOMPATIBLE,
+                           "acme.template serves ABI " TEXT(BP_ABI_MAJOR) "." TEXT(BP_ABI_MINOR));
   }
   i = calloc(1, sizeof(instance));
   if (i == NULL) return host->set_error(host->self, BP_OUT_OF_MEMORY, "out of host memory");

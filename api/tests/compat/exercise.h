@@ -1,0 +1,32 @@
+/* What both test hosts share: how they fail, and what they do with a backend's tables. */
+#ifndef EXERCISE_H_
+#define EXERCISE_H_
+
+/* Written by slots.py from the headers that this program is compiled with. */
+#include "slots.h"
+
+#define WORDS 512
+#define VERSION(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
+
+/* The tables of one device, in which every slot can be called, and a kernel of add for f32. */
+typedef struct tables {
+  bp_device* device;
+  bp_device_ops devices;
+  bp_allocator_ops allocator;
+  bp_stream_ops streams;
+  bp_event_ops events;
+  const bp_kernel* add;
+} tables;
+
+/* The text of the latest failure. */
+extern char words[WORDS];
+
+/* Prints "FAILED: what" and ends the program. */
+void failed(const char* what);
+void expect(int condition, const char* what);
+void expect_ok(bp_status status, const char* what);
+
+/* Uses every table once, as `version` of the backend allows. */
+void exercise(const tables* t, uint32_t version);
+
+#endif /* EXERCISE_H_ */

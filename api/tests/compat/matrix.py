@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Runs old backends in new hosts and new backends in old hosts, and prints the table.
+
+usage: matrix.py COMPILER INCLUDE_DIR RELEASED_DIR BACKEND_DIR SCRATCH_DIR [--flags FLAGS]
+                 [--library LIBRARY SOURCE HOST_INCLUDE_DIR] [--break KIND:WHERE]...
+
+Each set of headers builds a backend and a test host (host.c):
+
+  0.1, ...   of RELEASED_DIR, with the backend's sources of that time
+  now        INCLUDE_DIR, with the backend in BACKEND_DIR
+  future     the next minor, written by future.py: serves no minor older than that of now
+  1.0, 1.1   two minors of a frozen major: 1.0 is now under another version, 1.1 appends to it
+
+With --library there is a column per program of libbackplane: SOURCE, compiled with the released
+headers and with those of now, and run with LIBRARY.
+
+A cell is what the rules of api/docs/versioning.md say, "served" or "refused" in words that name
+the backend's version, and else red. A cell that must be served is also red if a struct that both
+sides know has members in other places. Exits with 1 if a cell is red. --break (see future.py)
+changes the headers of `future` and 1.1, and the table must turn red. FLAGS are those of LIBRARY,
+such as a sanitizer's.
+"""
+import argparse
+import dataclasses
+import pathlib
+import shlex
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import boundary  # pylint: disable=wrong-import-position
+import future  # pylint: disable=wrong-import-position
+import slots  # pylint: disable=wrong-import-position
+
+HERE = pathlib.Path(__file__).resolve().parent
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+         "-Wno-missing-field-initializers"]
+
+
+@dataclasses.dataclass
+class HeaderSet:
+    """One version of the headers, and what it is built from."""
+    label: str
+    include: pathlib.Path
+    sources: list[pathlib.Path]  # Of the backend.
+    headers: boundary.Boundary
+    layout: list[str]
+    backend: pathlib.Path | str = ""  # Or why there is none.
+    host: pathlib.Path | str = ""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        return self.headers.version
+
+    @property
+    def name(self) -> str:
+        return ".".join(map(str, self.version))
+
+
+@dataclasses.dataclass
+class Column:
+    """A program that loads a backend: its label, how it is run, and the set whose rules it has."""
+    label: str
+    command: list[str] | str
+    rules: HeaderSet
+    seen_by: HeaderSet  # Whose structs it was compiled with.
+
+
+def is_served(backend: HeaderSet, host: HeaderSet) -> bool:
+    """The rule of versioning.md, written a second time."""
+    if backend.version[0] != host.version[0]:
+        return False
+    return host.version[0] > 0 or host.headers.oldest_minor <= backend.version[1] <= host.version[1]
+
+
+def moved_members(a: HeaderSet, b: HeaderSet) -> list[str]:
+    """Where two sets differ in what the older one has; what only the newer one has is no news.
+    Frozen structs of another size come first: they move what holds them."""
+    older, newer = (a, b) if a.version <= b.version else (b, a)
+    then, now = places(older), places(newer)
+    moved = [what for what, place in then.items() if now.get(what) != place]
+    return [f"{what} is {then[what]} for {older.label}, {now.get(what, 'gone')} for {newer.label}"
+            for what in sorted(moved, key=lambda what: "." in what)]
+
+
+def places(header_set: HeaderSet) -> dict[str, str]:
+    """Where each member of a struct is that backends see, and the size of each that is frozen."""
+    lines = [line.split(" ", 2)[1:] for line in boundary.promised(header_set.layout)]
+    of_hosts = {name for name, struct in header_set.headers.structs.items()
+                if struct.header == "host.h"}
+    return {what: place for what, place in lines if what.split(".")[0] not in of_hosts}
+
+
+def joined(reasons: list[str]) -> str:
+    """The first reasons: one member that moved takes all behind it along."""
+    more = [f"and {len(reasons) - 4} more"] if len(reasons) > 4 else []
+    return "; ".join(reasons[:4] + more)
+
+
+def compile_c(compiler: list[str], include: list[pathlib.Path], sources: list[pathlib.Path],
+              out: pathlib.Path, *flags: str) -> pathlib.Path | str:
+    """The file that was built, or the first error."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    command = [*compiler, *FLAGS, *[f"-I{folder}" for folder in include], *map(str, sources),
+               *flags, "-o", str(out)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        return out
+    lines = [line for line in result.stderr.splitlines() if "error" in line]
+    words = lines[0].split("error: ")[-1] if lines else result.stderr
+    return "does not compile: " + words.split(" {aka")[0].split(" [-W")[0][:200]
+
+
+class Matrix:
+    def __init__(self, arguments: argparse.Namespace):
+        self.compiler = arguments.compiler
+        self.command = [arguments.compiler, *shlex.split(arguments.flags)]
+        self.scratch = arguments.scratch.resolve()
+        self.backend_sources = self.c_files(arguments.backend)
+        self.breaks = tuple(arguments.breaks)
+        folders = sorted(p for p in arguments.released.glob("[0-9]*") if p.is_dir())
+        self.released = [self.read(f.name, f / "include", self.c_files(f / "template"))
+                         for f in folders]
+        self.now = self.read("now", arguments.include, self.backend_sources)
+        oldest = min(s.version[1] for s in self.released + [self.now]
+                     if s.version[0] == self.now.version[0])
+        if self.now.headers.oldest_minor != oldest:
+            sys.exit(f"BP_ABI_MINOR_MIN is {self.now.headers.oldest_minor}, and the oldest "
+                     f"released minor of the tree is {oldest}: a break drops older snapshots")
+        self.sets = self.released + [self.now] + self.synthetic(arguments.include)
+        self.columns = self.build()
+        if arguments.library is not None:
+            self.columns += self.library_columns(*arguments.library)
+
+    @staticmethod
+    def c_files(folder: pathlib.Path) -> list[pathlib.Path]:
+        return sorted(folder.glob("**/*.c"))
+
+    def read(self, label: str, include: pathlib.Path, sources: list[pathlib.Path]) -> HeaderSet:
+        headers = boundary.read(include)
+        return HeaderSet(label, include, sources, headers,
+                         boundary.layout(self.compiler, headers))
+
+    def synthetic(self, include: pathlib.Path) -> list[HeaderSet]:
+        major, minor = self.now.version
+        made = []
+        for label, version, append in (("future", f"{major}.{minor + 1}", True),
+                                       ("1.0", f"{major + 1}.0", False),
+                                       ("1.1", f"{major + 1}.1", True)):
+            folder = self.scratch / "headers" / label
+            future.generate(include, folder, version, append, self.breaks if append else ())
+            made.append(self.read(label, folder, self.backend_sources))
+        return made
+
+    def write_slots(self, header_set: HeaderSet, headers: boundary.Boundary) -> pathlib.Path:
+        folder = self.scratch / header_set.label
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "slots.h").write_text(slots.emit(headers, [s.headers for s in self.sets]),
+                                        encoding="utf-8")
+        return folder
+
+    def build_backend(self, header_set: HeaderSet) -> pathlib.Path | str:
+        out = self.scratch / header_set.label / "libbackend.so"
+        folders = sorted({source.parent for source in header_set.sources})
+        include = [header_set.include, *folders]
+        flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
+        if "BP_ABI_SYNTHETIC" not in (header_set.include / "backplane/base.h").read_text():
+            return compile_c(self.command, include, header_set.sources, out, *flags)
+        # The name of the entry changes in the backend's own sources alone.
+        inner = self.scratch / header_set.label / "wrapped.o"
+        objects = compile_c(self.command, include, header_set.sources, inner, "-r", "-fPIC",
+                            "-nostdlib", "-fvisibility=hidden", "-Dbp_backend_entry=wrapped_entry")
+        if isinstance(objects, str):
+            return objects
+        return compile_c(self.command, include, [HERE / "widen.c", objects], out, *flags)
+
+    def build(self) -> list[Column]:
+        columns = []
+        for header_set in self.sets:
+            folder = self.write_slots(header_set, header_set.headers)
+            header_set.backend = self.build_backend(header_set)
+            header_set.host = compile_c(
+                self.command, [header_set.include, HERE, folder],
+                [HERE / "host.c", HERE / "exercise.c"], folder / "host", "-ldl")
+            command = (header_set.host if isinstance(header_set.host, str)
+                       else [str(header_set.host), "{}", str(header_set.headers.oldest_minor)])
+            columns.append(Column(header_set.label, command, header_set, header_set))
+        return columns
+
+    def library_columns(self, library: str, source: str, include: str) -> list[Column]:
+        """Programs of every released minor, and of now, with the library of now."""
+        columns = []
+        for header_set in self.released + [self.now]:
+            folders = [header_set.include]
+            if header_set is self.now:
+                folders.append(pathlib.Path(include))
+            folder = self.write_slots(header_set, header_set.headers)
+            path = pathlib.Path(library).resolve()
+            program = compile_c(self.command, [*folders, HERE, folder],
+                                [pathlib.Path(source), HERE / "exercise.c"],
+                                folder / "library_host", str(path), f"-Wl,-rpath,{path.parent}")
+            columns.append(Column(f"lib, {header_set.label}",
+                                  program if isinstance(program, str) else [str(program), "{}"],
+                                  self.now, header_set))
+        return columns
+
+    def run(self, backend: HeaderSet, column: Column) -> str:
+        """What the program says of the backend: one line."""
+        for part in (backend.backend, column.command):
+            if isinstance(part, str):
+                return "FAILED: " + part
+        command = [part.format(backend.backend) for part in column.command]
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, check=False,
+                                    timeout=60)
+        except subprocess.TimeoutExpired:
+            return "FAILED: ran for 60 s without an end"
+        if result.returncode < 0:
+            return f"FAILED: ended by signal {-result.returncode}"
+        return (result.stdout.splitlines() or ["FAILED: printed nothing"])[-1]
+
+    def cell(self, backend: HeaderSet, column: Column) -> tuple[str, str]:
+        """The word of a cell, and why it is red; "" if it is not."""
+        said = self.run(backend, column)
+        if not is_served(backend, column.rules):
+            if said.startswith("refused: ") and f"ABI {backend.name}" in said:
+                return "refused", ""
+            return "RED", f"expected a refusal that names ABI {backend.name}, got: {said}"
+        reasons = [] if said == f"served {backend.name}" else [said]
+        reasons += moved_members(backend, column.seen_by)
+        return ("RED", joined(reasons)) if reasons else ("served", "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("compiler")
+    for name in ("include", "released", "backend", "scratch"):
+        parser.add_argument(name, type=pathlib.Path)
+    parser.add_argument("--flags", default="")
+    parser.add_argument("--library", nargs=3)
+    parser.add_argument("--break", dest="breaks", action="append", default=[])
+    matrix = Matrix(parser.parse_args())
+
+    rows = [(s, [matrix.cell(s, column) for column in matrix.columns]) for s in matrix.sets]
+    print("rows: backends; columns: hosts, then programs of libbackplane")
+    print(f"{'':14}" + "".join(f"{c.label:>12}" for c in matrix.columns))
+    for header_set, cells in rows:
+        label = header_set.label
+        if label != header_set.name:
+            label += f" ({header_set.name})"
+        print(f"{label:14}" + "".join(f"{word:>12}" for word, _ in cells))
+    red = 0
+    for header_set, cells in rows:
+        for column, (_, reason) in zip(matrix.columns, cells, strict=True):
+            if reason:
+                red += 1
+                print(f"RED: backend {header_set.label}, host {column.label}: {reason}")
+    print(f"{len(rows) * len(matrix.columns)} cells, {red} red")
+    return 1 if red else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+/* Turns a backend into one that offers all of a synthetic minor. The entry of the wrapped backend
+ * is compiled under the name wrapped_entry; this one puts functions into the appended slots of its
+ * tables, and asks the host for the appended service. Hosts that are older see longer offers whose
+ * tail is not zero, and ignore it. */
+#include <stdlib.h>
+
+#include "backplane/backend.h"
+
+bp_backend_entry_fn wrapped_entry;
+
+/* What stands between one host and one instance. */
+typedef struct widened {
+  bp_backend backend; /* As the host sees it. */
+  const bp_backend* inner;
+  const bp_host* host;
+  bp_registrar registrar; /* The host's. */
+  bp_allocator_ops allocator;
+  bp_stream_ops streams;
+  bp_event_ops events;
+  bp_device_ops devices;
+} widened;
+
+static bp_status appended(void* self, uint64_t value, uint64_t* out_value) {
+  (void)self;
+  *out_value = value + 1;
+  return BP_OK;
+}
+
+/* Of the registration that runs on this thread. The registrar keeps the host's own `self`, so that
+ * its other slots work without a wrapper. */
+static _Thread_local widened* current;
+
+static bp_status add_device(void* self, uint64_t count, bp_device* const* list,
+                            const bp_device_ops* devices, bp_add_result* out_result) {
+  widened* w = current;
+  w->devices = *devices;
+  w->devices.appended = appended;
+  return w->registrar.add_device(self, count, list, &w->devices, out_result);
+}
+
+static bp_status add_allocator(void* self, uint64_t count, bp_device* const* list,
+                               const bp_allocator_ops* allocator, bp_add_result* out_result) {
+  widened* w = current;
+  w->allocator = *allocator;
+  w->allocator.appended = appended;
+  return w->registrar.add_allocator(self, count, list, &w->allocator, out_result);
+}
+
+static bp_status add_streams(void* self, uint64_t count, bp_device* const* list,
+                             const bp_stream_ops* streams, const bp_event_ops* events,
+                             bp_add_result* out_result) {
+  widened* w = current;
+  w->streams = *streams;
+  w->streams.appended = appended;
+  w->events = *events;
+  w->events.appended = appended;
+  return w->registrar.add_streams(self, count, list, &w->streams, &w->events, out_result);
+}
+
+/* The service of newer hosts works where it is there; an older host has a shorter table. */
+static bp_status ask_host(const widened* w) {
+  bp_host host;
+  uint64_t answer = 0;
+  const uint32_t first = offsetof(bp_host, free) + sizeof(void*);
+  if (bp_struct_read(w->host, first, &host, sizeof(host), NULL) != BP_OK) {
+    return w->host->set_error(w->host->self, BP_INCOMPATIBLE, "widen: the host is too short");
+  }
+  if (host.appended == NULL) return BP_OK;
+  if (host.appended(host.self, 1, &answer) == BP_OK && answer == 2) return BP_OK;
+  return host.set_error(host.self, BP_INTERNAL, "widen: bp_host::appended answers wrongly");
+}
+
+static bp_status register_all(void* self, const bp_registrar* registrar) {
+  widened* w = self;
+  bp_registrar ours;
+  const uint32_t first = offsetof(bp_registrar, add_kernels) + sizeof(void*);
+  bp_status status = bp_struct_read(registrar, first, &w->registrar, sizeof(bp_registrar), NULL);
+  if (status == BP_OK) status = ask_host(w);
+  if (status != BP_OK) return status;
+  ours = w->registrar;
+  ours.add_device = add_device;
+  ours.add_allocator = add_allocator;
+  ours.add_streams = add_streams;
+  current = w;
+  status = w->inner->register_all(w->inner->self, &ours);
+  current = NULL;
+  return status;
+}
+
+static bp_status shutdown_instance(void* self) {
+  widened* w = self;
+  const bp_status status = w->inner->shutdown(w->inner->self);
+  free(w);
+  return status;
+}
+
+bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
+  widened* w;
+  const bp_status status = wrapped_entry(request, out_reply);
+  if (status != BP_OK) return status;
+  w = calloc(1, sizeof(widened));
+  if (w == NULL) abort();
+  w->inner = out_reply->backend;
+  w->host = request->host;
+  w->backend = *w->inner;
+  w->backend.self = w;
+  w->backend.register_all = register_all;
+  w->backend.shutdown = shutdown_instance;
+  w->backend.appended = appended;
+  out_reply->backend = &w->backend;
+  return BP_OK;
+}
