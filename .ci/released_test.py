@@ -108,6 +108,11 @@ class Headers(Tree):
                     "  uint64_t size_bytes;\n  bp_stream* stream; ")
         self.assert_broken("0.7 promised: extensible bp_allocate_desc.size_bytes at 16 size 8")
 
+    def test_sees_a_member_that_was_renamed(self):
+        self.set_minor(8)
+        self.change("api/include/backplane/tensor.h", "uint64_t bits;", "uint64_t value;")
+        self.assert_broken("0.7 promised: frozen bp_scalar.bits at 8 size 8")
+
     def test_sees_a_constant_of_another_value(self):
         self.set_minor(8)
         self.change("api/include/backplane/base.h", "BP_TIMEOUT = 5,", "BP_TIMEOUT = 50,")

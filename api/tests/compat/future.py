@@ -25,6 +25,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import boundary  # pylint: disable=wrong-import-position
+from header_text import HeaderText  # pylint: disable=wrong-import-position
 
 SLOT = "bp_status (*{name})(void* self, uint64_t value, uint64_t* out_value)"
 FLAG_SET = re.compile(r"(typedef uint32_t bp_\w+;\s*enum \{)(.*?)(\s*\};)", re.S)
@@ -32,44 +33,7 @@ RETYPED = {"uint64_t": "double", "int64_t": "double", "uint32_t": "float", "int3
 NARROWED = {"uint64_t": "uint32_t", "int64_t": "int32_t", "uint32_t": "uint16_t"}
 
 
-class Headers:
-    """The text of each header, with edits by struct and member."""
-
-    def __init__(self, folder: pathlib.Path):
-        self.known = boundary.read(folder)
-        self.texts = {path.name: path.read_text(encoding="utf-8")
-                      for path in sorted(folder.glob("backplane/*"))}
-
-    def substitute(self, header: str, pattern: str, replacement: str):
-        """Replaces exactly one place, or stops."""
-        text, count = re.subn(pattern, replacement, self.texts[header], flags=re.M)
-        if count != 1:
-            sys.exit(f"{header}: {count} places are like {pattern}, expected 1")
-        self.texts[header] = text
-
-    def struct(self, name: str) -> boundary.Struct:
-        if name not in self.known.structs:
-            sys.exit(f"no header has a struct {name}")
-        return self.known.structs[name]
-
-    def append_member(self, struct: boundary.Struct, text: str):
-        self.substitute(struct.header, rf"^\}} {struct.name};", f"  {text};\n}} {struct.name};")
-
-    def write_members(self, struct: boundary.Struct, texts: list[str]):
-        """Replaces the whole body: what is broken needs no comments."""
-        text = self.texts[struct.header]
-        begin = text.index(f"typedef struct {struct.name} {{")
-        end = text.index(f"\n}} {struct.name};", begin)
-        body = f"typedef struct {struct.name} {{\n" + "".join(f"  {t};\n" for t in texts)
-        self.texts[struct.header] = text[:begin] + body.rstrip("\n") + text[end:]
-
-    def write(self, folder: pathlib.Path):
-        (folder / "backplane").mkdir(parents=True, exist_ok=True)
-        for name, text in self.texts.items():
-            (folder / "backplane" / name).write_text(text, encoding="utf-8")
-
-
-def set_version(headers: Headers, version: str):
+def set_version(headers: HeaderText, version: str):
     now = headers.known.version
     oldest = now[1] if version.startswith(f"{now[0]}.") else 0
     for part, number in zip(("MAJOR", "MINOR", "MINOR_MIN"), [*version.split("."), oldest],
@@ -78,27 +42,18 @@ def set_version(headers: Headers, version: str):
                            f"#define BP_ABI_{part} {number}")
 
 
-def prefix_of(names: list[str]) -> str:
-    """What the enumerators of one set begin with: BP_LAUNCH_ of BP_LAUNCH_STRICT_F32 and others."""
-    words = [name.split("_") for name in names]
-    count = 0
-    while all(len(w) > count + 1 and w[count] == words[0][count] for w in words):
-        count += 1
-    return "_".join(words[0][:count]) + "_"
-
-
 def with_flag(match: re.Match) -> str:
     """The set of flags with one more; a set of plain numbers stays as it is."""
-    names = re.findall(r"\b(BP_\w+) =", match.group(2))
+    name = re.search(r"bp_\w+", match.group(1)).group(0).upper()
     if "<<" not in match.group(2):
         return match.group(0)
     body = match.group(2).rstrip()
     # Behind the comment of the last enumerator there may be no comma before it.
     body = re.sub(r"(1u << \d+)(?!,)(\s*(/\*((?!\*/).)*\*/)?)$", r"\1,\2", body, flags=re.S)
-    return f"{match.group(1)}{body}\n  {prefix_of(names)}APPENDED = 1u << 30{match.group(3)}"
+    return f"{match.group(1)}{body}\n  {name}_APPENDED = 1u << 30{match.group(3)}"
 
 
-def append_everywhere(headers: Headers):
+def append_everywhere(headers: HeaderText):
     for struct in headers.known.structs.values():
         if struct.kind == "frozen":
             continue
@@ -142,7 +97,7 @@ def broken_members(what: str, texts: list[str], at: int) -> list[str]:
     sys.exit(f"cannot {what} '{member}'")
 
 
-def break_it(headers: Headers, what: str, where: str):
+def break_it(headers: HeaderText, what: str, where: str):
     if what == "renumber":
         header = next((name for name, text in headers.texts.items()
                        if re.search(rf"^\s*{where} = ", text, re.M)), None)
@@ -163,11 +118,11 @@ def break_it(headers: Headers, what: str, where: str):
 def generate(source: pathlib.Path, out: pathlib.Path, version: str, append: bool,
              breaks: tuple[str, ...] = ()):
     """Writes the headers of `version` below `out`; each break is "kind:where"."""
-    headers = Headers(source)
+    headers = HeaderText(source)
     for one in breaks:
         break_it(headers, *one.split(":", 1))
         headers.write(out)
-        headers = Headers(out)
+        headers = HeaderText(out)
     set_version(headers, version)
     if append:
         append_everywhere(headers)
