@@ -8,8 +8,8 @@ takes it by value, and the functions of the host's library themselves: its debug
 every type that crosses the boundary, down to the parameters of each slot. A later minor may append
 members to structs that are not frozen, and add structs and functions. So the structs of now that
 may grow are cut to as many members as were released, and then nothing may differ but what was
-added. Constants are no types, and a name is none either: released.py compares them. Exits with 77, which is counted as
-skipped, if abidiff is not installed.
+added. Constants are no types, and a name is none either: released.py compares them. Exits with 77,
+which is counted as skipped, if abidiff is not installed.
 """
 import pathlib
 import shutil
@@ -41,8 +41,8 @@ def source(headers: boundary.Boundary) -> str:
         is_void = declaration.startswith("void ")
         lines.append(f"{declaration} {{ {'' if is_void else 'return 0; '}}}")
     # The one function that a backend exports has its type from a typedef.
-    lines += ["bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* reply) {",
-              "  return request == NULL && reply == NULL;", "}"]
+    lines += ["bp_status bp_backend_entry(const bp_entry_request* a, bp_entry_reply* b) {",
+              "  return a == NULL && b == NULL;", "}"]
     return "\n".join(lines) + "\n"
 
 
