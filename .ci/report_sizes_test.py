@@ -1,5 +1,8 @@
 """Tests of report_sizes.py: a function is measured from its signature to its closing brace."""
 
+import contextlib
+import io
+import tempfile
 import unittest
 
 import report_sizes
@@ -42,6 +45,14 @@ class ReportSizes(unittest.TestCase):
                 (3, "a.cpp", 22, "count"),
             ],
         )
+
+    def test_a_budget_is_kept_up_to_its_last_line(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".c") as file:
+            file.write("int x;\n" * 11)
+            file.flush()
+            with contextlib.redirect_stdout(io.StringIO()):
+                self.assertTrue(report_sizes.budget("eleven", [file.name], 11))
+                self.assertFalse(report_sizes.budget("eleven", [file.name], 10))
 
 
 if __name__ == "__main__":
