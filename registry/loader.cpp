@@ -74,7 +74,7 @@ bool is_served(const bp_entry_reply& reply) {
 
 }  // namespace
 
-bp_status Instance::open(const std::string& path, const bp_host* host) {
+bp_status Instance::open(const std::string& path, const bp_host* host, layers::Stack& layers) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return fail(BP_NOT_FOUND, path + ": no such file");
   if (!is_shared_library(path)) {
@@ -87,13 +87,13 @@ bp_status Instance::open(const std::string& path, const bp_host* host) {
     static_cast<void>(end());
     return fail(BP_INCOMPATIBLE, path + ": not a plugin: it does not export bp_backend_entry");
   }
-  const bp_status status = negotiate(path, entry, host);
+  const bp_status status = negotiate(path, entry, host, layers);
   if (status != BP_OK) static_cast<void>(end());
   return status;
 }
 
 bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entry,
-                              const bp_host* host) {
+                              const bp_host* host, layers::Stack& layers) {
   const bp_entry_request request{.struct_size = sizeof(bp_entry_request),
                                  .struct_type = BP_STRUCT_ENTRY_REQUEST,
                                  .next = nullptr,
@@ -101,7 +101,7 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
                                  .abi_major_max = BP_ABI_MAJOR,
                                  .abi_minor = BP_ABI_MINOR,
                                  .abi_minor_min = BP_ABI_MINOR_MIN,
-                                 .host = host};
+                                 .host = layers.wrap_host(host)};
   bp_entry_reply reply{};
   reply.struct_size = sizeof(reply);
   reply.struct_type = BP_STRUCT_ENTRY_REPLY;
@@ -123,9 +123,12 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
   if (const std::string defect = backend_defect(*reply.backend); !defect.empty()) {
     return fail(BP_INTERNAL, name + ": " + defect);
   }
+  const bp_backend* front = nullptr;
+  if (const bp_status status = layers.put_on(*reply.backend, &front); status != BP_OK) {
+    return fail(status, name + ": " + take_error());
+  }
   // Cannot fail: the size was looked at.
-  static_cast<void>(
-      bp_struct_read(reply.backend, kFirstBackend, &backend_, sizeof(backend_), nullptr));
+  static_cast<void>(bp_struct_read(front, kFirstBackend, &backend_, sizeof(backend_), nullptr));
   has_backend_ = true;
   abi_major_ = reply.abi_major;
   abi_minor_ = reply.abi_minor;

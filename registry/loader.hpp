@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backplane/host.h"
+#include "registry/layers/stack.hpp"
 
 namespace bp::core {
 
@@ -20,11 +21,13 @@ class Instance {
   ~Instance() { static_cast<void>(end()); }
 
   // Opens the plugin file at `path`, an absolute path, and negotiates.
-  bp_status open(const std::string& path, const bp_host* host);
+  bp_status open(const std::string& path, const bp_host* host, layers::Stack& layers);
 
   // Agrees on an ABI with a backend whose entry point is in this process, and takes an instance. On
-  // failure says why, in the backend's own words if it has any. `name` is for the text.
-  bp_status negotiate(const std::string& name, bp_backend_entry_fn* entry, const bp_host* host);
+  // failure says why, in the backend's own words if it has any. `name` is for the text. `layers`,
+  // which outlives the instance, is put in front of it.
+  bp_status negotiate(const std::string& name, bp_backend_entry_fn* entry, const bp_host* host,
+                      layers::Stack& layers);
 
   const bp_backend* backend() const { return has_backend_ ? &backend_ : nullptr; }
   uint32_t abi_major() const { return abi_major_; }

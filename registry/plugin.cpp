@@ -135,6 +135,26 @@ void describe(Plugin& plugin, const Registration& r) {
   plugin.abi_minor = plugin.instance.abi_minor();
   plugin.target_count = plugin.targets.size();
   plugin.kernel_count = r.kernels.size();
+  plugin.layers = plugin.stack.names().c_str();
+}
+
+// The layers of the description, else those of the environment.
+bp_status make_layers(const Registry& registry, Plugin& plugin) {
+  const bool ignores_environment = (registry.flags & BP_REGISTRY_IGNORE_ENVIRONMENT) != 0;
+  const auto variable = [&](const char* name) {
+    const char* value = ignores_environment ? nullptr : bp_environment(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  layers::Choice choice{registry.layers, registry.layer_options};
+  if (!registry.has_layers) choice.layers = variable("BACKPLANE_LAYERS");
+  if (!registry.has_layers && !registry.has_layer_options) {
+    choice.options = variable("BACKPLANE_LAYER_OPTIONS");
+  }
+  return plugin.stack.make(choice, {.options = {},
+                                    .log = registry.log,
+                                    .search_path = registry.search_path,
+                                    .has_search_path = registry.has_search_path,
+                                    .ignores_environment = ignores_environment});
 }
 
 bool is_loaded(const Registry& registry, const std::string& name) {
@@ -152,9 +172,11 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
   plugin->services = std::make_unique<HostServices>(registry.log, option_count, options);
   plugin->services->set_source(source.label);
   const bp_host* host = plugin->services->table();
-  bp_status status = source.entry == nullptr
-                         ? plugin->instance.open(source.path, host)
-                         : plugin->instance.negotiate(source.label, source.entry, host);
+  bp_status status = make_layers(registry, *plugin);
+  if (status != BP_OK) return status;
+  status = source.entry == nullptr
+               ? plugin->instance.open(source.path, host, plugin->stack)
+               : plugin->instance.negotiate(source.label, source.entry, host, plugin->stack);
   if (status != BP_OK) return status;
   plugin->own_name = plugin->instance.backend()->name;
   plugin->services->set_source(plugin->own_name);

@@ -33,7 +33,10 @@ bp_status read_desc(const bp_registry_desc* theirs, bp_registry_desc& ours) {
     return fail(BP_INVALID_ARGUMENT, "bp_registry_desc: flags are " + std::to_string(ours.flags) +
                                          ", known bits are " + std::to_string(kKnownFlags));
   }
-  return BP_OK;
+  const auto text = [](const char* given) { return std::string(given == nullptr ? "" : given); };
+  return ours.layers == nullptr
+             ? BP_OK
+             : layers::check_choice({text(ours.layers), text(ours.layer_options)});
 }
 
 Manifests find_manifests(const Registry& registry) {
@@ -187,6 +190,10 @@ bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** out_reg
     registry->log = {ours.log, ours.user_data};
     registry->has_search_path = ours.search_path != nullptr;
     if (ours.search_path != nullptr) registry->search_path = ours.search_path;
+    registry->has_layers = ours.layers != nullptr;
+    if (ours.layers != nullptr) registry->layers = ours.layers;
+    registry->has_layer_options = ours.layer_options != nullptr;
+    if (ours.layer_options != nullptr) registry->layer_options = ours.layer_options;
     *out_registry = face(*registry.release());
     return BP_OK;
   });
@@ -260,6 +267,21 @@ uint64_t bp_registry_plugin_count(const bp_registry* registry) {
   if (registry == nullptr) return 0;
   const std::lock_guard lock(impl(registry).mutex);
   return impl(registry).plugins.size();
+}
+
+bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* layer, uint64_t* out_count) {
+  return guarded([&]() -> bp_status {
+    if (plugin == nullptr || layer == nullptr) return is_null("plugin or layer");
+    if (out_count == nullptr) return is_null("out_count");
+    const auto& stack = static_cast<const Plugin*>(plugin)->stack;
+    const bp::layers::Layer* found = stack.find(layer);
+    if (found == nullptr) {
+      return fail(BP_NOT_FOUND, std::string(plugin->name) + ": has no layer '" + layer + "'; has " +
+                                    (stack.names().empty() ? "none" : stack.names()));
+    }
+    *out_count = found->report_count();
+    return BP_OK;
+  });
 }
 
 const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t index) {

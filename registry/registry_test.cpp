@@ -326,7 +326,7 @@ TEST(Registry, RefusesADescThatItDoesNotUnderstand) {
   bp_registry* registry = nullptr;
   EXPECT_EQ(bp_registry_create(&newer.known, &registry), BP_INCOMPATIBLE);
   EXPECT_STREQ(bp_error_text(),
-               "bp_registry_desc: byte 48 is given, and this host does not know it");
+               "bp_registry_desc: byte 64 is given, and this host does not know it");
   newer.appended = 0;
   EXPECT_EQ(bp_registry_create(&newer.known, &registry), BP_OK);
   bp_registry_destroy(registry);

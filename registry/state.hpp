@@ -12,6 +12,7 @@
 
 #include "backplane/host.h"
 #include "registry/host_services.hpp"
+#include "registry/layers/stack.hpp"
 #include "registry/loader.hpp"
 #include "registry/manifest.hpp"
 #include "registry/registrar.hpp"
@@ -39,7 +40,8 @@ struct Plugin final : bp_plugin {
 
   Registry* owner = nullptr;
   std::unique_ptr<HostServices> services;
-  Instance instance;                                          // Empty after the unload.
+  layers::Stack stack;  // Of layers. Before the instance, which ends in front of it.
+  Instance instance;    // Empty after the unload.
   std::string own_name, own_version, own_path, own_refusals;  // What bp_plugin points to.
   std::vector<std::unique_ptr<Target>> targets;
 };
@@ -66,6 +68,8 @@ struct Registry {
   bp_registry_flags flags = 0;
   std::string search_path;
   bool has_search_path = false;
+  std::string layers, layer_options;
+  bool has_layers = false, has_layer_options = false;
   LogSink log{};
 
   mutable std::mutex mutex;

@@ -60,6 +60,12 @@ void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeo
   app.add_option("--option", raw.options, "KEY=VALUE for the backend; may be repeated")
       ->allow_extra_args(false)
       ->group(group);
+  app.add_option("--layers", line.run.session.setup.layers,
+                 "in front of the backend: validate,trace; default: BACKPLANE_LAYERS")
+      ->group(group);
+  app.add_option("--layer-options", line.run.session.setup.layer_options,
+                 "LAYER.KEY=VALUE of layers, separated by commas")
+      ->group(group);
   app.add_option("--timeout", timeout_seconds, "seconds per case, and to load")
       ->check(positive_number())
       ->capture_default_str()

@@ -217,6 +217,8 @@ int info_verb(const CommandLine& line) {
   std::cout << "plugin " << plugin.value("name", "") << " " << plugin.value("version", "")
             << "   abi " << plugin.value("abi", "") << " (host " << hello.value("host_abi", "")
             << ")\n  " << plugin.value("path", "") << "\n";
+  const std::string layers = plugin.value("layers", "");
+  std::cout << "  layers " << (layers.empty() ? "none" : layers) << "\n";
   for (const json& warning : hello.value("log", json::array())) {
     std::cout << "  warning: " << warning.get<std::string>() << "\n";
   }

@@ -208,6 +208,8 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
   const auto add = [&](const char* flag, const std::string& value, const std::string& usual) {
     if (value != usual) flags.insert(flags.end(), {flag, value});
   };
+  add("--layers", setup.layers, "");
+  add("--layer-options", setup.layer_options, "");
   const CaseOptions usual;
   const CaseOptions& cases = setup.case_options;
   add("--device", setup.device, "");

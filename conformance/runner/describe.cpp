@@ -113,6 +113,7 @@ json describe_plugin(const bp_plugin& plugin) {
           {"version", text(plugin.version)},
           {"path", text(plugin.path)},
           {"refusals", text(plugin.refusals)},
+          {"layers", text(plugin.layers)},
           {"abi", std::to_string(plugin.abi_major) + "." + std::to_string(plugin.abi_minor)},
           {"target_count", plugin.target_count},
           {"kernel_count", plugin.kernel_count}};

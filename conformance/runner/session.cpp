@@ -271,6 +271,16 @@ class Session {
                                 .cause = "hygiene",
                                 .tag = "ENTRY-4"};
     }
+    const json reports = record.payload.value("layer_reports", json::array());
+    if (holds_texts(record.payload, "layer_reports") && !reports.empty()) {
+      report_.unload_failure = {
+          .outcome = Outcome::kFail,
+          .message = "while unloading, " + reports[0].get<std::string>() +
+                     (reports.size() == 1 ? ""
+                                          : "; and " + std::to_string(reports.size() - 1) +
+                                                " more reports of layers"),
+          .cause = "layer"};
+    }
     const Clock::time_point limit = deadline();
     const ProcessEnd end = worker_.finish(limit);
     if (!end.is_clean()) {

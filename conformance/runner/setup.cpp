@@ -6,6 +6,8 @@ nlohmann::json to_json(const WorkerSetup& setup) {
   return {{"plugin", setup.plugin},
           {"device", setup.device},
           {"options", setup.options},
+          {"layers", setup.layers},
+          {"layer_options", setup.layer_options},
           {"canary_bytes", setup.case_options.canary_bytes},
           {"poison", setup.case_options.poison},
           {"cache_bytes", setup.perf.cache_bytes},
@@ -18,6 +20,9 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json) {
   json.at("plugin").get_to(setup.plugin);
   json.at("device").get_to(setup.device);
   json.at("options").get_to(setup.options);
+  // A failure that an older suite saved has none.
+  setup.layers = json.value("layers", "");
+  setup.layer_options = json.value("layer_options", "");
   json.at("canary_bytes").get_to(setup.case_options.canary_bytes);
   json.at("poison").get_to(setup.case_options.poison);
   json.at("cache_bytes").get_to(setup.perf.cache_bytes);

@@ -24,6 +24,7 @@ struct WorkerSetup {
   std::string plugin;  // A path, or the name of a manifest.
   std::string device;  // "" is the first device of the plugin; else its index or its name.
   std::vector<std::pair<std::string, std::string>> options;  // The backend's.
+  std::string layers, layer_options;  // Of the registry; "" leaves them to the environment.
   CaseOptions case_options;
   PerfOptions perf;  // Of cases that are timed.
   int parent = 0;    // The supervisor's process id.

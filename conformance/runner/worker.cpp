@@ -103,7 +103,9 @@ class Worker {
         .struct_type = BP_STRUCT_REGISTRY_DESC,
         .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION,
         .log = take_line,
-        .user_data = this};
+        .user_data = this,
+        .layers = setup_.layers.empty() ? nullptr : setup_.layers.c_str(),
+        .layer_options = setup_.layer_options.empty() ? nullptr : setup_.layer_options.c_str()};
     bp_registry* registry = nullptr;
     if (bp_registry_create(&desc, &registry) != BP_OK) return bp_error_text();
     registry_.reset(registry);
@@ -123,6 +125,7 @@ class Worker {
       return std::string("does not load: ") + bp_status_name(status) + ": " + bp_error_text();
     }
     hello["plugin"] = describe_plugin(*plugin);
+    layers_prefix_ = std::string(plugin->name) + "/";
     json targets = json::array();
     for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
       const bp_target* target = bp_registry_target(registry, i);
@@ -199,8 +202,10 @@ class Worker {
     });
     const ProcessState before = ProcessState::take();
     bp_error_clear();
+    static_cast<void>(log_.take());
     Result result = run_case(which, context);
     find_late_failure(result);
+    for (const std::string& line : layer_reports()) charge(result, {line, "layer", tag_in(line)});
     for (const std::string& change : before.compare_and_restore()) {
       charge(result, {"while the case ran, " + change, "hygiene", "ENTRY-4"});
     }
@@ -237,6 +242,22 @@ class Worker {
     bp_error_clear();
   }
 
+  // The lines of the log that layers wrote since the last look.
+  std::vector<std::string> layer_reports() {
+    std::vector<std::string> lines = log_.take();
+    std::erase_if(lines, [&](const std::string& line) {
+      return layers_prefix_.empty() || !line.starts_with(layers_prefix_);
+    });
+    return lines;
+  }
+
+  // "MEMORY-5" of "acme.npu/validate: [MEMORY-5] free: ..."; "" if it names no rule.
+  static std::string tag_in(const std::string& line) {
+    const size_t begin = line.find(": [");
+    const size_t end = begin == line.npos ? line.npos : line.find(']', begin);
+    return end == line.npos ? "" : line.substr(begin + 3, end - begin - 3);
+  }
+
   // A finding from outside of the case: turns a pass into a failure.
   static void charge(Result& result, const Finding& finding) {
     if (count_of(result.outcome) == Count::kFailed) {
@@ -251,9 +272,11 @@ class Worker {
 
   int say_goodbye() {
     const ProcessState before = ProcessState::take();
+    static_cast<void>(log_.take());
     registry_.reset();
     std::fflush(nullptr);
-    send(RecordType::kBye, {{"findings", before.compare_and_restore()}});
+    send(RecordType::kBye,
+         {{"findings", before.compare_and_restore()}, {"layer_reports", layer_reports()}});
     return 0;
   }
 
@@ -265,6 +288,7 @@ class Worker {
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
   const bp_target* target_ = nullptr;
+  std::string layers_prefix_;  // Of the sources of their lines: "acme.npu/".
 };
 
 }  // namespace

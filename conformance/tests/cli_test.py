@@ -563,6 +563,22 @@ class Outputs(Folder):
         self.assertIn(STREAM_CASE, run("explain", "STREAM-5").stdout)
         self.assertEqual(run("explain", "stream-5").stdout, run("explain", "STREAM-5").stdout)
 
+    def test_layers_are_listed_and_report(self):
+        done = run("info", plugin("none"), "--layers", "leak,trace", "--layer-options",
+                   f"trace.file={self.folder.name}/trace.json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("  layers leak,trace\n", done.stdout)
+        trace = json.loads((pathlib.Path(self.folder.name) / "trace.json").read_text())
+        self.assertIn("device.properties", {event["name"] for event in trace})
+        self.assertIn("  layers none\n", run("info", plugin("none")).stdout)
+        self.assertIn("  layers leak\n", run("info", plugin("none"), environment={
+            "BACKPLANE_LAYERS": "leak"}).stdout)
+
+    def test_a_layer_that_does_not_exist_is_one_line(self):
+        done = run("info", plugin("none"), "--layers", "laek")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("there is no layer 'laek'; there are leak, trace", done.stderr)
+
     def test_coverage_prints_a_table_and_writes_every_cell(self):
         path = pathlib.Path(self.folder.name) / "c.json"
         done = run("coverage", plugin("none"), "-k", "op.add.f32.*:op.add.i32.*", "--tier", "smoke",

@@ -268,7 +268,8 @@ struct TestRegistry {
   std::string log;
   bp_registry* registry = nullptr;
 
-  explicit TestRegistry(bp_registry_flags flags = 0) {
+  explicit TestRegistry(bp_registry_flags flags = 0, const char* layers = nullptr,
+                        const char* layer_options = nullptr) {
     const bp_registry_desc desc{
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
@@ -277,7 +278,9 @@ struct TestRegistry {
             [](void* self, bp_log_level, const char* source, const char* message) {
               *static_cast<std::string*>(self) += std::string(source) + ": " + message + "\n";
             },
-        .user_data = &log};
+        .user_data = &log,
+        .layers = layers,
+        .layer_options = layer_options};
     bp_registry_create(&desc, &registry);
   }
   TestRegistry(const TestRegistry&) = delete;

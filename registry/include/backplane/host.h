@@ -91,6 +91,14 @@ typedef struct bp_registry_desc {
    * errors to nobody: a library does not print. */
   void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
   void* user_data;
+
+  /* NULL, or the layers in front of each backend, the first outermost: "validate,trace", and "" for
+   * none. NULL takes the environment's BACKPLANE_LAYERS. api/docs/layers.md lists them. */
+  const char* layers;
+  /* NULL, or options of the layers: "trace.file=x.json,fault.seed=7". Without `layers` NULL takes
+   * BACKPLANE_LAYER_OPTIONS. A layer or an option that does not exist is BP_NOT_FOUND: here, or in
+   * each load where they come from the environment. */
+  const char* layer_options;
 } bp_registry_desc;
 
 /* Makes a registry without backends. A NULL desc is all zero. */
@@ -134,6 +142,7 @@ typedef struct bp_plugin {
   uint32_t abi_major, abi_minor;
   uint64_t target_count;
   uint64_t kernel_count; /* Accepted kernels. */
+  const char* layers;    /* In front of it, the first outermost: "validate,trace"; "" if none. */
 } bp_plugin;
 
 /* Loads a backend and registers its tables. `name` is a path if it contains '/' or ends in ".so",
@@ -149,6 +158,12 @@ BP_API bp_status bp_registry_load(bp_registry* registry, const char* name, uint6
  * library closed. Tables that were lent stay readable until the registry ends, and their free and
  * destroy entries do nothing and return BP_OK. */
 BP_API bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin);
+
+/* How many reports the layer `layer` in front of a plugin has made: leaks, broken rules, differing
+ * results. Each is a line in the log as well. Readable after the unload too. BP_NOT_FOUND if the
+ * plugin does not have that layer. */
+BP_API bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* layer,
+                                         uint64_t* out_count);
 
 BP_API uint64_t bp_registry_plugin_count(const bp_registry* registry);
 BP_API const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t index);

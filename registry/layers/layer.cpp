@@ -1,0 +1,38 @@
+#include "registry/layers/layer.hpp"
+
+#include "registry/layers/slots.hpp"
+
+namespace bp::layers {
+namespace {
+
+constexpr std::string_view kSlotNames[] = {
+#define BP_SLOT(table, noun, slot, presence, gone) #noun "." #slot,
+#include "registry/slots.def"
+#undef BP_SLOT
+    "kernel.supports",  "kernel.workspace_size", "kernel.launch",       "kernel.prepare",
+    "kernel.plan_info", "kernel.plan_pack",      "kernel.plan_release",
+};
+static_assert(std::size(kSlotNames) == kSlotCount);
+
+}  // namespace
+
+void Layer::set_backend_name(const std::string& name, const char* layer_name) {
+  backend_name_ = name;
+  source_ = name + "/" + layer_name;
+}
+
+void wrap_host_table(const bp_host& next, Layer& layer, Wrapped<bp_host>& ours) {
+  static_cast<void>(bp_struct_read(&next, 0, &ours.next, sizeof(bp_host), nullptr));
+  ours.layer = &layer;
+  ours.table = ours.next;
+  ours.table.self = &ours;
+  pass_on<bp_host, &bp_host::set_error>(ours.table.set_error);
+  pass_on<bp_host, &bp_host::log>(ours.table.log);
+  pass_on<bp_host, &bp_host::get_option>(ours.table.get_option);
+  pass_on<bp_host, &bp_host::allocate>(ours.table.allocate);
+  pass_on<bp_host, &bp_host::free>(ours.table.free);
+}
+
+std::string_view slot_name(Slot slot) { return kSlotNames[static_cast<uint32_t>(slot)]; }
+
+}  // namespace bp::layers

@@ -1,0 +1,190 @@
+// What a layer is: it stands between the host and a backend, and sees every call.
+//
+//   host -> Wrapped{table} -> layer -> Wrapped::next -> ... -> backend
+//
+// A wrapped table is a copy of the one behind, in which every slot passes its call on. A layer
+// replaces the slots that it cares about; what is absent behind stays absent. Handles are those of
+// the backend: a layer that knows something of them keeps a table beside. A kernel is wrapped by a
+// copy with a state of its own.
+//
+// To write one: derive from Layer, replace slots in on_table() and functions in on_kernel(), and
+// add a row to list.cpp.
+//
+//   class Counter final : public Layer {
+//     void on_table(AnyTable table) override {
+//       visit_table<bp_allocator_ops>(table, [](auto& w) { replace<&Counter::free>(w.free); });
+//     }
+//     bp_status free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream) {
+//       ++count_;
+//       return next.free(next.self, buffer, stream);
+//     }
+//   };
+//
+// Rules:
+//   Threads    Every slot is called from any thread. on_table() and on_kernel() are not.
+//   Errors     A slot returns bp::fail(status, text), or what the next one returned. Exceptions end
+//              at the wrapping, as BP_OUT_OF_MEMORY or BP_INTERNAL.
+//   Locks      The next layer is foreign code: it is never called under a lock.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "registry/guard.hpp"
+#include "registry/host_services.hpp"
+#include "registry/layers/options.hpp"
+
+namespace bp::layers {
+
+class Layer;
+
+// A table as the side in front sees it, and as it is behind.
+template <typename Table>
+struct Wrapped {
+  Table table;  // Its self is this.
+  Table next;   // May end early: slots behind its struct_size are NULL.
+  Layer* layer;
+};
+
+struct WrappedKernel {
+  bp_kernel kernel;       // Its state is this.
+  const bp_kernel* next;  // May be shorter than this build's.
+  Layer* layer;
+};
+
+using AnyTable = std::variant<Wrapped<bp_device_ops>*, Wrapped<bp_allocator_ops>*,
+                              Wrapped<bp_stream_ops>*, Wrapped<bp_event_ops>*>;
+
+// Calls `body` with the copy in front if `any` is a `Table`.
+template <typename Table, typename Body>
+void visit_table(const AnyTable& any, Body&& body) {
+  if (auto* const* wrapped = std::get_if<Wrapped<Table>*>(&any)) body((*wrapped)->table);
+}
+
+// What a layer is made from.
+struct Setup {
+  Options options;
+  core::LogSink log;
+  std::string search_path;  // Of the registry, for a layer that loads a backend.
+  bool has_search_path = false;
+  bool ignores_environment = false;
+};
+
+// One layer on one instance of a backend.
+class Layer {
+ public:
+  explicit Layer(Setup setup) : setup_(std::move(setup)) {}
+  Layer(const Layer&) = delete;
+  virtual ~Layer() = default;
+
+  // Checks the options, before anything is loaded.
+  virtual bp_status check() { return BP_OK; }
+
+  // The services that the side behind receives: `next`, or a table of the layer's own.
+  virtual const bp_host* wrap_host(const bp_host* next) { return next; }
+
+  // Called once, when the side behind has answered.
+  virtual bp_status begin(const bp_backend& /*next*/) { return BP_OK; }
+
+  virtual void on_table(AnyTable /*table*/) {}
+
+  // False hides the kernel.
+  virtual bool on_kernel(WrappedKernel& /*kernel*/) { return true; }
+
+  // Ends the side behind, and what the layer has to say in the end.
+  virtual bp_status shut_down(const bp_backend& next) { return next.shutdown(next.self); }
+
+  // Set before begin().
+  void set_backend_name(const std::string& name, const char* layer_name);
+
+  uint64_t report_count() const { return report_count_.load(std::memory_order_relaxed); }
+
+ protected:
+  const Setup& setup() const { return setup_; }
+  const Options& options() const { return setup_.options; }
+  const std::string& backend_name() const { return backend_name_; }
+
+  // A line in the host's log, under "acme.npu/leak".
+  void log(bp_log_level level, const std::string& message) const {
+    setup_.log.line(level, source_, message);
+  }
+
+  // A warning that is counted.
+  void report(const std::string& message) {
+    report_count_.fetch_add(1, std::memory_order_relaxed);
+    log(BP_LOG_WARNING, message);
+  }
+  void count_report() { report_count_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  Setup setup_;
+  std::string backend_name_, source_;
+  std::atomic<uint64_t> report_count_ = 0;
+};
+
+// Fills `ours` with functions that pass on to `next`; a layer then replaces some and lends
+// &ours.table.
+void wrap_host_table(const bp_host& next, Layer& layer, Wrapped<bp_host>& ours);
+
+// ---- Replacing slots ---------------------------------------------------------------------------
+
+// Makes `slot` call the one behind.
+template <typename Table, auto kMember, typename... Args>
+void pass_on(bp_status (*&slot)(void*, Args...)) {
+  if (slot == nullptr) return;
+  slot = [](void* self, Args... args) noexcept -> bp_status {
+    const Table& next = static_cast<Wrapped<Table>*>(self)->next;
+    return (next.*kMember)(next.self, args...);
+  };
+}
+
+// Of a member function that takes the side behind first: its class, and that side.
+template <typename Function>
+struct Member;
+template <typename L, typename Result, typename Behind, typename... Args>
+struct Member<Result (L::*)(const Behind&, Args...)> {
+  using Class = L;
+  using Side = Behind;
+};
+
+// Makes `slot` call kFunction, a member of a layer:
+//   bp_status L::free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream)
+// A slot that is absent stays absent.
+template <auto kFunction, typename... Args>
+void replace(bp_status (*&slot)(void*, Args...)) {
+  if (slot == nullptr) return;
+  slot = [](void* self, Args... args) noexcept -> bp_status {
+    using M = Member<decltype(kFunction)>;
+    auto& wrapped = *static_cast<Wrapped<typename M::Side>*>(self);
+    auto& layer = static_cast<typename M::Class&>(*wrapped.layer);
+    return core::guarded([&] { return (layer.*kFunction)(wrapped.next, args...); });
+  };
+}
+
+// The same for a function of a kernel:
+//   bp_status L::launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args)
+template <auto kFunction, typename... Args>
+void replace(bp_status (*&slot)(const bp_kernel*, Args...)) {
+  if (slot == nullptr) return;
+  slot = [](const bp_kernel* self, Args... args) noexcept -> bp_status {
+    auto& wrapped = *static_cast<WrappedKernel*>(self->state);
+    auto& layer = static_cast<typename Member<decltype(kFunction)>::Class&>(*wrapped.layer);
+    return core::guarded([&] { return (layer.*kFunction)(wrapped, args...); });
+  };
+}
+
+// supports(), which answers with a reason.
+template <auto kFunction>
+void replace(bp_reason (*&slot)(const bp_kernel*, bp_device*, bp_launch_flags, const void*)) {
+  slot = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+            const void* args) noexcept -> bp_reason {
+    auto& wrapped = *static_cast<WrappedKernel*>(self->state);
+    auto& layer = static_cast<typename Member<decltype(kFunction)>::Class&>(*wrapped.layer);
+    return (layer.*kFunction)(wrapped, device, flags, args);
+  };
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,189 @@
+#include "registry/layers/layered_backend.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "registry/fail.hpp"
+#include "registry/layers/slots.hpp"
+
+namespace bp::layers {
+namespace {
+
+// Whether so little of an entry is there that only the host may look at it, and reject it.
+template <typename Struct>
+bool is_unreadable(const Struct* theirs, uint32_t struct_type, size_t least_bytes) {
+  return theirs == nullptr || theirs->struct_type != struct_type ||
+         theirs->struct_size < least_bytes;
+}
+
+// Copies what both sides know; the size stays that of the shorter, so that what is absent or too
+// short is judged by the host as if there were no layer.
+template <typename Struct>
+void copy_known(const Struct& theirs, Struct& ours) {
+  static_cast<void>(bp_struct_read(&theirs, 0, &ours, sizeof(ours), nullptr));
+  ours.struct_size = std::min<uint32_t>(theirs.struct_size, sizeof(ours));
+}
+
+template <typename Table>
+struct StructType;
+template <>
+struct StructType<bp_device_ops> : std::integral_constant<uint32_t, BP_STRUCT_DEVICE_OPS> {};
+template <>
+struct StructType<bp_allocator_ops> : std::integral_constant<uint32_t, BP_STRUCT_ALLOCATOR_OPS> {};
+template <>
+struct StructType<bp_stream_ops> : std::integral_constant<uint32_t, BP_STRUCT_STREAM_OPS> {};
+template <>
+struct StructType<bp_event_ops> : std::integral_constant<uint32_t, BP_STRUCT_EVENT_OPS> {};
+
+template <typename Table>
+void pass_all_on(Table& ours) {
+#define BP_SLOT(slot_table, noun, slot, presence, gone) \
+  if constexpr (std::is_same_v<Table, slot_table>) pass_on<Table, &slot_table::slot>(ours.slot);
+#include "registry/slots.def"
+#undef BP_SLOT
+}
+
+template <auto kMember, typename Result, typename... Args>
+void pass_on(Result (*&slot)(const bp_kernel*, Args...)) {
+  if (slot == nullptr) return;
+  slot = [](const bp_kernel* self, Args... args) noexcept -> Result {
+    const bp_kernel* next = static_cast<const WrappedKernel*>(self->state)->next;
+    return (next->*kMember)(next, args...);
+  };
+}
+
+void pass_all_on(bp_kernel& ours) {
+  pass_on<&bp_kernel::supports>(ours.supports);
+  pass_on<&bp_kernel::workspace_size>(ours.workspace_size);
+  pass_on<&bp_kernel::launch>(ours.launch);
+  pass_on<&bp_kernel::prepare>(ours.prepare);
+  pass_on<&bp_kernel::plan_info>(ours.plan_info);
+  pass_on<&bp_kernel::plan_pack>(ours.plan_pack);
+  pass_on<&bp_kernel::plan_release>(ours.plan_release);
+}
+
+}  // namespace
+
+template <typename Table>
+const Table* LayeredBackend::wrap(const Table* theirs) {
+  if (is_unreadable(theirs, StructType<Table>::value, offsetof(Table, self) + sizeof(void*))) {
+    return theirs;
+  }
+  auto added = std::make_shared<Wrapped<Table>>();
+  copy_known(*theirs, added->next);
+  added->table = added->next;
+  added->table.self = added.get();
+  added->layer = layer_.get();
+  pass_all_on(added->table);
+  layer_->on_table(added.get());
+  wrapped_.push_back(added);
+  return &added->table;
+}
+
+const bp_kernel* LayeredBackend::wrap(const bp_kernel& theirs) {
+  auto added = std::make_shared<WrappedKernel>();
+  copy_known(theirs, added->kernel);
+  added->kernel.state = added.get();
+  added->next = &theirs;
+  added->layer = layer_.get();
+  pass_all_on(added->kernel);
+  if (!layer_->on_kernel(*added)) return nullptr;
+  wrapped_.push_back(added);
+  return &added->kernel;
+}
+
+template <typename Table, auto kAdd>
+bp_status LayeredBackend::add(void* self, uint64_t count, bp_device* const* devices,
+                              const Table* table, bp_add_result* out_result) noexcept {
+  return core::guarded([&] {
+    const auto& r = *static_cast<Registration*>(self);
+    return (r.host->*kAdd)(r.host->self, count, devices, r.self->wrap(table), out_result);
+  });
+}
+
+bp_status LayeredBackend::add_streams(void* self, uint64_t count, bp_device* const* devices,
+                                      const bp_stream_ops* streams, const bp_event_ops* events,
+                                      bp_add_result* out_result) noexcept {
+  return core::guarded([&] {
+    const auto& r = *static_cast<Registration*>(self);
+    return r.host->add_streams(r.host->self, count, devices, r.self->wrap(streams),
+                               r.self->wrap(events), out_result);
+  });
+}
+
+bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* const* devices,
+                                      uint64_t kernel_count, const bp_kernel* const* kernels,
+                                      bp_add_result* out_results) noexcept {
+  return core::guarded([&] {
+    const auto& r = *static_cast<Registration*>(self);
+    if (kernels == nullptr) {
+      return r.host->add_kernels(r.host->self, count, devices, kernel_count, kernels, out_results);
+    }
+    std::vector<const bp_kernel*> passed;
+    std::vector<uint64_t> places;  // Of those in `kernels`.
+    for (uint64_t i = 0; i < kernel_count; ++i) {
+      constexpr size_t kLeast = offsetof(bp_kernel, launch) + sizeof(void*);
+      const bp_kernel* kernel = kernels[i];
+      if (!is_unreadable(kernel, BP_STRUCT_KERNEL, kLeast)) {
+        kernel = r.self->wrap(*kernel);
+        if (kernel == nullptr) continue;
+      }
+      passed.push_back(kernel);
+      places.push_back(i);
+    }
+    std::vector<bp_add_result> results(passed.size());
+    const bp_status status = r.host->add_kernels(r.host->self, count, devices, passed.size(),
+                                                 passed.data(), results.data());
+    if (status != BP_OK || out_results == nullptr) return status;
+    std::fill_n(out_results, kernel_count,
+                bp_add_result{BP_ADD_REJECTED, 0, "hidden by a layer of the host"});
+    for (size_t i = 0; i < places.size(); ++i) out_results[places[i]] = results[i];
+    return status;
+  });
+}
+
+bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar) noexcept {
+  auto& backend = *static_cast<LayeredBackend*>(self);
+  Registration registration{&backend, registrar};
+  const bp_registrar between{
+      .struct_size = sizeof(bp_registrar),
+      .struct_type = BP_STRUCT_REGISTRAR,
+      .next = nullptr,
+      .self = &registration,
+      .add_device = add<bp_device_ops, &bp_registrar::add_device>,
+      .add_allocator = add<bp_allocator_ops, &bp_registrar::add_allocator>,
+      .add_streams = add_streams,
+      .add_kernels = add_kernels,
+  };
+  return backend.next_.register_all(backend.next_.self, &between);
+}
+
+bp_status LayeredBackend::shutdown(void* self) noexcept {
+  auto& backend = *static_cast<LayeredBackend*>(self);
+  return core::guarded([&] { return backend.layer_->shut_down(backend.next_); });
+}
+
+bp_status LayeredBackend::get_extension(void* self, const char* name, uint32_t version,
+                                        const void** out_extension) noexcept {
+  const bp_backend& next = static_cast<LayeredBackend*>(self)->next_;
+  return next.get_extension(next.self, name, version, out_extension);
+}
+
+bp_status LayeredBackend::status_class(void* self, bp_status code, bp_status* out_class) noexcept {
+  const bp_backend& next = static_cast<LayeredBackend*>(self)->next_;
+  return next.status_class(next.self, code, out_class);
+}
+
+bp_status LayeredBackend::begin(const bp_backend& next) {
+  copy_known(next, next_);
+  backend_ = next_;
+  backend_.self = this;
+  backend_.register_all = register_all;
+  backend_.shutdown = shutdown;
+  if (backend_.get_extension != nullptr) backend_.get_extension = get_extension;
+  if (backend_.status_class != nullptr) backend_.status_class = status_class;
+  layer_->set_backend_name(next.name == nullptr ? "" : next.name, name_.c_str());
+  return layer_->begin(next_);
+}
+
+}  // namespace bp::layers

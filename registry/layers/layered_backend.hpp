@@ -1,0 +1,60 @@
+// A backend that wraps a backend: what one layer puts between the host and the side behind.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "registry/layers/layer.hpp"
+
+namespace bp::layers {
+
+class LayeredBackend {
+ public:
+  LayeredBackend(std::string name, std::unique_ptr<Layer> layer)
+      : name_(std::move(name)), layer_(std::move(layer)) {}
+  LayeredBackend(const LayeredBackend&) = delete;
+
+  const std::string& name() const { return name_; }
+  Layer& layer() { return *layer_; }
+  const Layer& layer() const { return *layer_; }
+
+  // Puts the layer in front of `next`, which may be shorter than this build's struct.
+  bp_status begin(const bp_backend& next);
+
+  // Valid after begin().
+  const bp_backend* backend() const { return &backend_; }
+
+ private:
+  // What the side behind sees during its register_all().
+  struct Registration {
+    LayeredBackend* self;
+    const bp_registrar* host;
+  };
+
+  template <typename Table>
+  const Table* wrap(const Table* theirs);
+  const bp_kernel* wrap(const bp_kernel& theirs);
+
+  template <typename Table, auto kAdd>
+  static bp_status add(void* self, uint64_t count, bp_device* const* devices, const Table* table,
+                       bp_add_result* out_result) noexcept;
+  static bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
+                               const bp_stream_ops* streams, const bp_event_ops* events,
+                               bp_add_result* out_result) noexcept;
+  static bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices,
+                               uint64_t kernel_count, const bp_kernel* const* kernels,
+                               bp_add_result* out_results) noexcept;
+  static bp_status register_all(void* self, const bp_registrar* registrar) noexcept;
+  static bp_status shutdown(void* self) noexcept;
+  static bp_status get_extension(void* self, const char* name, uint32_t version,
+                                 const void** out_extension) noexcept;
+  static bp_status status_class(void* self, bp_status code, bp_status* out_class) noexcept;
+
+  std::string name_;
+  std::unique_ptr<Layer> layer_;
+  bp_backend backend_{}, next_{};
+  std::vector<std::shared_ptr<void>> wrapped_;  // Tables and kernels of all types.
+};
+
+}  // namespace bp::layers

@@ -1,0 +1,259 @@
+// How layers are chosen and put in, and what those do that only watch.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "registry/tests/fake_backend.hpp"
+
+namespace bp::core {
+namespace {
+
+uint64_t reports(const bp_plugin* plugin, const char* layer) {
+  uint64_t count = 999;
+  EXPECT_EQ(bp_plugin_layer_reports(plugin, layer, &count), BP_OK) << bp_error_text();
+  return count;
+}
+
+// A folder that ends with the test.
+struct TemporaryFolder {
+  std::filesystem::path path;
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "bp_layers_XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path); }
+  std::string file(const char* name) const { return (path / name).string(); }
+};
+
+bp_buffer* allocate(const bp_target* target, uint64_t size_bytes) {
+  const bp_allocate_desc desc{.struct_size = sizeof(desc),
+                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                              .size_bytes = size_bytes};
+  bp_buffer* buffer = nullptr;
+  const bp_allocator_ops& memory = *target->allocator;
+  EXPECT_EQ(memory.allocate(memory.self, target->device, &desc, &buffer), BP_OK) << bp_error_text();
+  return buffer;
+}
+
+TEST(Layers, WithoutOneTheTablesAreTheBackendsOwn) {
+  TestRegistry r(BP_REGISTRY_IGNORE_ENVIRONMENT);
+  const bp_kernel kernel = make_kernel("add.fast");
+  FakeBackend fake;
+  fake.kernels = {&kernel};
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  EXPECT_STREQ(plugin->layers, "");
+  EXPECT_EQ(r.target()->allocator->allocate, fake.allocator.allocate);
+  EXPECT_EQ(r.target()->allocator->self, &fake);
+  EXPECT_EQ(bp_target_kernel(r.target(), 0), &kernel);
+  uint64_t count = 7;
+  EXPECT_EQ(bp_plugin_layer_reports(plugin, "leak", &count), BP_NOT_FOUND);
+  EXPECT_STREQ(bp_error_text(), "acme.npu: has no layer 'leak'; has none");
+  EXPECT_EQ(count, 7);
+}
+
+TEST(Layers, RefusesWhatDoesNotExist) {
+  struct Row {
+    const char* layers;
+    const char* options;
+    bp_status status;
+    const char* text;
+  };
+  const Row rows[] = {
+      {"laek", nullptr, BP_NOT_FOUND, "layers: there is no layer 'laek'; there are leak, trace"},
+      {"leak,trace,leak", nullptr, BP_INVALID_ARGUMENT,
+       "layers: 'leak' is given twice in 'leak,trace,leak'"},
+      {"leak", "leak.fali=1", BP_NOT_FOUND, "layer option 'leak.fali': leak has fail"},
+      {"leak", "lake.fail=1", BP_NOT_FOUND, "layers: there is no layer 'lake'; there are"},
+      {"leak", "leak.fail", BP_INVALID_ARGUMENT, "layer option 'leak.fail' is not LAYER.KEY=VALUE"},
+      {"leak", "trace.file=x", BP_INVALID_ARGUMENT,
+       "layer option 'trace.file=x': the layers are leak"},
+      {"leak", "leak.fail=1,leak.fail=0", BP_INVALID_ARGUMENT,
+       "layer option 'leak.fail' is given twice"},
+  };
+  for (const Row& row : rows) {
+    const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
+                                .struct_type = BP_STRUCT_REGISTRY_DESC,
+                                .layers = row.layers,
+                                .layer_options = row.options};
+    bp_registry* registry = nullptr;
+    EXPECT_EQ(bp_registry_create(&desc, &registry), row.status) << row.text;
+    EXPECT_EQ(std::string(bp_error_text()).substr(0, std::strlen(row.text)), row.text);
+    EXPECT_EQ(registry, nullptr);
+  }
+  TestRegistry r(0, "leak", "leak.fail=two");
+  FakeBackend fake;
+  EXPECT_EQ(fake.load(r.registry), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(), "layer option leak.fail is 'two', allowed are numbers up to 1");
+}
+
+TEST(Layers, ComeFromTheEnvironmentUnlessTheProgramSaysOtherwise) {
+  setenv("BACKPLANE_LAYERS", "leak", 1);
+  setenv("BACKPLANE_LAYER_OPTIONS", "leak.fail=1", 1);
+  TestRegistry r, chosen(0, ""), ignoring(BP_REGISTRY_IGNORE_ENVIRONMENT);
+  FakeBackend fake, other, third;
+  const bp_plugin* plugin = nullptr;
+  EXPECT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  EXPECT_STREQ(plugin->layers, "leak");
+  EXPECT_EQ(other.load(chosen.registry, &plugin), BP_OK) << bp_error_text();
+  EXPECT_STREQ(plugin->layers, "");
+  EXPECT_EQ(third.load(ignoring.registry, &plugin), BP_OK) << bp_error_text();
+  EXPECT_STREQ(plugin->layers, "");
+  setenv("BACKPLANE_LAYERS", "nothing", 1);
+  TestRegistry wrong;
+  FakeBackend fourth;
+  EXPECT_EQ(fourth.load(wrong.registry), BP_NOT_FOUND);
+  unsetenv("BACKPLANE_LAYERS");
+  unsetenv("BACKPLANE_LAYER_OPTIONS");
+}
+
+TEST(Layers, PassCallsOnInAnyOrder) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json");
+  for (const char* layers : {"leak,trace", "trace,leak"}) {
+    TestRegistry r(0, layers, options.c_str());
+    bp_kernel kernel = make_kernel("add.fast");
+    static const void* seen;
+    kernel.state = &kernel;
+    kernel.launch = [](const bp_kernel* self, const bp_launch*, const void*) -> bp_status {
+      seen = self;
+      return BP_OK;
+    };
+    FakeBackend fake;
+    fake.kernels = {&kernel};
+    const bp_plugin* plugin = nullptr;
+    ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+    EXPECT_STREQ(plugin->layers, layers);
+    EXPECT_EQ(plugin->kernel_count, 1);
+    EXPECT_EQ(r.target()->device, fake.device(0));
+    bp_buffer* buffer = allocate(r.target(), 64);
+    EXPECT_EQ(fake.devices[0].live_buffers, 1);
+    const bp_kernel* front = bp_target_kernel(r.target(), 0);
+    EXPECT_NE(front, &kernel);
+    const bp_launch launch{.device = r.target()->device};
+    EXPECT_EQ(front->launch(front, &launch, nullptr), BP_OK);
+    EXPECT_EQ(seen, &kernel);
+    const bp_allocator_ops& memory = *r.target()->allocator;
+    EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+    EXPECT_EQ(fake.devices[0].live_buffers, 0);
+    EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    EXPECT_EQ(fake.shutdowns, 1);
+    EXPECT_EQ(r.log, "");
+    EXPECT_EQ(reports(plugin, "leak"), 0);
+  }
+}
+
+TEST(Layers, LeaveWhatABackendLacksAbsent) {
+  TestRegistry plain(0, ""), layered(0, "leak");
+  FakeBackend first, second;
+  const bp_kernel broken = make_kernel("broken", 9999);
+  for (FakeBackend* fake : {&first, &second}) {
+    fake->kernels = {&broken, nullptr};
+    fake->adds_allocator_twice = true;
+  }
+  const bp_plugin *without = nullptr, *with = nullptr;
+  ASSERT_EQ(first.load(plain.registry, &without), BP_OK) << bp_error_text();
+  ASSERT_EQ(second.load(layered.registry, &with), BP_OK) << bp_error_text();
+  EXPECT_STREQ(with->refusals, without->refusals);
+  EXPECT_NE(std::string(with->refusals).find("stream.flush"), std::string::npos);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(second.results[i].outcome, first.results[i].outcome);
+  const bp_stream_ops& streams = *layered.target()->streams;
+  EXPECT_EQ(streams.flush(streams.self, layered.target()->default_stream), BP_UNSUPPORTED);
+  EXPECT_STREQ(bp_error_text(), "stream.flush is not offered by this backend");
+}
+
+TEST(Layers, KeepATableThatIsTooShortTooShort) {
+  TestRegistry r(0, "leak");
+  FakeBackend fake;
+  fake.allocator.struct_size = 40;
+  EXPECT_EQ(fake.load(r.registry), BP_INTERNAL);
+  EXPECT_NE(std::string(bp_error_text()).find("struct_size is 40"), std::string::npos)
+      << bp_error_text();
+}
+
+TEST(LeakLayer, SaysWhatWasNotGivenBackAndWhereItWasMade) {
+  TestRegistry r(0, "leak", "leak.fail=1");
+  FakeBackend fake;
+  fake.leaked_bytes = 100;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  bp_buffer* kept = allocate(r.target(), 64);
+  bp_buffer* freed = allocate(r.target(), 32);
+  const bp_allocator_ops& memory = *r.target()->allocator;
+  EXPECT_EQ(memory.free(memory.self, freed, nullptr), BP_OK);
+  const bp_stream_ops& streams = *r.target()->streams;
+  bp_stream* stream = nullptr;
+  ASSERT_EQ(streams.create(streams.self, r.target()->device, nullptr, &stream), BP_OK);
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "acme.npu: shutdown: leak: not given back: 1 buffer, 1 stream, 1 host memory");
+  EXPECT_EQ(reports(plugin, "leak"), 3);
+  for (const char* words :
+       {"acme.npu/leak: buffer 0x", " of 64 bytes was not freed; made by memory.allocate, called",
+        "stream 0x", "was not destroyed; made by stream.create", "host memory 0x",
+        " of 100 bytes was not freed", "layers_test+0x"}) {
+    EXPECT_NE(r.log.find(words), std::string::npos) << words << " in\n" << r.log;
+  }
+  EXPECT_EQ(r.log.find("of 32 bytes"), std::string::npos) << r.log;
+  delete[] reinterpret_cast<unsigned char*>(kept);
+  delete reinterpret_cast<char*>(stream);
+}
+
+nlohmann::json events_of(const std::string& file) {
+  std::ifstream stream(file);
+  return nlohmann::json::parse(stream);
+}
+
+TEST(TraceLayer, WritesEveryCallWithItsArguments) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("%b.json");
+  TestRegistry r(0, "trace", options.c_str());
+  const bp_kernel kernel = make_kernel("add.\"fast\"");
+  FakeBackend fake;
+  fake.kernels = {&kernel};
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  bp_buffer* buffer = allocate(r.target(), 64);
+  const int64_t shape[] = {2, 3}, strides[] = {3, 1};
+  const bp_tensor a{
+      .buffer = buffer, .shape = shape, .strides = strides, .ndim = 2, .dtype = BP_F32};
+  const bp_add_args args{.struct_size = sizeof(args), .a = &a, .b = &a, .y = &a};
+  ASSERT_EQ(bp_op_launch(r.target(), nullptr, 0, BP_OP_ADD, &args), BP_OK) << bp_error_text();
+  const bp_allocator_ops& memory = *r.target()->allocator;
+  uint64_t address = 0;
+  EXPECT_EQ(memory.address(memory.self, buffer, &address), BP_UNSUPPORTED);
+  EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+
+  const nlohmann::json events = events_of(folder.file("acme.npu.json"));
+  std::map<std::string, nlohmann::json> by_name;
+  for (const auto& event : events) by_name[event.at("name")] = event;
+  EXPECT_EQ(by_name.at("memory.allocate").at("args").at("size_bytes"), 64);
+  EXPECT_EQ(by_name.at("memory.allocate").at("args").at("status"), "ok");
+  EXPECT_EQ(by_name.at("memory.allocate").at("args").at("out_buffer"),
+            by_name.at("memory.free").at("args").at("buffer"));
+  EXPECT_EQ(by_name.at("memory.free").at("args").at("stream"), "NULL");
+  const auto& launch = by_name.at("add.\"fast\"");
+  EXPECT_EQ(launch.at("cat"), "kernel");
+  EXPECT_GE(launch.at("dur"), 0);
+  EXPECT_EQ(launch.at("args").at("op"), "add");
+  EXPECT_NE(launch.at("args").at("tensors").get<std::string>().find("a f32[2, 3] at 0x"),
+            std::string::npos);
+  EXPECT_EQ(by_name.count("memory.address"), 0) << "it is not offered, so nobody was called";
+  EXPECT_EQ(by_name.count("backend.shutdown"), 1);
+}
+
+TEST(TraceLayer, SaysThatItsFileCannotBeWritten) {
+  TestRegistry r(0, "trace", "trace.file=/nowhere/trace.json");
+  FakeBackend fake;
+  EXPECT_EQ(fake.load(r.registry), BP_NOT_FOUND);
+  EXPECT_STREQ(bp_error_text(),
+               "acme.npu: layer option trace.file: '/nowhere/trace.json' cannot be written");
+  EXPECT_EQ(fake.shutdowns, 1);
+}
+
+}  // namespace
+}  // namespace bp::core

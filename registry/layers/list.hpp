@@ -1,0 +1,39 @@
+// The layers that there are.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "registry/layers/layer.hpp"
+
+namespace bp::layers {
+
+struct OptionInfo {
+  const char* key;
+  const char* meaning;  // With its default.
+};
+
+// A row of the list.
+struct LayerInfo {
+  const char* name;
+  const char* summary;
+  std::span<const OptionInfo> options;
+  std::unique_ptr<Layer> (*make)(Setup setup);
+};
+
+std::span<const LayerInfo* const> all_layers();
+
+// NULL if there is none of this name.
+const LayerInfo* find_layer(std::string_view name);
+
+// Each stands in the source of its layer.
+extern const LayerInfo kLeakLayer;
+extern const LayerInfo kTraceLayer;
+
+template <typename L>
+std::unique_ptr<Layer> make_layer(Setup setup) {
+  return std::make_unique<L>(std::move(setup));
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,27 @@
+// Where a call came from.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace bp::layers {
+
+// The innermost callers outside of the layers, as addresses: cheap to take, and put into words only
+// where they are shown.
+class Site {
+ public:
+  // Skips `skip` frames in front of the caller's own.
+  static Site here(int skip = 0);
+
+  // "run_step+0x1c (libtrain.so+0x4f2c) < main+0x20 (train+0x1234)"; addr2line takes what is in
+  // parentheses. "" if it was never taken.
+  std::string words() const;
+
+ private:
+  static constexpr int kFrames = 8;
+  std::array<void*, kFrames> frames_{};
+  int count_ = 0;
+};
+
+}  // namespace bp::layers

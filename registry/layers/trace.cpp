@@ -1,0 +1,156 @@
+// trace: every call as an event of a timeline that Perfetto and chrome://tracing open, with its
+// thread, its duration and its arguments in words. Written as the array form of Chrome's trace
+// format, in which a file that ends early, because the process did, can still be opened.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+#include "registry/fail.hpp"
+#include "registry/layers/json_text.hpp"
+#include "registry/layers/list.hpp"
+#include "registry/layers/slots.hpp"
+#include "registry/layers/words.hpp"
+
+namespace bp::layers {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kDefaultFile = "backplane_trace.%b.%p.json";
+
+double microseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::micro>(duration).count();
+}
+
+class TraceLayer final : public Layer {
+ public:
+  using Layer::Layer;
+
+  bp_status begin(const bp_backend& /*next*/) override {
+    const std::string name = file_name();
+    file_.reset(std::fopen(name.c_str(), "we"));
+    if (file_ == nullptr) {
+      return fail(BP_NOT_FOUND, "layer option trace.file: '" + name + "' cannot be written");
+    }
+    JsonText args;
+    args.add("name", "backplane " + backend_name());
+    write("{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" + std::to_string(getpid()) +
+          ",\"args\":" + args.text() + "}");
+    return BP_OK;
+  }
+
+  void on_table(AnyTable table) override {
+    std::visit([](auto* wrapped) { surround_all<TraceLayer>(*wrapped); }, table);
+  }
+
+  bool on_kernel(WrappedKernel& kernel) override {
+    surround_all<TraceLayer>(kernel);
+    return true;
+  }
+
+  bp_status shut_down(const bp_backend& next) override {
+    const Clock::time_point start = Clock::now();
+    const bp_status status = next.shutdown(next.self);
+    JsonText args;
+    args.add("status", status_words(status));
+    write_event("backend.shutdown", "backend", start, Clock::now(), args);
+    const std::lock_guard lock(mutex_);
+    std::fputs("\n]\n", file_.get());
+    const bool has_failed = std::ferror(file_.get()) != 0;
+    if (std::fclose(file_.release()) != 0 || has_failed) {
+      report("the trace '" + file_name() + "' is not complete: it could not be written");
+    }
+    return status;
+  }
+
+  template <Slot kSlot, typename Next, typename... Args>
+  bp_status around(Next next, Args... args) {
+    const Clock::time_point start = Clock::now();
+    const bp_status status = next();
+    const Clock::time_point end = Clock::now();
+    JsonText text;
+    ArgumentText arguments(text, slot_arguments(kSlot), status == BP_OK);
+    (arguments.add(args), ...);
+    text.add("status", status_words(status));
+    const std::string_view name = slot_name(kSlot);
+    write_event(name, name.substr(0, name.find('.')), start, end, text);
+    return status;
+  }
+
+  template <Slot kSlot, typename Next, typename... Args>
+  bp_status around_kernel(const WrappedKernel& kernel, Next next, Args... args) {
+    const Clock::time_point start = Clock::now();
+    const bp_status status = next();
+    const Clock::time_point end = Clock::now();
+    JsonText text;
+    text.add("op", op_words(kernel.kernel.op));
+    ArgumentText arguments(text, slot_arguments(kSlot), status == BP_OK, kernel.kernel.op);
+    (arguments.add(args), ...);
+    text.add("status", status_words(status));
+    std::string name = kernel.kernel.name == nullptr ? "kernel" : kernel.kernel.name;
+    if constexpr (kSlot != Slot::kernel_launch) {
+      name += std::string(slot_name(kSlot).substr(std::string_view("kernel").size()));
+    }
+    write_event(name, "kernel", start, end, text);
+    return status;
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  // With %b as the name of the backend and %p as the process.
+  std::string file_name() const {
+    const std::string pattern = options().has("file") ? options().text("file") : kDefaultFile;
+    std::string name;
+    for (size_t i = 0; i < pattern.size(); ++i) {
+      const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+      if (next == 'b') name += backend_name();
+      if (next == 'p') name += std::to_string(getpid());
+      if (next == 'b' || next == 'p') {
+        ++i;
+      } else {
+        name += pattern[i];
+      }
+    }
+    return name;
+  }
+
+  void write_event(std::string_view name, std::string_view category, Clock::time_point start,
+                   Clock::time_point end, const JsonText& args) {
+    char numbers[160];
+    std::snprintf(numbers, sizeof(numbers),
+                  ",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d,\"args\":",
+                  microseconds(start - origin_), microseconds(end - start), getpid(), gettid());
+    write("{\"name\":" + JsonText::quoted(name) + ",\"cat\":" + JsonText::quoted(category) +
+          numbers + args.text() + "}");
+  }
+
+  void write(const std::string& event) {
+    const std::lock_guard lock(mutex_);
+    std::fputs(is_empty_ ? "[\n" : ",\n", file_.get());
+    std::fputs(event.c_str(), file_.get());
+    is_empty_ = false;
+  }
+
+  const Clock::time_point origin_ = Clock::now();
+  std::mutex mutex_;
+  bool is_empty_ = true;                    // Guarded by mutex_.
+  std::unique_ptr<std::FILE, Close> file_;  // Guarded by mutex_ after begin().
+};
+
+constexpr OptionInfo kOptions[] = {
+    {"file",
+     "where it is written, with %b for the backend and %p for the process; default "
+     "backplane_trace.%b.%p.json"}};
+
+}  // namespace
+
+constinit const LayerInfo kTraceLayer{"trace", "writes a timeline of every call", kOptions,
+                                      make_layer<TraceLayer>};
+
+}  // namespace bp::layers
