@@ -8,7 +8,6 @@ namespace {
 constexpr std::string_view kSlotNames[] = {
 #define BP_SLOT(table, noun, slot, presence, gone) #noun "." #slot,
 #include "registry/slots.def"
-#undef BP_SLOT
     "kernel.supports",  "kernel.workspace_size", "kernel.launch",       "kernel.prepare",
     "kernel.plan_info", "kernel.plan_pack",      "kernel.plan_release",
 };

@@ -32,6 +32,7 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "registry/guard.hpp"
 #include "registry/host_services.hpp"
@@ -47,6 +48,7 @@ struct Wrapped {
   Table table;  // Its self is this.
   Table next;   // May end early: slots behind its struct_size are NULL.
   Layer* layer;
+  std::vector<bp_device*> devices;  // None means all of the backend.
 };
 
 struct WrappedKernel {
@@ -55,8 +57,14 @@ struct WrappedKernel {
   Layer* layer;
 };
 
-using AnyTable = std::variant<Wrapped<bp_device_ops>*, Wrapped<bp_allocator_ops>*,
-                              Wrapped<bp_stream_ops>*, Wrapped<bp_event_ops>*>;
+// A Wrapped<Table>* for each table of slots.def.
+template <typename... Tables>
+struct AnyOf {
+  using Type = std::variant<Wrapped<Tables>*...>;
+};
+using AnyTable = AnyOf<bp_device_ops, bp_allocator_ops, bp_stream_ops, bp_event_ops,
+                       bp_device_guard_ops, bp_virtual_memory_ops, bp_layout_ops, bp_graph_ops,
+                       bp_compiler_ops, bp_process_group_ops, bp_profiler_ops>::Type;
 
 // Calls `body` with the copy in front if `any` is a `Table`.
 template <typename Table, typename Body>
@@ -88,6 +96,15 @@ class Layer {
 
   // Called once, when the side behind has answered.
   virtual bp_status begin(const bp_backend& /*next*/) { return BP_OK; }
+
+  // What the side in front gets of the instance itself.
+  virtual void on_backend(bp_backend& /*front*/) {}
+
+  // What the side behind sees of the registrar.
+  virtual void on_registrar(bp_registrar& /*behind*/) {}
+
+  // True keeps the table from the side in front.
+  virtual bool hides(AnyTable /*table*/) const { return false; }
 
   virtual void on_table(AnyTable /*table*/) {}
 

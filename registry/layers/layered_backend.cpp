@@ -9,6 +9,8 @@
 namespace bp::layers {
 namespace {
 
+constexpr bp_add_result kHidden{BP_ADD_REJECTED, 0, "hidden by a layer of the host"};
+
 // Whether so little of an entry is there that only the host may look at it, and reject it.
 template <typename Struct>
 bool is_unreadable(const Struct* theirs, uint32_t struct_type, size_t least_bytes) {
@@ -25,22 +27,17 @@ void copy_known(const Struct& theirs, Struct& ours) {
 }
 
 template <typename Table>
-struct StructType;
-template <>
-struct StructType<bp_device_ops> : std::integral_constant<uint32_t, BP_STRUCT_DEVICE_OPS> {};
-template <>
-struct StructType<bp_allocator_ops> : std::integral_constant<uint32_t, BP_STRUCT_ALLOCATOR_OPS> {};
-template <>
-struct StructType<bp_stream_ops> : std::integral_constant<uint32_t, BP_STRUCT_STREAM_OPS> {};
-template <>
-struct StructType<bp_event_ops> : std::integral_constant<uint32_t, BP_STRUCT_EVENT_OPS> {};
+constexpr uint32_t struct_type_of() {
+#define BP_TABLE(table, struct_type, last, member) \
+  if constexpr (std::is_same_v<Table, table>) return struct_type;
+#include "registry/slots.def"
+}
 
 template <typename Table>
 void pass_all_on(Table& ours) {
 #define BP_SLOT(slot_table, noun, slot, presence, gone) \
   if constexpr (std::is_same_v<Table, slot_table>) pass_on<Table, &slot_table::slot>(ours.slot);
 #include "registry/slots.def"
-#undef BP_SLOT
 }
 
 template <auto kMember, typename Result, typename... Args>
@@ -64,30 +61,131 @@ void pass_all_on(bp_kernel& ours) {
 
 }  // namespace
 
+// A table through which kernels travel, in front of the backend's own: what the host passes in is
+// turned into the backend's kernel, and what the backend lends is wrapped.
 template <typename Table>
-const Table* LayeredBackend::wrap(const Table* theirs) {
-  if (is_unreadable(theirs, StructType<Table>::value, offsetof(Table, self) + sizeof(void*))) {
+struct LayeredBackend::Adapter : Wrapped<Table> {
+  LayeredBackend* owner = nullptr;
+
+  static Adapter& from(void* self) {
+    return static_cast<Adapter&>(*static_cast<Wrapped<Table>*>(self));
+  }
+};
+
+template <typename Table>
+const Table& LayeredBackend::adapt(const Table& theirs) {
+  auto added = std::make_shared<Adapter<Table>>();
+  copy_known(theirs, added->next);
+  added->owner = this;
+  added->table = added->next;
+  added->table.self = static_cast<Wrapped<Table>*>(added.get());
+  pass_all_on(added->table);
+  if constexpr (std::is_same_v<Table, bp_layout_ops>) {
+    if (added->table.preferred != nullptr) added->table.preferred = preferred_layout;
+  } else {
+    if (added->table.executable_kernel != nullptr) {
+      added->table.executable_kernel = executable_kernel;
+    }
+    if (added->table.release != nullptr) added->table.release = release_executable;
+  }
+  wrapped_.push_back(added);
+  return added->table;
+}
+
+bp_status LayeredBackend::preferred_layout(void* self, bp_device* device, const bp_kernel* kernel,
+                                           uint32_t argument, const void* args,
+                                           const bp_layout** out_layout) noexcept {
+  auto& adapter = Adapter<bp_layout_ops>::from(self);
+  return adapter.next.preferred(adapter.next.self, device, adapter.owner->unwrap(kernel), argument,
+                                args, out_layout);
+}
+
+bp_status LayeredBackend::executable_kernel(void* self, bp_executable* executable,
+                                            const bp_kernel** out_kernel) noexcept {
+  auto& adapter = Adapter<bp_compiler_ops>::from(self);
+  return core::guarded([&] {
+    const bp_kernel* theirs = nullptr;
+    const bp_status status = adapter.next.executable_kernel(adapter.next.self, executable, &theirs);
+    if (status != BP_OK) return status;
+    const bp_kernel* front = adapter.owner->wrap_lent(executable, theirs);
+    if (front == nullptr) return fail(BP_UNSUPPORTED, "a layer of the host hides this kernel");
+    *out_kernel = front;
+    return status;
+  });
+}
+
+const bp_kernel* LayeredBackend::unwrap(const bp_kernel* kernel) {
+  const std::lock_guard lock(mutex_);
+  const auto found = behind_.find(kernel);
+  return found == behind_.end() ? kernel : found->second;
+}
+
+// One copy for each executable, until its release.
+const bp_kernel* LayeredBackend::wrap_lent(bp_executable* executable, const bp_kernel* theirs) {
+  constexpr size_t kLeast = offsetof(bp_kernel, launch) + sizeof(void*);
+  if (is_unreadable(theirs, BP_STRUCT_KERNEL, kLeast)) return theirs;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = lent_.find(executable);
+    if (found != lent_.end()) return &found->second->kernel;
+  }
+  auto added = make_kernel(*theirs);
+  if (added == nullptr) return nullptr;
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_first] = lent_.emplace(executable, std::move(added));
+  behind_[&entry->second->kernel] = entry->second->next;
+  return &entry->second->kernel;
+}
+
+bp_status LayeredBackend::release_executable(void* self, bp_executable* executable) noexcept {
+  auto& adapter = Adapter<bp_compiler_ops>::from(self);
+  {
+    LayeredBackend& owner = *adapter.owner;
+    const std::lock_guard lock(owner.mutex_);
+    if (const auto found = owner.lent_.find(executable); found != owner.lent_.end()) {
+      owner.behind_.erase(&found->second->kernel);
+      owner.lent_.erase(found);
+    }
+  }
+  return adapter.next.release(adapter.next.self, executable);
+}
+
+template <typename Table>
+const Table* LayeredBackend::wrap(const Table* theirs, uint64_t count, bp_device* const* devices) {
+  if (is_unreadable(theirs, struct_type_of<Table>(), offsetof(Table, self) + sizeof(void*))) {
     return theirs;
+  }
+  if constexpr (std::is_same_v<Table, bp_layout_ops> || std::is_same_v<Table, bp_compiler_ops>) {
+    theirs = &adapt(*theirs);
   }
   auto added = std::make_shared<Wrapped<Table>>();
   copy_known(*theirs, added->next);
   added->table = added->next;
   added->table.self = added.get();
   added->layer = layer_.get();
+  if (devices != nullptr) added->devices.assign(devices, devices + count);
   pass_all_on(added->table);
+  if (layer_->hides(added.get())) return nullptr;
   layer_->on_table(added.get());
   wrapped_.push_back(added);
   return &added->table;
 }
 
-const bp_kernel* LayeredBackend::wrap(const bp_kernel& theirs) {
+std::shared_ptr<WrappedKernel> LayeredBackend::make_kernel(const bp_kernel& theirs) {
   auto added = std::make_shared<WrappedKernel>();
   copy_known(theirs, added->kernel);
   added->kernel.state = added.get();
   added->next = &theirs;
   added->layer = layer_.get();
   pass_all_on(added->kernel);
-  if (!layer_->on_kernel(*added)) return nullptr;
+  return layer_->on_kernel(*added) ? added : nullptr;
+}
+
+const bp_kernel* LayeredBackend::wrap(const bp_kernel& theirs) {
+  auto added = make_kernel(theirs);
+  if (added == nullptr) return nullptr;
+  const std::lock_guard lock(mutex_);
+  behind_[&added->kernel] = &theirs;
   wrapped_.push_back(added);
   return &added->kernel;
 }
@@ -97,7 +195,12 @@ bp_status LayeredBackend::add(void* self, uint64_t count, bp_device* const* devi
                               const Table* table, bp_add_result* out_result) noexcept {
   return core::guarded([&] {
     const auto& r = *static_cast<Registration*>(self);
-    return (r.host->*kAdd)(r.host->self, count, devices, r.self->wrap(table), out_result);
+    const Table* front = r.self->wrap(table, count, devices);
+    if (front == nullptr && table != nullptr) {
+      if (out_result != nullptr) *out_result = kHidden;
+      return bp_status{BP_OK};
+    }
+    return (r.host->*kAdd)(r.host->self, count, devices, front, out_result);
   });
 }
 
@@ -106,8 +209,8 @@ bp_status LayeredBackend::add_streams(void* self, uint64_t count, bp_device* con
                                       bp_add_result* out_result) noexcept {
   return core::guarded([&] {
     const auto& r = *static_cast<Registration*>(self);
-    return r.host->add_streams(r.host->self, count, devices, r.self->wrap(streams),
-                               r.self->wrap(events), out_result);
+    return r.host->add_streams(r.host->self, count, devices, r.self->wrap(streams, count, devices),
+                               r.self->wrap(events, count, devices), out_result);
   });
 }
 
@@ -135,8 +238,7 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
     const bp_status status = r.host->add_kernels(r.host->self, count, devices, passed.size(),
                                                  passed.data(), results.data());
     if (status != BP_OK || out_results == nullptr) return status;
-    std::fill_n(out_results, kernel_count,
-                bp_add_result{BP_ADD_REJECTED, 0, "hidden by a layer of the host"});
+    std::fill_n(out_results, kernel_count, kHidden);
     for (size_t i = 0; i < places.size(); ++i) out_results[places[i]] = results[i];
     return status;
   });
@@ -145,7 +247,7 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
 bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar) noexcept {
   auto& backend = *static_cast<LayeredBackend*>(self);
   Registration registration{&backend, registrar};
-  const bp_registrar between{
+  bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
       .next = nullptr,
@@ -154,7 +256,15 @@ bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar
       .add_allocator = add<bp_allocator_ops, &bp_registrar::add_allocator>,
       .add_streams = add_streams,
       .add_kernels = add_kernels,
+      .add_device_guard = add<bp_device_guard_ops, &bp_registrar::add_device_guard>,
+      .add_virtual_memory = add<bp_virtual_memory_ops, &bp_registrar::add_virtual_memory>,
+      .add_layout = add<bp_layout_ops, &bp_registrar::add_layout>,
+      .add_graph = add<bp_graph_ops, &bp_registrar::add_graph>,
+      .add_compiler = add<bp_compiler_ops, &bp_registrar::add_compiler>,
+      .add_process_group = add<bp_process_group_ops, &bp_registrar::add_process_group>,
+      .add_profiler = add<bp_profiler_ops, &bp_registrar::add_profiler>,
   };
+  backend.layer_->on_registrar(between);
   return backend.next_.register_all(backend.next_.self, &between);
 }
 
@@ -183,6 +293,7 @@ bp_status LayeredBackend::begin(const bp_backend& next) {
   if (backend_.get_extension != nullptr) backend_.get_extension = get_extension;
   if (backend_.status_class != nullptr) backend_.status_class = status_class;
   layer_->set_backend_name(next.name == nullptr ? "" : next.name, name_.c_str());
+  layer_->on_backend(backend_);
   return layer_->begin(next_);
 }
 

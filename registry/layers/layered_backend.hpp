@@ -1,7 +1,9 @@
 // A backend that wraps a backend: what one layer puts between the host and the side behind.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -32,9 +34,26 @@ class LayeredBackend {
     const bp_registrar* host;
   };
 
+  // NULL if the layer hides it; what cannot be read is passed on as it is.
   template <typename Table>
-  const Table* wrap(const Table* theirs);
+  const Table* wrap(const Table* theirs, uint64_t count, bp_device* const* devices);
+  // NULL if the layer hides it.
   const bp_kernel* wrap(const bp_kernel& theirs);
+  std::shared_ptr<WrappedKernel> make_kernel(const bp_kernel& theirs);
+
+  // ---- Tables through which kernels travel ----
+  template <typename Table>
+  struct Adapter;
+  template <typename Table>
+  const Table& adapt(const Table& theirs);
+  const bp_kernel* unwrap(const bp_kernel* kernel);
+  const bp_kernel* wrap_lent(bp_executable* executable, const bp_kernel* theirs);
+  static bp_status preferred_layout(void* self, bp_device* device, const bp_kernel* kernel,
+                                    uint32_t argument, const void* args,
+                                    const bp_layout** out_layout) noexcept;
+  static bp_status executable_kernel(void* self, bp_executable* executable,
+                                     const bp_kernel** out_kernel) noexcept;
+  static bp_status release_executable(void* self, bp_executable* executable) noexcept;
 
   template <typename Table, auto kAdd>
   static bp_status add(void* self, uint64_t count, bp_device* const* devices, const Table* table,
@@ -55,6 +74,10 @@ class LayeredBackend {
   std::unique_ptr<Layer> layer_;
   bp_backend backend_{}, next_{};
   std::vector<std::shared_ptr<void>> wrapped_;  // Tables and kernels of all types.
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  std::map<const bp_kernel*, const bp_kernel*> behind_;  // From a copy to what it wraps.
+  std::map<bp_executable*, std::shared_ptr<WrappedKernel>> lent_;
 };
 
 }  // namespace bp::layers

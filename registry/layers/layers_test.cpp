@@ -63,7 +63,7 @@ TEST(Layers, RefusesWhatDoesNotExist) {
     const char* text;
   };
   const Row rows[] = {
-      {"laek", nullptr, BP_NOT_FOUND, "layers: there is no layer 'laek'; there are leak, trace"},
+      {"laek", nullptr, BP_NOT_FOUND, "layers: there is no layer 'laek'; there are fault, "},
       {"leak,trace,leak", nullptr, BP_INVALID_ARGUMENT,
        "layers: 'leak' is given twice in 'leak,trace,leak'"},
       {"leak", "leak.fali=1", BP_NOT_FOUND, "layer option 'leak.fali': leak has fail"},

@@ -2,36 +2,123 @@
 // which were not given back, and where they were made.
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "registry/fail.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/site.hpp"
+#include "registry/layers/slots.hpp"
 #include "registry/layers/words.hpp"
 
 namespace bp::layers {
 namespace {
 
-enum class Kind : uint8_t { buffer, stream, event, plan, host_memory };
+enum class Kind : uint8_t {
+  buffer,
+  range,
+  physical_memory,
+  stream,
+  event,
+  plan,
+  layout,
+  graph,
+  graph_instance,
+  executable,
+  process_group,
+  host_memory,
+  kCount,
+};
 
+// What it is, and what did not happen to it.
 struct KindWords {
   const char* noun;
-  const char* made;
   const char* missing;
 };
-constexpr KindWords kKindWords[] = {{"buffer", "memory.allocate", "was not freed"},
-                                    {"stream", "stream.create", "was not destroyed"},
-                                    {"event", "event.create", "was not destroyed"},
-                                    {"plan", "kernel.prepare", "was not released"},
-                                    {"host memory", "host.allocate", "was not freed"}};
+constexpr KindWords kKindWords[] = {{"buffer", "was not freed"},
+                                    {"reserved range", "was not released"},
+                                    {"physical memory", "was not released"},
+                                    {"stream", "was not destroyed"},
+                                    {"event", "was not destroyed"},
+                                    {"plan", "was not released"},
+                                    {"layout", "was not released"},
+                                    {"graph", "was not destroyed"},
+                                    {"graph instance", "was not destroyed"},
+                                    {"executable", "was not released"},
+                                    {"process group", "was not destroyed"},
+                                    {"host memory", "was not freed"}};
+static_assert(std::size(kKindWords) == static_cast<size_t>(Kind::kCount));
+
+// A slot that makes handles, through its last argument, or ends the one in its first.
+struct Life {
+  Slot slot;
+  Kind kind;
+  bool makes;
+};
+constexpr Life kLives[] = {
+    {Slot::memory_allocate, Kind::buffer, true},
+    {Slot::memory_wrap_address, Kind::buffer, true},
+    {Slot::memory_register_host, Kind::buffer, true},
+    {Slot::memory_import_buffer, Kind::buffer, true},
+    {Slot::memory_free, Kind::buffer, false},
+    {Slot::memory_unregister_host, Kind::buffer, false},
+    {Slot::virtual_memory_reserve, Kind::range, true},
+    {Slot::virtual_memory_release, Kind::range, false},
+    {Slot::virtual_memory_create, Kind::physical_memory, true},
+    {Slot::virtual_memory_release_memory, Kind::physical_memory, false},
+    {Slot::stream_create, Kind::stream, true},
+    {Slot::stream_wrap_native, Kind::stream, true},
+    {Slot::stream_destroy, Kind::stream, false},
+    {Slot::event_create, Kind::event, true},
+    {Slot::event_import_event, Kind::event, true},
+    {Slot::event_destroy, Kind::event, false},
+    {Slot::layout_preferred, Kind::layout, true},
+    {Slot::layout_from_blob, Kind::layout, true},
+    {Slot::layout_release, Kind::layout, false},
+    {Slot::graph_end_capture, Kind::graph, true},
+    {Slot::graph_destroy, Kind::graph, false},
+    {Slot::graph_instantiate, Kind::graph_instance, true},
+    {Slot::graph_destroy_instance, Kind::graph_instance, false},
+    {Slot::compiler_compile, Kind::executable, true},
+    {Slot::compiler_deserialize, Kind::executable, true},
+    {Slot::compiler_release, Kind::executable, false},
+    {Slot::collective_create, Kind::process_group, true},
+    {Slot::collective_split, Kind::process_group, true},
+    {Slot::collective_shrink, Kind::process_group, true},
+    {Slot::collective_destroy, Kind::process_group, false},
+    {Slot::kernel_prepare, Kind::plan, true},
+    {Slot::kernel_plan_release, Kind::plan, false},
+};
+
+constexpr const Life* find_life(Slot slot) {
+  for (const Life& life : kLives) {
+    if (life.slot == slot) return &life;
+  }
+  return nullptr;
+}
 
 struct Record {
   Kind kind;
+  const char* made_by = "";     // "memory.allocate".
   uint64_t number = 0;          // In the order in which handles were made.
   uint64_t size_bytes = 0;      // Of memory.
-  bp_device* device = nullptr;  // NULL for host memory.
-  std::string detail;           // "of kernel add.rows".
+  uint64_t references = 0;      // Of what is counted; else 1.
+  bp_device* device = nullptr;  // NULL where it is not known.
   Site site;
+};
+
+// What the arguments of a call that makes something tell about it.
+struct Facts {
+  bp_device* device = nullptr;
+  uint64_t size_bytes = 0;  // The last number, which all calls that make memory end with.
+  uint64_t count = 1;       // Of handles.
+
+  void read(bp_device* given) { device = given; }
+  void read(uint64_t given) { size_bytes = given; }
+  void read(const bp_allocate_desc* desc) { size_bytes = desc->size_bytes; }
+  void read(const bp_process_group_desc* desc) { count = desc->local_count; }
+  template <typename T>
+  void read(const T& /*other*/) {}
 };
 
 class LeakLayer final : public Layer {
@@ -48,24 +135,13 @@ class LeakLayer final : public Layer {
   }
 
   void on_table(AnyTable table) override {
-    visit_table<bp_device_ops>(table, [](auto& t) { replace<&LeakLayer::reset>(t.reset); });
-    visit_table<bp_allocator_ops>(table, [](auto& t) {
-      replace<&LeakLayer::allocate>(t.allocate);
-      replace<&LeakLayer::free>(t.free);
-    });
-    visit_table<bp_stream_ops>(table, [](auto& t) {
-      replace<&LeakLayer::create_stream>(t.create);
-      replace<&LeakLayer::destroy_stream>(t.destroy);
-    });
-    visit_table<bp_event_ops>(table, [](auto& t) {
-      replace<&LeakLayer::create_event>(t.create);
-      replace<&LeakLayer::destroy_event>(t.destroy);
-    });
+    std::visit([](auto* wrapped) { surround_all<LeakLayer>(*wrapped); }, table);
   }
 
   bool on_kernel(WrappedKernel& kernel) override {
-    replace<&LeakLayer::prepare>(kernel.kernel.prepare);
-    replace<&LeakLayer::plan_release>(kernel.kernel.plan_release);
+    surround_kernel<LeakLayer, &bp_kernel::prepare, Slot::kernel_prepare>(kernel.kernel.prepare);
+    surround_kernel<LeakLayer, &bp_kernel::plan_release, Slot::kernel_plan_release>(
+        kernel.kernel.plan_release);
     return true;
   }
 
@@ -76,111 +152,106 @@ class LeakLayer final : public Layer {
     return fail(BP_INVALID_ARGUMENT, "leak: " + summary);
   }
 
-  // ---- What makes and ends handles ----
-
-  bp_status allocate(const bp_allocator_ops& next, bp_device* device, const bp_allocate_desc* desc,
-                     bp_buffer** out_buffer) {
-    const bp_status status = next.allocate(next.self, device, desc, out_buffer);
-    if (status == BP_OK) add(Kind::buffer, *out_buffer, device, desc->size_bytes);
-    return status;
-  }
-
-  bp_status free(const bp_allocator_ops& next, bp_buffer* buffer, bp_stream* stream) {
-    Record taken;
-    const bool was_known = take(Kind::buffer, buffer, taken);
-    return give_back_unless_ok(next.free(next.self, buffer, stream), buffer, was_known, taken);
-  }
-
-  bp_status create_stream(const bp_stream_ops& next, bp_device* device, const bp_stream_desc* desc,
-                          bp_stream** out_stream) {
-    const bp_status status = next.create(next.self, device, desc, out_stream);
-    if (status == BP_OK) add(Kind::stream, *out_stream, device, 0);
-    return status;
-  }
-
-  bp_status destroy_stream(const bp_stream_ops& next, bp_stream* stream) {
-    Record taken;
-    const bool was_known = take(Kind::stream, stream, taken);
-    return give_back_unless_ok(next.destroy(next.self, stream), stream, was_known, taken);
-  }
-
-  bp_status create_event(const bp_event_ops& next, bp_device* device, const bp_event_desc* desc,
-                         bp_event** out_event) {
-    const bp_status status = next.create(next.self, device, desc, out_event);
-    if (status == BP_OK) add(Kind::event, *out_event, device, 0);
-    return status;
-  }
-
-  bp_status destroy_event(const bp_event_ops& next, bp_event* event) {
-    Record taken;
-    const bool was_known = take(Kind::event, event, taken);
-    return give_back_unless_ok(next.destroy(next.self, event), event, was_known, taken);
-  }
-
-  bp_status prepare(const WrappedKernel& kernel, bp_device* device, const bp_prepare_desc* desc,
-                    const void* args, bp_plan** out_plan) {
-    const bp_status status = kernel.next->prepare(kernel.next, device, desc, args, out_plan);
-    if (status == BP_OK) {
-      add(Kind::plan, *out_plan, device, 0, std::string(" of kernel ") + kernel.kernel.name);
+  template <Slot kSlot, typename Next, typename... Args>
+  bp_status around(Next next, Args... args) {
+    constexpr const Life* kLife = find_life(kSlot);
+    if constexpr (kSlot == Slot::device_reset) return reset(next, args...);
+    if constexpr (kSlot == Slot::layout_retain) return retain(next, args...);
+    if constexpr (kLife == nullptr) {
+      return next();
+    } else if constexpr (kLife->makes) {
+      return make(*kLife, next, std::get<sizeof...(args) - 1>(std::tuple(args...)), args...);
+    } else {
+      return end(kLife->kind, next, std::get<0>(std::tuple(args...)));
     }
-    return status;
   }
 
-  bp_status plan_release(const WrappedKernel& kernel, bp_plan* plan) {
-    Record taken;
-    const bool was_known = take(Kind::plan, plan, taken);
-    return give_back_unless_ok(kernel.next->plan_release(kernel.next, plan), plan, was_known,
-                               taken);
+  template <Slot kSlot, typename Next, typename... Args>
+  bp_status around_kernel(const WrappedKernel& /*kernel*/, Next next, Args... args) {
+    return around<kSlot>(next, args...);
   }
 
   bp_status host_allocate(const bp_host& next, uint64_t size_bytes, uint64_t alignment_bytes,
                           void** out_memory) {
     const bp_status status = next.allocate(next.self, size_bytes, alignment_bytes, out_memory);
-    if (status == BP_OK) add(Kind::host_memory, *out_memory, nullptr, size_bytes);
+    if (status == BP_OK)
+      add(Kind::host_memory, "host.allocate", *out_memory, {nullptr, size_bytes});
     return status;
   }
 
   bp_status host_free(const bp_host& next, void* memory, uint64_t size_bytes) {
+    return end(
+        Kind::host_memory, [&] { return next.free(next.self, memory, size_bytes); }, memory);
+  }
+
+ private:
+  template <typename Next, typename Handle, typename... Args>
+  bp_status make(const Life& life, Next next, Handle** out_handles, Args... args) {
+    const bp_status status = next();
+    if (status != BP_OK || out_handles == nullptr) return status;
+    Facts facts;
+    (facts.read(args), ...);
+    for (uint64_t i = 0; i < facts.count; ++i) {
+      add(life.kind, slot_name(life.slot).data(), out_handles[i], facts);
+    }
+    return status;
+  }
+
+  // The record is taken before the handle ends: another thread may get the same address as soon as
+  // it has.
+  template <typename Next>
+  bp_status end(Kind kind, Next next, const void* handle) {
     Record taken;
-    const bool was_known = take(Kind::host_memory, memory, taken);
-    return give_back_unless_ok(next.free(next.self, memory, size_bytes), memory, was_known, taken);
+    const bool was_known = take(kind, handle, taken);
+    const bp_status status = next();
+    if (status == BP_OK || !was_known) return status;
+    const std::lock_guard lock(mutex_);
+    live_.emplace(std::pair(kind, handle), std::move(taken));
+    return status;
+  }
+
+  template <typename Next>
+  bp_status retain(Next next, const bp_layout* layout) {
+    const bp_status status = next();
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find({Kind::layout, layout});
+    if (status == BP_OK && found != live_.end()) ++found->second.references;
+    return status;
   }
 
   // All handles of the device have ended.
-  bp_status reset(const bp_device_ops& next, bp_device* device) {
-    const bp_status status = next.reset(next.self, device);
+  template <typename Next>
+  bp_status reset(Next next, bp_device* device) {
+    const bp_status status = next();
     if (status != BP_OK) return status;
     const std::lock_guard lock(mutex_);
     std::erase_if(live_, [&](const auto& entry) { return entry.second.device == device; });
     return status;
   }
 
- private:
-  void add(Kind kind, const void* handle, bp_device* device, uint64_t size_bytes,
-           std::string detail = "") {
-    constexpr int kLayerFrames = 3;  // This function, its slot, and the wrapping.
-    Record record{kind, 0, size_bytes, device, std::move(detail), Site::here(kLayerFrames)};
+  void add(Kind kind, const char* made_by, const void* handle, const Facts& facts) {
+    if (handle == nullptr) return;
+    constexpr int kLayerFrames = 2;  // This function, and its caller.
+    Record record{kind, made_by, 0, facts.size_bytes, 1, facts.device, Site::here(kLayerFrames)};
     const std::lock_guard lock(mutex_);
     record.number = ++made_count_;
-    live_[{kind, handle}] = std::move(record);
+    const auto [entry, is_new] = live_.emplace(std::pair(kind, handle), record);
+    if (is_new) return;
+    if (kind == Kind::layout) {
+      ++entry->second.references;
+    } else {
+      entry->second = std::move(record);  // The one before ended without a call, as after a reset.
+    }
   }
 
-  // Before the handle ends: another thread may get the same address as soon as it has.
   bool take(Kind kind, const void* handle, Record& out) {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find({kind, handle});
-    if (found == live_.end()) return false;
+    if (found == live_.end() || --found->second.references != 0) return false;
+    found->second.references = 1;
     out = std::move(found->second);
     live_.erase(found);
     return true;
-  }
-
-  bp_status give_back_unless_ok(bp_status status, const void* handle, bool was_known,
-                                Record& record) {
-    if (status == BP_OK || !was_known) return status;
-    const std::lock_guard lock(mutex_);
-    live_.emplace(std::pair(record.kind, handle), std::move(record));
-    return status;
   }
 
   // A line for each, oldest first, and "2 buffers, 1 event" of them; "" if there is none.
@@ -198,11 +269,11 @@ class LeakLayer final : public Layer {
       const auto& [handle, record] = entry;
       const KindWords& kind = kKindWords[static_cast<size_t>(record.kind)];
       ++counts[static_cast<size_t>(record.kind)];
-      const bool has_size = record.kind == Kind::buffer || record.kind == Kind::host_memory;
+      const bool has_size =
+          record.kind <= Kind::physical_memory || record.kind == Kind::host_memory;
       report(std::string(kind.noun) + " " + words(handle) +
-             (has_size ? " of " + std::to_string(record.size_bytes) + " bytes" : "") +
-             record.detail + " " + kind.missing + "; made by " + kind.made + ", called from " +
-             record.site.words());
+             (has_size ? " of " + std::to_string(record.size_bytes) + " bytes" : "") + " " +
+             kind.missing + "; made by " + record.made_by + ", called from " + record.site.words());
     }
     std::string summary;
     for (size_t i = 0; i < std::size(counts); ++i) {

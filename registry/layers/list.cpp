@@ -3,7 +3,8 @@
 namespace bp::layers {
 namespace {
 
-constexpr const LayerInfo* kLayers[] = {&kLeakLayer, &kTraceLayer};
+constexpr const LayerInfo* kLayers[] = {&kFaultLayer, &kLeakLayer, &kMaskLayer, &kOldAbiLayer,
+                                        &kTraceLayer};
 
 }  // namespace
 

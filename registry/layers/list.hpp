@@ -28,7 +28,10 @@ std::span<const LayerInfo* const> all_layers();
 const LayerInfo* find_layer(std::string_view name);
 
 // Each stands in the source of its layer.
+extern const LayerInfo kFaultLayer;
 extern const LayerInfo kLeakLayer;
+extern const LayerInfo kMaskLayer;
+extern const LayerInfo kOldAbiLayer;
 extern const LayerInfo kTraceLayer;
 
 template <typename L>

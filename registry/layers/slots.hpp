@@ -12,7 +12,6 @@ namespace bp::layers {
 enum class Slot : uint16_t {
 #define BP_SLOT(table, noun, slot, presence, gone) noun##_##slot,
 #include "registry/slots.def"
-#undef BP_SLOT
   kernel_supports,
   kernel_workspace_size,
   kernel_launch,
@@ -27,6 +26,14 @@ inline constexpr uint32_t kSlotCount = static_cast<uint32_t>(Slot::kCount);
 
 // "memory.free".
 std::string_view slot_name(Slot slot);
+
+// The slots of a table begin with its noun: "memory" of bp_allocator_ops.
+template <typename Table>
+constexpr std::string_view table_noun() {
+#define BP_SLOT(table, noun, slot, presence, gone) \
+  if constexpr (std::is_same_v<Table, table>) return #noun;
+#include "registry/slots.def"
+}
 
 // The names of its arguments behind self, as in the headers: "buffer, stream". Generated.
 std::string_view slot_arguments(Slot slot);
@@ -55,7 +62,6 @@ void surround_all(Wrapped<Table>& wrapped) {
     surround<L, Table, &slot_table::slot, Slot::noun##_##slot>(wrapped.table.slot); \
   }
 #include "registry/slots.def"
-#undef BP_SLOT
 }
 
 // The same for the functions of a kernel that return a status:

@@ -1,0 +1,162 @@
+// Faults on purpose: when they strike, and what they do.
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "registry/layers/fault_rules.hpp"
+#include "registry/tests/fake_backend.hpp"
+
+namespace bp::core {
+namespace {
+
+using layers::FaultRules;
+
+// The calls of 1 to 20 at which a rule strikes.
+std::vector<uint64_t> strikes(const char* text, uint64_t seed = 1) {
+  FaultRules rules;
+  EXPECT_EQ(rules.read("fail", text, seed), BP_OK) << bp_error_text();
+  std::vector<uint64_t> struck;
+  for (uint64_t i = 1; i <= 20; ++i) {
+    const uint64_t call = rules.strike("memory.allocate", "");
+    if (call != 0) struck.push_back(call);
+    rules.strike("memory.free", "");
+  }
+  return struck;
+}
+
+TEST(FaultRules, CountTheCallsThatFit) {
+  EXPECT_EQ(strikes("memory.allocate@3"), std::vector<uint64_t>{3});
+  EXPECT_EQ(strikes("memory.alloc*@19+"), (std::vector<uint64_t>{19, 20}));
+  EXPECT_EQ(strikes("stream.*@1"), std::vector<uint64_t>{});
+  EXPECT_EQ(strikes("memory.allocate@2:memory.allocate@5"), (std::vector<uint64_t>{2, 5}));
+}
+
+TEST(FaultRules, DrawFromTheSeed) {
+  const auto first = strikes("memory.allocate@1/4", 7);
+  EXPECT_EQ(strikes("memory.allocate@1/4", 7), first);
+  EXPECT_NE(strikes("memory.allocate@1/4", 8), first);
+  EXPECT_GT(first.size(), 0);
+  EXPECT_LT(first.size(), 15);
+}
+
+TEST(FaultRules, RefuseWhatIsNoRule) {
+  for (const char* text : {"memory.allocate", "@3", "memory.allocate@", "memory.allocate@0",
+                           "memory.allocate@x", "memory.allocate@1/0"}) {
+    FaultRules rules;
+    EXPECT_EQ(rules.read("fail", text, 1), BP_INVALID_ARGUMENT) << text;
+    EXPECT_EQ(std::string(bp_error_text()),
+              "layer option fault.fail: '" + std::string(text) +
+                  "' is not GLOB@WHEN, where WHEN is 3, 3+ or 1/50, as in memory.allocate@3");
+  }
+}
+
+struct Faulty {
+  TestRegistry r;
+  FakeBackend fake;
+  bp_kernel kernel = make_kernel("add.fast");
+  const bp_plugin* plugin = nullptr;
+  float values[4] = {1, 2, 3, 4};
+  int64_t shape[1] = {4}, strides[1] = {1};
+  bp_tensor tensor{.buffer = reinterpret_cast<bp_buffer*>(values),
+                   .shape = shape,
+                   .strides = strides,
+                   .ndim = 1,
+                   .dtype = BP_F32};
+  bp_add_args args{.struct_size = sizeof(args), .a = &tensor, .b = &tensor, .y = &tensor};
+
+  explicit Faulty(const char* options) : r(0, "fault", options) {
+    fake.kernels = {&kernel};
+    EXPECT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  }
+
+  bp_status allocate(uint64_t size_bytes, bp_buffer** out_buffer) {
+    const bp_allocate_desc desc{.struct_size = sizeof(desc),
+                                .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                                .size_bytes = size_bytes};
+    const bp_allocator_ops& memory = *r.target()->allocator;
+    return memory.allocate(memory.self, r.target()->device, &desc, out_buffer);
+  }
+  bp_status free(bp_buffer* buffer) {
+    const bp_allocator_ops& memory = *r.target()->allocator;
+    return memory.free(memory.self, buffer, nullptr);
+  }
+  bp_status launch() { return bp_op_launch(r.target(), nullptr, 0, BP_OP_ADD, &args); }
+  uint64_t reports() const {
+    uint64_t count = 0;
+    EXPECT_EQ(bp_plugin_layer_reports(plugin, "fault", &count), BP_OK);
+    return count;
+  }
+};
+
+TEST(FaultLayer, FailsACallThatThenDoesNotReachTheBackend) {
+  Faulty f("fault.fail=memory.allocate@2:kernel.launch/add.*@2,fault.status=aborted");
+  bp_buffer *first = nullptr, *second = nullptr;
+  EXPECT_EQ(f.allocate(8, &first), BP_OK);
+  EXPECT_EQ(f.allocate(8, &second), BP_ABORTED);
+  EXPECT_STREQ(bp_error_text(), "injected by the layer fault: call 2 of memory.allocate fails");
+  EXPECT_EQ(second, nullptr);
+  EXPECT_EQ(f.fake.devices[0].live_buffers, 1);
+  EXPECT_EQ(f.free(first), BP_OK);
+  EXPECT_EQ(f.launch(), BP_OK);
+  EXPECT_EQ(f.launch(), BP_ABORTED);
+  EXPECT_EQ(f.launch(), BP_OK);
+  EXPECT_EQ(f.reports(), 2);
+}
+
+TEST(FaultLayer, NeverFailsWhatFrees) {
+  Faulty f("fault.fail=memory.free@1+");
+  bp_buffer* buffer = nullptr;
+  ASSERT_EQ(f.allocate(8, &buffer), BP_OK);
+  EXPECT_EQ(f.free(buffer), BP_OK);
+  EXPECT_EQ(f.fake.devices[0].live_buffers, 0);
+}
+
+TEST(FaultLayer, HasLittleMemory) {
+  Faulty f("fault.memory=100");
+  bp_buffer *first = nullptr, *second = nullptr;
+  EXPECT_EQ(f.allocate(60, &first), BP_OK);
+  EXPECT_EQ(f.allocate(60, &second), BP_OUT_OF_MEMORY);
+  EXPECT_STREQ(bp_error_text(),
+               "injected by the layer fault: 60 bytes were asked for, 60 of 100 are used");
+  EXPECT_EQ(f.allocate(UINT64_MAX, &second), BP_OUT_OF_MEMORY);
+  EXPECT_EQ(f.free(first), BP_OK);
+  EXPECT_EQ(f.allocate(60, &second), BP_OK);
+  EXPECT_EQ(f.free(second), BP_OK);
+}
+
+TEST(FaultLayer, LosesTheDevices) {
+  Faulty f("fault.lost=kernel.launch@2");
+  bp_buffer *buffer = nullptr, *none = nullptr;
+  ASSERT_EQ(f.allocate(8, &buffer), BP_OK);
+  EXPECT_EQ(f.launch(), BP_OK);
+  EXPECT_EQ(f.launch(), BP_DEVICE_LOST);
+  EXPECT_EQ(f.launch(), BP_DEVICE_LOST);
+  EXPECT_EQ(f.allocate(8, &none), BP_DEVICE_LOST);
+  EXPECT_STREQ(bp_error_text(), "injected by the layer fault: memory.allocate on a lost device");
+  EXPECT_EQ(f.free(buffer), BP_OK);
+}
+
+TEST(FaultLayer, FlipsOneBitOfAnOutput) {
+  Faulty f("fault.corrupt=kernel.launch@2");
+  const float before[4] = {1, 2, 3, 4};
+  EXPECT_EQ(f.launch(), BP_OK);
+  EXPECT_EQ(std::memcmp(f.values, before, sizeof(before)), 0);
+  EXPECT_EQ(f.launch(), BP_OK);
+  uint32_t bits = 0, was = 0;
+  std::memcpy(&bits, f.values, 4);
+  std::memcpy(&was, before, 4);
+  EXPECT_EQ(std::popcount(bits ^ was), 1);
+  EXPECT_EQ(std::memcmp(f.values + 1, before + 1, 3 * sizeof(float)), 0);
+}
+
+TEST(FaultLayer, RefusesAStatusThatItDoesNotKnow) {
+  TestRegistry r(0, "fault", "fault.status=fine");
+  FakeBackend fake;
+  EXPECT_EQ(fake.load(r.registry), BP_INVALID_ARGUMENT);
+  EXPECT_STREQ(bp_error_text(),
+               "layer option fault.status is 'fine', allowed are invalid_argument, unsupported, "
+               "out_of_memory, timeout, aborted, internal");
+}
+
+}  // namespace
+}  // namespace bp::core

@@ -1,0 +1,153 @@
+// Layers that show less than there is: mask and oldabi.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "registry/layers/released.hpp"
+#include "registry/tests/fake_backend.hpp"
+
+extern "C" const uint32_t bp_test_released_0_1[];
+
+namespace bp::core {
+namespace {
+
+struct Masked {
+  TestRegistry r;
+  FakeBackend fake;
+  const bp_dtype rows[3] = {BP_F32, BP_F64, BP_BF16};
+  const bp_dtype dtypes[3] = {BP_F32, BP_F64, BP_BF16};
+  const char* profiles[2] = {"infer", "train"};
+  bp_kernel fast = make_kernel("add.fast"), any = make_kernel("add.any"),
+            mul = make_kernel("mul", BP_OP_MUL);
+  int64_t shape[1] = {1}, strides[1] = {1};
+  float value = 0;
+  bp_tensor tensor{.buffer = reinterpret_cast<bp_buffer*>(&value),
+                   .shape = shape,
+                   .strides = strides,
+                   .ndim = 1,
+                   .dtype = BP_F32};
+  bp_add_args args{.struct_size = sizeof(args), .a = &tensor, .b = &tensor, .y = &tensor};
+  const bp_plugin* plugin = nullptr;
+
+  explicit Masked(const char* options, const char* layers = "mask") : r(0, layers, options) {
+    fast.dtype_rows = rows;
+    fast.dtype_row_count = 3;
+    fast.dtype_count = 1;
+    fake.kernels = {&fast, &any, &mul};
+    bp_device_properties& p = fake.devices[0].properties;
+    p.dtypes = dtypes;
+    p.dtype_count = 3;
+    p.profiles = profiles;
+    p.profile_count = 2;
+    EXPECT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  }
+
+  std::string kernels() const {
+    std::string names;
+    for (uint64_t i = 0; i < bp_target_kernel_count(r.target()); ++i) {
+      names += bp_target_kernel(r.target(), i)->name + std::string(" ");
+    }
+    return names;
+  }
+
+  std::string chosen(bp_dtype dtype) {
+    tensor.dtype = dtype;
+    bp_kernel_choice choice{};
+    const bp_status status =
+        bp_kernel_find(r.target(), 0, BP_KERNEL_NATIVE, BP_OP_ADD, &args, &choice);
+    return status == BP_OK ? choice.kernel->name : bp_status_name(status);
+  }
+};
+
+TEST(MaskLayer, HidesKernelsByNameAndByOp) {
+  Masked by_name("mask.kernels=add.f*");
+  EXPECT_EQ(by_name.kernels(), "add.any mul ");
+  EXPECT_EQ(by_name.plugin->kernel_count, 2);
+  EXPECT_EQ(by_name.fake.results[0].outcome, BP_ADD_REJECTED);
+  EXPECT_EQ(by_name.fake.results[1].outcome, BP_ADD_ACCEPTED);
+  EXPECT_EQ(by_name.chosen(BP_F32), "add.any");
+  Masked by_op("mask.kernels=add");
+  EXPECT_EQ(by_op.kernels(), "mul ");
+}
+
+TEST(MaskLayer, HidesDtypesOfTheDeviceOfClaimsAndOfKernelsThatTakeAll) {
+  Masked m("mask.dtypes=f64:bf16,mask.profiles=tr*");
+  const bp_device_properties& p = *m.r.target()->properties;
+  ASSERT_EQ(p.dtype_count, 1);
+  EXPECT_EQ(p.dtypes[0], BP_F32);
+  ASSERT_EQ(p.profile_count, 1);
+  EXPECT_STREQ(p.profiles[0], "infer");
+  EXPECT_EQ(p.heap_count, 1);
+  EXPECT_EQ(p.heaps[0].size_bytes, 1ull << 40);
+  EXPECT_EQ(m.chosen(BP_F32), "add.fast");
+  EXPECT_EQ(m.chosen(BP_F64), "unsupported");
+  EXPECT_EQ(m.fake.devices[0].properties.dtype_count, 3) << "the backend's own are not changed";
+}
+
+TEST(MaskLayer, HidesSlots) {
+  Masked m("mask.slots=memory.fill:memory.copy_*");
+  const bp_allocator_ops& memory = *m.r.target()->allocator;
+  const unsigned char byte = 0;
+  const bp_buffer_ref none{};
+  EXPECT_EQ(memory.fill(memory.self, nullptr, &none, &byte, 1), BP_UNSUPPORTED);
+  EXPECT_STREQ(bp_error_text(), "memory.fill is not offered by this backend");
+  EXPECT_EQ(m.fake.fills, 0);
+}
+
+TEST(MaskLayer, ReadsAFile) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("bp_mask_test_" + std::to_string(getpid())))
+          .string();
+  std::ofstream(path) << R"({"kernels": ["mul"], "dtypes": ["f64"]})";
+  const std::string options = "mask.file=" + path;
+  Masked m(options.c_str());
+  EXPECT_EQ(m.kernels(), "add.fast add.any ");
+  EXPECT_EQ(m.chosen(BP_F64), "unsupported");
+  std::ofstream(path) << R"({"kernel": ["mul"]})";
+  TestRegistry r(0, "mask", options.c_str());
+  FakeBackend fake;
+  EXPECT_EQ(fake.load(r.registry), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(bp_error_text()),
+            "layer option mask.file: " + path +
+                ": 'kernel' is not known; there are kernels, dtypes, slots, tables, profiles");
+  std::filesystem::remove(path);
+}
+
+TEST(OldAbiLayer, KnowsTheSizesOfTheReleasedHeaders) {
+  const uint32_t known[] = {
+      layers::released_size<bp_host>(1),       layers::released_size<bp_backend>(1),
+      layers::released_size<bp_registrar>(1),  layers::released_size<bp_device_properties>(1),
+      layers::released_size<bp_heap>(1),       layers::released_size<bp_kernel>(1),
+      layers::released_size<bp_device_ops>(1), layers::released_size<bp_allocator_ops>(1),
+      layers::released_size<bp_stream_ops>(1), layers::released_size<bp_event_ops>(1),
+  };
+  for (size_t i = 0; i < std::size(known); ++i) EXPECT_EQ(known[i], bp_test_released_0_1[i]) << i;
+  EXPECT_EQ(layers::released_size<bp_graph_ops>(1), 0);
+  EXPECT_EQ(layers::released_size<bp_graph_ops>(BP_ABI_MINOR), sizeof(bp_graph_ops));
+}
+
+TEST(OldAbiLayer, CutsTablesToTheirSizeInAnEarlierMinor) {
+  for (const bool is_old : {false, true}) {
+    TestRegistry r(0, is_old ? "oldabi" : "", is_old ? "oldabi.minor=1" : nullptr);
+    FakeBackend fake;
+    fake.allocator.wrap_address = [](void*, bp_device*, uint64_t, uint64_t,
+                                     bp_buffer**) -> bp_status { return BP_OK; };
+    ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+    const bp_allocator_ops& memory = *r.target()->allocator;
+    EXPECT_EQ(memory.wrap_address(memory.self, nullptr, 0, 0, nullptr),
+              is_old ? BP_UNSUPPORTED : BP_OK);
+    EXPECT_EQ(fake.host->struct_size, is_old ? layers::released_size<bp_host>(1) : sizeof(bp_host));
+  }
+}
+
+TEST(OldAbiLayer, RefusesAMinorThatThereIsNot) {
+  for (const char* options : {"oldabi.minor=0", "oldabi.minor=99", "oldabi.side=left"}) {
+    TestRegistry r(0, "oldabi", options);
+    FakeBackend fake;
+    EXPECT_EQ(fake.load(r.registry), BP_INVALID_ARGUMENT) << options;
+  }
+}
+
+}  // namespace
+}  // namespace bp::core

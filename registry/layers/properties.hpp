@@ -1,0 +1,56 @@
+// Changed copies of the properties of devices, for layers that show less than there is.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backplane/backend.h"
+
+namespace bp::layers {
+
+struct ShownProperties {
+  bp_device_properties properties{};
+  std::vector<bp_dtype> dtypes;
+  std::vector<const char*> profiles;
+  std::vector<bp_heap> heaps;
+
+  // Makes `properties` point to the lists above.
+  void seal();
+};
+
+// Made once for each device and lent from then on; the generation follows the device's.
+// Thread-safe.
+class PropertiesCopies {
+ public:
+  // Asks `next`, and sets *out_properties to the copy for `device`, which `change` has changed.
+  template <typename Change>
+  bp_status get(const bp_device_ops& next, bp_device* device,
+                const bp_device_properties** out_properties, Change&& change) {
+    const bp_device_properties* theirs = nullptr;
+    const bp_status status = next.properties(next.self, device, &theirs);
+    if (status != BP_OK || theirs == nullptr || out_properties == nullptr) {
+      if (status == BP_OK && out_properties != nullptr) *out_properties = theirs;
+      return status;
+    }
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<ShownProperties>& shown = copies_[device];
+    if (shown == nullptr) {
+      shown = copy(*theirs);
+      change(*shown);
+      shown->seal();
+    }
+    shown->properties.generation = theirs->generation;
+    *out_properties = &shown->properties;
+    return BP_OK;
+  }
+
+ private:
+  static std::unique_ptr<ShownProperties> copy(const bp_device_properties& theirs);
+
+  std::mutex mutex_;
+  std::map<bp_device*, std::unique_ptr<ShownProperties>> copies_;  // Guarded by mutex_.
+};
+
+}  // namespace bp::layers

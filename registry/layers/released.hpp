@@ -1,0 +1,36 @@
+// The sizes that structs had in earlier minors, and cutting to them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "backplane/backend.h"
+
+namespace bp::layers {
+
+// sizeof `Struct` in the headers of `minor`; 0 if it did not exist.
+template <typename Struct>
+constexpr uint32_t released_size(uint32_t minor) {
+  if (minor >= BP_ABI_MINOR) return sizeof(Struct);
+  uint32_t size = 0;
+#define BP_RELEASED(released_minor, type, last)                                    \
+  if constexpr (std::is_same_v<Struct, type>) {                                    \
+    if (released_minor <= minor) size = offsetof(type, last) + sizeof(type::last); \
+  }
+#include "registry/layers/released.def"
+#undef BP_RELEASED
+  return size;
+}
+
+// Takes away what `value` did not have in `minor`; what is shorter already stays as it is.
+template <typename Struct>
+void cut(Struct& value, uint32_t minor) {
+  const uint32_t size = released_size<Struct>(minor);
+  if (size >= value.struct_size) return;
+  std::memset(reinterpret_cast<unsigned char*>(&value) + size, 0, sizeof(Struct) - size);
+  value.struct_size = size;
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,10 @@
+/* The sizes of structs as the headers of ABI 0.1 have them: compiled against these alone. */
+#include "backplane/backend.h"
+
+const uint32_t bp_test_released_0_1[] = {
+    sizeof(bp_host),       sizeof(bp_backend),
+    sizeof(bp_registrar),  sizeof(bp_device_properties),
+    sizeof(bp_heap),       sizeof(bp_kernel),
+    sizeof(bp_device_ops), sizeof(bp_allocator_ops),
+    sizeof(bp_stream_ops), sizeof(bp_event_ops),
+};
