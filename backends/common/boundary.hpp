@@ -1,6 +1,8 @@
 // The one place where C++ becomes C: no exception crosses the boundary.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -39,33 +41,63 @@ bp_status guarded(const bp_host& host, Body&& body) noexcept {
   }
 }
 
-// Reads the _desc of the function named `call`, from any build of the host; NULL is all zero.
-// `struct_type` is what it must say it is. Throws StatusError.
-template <typename Desc>
-Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_type,
-               const char* call) {
-  Desc ours{};
-  if (theirs == nullptr) return ours;
-  const std::string name = std::string(call) + ": desc: ";
-  uint32_t offset = 0;
-  const bp_status status = bp_struct_read(theirs, first_size_bytes, &ours, sizeof(Desc), &offset);
-  if (status != BP_OK) {
-    throw StatusError(status, name + "byte " + std::to_string(offset) + " is not understood");
-  }
-  if (ours.struct_type != struct_type) {
-    throw StatusError(BP_INVALID_ARGUMENT, name + "struct_type is " +
-                                               std::to_string(ours.struct_type) + ", not " +
-                                               std::to_string(struct_type));
-  }
-  for (auto* link = static_cast<const bp_struct_header*>(ours.next); link != nullptr;
+// Throws StatusError for a link behind `next` that says it has to be understood. `name` is what the
+// links qualify.
+inline void check_links(const void* next, const std::string& name) {
+  for (auto* link = static_cast<const bp_struct_header*>(next); link != nullptr;
        link = static_cast<const bp_struct_header*>(link->next)) {
     if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) != 0) {
       throw StatusError(
           BP_INCOMPATIBLE,
-          name + "a link of type " + std::to_string(link->struct_type) + " is not understood");
+          name + ": a link of type " + std::to_string(link->struct_type) + " is not understood");
     }
   }
+}
+
+// Reads the request of the function named `call`, from any build of the host; NULL is all zero.
+// `struct_type` is what it must say it is, and `argument` what the function calls it. Throws
+// StatusError.
+template <typename Desc>
+Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_type,
+               const char* call, const char* argument = "desc") {
+  Desc ours{};
+  if (theirs == nullptr) return ours;
+  const std::string name = std::string(call) + ": " + argument;
+  uint32_t offset = 0;
+  const bp_status status = bp_struct_read(theirs, first_size_bytes, &ours, sizeof(Desc), &offset);
+  if (status != BP_OK) {
+    throw StatusError(status, name + ": byte " + std::to_string(offset) + " is not understood");
+  }
+  if (ours.struct_type != struct_type) {
+    throw StatusError(BP_INVALID_ARGUMENT, name + ": struct_type is " +
+                                               std::to_string(ours.struct_type) + ", not " +
+                                               std::to_string(struct_type));
+  }
+  check_links(ours.next, name);
   return ours;
+}
+
+// Throws StatusError unless the caller made room for an offer of any build. `name` is the out
+// parameter.
+template <typename Offer>
+void check_offer(const Offer* theirs, uint32_t first_size_bytes, const std::string& name) {
+  if (theirs == nullptr) throw StatusError(BP_INVALID_ARGUMENT, name + " is NULL");
+  if (theirs->struct_size < first_size_bytes) {
+    throw StatusError(BP_INCOMPATIBLE,
+                      name + ": struct_size is " + std::to_string(theirs->struct_size) + "; " +
+                          std::to_string(first_size_bytes) + " or more is allowed");
+  }
+  check_links(theirs->next, name);
+}
+
+// Copies `ours` to what check_offer() let pass, as much of it as the caller's build knows; its
+// header stays as the caller wrote it.
+template <typename Offer>
+void write_offer(const Offer& ours, Offer* theirs) {
+  constexpr size_t kHeader = sizeof(bp_struct_header);
+  std::memcpy(reinterpret_cast<char*>(theirs) + kHeader,
+              reinterpret_cast<const char*>(&ours) + kHeader,
+              std::min<size_t>(theirs->struct_size, sizeof(Offer)) - kHeader);
 }
 
 }  // namespace bp

@@ -107,6 +107,7 @@ class TestBackend {
   const bp_allocator_ops* allocator = nullptr;
   const bp_stream_ops* streams = nullptr;
   const bp_event_ops* events = nullptr;
+  const bp_virtual_memory_ops* virtual_memory = nullptr;
   std::vector<const bp_kernel*> kernels;
   bp_device* device = nullptr;
 
@@ -154,6 +155,12 @@ class TestBackend {
     return BP_OK;
   }
 
+  static bp_status add_virtual_memory(void* it, uint64_t, bp_device* const*,
+                                      const bp_virtual_memory_ops* ops, bp_add_result*) {
+    self(it).virtual_memory = ops;
+    return BP_OK;
+  }
+
   void* library_ = nullptr;
   std::map<std::string, std::string> options_;
   bp_host host_{.struct_size = sizeof(bp_host),
@@ -170,7 +177,8 @@ class TestBackend {
                           .add_device = add_device,
                           .add_allocator = add_allocator,
                           .add_streams = add_streams,
-                          .add_kernels = add_kernels};
+                          .add_kernels = add_kernels,
+                          .add_virtual_memory = add_virtual_memory};
 };
 
 // A tensor in a buffer of its own. Its elements are read and written through host memory.

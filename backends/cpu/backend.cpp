@@ -86,6 +86,22 @@ constexpr const bp_kernel* kKernels[] = {
     &kTopk,
 };
 
+// The end of the last member of the first release.
+constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
+
+// Adds what a host takes: an older one lacks members.
+bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
+  bp_registrar r{};
+  if (bp_struct_read(&theirs, kFirstRegistrar, &r, sizeof(r), nullptr) != BP_OK) {
+    return i.fail(BP_INCOMPATIBLE, "register_all: the registrar is shorter than its first release");
+  }
+  bp_status status = BP_OK;
+  if (r.add_virtual_memory != nullptr) {
+    status = r.add_virtual_memory(r.self, 0, nullptr, &i.virtual_memory, nullptr);
+  }
+  return status;
+}
+
 bp_status register_all(void* self, const bp_registrar* registrar) {
   const Instance& i = instance(self);
   if (registrar == nullptr) {
@@ -97,6 +113,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   if (status == BP_OK) {
     status = registrar->add_streams(r, 0, nullptr, &i.streams, &i.events, nullptr);
   }
+  if (status == BP_OK) status = add_optional_tables(i, *registrar);
   for (const bp_kernel& kernel : i.kernels) {
     const bp_kernel* const row = &kernel;
     if (status == BP_OK) status = registrar->add_kernels(r, 0, nullptr, 1, &row, nullptr);
@@ -130,11 +147,13 @@ Instance::Instance(const bp_host* its_host)
       allocator(kAllocator),
       streams(kStreams),
       events(kEvents),
+      virtual_memory(kVirtualMemory),
       device(std::make_unique<Device>(*its_host)) {
   devices.self = this;
   allocator.self = this;
   streams.self = this;
   events.self = this;
+  virtual_memory.self = this;
   for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
 }

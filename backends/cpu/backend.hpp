@@ -36,6 +36,7 @@ struct Instance {
   bp_allocator_ops allocator;
   bp_stream_ops streams;
   bp_event_ops events;
+  bp_virtual_memory_ops virtual_memory;
   std::vector<bp_kernel> kernels;
   std::unique_ptr<Device> device;
   std::shared_ptr<kernels::ProgramCache> programs = kernels::make_program_cache();
@@ -48,5 +49,6 @@ extern const bp_device_ops kDevices;
 extern const bp_allocator_ops kAllocator;
 extern const bp_stream_ops kStreams;
 extern const bp_event_ops kEvents;
+extern const bp_virtual_memory_ops kVirtualMemory;
 
 }  // namespace bp::cpu

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <limits>
 
+#include "backends/common/virtual_memory.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/stream.hpp"
 
@@ -193,6 +194,7 @@ Device::~Device() {
   for (Event* const event : events_) delete event;
   for (Stream* const stream : streams_) delete stream;
   for (Buffer* const buffer : buffers_) release(buffer);
+  for (MemoryOwner* const memory : memories_) delete memory;
 }
 
 void Device::set_thread_count(const std::string& text) {
@@ -254,14 +256,44 @@ bool Device::wait(uint64_t timeout_ns) {
   return true;
 }
 
-void Device::add(Buffer* buffer) {
+bool Device::add(Buffer* buffer) {
   const std::lock_guard lock(mutex_);
-  buffers_.insert(buffer);
+  const auto address = reinterpret_cast<uintptr_t>(buffer->address);
+  if (!buffer->is_wrapped && !places_.add(address, buffer->size_bytes, buffer)) return false;
+  try {
+    buffers_.insert(buffer);
+  } catch (...) {
+    places_.remove(address, buffer);
+    throw;
+  }
+  return true;
 }
 
 void Device::remove(Buffer* buffer) {
   const std::lock_guard lock(mutex_);
   buffers_.erase(buffer);
+  places_.remove(reinterpret_cast<uintptr_t>(buffer->address), buffer);
+}
+
+bool Device::find(uint64_t address, bp_address_info& info) {
+  const std::lock_guard lock(mutex_);
+  Buffer* const found = places_.find(address);
+  if (found == nullptr) return false;
+  info.device = reinterpret_cast<bp_device*>(this);
+  info.buffer = reinterpret_cast<bp_buffer*>(found);
+  info.byte_offset = address - reinterpret_cast<uintptr_t>(found->address);
+  info.size_bytes = found->size_bytes;
+  return true;
+}
+
+void Device::add(MemoryOwner* memory) {
+  const std::lock_guard lock(mutex_);
+  memories_.insert(memory);
+}
+
+void Device::remove(MemoryOwner* memory) {
+  const std::lock_guard lock(mutex_);
+  memories_.erase(memory);
 }
 
 void Device::add(Event* event) {

@@ -9,9 +9,16 @@
 #include <unordered_set>
 #include <vector>
 
+#include "backends/common/address_map.hpp"
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/queue.hpp"
-#include "backplane/device.h"
+#include "backplane/memory.h"
+
+namespace bp {
+
+struct MemoryOwner;
+
+}  // namespace bp
 
 namespace bp::cpu {
 
@@ -40,11 +47,17 @@ class Device {
   Stream* create_stream();
   void destroy_stream(Stream* stream);
 
-  // What the host has made and not yet ended is freed with the device.
-  void add(Buffer* buffer);
+  // What the host has made and not yet ended is freed with the device. Of buffers that own their
+  // memory no two overlap: false if this one would, and nothing was added.
+  bool add(Buffer* buffer);
   void remove(Buffer* buffer);
+  void add(MemoryOwner* memory);
+  void remove(MemoryOwner* memory);
   void add(Event* event);
   void remove(Event* event);
+
+  // Fills `info` with what lies at an address; false if nothing of this device does.
+  bool find(uint64_t address, bp_address_info& info);
 
  private:
   Stream* make_stream(bool is_inline);
@@ -61,6 +74,8 @@ class Device {
   std::unordered_set<Stream*> streams_;
   std::vector<std::weak_ptr<Queue>> closing_;  // Destroyed, and perhaps still busy.
   std::unordered_set<Buffer*> buffers_;
+  AddressMap<Buffer> places_;
+  std::unordered_set<MemoryOwner*> memories_;
   std::unordered_set<Event*> events_;
   Stream* default_stream_ = nullptr;
 };

@@ -22,7 +22,8 @@ constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + size
 constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
 constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr uint64_t kMaxPatternBytes = 16;
-constexpr bp_memory_usage kUsages = BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED;
+constexpr bp_memory_usage kUsages =
+    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 [[noreturn]] void refuse(bp_status status, const std::string& text) {
   throw StatusError(status, text);
@@ -37,12 +38,18 @@ Queue& checked_queue(bp_stream* handle, const char* call) {
   return *q;
 }
 
-std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+// `access` is what will happen there.
+std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name,
+                         bp_access access) {
   const Buffer* const b = range == nullptr ? nullptr : buffer(range->buffer);
   const bool is_inside = b != nullptr && range->byte_offset <= b->size_bytes &&
                          range->size_bytes <= b->size_bytes - range->byte_offset;
-  if (is_inside) return b->address + range->byte_offset;
+  if (is_inside && b->reservation == nullptr) return b->address + range->byte_offset;
   const std::string what = std::string(call) + ": " + name;
+  if (is_inside) {
+    b->reservation->check(what, range->byte_offset, range->size_bytes, access);
+    return b->address + range->byte_offset;
+  }
   if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
   if (b == nullptr) {
     refuse(BP_INVALID_ARGUMENT, what + ": buffer is NULL or not one of this backend");
@@ -100,11 +107,21 @@ void check_request(const Device& d, const bp_allocate_desc& desc) {
                                     "; 0 and powers of two up to 4096 are allowed");
   }
   if ((desc.usage & ~kUsages) != 0) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) +
-                                    "; BP_MEMORY_PEER and BP_MEMORY_STREAM_ORDERED are known");
+    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
+                                    std::to_string(kUsages) + " are known");
   }
   if ((desc.usage & BP_MEMORY_PEER) != 0) {
     refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and this device has no peers");
+  }
+  if ((desc.usage & BP_MEMORY_COLLECTIVE) != 0) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_COLLECTIVE, and this device has no process groups");
+  }
+  constexpr bp_memory_usage kApart = BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT;
+  if ((desc.usage & kApart) == kApart) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_STREAM_ORDERED and BP_MEMORY_EXPORT; memory that others "
+           "see is in no stream's order");
   }
   const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
   if (is_ordered) {
@@ -114,11 +131,19 @@ void check_request(const Device& d, const bp_allocate_desc& desc) {
            "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
   }
   check_heap(d, desc);
-  if (desc.size_bytes > d.heap().max_allocation_bytes) {
-    refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(desc.size_bytes) +
-                                 " bytes were asked for, and a buffer has at most " +
-                                 std::to_string(d.heap().max_allocation_bytes));
+  check_room(d, desc.size_bytes, "allocate");
+}
+
+void allocate_private(Buffer& buffer, uint64_t size_bytes, uint64_t alignment_bytes) {
+  const uint64_t alignment = std::max(alignment_bytes, kAlignmentBytes);
+  // aligned_alloc() wants a multiple of the alignment.
+  const uint64_t lines = std::max<uint64_t>(1, (size_bytes + alignment - 1) / alignment);
+  buffer.memory.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, lines * alignment)));
+  if (buffer.memory == nullptr) {
+    refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(size_bytes) +
+                                 " bytes were asked for, and the system has no room");
   }
+  buffer.address = buffer.memory.get();
 }
 
 bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
@@ -134,20 +159,14 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_request(*d, request);
 
-    const uint64_t alignment = std::max(request.alignment_bytes, kAlignmentBytes);
     auto b = std::make_unique<Buffer>();
     b->size_bytes = request.size_bytes;
-    // aligned_alloc() wants a multiple of the alignment.
-    const uint64_t lines = std::max<uint64_t>(1, (request.size_bytes + alignment - 1) / alignment);
-    b->address = static_cast<std::byte*>(std::aligned_alloc(alignment, lines * alignment));
-    if (b->address == nullptr) {
-      return i.fail(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(request.size_bytes) +
-                                          " bytes were asked for, and the system has no room");
+    if ((request.usage & BP_MEMORY_EXPORT) != 0) {
+      allocate_shared(*b, request.size_bytes);
+    } else {
+      allocate_private(*b, request.size_bytes, request.alignment_bytes);
     }
-    const auto free_memory = [](Buffer* buffer) { release(buffer); };
-    std::unique_ptr<Buffer, decltype(free_memory)> owned(b.release(), free_memory);
-    d->add(owned.get());
-    *out_buffer = reinterpret_cast<bp_buffer*>(owned.release());
+    *out_buffer = lend(*d, std::move(b), "allocate");
     return bp_status{BP_OK};
   });
 }
@@ -160,16 +179,21 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
     if (b == nullptr) {
       return i.fail(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
     }
+    if (b->is_registered || b->reservation != nullptr) {
+      return i.fail(BP_INVALID_ARGUMENT,
+                    b->is_registered
+                        ? "free: buffer is the host's memory, which unregister_host() ends"
+                        : "free: buffer is a reserved range, which virtual_memory.release() ends");
+    }
     if (stream_handle == nullptr) {
-      i.device->remove(b);
+      take_back(b);
       release(b);
       return bp_status{BP_OK};
     }
     Queue& q = checked_queue(stream_handle, "free");
-    Device& d = *i.device;
     return q.submit_always(
-        [&d, b](const Outcome&) {
-          d.remove(b);
+        [b](const Outcome&) {
+          take_back(b);
           release(b);
         },
         true);
@@ -190,7 +214,7 @@ bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
 bp_status memory_map(void* self, const bp_buffer_ref* range, void** out_pointer) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    std::byte* const pointer = checked_range(range, "map", "range");
+    std::byte* const pointer = checked_range(range, "map", "range", BP_ACCESS_READ);
     if (out_pointer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "map: out_pointer is NULL");
     if (buffer(range->buffer)->is_mapped.exchange(true)) {
       return i.fail(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
@@ -214,14 +238,14 @@ bp_status memory_unmap(void* self, bp_buffer* handle) {
 
 bp_status memory_flush(void* self, const bp_buffer_ref* range) {
   return guarded(*instance(self).host, [&] {
-    checked_range(range, "flush", "range");
+    checked_range(range, "flush", "range", BP_ACCESS_READ);
     return bp_status{BP_OK};
   });
 }
 
 bp_status memory_invalidate(void* self, const bp_buffer_ref* range) {
   return guarded(*instance(self).host, [&] {
-    checked_range(range, "invalidate", "range");
+    checked_range(range, "invalidate", "range", BP_ACCESS_READ);
     return bp_status{BP_OK};
   });
 }
@@ -231,8 +255,8 @@ bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref*
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
     Queue& q = checked_queue(stream_handle, "copy");
-    std::byte* const to = checked_range(dst, "copy", "dst");
-    const std::byte* const from = checked_range(src, "copy", "src");
+    std::byte* const to = checked_range(dst, "copy", "dst", BP_ACCESS_READ_WRITE);
+    const std::byte* const from = checked_range(src, "copy", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = dst->size_bytes;
     if (size_bytes != src->size_bytes) {
       return i.fail(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(size_bytes) +
@@ -253,7 +277,7 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
     Queue& q = checked_queue(stream_handle, "copy_from_host");
-    std::byte* const to = checked_range(dst, "copy_from_host", "dst");
+    std::byte* const to = checked_range(dst, "copy_from_host", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;
     check_host_pointer(src, size_bytes, borrow, "copy_from_host", "src");
     auto copy = [=] { copy_bytes(to, src, size_bytes); };
@@ -271,7 +295,7 @@ bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
     Queue& q = checked_queue(stream_handle, "copy_to_host");
-    const std::byte* const from = checked_range(src, "copy_to_host", "src");
+    const std::byte* const from = checked_range(src, "copy_to_host", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = src->size_bytes;
     check_host_pointer(dst, size_bytes, borrow, "copy_to_host", "dst");
     const bp_status status =
@@ -299,7 +323,7 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
     Queue& q = checked_queue(stream_handle, "fill");
-    std::byte* const to = checked_range(dst, "fill", "dst");
+    std::byte* const to = checked_range(dst, "fill", "dst", BP_ACCESS_READ_WRITE);
     if (pattern == nullptr) return i.fail(BP_INVALID_ARGUMENT, "fill: pattern is NULL");
     if (pattern_size_bytes < 1 || pattern_size_bytes > kMaxPatternBytes) {
       return i.fail(BP_INVALID_ARGUMENT, "fill: pattern_size_bytes is " +
@@ -320,9 +344,27 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
 
 }  // namespace
 
+void check_room(const Device& device, uint64_t size_bytes, const char* call) {
+  const uint64_t most = device.heap().max_allocation_bytes;
+  if (size_bytes <= most) return;
+  refuse(BP_OUT_OF_MEMORY, std::string(call) + ": " + std::to_string(size_bytes) +
+                               " bytes were asked for, and at most " + std::to_string(most) +
+                               " are given at once");
+}
+
+bp_buffer* lend(Device& device, std::unique_ptr<Buffer> buffer, const char* call) {
+  buffer->device = &device;
+  if (!device.add(buffer.get())) {
+    refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
+                                  " bytes overlap another buffer of this backend");
+  }
+  return reinterpret_cast<bp_buffer*>(buffer.release());
+}
+
+void take_back(Buffer* buffer) { buffer->device->remove(buffer); }
+
 void release(Buffer* buffer) {
   buffer->magic = 0;
-  std::free(buffer->address);
   delete buffer;
 }
 
@@ -341,6 +383,12 @@ constinit const bp_allocator_ops kAllocator{
     .copy_to_host = memory_copy_to_host,
     .can_access_peer = memory_can_access_peer,
     .fill = memory_fill,
+    .wrap_address = memory_wrap_address,
+    .address_info = memory_address_info,
+    .register_host = memory_register_host,
+    .unregister_host = memory_unregister_host,
+    .export_buffer = memory_export_buffer,
+    .import_buffer = memory_import_buffer,
 };
 
 }  // namespace bp::cpu

@@ -1,0 +1,155 @@
+// Memory that came from others, or goes to them: by address, lent by the host, and through a
+// descriptor.
+#include <limits>
+#include <string>
+
+#include "backends/common/boundary.hpp"
+#include "backends/cpu/device.hpp"
+#include "backends/cpu/memory.hpp"
+
+namespace bp::cpu {
+namespace {
+
+// The ends of the last members of the first release.
+constexpr uint32_t kFirstAddressInfo = offsetof(bp_address_info, size_bytes) + sizeof(uint64_t);
+constexpr uint32_t kFirstHandle =
+    offsetof(bp_external_handle, bytes) + sizeof(bp_external_handle::bytes);
+
+// What a descriptor of ours is called.
+constexpr const char* kFileKind = "backplane.cpu.buffer";
+
+// What the entries below that make a buffer begin with.
+Device& checked_arguments(const Instance& i, bp_device* handle, bp_buffer* const* out_buffer,
+                          const char* call) {
+  Device* const d = device(i, handle);
+  if (d == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      std::string(call) + ": device is NULL or not one of this backend");
+  }
+  if (out_buffer == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": out_buffer is NULL");
+  }
+  return *d;
+}
+
+std::unique_ptr<Buffer> buffer_at(uint64_t address, uint64_t size_bytes, const char* call) {
+  if (address == 0 && size_bytes > 0) {
+    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": the address is 0");
+  }
+  if (size_bytes > std::numeric_limits<uint64_t>::max() - address) {
+    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": " + std::to_string(size_bytes) +
+                                               " bytes at address " + std::to_string(address) +
+                                               " leave the address space");
+  }
+  auto b = std::make_unique<Buffer>();
+  b->address = reinterpret_cast<std::byte*>(address);
+  b->size_bytes = size_bytes;
+  return b;
+}
+
+void check_type(bp_external_type type, const char* call) {
+  if (type == BP_EXTERNAL_FD) return;
+  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
+                                        "; BP_EXTERNAL_FD, a descriptor, is offered");
+}
+
+}  // namespace
+
+void allocate_shared(Buffer& buffer, uint64_t size_bytes) {
+  buffer.file = std::make_unique<MemoryFile>("allocate", kFileKind, size_bytes);
+  buffer.mapping = std::make_unique<Mapping>("allocate", *buffer.file, size_bytes);
+  buffer.address = buffer.mapping->address();
+}
+
+bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
+                              bp_buffer** out_buffer) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Device& d = checked_arguments(i, handle, out_buffer, "wrap_address");
+    std::unique_ptr<Buffer> b = buffer_at(address, size_bytes, "wrap_address");
+    b->is_wrapped = true;
+    *out_buffer = lend(d, std::move(b), "wrap_address");
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    check_offer(out_info, kFirstAddressInfo, "address_info: out_info");
+    bp_address_info info{};
+    if (!i.device->find(address, info)) {
+      return i.fail(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
+                                      " lies in no buffer of this backend");
+    }
+    write_offer(info, out_info);
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_register_host(void* self, bp_device* handle, void* memory, uint64_t size_bytes,
+                               bp_buffer** out_buffer) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Device& d = checked_arguments(i, handle, out_buffer, "register_host");
+    std::unique_ptr<Buffer> b =
+        buffer_at(reinterpret_cast<uintptr_t>(memory), size_bytes, "register_host");
+    b->is_registered = true;
+    *out_buffer = lend(d, std::move(b), "register_host");
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_unregister_host(void* self, bp_buffer* handle) {
+  const Instance& i = instance(self);
+  Buffer* const b = buffer(handle);
+  if (b == nullptr || !b->is_registered) {
+    return i.fail(BP_INVALID_ARGUMENT,
+                  "unregister_host: buffer is not one that register_host() made");
+  }
+  take_back(b);
+  release(b);
+  return BP_OK;
+}
+
+bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type type,
+                               bp_external_handle* out_handle) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    const Buffer* const b = buffer(handle);
+    if (b == nullptr || b->file == nullptr) {
+      return i.fail(BP_INVALID_ARGUMENT,
+                    "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
+    }
+    check_type(type, "export_buffer");
+    check_offer(out_handle, kFirstHandle, "export_buffer: out_handle");
+    bp_external_handle given{};
+    given.type = BP_EXTERNAL_FD;
+    given.fd = b->file->duplicate("export_buffer");
+    given.size_bytes = b->size_bytes;
+    write_offer(given, out_handle);
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_handle* external,
+                               bp_buffer** out_buffer) {
+  const Instance& i = instance(self);
+  return guarded(*i.host, [&] {
+    Device& d = checked_arguments(i, handle, out_buffer, "import_buffer");
+    if (external == nullptr) return i.fail(BP_INVALID_ARGUMENT, "import_buffer: handle is NULL");
+    const auto given =
+        read_desc(external, kFirstHandle, BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
+    check_type(given.type, "import_buffer");
+    // The mapping keeps the memory: the descriptor is not needed any more.
+    const MemoryFile file("import_buffer", kFileKind, given.size_bytes, given.fd);
+    auto b = std::make_unique<Buffer>();
+    b->mapping = std::make_unique<Mapping>("import_buffer", file, given.size_bytes);
+    b->address = b->mapping->address();
+    b->size_bytes = given.size_bytes;
+    *out_buffer = lend(d, std::move(b), "import_buffer");
+    return bp_status{BP_OK};
+  });
+}
+
+}  // namespace bp::cpu

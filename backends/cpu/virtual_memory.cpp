@@ -1,0 +1,67 @@
+#include "backends/common/virtual_memory.hpp"
+
+#include "backends/cpu/device.hpp"
+#include "backends/cpu/memory.hpp"
+
+namespace bp::cpu {
+namespace {
+
+// What is of this backend in the table that it shares with others.
+struct Ours {
+  static const bp_host& host(void* self) { return *instance(self).host; }
+
+  static Device& checked_device(void* self, bp_device* handle, const char* call) {
+    Device* const d = device(instance(self), handle);
+    if (d != nullptr) return *d;
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      std::string(call) + ": device is NULL or not one of this backend");
+  }
+  static void check_device(void* self, bp_device* handle, const char* call) {
+    checked_device(self, handle, call);
+  }
+  static void check_heap(void* self, bp_device* handle, uint64_t heap_index, const char* call) {
+    checked_device(self, handle, call);
+    if (heap_index == 0) return;
+    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": heap_index is " +
+                                               std::to_string(heap_index) +
+                                               ", and there is heap 0");
+  }
+  static void check_reach(void*, bp_buffer*, bp_device*) {}  // There is one device.
+
+  static bp_buffer* add_range(void* self, bp_device* handle, std::unique_ptr<Reservation> range) {
+    auto b = std::make_unique<Buffer>();
+    b->address = range->address();
+    b->size_bytes = range->size_bytes();
+    b->reservation = std::move(range);
+    return lend(checked_device(self, handle, "reserve"), std::move(b), "reserve");
+  }
+  static Reservation* range(void*, bp_buffer* handle) {
+    const Buffer* const b = buffer(handle);
+    return b == nullptr ? nullptr : b->reservation.get();
+  }
+  static void remove_range(void*, bp_buffer* handle) {
+    Buffer* const b = buffer(handle);
+    take_back(b);
+    release(b);
+  }
+
+  static MemoryOwner* add_memory(void* self, bp_device* handle, uint64_t, uint64_t size_bytes) {
+    Device& d = checked_device(self, handle, "create");
+    check_room(d, size_bytes, "create");
+    auto owner = std::make_unique<MemoryOwner>();
+    owner->memory = std::make_shared<PhysicalMemory>("create", "backplane.cpu.memory", size_bytes);
+    d.add(owner.get());
+    return owner.release();
+  }
+  static void remove_memory(void* self, MemoryOwner* memory) {
+    instance(self).device->remove(memory);
+    memory->magic = 0;
+    delete memory;
+  }
+};
+
+}  // namespace
+
+constinit const bp_virtual_memory_ops kVirtualMemory = VirtualMemory<Ours>::table();
+
+}  // namespace bp::cpu
