@@ -3,88 +3,12 @@
 #include <dlfcn.h>
 
 #include "backends/cpu/device.hpp"
-#include "backends/cpu/kernels/kernels.hpp"
+#include "backends/cpu/kernels/list.hpp"
 
 namespace bp::cpu {
 namespace {
 
 using namespace kernels;
-
-// In the order they are tried: the most specialised first, the reference last.
-constexpr const bp_kernel* kKernels[] = {
-    &kFill,
-    &kCopy,
-    &kArange,
-    &kWhere,
-    &kNeg,
-    &kAbs,
-    &kExp,
-    &kLog,
-    &kSqrt,
-    &kRelu,
-    &kReluBackward,
-    &kTanh,
-    &kTanhBackward,
-    &kSigmoid,
-    &kSigmoidBackward,
-    &kGelu,
-    &kGeluBackward,
-    &kSilu,
-    &kSiluBackward,
-    &kAdd,
-    &kSub,
-    &kMul,
-    &kDiv,
-    &kMaximum,
-    &kMinimum,
-    &kEq,
-    &kLt,
-    &kSum,
-    &kMean,
-    &kAmax,
-    &kArgmax,
-    &kRandomBits,
-    &kUniform,
-    &kNormal,
-    &kDropout,
-    &kDropoutBackward,
-    &kSgdStep,
-    &kAdamwStep,
-    &kScaleAndCheckFinite,
-    &kMatmul,
-    &kLinear,
-    &kConvolution,
-    &kConvolutionBackwardInput,
-    &kConvolutionBackwardWeight,
-    &kConvolutionBackwardBias,
-    &kSoftmax,
-    &kLogSoftmax,
-    &kSoftmaxBackward,
-    &kLogSoftmaxBackward,
-    &kLayerNorm,
-    &kLayerNormBackward,
-    &kRmsNorm,
-    &kRmsNormBackward,
-    &kRope,
-    &kRopeBackward,
-    &kSdpa,
-    &kSdpaBackward,
-    &kMaxPool,
-    &kMaxPoolBackward,
-    &kAvgPool,
-    &kAvgPoolBackward,
-    &kCrossEntropy,
-    &kCrossEntropyBackward,
-    &kEmbedding,
-    &kEmbeddingBackward,
-    &kGather,
-    &kIndexSelect,
-    &kCat,
-    &kScatter,
-    &kScatterReduce,
-    &kSort,
-    &kTopk,
-};
 
 // The end of the last member of the first release.
 constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
@@ -155,6 +79,7 @@ Instance::Instance(const bp_host* its_host)
   events.self = this;
   virtual_memory.self = this;
   for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
+  for (const bp_kernel* kernel : kLibraryKernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
 }
 

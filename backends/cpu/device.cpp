@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <limits>
 
+#include "backends/common/identity.hpp"
 #include "backends/common/virtual_memory.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/stream.hpp"
@@ -43,22 +43,6 @@ int processor_count() {
 uint64_t physical_bytes() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
-// FNV-1a; `basis` makes two independent halves of an identity.
-uint64_t hash(uint64_t basis, const std::string& text) {
-  for (const char c : text) basis = (basis ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return basis;
-}
-
-// The machine's own id does not change with a restart. One without an id gets the name alone.
-void set_uuid(const std::string& name, uint8_t (&uuid)[16]) {
-  std::string machine;
-  std::ifstream("/etc/machine-id") >> machine;
-  const std::string identity = "backplane.cpu/" + machine + "/" + name;
-  const uint64_t halves[] = {hash(0xcbf29ce484222325u, identity),
-                             hash(0x84222325cbf29ce4u, identity)};
-  std::memcpy(uuid, halves, sizeof(uuid));
 }
 
 // ---- The table ----------------------------------------------------------------------------------
@@ -167,7 +151,7 @@ Device::Device(const bp_host& host)
   properties_.struct_size = sizeof(properties_);
   properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
   properties_.name = name_.c_str();
-  set_uuid(name_, properties_.uuid);
+  write_uuid("backplane.cpu", name_, properties_.uuid);
   properties_.device_class = BP_DEVICE_HOST;
   properties_.compute_unit_count = static_cast<uint32_t>(processor_count());
   properties_.subgroup_size = 1;

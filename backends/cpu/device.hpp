@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "backends/common/address_map.hpp"
+#include "backends/common/queue.hpp"
 #include "backends/cpu/backend.hpp"
-#include "backends/cpu/queue.hpp"
 #include "backplane/memory.h"
 
 namespace bp {

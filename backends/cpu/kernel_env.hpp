@@ -3,6 +3,8 @@
 // found by include path, so that another backend can build them with an environment of its own.
 #pragma once
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +64,9 @@ class Launch : public Env {
   // What prepare() made for this frame, or NULL.
   bp_plan* plan() const { return launch_.plan; }
 
+  // Where the constant arguments are packed, for this launch.
+  std::byte* packed(const bp_buffer_ref& range) const { return address_of(range); }
+
   // Submits `task`, a callable without arguments. It may run after launch has returned, so it holds
   // what it needs by value: the frame and its tensors are gone by then. It fails by throwing
   // StatusError, on its own thread.
@@ -101,6 +106,9 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
     return body(context);
   });
 }
+
+// Which thread of the team that runs a parallel loop this is: 0 to one less than its size.
+inline int thread_number() { return omp_get_thread_num(); }
 
 // Calls body(begin, end) for parts that together are [0, count), on up to `threads` threads. No
 // part but the last has fewer than `grain` elements, and parts begin at multiples of it: below

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/common/bytes.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
@@ -21,7 +22,6 @@ constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + size
 
 constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
 constexpr uint64_t kMaxAlignmentBytes = 4096;
-constexpr uint64_t kMaxPatternBytes = 16;
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
@@ -57,35 +57,6 @@ std::byte* checked_range(const bp_buffer_ref* range, const char* call, const cha
   refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
                                   std::to_string(range->byte_offset) + " leave the buffer of " +
                                   std::to_string(b->size_bytes));
-}
-
-void check_host_pointer(const void* pointer, uint64_t size_bytes, bp_borrow borrow,
-                        const char* call, const char* name) {
-  if (pointer == nullptr && size_bytes > 0)
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " is NULL");
-  if (borrow != BP_BORROW_DURING_CALL && borrow != BP_BORROW_UNTIL_COMPLETE) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": borrow is " + std::to_string(borrow) +
-                                    ", not BP_BORROW_DURING_CALL or BP_BORROW_UNTIL_COMPLETE");
-  }
-}
-
-void copy_bytes(std::byte* dst, const void* src, uint64_t size_bytes) {
-  if (size_bytes > 0) std::memcpy(dst, src, size_bytes);
-}
-
-// Writes the pattern once, then doubles what is there.
-void fill_bytes(std::byte* dst, uint64_t size_bytes, const std::byte* pattern,
-                uint64_t pattern_size_bytes) {
-  if (size_bytes == 0) return;
-  std::memcpy(dst, pattern, pattern_size_bytes);
-  // Blocks of at most 64 KiB: the source of the later ones stays in the cache.
-  const uint64_t block =
-      std::max<uint64_t>(pattern_size_bytes, 65536 / pattern_size_bytes * pattern_size_bytes);
-  for (uint64_t done = pattern_size_bytes; done < size_bytes;) {
-    const uint64_t part = std::min({done, block, size_bytes - done});
-    std::memcpy(dst + done, dst, part);
-    done += part;
-  }
 }
 
 // The first heap that has the wanted flags; there is one.
@@ -324,18 +295,8 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
   return guarded(*i.host, [&] {
     Queue& q = checked_queue(stream_handle, "fill");
     std::byte* const to = checked_range(dst, "fill", "dst", BP_ACCESS_READ_WRITE);
-    if (pattern == nullptr) return i.fail(BP_INVALID_ARGUMENT, "fill: pattern is NULL");
-    if (pattern_size_bytes < 1 || pattern_size_bytes > kMaxPatternBytes) {
-      return i.fail(BP_INVALID_ARGUMENT, "fill: pattern_size_bytes is " +
-                                             std::to_string(pattern_size_bytes) +
-                                             "; 1 to 16 are allowed");
-    }
     const uint64_t size_bytes = dst->size_bytes;
-    if (size_bytes % pattern_size_bytes != 0) {
-      return i.fail(BP_INVALID_ARGUMENT,
-                    "fill: " + std::to_string(size_bytes) + " bytes are no multiple of " +
-                        std::to_string(pattern_size_bytes) + ", the size of the pattern");
-    }
+    check_pattern(pattern, pattern_size_bytes, size_bytes);
     std::array<std::byte, kMaxPatternBytes> kept{};
     std::memcpy(kept.data(), pattern, pattern_size_bytes);
     return q.submit([=] { fill_bytes(to, size_bytes, kept.data(), pattern_size_bytes); });

@@ -13,8 +13,6 @@
 // 86 GF/s of one thread so, and 67 in rows of 4 KiB.
 #include "backends/cpu/kernels/gemm.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "backends/cpu/kernels/strided.hpp"
@@ -291,7 +289,7 @@ void multiply_panels(const Matrix& a, const Matrix& b, const Result& result,
       if (row >= result.y.rows || col >= result.y.cols) continue;
       multiply_block(a.part(row, tasks.rows, 0, a.cols), b_panels + col * a.cols,
                      result.part(row, tasks.rows, col, tasks.cols),
-                     a_panels + omp_get_thread_num() * layout.a_elements);
+                     a_panels + thread_number() * layout.a_elements);
     }
   }
 }

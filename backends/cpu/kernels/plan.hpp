@@ -29,7 +29,7 @@ template <typename Planned>
 struct OwnedPlan {
   const bp_kernel* kernel;
   Planned planned;
-  std::byte* packed = nullptr;  // Since it was packed.
+  bp_buffer_ref packed{};  // Since it was packed.
 };
 
 // For the constructor of a plan.
@@ -47,11 +47,11 @@ bp_status launch_planned(const bp_kernel& kernel, const Args& args, Launch& laun
   if constexpr (!std::is_void_v<Planned>) {
     const auto* const plan = owned<Planned>(launch.plan());
     if (plan->kernel == &kernel) {
-      if (plan->packed == nullptr && plan->planned.packed_size_bytes() != 0) {
+      if (plan->packed.buffer == nullptr && plan->planned.packed_size_bytes() != 0) {
         return launch.refuse(BP_INVALID_ARGUMENT,
                              std::string(kernel.name) + ": the plan was not packed");
       }
-      return plan->planned.launch(args, launch, plan->packed);
+      return plan->planned.launch(args, launch, launch.packed(plan->packed));
     }
   }
   return launch.refuse(BP_INVALID_ARGUMENT,
@@ -109,8 +109,8 @@ bp_status pack_plan(const bp_kernel* self, const bp_launch* launch, const void* 
       return context.refuse(BP_INVALID_ARGUMENT, "plan_pack: packed has to have " +
                                                      std::to_string(size_bytes) + " bytes");
     }
-    plan->packed = address_of(*packed);
-    return plan->planned.pack(*static_cast<const Args*>(args), context, plan->packed);
+    plan->packed = *packed;
+    return plan->planned.pack(*static_cast<const Args*>(args), context, context.packed(*packed));
   });
 }
 

@@ -8,7 +8,6 @@
 //
 // The sums lie in the workspace: one pair for each head of keys that is worked on, or for each part
 // of its rows where the heads are few.
-#include <omp.h>
 
 #include <cmath>
 
@@ -245,7 +244,7 @@ void run_blocks(const AttentionBackward& a, std::byte* workspace, int thread_cou
   Sum* const all_sums = scratch + size * thread_count;
 #pragma omp parallel num_threads(thread_count) if (!is_small)
   {
-    const int thread = omp_get_thread_num();
+    const int thread = thread_number();
 #pragma omp for schedule(dynamic, 1)
     for (int64_t unit = 0; unit < a.problems() * splits; ++unit) {
       const int64_t problem = unit / splits, split = unit % splits;

@@ -1,7 +1,6 @@
 // Attention forwards: each block of rows walks the keys that it sees, tile by tile, and keeps the
 // largest score, the sum of the exponentials and the sum of values of each row so far. A larger
 // score scales the two sums down. No more than one tile of scores is ever in memory.
-#include <omp.h>
 
 #include <cmath>
 #include <limits>
@@ -203,8 +202,7 @@ void run_blocks(const AttentionForward& a, std::byte* workspace, int thread_coun
   // The last rows of a causal problem see the most keys: they come first.
 #pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
   for (int64_t task = 0; task < tasks; ++task) {
-    BlockForward<T>(a, task / blocks, blocks - 1 - task % blocks,
-                    memory + omp_get_thread_num() * size)
+    BlockForward<T>(a, task / blocks, blocks - 1 - task % blocks, memory + thread_number() * size)
         .run();
   }
 }

@@ -1,10 +1,11 @@
-#include "backends/cpu/queue.hpp"
+#include "backends/common/queue.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
-namespace bp::cpu {
+namespace bp {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -68,45 +69,56 @@ void Executor::start() {
   if (is_started_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   if (is_started_) return;
-  thread_ = std::thread([this] { run(); });
+  threads_.emplace_back([this] { run(); });
   is_started_ = true;
 }
 
 void Executor::schedule(std::shared_ptr<Queue> queue) {
   const std::lock_guard lock(mutex_);
   scheduled_.push_back(std::move(queue));
+  if (scheduled_.size() > waiting_ && threads_.size() < max_threads_) {
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {
+      // The system has no more threads: those that run take the work, one after the other.
+    }
+  }
   changed_.notify_one();
 }
 
 void Executor::wait_idle() {
   std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return scheduled_.empty() && !is_running_; });
+  idle_.wait(lock, [&] { return scheduled_.empty() && running_ == 0; });
 }
 
 void Executor::stop() {
   {
     const std::lock_guard lock(mutex_);
     is_stopping_ = true;
-    changed_.notify_one();
+    changed_.notify_all();
   }
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
 void Executor::run() {
   std::unique_lock lock(mutex_);
   while (true) {
+    ++waiting_;
     changed_.wait(lock, [&] { return is_stopping_ || !scheduled_.empty(); });
+    --waiting_;
     if (scheduled_.empty()) return;
     std::shared_ptr<Queue> queue = std::move(scheduled_.front());
     scheduled_.pop_front();
-    is_running_ = true;
+    ++running_;
     lock.unlock();
     const bool has_more = queue->run_items();
     if (!has_more) queue.reset();  // Perhaps the last reference to a destroyed stream.
     lock.lock();
     if (has_more) scheduled_.push_back(std::move(queue));
-    is_running_ = false;
-    if (scheduled_.empty()) idle_.notify_all();
+    --running_;
+    if (scheduled_.empty() && running_ == 0) idle_.notify_all();
   }
 }
 
@@ -146,7 +158,7 @@ bp_status Queue::wait_for(std::shared_ptr<Point> point) {
   if (point->is_complete() && try_own()) {
     const bp_status status = has_failed() ? surface() : bp_status{BP_OK};
     const Outcome& outcome = point->outcome();
-    if (outcome.status != BP_OK) fail(outcome.status, outcome.text.c_str());
+    if (outcome.status != BP_OK) fail(outcome);
     disown();
     return status;
   }
@@ -184,10 +196,20 @@ void Queue::clear_failure() {
   failed_.store(false, std::memory_order_release);
 }
 
-void Queue::fail(bp_status status, const char* text) noexcept {
+void Queue::lose(Outcome loss) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(loss);
+    failed_.store(true, std::memory_order_release);
+  }
+  unpark();
+}
+
+void Queue::fail(bp_status status, const char* text, bool lets_queued_work_run) noexcept {
   const std::lock_guard lock(mutex_);
   if (failure_.status != BP_OK) return;
   failure_.status = status;
+  failure_.lets_queued_work_run = lets_queued_work_run;
   try {
     failure_.text = text;
   } catch (const std::bad_alloc&) {
@@ -205,9 +227,9 @@ Outcome Queue::outcome_for(uint64_t epoch) const {
 void Queue::run_item(Item& item, const Outcome& before) {
   if (item.point != nullptr) {
     const Outcome& outcome = item.point->outcome();
-    if (before.status != BP_OK || !item.point->is_complete()) return;
-    if (outcome.status != BP_OK) fail(outcome.status, outcome.text.c_str());
-  } else if (item.always || before.status == BP_OK) {
+    if (before.stops_queued_work() || !item.point->is_complete()) return;
+    if (outcome.status != BP_OK) fail(outcome);
+  } else if (item.always || !before.stops_queued_work()) {
     auto task = [&] { item.run(before); };
     run_task(task);
   }
@@ -218,7 +240,7 @@ bool Queue::run_items() {
   for (int turn = 0; !items_.empty(); ++turn) {
     if (turn == kItemsPerTurn) return true;
     Item& item = items_.front();  // Stays where it is while others are appended.
-    const bool is_skipped = item.epoch < epoch_ || failure_.status != BP_OK;
+    const bool is_skipped = (item.epoch < epoch_ ? cleared_ : failure_).stops_queued_work();
     if (item.point != nullptr && !is_skipped && !is_abandoned_) {
       is_parked_ = item.point->park(shared_from_this());
       if (is_parked_) return false;
@@ -233,10 +255,13 @@ bool Queue::run_items() {
     lock.lock();
     items_.pop_front();
     ++done_;
-    if (items_.empty()) state_.store(kIdle, std::memory_order_release);
+    const bool is_last = items_.empty();
+    // From here on another thread may own the queue, or schedule it: it is not touched again.
+    if (is_last) state_.store(kIdle, std::memory_order_release);
     ended_.notify_all();
     lock.unlock();
     ended = {};  // What a task holds is released without the mutex.
+    if (is_last) return false;
     lock.lock();
   }
   return false;
@@ -259,4 +284,4 @@ void Queue::abandon() {
   unpark();
 }
 
-}  // namespace bp::cpu
+}  // namespace bp

@@ -1,5 +1,5 @@
-// How the CPU backend orders work: queues of tasks, points that they wait for, and the one thread
-// that runs what cannot run in the caller.
+// How a backend of this tree orders work: queues of tasks, points that they wait for, and the
+// threads that run what cannot run in the caller.
 //
 // A queue is in one of three states. Idle: nothing is submitted. Owned: one thread runs a task at
 // once, without the queue's mutex. Queued: tasks wait in `items_`, and the executor takes them; a
@@ -19,14 +19,25 @@
 
 #include "backends/common/boundary.hpp"
 
-namespace bp::cpu {
+namespace bp {
 
 class Queue;
 
 // How work ended: BP_OK, or a failure and its text.
 struct Outcome {
+  // Whether what was submitted already and stands behind it does not run.
+  bool stops_queued_work() const { return status != BP_OK && !lets_queued_work_run; }
+
   bp_status status = BP_OK;
   std::string text;
+  bool lets_queued_work_run = false;
+};
+
+// What a task throws to fail as a check on a device does: work that is submitted already still
+// runs.
+class DataFailure : public StatusError {
+ public:
+  using StatusError::StatusError;
 };
 
 // A moment that others wait for: work recorded on a queue, or the host's signal. Completes once.
@@ -60,16 +71,18 @@ class Point {
   std::vector<std::shared_ptr<Queue>> waiters_;
 };
 
-// The thread of a device that runs queued work. It starts with the first work, so that a process
-// which has only looked at the device may fork.
+// The threads that run queued work: up to `max_threads`, each started when there is more to do than
+// the others can take. None starts before the first work, so that a process which has only looked
+// at the devices may fork.
 class Executor {
  public:
+  explicit Executor(size_t max_threads = 1) : max_threads_(max_threads) {}
   ~Executor() { stop(); }
 
-  // Starts the thread, if it does not run yet.
+  // Starts a thread, if none runs yet.
   void start();
 
-  // Lets the thread take items from `queue`. The caller makes sure that a queue is not scheduled
+  // Lets a thread take items from `queue`. The caller makes sure that a queue is not scheduled
   // twice.
   void schedule(std::shared_ptr<Queue> queue);
 
@@ -84,13 +97,17 @@ class Executor {
   std::mutex mutex_;
   std::condition_variable changed_, idle_;
   std::deque<std::shared_ptr<Queue>> scheduled_;
-  bool is_running_ = false, is_stopping_ = false;
+  const size_t max_threads_;
+  size_t running_ = 0,
+         waiting_ = 0;  // Threads that run a queue, and those that have nothing to do.
+  bool is_stopping_ = false;
   std::atomic<bool> is_started_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 // One ordered queue of tasks. A task is a callable without arguments that throws StatusError, or
-// anything else, to fail. The first failure stays: what comes behind it does not run.
+// anything else, to fail. The first failure stays: what comes behind it does not run, unless it is
+// a DataFailure, behind which only what was submitted later does not.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   Queue(const bp_host& host, Executor& executor, bool is_inline)
@@ -138,6 +155,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   void clear_failure();
 
+  // Fails the queue with `loss`, instead of what it failed with before: the device is gone. What is
+  // queued does not run, and no wait holds it any more.
+  void lose(Outcome loss);
+
   // The executor's side: runs some items. True if there are more to run.
   bool run_items();
 
@@ -175,6 +196,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
   void run_task(Task& task) noexcept {
     try {
       task();
+    } catch (const DataFailure& e) {
+      fail(e.status(), e.what(), true);
     } catch (const StatusError& e) {
       fail(e.status(), e.what());
     } catch (const std::bad_alloc&) {
@@ -188,7 +211,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   bp_status enqueue(Item item);
   void schedule();
-  void fail(bp_status status, const char* text) noexcept;
+  void fail(bp_status status, const char* text, bool lets_queued_work_run = false) noexcept;
+  void fail(const Outcome& outcome) noexcept {
+    fail(outcome.status, outcome.text.c_str(), outcome.lets_queued_work_run);
+  }
   Outcome outcome_for(uint64_t epoch) const;
   void run_item(Item& item, const Outcome& before);
 
@@ -208,4 +234,4 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool is_parked_ = false, is_abandoned_ = false;
 };
 
-}  // namespace bp::cpu
+}  // namespace bp

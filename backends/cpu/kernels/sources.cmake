@@ -1,0 +1,54 @@
+# The sources of the kernels, for every backend that builds them, relative to the folder of the cpu
+# backend. What is in the second list needs oneDNN.
+set(kernel_sources
+  kernels/activation.cpp
+  kernels/argmax.cpp
+  kernels/avg_pool.cpp
+  kernels/binary.cpp
+  kernels/cat.cpp
+  kernels/convolution_f64.cpp
+  kernels/copy.cpp
+  kernels/cross_entropy.cpp
+  kernels/embedding.cpp
+  kernels/gather.cpp
+  kernels/gemm.cpp
+  kernels/layer_norm.cpp
+  kernels/log_softmax.cpp
+  kernels/loop.cpp
+  kernels/max_pool.cpp
+  kernels/movement.cpp
+  kernels/norm.cpp
+  kernels/norm_backward.cpp
+  kernels/norm_rows.cpp
+  kernels/optimizer.cpp
+  kernels/random.cpp
+  kernels/reduce.cpp
+  kernels/reduction.cpp
+  kernels/rms_norm.cpp
+  kernels/rope.cpp
+  kernels/scalar.cpp
+  kernels/scale_and_check.cpp
+  kernels/scatter.cpp
+  kernels/sdpa.cpp
+  kernels/sdpa_backward.cpp
+  kernels/sdpa_forward.cpp
+  kernels/softmax.cpp
+  kernels/softmax_backward.cpp
+  kernels/softmax_backward_rows.cpp
+  kernels/softmax_rows.cpp
+  kernels/sort.cpp
+  kernels/strided.cpp
+  kernels/transpose.cpp
+  kernels/unary.cpp
+  kernels/where.cpp
+)
+set(library_kernel_sources
+  kernels/convolution.cpp
+  kernels/convolution_parts.cpp
+  kernels/dnnl_convolution.cpp
+  kernels/dnnl_program.cpp
+  kernels/linear.cpp
+  kernels/matmul.cpp
+  kernels/product.cpp
+  kernels/product_plan.cpp
+)
