@@ -1,8 +1,9 @@
 # Every package that the project uses, found once. A missing required one stops the configuration; a
 # missing optional one turns off what needs it, and says so.
 #
-# Sets BACKPLANE_WITH_CPU: whether the cpu backend is built. Defines backplane::yaml_cpp,
-# since distributions differ in what they call it.
+# Sets BACKPLANE_WITH_CPU and BACKPLANE_WITH_SIM: whether these backends are built, and
+# BACKPLANE_WITH_ONEDNN: whether their kernels on oneDNN are. Defines backplane::yaml_cpp, since
+# distributions differ in what they call it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -25,8 +26,14 @@ if(NOT benchmark_FOUND)
   message(STATUS "Backplane: no benchmarks: Google Benchmark was not found (libbenchmark-dev)")
 endif()
 
+# The kernels of the cpu and the sim backend.
+if(BACKPLANE_BUILD_CPU OR BACKPLANE_BUILD_SIM)
+  find_package(hwy QUIET)
+endif()
+
 # The cpu backend.
 set(BACKPLANE_WITH_CPU FALSE)
+set(BACKPLANE_WITH_ONEDNN FALSE)
 if(BACKPLANE_BUILD_CPU)
   set(missing "")
   # The wheel that .ci/setup installs comes before what the system has. Only this package is looked
@@ -35,7 +42,6 @@ if(BACKPLANE_BUILD_CPU)
   if(NOT dnnl_FOUND)
     list(APPEND missing "oneDNN 3.2 or newer (.ci/setup installs it into .deps)")
   endif()
-  find_package(hwy QUIET)
   if(NOT hwy_FOUND)
     list(APPEND missing "Highway (libhwy-dev)")
   endif()
@@ -46,6 +52,7 @@ if(BACKPLANE_BUILD_CPU)
   list(JOIN missing ", " missing)
   if(missing STREQUAL "")
     set(BACKPLANE_WITH_CPU TRUE)
+    set(BACKPLANE_WITH_ONEDNN TRUE)
     message(STATUS "Backplane: cpu backend with oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
     # An installed plugin must find the wheel's library without this folder: it lies beside it.
     cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${dnnl_DIR} NORMALIZE from_wheel)
@@ -62,4 +69,17 @@ if(BACKPLANE_BUILD_CPU)
   endif()
 else()
   message(STATUS "Backplane: no cpu backend: BACKPLANE_BUILD_CPU is OFF")
+endif()
+
+# The sim backend. Without the cpu backend it is built without oneDNN, and lacks what needs it.
+set(BACKPLANE_WITH_SIM FALSE)
+if(BACKPLANE_BUILD_SIM AND hwy_FOUND AND UNIX)
+  set(BACKPLANE_WITH_SIM TRUE)
+  message(STATUS "Backplane: sim backend")
+elseif(NOT BACKPLANE_BUILD_SIM)
+  message(STATUS "Backplane: no sim backend: BACKPLANE_BUILD_SIM is OFF")
+elseif(BACKPLANE_BUILD_SIM STREQUAL "AUTO")
+  message(STATUS "Backplane: no sim backend: missing Highway (libhwy-dev)")
+else()
+  message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_SIM is ON, but missing: Highway (libhwy-dev)")
 endif()
