@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -36,7 +37,10 @@ class TestBackend {
     backend = reply.backend;
     if (backend->register_all(backend->self, &registrar_) != BP_OK) throw std::runtime_error(text);
     uint64_t count = 0;
-    devices->enumerate(devices->self, 1, &device, &count);
+    devices->enumerate(devices->self, 0, nullptr, &count);
+    all_devices.resize(count);
+    devices->enumerate(devices->self, count, all_devices.data(), &count);
+    if (count > 0) device = all_devices[0];
   }
   TestBackend(const TestBackend&) = delete;
   ~TestBackend() {
@@ -109,16 +113,23 @@ class TestBackend {
   const bp_event_ops* events = nullptr;
   const bp_virtual_memory_ops* virtual_memory = nullptr;
   std::vector<const bp_kernel*> kernels;
-  bp_device* device = nullptr;
+  std::vector<bp_device*> all_devices;
+  bp_device* device = nullptr;  // The first; what is made below is made on it.
+  std::string errors;           // The lines of level ERROR in the log.
 
  private:
   static TestBackend& self(void* self) { return *static_cast<TestBackend*>(self); }
 
   static bp_status set_error(void* it, bp_status status, const char* message) {
+    const std::lock_guard lock(self(it).mutex_);
     self(it).text = message;
     return status;
   }
-  static bp_status log(void*, bp_log_level, const char*) { return BP_OK; }
+  static bp_status log(void* it, bp_log_level level, const char* message) {
+    const std::lock_guard lock(self(it).mutex_);
+    if (level == BP_LOG_ERROR) self(it).errors += std::string(message) + "\n";
+    return BP_OK;
+  }
   static bp_status get_option(void* it, const char* key, const char** out_value) {
     const auto found = self(it).options_.find(key);
     if (found == self(it).options_.end()) return BP_NOT_FOUND;
@@ -161,6 +172,7 @@ class TestBackend {
     return BP_OK;
   }
 
+  std::mutex mutex_;  // Guards `text` and `errors`, which any thread of the backend sets.
   void* library_ = nullptr;
   std::map<std::string, std::string> options_;
   bp_host host_{.struct_size = sizeof(bp_host),

@@ -1,0 +1,119 @@
+#include "backends/sim/backend.hpp"
+
+#include <string_view>
+
+#include "backends/cpu/kernels/list.hpp"
+#include "backends/sim/device.hpp"
+#include "backends/sim/entry.hpp"
+#include "backends/sim/processor.hpp"
+
+namespace bp::sim {
+namespace {
+
+// More streams than these can have work at once; they take turns.
+constexpr size_t kMaxWorkers = 16;
+
+bp_status register_all(void* self, const bp_registrar* registrar) {
+  return entry(self, [&](const Instance& i) -> bp_status {
+    require(registrar, "register_all: registrar");
+    void* const r = registrar->self;
+    bp_status status = registrar->add_device(r, 0, nullptr, &i.devices, nullptr);
+    if (status == BP_OK) status = registrar->add_allocator(r, 0, nullptr, &i.allocator, nullptr);
+    if (status == BP_OK) {
+      status = registrar->add_streams(r, 0, nullptr, &i.streams, &i.events, nullptr);
+    }
+    for (const bp_kernel& kernel : i.kernels) {
+      const bp_kernel* const row = &kernel;
+      if (status == BP_OK) status = registrar->add_kernels(r, 0, nullptr, 1, &row, nullptr);
+    }
+    return status;
+  });
+}
+
+bp_status get_extension(void* self, const char* name, uint32_t version,
+                        const void** out_extension) {
+  return entry(self, [&](const Instance& i) {
+    require(name, "get_extension: name");
+    require(out_extension, "get_extension: out_extension");
+    if (std::string_view(name) != BP_TEST_FAULT_NAME || version != BP_TEST_FAULT_VERSION) {
+      refuse(BP_NOT_FOUND, "get_extension: there is no \"" + std::string(name) + "\" version " +
+                               std::to_string(version) +
+                               "; there is \"" BP_TEST_FAULT_NAME "\" version 1");
+    }
+    *out_extension = &i.faults;
+    return BP_OK;
+  });
+}
+
+bp_status shutdown(void* self) {
+  delete &instance(self);
+  return BP_OK;
+}
+
+template <typename Ops>
+Ops with_self(Ops ops, void* self) {
+  ops.self = self;
+  return ops;
+}
+
+}  // namespace
+
+Instance::Instance(const bp_host* its_host)
+    : host(its_host),
+      options(read_options(*its_host)),
+      backend{
+          .struct_size = sizeof(bp_backend),
+          .struct_type = BP_STRUCT_BACKEND,
+          .self = this,
+          .name = "backplane.sim",
+          .version = "0.1.0",
+          .register_all = register_all,
+          .shutdown = shutdown,
+          .get_extension = get_extension,
+      },
+      devices(with_self(kDevices, this)),
+      allocator(with_self(kAllocator, this)),
+      streams(with_self(kStreams, this)),
+      events(with_self(kEvents, this)),
+      faults(with_self(kFaults, this)),
+      executor(options.has_shared_queue ? 1 : kMaxWorkers) {
+  for (const bp_kernel* kernel : kernels::kKernels) kernels.push_back(*kernel);
+#if BP_SIM_HAS_ONEDNN
+  programs = kernels::make_program_cache();
+  for (const bp_kernel* kernel : kernels::kLibraryKernels) kernels.push_back(*kernel);
+#endif
+  for (bp_kernel& kernel : kernels) kernel.state = this;
+  for (uint32_t index = 0; index < options.device_count; ++index) {
+    cards.push_back(std::make_unique<Device>(*this, index));
+  }
+}
+
+// Running work is waited for. What waits for an event that nobody can signal any more is aborted.
+Instance::~Instance() {
+  executor.wait_idle();
+  for (const std::unique_ptr<Device>& device : cards) device->abandon_work();
+  executor.wait_idle();
+  executor.stop();
+}
+
+}  // namespace bp::sim
+
+bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
+  if (request == nullptr || request->host == nullptr) return BP_INVALID_ARGUMENT;
+  const bp_host& host = *request->host;
+  return bp::guarded(host, [&] {
+    bp::sim::require(out_reply, "entry: out_reply");
+    if (!bp_abi_is_served(request)) {
+      bp::sim::refuse(BP_INCOMPATIBLE, "backplane.sim serves ABI " + std::to_string(BP_ABI_MAJOR) +
+                                           "." + std::to_string(BP_ABI_MINOR) + " only");
+    }
+    if (const char* const missing = bp::sim::missing_processor_feature(); missing != nullptr) {
+      bp::sim::refuse(BP_UNSUPPORTED, std::string("backplane.sim was built for processors with ") +
+                                          missing + ", which this one lacks");
+    }
+    out_reply->backend = &(new bp::sim::Instance(&host))->backend;
+    out_reply->abi_major = BP_ABI_MAJOR;
+    out_reply->abi_minor = BP_ABI_MINOR;
+    return bp_status{BP_OK};
+  });
+}

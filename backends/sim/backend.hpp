@@ -1,0 +1,59 @@
+// What the files of this backend share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/common/boundary.hpp"
+#include "backends/common/queue.hpp"
+#include "backends/sim/options.hpp"
+#include "backplane/backend.h"
+#include "backplane/test_fault.h"
+
+namespace bp::kernels {
+
+class ProgramCache;
+std::shared_ptr<ProgramCache> make_program_cache();
+
+}  // namespace bp::kernels
+
+namespace bp::sim {
+
+class Device;
+
+// What one negotiation made: the tables with this object as their `self`, bound to one host.
+struct Instance {
+  explicit Instance(const bp_host* host);
+  Instance(const Instance&) = delete;
+  ~Instance();
+
+  // Leaves `message` in the host's error slot and returns `status`.
+  bp_status fail(bp_status status, const std::string& message) const {
+    return host->set_error(host->self, status, message.c_str());
+  }
+
+  const bp_host* host;
+  const Options options;
+  bp_backend backend;
+  bp_device_ops devices;
+  bp_allocator_ops allocator;
+  bp_stream_ops streams;
+  bp_event_ops events;
+  bp_test_fault_ops faults;
+  std::vector<bp_kernel> kernels;
+  Executor executor;  // Runs the work of all devices: streams of one wait for those of another.
+  std::vector<std::unique_ptr<Device>> cards;
+  std::shared_ptr<kernels::ProgramCache> programs;  // NULL in a build without oneDNN.
+};
+
+inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
+
+// The tables of this backend, without their `self`.
+extern const bp_device_ops kDevices;
+extern const bp_allocator_ops kAllocator;
+extern const bp_stream_ops kStreams;
+extern const bp_event_ops kEvents;
+extern const bp_test_fault_ops kFaults;
+
+}  // namespace bp::sim

@@ -1,0 +1,238 @@
+#include "backends/sim/device.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "backends/common/identity.hpp"
+#include "backends/sim/memory.hpp"
+#include "backends/sim/stream.hpp"
+
+namespace bp::sim {
+namespace {
+
+constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
+                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
+constexpr int32_t kDlpackExtensionDevice = 12;  // kDLExtDev.
+
+bp_heap make_heap(const Options& options, bp_heap_flags flags) {
+  return {.struct_size = sizeof(bp_heap),
+          .struct_type = BP_STRUCT_HEAP,
+          .size_bytes = options.capacity_bytes,
+          .max_allocation_bytes = options.capacity_bytes,
+          .tensor_offset_alignment_bytes = options.offset_alignment_bytes,
+          .suballocation_granularity_bytes =
+              options.has_whole_buffers ? 0 : options.offset_alignment_bytes,
+          .flags = flags};
+}
+
+}  // namespace
+
+Device::Device(Instance& instance, uint32_t index)
+    : instance_(instance),
+      index_(index),
+      card_(card_in_slot(index)),
+      clock_(index),
+      name_("simulated accelerator " + std::to_string(index)),
+      delays_(instance.options.delays) {
+  set_heaps();
+  properties_.struct_size = sizeof(properties_);
+  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
+  properties_.name = name_.c_str();
+  write_uuid("backplane.sim", name_, properties_.uuid);
+  properties_.device_class = BP_DEVICE_SIMULATED;
+  properties_.compute_unit_count = 1;
+  properties_.subgroup_size = 1;
+  properties_.max_rank = BP_MAX_RANK;
+  properties_.heaps = heaps_.data();
+  properties_.heap_stride_bytes = sizeof(bp_heap);
+  properties_.dtypes = kDtypes;
+  properties_.dtype_count = std::size(kDtypes);
+  if (options().has_addresses) {
+    properties_.dlpack_device_type = kDlpackExtensionDevice;
+    properties_.dlpack_device_id = static_cast<int32_t>(index);
+  }
+  card_->attach(this);
+}
+
+// The executor has stopped: nothing uses what is deleted.
+Device::~Device() {
+  card_->detach(this);
+  for (Event* const event : events_) delete event;
+  for (Stream* const stream : streams_) delete stream;
+  for (Buffer* const buffer : buffers_) delete buffer;
+}
+
+void Device::set_heaps() {
+  switch (options().heaps) {
+    case HeapMode::kCoherent:
+      heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL);
+      heaps_[1] = make_heap(options(), BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
+      properties_.heap_count = 2;
+      break;
+    case HeapMode::kNoncoherent:
+      heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE);
+      properties_.heap_count = 1;
+      break;
+    case HeapMode::kIntegrated:
+      heaps_[0] =
+          make_heap(options(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
+      properties_.heap_count = 1;
+      break;
+  }
+}
+
+const bp_device_properties& Device::properties() {
+  // The one member that changes; another thread may lend the properties at this moment.
+  std::atomic_ref<uint64_t>(properties_.generation).store(generation());
+  return properties_;
+}
+
+void Device::set_option(std::string_view key, std::string_view value) {
+  DelayOptions delays = delays_.get();
+  if (!set_delay_option(delays, key, value)) {
+    throw StatusError(BP_NOT_FOUND,
+                      "device.set_option: there is no option \"" + std::string(key) +
+                          "\"; there are \"delay_us\", \"delay_probability\" and \"seed\"");
+  }
+  delays_.set(delays);
+}
+
+bool Device::wait(uint64_t timeout_ns) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  for (const std::shared_ptr<Queue>& queue : live_queues()) {
+    const auto passed = static_cast<uint64_t>((Clock::now() - begin).count());
+    const uint64_t left = timeout_ns == UINT64_MAX ? timeout_ns
+                          : passed < timeout_ns    ? timeout_ns - passed
+                                                   : 0;
+    if (!queue->wait(left)) return false;
+  }
+  return true;
+}
+
+// Called with the mutex.
+Stream* Device::make_stream() {
+  auto stream = std::make_unique<Stream>(*this);
+  stream->queue = std::make_shared<Queue>(*instance_.host, instance_.executor, false);
+  stream->conduct = std::make_shared<Conduct>(delays_, uint64_t{index_} << 32 | stream_count_++);
+  streams_.insert(stream.get());
+  return stream.release();
+}
+
+Stream* Device::default_stream() {
+  const std::lock_guard lock(mutex_);
+  // After a reset the old one is dead, as all handles are.
+  if (default_stream_ == nullptr || default_stream_->generation != generation()) {
+    default_stream_ = make_stream();
+  }
+  return default_stream_;
+}
+
+Stream* Device::create_stream() {
+  const std::lock_guard lock(mutex_);
+  return make_stream();
+}
+
+bool Device::is_default_stream(const Stream* stream) {
+  const std::lock_guard lock(mutex_);
+  return stream == default_stream_;
+}
+
+void Device::destroy_stream(Stream* stream) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(closing_, [](const std::weak_ptr<Queue>& queue) { return queue.expired(); });
+    if (!stream->queue->is_idle()) closing_.push_back(stream->queue);
+    streams_.erase(stream);
+  }
+  stream->magic = 0;
+  delete stream;
+}
+
+void Device::add(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.insert(buffer);
+}
+
+void Device::remove(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.erase(buffer);
+}
+
+void Device::add(Event* event) {
+  const std::lock_guard lock(mutex_);
+  events_.insert(event);
+}
+
+void Device::remove(Event* event) {
+  const std::lock_guard lock(mutex_);
+  events_.erase(event);
+}
+
+void Device::count_allocation() {
+  uint64_t left = allocations_before_failure_;
+  do {
+    if (left == UINT64_MAX) return;
+  } while (!allocations_before_failure_.compare_exchange_weak(left, left - 1));
+  if (left == 0) {
+    throw StatusError(BP_OUT_OF_MEMORY, "allocate: bp.test.fault ordered that this one fails");
+  }
+}
+
+bool Device::is_in_use() const {
+  const std::lock_guard lock(mutex_);
+  return !streams_.empty() || !buffers_.empty() || !events_.empty();
+}
+
+std::vector<std::shared_ptr<Queue>> Device::live_queues() const {
+  std::vector<std::shared_ptr<Queue>> queues;
+  const std::lock_guard lock(mutex_);
+  for (const Stream* stream : streams_) queues.push_back(stream->queue);
+  for (const std::weak_ptr<Queue>& closing : closing_) {
+    if (std::shared_ptr<Queue> queue = closing.lock()) queues.push_back(std::move(queue));
+  }
+  return queues;
+}
+
+void Device::end_work() {
+  const Outcome loss{.status = BP_DEVICE_LOST, .text = name_ + " is lost"};
+  for (const std::shared_ptr<Queue>& queue : live_queues()) queue->lose(loss);
+  // Streams of other devices may wait for a signal of the host, which is refused from now on.
+  std::vector<std::shared_ptr<Point>> signals;
+  {
+    const std::lock_guard lock(mutex_);
+    for (Event* const event : events_) {
+      if ((event->flags & BP_EVENT_HOST_SIGNAL) != 0) signals.push_back(event->latest());
+    }
+  }
+  for (const std::shared_ptr<Point>& point : signals) point->complete(loss);
+}
+
+void Device::end_handles() {
+  wait(UINT64_MAX);
+  const std::lock_guard lock(mutex_);
+  for (Buffer* const buffer : buffers_) buffer->pages->discard();
+}
+
+void Device::abandon_work() {
+  for (const std::shared_ptr<Queue>& queue : live_queues()) queue->abandon();
+}
+
+Device& any_device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
+  for (const std::unique_ptr<Device>& device : i.cards) {
+    if (reinterpret_cast<Device*>(handle) == device.get()) return *device;
+  }
+  throw StatusError(BP_INVALID_ARGUMENT,
+                    std::string(call) + ": " + what + " is NULL or not one of this backend");
+}
+
+Device& device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
+  Device& device = any_device_of(i, handle, call, what);
+  if (device.is_lost()) {
+    throw StatusError(BP_DEVICE_LOST, std::string(call) + ": the device is lost until it is reset");
+  }
+  return device;
+}
+
+}  // namespace bp::sim

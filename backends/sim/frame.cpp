@@ -1,0 +1,159 @@
+#include "backends/sim/frame.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "backends/common/shape.hpp"
+#include "backends/sim/entry.hpp"
+#include "backends/sim/memory.hpp"
+#include "backplane/ops.h"
+
+namespace bp::sim {
+namespace {
+
+constexpr uint64_t kWorkspaceAlignmentBytes = 256;  // As bp_launch promises.
+
+// The kinds of ops.def.
+enum class Kind : uint8_t {
+  tensor,
+  tensor_opt,
+  operand,
+  scalar_tensor,
+  out,
+  out_opt,
+  inout,
+  tensor_list,
+  out_list,
+  inout_list,
+  i32,
+  i64,
+  u64,
+  f64,
+  i64_list,
+  dtype,
+  enumeration,
+};
+
+constexpr bool is_list(Kind kind) { return kind >= Kind::tensor_list && kind <= Kind::inout_list; }
+constexpr bool is_tensor(Kind kind) { return kind <= Kind::inout_list; }
+constexpr bool is_written(Kind kind) {
+  return (kind >= Kind::out && kind <= Kind::inout) || kind == Kind::out_list ||
+         kind == Kind::inout_list;
+}
+
+struct Member {
+  uint32_t op;      // Of a row that opens an op; 0 for its members.
+  uint32_t offset;  // Of the pointer. The count of a list stands 8 bytes before.
+  Kind kind;
+  const char* name;
+};
+
+constexpr Member kMembers[] = {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) {id, 0, Kind::i32, #name},
+#define BP_ARG(op, member, kind, dtype_rule) \
+  {0, offsetof(bp_##op##_args, member), Kind::kind, #member},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+// The members behind the row of `op` that opens them.
+std::span<const Member> members_of(uint32_t op) {
+  const auto* const row =
+      std::ranges::find_if(kMembers, [&](const Member& m) { return m.op == op; });
+  if (row == std::end(kMembers)) refuse(BP_UNSUPPORTED, "launch: the op is not known");
+  return {row + 1,
+          std::find_if(row + 1, std::end(kMembers), [](const Member& m) { return m.op != 0; })};
+}
+
+template <typename T>
+T value_at(const void* args, uint32_t offset) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(args) + offset, sizeof(value));
+  return value;
+}
+
+// The buffer of a launch's argument, which has to be on the card of its stream.
+Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const std::string& what) {
+  Buffer& b = buffer_of(handle, "launch", what.c_str());
+  if (&b.device->card() != &stream.device->card()) {
+    refuse(BP_INVALID_ARGUMENT, "launch: " + what + " and stream are of two devices");
+  }
+  return b;
+}
+
+// What the elements of `t` span, in bytes from the beginning of the buffer.
+struct Span {
+  int64_t begin, end;
+};
+
+Span span_of(const bp_tensor& t) {
+  const int64_t item = dtype_size_bytes(t.dtype);
+  Span span{static_cast<int64_t>(t.byte_offset), static_cast<int64_t>(t.byte_offset) + item};
+  for (uint32_t axis = 0; axis < t.ndim; ++axis) {
+    const int64_t reach = (t.shape[axis] - 1) * t.strides[axis] * item;
+    (reach < 0 ? span.begin : span.end) += reach;
+  }
+  return span;
+}
+
+void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member,
+                const Stream& stream) {
+  // Only plan_pack() meets elements without a buffer: those of arguments that are not packed.
+  if (t == nullptr || t->buffer == nullptr || element_count(*t) == 0) return;
+  const std::string what = std::string("argument ") + member.name;
+  const Buffer& b = local_buffer(t->buffer, stream, what);
+  const uint64_t alignment = b.device->heap(b.heap).tensor_offset_alignment_bytes;
+  if (t->byte_offset % alignment != 0) {
+    refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": byte_offset is " +
+                                    std::to_string(t->byte_offset) + ", no multiple of " +
+                                    std::to_string(alignment) + ", which the heap asks for");
+  }
+  const Span span = span_of(*t);
+  if (span.begin < 0 || static_cast<uint64_t>(span.end) > b.pages->size_bytes()) {
+    refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": its elements are bytes " +
+                                    std::to_string(span.begin) + " to " + std::to_string(span.end) +
+                                    " of a buffer of " + std::to_string(b.pages->size_bytes()));
+  }
+  uses.push_back({b.pages, static_cast<uint64_t>(span.begin),
+                  static_cast<uint64_t>(span.end - span.begin),
+                  is_written(member.kind) ? Access::kWrite : Access::kRead});
+}
+
+}  // namespace
+
+std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stream) {
+  std::vector<Use> uses;
+  for (const Member& member : members_of(op)) {
+    if (!is_tensor(member.kind)) continue;
+    if (!is_list(member.kind)) {
+      add_tensor(uses, value_at<const bp_tensor*>(args, member.offset), member, stream);
+      continue;
+    }
+    const auto count = value_at<uint64_t>(args, member.offset - uint32_t{sizeof(uint64_t)});
+    const auto* const list = value_at<const bp_tensor* const*>(args, member.offset);
+    for (uint64_t k = 0; k < count; ++k) add_tensor(uses, list[k], member, stream);
+  }
+  return uses;
+}
+
+void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& stream,
+             const char* what) {
+  if (range.buffer == nullptr) return;
+  const Buffer& b = local_buffer(range.buffer, stream, what);
+  const uint64_t size_bytes = b.pages->size_bytes();
+  const bool is_inside =
+      range.byte_offset <= size_bytes && range.size_bytes <= size_bytes - range.byte_offset;
+  if (!is_inside || range.byte_offset % kWorkspaceAlignmentBytes != 0) {
+    refuse(BP_INVALID_ARGUMENT,
+           std::string("launch: ") + what + ": " + std::to_string(range.size_bytes) + " bytes at " +
+               std::to_string(range.byte_offset) + " of a buffer of " + std::to_string(size_bytes) +
+               ": they have to lie inside, at a multiple of 256");
+  }
+  uses.push_back({b.pages, range.byte_offset, range.size_bytes, Access::kWrite});
+}
+
+}  // namespace bp::sim

@@ -1,0 +1,124 @@
+// What kernels see of this backend: the same names as the cpu backend's kernel_env.hpp, found
+// before it by include path. A launch collects the memory that its frame names, and the task runs
+// on the worker of its stream, alone, while that memory is open.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/common/boundary.hpp"
+#include "backends/sim/backend.hpp"
+#include "backends/sim/frame.hpp"
+#include "backends/sim/memory.hpp"
+#include "backends/sim/stream.hpp"
+#include "backplane/kernel.h"
+
+namespace bp::kernels {
+
+// Address of a range, or NULL.
+inline std::byte* address_of(const bp_buffer_ref& range) {
+  if (range.buffer == nullptr) return nullptr;
+  return sim::buffer_of(range.buffer, "launch").pages->address() + range.byte_offset;
+}
+
+// Address of the first element; meaningless for a tensor without elements.
+template <typename T>
+T* data(const bp_tensor& t) {
+  return reinterpret_cast<T*>(address_of({t.buffer, t.byte_offset, 0}));
+}
+
+// What a kernel knows of its backend, also where nothing is launched.
+class Env {
+ public:
+  explicit Env(const sim::Instance& instance) : instance_(instance) {}
+
+  // The worker of a stream has no helpers.
+  int thread_count() const { return 1; }
+
+  // Where kernels on oneDNN keep their primitives.
+  ProgramCache& programs() const { return *instance_.programs; }
+
+ protected:
+  const sim::Instance& instance_;
+};
+
+// One launch: what a kernel has besides the arguments of its op.
+class Launch : public Env {
+ public:
+  Launch(const sim::Instance& instance, const bp_launch& launch, sim::Stream& stream,
+         std::vector<sim::Use> uses)
+      : Env(instance), launch_(launch), stream_(stream), uses_(std::move(uses)) {
+    sim::add_use(uses_, launch.workspace, stream, "workspace");
+  }
+
+  bp_launch_flags flags() const { return launch_.flags; }
+
+  // The scratch memory that workspace_size asked for; at a multiple of 64 bytes.
+  template <typename T = std::byte>
+  T* workspace() const {
+    return reinterpret_cast<T*>(address_of(launch_.workspace));
+  }
+  uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
+
+  // What prepare() made for this frame, or NULL.
+  bp_plan* plan() const { return launch_.plan; }
+
+  // Where the constant arguments are packed, for this launch.
+  std::byte* packed(const bp_buffer_ref& range) {
+    sim::add_use(uses_, range, stream_, "packed");
+    return address_of(range);
+  }
+
+  // Submits `task`, a callable without arguments. It may run after launch has returned, so it holds
+  // what it needs by value: the frame and its tensors are gone by then. It fails by throwing
+  // StatusError, on its own thread.
+  template <typename Task>
+  bp_status submit(Task task) const {
+    return sim::submit_work(stream_, uses_, std::move(task));
+  }
+
+  // Refuses the launch: returns `status`, with the text in the thread's error slot.
+  bp_status refuse(bp_status status, const std::string& text) const {
+    return instance_.fail(status, text);
+  }
+
+ private:
+  const bp_launch& launch_;
+  sim::Stream& stream_;
+  std::vector<sim::Use> uses_;
+};
+
+// Runs body(Env&) for a function of `kernel`, and keeps exceptions inside.
+template <typename Body>
+bp_status with_env(const bp_kernel* kernel, Body&& body) {
+  const sim::Instance& i = sim::instance(kernel->state);
+  return guarded(*i.host, [&] { return body(Env(i)); });
+}
+
+// Runs body(Launch&) for a launch that the host made.
+template <typename Body>
+bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                      Body&& body) {
+  const sim::Instance& i = sim::instance(kernel->state);
+  return guarded(*i.host, [&] {
+    if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
+    if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
+    sim::Stream& stream = sim::stream_of(launch->stream, "launch");
+    Launch context(i, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
+    return body(context);
+  });
+}
+
+// Which thread of the team that runs a parallel loop this is: there is one.
+inline int thread_number() { return 0; }
+
+// Calls body(begin, end) for all of [0, count).
+template <typename Body>
+void parallel_for(int, int64_t count, int64_t, const Body& body) {
+  if (count > 0) body(int64_t{0}, count);
+}
+
+}  // namespace bp::kernels

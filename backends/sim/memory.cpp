@@ -1,0 +1,391 @@
+#include "backends/sim/memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <string>
+
+#include "backends/common/bytes.hpp"
+#include "backends/sim/entry.hpp"
+#include "backplane/memory.h"
+
+namespace bp::sim {
+namespace {
+
+// The end of the last member of the first release.
+constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
+
+constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page: every buffer begins at one.
+constexpr bp_memory_usage kUsages = BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED;
+
+Buffer* buffer_or_null(bp_buffer* handle) {
+  Buffer* const b = reinterpret_cast<Buffer*>(handle);
+  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
+}
+
+// A range of a buffer, checked.
+struct Range {
+  Buffer& buffer;
+  uint64_t byte_offset, size_bytes;
+
+  Use use(Access access) const { return {buffer.pages, byte_offset, size_bytes, access}; }
+};
+
+Range checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+  const std::string what = std::string(call) + ": " + name;
+  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
+  Buffer& b = buffer_of(range->buffer, call, name);
+  const uint64_t size_bytes = b.pages->size_bytes();
+  if (range->byte_offset > size_bytes || range->size_bytes > size_bytes - range->byte_offset) {
+    refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                                    std::to_string(range->byte_offset) + " leave the buffer of " +
+                                    std::to_string(size_bytes));
+  }
+  return {b, range->byte_offset, range->size_bytes};
+}
+
+// A range that work of `stream` reaches: in memory of its device.
+Range local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
+                  const char* name) {
+  const Range checked = checked_range(range, call, name);
+  if (&checked.buffer.device->card() != &stream.device->card()) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " and stream are of two devices");
+  }
+  return checked;
+}
+
+// ---- Allocation ---------------------------------------------------------------------------------
+
+// The first heap that has the wanted flags, or the one with the wanted number.
+size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
+  if (desc.heap_index > d.heap_count()) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
+                                    "; 0 to " + std::to_string(d.heap_count()) + " are allowed");
+  }
+  for (size_t heap = 0; heap < d.heap_count(); ++heap) {
+    if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;
+    if ((desc.heap_flags & ~d.heap(heap).flags) == 0) return heap;
+  }
+  refuse(BP_NOT_FOUND,
+         "allocate: no heap that may be used has the flags " + std::to_string(desc.heap_flags));
+}
+
+void check_usage(const Device& d, const bp_allocate_desc& desc) {
+  const uint64_t alignment = desc.alignment_bytes;
+  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
+                                    "; 0 and powers of two up to 4096 are allowed");
+  }
+  if ((desc.usage & ~kUsages) != 0) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) +
+                                    "; BP_MEMORY_PEER and BP_MEMORY_STREAM_ORDERED are known");
+  }
+  if ((desc.usage & BP_MEMORY_PEER) != 0 && !d.options().has_peers) {
+    refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and option peer is no");
+  }
+  const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  if (!is_ordered && desc.stream != nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
+  }
+  if (is_ordered && &stream_of(desc.stream, "allocate").device->card() != &d.card()) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
+  }
+}
+
+std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
+  auto b = std::make_unique<Buffer>(d);
+  b->heap = find_heap(d, desc);
+  const bp_heap& heap = d.heap(b->heap);
+  if (desc.size_bytes > heap.max_allocation_bytes) {
+    refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(desc.size_bytes) +
+                                 " bytes were asked for, and a buffer has at most " +
+                                 std::to_string(heap.max_allocation_bytes));
+  }
+  d.count_allocation();
+  b->pages = Pages::allocate({d.shared_card(), b->heap, heap.size_bytes, d.options().is_protected},
+                             desc.size_bytes);
+  b->is_stream_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  return b;
+}
+
+bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
+                          bp_buffer** out_buffer) {
+  return entry(self, [&](const Instance& i) -> bp_status {
+    Device& d = device_of(i, handle, "allocate");
+    require(desc, "allocate: desc");
+    require(out_buffer, "allocate: out_buffer");
+    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    check_usage(d, request);
+    std::unique_ptr<Buffer> b = make_buffer(d, request);
+    if (b->is_stream_ordered) {
+      b->pages->make_unborn();
+      const bp_status status =
+          stream_of(request.stream, "allocate")
+              .queue->submit_always([pages = b->pages](const Outcome&) { pages->begin(); }, false);
+      if (status != BP_OK) return status;
+    }
+    d.add(b.get());
+    *out_buffer = reinterpret_cast<bp_buffer*>(b.release());
+    return BP_OK;
+  });
+}
+
+// Says what was written behind the end of a buffer; empty if nothing was.
+std::string damage_text(Pages& pages) {
+  const Pages::Damage damage = pages.damage();
+  if (damage.count == 0) return "";
+  return "free: " + std::to_string(damage.count) + " bytes behind the end of a buffer of " +
+         std::to_string(pages.size_bytes()) + " were overwritten, the first at " +
+         std::to_string(damage.first_byte);
+}
+
+bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
+  if (handle == nullptr) return BP_OK;
+  return entry(self, [&](const Instance& i) -> bp_status {
+    Buffer* const b = buffer_or_null(handle);
+    if (b == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
+    }
+    Stream* const s = stream_handle == nullptr ? nullptr : &any_stream_of(stream_handle, "free");
+    b->magic = 0;
+    b->device->remove(b);
+    const std::shared_ptr<Pages> pages = std::move(b->pages);
+    delete b;
+    const auto end = [pages, &host = *i.host] {
+      const std::string text = damage_text(*pages);
+      pages->discard();
+      if (text.empty()) return;
+      host.log(host.self, BP_LOG_ERROR, text.c_str());
+      throw DataFailure(BP_INTERNAL, text);
+    };
+    if (s != nullptr) return s->queue->submit_always([end](const Outcome&) { end(); }, false);
+    try {
+      end();
+    } catch (const DataFailure&) {
+      // The log has it, and there is no stream that could carry it.
+    }
+    return BP_OK;
+  });
+}
+
+bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
+  return entry(self, [&](const Instance& i) {
+    const Buffer& b = buffer_of(handle, "address");
+    require(out_address, "address: out_address");
+    if (!i.options.has_addresses) {
+      refuse(BP_UNSUPPORTED, "address: option addresses is no: buffers are handles alone");
+    }
+    *out_address = reinterpret_cast<uintptr_t>(b.pages->address());
+    return BP_OK;
+  });
+}
+
+// ---- Mapping ------------------------------------------------------------------------------------
+
+// What a host finds that looks without invalidate().
+constexpr std::byte kStale{0xCD};
+
+bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {
+  return entry(self, [&](const Instance&) {
+    const Range range = checked_range(ref, "map", "range");
+    require(out_pointer, "map: out_pointer");
+    Buffer& b = range.buffer;
+    if ((b.heap_flags() & BP_HEAP_HOST_VISIBLE) == 0) {
+      refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
+    }
+    if (b.is_stream_ordered) refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
+    const std::lock_guard lock(b.mutex);
+    if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
+    if (b.has_shadow()) {
+      if (b.shadow.empty()) b.shadow.resize(b.pages->size_bytes(), kStale);
+      *out_pointer = b.shadow.data() + range.byte_offset;
+    } else {
+      b.pages->open(Access::kWrite);
+      *out_pointer = b.pages->address() + range.byte_offset;
+    }
+    b.is_mapped = true;
+    return BP_OK;
+  });
+}
+
+bp_status memory_unmap(void* self, bp_buffer* handle) {
+  return entry(self, [&](const Instance&) {
+    Buffer& b = buffer_of(handle, "unmap");
+    const std::lock_guard lock(b.mutex);
+    if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
+    b.is_mapped = false;
+    if (!b.has_shadow()) b.pages->close(Access::kWrite);
+    return BP_OK;
+  });
+}
+
+bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
+  return entry(self, [&](const Instance&) {
+    const Range range = checked_range(ref, "flush", "range");
+    const std::lock_guard lock(range.buffer.mutex);
+    if (range.buffer.shadow.empty()) return BP_OK;
+    const std::vector<Use> use{range.use(Access::kWrite)};
+    const OpenUses open(use);
+    copy_bytes(use[0].address(), range.buffer.shadow.data() + range.byte_offset, range.size_bytes);
+    return BP_OK;
+  });
+}
+
+bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
+  return entry(self, [&](const Instance&) {
+    const Range range = checked_range(ref, "invalidate", "range");
+    const std::lock_guard lock(range.buffer.mutex);
+    if (range.buffer.shadow.empty()) return BP_OK;
+    const std::vector<Use> use{range.use(Access::kRead)};
+    const OpenUses open(use);
+    copy_bytes(range.buffer.shadow.data() + range.byte_offset, use[0].address(), range.size_bytes);
+    return BP_OK;
+  });
+}
+
+// ---- Copies -------------------------------------------------------------------------------------
+
+// Submits the copy of one range to another.
+bp_status submit_copy(Stream& s, const Range& dst, const Range& src, const char* call) {
+  if (dst.size_bytes != src.size_bytes) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst has " + std::to_string(dst.size_bytes) +
+                                    " bytes, and src has " + std::to_string(src.size_bytes));
+  }
+  const uint64_t to = dst.byte_offset, from = src.byte_offset, size_bytes = dst.size_bytes;
+  const bool is_same = &dst.buffer == &src.buffer && to == from;
+  if (&dst.buffer == &src.buffer && !is_same && to < from + size_bytes && from < to + size_bytes) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");
+  }
+  const Use writes = dst.use(Access::kWrite), reads = src.use(Access::kRead);
+  return submit_work(
+      s, {reads, writes},
+      [is_same, to_address = writes.address(), from_address = reads.address(), size_bytes] {
+        if (!is_same) copy_bytes(to_address, from_address, size_bytes);
+      });
+}
+
+bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src) {
+  return entry(self, [&](const Instance&) {
+    Stream& s = stream_of(stream_handle, "copy");
+    const Range to = local_range(s, dst, "copy", "dst");
+    return submit_copy(s, to, local_range(s, src, "copy", "src"), "copy");
+  });
+}
+
+bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow) {
+  return entry(self, [&](const Instance&) {
+    Stream& s = stream_of(stream_handle, "copy_from_host");
+    const Range to = local_range(s, dst, "copy_from_host", "dst");
+    check_host_pointer(src, to.size_bytes, borrow, "copy_from_host", "src");
+    const Use use = to.use(Access::kWrite);
+    if (borrow == BP_BORROW_UNTIL_COMPLETE) {
+      return submit_work(s, {use}, [address = use.address(), src, size_bytes = to.size_bytes] {
+        copy_bytes(address, src, size_bytes);
+      });
+    }
+    // The caller may overwrite what it gave as soon as this returns.
+    const std::shared_ptr<std::byte[]> staged(new std::byte[to.size_bytes]);
+    copy_bytes(staged.get(), src, to.size_bytes);
+    return submit_work(s, {use}, [address = use.address(), staged, size_bytes = to.size_bytes] {
+      copy_bytes(address, staged.get(), size_bytes);
+    });
+  });
+}
+
+bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
+                              const bp_buffer_ref* src, bp_borrow borrow) {
+  return entry(self, [&](const Instance&) {
+    Stream& s = stream_of(stream_handle, "copy_to_host");
+    const Range from = local_range(s, src, "copy_to_host", "src");
+    check_host_pointer(dst, from.size_bytes, borrow, "copy_to_host", "dst");
+    const Use use = from.use(Access::kRead);
+    const std::shared_ptr<Queue> queue = s.queue;
+    const bp_status status =
+        submit_work(s, {use}, [dst, address = use.address(), size_bytes = from.size_bytes] {
+          copy_bytes(dst, address, size_bytes);
+        });
+    if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
+    queue->wait(UINT64_MAX);
+    return queue->surface();
+  });
+}
+
+bp_status memory_copy_peer(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                           const bp_buffer_ref* src) {
+  return entry(self, [&](const Instance& i) {
+    if (!i.options.has_peers) {
+      refuse(BP_UNSUPPORTED, "copy_peer: option peer is no: devices reach their own memory alone");
+    }
+    Stream& s = stream_of(stream_handle, "copy_peer");
+    const Range to = checked_range(dst, "copy_peer", "dst");
+    const Range from = checked_range(src, "copy_peer", "src");
+    const Card& card = s.device->card();
+    if (&card != &to.buffer.device->card() && &card != &from.buffer.device->card()) {
+      refuse(BP_INVALID_ARGUMENT, "copy_peer: stream is of neither device");
+    }
+    return submit_copy(s, to, from, "copy_peer");
+  });
+}
+
+bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
+                                 uint32_t* out_can) {
+  return entry(self, [&](const Instance& i) {
+    device_of(i, device_handle, "can_access_peer");
+    device_of(i, peer_handle, "can_access_peer", "peer");
+    require(out_can, "can_access_peer: out_can");
+    *out_can = i.options.has_peers ? 1 : 0;
+    return BP_OK;
+  });
+}
+
+bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const void* pattern, uint64_t pattern_size_bytes) {
+  return entry(self, [&](const Instance&) {
+    Stream& s = stream_of(stream_handle, "fill");
+    const Range to = local_range(s, dst, "fill", "dst");
+    check_pattern(pattern, pattern_size_bytes, to.size_bytes);
+    std::array<std::byte, kMaxPatternBytes> kept{};
+    std::memcpy(kept.data(), pattern, pattern_size_bytes);
+    const Use use = to.use(Access::kWrite);
+    return submit_work(
+        s, {use}, [address = use.address(), kept, pattern_size_bytes, size_bytes = to.size_bytes] {
+          fill_bytes(address, size_bytes, kept.data(), pattern_size_bytes);
+        });
+  });
+}
+
+}  // namespace
+
+Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
+  Buffer* const b = buffer_or_null(handle);
+  if (b == nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           std::string(call) + ": " + what + ": buffer is NULL or not one of this backend");
+  }
+  require_alive(*b, call, what);
+  return *b;
+}
+
+constinit const bp_allocator_ops kAllocator{
+    .struct_size = sizeof(bp_allocator_ops),
+    .struct_type = BP_STRUCT_ALLOCATOR_OPS,
+    .allocate = memory_allocate,
+    .free = memory_free,
+    .address = memory_address,
+    .map = memory_map,
+    .unmap = memory_unmap,
+    .flush = memory_flush,
+    .invalidate = memory_invalidate,
+    .copy = memory_copy,
+    .copy_from_host = memory_copy_from_host,
+    .copy_to_host = memory_copy_to_host,
+    .copy_peer = memory_copy_peer,
+    .can_access_peer = memory_can_access_peer,
+    .fill = memory_fill,
+};
+
+}  // namespace bp::sim

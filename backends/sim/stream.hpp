@@ -1,0 +1,85 @@
+// Streams and events of the simulated device: what the handles are, and how work is submitted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "backends/common/queue.hpp"
+#include "backends/sim/conduct.hpp"
+#include "backends/sim/device.hpp"
+#include "backends/sim/pages.hpp"
+#include "backplane/stream.h"
+
+namespace bp::sim {
+
+// What every handle begins with.
+struct Handle {
+  Handle(uint32_t its_magic, Device& its_device)
+      : magic(its_magic), device(&its_device), generation(its_device.generation()) {}
+
+  uint32_t magic;
+  Device* device;
+  uint64_t generation;  // Of the device when the handle was made: a reset ends it.
+};
+
+constexpr uint32_t kStreamMagic = 0x53747265;
+constexpr uint32_t kEventMagic = 0x4576656e;
+
+// The handle of a queue. The queue lives on after it until its work has ended.
+struct Stream : Handle {
+  explicit Stream(Device& its_device) : Handle(kStreamMagic, its_device) {}
+
+  std::shared_ptr<Queue> queue;
+  std::shared_ptr<Conduct> conduct;
+};
+
+struct Event : Handle {
+  Event(Device& its_device, bp_event_flags its_flags);
+
+  // What it captured last; NULL if it was never recorded. One that the host signals has its point
+  // from the beginning, and never another.
+  std::shared_ptr<Point> latest() {
+    const std::lock_guard lock(mutex);
+    return point;
+  }
+
+  std::shared_ptr<Point> make_point() const {
+    return std::make_shared<Point>((flags & BP_EVENT_TIMING) != 0);
+  }
+
+  const bp_event_flags flags;
+  std::mutex mutex;  // Guards `point`.
+  std::shared_ptr<Point> point;
+};
+
+// Handles are never completed as global structs: two backends linked into one program would then
+// both define bp_stream. Each type is converted here and nowhere else.
+//
+// The stream or event behind a handle, for the argument `what` of the entry `call`. Throws
+// StatusError if it is none of this backend, its device is lost, or the device was reset since.
+Stream& stream_of(bp_stream* handle, const char* call, const char* what = "stream");
+Event& event_of(bp_event* handle, const char* call, const char* what = "event");
+
+// The same for destroy(), which takes a handle of a lost device.
+Stream& any_stream_of(bp_stream* handle, const char* call);
+Event& any_event_of(bp_event* handle, const char* call);
+
+// Throws StatusError of BP_DEVICE_LOST for a handle whose device is lost or was reset since.
+void require_alive(const Handle& handle, const char* call, const char* what);
+
+// Submits `task`, which may touch the memory in `uses` and no other.
+template <typename Task>
+bp_status submit_work(Stream& stream, std::vector<Use> uses, Task task) {
+  // No bytes are no memory: a copy of none may outlive the buffer.
+  std::erase_if(uses, [](const Use& use) { return use.size_bytes == 0; });
+  const Fault fault = stream.queue->has_failed() ? Fault{} : stream.conduct->take_fault();
+  return stream.queue->submit(
+      [conduct = stream.conduct, uses = std::move(uses), fault, task = std::move(task)]() mutable {
+        run_work(*conduct, fault, uses, task);
+      });
+}
+
+}  // namespace bp::sim
