@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "conformance/cases/runtime_families.hpp"
+
 namespace bp::conformance {
 
 CaseList::CaseList(std::vector<Case> cases) : cases_(std::move(cases)) {
@@ -34,6 +36,12 @@ CaseList CaseList::without_ops() {
   add_memory_cases(cases);
   add_stream_cases(cases);
   add_event_cases(cases);
+  add_stream_order_cases(cases);
+  add_stream_program_cases(cases);
+  add_failure_cases(cases);
+  add_thread_cases(cases);
+  add_reload_cases(cases);
+  add_guard_cases(cases);
   return CaseList(std::move(cases));
 }
 

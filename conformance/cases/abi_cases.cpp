@@ -1,122 +1,46 @@
 // Cases for api/include/backplane/backend.h: the entry, met as other hosts meet it.
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <string>
 
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures.hpp"
+#include "conformance/cases/test_host.hpp"
 
 namespace bp::conformance {
 namespace {
 
-// A host of this file's own, which keeps the text and counts memory.
-struct TestHost {
-  explicit TestHost(const Subject& its_subject) : subject(its_subject) {}
-
-  const Subject& subject;
-  std::string text;
-  int64_t allocation_count = 0;
-  bp_host table{
-      .struct_size = sizeof(bp_host),
-      .struct_type = BP_STRUCT_HOST,
-      .next = nullptr,
-      .self = this,
-      .set_error = [](void* self, bp_status status, const char* message) -> bp_status {
-        static_cast<TestHost*>(self)->text = message == nullptr ? "" : message;
-        return status;
-      },
-      .log = [](void*, bp_log_level, const char*) -> bp_status { return BP_OK; },
-      .get_option = [](void* self, const char* key, const char** out_value) -> bp_status {
-        for (const bp_option& option : static_cast<TestHost*>(self)->subject.options) {
-          if (std::strcmp(option.key, key) == 0) return *out_value = option.value, BP_OK;
-        }
-        return BP_NOT_FOUND;
-      },
-      .allocate = [](void* self, uint64_t size_bytes, uint64_t alignment_bytes,
-                     void** out_memory) -> bp_status {
-        const uint64_t rounded = (size_bytes + alignment_bytes - 1) / alignment_bytes;
-        void* memory = std::aligned_alloc(alignment_bytes, rounded * alignment_bytes);
-        if (memory == nullptr) return BP_OUT_OF_MEMORY;
-        ++static_cast<TestHost*>(self)->allocation_count;
-        return *out_memory = memory, BP_OK;
-      },
-      .free = [](void* self, void* memory, uint64_t) -> bp_status {
-        --static_cast<TestHost*>(self)->allocation_count;
-        std::free(memory);
-        return BP_OK;
-      },
-  };
-};
-
-struct Close {
-  void operator()(void* library) const { dlclose(library); }
-};
-
-// The entry of the plugin under test, and its library.
-struct Entry {
-  std::unique_ptr<void, Close> library;
-  bp_backend_entry_fn* function;
-};
-
-Entry open_entry(Context& t) {
-  const std::string path = t.target().plugin->path;
-  if (path == "(static)") t.skip("the backend is linked into the program");
-  std::unique_ptr<void, Close> library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
-  t.require(library != nullptr, "dlopen of the plugin");
-  auto* function = reinterpret_cast<bp_backend_entry_fn*>(dlsym(library.get(), "bp_backend_entry"));
-  t.require(function != nullptr, "the plugin exports bp_backend_entry");
-  return {std::move(library), function};
-}
-
-bp_entry_request request(const TestHost& host) {
-  return {.struct_size = sizeof(bp_entry_request),
-          .struct_type = BP_STRUCT_ENTRY_REQUEST,
-          .abi_major_min = BP_ABI_MAJOR,
-          .abi_major_max = BP_ABI_MAJOR,
-          .abi_minor = BP_ABI_MINOR,
-          .abi_minor_min = BP_ABI_MINOR,
-          .host = &host.table};
-}
-
-bp_entry_reply blank_reply() {
-  return {.struct_size = sizeof(bp_entry_reply), .struct_type = BP_STRUCT_ENTRY_REPLY};
-}
-
 void foreign_versions_are_refused_in_words(Context& t) {
-  const Entry entry = open_entry(t);
-  TestHost host(t.subject());
-  bp_entry_request foreign_major = request(host), dropped_minor = request(host);
+  const PluginEntry entry = open_entry(t);
+  TestHost host(t.subject().options);
+  bp_entry_request foreign_major = entry_request(host), dropped_minor = entry_request(host);
   foreign_major.abi_major_min = foreign_major.abi_major_max = 999;
   dropped_minor.abi_minor = dropped_minor.abi_minor_min = 999;
   for (const bp_entry_request* r : {&foreign_major, &dropped_minor}) {
     bp_entry_reply reply = blank_reply();
-    host.text.clear();
-    const bp_status status = entry.function(r, &reply);
+    const bp_status status = entry.get()(r, &reply);
     t.expect_eq(status, bp_status{BP_INCOMPATIBLE}, "a version that the backend does not serve");
-    t.expect(!host.text.empty(), "the refusal has a text");
-    t.expect(host.text.find("0.") != std::string::npos, "the text says which version it serves");
+    const std::string text = host.take_text();
+    t.expect(!text.empty(), "the refusal has a text");
+    t.expect(text.find("0.") != std::string::npos, "the text says which version it serves");
     t.expect(reply.backend == nullptr, "the reply after a refusal");
     if (status == BP_OK) reply.backend->shutdown(reply.backend->self);
   }
 }
 
 void newer_host_is_served(Context& t) {
-  const Entry entry = open_entry(t);
-  TestHost host(t.subject());
+  const PluginEntry entry = open_entry(t);
+  TestHost host(t.subject().options);
   // As a later release may have it: longer, and with a tail that is not zero.
   struct Later {
     bp_entry_request known;
     uint64_t appended;
-  } later{request(host), 0x5EED};
+  } later{entry_request(host), 0x5EED};
   later.known.struct_size = sizeof(Later);
   later.known.abi_minor = BP_ABI_MINOR + 5;
   bp_entry_reply reply = blank_reply();
-  const bp_status status = entry.function(&later.known, &reply);
-  if (status == BP_ALREADY_EXISTS) t.not_supported(host.text);
-  t.require(status == BP_OK, "a host that serves newer minors as well: " + host.text);
+  const bp_status status = entry.get()(&later.known, &reply);
+  if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
+  t.require(status == BP_OK, "a host that serves newer minors as well: " + host.take_text());
   t.expect_eq(reply.abi_major, uint32_t{BP_ABI_MAJOR}, "the major that was chosen");
   t.expect(reply.abi_minor <= later.known.abi_minor, "the minor is within the host's range");
   t.expect_eq(reply.backend->shutdown(reply.backend->self), bp_status{BP_OK}, "shutdown");
@@ -151,16 +75,16 @@ void instances_are_independent(Context& t) {
 }
 
 void shutdown_gives_host_memory_back(Context& t) {
-  const Entry entry = open_entry(t);
+  const PluginEntry entry = open_entry(t);
   for (int i = 0; i < 3; ++i) {
-    TestHost host(t.subject());
-    const bp_entry_request r = request(host);
+    TestHost host(t.subject().options);
+    const bp_entry_request r = entry_request(host);
     bp_entry_reply reply = blank_reply();
-    const bp_status status = entry.function(&r, &reply);
-    if (status == BP_ALREADY_EXISTS) t.not_supported(host.text);
-    t.require(status == BP_OK, "the entry: " + host.text);
+    const bp_status status = entry.get()(&r, &reply);
+    if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
+    t.require(status == BP_OK, "the entry: " + host.take_text());
     t.expect_eq(reply.backend->shutdown(reply.backend->self), bp_status{BP_OK}, "shutdown");
-    t.expect_eq(host.allocation_count, int64_t{0}, "blocks of host memory left after shutdown");
+    t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
   }
 }
 

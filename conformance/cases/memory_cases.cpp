@@ -279,9 +279,11 @@ void copy_to_host_is_complete_when_it_returns(Context& t) {
   std::vector<uint8_t> result(kSize, 0);
   const bp_status status =
       memory.copy_to_host(memory.self, stream.get(), result.data(), &whole, BP_BORROW_DURING_CALL);
+  const bool is_complete = result == std::vector<uint8_t>(kSize, pattern);
   opener.join();
   t.require_ok(status, "copy_to_host");
-  t.expect(result == std::vector<uint8_t>(kSize, pattern), "the bytes when the call returned");
+  t.expect(is_complete, "the bytes when the call returned");
+  finish(t, stream.get());
   const OwnedStream failed = make_failed_stream(t, BP_ABORTED);
   t.expect_refused(
       memory.copy_to_host(memory.self, failed.get(), result.data(), &whole, BP_BORROW_DURING_CALL),

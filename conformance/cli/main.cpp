@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "conformance/cases/child_routines.hpp"
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/runner/worker.hpp"
@@ -107,6 +108,9 @@ void complain(const std::string& text) {
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--worker") == 0) {
     return bp::conformance::run_worker(argv[2]);
+  }
+  if (argc == 3 && std::strcmp(argv[1], "--child") == 0) {
+    return bp::conformance::run_child(argv[2], bp::conformance::child_routines());
   }
   return bp::conformance::run_program({argv + 1, argv + argc});
 }

@@ -1,0 +1,35 @@
+#include "conformance/cases/child_routines.hpp"
+
+namespace bp::conformance {
+namespace {
+
+constexpr int kChildTimeoutS = 25;  // Below the deadline of a case.
+
+}  // namespace
+
+const std::vector<ChildRoutine>& child_routines() {
+  static const std::vector<ChildRoutine> kRoutines = {
+      {"fork_after_probe", fork_after_probe},
+      {"reload_many_times", reload_many_times},
+  };
+  return kRoutines;
+}
+
+void run_in_child(Context& t, const char* routine) {
+  ChildTask task{.routine = routine,
+                 .plugin = t.target().plugin->path,
+                 .options = {},
+                 .device = t.target().index,
+                 .seed = t.seed()};
+  if (task.plugin == "(static)") t.skip("the backend is linked into the program");
+  for (const bp_option& option : t.subject().options) {
+    task.options.emplace_back(option.key, option.value);
+  }
+  const ChildReport report = call_child(task, kChildTimeoutS);
+  if (report.kind == ChildReport::Kind::kNotSupported) t.not_supported(report.message);
+  if (report.kind == ChildReport::Kind::kFailed) {
+    t.fail({report.message, report.cause, report.tag});
+  }
+}
+
+}  // namespace bp::conformance

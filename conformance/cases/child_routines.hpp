@@ -1,0 +1,20 @@
+// What cases do in processes of their own.
+#pragma once
+
+#include <vector>
+
+#include "conformance/case.hpp"
+#include "conformance/runner/child.hpp"
+
+namespace bp::conformance {
+
+// All of them, by name.
+const std::vector<ChildRoutine>& child_routines();
+
+// Runs one on the plugin and device of the case, which ends as the child did.
+void run_in_child(Context& t, const char* routine);
+
+void fork_after_probe(const ChildTask& task);
+void reload_many_times(const ChildTask& task);
+
+}  // namespace bp::conformance
