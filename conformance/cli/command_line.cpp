@@ -216,6 +216,8 @@ void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->required();
   selftest->add_option("--mutants", line.mutants, "libbp_mutant.so; default: beside the program");
   selftest->add_option("--mutant", line.mutant_filter, "glob of the mutants to run");
+  selftest->add_option("--part", line.mutant_part, "of the mutants: those of ops or of the runtime")
+      ->check(CLI::IsMember({"ops", "runtime"}));
   selftest->add_option("--seeds", line.seeds, "how many seeds the benign ones have to pass")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();

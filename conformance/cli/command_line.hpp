@@ -51,7 +51,7 @@ struct CommandLine {
   bool is_strict = false;                                   // Of diff.
   std::string by = "layout";                                // Of coverage.
   bool wants_probes = false;                                // Of info.
-  std::string mutants, mutant_filter;                       // Of selftest.
+  std::string mutants, mutant_filter, mutant_part;          // Of selftest.
   int seeds = 1;                                            // Of selftest.
   bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
 

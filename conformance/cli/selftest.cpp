@@ -1,5 +1,6 @@
 // The verb selftest: runs the suite over backends that are broken on purpose, and over others that
 // are right in unusual ways, and prints which case found which.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -23,7 +24,7 @@ struct KillResult {
   size_t cases = 0, failed = 0;
   bool is_right = false;
   std::string killer;                    // The first case that fails for the right reason.
-  std::map<std::string, size_t> causes;  // Of the failing cases.
+  std::map<std::string, size_t> causes;  // Of the failing cases, with their tags.
   std::string seed;                      // Of the run that failed, for a benign one.
 };
 
@@ -60,10 +61,10 @@ void judge(const KillRow& row, const CaseList& cases, const RunReport& report, K
     const std::string cause =
         result.cause.empty() ? std::string(outcome_name(result.outcome)) : result.cause;
     ++out.failed;
-    ++out.causes[cause];
+    ++out.causes[row.tag == std::string_view("*") ? cause : cause + " " + result.tag];
     const std::string& id = cases[final.index].id;
-    const bool is_expected =
-        row.killer != nullptr && matches_glob(row.killer, id) && matches_glob(row.cause, cause);
+    const bool is_expected = row.killer != nullptr && matches_glob(row.killer, id) &&
+                             matches_glob(row.cause, cause) && matches_glob(row.tag, result.tag);
     if (out.killer.empty() && (is_expected || row.killer == nullptr)) out.killer = id;
   }
 }
@@ -161,6 +162,20 @@ nlohmann::json json_of(const KillResult& result) {
           {"verdict", verdict_of(result)}};
 }
 
+// The rows of the tables that the command line asks for.
+std::vector<KillRow> rows_of(const CommandLine& line) {
+  std::vector<KillRow> rows;
+  const auto add = [&](const KillRow& row) {
+    if (line.mutant_filter.empty() || matches_glob(line.mutant_filter, row.mutant)) {
+      rows.push_back(row);
+    }
+  };
+  if (line.mutant_part != "runtime") std::ranges::for_each(kKillTable, add);
+  if (line.mutant_part != "ops") std::ranges::for_each(kRuntimeKillTable, add);
+  if (rows.empty()) throw NothingMatched("no mutant matches '" + line.mutant_filter + "'");
+  return rows;
+}
+
 }  // namespace
 
 int selftest_verb(const CommandLine& line) {
@@ -169,20 +184,17 @@ int selftest_verb(const CommandLine& line) {
   std::printf("%-23s %-36s %6s %6s  %-14s %s\n", "mutant", "what is wrong", "cases", "failed",
               "verdict", "causes");
   std::fflush(stdout);
-  size_t wrong = 0, count = 0;
-  nlohmann::json rows = nlohmann::json::array();
-  for (const KillRow& row : kKillTable) {
-    if (!line.mutant_filter.empty() && !matches_glob(line.mutant_filter, row.mutant)) continue;
+  size_t wrong = 0;
+  nlohmann::json matrix = nlohmann::json::array();
+  for (const KillRow& row : rows_of(line)) {
     KillResult result;
     if (!selftest.run(row, result)) return kExitInterrupted;
     print(result);
-    rows.push_back(json_of(result));
-    ++count;
+    matrix.push_back(json_of(result));
     wrong += !result.is_right;
   }
-  if (count == 0) throw NothingMatched("no mutant matches '" + line.mutant_filter + "'");
-  if (!line.json_file.empty()) write_file(line.json_file, rows.dump(1) + "\n");
-  std::cout << count << " mutants, " << wrong << " judged wrongly\n";
+  if (!line.json_file.empty()) write_file(line.json_file, matrix.dump(1) + "\n");
+  std::cout << matrix.size() << " mutants, " << wrong << " judged wrongly\n";
   return wrong == 0 ? kExitOk : kExitFailures;
 }
 

@@ -11,6 +11,7 @@ struct KillRow {
   const char* killer;     // Glob of cases of which one must fail; NULL: none may.
   const char* cause;      // For this cause.
   bool is_smoke = false;  // Tier smoke is enough.
+  const char* tag = "*";  // And with this requirement.
 };
 
 #define BP_BINARY_CASES "op.add.f32.*:op.mul.f64.*:op.maximum.i32.*"
@@ -65,5 +66,59 @@ inline constexpr KillRow kKillTable[] = {
 
 #undef BP_BINARY_CASES
 #undef BP_UNARY_CASES
+
+#define BP_PROGRAMS "stream.programs.*"
+
+// The runtime: memory, streams, events, failures, guards, instances. Each is told by the tag of the
+// requirement that it breaks.
+inline constexpr KillRow kRuntimeKillTable[] = {
+    {"24", "kernels on the default stream", "stream.kernel*", "*", "*", true, "STREAM-3"},
+    {"24", "kernels on the default stream", BP_PROGRAMS, "*", "order", false, "STREAM-3"},
+    {"24:subtle", "one kernel in three there", BP_PROGRAMS, "*", "order", false, "STREAM-3"},
+    {"25", "source read after the call", "memory.source*:stream.sources*", "*", "*", true,
+     "MEMORY-9"},
+    {"25", "source read after the call", BP_PROGRAMS, "*", "order", false, "MEMORY-9"},
+    {"25:staging", "two places for staging", "stream.sources*", "*", "*", true, "MEMORY-9"},
+    {"25:read", "copy to the host not complete", "memory.copy_to_host*", "*", "*", true,
+     "MEMORY-10"},
+    {"25:read", "copy to the host not complete", BP_PROGRAMS, "*", "order", false, "MEMORY-10"},
+    {"26", "wait for an event ignored", "event.*:stream.w*", "*", "*", true, "EVENT-2"},
+    {"26", "wait for an event ignored", BP_PROGRAMS, "*", "order", false, "EVENT-2"},
+    {"26:subtle", "one wait in four ignored", BP_PROGRAMS, "*", "order", false, "EVENT-2"},
+    {"26:query", "query of an event too early", "event.query*:stream.event*", "*", "*", true,
+     "EVENT-10"},
+    {"26:stream_query", "query of a stream too early", "stream.query*", "*", "*", true, "STREAM-7"},
+    {"26:record", "second record ignored", "event.second*:stream.wait_*", "*", "*", true,
+     "EVENT-2"},
+    {"27", "freed memory given out too early", "memory.free_on*", "*", "*", true, "STREAM-3"},
+    {"27:align", "misaligned address", "memory.alignments*", "*", "*", true, "ERROR-2"},
+    {"27:null", "free(NULL) looks at the handle", "memory.free_accepts_null", "*", "crash", true,
+     "MEMORY-5"},
+    {"27:leak", "leak where an allocation fails", "load.failed*", "*", "*", true, "ENTRY-6"},
+    {"27:statistics", "more memory free than there is", "device.memory_info*", "*", "*", true,
+     "DEVICE-6"},
+    {"28", "bad arguments of fill accepted", "memory.fill_checks*", "*", "*", true, "MEMORY-11"},
+    {"28:elsewhere", "failure told by other streams", "failure.*:stream.fail*", "*", "*", true,
+     "STREAM-9"},
+    {"28:once", "failure told once", "failure.*:stream.fail*", "*", "*", true, "STREAM-9"},
+    {"28:stuck", "failure not cleared", "failure.*:stream.fail*", "*", "*", true, "STREAM-13"},
+    {"29", "another device left behind an error", "guard.*", "*", "*", true, "GUARD-4"},
+    {"29_shared", "one current device for all", "guard.*", "*", "*", true, "GUARD-3"},
+    {"39", "descriptor left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
+    {"39:host", "host memory left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
+    {"39:memory", "memory left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
+    {"39:thread", "thread left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
+    {"abi_overrun", "writes past the reply", "abi.*", "*", "overrun", true, "SIZE-2"},
+    {"abi_long_host", "reads past the host's table", "abi.host_table*", "*", "crash", true,
+     "SIZE-2"},
+    {"abi_newer", "refuses a newer host", "abi.newer*", "*", "*", true, "ENTRY-1"},
+    {"abi_flags", "accepts unknown flags", "stream.unknown_flag*", "*", "*", true, "STREAM-1"},
+    {"benign_lazy", "work starts as late as it may", "stream.*:event.*:failure.*", nullptr, ""},
+    {"benign_reorder", "streams start in any order", "stream.*:event.*:failure.*", nullptr, ""},
+    {"benign_recycle", "handles of buffers come back", "stream.*:memory.*", nullptr, ""},
+    {"benign_guard", "a current device for each thread", "guard.*", nullptr, ""},
+};
+
+#undef BP_PROGRAMS
 
 }  // namespace bp::conformance

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "conformance/faults/runtime.hpp"
+
 namespace bp::faults {
 namespace {
 
@@ -21,7 +23,8 @@ struct Instance {
   std::unique_ptr<void, Close> library;
   const bp_backend* good = nullptr;
   bp_backend backend{};
-  const Mutant* mutant = nullptr;
+  const Mutant* mutant = nullptr;    // Of ops; NULL for one of the runtime.
+  std::unique_ptr<Runtime> runtime;  // NULL for one of ops.
   std::string strength;
   bp_allocator_ops allocator{};
   std::deque<Wrapped> kernels;
@@ -101,12 +104,23 @@ void replace_plans(Wrapped& w) {
   w.kernel.plan_release = has_plans ? plan_release : nullptr;
 }
 
+bp_status launch_on_stream(const Call& call, std::string_view, const void* args) {
+  Runtime& runtime = *call.wrapped.runtime;
+  bp_launch launch = *call.launch;
+  launch.stream = runtime.mutant.launch_stream(runtime, launch);
+  return call.wrapped.good->launch(call.wrapped.good, &launch, args);
+}
+
+// What all kernels are for a mutant of streams.
+constexpr Mutant kOnStream{.id = "", .ops = {}, .launch = launch_on_stream};
+
 // The kernel with the mutant's launch, owned by `instance`.
 const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   Wrapped& w = instance.kernels.emplace_back();
   bp_struct_read(&good, good.struct_size, &w.kernel, sizeof(bp_kernel), nullptr);
   w.good = &good;
-  w.mutant = instance.mutant;
+  w.mutant = instance.mutant != nullptr ? instance.mutant : &kOnStream;
+  w.runtime = instance.runtime.get();
   w.strength = instance.strength;
   w.allocator = &instance.allocator;
   w.kernel.state = &w;
@@ -122,24 +136,41 @@ const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
 
 bp_status add_device(void* self, uint64_t count, bp_device* const* devices,
                      const bp_device_ops* ops, bp_add_result* out_result) {
-  const bp_registrar& host = *static_cast<Registration*>(self)->host;
-  return host.add_device(host.self, count, devices, ops, out_result);
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  if (Runtime* runtime = instance->runtime.get()) {
+    take(*runtime, *ops);
+    ops = &runtime->bent.devices;
+  }
+  return host->add_device(host->self, count, devices, ops, out_result);
 }
 
 bp_status add_allocator(void* self, uint64_t count, bp_device* const* devices,
                         const bp_allocator_ops* allocator, bp_add_result* out_result) {
-  const auto& registration = *static_cast<Registration*>(self);
-  bp_struct_read(allocator, allocator->struct_size, &registration.instance->allocator,
-                 sizeof(bp_allocator_ops), nullptr);
-  const bp_registrar& host = *registration.host;
-  return host.add_allocator(host.self, count, devices, allocator, out_result);
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  bp_struct_read(allocator, allocator->struct_size, &instance->allocator, sizeof(bp_allocator_ops),
+                 nullptr);
+  if (Runtime* runtime = instance->runtime.get()) {
+    take(*runtime, *allocator);
+    allocator = &runtime->bent.allocator;
+  }
+  return host->add_allocator(host->self, count, devices, allocator, out_result);
 }
 
 bp_status add_streams(void* self, uint64_t count, bp_device* const* devices,
                       const bp_stream_ops* streams, const bp_event_ops* events,
                       bp_add_result* out_result) {
-  const bp_registrar& host = *static_cast<Registration*>(self)->host;
-  return host.add_streams(host.self, count, devices, streams, events, out_result);
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  if (Runtime* runtime = instance->runtime.get()) {
+    take(*runtime, *streams, *events);
+    streams = &runtime->bent.streams;
+    events = &runtime->bent.events;
+  }
+  return host->add_streams(host->self, count, devices, streams, events, out_result);
+}
+
+bool is_replaced(const Instance& instance, const bp_kernel& kernel) {
+  if (instance.runtime != nullptr) return instance.runtime->mutant.launch_stream != nullptr;
+  return std::ranges::count(instance.mutant->ops, kernel.op) != 0;
 }
 
 bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices, uint64_t kernel_count,
@@ -147,14 +178,23 @@ bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices, uin
   const auto& [instance, host] = *static_cast<Registration*>(self);
   std::vector<const bp_kernel*> passed(kernels, kernels + kernel_count);
   for (const bp_kernel*& kernel : passed) {
-    if (std::ranges::count(instance->mutant->ops, kernel->op) != 0) {
-      kernel = wrap(*instance, *kernel);
-    }
+    if (is_replaced(*instance, *kernel)) kernel = wrap(*instance, *kernel);
   }
   return host->add_kernels(host->self, count, devices, kernel_count, passed.data(), out_results);
 } catch (const std::bad_alloc&) {
   const bp_host& services = *static_cast<Registration*>(self)->instance->host;
   return fail(services, BP_OUT_OF_MEMORY, "out of host memory");
+}
+
+// Registers the guard of a mutant that has one.
+bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
+  if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
+  bp_registrar host{};
+  bp_struct_read(&registrar, sizeof(bp_struct_header), &host, sizeof(host), nullptr);
+  if (host.add_device_guard == nullptr) {
+    return fail(*instance.host, BP_INCOMPATIBLE, "the host knows no device guards");
+  }
+  return host.add_device_guard(host.self, 0, nullptr, instance.runtime->mutant.guard, nullptr);
 }
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
@@ -171,29 +211,48 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_kernels = add_kernels,
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
-  if (status == BP_OK && instance.kernels.empty()) {
+  if (status != BP_OK) return status;
+  if (instance.mutant != nullptr && instance.kernels.empty()) {
     return fail(*instance.host, BP_INVALID_ARGUMENT,
                 "the wrapped backend has no kernel that mutant " +
                     std::string(instance.mutant->id) + " changes");
   }
-  return status;
+  return add_guard(instance, *registrar);
 }
 
 bp_status shutdown(void* self) {
   const std::unique_ptr<Instance> instance(static_cast<Instance*>(self));
+  Runtime* const runtime = instance->runtime.get();
+  if (runtime != nullptr && runtime->mutant.end != nullptr) runtime->mutant.end(*runtime);
   return instance->good->shutdown(instance->good->self);
+}
+
+bp_status get_extension(void* self, const char* name, uint32_t version,
+                        const void** out_extension) {
+  const bp_backend& good = *static_cast<Instance*>(self)->good;
+  return good.get_extension(good.self, name, version, out_extension);
+}
+
+bp_status status_class(void* self, bp_status code, bp_status* out_class) {
+  const bp_backend& good = *static_cast<Instance*>(self)->good;
+  return good.status_class(good.self, code, out_class);
 }
 
 // Reads `mutant=<id>[:strength]`.
 bp_status choose(Instance& instance) {
   const std::string_view text = option(*instance.host, "mutant");
   const size_t colon = std::min(text.find(':'), text.size());
-  instance.mutant = find_mutant(text.substr(0, colon));
-  if (instance.mutant == nullptr) {
-    return fail(*instance.host, BP_INVALID_ARGUMENT,
-                "option mutant is '" + std::string(text) + "'; allowed: " + mutant_ids());
-  }
+  const std::string_view id = text.substr(0, colon);
   if (colon < text.size()) instance.strength = text.substr(colon + 1);
+  instance.mutant = find_mutant(id);
+  if (const RuntimeMutant* mutant = find_runtime_mutant(id)) {
+    instance.runtime = std::make_unique<Runtime>(*mutant, instance.strength, *instance.host);
+  }
+  if (instance.mutant == nullptr && instance.runtime == nullptr) {
+    return fail(*instance.host, BP_INVALID_ARGUMENT,
+                "option mutant is '" + std::string(text) + "'; allowed: " + mutant_ids() + ", " +
+                    runtime_mutant_ids());
+  }
   return BP_OK;
 }
 
@@ -214,6 +273,15 @@ bp_status open_good(Instance& instance, const bp_entry_request& request, bp_entr
   }
   const bp_status status = entry(&request, &reply);
   if (status == BP_OK) instance.good = reply.backend;
+  return status;
+}
+
+// What the mutant does to the host that it meets; if it refuses the host, the good backend ends.
+bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_reply& reply) {
+  if (instance.runtime == nullptr || instance.runtime->mutant.enter == nullptr) return BP_OK;
+  const bp_status status =
+      instance.runtime->mutant.enter(*instance.host, instance.strength, request, reply);
+  if (status != BP_OK) static_cast<void>(instance.good->shutdown(instance.good->self));
   return status;
 }
 
@@ -241,9 +309,12 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
       .version = "0",
       .register_all = bp::faults::register_all,
       .shutdown = bp::faults::shutdown,
-      .get_extension = nullptr,
-      .status_class = nullptr,
+      .get_extension =
+          reply.backend->get_extension == nullptr ? nullptr : bp::faults::get_extension,
+      .status_class = reply.backend->status_class == nullptr ? nullptr : bp::faults::status_class,
   };
+  status = bp::faults::enter(*instance, *request, *out_reply);
+  if (status != BP_OK) return status;
   out_reply->abi_major = reply.abi_major;
   out_reply->abi_minor = reply.abi_minor;
   out_reply->backend = &instance.release()->backend;

@@ -1,9 +1,9 @@
 // Backends that are broken on purpose: a good backend with one behaviour changed.
 //
 // libbp_mutant.so loads the plugin named by the option `wrap`, passes its tables on, and replaces
-// the launch of the kernels that the option `mutant` names. Everything is done through views and
-// tables: a mutant changes the tensors it hands on, never memory that it could only reach by an
-// address.
+// the launch of the kernels that the option `mutant` names, or entries of other tables
+// (runtime.hpp). Everything is done through views and tables: a mutant changes the tensors it hands
+// on, never memory that it could only reach by an address.
 #pragma once
 
 #include <array>
@@ -19,6 +19,7 @@
 
 namespace bp::faults {
 
+struct Runtime;
 struct Wrapped;
 
 // A launch of the good backend, and what a mutant needs to bend it.
@@ -68,6 +69,7 @@ struct Wrapped {
   const Mutant* mutant;
   std::string_view strength;
   const bp_allocator_ops* allocator;  // Of the good backend.
+  Runtime* runtime;                   // NULL for mutants of ops.
   mutable std::mutex mutex;
   mutable std::deque<Kept> kept;  // Guarded by mutex; the newest last.
 };

@@ -1,0 +1,187 @@
+// Mutants of the whole instance: its guard, what it leaves behind, and how it meets its host.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "conformance/faults/runtime.hpp"
+
+namespace bp::faults {
+namespace {
+
+// ---- 29: the current device
+// ------------------------------------------------------------------------
+
+// Stands for what a driver keeps for each thread; a mutant of it is one place for all threads.
+thread_local bp_device* current_of_thread = nullptr;
+bp_device* current_of_all = nullptr;
+
+bp_status exchange(void*, bp_device* device, bp_device** out_previous) {
+  bp_device* const previous = std::exchange(current_of_thread, device);
+  if (out_previous != nullptr) *out_previous = previous;
+  return BP_OK;
+}
+
+bp_status exchange_for_all(void*, bp_device* device, bp_device** out_previous) {
+  bp_device* const previous = std::exchange(current_of_all, device);
+  if (out_previous != nullptr) *out_previous = previous;
+  return BP_OK;
+}
+
+bp_status is_initialized(void*, bp_device*, uint32_t* out_is_initialized) {
+  *out_is_initialized = 1;
+  return BP_OK;
+}
+
+constexpr bp_device_guard_ops kGuard = {.struct_size = sizeof(bp_device_guard_ops),
+                                        .struct_type = BP_STRUCT_DEVICE_GUARD_OPS,
+                                        .next = nullptr,
+                                        .self = nullptr,
+                                        .exchange = exchange,
+                                        .is_initialized = is_initialized};
+constexpr bp_device_guard_ops kGuardOfAll = {.struct_size = sizeof(bp_device_guard_ops),
+                                             .struct_type = BP_STRUCT_DEVICE_GUARD_OPS,
+                                             .next = nullptr,
+                                             .self = nullptr,
+                                             .exchange = exchange_for_all,
+                                             .is_initialized = is_initialized};
+
+// Makes its device current, as a driver asks, and on failure does not go back.
+bp_status allocate_and_stay(void* self, bp_device* device, const bp_allocate_desc* desc,
+                            bp_buffer** out_buffer) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  bp_device* const previous = std::exchange(current_of_thread, device);
+  const bp_status status = good.allocate(good.self, device, desc, out_buffer);
+  if (status == BP_OK) current_of_thread = previous;
+  return status;
+}
+
+void stay_after_errors(Runtime& r) { r.bent.allocator.allocate = allocate_and_stay; }
+
+// ---- 39: what a reload leaves behind
+// -----------------------------------------------------------------
+
+void* sleep_for_ever(void*) {
+  for (;;) pause();
+}
+
+// The thread outlives the instance, and with it the code that it runs.
+bool start_thread() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&sleep_for_ever), &info) == 0) return false;
+  if (dlopen(info.dli_fname, RTLD_NOW | RTLD_NODELETE) == nullptr) return false;
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, sleep_for_ever, nullptr) != 0) return false;
+  pthread_detach(thread);
+  return true;
+}
+
+bp_status leave_something(const bp_host& host, std::string_view strength, const bp_entry_request&,
+                          bp_entry_reply&) {
+  bool is_left = false;
+  if (strength == "thread") {
+    is_left = start_thread();
+  } else if (strength == "host") {
+    void* memory = nullptr;
+    is_left = host.allocate(host.self, 256, 16, &memory) == BP_OK;
+  } else if (strength == "memory") {
+    constexpr size_t kBytes = 64 << 10;
+    void* const memory = std::malloc(kBytes);
+    is_left = memory != nullptr;
+    if (is_left) std::memset(memory, 1, kBytes);
+  } else {
+    is_left = open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0;
+  }
+  return is_left ? bp_status{BP_OK}
+                 : host.set_error(host.self, BP_INTERNAL, "the mutant could not leak");
+}
+
+// ---- Mutants of the ABI
+// --------------------------------------------------------------------------------
+
+// Believes that each host's reply is as long as this build would make it in a later release.
+bp_status overrun_reply(const bp_host&, std::string_view, const bp_entry_request&,
+                        bp_entry_reply& reply) {
+  std::memset(reinterpret_cast<char*>(&reply) + reply.struct_size, 0, 16);
+  return BP_OK;
+}
+
+// Believes that each host's table is as long as that of a later release.
+bp_status read_longer_host(const bp_host& host, std::string_view, const bp_entry_request&,
+                           bp_entry_reply&) {
+  const volatile char* const table = reinterpret_cast<const volatile char*>(&host);
+  char sum = 0;
+  for (size_t i = 0; i < 64; ++i) sum = static_cast<char>(sum ^ table[sizeof(bp_host) + i]);
+  static_cast<void>(sum);
+  return BP_OK;
+}
+
+bp_status refuse_newer(const bp_host& host, std::string_view, const bp_entry_request& request,
+                       bp_entry_reply&) {
+  if (request.abi_minor <= BP_ABI_MINOR) return BP_OK;
+  return host.set_error(host.self, BP_INCOMPATIBLE, "the mutant serves hosts of 0.2 and no newer");
+}
+
+bp_status ignore_stream_flags(void* self, bp_device* device, const bp_stream_desc* desc,
+                              bp_stream** out_stream) {
+  const bp_stream_ops& good = runtime_of(self).good.streams;
+  if (desc == nullptr || desc->struct_size < sizeof(bp_stream_desc)) {
+    return good.create(good.self, device, desc, out_stream);
+  }
+  bp_stream_desc known = *desc;
+  known.struct_size = sizeof(known);
+  known.flags = BP_STREAM_DEFAULT;
+  return good.create(good.self, device, &known, out_stream);
+}
+
+void ignore_flags(Runtime& r) { r.bent.streams.create = ignore_stream_flags; }
+
+// Drops the links of a request, also those that say that they must be understood.
+bp_status create_without_links(void* self, bp_device* device, const bp_stream_desc* desc,
+                               bp_stream** out_stream) {
+  const bp_stream_ops& good = runtime_of(self).good.streams;
+  if (desc == nullptr || desc->next == nullptr) {
+    return good.create(good.self, device, desc, out_stream);
+  }
+  bp_stream_desc alone = *desc;
+  alone.next = nullptr;
+  return good.create(good.self, device, &alone, out_stream);
+}
+
+bp_status allocate_without_links(void* self, bp_device* device, const bp_allocate_desc* desc,
+                                 bp_buffer** out_buffer) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  if (desc == nullptr || desc->next == nullptr) {
+    return good.allocate(good.self, device, desc, out_buffer);
+  }
+  bp_allocate_desc alone = *desc;
+  alone.next = nullptr;
+  return good.allocate(good.self, device, &alone, out_buffer);
+}
+
+void ignore_links(Runtime& r) {
+  r.bent.streams.create = create_without_links;
+  r.bent.allocator.allocate = allocate_without_links;
+}
+
+constexpr RuntimeMutant kTable[] = {
+    {.id = "29", .bend = stay_after_errors, .guard = &kGuard},
+    {.id = "29_shared", .guard = &kGuardOfAll},
+    {.id = "39", .enter = leave_something},
+    {.id = "abi_overrun", .enter = overrun_reply},
+    {.id = "abi_long_host", .enter = read_longer_host},
+    {.id = "abi_newer", .enter = refuse_newer},
+    {.id = "abi_flags", .bend = ignore_flags},
+    {.id = "abi_links", .bend = ignore_links},
+    {.id = "benign_guard", .guard = &kGuard},
+};
+
+}  // namespace
+
+std::span<const RuntimeMutant> instance_mutants() { return kTable; }
+
+}  // namespace bp::faults

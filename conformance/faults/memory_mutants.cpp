@@ -1,0 +1,152 @@
+// Mutants of the allocator, and one that is right: it gives buffers out again.
+#include <map>
+#include <unordered_map>
+
+#include "conformance/faults/runtime.hpp"
+
+namespace bp::faults {
+namespace {
+
+// Buffers that were freed and not given back, by size.
+struct Pool {
+  std::unordered_map<bp_buffer*, uint64_t> sizes;  // Of what is in use and may come back.
+  std::multimap<uint64_t, bp_buffer*> free_buffers;
+};
+
+Pool& pool_of(Runtime& runtime) { return runtime.state_as<Pool>(); }
+
+// Buffers that ask for nothing special take one another's place.
+bool is_plain(const bp_allocate_desc* desc) {
+  return desc != nullptr && desc->struct_size == sizeof(bp_allocate_desc) &&
+         desc->next == nullptr && desc->stream == nullptr && desc->usage == 0 &&
+         desc->heap_flags == 0 && desc->heap_index == 0 && desc->alignment_bytes == 0;
+}
+
+bp_status allocate_pooled(void* self, bp_device* device, const bp_allocate_desc* desc,
+                          bp_buffer** out_buffer) {
+  Runtime& r = runtime_of(self);
+  const bp_allocator_ops& good = r.good.allocator;
+  const bool may_pool = is_plain(desc) && device != nullptr && out_buffer != nullptr;
+  const std::lock_guard lock(r.mutex);
+  Pool& pool = pool_of(r);
+  if (may_pool) {
+    if (auto found = pool.free_buffers.find(desc->size_bytes); found != pool.free_buffers.end()) {
+      *out_buffer = found->second;
+      pool.sizes[found->second] = found->first;
+      pool.free_buffers.erase(found);
+      return BP_OK;
+    }
+  }
+  const bp_status status = good.allocate(good.self, device, desc, out_buffer);
+  if (status == BP_OK && may_pool) pool.sizes[*out_buffer] = desc->size_bytes;
+  return status;
+}
+
+// Takes the buffer into the pool; false if it is not one for it.
+bool keep(Runtime& r, bp_buffer* buffer) {
+  const std::lock_guard lock(r.mutex);
+  const auto found = pool_of(r).sizes.find(buffer);
+  if (found == pool_of(r).sizes.end()) return false;
+  pool_of(r).free_buffers.emplace(found->second, buffer);
+  pool_of(r).sizes.erase(found);
+  return true;
+}
+
+// 27: a buffer that was freed behind the work of a stream is given out at once.
+bp_status free_at_once(void* self, bp_buffer* buffer, bp_stream* stream) {
+  Runtime& r = runtime_of(self);
+  if (stream != nullptr && keep(r, buffer)) return BP_OK;
+  if (buffer != nullptr) {
+    const std::lock_guard lock(r.mutex);
+    pool_of(r).sizes.erase(buffer);
+  }
+  return r.good.allocator.free(r.good.allocator.self, buffer, stream);
+}
+
+// Benign: handles come back, once all uses have ended.
+bp_status free_for_later(void* self, bp_buffer* buffer, bp_stream* stream) {
+  Runtime& r = runtime_of(self);
+  if (stream == nullptr && buffer != nullptr && keep(r, buffer)) return BP_OK;
+  if (buffer != nullptr) {
+    const std::lock_guard lock(r.mutex);
+    pool_of(r).sizes.erase(buffer);
+  }
+  return r.good.allocator.free(r.good.allocator.self, buffer, stream);
+}
+
+void empty_pool(Runtime& r) {
+  for (const auto& [size, buffer] : pool_of(r).free_buffers) {
+    static_cast<void>(r.good.allocator.free(r.good.allocator.self, buffer, nullptr));
+  }
+  pool_of(r).free_buffers.clear();
+}
+
+bp_status misaligned_address(void* self, bp_buffer* buffer, uint64_t* out_address) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  const bp_status status = good.address(good.self, buffer, out_address);
+  if (status == BP_OK) *out_address += 8;
+  return status;
+}
+
+// Looks into the handle before it looks at the handle.
+bp_status free_without_looking(void* self, bp_buffer* buffer, bp_stream* stream) {
+  const bp_allocator_ops& good = runtime_of(self).good.allocator;
+  const volatile char first = *reinterpret_cast<const volatile char*>(buffer);
+  static_cast<void>(first);
+  return good.free(good.self, buffer, stream);
+}
+
+// What was made for an allocation stays where the allocation fails.
+bp_status allocate_and_leak(void* self, bp_device* device, const bp_allocate_desc* desc,
+                            bp_buffer** out_buffer) {
+  Runtime& r = runtime_of(self);
+  void* bookkeeping = nullptr;
+  constexpr uint64_t kBytes = 64;
+  if (r.host.allocate(r.host.self, kBytes, 16, &bookkeeping) != BP_OK) return BP_OUT_OF_MEMORY;
+  const bp_status status =
+      r.good.allocator.allocate(r.good.allocator.self, device, desc, out_buffer);
+  if (status == BP_OK) r.host.free(r.host.self, bookkeeping, kBytes);
+  return status;
+}
+
+bp_status wrong_statistics(void* self, bp_device* device, uint64_t heap_index,
+                           uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
+  const bp_device_ops& good = runtime_of(self).good.devices;
+  const bp_status status =
+      good.memory_info(good.self, device, heap_index, out_free_bytes, out_total_bytes);
+  if (status == BP_OK) *out_free_bytes = *out_total_bytes + 1;
+  return status;
+}
+
+void bend_memory(Runtime& r) {
+  static_cast<void>(pool_of(r));
+  if (r.strength == "align") {
+    if (r.bent.allocator.address != nullptr) r.bent.allocator.address = misaligned_address;
+  } else if (r.strength == "null") {
+    r.bent.allocator.free = free_without_looking;
+  } else if (r.strength == "leak") {
+    r.bent.allocator.allocate = allocate_and_leak;
+  } else if (r.strength == "statistics") {
+    r.bent.devices.memory_info = wrong_statistics;
+  } else {
+    r.bent.allocator.allocate = allocate_pooled;
+    r.bent.allocator.free = free_at_once;
+  }
+}
+
+void bend_recycling(Runtime& r) {
+  static_cast<void>(pool_of(r));
+  r.bent.allocator.allocate = allocate_pooled;
+  r.bent.allocator.free = free_for_later;
+}
+
+constexpr RuntimeMutant kTable[] = {
+    {.id = "27", .bend = bend_memory, .end = empty_pool},
+    {.id = "benign_recycle", .bend = bend_recycling, .end = empty_pool},
+};
+
+}  // namespace
+
+std::span<const RuntimeMutant> memory_mutants() { return kTable; }
+
+}  // namespace bp::faults

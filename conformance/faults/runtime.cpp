@@ -1,0 +1,112 @@
+// What passes through: an entry for each slot of the tables.
+#include "conformance/faults/runtime.hpp"
+
+#include <cstddef>
+
+namespace bp::faults {
+namespace {
+
+const bp_device_ops& good_of(const Runtime& r, const bp_device_ops*) { return r.good.devices; }
+const bp_allocator_ops& good_of(const Runtime& r, const bp_allocator_ops*) {
+  return r.good.allocator;
+}
+const bp_stream_ops& good_of(const Runtime& r, const bp_stream_ops*) { return r.good.streams; }
+const bp_event_ops& good_of(const Runtime& r, const bp_event_ops*) { return r.good.events; }
+
+template <auto slot, typename Type = decltype(slot)>
+struct Through;
+template <auto slot, typename Table, typename... Arguments>
+struct Through<slot, bp_status (*Table::*)(void*, Arguments...)> {
+  static bp_status call(void* self, Arguments... arguments) {
+    const Table& good = good_of(runtime_of(self), static_cast<const Table*>(nullptr));
+    return (good.*slot)(good.self, arguments...);
+  }
+  static void connect(Table& bent, const Table& good) {
+    bent.*slot = good.*slot == nullptr ? nullptr : call;
+  }
+};
+
+template <auto... slots, typename Table>
+void connect(Table& bent, const Table& good) {
+  (Through<slots>::connect(bent, good), ...);
+}
+
+// A table of this build's size; what the good one lacks is NULL.
+template <typename Table>
+void read(const Table& theirs, Runtime& runtime, Table& good, Table& bent) {
+  bp_struct_read(&theirs, sizeof(bp_struct_header), &good, sizeof(Table), nullptr);
+  bent = good;
+  bent.self = &runtime;
+}
+
+// A slot that a later release appends is to be passed on as well.
+template <typename Table>
+constexpr bool has_slots(size_t count) {
+  return sizeof(Table) == offsetof(Table, self) + (count + 1) * sizeof(void*);
+}
+static_assert(has_slots<bp_device_ops>(7));
+static_assert(has_slots<bp_allocator_ops>(19));
+static_assert(has_slots<bp_stream_ops>(13));
+static_assert(has_slots<bp_event_ops>(9));
+
+void bend(Runtime& runtime) {
+  if (runtime.mutant.bend != nullptr) runtime.mutant.bend(runtime);
+}
+
+}  // namespace
+
+void take(Runtime& runtime, const bp_device_ops& table) {
+  bp_device_ops &good = runtime.good.devices, &bent = runtime.bent.devices;
+  read(table, runtime, good, bent);
+  using T = bp_device_ops;
+  connect<&T::probe, &T::enumerate, &T::properties, &T::synchronize, &T::memory_info, &T::reset,
+          &T::set_option>(bent, good);
+  bend(runtime);
+}
+
+void take(Runtime& runtime, const bp_allocator_ops& table) {
+  bp_allocator_ops &good = runtime.good.allocator, &bent = runtime.bent.allocator;
+  read(table, runtime, good, bent);
+  using T = bp_allocator_ops;
+  connect<&T::allocate, &T::free, &T::address, &T::map, &T::unmap, &T::flush, &T::invalidate,
+          &T::copy, &T::copy_from_host, &T::copy_to_host, &T::copy_peer, &T::can_access_peer,
+          &T::fill, &T::wrap_address, &T::address_info, &T::register_host, &T::unregister_host,
+          &T::export_buffer, &T::import_buffer>(bent, good);
+  bend(runtime);
+}
+
+void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& events) {
+  bp_stream_ops &good = runtime.good.streams, &bent = runtime.bent.streams;
+  read(streams, runtime, good, bent);
+  using S = bp_stream_ops;
+  connect<&S::create, &S::default_stream, &S::destroy, &S::query, &S::status, &S::clear_failure,
+          &S::synchronize, &S::flush, &S::wait_event, &S::add_callback, &S::wrap_native,
+          &S::native_handle, &S::is_capturing>(bent, good);
+  read(events, runtime, runtime.good.events, runtime.bent.events);
+  using E = bp_event_ops;
+  connect<&E::create, &E::destroy, &E::record, &E::query, &E::synchronize, &E::elapsed_ns,
+          &E::signal, &E::export_event, &E::import_event>(runtime.bent.events, runtime.good.events);
+  bend(runtime);
+}
+
+const RuntimeMutant* find_runtime_mutant(std::string_view id) {
+  for (const auto table :
+       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants()}) {
+    for (const RuntimeMutant& mutant : table) {
+      if (mutant.id == id) return &mutant;
+    }
+  }
+  return nullptr;
+}
+
+std::string runtime_mutant_ids() {
+  std::string ids;
+  for (const auto table :
+       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants()}) {
+    for (const RuntimeMutant& mutant : table)
+      ids += (ids.empty() ? "" : ", ") + std::string(mutant.id);
+  }
+  return ids;
+}
+
+}  // namespace bp::faults
