@@ -11,6 +11,7 @@
 #include "ops_spec/checks.hpp"
 #include "ops_spec/frame.hpp"
 #include "ops_spec/overlap.hpp"
+#include "registry/prefix.hpp"
 
 namespace bp::ops {
 namespace {
@@ -182,7 +183,7 @@ bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
   const uint32_t ours = frame.row->frame_bytes;
   if (member<uint32_t>(args, 0) != ours) {
     uint32_t offset = 0;
-    if (bp_struct_read(args, ours, frame.copy.data(), ours, &offset) != BP_OK) {
+    if (core::read_prefix(args, ours, frame.copy.data(), ours, &offset) != BP_OK) {
       try {
         return fail(BP_INCOMPATIBLE, std::string(frame.row->name) + ": the frame has " +
                                          std::to_string(member<uint32_t>(args, 0)) +

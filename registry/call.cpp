@@ -4,6 +4,7 @@
 #include <string>
 
 #include "registry/fail.hpp"
+#include "registry/prefix.hpp"
 
 namespace bp::core {
 namespace {
@@ -131,7 +132,7 @@ bp_status check_buffers(const OpRow& row, const void* args) {
 }
 
 const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage) {
-  if (bp_struct_read(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
+  if (read_prefix(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
     return storage;
   }
   fail(BP_INCOMPATIBLE, std::string(row.name) + ": the frame has " +
@@ -143,7 +144,7 @@ const void* lengthened_frame(const OpRow& row, const void* args, std::byte* stor
 const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
                       uint32_t* out_offset) {
   if (frame_size(args) == size_bytes) return args;
-  if (bp_struct_read(args, row.frame_size_bytes, storage, size_bytes, out_offset) != BP_OK) {
+  if (read_prefix(args, row.frame_size_bytes, storage, size_bytes, out_offset) != BP_OK) {
     return nullptr;
   }
   return storage;

@@ -230,7 +230,7 @@ TEST_F(Launch, WritesOnlyTheStatisticsThatTheCallerKnows) {
   bp_kernel kernel = make_kernel("add");
   load({&kernel});
   bp_dispatch_statistics s{.struct_size = 8};
-  EXPECT_EQ(bp_target_statistics(target, 0, &s), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(bp_target_statistics(target, 0, &s), BP_INCOMPATIBLE);
   bp_cache_statistics cache{.struct_size = sizeof(cache)};
   EXPECT_EQ(bp_cache_get_statistics(target, &cache), BP_OK);
   EXPECT_EQ(cache.struct_size, sizeof(cache));

@@ -51,6 +51,24 @@ TEST(StructRead, IgnoresTheTailOfAnOfferAndRefusesThatOfARequestUnlessItIsZero) 
   EXPECT_EQ(offset, offsetof(LaterDesc, appended));
 }
 
+TEST(StructRead, SkipsLinksExceptThoseThatMustBeUnderstood) {
+  const bp_struct_header last{sizeof(last), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
+  bp_struct_header first{sizeof(first), 78, nullptr};
+  const bp_stream_desc theirs{sizeof(bp_stream_desc), BP_STRUCT_STREAM_DESC, &first, 0, 7};
+  bp_stream_desc ours{};
+  uint32_t offset = 99;
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), &offset), BP_OK);
+  EXPECT_EQ(offset, 99u);
+  ours = {};
+  first.next = &last;
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), &offset), BP_INCOMPATIBLE);
+  EXPECT_EQ(offset, offsetof(bp_stream_desc, next));
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), nullptr), BP_INCOMPATIBLE);
+  EXPECT_EQ(ours.struct_size, 0u) << "nothing is written on failure";
+}
+
+constexpr bp_host kHost{sizeof(bp_host), BP_STRUCT_HOST};
+
 bp_entry_request request(uint32_t major_min, uint32_t major_max, uint32_t minor_min,
                          uint32_t minor) {
   return {sizeof(bp_entry_request),
@@ -60,7 +78,7 @@ bp_entry_request request(uint32_t major_min, uint32_t major_max, uint32_t minor_
           major_max,
           minor,
           minor_min,
-          nullptr};
+          &kHost};
 }
 
 TEST(AbiIsServed, ComparesRangesInBothDirections) {
@@ -73,6 +91,22 @@ TEST(AbiIsServed, ComparesRangesInBothDirections) {
   EXPECT_FALSE(bp_abi_is_served(&dropped));
   const bp_entry_request foreign = request(major + 1, major + 2, 0, 0);
   EXPECT_FALSE(bp_abi_is_served(&foreign));
+}
+
+TEST(AbiIsServed, RefusesAHostThatCannotBeRead) {
+  bp_host host = kHost;
+  bp_entry_request r = request(BP_ABI_MAJOR, BP_ABI_MAJOR, BP_ABI_MINOR, BP_ABI_MINOR);
+  r.host = &host;
+  EXPECT_TRUE(bp_abi_is_served(&r));
+  host.struct_size = offsetof(bp_host, free);
+  EXPECT_FALSE(bp_abi_is_served(&r));
+  host = kHost;
+  const bp_struct_header link{sizeof(link), 77 | BP_STRUCT_MUST_UNDERSTAND, nullptr};
+  host.next = &link;
+  EXPECT_FALSE(bp_abi_is_served(&r));
+  host.next = nullptr;
+  r.struct_size -= 8;
+  EXPECT_FALSE(bp_abi_is_served(&r));
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_ty
   const std::string name = std::string(call) + ": " + argument;
   uint32_t offset = 0;
   const bp_status status = bp_struct_read(theirs, first_size_bytes, &ours, sizeof(Desc), &offset);
+  if (status != BP_OK && offset == offsetof(Desc, next)) check_links(theirs->next, name);
   if (status != BP_OK) {
     throw StatusError(status, name + ": byte " + std::to_string(offset) + " is not understood");
   }
@@ -73,7 +74,6 @@ Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_ty
                                                std::to_string(ours.struct_type) + ", not " +
                                                std::to_string(struct_type));
   }
-  check_links(ours.next, name);
   return ours;
 }
 

@@ -31,6 +31,11 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   if (registrar == nullptr) {
     return i.fail(BP_INVALID_ARGUMENT, "register_all: registrar is NULL");
   }
+  constexpr uint32_t kFirst = offsetof(bp_registrar, add_kernels) + sizeof(void*);
+  bp_registrar known;  // What this build knows of it: an older host's is shorter.
+  if (bp_struct_read(registrar, kFirst, &known, sizeof(known), nullptr) != BP_OK) {
+    return i.fail(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
+  }
   void* const r = registrar->self;
   bp_status status = registrar->add_device(r, 0, nullptr, &i.devices, nullptr);
   if (status == BP_OK) status = registrar->add_allocator(r, 0, nullptr, &i.allocator, nullptr);
@@ -87,6 +92,9 @@ Instance::~Instance() = default;
 
 }  // namespace bp::cpu
 
+// The end of the last member of the first release: it must not grow when the struct does.
+constexpr uint32_t kFirstReply = offsetof(bp_entry_reply, backend) + sizeof(void*);
+
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
   if (request == nullptr || request->host == nullptr) return BP_INVALID_ARGUMENT;
   const bp_host& host = *request->host;
@@ -98,6 +106,9 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
       const std::string text = "backplane.cpu serves ABI " + std::to_string(BP_ABI_MAJOR) + "." +
                                std::to_string(BP_ABI_MINOR) + " only";
       return host.set_error(host.self, BP_INCOMPATIBLE, text.c_str());
+    }
+    if (out_reply->struct_size < kFirstReply) {
+      return host.set_error(host.self, BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     bp::cpu::pin_openmp_runtime();
     out_reply->backend = &(new bp::cpu::Instance(&host))->backend;

@@ -16,6 +16,11 @@ constexpr size_t kMaxWorkers = 16;
 bp_status register_all(void* self, const bp_registrar* registrar) {
   return entry(self, [&](const Instance& i) -> bp_status {
     require(registrar, "register_all: registrar");
+    constexpr uint32_t kFirst = offsetof(bp_registrar, add_kernels) + sizeof(void*);
+    bp_registrar known;  // What this build knows of it: an older host's is shorter.
+    if (bp_struct_read(registrar, kFirst, &known, sizeof(known), nullptr) != BP_OK) {
+      refuse(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
+    }
     void* const r = registrar->self;
     bp_status status = registrar->add_device(r, 0, nullptr, &i.devices, nullptr);
     if (status == BP_OK) status = registrar->add_allocator(r, 0, nullptr, &i.allocator, nullptr);
@@ -106,6 +111,11 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
     if (!bp_abi_is_served(request)) {
       bp::sim::refuse(BP_INCOMPATIBLE, "backplane.sim serves ABI " + std::to_string(BP_ABI_MAJOR) +
                                            "." + std::to_string(BP_ABI_MINOR) + " only");
+    }
+    // The end of the last member of the first release: it must not grow when the struct does.
+    constexpr uint32_t kFirstReply = offsetof(bp_entry_reply, backend) + sizeof(void*);
+    if (out_reply->struct_size < kFirstReply) {
+      bp::sim::refuse(BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     if (const char* const missing = bp::sim::missing_processor_feature(); missing != nullptr) {
       bp::sim::refuse(BP_UNSUPPORTED, std::string("backplane.sim was built for processors with ") +

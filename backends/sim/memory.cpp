@@ -17,7 +17,8 @@ namespace {
 constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page: every buffer begins at one.
-constexpr bp_memory_usage kUsages = BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED;
+constexpr bp_memory_usage kLackingUsages = BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
+constexpr bp_memory_usage kUsages = BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | kLackingUsages;
 
 Buffer* buffer_or_null(bp_buffer* handle) {
   Buffer* const b = reinterpret_cast<Buffer*>(handle);
@@ -78,8 +79,12 @@ void check_usage(const Device& d, const bp_allocate_desc& desc) {
                                     "; 0 and powers of two up to 4096 are allowed");
   }
   if ((desc.usage & ~kUsages) != 0) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) +
-                                    "; BP_MEMORY_PEER and BP_MEMORY_STREAM_ORDERED are known");
+    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
+                                    std::to_string(kUsages) + " are known");
+  }
+  if ((desc.usage & kLackingUsages) != 0) {
+    refuse(BP_UNSUPPORTED, "allocate: usage is " + std::to_string(desc.usage) +
+                               ", and this device has neither exports nor process groups");
   }
   if ((desc.usage & BP_MEMORY_PEER) != 0 && !d.options().has_peers) {
     refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and option peer is no");

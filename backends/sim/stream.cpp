@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kFirstStreamDesc = offsetof(bp_stream_desc, priority) + sizeof(int32_t);
 constexpr uint32_t kFirstEventDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
 
-constexpr bp_event_flags kEventFlags = BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL;
+constexpr bp_event_flags kEventFlags = BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL | BP_EVENT_EXPORTABLE;
 
 [[noreturn]] void refuse_handle(const char* call, const char* what) {
   refuse(BP_INVALID_ARGUMENT,
@@ -140,10 +140,13 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
     require(out_event, "event.create: out_event");
     const auto request = read_desc(desc, kFirstEventDesc, BP_STRUCT_EVENT_DESC, "event.create");
     if ((request.flags & ~kEventFlags) != 0 || request.reserved != 0) {
-      refuse(BP_INVALID_ARGUMENT,
-             "event.create: flags is " + std::to_string(request.flags) + ", reserved is " +
-                 std::to_string(request.reserved) +
-                 "; known are BP_EVENT_TIMING and BP_EVENT_HOST_SIGNAL, and 0");
+      refuse(BP_INVALID_ARGUMENT, "event.create: flags is " + std::to_string(request.flags) +
+                                      ", reserved is " + std::to_string(request.reserved) +
+                                      "; known are bits " + std::to_string(kEventFlags) +
+                                      ", and 0");
+    }
+    if ((request.flags & BP_EVENT_EXPORTABLE) != 0) {
+      refuse(BP_UNSUPPORTED, "event.create: events of this device cannot be exported");
     }
     auto e = std::make_unique<Event>(d, request.flags);
     d.add(e.get());

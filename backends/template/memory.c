@@ -9,9 +9,7 @@
 
 static const char* allocation_problem(const instance* i, const bp_allocate_desc* d) {
   const uint64_t alignment = d->alignment_bytes;
-  if ((d->usage & ~(uint32_t)(BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED)) != 0) {
-    return "memory.allocate: unknown usage";
-  }
+  if (d->usage >= 2 * BP_MEMORY_COLLECTIVE) return "memory.allocate: unknown usage";
   if (alignment > 4096 || (alignment & (alignment - 1)) != 0) {
     return "memory.allocate: alignment_bytes is not 0 or a power of two up to 4096";
   }
@@ -34,7 +32,9 @@ static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc*
   }
   problem = allocation_problem(i, &d);
   if (problem != NULL) return invalid(i, problem);
-  if ((d.usage & BP_MEMORY_PEER) != 0) return fail(i, BP_UNSUPPORTED, "memory: no peer copies");
+  if ((d.usage & ~(uint32_t)BP_MEMORY_STREAM_ORDERED) != 0) {
+    return fail(i, BP_UNSUPPORTED, "memory.allocate: neither peers, exports nor collectives");
+  }
   if ((d.heap_flags & ~i->device.heap.flags) != 0) {
     return fail(i, BP_NOT_FOUND, "memory.allocate: no heap has the wanted flags");
   }

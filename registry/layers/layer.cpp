@@ -1,6 +1,7 @@
 #include "registry/layers/layer.hpp"
 
 #include "registry/layers/slots.hpp"
+#include "registry/prefix.hpp"
 
 namespace bp::layers {
 namespace {
@@ -21,7 +22,7 @@ void Layer::set_backend_name(const std::string& name, const char* layer_name) {
 }
 
 void wrap_host_table(const bp_host& next, Layer& layer, Wrapped<bp_host>& ours) {
-  static_cast<void>(bp_struct_read(&next, 0, &ours.next, sizeof(bp_host), nullptr));
+  core::copy_prefix(next, ours.next);
   ours.layer = &layer;
   ours.table = ours.next;
   ours.table.self = &ours;

@@ -5,6 +5,7 @@
 
 #include "registry/fail.hpp"
 #include "registry/layers/slots.hpp"
+#include "registry/prefix.hpp"
 
 namespace bp::layers {
 namespace {
@@ -22,7 +23,7 @@ bool is_unreadable(const Struct* theirs, uint32_t struct_type, size_t least_byte
 // short is judged by the host as if there were no layer.
 template <typename Struct>
 void copy_known(const Struct& theirs, Struct& ours) {
-  static_cast<void>(bp_struct_read(&theirs, 0, &ours, sizeof(ours), nullptr));
+  core::copy_prefix(theirs, ours);
   ours.struct_size = std::min<uint32_t>(theirs.struct_size, sizeof(ours));
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "registry/prefix.hpp"
+
 namespace bp::layers {
 
 void ShownProperties::seal() {
@@ -17,17 +19,16 @@ void ShownProperties::seal() {
 std::unique_ptr<ShownProperties> PropertiesCopies::copy(const bp_device_properties& theirs) {
   auto shown = std::make_unique<ShownProperties>();
   bp_device_properties& p = shown->properties;
-  static_cast<void>(bp_struct_read(&theirs, 0, &p, sizeof(p), nullptr));
+  core::copy_prefix(theirs, p);
   p.struct_size = std::min<uint32_t>(theirs.struct_size, sizeof(p));
   shown->dtypes.assign(p.dtypes, p.dtypes + p.dtype_count);
   shown->profiles.assign(p.profiles, p.profiles + p.profile_count);
   const auto* bytes = reinterpret_cast<const unsigned char*>(p.heaps);
   for (uint64_t i = 0; i < p.heap_count; ++i) {
-    const void* heap = bytes + i * p.heap_stride_bytes;
+    const auto& heap = *reinterpret_cast<const bp_heap*>(bytes + i * p.heap_stride_bytes);
     bp_heap& ours = shown->heaps.emplace_back();
-    static_cast<void>(bp_struct_read(heap, 0, &ours, sizeof(ours), nullptr));
-    ours.struct_size =
-        std::min<uint32_t>(static_cast<const bp_heap*>(heap)->struct_size, sizeof(ours));
+    core::copy_prefix(heap, ours);
+    ours.struct_size = std::min<uint32_t>(heap.struct_size, sizeof(ours));
   }
   return shown;
 }

@@ -164,9 +164,17 @@ typedef bp_status bp_backend_entry_fn(const bp_entry_request* request, bp_entry_
 
 BP_API bp_backend_entry_fn bp_backend_entry;
 
-/* 1 if the host that sent `request` runs backends built against this header, else 0. */
+/* 1 if the host that sent `request` runs backends built against this header, else 0: also where the
+ * request or its bp_host is shorter than in their first release, or has a link that must be
+ * understood. */
 static inline int bp_abi_is_served(const bp_entry_request* request) {
   const uint32_t major = BP_ABI_MAJOR, minor = BP_ABI_MINOR;
+  const uint32_t first_size_bytes = (uint32_t)(offsetof(bp_entry_request, host) + sizeof(void*));
+  const uint32_t first_host_bytes = (uint32_t)(offsetof(bp_host, free) + sizeof(void*));
+  bp_entry_request r;
+  bp_host host;
+  if (bp_struct_read(request, first_size_bytes, &r, sizeof(r), NULL) != BP_OK) return 0;
+  if (bp_struct_read(r.host, first_host_bytes, &host, sizeof(host), NULL) != BP_OK) return 0;
   if (major < request->abi_major_min || major > request->abi_major_max) return 0;
   if (major > 0) return 1;
   return request->abi_major_max == 0 && minor >= request->abi_minor_min &&

@@ -217,13 +217,16 @@ typedef struct bp_external_handle {
   uint8_t bytes[64];   /* For BP_EXTERNAL_BYTES; else zero. */
 } bp_external_handle;
 
-/* Reads a struct or frame of any build into `ours`; nothing else compares sizes. Members it lacks
- * become zero, and `ours` gets our size. [SIZE-1] A size below first_size_bytes, that of the first
- * release, is BP_INCOMPATIBLE. [SIZE-2] Members behind ours are ignored in an offer (out_offset is
- * NULL). [SIZE-3] In a request (out_offset is given) they must be zero, else it is BP_INCOMPATIBLE.
- * *out_offset is then the byte at which the two builds part. */
+/* Reads an extensible struct of any build into `ours`; nothing else compares sizes. Members it
+ * lacks become zero, and `ours` gets our size. [SIZE-1] A size below first_size_bytes, that of the
+ * first release, is BP_INCOMPATIBLE. [SIZE-2] Members behind ours are ignored in an offer
+ * (out_offset is NULL). [SIZE-3] In a request (out_offset is given) they must be zero, else it is
+ * BP_INCOMPATIBLE. *out_offset is then the byte at which the two builds part. [SIZE-4] A link with
+ * BP_STRUCT_MUST_UNDERSTAND is BP_INCOMPATIBLE, at the byte of `next`; other links are skipped. Who
+ * knows a link looks for it first. */
 static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
                                        uint32_t our_size_bytes, uint32_t* out_offset) {
+  const bp_struct_header* link;
   uint32_t size_bytes, i;
   memcpy(&size_bytes, theirs, sizeof(size_bytes));
   for (i = our_size_bytes; out_offset != NULL && i < size_bytes; ++i) {
@@ -231,6 +234,12 @@ static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_b
   }
   if (size_bytes < first_size_bytes) {
     if (out_offset != NULL) *out_offset = size_bytes;
+    return BP_INCOMPATIBLE;
+  }
+  for (link = (const bp_struct_header*)theirs; link->next != NULL;) {
+    link = (const bp_struct_header*)link->next;
+    if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
+    if (out_offset != NULL) *out_offset = offsetof(bp_struct_header, next);
     return BP_INCOMPATIBLE;
   }
   memset(ours, 0, our_size_bytes);

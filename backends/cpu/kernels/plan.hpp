@@ -83,9 +83,12 @@ template <typename Planned>
 bp_status write_plan_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
   return with_env(self, [&](const Env&) -> bp_status {
     constexpr uint32_t kFirst = offsetof(bp_plan_info, algorithm) + sizeof(void*);
-    if (plan == nullptr || out_info == nullptr || out_info->struct_size < kFirst) {
-      throw StatusError(BP_INVALID_ARGUMENT,
-                        "plan_info: plan or out_info is NULL, or its struct_size is too small");
+    if (plan == nullptr || out_info == nullptr) {
+      throw StatusError(BP_INVALID_ARGUMENT, "plan_info: plan or out_info is NULL");
+    }
+    if (out_info->struct_size < kFirst) {
+      throw StatusError(BP_INCOMPATIBLE,
+                        "plan_info: out_info is shorter than in its first release");
     }
     const Planned& planned = owned<Planned>(plan)->planned;
     out_info->packed_size_bytes = planned.packed_size_bytes();
