@@ -98,6 +98,7 @@ void add_abi_cases(std::vector<Case>& cases) {
                      foreign_versions_are_refused_in_words},
                     {"newer_host_is_served", {"ENTRY-1", "SIZE-2"}, newer_host_is_served},
                 });
+  add_abi_size_cases(cases);
 }
 
 void add_load_cases(std::vector<Case>& cases) {

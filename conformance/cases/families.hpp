@@ -20,4 +20,7 @@ struct ApiCase {
 void add_api_cases(std::vector<Case>& cases, const char* header,
                    std::initializer_list<ApiCase> rows);
 
+// The part of the abi family that boundary.def makes.
+void add_abi_size_cases(std::vector<Case>& cases);
+
 }  // namespace bp::conformance
