@@ -11,6 +11,9 @@
 namespace bp::core {
 namespace {
 
+#define BP_TEST_STRING_OF(text) #text
+#define BP_TEST_STRING(macro) BP_TEST_STRING_OF(macro)
+
 uint64_t reports(const bp_plugin* plugin, const char* layer) {
   uint64_t count = 999;
   EXPECT_EQ(bp_plugin_layer_reports(plugin, layer, &count), BP_OK) << bp_error_text();
@@ -63,7 +66,7 @@ TEST(Layers, RefusesWhatDoesNotExist) {
     const char* text;
   };
   const Row rows[] = {
-      {"laek", nullptr, BP_NOT_FOUND, "layers: there is no layer 'laek'; there are fault, "},
+      {"laek", nullptr, BP_NOT_FOUND, "layers: there is no layer 'laek'; there are diff, fault, "},
       {"leak,trace,leak", nullptr, BP_INVALID_ARGUMENT,
        "layers: 'leak' is given twice in 'leak,trace,leak'"},
       {"leak", "leak.fali=1", BP_NOT_FOUND, "layer option 'leak.fali': leak has fail"},
@@ -163,6 +166,49 @@ TEST(Layers, LeaveWhatABackendLacksAbsent) {
   const bp_stream_ops& streams = *layered.target()->streams;
   EXPECT_EQ(streams.flush(streams.self, layered.target()->default_stream), BP_UNSUPPORTED);
   EXPECT_STREQ(bp_error_text(), "stream.flush is not offered by this backend");
+}
+
+TEST(Layers, HandOnTheKernelsOfTheOtherSide) {
+  static const bp_kernel* seen;
+  static bp_kernel compiled;
+  compiled = make_kernel("program", 0);
+  bp_layout_ops layouts{.struct_size = sizeof(bp_layout_ops), .struct_type = BP_STRUCT_LAYOUT_OPS};
+  layouts.preferred = [](void*, bp_device*, const bp_kernel* kernel, uint32_t, const void*,
+                         const bp_layout**) -> bp_status {
+    seen = kernel;
+    return BP_OK;
+  };
+  bp_compiler_ops compiler{.struct_size = sizeof(bp_compiler_ops),
+                           .struct_type = BP_STRUCT_COMPILER_OPS};
+  compiler.executable_kernel = [](void*, bp_executable*, const bp_kernel** out) -> bp_status {
+    *out = &compiled;
+    return BP_OK;
+  };
+  compiler.release = [](void*, bp_executable*) -> bp_status { return BP_OK; };
+  TestRegistry r(0, "oldabi,fault", "oldabi.minor=" BP_TEST_STRING(BP_ABI_MINOR));
+  const bp_kernel kernel = make_kernel("add.fast");
+  FakeBackend fake;
+  fake.kernels = {&kernel};
+  fake.layouts = &layouts;
+  fake.compiler = &compiler;
+  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+  const bp_target& target = *r.target();
+  const bp_kernel* front = bp_target_kernel(&target, 0);
+  const bp_layout* layout = nullptr;
+  EXPECT_EQ(
+      target.layouts->preferred(target.layouts->self, target.device, front, 0, nullptr, &layout),
+      BP_OK);
+  EXPECT_EQ(seen, &kernel) << "the backend gets its own kernel";
+  auto* const executable = reinterpret_cast<bp_executable*>(&fake);
+  const bp_kernel *first = nullptr, *second = nullptr;
+  for (const bp_kernel** lent : {&first, &second}) {
+    EXPECT_EQ(target.compiler->executable_kernel(target.compiler->self, executable, lent), BP_OK);
+  }
+  EXPECT_NE(first, &compiled) << "the host gets the one of the layer in front";
+  EXPECT_EQ(first, second);
+  const bp_launch launch{};
+  EXPECT_EQ(first->launch(first, &launch, nullptr), BP_OK);
+  EXPECT_EQ(target.compiler->release(target.compiler->self, executable), BP_OK);
 }
 
 TEST(Layers, KeepATableThatIsTooShortTooShort) {

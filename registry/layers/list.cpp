@@ -3,8 +3,8 @@
 namespace bp::layers {
 namespace {
 
-constexpr const LayerInfo* kLayers[] = {&kFaultLayer, &kLeakLayer, &kMaskLayer, &kOldAbiLayer,
-                                        &kTraceLayer};
+constexpr const LayerInfo* kLayers[] = {&kDiffLayer,   &kFaultLayer, &kLeakLayer,    &kMaskLayer,
+                                        &kOldAbiLayer, &kTraceLayer, &kValidateLayer};
 
 }  // namespace
 

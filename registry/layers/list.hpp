@@ -28,11 +28,13 @@ std::span<const LayerInfo* const> all_layers();
 const LayerInfo* find_layer(std::string_view name);
 
 // Each stands in the source of its layer.
+extern const LayerInfo kDiffLayer;
 extern const LayerInfo kFaultLayer;
 extern const LayerInfo kLeakLayer;
 extern const LayerInfo kMaskLayer;
 extern const LayerInfo kOldAbiLayer;
 extern const LayerInfo kTraceLayer;
+extern const LayerInfo kValidateLayer;
 
 template <typename L>
 std::unique_ptr<Layer> make_layer(Setup setup) {

@@ -28,10 +28,12 @@ class PropertiesCopies {
   template <typename Change>
   bp_status get(const bp_device_ops& next, bp_device* device,
                 const bp_device_properties** out_properties, Change&& change) {
+    if (out_properties == nullptr) return next.properties(next.self, device, nullptr);
     const bp_device_properties* theirs = nullptr;
     const bp_status status = next.properties(next.self, device, &theirs);
-    if (status != BP_OK || theirs == nullptr || out_properties == nullptr) {
-      if (status == BP_OK && out_properties != nullptr) *out_properties = theirs;
+    if (status != BP_OK) return status;
+    if (theirs == nullptr) {
+      *out_properties = nullptr;
       return status;
     }
     const std::lock_guard lock(mutex_);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 
 #include "registry/layers/layer.hpp"
 
@@ -38,17 +39,36 @@ constexpr std::string_view table_noun() {
 // The names of its arguments behind self, as in the headers: "buffer, stream". Generated.
 std::string_view slot_arguments(Slot slot);
 
+// A slot of the side behind.
+template <typename Table, auto kMember>
+struct Behind {
+  const Table& next;
+
+  template <typename... Args>
+  bp_status operator()(Args... args) const {
+    return (next.*kMember)(next.self, args...);
+  }
+};
+
+// The rest of a call: next() passes it on as it came, and next.behind(...) with other arguments.
+template <typename Function, typename... Args>
+struct Next {
+  Function behind;
+  std::tuple<Args...> args;
+
+  bp_status operator()() const { return std::apply(behind, args); }
+};
+
 // Makes `slot` call a member template of the layer:
 //   template <Slot kSlot, typename Next, typename... Args>
 //   bp_status around(Next next, Args... args)
-// in which next() passes the call on.
 template <typename L, typename Table, auto kMember, Slot kSlot, typename... Args>
 void surround(bp_status (*&slot)(void*, Args...)) {
   if (slot == nullptr) return;
   slot = [](void* self, Args... args) noexcept -> bp_status {
     auto& wrapped = *static_cast<Wrapped<Table>*>(self);
     return core::guarded([&] {
-      const auto next = [&] { return (wrapped.next.*kMember)(wrapped.next.self, args...); };
+      const Next<Behind<Table, kMember>, Args...> next{{wrapped.next}, {args...}};
       return static_cast<L&>(*wrapped.layer).template around<kSlot>(next, args...);
     });
   };

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <mutex>
 
 #include "registry/fail.hpp"
@@ -30,10 +29,9 @@ class TraceLayer final : public Layer {
   using Layer::Layer;
 
   bp_status begin(const bp_backend& /*next*/) override {
-    const std::string name = file_name();
-    file_.reset(std::fopen(name.c_str(), "we"));
-    if (file_ == nullptr) {
-      return fail(BP_NOT_FOUND, "layer option trace.file: '" + name + "' cannot be written");
+    file_ = file_name();
+    if (!flush("we")) {
+      return fail(BP_NOT_FOUND, "layer option trace.file: '" + file_ + "' cannot be written");
     }
     JsonText args;
     args.add("name", "backplane " + backend_name());
@@ -58,10 +56,9 @@ class TraceLayer final : public Layer {
     args.add("status", status_words(status));
     write_event("backend.shutdown", "backend", start, Clock::now(), args);
     const std::lock_guard lock(mutex_);
-    std::fputs("\n]\n", file_.get());
-    const bool has_failed = std::ferror(file_.get()) != 0;
-    if (std::fclose(file_.release()) != 0 || has_failed) {
-      report("the trace '" + file_name() + "' is not complete: it could not be written");
+    pending_ += "\n]\n";
+    if (!flush("ae") || has_failed_) {
+      report("the trace '" + file_ + "' is not complete: it could not be written");
     }
     return status;
   }
@@ -99,9 +96,8 @@ class TraceLayer final : public Layer {
   }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
+  // Kept in memory until they are written: most calls do not touch the file.
+  static constexpr size_t kPendingBytes = 256 << 10;
 
   // With %b as the name of the backend and %p as the process.
   std::string file_name() const {
@@ -132,15 +128,27 @@ class TraceLayer final : public Layer {
 
   void write(const std::string& event) {
     const std::lock_guard lock(mutex_);
-    std::fputs(is_empty_ ? "[\n" : ",\n", file_.get());
-    std::fputs(event.c_str(), file_.get());
+    pending_ += is_empty_ ? "[\n" : ",\n";
+    pending_ += event;
     is_empty_ = false;
+    if (pending_.size() >= kPendingBytes && !flush("ae")) has_failed_ = true;
+  }
+
+  // Opened for each write: a descriptor that stayed open would be one more that the program has.
+  bool flush(const char* mode) {
+    std::FILE* file = std::fopen(file_.c_str(), mode);
+    if (file == nullptr) return false;
+    const bool is_written =
+        std::fwrite(pending_.data(), 1, pending_.size(), file) == pending_.size();
+    pending_.clear();
+    return std::fclose(file) == 0 && is_written;
   }
 
   const Clock::time_point origin_ = Clock::now();
   std::mutex mutex_;
-  bool is_empty_ = true;                    // Guarded by mutex_.
-  std::unique_ptr<std::FILE, Close> file_;  // Guarded by mutex_ after begin().
+  // Guarded by mutex_ after begin().
+  std::string file_, pending_;
+  bool is_empty_ = true, has_failed_ = false;
 };
 
 constexpr OptionInfo kOptions[] = {

@@ -25,6 +25,8 @@ struct FakeBackend {
   bp_status register_status = BP_OK;
   bool adds_devices = true, adds_allocator = true, adds_streams = true;
   bool adds_guard = false;
+  const bp_layout_ops* layouts = nullptr;  // Added if they are given.
+  const bp_compiler_ops* compiler = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_add_result> results;
   bp_add_result allocator_results[2] = {};
@@ -125,6 +127,8 @@ struct FakeBackend {
     }
     if (f.adds_streams) r->add_streams(r->self, 0, nullptr, &f.streams, &f.events, nullptr);
     if (f.adds_guard) r->add_device_guard(r->self, 0, nullptr, &f.guard, nullptr);
+    if (f.layouts != nullptr) r->add_layout(r->self, 0, nullptr, f.layouts, nullptr);
+    if (f.compiler != nullptr) r->add_compiler(r->self, 0, nullptr, f.compiler, nullptr);
     f.results.resize(f.kernels.size());
     return r->add_kernels(r->self, 0, nullptr, f.kernels.size(), f.kernels.data(),
                           f.results.data());

@@ -1,0 +1,61 @@
+#include "registry/layers/handles.hpp"
+
+#include "registry/layers/words.hpp"
+
+namespace bp::layers {
+namespace {
+
+// The rule that names the end of a kind, and the one that says whose handles a call takes.
+struct KindRules {
+  const char* noun;
+  const char* ended;
+  const char* foreign;
+};
+constexpr KindRules kRules[] = {{"buffer", "MEMORY-5", "MEMORY-1"},
+                                {"stream", "STREAM-11", "STREAM-2"},
+                                {"event", "EVENT-3", "EVENT-2"},
+                                {"plan", "PLAN-4", "PLAN-1"}};
+
+const KindRules& rules(HandleKind kind) { return kRules[static_cast<size_t>(kind)]; }
+
+}  // namespace
+
+void Handles::add(HandleKind kind, const void* handle, const Handle& facts) {
+  alive_[{kind, handle}] = facts;
+  ended_.erase({kind, handle});
+}
+
+Handle* Handles::find(HandleKind kind, const void* handle) {
+  const auto found = alive_.find({kind, handle});
+  return found == alive_.end() ? nullptr : &found->second;
+}
+
+void Handles::end(HandleKind kind, const void* handle, const char* how, const Site& site) {
+  const Key key{kind, handle};
+  alive_.erase(key);
+  if (!ended_.insert_or_assign(key, End{how, site}).second) return;
+  ended_order_.push_back(key);
+  if (ended_order_.size() <= kMostEnded) return;
+  ended_.erase(ended_order_.front());
+  ended_order_.pop_front();
+}
+
+void Handles::end_all(bp_device* device, const char* how, const Site& site) {
+  std::vector<Key> ending;
+  for (const auto& [key, handle] : alive_) {
+    if (handle.device == device && !handle.is_lent) ending.push_back(key);
+  }
+  for (const Key& key : ending) end(key.first, key.second, how, site);
+}
+
+std::string Handles::defect(HandleKind kind, const void* handle) const {
+  const std::string name = std::string(rules(kind).noun) + " " + words(handle);
+  const auto found = ended_.find({kind, handle});
+  if (found == ended_.end()) {
+    return std::string("[") + rules(kind).foreign + "] " + name + " is not of this backend";
+  }
+  return std::string("[") + rules(kind).ended + "] " + name + " was ended before, by " +
+         found->second.how + " called from " + found->second.site.words();
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,278 @@
+// validate: checks each call against the contract. What breaks a rule is refused with the rule's
+// tag, and does not reach the backend; what is legal and racy is a line in the log.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "registry/fail.hpp"
+#include "registry/layers/handles.hpp"
+#include "registry/layers/hazards.hpp"
+#include "registry/layers/list.hpp"
+#include "registry/layers/slots.hpp"
+
+namespace bp::layers {
+
+// The rest of a call, whatever its arguments are. Lives as long as what it was made from.
+class Continue {
+ public:
+  template <typename Next>
+  explicit Continue(const Next& next)
+      : next_(&next), go_([](const void* self) { return (*static_cast<const Next*>(self))(); }) {}
+
+  bp_status operator()() const { return go_(next_); }
+
+ private:
+  const void* next_;
+  bp_status (*go_)(const void* self);
+};
+
+// A slot as a type, to choose an overload by.
+template <Slot kSlot>
+struct At {};
+
+class ValidateLayer final : public Layer {
+ public:
+  using Layer::Layer;
+
+  bp_status check() override;
+  void on_table(AnyTable table) override;
+  bool on_kernel(WrappedKernel& kernel) override;
+
+  template <Slot kSlot, typename Next, typename... Args>
+  bp_status around(Next next, Args... args) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::string defect;
+      ((defect.empty() ? static_cast<void>(defect = defect_of(args)) : void()), ...);
+      if (!defect.empty()) return illegal(kSlot, defect);
+    }
+    if constexpr (kSlot == Slot::memory_copy_from_host) return stage(next, args...);
+    if constexpr (kSlot == Slot::stream_add_callback) return call_back(next, args...);
+    if constexpr (has_rules(kSlot)) {
+      return call(At<kSlot>(), Continue(next), args...);
+    } else {
+      return next();
+    }
+  }
+
+  bp_status launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args);
+  bp_status plan_pack(const WrappedKernel& kernel, const bp_launch* launch, const void* args,
+                      const bp_buffer_ref* packed);
+  bp_status prepare(const WrappedKernel& kernel, bp_device* device, const bp_prepare_desc* desc,
+                    const void* args, bp_plan** out_plan);
+  bp_status plan_release(const WrappedKernel& kernel, bp_plan* plan);
+
+ private:
+  // The slots with an overload of call().
+  static constexpr bool has_rules(Slot slot) {
+    for (const Slot each : {Slot::device_enumerate,
+                            Slot::device_properties,
+                            Slot::device_synchronize,
+                            Slot::device_reset,
+                            Slot::memory_allocate,
+                            Slot::memory_free,
+                            Slot::memory_map,
+                            Slot::memory_unmap,
+                            Slot::memory_copy,
+                            Slot::memory_copy_from_host,
+                            Slot::memory_copy_to_host,
+                            Slot::memory_copy_peer,
+                            Slot::memory_fill,
+                            Slot::memory_wrap_address,
+                            Slot::memory_register_host,
+                            Slot::memory_unregister_host,
+                            Slot::memory_import_buffer,
+                            Slot::virtual_memory_reserve,
+                            Slot::virtual_memory_release,
+                            Slot::stream_create,
+                            Slot::stream_default_stream,
+                            Slot::stream_destroy,
+                            Slot::stream_query,
+                            Slot::stream_synchronize,
+                            Slot::stream_wait_event,
+                            Slot::stream_wrap_native,
+                            Slot::event_create,
+                            Slot::event_import_event,
+                            Slot::event_destroy,
+                            Slot::event_record,
+                            Slot::event_query,
+                            Slot::event_synchronize,
+                            Slot::event_elapsed_ns,
+                            Slot::event_signal,
+                            Slot::graph_begin_capture,
+                            Slot::graph_end_capture}) {
+      if (each == slot) return true;
+    }
+    return false;
+  }
+
+  // Lends memory of its own in place of what is borrowed during the call, and poisons it behind.
+  template <typename Next>
+  bp_status stage(Next next, bp_stream* stream, const bp_buffer_ref* dst, const void* src,
+                  bp_borrow borrow) {
+    constexpr Slot kSlot = Slot::memory_copy_from_host;
+    const bool is_staged = stages_ && borrow == BP_BORROW_DURING_CALL && dst != nullptr &&
+                           src != nullptr && dst->size_bytes != 0;
+    if (!is_staged) return call(At<kSlot>(), Continue(next), stream, dst, src, borrow);
+    const auto* bytes = static_cast<const unsigned char*>(src);
+    std::vector<unsigned char> staging(bytes, bytes + dst->size_bytes);
+    std::get<2>(next.args) = staging.data();
+    const bp_status status = call(At<kSlot>(), Continue(next), stream, dst, src, borrow);
+    poison(std::move(staging));
+    return status;
+  }
+
+  // When the callback runs, the host knows that the work in front of it has ended.
+  template <typename Next>
+  bp_status call_back(Next next, bp_stream* stream, bp_stream_callback_fn* callback,
+                      void* user_data) {
+    if (callback == nullptr) return next();
+    auto between = std::make_unique<Callback>(Callback{this, callback, user_data});
+    std::get<1>(next.args) = run_callback;
+    std::get<2>(next.args) = between.get();
+    {
+      const std::lock_guard lock(mutex_);
+      hazards_.record_event(between->mark(), stream);
+    }
+    const bp_status status = next();
+    if (status == BP_OK) {
+      static_cast<void>(between.release());  // It ends with its call, perhaps already.
+    } else {
+      const std::lock_guard lock(mutex_);
+      hazards_.remove_event(between->mark());
+    }
+    return status;
+  }
+
+  // ---- Devices ----
+  bp_status call(At<Slot::device_enumerate>, Continue next, uint64_t capacity,
+                 bp_device** out_devices, uint64_t* out_device_count);
+  bp_status call(At<Slot::device_properties>, Continue next, bp_device* device,
+                 const bp_device_properties** out_properties);
+  bp_status call(At<Slot::device_synchronize>, Continue next, bp_device* device,
+                 uint64_t timeout_ns);
+  bp_status call(At<Slot::device_reset>, Continue next, bp_device* device);
+
+  // ---- Memory ----
+  bp_status call(At<Slot::memory_allocate>, Continue next, bp_device* device,
+                 const bp_allocate_desc* desc, bp_buffer** out_buffer);
+  bp_status call(At<Slot::memory_free>, Continue next, bp_buffer* buffer, bp_stream* stream);
+  bp_status call(At<Slot::memory_map>, Continue next, const bp_buffer_ref* range,
+                 void** out_pointer);
+  bp_status call(At<Slot::memory_unmap>, Continue next, bp_buffer* buffer);
+  bp_status call(At<Slot::memory_copy>, Continue next, bp_stream* stream, const bp_buffer_ref* dst,
+                 const bp_buffer_ref* src);
+  bp_status call(At<Slot::memory_copy_from_host>, Continue next, bp_stream* stream,
+                 const bp_buffer_ref* dst, const void* src, bp_borrow borrow);
+  bp_status call(At<Slot::memory_copy_to_host>, Continue next, bp_stream* stream, void* dst,
+                 const bp_buffer_ref* src, bp_borrow borrow);
+  bp_status call(At<Slot::memory_copy_peer>, Continue next, bp_stream* stream,
+                 const bp_buffer_ref* dst, const bp_buffer_ref* src);
+  bp_status call(At<Slot::memory_fill>, Continue next, bp_stream* stream, const bp_buffer_ref* dst,
+                 const void* pattern, uint64_t pattern_size_bytes);
+  bp_status call(At<Slot::memory_wrap_address>, Continue next, bp_device* device, uint64_t address,
+                 uint64_t size_bytes, bp_buffer** out_buffer);
+  bp_status call(At<Slot::memory_register_host>, Continue next, bp_device* device, void* memory,
+                 uint64_t size_bytes, bp_buffer** out_buffer);
+  bp_status call(At<Slot::memory_unregister_host>, Continue next, bp_buffer* buffer);
+  bp_status call(At<Slot::memory_import_buffer>, Continue next, bp_device* device,
+                 const bp_external_handle* handle, bp_buffer** out_buffer);
+  bp_status call(At<Slot::virtual_memory_reserve>, Continue next, bp_device* device,
+                 uint64_t size_bytes, bp_buffer** out_range);
+  bp_status call(At<Slot::virtual_memory_release>, Continue next, bp_buffer* range);
+
+  // ---- Streams and events ----
+  bp_status call(At<Slot::stream_create>, Continue next, bp_device* device,
+                 const bp_stream_desc* desc, bp_stream** out_stream);
+  bp_status call(At<Slot::stream_default_stream>, Continue next, bp_device* device,
+                 bp_stream** out_stream);
+  bp_status call(At<Slot::stream_wrap_native>, Continue next, bp_device* device, void* native,
+                 bp_stream** out_stream);
+  bp_status call(At<Slot::stream_destroy>, Continue next, bp_stream* stream);
+  bp_status call(At<Slot::stream_query>, Continue next, bp_stream* stream, uint32_t* out_done);
+  bp_status call(At<Slot::stream_synchronize>, Continue next, bp_stream* stream,
+                 uint64_t timeout_ns);
+  bp_status call(At<Slot::stream_wait_event>, Continue next, bp_stream* stream, bp_event* event);
+  bp_status call(At<Slot::event_create>, Continue next, bp_device* device,
+                 const bp_event_desc* desc, bp_event** out_event);
+  bp_status call(At<Slot::event_import_event>, Continue next, bp_device* device,
+                 const bp_external_handle* handle, bp_event** out_event);
+  bp_status call(At<Slot::event_destroy>, Continue next, bp_event* event);
+  bp_status call(At<Slot::event_record>, Continue next, bp_event* event, bp_stream* stream);
+  bp_status call(At<Slot::event_query>, Continue next, bp_event* event, uint32_t* out_done);
+  bp_status call(At<Slot::event_synchronize>, Continue next, bp_event* event, uint64_t timeout_ns);
+  bp_status call(At<Slot::event_elapsed_ns>, Continue next, bp_event* start, bp_event* end,
+                 int64_t* out_elapsed_ns);
+  bp_status call(At<Slot::event_signal>, Continue next, bp_event* event, bp_status status);
+  bp_status call(At<Slot::graph_begin_capture>, Continue next, bp_stream* stream,
+                 const bp_capture_desc* desc);
+  bp_status call(At<Slot::graph_end_capture>, Continue next, bp_stream* stream,
+                 bp_graph** out_graph);
+
+  // ---- Arguments; "" where nothing is wrong. NULL is for the backend to judge. mutex_ is held
+  // ----
+  std::string defect_of(bp_device* device) const;
+  std::string defect_of(bp_buffer* buffer);
+  std::string defect_of(bp_stream* stream);
+  std::string defect_of(bp_event* event);
+  std::string defect_of(const bp_buffer_ref* range);
+  template <typename T>
+  std::string defect_of(const T& /*other*/) {
+    return "";
+  }
+  std::string defect_of_handle(HandleKind kind, const void* handle);
+  std::string wrong_device(bp_stream* stream, bp_buffer* buffer);
+  std::string launch_defect(const WrappedKernel& kernel, const bp_launch& launch, const void* args,
+                            std::vector<Access>& accesses);
+  std::string tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
+                                     bp_device* device, bool is_read, bool is_written,
+                                     std::vector<Access>& accesses);
+
+  // Stands between a stream and the callback of a host.
+  struct Callback {
+    ValidateLayer* layer;
+    bp_stream_callback_fn* callback;
+    void* user_data;
+
+    // As an event that was recorded where it was added.
+    bp_event* mark() { return reinterpret_cast<bp_event*>(this); }
+  };
+  static void run_callback(void* self, bp_status status);
+
+  // ---- What comes of it ----
+  bp_status illegal(Slot slot, const std::string& defect);
+  bp_status racy(Slot slot, const char* tag, const Work& work, const std::vector<Hazard>& hazards,
+                 bp_stream* stream);
+  // Submits work that touches bytes, and reports its hazards.
+  bp_status submit(Slot slot, bp_stream* stream, const std::vector<Access>& accesses,
+                   const std::string& what, Continue next);
+
+  bp_status made_buffer(bp_status status, bp_device* device, uint64_t size_bytes,
+                        bp_buffer** out_buffer);
+  // Whether the host may touch what is allocated so at any time.
+  bool is_concurrent(bp_device* device, const bp_allocate_desc& desc) const;
+  bp_status made_stream(bp_status status, bp_device* device, bp_stream** out_stream, bool is_lent);
+  void end_handle(HandleKind kind, const void* handle, Slot slot);
+  // Ends it in front of the call, so that its address can come again, and not if the call fails.
+  bp_status end_through(HandleKind kind, const void* handle, Slot slot, Continue next);
+  // Host memory that a backend borrowed during a call and may not read any more.
+  void poison(std::vector<unsigned char> staging);
+
+  bool fails_races_ = false, takes_foreign_ = false, stages_ = true;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  Handles handles_;
+  Hazards hazards_;
+  std::map<bp_event*, std::vector<bp_stream*>> signal_waiters_;  // Of host signals to come.
+  std::set<bp_stream*> capturing_;
+  std::map<bp_device*, std::vector<bp_heap_flags>> heaps_;
+  std::deque<std::vector<unsigned char>> poisoned_;
+  uint64_t poisoned_bytes_ = 0;
+  uint64_t work_count_ = 0;
+};
+
+}  // namespace bp::layers

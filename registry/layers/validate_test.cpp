@@ -1,0 +1,273 @@
+// What the layer validate refuses and reports, in front of a backend that takes everything.
+#include <gtest/gtest.h>
+
+#include "registry/tests/fake_backend.hpp"
+
+namespace bp::core {
+namespace {
+
+// A backend of two devices with events, behind the layer.
+class ValidateTest : public testing::Test {
+ protected:
+  ValidateTest() : r_(0, "validate"), fake_("acme.npu", 2) {
+    fill_events();
+    kernel_.dtype_rows = nullptr;
+    fake_.kernels = {&kernel_};
+    EXPECT_EQ(fake_.load(r_.registry, &plugin_), BP_OK) << bp_error_text();
+  }
+
+  void fill_events() {
+    bp_event_ops& e = fake_.events;
+    e.create = [](void*, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
+      *out = reinterpret_cast<bp_event*>(new char);
+      return BP_OK;
+    };
+    e.destroy = [](void*, bp_event* event) -> bp_status {
+      delete reinterpret_cast<char*>(event);
+      return BP_OK;
+    };
+    e.record = [](void*, bp_event*, bp_stream*) -> bp_status { return BP_OK; };
+    e.synchronize = [](void*, bp_event*, uint64_t) -> bp_status { return BP_OK; };
+    e.signal = [](void*, bp_event*, bp_status) -> bp_status { return BP_OK; };
+    e.elapsed_ns = [](void*, bp_event*, bp_event*, int64_t*) -> bp_status { return BP_OK; };
+    fake_.streams.default_stream = [](void*, bp_device* device, bp_stream** out) -> bp_status {
+      *out = reinterpret_cast<bp_stream*>(device);
+      return BP_OK;
+    };
+    fake_.streams.wait_event = [](void*, bp_stream*, bp_event*) -> bp_status { return BP_OK; };
+    fake_.allocator.map = [](void*, const bp_buffer_ref* range, void** out) -> bp_status {
+      *out = fake_bytes(*range);
+      return BP_OK;
+    };
+    fake_.allocator.unmap = [](void*, bp_buffer*) -> bp_status { return BP_OK; };
+  }
+
+  const bp_allocator_ops& memory() const { return *r_.target()->allocator; }
+  const bp_stream_ops& streams() const { return *r_.target()->streams; }
+  const bp_event_ops& events() const { return *r_.target()->events; }
+
+  bp_buffer* allocate(uint64_t size_bytes = 64, uint64_t device = 0) {
+    const bp_allocate_desc desc{.struct_size = sizeof(desc),
+                                .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                                .size_bytes = size_bytes};
+    bp_buffer* buffer = nullptr;
+    EXPECT_EQ(memory().allocate(memory().self, r_.target(device)->device, &desc, &buffer), BP_OK);
+    return buffer;
+  }
+  bp_status free(bp_buffer* buffer) { return memory().free(memory().self, buffer, nullptr); }
+  bp_stream* stream() {
+    bp_stream* made = nullptr;
+    EXPECT_EQ(streams().create(streams().self, r_.target()->device, nullptr, &made), BP_OK);
+    return made;
+  }
+  bp_event* event(uint32_t flags = 0) {
+    const bp_event_desc desc{
+        .struct_size = sizeof(desc), .struct_type = BP_STRUCT_EVENT_DESC, .flags = flags};
+    bp_event* made = nullptr;
+    EXPECT_EQ(events().create(events().self, r_.target()->device, &desc, &made), BP_OK);
+    return made;
+  }
+  bp_status fill(bp_stream* on, bp_buffer* buffer, uint64_t begin = 0, uint64_t size = 8) {
+    const bp_buffer_ref range{buffer, begin, size};
+    const unsigned char zero = 0;
+    return memory().fill(memory().self, on, &range, &zero, 1);
+  }
+  bp_status launch(bp_stream* on, bp_buffer* in, bp_buffer* out, int64_t extent = 4) {
+    const int64_t shape[] = {extent}, strides[] = {1};
+    const bp_tensor a{.buffer = in, .shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
+    bp_tensor y = a;
+    y.buffer = out;
+    const bp_add_args args{.struct_size = sizeof(args), .a = &a, .b = &a, .y = &y};
+    const bp_launch launch{.device = r_.target()->device, .stream = on};
+    const bp_kernel* kernel = bp_target_kernel(r_.target(), 0);
+    return kernel->launch(kernel, &launch, &args);
+  }
+
+  // The text of a refusal without what differs from run to run.
+  static void expect_words(const char* words) {
+    EXPECT_NE(std::string(bp_error_text()).find(words), std::string::npos) << bp_error_text();
+  }
+  uint64_t reports() const {
+    uint64_t count = 0;
+    EXPECT_EQ(bp_plugin_layer_reports(plugin_, "validate", &count), BP_OK);
+    return count;
+  }
+
+  TestRegistry r_;
+  FakeBackend fake_;
+  bp_kernel kernel_ = make_kernel("add.fast");
+  const bp_plugin* plugin_ = nullptr;
+};
+
+TEST_F(ValidateTest, RefusesWhatWasFreed) {
+  bp_buffer* buffer = allocate();
+  EXPECT_EQ(free(buffer), BP_OK);
+  EXPECT_EQ(free(buffer), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-5] memory.free: buffer 0x");
+  expect_words("was ended before, by memory.free called from ");
+  EXPECT_EQ(fill(r_.target()->default_stream, buffer), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-5] memory.fill: buffer 0x");
+  EXPECT_EQ(launch(r_.target()->default_stream, buffer, buffer), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-5] kernel.launch: tensor a (f32[4] at 0x");
+  EXPECT_EQ(fake_.fills, 0);
+  EXPECT_EQ(reports(), 3);
+  EXPECT_EQ(free(nullptr), BP_OK);
+}
+
+TEST_F(ValidateTest, RefusesHandlesOfOthers) {
+  char foreign = 0;
+  EXPECT_EQ(free(reinterpret_cast<bp_buffer*>(&foreign)), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-1] memory.free: buffer 0x");
+  expect_words("is not of this backend");
+  EXPECT_EQ(streams().status(streams().self, reinterpret_cast<bp_stream*>(&foreign)),
+            BP_UNSUPPORTED)
+      << "the backend does not offer it, so that nobody looks at the handle";
+  EXPECT_EQ(streams().destroy(streams().self, reinterpret_cast<bp_stream*>(&foreign)),
+            BP_INVALID_ARGUMENT);
+  expect_words("[STREAM-2] stream.destroy: stream 0x");
+  bp_buffer* other = allocate(64, 1);
+  EXPECT_EQ(fill(r_.target()->default_stream, other), BP_INVALID_ARGUMENT);
+  expect_words("is of another device than stream");
+  EXPECT_EQ(launch(r_.target()->default_stream, other, other), BP_INVALID_ARGUMENT);
+  expect_words("[KERNEL-7] kernel.launch: tensor a");
+  EXPECT_EQ(free(other), BP_OK);
+}
+
+TEST_F(ValidateTest, RefusesRangesAndTensorsThatLeaveTheirBuffers) {
+  bp_buffer* buffer = allocate(64);
+  bp_stream* on = r_.target()->default_stream;
+  EXPECT_EQ(fill(on, buffer, 60, 8), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-1] memory.fill: 8 bytes from byte 60 on leave buffer 0x");
+  EXPECT_EQ(fill(on, buffer, UINT64_MAX, 8), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(fill(on, buffer, 56, 8), BP_OK);
+  EXPECT_EQ(launch(on, buffer, buffer, 17), BP_INVALID_ARGUMENT);
+  expect_words("[TENSOR-5] kernel.launch: tensor a");
+  expect_words("it ends at byte 68 of a buffer of 64");
+  EXPECT_EQ(launch(on, buffer, buffer, 16), BP_OK);
+  EXPECT_EQ(free(buffer), BP_OK);
+}
+
+TEST_F(ValidateTest, KnowsTheRulesOfMapsEventsAndStreams) {
+  bp_buffer* buffer = allocate(64);
+  const bp_buffer_ref range{buffer, 0, 64};
+  void* pointer = nullptr;
+  EXPECT_EQ(memory().map(memory().self, &range, &pointer), BP_OK);
+  EXPECT_EQ(memory().map(memory().self, &range, &pointer), BP_INVALID_ARGUMENT);
+  expect_words("[MEMORY-6] memory.map: buffer 0x");
+  EXPECT_EQ(memory().unmap(memory().self, buffer), BP_OK);
+  EXPECT_EQ(memory().unmap(memory().self, buffer), BP_INVALID_ARGUMENT);
+  bp_event* plain = event();
+  bp_event* host = event(BP_EVENT_HOST_SIGNAL);
+  bp_stream* on = r_.target()->default_stream;
+  EXPECT_EQ(events().record(events().self, host, on), BP_INVALID_ARGUMENT);
+  expect_words("[EVENT-9]");
+  EXPECT_EQ(events().signal(events().self, plain, BP_OK), BP_INVALID_ARGUMENT);
+  expect_words("[EVENT-12]");
+  EXPECT_EQ(events().signal(events().self, host, BP_OK), BP_OK);
+  EXPECT_EQ(events().signal(events().self, host, BP_OK), BP_INVALID_ARGUMENT);
+  int64_t elapsed = 0;
+  EXPECT_EQ(events().elapsed_ns(events().self, plain, plain, &elapsed), BP_INVALID_ARGUMENT);
+  expect_words("[EVENT-11]");
+  EXPECT_EQ(streams().destroy(streams().self, on), BP_INVALID_ARGUMENT);
+  expect_words("[STREAM-6]");
+  EXPECT_EQ(events().destroy(events().self, plain), BP_OK);
+  EXPECT_EQ(events().destroy(events().self, plain), BP_INVALID_ARGUMENT);
+  expect_words("[EVENT-3] event.destroy: event 0x");
+  EXPECT_EQ(events().destroy(events().self, host), BP_OK);
+  EXPECT_EQ(free(buffer), BP_OK);
+}
+
+TEST_F(ValidateTest, ReportsWorkOfTwoStreamsThatNothingOrders) {
+  bp_buffer* buffer = allocate(64);
+  bp_stream *first = stream(), *second = stream();
+  EXPECT_EQ(fill(first, buffer), BP_OK);
+  EXPECT_EQ(launch(second, buffer, buffer), BP_OK) << "it is legal, and racy";
+  EXPECT_GT(reports(), 0);
+  EXPECT_NE(r_.log.find("acme.npu/validate: [STREAM-3] kernel.launch: read after write without an "
+                        "order: kernel add.fast on stream 0x"),
+            std::string::npos)
+      << r_.log;
+  EXPECT_NE(r_.log.find(", as fill on stream 0x"), std::string::npos) << r_.log;
+  EXPECT_EQ(streams().synchronize(streams().self, first, UINT64_MAX), BP_OK);
+  EXPECT_EQ(streams().synchronize(streams().self, second, UINT64_MAX), BP_OK);
+  const uint64_t before = reports();
+  EXPECT_EQ(fill(first, buffer), BP_OK);
+  bp_event* between = event();
+  EXPECT_EQ(events().record(events().self, between, first), BP_OK);
+  EXPECT_EQ(streams().wait_event(streams().self, second, between), BP_OK);
+  EXPECT_EQ(launch(second, buffer, buffer), BP_OK);
+  EXPECT_EQ(reports(), before) << r_.log;
+  EXPECT_EQ(free(buffer), BP_OK);
+  EXPECT_EQ(reports(), before + 2) << "two streams may still use it\n" << r_.log;
+  EXPECT_EQ(events().destroy(events().self, between), BP_OK);
+  for (bp_stream* each : {first, second}) {
+    EXPECT_EQ(streams().destroy(streams().self, each), BP_OK);
+  }
+}
+
+TEST_F(ValidateTest, DoesNotReportTheAllocatorCacheAndItsBlocks) {
+  for (int i = 0; i < 3; ++i) {
+    bp_block* block = nullptr;
+    ASSERT_EQ(bp_block_allocate(r_.target(), nullptr, 1024, &block), BP_OK) << bp_error_text();
+    EXPECT_EQ(fill(r_.target()->default_stream, block->ref.buffer, block->ref.byte_offset), BP_OK);
+    EXPECT_EQ(bp_block_free(block), BP_OK);
+  }
+  EXPECT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
+  EXPECT_EQ(reports(), 0) << r_.log;
+}
+
+TEST(ValidateLayer, RefusesRacesWhereItIsAskedTo) {
+  TestRegistry r(0, "validate", "validate.races=fail");
+  FakeBackend fake;
+  ASSERT_EQ(fake.load(r.registry), BP_OK);
+  const bp_allocator_ops& memory = *r.target()->allocator;
+  const bp_stream_ops& streams = *r.target()->streams;
+  bp_stream* other = nullptr;
+  ASSERT_EQ(streams.create(streams.self, r.target()->device, nullptr, &other), BP_OK);
+  const bp_allocate_desc desc{
+      .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = 8};
+  bp_buffer* buffer = nullptr;
+  ASSERT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer), BP_OK);
+  const bp_buffer_ref range{buffer, 0, 8};
+  const unsigned char zero = 0;
+  EXPECT_EQ(memory.fill(memory.self, other, &range, &zero, 1), BP_OK);
+  EXPECT_EQ(memory.fill(memory.self, r.target()->default_stream, &range, &zero, 1),
+            BP_INVALID_ARGUMENT);
+  EXPECT_EQ(std::string(bp_error_text()).substr(0, 24), "[STREAM-3] memory.fill: ");
+  EXPECT_EQ(fake.fills, 1);
+  EXPECT_EQ(streams.synchronize(streams.self, other, UINT64_MAX), BP_OK);
+  EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+  EXPECT_EQ(streams.destroy(streams.self, other), BP_OK);
+}
+
+TEST(ValidateLayer, PoisonsWhatWasBorrowedDuringACall) {
+  static const unsigned char* kept = nullptr;
+  FakeBackend fake;
+  fake.allocator.copy_from_host = [](void*, bp_stream*, const bp_buffer_ref*, const void* src,
+                                     bp_borrow) -> bp_status {
+    kept = static_cast<const unsigned char*>(src);
+    EXPECT_EQ(kept[0], 7);
+    return BP_OK;
+  };
+  TestRegistry r(0, "validate");
+  ASSERT_EQ(fake.load(r.registry), BP_OK);
+  const bp_allocator_ops& memory = *r.target()->allocator;
+  const bp_allocate_desc desc{
+      .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = 8};
+  bp_buffer* buffer = nullptr;
+  ASSERT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer), BP_OK);
+  const bp_buffer_ref range{buffer, 0, 8};
+  const unsigned char bytes[8] = {7};
+  for (const bp_borrow borrow : {BP_BORROW_DURING_CALL, BP_BORROW_UNTIL_COMPLETE}) {
+    EXPECT_EQ(memory.copy_from_host(memory.self, r.target()->default_stream, &range, bytes, borrow),
+              BP_OK);
+    EXPECT_EQ(kept == bytes, borrow == BP_BORROW_UNTIL_COMPLETE);
+    EXPECT_EQ(kept[0], borrow == BP_BORROW_DURING_CALL ? 0xDB : 7);
+  }
+  const bp_device_ops& devices = *r.target()->devices;
+  EXPECT_EQ(devices.synchronize(devices.self, r.target()->device, UINT64_MAX), BP_OK);
+  EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
+}
+
+}  // namespace
+}  // namespace bp::core
