@@ -237,6 +237,9 @@ void add_device_cases(std::vector<Case>& cases);
 void add_memory_cases(std::vector<Case>& cases);
 void add_stream_cases(std::vector<Case>& cases);
 void add_event_cases(std::vector<Case>& cases);
+void add_graph_cases(std::vector<Case>& cases);
+void add_profiler_cases(std::vector<Case>& cases);
+void add_compiler_cases(std::vector<Case>& cases);
 void add_op_cases(std::vector<Case>& cases);
 
 }  // namespace bp::conformance

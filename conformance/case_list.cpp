@@ -42,6 +42,9 @@ CaseList CaseList::without_ops() {
   add_thread_cases(cases);
   add_reload_cases(cases);
   add_guard_cases(cases);
+  add_graph_cases(cases);
+  add_profiler_cases(cases);
+  add_compiler_cases(cases);
   return CaseList(std::move(cases));
 }
 

@@ -2,6 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <cstddef>
+
+#include "backends/common/capture.hpp"
+#include "backends/common/compiler.hpp"
+#include "backends/common/profiler.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/kernels/list.hpp"
 
@@ -20,9 +25,13 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
     return i.fail(BP_INCOMPATIBLE, "register_all: the registrar is shorter than its first release");
   }
   bp_status status = BP_OK;
-  if (r.add_virtual_memory != nullptr) {
-    status = r.add_virtual_memory(r.self, 0, nullptr, &i.virtual_memory, nullptr);
-  }
+  const auto add = [&](auto* entry, const auto& table) {
+    if (status == BP_OK && entry != nullptr) status = entry(r.self, 0, nullptr, &table, nullptr);
+  };
+  add(r.add_virtual_memory, i.virtual_memory);
+  add(r.add_graph, i.graphs);
+  add(r.add_compiler, i.compilation);
+  add(r.add_profiler, i.profiling);
   return status;
 }
 
@@ -86,6 +95,9 @@ Instance::Instance(const bp_host* its_host)
   for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
   for (const bp_kernel* kernel : kLibraryKernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
+  make_profiler(*this);
+  put_captures(*this);
+  make_compiler(*this);
 }
 
 Instance::~Instance() = default;

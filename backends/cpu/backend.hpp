@@ -1,11 +1,13 @@
 // What the files of this backend share.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "backends/common/boundary.hpp"
+#include "backends/common/hooks.hpp"
 #include "backplane/backend.h"
 
 namespace bp::kernels {
@@ -14,6 +16,14 @@ class ProgramCache;
 std::shared_ptr<ProgramCache> make_program_cache();
 
 }  // namespace bp::kernels
+
+namespace bp {
+
+class Captures;
+class Compiler;
+class Profiler;
+
+}  // namespace bp
 
 namespace bp::cpu {
 
@@ -40,9 +50,32 @@ struct Instance {
   std::vector<bp_kernel> kernels;
   std::unique_ptr<Device> device;
   std::shared_ptr<kernels::ProgramCache> programs = kernels::make_program_cache();
+  Hooks hooks;
+  std::unique_ptr<Profiler> profiler;
+  std::unique_ptr<Captures> captures;
+  std::unique_ptr<Compiler> compiler;  // Ends first: it uses the others.
+  bp_graph_ops graphs;
+  bp_profiler_ops profiling;
+  bp_compiler_ops compilation;
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
+
+// Each makes one of the optional tables. Captures are put in front of the tables of streams, events
+// and memory, so what is made before sees these without captures.
+void make_profiler(Instance& instance);
+void put_captures(Instance& instance);
+void make_compiler(Instance& instance);
+
+// A launch while a capture is open: records it if its stream captures, else runs it. `body` does
+// all that a launch does; with an argument of true, all but submit.
+bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
+                            const bp_launch& launch, const void* args,
+                            const std::function<bp_status(bool only_checks)>& body);
+
+// The task of a launch, so that it leaves a record for the profiler.
+std::function<void()> recorded(const Instance& instance, const bp_kernel& kernel,
+                               const bp_launch& launch, std::function<void()> task);
 
 // The tables of this backend, without their `self`.
 extern const bp_device_ops kDevices;

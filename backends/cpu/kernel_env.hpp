@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "backends/common/boundary.hpp"
 #include "backends/cpu/backend.hpp"
@@ -50,7 +52,12 @@ class Env {
 // One launch: what a kernel has besides the arguments of its op.
 class Launch : public Env {
  public:
-  Launch(const cpu::Instance& instance, const bp_launch& launch) : Env(instance), launch_(launch) {}
+  Launch(const cpu::Instance& instance, const bp_kernel& kernel, const bp_launch& launch)
+      : Env(instance), kernel_(kernel), launch_(launch) {}
+
+  // With true nothing is submitted: the launch shows whether it would be accepted.
+  void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
+  bool only_checks() const { return only_checks_; }
 
   bp_launch_flags flags() const { return launch_.flags; }
 
@@ -72,7 +79,14 @@ class Launch : public Env {
   // StatusError, on its own thread.
   template <typename Task>
   bp_status submit(Task&& task) const {
-    return cpu::queue(launch_.stream)->submit(std::forward<Task>(task));
+    if (only_checks_) [[unlikely]] {
+      return BP_OK;
+    }
+    Queue& queue = *cpu::queue(launch_.stream);
+    if (instance_.hooks.is_recording()) [[unlikely]] {
+      return queue.submit(cpu::recorded(instance_, kernel_, launch_, std::forward<Task>(task)));
+    }
+    return queue.submit(std::forward<Task>(task));
   }
 
   // Refuses the launch: returns `status`, with the text in the thread's error slot.
@@ -81,7 +95,9 @@ class Launch : public Env {
   }
 
  private:
+  const bp_kernel& kernel_;
   const bp_launch& launch_;
+  bool only_checks_ = false;
 };
 
 // Runs body(Env&) for a function of `kernel`, and keeps exceptions inside.
@@ -102,7 +118,13 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
     if (cpu::queue(launch->stream) == nullptr) {
       return i.fail(BP_INVALID_ARGUMENT, "launch: stream is not a stream of this backend");
     }
-    Launch context(i, *launch);
+    Launch context(i, *kernel, *launch);
+    if (i.hooks.is_capture_open()) [[unlikely]] {
+      return cpu::launch_in_capture(i, *kernel, *launch, args, [&](bool only_checks) {
+        context.set_only_checks(only_checks);
+        return body(context);
+      });
+    }
     return body(context);
   });
 }

@@ -11,6 +11,7 @@
 
 #include "backends/common/bytes.hpp"
 #include "backends/cpu/device.hpp"
+#include "backends/cpu/profiler.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
 
@@ -225,7 +226,7 @@ bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref*
                       const bp_buffer_ref* src) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    Queue& q = checked_queue(stream_handle, "copy");
+    checked_queue(stream_handle, "copy");
     std::byte* const to = checked_range(dst, "copy", "dst", BP_ACCESS_READ_WRITE);
     const std::byte* const from = checked_range(src, "copy", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = dst->size_bytes;
@@ -237,7 +238,7 @@ bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref*
     if (to != from && to < from + size_bytes && from < to + size_bytes) {
       return i.fail(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
     }
-    return q.submit([=] {
+    return submit_work(i, stream_handle, {BP_ACTIVITY_COPY, "copy", 2 * size_bytes}, [=] {
       if (to != from) copy_bytes(to, from, size_bytes);
     });
   });
@@ -251,13 +252,16 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
     std::byte* const to = checked_range(dst, "copy_from_host", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;
     check_host_pointer(src, size_bytes, borrow, "copy_from_host", "src");
+    const WorkName work{BP_ACTIVITY_COPY, "copy_from_host", 2 * size_bytes};
     auto copy = [=] { copy_bytes(to, src, size_bytes); };
-    if (borrow == BP_BORROW_UNTIL_COMPLETE) return q.submit(copy);
-    if (bp_status status = BP_OK; q.try_run_here(copy, status)) return status;
+    if (borrow == BP_BORROW_UNTIL_COMPLETE) return submit_work(i, stream_handle, work, copy);
+    if (bp_status status = BP_OK; !i.hooks.is_recording() && q.try_run_here(copy, status)) {
+      return status;
+    }
     // The work runs later, on another thread: stage, so that the caller may go on.
     const std::shared_ptr<std::byte[]> staged(new std::byte[size_bytes]);
     copy_bytes(staged.get(), src, size_bytes);
-    return q.submit([=] { copy_bytes(to, staged.get(), size_bytes); });
+    return submit_work(i, stream_handle, work, [=] { copy_bytes(to, staged.get(), size_bytes); });
   });
 }
 
@@ -270,7 +274,8 @@ bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
     const uint64_t size_bytes = src->size_bytes;
     check_host_pointer(dst, size_bytes, borrow, "copy_to_host", "dst");
     const bp_status status =
-        q.submit([=] { copy_bytes(static_cast<std::byte*>(dst), from, size_bytes); });
+        submit_work(i, stream_handle, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes},
+                    [=] { copy_bytes(static_cast<std::byte*>(dst), from, size_bytes); });
     if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
     q.wait(UINT64_MAX);
     return q.surface();
@@ -293,13 +298,14 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
                       const void* pattern, uint64_t pattern_size_bytes) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    Queue& q = checked_queue(stream_handle, "fill");
+    checked_queue(stream_handle, "fill");
     std::byte* const to = checked_range(dst, "fill", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;
     check_pattern(pattern, pattern_size_bytes, size_bytes);
     std::array<std::byte, kMaxPatternBytes> kept{};
     std::memcpy(kept.data(), pattern, pattern_size_bytes);
-    return q.submit([=] { fill_bytes(to, size_bytes, kept.data(), pattern_size_bytes); });
+    return submit_work(i, stream_handle, {BP_ACTIVITY_FILL, "fill", size_bytes},
+                       [=] { fill_bytes(to, size_bytes, kept.data(), pattern_size_bytes); });
   });
 }
 

@@ -1,7 +1,11 @@
 #include "backends/sim/backend.hpp"
 
+#include <cstddef>
 #include <string_view>
 
+#include "backends/common/capture.hpp"
+#include "backends/common/compiler.hpp"
+#include "backends/common/profiler.hpp"
 #include "backends/cpu/kernels/list.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/entry.hpp"
@@ -12,6 +16,27 @@ namespace {
 
 // More streams than these can have work at once; they take turns.
 constexpr size_t kMaxWorkers = 16;
+
+// The end of the last member of the first release.
+constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
+
+// Adds what a host takes: an older one lacks members.
+bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
+  bp_registrar r{};
+  if (bp_struct_read(&theirs, kFirstRegistrar, &r, sizeof(r), nullptr) != BP_OK) {
+    refuse(BP_INCOMPATIBLE, "register_all: the registrar is shorter than its first release");
+  }
+  bp_status status = BP_OK;
+  const auto add = [&](auto* function, const auto& table) {
+    if (status == BP_OK && function != nullptr) {
+      status = function(r.self, 0, nullptr, &table, nullptr);
+    }
+  };
+  add(r.add_graph, i.graphs);
+  add(r.add_compiler, i.compilation);
+  add(r.add_profiler, i.profiling);
+  return status;
+}
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
   return entry(self, [&](const Instance& i) -> bp_status {
@@ -27,6 +52,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
     if (status == BP_OK) {
       status = registrar->add_streams(r, 0, nullptr, &i.streams, &i.events, nullptr);
     }
+    if (status == BP_OK) status = add_optional_tables(i, *registrar);
     for (const bp_kernel& kernel : i.kernels) {
       const bp_kernel* const row = &kernel;
       if (status == BP_OK) status = registrar->add_kernels(r, 0, nullptr, 1, &row, nullptr);
@@ -91,10 +117,15 @@ Instance::Instance(const bp_host* its_host)
   for (uint32_t index = 0; index < options.device_count; ++index) {
     cards.push_back(std::make_unique<Device>(*this, index));
   }
+  make_profiler(*this);
+  put_captures(*this);
+  make_compiler(*this);
 }
 
 // Running work is waited for. What waits for an event that nobody can signal any more is aborted.
 Instance::~Instance() {
+  compiler.reset();
+  captures.reset();
   executor.wait_idle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();
   executor.wait_idle();

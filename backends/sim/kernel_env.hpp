@@ -48,11 +48,15 @@ class Env {
 // One launch: what a kernel has besides the arguments of its op.
 class Launch : public Env {
  public:
-  Launch(const sim::Instance& instance, const bp_launch& launch, sim::Stream& stream,
-         std::vector<sim::Use> uses)
-      : Env(instance), launch_(launch), stream_(stream), uses_(std::move(uses)) {
+  Launch(const sim::Instance& instance, const bp_kernel& kernel, const bp_launch& launch,
+         sim::Stream& stream, std::vector<sim::Use> uses)
+      : Env(instance), kernel_(kernel), launch_(launch), stream_(stream), uses_(std::move(uses)) {
     sim::add_use(uses_, launch.workspace, stream, "workspace");
   }
+
+  // With true nothing is submitted: the launch shows whether it would be accepted.
+  void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
+  bool only_checks() const { return only_checks_; }
 
   bp_launch_flags flags() const { return launch_.flags; }
 
@@ -77,7 +81,9 @@ class Launch : public Env {
   // StatusError, on its own thread.
   template <typename Task>
   bp_status submit(Task task) const {
-    return sim::submit_work(stream_, uses_, std::move(task));
+    if (only_checks_) return BP_OK;
+    const sim::WorkName name{BP_ACTIVITY_KERNEL, kernel_.name, 0, launch_.correlation_id};
+    return sim::submit_work(stream_, name, uses_, std::move(task));
   }
 
   // Refuses the launch: returns `status`, with the text in the thread's error slot.
@@ -86,9 +92,11 @@ class Launch : public Env {
   }
 
  private:
+  const bp_kernel& kernel_;
   const bp_launch& launch_;
   sim::Stream& stream_;
   std::vector<sim::Use> uses_;
+  bool only_checks_ = false;
 };
 
 // Runs body(Env&) for a function of `kernel`, and keeps exceptions inside.
@@ -107,7 +115,13 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
     if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
     if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
     sim::Stream& stream = sim::stream_of(launch->stream, "launch");
-    Launch context(i, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
+    Launch context(i, *kernel, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
+    if (i.hooks.is_capture_open()) {
+      return sim::launch_in_capture(i, *kernel, *launch, args, [&](bool only_checks) {
+        context.set_only_checks(only_checks);
+        return body(context);
+      });
+    }
     return body(context);
   });
 }

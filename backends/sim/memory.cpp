@@ -265,7 +265,7 @@ bp_status submit_copy(Stream& s, const Range& dst, const Range& src, const char*
   }
   const Use writes = dst.use(Access::kWrite), reads = src.use(Access::kRead);
   return submit_work(
-      s, {reads, writes},
+      s, {BP_ACTIVITY_COPY, call, 2 * size_bytes}, {reads, writes},
       [is_same, to_address = writes.address(), from_address = reads.address(), size_bytes] {
         if (!is_same) copy_bytes(to_address, from_address, size_bytes);
       });
@@ -287,17 +287,20 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
     const Range to = local_range(s, dst, "copy_from_host", "dst");
     check_host_pointer(src, to.size_bytes, borrow, "copy_from_host", "src");
     const Use use = to.use(Access::kWrite);
+    const WorkName name{BP_ACTIVITY_COPY, "copy_from_host", 2 * to.size_bytes};
     if (borrow == BP_BORROW_UNTIL_COMPLETE) {
-      return submit_work(s, {use}, [address = use.address(), src, size_bytes = to.size_bytes] {
-        copy_bytes(address, src, size_bytes);
-      });
+      return submit_work(s, name, {use},
+                         [address = use.address(), src, size_bytes = to.size_bytes] {
+                           copy_bytes(address, src, size_bytes);
+                         });
     }
     // The caller may overwrite what it gave as soon as this returns.
     const std::shared_ptr<std::byte[]> staged(new std::byte[to.size_bytes]);
     copy_bytes(staged.get(), src, to.size_bytes);
-    return submit_work(s, {use}, [address = use.address(), staged, size_bytes = to.size_bytes] {
-      copy_bytes(address, staged.get(), size_bytes);
-    });
+    return submit_work(s, name, {use},
+                       [address = use.address(), staged, size_bytes = to.size_bytes] {
+                         copy_bytes(address, staged.get(), size_bytes);
+                       });
   });
 }
 
@@ -310,9 +313,10 @@ bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
     const Use use = from.use(Access::kRead);
     const std::shared_ptr<Queue> queue = s.queue;
     const bp_status status =
-        submit_work(s, {use}, [dst, address = use.address(), size_bytes = from.size_bytes] {
-          copy_bytes(dst, address, size_bytes);
-        });
+        submit_work(s, {BP_ACTIVITY_COPY, "copy_to_host", 2 * from.size_bytes}, {use},
+                    [dst, address = use.address(), size_bytes = from.size_bytes] {
+                      copy_bytes(dst, address, size_bytes);
+                    });
     if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
     queue->wait(UINT64_MAX);
     return queue->surface();
@@ -357,7 +361,8 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
     std::memcpy(kept.data(), pattern, pattern_size_bytes);
     const Use use = to.use(Access::kWrite);
     return submit_work(
-        s, {use}, [address = use.address(), kept, pattern_size_bytes, size_bytes = to.size_bytes] {
+        s, {BP_ACTIVITY_FILL, "fill", to.size_bytes}, {use},
+        [address = use.address(), kept, pattern_size_bytes, size_bytes = to.size_bytes] {
           fill_bytes(address, size_bytes, kept.data(), pattern_size_bytes);
         });
   });

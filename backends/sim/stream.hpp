@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "backends/sim/conduct.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/pages.hpp"
+#include "backplane/profiler.h"
 #include "backplane/stream.h"
 
 namespace bp::sim {
@@ -70,9 +72,18 @@ Event& any_event_of(bp_event* handle, const char* call);
 // Throws StatusError of BP_DEVICE_LOST for a handle whose device is lost or was reset since.
 void require_alive(const Handle& handle, const char* call, const char* what);
 
-// Submits `task`, which may touch the memory in `uses` and no other.
+// What the profiler records of a piece of work. `bytes` are read and written.
+struct WorkName {
+  bp_activity_kind kind;
+  const char* name;
+  uint64_t bytes = 0, correlation_id = 0;
+};
+
+// The task, so that it leaves a record for the profiler.
+std::function<void()> recorded(Stream& stream, const WorkName& name, std::function<void()> task);
+
 template <typename Task>
-bp_status submit_work(Stream& stream, std::vector<Use> uses, Task task) {
+bp_status submit_unrecorded(Stream& stream, std::vector<Use> uses, Task task) {
   // No bytes are no memory: a copy of none may outlive the buffer.
   std::erase_if(uses, [](const Use& use) { return use.size_bytes == 0; });
   const Fault fault = stream.queue->has_failed() ? Fault{} : stream.conduct->take_fault();
@@ -80,6 +91,15 @@ bp_status submit_work(Stream& stream, std::vector<Use> uses, Task task) {
       [conduct = stream.conduct, uses = std::move(uses), fault, task = std::move(task)]() mutable {
         run_work(*conduct, fault, uses, task);
       });
+}
+
+// Submits `task`, which may touch the memory in `uses` and no other.
+template <typename Task>
+bp_status submit_work(Stream& stream, const WorkName& name, std::vector<Use> uses, Task task) {
+  if (stream.device->owner().hooks.is_recording()) {
+    return submit_unrecorded(stream, std::move(uses), recorded(stream, name, std::move(task)));
+  }
+  return submit_unrecorded(stream, std::move(uses), std::move(task));
 }
 
 }  // namespace bp::sim

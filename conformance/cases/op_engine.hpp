@@ -25,6 +25,9 @@ void add_kernel_rules(std::vector<Case>& cases, const std::vector<OpCase>& rows,
 // Adds a case for each op in `rows` about launches with plans.
 void add_plan_rule(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
 
+// Adds a case for each op in `rows` about captured launches.
+void add_graph_rule(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
+
 // Why a case fails, found by running it again with one property taken away after the other: what
 // passes names the cause. Gives the cause "offset", "broadcast", "stride" or "tail", or that of
 // `verdict`.

@@ -32,6 +32,7 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   row.struct_type = BP_STRUCT_KERNEL;
   row.args_size_bytes = sizeof(Args);
   row.op_version = 1;
+  row.flags |= BP_KERNEL_CAPTURABLE;  // Launches read frames, and tasks what is in tensors.
   if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
     row.supports = [](const bp_kernel*, bp_device*, bp_launch_flags flags,
                       const void* args) -> bp_reason {

@@ -103,6 +103,9 @@ template <typename Args, typename Planned>
 bp_status pack_plan(const bp_kernel* self, const bp_launch* launch, const void* args,
                     const bp_buffer_ref* packed) {
   return with_launch(self, launch, args, [&](Launch& context) -> bp_status {
+    if (context.only_checks()) {
+      return context.refuse(BP_INVALID_ARGUMENT, "plan_pack: the stream captures");
+    }
     auto* const plan = owned<Planned>(context.plan());
     if (plan == nullptr || plan->kernel != self) {
       return context.refuse(BP_INVALID_ARGUMENT, "plan_pack: the plan is not one of this kernel");

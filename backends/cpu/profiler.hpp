@@ -1,0 +1,34 @@
+// How work other than launches is submitted: with a record for the profiler while that is on.
+#pragma once
+
+#include <utility>
+
+#include "backends/common/profiler.hpp"
+#include "backends/cpu/backend.hpp"
+#include "backends/cpu/stream.hpp"
+
+namespace bp::cpu {
+
+// What a record says of such work. `bytes` are read and written.
+struct WorkName {
+  bp_activity_kind kind;
+  const char* name;
+  uint64_t bytes;
+};
+
+// Submits `task` to a stream of this backend.
+template <typename Task>
+bp_status submit_work(const Instance& i, bp_stream* handle, const WorkName& work, Task&& task) {
+  if (!i.hooks.is_recording()) [[likely]] {
+    return queue(handle)->submit(std::forward<Task>(task));
+  }
+  return queue(handle)->submit(
+      i.profiler->recorded({.kind = work.kind,
+                            .name = work.name,
+                            .device = reinterpret_cast<bp_device*>(i.device.get()),
+                            .stream = handle,
+                            .bytes = work.bytes},
+                           std::forward<Task>(task)));
+}
+
+}  // namespace bp::cpu
