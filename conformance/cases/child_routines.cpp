@@ -11,6 +11,8 @@ const std::vector<ChildRoutine>& child_routines() {
   static const std::vector<ChildRoutine> kRoutines = {
       {"fork_after_probe", fork_after_probe},
       {"reload_many_times", reload_many_times},
+      {"lose_and_reset", lose_and_reset},
+      {"fail_allocations", fail_allocations},
   };
   return kRoutines;
 }

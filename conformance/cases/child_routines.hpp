@@ -16,5 +16,7 @@ void run_in_child(Context& t, const char* routine);
 
 void fork_after_probe(const ChildTask& task);
 void reload_many_times(const ChildTask& task);
+void lose_and_reset(const ChildTask& task);
+void fail_allocations(const ChildTask& task);
 
 }  // namespace bp::conformance

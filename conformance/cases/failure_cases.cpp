@@ -1,8 +1,10 @@
 // Failures that come after the call: where they are told, to whom, how often, and how they end.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <thread>
 
+#include "conformance/cases/child_routines.hpp"
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/provocation.hpp"
 #include "conformance/cases/runtime_families.hpp"
@@ -29,6 +31,16 @@ bp_status fill(Context& t, bp_stream* stream, const bp_buffer_ref& to, uint8_t v
 
 std::vector<uint8_t> all(uint8_t value) { return std::vector<uint8_t>(kSize, value); }
 
+// Runs a body once for each way in which the backend can be made to fail.
+template <void (*body)(Context&, Provocation&)>
+void with_each(Context& t) {
+  for (const std::unique_ptr<Provocation>& way : provocations(t)) {
+    t.progress(way->name());
+    body(t, *way);
+    if (t.has_failed()) t.fail(std::string("after ") + way->name());
+  }
+}
+
 // A stream whose work has failed.
 OwnedStream failed_stream(Context& t, Provocation& provocation) {
   OwnedStream stream = make_stream(t);
@@ -38,8 +50,7 @@ OwnedStream failed_stream(Context& t, Provocation& provocation) {
   return stream;
 }
 
-void is_told_to_each_reader(Context& t) {
-  Provocation provocation(t);
+void is_told_to_each_reader(Context& t, Provocation& provocation) {
   const OwnedStream stream = failed_stream(t, provocation);
   const OwnedBuffer buffer = make_buffer(t, kSize);
   const bp_buffer_ref whole = range(buffer, 0, kSize);
@@ -54,8 +65,7 @@ void is_told_to_each_reader(Context& t) {
   }
 }
 
-void stays_on_its_stream(Context& t) {
-  Provocation provocation(t);
+void stays_on_its_stream(Context& t, Provocation& provocation) {
   const OwnedStream before = make_stream(t);
   const OwnedStream failed = failed_stream(t, provocation);
   const OwnedStream behind = make_stream(t);
@@ -73,8 +83,7 @@ void stays_on_its_stream(Context& t) {
   t.expect_refused(status_of(t, failed.get()), provocation.failure(), "status of the failed one");
 }
 
-void stops_what_is_submitted_later(Context& t) {
-  Provocation provocation(t);
+void stops_what_is_submitted_later(Context& t, Provocation& provocation) {
   const OwnedStream other = make_stream(t);
   const OwnedBuffer buffer = make_buffer(t, kSize);
   write(t, other.get(), range(buffer, 0, kSize), all(1));
@@ -92,8 +101,26 @@ void stops_what_is_submitted_later(Context& t) {
   t.expect(read(t, other.get(), range(buffer, 0, kSize)) == all(1), "nothing of it ran");
 }
 
-void ends_with_clear_failure(Context& t) {
-  Provocation provocation(t);
+// Of the two classes of failure one ends what is queued already.
+void stops_what_is_queued_behind_it(Context& t, Provocation& provocation) {
+  if (!provocation.stops_the_queue()) return;
+  const OwnedStream stream = make_stream(t), other = make_stream(t);
+  const OwnedBuffer buffer = make_buffer(t, kSize);
+  write(t, other.get(), range(buffer, 0, kSize), all(1));
+  Gate gate(t);
+  gate.hold(stream.get());
+  t.require_ok(fill(t, stream.get(), range(buffer, 0, 128), 2), "fill before it");
+  provocation.submit(stream.get());
+  t.require_ok(fill(t, stream.get(), range(buffer, 128, 128), 3), "fill behind it");
+  gate.open();
+  t.expect_refused(synchronize(t, stream.get()), provocation.failure(), "synchronize");
+  std::vector<uint8_t> expected = all(1);
+  std::fill_n(expected.begin(), 128, uint8_t{2});
+  t.expect(read(t, other.get(), range(buffer, 0, kSize)) == expected,
+           "what came before it ran, and what was queued behind it did not");
+}
+
+void ends_with_clear_failure(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   const OwnedBuffer buffer = make_buffer(t, kSize);
   const OwnedStream stream = make_stream(t);
@@ -108,8 +135,7 @@ void ends_with_clear_failure(Context& t) {
   }
 }
 
-void travels_with_events(Context& t) {
-  Provocation provocation(t);
+void travels_with_events(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   const bp_event_ops& events = *t.target().events;
   const OwnedStream first = make_stream(t), second = make_stream(t), third = make_stream(t);
@@ -145,8 +171,7 @@ struct CallbackLog {
   std::atomic<bp_status> status = -1;
 };
 
-void callback_gets_it_once(Context& t) {
-  Provocation provocation(t);
+void callback_gets_it_once(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   CallbackLog logs[3];  // Outlive the stream, and with it the callbacks.
   const OwnedStream stream = make_stream(t);
@@ -180,8 +205,7 @@ void callback_gets_it_once(Context& t) {
   }
 }
 
-void two_threads_both_see_it(Context& t) {
-  Provocation provocation(t);
+void two_threads_both_see_it(Context& t, Provocation& provocation) {
   for (int round = 0; round < 10; ++round) {
     const OwnedStream stream = make_stream(t);
     Gate gate(t);
@@ -207,8 +231,7 @@ void two_threads_both_see_it(Context& t) {
 }
 
 // What comes behind it on the stream may fail too, and does not take its place.
-void first_failure_counts(Context& t) {
-  Provocation provocation(t);
+void first_failure_counts(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   const OwnedStream stream = make_stream(t);
   constexpr bp_status kOther = BP_TIMEOUT;
@@ -224,8 +247,7 @@ void first_failure_counts(Context& t) {
   t.expect_refused(streams.status(streams.self, stream.get()), provocation.failure(), "status");
 }
 
-void destroy_succeeds_all_the_same(Context& t) {
-  Provocation provocation(t);
+void destroy_succeeds_all_the_same(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   const OwnedStream other = make_stream(t);
   OwnedStream failed = failed_stream(t, provocation);
@@ -248,20 +270,32 @@ void destroy_succeeds_all_the_same(Context& t) {
 }  // namespace
 
 void add_failure_cases(std::vector<Case>& cases) {
-  add_api_cases(cases, "failure",
-                {
-                    {"is_told_to_each_reader",
-                     {"STREAM-9", "STREAM-10", "MEMORY-10"},
-                     is_told_to_each_reader},
-                    {"stays_on_its_stream", {"STREAM-9", "DEVICE-8"}, stays_on_its_stream},
-                    {"stops_what_is_submitted_later", {"STREAM-8"}, stops_what_is_submitted_later},
-                    {"ends_with_clear_failure", {"STREAM-13"}, ends_with_clear_failure},
-                    {"travels_with_events", {"EVENT-5", "EVENT-6"}, travels_with_events},
-                    {"callback_gets_it_once", {"STREAM-15"}, callback_gets_it_once},
-                    {"two_threads_both_see_it", {"STREAM-9", "ERROR-1"}, two_threads_both_see_it},
-                    {"first_failure_counts", {"STREAM-9"}, first_failure_counts},
-                    {"destroy_succeeds_all_the_same", {"STREAM-11"}, destroy_succeeds_all_the_same},
-                });
+  add_api_cases(
+      cases, "failure",
+      {
+          {"is_told_to_each_reader",
+           {"STREAM-9", "STREAM-10", "MEMORY-10"},
+           with_each<is_told_to_each_reader>},
+          {"stays_on_its_stream", {"STREAM-9", "DEVICE-8"}, with_each<stays_on_its_stream>},
+          {"stops_what_is_submitted_later", {"STREAM-8"}, with_each<stops_what_is_submitted_later>},
+          {"stops_what_is_queued_behind_it",
+           {"STREAM-8"},
+           with_each<stops_what_is_queued_behind_it>},
+          {"ends_with_clear_failure", {"STREAM-13"}, with_each<ends_with_clear_failure>},
+          {"travels_with_events", {"EVENT-5", "EVENT-6"}, with_each<travels_with_events>},
+          {"callback_gets_it_once", {"STREAM-15"}, with_each<callback_gets_it_once>},
+          {"two_threads_both_see_it", {"STREAM-9", "ERROR-1"}, with_each<two_threads_both_see_it>},
+          {"first_failure_counts", {"STREAM-9"}, with_each<first_failure_counts>},
+          {"destroy_succeeds_all_the_same",
+           {"STREAM-11"},
+           with_each<destroy_succeeds_all_the_same>},
+          {"lost_device_says_so_until_it_is_reset",
+           {"STREAM-11", "ERROR-1"},
+           [](Context& t) { run_in_child(t, "lose_and_reset"); }},
+          {"allocations_fail_one_by_one",
+           {"MEMORY-4", "ERROR-2"},
+           [](Context& t) { run_in_child(t, "fail_allocations"); }},
+      });
 }
 
 }  // namespace bp::conformance

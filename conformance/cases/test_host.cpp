@@ -170,4 +170,29 @@ bp_device* RawInstance::device(uint64_t index) const {
   return index < list.size() ? list[index] : nullptr;
 }
 
+std::string use_device(const RawInstance& instance, bp_device* device, TestHost& host) {
+  constexpr uint64_t kSize = 4096;
+  const bp_allocator_ops& memory = instance.allocator();
+  const bp_stream_ops& streams = instance.streams();
+  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
+                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                              .size_bytes = kSize};
+  bp_stream* stream = nullptr;
+  bp_buffer* buffer = nullptr;
+  std::vector<uint8_t> bytes(kSize);
+  const uint8_t pattern = 0x3C;
+  bp_status status = streams.create(streams.self, device, nullptr, &stream);
+  if (status == BP_OK) status = memory.allocate(memory.self, device, &desc, &buffer);
+  const bp_buffer_ref whole{buffer, 0, kSize};
+  if (status == BP_OK) status = memory.fill(memory.self, stream, &whole, &pattern, 1);
+  if (status == BP_OK) {
+    status = memory.copy_to_host(memory.self, stream, bytes.data(), &whole, BP_BORROW_DURING_CALL);
+  }
+  const std::string text = host.take_text();
+  if (buffer != nullptr) static_cast<void>(memory.free(memory.self, buffer, nullptr));
+  if (stream != nullptr) static_cast<void>(streams.destroy(streams.self, stream));
+  if (status != BP_OK) return std::string(bp_status_name(status)) + ": " + text;
+  return bytes == std::vector<uint8_t>(kSize, pattern) ? "" : "the bytes are not what was filled";
+}
+
 }  // namespace bp::conformance

@@ -96,4 +96,7 @@ class RawInstance {
   const bp_event_ops* events_ = nullptr;
 };
 
+// Allocates, fills, reads back and frees, on a stream of its own. What went wrong; "" if nothing.
+std::string use_device(const RawInstance& instance, bp_device* device, TestHost& host);
+
 }  // namespace bp::conformance
