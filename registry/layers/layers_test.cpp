@@ -1,10 +1,13 @@
 // How layers are chosen and put in, and what those do that only watch.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "registry/tests/fake_backend.hpp"
 
@@ -220,6 +223,80 @@ TEST(Layers, KeepATableThatIsTooShortTooShort) {
       << bp_error_text();
 }
 
+// The slots that threads call, without the counters of the fake.
+void make_thread_safe(FakeBackend& fake) {
+  fake.allocator.allocate = [](void*, bp_device*, const bp_allocate_desc* desc,
+                               bp_buffer** out) -> bp_status {
+    *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
+    return BP_OK;
+  };
+  fake.allocator.free = [](void*, bp_buffer* buffer, bp_stream*) -> bp_status {
+    delete[] reinterpret_cast<unsigned char*>(buffer);
+    return BP_OK;
+  };
+  fake.allocator.fill = [](void*, bp_stream*, const bp_buffer_ref* dst, const void* pattern,
+                           uint64_t) -> bp_status {
+    std::memset(fake_bytes(*dst), *static_cast<const unsigned char*>(pattern), dst->size_bytes);
+    return BP_OK;
+  };
+  fake.streams.create = [](void*, bp_device*, const bp_stream_desc*, bp_stream** out) -> bp_status {
+    *out = reinterpret_cast<bp_stream*>(new char);
+    return BP_OK;
+  };
+  fake.streams.destroy = [](void*, bp_stream* stream) -> bp_status {
+    delete reinterpret_cast<char*>(stream);
+    return BP_OK;
+  };
+}
+
+// Makes, uses and ends a stream and a buffer; true if every call went well.
+bool work_once(const bp_target& target) {
+  const bp_stream_ops& streams = *target.streams;
+  const bp_allocator_ops& memory = *target.allocator;
+  const bp_allocate_desc desc{
+      .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = 64};
+  bp_stream* stream = nullptr;
+  bp_buffer* buffer = nullptr;
+  if (streams.create(streams.self, target.device, nullptr, &stream) != BP_OK) return false;
+  if (memory.allocate(memory.self, target.device, &desc, &buffer) != BP_OK) return false;
+  const bp_buffer_ref range{buffer, 0, 64};
+  const unsigned char zero = 0;
+  bool is_well = memory.fill(memory.self, stream, &range, &zero, 1) == BP_OK;
+  const int64_t shape[] = {16}, strides[] = {1};
+  const bp_tensor a{
+      .buffer = buffer, .shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
+  const bp_add_args args{.struct_size = sizeof(args), .a = &a, .b = &a, .y = &a};
+  const bp_launch launch{.device = target.device, .stream = stream};
+  const bp_kernel* kernel = bp_target_kernel(&target, 0);
+  is_well &= kernel->launch(kernel, &launch, &args) == BP_OK;
+  is_well &= streams.synchronize(streams.self, stream, UINT64_MAX) == BP_OK;
+  is_well &= memory.free(memory.self, buffer, nullptr) == BP_OK;
+  return (streams.destroy(streams.self, stream) == BP_OK) && is_well;
+}
+
+TEST(Layers, ServeManyThreadsAtOnce) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json") + ",fault.memory=1000000";
+  TestRegistry r(0, "validate,trace,leak,fault", options.c_str());
+  const bp_kernel kernel = make_kernel("add.fast");
+  FakeBackend fake;
+  make_thread_safe(fake);
+  fake.kernels = {&kernel};
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  std::atomic<int> failures = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 100; ++n) failures += work_once(*r.target()) ? 0 : 1;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures.load(), 0);
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  EXPECT_EQ(r.log, "");
+}
+
 TEST(LeakLayer, SaysWhatWasNotGivenBackAndWhereItWasMade) {
   TestRegistry r(0, "leak", "leak.fail=1");
   FakeBackend fake;
@@ -290,6 +367,64 @@ TEST(TraceLayer, WritesEveryCallWithItsArguments) {
             std::string::npos);
   EXPECT_EQ(by_name.count("memory.address"), 0) << "it is not offered, so nobody was called";
   EXPECT_EQ(by_name.count("backend.shutdown"), 1);
+}
+
+TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
+  static bp_profile_desc sink;
+  static int stops = 0;
+  bp_profiler_ops profiler{.struct_size = sizeof(bp_profiler_ops),
+                           .struct_type = BP_STRUCT_PROFILER_OPS};
+  profiler.start = [](void*, bp_device*, const bp_profile_desc* desc) -> bp_status {
+    sink = *desc;
+    return BP_OK;
+  };
+  profiler.stop = [](void*, bp_device*) -> bp_status {
+    ++stops;
+    return BP_OK;
+  };
+  // The device's clock began 5 s after the host's.
+  profiler.calibrate = [](void*, bp_device*, int64_t* device_ns, int64_t* host_ns,
+                          int64_t* error_ns) -> bp_status {
+    *host_ns = std::chrono::steady_clock::now().time_since_epoch().count();
+    *device_ns = *host_ns - 5'000'000'000;
+    *error_ns = 0;
+    return BP_OK;
+  };
+  const TemporaryFolder folder;
+  const std::string options = "trace.device=1,trace.file=" + folder.file("trace.json");
+  TestRegistry r(0, "trace", options.c_str());
+  const bp_kernel kernel = make_kernel("add.fast");
+  FakeBackend fake;
+  fake.kernels = {&kernel};
+  fake.profiler = &profiler;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_launch launch{.device = r.target()->device, .stream = r.target()->default_stream};
+  const bp_kernel* front = bp_target_kernel(r.target(), 0);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(front->launch(front, &launch, nullptr), BP_OK);
+  ASSERT_NE(sink.sink, nullptr);
+  const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count() - 5'000'000'000;
+  const bp_activity activity{.struct_size = sizeof(activity),
+                             .struct_type = BP_STRUCT_ACTIVITY,
+                             .name = "rows",
+                             .stream = launch.stream,
+                             .start_ns = now,
+                             .end_ns = now + 2000,
+                             .bytes = 64,
+                             .kind = BP_ACTIVITY_KERNEL};
+  sink.sink(sink.user_data, &activity);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  EXPECT_EQ(stops, 1);
+  double last_launch = 0;
+  nlohmann::json work;
+  for (const auto& event : events_of(folder.file("trace.json"))) {
+    if (event.at("name") == "add.fast") last_launch = event.at("ts");
+    if (event.at("name") == "rows") work = event;
+  }
+  EXPECT_EQ(work.at("cat"), "device");
+  EXPECT_DOUBLE_EQ(work.at("dur"), 2);
+  EXPECT_EQ(work.at("args").at("bytes"), 64);
+  EXPECT_GT(work.at("ts"), last_launch) << "it ran behind both launches, on the clock of the host";
 }
 
 TEST(TraceLayer, SaysThatItsFileCannotBeWritten) {

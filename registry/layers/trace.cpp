@@ -3,10 +3,13 @@
 // format, in which a file that ends early, because the process did, can still be opened.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <mutex>
 
+#include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"
@@ -40,7 +43,12 @@ class TraceLayer final : public Layer {
     return BP_OK;
   }
 
+  bp_status check() override { return options().number("trace", "device", 1, records_devices_); }
+
   void on_table(AnyTable table) override {
+    if (auto* const* profiler = std::get_if<Wrapped<bp_profiler_ops>*>(&table)) {
+      profiler_ = *profiler;
+    }
     std::visit([](auto* wrapped) { surround_all<TraceLayer>(*wrapped); }, table);
   }
 
@@ -50,6 +58,7 @@ class TraceLayer final : public Layer {
   }
 
   bp_status shut_down(const bp_backend& next) override {
+    stop_devices();
     const Clock::time_point start = Clock::now();
     const bp_status status = next.shutdown(next.self);
     JsonText args;
@@ -79,6 +88,7 @@ class TraceLayer final : public Layer {
 
   template <Slot kSlot, typename Next, typename... Args>
   bp_status around_kernel(const WrappedKernel& kernel, Next next, Args... args) {
+    if constexpr (kSlot == Slot::kernel_launch) record_device(std::get<0>(std::tuple(args...)));
     const Clock::time_point start = Clock::now();
     const bp_status status = next();
     const Clock::time_point end = Clock::now();
@@ -96,6 +106,67 @@ class TraceLayer final : public Layer {
   }
 
  private:
+  // What the sink needs of a device whose work is recorded.
+  struct Device {
+    TraceLayer* layer;
+    bp_device* device;
+    int64_t offset_ns;  // From the device's clock to CLOCK_MONOTONIC, which Clock is.
+  };
+
+  // Begins to record the work of the device of a first launch. A host that records it itself is
+  // told BP_ALREADY_EXISTS by the backend, which is why it has to be asked for.
+  void record_device(const bp_launch* launch) {
+    if (records_devices_ == 0 || launch == nullptr) return;
+    Device* added = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto is_known = [&](const Device& d) { return d.device == launch->device; };
+      if (std::ranges::any_of(devices_, is_known)) return;
+      added = &devices_.emplace_back(Device{this, launch->device, 0});
+    }
+    const bp_profiler_ops* profiler = profiler_ == nullptr ? nullptr : &profiler_->next;
+    if (profiler == nullptr || profiler->start == nullptr || profiler->calibrate == nullptr) {
+      log(BP_LOG_WARNING, "trace.device: the backend has no profiler; its calls alone are traced");
+      return;
+    }
+    int64_t device_ns = 0, host_ns = 0, error_ns = 0;
+    const bp_profile_desc desc{.struct_size = sizeof(desc),
+                               .struct_type = BP_STRUCT_PROFILE_DESC,
+                               .sink = take_activity,
+                               .user_data = added};
+    bp_status status =
+        profiler->calibrate(profiler->self, launch->device, &device_ns, &host_ns, &error_ns);
+    added->offset_ns = host_ns - device_ns;
+    if (status == BP_OK) status = profiler->start(profiler->self, launch->device, &desc);
+    if (status != BP_OK) {
+      log(BP_LOG_WARNING,
+          "trace.device: the work of the device is not recorded: " + core::take_error());
+    }
+  }
+
+  void stop_devices() {
+    if (profiler_ == nullptr || profiler_->next.stop == nullptr) return;
+    for (const Device& device : devices_) {
+      static_cast<void>(profiler_->next.stop(profiler_->next.self, device.device));
+    }
+  }
+
+  // One piece of work, in a row of its stream.
+  static void take_activity(void* self, const bp_activity* activity) {
+    const auto& device = *static_cast<const Device*>(self);
+    const auto time = [&](int64_t device_ns) {
+      return Clock::time_point(std::chrono::nanoseconds(device_ns + device.offset_ns));
+    };
+    JsonText args;
+    args.add("stream", words(activity->stream));
+    if (activity->bytes != 0) args.add("bytes", activity->bytes);
+    if (activity->flops != 0) args.add("flops", activity->flops);
+    const auto row =
+        static_cast<int>(reinterpret_cast<uintptr_t>(activity->stream) >> 4 & 0x7FFFFFFF);
+    device.layer->write_event(activity->name == nullptr ? "work" : activity->name, "device",
+                              time(activity->start_ns), time(activity->end_ns), args, row);
+  }
+
   // Kept in memory until they are written: most calls do not touch the file.
   static constexpr size_t kPendingBytes = 256 << 10;
 
@@ -117,11 +188,11 @@ class TraceLayer final : public Layer {
   }
 
   void write_event(std::string_view name, std::string_view category, Clock::time_point start,
-                   Clock::time_point end, const JsonText& args) {
+                   Clock::time_point end, const JsonText& args, int row = gettid()) {
     char numbers[160];
     std::snprintf(numbers, sizeof(numbers),
                   ",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d,\"args\":",
-                  microseconds(start - origin_), microseconds(end - start), getpid(), gettid());
+                  microseconds(start - origin_), microseconds(end - start), getpid(), row);
     write("{\"name\":" + JsonText::quoted(name) + ",\"cat\":" + JsonText::quoted(category) +
           numbers + args.text() + "}");
   }
@@ -146,6 +217,9 @@ class TraceLayer final : public Layer {
 
   const Clock::time_point origin_ = Clock::now();
   std::mutex mutex_;
+  uint64_t records_devices_ = 0;
+  Wrapped<bp_profiler_ops>* profiler_ = nullptr;
+  std::deque<Device> devices_;  // Guarded by mutex_ until the shutdown.
   // Guarded by mutex_ after begin().
   std::string file_, pending_;
   bool is_empty_ = true, has_failed_ = false;
@@ -154,7 +228,8 @@ class TraceLayer final : public Layer {
 constexpr OptionInfo kOptions[] = {
     {"file",
      "where it is written, with %b for the backend and %p for the process; default "
-     "backplane_trace.%b.%p.json"}};
+     "backplane_trace.%b.%p.json"},
+    {"device", "1: the work of the devices too, from their profilers; default 0"}};
 
 }  // namespace
 

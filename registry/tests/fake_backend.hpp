@@ -27,6 +27,7 @@ struct FakeBackend {
   bool adds_guard = false;
   const bp_layout_ops* layouts = nullptr;  // Added if they are given.
   const bp_compiler_ops* compiler = nullptr;
+  const bp_profiler_ops* profiler = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_add_result> results;
   bp_add_result allocator_results[2] = {};
@@ -129,6 +130,7 @@ struct FakeBackend {
     if (f.adds_guard) r->add_device_guard(r->self, 0, nullptr, &f.guard, nullptr);
     if (f.layouts != nullptr) r->add_layout(r->self, 0, nullptr, f.layouts, nullptr);
     if (f.compiler != nullptr) r->add_compiler(r->self, 0, nullptr, f.compiler, nullptr);
+    if (f.profiler != nullptr) r->add_profiler(r->self, 0, nullptr, f.profiler, nullptr);
     f.results.resize(f.kernels.size());
     return r->add_kernels(r->self, 0, nullptr, f.kernels.size(), f.kernels.data(),
                           f.results.data());
