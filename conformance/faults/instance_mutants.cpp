@@ -140,34 +140,6 @@ bp_status ignore_stream_flags(void* self, bp_device* device, const bp_stream_des
 
 void ignore_flags(Runtime& r) { r.bent.streams.create = ignore_stream_flags; }
 
-// Drops the links of a request, also those that say that they must be understood.
-bp_status create_without_links(void* self, bp_device* device, const bp_stream_desc* desc,
-                               bp_stream** out_stream) {
-  const bp_stream_ops& good = runtime_of(self).good.streams;
-  if (desc == nullptr || desc->next == nullptr) {
-    return good.create(good.self, device, desc, out_stream);
-  }
-  bp_stream_desc alone = *desc;
-  alone.next = nullptr;
-  return good.create(good.self, device, &alone, out_stream);
-}
-
-bp_status allocate_without_links(void* self, bp_device* device, const bp_allocate_desc* desc,
-                                 bp_buffer** out_buffer) {
-  const bp_allocator_ops& good = runtime_of(self).good.allocator;
-  if (desc == nullptr || desc->next == nullptr) {
-    return good.allocate(good.self, device, desc, out_buffer);
-  }
-  bp_allocate_desc alone = *desc;
-  alone.next = nullptr;
-  return good.allocate(good.self, device, &alone, out_buffer);
-}
-
-void ignore_links(Runtime& r) {
-  r.bent.streams.create = create_without_links;
-  r.bent.allocator.allocate = allocate_without_links;
-}
-
 constexpr RuntimeMutant kTable[] = {
     {.id = "29", .bend = stay_after_errors, .guard = &kGuard},
     {.id = "29_shared", .guard = &kGuardOfAll},
@@ -176,7 +148,6 @@ constexpr RuntimeMutant kTable[] = {
     {.id = "abi_long_host", .enter = read_longer_host},
     {.id = "abi_newer", .enter = refuse_newer},
     {.id = "abi_flags", .bend = ignore_flags},
-    {.id = "abi_links", .bend = ignore_links},
     {.id = "benign_guard", .guard = &kGuard},
 };
 
