@@ -216,9 +216,9 @@ Writer* writer_of(RandomKind kind) {
   switch (kind) {
     case RandomKind::kBits:
       return write_bits;
-    case RandomKind::kUniform:
+    case RandomKind::kFraction:
       return write_uniform<T>;
-    case RandomKind::kNormal:
+    case RandomKind::kNormalValue:
       return write_normal<T>;
     default:
       return write_dropout<T>;
@@ -239,7 +239,7 @@ Writer* find_writer(RandomKind kind, bp_dtype dtype) {
 }
 
 void random_run(const RandomRun& run) {
-  const bool is_wide = run.dtype == BP_F64 && run.kind != RandomKind::kDropout;
+  const bool is_wide = run.dtype == BP_F64 && run.kind != RandomKind::kDropped;
   const int64_t words_per_element = is_wide ? 2 : 1, per_block = 4 / words_per_element;
   Writer* const writer = find_writer(run.kind, run.dtype);
   alignas(64) std::array<uint32_t, 4 * kRandomBlocks> words;
@@ -351,11 +351,11 @@ bp_status random_bits_launch(const bp_random_bits_args& args, Launch& launch) {
 }
 
 bp_status uniform_launch(const bp_uniform_args& args, Launch& launch) {
-  return submit(args, plan_of(RandomKind::kUniform, *args.y, nullptr), launch);
+  return submit(args, plan_of(RandomKind::kFraction, *args.y, nullptr), launch);
 }
 
 bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
-  RandomPlan plan = plan_of(RandomKind::kNormal, *args.y, nullptr);
+  RandomPlan plan = plan_of(RandomKind::kNormalValue, *args.y, nullptr);
   plan.mean = args.mean;
   plan.std = args.std;
   return submit(args, plan, launch);
@@ -364,7 +364,7 @@ bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
 // At p = 1 nothing is kept, and uniform numbers are all below it.
 template <typename Args>
 bp_status submit_dropout(const Args& args, const bp_tensor& y, const bp_tensor& x, Launch& launch) {
-  RandomPlan plan = plan_of(RandomKind::kDropout, y, &x);
+  RandomPlan plan = plan_of(RandomKind::kDropped, y, &x);
   plan.p = args.p;
   return submit(args, plan, launch);
 }

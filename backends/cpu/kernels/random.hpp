@@ -12,7 +12,7 @@ namespace bp::kernels {
 // Blocks that are computed side by side.
 constexpr size_t kRandomBlocks = 64;
 
-enum class RandomKind { kBits, kUniform, kNormal, kDropout };
+enum class RandomKind { kBits, kFraction, kNormalValue, kDropped };
 
 // Elements number first, first + 1, ... of a tensor, equally far apart in y and x.
 struct RandomRun {
