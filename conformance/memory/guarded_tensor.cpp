@@ -37,7 +37,13 @@ std::byte canary_byte(uint64_t position) {
 
 GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
     : place_(place), spec_(std::move(spec)), size_(element_size(spec_.dtype)) {
+  const int64_t first = -spec_.placement.lowest;
   front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
+  // Element (0, ..., 0) lies where the heap takes tensors, also if others lie before it.
+  const uint64_t alignment =
+      std::max<uint64_t>(1, place_.target->properties->heaps->tensor_offset_alignment_bytes);
+  const uint64_t beyond = (front_ + static_cast<uint64_t>(first) * size_) % alignment;
+  if (beyond != 0) front_ += alignment - beyond;
   const uint64_t span_bytes = static_cast<uint64_t>(spec_.placement.span()) * size_;
   image_.resize(front_ + span_bytes + place_.canary_bytes);
   fill_with_canary(image_);
@@ -48,7 +54,6 @@ GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
   const bp_allocator_ops& memory = *place_.target->allocator;
   require_ok(memory.allocate(memory.self, place_.target->device, &desc, &buffer_), "allocate");
 
-  const int64_t first = -spec_.placement.lowest;
   view_.buffer = buffer_;
   view_.byte_offset = front_ + static_cast<uint64_t>(first) * size_;
   view_.shape = spec_.shape.data();
