@@ -236,7 +236,7 @@ void callback_holds_no_lock(Context& t) {
   const OwnedStream stream = make_stream(t);
   const OwnedStream other = make_stream(t);
   struct Meeting {
-    std::atomic<bool> is_inside = false, may_leave = false;
+    std::atomic<bool> is_inside = false, may_leave = false, is_submitted = false;
   } meeting;
   Report report;
   std::thread caller([&] {
@@ -251,6 +251,7 @@ void callback_holds_no_lock(Context& t) {
                   },
                   &meeting),
               "add_callback");
+    meeting.is_submitted = true;  // Later than the callback itself where work runs inline.
     report.ok(streams.flush(streams.self, stream.get()), "flush");
   });
   while (!meeting.is_inside) std::this_thread::yield();
@@ -260,6 +261,7 @@ void callback_holds_no_lock(Context& t) {
   const bp_buffer_ref whole = range(buffer, 0, kSize);
   const uint8_t value = 9;
   uint32_t done = 1;
+  const bool is_submitted = meeting.is_submitted;
   report.ok(streams.status(streams.self, stream.get()), "status");
   report.ok(streams.query(streams.self, stream.get(), &done), "query");
   report.ok(target.allocator->fill(target.allocator->self, stream.get(), &whole, &value, 1),
@@ -272,7 +274,7 @@ void callback_holds_no_lock(Context& t) {
   caller.join();
   report.tell(t);
   t.expect(is_inside_still, "the calls returned while the callback was inside");
-  t.expect_eq(done, 0u, "query of a stream whose callback has not returned");
+  if (is_submitted) t.expect_eq(done, 0u, "query of a stream whose callback has not returned");
   finish(t, stream.get());
   t.expect(read(t, other.get(), whole) == std::vector<uint8_t>(kSize, value),
            "what was submitted meanwhile");
