@@ -65,6 +65,13 @@ void add_kernels(const Registration& r, Target& target) {
     target.kernels.by_op[find_op(kernel->op)->index].push_back(kernel);
     target.kernels.all.push_back(kernel);
   }
+  const bool has_compiler = (target.table_mask >> BP_STRUCT_COMPILER_OPS & 1) != 0;
+  if (!has_compiler) return;
+  target.compiled = std::make_unique<CompiledOps>(target.own_tables.compiler, target.device);
+  for (const OpRow& row : op_rows()) {
+    auto& kernels = target.kernels.by_op[row.index];
+    if (kernels.empty()) kernels.push_back(target.compiled->kernel(row));
+  }
 }
 
 void set_tables(Target& target) {
@@ -217,6 +224,7 @@ bp_status end_plugin(Plugin& plugin) {
     const bp_device_ops& devices = target->own_tables.devices;
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
     end_prepared(*target);
+    target->compiled.reset();
     target->cache.reset();
   }
   for (const std::unique_ptr<Target>& target : plugin.targets) {

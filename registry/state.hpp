@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backplane/host.h"
+#include "registry/compiled_ops.hpp"
 #include "registry/host_services.hpp"
 #include "registry/layers/stack.hpp"
 #include "registry/loader.hpp"
@@ -54,6 +55,7 @@ struct Target final : bp_target {
   bp_device_properties own_properties{};  // As of the load: a reset raises the device's generation.
   Tables own_tables;
   KernelTable kernels;
+  std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.
   Selection selection;
   std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
   std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.

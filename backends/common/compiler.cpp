@@ -109,7 +109,8 @@ bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64
   }
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     bp_reason reason = nullptr;
-    choose_kernel(backend_.kernels, device, ours.flags, program.nodes[i].frame, reason);
+    choose_kernel(backend_.kernels, device, ours.flags, program.nodes[i].frame,
+                  program.nodes[i].is_in_place(), reason);
     out_reasons[i] = reason;
   }
   return BP_OK;

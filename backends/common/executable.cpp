@@ -113,7 +113,8 @@ void Executable::choose(size_t index) {
   const ProgramNode& given = program_.nodes[index];
   Node& node = nodes_.emplace_back();
   bp_reason reason = nullptr;
-  node.kernel = choose_kernel(backend_.kernels, device_, flags_, given.frame, reason);
+  node.kernel =
+      choose_kernel(backend_.kernels, device_, flags_, given.frame, given.is_in_place(), reason);
   if (node.kernel == nullptr) {
     throw StatusError(BP_UNSUPPORTED, "compile: node " + std::to_string(index) + ": " +
                                           op_name(given.frame.op()) + ": " + reason);

@@ -63,7 +63,8 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
 }
 
 bp_reason refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
-                  const OwnedFrame& frame) {
+                  const OwnedFrame& frame, bool is_in_place) {
+  if (is_in_place && (kernel.flags & BP_KERNEL_IN_PLACE) == 0) return "not for use in place";
   if ((flags & BP_LAUNCH_DETERMINISTIC) != 0 && (kernel.flags & BP_KERNEL_DETERMINISTIC) == 0) {
     return "not deterministic";
   }
@@ -90,12 +91,12 @@ bp_layout_flags layout_class(const bp_tensor& t) {
 }
 
 const bp_kernel* choose_kernel(std::span<const bp_kernel* const> kernels, bp_device* device,
-                               bp_launch_flags flags, const OwnedFrame& frame,
+                               bp_launch_flags flags, const OwnedFrame& frame, bool is_in_place,
                                bp_reason& out_reason) {
   out_reason = "the device has no kernel for the op";
   for (const bp_kernel* kernel : kernels) {
     if (kernel->op != frame.op()) continue;
-    out_reason = refusal(*kernel, device, flags, frame);
+    out_reason = refusal(*kernel, device, flags, frame, is_in_place);
     if (out_reason == nullptr) return kernel;
   }
   return nullptr;

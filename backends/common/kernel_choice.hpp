@@ -14,9 +14,10 @@ namespace bp {
 bp_layout_flags layout_class(const bp_tensor& tensor);
 
 // The best of `kernels`, which are in the order they are tried, for a frame whose tensors need no
-// buffer. NULL if none takes it; `out_reason` then says why the last one of the op does not.
+// buffer. `is_in_place`: an output will be the memory of an input. NULL if none takes it;
+// `out_reason` then says why the last one of the op does not.
 const bp_kernel* choose_kernel(std::span<const bp_kernel* const> kernels, bp_device* device,
-                               bp_launch_flags flags, const OwnedFrame& frame,
+                               bp_launch_flags flags, const OwnedFrame& frame, bool is_in_place,
                                bp_reason& out_reason);
 
 }  // namespace bp

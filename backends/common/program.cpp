@@ -68,6 +68,17 @@ bp_tensor ProgramValue::tensor() const {
 
 uint64_t ProgramValue::size_bytes() const { return extent_of(tensor()).end; }
 
+bool ProgramNode::is_in_place() const {
+  const std::vector<FrameArgument>& arguments = frame.arguments();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!arguments[i].is_written || values[i] == BP_NO_VALUE) continue;
+    for (size_t j = 0; j < values.size(); ++j) {
+      if (i != j && values[i] == values[j]) return true;
+    }
+  }
+  return false;
+}
+
 Program::Program(const bp_program* theirs) {
   if (theirs == nullptr) invalid("data is NULL");
   const auto ours = read_desc(theirs, kFirstProgram, BP_STRUCT_PROGRAM, "compile");

@@ -22,6 +22,9 @@ struct ProgramValue {
 };
 
 struct ProgramNode {
+  // Whether it writes a value that it reads as another argument.
+  bool is_in_place() const;
+
   OwnedFrame frame;              // Byte offsets count from the beginning of the value.
   std::vector<uint32_t> values;  // One for each of frame.tensors(), or BP_NO_VALUE.
 };

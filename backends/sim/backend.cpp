@@ -53,6 +53,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       status = registrar->add_streams(r, 0, nullptr, &i.streams, &i.events, nullptr);
     }
     if (status == BP_OK) status = add_optional_tables(i, *registrar);
+    if (!i.options.has_kernels) return status;
     for (const bp_kernel& kernel : i.kernels) {
       const bp_kernel* const row = &kernel;
       if (status == BP_OK) status = registrar->add_kernels(r, 0, nullptr, 1, &row, nullptr);

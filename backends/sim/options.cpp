@@ -90,6 +90,8 @@ constexpr Row kRows[] = {
      [](Options& o, std::string_view k, std::string_view v) { o.is_protected = yes_or_no(k, v); }},
     {"addresses",
      [](Options& o, std::string_view k, std::string_view v) { o.has_addresses = yes_or_no(k, v); }},
+    {"kernels",
+     [](Options& o, std::string_view k, std::string_view v) { o.has_kernels = yes_or_no(k, v); }},
     {"peer",
      [](Options& o, std::string_view k, std::string_view v) { o.has_peers = yes_or_no(k, v); }},
     {"whole_buffers", [](Options& o, std::string_view k,

@@ -33,6 +33,7 @@ struct Options {
   bool has_peers = true;           // Devices copy from one another.
   bool has_whole_buffers = false;  // Buffers are not to be divided.
   bool has_shared_queue = false;   // One thread runs the work of all streams.
+  bool has_kernels = true;         // Else the device runs compiled programs alone.
   DelayOptions delays;
 };
 
