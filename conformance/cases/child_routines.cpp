@@ -8,13 +8,13 @@ constexpr int kChildTimeoutS = 25;  // Below the deadline of a case.
 }  // namespace
 
 const std::vector<ChildRoutine>& child_routines() {
-  static const std::vector<ChildRoutine> kRoutines = {
+  static const std::vector<ChildRoutine> routines = {
       {"fork_after_probe", fork_after_probe},
       {"reload_many_times", reload_many_times},
       {"lose_and_reset", lose_and_reset},
       {"fail_allocations", fail_allocations},
   };
-  return kRoutines;
+  return routines;
 }
 
 void run_in_child(Context& t, const char* routine) {

@@ -1,8 +1,10 @@
 #include "conformance/streams/runner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -11,6 +13,8 @@
 
 namespace bp::conformance {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr uint8_t kOverwritten = 0xBB;  // Sources, once a call that stages them has returned.
 constexpr uint8_t kNotYetRead = 0xCC;   // Destinations, before a copy.
@@ -21,10 +25,17 @@ struct Failure {
   Deviation deviation;
 };
 
-// Sleeps on the thread of the stream. The length is the argument, so that nothing has to live.
-void pause(void* microseconds, bp_status) {
-  std::this_thread::sleep_for(std::chrono::microseconds(reinterpret_cast<uintptr_t>(microseconds)));
+// How long callbacks may sleep; each gets one of them, so that nothing else has to live.
+constexpr std::array<std::chrono::microseconds, 5> kPauses{20us, 50us, 90us, 140us, 200us};
+
+void pause(void* length, bp_status) {
+  std::this_thread::sleep_for(*static_cast<const std::chrono::microseconds*>(length));
 }
+
+// What copies borrow.
+struct HostMemory {
+  std::deque<std::vector<uint8_t>> sources, downloads;
+};
 
 // One run. What it made is kept until the device is idle again, whatever happens.
 class Run {
@@ -45,8 +56,7 @@ class Run {
     const bp_device_ops& devices = *target_.devices;
     if (devices.synchronize(devices.self, target_.device, kPatienceNs) != BP_OK) {
       // Work may still come and use what it borrows: all of it stays.
-      static_cast<void>(new std::deque(std::move(host_)));
-      static_cast<void>(new std::deque(std::move(downloads_)));
+      static_cast<void>(host_.release());
       return;
     }
     const bp_stream_ops& streams = *target_.streams;
@@ -131,7 +141,7 @@ class Run {
       buffers_.push_back(make_buffer());
       const bp_buffer_ref whole{buffers_.back(), 0, program_.buffer_bytes};
       const std::vector<uint8_t>& bytes =
-          host_.emplace_back(program_bytes(program_.content + i, program_.buffer_bytes));
+          host_->sources.emplace_back(program_bytes(program_.content + i, program_.buffer_bytes));
       expect_ok(memory.copy_from_host(memory.self, streams_[0], &whole, bytes.data(),
                                       BP_BORROW_UNTIL_COMPLETE),
                 "copy_from_host");
@@ -155,9 +165,9 @@ class Run {
     }
     is_drawn_[stream] = true;
     if (!draw_.chance(8)) return;
-    const uintptr_t microseconds = 20 + draw_.below(180);
+    const std::chrono::microseconds* const length = &kPauses[draw_.below(kPauses.size())];
     expect_ok(streams.add_callback(streams.self, streams_[stream], pause,
-                                   reinterpret_cast<void*>(microseconds)),
+                                   const_cast<std::chrono::microseconds*>(length)),
               "stream.add_callback");
   }
 
@@ -212,13 +222,14 @@ class Run {
     } else if (step.kind == StepKind::kCopy) {
       expect_ok(memory.copy(memory.self, stream, &to, &from), "copy");
     } else if (step.kind == StepKind::kUpload) {
-      std::vector<uint8_t>& bytes = host_.emplace_back(program_bytes(step.data, step.to.size));
+      std::vector<uint8_t>& bytes =
+          host_->sources.emplace_back(program_bytes(step.data, step.to.size));
       expect_ok(memory.copy_from_host(memory.self, stream, &to, bytes.data(), borrow),
                 "copy_from_host");
       if (!step.until_complete) std::ranges::fill(bytes, kOverwritten);
     } else {
-      const size_t number = downloads_.size();
-      std::vector<uint8_t>& bytes = downloads_.emplace_back(step.from.size, kNotYetRead);
+      const size_t number = host_->downloads.size();
+      std::vector<uint8_t>& bytes = host_->downloads.emplace_back(step.from.size, kNotYetRead);
       expect_ok(memory.copy_to_host(memory.self, stream, bytes.data(), &from, borrow),
                 "copy_to_host");
       if (!step.until_complete) compare_download(number);
@@ -286,7 +297,7 @@ class Run {
   }
 
   void compare_download(size_t number) const {
-    const std::vector<uint8_t>& got = downloads_[number];
+    const std::vector<uint8_t>& got = host_->downloads[number];
     const std::vector<uint8_t>& want = model_.downloads()[number];
     const auto [g, w] = std::ranges::mismatch(got, want);
     if (g == got.end()) return;
@@ -300,14 +311,14 @@ class Run {
   }
 
   void compare() {
-    for (size_t i = 0; i < downloads_.size(); ++i) compare_download(i);
+    for (size_t i = 0; i < host_->downloads.size(); ++i) compare_download(i);
     for (uint32_t b = 0; b < program_.buffer_count; ++b) compare_buffer(b);
   }
 
   // What a buffer holds at the end, read in a way that asks for no more than order on one stream.
   void compare_buffer(uint32_t number) {
     const bp_allocator_ops& memory = *target_.allocator;
-    std::vector<uint8_t>& bytes = host_.emplace_back(program_.buffer_bytes, kNotYetRead);
+    std::vector<uint8_t>& bytes = host_->sources.emplace_back(program_.buffer_bytes, kNotYetRead);
     const bp_buffer_ref whole{buffers_[number], 0, program_.buffer_bytes};
     expect_ok(memory.copy_to_host(memory.self, streams_[0], bytes.data(), &whole,
                                   BP_BORROW_UNTIL_COMPLETE),
@@ -334,7 +345,7 @@ class Run {
   std::vector<bp_event*> events_, ends_, gates_;
   std::vector<bp_buffer*> buffers_;
   std::vector<bool> is_drawn_;  // By stream: whether it is held back until the host waits.
-  std::deque<std::vector<uint8_t>> host_, downloads_;  // Borrowed by copies.
+  std::unique_ptr<HostMemory> host_ = std::make_unique<HostMemory>();
 };
 
 }  // namespace

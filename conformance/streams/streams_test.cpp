@@ -119,16 +119,17 @@ TEST(Draw, DependsOnTheSeedAlone) {
   EXPECT_NE(listing(draw_program({}, 5)), listing(draw_program({}, 6)));
 }
 
+bool has_fill_before_download(const Program& p) {
+  bool has_fill = false;
+  for (const Step& step : p.steps) {
+    has_fill = has_fill || step.kind == StepKind::kFill;
+    if (has_fill && step.kind == StepKind::kDownload) return true;
+  }
+  return false;
+}
+
 TEST(Shortened, KeepsWhatFailsAndNothingElse) {
   const Program drawn = draw_program({.stream_count = 4}, 3);
-  const auto has_fill_before_download = [](const Program& p) {
-    bool has_fill = false;
-    for (const Step& step : p.steps) {
-      has_fill = has_fill || step.kind == StepKind::kFill;
-      if (has_fill && step.kind == StepKind::kDownload) return true;
-    }
-    return false;
-  };
   ASSERT_TRUE(has_fill_before_download(drawn));
   const Program shortest = shortened(drawn, 10000, has_fill_before_download);
   EXPECT_TRUE(has_fill_before_download(shortest));
