@@ -43,6 +43,7 @@ template <typename Body>
 void on_threads(Body body) {
   std::atomic<int> waiting = kThreads;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
       --waiting;
