@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "conformance/cases/rank_group.hpp"
 #include "conformance/cases/runtime_families.hpp"
 
 namespace bp::conformance {
@@ -45,6 +46,7 @@ CaseList CaseList::without_ops() {
   add_graph_cases(cases);
   add_profiler_cases(cases);
   add_compiler_cases(cases);
+  add_collective_cases(cases);
   return CaseList(std::move(cases));
 }
 

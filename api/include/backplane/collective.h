@@ -103,8 +103,8 @@ enum {
  *   barrier          nothing
  *
  * Uneven parts: `counts`, with n entries, in place of count where it says n * count; all_to_all
- * has receive_counts as well. [COLLECTIVE-5] send and receive are the same range for a call in
- * place, or do not overlap. */
+ * has receive_counts as well. [COLLECTIVE-5] In place, send and receive are one range, or the
+ * smaller is the part of the larger that belongs to the rank; else they do not overlap. */
 typedef struct bp_collective_call {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_COLLECTIVE_CALL. */
@@ -157,16 +157,18 @@ typedef struct bp_process_group_ops {
   /* BP_OK, or why the group can not be used any more. Never waits. */
   bp_status (*status)(void* self, bp_process_group* group);
 
-  /* Makes a group of the ranks that give the same `color`, ordered by `key`, then by rank. A color
-   * of UINT32_MAX: *out_group becomes NULL. Every rank calls it. */
-  bp_status (*split)(void* self, bp_process_group* group, uint32_t color, uint32_t key,
-                     uint64_t timeout_ns, bp_process_group** out_group);
+  /* Makes groups of the ranks that give the same color, ordered by key, then by rank. Every rank
+   * calls it: `groups`, `colors`, `keys` and `out_groups` have an entry for each rank of this
+   * process. A color of UINT32_MAX: its out group becomes NULL. */
+  bp_status (*split)(void* self, uint32_t local_count, bp_process_group* const* groups,
+                     const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
+                     bp_process_group** out_groups);
 
-  /* Makes a group without the listed ranks, after a failure; the others call it. The old one is
-   * aborted. */
-  bp_status (*shrink)(void* self, bp_process_group* group, uint64_t gone_count,
-                      const uint32_t* gone_ranks, uint64_t timeout_ns,
-                      bp_process_group** out_group);
+  /* Makes groups without the listed ranks, after a failure; all others call it, as split(). Ranks
+   * keep their order. The old groups are aborted. */
+  bp_status (*shrink)(void* self, uint32_t local_count, bp_process_group* const* groups,
+                      uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
+                      bp_process_group** out_groups);
 
   /* Optional; prepares a buffer for calls of the group, until deregister_buffer(). A hint. */
   bp_status (*register_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
