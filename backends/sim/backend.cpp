@@ -7,6 +7,7 @@
 #include "backends/common/compiler.hpp"
 #include "backends/common/profiler.hpp"
 #include "backends/cpu/kernels/list.hpp"
+#include "backends/sim/collective.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/processor.hpp"
@@ -35,6 +36,8 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
   add(r.add_graph, i.graphs);
   add(r.add_compiler, i.compilation);
   add(r.add_profiler, i.profiling);
+  add(r.add_device_guard, i.guard);
+  add(r.add_process_group, i.collectives->table);
   return status;
 }
 
@@ -107,8 +110,10 @@ Instance::Instance(const bp_host* its_host)
       allocator(with_self(kAllocator, this)),
       streams(with_self(kStreams, this)),
       events(with_self(kEvents, this)),
+      guard(with_self(kGuard, this)),
       faults(with_self(kFaults, this)),
-      executor(options.has_shared_queue ? 1 : kMaxWorkers) {
+      executor(options.has_shared_queue ? 1 : kMaxWorkers),
+      collectives(std::make_unique<Collectives>(*this)) {
   for (const bp_kernel* kernel : kernels::kKernels) kernels.push_back(*kernel);
 #if BP_SIM_HAS_ONEDNN
   programs = kernels::make_program_cache();

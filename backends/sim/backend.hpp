@@ -31,6 +31,7 @@ class Profiler;
 namespace bp::sim {
 
 class Device;
+struct Collectives;
 
 // What one negotiation made: the tables with this object as their `self`, bound to one host.
 struct Instance {
@@ -50,10 +51,12 @@ struct Instance {
   bp_allocator_ops allocator;
   bp_stream_ops streams;
   bp_event_ops events;
+  bp_device_guard_ops guard;
   bp_test_fault_ops faults;
   std::vector<bp_kernel> kernels;
   Executor executor;  // Runs the work of all devices: streams of one wait for those of another.
   std::vector<std::unique_ptr<Device>> cards;
+  std::unique_ptr<Collectives> collectives;         // Ends before the executor does.
   std::shared_ptr<kernels::ProgramCache> programs;  // NULL in a build without oneDNN.
   Hooks hooks;
   std::unique_ptr<Profiler> profiler;
@@ -83,6 +86,7 @@ extern const bp_device_ops kDevices;
 extern const bp_allocator_ops kAllocator;
 extern const bp_stream_ops kStreams;
 extern const bp_event_ops kEvents;
+extern const bp_device_guard_ops kGuard;
 extern const bp_test_fault_ops kFaults;
 
 }  // namespace bp::sim

@@ -370,6 +370,10 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
 
 }  // namespace
 
+Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what) {
+  return checked_range(&range, call, what).use(access);
+}
+
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
   Buffer* const b = buffer_or_null(handle);
   if (b == nullptr) {

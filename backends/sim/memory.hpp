@@ -37,4 +37,7 @@ struct Buffer : Handle {
 // is none of this backend, its device is lost, or the device was reset since.
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
 
+// A range for work that reads or writes it. Throws StatusError if it leaves its buffer.
+Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what);
+
 }  // namespace bp::sim

@@ -1,0 +1,51 @@
+#include "backends/sim/collective.hpp"
+
+#include "backends/sim/device.hpp"
+#include "backends/sim/entry.hpp"
+#include "backends/sim/memory.hpp"
+#include "backends/sim/stream.hpp"
+
+namespace bp::sim {
+namespace {
+
+class OpenedUse final : public GroupMemory {
+ public:
+  explicit OpenedUse(Use use) : use_(std::move(use)) {}
+
+  std::byte* open() override {
+    use_.pages->open(use_.access);
+    return use_.address();
+  }
+  void close() override { use_.pages->close(use_.access); }
+
+ private:
+  const Use use_;
+};
+
+void require_same(const Handle& handle, const Device& device, const char* call, const char* what) {
+  if (handle.device == &device) return;
+  refuse(BP_INVALID_ARGUMENT,
+         std::string(call) + ": " + what + " is one of another device than the group's");
+}
+
+}  // namespace
+
+void GroupAccess::check_device(bp_device* device, const char* call) {
+  static_cast<void>(device_of(instance_, device, call));
+}
+
+std::shared_ptr<Queue> GroupAccess::queue(bp_stream* stream, bp_device* device, const char* call) {
+  const Stream& s = stream_of(stream, call);
+  require_same(s, device_of(instance_, device, call), call, "stream");
+  return s.queue;
+}
+
+std::shared_ptr<GroupMemory> GroupAccess::memory(const bp_buffer_ref& range, bp_device* device,
+                                                 bool is_written, const char* call,
+                                                 const char* what) {
+  require_same(buffer_of(range.buffer, call, what), device_of(instance_, device, call), call, what);
+  return std::make_shared<OpenedUse>(
+      use_of(range, is_written ? Access::kWrite : Access::kRead, call, what));
+}
+
+}  // namespace bp::sim

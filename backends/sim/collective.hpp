@@ -1,0 +1,33 @@
+// Process groups of simulated devices: all ranks live in this process.
+#pragma once
+
+#include "backends/common/local_group.hpp"
+#include "backends/sim/backend.hpp"
+
+namespace bp::sim {
+
+// What groups need of this backend.
+class GroupAccess final : public GroupBackend {
+ public:
+  explicit GroupAccess(const Instance& instance) : instance_(instance) {}
+
+  void check_device(bp_device* device, const char* call) override;
+  std::shared_ptr<Queue> queue(bp_stream* stream, bp_device* device, const char* call) override;
+  std::shared_ptr<GroupMemory> memory(const bp_buffer_ref& range, bp_device* device,
+                                      bool is_written, const char* call, const char* what) override;
+
+ private:
+  const Instance& instance_;
+};
+
+// The groups of one instance, and the table that makes them.
+struct Collectives {
+  explicit Collectives(const Instance& instance)
+      : access(instance), groups(*instance.host, access) {}
+
+  GroupAccess access;
+  LocalGroups groups;
+  const bp_process_group_ops table = groups.table();
+};
+
+}  // namespace bp::sim
