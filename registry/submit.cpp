@@ -56,6 +56,20 @@ bp_status make_scalar_tensor(const Launch& l, uint32_t index, const void* frame,
   return BP_OK;
 }
 
+// Memory of the cache goes back at once, so a replay would write to what is another launch's then.
+// Refuses a launch that needs some, where its stream captures.
+bp_status check_not_capturing(const Launch& l, const char* what) {
+  if ((l.target.table_mask >> BP_STRUCT_GRAPH_OPS & 1) == 0) return BP_OK;
+  const bp_stream_ops& streams = l.target.own_tables.streams;
+  uint32_t is_capturing = 0;
+  const bp_status status = streams.is_capturing(streams.self, l.stream, &is_capturing);
+  if (status != BP_OK || is_capturing == 0) return status;
+  return fail(BP_INVALID_ARGUMENT, std::string(l.row.name) + ": the stream captures, and " +
+                                       l.kernel.name + " needs " + what +
+                                       ": give it memory that lives as long as the graph, with "
+                                       "bp_kernel::launch");
+}
+
 bp_status bad_flags(const OpRow& row, bp_launch_flags flags) {
   return fail(BP_UNSUPPORTED, std::string(row.name) + ": launch flags are " +
                                   std::to_string(flags) + ", known bits are " +
@@ -81,8 +95,10 @@ bp_status take_workspace(const Launch& l, uint64_t required, uint64_t preferred,
                          BlockHandle& out_workspace) {
   preferred = std::max(required, preferred);
   if (preferred == 0) return BP_OK;
+  bp_status status = check_not_capturing(l, "workspace");
+  if (status != BP_OK) return status;
   bp_block* block = nullptr;
-  bp_status status = l.target.cache->allocate(l.stream, preferred, &block);
+  status = l.target.cache->allocate(l.stream, preferred, &block);
   if (status == BP_OUT_OF_MEMORY && required < preferred) {
     if (required == 0) return BP_OK;
     status = l.target.cache->allocate(l.stream, required, &block);
@@ -100,6 +116,8 @@ bp_status classify(const Target& target, bp_status status) {
 }
 
 bp_status call_with_scalar_tensors(const Launch& l, const void* frame) {
+  const bp_status legal = check_not_capturing(l, "its scalars as tensors");
+  if (legal != BP_OK) return legal;
   alignas(8) std::byte copy[kMaxFrameBytes];
   std::memcpy(copy, frame, frame_size(frame));
   ScalarTensors scalars;

@@ -55,6 +55,14 @@ class Trial {
     return kernel_->launch(kernel_, &launch, words_.data());
   }
 
+  // The host has workspace that another launch may have at the time of a replay: it refuses.
+  void check_host_launch() const {
+    if (!has_workspace_) return;
+    const bp_status status =
+        bp_kernel_launch(&t_.target(), stream_.get(), 0, kernel_, call_.frame().data());
+    t_.expect_refused(status, BP_INVALID_ARGUMENT, "a launch with workspace of the host's cache");
+  }
+
   bool is_untouched() {
     call_.finish();
     return call_.is_untouched();
@@ -141,6 +149,9 @@ OwnedInstance capture(Context& t, Trial& trial) {
     t.not_supported(std::string(trial.kernel().name) + " has no BP_KERNEL_CAPTURABLE");
   }
   t.require_ok(status, "launch in a capture");
+  const uint64_t node_count = capturing.info().node_count;
+  trial.check_host_launch();
+  t.expect_eq(capturing.info().node_count, node_count, "nodes after what the host refuses");
   t.expect(capturing.info().node_count >= 1, "a launch is a node");
   return instantiate(t, capturing.end());
 }
