@@ -142,7 +142,8 @@ class FaultLayer final : public Layer {
   template <typename Next>
   bp_status allocate(Next next, bp_device* device, const bp_allocate_desc* desc,
                      bp_buffer** out_buffer) {
-    if (memory_bytes_ == 0 || desc == nullptr) return next();
+    const bool is_readable = desc != nullptr && desc->struct_size >= sizeof(*desc);
+    if (memory_bytes_ == 0 || !is_readable) return next();
     const uint64_t size_bytes = desc->size_bytes;
     {
       const std::lock_guard lock(mutex_);

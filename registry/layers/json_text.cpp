@@ -50,12 +50,17 @@ void ArgumentText::add(const bp_buffer_ref* range) {
 
 void ArgumentText::add(const bp_allocate_desc* desc) {
   static_cast<void>(next_name());
-  if (desc != nullptr) out_.add("size_bytes", desc->size_bytes);
+  // One that is too short was refused, and nothing behind its size is there to be read.
+  if (desc != nullptr && desc->struct_size >= sizeof(*desc)) {
+    out_.add("size_bytes", desc->size_bytes);
+  }
 }
 
 void ArgumentText::add(const bp_prepare_desc* desc) {
   static_cast<void>(next_name());
-  if (desc != nullptr) out_.add("constant_args", desc->constant_args);
+  if (desc != nullptr && desc->struct_size >= sizeof(*desc)) {
+    out_.add("constant_args", desc->constant_args);
+  }
 }
 
 void ArgumentText::add(const bp_launch* launch) {
