@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "conformance/cases/memory_families.hpp"
 #include "conformance/cases/rank_group.hpp"
 #include "conformance/cases/runtime_families.hpp"
 
@@ -35,6 +36,12 @@ CaseList CaseList::without_ops() {
   add_load_cases(cases);
   add_device_cases(cases);
   add_memory_cases(cases);
+  add_address_cases(cases);
+  add_external_cases(cases);
+  add_virtual_memory_cases(cases);
+  add_churn_cases(cases);
+  add_dlpack_cases(cases);
+  add_host_memory_cases(cases);
   add_stream_cases(cases);
   add_event_cases(cases);
   add_stream_order_cases(cases);

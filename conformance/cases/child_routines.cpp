@@ -1,5 +1,7 @@
 #include "conformance/cases/child_routines.hpp"
 
+#include <utility>
+
 namespace bp::conformance {
 namespace {
 
@@ -10,6 +12,7 @@ constexpr int kChildTimeoutS = 25;  // Below the deadline of a case.
 const std::vector<ChildRoutine>& child_routines() {
   static const std::vector<ChildRoutine> routines = {
       {"fork_after_probe", fork_after_probe},
+      {"import_and_invert", import_and_invert},
       {"reload_many_times", reload_many_times},
       {"lose_and_reset", lose_and_reset},
       {"fail_allocations", fail_allocations},
@@ -17,12 +20,14 @@ const std::vector<ChildRoutine>& child_routines() {
   return routines;
 }
 
-void run_in_child(Context& t, const char* routine) {
+void run_in_child(Context& t, const char* routine, std::string argument, int descriptor) {
   ChildTask task{.routine = routine,
                  .plugin = t.target().plugin->path,
                  .options = {},
                  .device = t.target().index,
-                 .seed = t.seed()};
+                 .seed = t.seed(),
+                 .argument = std::move(argument),
+                 .descriptor = descriptor};
   if (task.plugin == "(static)") t.skip("the backend is linked into the program");
   for (const bp_option& option : t.subject().options) {
     task.options.emplace_back(option.key, option.value);

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -82,17 +83,43 @@ bp_status TestHost::get_option(void* self, const char* key, const char** out_val
   return BP_NOT_FOUND;
 }
 
+std::string TestHost::misuse() {
+  const std::lock_guard lock(mutex_);
+  return misuse_;
+}
+
 bp_status TestHost::allocate(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                              void** out_memory) {
+  auto& host = *static_cast<TestHost*>(self);
+  if (host.blocks_before_refusal_.fetch_sub(1) == 0) return BP_OUT_OF_MEMORY;
+  const std::lock_guard lock(host.mutex_);
+  if (!std::has_single_bit(alignment_bytes)) {
+    host.misuse_ = "asked for an alignment of " + std::to_string(alignment_bytes) + " bytes";
+    return BP_INVALID_ARGUMENT;
+  }
   const uint64_t rounded = (size_bytes + alignment_bytes - 1) / alignment_bytes;
   void* memory = std::aligned_alloc(alignment_bytes, rounded * alignment_bytes);
   if (memory == nullptr) return BP_OUT_OF_MEMORY;
-  ++static_cast<TestHost*>(self)->block_count_;
+  host.sizes_[memory] = size_bytes;
+  ++host.block_count_;
   return *out_memory = memory, BP_OK;
 }
 
-bp_status TestHost::release(void* self, void* memory, uint64_t) {
-  if (memory != nullptr) --static_cast<TestHost*>(self)->block_count_;
+bp_status TestHost::release(void* self, void* memory, uint64_t size_bytes) {
+  auto& host = *static_cast<TestHost*>(self);
+  if (memory == nullptr) return BP_OK;
+  const std::lock_guard lock(host.mutex_);
+  const auto found = host.sizes_.find(memory);
+  if (found == host.sizes_.end()) {
+    host.misuse_ = "gave back memory that it has not, or not any more";
+    return BP_INVALID_ARGUMENT;
+  }
+  if (found->second != size_bytes) {
+    host.misuse_ = "took " + std::to_string(found->second) + " bytes and gave back " +
+                   std::to_string(size_bytes);
+  }
+  host.sizes_.erase(found);
+  --host.block_count_;
   std::free(memory);
   return BP_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,6 +28,14 @@ class TestHost {
   // Blocks of host memory that the plugin has not given back.
   int64_t block_count() const { return block_count_; }
 
+  // Has the request with this number, from now on, find no memory; has_refused() once it did.
+  void refuse_block(int64_t index) { blocks_before_refusal_ = index; }
+  bool has_refused() const { return blocks_before_refusal_ < 0; }
+
+  // What the plugin gave back wrongly: memory of nobody, twice, or with another size; "" if
+  // nothing.
+  std::string misuse();
+
  private:
   static bp_status set_error(void* self, bp_status status, const char* message);
   static bp_status get_option(void* self, const char* key, const char** out_value);
@@ -37,8 +46,11 @@ class TestHost {
   const std::vector<bp_option> options_;
   bp_host table_;
   std::atomic<int64_t> block_count_ = 0;
-  std::mutex mutex_;
-  std::string text_;  // Guarded by mutex_.
+  std::atomic<int64_t> blocks_before_refusal_ = INT64_MAX;
+  std::mutex mutex_;  // Guards what follows.
+  std::string text_;
+  std::map<void*, uint64_t> sizes_;  // Of the blocks.
+  std::string misuse_;
 };
 
 // The entry of a plugin, and its library.

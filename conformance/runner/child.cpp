@@ -26,13 +26,16 @@ using nlohmann::json;
 
 // The report goes to a descriptor of its own: standard output is the backend's.
 constexpr int kReportFd = 232;
+constexpr int kGivenFd = 233;
 
 json to_json(const ChildTask& task) {
   return {{"routine", task.routine},
           {"plugin", task.plugin},
           {"options", task.options},
           {"device", task.device},
-          {"seed", task.seed}};
+          {"seed", task.seed},
+          {"argument", task.argument},
+          {"descriptor", task.descriptor < 0 ? -1 : kGivenFd}};
 }
 
 ChildReport failure(std::string message) {
@@ -63,6 +66,7 @@ int start(const ChildTask& task, pid_t& out_pid) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], kReportFd);
+  if (task.descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, task.descriptor, kGivenFd);
   std::string name = "bp-conformance", verb = "--child", text = to_json(task).dump();
   const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
   const int error =
@@ -143,6 +147,8 @@ int run_child(const std::string& task_json, const std::vector<ChildRoutine>& rou
   parsed.at("options").get_to(task.options);
   parsed.at("device").get_to(task.device);
   parsed.at("seed").get_to(task.seed);
+  parsed.at("argument").get_to(task.argument);
+  parsed.at("descriptor").get_to(task.descriptor);
   const ChildReport report = run_routine(task, routines);
   const std::string text = json{
       {"kind", static_cast<int>(report.kind)},

@@ -19,6 +19,8 @@ struct ChildTask {
   std::vector<std::pair<std::string, std::string>> options;
   uint64_t device = 0;  // Its index among the devices of the plugin.
   uint64_t seed = 0;
+  std::string argument;  // What else the routine is told, in its own words.
+  int descriptor = -1;   // An open one that goes along; in the child the number it has there.
 
   std::vector<bp_option> option_list() const;  // Borrows from this object.
 };
