@@ -11,10 +11,8 @@ constexpr int kChildTimeoutS = 25;  // Below the deadline of a case.
 
 const std::vector<ChildRoutine>& child_routines() {
   static const std::vector<ChildRoutine> routines = {
-      {"fork_after_probe", fork_after_probe},
-      {"import_and_invert", import_and_invert},
-      {"reload_many_times", reload_many_times},
-      {"lose_and_reset", lose_and_reset},
+      {"fork_after_probe", fork_after_probe},   {"import_and_invert", import_and_invert},
+      {"reload_many_times", reload_many_times}, {"lose_and_reset", lose_and_reset},
       {"fail_allocations", fail_allocations},
   };
   return routines;
