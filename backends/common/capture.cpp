@@ -140,10 +140,7 @@ bp_status Captures::info(bp_stream* stream, bp_capture_info* out_info) {
   if (backend_.queue_of(stream) == nullptr) {
     return fail(BP_INVALID_ARGUMENT, "capture_info: stream is NULL or not one of this backend");
   }
-  if (out_info == nullptr || out_info->struct_size < kFirstInfo) {
-    return fail(BP_INVALID_ARGUMENT,
-                "capture_info: out_info is NULL, or its struct_size is too small");
-  }
+  check_offer(out_info, kFirstInfo, "capture_info: out_info");
   const std::lock_guard lock(mutex_);
   const Seat* const seat = find_seat(stream);
   const bool is_on = seat != nullptr;

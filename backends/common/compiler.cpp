@@ -127,10 +127,7 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
 
 bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info) const {
   const Executable& e = checked(executable, "executable_info");
-  if (out_info == nullptr) invalid("executable_info: out_info is NULL");
-  if (out_info->struct_size < kFirstInfo) {
-    throw StatusError(BP_INCOMPATIBLE, "executable_info: struct_size is too small");
-  }
+  check_offer(out_info, kFirstInfo, "executable_info: out_info");
   out_info->constant_bytes = e.constant_bytes();
   out_info->workspace_bytes = e.workspace_bytes();
   out_info->code_bytes = 0;
