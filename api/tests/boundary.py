@@ -18,7 +18,10 @@ POINTER = re.compile(r"\(\*(\w+)\)\((.*)\)$")
 FROZEN = {"bp_struct_header", "bp_buffer_ref", "bp_tensor", "bp_scalar", "bp_launch",
           "bp_add_result"}
 # Of host.h, which programs use and backends never see.
-FROZEN_OF_HOSTS = {"bp_op_output", "bp_kernel_choice", "bp_option", "bp_block"}
+FROZEN_OF_HOSTS = {"bp_op_output", "bp_kernel_choice", "bp_option", "bp_block",
+                   # Frozen by the specification of DLPack.
+                   "bp_dlpack_device", "bp_dlpack_dtype", "bp_dlpack_tensor", "bp_dlpack_managed",
+                   "bp_dlpack_unversioned"}
 # Not the same in every minor, by their meaning.
 VERSIONS = {"BP_ABI_MAJOR", "BP_ABI_MINOR", "BP_ABI_MINOR_MIN"}
 
