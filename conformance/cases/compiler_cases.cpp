@@ -441,7 +441,9 @@ void add_compiler_cases(std::vector<Case>& cases) {
       cases, "compiler",
       {
           {"nodes_run_in_order", {"COMPILER-1"}, nodes_run_in_order},
-          {"constants_belong_to_the_executable", {}, constants_belong_to_the_executable},
+          {"constants_belong_to_the_executable",
+           {"COMPILER-1"},
+           constants_belong_to_the_executable},
           {"formats_name_the_graph", {"COMPILER-2"}, formats_name_the_graph},
           {"query_tells_what_compiles", {"COMPILER-3"}, query_tells_what_compiles},
           {"broken_programs_are_refused", {}, broken_programs_are_refused},
@@ -450,7 +452,7 @@ void add_compiler_cases(std::vector<Case>& cases) {
           {"submitted_launches_outlive_the_executable",
            {"COMPILER-6"},
            submitted_launches_outlive_the_executable},
-          {"program_is_captured", {}, program_is_captured},
+          {"program_is_captured", {"GRAPH-8", "COMPILER-4"}, program_is_captured},
       });
 }
 

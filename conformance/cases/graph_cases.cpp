@@ -247,7 +247,7 @@ void add_graph_cases(std::vector<Case>& cases) {
           {"second_capture_is_refused", {"GRAPH-2"}, second_capture_is_refused},
           {"failed_stream_is_refused", {"GRAPH-2"}, failed_stream_is_refused},
           {"only_the_stream_captures", {"STREAM-18"}, only_the_stream_captures},
-          {"capture_info_tells_captures_apart", {}, capture_info_tells_captures_apart},
+          {"capture_info_tells_captures_apart", {"GRAPH-4"}, capture_info_tells_captures_apart},
           {"streams_join_a_capture", {"GRAPH-8", "STREAM-18"}, streams_join_a_capture},
           {"unjoined_stream_ends_in_an_error",
            {"GRAPH-3", "GRAPH-4"},

@@ -235,7 +235,7 @@ void add_replay_cases(std::vector<Case>& cases) {
       {
           {"submitted_replay_keeps_its_ranges", {"GRAPH-6"}, submitted_replay_keeps_its_ranges},
           {"parts_of_a_slot_move_with_it", {"GRAPH-8"}, parts_of_a_slot_move_with_it},
-          {"wrong_slots_are_refused", {}, wrong_slots_are_refused},
+          {"wrong_slots_are_refused", {"GRAPH-6", "ERROR-1"}, wrong_slots_are_refused},
           {"update_takes_a_graph_of_the_same_shape",
            {"GRAPH-7"},
            update_takes_a_graph_of_the_same_shape},
@@ -244,9 +244,9 @@ void add_replay_cases(std::vector<Case>& cases) {
           {"submitted_replays_outlive_their_handles",
            {"GRAPH-10"},
            submitted_replays_outlive_their_handles},
-          {"failed_stream_refuses_replays", {}, failed_stream_refuses_replays},
-          {"dump_has_a_line_for_each_node", {}, dump_has_a_line_for_each_node},
-          {"null_arguments_are_refused", {}, null_arguments_are_refused},
+          {"failed_stream_refuses_replays", {"STREAM-8"}, failed_stream_refuses_replays},
+          {"dump_has_a_line_for_each_node", {"GRAPH-1"}, dump_has_a_line_for_each_node},
+          {"null_arguments_are_refused", {"ERROR-3"}, null_arguments_are_refused},
       });
 }
 

@@ -300,20 +300,21 @@ void wrong_arguments_are_refused(Context& t) {
 }  // namespace
 
 void add_profiler_cases(std::vector<Case>& cases) {
-  add_api_cases(cases, "profiler",
-                {
-                    {"work_leaves_records", {"PROFILER-1"}, work_leaves_records},
-                    {"records_of_a_stream_do_not_overlap",
-                     {"PROFILER-2"},
-                     records_of_a_stream_do_not_overlap},
-                    {"second_start_is_refused", {"PROFILER-3"}, second_start_is_refused},
-                    {"stop_is_the_end", {"PROFILER-4"}, stop_is_the_end},
-                    {"flush_delivers_what_has_completed", {}, flush_delivers_what_has_completed},
-                    {"kinds_are_chosen", {}, kinds_are_chosen},
-                    {"correlation_ids_nest", {"PROFILER-5"}, correlation_ids_nest},
-                    {"two_moments_map_all_times", {"PROFILER-6"}, two_moments_map_all_times},
-                    {"wrong_arguments_are_refused", {}, wrong_arguments_are_refused},
-                });
+  add_api_cases(
+      cases, "profiler",
+      {
+          {"work_leaves_records", {"PROFILER-1"}, work_leaves_records},
+          {"records_of_a_stream_do_not_overlap",
+           {"PROFILER-2"},
+           records_of_a_stream_do_not_overlap},
+          {"second_start_is_refused", {"PROFILER-3"}, second_start_is_refused},
+          {"stop_is_the_end", {"PROFILER-4"}, stop_is_the_end},
+          {"flush_delivers_what_has_completed", {"PROFILER-1"}, flush_delivers_what_has_completed},
+          {"kinds_are_chosen", {"PROFILER-1"}, kinds_are_chosen},
+          {"correlation_ids_nest", {"PROFILER-5"}, correlation_ids_nest},
+          {"two_moments_map_all_times", {"PROFILER-6"}, two_moments_map_all_times},
+          {"wrong_arguments_are_refused", {"ERROR-1", "ERROR-3"}, wrong_arguments_are_refused},
+      });
 }
 
 }  // namespace bp::conformance
