@@ -13,7 +13,9 @@ namespace {
 
 constexpr uint64_t kCount = 37;  // No power of two, and no multiple of a vector.
 
-double value(uint32_t rank, uint64_t i) { return static_cast<double>((i * 5 + rank * 3) % 4 + 1); }
+double value(uint32_t rank, uint64_t i) {
+  return static_cast<double>((i * 5 + uint64_t{rank} * 3) % 4 + 1);
+}
 
 double reduce(bp_reduction reduction, double a, double b) {
   const auto bits = [](double x) { return static_cast<uint64_t>(x); };

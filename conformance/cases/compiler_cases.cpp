@@ -446,7 +446,7 @@ void add_compiler_cases(std::vector<Case>& cases) {
            constants_belong_to_the_executable},
           {"formats_name_the_graph", {"COMPILER-2"}, formats_name_the_graph},
           {"query_tells_what_compiles", {"COMPILER-3"}, query_tells_what_compiles},
-          {"broken_programs_are_refused", {}, broken_programs_are_refused},
+          {"broken_programs_are_refused", {"COMPILER-1", "ERROR-1"}, broken_programs_are_refused},
           {"kernel_keeps_the_rules_of_kernels", {"COMPILER-4"}, kernel_keeps_the_rules_of_kernels},
           {"serialized_program_runs_again", {"COMPILER-5"}, serialized_program_runs_again},
           {"submitted_launches_outlive_the_executable",

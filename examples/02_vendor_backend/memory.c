@@ -1,4 +1,6 @@
 /* Buffers and copies. Every range is checked before anything is touched. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,17 +9,13 @@
 /* The end of the last member of the first release: it must not grow when the struct does. */
 #define FIRST_DESC (uint32_t)(offsetof(bp_allocate_desc, usage) + sizeof(bp_memory_usage))
 
-static const char* allocation_problem(const instance* i, const bp_allocate_desc* d) {
+static const char* allocation_problem(const bp_allocate_desc* d) {
   const uint64_t alignment = d->alignment_bytes;
-  if ((d->usage & ~(uint32_t)(BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED)) != 0) {
-    return "memory.allocate: unknown usage";
-  }
+  if (d->usage >= 2 * BP_MEMORY_COLLECTIVE) return "memory.allocate: unknown usage";
   if (alignment > 4096 || (alignment & (alignment - 1)) != 0) {
     return "memory.allocate: alignment_bytes is not 0 or a power of two up to 4096";
   }
-  if (d->heap_index > 1) return "memory.allocate: heap_index is neither 0 nor 1, the only heap";
-  (void)i;
-  return NULL;
+  return d->heap_index > 1 ? "memory.allocate: heap_index is neither 0 nor 1, the only heap" : NULL;
 }
 
 static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
@@ -27,14 +25,15 @@ static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc*
   buffer* b;
   uint32_t offset;
   const char* problem;
+  char text[80];
   if (!is_ours(i, handle)) return invalid(i, "memory.allocate: not a device of this backend");
   if (desc == NULL || out_buffer == NULL) return invalid(i, "memory.allocate: an argument is NULL");
   if (bp_struct_read(desc, FIRST_DESC, &d, sizeof(d), &offset) != BP_OK) {
     return fail(i, BP_INCOMPATIBLE, "memory.allocate: desc has a member that is not understood");
   }
-  problem = allocation_problem(i, &d);
+  problem = allocation_problem(&d);
   if (problem != NULL) return invalid(i, problem);
-  if ((d.usage & BP_MEMORY_PEER) != 0) return fail(i, BP_UNSUPPORTED, "memory: no peer copies");
+  if (d.usage & ~(uint32_t)BP_MEMORY_STREAM_ORDERED) return fail(i, BP_UNSUPPORTED, "no such use");
   if ((d.heap_flags & ~i->device.heap.flags) != 0) {
     return fail(i, BP_NOT_FOUND, "memory.allocate: no heap has the wanted flags");
   }
@@ -44,7 +43,8 @@ static bp_status allocate(void* self, bp_device* handle, const bp_allocate_desc*
   }
   if (b == NULL || b->bytes == NULL) {
     free(b);
-    return fail(i, BP_OUT_OF_MEMORY, "memory.allocate: more bytes asked for than there are");
+    snprintf(text, sizeof(text), "memory.allocate: no room for %" PRIu64 " bytes", d.size_bytes);
+    return fail(i, BP_OUT_OF_MEMORY, text);
   }
   b->size_bytes = d.size_bytes;
   *out_buffer = (bp_buffer*)b;

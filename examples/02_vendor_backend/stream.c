@@ -80,11 +80,9 @@ static bp_status create_event(void* self, bp_device* handle, const bp_event_desc
   if (desc != NULL && bp_struct_read(desc, 24, &d, sizeof(d), &offset) != BP_OK) {
     return fail(self, BP_INCOMPATIBLE, "event.create: desc has a member that is not understood");
   }
-  if ((d.flags & ~(uint32_t)(BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL)) != 0) {
-    return invalid(self, "event.create: unknown flag");
-  }
-  if ((d.flags & BP_EVENT_HOST_SIGNAL) != 0) {
-    return fail(self, BP_UNSUPPORTED, "event.create: no host-signalled events: streams never wait");
+  if (d.flags >= 2 * BP_EVENT_EXPORTABLE) return invalid(self, "event.create: unknown flag");
+  if ((d.flags & ~(uint32_t)BP_EVENT_TIMING) != 0) {
+    return fail(self, BP_UNSUPPORTED, "event.create: streams never wait: not for the host either");
   }
   e = calloc(1, sizeof(event));
   if (e == NULL) return fail(self, BP_OUT_OF_MEMORY, "event.create: out of host memory");

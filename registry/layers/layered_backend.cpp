@@ -245,9 +245,25 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
   });
 }
 
+// What the side in front does not take is not offered to the side behind.
+void LayeredBackend::hide_absent(const bp_registrar& front, bp_registrar& between) {
+  const auto hide = [&](auto member) {
+    if (front.*member == nullptr) between.*member = nullptr;
+  };
+  hide(&bp_registrar::add_device_guard);
+  hide(&bp_registrar::add_virtual_memory);
+  hide(&bp_registrar::add_layout);
+  hide(&bp_registrar::add_graph);
+  hide(&bp_registrar::add_compiler);
+  hide(&bp_registrar::add_process_group);
+  hide(&bp_registrar::add_profiler);
+}
+
 bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar) noexcept {
   auto& backend = *static_cast<LayeredBackend*>(self);
-  Registration registration{&backend, registrar};
+  bp_registrar front{};  // An older host's is shorter, or a layer in front has cut it.
+  copy_known(*registrar, front);
+  Registration registration{&backend, &front};
   bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -265,6 +281,7 @@ bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar
       .add_process_group = add<bp_process_group_ops, &bp_registrar::add_process_group>,
       .add_profiler = add<bp_profiler_ops, &bp_registrar::add_profiler>,
   };
+  hide_absent(front, between);
   backend.layer_->on_registrar(between);
   return backend.next_.register_all(backend.next_.self, &between);
 }

@@ -64,6 +64,7 @@ class LayeredBackend {
   static bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices,
                                uint64_t kernel_count, const bp_kernel* const* kernels,
                                bp_add_result* out_results) noexcept;
+  static void hide_absent(const bp_registrar& front, bp_registrar& between);
   static bp_status register_all(void* self, const bp_registrar* registrar) noexcept;
   static bp_status shutdown(void* self) noexcept;
   static bp_status get_extension(void* self, const char* name, uint32_t version,
