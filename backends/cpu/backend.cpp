@@ -19,11 +19,7 @@ using namespace kernels;
 constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
 
 // Adds what a host takes: an older one lacks members.
-bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
-  bp_registrar r{};
-  if (bp_struct_read(&theirs, kFirstRegistrar, &r, sizeof(r), nullptr) != BP_OK) {
-    return i.fail(BP_INCOMPATIBLE, "register_all: the registrar is shorter than its first release");
-  }
+bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
   bp_status status = BP_OK;
   const auto add = [&](auto* entry, const auto& table) {
     if (status == BP_OK && entry != nullptr) status = entry(r.self, 0, nullptr, &table, nullptr);
@@ -40,9 +36,8 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   if (registrar == nullptr) {
     return i.fail(BP_INVALID_ARGUMENT, "register_all: registrar is NULL");
   }
-  constexpr uint32_t kFirst = offsetof(bp_registrar, add_kernels) + sizeof(void*);
-  bp_registrar known;  // What this build knows of it: an older host's is shorter.
-  if (bp_struct_read(registrar, kFirst, &known, sizeof(known), nullptr) != BP_OK) {
+  bp_registrar known{};  // What this build knows of it: an older host's is shorter.
+  if (bp_struct_read(registrar, kFirstRegistrar, &known, sizeof(known), nullptr) != BP_OK) {
     return i.fail(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
   }
   void* const r = registrar->self;
@@ -51,7 +46,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   if (status == BP_OK) {
     status = registrar->add_streams(r, 0, nullptr, &i.streams, &i.events, nullptr);
   }
-  if (status == BP_OK) status = add_optional_tables(i, *registrar);
+  if (status == BP_OK) status = add_optional_tables(i, known);
   for (const bp_kernel& kernel : i.kernels) {
     const bp_kernel* const row = &kernel;
     if (status == BP_OK) status = registrar->add_kernels(r, 0, nullptr, 1, &row, nullptr);

@@ -22,11 +22,7 @@ constexpr size_t kMaxWorkers = 16;
 constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
 
 // Adds what a host takes: an older one lacks members.
-bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
-  bp_registrar r{};
-  if (bp_struct_read(&theirs, kFirstRegistrar, &r, sizeof(r), nullptr) != BP_OK) {
-    refuse(BP_INCOMPATIBLE, "register_all: the registrar is shorter than its first release");
-  }
+bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
   bp_status status = BP_OK;
   const auto add = [&](auto* function, const auto& table) {
     if (status == BP_OK && function != nullptr) {
@@ -44,9 +40,8 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& theirs) {
 bp_status register_all(void* self, const bp_registrar* registrar) {
   return entry(self, [&](const Instance& i) -> bp_status {
     require(registrar, "register_all: registrar");
-    constexpr uint32_t kFirst = offsetof(bp_registrar, add_kernels) + sizeof(void*);
-    bp_registrar known;  // What this build knows of it: an older host's is shorter.
-    if (bp_struct_read(registrar, kFirst, &known, sizeof(known), nullptr) != BP_OK) {
+    bp_registrar known{};  // What this build knows of it: an older host's is shorter.
+    if (bp_struct_read(registrar, kFirstRegistrar, &known, sizeof(known), nullptr) != BP_OK) {
       refuse(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
     }
     void* const r = registrar->self;
@@ -55,7 +50,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
     if (status == BP_OK) {
       status = registrar->add_streams(r, 0, nullptr, &i.streams, &i.events, nullptr);
     }
-    if (status == BP_OK) status = add_optional_tables(i, *registrar);
+    if (status == BP_OK) status = add_optional_tables(i, known);
     if (!i.options.has_kernels) return status;
     for (const bp_kernel& kernel : i.kernels) {
       const bp_kernel* const row = &kernel;

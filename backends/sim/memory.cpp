@@ -17,8 +17,9 @@ namespace {
 constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page: every buffer begins at one.
-constexpr bp_memory_usage kLackingUsages = BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
-constexpr bp_memory_usage kUsages = BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | kLackingUsages;
+constexpr bp_memory_usage kLackingUsages = BP_MEMORY_EXPORT;
+constexpr bp_memory_usage kUsages =
+    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_COLLECTIVE | kLackingUsages;
 
 Buffer* buffer_or_null(bp_buffer* handle) {
   Buffer* const b = reinterpret_cast<Buffer*>(handle);
@@ -84,7 +85,7 @@ void check_usage(const Device& d, const bp_allocate_desc& desc) {
   }
   if ((desc.usage & kLackingUsages) != 0) {
     refuse(BP_UNSUPPORTED, "allocate: usage is " + std::to_string(desc.usage) +
-                               ", and this device has neither exports nor process groups");
+                               ", and this device exports nothing");
   }
   if ((desc.usage & BP_MEMORY_PEER) != 0 && !d.options().has_peers) {
     refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and option peer is no");

@@ -77,7 +77,7 @@ bp_buffer_ref RankGroup::allocate(uint32_t rank, uint64_t size_bytes) {
   const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
                               .size_bytes = size_bytes,
-                              .usage = 0};
+                              .usage = BP_MEMORY_COLLECTIVE};
   bp_buffer* buffer = nullptr;
   context_.require_ok(memory.allocate(memory.self, target.device, &desc, &buffer),
                       "memory.allocate");

@@ -4,6 +4,7 @@
 
 #include "registry/fail.hpp"
 #include "registry/layers/options.hpp"
+#include "registry/layers/slots.hpp"
 
 namespace bp::layers {
 namespace {
@@ -13,6 +14,15 @@ uint64_t number(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : 0;
+}
+
+// Whether calls can fit: names of kernels are known when they are registered, those of slots now.
+bool can_fit(const std::string& glob) {
+  if (glob.find('/') != std::string::npos) return true;
+  for (uint32_t i = 0; i < kSlotCount; ++i) {
+    if (fits_glob(slot_name(static_cast<Slot>(i)), glob)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -43,6 +53,10 @@ bp_status FaultRules::read(std::string_view key, const std::string& text, uint64
       return fail(BP_INVALID_ARGUMENT,
                   "layer option fault." + std::string(key) + ": '" + part +
                       "' is not GLOB@WHEN, where WHEN is 3, 3+ or 1/50, as in memory.allocate@3");
+    }
+    if (!can_fit(rule.glob)) {
+      return fail(BP_INVALID_ARGUMENT, "layer option fault." + std::string(key) + ": '" +
+                                           rule.glob + "' fits no slot, such as memory.allocate");
     }
   }
   return BP_OK;

@@ -20,7 +20,8 @@ namespace bp::layers {
 // Thread-safe after read().
 class FaultRules {
  public:
-  // BP_INVALID_ARGUMENT with the form that is allowed. `key` is for the text.
+  // BP_INVALID_ARGUMENT with what is allowed, also for a GLOB that fits no slot. `key` is for the
+  // text.
   bp_status read(std::string_view key, const std::string& text, uint64_t seed);
 
   bool is_empty() const { return rules_.empty(); }
