@@ -13,7 +13,9 @@ std::vector<const bp_target*> devices_of(Context& t) {
   return devices;
 }
 
-double placed(uint32_t rank, uint64_t i) { return static_cast<double>(rank * 30 + i % 30); }
+double placed(uint32_t rank, uint64_t i) {
+  return static_cast<double>(uint64_t{rank} * 30 + i % 30);
+}
 
 void compare(Context& t, const std::vector<double>& got,
              const std::function<double(uint64_t)>& want, const std::string& what) {
