@@ -130,10 +130,6 @@ void World::arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence,
                          std::to_string(call->rank) + " failed before: " + before.text});
     return;
   }
-  if (const Outcome ended = status(); ended.status != BP_OK) {
-    call->done->complete(ended);
-    return;
-  }
   is_peer_call(*call) ? arrive_at_peer(call) : arrive_at_meeting(call, sequence);
 }
 
@@ -142,6 +138,10 @@ void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t se
   std::vector<std::shared_ptr<RankCall>> complete;
   {
     const std::lock_guard lock(mutex_);
+    if (status_.status != BP_OK) {  // Looked at here, or an end would miss this call.
+      call->done->complete(status_);
+      return;
+    }
     Meeting& meeting = meetings_[sequence];
     meeting.calls.resize(size());
     for (const std::shared_ptr<RankCall>& other : meeting.calls) {
@@ -168,6 +168,10 @@ void World::arrive_at_peer(const std::shared_ptr<RankCall>& call) {
   std::shared_ptr<RankCall> other;
   {
     const std::lock_guard lock(mutex_);
+    if (status_.status != BP_OK) {  // Looked at here, or an end would miss this call.
+      call->done->complete(status_);
+      return;
+    }
     std::deque<std::shared_ptr<RankCall>>& waiting = is_send ? receives_ : sends_;
     const auto meets = [&](const std::shared_ptr<RankCall>& candidate) {
       const RankCall& send = is_send ? *call : *candidate;
