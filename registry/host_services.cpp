@@ -13,7 +13,7 @@ HostServices& impl(void* self) { return *static_cast<HostServices*>(self); }
 
 }  // namespace
 
-HostServices::HostServices(LogSink sink, uint64_t option_count, const bp_option* options)
+HostServices::HostServices(LogSink sink, const BackendOptions& options)
     : sink_(sink),
       table_{.struct_size = sizeof(bp_host),
              .struct_type = BP_STRUCT_HOST,
@@ -24,9 +24,7 @@ HostServices::HostServices(LogSink sink, uint64_t option_count, const bp_option*
              .get_option = get_option,
              .allocate = allocate,
              .free = free} {
-  for (uint64_t i = 0; i < option_count; ++i) {
-    options_.emplace_back(options[i].key, options[i].value == nullptr ? "" : options[i].value);
-  }
+  for (const auto& [key, value] : options) options_.emplace_back(key, value);
 }
 
 std::string HostServices::last_line() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backplane/host.h"
+#include "registry/backend_options.hpp"
 
 namespace bp::core {
 
@@ -24,7 +25,7 @@ struct LogSink {
 // Thread-safe after set_source(). Outlives the instance that received table().
 class HostServices {
  public:
-  HostServices(LogSink sink, uint64_t option_count, const bp_option* options);
+  HostServices(LogSink sink, const BackendOptions& options);
   HostServices(const HostServices&) = delete;
 
   const bp_host* table() const { return &table_; }
@@ -46,7 +47,7 @@ class HostServices {
   struct Option {
     std::string key, value;
     std::atomic<bool> is_read = false;
-    Option(const char* k, const char* v) : key(k), value(v) {}
+    Option(std::string k, std::string v) : key(std::move(k)), value(std::move(v)) {}
     Option(Option&& other) noexcept : key(std::move(other.key)), value(std::move(other.value)) {}
   };
 

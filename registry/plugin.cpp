@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "registry/backend_options.hpp"
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
 #include "registry/prepared.hpp"
@@ -164,6 +165,25 @@ bp_status make_layers(const Registry& registry, Plugin& plugin) {
                                     .ignores_environment = ignores_environment});
 }
 
+// Options of the program, then of the environment. Those of the environment are by name: a file
+// that no manifest names gets the program's alone.
+bp_status make_services(const Registry& registry, const Source& source, uint64_t option_count,
+                        const bp_option* options, std::unique_ptr<HostServices>& out_services) {
+  BackendOptions all;
+  for (uint64_t i = 0; i < option_count; ++i) {
+    all.emplace_back(options[i].key, options[i].value == nullptr ? "" : options[i].value);
+  }
+  const bool ignores_environment = (registry.flags & BP_REGISTRY_IGNORE_ENVIRONMENT) != 0;
+  const char* more = ignores_environment ? nullptr : bp_environment("BACKPLANE_OPTIONS");
+  if (more != nullptr && !source.expected_name.empty()) {
+    const bp_status status = add_environment_options(more, source.expected_name, all);
+    if (status != BP_OK) return status;
+  }
+  out_services = std::make_unique<HostServices>(registry.log, all);
+  out_services->set_source(source.label);
+  return BP_OK;
+}
+
 bool is_loaded(const Registry& registry, const std::string& name) {
   const std::lock_guard lock(registry.mutex);
   return std::ranges::count(registry.plugins, name, &Plugin::own_name) != 0;
@@ -176,10 +196,10 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
   auto plugin = std::make_unique<Plugin>();
   plugin->owner = &registry;
   plugin->own_path = source.path;
-  plugin->services = std::make_unique<HostServices>(registry.log, option_count, options);
-  plugin->services->set_source(source.label);
+  bp_status status = make_services(registry, source, option_count, options, plugin->services);
+  if (status != BP_OK) return status;
   const bp_host* host = plugin->services->table();
-  bp_status status = make_layers(registry, *plugin);
+  status = make_layers(registry, *plugin);
   if (status != BP_OK) return status;
   status = source.entry == nullptr
                ? plugin->instance.open(source.path, host, plugin->stack)

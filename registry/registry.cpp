@@ -319,7 +319,9 @@ bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
       return fail(BP_NOT_FOUND, std::string(name) + ": no such device; " +
                                     list("loaded", impl(registry).targets, name_of));
     }
-    if (found.size() > 1) {
+    // A backend's name alone means its first device.
+    const auto is_of_another = [&](const Target* t) { return &t->owner() != &found[0]->owner(); };
+    if (std::ranges::any_of(found, is_of_another)) {
       return fail(BP_NOT_FOUND,
                   std::string(name) + ": is not unique; " + list("loaded", found, name_of));
     }

@@ -41,14 +41,18 @@ TEST(Registry, FindsATargetByEveryUniqueName) {
     EXPECT_EQ(bp_registry_find_target(r.registry, name, &found), BP_OK) << name;
     EXPECT_EQ(found, r.target(2));
   }
+  for (const char* name : {"acme.npu", "npu"}) {
+    EXPECT_EQ(bp_registry_find_target(r.registry, name, &found), BP_OK) << name;
+    EXPECT_EQ(found, r.target(0));
+  }
   found = nullptr;
-  EXPECT_EQ(bp_registry_find_target(r.registry, "npu", &found), BP_NOT_FOUND);
-  EXPECT_STREQ(bp_error_text(), "npu: is not unique; loaded are acme.npu:0, acme.npu:1");
   EXPECT_EQ(bp_registry_find_target(r.registry, "tpu:0", &found), BP_NOT_FOUND);
   EXPECT_STREQ(bp_error_text(),
                "tpu:0: no such device; loaded are acme.npu:0, acme.npu:1, acme.cpu:0");
   ASSERT_EQ(other.load(r.registry), BP_OK);
   EXPECT_EQ(bp_registry_find_target(r.registry, "cpu:0", &found), BP_NOT_FOUND);
+  EXPECT_EQ(bp_registry_find_target(r.registry, "cpu", &found), BP_NOT_FOUND);
+  EXPECT_STREQ(bp_error_text(), "cpu: is not unique; loaded are acme.cpu:0, other.cpu:0");
   EXPECT_EQ(found, nullptr);
 }
 
@@ -199,6 +203,40 @@ TEST(Registry, HandsOptionsOnAndNamesThoseThatNobodyAskedFor) {
   ASSERT_EQ(fake.load(r.registry, nullptr, {{"threads", value.c_str()}, {"thread", "8"}}), BP_OK);
   EXPECT_EQ(fake.option_value, "4");
   EXPECT_EQ(r.log, "acme.npu: options that it did not ask for: thread\n");
+}
+
+class EnvironmentOptions : public ::testing::Test {
+ protected:
+  ~EnvironmentOptions() override { unsetenv("BACKPLANE_OPTIONS"); }
+
+  // What the backend acme.npu is told of its option "threads"; "" if its load failed.
+  std::string threads_with(const char* variable, const std::vector<bp_option>& options = {},
+                           bp_registry_flags flags = 0) {
+    setenv("BACKPLANE_OPTIONS", variable, 1);
+    TestRegistry r(flags);
+    FakeBackend fake;
+    fake.option_key = "threads";
+    fake.option_value = "absent";
+    return fake.load(r.registry, nullptr, options) == BP_OK ? fake.option_value : "";
+  }
+};
+
+TEST_F(EnvironmentOptions, GoToTheBackendsThatTheyName) {
+  EXPECT_EQ(threads_with("acme.npu.threads=4"), "4");
+  EXPECT_EQ(threads_with("tpu.threads=2,npu.threads=4=,"), "4=");
+  EXPECT_EQ(threads_with("tpu.threads=2,np.threads=3,other.npu.threads=5"), "absent");
+}
+
+TEST_F(EnvironmentOptions, StandBehindTheProgramsAndAreIgnoredOnRequest) {
+  EXPECT_EQ(threads_with("npu.threads=4", {{"threads", "8"}}), "8");
+  EXPECT_EQ(threads_with("npu.threads=4", {}, BP_REGISTRY_IGNORE_ENVIRONMENT), "absent");
+}
+
+TEST_F(EnvironmentOptions, AreRefusedWhereTheyCannotBeRead) {
+  for (const char* variable : {"threads=4", "npu.threads", "npu.=4", ".threads=4", "=a.b"}) {
+    EXPECT_EQ(threads_with(variable), "");
+    EXPECT_NE(std::string(bp_error_text()).find("is not NAME.KEY=VALUE"), std::string::npos);
+  }
 }
 
 TEST(Registry, EndsTheTablesThatItLent) {

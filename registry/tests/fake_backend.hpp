@@ -78,7 +78,7 @@ struct FakeBackend {
   bp_status load(bp_registry* registry, const bp_plugin** out_plugin = nullptr,
                  const std::vector<bp_option>& options = {}) {
     current = this;
-    const Source source{name, "(static)", "", entry};
+    const Source source{name, "(static)", name, entry};
     return load_source(impl(registry), source, options.size(), options.data(), out_plugin);
   }
 

@@ -202,7 +202,7 @@ typedef struct bp_target {
 BP_API uint64_t bp_registry_target_count(const bp_registry* registry);
 BP_API const bp_target* bp_registry_target(const bp_registry* registry, uint64_t index);
 
-/* Finds a loaded device by name: "acme.npu:0", "npu:0" or "npu" where that is unique. */
+/* Finds a loaded device: "acme.npu:0", "npu:0" where that is unique; without a number the first. */
 BP_API bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
                                          const bp_target** out_target);
 

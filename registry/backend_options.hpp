@@ -1,0 +1,21 @@
+// The options that a backend is loaded with: the program's, and the environment's behind them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backplane/host.h"
+
+namespace bp::core {
+
+using BackendOptions = std::vector<std::pair<std::string, std::string>>;
+
+// Appends to `options` what `text` gives the backend `name` and they do not have yet: of
+// "npu.level=2,acme.cpu.threads=4" the backend acme.npu gets level. Other backends' are passed
+// over. BP_INVALID_ARGUMENT where a part is not NAME.KEY=VALUE.
+bp_status add_environment_options(std::string_view text, std::string_view name,
+                                  BackendOptions& options);
+
+}  // namespace bp::core
