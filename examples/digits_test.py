@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Runs 03_train_digits as a user would: two short runs of one seed, and wrong options. Given the
-name of a device, compares it with the default one instead: most of what it lacks runs there."""
+name of a device, compares it with the default one instead: most of what it lacks runs there. With
+options for its backend too, the device must have run all of it as programs of its compiler."""
+import json
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +29,17 @@ def compare_with(device):
     assert lines[0] == lines[1] and lines[0].startswith("test accuracy "), lines
 
 
+def check_programs(device, options):
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ.update(BACKPLANE_OPTIONS=options, BACKPLANE_LAYERS="trace",
+                          BACKPLANE_LAYER_OPTIONS=f"trace.file={scratch}/%b.json")
+        run("--epochs", "1", "--out", f"{scratch}/w.safetensors", "--device", device)
+        with open(f"{scratch}/{device}.json", encoding="utf-8") as file:
+            events = json.load(file)
+    kernels = {event["name"] for event in events if event.get("cat") == "kernel"}
+    assert kernels == {"program", "program.workspace_size"}, kernels
+
+
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         lines = [run("--epochs", "6", "--seed", "3", "--out", f"{scratch}/{i}.safetensors")
@@ -47,7 +61,11 @@ def main():
     assert "/nonexistent.csv: cannot be read" in missing.stderr, missing.stderr
 
 
+if len(sys.argv) > 3:
+    os.environ["BACKPLANE_OPTIONS"] = sys.argv[3]
 if len(sys.argv) > 2:
     compare_with(sys.argv[2])
+    if len(sys.argv) > 3:
+        check_programs(*sys.argv[2:4])
 else:
     main()

@@ -369,6 +369,24 @@ TEST(TraceLayer, WritesEveryCallWithItsArguments) {
   EXPECT_EQ(by_name.count("backend.shutdown"), 1);
 }
 
+TEST(TraceLayer, LetsNoTwoBackendsWriteOneFile) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("run.json");
+  TestRegistry r(0, "trace", options.c_str());
+  FakeBackend npu("acme.npu"), cpu("acme.cpu");
+  for (FakeBackend* fake : {&npu, &cpu}) ASSERT_EQ(fake->load(r.registry), BP_OK);
+  EXPECT_NE(r.log.find("'" + folder.file("run.acme.cpu.json") + "'"), std::string::npos) << r.log;
+  while (bp_registry_plugin_count(r.registry) != 0) {
+    ASSERT_EQ(bp_registry_unload(r.registry, bp_registry_plugin(r.registry, 0)), BP_OK);
+  }
+  for (const char* backend : {"npu", "cpu"}) {
+    const bool is_first = std::string(backend) == "npu";
+    const auto events = events_of(folder.file(is_first ? "run.json" : "run.acme.cpu.json"));
+    EXPECT_EQ(events.front().at("args").at("name"), "backplane acme." + std::string(backend));
+    EXPECT_EQ(events.back().at("name"), "backend.shutdown");
+  }
+}
+
 TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
   static bp_profile_desc sink;
   static int stops = 0;

@@ -7,10 +7,14 @@
 #include <chrono>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <mutex>
+#include <optional>
+#include <set>
 
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
+#include "registry/layers/at_exit.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/slots.hpp"
@@ -27,15 +31,56 @@ double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
+// The name of a file that no other trace of this process writes.
+class OwnName {
+ public:
+  // `name`, or where it is taken with `distinction` before its ending: "run.acme.cpu.json".
+  OwnName(const std::string& name, const std::string& distinction) : name_(name) {
+    const std::lock_guard lock(mutex());
+    const std::filesystem::path path(name);
+    std::string stem = path.stem().string();
+    while (!taken().insert(name_).second) {
+      stem += "." + distinction;
+      name_ = (path.parent_path() / (stem + path.extension().string())).string();
+    }
+  }
+  OwnName(const OwnName&) = delete;
+  ~OwnName() {
+    const std::lock_guard lock(mutex());
+    taken().erase(name_);
+  }
+
+  const std::string& get() const { return name_; }
+
+ private:
+  static std::mutex& mutex() {
+    static auto* const mutex = new std::mutex;
+    return *mutex;
+  }
+  static std::set<std::string>& taken() {
+    static auto* const names = new std::set<std::string>;
+    return *names;
+  }
+
+  std::string name_;
+};
+
 class TraceLayer final : public Layer {
  public:
   using Layer::Layer;
 
   bp_status begin(const bp_backend& /*next*/) override {
-    file_ = file_name();
+    const std::string wanted = file_name();
+    own_name_.emplace(wanted, backend_name());
+    file_ = own_name_->get();
+    if (file_ != wanted) {
+      log(BP_LOG_WARNING, "trace.file '" + wanted + "' is another backend's; this one writes '" +
+                              file_ + "' (%b in the name gives each its own)");
+    }
     if (!flush("we")) {
       return fail(BP_NOT_FOUND, "layer option trace.file: '" + file_ + "' cannot be written");
     }
+    at_exit_.emplace([this] { end_file(); });
     JsonText args;
     args.add("name", "backplane " + backend_name());
     write("{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":" + std::to_string(getpid()) +
@@ -64,11 +109,7 @@ class TraceLayer final : public Layer {
     JsonText args;
     args.add("status", status_words(status));
     write_event("backend.shutdown", "backend", start, Clock::now(), args);
-    const std::lock_guard lock(mutex_);
-    pending_ += "\n]\n";
-    if (!flush("ae") || has_failed_) {
-      report("the trace '" + file_ + "' is not complete: it could not be written");
-    }
+    end_file();
     return status;
   }
 
@@ -197,8 +238,20 @@ class TraceLayer final : public Layer {
           numbers + args.text() + "}");
   }
 
+  // Once: what comes later is not recorded.
+  void end_file() {
+    const std::lock_guard lock(mutex_);
+    if (is_ended_) return;
+    is_ended_ = true;
+    pending_ += "\n]\n";
+    if (!flush("ae") || has_failed_) {
+      report("the trace '" + file_ + "' is not complete: it could not be written");
+    }
+  }
+
   void write(const std::string& event) {
     const std::lock_guard lock(mutex_);
+    if (is_ended_) return;
     pending_ += is_empty_ ? "[\n" : ",\n";
     pending_ += event;
     is_empty_ = false;
@@ -222,7 +275,9 @@ class TraceLayer final : public Layer {
   std::deque<Device> devices_;  // Guarded by mutex_ until the shutdown.
   // Guarded by mutex_ after begin().
   std::string file_, pending_;
-  bool is_empty_ = true, has_failed_ = false;
+  bool is_empty_ = true, has_failed_ = false, is_ended_ = false;
+  std::optional<OwnName> own_name_;
+  std::optional<AtExit> at_exit_;  // Last, so that it ends first.
 };
 
 constexpr OptionInfo kOptions[] = {

@@ -1,5 +1,6 @@
 #include "backplane/runtime/device.hpp"
 
+#include <cstdio>
 #include <map>
 #include <memory>
 #include <string>
@@ -54,6 +55,13 @@ void load_host_device(bp_registry* registry) {
   }
 }
 
+// What a backend or a layer warns of must reach somebody: an option that nobody knows, a leak.
+void print_warning(void*, bp_log_level level, const char* source, const char* message) {
+  if (level < BP_LOG_WARNING) return;
+  std::fprintf(stderr, "%s: %s: %s\n", level == BP_LOG_WARNING ? "warning" : "error", source,
+               message);
+}
+
 const bp_target& find_device(std::string_view name) {
   static auto* const mutex = new std::mutex;  // Two threads must not load one backend twice.
   const std::lock_guard lock(*mutex);
@@ -79,8 +87,11 @@ const bp_target& find_device(std::string_view name) {
 
 bp_registry* default_registry() {
   static bp_registry* const registry = [] {
+    const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
+                                .struct_type = BP_STRUCT_REGISTRY_DESC,
+                                .log = print_warning};
     bp_registry* made = nullptr;
-    check(bp_registry_create(nullptr, &made), "registry.create");
+    check(bp_registry_create(&desc, &made), "registry.create");
     return made;
   }();
   return registry;

@@ -1,0 +1,21 @@
+// What a layer still has to write when a process ends without unloading its plugins.
+#pragma once
+
+#include <functional>
+
+namespace bp::layers {
+
+// Calls `flush` when the process exits, unless this has ended by then. Programs that keep their
+// registry until the end, as those of the C++ runtime do, never shut an instance down.
+class AtExit {
+ public:
+  explicit AtExit(std::function<void()> flush);
+  AtExit(const AtExit&) = delete;
+  ~AtExit();
+
+ private:
+  friend struct AtExitList;
+  std::function<void()> flush_;
+};
+
+}  // namespace bp::layers
