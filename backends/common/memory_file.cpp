@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "backends/common/boundary.hpp"
+#include "backends/common/memory_file_kind.hpp"
 
 namespace bp {
 namespace {
@@ -38,6 +39,11 @@ bool is_sealed(int descriptor, uint64_t size_bytes) {
          static_cast<uint64_t>(status.st_size) == whole_pages(size_bytes);
 }
 
+// What name_of() gives for the files of a kind and size.
+std::string wanted_name(const std::string& kind, uint64_t size_bytes) {
+  return "/memfd:" + file_name(kind, size_bytes) + " (deleted)";
+}
+
 [[noreturn]] void refuse_memory(const char* call, uint64_t size_bytes) {
   throw StatusError(BP_OUT_OF_MEMORY, std::string(call) + ": " + std::to_string(size_bytes) +
                                           " bytes were asked for, and the system has no room: " +
@@ -54,6 +60,10 @@ uint64_t system_page_bytes() {
 uint64_t whole_pages(uint64_t size_bytes) {
   const uint64_t page = system_page_bytes(), last = std::numeric_limits<uint64_t>::max() - page + 1;
   return std::max(page, size_bytes > last ? last : (size_bytes + page - 1) / page * page);
+}
+
+bool is_memory_file(const std::string& kind, uint64_t size_bytes, int descriptor) {
+  return name_of(descriptor) == wanted_name(kind, size_bytes) && is_sealed(descriptor, size_bytes);
 }
 
 MemoryFile::MemoryFile(const char* call, const std::string& kind, uint64_t size_bytes) {
@@ -76,9 +86,8 @@ MemoryFile::MemoryFile(const char* call, const std::string& kind, uint64_t size_
 
 MemoryFile::MemoryFile(const char* call, const std::string& kind, uint64_t size_bytes,
                        int descriptor) {
-  const std::string found = name_of(descriptor);
-  const std::string wanted = "/memfd:" + file_name(kind, size_bytes) + " (deleted)";
-  if (found != wanted || !is_sealed(descriptor, size_bytes)) {
+  if (!is_memory_file(kind, size_bytes, descriptor)) {
+    const std::string found = name_of(descriptor), wanted = wanted_name(kind, size_bytes);
     throw StatusError(BP_INVALID_ARGUMENT,
                       std::string(call) + ": descriptor " + std::to_string(descriptor) + " is " +
                           (found.empty() ? "not open" : "\"" + found + "\"") + ", and memory of " +

@@ -1,16 +1,19 @@
 // The table of virtual memory of a backend whose ranges are addresses of this process, over
-// reservation.hpp. `Backend` says what differs, in static functions that throw StatusError; `call`
-// begins their texts:
+// reservation.hpp. `Backend` says what differs: a type Range, with the functions of Reservation
+// that are called here, and static functions that throw StatusError; `call` begins their texts:
 //
 //   const bp_host& host(void* self);
 //   void check_heap(void* self, bp_device* device, uint64_t heap_index, const char* call);
 //   void check_reach(void* self, bp_buffer* range, bp_device* device);  A set_access() for it.
-//   bp_buffer* add_range(void* self, bp_device* device, std::unique_ptr<Reservation> range);
-//   Reservation* range(void* self, bp_buffer* buffer);  NULL unless the buffer is a range.
+//   void check_device(void* self, bp_device* device, const char* call);
+//   void check_range(void* self, bp_buffer* range, const char* call);  Dead handles, if it has
+//   such. void check_memory(void* self, MemoryOwner* memory, const char* call);  Likewise.
+//   bp_buffer* add_range(void* self, bp_device* device, uint64_t size_bytes);
+//   Range* range(void* self, bp_buffer* buffer);  NULL unless the buffer is a range.
 //   void remove_range(void* self, bp_buffer* buffer);
-//   MemoryOwner* add_memory(void* self, bp_device* device, uint64_t heap_index, uint64_t
-//   size_bytes); void remove_memory(void* self, MemoryOwner* memory); void check_device(void* self,
-//   bp_device* device, const char* call);
+//   MemoryOwner* add_memory(void* self, bp_device* device, uint64_t heap_index,
+//                           uint64_t size_bytes);
+//   void remove_memory(void* self, MemoryOwner* memory);
 #pragma once
 
 #include <memory>
@@ -53,6 +56,8 @@ class VirtualMemory {
   }
 
  private:
+  using Range = typename Backend::Range;
+
   // A function that throws, as one of the table.
   template <auto kBody>
   struct Entry;
@@ -80,12 +85,12 @@ class VirtualMemory {
     }
   }
 
-  // The reservation that a range of whole units lies in.
-  static Reservation& checked_range(void* self, const bp_buffer_ref* range,
-                                    const std::string& call) {
+  // The one that a range of whole units lies in.
+  static Range& checked_range(void* self, const bp_buffer_ref* range, const std::string& call) {
     if (range == nullptr) refuse(call + ": range is NULL");
-    Reservation* const found = Backend::range(self, range->buffer);
+    Range* const found = Backend::range(self, range->buffer);
     if (found == nullptr) refuse(call + ": range: buffer is not one that reserve() made");
+    Backend::check_range(self, range->buffer, call.c_str());
     check_units(call + ": range: byte_offset", range->byte_offset);
     check_units(call + ": range: size_bytes", range->size_bytes);
     const uint64_t size_bytes = found->size_bytes();
@@ -97,7 +102,7 @@ class VirtualMemory {
     return *found;
   }
 
-  static MemoryOwner& checked_memory(bp_physical_memory* handle, const char* call) {
+  static MemoryOwner& known_memory(bp_physical_memory* handle, const char* call) {
     MemoryOwner* const owner = memory_owner(handle);
     if (owner != nullptr) return *owner;
     refuse(std::string(call) + ": memory is NULL or not of this backend");
@@ -116,8 +121,7 @@ class VirtualMemory {
     Backend::check_device(self, device, "reserve");
     if (out_range == nullptr) refuse("reserve: out_range is NULL");
     check_size("reserve: size_bytes", size_bytes);
-    auto reservation = std::make_unique<Reservation>("reserve", size_bytes);
-    *out_range = Backend::add_range(self, device, std::move(reservation));
+    *out_range = Backend::add_range(self, device, size_bytes);
     return BP_OK;
   }
 
@@ -133,8 +137,10 @@ class VirtualMemory {
 
   static bp_status map(void* self, const bp_buffer_ref* range, bp_physical_memory* handle,
                        uint64_t memory_offset) {
-    Reservation& reservation = checked_range(self, range, "map");
-    const std::shared_ptr<const PhysicalMemory> memory = checked_memory(handle, "map").memory;
+    Range& reserved = checked_range(self, range, "map");
+    MemoryOwner& owner = known_memory(handle, "map");
+    Backend::check_memory(self, &owner, "map");
+    const std::shared_ptr<const PhysicalMemory> memory = owner.memory;
     check_units("map: memory_offset", memory_offset);
     if (memory_offset > memory->size_bytes ||
         range->size_bytes > memory->size_bytes - memory_offset) {
@@ -143,14 +149,14 @@ class VirtualMemory {
              std::to_string(memory->size_bytes));
     }
     if (range->size_bytes > 0) {
-      reservation.map("map", range->byte_offset, range->size_bytes, memory, memory_offset);
+      reserved.map("map", range->byte_offset, range->size_bytes, memory, memory_offset);
     }
     return BP_OK;
   }
 
   static bp_status set_access(void* self, const bp_buffer_ref* range, uint64_t device_count,
                               bp_device* const* device_list, bp_access access) {
-    Reservation& reservation = checked_range(self, range, "set_access");
+    Range& reserved = checked_range(self, range, "set_access");
     if (access > BP_ACCESS_READ_WRITE) {
       refuse("set_access: access is " + std::to_string(access) + "; 0 to 2 are allowed");
     }
@@ -160,25 +166,25 @@ class VirtualMemory {
       Backend::check_reach(self, range->buffer, device_list[i]);
     }
     if (range->size_bytes > 0) {
-      reservation.set_access("set_access", range->byte_offset, range->size_bytes, access);
+      reserved.set_access("set_access", range->byte_offset, range->size_bytes, access);
     }
     return BP_OK;
   }
 
   static bp_status unmap(void* self, const bp_buffer_ref* range) {
-    Reservation& reservation = checked_range(self, range, "unmap");
-    if (range->size_bytes > 0) reservation.unmap("unmap", range->byte_offset, range->size_bytes);
+    Range& reserved = checked_range(self, range, "unmap");
+    if (range->size_bytes > 0) reserved.unmap("unmap", range->byte_offset, range->size_bytes);
     return BP_OK;
   }
 
   static bp_status release_memory(void* self, bp_physical_memory* handle) {
-    if (handle != nullptr) Backend::remove_memory(self, &checked_memory(handle, "release_memory"));
+    if (handle != nullptr) Backend::remove_memory(self, &known_memory(handle, "release_memory"));
     return BP_OK;
   }
 
   static bp_status release(void* self, bp_buffer* buffer) {
     if (buffer == nullptr) return BP_OK;
-    const Reservation* const range = Backend::range(self, buffer);
+    const Range* const range = Backend::range(self, buffer);
     if (range == nullptr) refuse("release: range is not one that reserve() made");
     if (range->first_mapped() < range->size_bytes()) {
       refuse("release: byte " + std::to_string(range->first_mapped()) +

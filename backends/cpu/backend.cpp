@@ -8,6 +8,7 @@
 #include "backends/common/compiler.hpp"
 #include "backends/common/profiler.hpp"
 #include "backends/cpu/device.hpp"
+#include "backends/cpu/full_instance.hpp"
 #include "backends/cpu/kernels/list.hpp"
 
 namespace bp::cpu {
@@ -55,7 +56,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
 }
 
 bp_status shutdown(void* self) {
-  delete &instance(self);
+  delete &full_instance(self);
   return BP_OK;
 }
 
@@ -118,7 +119,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
       return host.set_error(host.self, BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     bp::cpu::pin_openmp_runtime();
-    out_reply->backend = &(new bp::cpu::Instance(&host))->backend;
+    out_reply->backend = &(new bp::cpu::FullInstance(&host))->backend;
     out_reply->abi_major = BP_ABI_MAJOR;
     out_reply->abi_minor = BP_ABI_MINOR;
     return bp_status{BP_OK};

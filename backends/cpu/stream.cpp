@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backends/cpu/device.hpp"
+#include "backends/cpu/full_instance.hpp"
 
 namespace bp::cpu {
 namespace {
@@ -63,6 +64,7 @@ bp_status stream_destroy(void* self, bp_stream* handle) {
     return i.fail(BP_INVALID_ARGUMENT, "stream.destroy: the default stream is lent");
   }
   return guarded(*i.host, [&] {
+    full_instance(self).native_streams.forget(s);
     i.device->destroy_stream(s);
     return bp_status{BP_OK};
   });
@@ -130,6 +132,32 @@ bp_status stream_add_callback(void* self, bp_stream* handle, bp_stream_callback_
     return q->submit_always(
         [callback, user_data](const Outcome& before) { callback(user_data, before.status); },
         false);
+  });
+}
+
+bp_status stream_wrap_native(void* self, bp_device* handle, void* native, bp_stream** out_stream) {
+  const Instance& i = instance(self);
+  if (device(i, handle) == nullptr) return bad(i, "stream.wrap_native", "device");
+  if (out_stream == nullptr) return bad(i, "stream.wrap_native", "out_stream");
+  return guarded(*i.host, [&] {
+    Stream* const s = full_instance(self).native_streams.wrap(native);
+    if (s == nullptr) {
+      return i.fail(BP_INVALID_ARGUMENT,
+                    "stream.wrap_native: native is NULL or no stream that native_handle() gave");
+    }
+    *out_stream = reinterpret_cast<bp_stream*>(s);
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status stream_native_handle(void* self, bp_stream* handle, void** out_native) {
+  const Instance& i = instance(self);
+  Stream* const s = stream(handle);
+  if (s == nullptr) return bad(i, "stream.native_handle", "stream");
+  if (out_native == nullptr) return bad(i, "stream.native_handle", "out_native");
+  return guarded(*i.host, [&] {
+    *out_native = full_instance(self).native_streams.lend(s->queue);
+    return bp_status{BP_OK};
   });
 }
 
@@ -270,6 +298,8 @@ constinit const bp_stream_ops kStreams{
     .flush = stream_flush,
     .wait_event = stream_wait_event,
     .add_callback = stream_add_callback,
+    .wrap_native = stream_wrap_native,
+    .native_handle = stream_native_handle,
 };
 
 constinit const bp_event_ops kEvents{

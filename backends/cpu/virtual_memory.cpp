@@ -8,6 +8,8 @@ namespace {
 
 // What is of this backend in the table that it shares with others.
 struct Ours {
+  using Range = Reservation;
+
   static const bp_host& host(void* self) { return *instance(self).host; }
 
   static Device& checked_device(void* self, bp_device* handle, const char* call) {
@@ -26,9 +28,12 @@ struct Ours {
                                                std::to_string(heap_index) +
                                                ", and there is heap 0");
   }
-  static void check_reach(void*, bp_buffer*, bp_device*) {}  // There is one device.
+  static void check_reach(void*, bp_buffer*, bp_device*) {}   // There is one device.
+  static void check_range(void*, bp_buffer*, const char*) {}  // And it is never lost.
+  static void check_memory(void*, MemoryOwner*, const char*) {}
 
-  static bp_buffer* add_range(void* self, bp_device* handle, std::unique_ptr<Reservation> range) {
+  static bp_buffer* add_range(void* self, bp_device* handle, uint64_t size_bytes) {
+    auto range = std::make_unique<Reservation>("reserve", size_bytes);
     auto b = std::make_unique<Buffer>();
     b->address = range->address();
     b->size_bytes = range->size_bytes();
