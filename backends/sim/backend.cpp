@@ -6,6 +6,7 @@
 #include "backends/common/capture.hpp"
 #include "backends/common/compiler.hpp"
 #include "backends/common/profiler.hpp"
+#include "backends/common/shared_events.hpp"
 #include "backends/cpu/kernels/list.hpp"
 #include "backends/sim/collective.hpp"
 #include "backends/sim/device.hpp"
@@ -34,6 +35,7 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
   add(r.add_profiler, i.profiling);
   add(r.add_device_guard, i.guard);
   add(r.add_process_group, i.collectives->table);
+  if (i.options.has_virtual_memory) add(r.add_virtual_memory, i.virtual_memory);
   return status;
 }
 
@@ -106,6 +108,7 @@ Instance::Instance(const bp_host* its_host)
       streams(with_self(kStreams, this)),
       events(with_self(kEvents, this)),
       guard(with_self(kGuard, this)),
+      virtual_memory(with_self(kVirtualMemory, this)),
       faults(with_self(kFaults, this)),
       executor(options.has_shared_queue ? 1 : kMaxWorkers),
       collectives(std::make_unique<Collectives>(*this)) {
@@ -121,11 +124,13 @@ Instance::Instance(const bp_host* its_host)
   make_profiler(*this);
   put_captures(*this);
   make_compiler(*this);
+  fit_tables(*this);
 }
 
 // Running work is waited for. What waits for an event that nobody can signal any more is aborted.
 Instance::~Instance() {
   compiler.reset();
+  shared_events.reset();
   captures.reset();
   executor.wait_idle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();

@@ -12,6 +12,7 @@
 #include "backends/sim/options.hpp"
 #include "backplane/backend.h"
 #include "backplane/test_fault.h"
+#include "backplane/virtual_memory.h"
 
 namespace bp::kernels {
 
@@ -25,6 +26,7 @@ namespace bp {
 class Captures;
 class Compiler;
 class Profiler;
+class SharedEvents;
 
 }  // namespace bp
 
@@ -52,6 +54,7 @@ struct Instance {
   bp_stream_ops streams;
   bp_event_ops events;
   bp_device_guard_ops guard;
+  bp_virtual_memory_ops virtual_memory;
   bp_test_fault_ops faults;
   std::vector<bp_kernel> kernels;
   Executor executor;  // Runs the work of all devices: streams of one wait for those of another.
@@ -61,6 +64,7 @@ struct Instance {
   Hooks hooks;
   std::unique_ptr<Profiler> profiler;
   std::unique_ptr<Captures> captures;
+  std::unique_ptr<SharedEvents> shared_events;  // NULL with option sharing=no.
   std::unique_ptr<Compiler> compiler;
   bp_graph_ops graphs;
   bp_profiler_ops profiling;
@@ -75,6 +79,10 @@ void make_profiler(Instance& instance);
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
 
+// Takes what the options say that the device lacks out of the tables, and puts events that
+// processes share in front of those of events and streams, if there are such.
+void fit_tables(Instance& instance);
+
 // A launch while a capture is open: records it if its stream captures, else runs it. `body` does
 // all that a launch does; with an argument of true, all but submit.
 bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
@@ -87,6 +95,7 @@ extern const bp_allocator_ops kAllocator;
 extern const bp_stream_ops kStreams;
 extern const bp_event_ops kEvents;
 extern const bp_device_guard_ops kGuard;
+extern const bp_virtual_memory_ops kVirtualMemory;
 extern const bp_test_fault_ops kFaults;
 
 }  // namespace bp::sim

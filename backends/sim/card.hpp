@@ -10,9 +10,12 @@
 #include <mutex>
 #include <vector>
 
+#include "backends/common/address_map.hpp"
+
 namespace bp::sim {
 
 class Device;
+class Memory;
 
 constexpr size_t kMaxHeaps = 2;
 
@@ -25,6 +28,11 @@ class Card {
   bool take(size_t heap, uint64_t size_bytes, uint64_t capacity_bytes);
   void give_back(size_t heap, uint64_t size_bytes) { used_bytes_[heap] -= size_bytes; }
   uint64_t used_bytes(size_t heap) const { return used_bytes_[heap]; }
+
+  // The memory of the card that lies at an address, for as long as it exists.
+  void add(Memory& memory);
+  void remove(Memory& memory);
+  std::shared_ptr<Memory> find(uint64_t address);
 
   // The devices of instances, each for as long as it lives.
   void attach(Device* device);
@@ -44,6 +52,34 @@ class Card {
   std::mutex reset_mutex_;  // One reset at a time.
   std::mutex mutex_;        // Guards `devices_`.
   std::vector<Device*> devices_;
+  std::mutex memory_mutex_;  // Guards `memories_`.
+  AddressMap<Memory> memories_;
+};
+
+// A heap in which memory is made.
+struct Place {
+  std::shared_ptr<Card> card;
+  size_t heap;
+  uint64_t capacity_bytes;
+  bool is_protected;  // Out of the host's reach unless work needs it.
+};
+
+// A part of a heap, until end().
+class Room {
+ public:
+  // Takes taken_bytes for the asked_bytes of `call`. Throws StatusError of BP_OUT_OF_MEMORY if the
+  // heap has less.
+  Room(const char* call, const Place& place, uint64_t asked_bytes, uint64_t taken_bytes);
+  ~Room() { end(); }
+  Room(const Room&) = delete;
+
+  void end();
+
+ private:
+  const std::shared_ptr<Card> card_;
+  const size_t heap_;
+  const uint64_t size_bytes_;
+  std::atomic<bool> has_ended_ = false;
 };
 
 // The card in slot `index` of the machine. It keeps its state while an instance has it.

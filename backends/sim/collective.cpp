@@ -13,10 +13,10 @@ class OpenedUse final : public GroupMemory {
   explicit OpenedUse(Use use) : use_(std::move(use)) {}
 
   std::byte* open() override {
-    use_.pages->open(use_.access);
+    use_.open();
     return use_.address();
   }
-  void close() override { use_.pages->close(use_.access); }
+  void close() override { use_.close(); }
 
  private:
   const Use use_;

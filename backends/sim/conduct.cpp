@@ -40,15 +40,15 @@ Fault Conduct::take_fault() {
 
 OpenUses::OpenUses(const std::vector<Use>& uses) : uses_(uses) {
   try {
-    for (; open_ < uses_.size(); ++open_) uses_[open_].pages->open(uses_[open_].access);
+    for (; open_ < uses_.size(); ++open_) uses_[open_].open();
   } catch (...) {
-    while (open_-- > 0) uses_[open_].pages->close(uses_[open_].access);
+    while (open_-- > 0) uses_[open_].close();
     throw;
   }
 }
 
 OpenUses::~OpenUses() {
-  while (open_-- > 0) uses_[open_].pages->close(uses_[open_].access);
+  while (open_-- > 0) uses_[open_].close();
 }
 
 void throw_ordered_failure(const Fault& fault) {

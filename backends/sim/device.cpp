@@ -7,6 +7,7 @@
 #include "backends/common/identity.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
+#include "backends/sim/virtual_memory.hpp"
 
 namespace bp::sim {
 namespace {
@@ -61,6 +62,7 @@ Device::~Device() {
   for (Event* const event : events_) delete event;
   for (Stream* const stream : streams_) delete stream;
   for (Buffer* const buffer : buffers_) delete buffer;
+  for (PhysicalHandle* const memory : memories_) delete memory;
 }
 
 void Device::set_heaps() {
@@ -134,6 +136,19 @@ Stream* Device::create_stream() {
   return make_stream();
 }
 
+Stream* Device::wrap_stream(const void* native) {
+  const std::lock_guard lock(mutex_);
+  for (const Stream* const stream : streams_) {
+    if (stream->queue.get() != native || stream->generation != generation()) continue;
+    auto wrapper = std::make_unique<Stream>(*this);
+    wrapper->queue = stream->queue;
+    wrapper->conduct = stream->conduct;
+    streams_.insert(wrapper.get());
+    return wrapper.release();
+  }
+  return nullptr;
+}
+
 bool Device::is_default_stream(const Stream* stream) {
   const std::lock_guard lock(mutex_);
   return stream == default_stream_;
@@ -150,14 +165,54 @@ void Device::destroy_stream(Stream* stream) {
   delete stream;
 }
 
-void Device::add(Buffer* buffer) {
+bool Device::add(Buffer* buffer) {
   const std::lock_guard lock(mutex_);
-  buffers_.insert(buffer);
+  const auto address = reinterpret_cast<uintptr_t>(buffer->address());
+  const bool is_owner = buffer->kind != BufferKind::kWrapped;
+  if (is_owner && !places_.add(address, buffer->size_bytes, buffer)) return false;
+  try {
+    buffers_.insert(buffer);
+  } catch (...) {
+    places_.remove(address, buffer);
+    throw;
+  }
+  return true;
 }
 
 void Device::remove(Buffer* buffer) {
   const std::lock_guard lock(mutex_);
   buffers_.erase(buffer);
+  places_.remove(reinterpret_cast<uintptr_t>(buffer->address()), buffer);
+}
+
+bool Device::find(uint64_t address, bp_address_info& info) {
+  const std::lock_guard lock(mutex_);
+  Buffer* const found = places_.find(address);
+  if (found == nullptr) return false;
+  info.device = reinterpret_cast<bp_device*>(this);
+  info.buffer = reinterpret_cast<bp_buffer*>(found);
+  info.byte_offset = address - reinterpret_cast<uintptr_t>(found->address());
+  info.size_bytes = found->size_bytes;
+  return true;
+}
+
+std::shared_ptr<Memory> Device::memory_at(uint64_t address) {
+  {
+    const std::lock_guard lock(mutex_);
+    const Buffer* const owner = places_.find(address);
+    if (owner != nullptr) return owner->memory;
+  }
+  return card_->find(address);
+}
+
+void Device::add(PhysicalHandle* memory) {
+  const std::lock_guard lock(mutex_);
+  memories_.insert(memory);
+}
+
+void Device::remove(PhysicalHandle* memory) {
+  const std::lock_guard lock(mutex_);
+  memories_.erase(memory);
 }
 
 void Device::add(Event* event) {
@@ -182,7 +237,7 @@ void Device::count_allocation() {
 
 bool Device::is_in_use() const {
   const std::lock_guard lock(mutex_);
-  return !streams_.empty() || !buffers_.empty() || !events_.empty();
+  return !streams_.empty() || !buffers_.empty() || !events_.empty() || !memories_.empty();
 }
 
 std::vector<std::shared_ptr<Queue>> Device::live_queues() const {
@@ -212,7 +267,12 @@ void Device::end_work() {
 void Device::end_handles() {
   wait(UINT64_MAX);
   const std::lock_guard lock(mutex_);
-  for (Buffer* const buffer : buffers_) buffer->pages->discard();
+  // Their addresses are free for other memory, also while the dead handles stay.
+  places_ = {};
+  for (Buffer* const buffer : buffers_) {
+    if (buffer->kind != BufferKind::kWrapped) buffer->memory->discard();
+  }
+  for (PhysicalHandle* const memory : memories_) memory->room->end();
 }
 
 void Device::abandon_work() {

@@ -10,14 +10,16 @@
 #include <unordered_set>
 #include <vector>
 
+#include "backends/common/address_map.hpp"
 #include "backends/sim/backend.hpp"
 #include "backends/sim/card.hpp"
-#include "backplane/device.h"
+#include "backplane/memory.h"
 
 namespace bp::sim {
 
 struct Buffer;
 struct Event;
+struct PhysicalHandle;
 struct Stream;
 
 // A clock of its own: it began at another moment than the host's, and goes a little faster.
@@ -40,11 +42,15 @@ class Device {
   Device(const Device&) = delete;
   ~Device();
 
+  uint32_t index() const { return index_; }
   Instance& owner() const { return instance_; }
   const Options& options() const { return instance_.options; }
   const bp_device_properties& properties();
   const bp_heap& heap(size_t index) const { return heaps_[index]; }
   uint64_t heap_count() const { return properties_.heap_count; }
+  Place place(size_t heap_index) const {
+    return {card_, heap_index, heaps_[heap_index].size_bytes, options().is_protected};
+  }
   const DeviceClock& clock() const { return clock_; }
   Card& card() const { return *card_; }
   const std::shared_ptr<Card>& shared_card() const { return card_; }
@@ -66,11 +72,26 @@ class Device {
   bool is_default_stream(const Stream* stream);
   void destroy_stream(Stream* stream);
 
-  // What the host has made and not yet ended is freed with the device.
-  void add(Buffer* buffer);
+  // A second handle for a queue of this device, which its own library knows by `native`; NULL if
+  // there is no such queue.
+  Stream* wrap_stream(const void* native);
+
+  // What the host has made and not yet ended is freed with the device. Of buffers that own their
+  // memory no two overlap: false if this one would, and nothing was added.
+  bool add(Buffer* buffer);
   void remove(Buffer* buffer);
+  void add(PhysicalHandle* memory);
+  void remove(PhysicalHandle* memory);
   void add(Event* event);
   void remove(Event* event);
+
+  // Fills `info` with the buffer that owns the memory at an address; false if none of this device
+  // does.
+  bool find(uint64_t address, bp_address_info& info);
+
+  // That memory; if it is of no buffer here, that of the card, which another instance has. NULL if
+  // there is none.
+  std::shared_ptr<Memory> memory_at(uint64_t address);
 
   // Throws StatusError of BP_OUT_OF_MEMORY if this allocation was ordered to fail.
   void count_allocation();
@@ -108,6 +129,8 @@ class Device {
   std::unordered_set<Stream*> streams_;
   std::vector<std::weak_ptr<Queue>> closing_;  // Destroyed, and perhaps still busy.
   std::unordered_set<Buffer*> buffers_;
+  AddressMap<Buffer> places_;
+  std::unordered_set<PhysicalHandle*> memories_;
   std::unordered_set<Event*> events_;
   Stream* default_stream_ = nullptr;
 };

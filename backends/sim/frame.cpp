@@ -107,20 +107,24 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member
   const std::string what = std::string("argument ") + member.name;
   const Buffer& b = local_buffer(t->buffer, stream, what);
   const uint64_t alignment = b.device->heap(b.heap).tensor_offset_alignment_bytes;
-  if (t->byte_offset % alignment != 0) {
+  // What was wrapped or registered may itself begin anywhere.
+  const uint64_t first_address = reinterpret_cast<uintptr_t>(b.address()) + t->byte_offset;
+  if (first_address % alignment != 0) {
     refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": byte_offset is " +
                                     std::to_string(t->byte_offset) + ", no multiple of " +
                                     std::to_string(alignment) + ", which the heap asks for");
   }
   const Span span = span_of(*t);
-  if (span.begin < 0 || static_cast<uint64_t>(span.end) > b.pages->size_bytes()) {
+  if (span.begin < 0 || static_cast<uint64_t>(span.end) > b.size_bytes) {
     refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": its elements are bytes " +
                                     std::to_string(span.begin) + " to " + std::to_string(span.end) +
-                                    " of a buffer of " + std::to_string(b.pages->size_bytes()));
+                                    " of a buffer of " + std::to_string(b.size_bytes));
   }
-  uses.push_back({b.pages, static_cast<uint64_t>(span.begin),
-                  static_cast<uint64_t>(span.end - span.begin),
-                  is_written(member.kind) ? Access::kWrite : Access::kRead});
+  const auto begin = static_cast<uint64_t>(span.begin);
+  const auto size_bytes = static_cast<uint64_t>(span.end - span.begin);
+  const Access access = is_written(member.kind) ? Access::kWrite : Access::kRead;
+  b.memory->check("launch: " + what, b.first_byte + begin, size_bytes, access);
+  uses.push_back(b.use(begin, size_bytes, access));
 }
 
 }  // namespace
@@ -144,7 +148,7 @@ void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& s
              const char* what) {
   if (range.buffer == nullptr) return;
   const Buffer& b = local_buffer(range.buffer, stream, what);
-  const uint64_t size_bytes = b.pages->size_bytes();
+  const uint64_t size_bytes = b.size_bytes;
   const bool is_inside =
       range.byte_offset <= size_bytes && range.size_bytes <= size_bytes - range.byte_offset;
   if (!is_inside || range.byte_offset % kWorkspaceAlignmentBytes != 0) {
@@ -153,7 +157,9 @@ void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& s
                std::to_string(range.byte_offset) + " of a buffer of " + std::to_string(size_bytes) +
                ": they have to lie inside, at a multiple of 256");
   }
-  uses.push_back({b.pages, range.byte_offset, range.size_bytes, Access::kWrite});
+  b.memory->check(std::string("launch: ") + what, b.first_byte + range.byte_offset,
+                  range.size_bytes, Access::kWrite);
+  uses.push_back(b.use(range.byte_offset, range.size_bytes, Access::kWrite));
 }
 
 }  // namespace bp::sim

@@ -34,7 +34,7 @@ EventState state_of(bp_event* handle) {
 bool size_of(bp_buffer* handle, uint64_t& out_size_bytes) {
   const Buffer* const b = object_of<Buffer>(handle, kBufferMagic);
   if (b == nullptr) return false;
-  out_size_bytes = b->pages->size_bytes();
+  out_size_bytes = b->size_bytes;
   return true;
 }
 

@@ -21,7 +21,7 @@ namespace bp::kernels {
 // Address of a range, or NULL.
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
-  return sim::buffer_of(range.buffer, "launch").pages->address() + range.byte_offset;
+  return sim::buffer_of(range.buffer, "launch").address() + range.byte_offset;
 }
 
 // Address of the first element; meaningless for a tensor without elements.

@@ -17,40 +17,36 @@ namespace {
 constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page: every buffer begins at one.
-constexpr bp_memory_usage kLackingUsages = BP_MEMORY_EXPORT;
 constexpr bp_memory_usage kUsages =
-    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_COLLECTIVE | kLackingUsages;
-
-Buffer* buffer_or_null(bp_buffer* handle) {
-  Buffer* const b = reinterpret_cast<Buffer*>(handle);
-  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
-}
+    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 // A range of a buffer, checked.
 struct Range {
   Buffer& buffer;
   uint64_t byte_offset, size_bytes;
 
-  Use use(Access access) const { return {buffer.pages, byte_offset, size_bytes, access}; }
+  Use use(Access access) const { return buffer.use(byte_offset, size_bytes, access); }
 };
 
-Range checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+// `access` is what will happen there.
+Range checked_range(const bp_buffer_ref* range, const char* call, const char* name, Access access) {
   const std::string what = std::string(call) + ": " + name;
   if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
   Buffer& b = buffer_of(range->buffer, call, name);
-  const uint64_t size_bytes = b.pages->size_bytes();
+  const uint64_t size_bytes = b.size_bytes;
   if (range->byte_offset > size_bytes || range->size_bytes > size_bytes - range->byte_offset) {
     refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
                                     std::to_string(range->byte_offset) + " leave the buffer of " +
                                     std::to_string(size_bytes));
   }
+  b.memory->check(what, b.first_byte + range->byte_offset, range->size_bytes, access);
   return {b, range->byte_offset, range->size_bytes};
 }
 
 // A range that work of `stream` reaches: in memory of its device.
 Range local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
-                  const char* name) {
-  const Range checked = checked_range(range, call, name);
+                  const char* name, Access access) {
+  const Range checked = checked_range(range, call, name, access);
   if (&checked.buffer.device->card() != &stream.device->card()) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " and stream are of two devices");
   }
@@ -83,14 +79,19 @@ void check_usage(const Device& d, const bp_allocate_desc& desc) {
     refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
                                     std::to_string(kUsages) + " are known");
   }
-  if ((desc.usage & kLackingUsages) != 0) {
-    refuse(BP_UNSUPPORTED, "allocate: usage is " + std::to_string(desc.usage) +
-                               ", and this device exports nothing");
+  const bool is_exported = (desc.usage & BP_MEMORY_EXPORT) != 0;
+  if (is_exported && !d.options().has_sharing) {
+    refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_EXPORT, and option sharing is no");
   }
   if ((desc.usage & BP_MEMORY_PEER) != 0 && !d.options().has_peers) {
     refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and option peer is no");
   }
   const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  if (is_ordered && is_exported) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_STREAM_ORDERED and BP_MEMORY_EXPORT; memory that others "
+           "see is in no stream's order");
+  }
   if (!is_ordered && desc.stream != nullptr) {
     refuse(BP_INVALID_ARGUMENT,
            "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
@@ -101,18 +102,29 @@ void check_usage(const Device& d, const bp_allocate_desc& desc) {
 }
 
 std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
-  auto b = std::make_unique<Buffer>(d);
-  b->heap = find_heap(d, desc);
-  const bp_heap& heap = d.heap(b->heap);
-  if (desc.size_bytes > heap.max_allocation_bytes) {
+  const size_t heap = find_heap(d, desc);
+  const uint64_t most = d.heap(heap).max_allocation_bytes;
+  if (desc.size_bytes > most) {
     refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(desc.size_bytes) +
                                  " bytes were asked for, and a buffer has at most " +
-                                 std::to_string(heap.max_allocation_bytes));
+                                 std::to_string(most));
   }
   d.count_allocation();
-  b->pages = Pages::allocate({d.shared_card(), b->heap, heap.size_bytes, d.options().is_protected},
-                             desc.size_bytes);
-  b->is_stream_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  const auto lends = [&](std::shared_ptr<Memory> memory) {
+    return std::make_unique<Buffer>(d, BufferKind::kAllocated, std::move(memory));
+  };
+  if ((desc.usage & BP_MEMORY_EXPORT) != 0) {
+    return lends(make_shared_memory(d, heap, desc.size_bytes));
+  }
+  const std::shared_ptr<Pages> pages = Pages::allocate(d.place(heap), desc.size_bytes);
+  std::unique_ptr<Buffer> b = lends(pages);
+  if ((desc.usage & BP_MEMORY_STREAM_ORDERED) == 0) return b;
+  b->is_stream_ordered = true;
+  pages->make_unborn();
+  const bp_status status =
+      stream_of(desc.stream, "allocate")
+          .queue->submit_always([pages](const Outcome&) { pages->begin(); }, false);
+  if (status != BP_OK) refuse(status, "allocate: the stream takes no work");
   return b;
 }
 
@@ -124,26 +136,17 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     require(out_buffer, "allocate: out_buffer");
     const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_usage(d, request);
-    std::unique_ptr<Buffer> b = make_buffer(d, request);
-    if (b->is_stream_ordered) {
-      b->pages->make_unborn();
-      const bp_status status =
-          stream_of(request.stream, "allocate")
-              .queue->submit_always([pages = b->pages](const Outcome&) { pages->begin(); }, false);
-      if (status != BP_OK) return status;
-    }
-    d.add(b.get());
-    *out_buffer = reinterpret_cast<bp_buffer*>(b.release());
+    *out_buffer = lend(make_buffer(d, request), "allocate");
     return BP_OK;
   });
 }
 
 // Says what was written behind the end of a buffer; empty if nothing was.
-std::string damage_text(Pages& pages) {
-  const Pages::Damage damage = pages.damage();
+std::string damage_text(Memory& memory) {
+  const Memory::Damage damage = memory.damage();
   if (damage.count == 0) return "";
   return "free: " + std::to_string(damage.count) + " bytes behind the end of a buffer of " +
-         std::to_string(pages.size_bytes()) + " were overwritten, the first at " +
+         std::to_string(memory.size_bytes()) + " were overwritten, the first at " +
          std::to_string(damage.first_byte);
 }
 
@@ -154,14 +157,22 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
     if (b == nullptr) {
       refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
     }
+    if (b->kind == BufferKind::kRegistered) {
+      refuse(BP_INVALID_ARGUMENT,
+             "free: buffer is the host's memory, which unregister_host() ends");
+    }
+    if (b->kind == BufferKind::kRange) {
+      refuse(BP_INVALID_ARGUMENT,
+             "free: buffer is a reserved range, which virtual_memory.release() ends");
+    }
     Stream* const s = stream_handle == nullptr ? nullptr : &any_stream_of(stream_handle, "free");
-    b->magic = 0;
-    b->device->remove(b);
-    const std::shared_ptr<Pages> pages = std::move(b->pages);
-    delete b;
-    const auto end = [pages, &host = *i.host] {
-      const std::string text = damage_text(*pages);
-      pages->discard();
+    const std::shared_ptr<Memory> memory = b->memory;
+    const bool is_owner = b->kind == BufferKind::kAllocated;
+    end_handle(b);
+    if (!is_owner) return BP_OK;
+    const auto end = [memory, &host = *i.host] {
+      const std::string text = damage_text(*memory);
+      memory->discard();
       if (text.empty()) return;
       host.log(host.self, BP_LOG_ERROR, text.c_str());
       throw DataFailure(BP_INTERNAL, text);
@@ -183,7 +194,7 @@ bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
     if (!i.options.has_addresses) {
       refuse(BP_UNSUPPORTED, "address: option addresses is no: buffers are handles alone");
     }
-    *out_address = reinterpret_cast<uintptr_t>(b.pages->address());
+    *out_address = reinterpret_cast<uintptr_t>(b.address());
     return BP_OK;
   });
 }
@@ -195,21 +206,24 @@ constexpr std::byte kStale{0xCD};
 
 bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {
   return entry(self, [&](const Instance&) {
-    const Range range = checked_range(ref, "map", "range");
+    const Range range = checked_range(ref, "map", "range", Access::kRead);
     require(out_pointer, "map: out_pointer");
     Buffer& b = range.buffer;
     if ((b.heap_flags() & BP_HEAP_HOST_VISIBLE) == 0) {
       refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
     }
+    if (b.kind == BufferKind::kRange) {
+      refuse(BP_UNSUPPORTED, "map: the buffer is a reserved range, which has no heap of its own");
+    }
     if (b.is_stream_ordered) refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
     const std::lock_guard lock(b.mutex);
     if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
     if (b.has_shadow()) {
-      if (b.shadow.empty()) b.shadow.resize(b.pages->size_bytes(), kStale);
+      if (b.shadow.empty()) b.shadow.resize(b.size_bytes, kStale);
       *out_pointer = b.shadow.data() + range.byte_offset;
     } else {
-      b.pages->open(Access::kWrite);
-      *out_pointer = b.pages->address() + range.byte_offset;
+      range.use(Access::kWrite).open();
+      *out_pointer = b.address() + range.byte_offset;
     }
     b.is_mapped = true;
     return BP_OK;
@@ -222,14 +236,14 @@ bp_status memory_unmap(void* self, bp_buffer* handle) {
     const std::lock_guard lock(b.mutex);
     if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
     b.is_mapped = false;
-    if (!b.has_shadow()) b.pages->close(Access::kWrite);
+    if (!b.has_shadow()) b.memory->close(Access::kWrite);
     return BP_OK;
   });
 }
 
 bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
   return entry(self, [&](const Instance&) {
-    const Range range = checked_range(ref, "flush", "range");
+    const Range range = checked_range(ref, "flush", "range", Access::kRead);
     const std::lock_guard lock(range.buffer.mutex);
     if (range.buffer.shadow.empty()) return BP_OK;
     const std::vector<Use> use{range.use(Access::kWrite)};
@@ -241,7 +255,7 @@ bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
 
 bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
   return entry(self, [&](const Instance&) {
-    const Range range = checked_range(ref, "invalidate", "range");
+    const Range range = checked_range(ref, "invalidate", "range", Access::kRead);
     const std::lock_guard lock(range.buffer.mutex);
     if (range.buffer.shadow.empty()) return BP_OK;
     const std::vector<Use> use{range.use(Access::kRead)};
@@ -259,25 +273,25 @@ bp_status submit_copy(Stream& s, const Range& dst, const Range& src, const char*
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst has " + std::to_string(dst.size_bytes) +
                                     " bytes, and src has " + std::to_string(src.size_bytes));
   }
-  const uint64_t to = dst.byte_offset, from = src.byte_offset, size_bytes = dst.size_bytes;
-  const bool is_same = &dst.buffer == &src.buffer && to == from;
-  if (&dst.buffer == &src.buffer && !is_same && to < from + size_bytes && from < to + size_bytes) {
+  const Use writes = dst.use(Access::kWrite), reads = src.use(Access::kRead);
+  std::byte *const to = writes.address(), *const from = reads.address();
+  const uint64_t size_bytes = dst.size_bytes;
+  // By address: one of the buffers may be wrapped around a part of the other.
+  if (to != from && to < from + size_bytes && from < to + size_bytes) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");
   }
-  const Use writes = dst.use(Access::kWrite), reads = src.use(Access::kRead);
-  return submit_work(
-      s, {BP_ACTIVITY_COPY, call, 2 * size_bytes}, {reads, writes},
-      [is_same, to_address = writes.address(), from_address = reads.address(), size_bytes] {
-        if (!is_same) copy_bytes(to_address, from_address, size_bytes);
-      });
+  return submit_work(s, {BP_ACTIVITY_COPY, call, 2 * size_bytes}, {reads, writes},
+                     [to, from, size_bytes] {
+                       if (to != from) copy_bytes(to, from, size_bytes);
+                     });
 }
 
 bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
                       const bp_buffer_ref* src) {
   return entry(self, [&](const Instance&) {
     Stream& s = stream_of(stream_handle, "copy");
-    const Range to = local_range(s, dst, "copy", "dst");
-    return submit_copy(s, to, local_range(s, src, "copy", "src"), "copy");
+    const Range to = local_range(s, dst, "copy", "dst", Access::kWrite);
+    return submit_copy(s, to, local_range(s, src, "copy", "src", Access::kRead), "copy");
   });
 }
 
@@ -285,7 +299,7 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
                                 const void* src, bp_borrow borrow) {
   return entry(self, [&](const Instance&) {
     Stream& s = stream_of(stream_handle, "copy_from_host");
-    const Range to = local_range(s, dst, "copy_from_host", "dst");
+    const Range to = local_range(s, dst, "copy_from_host", "dst", Access::kWrite);
     check_host_pointer(src, to.size_bytes, borrow, "copy_from_host", "src");
     const Use use = to.use(Access::kWrite);
     const WorkName name{BP_ACTIVITY_COPY, "copy_from_host", 2 * to.size_bytes};
@@ -309,7 +323,7 @@ bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
                               const bp_buffer_ref* src, bp_borrow borrow) {
   return entry(self, [&](const Instance&) {
     Stream& s = stream_of(stream_handle, "copy_to_host");
-    const Range from = local_range(s, src, "copy_to_host", "src");
+    const Range from = local_range(s, src, "copy_to_host", "src", Access::kRead);
     check_host_pointer(dst, from.size_bytes, borrow, "copy_to_host", "dst");
     const Use use = from.use(Access::kRead);
     const std::shared_ptr<Queue> queue = s.queue;
@@ -331,8 +345,8 @@ bp_status memory_copy_peer(void* self, bp_stream* stream_handle, const bp_buffer
       refuse(BP_UNSUPPORTED, "copy_peer: option peer is no: devices reach their own memory alone");
     }
     Stream& s = stream_of(stream_handle, "copy_peer");
-    const Range to = checked_range(dst, "copy_peer", "dst");
-    const Range from = checked_range(src, "copy_peer", "src");
+    const Range to = checked_range(dst, "copy_peer", "dst", Access::kWrite);
+    const Range from = checked_range(src, "copy_peer", "src", Access::kRead);
     const Card& card = s.device->card();
     if (&card != &to.buffer.device->card() && &card != &from.buffer.device->card()) {
       refuse(BP_INVALID_ARGUMENT, "copy_peer: stream is of neither device");
@@ -356,7 +370,7 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
                       const void* pattern, uint64_t pattern_size_bytes) {
   return entry(self, [&](const Instance&) {
     Stream& s = stream_of(stream_handle, "fill");
-    const Range to = local_range(s, dst, "fill", "dst");
+    const Range to = local_range(s, dst, "fill", "dst", Access::kWrite);
     check_pattern(pattern, pattern_size_bytes, to.size_bytes);
     std::array<std::byte, kMaxPatternBytes> kept{};
     std::memcpy(kept.data(), pattern, pattern_size_bytes);
@@ -372,7 +386,21 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
 }  // namespace
 
 Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what) {
-  return checked_range(&range, call, what).use(access);
+  return checked_range(&range, call, what, access).use(access);
+}
+
+bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call) {
+  if (!buffer->device->add(buffer.get())) {
+    refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
+                                  " bytes overlap another buffer of the device");
+  }
+  return reinterpret_cast<bp_buffer*>(buffer.release());
+}
+
+void end_handle(Buffer* buffer) {
+  buffer->magic = 0;
+  buffer->device->remove(buffer);
+  delete buffer;
 }
 
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
@@ -401,6 +429,12 @@ constinit const bp_allocator_ops kAllocator{
     .copy_peer = memory_copy_peer,
     .can_access_peer = memory_can_access_peer,
     .fill = memory_fill,
+    .wrap_address = memory_wrap_address,
+    .address_info = memory_address_info,
+    .register_host = memory_register_host,
+    .unregister_host = memory_unregister_host,
+    .export_buffer = memory_export_buffer,
+    .import_buffer = memory_import_buffer,
 };
 
 }  // namespace bp::sim

@@ -34,6 +34,10 @@ struct Options {
   bool has_whole_buffers = false;  // Buffers are not to be divided.
   bool has_shared_queue = false;   // One thread runs the work of all streams.
   bool has_kernels = true;         // Else the device runs compiled programs alone.
+  bool has_virtual_memory = true;  // Addresses are reserved apart from memory.
+  bool has_registration = true;    // The device works on memory of the host.
+  bool has_sharing = true;         // Memory and events are shared with other processes.
+  bool has_native_streams = true;  // Streams are known to the device's own library.
   DelayOptions delays;
 };
 

@@ -1,62 +1,83 @@
 #include "backends/sim/pages.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
 
 #include "backends/common/boundary.hpp"
+#include "backends/common/memory_file.hpp"
 
 namespace bp::sim {
 namespace {
 
 constexpr std::byte kCanary{0xC5};
 
-uint64_t system_page_bytes() {
-  static const auto size_bytes = static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-  return size_bytes;
-}
-
 uint64_t with_guards(uint64_t size_bytes, uint64_t page_bytes) {
   return (size_bytes + page_bytes - 1) / page_bytes * page_bytes + 2 * page_bytes;
 }
 
-[[noreturn]] void refuse_allocation(uint64_t size_bytes, const std::string& why) {
-  throw StatusError(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(size_bytes) +
-                                          " bytes were asked for, and " + why);
+[[noreturn]] void refuse_memory(const char* call, uint64_t size_bytes) {
+  throw StatusError(BP_OUT_OF_MEMORY, std::string(call) + ": " + std::to_string(size_bytes) +
+                                          " bytes were asked for, and the system has no room");
 }
 
 }  // namespace
 
-Pages::Pages(Place place, uint64_t size_bytes)
-    : place_(std::move(place)),
-      size_bytes_(size_bytes),
+void Memory::check(const std::string&, uint64_t, uint64_t, Access) const {}
+
+Pages::Pages(const char* call, const Place& place, uint64_t size_bytes, const MemoryFile* file)
+    : Memory(place.heap, size_bytes),
+      card_(place.card),
+      generation_(card_->generation()),
+      is_protected_(place.is_protected),
       page_bytes_(system_page_bytes()),
       total_bytes_(with_guards(size_bytes, page_bytes_)),
+      room_(call, place, size_bytes, data_bytes()),
       protection_(PROT_NONE) {
-  Card& card = *place_.card;
-  if (!card.take(place_.heap, data_bytes(), place_.capacity_bytes)) {
-    const uint64_t used = std::min(place_.capacity_bytes, card.used_bytes(place_.heap));
-    refuse_allocation(size_bytes, "the heap has " + std::to_string(place_.capacity_bytes - used) +
-                                      " free of " + std::to_string(place_.capacity_bytes));
-  }
   void* const base =
       mmap(nullptr, total_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    card.give_back(place_.heap, data_bytes());
-    refuse_allocation(size_bytes, "the system has no room");
-  }
+  if (base == MAP_FAILED) refuse_memory(call, size_bytes);
   base_ = static_cast<std::byte*>(base);
   address_ = base_ + page_bytes_;
+  if (file == nullptr || data_bytes() == 0) return;
+  void* const data =
+      mmap(address_, data_bytes(), PROT_NONE, MAP_SHARED | MAP_FIXED, file->descriptor(), 0);
+  if (data != MAP_FAILED) return;
+  munmap(base_, total_bytes_);
+  refuse_memory(call, size_bytes);
 }
 
-std::shared_ptr<Pages> Pages::allocate(Place place, uint64_t size_bytes) {
-  auto pages = std::make_shared<Pages>(std::move(place), size_bytes);
-  pages->open(Access::kWrite);
-  std::fill_n(pages->address_ + size_bytes, pages->slack_bytes(), kCanary);
-  pages->close(Access::kWrite);
+std::shared_ptr<Pages> Pages::make(const char* call, const Place& place, uint64_t size_bytes,
+                                   const MemoryFile* file) {
+  auto pages = std::make_shared<Pages>(call, place, size_bytes, file);
+  place.card->add(*pages);
   return pages;
+}
+
+std::shared_ptr<Pages> Pages::allocate(const Place& place, uint64_t size_bytes) {
+  std::shared_ptr<Pages> pages = make("allocate", place, size_bytes, nullptr);
+  pages->write_canary();
+  return pages;
+}
+
+std::shared_ptr<Pages> Pages::share(const Place& place, uint64_t size_bytes,
+                                    std::unique_ptr<MemoryFile> file) {
+  std::shared_ptr<Pages> pages = make("allocate", place, size_bytes, file.get());
+  pages->file_ = std::move(file);
+  pages->write_canary();
+  return pages;
+}
+
+std::shared_ptr<Pages> Pages::take(const Place& place, uint64_t size_bytes,
+                                   const MemoryFile& file) {
+  return make("import_buffer", place, size_bytes, &file);
+}
+
+void Pages::write_canary() {
+  open(0, 0, Access::kWrite);
+  std::fill_n(address_ + size_bytes_, slack_bytes(), kCanary);
+  close(Access::kWrite);
 }
 
 Pages::~Pages() {
@@ -65,11 +86,13 @@ Pages::~Pages() {
   unmap();  // Also what a host mapped and freed.
 }
 
-void Pages::open(Access access) {
+// All of it: one that opens a part trusts itself with the rest.
+void Pages::open(uint64_t, uint64_t, Access access) {
   const std::lock_guard lock(mutex_);
-  if (is_discarded_) {
+  if (is_discarded_ && card_->generation() != generation_) {
     throw StatusError(BP_DEVICE_LOST, "the memory ended when its device was reset");
   }
+  if (is_discarded_) throw StatusError(BP_INVALID_ARGUMENT, "the memory was freed before the work");
   if (!is_born_) {
     throw StatusError(BP_INVALID_ARGUMENT,
                       "stream-ordered memory was used before its allocation in stream order");
@@ -92,15 +115,16 @@ void Pages::discard() {
   const std::lock_guard lock(mutex_);
   if (is_discarded_) return;
   is_discarded_ = true;
-  place_.card->give_back(place_.heap, data_bytes());
+  card_->remove(*this);  // Before the addresses can be those of other memory.
+  room_.end();
   if (readers_ + writers_ == 0) unmap();
 }
 
-Pages::Damage Pages::damage() {
+Memory::Damage Pages::damage() {
   Damage damage;
   if (slack_bytes() == 0) return damage;
   try {
-    open(Access::kRead);
+    open(0, 0, Access::kRead);
   } catch (const StatusError&) {
     return damage;  // It has ended already, or never began.
   }
@@ -116,7 +140,7 @@ Pages::Damage Pages::damage() {
 // Called with the mutex.
 bool Pages::protect() {
   int wanted = PROT_READ | PROT_WRITE;
-  if (place_.is_protected && writers_ == 0) wanted = readers_ > 0 ? PROT_READ : PROT_NONE;
+  if (is_protected_ && writers_ == 0) wanted = readers_ > 0 ? PROT_READ : PROT_NONE;
   if (wanted == protection_ || data_bytes() == 0) return true;
   if (mprotect(address_, data_bytes(), wanted) != 0) return false;
   protection_ = wanted;

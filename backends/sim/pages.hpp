@@ -1,4 +1,5 @@
-// Device memory: whole pages of the host that nobody reaches unless work has opened them.
+// Memory that work touches, and the kind that the device allocates: whole pages of the host that
+// nobody reaches unless work has opened them.
 //
 //   [ guard page ][ size_bytes | slack, with a canary ][ guard page ]
 //                 ^ address()
@@ -12,60 +13,100 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "backends/sim/card.hpp"
+
+namespace bp {
+
+class MemoryFile;
+
+}  // namespace bp
 
 namespace bp::sim {
 
 enum class Access : uint8_t { kRead, kWrite };
 
-class Pages {
+// Memory at an address of this process, of one kind or another. Safe from any thread.
+class Memory : public std::enable_shared_from_this<Memory> {
  public:
-  struct Place {
-    std::shared_ptr<Card> card;
-    size_t heap;
-    uint64_t capacity_bytes;
-    bool is_protected;
-  };
-
-  // Throws StatusError of BP_OUT_OF_MEMORY if the heap or the system has no room.
-  static std::shared_ptr<Pages> allocate(Place place, uint64_t size_bytes);
-
-  Pages(Place place, uint64_t size_bytes);  // For allocate(), which finishes it.
-  ~Pages();
-  Pages(const Pages&) = delete;
+  virtual ~Memory() = default;
+  Memory(const Memory&) = delete;
 
   std::byte* address() const { return address_; }
   uint64_t size_bytes() const { return size_bytes_; }
+  size_t heap() const { return heap_; }
 
-  // Lets this process read, or read and write, until close() was called as often. Throws
+  // Throws StatusError of BP_INVALID_ARGUMENT, whose text begins with `what`, for a range that work
+  // may not access so.
+  virtual void check(const std::string& what, uint64_t byte_offset, uint64_t size_bytes,
+                     Access access) const;
+
+  // Lets this process read, or read and write, a range until close() was called as often. Throws
   // StatusError if the memory does not exist any more, or not yet.
-  void open(Access access);
-  void close(Access access);
-
-  // Memory that is ordered by a stream does not exist before begin().
-  void make_unborn() { is_born_ = false; }
-  void begin() { is_born_ = true; }
+  virtual void open(uint64_t byte_offset, uint64_t size_bytes, Access access) = 0;
+  virtual void close(Access access) = 0;
 
   // Ends the memory: its room is free again, and open() fails.
-  void discard();
+  virtual void discard() = 0;
 
   // How many bytes of the slack were overwritten, and the first of them, counted from address().
   struct Damage {
     uint64_t count = 0, first_byte = 0;
   };
-  Damage damage();
+  virtual Damage damage() { return {}; }
+
+  // What other processes take it by; NULL unless it was made for them.
+  virtual const MemoryFile* file() const { return nullptr; }
+
+ protected:
+  Memory(size_t heap, uint64_t size_bytes) : heap_(heap), size_bytes_(size_bytes) {}
+
+  const size_t heap_;
+  const uint64_t size_bytes_;
+  std::byte* address_ = nullptr;
+};
+
+class Pages final : public Memory {
+ public:
+  // Throw StatusError of BP_OUT_OF_MEMORY if the heap or the system has no room. The content of
+  // share() is in `file`, which others may have; what take() gives is of others.
+  static std::shared_ptr<Pages> allocate(const Place& place, uint64_t size_bytes);
+  static std::shared_ptr<Pages> share(const Place& place, uint64_t size_bytes,
+                                      std::unique_ptr<MemoryFile> file);
+  static std::shared_ptr<Pages> take(const Place& place, uint64_t size_bytes,
+                                     const MemoryFile& file);
+
+  // For these, which finish it. `file` may be NULL.
+  Pages(const char* call, const Place& place, uint64_t size_bytes, const MemoryFile* file);
+  ~Pages() override;
+
+  void open(uint64_t byte_offset, uint64_t size_bytes, Access access) override;
+  void close(Access access) override;
+  void discard() override;
+  Damage damage() override;
+  const MemoryFile* file() const override { return file_.get(); }
+
+  // Memory that is ordered by a stream does not exist before begin().
+  void make_unborn() { is_born_ = false; }
+  void begin() { is_born_ = true; }
 
  private:
+  static std::shared_ptr<Pages> make(const char* call, const Place& place, uint64_t size_bytes,
+                                     const MemoryFile* file);
+  void write_canary();
   uint64_t data_bytes() const { return total_bytes_ - 2 * page_bytes_; }
   uint64_t slack_bytes() const { return data_bytes() - size_bytes_; }
   bool protect();
   void unmap();
 
-  const Place place_;
-  const uint64_t size_bytes_, page_bytes_, total_bytes_;
+  const std::shared_ptr<Card> card_;
+  const uint64_t generation_;
+  const bool is_protected_;
+  const uint64_t page_bytes_, total_bytes_;
+  Room room_;
+  std::unique_ptr<MemoryFile> file_;
   std::byte* base_ = nullptr;
-  std::byte* address_ = nullptr;
   std::atomic<bool> is_born_ = true;
 
   std::mutex mutex_;  // Guards what follows.
@@ -74,13 +115,15 @@ class Pages {
   bool is_discarded_ = false, is_mapped_ = true;
 };
 
-// Memory that work touches: a range of it.
+// A range of memory that work touches.
 struct Use {
-  std::shared_ptr<Pages> pages;
+  std::byte* address() const { return memory->address() + byte_offset; }
+  void open() const { memory->open(byte_offset, size_bytes, access); }
+  void close() const { memory->close(access); }
+
+  std::shared_ptr<Memory> memory;
   uint64_t byte_offset = 0, size_bytes = 0;
   Access access = Access::kRead;
-
-  std::byte* address() const { return pages->address() + byte_offset; }
 };
 
 }  // namespace bp::sim

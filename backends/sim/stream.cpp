@@ -131,6 +131,31 @@ bp_status stream_add_callback(void* self, bp_stream* handle, bp_stream_callback_
   });
 }
 
+// The device's own library knows a stream by its queue.
+bp_status stream_wrap_native(void* self, bp_device* handle, void* native, bp_stream** out_stream) {
+  return entry(self, [&](const Instance& i) {
+    Device& d = device_of(i, handle, "stream.wrap_native");
+    require(out_stream, "stream.wrap_native: out_stream");
+    Stream* const s = d.wrap_stream(native);
+    if (s == nullptr) {
+      refuse(BP_INVALID_ARGUMENT,
+             "stream.wrap_native: native is NULL or no stream of this device that native_handle() "
+             "gives");
+    }
+    *out_stream = reinterpret_cast<bp_stream*>(s);
+    return BP_OK;
+  });
+}
+
+bp_status stream_native_handle(void* self, bp_stream* handle, void** out_native) {
+  return entry(self, [&](const Instance&) {
+    const Stream& s = stream_of(handle, "stream.native_handle");
+    require(out_native, "stream.native_handle: out_native");
+    *out_native = s.queue.get();
+    return BP_OK;
+  });
+}
+
 // ---- Events -------------------------------------------------------------------------------------
 
 bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
@@ -146,7 +171,8 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
                                       ", and 0");
     }
     if ((request.flags & BP_EVENT_EXPORTABLE) != 0) {
-      refuse(BP_UNSUPPORTED, "event.create: events of this device cannot be exported");
+      refuse(BP_UNSUPPORTED,
+             "event.create: flags has BP_EVENT_EXPORTABLE, and option sharing is no");
     }
     auto e = std::make_unique<Event>(d, request.flags);
     d.add(e.get());
@@ -301,6 +327,8 @@ constinit const bp_stream_ops kStreams{
     .flush = stream_flush,
     .wait_event = stream_wait_event,
     .add_callback = stream_add_callback,
+    .wrap_native = stream_wrap_native,
+    .native_handle = stream_native_handle,
 };
 
 constinit const bp_event_ops kEvents{
