@@ -44,7 +44,9 @@ CaseList CaseList::without_ops() {
   add_host_memory_cases(cases);
   add_stream_cases(cases);
   add_event_cases(cases);
+  add_shared_event_cases(cases);
   add_stream_order_cases(cases);
+  add_native_stream_cases(cases);
   add_stream_program_cases(cases);
   add_failure_cases(cases);
   add_thread_cases(cases);

@@ -13,9 +13,12 @@ namespace bp::conformance {
 const std::vector<ChildRoutine>& child_routines();
 
 // Runs one on the plugin and device of the case, which ends as the child did.
-void run_in_child(Context& t, const char* routine, std::string argument = "", int descriptor = -1);
+void run_in_child(Context& t, const char* routine, std::string argument = "", int descriptor = -1,
+                  int channel = -1);
 
 void import_and_invert(const ChildTask& task);
+void wait_for_shared_event(const ChildTask& task);
+void record_shared_event(const ChildTask& task);
 void fork_after_probe(const ChildTask& task);
 void reload_many_times(const ChildTask& task);
 void lose_and_reset(const ChildTask& task);

@@ -8,6 +8,8 @@
 namespace bp::conformance {
 
 void add_stream_order_cases(std::vector<Case>& cases);
+void add_native_stream_cases(std::vector<Case>& cases);
+void add_shared_event_cases(std::vector<Case>& cases);
 void add_stream_program_cases(std::vector<Case>& cases);
 void add_failure_cases(std::vector<Case>& cases);
 void add_thread_cases(std::vector<Case>& cases);

@@ -144,6 +144,27 @@ bp_status record_once(void* self, bp_event* event, bp_stream* stream) {
   return status;
 }
 
+// Takes the handle, and gives an event that knows nothing of it.
+bp_status import_another(void* self, bp_device* device, const bp_external_handle* handle,
+                         bp_event** out_event) {
+  const bp_event_ops& good = runtime_of(self).good.events;
+  bp_event* imported = nullptr;
+  const bp_status status = good.import_event(good.self, device, handle, &imported);
+  if (status != BP_OK) return status;
+  static_cast<void>(good.destroy(good.self, imported));
+  return good.create(good.self, device, nullptr, out_event);
+}
+
+// Takes the native stream, and gives one with a queue of its own.
+bp_status wrap_another(void* self, bp_device* device, void* native, bp_stream** out_stream) {
+  const bp_stream_ops& good = runtime_of(self).good.streams;
+  bp_stream* wrapped = nullptr;
+  const bp_status status = good.wrap_native(good.self, device, native, &wrapped);
+  if (status != BP_OK) return status;
+  static_cast<void>(good.destroy(good.self, wrapped));
+  return good.create(good.self, device, nullptr, out_stream);
+}
+
 bp_status forget_event(void* self, bp_event* event) {
   Runtime& r = runtime_of(self);
   {
@@ -162,6 +183,10 @@ void bend_events(Runtime& r) {
     r.bent.streams.query = stream_query_early;
   } else if (r.strength == "record") {
     r.bent.events.record = record_once;
+  } else if (r.strength == "import") {
+    if (r.good.events.import_event != nullptr) r.bent.events.import_event = import_another;
+  } else if (r.strength == "native") {
+    if (r.good.streams.wrap_native != nullptr) r.bent.streams.wrap_native = wrap_another;
   } else {
     r.bent.events.create = remember_host_signalled;
     r.bent.streams.wait_event = ignore_wait;

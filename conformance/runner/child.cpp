@@ -27,6 +27,7 @@ using nlohmann::json;
 // The report goes to a descriptor of its own: standard output is the backend's.
 constexpr int kReportFd = 232;
 constexpr int kGivenFd = 233;
+constexpr int kChannelFd = 234;
 
 json to_json(const ChildTask& task) {
   return {{"routine", task.routine},
@@ -35,7 +36,8 @@ json to_json(const ChildTask& task) {
           {"device", task.device},
           {"seed", task.seed},
           {"argument", task.argument},
-          {"descriptor", task.descriptor < 0 ? -1 : kGivenFd}};
+          {"descriptor", task.descriptor < 0 ? -1 : kGivenFd},
+          {"channel", task.channel < 0 ? -1 : kChannelFd}};
 }
 
 ChildReport failure(std::string message) {
@@ -67,6 +69,7 @@ int start(const ChildTask& task, pid_t& out_pid) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], kReportFd);
   if (task.descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, task.descriptor, kGivenFd);
+  if (task.channel >= 0) posix_spawn_file_actions_adddup2(&actions, task.channel, kChannelFd);
   std::string name = "bp-conformance", verb = "--child", text = to_json(task).dump();
   const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
   const int error =
@@ -149,6 +152,7 @@ int run_child(const std::string& task_json, const std::vector<ChildRoutine>& rou
   parsed.at("seed").get_to(task.seed);
   parsed.at("argument").get_to(task.argument);
   parsed.at("descriptor").get_to(task.descriptor);
+  parsed.at("channel").get_to(task.channel);
   const ChildReport report = run_routine(task, routines);
   const std::string text = json{
       {"kind", static_cast<int>(report.kind)},

@@ -21,6 +21,7 @@ struct ChildTask {
   uint64_t seed = 0;
   std::string argument;  // What else the routine is told, in its own words.
   int descriptor = -1;   // An open one that goes along; in the child the number it has there.
+  int channel = -1;      // A socket that goes along, to talk with the case.
 
   std::vector<bp_option> option_list() const;  // Borrows from this object.
 };
