@@ -1,6 +1,7 @@
-// The C face of the caching allocator.
+// The C face of the caching allocator, and of the addresses of its blocks.
 #include <cstddef>
 
+#include "backplane/addresses.h"
 #include "registry/fail.hpp"
 #include "registry/guard.hpp"
 #include "registry/out_struct.hpp"
@@ -51,6 +52,22 @@ bp_status bp_block_free(bp_block* block) {
 bp_status bp_block_record_stream(bp_block* block, bp_stream* stream) {
   if (block == nullptr) return bp::fail(BP_INVALID_ARGUMENT, "block is NULL");
   return guarded([&] { return bp::services::Cache::record_stream(block, stream); });
+}
+
+bp_status bp_block_address(bp_block* block, uint64_t* out_address) {
+  if (block == nullptr || out_address == nullptr) return bp::is_null("block or out_address");
+  return guarded([&] { return bp::services::Cache::address(block, out_address); });
+}
+
+bp_status bp_target_find_block(const bp_target* target, uint64_t address, bp_block** out_block,
+                               uint64_t* out_byte_offset) {
+  bp_status status = BP_OK;
+  bp::services::Cache* cache = cache_of(target, status);
+  if (cache == nullptr) return status;
+  if (out_block == nullptr || out_byte_offset == nullptr) {
+    return bp::is_null("out_block or out_byte_offset");
+  }
+  return guarded([&] { return cache->find(address, out_block, out_byte_offset); });
 }
 
 bp_status bp_cache_get_statistics(const bp_target* target, bp_cache_statistics* out_statistics) {

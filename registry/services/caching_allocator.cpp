@@ -168,7 +168,7 @@ bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
   if (status != BP_OK) return status;
 
   const std::lock_guard lock(mutex_);
-  Segment& segment = segments_.emplace_back(Segment{buffer, size, size_bytes <= kSmallLimit});
+  Segment& segment = segments_.emplace_back(buffer, size, size_bytes <= kSmallLimit);
   auto block = std::make_unique<Block>();
   block->face.ref = {buffer, 0, 0};
   block->cache = this;
@@ -241,6 +241,7 @@ bp_status Cache::free(bp_block* handle) try {
     {
       const std::lock_guard lock(cache.mutex_);
       is_dead = cache.is_released_;
+      cache.forget_address_locked(block);
     }
     if (!is_dead) return cache.free_after_other_streams(&block);
   }
@@ -258,6 +259,7 @@ bp_status Cache::free(bp_block* handle) try {
 
 // Counts `block` as freed, and lets its stream use it again.
 void Cache::give_back_locked(Block* block) {
+  forget_address_locked(*block);
   statistics_.allocated_bytes -= block->size_bytes;
   statistics_.requested_bytes -= block->face.ref.size_bytes;
   ++statistics_.free_count;

@@ -19,9 +19,15 @@ class Cache;
 
 // A buffer of the backend, cut into blocks that lie behind each other.
 struct Segment {
+  Segment(bp_buffer* b, uint64_t size, bool small) : buffer(b), size_bytes(size), is_small(small) {}
+  Segment(const Segment&) = delete;
+  ~Segment();
+
   bp_buffer* buffer;
   uint64_t size_bytes;
-  bool is_small;  // Holds blocks of the small pool.
+  bool is_small;                 // Holds blocks of the small pool.
+  bool has_reservation = false;  // The address is of a range that is reserved for it.
+  uint64_t address = 0;          // Of its first byte; 0 until it is asked for.
 };
 
 // What a bp_block* points to. A split of a segment, linked to its neighbours.
@@ -33,8 +39,9 @@ struct Block {
   Block* previous = nullptr;   // Neighbours in the segment.
   Block* next = nullptr;
   Block* next_in_bin = nullptr;
-  uint64_t size_bytes = 0;  // Rounded; face.ref.size_bytes is what was asked for.
-  bool is_free = false;     // In a free set: may be merged. A block in a bin is not.
+  uint64_t size_bytes = 0;   // Rounded; face.ref.size_bytes is what was asked for.
+  bool has_address = false;  // It was asked for, and find() finds the block.
+  bool is_free = false;      // In a free set: may be merged. A block in a bin is not.
   std::vector<bp_stream*> other_streams;
 };
 
@@ -59,6 +66,10 @@ class Cache {
   bp_status allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block);
   static bp_status free(bp_block* block);
   static bp_status record_stream(bp_block* block, bp_stream* stream);
+
+  // bp_block_address() and bp_target_find_block().
+  static bp_status address(bp_block* block, uint64_t* out_address);
+  bp_status find(uint64_t address, bp_block** out_block, uint64_t* out_byte_offset) const;
 
   // Gives all memory that no block uses back to the backend.
   bp_status empty();
@@ -90,6 +101,8 @@ class Cache {
   bp_status out_of_memory(uint64_t size_bytes);
   bp_status free_after_other_streams(Block* block);
   void reclaim_pending(bool waits);
+  bp_status address_of_segment(Segment& segment);
+  void forget_address_locked(Block& block);
   void destroy_events(const std::vector<bp_event*>& events);
 
   const bp_target& target_;
@@ -99,6 +112,7 @@ class Cache {
   bp_stream* last_stream_ = nullptr;
   Pool* last_pool_ = nullptr;
   std::list<Segment> segments_;
+  std::map<uint64_t, Block*> addressed_;  // Live blocks, by the address that was asked for.
   std::vector<Pending> pending_;
   std::vector<std::unique_ptr<Block>> unused_;  // Handles to use again.
   bp_cache_statistics statistics_{.struct_size = sizeof(bp_cache_statistics),

@@ -255,5 +255,103 @@ TEST(Cache, KeepsBlocksApartThroughSeededChurn) {
   EXPECT_EQ(fake.cache->statistics().reserved_bytes, 0u);
 }
 
+// What the fake device says to `address`: a number, or that it has none.
+bp_status (*const kNoAddress)(void*, bp_buffer*, uint64_t*) =
+    [](void*, bp_buffer*, uint64_t*) -> bp_status { return BP_UNSUPPORTED; };
+
+struct Found {
+  bp_status status;
+  bp_block* block = nullptr;
+  uint64_t offset = 0;
+};
+
+Found find(const Fake& fake, uint64_t address) {
+  Found found{};
+  found.status = fake.cache->find(address, &found.block, &found.offset);
+  return found;
+}
+
+uint64_t address_of(bp_block* block) {
+  uint64_t address = 0;
+  EXPECT_EQ(Cache::address(block, &address), BP_OK);
+  return address;
+}
+
+TEST(BlockAddresses, AreTheDevicesOwnWhereItHasThem) {
+  Fake fake;
+  fake.allocator.address = [](void*, bp_buffer*, uint64_t* out) -> bp_status {
+    *out = 0x7000;
+    return BP_OK;
+  };
+  bp_block* const a = fake.take(600);
+  bp_block* const b = fake.take(600);
+  EXPECT_EQ(address_of(a), 0x7000 + a->ref.byte_offset);
+  EXPECT_EQ(address_of(b), 0x7000 + b->ref.byte_offset);
+  Cache::free(a);
+  Cache::free(b);
+}
+
+TEST(BlockAddresses, AreSyntheticElseAndFindTheirBlocks) {
+  Fake fake;
+  fake.allocator.address = kNoAddress;
+  bp_block* const a = fake.take(600);
+  bp_block* const b = fake.take(30 << 20);
+  const uint64_t at_a = address_of(a), at_b = address_of(b);
+  EXPECT_EQ(address_of(a), at_a) << "it stays";
+  const Found inside = find(fake, at_b + (30 << 20) - 1);
+  EXPECT_EQ(inside.block, b);
+  EXPECT_EQ(inside.offset, (30 << 20) - 1);
+  EXPECT_EQ(find(fake, at_a + 599).block, a);
+  EXPECT_EQ(find(fake, at_a + 600).status, BP_NOT_FOUND) << "behind what was asked for";
+  EXPECT_EQ(find(fake, at_a - 1).status, BP_NOT_FOUND);
+  Cache::free(b);
+  EXPECT_EQ(find(fake, at_b).status, BP_NOT_FOUND) << "a freed block has no address";
+  Cache::free(a);
+}
+
+TEST(BlockAddresses, CannotBeRead) {
+  Fake fake;
+  fake.allocator.address = kNoAddress;
+  bp_block* const block = fake.take(600);
+  const auto* at = reinterpret_cast<const volatile char*>(address_of(block));
+  EXPECT_DEATH(static_cast<void>(*at), "");
+  Cache::free(block);
+}
+
+TEST(BlockAddresses, AreOnlyOfBlocksThatWereAskedForThem) {
+  Fake fake;
+  fake.allocator.address = kNoAddress;
+  bp_block* const asked = fake.take(512);
+  bp_block* const other = fake.take(512);
+  bp_block* const empty = fake.take(0);
+  ASSERT_EQ(asked->ref.buffer, other->ref.buffer);
+  const uint64_t address = address_of(asked);
+  EXPECT_EQ(find(fake, address + other->ref.byte_offset - asked->ref.byte_offset).status,
+            BP_NOT_FOUND);
+  EXPECT_EQ(address_of(empty), 0u);
+  for (bp_block* block : {asked, other, empty}) Cache::free(block);
+}
+
+TEST(BlockAddresses, EndWithTheFreeAlsoWhereAnotherStreamUsesTheBlock) {
+  Fake fake;
+  fake.allocator.address = kNoAddress;
+  bp_block* const block = fake.take(600);
+  const uint64_t address = address_of(block);
+  ASSERT_EQ(Cache::record_stream(block, Fake::stream(2)), BP_OK);
+  Cache::free(block);
+  EXPECT_EQ(find(fake, address).status, BP_NOT_FOUND);
+  fake.events_are_done = true;
+}
+
+TEST(BlockAddresses, SayWhyTheDeviceGivesNone) {
+  Fake fake;
+  fake.allocator.address = [](void*, bp_buffer*, uint64_t*) -> bp_status { return BP_DEVICE_LOST; };
+  bp_block* const block = fake.take(600);
+  uint64_t address = 1;
+  EXPECT_EQ(Cache::address(block, &address), BP_DEVICE_LOST);
+  EXPECT_EQ(address, 1u);
+  Cache::free(block);
+}
+
 }  // namespace
 }  // namespace bp::services

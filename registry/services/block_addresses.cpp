@@ -1,0 +1,104 @@
+// Addresses of blocks: the device's own, or those of ranges that are reserved and stay empty.
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <string>
+
+#include "registry/fail.hpp"
+#include "registry/services/caching_allocator.hpp"
+
+namespace bp::services {
+namespace {
+
+// So that the address behind a segment is not that of another one.
+constexpr uint64_t kGap = 4096;
+
+// Addresses that nothing else in the process gets. MAP_NORESERVE: they take no memory.
+bp_status reserve(uint64_t size_bytes, uint64_t& out_address) {
+  void* const range = mmap(nullptr, size_bytes + kGap, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) {
+    return fail(BP_OUT_OF_MEMORY, "block.address: no " + std::to_string(size_bytes) +
+                                      " bytes of address space: " + std::strerror(errno));
+  }
+  out_address = reinterpret_cast<uintptr_t>(range);
+  return BP_OK;
+}
+
+void give_back(uint64_t address, uint64_t size_bytes) {
+  munmap(reinterpret_cast<void*>(address), size_bytes + kGap);
+}
+
+}  // namespace
+
+Segment::~Segment() {
+  if (has_reservation) give_back(address, size_bytes);
+}
+
+bp_status Cache::address_of_segment(Segment& segment) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (segment.address != 0) return BP_OK;
+  }
+  uint64_t address = 0;
+  const bp_allocator_ops& allocator = *target_.allocator;
+  bp_status status = allocator.address(allocator.self, segment.buffer, &address);
+  const bool has_own = status == BP_OK;
+  if (status == BP_UNSUPPORTED) status = reserve(segment.size_bytes, address);
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(mutex_);
+  if (segment.address != 0) {  // Another thread was faster.
+    if (!has_own) give_back(address, segment.size_bytes);
+    return BP_OK;
+  }
+  segment.address = address;
+  segment.has_reservation = !has_own;
+  return BP_OK;
+}
+
+bp_status Cache::address(bp_block* handle, uint64_t* out_address) {
+  auto& block = *reinterpret_cast<Block*>(handle);
+  if (block.segment == nullptr) {
+    *out_address = 0;
+    return BP_OK;
+  }
+  Cache& cache = *block.cache;
+  {
+    const std::lock_guard lock(cache.mutex_);
+    if (cache.is_released_) return fail(BP_DEVICE_LOST, "block.address: the plugin was unloaded");
+  }
+  if (const bp_status status = cache.address_of_segment(*block.segment); status != BP_OK) {
+    return status;
+  }
+  const std::lock_guard lock(cache.mutex_);
+  const uint64_t address = block.segment->address + block.face.ref.byte_offset;
+  cache.addressed_[address] = &block;
+  block.has_address = true;
+  *out_address = address;
+  return BP_OK;
+}
+
+bp_status Cache::find(uint64_t address, bp_block** out_block, uint64_t* out_byte_offset) const {
+  const std::lock_guard lock(mutex_);
+  const auto next = addressed_.upper_bound(address);
+  if (next != addressed_.begin()) {
+    const auto& [begin, block] = *std::prev(next);
+    if (address - begin < block->face.ref.size_bytes) {
+      *out_block = &block->face;
+      *out_byte_offset = address - begin;
+      return BP_OK;
+    }
+  }
+  return fail(BP_NOT_FOUND, std::string(target_.name) + ": address " + std::to_string(address) +
+                                " is in no block that was asked for its address");
+}
+
+void Cache::forget_address_locked(Block& block) {
+  if (!block.has_address) return;
+  addressed_.erase(block.segment->address + block.face.ref.byte_offset);
+  block.has_address = false;
+}
+
+}  // namespace bp::services
