@@ -41,9 +41,10 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
 std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argument, Fact fact) {
   const std::string name = argument.name;
   const bp_layout_flags classes = classes_of(fact);
-  if ((classes & kOpaqueClass) != 0) return name + ": a layout of the backend's own is not claimed";
-  if ((kernel.layouts & BP_LAYOUT_ANY) == 0 && (classes & ~kernel.layouts) != 0) {
-    return name + ": layout " + layout_names(classes & ~kernel.layouts) + " is not claimed, only " +
+  // A layout of the backend's own is no matter of claims: own_layouts.hpp.
+  const bp_layout_flags others = classes & ~(kernel.layouts | kOpaqueClass);
+  if ((kernel.layouts & BP_LAYOUT_ANY) == 0 && others != 0) {
+    return name + ": layout " + layout_names(others) + " is not claimed, only " +
            layout_names(kernel.layouts);
   }
   if (kernel.max_rank != 0 && rank_of(fact) > kernel.max_rank) {

@@ -8,6 +8,7 @@
 #include "registry/fail.hpp"
 #include "registry/guard.hpp"
 #include "registry/out_struct.hpp"
+#include "registry/own_layouts.hpp"
 #include "registry/submit.hpp"
 
 namespace bp::core {
@@ -21,6 +22,19 @@ bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
   if (&kernel == services::host_fallback(kernel.op)) return BP_KERNEL_HOST_FALLBACK;
   return BP_KERNEL_NATIVE;
+}
+
+// Refuses a launch of a kernel that does not take the layouts of the call.
+bp_status check_own_layouts(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                            const void* args) {
+  alignas(8) std::byte storage[kMaxFrameBytes];
+  uint32_t offset = 0;
+  const void* const frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
+  if (frame == nullptr) return BP_OK;  // submit() has the words.
+  const std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (refusal.empty()) return BP_OK;
+  return fail(BP_UNSUPPORTED,
+              std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
 }
 
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
@@ -99,6 +113,10 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
     const bp_status status = read_to_launch(target, flags, kernel->op, args, r);
     if (status != BP_OK) return status;
     Target& t = impl(target);
+    if (has_own_layouts(*r.row, r.key)) [[unlikely]] {
+      const bp_status taken = check_own_layouts(t, *r.row, *kernel, r.frame);
+      if (taken != BP_OK) return taken;
+    }
     const bp_kernel_sources source = source_of(*kernel);
     const Launch l{t,     stream == nullptr ? t.default_stream : stream, flags, *r.row, *kernel,
                    source};

@@ -5,6 +5,7 @@
 #include "registry/claims.hpp"
 #include "registry/fail.hpp"
 #include "registry/host_target.hpp"
+#include "registry/own_layouts.hpp"
 #include "registry/services/services.hpp"
 #include "registry/state.hpp"
 
@@ -32,7 +33,8 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   if (frame == nullptr) {
     return "byte " + std::to_string(offset) + " of the frame is given, and the kernel is older";
   }
-  if (kernel.supports == nullptr) return "";
+  std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (!refusal.empty() || kernel.supports == nullptr) return refusal;
   const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
   return reason == nullptr ? "" : reason;
 }
@@ -62,14 +64,16 @@ std::string call_text(const Target& target, const OpRow& row, const Key& key) {
 }
 
 // Why the op's decomposition is not a candidate; "" if it is.
-std::string decomposition_refusal(const Target& target, uint32_t op) {
-  if (services::decomposition(op) == nullptr) return "the op has none";
+std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (services::decomposition(row.op) == nullptr) return "the op has none";
+  if (has_own_layouts(row, key)) return "takes tensors by strides only";
   const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
   return is_forbidden ? "forbidden by the flags of the registry" : "";
 }
 
-std::string host_fallback_refusal(const Target& target, uint32_t op) {
-  if (services::host_fallback(op) == nullptr) return "the op has none";
+std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (services::host_fallback(row.op) == nullptr) return "the op has none";
+  if (has_own_layouts(row, key)) return "takes tensors by strides only";
   if ((allowed_sources(target) & BP_KERNEL_HOST_FALLBACK) == 0) {
     return "forbidden by the flags of the registry";
   }
@@ -84,9 +88,11 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
                                             const void* args) {
   auto choices = std::make_unique<Choices>();
   choices->key = key;
+  // The key says that a tensor has a layout of the backend's own, and not which.
+  const bool has_layouts = has_own_layouts(row, key);
   for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
     if (!claims_refusal(row, *kernel, key).empty()) continue;
-    const bool asks = !is_rememberable(row, *kernel);
+    const bool asks = has_layouts || !is_rememberable(row, *kernel);
     if (!asks && kernel->supports != nullptr &&
         !call_refusal(target, row, *kernel, key.flags(), args).empty()) {
       continue;
@@ -98,10 +104,10 @@ std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& r
     choices->candidates.push_back(
         {kernel, source, kernel->supports != nullptr, needs_scalar_tensors(row, *kernel, key)});
   };
-  if (decomposition_refusal(target, row.op).empty()) {
+  if (decomposition_refusal(target, row, key).empty()) {
     add_service(services::decomposition(row.op), BP_KERNEL_DECOMPOSED);
   }
-  if (host_fallback_refusal(target, row.op).empty()) {
+  if (host_fallback_refusal(target, row, key).empty()) {
     add_service(services::host_fallback(row.op), BP_KERNEL_HOST_FALLBACK);
   }
   return choices;
@@ -193,8 +199,8 @@ std::string explain(Target& target, const OpRow& row, const Key& key, const void
     if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key.flags(), args);
     add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
   }
-  add_line(text, "decomposition", decomposition_refusal(target, row.op), is_decided);
-  add_line(text, "host fallback", host_fallback_refusal(target, row.op), is_decided);
+  add_line(text, "decomposition", decomposition_refusal(target, row, key), is_decided);
+  add_line(text, "host fallback", host_fallback_refusal(target, row, key), is_decided);
   return text;
 }
 
