@@ -5,6 +5,7 @@
 
 #include "backends/common/capture.hpp"
 #include "backends/common/compiler.hpp"
+#include "backends/common/layout.hpp"
 #include "backends/common/profiler.hpp"
 #include "backends/common/shared_events.hpp"
 #include "backends/cpu/kernels/list.hpp"
@@ -30,6 +31,7 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
       status = function(r.self, 0, nullptr, &table, nullptr);
     }
   };
+  if (i.layouts != nullptr) add(r.add_layout, i.layout_table);
   add(r.add_graph, i.graphs);
   add(r.add_compiler, i.compilation);
   add(r.add_profiler, i.profiling);
@@ -123,6 +125,7 @@ Instance::Instance(const bp_host* its_host)
   }
   make_profiler(*this);
   put_captures(*this);
+  make_layouts(*this);
   make_compiler(*this);
   fit_tables(*this);
 }

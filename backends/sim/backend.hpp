@@ -25,6 +25,7 @@ namespace bp {
 
 class Captures;
 class Compiler;
+class Layouts;
 class Profiler;
 class SharedEvents;
 
@@ -65,7 +66,9 @@ struct Instance {
   std::unique_ptr<Profiler> profiler;
   std::unique_ptr<Captures> captures;
   std::unique_ptr<SharedEvents> shared_events;  // NULL with option sharing=no.
+  std::unique_ptr<Layouts> layouts;             // NULL where nothing is in tiles.
   std::unique_ptr<Compiler> compiler;
+  bp_layout_ops layout_table;
   bp_graph_ops graphs;
   bp_profiler_ops profiling;
   bp_compiler_ops compilation;
@@ -74,7 +77,9 @@ struct Instance {
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 
 // Each makes one of the optional tables. Captures are put in front of the tables of streams, events
-// and memory, so what is made before sees these without captures.
+// and memory, so what is made before sees these without captures. Layouts are put in front of the
+// kernels that take them.
+void make_layouts(Instance& instance);
 void make_profiler(Instance& instance);
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);

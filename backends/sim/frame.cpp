@@ -9,6 +9,7 @@
 #include "backends/common/shape.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/layout.h"
 #include "backplane/ops.h"
 
 namespace bp::sim {
@@ -105,6 +106,11 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member
   // Only plan_pack() meets elements without a buffer: those of arguments that are not packed.
   if (t == nullptr || t->buffer == nullptr || element_count(*t) == 0) return;
   const std::string what = std::string("argument ") + member.name;
+  if (t->layout != nullptr) {
+    const char* const name = t->layout->name;
+    refuse(BP_UNSUPPORTED, "launch: " + what + " has layout \"" + (name == nullptr ? "" : name) +
+                               "\", which the kernel does not take; allowed: strides");
+  }
   const Buffer& b = local_buffer(t->buffer, stream, what);
   const uint64_t alignment = b.device->heap(b.heap).tensor_offset_alignment_bytes;
   // What was wrapped or registered may itself begin anywhere.

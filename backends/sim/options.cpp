@@ -60,6 +60,12 @@ uint64_t alignment(std::string_view key, std::string_view value) {
   return parsed;
 }
 
+bool is_tiled(std::string_view key, std::string_view value) {
+  if (value == "tiled") return true;
+  if (value == "no") return false;
+  refuse(key, value, "tiled or no");
+}
+
 bool is_shared(std::string_view key, std::string_view value) {
   if (value == "shared") return true;
   if (value == "separate") return false;
@@ -100,6 +106,8 @@ constexpr Row kRows[] = {
      [](Options& o, std::string_view k, std::string_view v) { o.has_sharing = yes_or_no(k, v); }},
     {"native_streams", [](Options& o, std::string_view k,
                           std::string_view v) { o.has_native_streams = yes_or_no(k, v); }},
+    {"layouts",
+     [](Options& o, std::string_view k, std::string_view v) { o.has_tiles = is_tiled(k, v); }},
     {"peer",
      [](Options& o, std::string_view k, std::string_view v) { o.has_peers = yes_or_no(k, v); }},
     {"whole_buffers", [](Options& o, std::string_view k,

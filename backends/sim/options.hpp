@@ -38,6 +38,7 @@ struct Options {
   bool has_registration = true;    // The device works on memory of the host.
   bool has_sharing = true;         // Memory and events are shared with other processes.
   bool has_native_streams = true;  // Streams are known to the device's own library.
+  bool has_tiles = true;           // Some kernels prefer tensors in tiles.
   DelayOptions delays;
 };
 

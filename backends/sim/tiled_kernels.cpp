@@ -1,0 +1,295 @@
+// Kernels that take tiles: in front of one that takes strides, copies in the workspace.
+//
+//   tiles -> copy -> the kernel -> copy -> tiles        each a piece of work on the stream
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "backends/common/frame.hpp"
+#include "backends/common/shape.hpp"
+#include "backends/cpu/kernels/list.hpp"
+#include "backends/sim/entry.hpp"
+#include "backends/sim/layout.hpp"
+#include "backends/sim/memory.hpp"
+
+namespace bp::sim {
+namespace {
+
+constexpr uint64_t kWorkspaceAlignmentBytes = 256;  // As bp_launch promises.
+
+uint64_t round_up(uint64_t size_bytes, uint64_t multiple) {
+  return (size_bytes + multiple - 1) / multiple * multiple;
+}
+
+// The kernel behind the front `kernel`.
+const bp_kernel& plain_kernel(const Instance& i, const bp_kernel& kernel) {
+  const auto index = static_cast<size_t>(&kernel - i.kernels.data());
+  constexpr size_t kCount = std::size(kernels::kKernels);
+  return index < kCount ? *kernels::kKernels[index] : *kernels::kLibraryKernels[index - kCount];
+}
+
+// Whether a tensor of the frame has a layout. Members are searched once for each op.
+bool has_layouts(uint32_t op, const void* args) {
+  static const auto kOffsets = [] {
+    std::vector<std::pair<uint32_t, size_t>> offsets;
+    for (const FrameMember& member : frame_members()) {
+      const bool is_tiled = tiled_arguments(member.op) != 0;
+      if (is_tiled && member.is_tensor()) offsets.emplace_back(member.op, member.offset);
+    }
+    return offsets;
+  }();
+  return std::ranges::any_of(kOffsets, [&](const auto& row) {
+    if (row.first != op) return false;
+    const auto* const tensor = *reinterpret_cast<const bp_tensor* const*>(
+        static_cast<const std::byte*>(args) + row.second);
+    return tensor != nullptr && tensor->layout != nullptr;
+  });
+}
+
+// A frame with tiled tensors, and the same frame by strides, with copies in the workspace.
+class TiledCall {
+ public:
+  // Throws StatusError of BP_UNSUPPORTED for a layout that the kernel does not take.
+  TiledCall(const Instance& i, const bp_kernel& kernel, const void* args)
+      : instance_(i),
+        kernel_(kernel),
+        plain_(plain_kernel(i, kernel)),
+        theirs_(kernel.op, args, kernel.args_size_bytes),
+        ours_(theirs_.clone()) {
+    for (size_t index = 0; index < theirs_.tensors().size(); ++index) {
+      const bp_tensor* const tensor = theirs_.tensors()[index];
+      if (tensor == nullptr || tensor->layout == nullptr) continue;
+      check(index, *tensor);
+      replace(index, *ours_.tensors()[index]);
+    }
+  }
+
+  const void* args() const { return ours_.data(); }
+  const bp_kernel& plain() const { return plain_; }
+
+  // What the kernel needs, and behind it the copies.
+  uint64_t workspace_size_bytes(bp_device* device) {
+    uint64_t required = 0, preferred = 0;
+    if (plain_.workspace_size != nullptr) {
+      const bp_status status =
+          plain_.workspace_size(&kernel_, device, args(), &required, &preferred);
+      if (status != BP_OK) throw StatusError(status, op_text() + ": workspace_size failed");
+    }
+    plain_bytes_ = std::max(required, preferred);
+    uint64_t end = round_up(plain_bytes_, kWorkspaceAlignmentBytes);
+    for (Copy& copy : copies_) {
+      copy.begin = end;
+      end += round_up(size_bytes_of(copy) + alignment_bytes() - 1, kWorkspaceAlignmentBytes);
+    }
+    return end;
+  }
+
+  bp_status launch(const bp_launch& launch, bool only_checks) {
+    check_launch(launch);
+    if (only_checks) return BP_OK;
+    Stream& stream = stream_of(launch.stream, "launch");
+    for (const Copy& copy : copies_) place(*ours_.tensors()[copy.index], copy, launch.workspace);
+    const std::vector<Pair> pairs = pairs_of(stream);
+    for (const Pair& pair : pairs) {
+      if (pair.is_read) submit_copy(stream, launch, pair, true);
+    }
+    bp_launch inner = launch;
+    inner.workspace.size_bytes = plain_bytes_;
+    if (plain_bytes_ == 0) inner.workspace = {};
+    const bp_status status = plain_.launch(&kernel_, &inner, args());
+    if (status != BP_OK) return status;
+    for (const Pair& pair : pairs) {
+      if (pair.is_written) submit_copy(stream, launch, pair, false);
+    }
+    return BP_OK;
+  }
+
+ private:
+  struct Copy {
+    size_t index;                    // Among the tensors of the frame.
+    std::vector<int64_t> strides{};  // Of the copy.
+    uint64_t begin = 0;              // In the workspace, before it is aligned.
+  };
+
+  // Both places of the elements of one tensor, for tasks.
+  struct Pair {
+    Extents extents;
+    Use tiled, plain;
+    Elements tiled_elements, plain_elements;
+    bool is_read, is_written;
+  };
+
+  std::string op_text() const { return op_name(kernel_.op); }
+
+  // The copies are tensors to the kernel, which heaps have a rule for.
+  uint64_t alignment_bytes() const {
+    return std::max(kWorkspaceAlignmentBytes, instance_.options.offset_alignment_bytes);
+  }
+
+  uint64_t size_bytes_of(const Copy& copy) const {
+    const bp_tensor& tensor = *theirs_.tensors()[copy.index];
+    return static_cast<uint64_t>(element_count(tensor) * dtype_size_bytes(tensor.dtype));
+  }
+
+  void check(size_t index, const bp_tensor& tensor) const {
+    const FrameArgument& argument = theirs_.arguments()[index];
+    const std::string what = op_text() + ": argument " + argument.name;
+    if ((tiled_arguments(kernel_.op) >> index & 1) == 0) {
+      const char* const name = tensor.layout->name;
+      refuse(BP_UNSUPPORTED, what + " has layout \"" + (name == nullptr ? "" : name) +
+                                 "\", which the kernel does not take there; allowed: strides");
+    }
+    static_cast<void>(instance_.layouts->form_of(tensor, what));
+  }
+
+  void replace(size_t index, bp_tensor& tensor) {
+    Copy& copy = copies_.emplace_back(Copy{index});
+    copy.strides.resize(tensor.ndim);
+    int64_t stride = 1;
+    for (uint32_t axis = tensor.ndim; axis-- > 0;
+         stride *= std::max<int64_t>(1, tensor.shape[axis])) {
+      copy.strides[axis] = stride;
+    }
+    tensor.layout = nullptr;
+    tensor.strides = copy.strides.data();
+    tensor.byte_offset = 0;
+    // The plain kernel is asked about alignment where nothing has a place yet.
+  }
+
+  void place(bp_tensor& tensor, const Copy& copy, const bp_buffer_ref& workspace) const {
+    tensor.buffer = workspace.buffer;
+    tensor.byte_offset = round_up(workspace.byte_offset + copy.begin, alignment_bytes());
+  }
+
+  void check_launch(const bp_launch& launch) {
+    if (launch.plan != nullptr) {
+      refuse(BP_INVALID_ARGUMENT, op_text() + ": plans are for arguments by strides");
+    }
+    if ((launch.flags & ~kernels::kKnownLaunchFlags) != 0) {
+      refuse(BP_UNSUPPORTED, "launch: a flag is not known");
+    }
+    const bp_reason reason = plain_.supports == nullptr
+                                 ? nullptr
+                                 : plain_.supports(&kernel_, launch.device, launch.flags, args());
+    if (reason != nullptr) refuse(BP_UNSUPPORTED, op_text() + ": " + reason);
+    const uint64_t needed = workspace_size_bytes(launch.device);
+    if (launch.workspace.size_bytes < needed ||
+        (needed != 0 && launch.workspace.buffer == nullptr)) {
+      refuse(BP_INVALID_ARGUMENT, op_text() + ": workspace has " +
+                                      std::to_string(launch.workspace.size_bytes) +
+                                      " bytes; the launch needs " + std::to_string(needed));
+    }
+  }
+
+  std::vector<Pair> pairs_of(const Stream& stream) const {
+    std::vector<Pair> pairs;
+    for (const Copy& copy : copies_) {
+      const bp_tensor &tiled = *theirs_.tensors()[copy.index],
+                      &plain = *ours_.tensors()[copy.index];
+      if (element_count(tiled) == 0) continue;
+      const FrameArgument& argument = theirs_.arguments()[copy.index];
+      const Access access = argument.is_written ? Access::kWrite : Access::kRead;
+      Pair pair{.extents = extents_of(tiled),
+                .tiled = use_of_tensor(tiled, access, stream, "launch", argument.name),
+                .plain = use_of_tensor(plain, Access::kWrite, stream, "launch", "workspace"),
+                .is_read = argument.is_read,
+                .is_written = argument.is_written};
+      pair.tiled_elements = elements_of(tiled, pair.tiled);
+      pair.plain_elements = elements_of(plain, pair.plain);
+      pairs.push_back(std::move(pair));
+    }
+    return pairs;
+  }
+
+  void submit_copy(Stream& stream, const bp_launch& launch, const Pair& pair, bool is_in) const {
+    const Elements &dst = is_in ? pair.plain_elements : pair.tiled_elements,
+                   &src = is_in ? pair.tiled_elements : pair.plain_elements;
+    const WorkName name{BP_ACTIVITY_KERNEL, is_in ? "tiles.read" : "tiles.write",
+                        pair.tiled.size_bytes + pair.plain.size_bytes, launch.correlation_id};
+    const bp_status status =
+        submit_work(stream, name, {pair.plain, pair.tiled},
+                    [extents = pair.extents, dst, src] { copy_elements(extents, dst, src); });
+    if (status != BP_OK) throw StatusError(status, op_text() + ": the stream has failed");
+  }
+
+  const Instance& instance_;
+  const bp_kernel& kernel_;
+  const bp_kernel& plain_;
+  const OwnedFrame theirs_;
+  OwnedFrame ours_;
+  std::deque<Copy> copies_;  // Does not move what tensors point to.
+  uint64_t plain_bytes_ = 0;
+};
+
+bp_status launch_front(const bp_kernel* self, const bp_launch* launch, const void* args) {
+  const Instance& i = instance(self->state);
+  if (launch == nullptr || args == nullptr || !has_layouts(self->op, args)) {
+    return plain_kernel(i, *self).launch(self, launch, args);
+  }
+  return guarded(*i.host, [&]() -> bp_status {
+    const auto run = [&](bool only_checks) {
+      return TiledCall(i, *self, args).launch(*launch, only_checks);
+    };
+    if (!i.hooks.is_capture_open()) return run(false);
+    return launch_in_capture(i, *self, *launch, args, run);
+  });
+}
+
+bp_status workspace_front(const bp_kernel* self, bp_device* device, const void* args,
+                          uint64_t* out_required, uint64_t* out_preferred) {
+  const Instance& i = instance(self->state);
+  if (!has_layouts(self->op, args)) {
+    const bp_kernel& plain = plain_kernel(i, *self);
+    if (plain.workspace_size != nullptr) {
+      return plain.workspace_size(self, device, args, out_required, out_preferred);
+    }
+    if (out_required != nullptr) *out_required = 0;
+    if (out_preferred != nullptr) *out_preferred = 0;
+    return BP_OK;
+  }
+  return guarded(*i.host, [&]() -> bp_status {
+    const uint64_t size_bytes = TiledCall(i, *self, args).workspace_size_bytes(device);
+    if (out_required != nullptr) *out_required = size_bytes;
+    if (out_preferred != nullptr) *out_preferred = size_bytes;
+    return BP_OK;
+  });
+}
+
+bp_reason supports_front(const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                         const void* args) {
+  const Instance& i = instance(self->state);
+  const bp_kernel& plain = plain_kernel(i, *self);
+  if (!has_layouts(self->op, args)) return plain.supports(self, device, flags, args);
+  bp_reason reason = "a layout is not one that the kernel takes there";
+  // No text is left behind: a reason is no failure.
+  try {
+    TiledCall call(i, *self, args);
+    reason = plain.supports(self, device, flags, call.args());
+  } catch (const std::exception&) {
+    return reason;
+  }
+  return reason;
+}
+
+bp_status prepare_front(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                        const void* args, bp_plan** out_plan) {
+  const Instance& i = instance(self->state);
+  if (args == nullptr || !has_layouts(self->op, args)) {
+    return plain_kernel(i, *self).prepare(self, device, desc, args, out_plan);
+  }
+  return i.fail(BP_UNSUPPORTED, "no plan is of use: an argument is in tiles");
+}
+
+}  // namespace
+
+void put_tiles(bp_kernel& kernel) {
+  kernel.launch = launch_front;
+  kernel.workspace_size = workspace_front;
+  if (kernel.supports != nullptr) kernel.supports = supports_front;
+  if (kernel.prepare != nullptr) kernel.prepare = prepare_front;
+}
+
+}  // namespace bp::sim

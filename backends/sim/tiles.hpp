@@ -1,0 +1,53 @@
+// Tiles: the last two axes of a tensor cut into squares of 16 by 16, each of which lies dense, row
+// by row. Squares follow each other along rows, then down, then along the batch; those at the edges
+// are filled up with zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backplane/tensor.h"
+
+namespace bp::sim {
+
+constexpr int64_t kTileExtent = 16;
+
+struct Tiles {
+  int64_t batches = 1, rows = 1, cols = 1;
+
+  // Of a tensor of any rank: without a row it has one.
+  static Tiles of(uint32_t ndim, const int64_t* shape);
+
+  int64_t row_tiles() const { return (rows + kTileExtent - 1) / kTileExtent; }
+  int64_t col_tiles() const { return (cols + kTileExtent - 1) / kTileExtent; }
+
+  // Places for elements, padding included.
+  int64_t place_count() const {
+    return batches * row_tiles() * col_tiles() * kTileExtent * kTileExtent;
+  }
+
+  int64_t place(int64_t batch, int64_t row, int64_t col) const {
+    const int64_t tile =
+        (batch * row_tiles() + row / kTileExtent) * col_tiles() + col / kTileExtent;
+    return (tile * kTileExtent + row % kTileExtent) * kTileExtent + col % kTileExtent;
+  }
+};
+
+// Where the elements of a tensor lie, for a task: what a bp_tensor says, and its address.
+struct Elements {
+  std::byte* address = nullptr;
+  bool is_tiled = false;
+  int64_t strides[BP_MAX_RANK] = {};
+};
+
+// A shape, and the bytes of one element.
+struct Extents {
+  uint32_t ndim = 0;
+  int64_t shape[BP_MAX_RANK] = {};
+  int64_t item_bytes = 0;
+};
+
+// Copies all elements. The padding of a tiled `dst` becomes zeros.
+void copy_elements(const Extents& extents, const Elements& dst, const Elements& src);
+
+}  // namespace bp::sim
