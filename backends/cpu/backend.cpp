@@ -20,12 +20,13 @@ using namespace kernels;
 constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
 
 // Adds what a host takes: an older one lacks members.
-bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
+bp_status add_optional_tables(const FullInstance& i, const bp_registrar& r) {
   bp_status status = BP_OK;
   const auto add = [&](auto* entry, const auto& table) {
     if (status == BP_OK && entry != nullptr) status = entry(r.self, 0, nullptr, &table, nullptr);
   };
   add(r.add_virtual_memory, i.virtual_memory);
+  add(r.add_layout, i.layout_table);
   add(r.add_graph, i.graphs);
   add(r.add_compiler, i.compilation);
   add(r.add_profiler, i.profiling);
@@ -33,7 +34,7 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
 }
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
-  const Instance& i = instance(self);
+  const FullInstance& i = full_instance(self);
   if (registrar == nullptr) {
     return i.fail(BP_INVALID_ARGUMENT, "register_all: registrar is NULL");
   }

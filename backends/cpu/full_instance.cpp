@@ -1,6 +1,7 @@
 #include "backends/cpu/full_instance.hpp"
 
 #include "backends/common/shared_event_front.hpp"
+#include "backends/cpu/blocked_weight.hpp"
 #include "backends/cpu/device.hpp"
 
 namespace bp::cpu {
@@ -57,6 +58,9 @@ FullInstance::FullInstance(const bp_host* its_host) : Instance(its_host) {
                                                                     .check_device = check_device,
                                                                     .check_event = check_event});
   SharedEventFront<shared_events_of>::put(streams, events);
+  make_layouts(*this);
 }
+
+FullInstance::~FullInstance() = default;
 
 }  // namespace bp::cpu

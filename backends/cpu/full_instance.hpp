@@ -6,11 +6,14 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "backends/common/layout.hpp"
 #include "backends/common/shared_events.hpp"
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/stream.hpp"
 
 namespace bp::cpu {
+
+class BlockedWeights;
 
 // Streams as the device's own library knows them: by their queue.
 class NativeStreams {
@@ -36,10 +39,17 @@ class NativeStreams {
 
 struct FullInstance : Instance {
   explicit FullInstance(const bp_host* host);
+  ~FullInstance();
 
   NativeStreams native_streams;
   std::unique_ptr<SharedEvents> shared_events;  // Ends before the device, whose events it uses.
+  std::unique_ptr<BlockedWeights> weights;
+  std::unique_ptr<Layouts> layouts;
+  bp_layout_ops layout_table;
 };
+
+// Makes the table of layouts, and puts what takes them in front of the kernels.
+void make_layouts(FullInstance& instance);
 
 inline FullInstance& full_instance(void* self) {
   return static_cast<FullInstance&>(instance(self));

@@ -20,6 +20,8 @@ ProductOperand rows_of(const bp_tensor& tensor) {
   return o;
 }
 
+}  // namespace
+
 Product product_of(const bp_linear_args& args) {
   Product p;
   p.batch_ndim = args.x->ndim < 2 ? 0 : args.x->ndim - 2;
@@ -40,6 +42,8 @@ Product product_of(const bp_linear_args& args) {
   }
   return p;
 }
+
+namespace {
 
 bp_reason linear_supports(const bp_linear_args& args) {
   const bool is_known =

@@ -5,8 +5,6 @@
 #include "backends/cpu/kernels/product_plan.hpp"
 
 namespace bp::kernels {
-namespace {
-
 Product product_of(const bp_matmul_args& args) {
   Product p;
   p.batch_ndim = args.y->ndim - 2;
@@ -18,6 +16,8 @@ Product product_of(const bp_matmul_args& args) {
   p.preactivation.address = nullptr;
   return p;
 }
+
+namespace {
 
 uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
   return product_workspace_size_bytes(product_of(args), env);

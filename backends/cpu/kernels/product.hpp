@@ -7,6 +7,7 @@
 
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/kernels/strided.hpp"
+#include "backplane/ops.h"
 #include "kernel_env.hpp"
 
 namespace bp::kernels {
@@ -47,6 +48,10 @@ constexpr bp_dtype kProductDtypes[] = {
     BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_F32,  BP_F32,  BP_BF16,
 };
 // clang-format on
+
+// What the ops compute.
+Product product_of(const bp_matmul_args& args);
+Product product_of(const bp_linear_args& args);
 
 // The operand whose matrices are the last two axes of `tensor`.
 ProductOperand operand_of(const bp_tensor& tensor);

@@ -47,6 +47,7 @@ set(library_kernel_sources
   kernels/convolution_parts.cpp
   kernels/dnnl_convolution.cpp
   kernels/dnnl_program.cpp
+  kernels/inner_product.cpp
   kernels/linear.cpp
   kernels/matmul.cpp
   kernels/product.cpp

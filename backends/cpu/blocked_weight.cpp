@@ -1,0 +1,303 @@
+#include "backends/cpu/blocked_weight.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <string>
+
+#include "backends/common/shape.hpp"
+#include "backends/cpu/kernels/inner_product.hpp"
+#include "backends/cpu/kernels/kernels.hpp"
+#include "backends/cpu/kernels/product.hpp"
+
+namespace bp::cpu {
+namespace {
+
+using kernels::Env;
+using kernels::Launch;
+using kernels::Product;
+using kernels::Program;
+
+// From how many rows on oneDNN gains from blocks, and how far: product_plan.hpp.
+constexpr int64_t kFewestRows = 2, kMostRows = 512;
+
+// The number of rows that blocks are chosen for. The same for all products, so that they share a
+// weight; oneDNN's choice differs little.
+constexpr int64_t kNominalRows = 64;
+
+// ---- What differs between the ops ---------------------------------------------------------------
+
+const bp_tensor*& weight_of(bp_linear_args& args) { return args.weight; }
+const bp_tensor*& weight_of(bp_matmul_args& args) { return args.b; }
+
+constexpr WeightVariant variant_of(const bp_linear_args*) { return kWeightOfLinear; }
+constexpr WeightVariant variant_of(const bp_matmul_args*) { return kWeightOfMatmul; }
+
+constexpr const bp_kernel& plain_kernel(const bp_linear_args*) { return kernels::kLinear; }
+constexpr const bp_kernel& plain_kernel(const bp_matmul_args*) { return kernels::kMatmul; }
+
+struct Named {
+  const char* name;
+  const bp_tensor* tensor;
+};
+std::array<Named, 4> others_of(const bp_linear_args& args) {
+  return {
+      {{"x", args.x}, {"bias", args.bias}, {"y", args.y}, {"preactivation", args.preactivation}}};
+}
+std::array<Named, 4> others_of(const bp_matmul_args& args) {
+  return {{{"a", args.a}, {"y", args.y}, {"", nullptr}, {"", nullptr}}};
+}
+
+bool has_layout(const bp_tensor* tensor) { return tensor != nullptr && tensor->layout != nullptr; }
+
+template <typename Args>
+bool has_layouts(const Args& args) {
+  Args copy = args;
+  return has_layout(weight_of(copy)) ||
+         std::ranges::any_of(others_of(args), [](const Named& n) { return has_layout(n.tensor); });
+}
+
+// ---- One call -----------------------------------------------------------------------------------
+
+// The product of a call as if its weight were dense by strides. False unless it is one of f32 that
+// oneDNN takes with blocks.
+template <typename Args>
+bool read_product(const Args& args, Product& product) {
+  Args copy = args;
+  const bp_tensor* const weight = weight_of(copy);
+  if (weight == nullptr || weight->ndim != 2 || weight->dtype != BP_F32) return false;
+  bp_tensor dense = *weight;
+  const int64_t strides[2] = {weight->shape[1], 1};
+  dense.strides = strides;
+  dense.layout = nullptr;
+  weight_of(copy) = &dense;
+  product = kernels::product_of(copy);
+  return kernels::is_one_dense_product(product);
+}
+
+template <typename Args>
+struct BlockedCall {
+  Product product;
+  std::shared_ptr<const Program> program;
+};
+
+// Throws StatusError of BP_UNSUPPORTED for a call that cannot be made with its layouts.
+template <typename Args>
+BlockedCall<Args> read_call(FullInstance& i, const Args& args, const Env& env) {
+  const std::string op = plain_kernel(static_cast<const Args*>(nullptr)).name;
+  for (const Named& other : others_of(args)) {
+    if (!has_layout(other.tensor)) continue;
+    const char* const name = other.tensor->layout->name;
+    throw StatusError(BP_UNSUPPORTED, op + ": argument " + other.name + " has layout \"" +
+                                          (name == nullptr ? "" : name) +
+                                          "\", which the kernel does not take there; allowed: "
+                                          "strides");
+  }
+  Args copy = args;
+  const LayoutForm form = i.layouts->form_of(*weight_of(copy), op + ": the weight");
+  if (form.variant != variant_of(static_cast<const Args*>(nullptr))) {
+    throw StatusError(BP_UNSUPPORTED, op + ": the layout of the weight is one of another op");
+  }
+  BlockedCall<Args> call;
+  if (!read_product(args, call.product)) {
+    throw StatusError(BP_UNSUPPORTED,
+                      op + ": with a blocked weight the others have to be dense matrices of f32");
+  }
+  const Product& p = call.product;
+  const int thread_count = kernels::threads_for(p.y.rows * p.y.cols * p.a.cols, env.thread_count());
+  kernels::ProgramKey key;
+  for (const int64_t word : {int64_t{BP_OP_LINEAR}, int64_t{thread_count}, p.a.rows, p.a.cols,
+                             p.y.cols, p.a.row_stride, p.y.row_stride, int64_t{p.has_bias}}) {
+    key.add(word);
+  }
+  call.program = env.programs().find(
+      key, [&] { return kernels::make_inner_product(p, blocks_of(i, form), thread_count); });
+  return call;
+}
+
+// ---- In front of the kernel ---------------------------------------------------------------------
+
+template <typename Args>
+bp_status launch_blocked(FullInstance& i, const Args& args, Launch& launch) {
+  if ((launch.flags() & ~kernels::kKnownLaunchFlags) != 0) {
+    return launch.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
+  }
+  if (args.flags != 0) return launch.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
+  if (launch.plan() != nullptr) {
+    return launch.refuse(BP_INVALID_ARGUMENT, "launch: plans are for weights by strides");
+  }
+  const BlockedCall<Args> call = read_call(i, args, launch);
+  if (launch.workspace_size_bytes() < call.program->workspace_size_bytes()) {
+    return launch.refuse(BP_INVALID_ARGUMENT,
+                         "launch: workspace has " + std::to_string(launch.workspace_size_bytes()) +
+                             " bytes; the launch needs " +
+                             std::to_string(call.program->workspace_size_bytes()));
+  }
+  return launch.submit(
+      [call, workspace = launch.workspace(), thread_count = launch.thread_count()] {
+        const Product& p = call.product;
+        void* const externals[] = {p.a.address, p.b.address, p.y.address, p.bias};
+        call.program->run(externals, workspace);
+        kernels::run_activation(p, thread_count);
+      });
+}
+
+template <typename Args>
+bp_reason refusal(FullInstance& i, const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                  const Args& args) {
+  const bp_reason reason = plain_kernel(&args).supports(self, device, flags, &args);
+  if (reason != nullptr || !has_layouts(args)) return reason;
+  try {
+    read_call(i, args, Env(i));
+  } catch (const std::exception&) {
+    return "the layout of an argument is not one that the kernel takes in this call";
+  }
+  return nullptr;
+}
+
+template <typename Args>
+void put_front(bp_kernel& kernel) {
+  kernel.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
+    const auto* const a = static_cast<const Args*>(args);
+    if (a == nullptr || !has_layouts(*a)) return plain_kernel(a).launch(self, launch, args);
+    return kernels::with_launch(self, launch, args, [&](Launch& context) {
+      return launch_blocked(full_instance(self->state), *a, context);
+    });
+  };
+  // Where claims are complete the host asks what is preferred of a layout, and nothing else.
+  if (kernel.supports != nullptr) {
+    kernel.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                         const void* args) {
+      const Args& a = *static_cast<const Args*>(args);
+      return refusal(full_instance(self->state), self, device, flags, a);
+    };
+  }
+  // The program behind a layout is found as for the launch.
+  kernel.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
+                             uint64_t* out_required, uint64_t* out_preferred) {
+    const Args& a = *static_cast<const Args*>(args);
+    if (!has_layouts(a)) {
+      return plain_kernel(&a).workspace_size(self, device, args, out_required, out_preferred);
+    }
+    return kernels::with_env(self, [&](const Env& env) -> bp_status {
+      const uint64_t size_bytes =
+          read_call(full_instance(self->state), a, env).program->workspace_size_bytes();
+      if (out_required != nullptr) *out_required = size_bytes;
+      if (out_preferred != nullptr) *out_preferred = size_bytes;
+      return BP_OK;
+    });
+  };
+  kernel.prepare = [](const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                      const void* args, bp_plan** out_plan) {
+    const auto* const a = static_cast<const Args*>(args);
+    if (a == nullptr || !has_layouts(*a)) {
+      return plain_kernel(a).prepare(self, device, desc, args, out_plan);
+    }
+    return instance(self->state)
+        .fail(BP_UNSUPPORTED, "no plan is of use: the weight is in its blocks already");
+  };
+}
+
+template <typename Args>
+bool find_form(FullInstance& i, const Args& args, LayoutForm& form) {
+  Args copy = args;
+  const bp_tensor* const weight = weight_of(copy);
+  Product product;
+  const bool has_others =
+      std::ranges::any_of(others_of(args), [](const Named& n) { return has_layout(n.tensor); });
+  if (weight == nullptr || has_others || !read_product(args, product)) return false;
+  const bool pays = product.y.rows >= kFewestRows && product.y.rows <= kMostRows;
+  // A weight that was converted stays so, also where that would not pay.
+  if (!pays && weight->layout == nullptr) return false;
+  try {
+    form = blocked_form(i, *weight, variant_of(&args));
+  } catch (const StatusError& e) {
+    if (e.status() != BP_UNSUPPORTED) throw;
+    return false;
+  }
+  return true;
+}
+
+uint64_t hash_of(const dnnl::memory::desc& desc) {
+  uint64_t hash = desc.get_size();
+  const auto add = [&](const dnnl::memory::dims& words) {
+    for (const int64_t word : words) {
+      hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15;
+      hash ^= hash >> 32;
+    }
+  };
+  add(desc.get_inner_blks());
+  add(desc.get_inner_idxs());
+  add(desc.get_strides());
+  add(desc.get_padded_dims());
+  return hash;
+}
+
+dnnl::memory::desc desc_of(FullInstance& i, const LayoutForm& form) {
+  const bool is_linear = form.variant == kWeightOfLinear;
+  const int64_t cols = form.shape[is_linear ? 0 : 1], depth = form.shape[is_linear ? 1 : 0];
+  return i.weights->desc(cols, depth);
+}
+
+}  // namespace
+
+dnnl::memory::desc BlockedWeights::desc(int64_t cols, int64_t depth) {
+  const std::pair key(cols, depth);
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto found = descs_.find(key); found != descs_.end()) return found->second;
+  }
+  Product p;
+  p.a = {.dtype = BP_F32, .rows = kNominalRows, .cols = depth, .row_stride = depth};
+  p.b = {.dtype = BP_F32, .rows = depth, .cols = cols, .row_stride = cols};
+  p.y = {.dtype = BP_F32, .rows = kNominalRows, .cols = cols, .row_stride = cols};
+  for (kernels::ProductOperand* o : {&p.a, &p.b, &p.y}) o->col_stride = 1;
+  dnnl::memory::desc made;
+  try {
+    made = kernels::make_inner_product(p, kernels::any_weight(p.b), 1)
+               ->desc(kernels::kInnerProductWeight);
+  } catch (const dnnl::error& e) {
+    if (e.status != dnnl_unimplemented && e.status != dnnl_invalid_arguments) throw;
+    throw StatusError(BP_UNSUPPORTED, "oneDNN has no blocks for a weight of " +
+                                          std::to_string(cols) + " by " + std::to_string(depth));
+  }
+  const std::unique_lock lock(mutex_);
+  return descs_.emplace(key, made).first->second;
+}
+
+LayoutForm blocked_form(FullInstance& i, const bp_tensor& tensor, WeightVariant variant) {
+  LayoutForm form = form_like(tensor, BP_LAYOUT_KIND_VENDOR, variant);
+  form.words[0] = hash_of(desc_of(i, form));
+  return form;
+}
+
+dnnl::memory::desc blocks_of(FullInstance& i, const LayoutForm& form) {
+  const bool is_known = form.kind == BP_LAYOUT_KIND_VENDOR && form.dtype == BP_F32 &&
+                        form.ndim == 2 && form.shape[0] > 0 && form.shape[1] > 0 &&
+                        (form.variant == kWeightOfLinear || form.variant == kWeightOfMatmul);
+  if (!is_known) throw StatusError(BP_INCOMPATIBLE, "the layout is none of a blocked weight");
+  const dnnl::memory::desc desc = desc_of(i, form);
+  if (hash_of(desc) != form.words[0]) {
+    throw StatusError(BP_INCOMPATIBLE, "the layout has other blocks than oneDNN has here");
+  }
+  return desc;
+}
+
+bool find_preferred_form(FullInstance& i, const bp_kernel& kernel, const void* args,
+                         LayoutForm& form) {
+  if (kernel.op == BP_OP_LINEAR)
+    return find_form(i, *static_cast<const bp_linear_args*>(args), form);
+  if (kernel.op == BP_OP_MATMUL)
+    return find_form(i, *static_cast<const bp_matmul_args*>(args), form);
+  return false;
+}
+
+void put_blocked_products(FullInstance& i) {
+  for (bp_kernel& kernel : i.kernels) {
+    if (kernel.op == BP_OP_LINEAR) put_front<bp_linear_args>(kernel);
+    if (kernel.op == BP_OP_MATMUL) put_front<bp_matmul_args>(kernel);
+  }
+}
+
+}  // namespace bp::cpu

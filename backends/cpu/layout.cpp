@@ -1,0 +1,245 @@
+// bp_layout_ops of the CPU backend: weights in the blocks that oneDNN reads. A conversion goes by
+// way of dense rows, in host memory that the task takes for itself.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "backends/common/capture.hpp"
+#include "backends/common/frame.hpp"
+#include "backends/common/shape.hpp"
+#include "backends/cpu/blocked_weight.hpp"
+#include "backends/cpu/device.hpp"
+#include "backends/cpu/full_instance.hpp"
+#include "backends/cpu/kernels/inner_product.hpp"
+#include "backends/cpu/kernels/strided.hpp"
+#include "backends/cpu/memory.hpp"
+#include "backends/cpu/profiler.hpp"
+#include "backplane/ops.h"
+
+namespace bp::cpu {
+namespace {
+
+using kernels::View;
+
+constexpr uint64_t kAlignmentBytes = 64;
+
+[[noreturn]] void refuse(bp_status status, const std::string& text) {
+  throw StatusError(status, text);
+}
+
+void require(const void* pointer, const char* text) {
+  if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
+}
+
+void require_device(const Instance& i, bp_device* handle, const char* call) {
+  if (device(i, handle) != nullptr) return;
+  refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device is not one of this backend");
+}
+
+Layouts& layouts_of(void* self) { return *full_instance(self).layouts; }
+
+// ---- Questions ----------------------------------------------------------------------------------
+
+void check_argument(const bp_kernel& kernel, uint32_t argument) {
+  uint32_t count = 0;
+  for (const FrameMember& member : frame_members()) {
+    const bool is_list = member.is_list() && !member.is_numbers();
+    if (member.op == kernel.op && (member.is_tensor() || is_list)) ++count;
+  }
+  if (argument < count) return;
+  refuse(BP_INVALID_ARGUMENT, "layout.preferred: argument is " + std::to_string(argument) + ", " +
+                                  op_name(kernel.op) + " has " + std::to_string(count) +
+                                  " tensor arguments");
+}
+
+bp_status preferred(void* self, bp_device* handle, const bp_kernel* kernel, uint32_t argument,
+                    const void* args, const bp_layout** out_layout) {
+  FullInstance& i = full_instance(self);
+  return guarded(*i.host, [&]() -> bp_status {
+    require_device(i, handle, "layout.preferred");
+    require(kernel, "layout.preferred: kernel");
+    require(args, "layout.preferred: args");
+    require(out_layout, "layout.preferred: out_layout");
+    const bp_layout* layout = nullptr;
+    // What is not one of the kernels that were registered runs compiled programs, by strides.
+    const bool is_own =
+        std::ranges::any_of(i.kernels, [&](const bp_kernel& own) { return &own == kernel; });
+    if (is_own) {
+      check_argument(*kernel, argument);
+      LayoutForm form;
+      if (argument == 1 && find_preferred_form(i, *kernel, args, form)) {
+        layout = i.layouts->make(form);
+      }
+    }
+    *out_layout = layout;
+    return BP_OK;
+  });
+}
+
+bp_status from_blob(void* self, bp_device* handle, const void* blob, uint64_t blob_size_bytes,
+                    const bp_layout** out_layout) {
+  FullInstance& i = full_instance(self);
+  return guarded(*i.host, [&] {
+    require_device(i, handle, "layout.from_blob");
+    return i.layouts->from_blob(blob, blob_size_bytes, out_layout);
+  });
+}
+
+// ---- Conversions --------------------------------------------------------------------------------
+
+struct FreeHost {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using HostMemory = std::unique_ptr<std::byte, FreeHost>;
+
+HostMemory take_host_memory(uint64_t size_bytes) {
+  const uint64_t rounded = (size_bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes;
+  HostMemory memory(static_cast<std::byte*>(std::aligned_alloc(kAlignmentBytes, rounded)));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+// One side of a conversion: elements by strides, or blocks with the reorder between them and dense
+// rows.
+struct Side {
+  View view;  // In blocks only the shape and the address count.
+  std::shared_ptr<const kernels::Program> reorder;
+
+  bool is_dense() const { return reorder == nullptr && kernels::is_contiguous(view); }
+};
+
+void run_reorder(const kernels::Program& program, std::byte* from, std::byte* to) {
+  const HostMemory workspace = take_host_memory(program.workspace_size_bytes());
+  void* const externals[] = {from, to};
+  program.run(externals, workspace.get());
+}
+
+// What a conversion's task holds.
+struct Job {
+  Side dst, src;
+  int64_t item_bytes;
+  int thread_count;
+
+  void run() const {
+    if (dst.reorder == nullptr && src.reorder == nullptr) {
+      kernels::copy_elements(src.view, dst.view, item_bytes, thread_count);
+      return;
+    }
+    HostMemory staging;
+    View dense = src.view;
+    if (!src.is_dense()) {
+      const auto count = static_cast<uint64_t>(kernels::element_count(src.view));
+      const bool is_direct = dst.is_dense();
+      if (!is_direct) staging = take_host_memory(count * static_cast<uint64_t>(item_bytes));
+      dense = kernels::dense_view(src.view, is_direct ? dst.view.address : staging.get());
+      if (src.reorder != nullptr) {
+        run_reorder(*src.reorder, src.view.address, dense.address);
+      } else {
+        kernels::copy_elements(src.view, dense, item_bytes, thread_count);
+      }
+      if (is_direct) return;
+    }
+    if (dst.reorder != nullptr) {
+      run_reorder(*dst.reorder, dense.address, dst.view.address);
+    } else {
+      kernels::copy_elements(dense, dst.view, item_bytes, thread_count);
+    }
+  }
+};
+
+// The bytes that `tensor` spans have to lie in its buffer.
+std::byte* checked_address(const bp_tensor& tensor, const char* what) {
+  const std::string name = std::string("layout.convert: ") + what;
+  if (tensor.buffer == nullptr) return nullptr;
+  const Buffer* const b = buffer(tensor.buffer);
+  if (b == nullptr) refuse(BP_INVALID_ARGUMENT, name + ": buffer is not one of this backend");
+  const Extent extent = extent_of(tensor);
+  const int64_t begin = static_cast<int64_t>(tensor.byte_offset) + extent.begin,
+                end = static_cast<int64_t>(tensor.byte_offset) + extent.end;
+  if (begin < 0 || static_cast<uint64_t>(end) > b->size_bytes) {
+    refuse(BP_INVALID_ARGUMENT, name + ": its elements are bytes " + std::to_string(begin) +
+                                    " to " + std::to_string(end) + " of a buffer of " +
+                                    std::to_string(b->size_bytes));
+  }
+  return b->address + tensor.byte_offset;
+}
+
+// `is_dst`: dense rows go into the blocks, else they come out of them.
+Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<LayoutForm>& form,
+               bool is_dst) {
+  Side side;
+  side.view.address = checked_address(tensor, is_dst ? "dst" : "src");
+  side.view.ndim = tensor.ndim;
+  std::copy_n(tensor.shape, tensor.ndim, side.view.shape);
+  if (!form) {
+    std::copy_n(tensor.strides, tensor.ndim, side.view.strides);
+    return side;
+  }
+  const dnnl::memory::desc blocks = blocks_of(i, *form);
+  // As a weight, which has (columns, depth): that of matmul is the other way round.
+  const bool is_linear = form->variant == kWeightOfLinear;
+  const int64_t rows = form->shape[0], cols = form->shape[1];
+  const dnnl::memory::desc dense =
+      is_linear ? dnnl::memory::desc({rows, cols}, dnnl::memory::data_type::f32,
+                                     dnnl::memory::dims{cols, 1})
+                : dnnl::memory::desc({cols, rows}, dnnl::memory::data_type::f32,
+                                     dnnl::memory::dims{1, cols});
+  const int thread_count = i.device->thread_count();
+  side.reorder = is_dst ? kernels::make_packer(dense, blocks, thread_count)
+                        : kernels::make_packer(blocks, dense, thread_count);
+  return side;
+}
+
+bp_status convert(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src) {
+  FullInstance& i = full_instance(self);
+  return guarded(*i.host, [&]() -> bp_status {
+    if (queue(stream) == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "layout.convert: stream is NULL or not one of this backend");
+    }
+    if (i.captures->is_capturing(stream)) return i.captures->refuse("layout.convert");
+    const Conversion conversion = i.layouts->read_conversion(dst, src);
+    const int64_t item_bytes = dtype_size_bytes(dst->dtype);
+    if (item_bytes < 1 || item_bytes > 8) {
+      refuse(BP_UNSUPPORTED, "layout.convert: elements of dtype " + std::to_string(dst->dtype) +
+                                 " have no 1, 2, 4 or 8 bytes");
+    }
+    if (element_count(*dst) == 0) {
+      return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", 0}, [] {});
+    }
+    const Job job{make_side(i, *dst, conversion.dst_form, true),
+                  make_side(i, *src, conversion.src_form, false), item_bytes,
+                  i.device->thread_count()};
+    const auto bytes = static_cast<uint64_t>(2 * element_count(*dst) * item_bytes);
+    return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", bytes}, [job] { job.run(); });
+  });
+}
+
+// Which oneDNN, and for which processor: both decide about blocks.
+std::string identity() {
+  const dnnl_version_t& version = *dnnl_version();
+  return "backplane.cpu 0.1.0, blocks 1, oneDNN " + std::to_string(version.major) + "." +
+         std::to_string(version.minor) + "." + std::to_string(version.patch) + " " +
+         std::string(version.hash).substr(0, 12) + ", instructions " +
+         std::to_string(static_cast<int>(dnnl::get_effective_cpu_isa()));
+}
+
+}  // namespace
+
+void make_layouts(FullInstance& i) {
+  i.weights = std::make_unique<BlockedWeights>();
+  i.layouts = std::make_unique<Layouts>(LayoutBackend{
+      .host = i.host, .identity = identity(), .facts_of = [&i](const LayoutForm& form) {
+        return LayoutFacts{"blocks of a weight", blocks_of(i, form).get_size(), kAlignmentBytes};
+      }});
+  i.layout_table = layout_table<layouts_of>();
+  i.layout_table.self = static_cast<Instance*>(&i);
+  i.layout_table.preferred = preferred;
+  i.layout_table.from_blob = from_blob;
+  i.layout_table.convert = convert;
+  put_blocked_products(i);
+}
+
+}  // namespace bp::cpu
