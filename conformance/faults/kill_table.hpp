@@ -68,6 +68,7 @@ inline constexpr KillRow kKillTable[] = {
 #undef BP_UNARY_CASES
 
 #define BP_PROGRAMS "stream.programs.*"
+#define BP_LAID_LAUNCHES "kernel.preferred_layout_is_right.*"
 
 // The runtime: memory, streams, events, failures, guards, instances. Each is told by the tag of the
 // requirement that it breaks.
@@ -112,6 +113,10 @@ inline constexpr KillRow kRuntimeKillTable[] = {
     {"39:host", "host memory left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
     {"39:memory", "memory left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
     {"39:thread", "thread left by a reload", "load.a_hundred*", "*", "leak", true, "ENTRY-6"},
+    {"42", "elements mirrored into a layout", "layout.*", "*", "values", true, "LAYOUT-4"},
+    {"42:both", "a layout mirrored both ways", BP_LAID_LAUNCHES, "*", "values", true, "LAYOUT-2"},
+    {"42:blob", "any blob taken for the one before", "layout.*", "*", "*", true, "LAYOUT-1"},
+    {"42:reference", "references not counted", "layout.*", "*", "*", true, "LAYOUT-3"},
     {"abi_overrun", "writes past the reply", "abi.*", "*", "overrun", true, "SIZE-2"},
     {"abi_long_host", "reads past the host's table", "abi.host_table*", "*", "crash", true,
      "SIZE-2"},
@@ -124,5 +129,6 @@ inline constexpr KillRow kRuntimeKillTable[] = {
 };
 
 #undef BP_PROGRAMS
+#undef BP_LAID_LAUNCHES
 
 }  // namespace bp::conformance

@@ -186,6 +186,18 @@ bp_status add_kernels(void* self, uint64_t count, bp_device* const* devices, uin
   return fail(services, BP_OUT_OF_MEMORY, "out of host memory");
 }
 
+bp_status add_layout(void* self, uint64_t count, bp_device* const* devices,
+                     const bp_layout_ops* layouts, bp_add_result* out_result) {
+  const auto& [instance, host] = *static_cast<Registration*>(self);
+  bp_registrar known{};
+  bp_struct_read(host, sizeof(bp_struct_header), &known, sizeof(known), nullptr);
+  if (known.add_layout == nullptr) {
+    return fail(*instance->host, BP_INCOMPATIBLE, "the host knows no layouts");
+  }
+  take(*instance->runtime, *layouts);
+  return known.add_layout(known.self, count, devices, &instance->runtime->bent.layouts, out_result);
+}
+
 // Registers the guard of a mutant that has one.
 bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
@@ -200,6 +212,7 @@ bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
 bp_status register_all(void* self, const bp_registrar* registrar) {
   auto& instance = *static_cast<Instance*>(self);
   Registration registration{&instance, registrar};
+  const bool has_layouts = instance.runtime != nullptr && instance.runtime->mutant.has_layouts;
   const bp_registrar between{
       .struct_size = sizeof(bp_registrar),
       .struct_type = BP_STRUCT_REGISTRAR,
@@ -209,6 +222,7 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
       .add_allocator = add_allocator,
       .add_streams = add_streams,
       .add_kernels = add_kernels,
+      .add_layout = has_layouts ? add_layout : nullptr,
   };
   const bp_status status = instance.good->register_all(instance.good->self, &between);
   if (status != BP_OK) return status;

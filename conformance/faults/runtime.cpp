@@ -2,6 +2,7 @@
 #include "conformance/faults/runtime.hpp"
 
 #include <cstddef>
+#include <vector>
 
 namespace bp::faults {
 namespace {
@@ -12,6 +13,7 @@ const bp_allocator_ops& good_of(const Runtime& r, const bp_allocator_ops*) {
 }
 const bp_stream_ops& good_of(const Runtime& r, const bp_stream_ops*) { return r.good.streams; }
 const bp_event_ops& good_of(const Runtime& r, const bp_event_ops*) { return r.good.events; }
+const bp_layout_ops& good_of(const Runtime& r, const bp_layout_ops*) { return r.good.layouts; }
 
 template <auto slot, typename Type = decltype(slot)>
 struct Through;
@@ -48,6 +50,7 @@ static_assert(has_slots<bp_device_ops>(7));
 static_assert(has_slots<bp_allocator_ops>(19));
 static_assert(has_slots<bp_stream_ops>(13));
 static_assert(has_slots<bp_event_ops>(9));
+static_assert(has_slots<bp_layout_ops>(6));
 
 void bend(Runtime& runtime) {
   if (runtime.mutant.bend != nullptr) runtime.mutant.bend(runtime);
@@ -89,22 +92,39 @@ void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& ev
   bend(runtime);
 }
 
-const RuntimeMutant* find_runtime_mutant(std::string_view id) {
+void take(Runtime& runtime, const bp_layout_ops& table) {
+  bp_layout_ops &good = runtime.good.layouts, &bent = runtime.bent.layouts;
+  read(table, runtime, good, bent);
+  using T = bp_layout_ops;
+  connect<&T::preferred, &T::from_blob, &T::equal, &T::retain, &T::release, &T::convert>(bent,
+                                                                                         good);
+  bend(runtime);
+}
+
+namespace {
+
+std::vector<const RuntimeMutant*> all_runtime_mutants() {
+  std::vector<const RuntimeMutant*> all;
   for (const auto table :
-       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants()}) {
-    for (const RuntimeMutant& mutant : table) {
-      if (mutant.id == id) return &mutant;
-    }
+       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants(), table_mutants()}) {
+    for (const RuntimeMutant& mutant : table) all.push_back(&mutant);
+  }
+  return all;
+}
+
+}  // namespace
+
+const RuntimeMutant* find_runtime_mutant(std::string_view id) {
+  for (const RuntimeMutant* mutant : all_runtime_mutants()) {
+    if (mutant->id == id) return mutant;
   }
   return nullptr;
 }
 
 std::string runtime_mutant_ids() {
   std::string ids;
-  for (const auto table :
-       {stream_mutants(), lazy_mutants(), memory_mutants(), instance_mutants()}) {
-    for (const RuntimeMutant& mutant : table)
-      ids += (ids.empty() ? "" : ", ") + std::string(mutant.id);
+  for (const RuntimeMutant* mutant : all_runtime_mutants()) {
+    ids += (ids.empty() ? "" : ", ") + std::string(mutant->id);
   }
   return ids;
 }

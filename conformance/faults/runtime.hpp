@@ -20,6 +20,7 @@ struct Tables {
   bp_allocator_ops allocator;
   bp_stream_ops streams;
   bp_event_ops events;
+  bp_layout_ops layouts;
 };
 
 struct Runtime;
@@ -36,6 +37,7 @@ struct RuntimeMutant {
                      const bp_entry_request& request,
                      bp_entry_reply& reply);  // In the entry, behind the good one.
   void (*end)(Runtime& runtime);              // Before the good backend is shut down.
+  bool has_layouts = false;                   // The host sees the table of layouts too.
 };
 
 struct Runtime {
@@ -63,12 +65,15 @@ inline Runtime& runtime_of(void* self) { return *static_cast<Runtime*>(self); }
 void take(Runtime& runtime, const bp_device_ops& table);
 void take(Runtime& runtime, const bp_allocator_ops& table);
 void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& events);
+void take(Runtime& runtime, const bp_layout_ops& table);
 
-// The tables: mutants of order and failures, of memory, and of the whole instance.
+// The tables: mutants of order and failures, of memory, of the whole instance, and of tables that a
+// device may do without.
 std::span<const RuntimeMutant> stream_mutants();
 std::span<const RuntimeMutant> lazy_mutants();
 std::span<const RuntimeMutant> memory_mutants();
 std::span<const RuntimeMutant> instance_mutants();
+std::span<const RuntimeMutant> table_mutants();
 
 // NULL if there is none of this id.
 const RuntimeMutant* find_runtime_mutant(std::string_view id);

@@ -1,0 +1,94 @@
+// Mutants of the tables that a device may do without. Numbers are those of the kill table.
+#include <vector>
+
+#include "conformance/faults/mutant.hpp"
+#include "conformance/faults/runtime.hpp"
+
+namespace bp::faults {
+namespace {
+
+// What these mutants remember.
+struct Memory {
+  std::vector<std::byte> blob;  // The latest that was taken.
+};
+
+// ---- 42: layouts that put elements elsewhere, take any blob, or do not count --------------------
+
+// Whether a conversion between `strided` and a layout can be mirrored.
+bool is_mirrored(const bp_tensor* strided, const bp_tensor* laid) {
+  if (strided == nullptr || laid == nullptr || strided->layout != nullptr) return false;
+  return laid->layout != nullptr && strided->ndim > 0 && strided->shape != nullptr;
+}
+
+// The last axis goes into the layout from its end to its beginning; "both": and out of it too, so
+// that what was converted there and back is whole.
+bp_status convert_mirrored(void* self, bp_stream* stream, const bp_tensor* dst,
+                           const bp_tensor* src) {
+  Runtime& r = runtime_of(self);
+  const bp_layout_ops& good = r.good.layouts;
+  if (is_mirrored(src, dst)) {
+    View view(*src);
+    view.reverse(view.rank() - 1);
+    return good.convert(good.self, stream, dst, view.get());
+  }
+  if (r.strength == "both" && is_mirrored(dst, src)) {
+    View view(*dst);
+    view.reverse(view.rank() - 1);
+    return good.convert(good.self, stream, view.get(), src);
+  }
+  return good.convert(good.self, stream, dst, src);
+}
+
+// Gives the layout before for a blob that cannot be read.
+bp_status take_any_blob(void* self, bp_device* device, const void* blob, uint64_t blob_size_bytes,
+                        const bp_layout** out_layout) {
+  Runtime& r = runtime_of(self);
+  const bp_layout_ops& good = r.good.layouts;
+  const bp_status status = good.from_blob(good.self, device, blob, blob_size_bytes, out_layout);
+  const std::lock_guard lock(r.mutex);
+  std::vector<std::byte>& known = r.state_as<Memory>().blob;
+  const auto* const bytes = static_cast<const std::byte*>(blob);
+  if (status == BP_OK) known.assign(bytes, bytes + blob_size_bytes);
+  if (status != BP_INCOMPATIBLE || known.empty()) return status;
+  return good.from_blob(good.self, device, known.data(), known.size(), out_layout);
+}
+
+// The blob of a layout that nobody has read yet is remembered as well.
+bp_status remember_preferred(void* self, bp_device* device, const bp_kernel* kernel,
+                             uint32_t argument, const void* args, const bp_layout** out_layout) {
+  Runtime& r = runtime_of(self);
+  const bp_layout_ops& good = r.good.layouts;
+  const bp_status status = good.preferred(good.self, device, kernel, argument, args, out_layout);
+  if (status != BP_OK || *out_layout == nullptr) return status;
+  const auto* const bytes = static_cast<const std::byte*>((*out_layout)->blob);
+  const std::lock_guard lock(r.mutex);
+  r.state_as<Memory>().blob.assign(bytes, bytes + (*out_layout)->blob_size_bytes);
+  return BP_OK;
+}
+
+bp_status retain_nothing(void* self, const bp_layout* layout) {
+  const bp_layout_ops& good = runtime_of(self).good.layouts;
+  return layout == nullptr ? good.retain(good.self, layout) : bp_status{BP_OK};
+}
+
+void bend_layouts(Runtime& r) {
+  static_cast<void>(r.state_as<Memory>());
+  if (r.strength == "blob") {
+    r.bent.layouts.from_blob = take_any_blob;
+    r.bent.layouts.preferred = remember_preferred;
+  } else if (r.strength == "reference") {
+    r.bent.layouts.retain = retain_nothing;
+  } else {
+    r.bent.layouts.convert = convert_mirrored;
+  }
+}
+
+constexpr RuntimeMutant kTable[] = {
+    {.id = "42", .bend = bend_layouts, .has_layouts = true},
+};
+
+}  // namespace
+
+std::span<const RuntimeMutant> table_mutants() { return kTable; }
+
+}  // namespace bp::faults
