@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "conformance/cases/layout_fixtures.hpp"
 #include "conformance/cases/memory_families.hpp"
 #include "conformance/cases/rank_group.hpp"
 #include "conformance/cases/runtime_families.hpp"
@@ -52,6 +53,7 @@ CaseList CaseList::without_ops() {
   add_thread_cases(cases);
   add_reload_cases(cases);
   add_guard_cases(cases);
+  add_layout_cases(cases);
   add_graph_cases(cases);
   add_profiler_cases(cases);
   add_compiler_cases(cases);

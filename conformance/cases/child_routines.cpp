@@ -18,6 +18,7 @@ const std::vector<ChildRoutine>& child_routines() {
       {"fail_allocations", fail_allocations},
       {"wait_for_shared_event", wait_for_shared_event},
       {"record_shared_event", record_shared_event},
+      {"convert_by_blob", convert_by_blob},
   };
   return routines;
 }

@@ -19,6 +19,7 @@ void run_in_child(Context& t, const char* routine, std::string argument = "", in
 void import_and_invert(const ChildTask& task);
 void wait_for_shared_event(const ChildTask& task);
 void record_shared_event(const ChildTask& task);
+void convert_by_blob(const ChildTask& task);
 void fork_after_probe(const ChildTask& task);
 void reload_many_times(const ChildTask& task);
 void lose_and_reset(const ChildTask& task);

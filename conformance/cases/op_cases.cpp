@@ -7,6 +7,7 @@
 #include "conformance/cases/buffer_cases.hpp"
 #include "conformance/cases/declarations.hpp"
 #include "conformance/cases/gradient_cases.hpp"
+#include "conformance/cases/layout_fixtures.hpp"
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/op_parts.hpp"
@@ -75,6 +76,7 @@ Case make_entry(OpCase op_case, const char* group) {
 void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_kernel_rules(cases, rows, group);
   add_plan_rule(cases, rows, group);
+  add_layout_rule(cases, rows, group);
   add_graph_rule(cases, rows, group);
   add_declaration_cases(cases, rows);
   add_bad_input_cases(cases, rows);
