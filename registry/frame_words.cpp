@@ -7,13 +7,7 @@
 namespace bp::core {
 namespace {
 
-struct Member {
-  uint32_t op;
-  uint32_t offset;
-  Kind kind;
-  bool is_tensor;
-  const char* name;
-};
+using Member = FrameMember;
 
 constexpr bool is_tensor_kind(Kind kind) { return kind < Kind::i32; }
 
@@ -26,14 +20,6 @@ constexpr Member kMembers[] = {
 #undef BP_OP
 #undef BP_ARG
 };
-
-// The members behind the row of `op` that opens them.
-std::span<const Member> members_of(uint32_t op) {
-  const auto is_row = [](const Member& m) { return m.name == nullptr; };
-  const auto* const row =
-      std::ranges::find_if(kMembers, [&](const Member& m) { return is_row(m) && m.op == op; });
-  return {row + 1, std::find_if(row + 1, std::end(kMembers), is_row)};
-}
 
 template <typename T>
 T value_at(const void* args, uint32_t offset) {
@@ -105,7 +91,7 @@ bool visit_member(const Member& m, const void* args, bool is_constant, Word&& wo
 template <typename Visit>
 void for_each_member(const OpRow& row, uint64_t constant_args, Visit&& visit) {
   uint32_t tensor = 0;
-  for (const Member& m : members_of(row.op)) {
+  for (const Member& m : frame_members(row)) {
     const bool is_constant = m.is_tensor && (constant_args >> tensor & 1) != 0;
     tensor += m.is_tensor ? 1 : 0;
     if (!visit(m, is_constant)) return;
@@ -113,6 +99,13 @@ void for_each_member(const OpRow& row, uint64_t constant_args, Visit&& visit) {
 }
 
 }  // namespace
+
+std::span<const FrameMember> frame_members(const OpRow& op) {
+  const auto is_row = [](const Member& m) { return m.name == nullptr; };
+  const auto* const row =
+      std::ranges::find_if(kMembers, [&](const Member& m) { return is_row(m) && m.op == op.op; });
+  return {row + 1, std::find_if(row + 1, std::end(kMembers), is_row)};
+}
 
 std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t constant_args) {
   std::vector<uint64_t> words;

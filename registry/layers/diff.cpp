@@ -21,6 +21,7 @@
 #include "registry/layers/elements.hpp"
 #include "registry/layers/footprint.hpp"
 #include "registry/layers/list.hpp"
+#include "registry/layers/record_frame.hpp"
 #include "registry/layers/words.hpp"
 
 namespace bp::layers {
@@ -38,13 +39,6 @@ struct Part {
   bp_buffer_ref copy() const {
     return {block->ref.buffer, block->ref.byte_offset + begin % kAlignment, bytes.size()};
   }
-};
-
-// A tensor of the frame, in its order.
-struct Argument {
-  std::string name;
-  const bp_tensor* tensor;
-  bool is_written;
 };
 
 using Parts = std::map<bp_buffer*, Part>;
@@ -127,7 +121,7 @@ class DiffLayer final : public Layer {
       skip(op_words(kernel.kernel.op), "its frame is not known here");
       return pass_on();
     }
-    const std::vector<Argument> arguments = arguments_of(*row, args);
+    const std::vector<FrameTensor> arguments = frame_tensors(*row, args);
     Parts parts = parts_of(arguments);
     bp_status status = read(*memory, launch->stream, parts);
     if (status != BP_OK) return status;
@@ -143,30 +137,9 @@ class DiffLayer final : public Layer {
   }
 
  private:
-  static std::vector<Argument> arguments_of(const core::OpRow& row, const void* args) {
-    std::vector<Argument> arguments;
-    using core::Kind;
-    for (uint32_t i = 0; i < row.tensor_count; ++i) {
-      const core::TensorArgument& a = row.tensors[i];
-      const bool is_written = a.is_output() || a.kind == Kind::inout || a.kind == Kind::out_list ||
-                              a.kind == Kind::inout_list;
-      if (!a.is_list()) {
-        const bp_tensor* tensor = core::tensor_at(args, a);
-        if (tensor != nullptr) arguments.push_back({a.name, tensor, is_written});
-        continue;
-      }
-      const core::TensorList list = core::list_at(args, a);
-      for (uint64_t n = 0; n < list.count; ++n) {
-        arguments.push_back(
-            {std::string(a.name) + "[" + std::to_string(n) + "]", list.items[n], is_written});
-      }
-    }
-    return arguments;
-  }
-
-  static Parts parts_of(const std::vector<Argument>& arguments) {
+  static Parts parts_of(const std::vector<FrameTensor>& arguments) {
     Parts parts;
-    for (const Argument& argument : arguments) {
+    for (const FrameTensor& argument : arguments) {
       const Footprint where = footprint_of(*argument.tensor);
       if (where.is_empty()) continue;
       Part& part = parts[where.buffer];
@@ -247,12 +220,12 @@ class DiffLayer final : public Layer {
   }
 
   bp_status compare(const bp_allocator_ops& memory, bp_stream* stream, const WrappedKernel& kernel,
-                    const std::vector<Argument>& arguments, const Parts& parts) {
+                    const std::vector<FrameTensor>& arguments, const Parts& parts) {
     Parts first = parts_of(arguments);
     const bp_status status = read(memory, stream, first);
     if (status != BP_OK) return status;
     compared_count_.fetch_add(1, std::memory_order_relaxed);
-    for (const Argument& argument : arguments) {
+    for (const FrameTensor& argument : arguments) {
       const auto part = parts.find(argument.tensor->buffer);
       if (!argument.is_written || part == parts.end()) continue;
       const Elements ours{argument.tensor, first.at(part->first).bytes.data(), part->second.begin};
@@ -266,8 +239,8 @@ class DiffLayer final : public Layer {
   }
 
   // A line for the first difference of each op; all are counted.
-  void report_difference(const WrappedKernel& kernel, const Argument& argument,
-                         const std::string& difference, const std::vector<Argument>& arguments) {
+  void report_difference(const WrappedKernel& kernel, const FrameTensor& argument,
+                         const std::string& difference, const std::vector<FrameTensor>& arguments) {
     const std::string op = op_words(kernel.kernel.op);
     {
       const std::lock_guard lock(mutex_);
@@ -277,7 +250,7 @@ class DiffLayer final : public Layer {
       }
     }
     std::string call;
-    for (const Argument& each : arguments) {
+    for (const FrameTensor& each : arguments) {
       call += (call.empty() ? "" : ", ") + each.name + " " + words(*each.tensor);
     }
     report(op + ": " + argument.name + " of kernel " + kernel.kernel.name + " is not what " +

@@ -3,8 +3,9 @@
 namespace bp::layers {
 namespace {
 
-constexpr const LayerInfo* kLayers[] = {&kDiffLayer,   &kFaultLayer, &kLeakLayer,    &kMaskLayer,
-                                        &kOldAbiLayer, &kTraceLayer, &kValidateLayer};
+constexpr const LayerInfo* kLayers[] = {&kDiffLayer,  &kFaultLayer,   &kLeakLayer,
+                                        &kMaskLayer,  &kOldAbiLayer,  &kRecordLayer,
+                                        &kTraceLayer, &kValidateLayer};
 
 }  // namespace
 

@@ -33,6 +33,7 @@ extern const LayerInfo kFaultLayer;
 extern const LayerInfo kLeakLayer;
 extern const LayerInfo kMaskLayer;
 extern const LayerInfo kOldAbiLayer;
+extern const LayerInfo kRecordLayer;
 extern const LayerInfo kTraceLayer;
 extern const LayerInfo kValidateLayer;
 

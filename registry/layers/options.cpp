@@ -1,5 +1,7 @@
 #include "registry/layers/options.hpp"
 
+#include <unistd.h>
+
 #include <charconv>
 
 #include "registry/fail.hpp"
@@ -56,6 +58,21 @@ bool fits_glob(std::string_view text, std::string_view pattern) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+std::string with_names(const std::string& pattern, const std::string& backend) {
+  std::string name;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (next == 'b') name += backend;
+    if (next == 'p') name += std::to_string(getpid());
+    if (next == 'b' || next == 'p') {
+      ++i;
+    } else {
+      name += pattern[i];
+    }
+  }
+  return name;
 }
 
 }  // namespace bp::layers

@@ -35,4 +35,7 @@ class Options {
 // Whether `text` fits `pattern`, in which * stands for any characters and ? for one.
 bool fits_glob(std::string_view text, std::string_view pattern);
 
+// `pattern` with the name of the backend for %b and the process for %p.
+std::string with_names(const std::string& pattern, const std::string& backend);
+
 }  // namespace bp::layers

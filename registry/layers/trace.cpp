@@ -70,7 +70,8 @@ class TraceLayer final : public Layer {
   using Layer::Layer;
 
   bp_status begin(const bp_backend& /*next*/) override {
-    const std::string wanted = file_name();
+    const std::string wanted =
+        with_names(options().has("file") ? options().text("file") : kDefaultFile, backend_name());
     own_name_.emplace(wanted, backend_name());
     file_ = own_name_->get();
     if (file_ != wanted) {
@@ -210,23 +211,6 @@ class TraceLayer final : public Layer {
 
   // Kept in memory until they are written: most calls do not touch the file.
   static constexpr size_t kPendingBytes = 256 << 10;
-
-  // With %b as the name of the backend and %p as the process.
-  std::string file_name() const {
-    const std::string pattern = options().has("file") ? options().text("file") : kDefaultFile;
-    std::string name;
-    for (size_t i = 0; i < pattern.size(); ++i) {
-      const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-      if (next == 'b') name += backend_name();
-      if (next == 'p') name += std::to_string(getpid());
-      if (next == 'b' || next == 'p') {
-        ++i;
-      } else {
-        name += pattern[i];
-      }
-    }
-    return name;
-  }
 
   void write_event(std::string_view name, std::string_view category, Clock::time_point start,
                    Clock::time_point end, const JsonText& args, int row = gettid()) {

@@ -1,0 +1,275 @@
+#include "registry/layers/record.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "backplane/host.h"
+#include "registry/fail.hpp"
+#include "registry/layers/list.hpp"
+#include "registry/layers/words.hpp"
+
+namespace bp::layers {
+namespace {
+
+constexpr const char* kDefaultFolder = "backplane_record.%b.%p";
+constexpr uint64_t kEndTimeoutNs = 10'000'000'000;  // For copies that nobody has waited for.
+
+}  // namespace
+
+bp_status RecordLayer::check() { return options().number("record", "outputs", 1, wants_outputs_); }
+
+// One program may load a backend more than once: the default name then gets a number.
+std::string RecordLayer::folder_name() const {
+  if (options().has("dir")) return with_names(options().text("dir"), backend_name());
+  const std::string name = with_names(kDefaultFolder, backend_name());
+  std::string folder = name;
+  for (int n = 2; access(folder.c_str(), F_OK) == 0; ++n) folder = name + "." + std::to_string(n);
+  return folder;
+}
+
+bp_status RecordLayer::begin(const bp_backend& next) {
+  backend_version_ = next.version == nullptr ? "" : next.version;
+  return recording_.open(folder_name());
+}
+
+void RecordLayer::on_table(AnyTable table) {
+  directory_.add(table);
+  if (auto* const* devices = std::get_if<Wrapped<bp_device_ops>*>(&table)) {
+    devices_ = &(*devices)->next;
+  }
+  std::visit([](auto* wrapped) { surround_all<RecordLayer>(*wrapped); }, table);
+  visit_table<bp_device_ops>(table, [](auto& t) {
+    replace<&RecordLayer::synchronize_device>(t.synchronize);
+    replace<&RecordLayer::reset_device>(t.reset);
+  });
+  visit_table<bp_allocator_ops>(table, [](auto& t) {
+    replace<&RecordLayer::allocate>(t.allocate);
+    replace<&RecordLayer::free>(t.free);
+    replace<&RecordLayer::map>(t.map);
+    replace<&RecordLayer::unmap>(t.unmap);
+    replace<&RecordLayer::flush>(t.flush);
+    replace<&RecordLayer::invalidate>(t.invalidate);
+    replace<&RecordLayer::copy>(t.copy);
+    replace<&RecordLayer::copy_peer>(t.copy_peer);
+    replace<&RecordLayer::copy_from_host>(t.copy_from_host);
+    replace<&RecordLayer::copy_to_host>(t.copy_to_host);
+    replace<&RecordLayer::fill>(t.fill);
+    replace<&RecordLayer::register_host>(t.register_host);
+    replace<&RecordLayer::unregister_host>(t.unregister_host);
+  });
+  visit_table<bp_stream_ops>(table, [](auto& t) {
+    replace<&RecordLayer::create_stream>(t.create);
+    replace<&RecordLayer::lend_stream>(t.default_stream);
+    replace<&RecordLayer::destroy_stream>(t.destroy);
+    replace<&RecordLayer::synchronize_stream>(t.synchronize);
+    replace<&RecordLayer::query_stream>(t.query);
+    replace<&RecordLayer::flush_stream>(t.flush);
+    replace<&RecordLayer::clear_failure>(t.clear_failure);
+    replace<&RecordLayer::wait_event>(t.wait_event);
+    replace<&RecordLayer::add_callback>(t.add_callback);
+  });
+  visit_table<bp_event_ops>(table, [](auto& t) {
+    replace<&RecordLayer::create_event>(t.create);
+    replace<&RecordLayer::destroy_event>(t.destroy);
+    replace<&RecordLayer::record_event>(t.record);
+    replace<&RecordLayer::query_event>(t.query);
+    replace<&RecordLayer::synchronize_event>(t.synchronize);
+    replace<&RecordLayer::signal_event>(t.signal);
+  });
+}
+
+bool RecordLayer::on_kernel(WrappedKernel& kernel) {
+  replace<&RecordLayer::launch>(kernel.kernel.launch);
+  return true;
+}
+
+bp_status RecordLayer::shut_down(const bp_backend& next) {
+  for (bp_device* device : known_devices_) {
+    if (pending_count_.load() == 0 || devices_->synchronize == nullptr) break;
+    static_cast<void>(devices_->synchronize(devices_->self, device, kEndTimeoutNs));
+  }
+  std::call_once(header_, [&] { write_header(); });
+  if (const uint64_t missing = pending_count_.load(); missing != 0) {
+    report(std::to_string(missing) + " copies to the host had not ended: '" + recording_.folder() +
+           "' lacks their bytes");
+  }
+  const bp_status status = next.shutdown(next.self);
+  const std::lock_guard lock(mutex_);
+  append({{"call", "end"}, {"launches", launch_count_}, {"unrecorded", unrecorded_count_.load()}});
+  if (recording_.has_failed()) {
+    report("'" + recording_.folder() + "' is not complete: it could not be written");
+  }
+  log(BP_LOG_INFO, std::to_string(launch_count_) + " launches in " + std::to_string(line_count_) +
+                       " lines are recorded in '" + recording_.folder() + "', " +
+                       std::to_string(unrecorded_count_.load()) + " calls could not be");
+  return status;
+}
+
+bool RecordLayer::is_silent(Slot slot) {
+  using enum Slot;
+  constexpr Slot kSilent[] = {device_probe,
+                              device_enumerate,
+                              device_properties,
+                              device_memory_info,
+                              memory_address,
+                              memory_can_access_peer,
+                              memory_address_info,
+
+                              stream_status,
+                              stream_is_capturing,
+
+                              event_elapsed_ns,
+                              guard_exchange,
+                              guard_is_initialized,
+                              virtual_memory_granularity,
+                              layout_preferred,
+                              layout_from_blob,
+                              layout_equal,
+                              layout_retain,
+                              layout_release,
+                              graph_begin_capture,
+                              graph_capture_info,
+                              graph_dump,
+                              compiler_formats,
+                              compiler_query,
+                              compiler_compile,
+                              compiler_executable_kernel,
+                              compiler_executable_info,
+                              compiler_serialize,
+                              compiler_deserialize,
+                              compiler_release,
+                              collective_supports,
+                              collective_status,
+                              profiler_start,
+                              profiler_stop,
+                              profiler_flush,
+                              profiler_push_correlation,
+                              profiler_pop_correlation,
+                              profiler_calibrate};
+  return std::ranges::find(kSilent, slot) != std::end(kSilent);
+}
+
+// ---- Lines --------------------------------------------------------------------------------------
+
+// Asks the backend, so not under the lock.
+void RecordLayer::write_header() {
+  Json devices = Json::array();
+  uint64_t count = 0;
+  if (devices_ != nullptr && devices_->enumerate != nullptr &&
+      devices_->enumerate(devices_->self, 0, nullptr, &count) == BP_OK && count != 0) {
+    known_devices_.resize(count);
+    static_cast<void>(devices_->enumerate(devices_->self, count, known_devices_.data(), &count));
+  }
+  for (bp_device* device : known_devices_) {
+    const bp_device_properties* properties = nullptr;
+    const bp_status status = devices_->properties(devices_->self, device, &properties);
+    const bool has_name = status == BP_OK && properties != nullptr && properties->name != nullptr;
+    devices.push_back(has_name ? properties->name : "");
+  }
+  const std::lock_guard lock(mutex_);
+  recording_.write({{"format", kRecordingFormat},
+                    {"version", kRecordingVersion},
+                    {"abi", std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR)},
+                    {"backend", backend_name()},
+                    {"backend_version", backend_version_},
+                    {"devices", devices},
+                    {"has_outputs", wants_outputs_ != 0}});
+}
+
+void RecordLayer::append(const Json& line) {
+  ++line_count_;
+  recording_.write(line);
+}
+
+// A call that failed did nothing, and is written without arguments.
+void RecordLayer::write(std::string_view call, bp_status status,
+                        const std::function<void(Json&)>& make) {
+  std::call_once(header_, [&] { write_header(); });
+  try {
+    const std::lock_guard lock(mutex_);
+    Json line = {{"call", call}};
+    if (status == BP_OK) {
+      make(line);
+    } else {
+      line["status"] = status_words(status);
+    }
+    append(line);
+  } catch (const Unknown& unknown) {
+    write_unrecorded(call, unknown.what);
+  }
+}
+
+void RecordLayer::write_unrecorded(std::string_view call, const std::string& why) {
+  std::call_once(header_, [&] { write_header(); });
+  Json line = {{"call", "unrecorded"}, {"what", call}};
+  if (!why.empty()) line["why"] = why;
+  if (unrecorded_count_.fetch_add(1) == 0) {
+    report("the recording does not have all: " + std::string(call) + " is not recorded" +
+           (why.empty() ? "" : ": " + why) + "; more such calls are lines of the recording alone");
+  }
+  const std::lock_guard lock(mutex_);
+  append(line);
+}
+
+// ---- Numbers ------------------------------------------------------------------------------------
+
+uint64_t RecordLayer::number_of(bp_device* device) {
+  const auto found = std::ranges::find(known_devices_, device);
+  if (found == known_devices_.end()) throw Unknown{"a device that the backend does not list"};
+  return static_cast<uint64_t>(found - known_devices_.begin());
+}
+
+uint64_t RecordLayer::number_of(bp_stream* stream) {
+  const uint64_t number = streams_.number(stream);
+  if (number == 0) throw Unknown{"a stream that the recording does not know"};
+  return number;
+}
+
+uint64_t RecordLayer::number_of(bp_event* event) {
+  const uint64_t number = events_.number(event);
+  if (number == 0) throw Unknown{"an event that the recording does not know"};
+  return number;
+}
+
+Json RecordLayer::range(const bp_buffer_ref& range) {
+  const uint64_t number = buffers_.number(range.buffer);
+  if (number == 0) throw Unknown{"memory that the recording does not know"};
+  return {number, range.byte_offset, range.size_bytes};
+}
+
+void RecordLayer::note_stream(Json& line, bp_stream* stream) {
+  if (stream != nullptr) line["stream"] = number_of(stream);
+}
+
+void RecordLayer::note_written(bp_buffer* buffer) {
+  if (RecordedBuffer* facts = buffers_.find(buffer)) facts->is_written = true;
+}
+
+bool RecordLayer::is_captured(bp_stream* stream) {
+  if (capture_count_.load() == 0) return false;
+  bp_device* device = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const RecordedStream* facts = streams_.find(stream)) device = facts->device;
+  }
+  const bp_stream_ops* streams = device == nullptr ? nullptr : directory_.streams(device);
+  uint32_t is_capturing = 1;  // Where it cannot be asked, nothing is taken for done.
+  if (streams == nullptr || streams->is_capturing == nullptr) return true;
+  const bp_status status = streams->is_capturing(streams->self, stream, &is_capturing);
+  return status != BP_OK || is_capturing != 0;
+}
+
+namespace {
+
+constexpr OptionInfo kOptions[] = {
+    {"dir",
+     "the folder, with %b for the backend and %p for the process; default backplane_record.%b.%p"},
+    {"outputs", "1: what each launch has written too, for which it is waited; default 0"}};
+
+}  // namespace
+
+constinit const LayerInfo kRecordLayer{"record", "writes a stream of calls that replay runs again",
+                                       kOptions, make_layer<RecordLayer>};
+
+}  // namespace bp::layers

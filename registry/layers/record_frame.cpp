@@ -1,0 +1,122 @@
+#include "registry/layers/record_frame.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "backplane/host.h"
+#include "registry/frame_words.hpp"
+
+namespace bp::layers {
+namespace {
+
+using core::FrameMember;
+using core::Kind;
+using NumberOf = std::function<uint64_t(const bp_buffer*)>;
+
+template <typename T>
+T value_at(const void* args, uint32_t offset) {
+  T value;
+  std::memcpy(&value, core::member(args, offset), sizeof(value));
+  return value;
+}
+
+Json dtype_json(bp_dtype dtype) {
+  const char* name = bp_dtype_name(dtype);
+  return name == nullptr ? Json(dtype) : Json(name);
+}
+
+Json tensor_json(const bp_tensor* t, const NumberOf& number_of) {
+  if (t == nullptr) return nullptr;
+  Json json = {{"dtype", dtype_json(t->dtype)},
+               {"shape", std::vector<int64_t>(t->shape, t->shape + t->ndim)},
+               {"strides", std::vector<int64_t>(t->strides, t->strides + t->ndim)}};
+  if (t->buffer != nullptr) {
+    json["buffer"] = number_of(t->buffer);
+    json["byte_offset"] = t->byte_offset;
+  }
+  return json;
+}
+
+// JSON has no numbers for what is not finite.
+Json number_json(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
+}
+
+Json list_json(const void* args, uint32_t offset, const NumberOf& number_of) {
+  const auto count = value_at<uint64_t>(args, offset - 8);
+  const auto* const items = value_at<const bp_tensor* const*>(args, offset);
+  Json json = Json::array();
+  for (uint64_t i = 0; i < count; ++i) json.push_back(tensor_json(items[i], number_of));
+  return json;
+}
+
+Json operand_json(const void* args, uint32_t offset, const NumberOf& number_of) {
+  const auto* const tensor = value_at<const bp_tensor*>(args, offset);
+  if (tensor != nullptr) return tensor_json(tensor, number_of);
+  const auto scalar = value_at<bp_scalar>(args, offset + sizeof(void*));
+  if (scalar.dtype == 0) return nullptr;
+  return {{"scalar", dtype_json(scalar.dtype)}, {"bits", scalar.bits}};
+}
+
+Json member_json(const FrameMember& m, const void* args, const NumberOf& number_of) {
+  switch (m.kind) {
+    case Kind::tensor_list:
+    case Kind::out_list:
+    case Kind::inout_list:
+      return list_json(args, m.offset, number_of);
+    case Kind::operand:
+    case Kind::scalar_tensor:
+      return operand_json(args, m.offset, number_of);
+    case Kind::i64_list: {
+      const auto* const values = value_at<const int64_t*>(args, m.offset);
+      return std::vector<int64_t>(values, values + value_at<uint64_t>(args, m.offset - 8));
+    }
+    case Kind::dtype:
+      return dtype_json(value_at<bp_dtype>(args, m.offset));
+    case Kind::i32:
+    case Kind::enumeration:
+      return value_at<int32_t>(args, m.offset);
+    case Kind::i64:
+      return value_at<int64_t>(args, m.offset);
+    case Kind::u64:
+      return value_at<uint64_t>(args, m.offset);
+    case Kind::f64:
+      return number_json(value_at<double>(args, m.offset));
+    default:
+      return tensor_json(value_at<const bp_tensor*>(args, m.offset), number_of);
+  }
+}
+
+}  // namespace
+
+std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args) {
+  std::vector<FrameTensor> tensors;
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const core::TensorArgument& a = row.tensors[i];
+    const bool is_written = a.is_output() || a.kind == Kind::inout || a.kind == Kind::out_list ||
+                            a.kind == Kind::inout_list;
+    if (!a.is_list()) {
+      const bp_tensor* tensor = core::tensor_at(args, a);
+      if (tensor != nullptr) tensors.push_back({a.name, tensor, is_written});
+      continue;
+    }
+    const core::TensorList list = core::list_at(args, a);
+    for (uint64_t n = 0; n < list.count; ++n) {
+      tensors.push_back(
+          {std::string(a.name) + "[" + std::to_string(n) + "]", list.items[n], is_written});
+    }
+  }
+  return tensors;
+}
+
+Json frame_json(const core::OpRow& row, const void* args, const NumberOf& number_of) {
+  Json json = Json::object();
+  for (const FrameMember& m : core::frame_members(row)) {
+    Json value = member_json(m, args, number_of);
+    if (!value.is_null()) json[m.name] = std::move(value);
+  }
+  return json;
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,28 @@
+// The frame of a launch as a line of a recording.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "registry/layers/recording.hpp"
+#include "registry/op_rows.hpp"
+
+namespace bp::layers {
+
+// A tensor of a frame, in its order.
+struct FrameTensor {
+  std::string name;  // "xs[1]" in a list.
+  const bp_tensor* tensor;
+  bool is_written;
+};
+
+// Those that are given.
+std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args);
+
+// The members of the frame by name. Tensors have the number of their buffer; the frame is of at
+// least this build's size.
+Json frame_json(const core::OpRow& row, const void* args,
+                const std::function<uint64_t(const bp_buffer*)>& number_of);
+
+}  // namespace bp::layers

@@ -1,0 +1,74 @@
+// The handles of a recording as numbers, and what the layer knows of the memory behind them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "backplane/memory.h"
+
+namespace bp::layers {
+
+// A part of a buffer that the host reads and writes without calls.
+struct HostView {
+  const unsigned char* bytes = nullptr;  // NULL: there is none.
+  uint64_t byte_offset = 0, size_bytes = 0;
+  std::string seen;  // The SHA-256 of what was recorded of it last.
+};
+
+struct RecordedBuffer {
+  uint64_t number = 0;
+  uint64_t size_bytes = 0;
+  bool is_written = false;  // By the device: its content is defined.
+  HostView view;
+};
+
+struct RecordedStream {
+  uint64_t number = 0;
+  bp_device* device = nullptr;
+};
+
+struct RecordedEvent {
+  uint64_t number = 0;
+};
+
+// Numbers of one kind from 1 on, never given twice, although backends give handles again. Not
+// thread-safe.
+template <typename Handle, typename Facts>
+class Numbers {
+ public:
+  Facts& add(const Handle* handle) {
+    Facts& facts = alive_[handle];
+    facts = Facts{};
+    facts.number = ++last_;
+    return facts;
+  }
+
+  // NULL if it is not known.
+  Facts* find(const Handle* handle) {
+    const auto found = alive_.find(handle);
+    return found == alive_.end() ? nullptr : &found->second;
+  }
+
+  // 0 if it is not known.
+  uint64_t number(const Handle* handle) {
+    const Facts* facts = find(handle);
+    return facts == nullptr ? 0 : facts->number;
+  }
+
+  // Before the call that ends it, after which another thread may get the same handle. Returns the
+  // number, 0 if it is not known.
+  uint64_t take(const Handle* handle) {
+    const uint64_t ended = number(handle);
+    alive_.erase(handle);
+    return ended;
+  }
+
+  void clear() { alive_.clear(); }
+
+ private:
+  std::map<const Handle*, Facts> alive_;
+  uint64_t last_ = 0;
+};
+
+}  // namespace bp::layers

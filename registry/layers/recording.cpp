@@ -1,0 +1,69 @@
+#include "registry/layers/recording.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <string_view>
+
+#include "registry/fail.hpp"
+#include "registry/sha256.hpp"
+
+namespace bp::layers {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Opened for each write: a descriptor that stayed open would be one more that the program has.
+bool write_to(const std::string& path, int flags, std::string_view bytes) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644);
+  if (file < 0) return false;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) break;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return ::close(file) == 0 && bytes.empty();
+}
+
+}  // namespace
+
+bp_status Recording::open(const std::string& folder) {
+  folder_ = folder;
+  std::error_code error;
+  const std::string stream = folder + "/stream.jsonl";
+  if (fs::exists(stream, error)) {
+    return fail(BP_ALREADY_EXISTS, "layer option record.dir: '" + folder +
+                                       "' holds a recording; give a folder that is empty or not "
+                                       "there yet");
+  }
+  fs::create_directories(folder + "/payloads", error);
+  if (!error && write_to(stream, O_CREAT | O_EXCL, "")) return BP_OK;
+  return fail(BP_NOT_FOUND, "layer option record.dir: '" + folder + "' cannot be written");
+}
+
+// A payload is there whole, or not at all: it gets its name when it is complete.
+std::string Recording::store(const void* bytes, size_t size) {
+  std::string name = core::sha256(bytes, size);
+  const std::string path = folder_ + "/payloads/" + name;
+  std::error_code error;
+  if (has_failed() || fs::exists(path, error)) return name;
+  const std::string draft = path + "." + std::to_string(draft_count_.fetch_add(1)) + ".draft";
+  const std::string_view content(static_cast<const char*>(bytes), size);
+  if (!write_to(draft, O_CREAT | O_TRUNC, content) ||
+      std::rename(draft.c_str(), path.c_str()) != 0) {
+    has_failed_ = true;
+  }
+  return name;
+}
+
+void Recording::write(const Json& line) {
+  if (has_failed()) return;
+  const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (!write_to(folder_ + "/stream.jsonl", O_APPEND, text)) has_failed_ = true;
+}
+
+}  // namespace bp::layers
