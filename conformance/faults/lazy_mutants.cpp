@@ -63,14 +63,23 @@ class Opener {
 struct Held {
   std::map<bp_stream*, bp_event*> gates;     // Of streams that are held.
   std::map<bp_stream*, bp_device*> devices;  // Of the streams that were lent or made.
+  std::map<void*, bp_stream*> natives;       // The streams whose native ones were lent.
+  std::map<bp_stream*, bp_stream*> wrapped;  // Streams for which another stands: of one queue.
   std::unique_ptr<Opener> opener;            // NULL: gates are opened by the caller.
 };
 
 Held& held(Runtime& r) { return r.state_as<Held>(); }
 
+// The one of all handles of a queue by which it is held. Called with the mutex.
+bp_stream* holder(Runtime& r, bp_stream* stream) {
+  const auto found = held(r).wrapped.find(stream);
+  return found == held(r).wrapped.end() ? stream : found->second;
+}
+
 // Holds the stream, unless it is held.
 void hold(Runtime& r, bp_stream* stream) {
   const std::lock_guard lock(r.mutex);
+  stream = holder(r, stream);
   const auto device = held(r).devices.find(stream);
   if (device == held(r).devices.end() || held(r).gates.contains(stream)) return;
   bp_event_desc desc{};
@@ -98,7 +107,7 @@ void open(Runtime& r, bp_event* gate) {
 
 void let_go(Runtime& r, bp_stream* stream) {
   const std::lock_guard lock(r.mutex);
-  const auto found = held(r).gates.find(stream);
+  const auto found = held(r).gates.find(holder(r, stream));
   if (found == held(r).gates.end()) return;
   open(r, found->second);
   held(r).gates.erase(found);
@@ -136,6 +145,29 @@ bp_status destroy_stream(void* self, bp_stream* stream) {
   if (status != BP_OK) return status;
   const std::lock_guard lock(r.mutex);
   held(r).devices.erase(stream);
+  held(r).wrapped.erase(stream);
+  std::erase_if(held(r).natives, [&](const auto& lent) { return lent.second == stream; });
+  return BP_OK;
+}
+
+bp_status native_handle(void* self, bp_stream* stream, void** out_native) {
+  Runtime& r = runtime_of(self);
+  let_go(r, stream);
+  const bp_status status = r.good.streams.native_handle(r.good.streams.self, stream, out_native);
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(r.mutex);
+  held(r).natives[*out_native] = holder(r, stream);
+  return BP_OK;
+}
+
+bp_status wrap_native(void* self, bp_device* device, void* native, bp_stream** out_stream) {
+  Runtime& r = runtime_of(self);
+  const bp_status status =
+      r.good.streams.wrap_native(r.good.streams.self, device, native, out_stream);
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(r.mutex);
+  const auto lent = held(r).natives.find(native);
+  if (lent != held(r).natives.end()) held(r).wrapped[*out_stream] = lent->second;
   return BP_OK;
 }
 
@@ -220,6 +252,8 @@ void bend_lazily(Runtime& r) {
   streams.synchronize = Progress<&bp_stream_ops::synchronize>::call;
   streams.flush = Progress<&bp_stream_ops::flush>::call;
   streams.add_callback = add_callback;
+  if (streams.native_handle != nullptr) streams.native_handle = native_handle;
+  if (streams.wrap_native != nullptr) streams.wrap_native = wrap_native;
   r.bent.events.record = record;
   r.bent.devices.synchronize = synchronize_device;
   bp_allocator_ops& memory = r.bent.allocator;

@@ -74,6 +74,23 @@ bp_status free_for_later(void* self, bp_buffer* buffer, bp_stream* stream) {
   return r.good.allocator.free(r.good.allocator.self, buffer, stream);
 }
 
+// What waits to come back is no buffer to anybody meanwhile.
+bp_status find_in_use(void* self, uint64_t address, bp_address_info* out_info) {
+  Runtime& r = runtime_of(self);
+  bp_address_info found{};
+  found.struct_size = sizeof(found);
+  found.struct_type = BP_STRUCT_ADDRESS_INFO;
+  const bp_allocator_ops& good = r.good.allocator;
+  if (good.address_info(good.self, address, &found) == BP_OK) {
+    const std::lock_guard lock(r.mutex);
+    for (const auto& [size, buffer] : pool_of(r).free_buffers) {
+      if (buffer != found.buffer) continue;
+      return r.host.set_error(r.host.self, BP_NOT_FOUND, "address_info: the buffer was freed");
+    }
+  }
+  return good.address_info(good.self, address, out_info);
+}
+
 void empty_pool(Runtime& r) {
   for (const auto& [size, buffer] : pool_of(r).free_buffers) {
     static_cast<void>(r.good.allocator.free(r.good.allocator.self, buffer, nullptr));
@@ -138,6 +155,7 @@ void bend_recycling(Runtime& r) {
   static_cast<void>(pool_of(r));
   r.bent.allocator.allocate = allocate_pooled;
   r.bent.allocator.free = free_for_later;
+  if (r.good.allocator.address_info != nullptr) r.bent.allocator.address_info = find_in_use;
 }
 
 constexpr RuntimeMutant kTable[] = {
