@@ -1,9 +1,12 @@
 // fault: makes calls fail, late, or wrong, at points that are counted or drawn from a seed, so that
 // what a program does about failures can be seen. A call that fails does not reach the backend.
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
+#include <vector>
 
 #include "registry/call.hpp"
 #include "registry/fail.hpp"
@@ -58,12 +61,16 @@ class FaultLayer final : public Layer {
     if (status == BP_OK) status = delayed_.read("delay", options().text("delay"), seed + 1);
     if (status == BP_OK) status = losing_.read("lost", options().text("lost"), seed + 2);
     if (status == BP_OK) status = wrong_.read("corrupt", options().text("corrupt"), seed + 3);
+    if (status == BP_OK) status = dropping_.read("drop", options().text("drop"), seed + 4);
     return status == BP_OK ? read_status() : status;
   }
 
   void on_table(AnyTable table) override {
     directory_.add(table);
     std::visit([](auto* wrapped) { surround_all<FaultLayer>(*wrapped); }, table);
+    visit_table<bp_process_group_ops>(table, [&](bp_process_group_ops& groups) {
+      if (!dropping_.is_empty()) replace<&FaultLayer::submit>(groups.submit);
+    });
   }
 
   bool on_kernel(WrappedKernel& kernel) override {
@@ -77,6 +84,7 @@ class FaultLayer final : public Layer {
     if constexpr (kSlot == Slot::memory_allocate) return allocate(next, args...);
     if constexpr (kSlot == Slot::memory_free) return free(next, args...);
     if constexpr (kSlot == Slot::device_memory_info) return memory_info(next, args...);
+    if constexpr (kSlot == Slot::collective_destroy) forget(args...);
     const bp_status status = next();
     if (kSlot == Slot::device_reset && status == BP_OK) is_lost_ = false;
     return status;
@@ -188,6 +196,44 @@ class FaultLayer final : public Layer {
     return status;
   }
 
+  // Leaves out the calls of ranks that stay away; their peers wait for them.
+  bp_status submit(const bp_process_group_ops& next, uint64_t call_count,
+                   const bp_collective_call* calls, uint64_t call_stride_bytes) {
+    const std::string_view name = slot_name(Slot::collective_submit);
+    if (const bp_status status = before(Slot::collective_submit, ""); status != BP_OK) {
+      return status;
+    }
+    std::vector<std::byte> kept(calls == nullptr ? 0 : call_count * call_stride_bytes);
+    uint64_t kept_count = 0;
+    const auto* from = reinterpret_cast<const std::byte*>(calls);
+    for (uint64_t i = 0; !kept.empty() && i < call_count; ++i, from += call_stride_bytes) {
+      const auto& call = *reinterpret_cast<const bp_collective_call*>(from);
+      if (is_dropped(call.group, dropping_.strike(name, ""))) continue;
+      std::memcpy(&kept[kept_count++ * call_stride_bytes], from, call.struct_size);
+    }
+    if (kept_count == call_count)
+      return next.submit(next.self, call_count, calls, call_stride_bytes);
+    if (kept_count == 0) return BP_OK;
+    return next.submit(next.self, kept_count,
+                       reinterpret_cast<const bp_collective_call*>(kept.data()), call_stride_bytes);
+  }
+
+  // Its handle may be another group's after the destroy.
+  void forget(bp_process_group* group) {
+    const std::lock_guard lock(mutex_);
+    dropped_.erase(group);
+  }
+
+  // `struck` is the number of the call that makes the rank of `group` stay away, or 0.
+  bool is_dropped(bp_process_group* group, uint64_t struck) {
+    const std::lock_guard lock(mutex_);
+    if (dropped_.contains(group)) return true;
+    if (struck == 0) return false;
+    dropped_.insert(group);
+    note("a rank stays away, from its call " + std::to_string(struck) + " of a collective on");
+    return true;
+  }
+
   // Flips a bit in the last byte of an element of the first output: of a float that is its sign or
   // exponent. Waits for the launch.
   bp_status corrupt(const WrappedKernel& kernel, const bp_launch* launch, const void* args) {
@@ -224,7 +270,7 @@ class FaultLayer final : public Layer {
     return nullptr;
   }
 
-  FaultRules failing_, delayed_, losing_, wrong_;
+  FaultRules failing_, delayed_, losing_, wrong_, dropping_;
   bp_status status_ = BP_INTERNAL;
   uint64_t seed_ = 0, delay_us_ = 1000, memory_bytes_ = 0;
   Directory directory_;
@@ -233,6 +279,7 @@ class FaultLayer final : public Layer {
   std::mutex mutex_;
   std::map<bp_device*, uint64_t> used_bytes_;                      // Guarded by mutex_.
   std::map<bp_buffer*, std::pair<bp_device*, uint64_t>> buffers_;  // Guarded by mutex_.
+  std::set<bp_process_group*> dropped_;                            // Guarded by mutex_.
 };
 
 constexpr OptionInfo kOptions[] = {
@@ -242,6 +289,7 @@ constexpr OptionInfo kOptions[] = {
     {"delay_us", "by so many microseconds; default 1000"},
     {"lost", "GLOB@WHEN of the call at which the devices are lost"},
     {"corrupt", "GLOB@WHEN of the launches with a flipped bit in an output"},
+    {"drop", "collective.submit@WHEN: the rank of that collective call stays away from then on"},
     {"memory", "bytes that each device has; default what it has"},
     {"seed", "a number"}};
 

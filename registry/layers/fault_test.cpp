@@ -149,6 +149,55 @@ TEST(FaultLayer, FlipsOneBitOfAnOutput) {
   EXPECT_EQ(std::memcmp(f.values + 1, before + 1, 3 * sizeof(float)), 0);
 }
 
+// The groups whose calls reached the backend, in one submit each.
+struct Groups {
+  std::vector<std::vector<bp_process_group*>> submits;
+  bp_process_group_ops ops{.struct_size = sizeof(ops),
+                           .struct_type = BP_STRUCT_PROCESS_GROUP_OPS,
+                           .next = nullptr,
+                           .self = this,
+                           .destroy = [](void*, bp_process_group*) -> bp_status { return BP_OK; },
+                           .submit = submit};
+
+  static bp_status submit(void* self, uint64_t count, const bp_collective_call* calls,
+                          uint64_t stride) {
+    auto& seen = static_cast<Groups*>(self)->submits.emplace_back();
+    for (const auto* at = reinterpret_cast<const char*>(calls); count > 0; --count, at += stride) {
+      seen.push_back(reinterpret_cast<const bp_collective_call*>(at)->group);
+    }
+    return BP_OK;
+  }
+};
+
+TEST(FaultLayer, LetsARankStayAwayFromItsCallOn) {
+  TestRegistry r(0, "fault", "fault.drop=collective.submit@5");
+  FakeBackend fake;
+  Groups groups;
+  fake.groups = &groups.ops;
+  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+  const bp_process_group_ops& ops = *r.target()->process_groups;
+  int handles[2];
+  auto* const first = reinterpret_cast<bp_process_group*>(&handles[0]);
+  auto* const second = reinterpret_cast<bp_process_group*>(&handles[1]);
+  const auto call_of = [](bp_process_group* group) {
+    return bp_collective_call{.struct_size = sizeof(bp_collective_call),
+                              .struct_type = BP_STRUCT_COLLECTIVE_CALL,
+                              .next = nullptr,
+                              .group = group};
+  };
+  const bp_collective_call calls[] = {call_of(first), call_of(second)};
+  const auto submit = [&](uint64_t count, const bp_collective_call* from) {
+    EXPECT_EQ(ops.submit(ops.self, count, from, sizeof(bp_collective_call)), BP_OK);
+  };
+  for (int i = 0; i < 4; ++i) submit(2, calls);
+  submit(1, calls);
+  using Submits = std::vector<std::vector<bp_process_group*>>;
+  EXPECT_EQ(groups.submits, (Submits{{first, second}, {first, second}, {second}, {second}}));
+  EXPECT_EQ(ops.destroy(ops.self, first), BP_OK);
+  submit(1, calls);
+  EXPECT_EQ(groups.submits.back(), (std::vector{first})) << "a new group of the same handle";
+}
+
 TEST(FaultLayer, RefusesAStatusThatItDoesNotKnow) {
   TestRegistry r(0, "fault", "fault.status=fine");
   FakeBackend fake;
