@@ -43,7 +43,9 @@ std::string difference(const RankCall& a, const RankCall& b) {
 
 void complete_all(const std::vector<std::shared_ptr<RankCall>>& calls, const Outcome& outcome) {
   for (const std::shared_ptr<RankCall>& call : calls) {
-    if (call != nullptr) call->done->complete(outcome);
+    if (call == nullptr) continue;
+    call->send = call->receive = nullptr;  // Who waits for the call may end its memory.
+    call->done->complete(outcome);
   }
 }
 

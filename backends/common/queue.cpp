@@ -251,7 +251,10 @@ bool Queue::run_items() {
     }
     lock.unlock();
     run_item(item, outcome_for(item.epoch));
-    Item ended = std::move(item);
+    // What a task holds, memory that was freed meanwhile perhaps, ends before the work counts as
+    // done: who has waited for it must not see it end later.
+    item.run = nullptr;
+    item.point = nullptr;
     lock.lock();
     items_.pop_front();
     ++done_;
@@ -259,10 +262,7 @@ bool Queue::run_items() {
     // From here on another thread may own the queue, or schedule it: it is not touched again.
     if (is_last) state_.store(kIdle, std::memory_order_release);
     ended_.notify_all();
-    lock.unlock();
-    ended = {};  // What a task holds is released without the mutex.
     if (is_last) return false;
-    lock.lock();
   }
   return false;
 }
