@@ -134,7 +134,8 @@ bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
   }
   // Under the lock, so that of two racing records the later submission is the one that counts.
   const std::lock_guard lock(entry->mutex);
-  auto completion = std::make_unique<Completion>(entry->shared, SharedRecord{});
+  auto completion = std::make_unique<Completion>();
+  completion->shared = entry->shared;
   const SharedRecord record = completion->record = entry->shared->claim("event.record");
   status = backend_.events.record(backend_.events.self, event, stream);
   if (status == BP_OK) {

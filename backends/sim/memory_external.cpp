@@ -78,6 +78,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
     require(out_buffer, "wrap_address: out_buffer");
     check_addresses(address, size_bytes, "wrap_address");
     if (size_bytes == 0) {  // No byte of it is of anybody.
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
       auto nothing = std::make_shared<HostMemory>(0, reinterpret_cast<std::byte*>(address), 0);
       *out_buffer = lend(std::make_unique<Buffer>(d, BufferKind::kWrapped, std::move(nothing)),
                          "wrap_address");

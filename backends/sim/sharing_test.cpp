@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "backends/sim/sim_test.hpp"
+#include "backplane/ops.h"
 #include "backplane/virtual_memory.h"
 
 namespace bp::sim {
@@ -107,6 +109,41 @@ TEST_F(Shared, WorkOfARangeFailsWhereItsAccessWasTakenAway) {
   unmap(range, 0, 1);
   EXPECT_EQ(v.release(v.self, range), BP_OK);
   EXPECT_EQ(v.release_memory(v.self, memory), BP_OK);
+}
+
+TEST_F(Shared, KernelsWorkOnRangesWrappedAndRegisteredMemory) {
+  bp_buffer* const range = reserve(3);
+  bp_physical_memory* const memory = create(1);
+  map(range, 1, 1, memory);
+  bp_buffer* const owner = s.make_buffer(64);
+  bp_buffer* const wrapped = wrap(reinterpret_cast<uintptr_t>(s.address(owner)) + 16, 16);
+  std::array<float, 4> sums{};
+  bp_buffer* const lent = register_host(sums.data(), sizeof(sums));
+  const std::array<float, 4> x{1, 2, 3, 4};
+  s.write(stream, wrapped, x.data(), sizeof(x));
+  const bp_buffer_ref part{range, kUnit, sizeof(x)};
+  ASSERT_EQ(m.copy_from_host(m.self, stream, &part, x.data(), BP_BORROW_DURING_CALL), BP_OK);
+  const int64_t shape = 4, stride = 1;
+  const auto tensor = [&](bp_buffer* buffer, uint64_t offset) {
+    return bp_tensor{.buffer = buffer,
+                     .byte_offset = offset,
+                     .shape = &shape,
+                     .strides = &stride,
+                     .ndim = 1,
+                     .dtype = BP_F32};
+  };
+  const bp_tensor a = tensor(range, kUnit), b = tensor(wrapped, 0), y = tensor(lent, 0);
+  bp_add_args args{.a = &a, .b = &b, .y = &y};
+  ASSERT_EQ(s.b.launch(BP_OP_ADD, args, stream), BP_OK) << s.b.text;
+  ASSERT_EQ(s.synchronize(stream), BP_OK);
+  EXPECT_EQ(sums, (std::array<float, 4>{2, 4, 6, 8}));
+  const bp_tensor hole = tensor(range, 0);
+  args.a = &hole;
+  EXPECT_EQ(s.b.launch(BP_OP_ADD, args, stream), BP_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("argument a") && says("is not mapped")) << s.b.text;
+  EXPECT_EQ(m.unregister_host(m.self, lent), BP_OK);
+  unmap(range, 1, 1);
+  EXPECT_EQ(v.release(v.self, range), BP_OK);
 }
 
 TEST_F(Shared, RangeIsOfOneDeviceAndNotMappedByTheHost) {
