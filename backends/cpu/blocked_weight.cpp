@@ -277,7 +277,7 @@ dnnl::memory::desc blocks_of(FullInstance& i, const LayoutForm& form) {
                         form.ndim == 2 && form.shape[0] > 0 && form.shape[1] > 0 &&
                         (form.variant == kWeightOfLinear || form.variant == kWeightOfMatmul);
   if (!is_known) throw StatusError(BP_INCOMPATIBLE, "the layout is none of a blocked weight");
-  const dnnl::memory::desc desc = desc_of(i, form);
+  dnnl::memory::desc desc = desc_of(i, form);
   if (hash_of(desc) != form.words[0]) {
     throw StatusError(BP_INCOMPATIBLE, "the layout has other blocks than oneDNN has here");
   }

@@ -30,17 +30,11 @@ TEST(SimOptions, GiveAsManyDevicesAsAskedFor) {
 }
 
 TEST(SimOptions, AreRefusedWithWhatIsAllowed) {
-  const std::pair<const char*, const char*> bad[] = {{"devices", "17"},
-                                                     {"devices", "two"},
-                                                     {"capacity_bytes", "0"},
-                                                     {"offset_alignment", "3"},
-                                                     {"offset_alignment", "8192"},
-                                                     {"heaps", "shared"},
-                                                     {"protect", "maybe"},
-                                                     {"delay_probability", "2"},
-                                                     {"delay_us", "-1"},
-                                                     {"queues", "one"},
-                                                     {"seed", "0xZZ"}};
+  const std::pair<const char*, const char*> bad[] = {
+      {"devices", "17"},         {"devices", "two"},           {"capacity_bytes", "0"},
+      {"offset_alignment", "3"}, {"offset_alignment", "8192"}, {"heaps", "shared"},
+      {"protect", "maybe"},      {"delay_probability", "2"},   {"delay_us", "-1"},
+      {"queues", "one"},         {"layouts", "yes"},           {"seed", "0xZZ"}};
   for (const auto& [key, value] : bad) {
     try {
       Sim s{{key, value}};
