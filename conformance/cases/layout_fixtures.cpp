@@ -149,6 +149,26 @@ std::vector<LayoutSite> layout_sites(Context& t) {
   return sites;
 }
 
+std::string site_text(const LayoutSite& site) {
+  return std::string(site.layout->name == nullptr ? "?" : site.layout->name) + " of " +
+         dtype_text(site.dtype) + " " + shape_text(site.shape) + " (" + site.where + ")";
+}
+
+// Values that every dtype holds exactly, so that elements compare by their bits.
+std::vector<DoubleDouble> values_of(Context& t, bp_dtype dtype, const Shape& shape) {
+  const auto count = static_cast<size_t>(element_count(shape));
+  const std::vector<uint8_t> bytes = random_bytes(t, count, count + dtype);
+  std::vector<DoubleDouble> values;
+  for (const uint8_t byte : bytes) values.emplace_back(dtype == BP_BOOL ? byte % 2 : byte % 100);
+  return values;
+}
+
+GuardedTensor make_strided(Context& t, bp_stream* stream, const LayoutSite& site, Layout layout) {
+  GuardedSpec spec{site.dtype, site.shape, place(layout, site.shape)};
+  if (layout == Layout::kOffset) spec.small_offset_bytes = element_size(site.dtype);
+  return GuardedTensor(memory_place(t, stream), std::move(spec));
+}
+
 LaidTensor::LaidTensor(const MemoryPlace& place_in, const bp_layout& layout, bp_dtype dtype,
                        Shape shape)
     : shape_(std::move(shape)),

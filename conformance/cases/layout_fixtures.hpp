@@ -15,6 +15,7 @@ namespace bp::conformance {
 
 // The cases of the table, and one for each op in `rows` about launches with arguments in layouts.
 void add_layout_cases(std::vector<Case>& cases);
+void add_layout_blob_cases(std::vector<Case>& cases);
 void add_layout_rule(std::vector<Case>& cases, const OpCases& rows, const char* group);
 
 // Ends the case as NotSupported for a device without the table.
@@ -50,6 +51,16 @@ struct LayoutSite {
 // One for each dtype and shape that calls of the suite have, small shapes and empty ones among
 // them. Ends the case as NotSupported where no kernel prefers any.
 std::vector<LayoutSite> layout_sites(Context& t);
+
+// "tiles of f32 17x33 (op..., argument a)".
+std::string site_text(const LayoutSite& site);
+
+// Elements for a tensor of the site: values that every dtype holds exactly, so that they compare by
+// their bits.
+std::vector<DoubleDouble> values_of(Context& t, bp_dtype dtype, const Shape& shape);
+
+// Memory of such a tensor by strides.
+GuardedTensor make_strided(Context& t, bp_stream* stream, const LayoutSite& site, Layout layout);
 
 // Device memory of a tensor in a layout, with a pattern on both sides. Its strides are numbers that
 // nobody may use.
