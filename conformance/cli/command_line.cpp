@@ -21,11 +21,13 @@ struct VerbName {
   Verb verb;
   const char* name;
 };
-constexpr VerbName kVerbs[] = {
-    {Verb::kRun, "run"},           {Verb::kList, "list"},         {Verb::kInfo, "info"},
-    {Verb::kCoverage, "coverage"}, {Verb::kPerf, "perf"},         {Verb::kShrink, "shrink"},
-    {Verb::kRepro, "repro"},       {Verb::kDiff, "diff"},         {Verb::kReport, "report"},
-    {Verb::kExplain, "explain"},   {Verb::kSelftest, "selftest"}, {Verb::kNew, "new"}};
+constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},         {Verb::kList, "list"},
+                               {Verb::kInfo, "info"},       {Verb::kCoverage, "coverage"},
+                               {Verb::kPerf, "perf"},       {Verb::kShrink, "shrink"},
+                               {Verb::kRepro, "repro"},     {Verb::kReplay, "replay"},
+                               {Verb::kDiff, "diff"},       {Verb::kReport, "report"},
+                               {Verb::kExplain, "explain"}, {Verb::kSelftest, "selftest"},
+                               {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
     R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
@@ -83,6 +85,15 @@ void interpret_perf(CommandLine& line, const RawOptions& raw) {
   }
 }
 
+// One process runs the recording from its beginning; what it does again, it does in the same way.
+void interpret_replay(CommandLine& line) {
+  line.run.batch = SIZE_MAX / 4;
+  line.run.keeps_size = true;
+  line.run.retries = 0;
+  line.run.max_crashes = 1;
+  line.run.session.setup.replay.seed = line.run.session.seed;
+}
+
 // What the flags mean beyond what CLI11 stores.
 void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   SessionOptions& session = line.run.session;
@@ -99,6 +110,7 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
     }
     session.setup.options.emplace_back(option.substr(0, equals), option.substr(equals + 1));
   }
+  if (line.verb == Verb::kReplay) interpret_replay(line);
   const bool runs_cases = line.verb == Verb::kRun || line.verb == Verb::kCoverage;
   const std::string tier = !raw.tier.empty() ? raw.tier : runs_cases ? "quick" : "full";
   line.selection.tier = tier == "smoke"   ? Tier::kSmoke
@@ -249,6 +261,13 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* repro = app.add_subcommand("repro", "run one saved failure again");
   repro->add_option("DIR", line.folder, "<folder of a run>/repro/<case id>, or a run with one")
       ->required();
+
+  CLI::App* replay = app.add_subcommand("replay", "run what the layer record wrote, and judge it");
+  replay->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
+  replay->add_option("RECORDING", line.run.session.setup.replay.path, "folder of the recording")
+      ->required();
+  add_replay(*replay, line, raw);
+  add_reports(*replay, line);
 
   CLI::App* diff = app.add_subcommand("diff", "what changed between two result folders");
   diff->add_option("BEFORE", line.folder, "folder of the first run")->required();

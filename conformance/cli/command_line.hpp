@@ -19,6 +19,7 @@ enum class Verb {
   kPerf,
   kShrink,
   kRepro,
+  kReplay,
   kDiff,
   kReport,
   kExplain,

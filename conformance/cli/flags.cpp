@@ -167,6 +167,27 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_output(app, line);
 }
 
+void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  SelectionQuery& s = line.selection;
+  ReplaySource& replay = line.run.session.setup.replay;
+  app.add_option("-k,--filter", s.filters, "GLOB[:GLOB][-NEG]: launches and reads to judge")
+      ->allow_extra_args(false)
+      ->group("Selection");
+  app.add_option("--case", s.ids, "one launch or read by its id")
+      ->allow_extra_args(false)
+      ->group("Selection");
+  app.add_flag("--partial", replay.is_partial, "go on where calls were not recorded")
+      ->group("Recording");
+  app.add_flag("--seed-weights", replay.seeds_weights,
+               "floats that were copied in are drawn from --seed; only oracles judge then")
+      ->group("Recording");
+  app.add_option("--seed", raw.seed, "of --seed-weights; decimal or 0x...")
+      ->capture_default_str()
+      ->group("Recording");
+  add_backend(app, line, raw);
+  add_output(app, line);
+}
+
 void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
   PerfOptions& perf = line.run.session.setup.perf;
   app.add_option("-k,--filter", line.selection.filters, "GLOB[:GLOB][-NEG]: cases to measure")

@@ -34,6 +34,9 @@ void add_workers(CLI::App& app, CommandLine& line);
 // Waivers, confirmation, repetition and the other flags of run alone.
 void add_run(CLI::App& app, CommandLine& line, RawOptions& raw);
 
+// Those of replay.
+void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw);
+
 // All flags of perf.
 void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw);
 

@@ -49,6 +49,8 @@ int dispatch(const CommandLine& line) {
       return shrink_verb(line);
     case Verb::kRepro:
       return repro_verb(line);
+    case Verb::kReplay:
+      return run_verb(line);
     case Verb::kDiff:
       return diff_verb(line);
     case Verb::kReport:

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "conformance/cli/verbs.hpp"
+#include "conformance/replay/replay_cases.hpp"
 #include "conformance/report/saved_failure.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/shrink/changed_case.hpp"
@@ -45,6 +46,8 @@ bool check_plugin(const SavedFailure& saved) {
 }
 
 CaseList list_of(const SavedFailure& saved) {
+  const ReplaySource& replay = saved.session.setup.replay;
+  if (!replay.path.empty()) return replay_cases(replay);
   std::vector<std::string> ids = saved.before;
   ids.push_back(saved.id);
   CaseList named = CaseList::of(ids);

@@ -169,7 +169,10 @@ Summary summarize(const RunHeader& header, const CaseList& cases, const RunRepor
 }
 
 std::string repro_line(const RunHeader& header, const Judged& judged) {
-  std::string line = "bp-conformance run " + quoted(header.plugin);
+  const std::string& recording = header.session.setup.replay.path;
+  std::string line = "bp-conformance " + std::string(recording.empty() ? "run " : "replay ") +
+                     quoted(header.plugin);
+  if (!recording.empty()) line += " " + quoted(recording);
   const auto after = judged.result.details.find("after");
   if (after != judged.result.details.end()) {
     std::string ids = after->second;

@@ -12,6 +12,10 @@ nlohmann::json to_json(const WorkerSetup& setup) {
           {"poison", setup.case_options.poison},
           {"cache_bytes", setup.perf.cache_bytes},
           {"min_seconds", setup.perf.min_seconds},
+          {"replay", setup.replay.path},
+          {"seeds_weights", setup.replay.seeds_weights},
+          {"is_partial", setup.replay.is_partial},
+          {"replay_seed", setup.replay.seed},
           {"parent", setup.parent}};
 }
 
@@ -27,6 +31,8 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json) {
   json.at("poison").get_to(setup.case_options.poison);
   json.at("cache_bytes").get_to(setup.perf.cache_bytes);
   json.at("min_seconds").get_to(setup.perf.min_seconds);
+  setup.replay = {json.value("replay", ""), json.value("seeds_weights", false),
+                  json.value("is_partial", false), json.value("replay_seed", uint64_t{0})};
   json.at("parent").get_to(setup.parent);
   return setup;
 }

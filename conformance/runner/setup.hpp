@@ -9,6 +9,7 @@
 
 #include "conformance/case.hpp"
 #include "conformance/perf/perf_options.hpp"
+#include "conformance/replay/source.hpp"
 
 namespace bp::conformance {
 
@@ -26,8 +27,9 @@ struct WorkerSetup {
   std::vector<std::pair<std::string, std::string>> options;  // The backend's.
   std::string layers, layer_options;  // Of the registry; "" leaves them to the environment.
   CaseOptions case_options;
-  PerfOptions perf;  // Of cases that are timed.
-  int parent = 0;    // The supervisor's process id.
+  PerfOptions perf;     // Of cases that are timed.
+  ReplaySource replay;  // Of cases that a recording gives.
+  int parent = 0;       // The supervisor's process id.
 };
 
 nlohmann::json to_json(const WorkerSetup& setup);

@@ -16,6 +16,7 @@
 
 #include "conformance/case_list.hpp"
 #include "conformance/perf/perf_list.hpp"
+#include "conformance/replay/replay_cases.hpp"
 #include "conformance/runner/describe.hpp"
 #include "conformance/runner/hygiene.hpp"
 #include "conformance/runner/protocol.hpp"
@@ -180,6 +181,10 @@ class Worker {
       if (!timed_) timed_ = perf_cases(setup_.perf);
       return timed_->find(id);
     }
+    if (!setup_.replay.path.empty()) {
+      if (!replayed_) replayed_ = replay_cases(setup_.replay);
+      return replayed_->find(id);
+    }
     if (!request.contains("change")) return finder_.find(id);
     try {
       const json change = json::parse(request.at("change").get<std::string>());
@@ -273,6 +278,7 @@ class Worker {
   int say_goodbye() {
     const ProcessState before = ProcessState::take();
     static_cast<void>(log_.take());
+    replayed_.reset();
     registry_.reset();
     std::fflush(nullptr);
     send(RecordType::kBye,
@@ -284,6 +290,7 @@ class Worker {
   Log log_;  // Before the registry, which writes to it until its end.
   CaseFinder finder_;
   std::optional<CaseList> timed_;
+  std::optional<CaseList> replayed_;  // Holds memory of the backend until the goodbye.
   std::optional<Case> changed_;
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;

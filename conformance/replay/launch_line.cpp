@@ -1,0 +1,126 @@
+#include "conformance/replay/launch_line.hpp"
+
+#include <limits>
+
+#include "backplane/host.h"
+#include "conformance/selection.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+Role role_of(std::string_view kind) {
+  if (kind.starts_with("inout")) return Role::kInOut;
+  return kind.starts_with("out") ? Role::kOutput : Role::kInput;
+}
+
+bp_dtype read_dtype(const json& text) {
+  const bp_dtype dtype = text.is_string() ? bp_dtype_from_name(text.get<std::string>().c_str()) : 0;
+  if (dtype == 0) throw UsageError("has the dtype " + text.dump() + ", which is not known");
+  return dtype;
+}
+
+RecordedTensor read_tensor(const FrameMember& member, const json& value) {
+  RecordedTensor tensor{member.name, role_of(member.kind), read_dtype(value.at("dtype")), {}, {}};
+  value.at("shape").get_to(tensor.shape);
+  value.at("strides").get_to(tensor.strides);
+  if (tensor.shape.size() != tensor.strides.size() || tensor.shape.size() > BP_MAX_RANK) {
+    throw UsageError("has " + std::to_string(tensor.shape.size()) + " extents and " +
+                     std::to_string(tensor.strides.size()) + " strides; up to " +
+                     std::to_string(BP_MAX_RANK) + " of each are allowed, and equally many");
+  }
+  for (const int64_t extent : tensor.shape) {
+    if (extent < 0) throw UsageError("has the extent " + std::to_string(extent));
+  }
+  if (!value.contains("buffer")) return tensor;
+  value.at("buffer").get_to(tensor.buffer);
+  value.at("byte_offset").get_to(tensor.byte_offset);
+  return tensor;
+}
+
+double read_number(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  const std::string text = value.get<std::string>();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (text == "inf") return kInfinity;
+  if (text == "-inf") return -kInfinity;
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  throw UsageError("is '" + text + "', and no number");
+}
+
+bool is_tensor_kind(std::string_view kind) {
+  return kind.starts_with("tensor") || kind.starts_with("out") || kind.starts_with("inout");
+}
+
+void read_member(const FrameMember& member, const json& value, RecordedLaunch& launch) {
+  if (value.is_array() && is_tensor_kind(member.kind)) {
+    for (const json& item : value) launch.tensors.push_back(read_tensor(member, item));
+  } else if (value.is_object() && value.contains("scalar")) {
+    const bp_scalar scalar{read_dtype(value.at("scalar")), 0, value.at("bits").get<uint64_t>()};
+    launch.attributes.push_back({member.name, scalar});
+  } else if (member.has_scalar() || is_tensor_kind(member.kind)) {
+    launch.tensors.push_back(read_tensor(member, value));
+  } else if (member.kind == "i64_list") {
+    launch.attributes.push_back({member.name, value.get<Shape>()});
+  } else if (member.kind == "f64") {
+    launch.attributes.push_back({member.name, read_number(value)});
+  } else if (member.kind == "dtype") {
+    launch.attributes.push_back({member.name, int64_t{read_dtype(value)}});
+  } else {
+    launch.attributes.push_back({member.name, value.get<int64_t>()});
+  }
+}
+
+}  // namespace
+
+std::string RecordedLaunch::op_name() const { return bp_op_name(op); }
+
+std::string RecordedLaunch::words() const {
+  return "launch " + std::to_string(number) + " (" + op_name() + ")";
+}
+
+RecordedLaunch read_launch(const json& line) {
+  RecordedLaunch launch;
+  launch.op = bp_op_from_name(line.at("op").get<std::string>().c_str());
+  line.at("launch").get_to(launch.number);
+  line.at("kernel").get_to(launch.kernel);
+  line.at("flags").get_to(launch.flags);
+  const OpInfo& info = op_info(launch.op);
+  const json& args = line.at("args");
+  size_t known = 0;
+  for (const FrameMember& member : info.members) {
+    const auto value = args.find(std::string(member.name));
+    if (value == args.end()) continue;
+    ++known;
+    const std::string where = launch.words() + ": '" + std::string(member.name) + "' ";
+    try {
+      read_member(member, *value, launch);
+    } catch (const UsageError& e) {
+      throw UsageError(where + e.what());
+    } catch (const json::exception& e) {
+      throw UsageError(where + "cannot be read: " + e.what());
+    }
+  }
+  if (known == args.size()) return launch;
+  for (const auto& [name, value] : args.items()) {
+    bool is_member = false;
+    for (const FrameMember& member : info.members) is_member = is_member || member.name == name;
+    if (!is_member) throw UsageError(launch.words() + " has no argument '" + name + "'");
+  }
+  return launch;
+}
+
+ByteSpan span_of(const RecordedTensor& tensor) {
+  if (element_count(tensor.shape) == 0) return {};
+  int64_t low = 0, high = 0;
+  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    const int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto bits = static_cast<int64_t>(bp_dtype_bits(tensor.dtype));
+  return {tensor.byte_offset + static_cast<uint64_t>(low * bits / 8),
+          tensor.byte_offset + static_cast<uint64_t>(((high + 1) * bits + 7) / 8)};
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,165 @@
+// The streams and events of a recording, and its numbers as handles.
+#include "conformance/replay/player.hpp"
+#include "conformance/selection.hpp"
+
+namespace bp::conformance {
+
+namespace {
+
+using nlohmann::json;
+
+}  // namespace
+
+// ---- Streams and events -------------------------------------------------------------------------
+
+void Player::run_stream(const json& line, const std::string& call) {
+  const auto number = line.at("stream").get<uint64_t>();
+  if (call == "stream.create" || call == "stream.default_stream") {
+    const auto where = line.at("device").get<uint64_t>();
+    const bp_target& target = *device(where).target;
+    Stream made{device(where).stream, where, true};
+    if (call == "stream.create") {
+      const bp_stream_desc desc{.struct_size = sizeof(desc),
+                                .struct_type = BP_STRUCT_STREAM_DESC,
+                                .flags = line.at("flags").get<uint32_t>(),
+                                .priority = line.value("priority", 0)};
+      made.is_lent = false;
+      check(target.streams->create(target.streams->self, target.device, &desc, &made.stream), call);
+    }
+    streams_[number] = made;
+    return;
+  }
+  Stream& on = stream(number);
+  const bp_stream_ops& streams = *device(on.device).target->streams;
+  if (call == "stream.destroy") {
+    check(streams.destroy(streams.self, on.stream), call);
+    streams_.erase(number);
+  } else if (call == "stream.synchronize" || call == "stream.query") {
+    wait(number, "stream.synchronize");
+  } else if (call == "stream.flush") {
+    check(streams.flush(streams.self, on.stream), call);
+  } else if (call == "stream.clear_failure") {
+    check(streams.clear_failure(streams.self, on.stream), call);
+  } else if (call == "stream.wait_event") {
+    const auto waited = line.at("event").get<uint64_t>();
+    const Event& for_event = event(waited);
+    if (for_event.is_host_signaled && !for_event.is_signaled) held_.insert(waited);
+    check(streams.wait_event(streams.self, on.stream, for_event.event), call);
+  }
+  // The program's callback is not here; its place in the stream orders nothing else.
+}
+
+void Player::run_event(const json& line, const std::string& call) {
+  const auto number = line.at("event").get<uint64_t>();
+  if (call == "event.create") {
+    const auto where = line.at("device").get<uint64_t>();
+    const bp_target& target = *device(where).target;
+    const auto flags = line.at("flags").get<uint32_t>() & ~uint32_t{BP_EVENT_EXPORTABLE};
+    const bp_event_desc desc{
+        .struct_size = sizeof(desc), .struct_type = BP_STRUCT_EVENT_DESC, .flags = flags};
+    Event made{nullptr, where, (flags & BP_EVENT_HOST_SIGNAL) != 0, false};
+    check(target.events->create(target.events->self, target.device, &desc, &made.event), call);
+    events_[number] = made;
+    return;
+  }
+  Event& which = event(number);
+  const bp_event_ops& events = *device(which.device).target->events;
+  if (call == "event.destroy") {
+    check(events.destroy(events.self, which.event), call);
+    events_.erase(number);
+  } else if (call == "event.record") {
+    const Stream& on = stream(line.at("stream").get<uint64_t>());
+    check(events.record(events.self, which.event, on.stream), call);
+  } else if (call == "event.signal") {
+    which.is_signaled = true;
+    held_.erase(number);
+    check(events.signal(events.self, which.event, line.at("signaled").get<bp_status>()), call);
+  } else {
+    check(events.synchronize(events.self, which.event, kReplayTimeoutNs), "event.synchronize");
+  }
+}
+
+// ---- Handles ------------------------------------------------------------------------------------
+
+Player::Device& Player::device(uint64_t number) { return devices_.at(number); }
+
+Player::Buffer& Player::buffer(uint64_t number) {
+  const auto found = buffers_.find(number);
+  if (found == buffers_.end()) {
+    throw UsageError("buffer " + std::to_string(number) + " is not alive here");
+  }
+  return found->second;
+}
+
+Player::Stream& Player::stream(uint64_t number) {
+  const auto found = streams_.find(number);
+  if (found == streams_.end()) {
+    throw UsageError("stream " + std::to_string(number) + " is not alive here");
+  }
+  return found->second;
+}
+
+Player::Event& Player::event(uint64_t number) {
+  const auto found = events_.find(number);
+  if (found == events_.end()) {
+    throw UsageError("event " + std::to_string(number) + " is not alive here");
+  }
+  return found->second;
+}
+
+bp_buffer_ref Player::range(const json& range) {
+  const auto number = range.at(0).get<uint64_t>();
+  const auto offset = range.at(1).get<uint64_t>(), size = range.at(2).get<uint64_t>();
+  const Buffer& in = buffer(number);
+  if (offset > in.size_bytes || size > in.size_bytes - offset) {
+    throw UsageError("bytes " + std::to_string(offset) + " to " + std::to_string(offset + size) +
+                     " leave buffer " + std::to_string(number) + " of " +
+                     std::to_string(in.size_bytes));
+  }
+  return {in.buffer, offset, size};
+}
+
+void Player::use(uint64_t buffer_number, uint64_t stream_number) {
+  if (buffer_number != 0) buffer(buffer_number).streams.insert(stream_number);
+}
+
+void Player::note_written(const json& range) {
+  const auto begin = range.at(1).get<uint64_t>();
+  buffer(range.at(0).get<uint64_t>()).written.insert(begin, begin + range.at(2).get<uint64_t>());
+}
+
+// Of a range, counted from its beginning.
+ByteSet Player::written_of(const json& range) {
+  const auto offset = range.at(1).get<uint64_t>(), size = range.at(2).get<uint64_t>();
+  ByteSet written;
+  for (const auto& [begin, end] :
+       buffer(range.at(0).get<uint64_t>()).written.within(offset, offset + size)) {
+    written.insert(begin - offset, end - offset);
+  }
+  return written;
+}
+
+void Player::wait(uint64_t number, const char* what) {
+  const Stream& on = stream(number);
+  const bp_stream_ops& streams = *device(on.device).target->streams;
+  check(streams.synchronize(streams.self, on.stream, kReplayTimeoutNs), what);
+}
+
+// A stream that is gone has ended its work, or will in the order of what is asked next.
+void Player::wait_for_uses(Buffer& used) {
+  for (const uint64_t each : used.streams) {
+    if (streams_.count(each) != 0) wait(each, "stream.synchronize");
+  }
+  used.streams.clear();
+}
+
+void Player::check(bp_status status, const std::string& what) const {
+  if (status == BP_OK) return;
+  const std::string text = bp_error_text();
+  bp_error_clear();
+  throw Broken{Outcome::kFail,
+               {what + " failed: " + bp_status_name(status) + (text.empty() ? "" : ": " + text),
+                "call", ""}};
+}
+
+}  // namespace bp::conformance

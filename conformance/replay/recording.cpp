@@ -1,0 +1,258 @@
+#include "conformance/replay/recording.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "backplane/host.h"
+#include "conformance/numerics/dtype.hpp"
+#include "conformance/replay/launch_line.hpp"
+#include "conformance/report/sha256.hpp"
+#include "conformance/selection.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "backplane.recording";
+constexpr int kVersion = 1;
+constexpr uint64_t kNoDevice = UINT64_MAX;
+
+// What a line of each call has: its numbers, its lists and its texts.
+struct CallShape {
+  const char* call;
+  std::vector<const char*> numbers, ranges, texts;
+};
+
+const std::vector<CallShape>& call_shapes() {
+  static const std::vector<CallShape> shapes = {
+      {"memory.allocate", {"device", "buffer", "size_bytes", "alignment_bytes", "usage"}, {}, {}},
+      {"memory.free", {"buffer"}, {}, {}},
+      {"memory.register_host", {"device", "buffer", "size_bytes"}, {}, {}},
+      {"memory.unregister_host", {"buffer"}, {}, {}},
+      {"memory.copy", {"stream"}, {"dst", "src"}, {}},
+      {"memory.copy_peer", {"stream"}, {"dst", "src"}, {}},
+      {"memory.copy_from_host", {"stream"}, {"dst"}, {"payload"}},
+      {"memory.copy_to_host", {"stream", "read"}, {"src"}, {}},
+      {"memory.fill", {"stream"}, {"dst"}, {"pattern"}},
+      {"host.write", {}, {"dst"}, {"payload"}},
+      {"host.read", {"read"}, {}, {"payload"}},
+      {"stream.create", {"device", "stream", "flags"}, {}, {}},
+      {"stream.default_stream", {"device", "stream"}, {}, {}},
+      {"stream.destroy", {"stream"}, {}, {}},
+      {"stream.synchronize", {"stream"}, {}, {}},
+      {"stream.query", {"stream"}, {}, {}},
+      {"stream.flush", {"stream"}, {}, {}},
+      {"stream.clear_failure", {"stream"}, {}, {}},
+      {"stream.wait_event", {"stream", "event"}, {}, {}},
+      {"stream.add_callback", {"stream"}, {}, {}},
+      {"event.create", {"device", "event", "flags"}, {}, {}},
+      {"event.destroy", {"event"}, {}, {}},
+      {"event.record", {"event", "stream"}, {}, {}},
+      {"event.synchronize", {"event"}, {}, {}},
+      {"event.query", {"event"}, {}, {}},
+      {"event.signal", {"event", "signaled"}, {}, {}},
+      {"device.synchronize", {"device"}, {}, {}},
+      {"kernel.launch", {"launch", "device", "stream", "flags"}, {}, {"op", "kernel"}},
+      {"unrecorded", {}, {}, {"what"}},
+      {"end", {}, {}, {}},
+  };
+  return shapes;
+}
+
+bool is_range(const json& value) {
+  return value.is_array() && value.size() == 3 &&
+         std::ranges::all_of(value, [](const json& part) { return part.is_number_unsigned(); });
+}
+
+bool is_pattern(const std::string& text) {
+  return !text.empty() && text.size() <= 32 && text.size() % 2 == 0 &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+// What is wrong with a line; "" if nothing is.
+std::string line_defect(const json& line) {
+  if (!line.is_object() || !line.contains("call") || !line.at("call").is_string()) {
+    return "has no call";
+  }
+  const std::string call = line.at("call").get<std::string>();
+  const auto shape =
+      std::ranges::find_if(call_shapes(), [&](const CallShape& s) { return call == s.call; });
+  if (shape == call_shapes().end()) return "has the call '" + call + "', which is not known";
+  if (line.contains("status")) return "";  // It failed, and has no arguments.
+  for (const char* name : shape->numbers) {
+    if (!line.contains(name) || !line.at(name).is_number_integer()) {
+      return call + " has no number '" + name + "'";
+    }
+  }
+  for (const char* name : shape->ranges) {
+    if (!line.contains(name) || !is_range(line.at(name))) {
+      return call + " has no range '" + name + "' of buffer, offset and size";
+    }
+  }
+  for (const char* name : shape->texts) {
+    if (!line.contains(name) || !line.at(name).is_string()) {
+      return call + " has no text '" + name + "'";
+    }
+  }
+  if (call == "memory.fill" && !is_pattern(line.at("pattern").get<std::string>())) {
+    return "fills with '" + line.at("pattern").get<std::string>() +
+           "'; allowed are 1 to 16 bytes as pairs of hexadecimal digits";
+  }
+  if (call != "kernel.launch") return "";
+  if (!line.contains("args") || !line.at("args").is_object()) return call + " has no 'args'";
+  const std::string op = line.at("op").get<std::string>();
+  return bp_op_from_name(op.c_str()) == 0 ? "launches '" + op + "', which is no op of this build"
+                                          : "";
+}
+
+// Whether `name` can be that of a payload: it becomes part of a path.
+bool is_sha256(const std::string& name) {
+  return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+}  // namespace
+
+ReplayRecording::ReplayRecording(const ReplaySource& source) : source_(source) {
+  std::error_code error;
+  file_ = fs::is_directory(source.path, error) ? source.path + "/stream.jsonl" : source.path;
+  folder_ = fs::path(file_).parent_path().string();
+  if (folder_.empty()) folder_ = ".";
+  std::ifstream file(file_);
+  if (!file) throw UsageError(file_ + ": cannot be read; the layer record writes such a file");
+  std::string text;
+  if (!std::getline(file, text)) throw UsageError(file_ + ": is empty");
+  read_header(text);
+  while (std::getline(file, text)) read_line(text);
+  for (size_t i = 0; i < lines_.size(); ++i) check_launch(i);
+  find_seeded();
+  for (size_t i = 0; i < lines_.size(); ++i) check_line(i);
+  std::ranges::sort(devices_);
+}
+
+std::string ReplayRecording::place(size_t line) const {
+  return file_ + ":" + std::to_string(line + 2);
+}
+
+bool ReplayRecording::is_judged(size_t line) const {
+  const json& each = lines_[line];
+  if (each.contains("status")) return false;
+  const json& call = each.at("call");
+  if (call == "kernel.launch") return true;
+  return (call == "host.read" || call == "memory.copy_to_host") && each.contains("payload");
+}
+
+void ReplayRecording::read_header(const std::string& text) {
+  header_ = json::parse(text, nullptr, false);
+  if (!header_.is_object() || header_.value("format", json()) != kFormat) {
+    throw UsageError(file_ + ": is no recording: its first line has no format '" + kFormat + "'");
+  }
+  const json version = header_.value("version", json());
+  if (version != kVersion) {
+    throw UsageError(file_ + ": is of version " + version.dump() + "; this build reads version " +
+                     std::to_string(kVersion));
+  }
+}
+
+void ReplayRecording::read_line(const std::string& text) {
+  const size_t index = lines_.size();
+  json line = json::parse(text, nullptr, false);
+  if (line.is_discarded()) throw UsageError(place(index) + ": is no JSON");
+  try {
+    const std::string defect = line_defect(line);
+    if (!defect.empty()) throw UsageError(place(index) + ": " + defect);
+    const uint64_t device = line.value("device", kNoDevice);
+    if (device != kNoDevice && std::ranges::count(devices_, device) == 0) {
+      devices_.push_back(device);
+    }
+  } catch (const json::exception& e) {
+    throw UsageError(place(index) + ": " + e.what());
+  }
+  lines_.push_back(std::move(line));
+}
+
+void ReplayRecording::check_launch(size_t index) const {
+  const json& line = lines_[index];
+  if (line.at("call") != "kernel.launch" || line.contains("status")) return;
+  try {
+    static_cast<void>(read_launch(line));
+  } catch (const UsageError& e) {
+    throw UsageError(place(index) + ": " + e.what());
+  } catch (const json::exception& e) {
+    throw UsageError(place(index) + ": " + e.what());
+  }
+}
+
+// Whether the line can be replayed, and all of its payloads are what they are said to be.
+void ReplayRecording::check_line(size_t index) const {
+  const json& line = lines_[index];
+  if (line.contains("status")) return;
+  if (line.at("call") == "unrecorded" && !source_.is_partial) {
+    const std::string why = line.value("why", "");
+    throw UsageError(place(index) + ": " + line.at("what").get<std::string>() +
+                     " was not recorded" + (why.empty() ? "" : ": " + why) +
+                     "; what follows may differ; --partial replays the rest all the same");
+  }
+  try {
+    if (line.contains("payload") && seeded_[index] == 0) static_cast<void>(payload(line));
+    if (!line.contains("outputs") || source_.seeds_weights) return;
+    for (const auto& [name, output] : line.at("outputs").items()) {
+      static_cast<void>(payload(output));
+    }
+  } catch (const UsageError& e) {
+    throw UsageError(place(index) + ": " + e.what());
+  } catch (const json::exception& e) {
+    throw UsageError(place(index) + ": " + e.what());
+  }
+}
+
+std::vector<std::byte> ReplayRecording::payload(const json& line) const {
+  const std::string name = line.at("payload").get<std::string>();
+  if (!is_sha256(name)) throw UsageError("the payload '" + name + "' is no SHA-256");
+  const std::string path = folder_ + "/payloads/" + name;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw UsageError("the payload " + path + " is not there");
+  std::ostringstream read;
+  read << file.rdbuf();
+  const std::string text = read.str();
+  if (sha256(text) != name) {
+    throw UsageError("the payload " + path +
+                     " has other bytes than were recorded: its SHA-256 is " + sha256(text));
+  }
+  std::vector<std::byte> bytes(text.size());
+  std::ranges::transform(text, bytes.begin(), [](char c) { return static_cast<std::byte>(c); });
+  return bytes;
+}
+
+// From the end, so that the launch found for a range is the first behind the copy.
+void ReplayRecording::find_seeded() {
+  seeded_.assign(lines_.size(), 0);
+  if (!source_.seeds_weights) return;
+  std::map<uint64_t, std::map<uint64_t, bp_dtype>> readers;  // By buffer and offset.
+  for (size_t i = lines_.size(); i-- > 0;) {
+    const json& line = lines_[i];
+    if (line.contains("status")) continue;
+    const std::string call = line.at("call").get<std::string>();
+    if (call == "kernel.launch") {
+      for (const RecordedTensor& tensor : read_launch(line).tensors) {
+        if (tensor.role == Role::kOutput || tensor.buffer == 0) continue;
+        readers[tensor.buffer][span_of(tensor).begin] = tensor.dtype;
+      }
+    } else if (call == "memory.copy_from_host" || call == "host.write") {
+      const json& dst = line.at("dst");
+      auto& of_buffer = readers[dst.at(0).get<uint64_t>()];
+      const auto begin = dst.at(1).get<uint64_t>(), end = begin + dst.at(2).get<uint64_t>();
+      const auto reader = of_buffer.lower_bound(begin);
+      if (reader != of_buffer.end() && reader->first < end && is_float(reader->second)) {
+        seeded_[i] = reader->second;
+      }
+      of_buffer.erase(reader, of_buffer.lower_bound(end));
+    }
+  }
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,54 @@
+// A recording that the layer record wrote, checked before anything of it runs.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "backplane/base.h"
+#include "conformance/replay/source.hpp"
+
+namespace bp::conformance {
+
+class ReplayRecording {
+ public:
+  // Throws UsageError with the file and the line where something is wrong.
+  explicit ReplayRecording(const ReplaySource& source);
+
+  const ReplaySource& source() const { return source_; }
+  const nlohmann::json& header() const { return header_; }
+
+  // The calls in their order; line i stands in line i + 2 of the file.
+  const std::vector<nlohmann::json>& lines() const { return lines_; }
+  std::string place(size_t line) const;
+
+  // Whether the line is a launch, or a copy to the host whose bytes are recorded.
+  bool is_judged(size_t line) const;
+
+  // The bytes of a payload. Throws UsageError if they are not there, or are not those of the name.
+  std::vector<std::byte> payload(const nlohmann::json& line) const;
+
+  // The dtype with which the first launch reads what line i copies in, where that is a float and is
+  // to be seeded; else 0.
+  bp_dtype seeded_dtype(size_t line) const { return seeded_[line]; }
+
+  // The devices that lines name, in order.
+  const std::vector<uint64_t>& devices() const { return devices_; }
+
+ private:
+  void read_header(const std::string& text);
+  void read_line(const std::string& text);
+  void check_launch(size_t index) const;
+  void check_line(size_t index) const;
+  void find_seeded();
+
+  ReplaySource source_;
+  std::string file_, folder_;
+  nlohmann::json header_;
+  std::vector<nlohmann::json> lines_;
+  std::vector<bp_dtype> seeded_;
+  std::vector<uint64_t> devices_;
+};
+
+}  // namespace bp::conformance

@@ -1,0 +1,72 @@
+#include "conformance/replay/replay_cases.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <set>
+
+#include "conformance/replay/player.hpp"
+#include "conformance/selection.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using nlohmann::json;
+
+// What the cases of one process share.
+struct Replay {
+  explicit Replay(const ReplaySource& source) : recording(source) {}
+
+  ReplayRecording recording;
+  std::unique_ptr<Player> player;
+};
+
+// "replay.launch.00017.softmax", "replay.read.00003" and, of the last line, "replay.end"; "" if the
+// line is no case.
+std::string case_id(const ReplayRecording& recording, size_t index) {
+  const json& line = recording.lines()[index];
+  if (!recording.is_judged(index)) return index + 1 < recording.lines().size() ? "" : "replay.end";
+  const bool is_launch = line.at("call") == "kernel.launch";
+  char text[64];
+  std::snprintf(text, sizeof(text), is_launch ? "replay.launch.%05llu." : "replay.read.%05llu",
+                line.at(is_launch ? "launch" : "read").get<unsigned long long>());
+  return is_launch ? text + line.at("op").get<std::string>() : text;
+}
+
+void run_line(Context& t, Replay& replay, size_t line) {
+  t.progress("replay");
+  if (replay.player == nullptr) {
+    replay.player = std::make_unique<Player>(replay.recording, t.target());
+  }
+  const LineResult& result = replay.player->result_of(line);
+  if (!result.kernel.empty()) t.detail("kernel", result.kernel);
+  if (!result.checked.empty()) t.detail("checked", result.checked);
+  if (result.outcome == Outcome::kPass) return;
+  if (result.outcome == Outcome::kSkip) t.skip(result.finding.message);
+  if (result.outcome == Outcome::kMissing) t.missing(result.finding.message);
+  t.fail(result.finding);
+}
+
+}  // namespace
+
+CaseList replay_cases(const ReplaySource& source) {
+  const auto replay = std::make_shared<Replay>(source);
+  std::vector<Case> cases;
+  std::set<std::string> ids;
+  for (size_t i = 0; i < replay->recording.lines().size(); ++i) {
+    Case made;
+    made.id = case_id(replay->recording, i);
+    if (made.id.empty()) continue;
+    if (!ids.insert(made.id).second) {
+      throw UsageError(replay->recording.place(i) + ": has the number of an earlier line");
+    }
+    made.group = "replay";
+    made.run = [replay, i](Context& t) { run_line(t, *replay, i); };
+    cases.push_back(std::move(made));
+  }
+  if (cases.empty() || cases.front().id == "replay.end") {
+    throw UsageError(source.path + ": has no launch and no copy to the host that could be judged");
+  }
+  return CaseList(std::move(cases));
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,14 @@
+// A recording as a list of cases: one for each launch, and one for each copy to the host.
+#pragma once
+
+#include "conformance/case_list.hpp"
+#include "conformance/replay/source.hpp"
+
+namespace bp::conformance {
+
+// In the order of the recording, which a case runs up to its own line: one after the other in one
+// process, each runs what the one before has left. Throws UsageError where the recording cannot be
+// replayed.
+CaseList replay_cases(const ReplaySource& source);
+
+}  // namespace bp::conformance

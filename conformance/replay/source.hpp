@@ -1,0 +1,16 @@
+// Which recording is replayed, and how.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace bp::conformance {
+
+struct ReplaySource {
+  std::string path;            // The folder, or its stream.jsonl; "": nothing is replayed.
+  bool seeds_weights = false;  // Floats that the host copied in are drawn from the seed.
+  bool is_partial = false;     // Calls that were not recorded are passed over.
+  uint64_t seed = 0;
+};
+
+}  // namespace bp::conformance

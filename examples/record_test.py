@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Records a training of 03_train_digits on a few digits, and replays it on other backends.
+
+  record_test.py TRAIN_DIGITS BP_CONFORMANCE DIGITS_CSV BACKEND...
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+TRAIN, CONFORMANCE, DIGITS = sys.argv[1:4]
+BACKENDS = sys.argv[4:]
+KEPT = 60  # Digits, and the line with the names of the columns.
+
+
+def run(*words, **variables):
+    done = subprocess.run(words, capture_output=True, text=True, check=False,
+                          env={**os.environ, **variables})
+    assert done.returncode == 0, f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def record(folder):
+    data = folder / "digits.csv"
+    lines = pathlib.Path(DIGITS).read_text().splitlines(keepends=True)
+    # Of all ten digits: those of the file come in turn.
+    data.write_text("".join(lines[:KEPT + 1]))
+    recording = folder / "recording"
+    run(TRAIN, "--epochs", "1", "--data", str(data), "--out", str(folder / "w.safetensors"),
+        BACKPLANE_LAYERS="record",
+        BACKPLANE_LAYER_OPTIONS=f"record.dir={recording},record.outputs=1")
+    return recording
+
+
+def main():
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        recording = record(folder)
+        lines = [json.loads(line) for line in (recording / "stream.jsonl").read_text().splitlines()]
+        calls = [line.get("call") for line in lines]
+        launches, reads = calls.count("kernel.launch"), calls.count("memory.copy_to_host")
+        assert launches > 20 and reads > 2, (launches, reads)
+        assert "unrecorded" not in calls
+        for backend in BACKENDS:
+            out = folder / pathlib.Path(backend).stem
+            run(CONFORMANCE, "replay", backend, str(recording), "--out", str(out), "-q")
+            finals = [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+            judged = [line for line in finals
+                      if line.get("status") == "Pass" and line["case"] != "replay.end"]
+            assert len(judged) == launches + reads, (backend, len(judged), launches, reads)
+            print(f"{pathlib.Path(backend).name}: {launches} launches, {reads} reads, 0 differ")
+
+
+main()
