@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
+#include <string_view>
 
 namespace bp::conformance {
 namespace {
@@ -12,6 +13,15 @@ using nlohmann::json;
 constexpr size_t kShownGroups = 10;
 constexpr size_t kShownFixes = 5;
 constexpr size_t kWidth = 100;
+
+// The first line; of one that names a whole call, "layout not claimed: add(a f32 ...) on npu:0",
+// what stands in front of its arguments, so that calls of one op are one reason.
+std::string_view kind_of_reason(std::string_view message) {
+  const std::string_view line = message.substr(0, message.find('\n'));
+  const size_t arguments = line.find('(');
+  const bool is_call = arguments != line.npos && line.find(") on ", arguments) != line.npos;
+  return is_call ? line.substr(0, arguments) : line;
+}
 
 class Page {
  public:
@@ -133,7 +143,7 @@ class Page {
     for (const Judged& judged : summary_.judged) {
       const Outcome outcome = judged.result.outcome;
       if (std::find(outcomes.begin(), outcomes.end(), outcome) == outcomes.end()) continue;
-      ++reasons[judged.result.message.substr(0, judged.result.message.find('\n'))];
+      ++reasons[std::string(kind_of_reason(judged.result.message))];
     }
     std::vector<std::pair<size_t, std::string>> sorted;
     sorted.reserve(reasons.size());

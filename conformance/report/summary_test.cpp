@@ -133,6 +133,16 @@ TEST_F(Summaries, EndThePageWithTheCounts) {
   EXPECT_NE(page.find("repro: bp-conformance run ./x.so --case stream.case_0"), std::string::npos);
 }
 
+TEST_F(Summaries, CountCallsOfOneOpAsOneReasonNotToRun) {
+  for (size_t i = 0; i < 3; ++i) {
+    set(i, Outcome::kNotSupported);
+    report_.finals[i].attempt.result.message =
+        "layout not claimed: add(a f32 rank " + std::to_string(i) + ") on npu:0\nmore";
+  }
+  const std::string page = verdict_page(header_, report_, summarize_all(), {});
+  EXPECT_NE(page.find("3 layout not claimed: add\n"), std::string::npos) << page;
+}
+
 TEST_F(Summaries, WriteXmlAndTapThatNameEachCaseOnce) {
   set(0, Outcome::kFail, "tail");
   set(1, Outcome::kNotSupported);
