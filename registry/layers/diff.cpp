@@ -122,6 +122,11 @@ class DiffLayer final : public Layer {
       return pass_on();
     }
     const std::vector<FrameTensor> arguments = frame_tensors(*row, args);
+    for (const FrameTensor& each : arguments) {
+      if (each.tensor == nullptr || each.tensor->layout == nullptr) continue;
+      skip(row->name, each.name + " has a layout of the backend's own");
+      return pass_on();
+    }
     Parts parts = parts_of(arguments);
     bp_status status = read(*memory, launch->stream, parts);
     if (status != BP_OK) return status;
