@@ -241,18 +241,17 @@ LineResult Player::copy_out(size_t index) {
   const auto on = line.at("stream").get<uint64_t>();
   const bp_allocator_ops& memory = *device(stream(on).device).target->allocator;
   const bool is_there = line.contains("payload");
-  PendingRead pending{index, on, std::vector<std::byte>(src.size_bytes),
-                      written_of(line.at("src"))};
+  const auto number = line.at("read").get<uint64_t>();
+  PendingRead& pending = reads_[number];
+  pending = {index, on, std::vector<std::byte>(src.size_bytes), written_of(line.at("src"))};
   use(line.at("src").at(0).get<uint64_t>(), on);
-  std::byte* bytes = pending.bytes.data();
-  if (!is_there) {
-    bytes = reads_.insert_or_assign(line.at("read").get<uint64_t>(), std::move(pending))
-                .first->second.bytes.data();
-  }
-  check(memory.copy_to_host(memory.self, stream(on).stream, bytes, &src,
+  check(memory.copy_to_host(memory.self, stream(on).stream, pending.bytes.data(), &src,
                             is_there ? BP_BORROW_DURING_CALL : BP_BORROW_UNTIL_COMPLETE),
         "memory.copy_to_host");
-  return is_there ? compare_read(index, pending.bytes, pending.written) : LineResult{};
+  if (!is_there) return {};
+  const PendingRead ended = std::move(pending);
+  reads_.erase(number);
+  return compare_read(index, ended.bytes, ended.written);
 }
 
 LineResult Player::read_late(size_t index) {
