@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "registry/fail.hpp"
+#include "registry/layers/captures.hpp"
 #include "registry/layers/handles.hpp"
 #include "registry/layers/hazards.hpp"
 #include "registry/layers/list.hpp"
@@ -104,7 +105,8 @@ class ValidateLayer final : public Layer {
                             Slot::event_elapsed_ns,
                             Slot::event_signal,
                             Slot::graph_begin_capture,
-                            Slot::graph_end_capture}) {
+                            Slot::graph_end_capture,
+                            Slot::profiler_stop}) {
       if (each == slot) return true;
     }
     return false;
@@ -212,6 +214,7 @@ class ValidateLayer final : public Layer {
                  const bp_capture_desc* desc);
   bp_status call(At<Slot::graph_end_capture>, Continue next, bp_stream* stream,
                  bp_graph** out_graph);
+  bp_status call(At<Slot::profiler_stop>, Continue next, bp_device* device);
 
   // ---- Arguments; "" where nothing is wrong. NULL is for the backend to judge. mutex_ is held
   // ----
@@ -268,7 +271,7 @@ class ValidateLayer final : public Layer {
   Handles handles_;
   Hazards hazards_;
   std::map<bp_event*, std::vector<bp_stream*>> signal_waiters_;  // Of host signals to come.
-  std::set<bp_stream*> capturing_;
+  Captures captures_;
   std::map<bp_device*, std::vector<bp_heap_flags>> heaps_;
   std::deque<std::vector<unsigned char>> poisoned_;
   uint64_t poisoned_bytes_ = 0;

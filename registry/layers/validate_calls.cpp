@@ -301,8 +301,8 @@ bp_status ValidateLayer::call(At<Slot::stream_destroy>, Continue next, bp_stream
     if (known != nullptr && known->is_lent) {
       return illegal(Slot::stream_destroy, "[STREAM-6] it is the default stream");
     }
+    for (bp_stream* each : captures_.end(stream)) hazards_.end_unseen(each);
     hazards_.remove_stream(stream);
-    capturing_.erase(stream);
   }
   return end_through(HandleKind::stream, stream, Slot::stream_destroy, next);
 }
@@ -336,6 +336,8 @@ bp_status ValidateLayer::call(At<Slot::stream_wait_event>, Continue next, bp_str
   if ((known->flags & BP_EVENT_HOST_SIGNAL) != 0 && !known->has_happened) {
     hazards_.begin_unseen(stream);
     signal_waiters_[event].push_back(stream);
+  } else if (captures_.wait(stream, event)) {
+    hazards_.begin_unseen(stream);
   } else {
     hazards_.wait_event(stream, event);
   }
@@ -368,6 +370,7 @@ bp_status ValidateLayer::call(At<Slot::event_destroy>, Continue next, bp_event* 
   {
     const std::lock_guard lock(mutex_);
     hazards_.remove_event(event);
+    captures_.forget_event(event);
     signal_waiters_.erase(event);  // Those streams wait for ever, and stay unseen.
   }
   return end_through(HandleKind::event, event, Slot::event_destroy, next);
@@ -386,6 +389,7 @@ bp_status ValidateLayer::call(At<Slot::event_record>, Continue next, bp_event* e
   if (status != BP_OK) return status;
   const std::lock_guard lock(mutex_);
   if (Handle* known = handles_.find(HandleKind::event, event)) known->has_happened = true;
+  captures_.record(event, stream);
   hazards_.record_event(event, stream);
   return status;
 }
@@ -451,25 +455,6 @@ bp_status ValidateLayer::call(At<Slot::event_signal>, Continue next, bp_event* e
     hazards_.wait_event(stream, event);
   }
   signal_waiters_.erase(event);
-  return status;
-}
-
-// ---- Graphs: what is recorded does not run, and is not looked at --------------------------------
-
-bp_status ValidateLayer::call(At<Slot::graph_begin_capture>, Continue next, bp_stream* stream,
-                              const bp_capture_desc* /*desc*/) {
-  const bp_status status = next();
-  if (status != BP_OK) return status;
-  const std::lock_guard lock(mutex_);
-  if (capturing_.insert(stream).second) hazards_.begin_unseen(stream);
-  return status;
-}
-
-bp_status ValidateLayer::call(At<Slot::graph_end_capture>, Continue next, bp_stream* stream,
-                              bp_graph** /*out_graph*/) {
-  const bp_status status = next();
-  const std::lock_guard lock(mutex_);
-  if (capturing_.erase(stream) != 0) hazards_.end_unseen(stream);
   return status;
 }
 

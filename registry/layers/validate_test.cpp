@@ -1,6 +1,7 @@
 // What the layer validate refuses and reports, in front of a backend that takes everything.
 #include <gtest/gtest.h>
 
+#include "registry/layers/captures.hpp"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -214,6 +215,24 @@ TEST_F(ValidateTest, DoesNotReportTheAllocatorCacheAndItsBlocks) {
   }
   EXPECT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
   EXPECT_EQ(reports(), 0) << r_.log;
+}
+
+TEST(Captures, TakeInWhatWaitsForTheirEventsAndEndAsAWhole) {
+  layers::Captures captures;
+  int handles[4];
+  const auto stream = [&](int i) { return reinterpret_cast<bp_stream*>(&handles[i]); };
+  auto* const event = reinterpret_cast<bp_event*>(&handles[3]);
+  captures.record(event, stream(0));
+  EXPECT_FALSE(captures.wait(stream(1), event)) << "recorded outside of a capture";
+  EXPECT_TRUE(captures.begin(stream(0)));
+  EXPECT_FALSE(captures.begin(stream(0)));
+  captures.record(event, stream(0));
+  EXPECT_TRUE(captures.wait(stream(1), event));
+  EXPECT_FALSE(captures.wait(stream(1), event)) << "it is in it";
+  EXPECT_TRUE(captures.end(stream(2)).empty());
+  EXPECT_TRUE(captures.end(stream(1)).empty()) << "only who began a capture ends it";
+  EXPECT_EQ(captures.end(stream(0)).size(), 2);
+  EXPECT_FALSE(captures.wait(stream(2), event)) << "the capture is over";
 }
 
 TEST(ValidateLayer, RefusesRacesWhereItIsAskedTo) {
