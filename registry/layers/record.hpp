@@ -134,6 +134,7 @@ class RecordLayer final : public Layer {
   bp_status read_later(const bp_allocator_ops& next, bp_stream* stream, const bp_buffer_ref& src,
                        uint64_t read);
   static void take_read(void* pending, bp_status status);
+  void fill_launch(Json& line, const bp_kernel& kernel, const bp_launch& launch, const void* args);
   Json read_outputs(const bp_launch& launch, uint32_t op, const void* args);
   std::string folder_name() const;
 

@@ -234,27 +234,33 @@ bp_status RecordLayer::launch(const WrappedKernel& kernel, const bp_launch* laun
   Json outputs;
   if (status == BP_OK && wants_outputs_ != 0) outputs = read_outputs(*launch, row->op, args);
   write("kernel.launch", status, [&](Json& line) {
-    line["launch"] = ++launch_count_;
-    line["op"] = row->name;
-    line["kernel"] = kernel.kernel.name == nullptr ? "" : kernel.kernel.name;
-    line["device"] = number_of(launch->device);
-    line["stream"] = number_of(launch->stream);
-    line["flags"] = launch->flags & ~uint32_t{BP_LAUNCH_DEVICE_CURRENT};
-    const bp_buffer_ref& workspace = launch->workspace;
-    if (workspace.size_bytes != 0 && buffers_.number(workspace.buffer) != 0) {
-      line["workspace"] = range(workspace);
-    }
-    line["args"] = frame_json(*row, args, [&](const bp_buffer* buffer) {
-      const uint64_t number = buffers_.number(buffer);
-      if (number == 0) throw Unknown{"a tensor lies in memory that the recording does not know"};
-      return number;
-    });
-    for (const FrameTensor& each : frame_tensors(*row, args)) {
-      if (each.is_written && each.tensor != nullptr) note_written(each.tensor->buffer);
-    }
+    fill_launch(line, kernel.kernel, *launch, args);
     if (!outputs.is_null()) line["outputs"] = std::move(outputs);
   });
   return status;
+}
+
+void RecordLayer::fill_launch(Json& line, const bp_kernel& kernel, const bp_launch& launch,
+                              const void* args) {
+  const core::OpRow* row = core::find_op(kernel.op);
+  line["launch"] = ++launch_count_;
+  line["op"] = row->name;
+  line["kernel"] = kernel.name == nullptr ? "" : kernel.name;
+  line["device"] = number_of(launch.device);
+  line["stream"] = number_of(launch.stream);
+  line["flags"] = launch.flags & ~uint32_t{BP_LAUNCH_DEVICE_CURRENT};
+  const bp_buffer_ref& workspace = launch.workspace;
+  if (workspace.size_bytes != 0 && buffers_.number(workspace.buffer) != 0) {
+    line["workspace"] = range(workspace);
+  }
+  line["args"] = frame_json(*row, args, [&](const bp_buffer* buffer) {
+    const uint64_t number = buffers_.number(buffer);
+    if (number == 0) throw Unknown{"a tensor lies in memory that the recording does not know"};
+    return number;
+  });
+  for (const FrameTensor& each : frame_tensors(*row, args)) {
+    if (each.is_written && each.tensor != nullptr) note_written(each.tensor->buffer);
+  }
 }
 
 // The bytes that the written tensors cover, gaps included, one behind the other.
