@@ -52,6 +52,8 @@ def main():
         launches, reads = calls.count("kernel.launch"), calls.count("memory.copy_to_host")
         assert launches > 20 and reads > 2, (launches, reads)
         assert "unrecorded" not in calls
+        # The runtime never unloads a backend: the process ends the recording.
+        assert calls[-1] == "end" and lines[-1]["launches"] == launches, lines[-1]
         statuses = replay(folder, recording, RECORDED_ON)
         assert statuses == ["Pass"] * (launches + reads), statuses
         for backend in OTHERS:

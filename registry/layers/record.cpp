@@ -30,7 +30,17 @@ std::string RecordLayer::folder_name() const {
 
 bp_status RecordLayer::begin(const bp_backend& next) {
   backend_version_ = next.version == nullptr ? "" : next.version;
-  return recording_.open(folder_name());
+  const bp_status status = recording_.open(folder_name());
+  if (status == BP_OK) at_exit_.emplace([this] { write_end(); });
+  return status;
+}
+
+// Once: with the instance, or when the process exits.
+void RecordLayer::write_end() {
+  const std::lock_guard lock(mutex_);
+  if (is_ended_) return;
+  is_ended_ = true;
+  append({{"call", "end"}, {"launches", launch_count_}, {"unrecorded", unrecorded_count_.load()}});
 }
 
 void RecordLayer::on_table(AnyTable table) {
@@ -95,8 +105,8 @@ bp_status RecordLayer::shut_down(const bp_backend& next) {
            "' lacks their bytes");
   }
   const bp_status status = next.shutdown(next.self);
+  write_end();
   const std::lock_guard lock(mutex_);
-  append({{"call", "end"}, {"launches", launch_count_}, {"unrecorded", unrecorded_count_.load()}});
   if (recording_.has_failed()) {
     report("'" + recording_.folder() + "' is not complete: it could not be written");
   }

@@ -8,9 +8,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "registry/layers/at_exit.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/record_numbers.hpp"
 #include "registry/layers/recording.hpp"
@@ -137,6 +139,7 @@ class RecordLayer final : public Layer {
   void fill_launch(Json& line, const bp_kernel& kernel, const bp_launch& launch, const void* args);
   Json read_outputs(const bp_launch& launch, uint32_t op, const void* args);
   std::string folder_name() const;
+  void write_end();
 
   uint64_t wants_outputs_ = 0;
   Directory directory_;
@@ -153,6 +156,9 @@ class RecordLayer final : public Layer {
   Numbers<bp_buffer, RecordedBuffer> buffers_;
   Numbers<bp_stream, RecordedStream> streams_;
   Numbers<bp_event, RecordedEvent> events_;
+  bool is_ended_ = false;
+
+  std::optional<AtExit> at_exit_;  // Last, so that it ends first.
 };
 
 }  // namespace bp::layers
