@@ -99,6 +99,9 @@ LineResult Player::run_line(size_t index) try {
   const json& line = recording_.lines()[index];
   const std::string call = line.at("call").get<std::string>();
   if (line.contains("status") || call == "unrecorded" || call == "end") return {};
+  const bool is_unused =
+      line.contains("device") && !devices_.contains(line.at("device").get<uint64_t>());
+  if (is_unused) return {};
   if (call == "kernel.launch") return launch(index);
   if (call == "memory.copy_to_host") return copy_out(index);
   if (call == "host.read") return read_late(index);

@@ -165,14 +165,23 @@ void ReplayRecording::read_line(const std::string& text) {
   try {
     const std::string defect = line_defect(line);
     if (!defect.empty()) throw UsageError(place(index) + ": " + defect);
-    const uint64_t device = line.value("device", kNoDevice);
-    if (device != kNoDevice && std::ranges::count(devices_, device) == 0) {
-      devices_.push_back(device);
-    }
+    note_device(line);
   } catch (const json::exception& e) {
     throw UsageError(place(index) + ": " + e.what());
   }
   lines_.push_back(std::move(line));
+}
+
+// A host asks each device for its default stream, and waits for each: that is not yet a use.
+void ReplayRecording::note_device(const json& line) {
+  uint64_t device = line.value("device", kNoDevice);
+  const uint64_t stream = line.value("stream", uint64_t{0});
+  const json& call = line.at("call");
+  if (call == "stream.default_stream") lent_streams_[stream] = device;
+  if (call == "stream.default_stream" || call == "device.synchronize") return;
+  const auto lent = lent_streams_.find(stream);
+  if (device == kNoDevice && lent != lent_streams_.end()) device = lent->second;
+  if (device != kNoDevice && std::ranges::count(devices_, device) == 0) devices_.push_back(device);
 }
 
 void ReplayRecording::check_launch(size_t index) const {

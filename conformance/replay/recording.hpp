@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ class ReplayRecording {
  private:
   void read_header(const std::string& text);
   void read_line(const std::string& text);
+  void note_device(const nlohmann::json& line);
   void check_launch(size_t index) const;
   void check_line(size_t index) const;
   void find_seeded();
@@ -49,6 +51,7 @@ class ReplayRecording {
   std::vector<nlohmann::json> lines_;
   std::vector<bp_dtype> seeded_;
   std::vector<uint64_t> devices_;
+  std::map<uint64_t, uint64_t> lent_streams_;  // The devices of default streams.
 };
 
 }  // namespace bp::conformance

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <stdexcept>
+#include <string>
 
 #include "conformance/replay/player.hpp"
 #include "conformance/selection.hpp"
@@ -18,6 +20,7 @@ struct Replay {
 
   ReplayRecording recording;
   std::unique_ptr<Player> player;
+  std::string refusal;  // Why there is no player, once that was said.
 };
 
 // "replay.launch.00017.softmax", "replay.read.00003" and, of the last line, "replay.end"; "" if the
@@ -34,8 +37,14 @@ std::string case_id(const ReplayRecording& recording, size_t index) {
 
 void run_line(Context& t, Replay& replay, size_t line) {
   t.progress("replay");
+  if (!replay.refusal.empty()) t.skip("not reached: " + replay.refusal);
   if (replay.player == nullptr) {
-    replay.player = std::make_unique<Player>(replay.recording, t.target());
+    try {
+      replay.player = std::make_unique<Player>(replay.recording, t.target());
+    } catch (const std::runtime_error& e) {
+      replay.refusal = e.what();
+      t.fail({replay.refusal, "devices", ""});
+    }
   }
   const LineResult& result = replay.player->result_of(line);
   if (!result.kernel.empty()) t.detail("kernel", result.kernel);
