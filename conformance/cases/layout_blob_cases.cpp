@@ -88,7 +88,7 @@ void foreign_blobs_are_refused(Context& t) {
   refused(longer, "a blob with 8 bytes more");
   for (size_t i = 0; i < blob.size(); ++i) {
     std::vector<uint8_t> damaged = blob;
-    damaged[i] ^= 1u << i % 8;
+    damaged[i] = static_cast<unsigned char>(damaged[i] ^ 1u << i % 8);
     refused(damaged, "a blob with byte " + std::to_string(i) + " damaged");
   }
 }
