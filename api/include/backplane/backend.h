@@ -17,9 +17,10 @@
  *
  * Rules for every entry:
  *   Threads    The host calls the entry, register_all() and shutdown() one at a time for an
- * instance; instances of one library are independent. Errors     Returns a status, with the text in
- * the thread's error slot. [ENTRY-4] No exception, signal handler, exit or output to standard
- * streams. Ownership  What a backend adds stays its own, and valid until shutdown().
+ *              instance; instances of one library are independent.
+ *   Errors     Returns a status, with the text in the thread's error slot. [ENTRY-4] No exception,
+ *              signal handler, exit or output to standard streams.
+ *   Ownership  What a backend adds stays its own, and valid until shutdown().
  */
 #ifndef BACKPLANE_BACKEND_H_
 #define BACKPLANE_BACKEND_H_

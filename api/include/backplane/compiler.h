@@ -9,9 +9,11 @@
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread.
- *   Blocking   compile(), serialize() and deserialize() may take long; nothing waits for the
- * device. Errors     Returns a status, with the text in the thread's error slot. Ownership  The
- * caller owns an executable until release(). Programs are borrowed during the call.
+ *   Blocking   compile(), serialize() and deserialize() may take long; nothing waits for device
+ *              work.
+ *   Errors     Returns a status, with the text in the thread's error slot.
+ *   Ownership  The caller owns an executable until release(). Programs are borrowed during the
+ *              call.
  */
 #ifndef BACKPLANE_COMPILER_H_
 #define BACKPLANE_COMPILER_H_
