@@ -1,9 +1,9 @@
 # Every package that the project uses, found once. A missing required one stops the configuration; a
 # missing optional one turns off what needs it, and says so.
 #
-# Sets BACKPLANE_WITH_CPU and BACKPLANE_WITH_SIM: whether these backends are built, and
-# BACKPLANE_WITH_ONEDNN: whether their kernels on oneDNN are. Defines backplane::yaml_cpp, since
-# distributions differ in what they call it.
+# Sets BACKPLANE_WITH_CPU, BACKPLANE_WITH_SIM and BACKPLANE_WITH_VULKAN: whether these backends are
+# built, and BACKPLANE_WITH_ONEDNN: whether the kernels of the first two on oneDNN are. Defines
+# backplane::yaml_cpp, since distributions differ in what they call it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
@@ -82,4 +82,37 @@ elseif(BACKPLANE_BUILD_SIM STREQUAL "AUTO")
   message(STATUS "Backplane: no sim backend: missing Highway (libhwy-dev)")
 else()
   message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_SIM is ON, but missing: Highway (libhwy-dev)")
+endif()
+
+# The vulkan backend: headers and a compiler of shaders. The loader is opened at run time.
+set(BACKPLANE_WITH_VULKAN FALSE)
+if(BACKPLANE_BUILD_VULKAN)
+  set(missing "")
+  find_path(BACKPLANE_VULKAN_INCLUDE_DIR vulkan/vulkan_core.h
+    DOC "Where the headers of Vulkan are (Debian: libvulkan-dev)")
+  if(NOT BACKPLANE_VULKAN_INCLUDE_DIR)
+    list(APPEND missing "the headers of Vulkan (libvulkan-dev)")
+  endif()
+  find_program(BACKPLANE_GLSLANG NAMES glslangValidator glslang
+    DOC "Compiles GLSL to SPIR-V (Debian: glslang-tools)")
+  if(NOT BACKPLANE_GLSLANG)
+    list(APPEND missing "glslangValidator (glslang-tools)")
+  endif()
+  if(NOT UNIX)
+    list(APPEND missing "a POSIX system")
+  endif()
+  list(JOIN missing ", " missing)
+  if(missing STREQUAL "")
+    set(BACKPLANE_WITH_VULKAN TRUE)
+    add_library(backplane_vulkan_headers INTERFACE)
+    target_include_directories(backplane_vulkan_headers SYSTEM INTERFACE
+      ${BACKPLANE_VULKAN_INCLUDE_DIR})
+    message(STATUS "Backplane: vulkan backend")
+  elseif(BACKPLANE_BUILD_VULKAN STREQUAL "AUTO")
+    message(STATUS "Backplane: no vulkan backend: missing ${missing}")
+  else()
+    message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_VULKAN is ON, but missing: ${missing}")
+  endif()
+else()
+  message(STATUS "Backplane: no vulkan backend: BACKPLANE_BUILD_VULKAN is OFF")
 endif()

@@ -1,0 +1,81 @@
+// What the files of this backend share.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/common/boundary.hpp"
+#include "backends/common/hooks.hpp"
+#include "backends/common/queue.hpp"
+#include "backends/vulkan/options.hpp"
+#include "backends/vulkan/physical.hpp"
+#include "backplane/backend.h"
+#include "backplane/test_fault.h"
+
+namespace bp {
+
+class Captures;
+class Compiler;
+class Profiler;
+
+}  // namespace bp
+
+namespace bp::vulkan {
+
+class Device;
+
+// What one negotiation made: the tables with this object as their `self`, bound to one host.
+struct Instance {
+  explicit Instance(const bp_host* host);
+  Instance(const Instance&) = delete;
+  ~Instance();
+
+  // Leaves `message` in the host's error slot and returns `status`.
+  bp_status fail(bp_status status, const std::string& message) const {
+    return host->set_error(host->self, status, message.c_str());
+  }
+
+  const bp_host* host;
+  const Options options;
+  const Survey survey;
+  bp_backend backend;
+  bp_device_ops devices;
+  bp_allocator_ops allocator;
+  bp_stream_ops streams;
+  bp_event_ops events;
+  bp_device_guard_ops guard;
+  bp_test_fault_ops faults;
+  std::vector<bp_kernel> kernels;
+  Executor executor;  // Runs callbacks, and what streams hold back, beside the host.
+  std::vector<std::unique_ptr<Device>> cards;
+  Hooks hooks;
+  std::unique_ptr<Captures> captures;
+  std::unique_ptr<Compiler> compiler;  // Ends first: it uses the others.
+  bp_graph_ops graphs;
+  bp_compiler_ops compilation;
+};
+
+inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
+
+// Each makes one of the optional tables. Captures are put in front of the tables of streams, events
+// and memory, so what is made before sees these without captures.
+void put_captures(Instance& instance);
+void make_compiler(Instance& instance);
+
+// A launch while a capture is open: records it if its stream captures, else runs it. `body` does
+// all that a launch does; with an argument of true, all but submit.
+bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
+                            const bp_launch& launch, const void* args,
+                            const std::function<bp_status(bool only_checks)>& body);
+
+// The tables of this backend, without their `self`.
+extern const bp_device_ops kDevices;
+extern const bp_allocator_ops kAllocator;
+extern const bp_stream_ops kStreams;
+extern const bp_event_ops kEvents;
+extern const bp_device_guard_ops kGuard;
+extern const bp_test_fault_ops kFaults;
+
+}  // namespace bp::vulkan

@@ -1,0 +1,89 @@
+#include "backends/vulkan/cache_file.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+namespace bp::vulkan {
+namespace {
+
+constexpr char kMagic[8] = {'B', 'P', 'V', 'K', 'P', 'C', '0', '1'};
+
+struct Header {
+  char magic[8];
+  uint64_t size_bytes, hash;
+};
+
+// The driver's header, as VkPipelineCacheHeaderVersionOne has it.
+struct DriverHeader {
+  uint32_t size_bytes, version, vendor_id, device_id;
+  uint8_t uuid[16];
+};
+constexpr uint32_t kDriverHeaderVersion = 1;
+
+uint64_t hash_of(const std::vector<std::byte>& data) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::byte byte : data) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3u;
+  return hash;
+}
+
+bool is_of(const std::vector<std::byte>& data, const CacheIdentity& identity) {
+  DriverHeader header{};
+  if (data.size() < sizeof(header)) return false;
+  std::memcpy(&header, data.data(), sizeof(header));
+  return header.version == kDriverHeaderVersion && header.vendor_id == identity.vendor_id &&
+         header.device_id == identity.device_id &&
+         std::memcmp(header.uuid, identity.uuid.data(), sizeof(header.uuid)) == 0;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_cache(const std::string& path, const CacheIdentity& identity,
+                                  std::string& out_warning) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  std::error_code error;
+  const uint64_t file_bytes = std::filesystem::file_size(path, error);
+  Header header{};
+  file.read(reinterpret_cast<char*>(&header), sizeof(header));
+  std::vector<std::byte> data;
+  bool is_whole = file && !error && std::memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
+                  header.size_bytes == file_bytes - sizeof(header);
+  if (is_whole) {
+    data.resize(header.size_bytes);
+    file.read(reinterpret_cast<char*>(data.data()), static_cast<std::streamsize>(data.size()));
+    is_whole = file && hash_of(data) == header.hash;
+  }
+  if (!is_whole) {
+    out_warning = "the pipeline cache " + path + " is damaged, and is not used";
+    return {};
+  }
+  if (!is_of(data, identity)) {
+    out_warning = "the pipeline cache " + path + " is of another device or driver, and is not used";
+    return {};
+  }
+  return data;
+}
+
+bool write_cache(const std::string& path, const std::vector<std::byte>& data,
+                 std::string& out_warning) {
+  const std::string draft = path + "." + std::to_string(getpid());
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.size_bytes = data.size();
+  header.hash = hash_of(data);
+  std::ofstream file(draft, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(&header), sizeof(header));
+  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  file.close();
+  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return true;
+  std::remove(draft.c_str());
+  out_warning = "the pipeline cache " + path + " cannot be written";
+  return false;
+}
+
+}  // namespace bp::vulkan

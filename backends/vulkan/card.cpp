@@ -1,0 +1,118 @@
+#include "backends/vulkan/card.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/common/boundary.hpp"
+#include "backends/vulkan/device.hpp"
+
+namespace bp::vulkan {
+
+Card::Card(Physical physical, ContextOptions options)
+    : physical_(std::move(physical)), options_(std::move(options)) {
+  options_.log = [this](bp_log_level level, const std::string& text) { log(level, text); };
+}
+
+std::shared_ptr<Engine> Card::engine() {
+  const std::lock_guard lock(engine_mutex_);
+  if (engine_ == nullptr) {
+    engine_ = std::make_shared<Engine>(std::make_shared<Context>(physical_, options_));
+  }
+  return engine_;
+}
+
+std::shared_ptr<Engine> Card::engine_if_open() const {
+  const std::lock_guard lock(engine_mutex_);
+  return engine_;
+}
+
+bool Card::is_lost() const {
+  if (is_lost_.load(std::memory_order_acquire)) return true;
+  const std::shared_ptr<Engine> engine = engine_if_open();
+  return engine != nullptr && engine->recorder.is_lost();
+}
+
+void Card::add(const std::shared_ptr<Memory>& memory) {
+  const std::lock_guard lock(memory_mutex_);
+  if (memories_.size() >= 2 * swept_count_ + 64) {
+    std::erase_if(memories_, [](const auto& entry) { return entry.second.expired(); });
+    swept_count_ = memories_.size();
+  }
+  memories_[memory->address()] = memory;
+}
+
+std::shared_ptr<Memory> Card::find(uint64_t address) {
+  const std::lock_guard lock(memory_mutex_);
+  const auto next = memories_.upper_bound(address);
+  if (next == memories_.begin()) return nullptr;
+  std::shared_ptr<Memory> memory = std::prev(next)->second.lock();
+  if (memory == nullptr || address - memory->address() >= memory->size_bytes()) return nullptr;
+  return memory;
+}
+
+void Card::attach(Device* device) {
+  const std::lock_guard lock(mutex_);
+  devices_.push_back(device);
+}
+
+void Card::detach(Device* device) {
+  const std::lock_guard lock(mutex_);
+  std::erase(devices_, device);
+}
+
+std::vector<Device*> Card::attached() const {
+  const std::lock_guard lock(mutex_);
+  return devices_;
+}
+
+void Card::lose() {
+  is_lost_ = true;
+  for (Device* const device : attached()) device->end_work();
+}
+
+void Card::reset(Device& device) {
+  const std::lock_guard one_at_a_time(reset_mutex_);
+  for (const Device* const other : attached()) {
+    if (other != &device && other->is_in_use()) {
+      throw StatusError(BP_UNSUPPORTED,
+                        "device.reset: another instance has buffers, streams or events of the "
+                        "device");
+    }
+  }
+  lose();
+  device.end_handles();
+  std::shared_ptr<Engine> old;
+  {
+    const std::lock_guard lock(engine_mutex_);
+    old = std::exchange(engine_, nullptr);
+  }
+  if (old != nullptr) old->recorder.wait(old->recorder.latest(), UINT64_MAX);
+  ++generation_;
+  is_lost_ = false;
+}
+
+void Card::log(bp_log_level level, const std::string& text) const {
+  for (const Device* const device : attached()) {
+    const bp_host& host = *device->owner().host;
+    host.log(host.self, level, text.c_str());
+  }
+}
+
+std::shared_ptr<Card> card_of(const Physical& physical, const ContextOptions& options) {
+  static std::mutex mutex;
+  static std::vector<std::weak_ptr<Card>> cards;
+  const std::lock_guard lock(mutex);
+  std::erase_if(cards, [](const std::weak_ptr<Card>& card) { return card.expired(); });
+  for (const std::weak_ptr<Card>& known : cards) {
+    std::shared_ptr<Card> card = known.lock();
+    if (card != nullptr && card->physical().uuid == physical.uuid &&
+        card->physical().index == physical.index && card->options() == options) {
+      return card;
+    }
+  }
+  auto card = std::make_shared<Card>(physical, options);
+  cards.push_back(card);
+  return card;
+}
+
+}  // namespace bp::vulkan

@@ -1,0 +1,143 @@
+// What the kernels of this backend see of it, and all they may know: addresses, the limits of the
+// device, dispatches, and how work fails.
+//
+// A shader gets one push constant, the 8-byte address of its argument record, which it reads
+// through buffer_reference and copies to locals at entry. There are no descriptors. Everything that
+// a launch dispatches is submitted when it returns BP_OK, in order: a dispatch sees what those
+// before it wrote if its ranges say so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/common/boundary.hpp"
+#include "backends/vulkan/backend.hpp"
+#include "backends/vulkan/memory.hpp"
+#include "backends/vulkan/modules.hpp"
+#include "backends/vulkan/stream.hpp"
+#include "backplane/kernel.h"
+
+namespace bp::vulkan {
+
+// Bytes of a buffer.
+struct Range {
+  Buffer* buffer = nullptr;
+  uint64_t offset_bytes = 0, size_bytes = 0;
+};
+
+// One vkCmdDispatch. Everything is borrowed during the call, but for the module.
+struct Dispatch {
+  const Module* module = nullptr;
+  std::span<const uint32_t> constants;   // Specialisation constants 0 to n - 1.
+  std::span<const std::byte> arguments;  // The record that the shader gets the address of.
+  uint32_t groups[3] = {1, 1, 1};        // One of them 0: nothing runs.
+  std::span<const Range> reads, writes;  // What it touches, for hazards.
+};
+
+// What a kernel may ask about its device, also where nothing is launched.
+class Env {
+ public:
+  explicit Env(const Device& device) : device_(device) {}
+
+  const Physical& limits() const { return device_.physical(); }
+  uint32_t max_groups(int axis) const { return limits().max_groups[axis]; }
+  uint32_t subgroup_size() const { return limits().subgroup_size; }
+
+  // Whether the shaders run on the host's processors: other variants are fast there.
+  bool is_processor() const { return limits().type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+
+ private:
+  const Device& device_;
+};
+
+// One launch: what a kernel has besides the arguments of its op.
+class Launch : public Env {
+ public:
+  Launch(const Instance& instance, const bp_kernel& kernel, const bp_launch& launch, Stream& stream)
+      : Env(*stream.device),
+        instance_(instance),
+        kernel_(kernel),
+        launch_(launch),
+        stream_(stream) {}
+
+  // With true nothing is submitted: the launch shows whether it would be accepted.
+  void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
+
+  bp_launch_flags flags() const { return launch_.flags; }
+  bp_plan* plan() const { return launch_.plan; }
+
+  // The device address of the first element; 0 for a tensor without elements. Throws StatusError
+  // for one that leaves its buffer, or is not on the device of the stream.
+  uint64_t device_address(const bp_tensor& t) const;
+
+  // The bytes that its elements span.
+  Range range(const bp_tensor& t) const;
+
+  // The scratch memory that workspace_size asked for, at a multiple of 256 bytes.
+  uint64_t workspace_address() const;
+  Range workspace() const;
+
+  // Appends a dispatch. Throws StatusError. Returns BP_OK.
+  bp_status dispatch(const Dispatch& dispatch);
+
+  // Refuses the launch: returns `status`, with the text in the thread's error slot. Nothing of it
+  // is submitted.
+  bp_status refuse(bp_status status, const std::string& text) const {
+    return instance_.fail(status, text);
+  }
+
+  // Submits what was dispatched. The kernel's adapter calls it.
+  bp_status submit();
+
+ private:
+  struct Command {
+    VkPipeline pipeline;
+    uint64_t arguments;
+    uint32_t groups[3];
+    uint32_t first_range, range_count;
+  };
+
+  void add_ranges(std::span<const Range> ranges, bool is_written);
+
+  const Instance& instance_;
+  const bp_kernel& kernel_;
+  const bp_launch& launch_;
+  Stream& stream_;
+  bool only_checks_ = false;
+  std::vector<Command> commands_;
+  std::vector<AddressRange> ranges_;
+  std::vector<std::shared_ptr<Memory>> records_;  // Where the arguments lie.
+};
+
+// Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+template <typename Body>
+bp_status with_env(const bp_kernel* kernel, bp_device* device, Body&& body) {
+  const Instance& i = instance(kernel->state);
+  return guarded(*i.host, [&] { return body(Env(device_of(i, device, "workspace_size"))); });
+}
+
+// Runs body(Launch&) for a launch that the host made.
+template <typename Body>
+bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                      Body&& body) {
+  const Instance& i = instance(kernel->state);
+  return guarded(*i.host, [&] {
+    if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
+    if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
+    Launch context(i, *kernel, *launch, stream_of(launch->stream, "launch"));
+    const auto run = [&](bool only_checks) {
+      context.set_only_checks(only_checks);
+      const bp_status status = body(context);
+      return status == BP_OK ? context.submit() : status;
+    };
+    if (i.hooks.is_capture_open()) return launch_in_capture(i, *kernel, *launch, args, run);
+    return run(false);
+  });
+}
+
+}  // namespace bp::vulkan

@@ -1,0 +1,124 @@
+// How launches become commands: addresses are checked here, since one that is out of range ends the
+// process on some drivers and corrupts memory on others.
+#include <algorithm>
+#include <cstring>
+
+#include "backends/common/frame.hpp"
+#include "backends/common/shape.hpp"
+#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/kernel_env.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+std::string range_text(int64_t begin, int64_t end, uint64_t size_bytes) {
+  return "bytes " + std::to_string(begin) + " to " + std::to_string(end) + " of a buffer of " +
+         std::to_string(size_bytes);
+}
+
+Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const char* what) {
+  Buffer& b = buffer_of(handle, "launch", what);
+  if (&b.device->card() != &stream.device->card()) {
+    vulkan::refuse(BP_INVALID_ARGUMENT,
+                   std::string("launch: ") + what + " and stream are of two devices");
+  }
+  return b;
+}
+
+}  // namespace
+
+Range Launch::range(const bp_tensor& t) const {
+  if (element_count(t) == 0) return {};
+  Buffer& b = local_buffer(t.buffer, stream_, "tensor");
+  const Extent extent = extent_of(t);
+  const auto offset = static_cast<int64_t>(t.byte_offset);
+  const int64_t begin = offset + extent.begin, end = offset + extent.end;
+  if (begin < 0 || static_cast<uint64_t>(end) > b.size_bytes) {
+    vulkan::refuse(BP_INVALID_ARGUMENT,
+                   "launch: the elements of a tensor are " + range_text(begin, end, b.size_bytes));
+  }
+  return {&b, static_cast<uint64_t>(begin), static_cast<uint64_t>(end - begin)};
+}
+
+uint64_t Launch::device_address(const bp_tensor& t) const {
+  const Range checked = range(t);
+  return checked.buffer == nullptr ? 0 : checked.buffer->address() + t.byte_offset;
+}
+
+Range Launch::workspace() const {
+  const bp_buffer_ref& range = launch_.workspace;
+  if (range.buffer == nullptr) return {};
+  Buffer& b = local_buffer(range.buffer, stream_, "workspace");
+  if (range.byte_offset > b.size_bytes || range.size_bytes > b.size_bytes - range.byte_offset) {
+    vulkan::refuse(BP_INVALID_ARGUMENT, "launch: workspace: " + std::to_string(range.size_bytes) +
+                                            " bytes at " + std::to_string(range.byte_offset) +
+                                            " leave a buffer of " + std::to_string(b.size_bytes));
+  }
+  return {&b, range.byte_offset, range.size_bytes};
+}
+
+uint64_t Launch::workspace_address() const {
+  const Range checked = workspace();
+  return checked.buffer == nullptr ? 0 : checked.buffer->address() + checked.offset_bytes;
+}
+
+void Launch::add_ranges(std::span<const Range> ranges, bool is_written) {
+  for (const Range& range : ranges) {
+    if (range.buffer == nullptr || range.size_bytes == 0) continue;
+    const uint64_t begin = range.buffer->address() + range.offset_bytes;
+    ranges_.push_back({begin, begin + range.size_bytes, is_written});
+  }
+}
+
+bp_status Launch::dispatch(const Dispatch& dispatch) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (dispatch.groups[axis] <= max_groups(axis)) continue;
+    vulkan::refuse(BP_INTERNAL, std::string(kernel_.name) + ": " +
+                                    std::to_string(dispatch.groups[axis]) + " groups along axis " +
+                                    std::to_string(axis) + "; the device has at most " +
+                                    std::to_string(max_groups(axis)));
+  }
+  Engine& engine = stream_.lane->engine();
+  Command command{};
+  command.pipeline = engine.pipelines.get(*dispatch.module, dispatch.constants);
+  std::ranges::copy(dispatch.groups, command.groups);
+  const bool is_nothing =
+      std::ranges::any_of(dispatch.groups, [](uint32_t count) { return count == 0; });
+  if (only_checks_ || is_nothing) return BP_OK;
+  const Slice record = engine.uploads.take(dispatch.arguments.size(), kernel_.name);
+  std::memcpy(record.pointer, dispatch.arguments.data(), dispatch.arguments.size());
+  command.arguments = record.address();
+  if (records_.empty() || records_.back() != record.memory) records_.push_back(record.memory);
+  command.first_range = static_cast<uint32_t>(ranges_.size());
+  add_ranges(dispatch.reads, false);
+  add_ranges(dispatch.writes, true);
+  command.range_count = static_cast<uint32_t>(ranges_.size()) - command.first_range;
+  commands_.push_back(command);
+  return BP_OK;
+}
+
+bp_status Launch::submit() {
+  if (only_checks_) return BP_OK;
+  if (commands_.empty()) return stream_.queue->surface();
+  Engine& engine = stream_.lane->engine();
+  const Fault fault = stream_.queue->has_failed() ? Fault{} : stream_.lane->take_fault();
+  return stream_.queue->submit([lane = stream_.lane, fault, commands = std::move(commands_),
+                                ranges = std::move(ranges_), records = std::move(records_),
+                                layout = engine.pipelines.layout(),
+                                &vk = engine.context->vk]() mutable {
+    auto record = [&](Recording& recording) {
+      for (const Command& command : commands) {
+        recording.order(std::span(ranges).subspan(command.first_range, command.range_count));
+        const VkCommandBuffer to = recording.commands();
+        vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
+        vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
+                            &command.arguments);
+        vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
+      }
+      for (const std::shared_ptr<Memory>& memory : records) recording.retain(memory);
+    };
+    lane->run(fault, ranges, record);
+  });
+}
+
+}  // namespace bp::vulkan

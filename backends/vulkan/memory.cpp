@@ -1,0 +1,313 @@
+#include "backends/vulkan/memory.hpp"
+
+#include <bit>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include "backends/vulkan/entry.hpp"
+#include "backplane/memory.h"
+
+namespace bp::vulkan {
+namespace {
+
+// The ends of the last members of the first release.
+constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
+constexpr uint32_t kFirstAddressInfo = offsetof(bp_address_info, size_bytes) + sizeof(uint64_t);
+
+constexpr uint64_t kMaxAlignmentBytes = 4096;
+constexpr uint64_t kLeastAlignmentBytes = 256;  // As workspaces ask for.
+constexpr bp_memory_usage kUsages =
+    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
+
+// ---- Allocation ---------------------------------------------------------------------------------
+
+// The first heap that has the wanted flags, or the one with the wanted number.
+size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
+  if (desc.heap_index > d.heap_count()) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
+                                    "; 0 to " + std::to_string(d.heap_count()) + " are allowed");
+  }
+  for (size_t heap = 0; heap < d.heap_count(); ++heap) {
+    if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;
+    if ((desc.heap_flags & ~d.heap(heap).flags) == 0) return heap;
+  }
+  refuse(BP_NOT_FOUND,
+         "allocate: no heap that may be used has the flags " + std::to_string(desc.heap_flags));
+}
+
+void check_usage(const Device& d, const bp_allocate_desc& desc) {
+  const uint64_t alignment = desc.alignment_bytes;
+  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
+                                    "; 0 and powers of two up to 4096 are allowed");
+  }
+  if ((desc.usage & ~kUsages) != 0) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
+                                    std::to_string(kUsages) + " are known");
+  }
+  if ((desc.usage & BP_MEMORY_EXPORT) != 0) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_EXPORT, and memory of this backend stays in its process");
+  }
+  if ((desc.usage & BP_MEMORY_PEER) != 0) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_PEER, and devices reach their own memory alone");
+  }
+  const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  if (!is_ordered && desc.stream != nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
+  }
+  if (is_ordered && &stream_of(desc.stream, "allocate").device->card() != &d.card()) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
+  }
+}
+
+std::shared_ptr<Memory> make_memory(Device& d, size_t heap, const bp_allocate_desc& desc) {
+  const uint64_t alignment = std::max(desc.alignment_bytes, kLeastAlignmentBytes);
+  const std::shared_ptr<Engine> engine = d.card().engine();
+  const auto make = [&] {
+    return std::make_shared<Memory>(engine->context, heap, desc.size_bytes, alignment, "allocate");
+  };
+  try {
+    return make();
+  } catch (const StatusError& e) {
+    if (e.status() != BP_OUT_OF_MEMORY) throw;
+  }
+  engine->recorder.collect();  // What ended work holds may be enough.
+  return make();
+}
+
+std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
+  const size_t heap = find_heap(d, desc);
+  const uint64_t most = d.heap(heap).max_allocation_bytes;
+  if (desc.size_bytes > most) {
+    refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(desc.size_bytes) +
+                                 " bytes were asked for, and a buffer has at most " +
+                                 std::to_string(most));
+  }
+  d.count_allocation();
+  std::shared_ptr<Memory> memory = make_memory(d, heap, desc);
+  d.card().add(memory);
+  auto buffer =
+      std::make_unique<Buffer>(d, BufferKind::kAllocated, std::move(memory), 0, desc.size_bytes);
+  buffer->is_stream_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  return buffer;
+}
+
+bp_buffer* lend(std::unique_ptr<Buffer> buffer) {
+  buffer->device->add(buffer.get());
+  return reinterpret_cast<bp_buffer*>(buffer.release());
+}
+
+bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
+                          bp_buffer** out_buffer) {
+  return entry(self, [&](const Instance& i) -> bp_status {
+    Device& d = device_of(i, handle, "allocate");
+    require(desc, "allocate: desc");
+    require(out_buffer, "allocate: out_buffer");
+    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    check_usage(d, request);
+    *out_buffer = lend(make_buffer(d, request));
+    return BP_OK;
+  });
+}
+
+// Memory that is freed behind work lives until that has ended.
+bp_status free_behind(Stream& s, std::shared_ptr<Memory> memory) {
+  return s.queue->submit_always(
+      [lane = s.lane, memory = std::move(memory)](const Outcome&) {
+        try {
+          if (lane->recorder().is_done(lane->last())) return;
+          lane->recorder().record([&](Recording& recording) { recording.retain(memory); });
+        } catch (const StatusError&) {
+          // Lost: nothing uses it any more.
+        }
+      },
+      false);
+}
+
+bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
+  if (handle == nullptr) return BP_OK;
+  return entry(self, [&](const Instance&) -> bp_status {
+    Buffer* const b = buffer_or_null(handle);
+    if (b == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
+    }
+    Stream* const s = stream_handle == nullptr ? nullptr : &any_stream_of(stream_handle, "free");
+    std::shared_ptr<Memory> memory = b->memory;
+    const bool is_owner = b->kind == BufferKind::kAllocated;
+    b->magic = 0;
+    b->device->remove(b);
+    delete b;
+    if (!is_owner || s == nullptr) return BP_OK;
+    return free_behind(*s, std::move(memory));
+  });
+}
+
+bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
+  return entry(self, [&](const Instance&) {
+    const Buffer& b = buffer_of(handle, "address");
+    require(out_address, "address: out_address");
+    *out_address = b.address();
+    return BP_OK;
+  });
+}
+
+// ---- Mapping ------------------------------------------------------------------------------------
+
+bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {
+  return entry(self, [&](const Instance&) {
+    const CheckedRange range = checked_range(ref, "map", "range");
+    require(out_pointer, "map: out_pointer");
+    Buffer& b = range.buffer;
+    if ((b.heap_flags() & BP_HEAP_HOST_VISIBLE) == 0) {
+      refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
+    }
+    if (b.is_stream_ordered) refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
+    const std::lock_guard lock(b.mutex);
+    if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
+    *out_pointer = b.memory->map() + b.first_byte + range.byte_offset;
+    b.is_mapped = true;
+    return BP_OK;
+  });
+}
+
+bp_status memory_unmap(void* self, bp_buffer* handle) {
+  return entry(self, [&](const Instance&) {
+    Buffer& b = buffer_of(handle, "unmap");
+    const std::lock_guard lock(b.mutex);
+    if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
+    b.is_mapped = false;
+    return BP_OK;
+  });
+}
+
+// The range, if the host can have written it.
+bp_status with_visible_range(void* self, const bp_buffer_ref* ref, const char* call,
+                             void (Memory::*function)(uint64_t, uint64_t)) {
+  return entry(self, [&](const Instance&) {
+    const CheckedRange range = checked_range(ref, call, "range");
+    if ((range.buffer.heap_flags() & BP_HEAP_HOST_VISIBLE) != 0) {
+      ((*range.buffer.memory).*function)(range.buffer.first_byte + range.byte_offset,
+                                         range.size_bytes);
+    }
+    return BP_OK;
+  });
+}
+
+bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
+  return with_visible_range(self, ref, "flush", &Memory::flush);
+}
+
+bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
+  return with_visible_range(self, ref, "invalidate", &Memory::invalidate);
+}
+
+// ---- Addresses ----------------------------------------------------------------------------------
+
+bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
+                              bp_buffer** out_buffer) {
+  return entry(self, [&](const Instance& i) {
+    Device& d = device_of(i, handle, "wrap_address");
+    require(out_buffer, "wrap_address: out_buffer");
+    if (address == 0 && size_bytes > 0) refuse(BP_INVALID_ARGUMENT, "wrap_address: address is 0");
+    if (size_bytes > std::numeric_limits<uint64_t>::max() - address) {
+      refuse(BP_INVALID_ARGUMENT, "wrap_address: " + std::to_string(size_bytes) +
+                                      " bytes at address " + std::to_string(address) +
+                                      " leave the address space");
+    }
+    if (size_bytes == 0) {  // No byte of it is of anybody.
+      auto nothing = std::make_shared<Memory>(d.card().engine()->context, 0, 0, 1, "wrap_address");
+      *out_buffer =
+          lend(std::make_unique<Buffer>(d, BufferKind::kWrapped, std::move(nothing), 0, 0));
+      return BP_OK;
+    }
+    std::shared_ptr<Memory> memory = d.card().find(address);
+    if (memory == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "wrap_address: address " + std::to_string(address) +
+                                      " lies in no memory of the device");
+    }
+    const uint64_t first_byte = address - memory->address();
+    if (size_bytes > memory->size_bytes() - first_byte) {
+      refuse(BP_INVALID_ARGUMENT, "wrap_address: " + std::to_string(size_bytes) +
+                                      " bytes at byte " + std::to_string(first_byte) +
+                                      " leave the memory at that address, which has " +
+                                      std::to_string(memory->size_bytes()));
+    }
+    *out_buffer = lend(std::make_unique<Buffer>(d, BufferKind::kWrapped, std::move(memory),
+                                                first_byte, size_bytes));
+    return BP_OK;
+  });
+}
+
+bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
+  return entry(self, [&](const Instance& i) {
+    check_offer(out_info, kFirstAddressInfo, "address_info: out_info");
+    for (const std::unique_ptr<Device>& device : i.cards) {
+      bp_address_info info{};
+      if (!device->find(address, info)) continue;
+      write_offer(info, out_info);
+      return BP_OK;
+    }
+    refuse(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
+                             " lies in no buffer of this backend");
+  });
+}
+
+}  // namespace
+
+Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
+  Buffer* const b = buffer_or_null(handle);
+  if (b == nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           std::string(call) + ": " + what + ": buffer is NULL or not one of this backend");
+  }
+  require_alive(*b, call, what);
+  return *b;
+}
+
+CheckedRange checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+  const auto what = [&] { return std::string(call) + ": " + name; };
+  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what() + " is NULL");
+  Buffer& b = buffer_of(range->buffer, call, name);
+  const uint64_t size_bytes = b.size_bytes;
+  if (range->byte_offset > size_bytes || range->size_bytes > size_bytes - range->byte_offset) {
+    refuse(BP_INVALID_ARGUMENT, what() + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                                    std::to_string(range->byte_offset) + " leave the buffer of " +
+                                    std::to_string(size_bytes));
+  }
+  return {b, range->byte_offset, range->size_bytes};
+}
+
+CheckedRange local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
+                         const char* name) {
+  const CheckedRange checked = checked_range(range, call, name);
+  if (&checked.buffer.device->card() != &stream.device->card()) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " and stream are of two devices");
+  }
+  return checked;
+}
+
+const bp_allocator_ops kAllocator{
+    .struct_size = sizeof(bp_allocator_ops),
+    .struct_type = BP_STRUCT_ALLOCATOR_OPS,
+    .allocate = memory_allocate,
+    .free = memory_free,
+    .address = memory_address,
+    .map = memory_map,
+    .unmap = memory_unmap,
+    .flush = memory_flush,
+    .invalidate = memory_invalidate,
+    .copy = memory_copy,
+    .copy_from_host = memory_copy_from_host,
+    .copy_to_host = memory_copy_to_host,
+    .copy_peer = memory_copy_peer,
+    .can_access_peer = memory_can_access_peer,
+    .fill = memory_fill,
+    .wrap_address = memory_wrap_address,
+    .address_info = memory_address_info,
+};
+
+}  // namespace bp::vulkan

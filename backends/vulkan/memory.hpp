@@ -1,0 +1,96 @@
+// Buffers of the device: handles of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "backends/vulkan/context.hpp"
+#include "backends/vulkan/stream.hpp"
+#include "backplane/memory.h"
+
+namespace bp::vulkan {
+
+constexpr uint32_t kBufferMagic = 0x56427566;
+
+enum class BufferKind : uint8_t {
+  kAllocated,  // Owns its memory, until free().
+  kWrapped,    // Shows memory of others, and is no owner that address_info() may name.
+};
+
+struct Buffer : Handle {
+  Buffer(Device& its_device, BufferKind its_kind, std::shared_ptr<Memory> its_memory,
+         uint64_t its_first_byte, uint64_t its_size_bytes)
+      : Handle(kBufferMagic, its_device),
+        kind(its_kind),
+        memory(std::move(its_memory)),
+        first_byte(its_first_byte),
+        size_bytes(its_size_bytes) {}
+
+  bp_heap_flags heap_flags() const { return memory->heap().flags; }
+  uint64_t address() const { return memory->address() + first_byte; }
+
+  // In the VkBuffer of its memory.
+  uint64_t offset_in_buffer(uint64_t byte_offset) const {
+    return memory->first_byte() + first_byte + byte_offset;
+  }
+
+  const BufferKind kind;
+  const std::shared_ptr<Memory> memory;
+  const uint64_t first_byte, size_bytes;
+  bool is_stream_ordered = false;
+
+  std::mutex mutex;  // Guards `is_mapped`.
+  bool is_mapped = false;
+};
+
+// The buffer behind a handle, for the argument `what` of the entry `call`. Throws StatusError if it
+// is none of this backend, its device is lost, or the device was reset since.
+Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
+
+// The buffer behind a handle, dead or alive; NULL if it is none of this backend.
+inline Buffer* buffer_or_null(bp_buffer* handle) {
+  Buffer* const b = reinterpret_cast<Buffer*>(handle);
+  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
+}
+
+// A range of a buffer, checked.
+struct CheckedRange {
+  Buffer& buffer;
+  uint64_t byte_offset, size_bytes;
+
+  AddressRange use(bool is_written) const {
+    const uint64_t begin = buffer.address() + byte_offset;
+    return {begin, begin + size_bytes, is_written};
+  }
+  VkBuffer vulkan_buffer() const { return buffer.memory->buffer(); }
+  uint64_t offset_in_buffer() const { return buffer.offset_in_buffer(byte_offset); }
+};
+
+// Throws StatusError if the range leaves its buffer.
+CheckedRange checked_range(const bp_buffer_ref* range, const char* call, const char* name);
+
+// The same for a range that work of `stream` reaches: in memory of its device.
+CheckedRange local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
+                         const char* name);
+
+// Submits the copy of one range to another.
+bp_status submit_copy(Stream& stream, const CheckedRange& dst, const CheckedRange& src,
+                      const char* call);
+
+// The entries of the allocator's table that move bytes (transfer.cpp).
+bp_status memory_copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src);
+bp_status memory_copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow);
+bp_status memory_copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
+                              bp_borrow borrow);
+bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                           const bp_buffer_ref* src);
+bp_status memory_can_access_peer(void* self, bp_device* device, bp_device* peer, uint32_t* out_can);
+bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
+                      uint64_t pattern_size_bytes);
+
+}  // namespace bp::vulkan

@@ -1,0 +1,58 @@
+// The physical devices of the machine, as plain data: what a probe reads, with nothing of Vulkan
+// left open behind it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/vulkan/vk.hpp"
+#include "backplane/device.h"
+
+namespace bp::vulkan {
+
+// Memory types of the device that are alike, as one heap of the ABI.
+struct PhysicalHeap {
+  uint32_t memory_type = 0;  // Of VkPhysicalDeviceMemoryProperties.
+  uint32_t vulkan_heap = 0;
+  uint64_t size_bytes = 0;
+  bp_heap_flags flags = 0;
+  bool is_cached = false;  // The host reads it fast.
+};
+
+struct Physical {
+  std::string name, driver;
+  std::array<uint8_t, 16> uuid{};
+  uint32_t index = 0;  // In the order of the loader.
+  uint32_t vendor_id = 0, device_id = 0;
+  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
+  uint32_t queue_family = 0;
+  uint32_t timestamp_bits = 0;
+  double timestamp_period_ns = 0;
+  uint32_t subgroup_size = 0;
+  VkSubgroupFeatureFlags subgroup_operations = 0;
+  uint32_t max_groups[3]{};
+  uint32_t max_shared_bytes = 0, max_invocations = 0;
+  uint64_t max_allocation_bytes = 0;
+  uint32_t max_allocation_count = 0;
+  uint64_t non_coherent_atom_bytes = 1;
+  bool has_f64 = false, has_f16 = false, has_i8 = false;
+  bool has_budget = false;  // The driver says how much of a heap is free.
+  std::array<uint8_t, VK_UUID_SIZE> cache_uuid{};
+  std::vector<PhysicalHeap> heaps;
+};
+
+struct Survey {
+  std::vector<Physical> devices;
+  std::vector<std::string> remarks;  // Why there are no devices, or not more.
+};
+
+// Looks at the machine, and closes everything again. Never throws for what the machine lacks.
+Survey survey_machine();
+
+// The handle of `physical` in a VkInstance. Throws StatusError if it is gone.
+VkPhysicalDevice find_physical(const VulkanInstance& instance, const Physical& physical);
+
+}  // namespace bp::vulkan

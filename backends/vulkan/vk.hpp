@@ -1,0 +1,76 @@
+// Vulkan as this backend calls it: the loader is opened at run time, so that the plugin loads and
+// explains itself on a machine without one, and every function is called through a table of ours.
+#pragma once
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bp::vulkan {
+
+// "VK_ERROR_DEVICE_LOST", or the number.
+std::string result_name(VkResult result);
+
+// Throws StatusError for a result below zero of `call`; VK_TIMEOUT and its like pass.
+void check(VkResult result, const char* call);
+
+// The loader, libvulkan.so.1.
+class Library {
+ public:
+  // Opens it. NULL if there is none: `out_reason` then says so, and what to do.
+  static std::shared_ptr<const Library> open(std::string& out_reason);
+  Library(const Library&) = delete;
+  ~Library();
+
+  PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr;
+#define BP_VK_GLOBAL(name) PFN_vk##name name = nullptr;
+#include "backends/vulkan/vk_functions.def"
+
+ private:
+  Library() = default;
+
+  void* handle_ = nullptr;
+};
+
+// What an instance is made with.
+struct InstanceRequest {
+  bool has_validation = false;  // Synchronisation and GPU-assisted validation.
+  // Gets each message of the validation layers.
+  void (*report)(void* user_data, const char* text) = nullptr;
+  void* user_data = nullptr;
+};
+
+// A VkInstance and its functions.
+class VulkanInstance {
+ public:
+  // Throws StatusError.
+  VulkanInstance(std::shared_ptr<const Library> library, const InstanceRequest& request);
+  VulkanInstance(const VulkanInstance&) = delete;
+  ~VulkanInstance();
+
+  VkInstance handle() const { return handle_; }
+  std::vector<VkPhysicalDevice> physical_devices() const;
+
+#define BP_VK_INSTANCE(name) PFN_vk##name name = nullptr;
+#include "backends/vulkan/vk_functions.def"
+
+ private:
+  const std::shared_ptr<const Library> library_;
+  InstanceRequest request_;
+  VkInstance handle_ = nullptr;
+  VkDebugUtilsMessengerEXT messenger_ = nullptr;
+};
+
+// The functions of one VkDevice.
+struct DeviceFunctions {
+#define BP_VK_DEVICE(name) PFN_vk##name name = nullptr;
+#include "backends/vulkan/vk_functions.def"
+};
+
+DeviceFunctions device_functions(const VulkanInstance& instance, VkDevice device);
+
+}  // namespace bp::vulkan
