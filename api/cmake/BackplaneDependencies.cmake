@@ -1,7 +1,7 @@
 # Every package that the project uses, found once. A missing required one stops the configuration; a
 # missing optional one turns off what needs it, and says so.
 #
-# Sets BACKPLANE_WITH_CPU, BACKPLANE_WITH_SIM and BACKPLANE_WITH_VULKAN: whether these backends are
+# Sets BACKPLANE_WITH_CPU, _SIM, _VULKAN and _CUDA: whether these backends are
 # built, and BACKPLANE_WITH_ONEDNN: whether the kernels of the first two on oneDNN are. Defines
 # backplane::yaml_cpp, since distributions differ in what they call it.
 
@@ -115,4 +115,46 @@ if(BACKPLANE_BUILD_VULKAN)
   endif()
 else()
   message(STATUS "Backplane: no vulkan backend: BACKPLANE_BUILD_VULKAN is OFF")
+endif()
+
+# The cuda backend. The driver and the libraries are looked for at run time; here it needs the
+# compiler, and the headers of the runtime.
+set(BACKPLANE_WITH_CUDA FALSE)
+if(BACKPLANE_BUILD_CUDA)
+  set(missing "")
+  include(CheckLanguage)
+  # A toolkit that is installed where they all are, but not on the path.
+  find_program(BACKPLANE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
+  mark_as_advanced(BACKPLANE_NVCC)
+  if(BACKPLANE_NVCC AND NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER ${BACKPLANE_NVCC})
+  endif()
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    find_package(CUDAToolkit 12.2 QUIET)
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER)
+    list(APPEND missing "nvcc (the CUDA toolkit, 12.2 or newer)")
+  elseif(NOT CUDAToolkit_FOUND OR NOT TARGET CUDA::cudart_static)
+    list(APPEND missing "the CUDA toolkit's libcudart_static.a, 12.2 or newer")
+  endif()
+  list(JOIN missing ", " missing)
+  if(missing STREQUAL "")
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING
+      "What device code is compiled for: sm_80, and sm_90 with PTX for newer devices")
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "nvcc's C++ compiler")
+    if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+    endif()
+    enable_language(CUDA)
+    set(BACKPLANE_WITH_CUDA TRUE)
+    message(STATUS "Backplane: cuda backend with CUDA ${CUDAToolkit_VERSION} for "
+      "${CMAKE_CUDA_ARCHITECTURES}")
+  elseif(BACKPLANE_BUILD_CUDA STREQUAL "AUTO")
+    message(STATUS "Backplane: no cuda backend: missing ${missing}")
+  else()
+    message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_CUDA is ON, but missing: ${missing}")
+  endif()
+else()
+  message(STATUS "Backplane: no cuda backend: BACKPLANE_BUILD_CUDA is OFF")
 endif()

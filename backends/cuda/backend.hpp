@@ -1,0 +1,87 @@
+// What the files of this backend share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/common/boundary.hpp"
+#include "backends/common/hooks.hpp"
+#include "backends/common/queue.hpp"
+#include "backends/cuda/driver.hpp"
+#include "backends/cuda/options.hpp"
+#include "backplane/backend.h"
+
+namespace bp {
+
+class Captures;
+
+}  // namespace bp
+
+namespace bp::cuda {
+
+class Device;
+
+// What one negotiation made: the tables with this object as their `self`, bound to one host, and
+// the CUDA that it works on.
+struct Instance {
+  Instance(const bp_host* host, Driver driver);
+  Instance(const Instance&) = delete;
+  ~Instance();
+
+  // Leaves `message` in the host's error slot and returns `status`.
+  bp_status fail(bp_status status, const std::string& message) const {
+    return host->set_error(host->self, status, message.c_str());
+  }
+
+  const bp_host* host;
+  const Driver driver;
+  const Options options;
+  bp_backend backend;
+  bp_device_ops devices;
+  bp_allocator_ops allocator;
+  bp_stream_ops streams;
+  bp_event_ops events;
+  bp_device_guard_ops guard;
+  bp_graph_ops graphs{};
+  std::vector<bp_kernel> kernels;
+  Hooks hooks;
+  // Submits what is held back on the host, behind events that only the host can complete.
+  Executor executor{4};
+  std::vector<std::unique_ptr<Device>> cards;
+  std::unique_ptr<Captures> captures;
+};
+
+inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
+
+[[noreturn]] inline void refuse(bp_status status, const std::string& text) {
+  throw StatusError(status, text);
+}
+
+// Throws StatusError if `pointer`, which `text` names, is NULL.
+inline void require(const void* pointer, const char* text) {
+  if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
+}
+
+// Runs body(Instance&), which returns a status or throws, for an entry of a table.
+template <typename Body>
+bp_status entry(void* self, Body&& body) {
+  Instance& i = instance(self);
+  return guarded(*i.host, [&]() -> bp_status { return body(i); });
+}
+
+// Captures are put in front of the tables of streams, events and memory, so what is made before
+// sees these without captures.
+void put_captures(Instance& instance);
+
+// What the host's request gets: an instance on `driver`. bp_backend_entry() takes the real one.
+bp_status enter(const bp_entry_request* request, bp_entry_reply* out_reply, Driver (*driver)());
+
+// The tables of this backend, without their `self`.
+extern const bp_device_ops kDevices;
+extern const bp_allocator_ops kAllocator;
+extern const bp_stream_ops kStreams;
+extern const bp_event_ops kEvents;
+extern const bp_device_guard_ops kGuard;
+
+}  // namespace bp::cuda

@@ -1,0 +1,494 @@
+#include "backends/cuda/device.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <iterator>
+
+#include "backends/cuda/memory.hpp"
+#include "backends/cuda/staging.hpp"
+#include "backends/cuda/stream.hpp"
+
+namespace bp::cuda {
+namespace {
+
+constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
+                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
+constexpr int32_t kDlpackCuda = 2;  // kDLCUDA.
+constexpr int kLowestMajor = 8;     // What this build has code for: 8.0 and, by way of PTX, newer.
+
+// 128-bit accesses of kernels are checked by them, so any offset will do.
+constexpr uint64_t kOffsetAlignment = 1;
+
+int attribute(const Driver& driver, cudaDeviceAttr which, int ordinal) {
+  int value = 0;
+  return driver.cudaDeviceGetAttribute(&value, which, ordinal) == cudaSuccess ? value : 0;
+}
+
+// f32 units of one multiprocessor, by compute capability; 0: not known.
+int f32_lanes(int major, int minor) {
+  switch (major) {
+    case 8:
+      return minor == 0 ? 64 : 128;
+    case 9:
+    case 10:
+    case 12:
+      return 128;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+// Memory whose end waits for an event.
+struct Device::Ending {
+  Ending(Device& device, const OwnedMemory& its_memory)
+      : memory(its_memory), event(device, false) {}
+  OwnedMemory memory;
+  NativeEvent event;
+};
+
+// ---- What it is ---------------------------------------------------------------------------------
+
+Device::Device(Instance& instance, int ordinal, const cudaDeviceProp& properties)
+    : instance_(instance),
+      ordinal_(ordinal),
+      name_(properties.name),
+      has_pool_(instance.options.has_pool && properties.memoryPoolsSupported != 0),
+      staging_(std::make_unique<StagingBlocks>(*this)) {
+  std::array<char, 32> bus_id{};
+  if (driver().cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), ordinal) ==
+      cudaSuccess) {
+    bus_id_ = bus_id.data();
+  }
+  limits_ = {
+      .major = properties.major,
+      .minor = properties.minor,
+      .multiprocessor_count = properties.multiProcessorCount,
+      .max_threads_per_block = properties.maxThreadsPerBlock,
+      .max_threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
+      .shared_bytes_per_block = static_cast<int>(properties.sharedMemPerBlock),
+      .max_shared_bytes_per_block = static_cast<int>(properties.sharedMemPerBlockOptin),
+      .shared_bytes_per_multiprocessor = static_cast<int>(properties.sharedMemPerMultiprocessor),
+      .l2_cache_bytes = properties.l2CacheSize};
+  set_properties(properties);
+}
+
+void Device::set_properties(const cudaDeviceProp& p) {
+  const auto heap = [](uint64_t size_bytes, bp_heap_flags flags) {
+    return bp_heap{.struct_size = sizeof(bp_heap),
+                   .struct_type = BP_STRUCT_HEAP,
+                   .size_bytes = size_bytes,
+                   .max_allocation_bytes = size_bytes,
+                   .tensor_offset_alignment_bytes = kOffsetAlignment,
+                   .suballocation_granularity_bytes = kOffsetAlignment,
+                   .flags = flags};
+  };
+  heaps_[0] = heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
+  heaps_[1] = heap(p.totalGlobalMem,
+                   BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);
+  properties_.struct_size = sizeof(properties_);
+  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
+  properties_.name = name_.c_str();
+  properties_.bus_id = bus_id_.empty() ? nullptr : bus_id_.c_str();
+  static_assert(sizeof(properties_.uuid) == sizeof(p.uuid));
+  std::memcpy(properties_.uuid, &p.uuid, sizeof(p.uuid));
+  properties_.device_class = p.integrated != 0 ? BP_DEVICE_INTEGRATED : BP_DEVICE_DISCRETE;
+  properties_.compute_unit_count = static_cast<uint32_t>(p.multiProcessorCount);
+  properties_.subgroup_size = static_cast<uint32_t>(p.warpSize);
+  properties_.max_rank = BP_MAX_RANK;
+  properties_.heaps = heaps_;
+  properties_.heap_count = kHeapCount;
+  properties_.heap_stride_bytes = sizeof(bp_heap);
+  properties_.dtypes = kDtypes;
+  properties_.dtype_count = std::size(kDtypes);
+  // Clocks are in kHz, and memory moves data on both edges.
+  const double memory_hz = 1e3 * attribute(driver(), cudaDevAttrMemoryClockRate, ordinal_);
+  const double clock_hz = 1e3 * attribute(driver(), cudaDevAttrClockRate, ordinal_);
+  properties_.peak_bytes_per_second = 2 * memory_hz * p.memoryBusWidth / 8;
+  properties_.peak_f32_flops = 2 * clock_hz * p.multiProcessorCount * f32_lanes(p.major, p.minor);
+  properties_.dlpack_device_type = kDlpackCuda;
+  properties_.dlpack_device_id = ordinal_;
+}
+
+// ---- Context and loss ---------------------------------------------------------------------------
+
+CUcontext Device::context() {
+  if (CUcontext made = context_.load(std::memory_order_acquire); made != nullptr) return made;
+  const std::lock_guard lock(opening_);
+  if (CUcontext made = context_.load(std::memory_order_relaxed); made != nullptr) return made;
+  CUdevice device = 0;
+  CUcontext context = nullptr;
+  check(driver(), driver().cuInit(0), "cuInit");
+  check(driver(), driver().cuDeviceGet(&device, ordinal_), "cuDeviceGet");
+  check(driver(), driver().cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+  context_.store(context, std::memory_order_release);
+  return context;
+}
+
+Current::Current(Device& device) : driver_(device.driver()) {
+  const CUcontext wanted = device.context();
+  check(driver_, driver_.cuCtxGetCurrent(&previous_), "cuCtxGetCurrent");
+  if (previous_ == wanted) return;
+  check(driver_, driver_.cuCtxSetCurrent(wanted), "cuCtxSetCurrent");
+  is_changed_ = true;
+}
+
+Current::~Current() {
+  if (is_changed_) driver_.cuCtxSetCurrent(previous_);
+}
+
+void Device::note(const CudaError& error) {
+  if (failure_of(error.error()) != Failure::kLoss) return;
+  const std::lock_guard lock(mutex_);
+  if (is_lost_) return;
+  loss_ = name_ + " is lost: " + error.what() +
+          "; CUDA serves this process no more: end it and start another";
+  is_lost_.store(true, std::memory_order_release);
+}
+
+// What the host has not ended goes with the device. At the exit of the process the driver may be
+// gone before: what fails then had nothing left to free.
+Device::~Device() {
+  for (Event* const event : events_) delete event;
+  for (Stream* const stream : streams_) delete stream;
+  for (Buffer* const buffer : buffers_) {
+    if (buffer->kind != BufferKind::kWrapped) {
+      OwnedMemory{this, buffer->kind, buffer->base}.end();
+    }
+    delete buffer;
+  }
+  for (const std::unique_ptr<Ending>& ending : endings_) ending->memory.end();
+  endings_.clear();
+  buried_.clear();
+  if (!has_context()) return;
+  quietly([this](const Driver& driver) {
+    staging_->clear();
+    for (void* const page : word_pages_) driver.cudaFreeHost(page);
+    if (memory_stream_ != nullptr) driver.cudaStreamDestroy(memory_stream_);
+    if (pool_ != nullptr) driver.cudaMemPoolDestroy(pool_);
+  });
+  CUdevice device = 0;
+  if (driver().cuDeviceGet(&device, ordinal_) == CUDA_SUCCESS) {
+    driver().cuDevicePrimaryCtxRelease(device);
+  }
+}
+
+// ---- Memory that all handles share --------------------------------------------------------------
+
+// The pool keeps nothing back: caching is the host's. Allocation is on a stream of its own, on
+// which nothing else runs, so that waiting for it waits for nothing.
+void Device::make_pool() {
+  const Current current(*this);
+  cudaStream_t stream = nullptr;
+  check(driver(), driver().cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0),
+        "cudaStreamCreateWithPriority");
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location.type = cudaMemLocationTypeDevice;
+  properties.location.id = ordinal_;
+  cudaMemPool_t pool = nullptr;
+  const cudaError_t error = driver().cudaMemPoolCreate(&pool, &properties);
+  if (error != cudaSuccess) driver().cudaStreamDestroy(stream);
+  check(driver(), error, "cudaMemPoolCreate");
+  memory_stream_ = stream;
+  pool_.store(pool, std::memory_order_release);
+}
+
+cudaMemPool_t Device::pool() {
+  if (!has_pool_) return nullptr;
+  if (cudaMemPool_t made = pool_.load(std::memory_order_acquire); made != nullptr) return made;
+  static_cast<void>(context());
+  const std::lock_guard lock(opening_);
+  if (pool_.load(std::memory_order_relaxed) == nullptr) make_pool();
+  return pool_;
+}
+
+cudaStream_t Device::memory_stream() { return memory_stream_; }
+
+uint32_t* Device::take_word() {
+  constexpr size_t kWordsPerPage = 1024;
+  const std::lock_guard lock(words_mutex_);
+  if (free_words_ == 0) {
+    const Current current(*this);
+    void* page = nullptr;
+    check(driver(),
+          driver().cudaHostAlloc(&page, kWordsPerPage * sizeof(uint32_t),
+                                 cudaHostAllocMapped | cudaHostAllocPortable),
+          "cudaHostAlloc");
+    std::memset(page, 0, kWordsPerPage * sizeof(uint32_t));
+    word_pages_.push_back(page);
+    free_words_ = kWordsPerPage;
+  }
+  return static_cast<uint32_t*>(word_pages_.back()) + --free_words_;
+}
+
+void Device::enable_peer(Device& peer) {
+  if (&peer == this) return;
+  const cudaMemPool_t pool = peer.pool();
+  const CUcontext others = peer.context();
+  static_cast<void>(others);
+  static_cast<void>(context());
+  const std::lock_guard lock(opening_);
+  if (peers_.contains(&peer)) return;
+  int can = 0;
+  check(driver(), driver().cudaDeviceCanAccessPeer(&can, ordinal_, peer.ordinal_),
+        "cudaDeviceCanAccessPeer");
+  if (can != 0) {
+    const Current current(*this);
+    const cudaError_t error = driver().cudaDeviceEnablePeerAccess(peer.ordinal_, 0);
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+      driver().cudaGetLastError();
+    } else {
+      check(driver(), error, "cudaDeviceEnablePeerAccess");
+    }
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = ordinal_;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    if (pool != nullptr) {
+      check(driver(), driver().cudaMemPoolSetAccess(pool, &access, 1), "cudaMemPoolSetAccess");
+    }
+  }
+  peers_.insert(&peer);
+}
+
+// ---- Handles ------------------------------------------------------------------------------------
+
+Stream* Device::add(std::shared_ptr<Lane> lane) {
+  auto stream = std::make_unique<Stream>();
+  stream->lane = std::move(lane);
+  const std::lock_guard lock(mutex_);
+  streams_.insert(stream.get());
+  return stream.release();
+}
+
+Stream* Device::default_stream() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (default_stream_ != nullptr) return default_stream_;
+  }
+  Stream* const made = add(make_lane(*this, 0));
+  const std::lock_guard lock(mutex_);
+  if (default_stream_ == nullptr) {
+    default_stream_ = made;
+  } else {  // Another thread was quicker.
+    streams_.erase(made);
+    delete made;
+  }
+  return default_stream_;
+}
+
+bool Device::is_default_stream(const Stream* stream) {
+  const std::lock_guard lock(mutex_);
+  return stream == default_stream_;
+}
+
+std::shared_ptr<Lane> Device::lane_with(cudaStream_t native) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Stream* stream : streams_) {
+      if (stream->lane->native() == native) return stream->lane;
+    }
+  }
+  return std::make_shared<Lane>(*this, native, false);
+}
+
+void Device::bury(std::shared_ptr<Lane> lane) {
+  const std::lock_guard lock(mutex_);
+  buried_.push_back(std::move(lane));
+}
+
+void Device::sweep() {
+  // What they hold ends behind the lock.
+  std::vector<std::shared_ptr<Lane>> lanes;
+  std::vector<std::unique_ptr<Ending>> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    lanes.swap(buried_);
+    for (size_t i = 0; i < endings_.size();) {
+      if (!endings_[i]->event.is_complete()) {
+        ++i;
+        continue;
+      }
+      ended.push_back(std::move(endings_[i]));
+      endings_[i] = std::move(endings_.back());
+      endings_.pop_back();
+    }
+  }
+  for (const std::unique_ptr<Ending>& ending : ended) ending->memory.end();
+}
+
+void Device::end_later(const OwnedMemory& memory, Lane& lane) {
+  auto ending = std::make_unique<Ending>(*this, memory);
+  const Current current(*this);
+  check(driver(), driver().cudaEventRecord(ending->event.get(), lane.native()), "cudaEventRecord");
+  const std::lock_guard lock(mutex_);
+  endings_.push_back(std::move(ending));
+}
+
+void Device::remove(Stream* stream) {
+  sweep();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(closing_, [](const std::weak_ptr<Lane>& lane) { return lane.expired(); });
+    closing_.push_back(stream->lane);
+    streams_.erase(stream);
+  }
+  stream->magic = 0;
+  delete stream;
+}
+
+std::vector<std::shared_ptr<Lane>> Device::live_lanes() {
+  std::vector<std::shared_ptr<Lane>> lanes;
+  const std::lock_guard lock(mutex_);
+  for (const Stream* stream : streams_) lanes.push_back(stream->lane);
+  for (const std::weak_ptr<Lane>& closing : closing_) {
+    if (std::shared_ptr<Lane> lane = closing.lock()) lanes.push_back(std::move(lane));
+  }
+  return lanes;
+}
+
+bool Device::wait(uint64_t timeout_ns) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::shared_ptr<Lane>& lane : live_lanes()) {
+    if (!lane->wait(left_of(timeout_ns, begin))) return false;
+  }
+  return true;
+}
+
+void Device::abandon_work() {
+  for (const std::shared_ptr<Lane>& lane : live_lanes()) lane->abandon();
+}
+
+bool Device::add(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  const bool is_owner = buffer->kind != BufferKind::kWrapped;
+  if (is_owner && !places_.add(buffer->address, buffer->size_bytes, buffer)) return false;
+  try {
+    buffers_.insert(buffer);
+  } catch (...) {
+    places_.remove(buffer->address, buffer);
+    throw;
+  }
+  return true;
+}
+
+void Device::remove(Buffer* buffer) {
+  const std::lock_guard lock(mutex_);
+  buffers_.erase(buffer);
+  places_.remove(buffer->address, buffer);
+}
+
+void Device::add(Event* event) {
+  const std::lock_guard lock(mutex_);
+  events_.insert(event);
+}
+
+void Device::remove(Event* event) {
+  const std::lock_guard lock(mutex_);
+  events_.erase(event);
+}
+
+bool Device::find(uint64_t address, bp_address_info& info) {
+  const std::lock_guard lock(mutex_);
+  Buffer* const found = places_.find(address);
+  if (found == nullptr) return false;
+  info.device = reinterpret_cast<bp_device*>(this);
+  info.buffer = reinterpret_cast<bp_buffer*>(found);
+  info.byte_offset = address - found->address;
+  info.size_bytes = found->size_bytes;
+  return true;
+}
+
+uint64_t free_host_bytes() {
+  return static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+// ---- Finding them -------------------------------------------------------------------------------
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Why cudaGetDeviceCount() failed, and what to do.
+std::string why_none(const Driver& driver, cudaError_t error) {
+  int has = 0, wants = 0;
+  driver.cudaDriverGetVersion(&has);
+  driver.cudaRuntimeGetVersion(&wants);
+  if (error == cudaErrorNoDevice) {
+    return "the NVIDIA driver has no device; if there is a GPU, look at nvidia-smi and at "
+           "CUDA_VISIBLE_DEVICES";
+  }
+  if (error == cudaErrorInsufficientDriver && has != 0) {
+    return "the NVIDIA driver serves CUDA " + version_text(has) + ", and this build needs " +
+           version_text(wants) + ": install a newer driver";
+  }
+  return failure_text(driver, error, "no device: cudaGetDeviceCount");
+}
+
+std::vector<std::unique_ptr<Device>> find_devices(Instance& i, std::vector<std::string>& reasons) {
+  const Driver& driver = i.driver;
+  std::vector<std::unique_ptr<Device>> devices;
+  int count = 0;
+  if (!driver.missing.empty()) {
+    reasons.push_back(driver.missing);
+    return devices;
+  }
+  if (const cudaError_t error = driver.cudaGetDeviceCount(&count); error != cudaSuccess) {
+    driver.cudaGetLastError();
+    reasons.push_back(why_none(driver, error));
+    return devices;
+  }
+  for (const int wanted : i.options.devices) {
+    if (wanted < count) continue;
+    refuse(BP_INVALID_ARGUMENT, "option devices names " + std::to_string(wanted) +
+                                    ", and the driver has " + std::to_string(count) +
+                                    " devices, counted from 0");
+  }
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    const std::vector<int>& wanted = i.options.devices;
+    if (!wanted.empty() && std::ranges::find(wanted, ordinal) == wanted.end()) continue;
+    cudaDeviceProp properties{};
+    const cudaError_t error = driver.cudaGetDeviceProperties(&properties, ordinal);
+    const std::string name = "device " + std::to_string(ordinal);
+    if (error != cudaSuccess) {
+      driver.cudaGetLastError();
+      reasons.push_back(failure_text(driver, error, (name + " is left out").c_str()));
+    } else if (properties.major < kLowestMajor) {
+      reasons.push_back(
+          name + ", " + properties.name + ", is left out: its compute capability is " +
+          std::to_string(properties.major) + "." + std::to_string(properties.minor) +
+          ", and this build has code for " + std::to_string(kLowestMajor) + ".0 and newer");
+    } else {
+      devices.push_back(std::make_unique<Device>(i, ordinal, properties));
+    }
+  }
+  return devices;
+}
+
+Device* device_or_null(const Instance& i, bp_device* handle) {
+  for (const std::unique_ptr<Device>& device : i.cards) {
+    if (reinterpret_cast<Device*>(handle) == device.get()) return device.get();
+  }
+  return nullptr;
+}
+
+Device& any_device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
+  if (Device* const device = device_or_null(i, handle); device != nullptr) return *device;
+  refuse(BP_INVALID_ARGUMENT,
+         std::string(call) + ": " + what + " is NULL or not one of this backend");
+}
+
+Device& device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
+  Device& device = any_device_of(i, handle, call, what);
+  if (device.is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + device.loss());
+  return device;
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,193 @@
+// One device as one instance sees it: its properties, its context, and the handles that were made
+// of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "backends/common/address_map.hpp"
+#include "backends/cuda/backend.hpp"
+#include "backplane/memory.h"
+
+namespace bp::cuda {
+
+struct Buffer;
+struct Event;
+struct OwnedMemory;
+struct Stream;
+class Lane;
+class NativeEvent;
+class StagingBlocks;
+
+// What kernels fit their launches to.
+struct DeviceLimits {
+  int major = 0, minor = 0;  // Of the compute capability.
+  int multiprocessor_count = 0;
+  int max_threads_per_block = 0;
+  int max_threads_per_multiprocessor = 0;
+  int shared_bytes_per_block = 0;      // Without asking for more, and
+  int max_shared_bytes_per_block = 0;  // with cudaFuncSetAttribute.
+  int shared_bytes_per_multiprocessor = 0;
+  int l2_cache_bytes = 0;
+};
+
+class Device {
+ public:
+  Device(Instance& instance, int ordinal, const cudaDeviceProp& properties);
+  Device(const Device&) = delete;
+  ~Device();
+
+  Instance& owner() const { return instance_; }
+  const Driver& driver() const { return instance_.driver; }
+  int ordinal() const { return ordinal_; }
+  const DeviceLimits& limits() const { return limits_; }
+  const bp_device_properties& properties() const { return properties_; }
+  const bp_heap& heap(size_t index) const { return heaps_[index]; }
+  static constexpr size_t kHeapCount = 2;
+
+  // The primary context, which the first call makes. Throws CudaError.
+  CUcontext context();
+  bool has_context() const { return context_.load(std::memory_order_acquire) != nullptr; }
+
+  // Whether an error that no call recovers from was seen; its text.
+  bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
+  const std::string& loss() const { return loss_; }
+
+  // Runs body(driver), which ends something, with the context. Nothing is left to end where that
+  // fails: the context is gone, and what it had with it.
+  template <typename Body>
+  void quietly(Body&& body) noexcept;
+
+  // Takes note of a failed call of CUDA on this device.
+  void note(const CudaError& error);
+
+  // Blocks until the work of all streams has ended; false if timeout_ns passed first.
+  bool wait(uint64_t timeout_ns);
+
+  Stream* default_stream();
+  bool is_default_stream(const Stream* stream);
+  Stream* add(std::shared_ptr<Lane> lane);
+  void remove(Stream* stream);
+
+  // The lane of a CUDA stream: that of another handle, or a new one, that leaves it as it is.
+  std::shared_ptr<Lane> lane_with(cudaStream_t native);
+
+  // Keeps what a thread that may not call CUDA was the last to need, until sweep().
+  void bury(std::shared_ptr<Lane> lane);
+  void sweep();
+
+  // Frees `memory` once the work submitted to `lane` so far has ended; sweep() looks.
+  void end_later(const OwnedMemory& memory, Lane& lane);
+
+  StagingBlocks& staging() { return *staging_; }
+
+  // What the host has made and not yet ended is freed with the device. Of buffers that own their
+  // memory no two overlap: false if this one would, and nothing was added.
+  bool add(Buffer* buffer);
+  void remove(Buffer* buffer);
+  void add(Event* event);
+  void remove(Event* event);
+
+  // Fills `info` with the buffer that owns the memory at an address; false if none does.
+  bool find(uint64_t address, bp_address_info& info);
+
+  // Where memory comes from, and the stream on which it does; NULL: cudaMalloc. Throws CudaError.
+  cudaMemPool_t pool();
+  cudaStream_t memory_stream();
+
+  // A word of host memory that kernels of this device write to: 0, and nobody else's for as long as
+  // the device lives. Throws CudaError.
+  uint32_t* take_word();
+
+  // What waits for an event that nobody can complete any more is aborted.
+  void abandon_work();
+
+  // Lets this device reach the memory of `peer` without staging, if it can. Throws CudaError.
+  void enable_peer(Device& peer);
+
+ private:
+  void set_properties(const cudaDeviceProp& properties);
+  void make_pool();
+  std::vector<std::shared_ptr<Lane>> live_lanes();
+
+  Instance& instance_;
+  const int ordinal_;
+  std::string name_, bus_id_;
+  DeviceLimits limits_;
+  bp_heap heaps_[kHeapCount]{};
+  bp_device_properties properties_{};
+  const bool has_pool_;
+
+  std::mutex opening_;  // Guards making what follows; never taken with `mutex_`.
+  std::atomic<CUcontext> context_ = nullptr;
+  std::atomic<cudaMemPool_t> pool_ = nullptr;
+  cudaStream_t memory_stream_ = nullptr;
+  std::unordered_set<const Device*> peers_;
+  const std::unique_ptr<StagingBlocks> staging_;
+
+  std::mutex words_mutex_;  // Guards what follows.
+  std::vector<void*> word_pages_;
+  size_t free_words_ = 0;  // Of the last page.
+
+  std::atomic<bool> is_lost_ = false;
+  std::mutex mutex_;  // Guards what follows.
+  std::string loss_;
+  std::unordered_set<Stream*> streams_;
+  struct Ending;
+  std::vector<std::shared_ptr<Lane>> buried_;
+  std::vector<std::unique_ptr<Ending>> endings_;
+  std::vector<std::weak_ptr<Lane>> closing_;  // Destroyed, and perhaps still busy.
+  std::unordered_set<Buffer*> buffers_;
+  AddressMap<Buffer> places_;
+  std::unordered_set<Event*> events_;
+  Stream* default_stream_ = nullptr;
+};
+
+// The device's context is the calling thread's while this lives; then what was before is again.
+class Current {
+ public:
+  explicit Current(Device& device);
+  Current(const Current&) = delete;
+  ~Current();
+
+ private:
+  const Driver& driver_;
+  CUcontext previous_ = nullptr;
+  bool is_changed_ = false;
+};
+
+template <typename Body>
+void Device::quietly(Body&& body) noexcept {
+  try {
+    const Current current(*this);
+    body(driver());
+    driver().cudaGetLastError();
+  } catch (const CudaError&) {
+  }
+}
+
+// The device behind a handle, for the entry `call`. Throws StatusError unless it is one of this
+// instance, and not lost.
+Device& device_of(const Instance& i, bp_device* handle, const char* call,
+                  const char* what = "device");
+
+// The same, also if it is lost.
+Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
+                      const char* what = "device");
+
+// The same without a text; NULL if it is none of this instance.
+Device* device_or_null(const Instance& i, bp_device* handle);
+
+// Bytes that the host could still give.
+uint64_t free_host_bytes();
+
+// The devices that CUDA has and this build has code for; the reason in words where there is none,
+// or one is left out. Makes no context.
+std::vector<std::unique_ptr<Device>> find_devices(Instance& i, std::vector<std::string>& reasons);
+
+}  // namespace bp::cuda

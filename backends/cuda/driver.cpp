@@ -1,0 +1,111 @@
+#include "backends/cuda/driver.hpp"
+
+#include <dlfcn.h>
+
+namespace bp::cuda {
+namespace {
+
+// What entries of libcuda answer where there is none.
+template <typename... Args>
+CUresult absent(Args...) {
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+template <typename... Args>
+void look_up(void* library, const char* symbol, CUresult (*&entry)(Args...), std::string& missing) {
+  entry = absent<Args...>;
+  if (library == nullptr) return;
+  void* const found = dlsym(library, symbol);
+  if (found != nullptr) {
+    entry = reinterpret_cast<CUresult (*)(Args...)>(found);
+  } else if (missing.empty()) {
+    missing =
+        std::string("the NVIDIA driver is too old: it has no ") + symbol + "; install a newer one";
+  }
+}
+
+}  // namespace
+
+Driver real_driver() {
+  Driver driver;
+#define BP_RUNTIME(name, parameters) driver.name = &::name;
+#define BP_DRIVER(name, symbol, parameters)
+#include "backends/cuda/driver.def"
+  driver.cudaGetErrorName = &::cudaGetErrorName;
+  driver.cudaGetErrorString = &::cudaGetErrorString;
+
+  // Never closed: the runtime has it open as well, and its threads may run.
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    driver.missing = "there is no NVIDIA driver on this machine: libcuda.so.1 was not found";
+  }
+#define BP_RUNTIME(name, parameters)
+#define BP_DRIVER(name, symbol, parameters) look_up(library, symbol, driver.name, driver.missing);
+#include "backends/cuda/driver.def"
+  return driver;
+}
+
+// The codes of both libraries have been the same numbers since 10.1, where the runtime knows one.
+cudaError_t runtime_error(CUresult result) { return static_cast<cudaError_t>(result); }
+
+Failure failure_of(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorTensorMemoryLeak:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorMpsClientTerminated:
+    case cudaErrorMpsRpcFailure:
+    case cudaErrorExternalDevice:
+    case cudaErrorUnknown:
+      return Failure::kLoss;
+    default:
+      return Failure::kSubmission;
+  }
+}
+
+bp_status status_of(cudaError_t error) {
+  if (failure_of(error) == Failure::kLoss) return BP_DEVICE_LOST;
+  switch (error) {
+    case cudaSuccess:
+      return BP_OK;
+    case cudaErrorMemoryAllocation:
+      return BP_OUT_OF_MEMORY;
+    case cudaErrorNotSupported:
+    case cudaErrorNotPermitted:
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorCallRequiresNewerDriver:
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled:
+    case cudaErrorPeerAccessUnsupported:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorDevicesUnavailable:
+      return BP_UNSUPPORTED;
+    case cudaErrorTimeout:
+      return BP_TIMEOUT;
+    default:
+      return BP_INTERNAL;
+  }
+}
+
+std::string failure_text(const Driver& driver, cudaError_t error, const char* what) {
+  return std::string(what) + ": " + driver.cudaGetErrorName(error) + " (" +
+         driver.cudaGetErrorString(error) + ")";
+}
+
+}  // namespace bp::cuda

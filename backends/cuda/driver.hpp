@@ -1,0 +1,68 @@
+// CUDA as this backend calls it: a table of functions, the real ones or those of a test.
+//
+//   check(driver, driver.cudaMemcpyAsync(dst, src, size_bytes, kind, stream), "copy");
+//
+// The runtime is linked in and opens the driver when it is first called; what is called of the
+// driver itself is looked up in it. Without a driver the table is whole, and its entries fail.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "backends/common/boundary.hpp"
+
+namespace bp::cuda {
+
+struct Driver {
+#define BP_RUNTIME(name, parameters) cudaError_t(*name) parameters = nullptr;
+#define BP_DRIVER(name, symbol, parameters) CUresult(*name) parameters = nullptr;
+#include "backends/cuda/driver.def"
+
+  // These cannot fail. A name is that of the header: "cudaErrorIllegalAddress".
+  const char* (*cudaGetErrorName)(cudaError_t error) = nullptr;
+  const char* (*cudaGetErrorString)(cudaError_t error) = nullptr;
+
+  // Why there is no driver on this machine, or it lacks what is called here; "" if it has all.
+  std::string missing;
+};
+
+// The functions of the CUDA that is installed on this machine.
+Driver real_driver();
+
+// What a failure of CUDA means to a host.
+enum class Failure {
+  kSubmission,  // The call did nothing, and the device goes on.
+  kLoss,        // The context is gone: every later call fails.
+};
+Failure failure_of(cudaError_t error);
+bp_status status_of(cudaError_t error);
+cudaError_t runtime_error(CUresult result);
+
+// "copy: cudaErrorInvalidValue (invalid argument)".
+std::string failure_text(const Driver& driver, cudaError_t error, const char* what);
+
+// A failed call, for the code that has to know which class of failure it was.
+class CudaError : public StatusError {
+ public:
+  CudaError(const Driver& driver, cudaError_t error, const char* what)
+      : StatusError(status_of(error), failure_text(driver, error, what)), error_(error) {}
+  cudaError_t error() const { return error_; }
+
+ private:
+  cudaError_t error_;
+};
+
+// Throws CudaError unless the call named `what` succeeded.
+inline void check(const Driver& driver, cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  driver.cudaGetLastError();  // The thread's own note of it; a sticky error stays.
+  throw CudaError(driver, error, what);
+}
+inline void check(const Driver& driver, CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  throw CudaError(driver, runtime_error(result), what);
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,6 @@
+// The one symbol of the plugin.
+#include "backends/cuda/backend.hpp"
+
+bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
+  return bp::cuda::enter(request, out_reply, bp::cuda::real_driver);
+}

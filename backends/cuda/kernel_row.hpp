@@ -1,0 +1,205 @@
+// The adapter between typed kernels and the rows of the C table.
+//
+//   bp_status softmax(const bp_softmax_args& a, Launch& launch);
+//   const bp_kernel kSoftmax = make_kernel<bp_softmax_args, softmax>({.name = ..., .op = ...});
+//
+// A plan is a class with
+//   Planned(const Args&, uint64_t constant_args, const Env&)   chooses; refuses a frame for which
+//                                  it is of no use: StatusError of BP_UNSUPPORTED
+//   uint64_t packed_size_bytes() const, workspace_size_bytes() const
+//   const char* algorithm() const
+//   bp_status pack(const Args&, Launch&, std::byte* packed) const     submits the packing
+//   bp_status launch(const Args&, Launch&, std::byte* packed) const   submits the work
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "backends/cuda/kernel_env.hpp"
+
+namespace bp::cuda {
+
+constexpr bp_launch_flags kKnownLaunchFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// The bp_plan of a kernel. Names its kernel, so that the plan of another is refused.
+template <typename Planned>
+class OwnedPlan : public PlanBase {
+ public:
+  template <typename Args>
+  OwnedPlan(const bp_kernel* its_kernel, const Args& args, uint64_t constant_args, const Env& env)
+      : kernel(its_kernel), planned(args, constant_args, env) {}
+
+  const bp_kernel* const kernel;
+  const Planned planned;
+  bp_buffer_ref packed{};  // Since it was packed.
+};
+
+inline PlanBase* plan_base(const bp_plan* plan) {
+  return reinterpret_cast<PlanBase*>(const_cast<bp_plan*>(plan));
+}
+
+// NULL for the plan of another kernel.
+template <typename Planned>
+OwnedPlan<Planned>* owned_plan(const bp_kernel& kernel, const bp_plan* plan) {
+  auto* const ours = static_cast<OwnedPlan<Planned>*>(plan_base(plan));
+  return ours != nullptr && ours->kernel == &kernel ? ours : nullptr;
+}
+
+template <typename Args, typename Planned>
+bp_status launch_planned(const bp_kernel& kernel, const Args& args, Launch& launch) {
+  if constexpr (!std::is_void_v<Planned>) {
+    if (const auto* const plan = owned_plan<Planned>(kernel, launch.plan()); plan != nullptr) {
+      if (plan->packed.buffer == nullptr && plan->planned.packed_size_bytes() != 0) {
+        return launch.refuse(BP_INVALID_ARGUMENT,
+                             std::string(kernel.name) + ": the plan was not packed");
+      }
+      return plan->planned.launch(args, launch, launch.packed(plan->packed));
+    }
+  }
+  return launch.refuse(BP_INVALID_ARGUMENT,
+                       std::string(kernel.name) + ": the plan is not one of this kernel");
+}
+
+// What a launch of a row does.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), typename Planned>
+bp_status launch_row(const bp_kernel& kernel, const void* args, Launch& launch) {
+  if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
+    return launch.refuse(BP_UNSUPPORTED, std::string(kernel.name) + ": a launch flag is not known");
+  }
+  const Args& a = *static_cast<const Args*>(args);
+  if (a.flags != 0) {
+    return launch.refuse(BP_UNSUPPORTED,
+                         std::string(kernel.name) + ": a flag of args is not known");
+  }
+  if (launch.plan() != nullptr) return launch_planned<Args, Planned>(kernel, a, launch);
+  return LaunchOp(a, launch);
+}
+
+template <typename Args, typename Planned>
+bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                       const void* args, bp_plan** out_plan) {
+  return with_env(self, device, [&](const Env& env) -> bp_status {
+    constexpr uint32_t kFirst = offsetof(bp_prepare_desc, constant_args) + sizeof(uint64_t);
+    require(args, "prepare: args");
+    require(out_plan, "prepare: out_plan");
+    const bp_prepare_desc ours = read_desc(desc, kFirst, BP_STRUCT_PREPARE_DESC, "prepare");
+    if ((ours.flags & ~kKnownLaunchFlags) != 0) {
+      refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
+    }
+    const Args& a = *static_cast<const Args*>(args);
+    if (a.flags != 0) refuse(BP_UNSUPPORTED, "prepare: a flag of args is not known");
+    PlanBase* const plan = new OwnedPlan<Planned>(self, a, ours.constant_args, env);
+    *out_plan = reinterpret_cast<bp_plan*>(plan);
+    return BP_OK;
+  });
+}
+
+template <typename Planned>
+bp_status write_plan_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
+  return entry(self->state, [&](const Instance&) -> bp_status {
+    constexpr uint32_t kFirst = offsetof(bp_plan_info, algorithm) + sizeof(void*);
+    const auto* const ours = owned_plan<Planned>(*self, plan);
+    if (ours == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "plan_info: the plan is NULL or not one of this kernel");
+    }
+    check_offer(out_info, kFirst, "plan_info: out_info");
+    out_info->packed_size_bytes = ours->planned.packed_size_bytes();
+    out_info->workspace_required_bytes = ours->planned.workspace_size_bytes();
+    out_info->workspace_preferred_bytes = ours->planned.workspace_size_bytes();
+    out_info->algorithm = ours->planned.algorithm();
+    return BP_OK;
+  });
+}
+
+template <typename Args, typename Planned>
+bp_status pack_row(const bp_kernel& kernel, const void* args, Launch& launch) {
+  const auto* const plan = owned_plan<Planned>(kernel, launch.plan());
+  return plan->planned.pack(*static_cast<const Args*>(args), launch, launch.packed(plan->packed));
+}
+
+template <typename Args, typename Planned>
+bp_status pack_plan(const bp_kernel* self, const bp_launch* launch, const void* args,
+                    const bp_buffer_ref* packed) {
+  return entry(self->state, [&](const Instance&) -> bp_status {
+    require(launch, "plan_pack: launch");
+    auto* const plan = owned_plan<Planned>(*self, launch->plan);
+    if (plan == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "plan_pack: the plan is NULL or not one of this kernel");
+    }
+    refuse_in_capture(*self, *launch, "plan_pack");
+    const uint64_t size_bytes = plan->planned.packed_size_bytes();
+    if (packed == nullptr || packed->buffer == nullptr || packed->size_bytes < size_bytes) {
+      refuse(BP_INVALID_ARGUMENT,
+             "plan_pack: packed has to have " + std::to_string(size_bytes) + " bytes");
+    }
+    plan->packed = *packed;
+    return run_launch(self, launch, args, pack_row<Args, Planned>);
+  });
+}
+
+template <typename Args, typename Planned>
+constexpr void set_plan_functions(bp_kernel& row) {
+  row.prepare = prepare_plan<Args, Planned>;
+  row.plan_info = write_plan_info<Planned>;
+  row.plan_pack = pack_plan<Args, Planned>;
+  row.plan_release = [](const bp_kernel*, bp_plan* plan) -> bp_status {
+    if (plan != nullptr) plan_base(plan)->release();
+    return BP_OK;
+  };
+}
+
+// Puts typed functions into a row that holds the rest.
+//   LaunchOp   Reads the frame, and submits the work through its Launch.
+//   Planned    What prepare() makes of a frame; void: the kernel has no plans.
+//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a
+//              second argument, const Env&, if it depends on the device; nullptr if they say all.
+//   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
+//              needed.
+// Which of the two is given shows in its type: under sanitizers g++ does not take the address of a
+// template's function for a constant that differs from nullptr.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
+          auto Workspace = nullptr, typename Planned = void>
+constexpr bp_kernel make_kernel(bp_kernel row) {
+  row.struct_size = sizeof(bp_kernel);
+  row.struct_type = BP_STRUCT_KERNEL;
+  row.args_size_bytes = sizeof(Args);
+  row.op_version = 1;
+  row.flags |= BP_KERNEL_CAPTURABLE;  // Launches read frames, and kernels what is in tensors.
+  if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
+    row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                      const void* args) -> bp_reason {
+      if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
+      const Args& a = *static_cast<const Args*>(args);
+      if constexpr (std::is_invocable_v<decltype(Supports), const Args&, const Env&>) {
+        Device* const known = device_or_null(instance(self->state), device);
+        if (known == nullptr) return "the device is not one of this backend";
+        return Supports(a, Env(instance(self->state), *known));
+      } else {
+        return Supports(a);
+      }
+    };
+  }
+  if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
+    row.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
+                            uint64_t* out_required, uint64_t* out_preferred) {
+      return with_env(self, device, [&](const Env& env) -> bp_status {
+        const uint64_t size_bytes = Workspace(*static_cast<const Args*>(args), env);
+        if (out_required != nullptr) *out_required = size_bytes;
+        if (out_preferred != nullptr) *out_preferred = size_bytes;
+        return BP_OK;
+      });
+    };
+  }
+  row.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
+    return run_launch(self, launch, args, launch_row<Args, LaunchOp, Planned>);
+  };
+  if constexpr (!std::is_void_v<Planned>) set_plan_functions<Args, Planned>(row);
+  return row;
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,253 @@
+// What orders the submissions of one CUDA stream, and what goes wrong behind them.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "backends/cuda/stream.hpp"
+
+namespace bp::cuda {
+
+// ---- Faults -------------------------------------------------------------------------------------
+
+FaultWord::FaultWord(Device& device) : host_(device.take_word()) {}
+
+// The name stands before the number is given away: a report of it finds the name.
+Fault FaultWord::next(const char* name) {
+  const std::lock_guard lock(mutex_);
+  const uint32_t sequence = last_.load(std::memory_order_relaxed) + 1;
+  names_[sequence % names_.size()] = name;
+  last_.store(sequence, std::memory_order_release);
+  return {host_, sequence};
+}
+
+uint32_t FaultWord::reported() const { return *static_cast<const volatile uint32_t*>(host_); }
+
+std::string FaultWord::text() const {
+  const std::lock_guard lock(mutex_);
+  const uint32_t sequence = reported();
+  const bool is_kept = last_.load(std::memory_order_relaxed) - sequence < names_.size();
+  return std::string(is_kept ? names_[sequence % names_.size()] : "a kernel") +
+         ": an index is out of range";
+}
+
+// ---- Native events ------------------------------------------------------------------------------
+
+NativeEvent::NativeEvent(Device& device, bool is_timed) : device_(device) {
+  const Current current(device);
+  check(device.driver(),
+        device.driver().cudaEventCreateWithFlags(
+            &event_, is_timed ? cudaEventDefault : cudaEventDisableTiming),
+        "cudaEventCreateWithFlags");
+}
+
+// Streams that wait for it still do.
+NativeEvent::~NativeEvent() {
+  device_.quietly([this](const Driver& driver) { driver.cudaEventDestroy(event_); });
+}
+
+bool NativeEvent::is_complete() const {
+  const Current current(device_);
+  const cudaError_t error = device_.driver().cudaEventQuery(event_);
+  if (error == cudaErrorNotReady) {
+    device_.driver().cudaGetLastError();
+    return false;
+  }
+  check(device_.driver(), error, "cudaEventQuery");
+  return true;
+}
+
+void NativeEvent::synchronize() const {
+  const Current current(device_);
+  check(device_.driver(), device_.driver().cudaEventSynchronize(event_), "cudaEventSynchronize");
+}
+
+// ---- Lanes --------------------------------------------------------------------------------------
+
+std::shared_ptr<Lane> make_lane(Device& device, int32_t priority) {
+  const Driver& driver = device.driver();
+  const Current current(device);
+  int least = 0, greatest = 0;  // CUDA's priorities go down: the greatest is the lowest number.
+  check(driver, driver.cudaDeviceGetStreamPriorityRange(&least, &greatest),
+        "cudaDeviceGetStreamPriorityRange");
+  const int native_priority = std::clamp(priority < -least ? least : -priority, greatest, least);
+  cudaStream_t native = nullptr;
+  check(driver,
+        driver.cudaStreamCreateWithPriority(&native, cudaStreamNonBlocking, native_priority),
+        "cudaStreamCreateWithPriority");
+  return std::make_shared<Lane>(device, native, true);
+}
+
+Lane::Lane(Device& device, cudaStream_t native, bool is_owner)
+    : device_(device),
+      native_(native),
+      is_owner_(is_owner),
+      queue_(std::make_shared<Queue>(*device.owner().host, device.owner().executor, false)) {}
+
+// Work that was submitted goes on: cudaStreamDestroy() does not wait for it.
+Lane::~Lane() {
+  if (!is_owner_) return;
+  device_.quietly([this](const Driver& driver) { driver.cudaStreamDestroy(native_); });
+}
+
+bp_status Lane::surface() {
+  if (device_.is_lost()) return device_.owner().fail(BP_DEVICE_LOST, device_.loss());
+  if (has_marks_.load(std::memory_order_acquire)) look_for_faults();
+  if (has_faulted_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(mutex_);
+    if (fault_.status != BP_OK) return device_.owner().fail(fault_.status, fault_.text);
+  }
+  return queue_->surface();
+}
+
+// The first failure stays: a fault that shows when the stream has failed otherwise is not told.
+void Lane::look_for_faults() {
+  const std::lock_guard lock(mutex_);
+  if (fault_.status != BP_OK || queue_->has_failed()) return;
+  const auto take = [&](const FaultWord& word) {
+    fault_ = {.status = kFaultStatus, .text = word.text(), .lets_queued_work_run = true};
+    has_faulted_.store(true, std::memory_order_release);
+  };
+  if (word_ != nullptr && word_->reported() != 0) return take(*word_);
+  for (const FaultMark& mark : inherited_) {
+    if (mark.has_fired()) return take(*mark.word);
+  }
+}
+
+bp_status Lane::submit_always(std::function<void(const Outcome&)> task) {
+  return queue_->submit_always(
+      [lane = shared_from_this(), task = std::move(task)](const Outcome& before) {
+        Outcome outcome = before;
+        if (outcome.status == BP_OK) outcome = lane->outcome();
+        task(outcome);
+      },
+      true);
+}
+
+Outcome Lane::outcome() {
+  if (device_.is_lost()) return {.status = BP_DEVICE_LOST, .text = device_.loss()};
+  if (has_marks_.load(std::memory_order_acquire)) look_for_faults();
+  const std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
+  const bp_status status = surface();
+  if (status != BP_OK) return status;
+  const auto wait = [this, record] {
+    if (record->native == nullptr) return;
+    check(device_.driver(), device_.driver().cudaStreamWaitEvent(native_, record->native->get(), 0),
+          "cudaStreamWaitEvent");
+    inherit(record->marks);
+  };
+  const bool has_come = record->submitted->is_complete();
+  if (has_come && record->submitted->outcome().status == BP_OK) return submit(wait);
+  const bp_status held = queue_->wait_for(record->submitted);
+  return held == BP_OK && !has_come ? hold(wait) : held;
+}
+
+Fault Lane::next_fault(const char* name) {
+  const std::lock_guard lock(mutex_);
+  if (word_ == nullptr || word_->last() == UINT32_MAX) {
+    word_ = std::make_shared<FaultWord>(device_);
+    has_marks_.store(true, std::memory_order_release);
+  }
+  return word_->next(name);
+}
+
+std::vector<FaultMark> Lane::marks() {
+  if (!has_marks_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  std::vector<FaultMark> marks = inherited_;
+  if (word_ != nullptr) marks.push_back({word_, word_->last()});
+  return marks;
+}
+
+void Lane::inherit(const std::vector<FaultMark>& marks) {
+  if (marks.empty()) return;
+  const std::lock_guard lock(mutex_);
+  for (const FaultMark& mark : marks) {
+    const auto known = std::ranges::find(inherited_, mark.word, &FaultMark::word);
+    if (mark.word == word_) continue;
+    if (known == inherited_.end()) {
+      inherited_.push_back(mark);
+    } else {
+      known->last = std::max(known->last, mark.last);
+    }
+  }
+  has_marks_.store(true, std::memory_order_release);
+}
+
+// True if `error` says that the work has ended; that of a lost device has.
+bool Lane::has_ended(cudaError_t error, const char* what) {
+  if (error == cudaErrorNotReady) {
+    device_.driver().cudaGetLastError();
+    return false;
+  }
+  try {
+    check(device_.driver(), error, what);
+  } catch (const CudaError& e) {
+    device_.note(e);
+    if (!device_.is_lost()) throw;
+  }
+  return true;
+}
+
+bool Lane::is_done() {
+  if (!queue_->is_idle()) return false;
+  if (device_.is_lost()) return true;
+  const Current current(device_);
+  return has_ended(device_.driver().cudaStreamQuery(native_), "cudaStreamQuery");
+}
+
+bool Lane::wait(uint64_t timeout_ns) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (!queue_->wait(timeout_ns)) return false;
+  if (device_.is_lost()) return true;
+  const Current current(device_);
+  if (timeout_ns == UINT64_MAX) {
+    return has_ended(device_.driver().cudaStreamSynchronize(native_), "cudaStreamSynchronize");
+  }
+  return poll(left_of(timeout_ns, begin), [this] {
+    return has_ended(device_.driver().cudaStreamQuery(native_), "cudaStreamQuery");
+  });
+}
+
+void Lane::clear_failure() {
+  queue_->clear_failure();
+  const std::lock_guard lock(mutex_);
+  fault_ = {};
+  has_faulted_.store(false, std::memory_order_release);
+  // Launches that still run may report to the old word, which is nobody's any more.
+  if (word_ != nullptr && word_->reported() != 0) word_ = nullptr;
+  std::erase_if(inherited_, [](const FaultMark& mark) { return mark.has_fired(); });
+}
+
+void Lane::fail(bp_status status, const std::string& text) {
+  static_cast<void>(queue_->submit([=] { throw StatusError(status, text); }));
+}
+
+uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin) {
+  if (timeout_ns == UINT64_MAX) return timeout_ns;
+  const auto passed = static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
+  return passed < timeout_ns ? timeout_ns - passed : 0;
+}
+
+bool poll(uint64_t timeout_ns, const std::function<bool()>& done) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  auto pause = std::chrono::nanoseconds(0);
+  while (!done()) {
+    const auto passed = static_cast<uint64_t>((Clock::now() - begin).count());
+    if (passed >= timeout_ns) return false;
+    if (pause.count() == 0) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(pause);
+    }
+    // At first the end is near; then looking more often than this costs more than it finds.
+    if (passed > 50'000) pause = std::chrono::nanoseconds(std::min<uint64_t>(passed / 16, 200'000));
+  }
+  return true;
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,105 @@
+#include <memory>
+
+#include "backends/common/capture.hpp"
+#include "backends/common/work.hpp"
+#include "backends/cuda/kernel_env.hpp"
+
+namespace bp::cuda {
+namespace {
+
+// What a block may have without asking.
+constexpr size_t kSharedBytes = 48 * 1024;
+
+// A plan that a held launch needs, also when the host has released it.
+struct PlanUse {
+  explicit PlanUse(bp_plan* its_plan) : plan(reinterpret_cast<PlanBase*>(its_plan)) {
+    if (plan != nullptr) plan->retain();
+  }
+  PlanUse(const PlanUse&) = delete;
+  ~PlanUse() {
+    if (plan != nullptr) plan->release();
+  }
+  PlanBase* plan;
+};
+
+// Keeps the launch until its stream goes on. What it would refuse then it refuses now.
+bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch& launch,
+               const void* args, LaunchBody body) {
+  bp_status status = lane.surface();
+  Launch dry_run(i, lane, kernel, launch, Launch::Mode::kCheck);
+  if (status == BP_OK) status = body(kernel, args, dry_run);
+  if (status != BP_OK) return status;
+  auto work = std::make_shared<Work>(Work::launch(kernel, launch, args));
+  auto plan = std::make_shared<PlanUse>(launch.plan);
+  return lane.hold([&i, &lane, work, plan, body] {
+    Launch late(i, lane, *work->kernel, work->launch_data, Launch::Mode::kHeld);
+    const bp_status outcome = body(*work->kernel, work->frame.data(), late);
+    if (outcome != BP_OK) throw StatusError(outcome, late.refusal());
+  });
+}
+
+}  // namespace
+
+bp_status Launch::launch(const void* kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                         void** args) const {
+  if (only_checks() || grid.x == 0 || grid.y == 0 || grid.z == 0) return BP_OK;
+  if (shared_bytes > kSharedBytes) {
+    const bp_status status =
+        checked(driver().cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              static_cast<int>(shared_bytes)),
+                "cudaFuncSetAttribute");
+    if (status != BP_OK) return status;
+  }
+  return checked(driver().cudaLaunchKernel(kernel, grid, block, args, shared_bytes, stream()),
+                 "cudaLaunchKernel");
+}
+
+bp_status Launch::checked(cudaError_t error, const char* what) const {
+  if (error == cudaSuccess) [[likely]] {
+    return BP_OK;
+  }
+  driver().cudaGetLastError();
+  const CudaError failure(driver(), error, what);
+  device_.note(failure);
+  return refuse(failure.status(), std::string(kernel_.name) + ": " + failure.what());
+}
+
+bp_status Launch::refuse(bp_status status, const std::string& text) const {
+  if (mode_ == Mode::kHeld) {  // On a thread of ours, where the host has no error slot to read.
+    refusal_ = text;
+    return status;
+  }
+  return instance_.fail(status, text);
+}
+
+void refuse_in_capture(const bp_kernel& kernel, const bp_launch& launch, const char* call) {
+  const Instance& i = instance(kernel.state);
+  if (i.captures->is_capturing(launch.stream)) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the stream captures");
+  }
+}
+
+bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                     LaunchBody body) {
+  Instance& i = instance(kernel->state);
+  return guarded(*i.host, [&]() -> bp_status {
+    require(launch, "launch: launch");
+    require(args, "launch: args");
+    Lane& lane = lane_of(launch->stream, "launch");
+    if (i.hooks.is_capture_open() && i.captures->is_capturing(launch->stream)) [[unlikely]] {
+      return i.captures->launch(*kernel, *launch, args, [&] {
+        Launch dry_run(i, lane, *kernel, *launch, Launch::Mode::kCheck);
+        return body(*kernel, args, dry_run);
+      });
+    }
+    if (!lane.is_free()) [[unlikely]] {
+      return hold(i, lane, *kernel, *launch, args, body);
+    }
+    if (const bp_status status = lane.surface(); status != BP_OK) return status;
+    const Current current(lane.device());
+    Launch now(i, lane, *kernel, *launch, Launch::Mode::kNow);
+    return body(*kernel, args, now);
+  });
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,449 @@
+#include "backends/cuda/memory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+#include "backends/common/bytes.hpp"
+#include "backends/cuda/staging.hpp"
+
+namespace bp::cuda {
+namespace {
+
+// The end of the last member of the first release.
+constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
+
+constexpr uint64_t kMaxAlignmentBytes = 4096;
+constexpr uint64_t kNativeAlignmentBytes = 256;  // What CUDA promises of every allocation.
+constexpr bp_memory_usage kUsages =
+    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
+
+void* pointer(uint64_t address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): of CUDA.
+}
+
+// A range of a buffer, checked.
+struct Range {
+  Buffer& buffer;
+  uint64_t address, size_bytes;
+
+  std::byte* begin() const { return static_cast<std::byte*>(pointer(address)); }
+};
+
+Range checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
+  const std::string what = std::string(call) + ": " + name;
+  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
+  Buffer& b = buffer_of(range->buffer, call, name);
+  if (range->byte_offset > b.size_bytes || range->size_bytes > b.size_bytes - range->byte_offset) {
+    refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                                    std::to_string(range->byte_offset) + " leave the buffer of " +
+                                    std::to_string(b.size_bytes));
+  }
+  return {b, b.address + range->byte_offset, range->size_bytes};
+}
+
+// A range that work of `lane` reaches: in memory of its device.
+Range local_range(const Lane& lane, const bp_buffer_ref* range, const char* call,
+                  const char* name) {
+  const Range checked = checked_range(range, call, name);
+  if (checked.buffer.device->ordinal() != lane.device().ordinal()) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + " and stream are of two devices");
+  }
+  return checked;
+}
+
+// ---- Allocation ---------------------------------------------------------------------------------
+
+// The first heap that has the wanted flags, or the one with the wanted number.
+size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
+  if (desc.heap_index > Device::kHeapCount) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
+                                    "; 0 to " + std::to_string(Device::kHeapCount) +
+                                    " are allowed");
+  }
+  for (size_t heap = 0; heap < Device::kHeapCount; ++heap) {
+    if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;
+    if ((desc.heap_flags & ~d.heap(heap).flags) == 0) return heap;
+  }
+  refuse(BP_NOT_FOUND,
+         "allocate: no heap that may be used has the flags " + std::to_string(desc.heap_flags));
+}
+
+void check_usage(Device& d, const bp_allocate_desc& desc) {
+  const uint64_t alignment = desc.alignment_bytes;
+  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
+                                    "; 0 and powers of two up to 4096 are allowed");
+  }
+  if ((desc.usage & ~kUsages) != 0) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
+                                    std::to_string(kUsages) + " are known");
+  }
+  if ((desc.usage & BP_MEMORY_EXPORT) != 0) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_EXPORT, and memory of this backend is "
+           "not shared between processes");
+  }
+  const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
+  if (is_ordered && d.pool() == nullptr) {
+    refuse(BP_UNSUPPORTED,
+           "allocate: usage has BP_MEMORY_STREAM_ORDERED, which needs a memory "
+           "pool: the device has none, or option allocator is \"plain\"");
+  }
+  if (!is_ordered && desc.stream != nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
+  }
+  if (is_ordered && lane_of(desc.stream, "allocate").device().ordinal() != d.ordinal()) {
+    refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
+  }
+}
+
+// Takes memory of the device's pool. In the order of a stream that is free; else it is there at
+// once, which is no later.
+void* take_from_pool(Device& d, const bp_allocate_desc& desc, uint64_t size_bytes) {
+  const Driver& driver = d.driver();
+  const cudaMemPool_t pool = d.pool();
+  Lane* const lane = desc.stream == nullptr ? nullptr : &lane_of(desc.stream, "allocate");
+  const bool is_ordered = lane != nullptr && lane->is_free();
+  const cudaStream_t stream = is_ordered ? lane->native() : d.memory_stream();
+  void* memory = nullptr;
+  cudaError_t error = driver.cudaMallocFromPoolAsync(&memory, size_bytes, pool, stream);
+  if (error == cudaErrorMemoryAllocation) {  // What the pool keeps may be in the way.
+    driver.cudaGetLastError();
+    driver.cudaMemPoolTrimTo(pool, 0);
+    error = driver.cudaMallocFromPoolAsync(&memory, size_bytes, pool, stream);
+  }
+  check(driver, error, "cudaMallocFromPoolAsync");
+  if (is_ordered) return memory;
+  error = driver.cudaStreamSynchronize(stream);
+  if (error != cudaSuccess) driver.cudaFreeAsync(memory, stream);
+  check(driver, error, "cudaStreamSynchronize");
+  return memory;
+}
+
+void* take_memory(Device& d, const bp_allocate_desc& desc, BufferKind kind, uint64_t size_bytes) {
+  const Driver& driver = d.driver();
+  void* memory = nullptr;
+  switch (kind) {
+    case BufferKind::kPinned:
+      check(driver,
+            driver.cudaHostAlloc(&memory, size_bytes, cudaHostAllocPortable | cudaHostAllocMapped),
+            "cudaHostAlloc");
+      return memory;
+    case BufferKind::kPool:
+      return take_from_pool(d, desc, size_bytes);
+    default:
+      check(driver, driver.cudaMalloc(&memory, size_bytes), "cudaMalloc");
+      return memory;
+  }
+}
+
+std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
+  const size_t heap = find_heap(d, desc);
+  const std::string asked = "allocate: " + std::to_string(desc.size_bytes) + " bytes";
+  if (desc.size_bytes > d.heap(heap).max_allocation_bytes) {
+    refuse(BP_OUT_OF_MEMORY, asked + " were asked for, and a buffer has at most " +
+                                 std::to_string(d.heap(heap).max_allocation_bytes));
+  }
+  auto b = std::make_unique<Buffer>();
+  b->device = &d;
+  b->size_bytes = desc.size_bytes;
+  b->usage = desc.usage;
+  b->kind = heap == 1 ? BufferKind::kPinned
+                      : (d.pool() != nullptr ? BufferKind::kPool : BufferKind::kPlain);
+  if (desc.size_bytes == 0) return b;
+  const uint64_t spare =
+      desc.alignment_bytes > kNativeAlignmentBytes ? desc.alignment_bytes : uint64_t{0};
+  const Current current(d);
+  try {
+    b->base = take_memory(d, desc, b->kind, desc.size_bytes + spare);
+  } catch (const CudaError& e) {
+    d.note(e);
+    refuse(e.status(), asked + " on " + d.properties().name + ": " + e.what());
+  }
+  b->address = reinterpret_cast<uintptr_t>(b->base);
+  if (spare != 0) b->address = (b->address + spare - 1) & ~(spare - 1);
+  if (b->kind == BufferKind::kPinned) b->host = pointer(b->address);
+  return b;
+}
+
+bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
+                          bp_buffer** out_buffer) {
+  return entry(self, [&](const Instance& i) -> bp_status {
+    Device& d = device_of(i, handle, "allocate");
+    require(desc, "allocate: desc");
+    require(out_buffer, "allocate: out_buffer");
+    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    check_usage(d, request);
+    *out_buffer = lend(make_buffer(d, request), "allocate");
+    return BP_OK;
+  });
+}
+
+bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
+  if (handle == nullptr) return BP_OK;
+  return entry(self, [&](const Instance&) -> bp_status {
+    Buffer* const b = buffer_or_null(handle);
+    if (b == nullptr) refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
+    if (b->kind == BufferKind::kRegistered) {
+      refuse(BP_INVALID_ARGUMENT,
+             "free: buffer is the host's memory, which unregister_host() ends");
+    }
+    Stream* const s = stream_or_null(stream_handle);
+    if (stream_handle != nullptr && s == nullptr) {
+      refuse(BP_INVALID_ARGUMENT, "free: stream is not one of this backend");
+    }
+    const OwnedMemory memory = end_handle(b);
+    if (s == nullptr || memory.base == nullptr || memory.device->is_lost()) {
+      memory.end();
+      return BP_OK;
+    }
+    Lane& lane = *s->lane;
+    return lane.submit_always([&lane, memory](const Outcome&) { memory.end_behind(lane); });
+  });
+}
+
+bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    const Buffer& b = buffer_of(handle, "address");
+    require(out_address, "address: out_address");
+    *out_address = b.address;
+    return BP_OK;
+  });
+}
+
+// ---- Mapping ------------------------------------------------------------------------------------
+
+bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    const Range range = checked_range(ref, "map", "range");
+    require(out_pointer, "map: out_pointer");
+    Buffer& b = range.buffer;
+    if (b.size_bytes != 0 && b.host == nullptr) {
+      refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
+    }
+    if ((b.usage & BP_MEMORY_STREAM_ORDERED) != 0) {
+      refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
+    }
+    const std::lock_guard lock(b.mutex);
+    if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
+    b.is_mapped = true;
+    *out_pointer = range.begin();
+    return BP_OK;
+  });
+}
+
+bp_status memory_unmap(void* self, bp_buffer* handle) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    Buffer& b = buffer_of(handle, "unmap");
+    const std::lock_guard lock(b.mutex);
+    if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
+    b.is_mapped = false;
+    return BP_OK;
+  });
+}
+
+// Memory that the host sees is coherent.
+bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    checked_range(ref, "flush", "range");
+    return BP_OK;
+  });
+}
+
+bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    checked_range(ref, "invalidate", "range");
+    return BP_OK;
+  });
+}
+
+// ---- Copies -------------------------------------------------------------------------------------
+
+void check_copy(const Range& dst, const Range& src, const char* call) {
+  if (dst.size_bytes != src.size_bytes) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst has " + std::to_string(dst.size_bytes) +
+                                    " bytes, and src has " + std::to_string(src.size_bytes));
+  }
+  // By address: one of the buffers may be wrapped around a part of the other.
+  if (dst.address != src.address && dst.address < src.address + src.size_bytes &&
+      src.address < dst.address + dst.size_bytes) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");
+  }
+}
+
+bp_status memory_copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    Lane& lane = lane_of(stream, "copy");
+    const Range to = local_range(lane, dst, "copy", "dst");
+    const Range from = local_range(lane, src, "copy", "src");
+    check_copy(to, from, "copy");
+    return lane.submit([&lane, to = to.begin(), from = from.begin(), size = to.size_bytes] {
+      if (size == 0 || to == from) return;
+      const Driver& driver = lane.device().driver();
+      check(driver, driver.cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, lane.native()),
+            "copy");
+    });
+  });
+}
+
+bp_status memory_copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    Lane& lane = lane_of(stream, "copy_from_host");
+    const Range to = local_range(lane, dst, "copy_from_host", "dst");
+    check_host_pointer(src, to.size_bytes, borrow, "copy_from_host", "src");
+    return copy_in(lane, to.begin(), src, to.size_bytes, borrow);
+  });
+}
+
+bp_status memory_copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
+                              bp_borrow borrow) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    Lane& lane = lane_of(stream, "copy_to_host");
+    const Range from = local_range(lane, src, "copy_to_host", "src");
+    check_host_pointer(dst, from.size_bytes, borrow, "copy_to_host", "dst");
+    return copy_out(lane, dst, from.begin(), from.size_bytes, borrow);
+  });
+}
+
+bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                           const bp_buffer_ref* src) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    Lane& lane = lane_of(stream, "copy_peer");
+    const Range to = checked_range(dst, "copy_peer", "dst");
+    const Range from = checked_range(src, "copy_peer", "src");
+    Device &to_device = *to.buffer.device, &from_device = *from.buffer.device;
+    const int ordinal = lane.device().ordinal();
+    if (ordinal != to_device.ordinal() && ordinal != from_device.ordinal()) {
+      refuse(BP_INVALID_ARGUMENT, "copy_peer: stream is of neither device");
+    }
+    check_copy(to, from, "copy_peer");
+    to_device.enable_peer(from_device);
+    from_device.enable_peer(to_device);
+    return lane.submit([&lane, to = to.begin(), from = from.begin(), size = to.size_bytes,
+                        to_ordinal = to_device.ordinal(), from_ordinal = from_device.ordinal()] {
+      if (size == 0 || to == from) return;
+      const Driver& driver = lane.device().driver();
+      check(driver,
+            driver.cudaMemcpyPeerAsync(to, to_ordinal, from, from_ordinal, size, lane.native()),
+            "copy_peer");
+    });
+  });
+}
+
+bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
+                                 uint32_t* out_can) {
+  return entry(self, [&](const Instance& i) -> bp_status {
+    const Device& device = device_of(i, device_handle, "can_access_peer");
+    const Device& peer = device_of(i, peer_handle, "can_access_peer", "peer");
+    require(out_can, "can_access_peer: out_can");
+    int can = device.ordinal() == peer.ordinal() ? 1 : 0;
+    if (can == 0) {
+      check(i.driver, i.driver.cudaDeviceCanAccessPeer(&can, device.ordinal(), peer.ordinal()),
+            "cudaDeviceCanAccessPeer");
+    }
+    *out_can = can != 0 ? 1 : 0;
+    return BP_OK;
+  });
+}
+
+bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
+                      uint64_t pattern_size_bytes) {
+  return entry(self, [&](const Instance&) -> bp_status {
+    Lane& lane = lane_of(stream, "fill");
+    const Range to = local_range(lane, dst, "fill", "dst");
+    check_pattern(pattern, pattern_size_bytes, to.size_bytes);
+    Pattern kept{};
+    std::memcpy(kept.bytes, pattern, pattern_size_bytes);
+    kept.size_bytes = static_cast<uint32_t>(pattern_size_bytes);
+    return lane.submit([&lane, kept, to = to.begin(), size = to.size_bytes] {
+      fill_pattern(lane.device().driver(), lane.native(), to, size, kept);
+    });
+  });
+}
+
+}  // namespace
+
+// ---- Handles ------------------------------------------------------------------------------------
+
+void OwnedMemory::end() const {
+  if (base == nullptr) return;
+  // Memory of a pool is freed by cudaFree() without waiting: all uses have completed.
+  device->quietly([this](const Driver& driver) {
+    if (kind == BufferKind::kRegistered) {
+      driver.cudaHostUnregister(base);
+    } else if (kind == BufferKind::kPinned) {
+      driver.cudaFreeHost(base);
+    } else {
+      driver.cudaFree(base);
+    }
+  });
+}
+
+void OwnedMemory::end_behind(Lane& lane) const {
+  const Driver& driver = device->driver();
+  if (kind == BufferKind::kPool) {
+    const Current current(lane.device());
+    if (driver.cudaFreeAsync(base, lane.native()) == cudaSuccess) return;
+    driver.cudaGetLastError();
+  }
+  // What CUDA cannot free in the order of a stream ends once the stream has got here.
+  device->end_later(*this, lane);
+}
+
+OwnedMemory end_handle(Buffer* buffer) {
+  const bool is_owner = buffer->kind != BufferKind::kWrapped;
+  const OwnedMemory memory{buffer->device, buffer->kind, is_owner ? buffer->base : nullptr};
+  buffer->magic = 0;
+  buffer->device->remove(buffer);
+  delete buffer;
+  return memory;
+}
+
+bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call) {
+  if (!buffer->device->add(buffer.get())) {
+    OwnedMemory{buffer->device, buffer->kind, buffer->base}.end();
+    refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
+                                  " bytes overlap another buffer of the device");
+  }
+  return reinterpret_cast<bp_buffer*>(buffer.release());
+}
+
+Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
+  Buffer* const b = buffer_or_null(handle);
+  if (b == nullptr) {
+    refuse(BP_INVALID_ARGUMENT,
+           std::string(call) + ": " + what + ": buffer is NULL or not one of this backend");
+  }
+  if (b->device->is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + b->device->loss());
+  return *b;
+}
+
+constinit const bp_allocator_ops kAllocator{
+    .struct_size = sizeof(bp_allocator_ops),
+    .struct_type = BP_STRUCT_ALLOCATOR_OPS,
+    .allocate = memory_allocate,
+    .free = memory_free,
+    .address = memory_address,
+    .map = memory_map,
+    .unmap = memory_unmap,
+    .flush = memory_flush,
+    .invalidate = memory_invalidate,
+    .copy = memory_copy,
+    .copy_from_host = memory_copy_from_host,
+    .copy_to_host = memory_copy_to_host,
+    .copy_peer = memory_copy_peer,
+    .can_access_peer = memory_can_access_peer,
+    .fill = memory_fill,
+    .wrap_address = memory_wrap_address,
+    .address_info = memory_address_info,
+    .register_host = memory_register_host,
+    .unregister_host = memory_unregister_host,
+};
+
+}  // namespace bp::cuda
