@@ -1,6 +1,7 @@
 // fault: makes calls fail, late, or wrong, at points that are counted or drawn from a seed, so that
 // what a program does about failures can be seen. A call that fails does not reach the backend.
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -203,19 +204,36 @@ class FaultLayer final : public Layer {
     if (const bp_status status = before(Slot::collective_submit, ""); status != BP_OK) {
       return status;
     }
-    std::vector<std::byte> kept(calls == nullptr ? 0 : call_count * call_stride_bytes);
-    uint64_t kept_count = 0;
-    const auto* from = reinterpret_cast<const std::byte*>(calls);
-    for (uint64_t i = 0; !kept.empty() && i < call_count; ++i, from += call_stride_bytes) {
-      const auto& call = *reinterpret_cast<const bp_collective_call*>(from);
-      if (is_dropped(call.group, dropping_.strike(name, ""))) continue;
-      std::memcpy(&kept[kept_count++ * call_stride_bytes], from, call.struct_size);
+    constexpr uint32_t kWithGroup =
+        offsetof(bp_collective_call, group) + sizeof(bp_collective_call::group);
+    std::vector<const bp_collective_call*> kept;
+    const auto* at = reinterpret_cast<const std::byte*>(calls);
+    for (uint64_t i = 0; calls != nullptr && i < call_count; ++i, at += call_stride_bytes) {
+      const auto* call = reinterpret_cast<const bp_collective_call*>(at);
+      const bool has_group = call->struct_size >= kWithGroup;
+      if (!has_group || !is_dropped(call->group, dropping_.strike(name, ""))) kept.push_back(call);
     }
-    if (kept_count == call_count)
+    if (calls == nullptr || kept.size() == call_count) {
       return next.submit(next.self, call_count, calls, call_stride_bytes);
-    if (kept_count == 0) return BP_OK;
-    return next.submit(next.self, kept_count,
-                       reinterpret_cast<const bp_collective_call*>(kept.data()), call_stride_bytes);
+    }
+    return kept.empty() ? BP_OK : submit_kept(next, kept);
+  }
+
+  // Each call has a size of its own, and the caller's distance need not hold it.
+  static bp_status submit_kept(const bp_process_group_ops& next,
+                               const std::vector<const bp_collective_call*>& kept) {
+    uint64_t stride_words = 0;
+    for (const bp_collective_call* call : kept) {
+      stride_words =
+          std::max<uint64_t>(stride_words, (call->struct_size + uint64_t{7}) / sizeof(uint64_t));
+    }
+    std::vector<uint64_t> copies(kept.size() * stride_words);
+    for (size_t i = 0; i < kept.size(); ++i) {
+      std::memcpy(&copies[i * stride_words], kept[i], kept[i]->struct_size);
+    }
+    return next.submit(next.self, kept.size(),
+                       reinterpret_cast<const bp_collective_call*>(copies.data()),
+                       stride_words * sizeof(uint64_t));
   }
 
   // Its handle may be another group's after the destroy.

@@ -198,6 +198,40 @@ TEST(FaultLayer, LetsARankStayAwayFromItsCallOn) {
   EXPECT_EQ(groups.submits.back(), (std::vector{first})) << "a new group of the same handle";
 }
 
+// Of a newer host, whose calls end in members that are zero.
+struct NewerCall {
+  bp_collective_call known{.struct_size = sizeof(NewerCall),
+                           .struct_type = BP_STRUCT_COLLECTIVE_CALL};
+  uint64_t tail[512] = {};
+};
+
+TEST(FaultLayer, DropsAmongCallsThatAreLargerThanTheirDistance) {
+  TestRegistry r(0, "fault", "fault.drop=collective.submit@2");
+  FakeBackend fake;
+  Groups groups;
+  fake.groups = &groups.ops;
+  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+  const bp_process_group_ops& ops = *r.target()->process_groups;
+  int handles[3];
+  // The last lies where the members of the others that nobody knows are zero, as it begins there.
+  struct {
+    bp_collective_call first[2];
+    NewerCall last;
+  } calls{};
+  const auto handle = [&](int i) { return reinterpret_cast<bp_process_group*>(&handles[i]); };
+  for (int i = 0; i < 2; ++i) {
+    calls.first[i].struct_size = sizeof(bp_collective_call);
+    calls.first[i].group = handle(i);
+  }
+  calls.last.known.group = handle(2);
+  EXPECT_EQ(ops.submit(ops.self, 3, calls.first, sizeof(bp_collective_call)), BP_OK);
+  EXPECT_EQ(groups.submits.back(), (std::vector{handle(0), handle(2)}));
+  // One call has no distance to the next.
+  const size_t before = groups.submits.size();
+  EXPECT_EQ(ops.submit(ops.self, 1, &calls.first[1], 0), BP_OK);
+  EXPECT_EQ(groups.submits.size(), before) << "the rank stays away";
+}
+
 TEST(FaultLayer, RefusesAStatusThatItDoesNotKnow) {
   TestRegistry r(0, "fault", "fault.status=fine");
   FakeBackend fake;
