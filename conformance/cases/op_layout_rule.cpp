@@ -1,7 +1,6 @@
 // What a kernel promises of the layouts that it prefers: a launch with arguments in them gives what
 // one with strides gives. One case for each op, over the first plain rows of each dtype.
 #include <cstring>
-#include <map>
 #include <memory>
 
 #include "conformance/cases/layout_fixtures.hpp"
@@ -11,8 +10,6 @@
 
 namespace bp::conformance {
 namespace {
-
-constexpr size_t kRowsPerDtype = 8;
 
 // A tensor argument with a layout that the kernel prefers for it.
 struct Chosen {
@@ -223,24 +220,8 @@ void preferred_layout_is_right(Context& t, const OpCases& rows) {
 }  // namespace
 
 void add_layout_rule(std::vector<Case>& cases, const OpCases& rows, const char* group) {
-  std::map<uint32_t, OpCases> by_op;
-  std::map<std::string, size_t> taken;
-  for (const OpCase& row : rows) {
-    if (!is_plain(row)) continue;
-    if (++taken[std::to_string(row.op) + " " + row.dtype] > kRowsPerDtype) continue;
-    by_op[row.op].push_back(row);
-  }
-  for (auto& [op, chosen] : by_op) {
-    Case entry;
-    entry.id = "kernel.preferred_layout_is_right." + std::string(op_info(op).name);
-    entry.tags = {"LAYOUT-2"};
-    entry.group = group;
-    entry.op = op;
-    entry.dtype = chosen.front().dtype;
-    const auto shared = std::make_shared<const OpCases>(std::move(chosen));
-    entry.run = [shared](Context& t) { preferred_layout_is_right(t, *shared); };
-    cases.push_back(std::move(entry));
-  }
+  add_promise(cases, rows, group,
+              {"preferred_layout_is_right", {"LAYOUT-2"}, preferred_layout_is_right});
 }
 
 }  // namespace bp::conformance

@@ -1,15 +1,10 @@
 // What a plan promises: launches with one are right, whatever the host declares constant. One case
 // for each op, over the first plain rows of each dtype.
-#include <map>
-#include <memory>
-
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/rules.hpp"
 
 namespace bp::conformance {
 namespace {
-
-constexpr size_t kRowsPerDtype = 8;
 
 // Sets of constant arguments: none, each input alone, and all inputs.
 std::vector<uint64_t> constant_sets(const OpCase& row) {
@@ -75,24 +70,10 @@ void prepared_launch_is_right(Context& t, const OpCases& rows) {
 }  // namespace
 
 void add_plan_rule(std::vector<Case>& cases, const OpCases& rows, const char* group) {
-  std::map<uint32_t, OpCases> by_op;
-  std::map<std::string, size_t> taken;
-  for (const OpCase& row : rows) {
-    if (!is_plain(row)) continue;
-    if (++taken[std::to_string(row.op) + " " + row.dtype] > kRowsPerDtype) continue;
-    by_op[row.op].push_back(row);
-  }
-  for (auto& [op, chosen] : by_op) {
-    Case entry;
-    entry.id = "kernel.prepared_launch_is_right." + std::string(op_info(op).name);
-    entry.tags = {"PLAN-1", "PLAN-2", "PLAN-3", "PLAN-4"};
-    entry.group = group;
-    entry.op = op;
-    entry.dtype = chosen.front().dtype;
-    const auto shared = std::make_shared<const OpCases>(std::move(chosen));
-    entry.run = [shared](Context& t) { prepared_launch_is_right(t, *shared); };
-    cases.push_back(std::move(entry));
-  }
+  add_promise(cases, rows, group,
+              {"prepared_launch_is_right",
+               {"PLAN-1", "PLAN-2", "PLAN-3", "PLAN-4"},
+               prepared_launch_is_right});
 }
 
 }  // namespace bp::conformance

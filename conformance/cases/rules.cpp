@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <stdexcept>
 
 #include "conformance/cases/host_call.hpp"
@@ -10,6 +11,7 @@ namespace bp::conformance {
 namespace {
 
 constexpr int64_t kMostElements = 4000;  // Of the largest tensor: the oracles are slow.
+constexpr size_t kRowsPerDtype = 8;      // Of an op, for a promise.
 
 int64_t largest(const OpCase& row) {
   int64_t most = 0;
@@ -175,6 +177,28 @@ void add_rows_by_rule(OpCases& rows) {
   }
   OpCases more = added.take();
   std::ranges::move(more, std::back_inserter(rows));
+}
+
+void add_promise(std::vector<Case>& cases, const OpCases& rows, const char* group,
+                 const Promise& promise) {
+  std::map<uint32_t, OpCases> by_op;
+  std::map<std::string, size_t> taken;
+  for (const OpCase& row : rows) {
+    if (!is_plain(row)) continue;
+    if (++taken[std::to_string(row.op) + " " + row.dtype] > kRowsPerDtype) continue;
+    by_op[row.op].push_back(row);
+  }
+  for (auto& [op, chosen] : by_op) {
+    Case entry;
+    entry.id = "kernel." + std::string(promise.sentence) + "." + std::string(op_info(op).name);
+    entry.tags = promise.tags;
+    entry.group = group;
+    entry.op = op;
+    entry.dtype = chosen.front().dtype;
+    const auto shared = std::make_shared<const OpCases>(std::move(chosen));
+    entry.run = [shared, check = promise.check](Context& t) { check(t, *shared); };
+    cases.push_back(std::move(entry));
+  }
 }
 
 }  // namespace bp::conformance

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "conformance/case.hpp"
 #include "conformance/cases/op_families.hpp"
 
 namespace bp::conformance {
@@ -64,5 +65,18 @@ bool is_elementwise(const OpCase& row);
 
 // Whether the op is of one of these classes of ops.def, or of one whose name begins so.
 bool has_class(const OpCase& row, std::initializer_list<std::string_view> classes);
+
+// ---- What kernels promise ----------------------------------------------------------------------
+
+// A sentence about the kernels of an op, and what checks it on rows of it.
+struct Promise {
+  const char* sentence;
+  std::vector<std::string> tags;
+  void (*check)(Context&, const OpCases&);
+};
+
+// Adds "kernel.<sentence>.<op>" for each op, over the first plain rows of each of its dtypes.
+void add_promise(std::vector<Case>& cases, const OpCases& rows, const char* group,
+                 const Promise& promise);
 
 }  // namespace bp::conformance
