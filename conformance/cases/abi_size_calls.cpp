@@ -1,10 +1,9 @@
 // The functions of the tables that every device has, and the entry.
 #include "conformance/cases/abi_size_calls.hpp"
 
-#include <unistd.h>
-
 #include <memory>
 
+#include "conformance/cases/external_handle.hpp"
 #include "conformance/cases/fixtures.hpp"
 #include "conformance/cases/host_call.hpp"
 #include "conformance/cases/offers.hpp"
@@ -27,18 +26,6 @@ bp_status create_and_end(Context& t, Create create, End end) {
   return status;
 }
 
-// Ends the case where an optional call is not offered, and where it fails otherwise. To a backend
-// that is older than a flag of a request, the flag is unknown.
-void require_offered(Context& t, bp_status status, const char* what) {
-  const bp_plugin& plugin = *t.target().plugin;
-  if (status == BP_INVALID_ARGUMENT && plugin.abi_minor < BP_ABI_MINOR) {
-    t.not_supported("the backend is of ABI " + std::to_string(plugin.abi_major) + "." +
-                    std::to_string(plugin.abi_minor) + ": " + bp_error_text());
-  }
-  if (status == BP_UNSUPPORTED) t.not_supported(bp_error_text());
-  t.require_ok(status, what);
-}
-
 bp_allocate_desc allocate_desc(bp_memory_usage usage) {
   bp_allocate_desc desc{};
   desc.struct_size = sizeof(desc);
@@ -48,32 +35,13 @@ bp_allocate_desc allocate_desc(bp_memory_usage usage) {
   return desc;
 }
 
-bp_external_handle blank_handle() {
-  bp_external_handle handle{};
-  handle.struct_size = sizeof(handle);
-  handle.struct_type = BP_STRUCT_EXTERNAL_HANDLE;
-  handle.fd = -1;
-  return handle;
-}
-
-void close_handle(const bp_external_handle& handle) {
-  if (handle.type == BP_EXTERNAL_FD && handle.fd >= 0) close(handle.fd);
-}
-
-struct OwnedHandle {
-  bp_external_handle handle = blank_handle();
-  OwnedHandle() = default;
-  OwnedHandle(const OwnedHandle&) = delete;
-  ~OwnedHandle() { close_handle(handle); }
-};
-
 // A buffer that can be exported. Types are tried in the order of the header.
 std::shared_ptr<bp_buffer> exportable_buffer(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_allocate_desc desc = allocate_desc(BP_MEMORY_EXPORT);
   bp_buffer* buffer = nullptr;
   require_offered(t, memory.allocate(memory.self, t.target().device, &desc, &buffer),
-                  "allocate with BP_MEMORY_EXPORT");
+                  "allocate with BP_MEMORY_EXPORT", 2);
   return {buffer, [&memory](bp_buffer* b) { memory.free(memory.self, b, nullptr); }};
 }
 
@@ -85,7 +53,7 @@ std::shared_ptr<bp_event> exportable_event(Context& t) {
   desc.flags = BP_EVENT_EXPORTABLE;
   bp_event* event = nullptr;
   require_offered(t, events.create(events.self, t.target().device, &desc, &event),
-                  "event.create with BP_EVENT_EXPORTABLE");
+                  "event.create with BP_EVENT_EXPORTABLE", 2);
   return {event, [&events](bp_event* e) { events.destroy(events.self, e); }};
 }
 
@@ -93,7 +61,7 @@ std::shared_ptr<bp_event> exportable_event(Context& t) {
 template <typename Export>
 bp_external_type offered_type(Context& t, Export exported) {
   for (const bp_external_type type : {BP_EXTERNAL_FD, BP_EXTERNAL_BYTES}) {
-    OwnedHandle owned;
+    Exported owned;
     const bp_status status = exported(type, &owned.handle);
     if (status == BP_OK) return type;
     if (status != BP_UNSUPPORTED) t.require_ok(status, "export");
@@ -101,13 +69,12 @@ bp_external_type offered_type(Context& t, Export exported) {
   t.not_supported(bp_error_text());
 }
 
-// What an export fills belongs to the caller: the copy of it is what is closed, since a short
-// struct has no room for all.
+// What an export fills belongs to the caller.
 template <typename Export>
 SizedCall export_call(bp_external_type type, Export exported) {
   return sized_call<bp_external_handle>(blank_handle(), [=](bp_external_handle* at) {
     const bp_status status = exported(type, at);
-    if (status == BP_OK) close_handle(*at);
+    if (status == BP_OK) close_descriptor(*at);
     return status;
   });
 }
@@ -149,7 +116,7 @@ SizedCall make_bp_allocator_ops_export_buffer(Context& t) {
 SizedCall make_bp_allocator_ops_import_buffer(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const auto buffer = exportable_buffer(t);
-  const auto owned = std::make_shared<OwnedHandle>();
+  const auto owned = std::make_shared<Exported>();
   const auto exported = [&](bp_external_type type, bp_external_handle* out) {
     return memory.export_buffer(memory.self, buffer.get(), type, out);
   };
@@ -202,7 +169,7 @@ SizedCall make_bp_event_ops_export_event(Context& t) {
 SizedCall make_bp_event_ops_import_event(Context& t) {
   const bp_event_ops& events = *t.target().events;
   const auto event = exportable_event(t);
-  const auto owned = std::make_shared<OwnedHandle>();
+  const auto owned = std::make_shared<Exported>();
   const auto exported = [&](bp_external_type type, bp_external_handle* out) {
     return events.export_event(events.self, event.get(), type, out);
   };

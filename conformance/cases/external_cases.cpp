@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/cases/child_routines.hpp"
+#include "conformance/cases/external_handle.hpp"
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures.hpp"
 #include "conformance/cases/memory_families.hpp"
@@ -17,29 +18,6 @@ namespace {
 
 constexpr uint64_t kSize = 5000;  // No multiple of a page.
 
-bp_external_handle blank_handle() {
-  return {.struct_size = sizeof(bp_external_handle),
-          .struct_type = BP_STRUCT_EXTERNAL_HANDLE,
-          .fd = -1};
-}
-
-// A handle that was exported, and its descriptor if it has one.
-struct Exported {
-  explicit Exported(const bp_external_handle& its_handle) : handle(its_handle) {}
-  Exported(Exported&& other) noexcept : handle(other.handle) { other.handle.fd = -1; }
-  ~Exported() { close_descriptor(); }
-
-  // False if it was not open any more.
-  bool close_descriptor() {
-    const bool was_closed =
-        handle.type != BP_EXTERNAL_FD || handle.fd < 0 || ::close(handle.fd) == 0;
-    handle.fd = -1;
-    return was_closed;
-  }
-
-  bp_external_handle handle;
-};
-
 OwnedBuffer make_exportable(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
   const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
@@ -47,13 +25,8 @@ OwnedBuffer make_exportable(Context& t) {
                               .size_bytes = kSize,
                               .usage = BP_MEMORY_EXPORT};
   bp_buffer* buffer = nullptr;
-  const bp_status status = m.allocate(m.self, t.target().device, &desc, &buffer);
-  // To a backend of an older minor the bit is an unknown one.
-  const bool is_older = t.target().plugin->abi_major == 0 && t.target().plugin->abi_minor < 2;
-  if (status == BP_UNSUPPORTED || (status == BP_INVALID_ARGUMENT && is_older)) {
-    t.not_supported(bp_error_text());
-  }
-  t.require_ok(status, "allocate with BP_MEMORY_EXPORT");
+  require_offered(t, m.allocate(m.self, t.target().device, &desc, &buffer),
+                  "allocate with BP_MEMORY_EXPORT", 2);
   return OwnedBuffer(buffer, {&m});
 }
 
@@ -168,14 +141,14 @@ void descriptor_belongs_to_the_caller(Context& t) {
   write(t, stream.get(), range(buffer, 0, kSize), bytes);
   {
     OwnedBuffer imported = import(t, first.handle);
-    t.expect(first.close_descriptor(), "the descriptor is open after the import");
+    t.expect(first.close(), "the descriptor is open after the import");
     t.expect(read(t, stream.get(), range(imported, 0, kSize)) == bytes,
              "the imported buffer when the descriptor is closed");
     imported = import(t, second.handle);
     t.expect(read(t, stream.get(), range(imported, 0, kSize)) == bytes,
              "an import by the other descriptor");
   }
-  t.expect(second.close_descriptor(), "the descriptor is open after the end of the import");
+  t.expect(second.close(), "the descriptor is open after the end of the import");
 }
 
 void memory_lives_until_the_last_import_ends(Context& t) {

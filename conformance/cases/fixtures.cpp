@@ -4,6 +4,17 @@
 
 namespace bp::conformance {
 
+void require_offered(Context& t, bp_status status, const char* what, uint32_t since_minor) {
+  const bp_plugin& plugin = *t.target().plugin;
+  const bool is_older = plugin.abi_major == 0 && plugin.abi_minor < since_minor;
+  if (status == BP_INVALID_ARGUMENT && is_older) {
+    t.not_supported("the backend is of ABI " + std::to_string(plugin.abi_major) + "." +
+                    std::to_string(plugin.abi_minor) + ": " + bp_error_text());
+  }
+  if (status == BP_UNSUPPORTED) t.not_supported(bp_error_text());
+  t.require_ok(status, what);
+}
+
 OwnedStream make_stream(Context& t) {
   const bp_stream_ops& ops = *t.target().streams;
   bp_stream* stream = nullptr;
@@ -17,10 +28,11 @@ OwnedEvent make_event(Context& t, bp_event_flags flags) {
       .struct_size = sizeof(bp_event_desc), .struct_type = BP_STRUCT_EVENT_DESC, .flags = flags};
   bp_event* event = nullptr;
   const bp_status status = ops.create(ops.self, t.target().device, &desc, &event);
-  if (status == BP_UNSUPPORTED && flags != 0) {
-    t.not_supported(bp_error_text());
+  if (flags == 0) {
+    t.require_ok(status, "event.create");
+  } else {
+    require_offered(t, status, "event.create", (flags & BP_EVENT_EXPORTABLE) != 0 ? 2 : 0);
   }
-  t.require_ok(status, "event.create");
   return OwnedEvent(event, {&ops});
 }
 

@@ -32,6 +32,10 @@ using OwnedStream = std::unique_ptr<bp_stream, StreamEnd>;
 using OwnedEvent = std::unique_ptr<bp_event, EventEnd>;
 using OwnedBuffer = std::unique_ptr<bp_buffer, BufferEnd>;
 
+// Ends the case where an optional call is not offered, and where it fails otherwise. To a backend
+// that is older than `since_minor`, what came with it is unknown.
+void require_offered(Context& t, bp_status status, const char* what, uint32_t since_minor = 0);
+
 // Each ends the case if the backend does not give one. An event that is host-signalled, and one
 // with timing, end it as NotSupported where the backend refuses them with BP_UNSUPPORTED.
 OwnedStream make_stream(Context& t);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "conformance/cases/child_routines.hpp"
+#include "conformance/cases/external_handle.hpp"
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures.hpp"
 #include "conformance/cases/runtime_families.hpp"
@@ -21,23 +22,6 @@ namespace {
 constexpr uint64_t kSize = 4096;
 
 // ---- Handles ------------------------------------------------------------------------------------
-
-bp_external_handle blank_handle() {
-  return {.struct_size = sizeof(bp_external_handle),
-          .struct_type = BP_STRUCT_EXTERNAL_HANDLE,
-          .fd = -1};
-}
-
-// A handle that was exported, and its descriptor if it has one.
-struct Exported {
-  explicit Exported(const bp_external_handle& its_handle) : handle(its_handle) {}
-  Exported(const Exported&) = delete;
-  ~Exported() {
-    if (handle.type == BP_EXTERNAL_FD && handle.fd >= 0) ::close(handle.fd);
-  }
-
-  const bp_external_handle handle;
-};
 
 OwnedEvent make_exportable(Context& t) { return make_event(t, BP_EVENT_EXPORTABLE); }
 
