@@ -140,7 +140,7 @@ void describe(Plugin& plugin, const Registration& r) {
   plugin.path = plugin.own_path.c_str();
   plugin.refusals = plugin.own_refusals.c_str();
   plugin.abi_major = plugin.instance.abi_major();
-  plugin.abi_minor = plugin.instance.abi_minor();
+  plugin.abi_minor = plugin.stack.shown_minor(plugin.instance.abi_minor());
   plugin.target_count = plugin.targets.size();
   plugin.kernel_count = r.kernels.size();
   plugin.layers = plugin.stack.names().c_str();

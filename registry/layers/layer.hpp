@@ -100,6 +100,9 @@ class Layer {
   // What the side in front gets of the instance itself.
   virtual void on_backend(bp_backend& /*front*/) {}
 
+  // The minor that the side in front takes the backend to be of.
+  virtual uint32_t shown_minor(uint32_t minor) const { return minor; }
+
   // What the side behind sees of the registrar.
   virtual void on_registrar(bp_registrar& /*behind*/) {}
 

@@ -8,6 +8,7 @@
 #include "registry/tests/fake_backend.hpp"
 
 extern "C" const uint32_t bp_test_released_0_1[];
+extern "C" const uint32_t bp_test_released_bits_0_1[];
 
 namespace bp::core {
 namespace {
@@ -123,6 +124,10 @@ TEST(OldAbiLayer, KnowsTheSizesOfTheReleasedHeaders) {
       layers::released_size<bp_stream_ops>(1), layers::released_size<bp_event_ops>(1),
   };
   for (size_t i = 0; i < std::size(known); ++i) EXPECT_EQ(known[i], bp_test_released_0_1[i]) << i;
+  EXPECT_EQ(layers::released_bits<bp_allocate_desc>(1), bp_test_released_bits_0_1[0]);
+  EXPECT_EQ(layers::released_bits<bp_event_desc>(1), bp_test_released_bits_0_1[1]);
+  EXPECT_EQ(layers::released_bits<bp_event_desc>(BP_ABI_MINOR), UINT32_MAX);
+  EXPECT_EQ(layers::released_bits<bp_stream_desc>(1), UINT32_MAX);
   EXPECT_EQ(layers::released_size<bp_graph_ops>(1), 0);
   EXPECT_EQ(layers::released_size<bp_graph_ops>(BP_ABI_MINOR), sizeof(bp_graph_ops));
 }
@@ -138,6 +143,33 @@ TEST(OldAbiLayer, CutsTablesToTheirSizeInAnEarlierMinor) {
     EXPECT_EQ(memory.wrap_address(memory.self, nullptr, 0, 0, nullptr),
               is_old ? BP_UNSUPPORTED : BP_OK);
     EXPECT_EQ(fake.host->struct_size, is_old ? layers::released_size<bp_host>(1) : sizeof(bp_host));
+  }
+}
+
+TEST(OldAbiLayer, RefusesBitsThatAnEarlierMinorDoesNotKnow) {
+  for (const char* options : {"oldabi.minor=1", "oldabi.minor=1,oldabi.side=host"}) {
+    const bool is_old = std::string_view(options) == "oldabi.minor=1";
+    TestRegistry r(0, "oldabi", options);
+    FakeBackend fake;
+    const bp_plugin* plugin = nullptr;
+    ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+    EXPECT_EQ(plugin->abi_minor, is_old ? 1u : BP_ABI_MINOR);
+    const bp_allocator_ops& memory = *r.target()->allocator;
+    bp_allocate_desc desc{.struct_size = sizeof(desc),
+                          .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                          .size_bytes = 8,
+                          .usage = BP_MEMORY_PEER | BP_MEMORY_EXPORT};
+    bp_buffer* buffer = nullptr;
+    EXPECT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer),
+              is_old ? BP_INVALID_ARGUMENT : BP_OK);
+    if (is_old) {
+      EXPECT_STREQ(bp_error_text(),
+                   "memory.allocate: usage has bits 4, which ABI 0.1 does not know");
+      EXPECT_EQ(buffer, nullptr);
+      desc.usage = BP_MEMORY_PEER;
+      EXPECT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer), BP_OK);
+    }
+    EXPECT_EQ(memory.free(memory.self, buffer, nullptr), BP_OK);
   }
 }
 

@@ -1,5 +1,8 @@
-// oldabi: cuts every struct that crosses the boundary to its size in an earlier minor, so that each
-// side meets an older other one without one being built.
+// oldabi: cuts every struct that crosses the boundary to its size in an earlier minor, and refuses
+// bits of requests that this minor does not know, so that each side meets an older other one
+// without one being built.
+#include <algorithm>
+
 #include "registry/fail.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/properties.hpp"
@@ -45,6 +48,10 @@ class OldAbiLayer final : public Layer {
     if (cuts_backend_) cut(front, minor_);
   }
 
+  uint32_t shown_minor(uint32_t minor) const override {
+    return cuts_backend_ ? std::min(minor, minor_) : minor;
+  }
+
   bool hides(AnyTable table) const override {
     return cuts_backend_ &&
            std::visit(
@@ -56,6 +63,10 @@ class OldAbiLayer final : public Layer {
     if (!cuts_backend_) return;
     visit_table<bp_device_ops>(table,
                                [](auto& t) { replace<&OldAbiLayer::properties>(t.properties); });
+    visit_table<bp_allocator_ops>(table,
+                                  [](auto& t) { replace<&OldAbiLayer::allocate>(t.allocate); });
+    visit_table<bp_event_ops>(table,
+                              [](auto& t) { replace<&OldAbiLayer::create_event>(t.create); });
     std::visit([&](auto* wrapped) { cut(wrapped->table, minor_); }, table);
   }
 
@@ -72,7 +83,30 @@ class OldAbiLayer final : public Layer {
     });
   }
 
+  bp_status allocate(const bp_allocator_ops& next, bp_device* device, const bp_allocate_desc* desc,
+                     bp_buffer** out_buffer) {
+    const bp_status status = check_bits(desc, &bp_allocate_desc::usage, "memory.allocate: usage");
+    return status == BP_OK ? next.allocate(next.self, device, desc, out_buffer) : status;
+  }
+
+  bp_status create_event(const bp_event_ops& next, bp_device* device, const bp_event_desc* desc,
+                         bp_event** out_event) {
+    const bp_status status = check_bits(desc, &bp_event_desc::flags, "event.create: flags");
+    return status == BP_OK ? next.create(next.self, device, desc, out_event) : status;
+  }
+
  private:
+  // As the older side would: what it does not know it cannot do.
+  template <typename Desc>
+  bp_status check_bits(const Desc* desc, uint32_t Desc::*member, const char* what) const {
+    if (desc == nullptr || desc->struct_size < sizeof(Desc)) return BP_OK;
+    const uint32_t unknown = desc->*member & ~released_bits<Desc>(minor_);
+    if (unknown == 0) return BP_OK;
+    return fail(BP_INVALID_ARGUMENT, std::string(what) + " has bits " + std::to_string(unknown) +
+                                         ", which ABI 0." + std::to_string(minor_) +
+                                         " does not know");
+  }
+
   uint32_t minor_ = 0;
   bool cuts_host_ = true, cuts_backend_ = true;
   Wrapped<bp_host> host_{};

@@ -1,4 +1,4 @@
-// The sizes that structs had in earlier minors, and cutting to them.
+// The sizes and bits that structs had in earlier minors, and cutting to them.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,19 @@ constexpr uint32_t released_size(uint32_t minor) {
     if (released_minor <= minor) size = offsetof(type, last) + sizeof(type::last); \
   }
 #include "registry/layers/released.def"
-#undef BP_RELEASED
   return size;
+}
+
+// The bits that a request of this type may have in `minor`.
+template <typename Desc>
+constexpr uint32_t released_bits(uint32_t minor) {
+  uint32_t known = UINT32_MAX;
+#define BP_RELEASED_BITS(released_minor, type, member, bits)           \
+  if constexpr (std::is_same_v<Desc, type>) {                          \
+    if (minor < BP_ABI_MINOR && released_minor <= minor) known = bits; \
+  }
+#include "registry/layers/released.def"
+  return known;
 }
 
 // Takes away what `value` did not have in `minor`; what is shorter already stays as it is.

@@ -1,4 +1,4 @@
-/* The sizes of structs as the headers of ABI 0.1 have them: compiled against these alone. */
+/* Sizes and bits as the headers of ABI 0.1 have them: compiled against these alone. */
 #include "backplane/backend.h"
 
 const uint32_t bp_test_released_0_1[] = {
@@ -7,4 +7,9 @@ const uint32_t bp_test_released_0_1[] = {
     sizeof(bp_heap),       sizeof(bp_kernel),
     sizeof(bp_device_ops), sizeof(bp_allocator_ops),
     sizeof(bp_stream_ops), sizeof(bp_event_ops),
+};
+
+const uint32_t bp_test_released_bits_0_1[] = {
+    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED,
+    BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL,
 };

@@ -137,6 +137,11 @@ bp_status Stack::put_on(const bp_backend& backend, const bp_backend** out_front)
   return BP_OK;
 }
 
+uint32_t Stack::shown_minor(uint32_t minor) const {
+  for (const auto& backend : backends_) minor = backend->layer().shown_minor(minor);
+  return minor;
+}
+
 const Layer* Stack::find(std::string_view name) const {
   const auto found =
       std::ranges::find(backends_, name, [](const auto& b) { return std::string_view(b->name()); });

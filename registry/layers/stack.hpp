@@ -38,6 +38,9 @@ class Stack {
   // not begin, the instance is shut down.
   bp_status put_on(const bp_backend& backend, const bp_backend** out_front);
 
+  // The minor of the ABI that the host sees of a backend of `minor`.
+  uint32_t shown_minor(uint32_t minor) const;
+
   bool is_empty() const { return backends_.empty(); }
 
   // "validate,trace".
