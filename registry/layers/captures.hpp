@@ -14,6 +14,12 @@ class Captures {
   // False if the stream is in one already.
   bool begin(bp_stream* stream) { return origins_.emplace(stream, stream).second; }
 
+  // Who began the capture that the stream is in; NULL if it is in none.
+  bp_stream* origin(bp_stream* stream) const {
+    const auto found = origins_.find(stream);
+    return found == origins_.end() ? nullptr : found->second;
+  }
+
   // The streams that were in the capture which `origin` began; none if it began none.
   std::vector<bp_stream*> end(bp_stream* origin) {
     std::vector<bp_stream*> streams;

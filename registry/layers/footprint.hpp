@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +21,7 @@ struct Footprint {
   std::array<uint64_t, BP_MAX_RANK> extents{}, strides_bytes{};
 
   bool is_empty() const { return begin == end; }
+  auto operator<=>(const Footprint&) const = default;
 };
 
 Footprint footprint_of(const bp_buffer_ref& range);

@@ -14,7 +14,10 @@ struct KindRules {
 constexpr KindRules kRules[] = {{"buffer", "MEMORY-5", "MEMORY-1"},
                                 {"stream", "STREAM-11", "STREAM-2"},
                                 {"event", "EVENT-3", "EVENT-2"},
-                                {"plan", "PLAN-4", "PLAN-1"}};
+                                {"plan", "PLAN-4", "PLAN-1"},
+                                {"graph", "GRAPH-10", "GRAPH-5"},
+                                {"graph instance", "GRAPH-10", "GRAPH-5"},
+                                {"process group", "COLLECTIVE-7", "COLLECTIVE-6"}};
 
 const KindRules& rules(HandleKind kind) { return kRules[static_cast<size_t>(kind)]; }
 

@@ -14,7 +14,7 @@
 
 namespace bp::layers {
 
-enum class HandleKind : uint8_t { buffer, stream, event, plan };
+enum class HandleKind : uint8_t { buffer, stream, event, plan, graph, instance, group };
 
 struct Handle {
   bp_device* device = nullptr;
@@ -24,6 +24,8 @@ struct Handle {
   bool is_concurrent = false;        // Of a buffer: the host may touch it at any time.
   bool is_lent = false;              // The default stream.
   bool has_happened = false;         // Of an event: recorded or signalled.
+  uint64_t constant_args = 0;        // Of a plan: bit i is tensor argument i.
+  bp_buffer_ref packed{};            // Of a plan, once something was packed.
 };
 
 // Not thread-safe.

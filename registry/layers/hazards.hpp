@@ -29,6 +29,8 @@ namespace bp::layers {
 struct Access {
   Footprint where;
   bool writes = false;
+
+  auto operator<=>(const Access&) const = default;
 };
 
 // The words of a call, and when it was made.

@@ -94,17 +94,18 @@ std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args)
   std::vector<FrameTensor> tensors;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
     const core::TensorArgument& a = row.tensors[i];
-    const bool is_written = a.is_output() || a.kind == Kind::inout || a.kind == Kind::out_list ||
-                            a.kind == Kind::inout_list;
+    const bool is_changed = a.kind == Kind::inout || a.kind == Kind::inout_list;
+    const bool is_written = a.is_output() || a.kind == Kind::out_list || is_changed;
+    const bool is_read = !is_written || is_changed;
     if (!a.is_list()) {
       const bp_tensor* tensor = core::tensor_at(args, a);
-      if (tensor != nullptr) tensors.push_back({a.name, tensor, is_written});
+      if (tensor != nullptr) tensors.push_back({a.name, tensor, is_written, is_read, i});
       continue;
     }
     const core::TensorList list = core::list_at(args, a);
-    for (uint64_t n = 0; n < list.count; ++n) {
-      tensors.push_back(
-          {std::string(a.name) + "[" + std::to_string(n) + "]", list.items[n], is_written});
+    for (uint64_t n = 0; list.items != nullptr && n < list.count; ++n) {
+      tensors.push_back({std::string(a.name) + "[" + std::to_string(n) + "]", list.items[n],
+                         is_written, is_read, i});
     }
   }
   return tensors;

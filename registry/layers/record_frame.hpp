@@ -15,6 +15,8 @@ struct FrameTensor {
   std::string name;  // "xs[1]" in a list.
   const bp_tensor* tensor;
   bool is_written;
+  bool is_read;
+  uint32_t argument;  // Among the tensor arguments of the op.
 };
 
 // Those that are given.

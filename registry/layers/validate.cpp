@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "registry/call.hpp"
 #include "registry/layers/words.hpp"
 
 namespace bp::layers {
@@ -75,6 +74,18 @@ std::string ValidateLayer::defect_of(bp_event* event) {
   return defect_of_handle(HandleKind::event, event);
 }
 
+std::string ValidateLayer::defect_of(bp_graph* graph) {
+  return defect_of_handle(HandleKind::graph, graph);
+}
+
+std::string ValidateLayer::defect_of(bp_graph_instance* instance) {
+  return defect_of_handle(HandleKind::instance, instance);
+}
+
+std::string ValidateLayer::defect_of(bp_process_group* group) {
+  return defect_of_handle(HandleKind::group, group);
+}
+
 std::string ValidateLayer::defect_of(const bp_buffer_ref* range) {
   if (range == nullptr || range->buffer == nullptr) return "";
   if (std::string defect = defect_of(range->buffer); !defect.empty()) return defect;
@@ -134,19 +145,31 @@ bp_status ValidateLayer::racy(Slot slot, const char* tag, const Work& work,
 
 bp_status ValidateLayer::submit(Slot slot, bp_stream* stream, const std::vector<Access>& accesses,
                                 const std::string& what, Continue next) {
-  std::vector<Hazard> hazards;
-  Work work{what, 0};
-  uint64_t epoch = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    work.number = ++work_count_;
-    hazards = hazards_.submit(stream, accesses, work, &epoch);
+  return submit(slot, {Piece{stream, accesses}}, what, next);
+}
+
+bp_status ValidateLayer::submit(Slot slot, std::vector<Piece> pieces, const std::string& what,
+                                Continue next) {
+  bp_status status = BP_OK;
+  for (Piece& piece : pieces) {
+    std::vector<Hazard> hazards;
+    Work work{what, 0};
+    {
+      const std::lock_guard lock(mutex_);
+      work.number = ++work_count_;
+      piece.captured_by = captures_.origin(piece.stream);
+      hazards = hazards_.submit(piece.stream, piece.accesses, work, &piece.epoch);
+    }
+    if (status == BP_OK) status = racy(slot, "STREAM-3", work, hazards, piece.stream);
   }
-  bp_status status = racy(slot, "STREAM-3", work, hazards, stream);
   if (status == BP_OK) status = next();
-  if (status != BP_OK) {
-    const std::lock_guard lock(mutex_);
-    hazards_.retract(stream, epoch, accesses);
+  const std::lock_guard lock(mutex_);
+  for (const Piece& piece : pieces) {
+    if (status != BP_OK) {
+      hazards_.retract(piece.stream, piece.epoch, piece.accesses);
+    } else if (piece.captured_by != nullptr) {
+      replays_.add(piece.captured_by, piece.accesses);
+    }
   }
   return status;
 }
@@ -193,127 +216,6 @@ void ValidateLayer::poison(std::vector<unsigned char> staging) {
     poisoned_bytes_ -= poisoned_.front().size();
     poisoned_.pop_front();
   }
-}
-
-// ---- Kernels ------------------------------------------------------------------------------------
-
-std::string ValidateLayer::tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
-                                                  bp_device* device, bool is_read, bool is_written,
-                                                  std::vector<Access>& accesses) {
-  if (tensor == nullptr) return "";
-  const auto named = [&](const std::string& defect) {
-    const size_t end = defect.find(']');
-    return defect.substr(0, end + 2) + "tensor " + name + " (" + words(*tensor) +
-           "):" + defect.substr(end + 1);
-  };
-  uint64_t size_bytes = UINT64_MAX;
-  if (tensor->buffer != nullptr) {
-    if (const std::string defect = defect_of(tensor->buffer); !defect.empty()) return named(defect);
-    const Handle* buffer = handles_.find(HandleKind::buffer, tensor->buffer);
-    if (buffer != nullptr) {
-      size_bytes = buffer->size_bytes;
-      if (buffer->device != device) return named("[KERNEL-7] its buffer is of another device");
-    }
-  }
-  if (const std::string defect = tensor_defect(*tensor, size_bytes); !defect.empty()) {
-    return named(defect);
-  }
-  const Footprint where = footprint_of(*tensor);
-  if (is_read && !is_written) accesses.push_back({where, false});
-  if (is_written) accesses.push_back({where, true});
-  return "";
-}
-
-std::string ValidateLayer::launch_defect(const WrappedKernel& kernel, const bp_launch& launch,
-                                         const void* args, std::vector<Access>& accesses) {
-  std::string defect = defect_of(launch.device);
-  if (defect.empty()) defect = defect_of(launch.stream);
-  if (defect.empty()) defect = defect_of(&launch.workspace);
-  if (defect.empty() && launch.plan != nullptr) {
-    defect = defect_of_handle(HandleKind::plan, launch.plan);
-  }
-  const Handle* stream = handles_.find(HandleKind::stream, launch.stream);
-  const bool has_device = stream != nullptr && stream->device != nullptr;
-  if (defect.empty() && has_device && stream->device != launch.device) {
-    defect = "[STREAM-2] stream " + words(launch.stream) + " is of another device";
-  }
-  if (!defect.empty()) return defect;
-  if (launch.workspace.buffer != nullptr)
-    accesses.push_back({footprint_of(launch.workspace), true});
-  const core::OpRow* row = core::find_op(kernel.kernel.op);
-  if (row == nullptr || args == nullptr || core::frame_size(args) < row->frame_size_bytes)
-    return "";
-  for (uint32_t i = 0; i < row->tensor_count && defect.empty(); ++i) {
-    const core::TensorArgument& argument = row->tensors[i];
-    using core::Kind;
-    const bool is_inout = argument.kind == Kind::inout || argument.kind == Kind::inout_list;
-    const bool writes = argument.is_output() || argument.kind == Kind::out_list || is_inout;
-    if (!argument.is_list()) {
-      defect = tensor_argument_defect(argument.name, core::tensor_at(args, argument), launch.device,
-                                      !writes || is_inout, writes, accesses);
-      continue;
-    }
-    const core::TensorList list = core::list_at(args, argument);
-    for (uint64_t n = 0; list.items != nullptr && n < list.count && defect.empty(); ++n) {
-      defect = tensor_argument_defect(std::string(argument.name) + "[" + std::to_string(n) + "]",
-                                      list.items[n], launch.device, !writes || is_inout, writes,
-                                      accesses);
-    }
-  }
-  return defect;
-}
-
-bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* launch,
-                                const void* args) {
-  const auto next = [&] { return kernel.next->launch(kernel.next, launch, args); };
-  if (launch == nullptr) return next();
-  std::vector<Access> accesses;
-  {
-    const std::lock_guard lock(mutex_);
-    const std::string defect = launch_defect(kernel, *launch, args, accesses);
-    if (!defect.empty()) return illegal(Slot::kernel_launch, defect);
-  }
-  return submit(Slot::kernel_launch, launch->stream, accesses,
-                std::string("kernel ") + kernel.kernel.name, Continue(next));
-}
-
-bp_status ValidateLayer::plan_pack(const WrappedKernel& kernel, const bp_launch* launch,
-                                   const void* args, const bp_buffer_ref* packed) {
-  const auto next = [&] { return kernel.next->plan_pack(kernel.next, launch, args, packed); };
-  if (launch == nullptr || packed == nullptr) return next();
-  std::vector<Access> accesses;
-  {
-    const std::lock_guard lock(mutex_);
-    std::string defect = defect_of(packed);
-    if (defect.empty()) {
-      // Packing reads constant arguments, and outputs need no memory.
-      defect = defect_of(launch->stream);
-    }
-    if (!defect.empty()) return illegal(Slot::kernel_plan_pack, defect);
-    accesses.push_back({footprint_of(*packed), true});
-  }
-  return submit(Slot::kernel_plan_pack, launch->stream, accesses,
-                std::string("packing for ") + kernel.kernel.name, Continue(next));
-}
-
-bp_status ValidateLayer::prepare(const WrappedKernel& kernel, bp_device* device,
-                                 const bp_prepare_desc* desc, const void* args,
-                                 bp_plan** out_plan) {
-  const bp_status status = kernel.next->prepare(kernel.next, device, desc, args, out_plan);
-  if (status != BP_OK) return status;
-  const std::lock_guard lock(mutex_);
-  handles_.add(HandleKind::plan, *out_plan, {.device = device});
-  return status;
-}
-
-bp_status ValidateLayer::plan_release(const WrappedKernel& kernel, bp_plan* plan) {
-  {
-    const std::lock_guard lock(mutex_);
-    const std::string defect = defect_of_handle(HandleKind::plan, plan);
-    if (!defect.empty()) return illegal(Slot::kernel_plan_release, defect);
-    end_handle(HandleKind::plan, plan, Slot::kernel_plan_release);
-  }
-  return kernel.next->plan_release(kernel.next, plan);
 }
 
 namespace {

@@ -13,7 +13,9 @@
 #include "registry/layers/handles.hpp"
 #include "registry/layers/hazards.hpp"
 #include "registry/layers/list.hpp"
+#include "registry/layers/replays.hpp"
 #include "registry/layers/slots.hpp"
+#include "registry/layers/worlds.hpp"
 
 namespace bp::layers {
 
@@ -53,6 +55,9 @@ class ValidateLayer final : public Layer {
     }
     if constexpr (kSlot == Slot::memory_copy_from_host) return stage(next, args...);
     if constexpr (kSlot == Slot::stream_add_callback) return call_back(next, args...);
+    if constexpr (kSlot == Slot::stream_synchronize || kSlot == Slot::event_synchronize) {
+      return wait(next, args...);
+    }
     if constexpr (has_rules(kSlot)) {
       return call(At<kSlot>(), Continue(next), args...);
     } else {
@@ -93,7 +98,6 @@ class ValidateLayer final : public Layer {
                             Slot::stream_default_stream,
                             Slot::stream_destroy,
                             Slot::stream_query,
-                            Slot::stream_synchronize,
                             Slot::stream_wait_event,
                             Slot::stream_wrap_native,
                             Slot::event_create,
@@ -101,11 +105,22 @@ class ValidateLayer final : public Layer {
                             Slot::event_destroy,
                             Slot::event_record,
                             Slot::event_query,
-                            Slot::event_synchronize,
                             Slot::event_elapsed_ns,
                             Slot::event_signal,
+                            Slot::layout_convert,
                             Slot::graph_begin_capture,
                             Slot::graph_end_capture,
+                            Slot::graph_instantiate,
+                            Slot::graph_bind,
+                            Slot::graph_update,
+                            Slot::graph_launch,
+                            Slot::graph_destroy,
+                            Slot::graph_destroy_instance,
+                            Slot::collective_create,
+                            Slot::collective_destroy,
+                            Slot::collective_submit,
+                            Slot::collective_split,
+                            Slot::collective_shrink,
                             Slot::profiler_stop}) {
       if (each == slot) return true;
     }
@@ -127,6 +142,24 @@ class ValidateLayer final : public Layer {
     poison(std::move(staging));
     return status;
   }
+
+  // BP_TIMEOUT is also how work fails, and then it has ended: the table that the call goes to tells
+  // which it is.
+  template <typename Next, typename Handle>
+  bp_status wait(Next next, Handle* handle, uint64_t /*timeout_ns*/) {
+    const bp_status status = next();
+    if (status == BP_TIMEOUT) {
+      const auto& table = next.behind.next;
+      uint32_t is_done = 0;
+      const bool is_told = table.query != nullptr && handle != nullptr &&
+                           table.query(table.self, handle, &is_done) == BP_OK;
+      if (!is_told || is_done == 0) return status;
+    }
+    // Also where it returns the failure of the work.
+    return ended(handle, status);
+  }
+  bp_status ended(bp_stream* stream, bp_status status);
+  bp_status ended(bp_event* event, bp_status status);
 
   // When the callback runs, the host knows that the work in front of it has ended.
   template <typename Next>
@@ -196,8 +229,6 @@ class ValidateLayer final : public Layer {
                  bp_stream** out_stream);
   bp_status call(At<Slot::stream_destroy>, Continue next, bp_stream* stream);
   bp_status call(At<Slot::stream_query>, Continue next, bp_stream* stream, uint32_t* out_done);
-  bp_status call(At<Slot::stream_synchronize>, Continue next, bp_stream* stream,
-                 uint64_t timeout_ns);
   bp_status call(At<Slot::stream_wait_event>, Continue next, bp_stream* stream, bp_event* event);
   bp_status call(At<Slot::event_create>, Continue next, bp_device* device,
                  const bp_event_desc* desc, bp_event** out_event);
@@ -206,14 +237,40 @@ class ValidateLayer final : public Layer {
   bp_status call(At<Slot::event_destroy>, Continue next, bp_event* event);
   bp_status call(At<Slot::event_record>, Continue next, bp_event* event, bp_stream* stream);
   bp_status call(At<Slot::event_query>, Continue next, bp_event* event, uint32_t* out_done);
-  bp_status call(At<Slot::event_synchronize>, Continue next, bp_event* event, uint64_t timeout_ns);
   bp_status call(At<Slot::event_elapsed_ns>, Continue next, bp_event* start, bp_event* end,
                  int64_t* out_elapsed_ns);
   bp_status call(At<Slot::event_signal>, Continue next, bp_event* event, bp_status status);
+
+  // ---- Graphs ----
   bp_status call(At<Slot::graph_begin_capture>, Continue next, bp_stream* stream,
                  const bp_capture_desc* desc);
   bp_status call(At<Slot::graph_end_capture>, Continue next, bp_stream* stream,
                  bp_graph** out_graph);
+  bp_status call(At<Slot::graph_instantiate>, Continue next, bp_graph* graph,
+                 bp_graph_instance** out_instance);
+  bp_status call(At<Slot::graph_bind>, Continue next, bp_graph_instance* instance, uint64_t slot,
+                 const bp_buffer_ref* range);
+  bp_status call(At<Slot::graph_update>, Continue next, bp_graph_instance* instance,
+                 bp_graph* graph);
+  bp_status call(At<Slot::graph_launch>, Continue next, bp_graph_instance* instance,
+                 bp_stream* stream);
+  bp_status call(At<Slot::graph_destroy>, Continue next, bp_graph* graph);
+  bp_status call(At<Slot::graph_destroy_instance>, Continue next, bp_graph_instance* instance);
+
+  // ---- Process groups, layouts, profilers ----
+  bp_status call(At<Slot::collective_create>, Continue next, const bp_process_group_desc* desc,
+                 bp_process_group** out_groups);
+  bp_status call(At<Slot::collective_destroy>, Continue next, bp_process_group* group);
+  bp_status call(At<Slot::collective_submit>, Continue next, uint64_t call_count,
+                 const bp_collective_call* calls, uint64_t call_stride_bytes);
+  bp_status call(At<Slot::collective_split>, Continue next, uint32_t local_count,
+                 bp_process_group* const* groups, const uint32_t* colors, const uint32_t* keys,
+                 uint64_t timeout_ns, bp_process_group** out_groups);
+  bp_status call(At<Slot::collective_shrink>, Continue next, uint32_t local_count,
+                 bp_process_group* const* groups, uint32_t gone_count, const uint32_t* gone_ranks,
+                 uint64_t timeout_ns, bp_process_group** out_groups);
+  bp_status call(At<Slot::layout_convert>, Continue next, bp_stream* stream, const bp_tensor* dst,
+                 const bp_tensor* src);
   bp_status call(At<Slot::profiler_stop>, Continue next, bp_device* device);
 
   // ---- Arguments; "" where nothing is wrong. NULL is for the backend to judge. mutex_ is held
@@ -222,6 +279,9 @@ class ValidateLayer final : public Layer {
   std::string defect_of(bp_buffer* buffer);
   std::string defect_of(bp_stream* stream);
   std::string defect_of(bp_event* event);
+  std::string defect_of(bp_graph* graph);
+  std::string defect_of(bp_graph_instance* instance);
+  std::string defect_of(bp_process_group* group);
   std::string defect_of(const bp_buffer_ref* range);
   template <typename T>
   std::string defect_of(const T& /*other*/) {
@@ -229,11 +289,14 @@ class ValidateLayer final : public Layer {
   }
   std::string defect_of_handle(HandleKind kind, const void* handle);
   std::string wrong_device(bp_stream* stream, bp_buffer* buffer);
-  std::string launch_defect(const WrappedKernel& kernel, const bp_launch& launch, const void* args,
-                            std::vector<Access>& accesses);
+  std::string launch_defect(const bp_launch& launch);
+  // Of the tensor arguments of the frame of `op` whose bits are set; adds what they touch.
+  std::string frame_defect(uint32_t op, const void* args, bp_device* device, uint64_t arguments,
+                           std::vector<Access>& accesses);
   std::string tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
                                      bp_device* device, bool is_read, bool is_written,
                                      std::vector<Access>& accesses);
+  std::string collective_defect(const bp_collective_call& call);
 
   // Stands between a stream and the callback of a host.
   struct Callback {
@@ -250,10 +313,23 @@ class ValidateLayer final : public Layer {
   bp_status illegal(Slot slot, const std::string& defect);
   bp_status racy(Slot slot, const char* tag, const Work& work, const std::vector<Hazard>& hazards,
                  bp_stream* stream);
-  // Submits work that touches bytes, and reports its hazards.
+
+  // What one stream gets of a call.
+  struct Piece {
+    bp_stream* stream;
+    std::vector<Access> accesses;
+    bp_stream* captured_by = nullptr;  // It does not run: it is of this capture.
+    uint64_t epoch = 0;
+  };
+  // Submits work that touches bytes, and reports its hazards. Work of a capture has none: its
+  // replays do.
   bp_status submit(Slot slot, bp_stream* stream, const std::vector<Access>& accesses,
                    const std::string& what, Continue next);
+  bp_status submit(Slot slot, std::vector<Piece> pieces, const std::string& what, Continue next);
 
+  // Groups that a split() or shrink() made of others.
+  bp_status derived(bp_status status, uint32_t count, bp_process_group* const* from,
+                    const uint32_t* colors, bp_process_group* const* groups);
   bp_status made_buffer(bp_status status, bp_device* device, uint64_t size_bytes,
                         bp_buffer** out_buffer);
   // Whether the host may touch what is allocated so at any time.
@@ -272,6 +348,8 @@ class ValidateLayer final : public Layer {
   Hazards hazards_;
   std::map<bp_event*, std::vector<bp_stream*>> signal_waiters_;  // Of host signals to come.
   Captures captures_;
+  Replays replays_;
+  Worlds worlds_;
   std::map<bp_device*, std::vector<bp_heap_flags>> heaps_;
   std::deque<std::vector<unsigned char>> poisoned_;
   uint64_t poisoned_bytes_ = 0;

@@ -29,6 +29,7 @@ struct FakeBackend {
   const bp_compiler_ops* compiler = nullptr;
   const bp_profiler_ops* profiler = nullptr;
   const bp_process_group_ops* groups = nullptr;
+  const bp_graph_ops* graphs = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_add_result> results;
   bp_add_result allocator_results[2] = {};
@@ -132,6 +133,7 @@ struct FakeBackend {
     if (f.layouts != nullptr) r->add_layout(r->self, 0, nullptr, f.layouts, nullptr);
     if (f.compiler != nullptr) r->add_compiler(r->self, 0, nullptr, f.compiler, nullptr);
     if (f.groups != nullptr) r->add_process_group(r->self, 0, nullptr, f.groups, nullptr);
+    if (f.graphs != nullptr) r->add_graph(r->self, 0, nullptr, f.graphs, nullptr);
     if (f.profiler != nullptr) r->add_profiler(r->self, 0, nullptr, f.profiler, nullptr);
     f.results.resize(f.kernels.size());
     return r->add_kernels(r->self, 0, nullptr, f.kernels.size(), f.kernels.data(),

@@ -1,0 +1,165 @@
+// The rules of launches, plans and conversions, and what they touch.
+#include <algorithm>
+
+#include "registry/call.hpp"
+#include "registry/layers/record_frame.hpp"
+#include "registry/layers/validate.hpp"
+#include "registry/layers/words.hpp"
+
+namespace bp::layers {
+
+std::string ValidateLayer::tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
+                                                  bp_device* device, bool is_read, bool is_written,
+                                                  std::vector<Access>& accesses) {
+  if (tensor == nullptr) return "";
+  const auto named = [&](const std::string& defect) {
+    const size_t end = defect.find(']');
+    return defect.substr(0, end + 2) + "tensor " + name + " (" + words(*tensor) +
+           "):" + defect.substr(end + 1);
+  };
+  uint64_t size_bytes = UINT64_MAX;
+  if (tensor->buffer != nullptr) {
+    if (const std::string defect = defect_of(tensor->buffer); !defect.empty()) return named(defect);
+    const Handle* buffer = handles_.find(HandleKind::buffer, tensor->buffer);
+    if (buffer != nullptr) {
+      size_bytes = buffer->size_bytes;
+      if (device != nullptr && buffer->device != device) {
+        return named("[KERNEL-7] its buffer is of another device");
+      }
+    }
+  }
+  if (const std::string defect = tensor_defect(*tensor, size_bytes); !defect.empty()) {
+    return named(defect);
+  }
+  const Footprint where = footprint_of(*tensor);
+  if (is_read && !is_written) accesses.push_back({where, false});
+  if (is_written) accesses.push_back({where, true});
+  return "";
+}
+
+std::string ValidateLayer::frame_defect(uint32_t op, const void* args, bp_device* device,
+                                        uint64_t arguments, std::vector<Access>& accesses) {
+  const core::OpRow* row = core::find_op(op);
+  if (row == nullptr || args == nullptr || core::frame_size(args) < row->frame_size_bytes) {
+    return "";
+  }
+  std::string defect;
+  for (const FrameTensor& each : frame_tensors(*row, args)) {
+    if ((arguments >> each.argument & 1) == 0) continue;
+    defect = tensor_argument_defect(each.name, each.tensor, device, each.is_read, each.is_written,
+                                    accesses);
+    if (!defect.empty()) break;
+  }
+  return defect;
+}
+
+std::string ValidateLayer::launch_defect(const bp_launch& launch) {
+  std::string defect = defect_of(launch.device);
+  if (defect.empty()) defect = defect_of(launch.stream);
+  if (defect.empty()) defect = defect_of(&launch.workspace);
+  if (defect.empty() && launch.plan != nullptr) {
+    defect = defect_of_handle(HandleKind::plan, launch.plan);
+  }
+  const Handle* stream = handles_.find(HandleKind::stream, launch.stream);
+  const bool has_device = stream != nullptr && stream->device != nullptr;
+  if (defect.empty() && has_device && stream->device != launch.device) {
+    defect = "[STREAM-2] stream " + words(launch.stream) + " is of another device";
+  }
+  return defect;
+}
+
+bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* launch,
+                                const void* args) {
+  const auto next = [&] { return kernel.next->launch(kernel.next, launch, args); };
+  if (launch == nullptr) return next();
+  std::vector<Access> accesses;
+  {
+    const std::lock_guard lock(mutex_);
+    std::string defect = launch_defect(*launch);
+    if (defect.empty()) {
+      defect = frame_defect(kernel.kernel.op, args, launch->device, UINT64_MAX, accesses);
+    }
+    if (!defect.empty()) return illegal(Slot::kernel_launch, defect);
+    if (launch->workspace.buffer != nullptr) {
+      accesses.push_back({footprint_of(launch->workspace), true});
+    }
+    const Handle* plan = handles_.find(HandleKind::plan, launch->plan);
+    if (plan != nullptr && plan->packed.buffer != nullptr) {
+      accesses.push_back({footprint_of(plan->packed), false});
+    }
+  }
+  return submit(Slot::kernel_launch, launch->stream, accesses,
+                std::string("kernel ") + kernel.kernel.name, Continue(next));
+}
+
+// ---- Plans --------------------------------------------------------------------------------------
+
+// Reads the arguments that the plan takes for constant; the others need no memory.
+bp_status ValidateLayer::plan_pack(const WrappedKernel& kernel, const bp_launch* launch,
+                                   const void* args, const bp_buffer_ref* packed) {
+  const auto next = [&] { return kernel.next->plan_pack(kernel.next, launch, args, packed); };
+  if (launch == nullptr || packed == nullptr) return next();
+  std::vector<Access> accesses;
+  {
+    const std::lock_guard lock(mutex_);
+    std::string defect = launch_defect(*launch);
+    if (defect.empty()) defect = defect_of(packed);
+    const Handle* plan = handles_.find(HandleKind::plan, launch->plan);
+    if (defect.empty() && plan != nullptr) {
+      defect = frame_defect(kernel.kernel.op, args, launch->device, plan->constant_args, accesses);
+    }
+    if (!defect.empty()) return illegal(Slot::kernel_plan_pack, defect);
+    for (Access& access : accesses) access.writes = false;
+    for (const bp_buffer_ref& written : {*packed, launch->workspace}) {
+      if (written.buffer != nullptr) accesses.push_back({footprint_of(written), true});
+    }
+  }
+  const bp_status status = submit(Slot::kernel_plan_pack, launch->stream, accesses,
+                                  std::string("packing for ") + kernel.kernel.name, Continue(next));
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(mutex_);
+  if (Handle* plan = handles_.find(HandleKind::plan, launch->plan)) plan->packed = *packed;
+  return status;
+}
+
+bp_status ValidateLayer::prepare(const WrappedKernel& kernel, bp_device* device,
+                                 const bp_prepare_desc* desc, const void* args,
+                                 bp_plan** out_plan) {
+  const bp_status status = kernel.next->prepare(kernel.next, device, desc, args, out_plan);
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(mutex_);
+  const uint64_t constant_args = desc == nullptr ? 0 : desc->constant_args;
+  handles_.add(HandleKind::plan, *out_plan, {.device = device, .constant_args = constant_args});
+  return status;
+}
+
+bp_status ValidateLayer::plan_release(const WrappedKernel& kernel, bp_plan* plan) {
+  {
+    const std::lock_guard lock(mutex_);
+    const std::string defect = defect_of_handle(HandleKind::plan, plan);
+    if (!defect.empty()) return illegal(Slot::kernel_plan_release, defect);
+    end_handle(HandleKind::plan, plan, Slot::kernel_plan_release);
+  }
+  return kernel.next->plan_release(kernel.next, plan);
+}
+
+// ---- Layouts ------------------------------------------------------------------------------------
+
+bp_status ValidateLayer::call(At<Slot::layout_convert>, Continue next, bp_stream* stream,
+                              const bp_tensor* dst, const bp_tensor* src) {
+  if (dst == nullptr || src == nullptr) return next();
+  std::vector<Access> accesses;
+  {
+    const std::lock_guard lock(mutex_);
+    const Handle* on = handles_.find(HandleKind::stream, stream);
+    bp_device* const device = on == nullptr ? nullptr : on->device;
+    std::string defect = tensor_argument_defect("dst", dst, device, false, true, accesses);
+    if (defect.empty()) {
+      defect = tensor_argument_defect("src", src, device, true, false, accesses);
+    }
+    if (!defect.empty()) return illegal(Slot::layout_convert, defect);
+  }
+  return submit(Slot::layout_convert, stream, accesses, "conversion", next);
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,161 @@
+#include "registry/layers/worlds.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "backplane/host.h"
+
+namespace bp::layers {
+namespace {
+
+bool is_peer(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_SEND || kind == BP_COLLECTIVE_RECEIVE;
+}
+
+// `parts` of them, or `counts` in their place.
+uint64_t elements_of(uint64_t count, const uint64_t* counts, uint32_t parts) {
+  return counts == nullptr ? count * parts : std::accumulate(counts, counts + parts, uint64_t{0});
+}
+
+// How many elements a call sends, as the table in collective.h says.
+uint64_t sent_elements(const bp_collective_call& call, uint32_t parts) {
+  switch (call.kind) {
+    case BP_COLLECTIVE_REDUCE_SCATTER:
+    case BP_COLLECTIVE_ALL_TO_ALL:
+    case BP_COLLECTIVE_SCATTER:
+      return elements_of(call.count, call.counts, parts);
+    default:
+      return call.count;
+  }
+}
+
+uint64_t received_elements(const bp_collective_call& call, uint32_t parts) {
+  switch (call.kind) {
+    case BP_COLLECTIVE_ALL_GATHER:
+    case BP_COLLECTIVE_GATHER:
+      return elements_of(call.count, call.counts, parts);
+    case BP_COLLECTIVE_ALL_TO_ALL:
+      return elements_of(call.count,
+                         call.receive_counts == nullptr ? call.counts : call.receive_counts, parts);
+    default:
+      return call.count;
+  }
+}
+
+}  // namespace
+
+void Worlds::create(const bp_process_group_desc& desc, bp_process_group* const* groups) {
+  const auto world = std::make_shared<World>();
+  world->local_count = desc.local_count;
+  for (uint32_t i = 0; i < desc.local_count; ++i) {
+    members_[groups[i]] = {world, desc.ranks[i], desc.world_size};
+  }
+}
+
+void Worlds::derive(uint32_t count, const uint32_t* colors, bp_process_group* const* groups) {
+  std::map<uint32_t, std::shared_ptr<World>> worlds;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (groups[i] == nullptr) continue;
+    std::shared_ptr<World>& world = worlds[colors == nullptr ? 0 : colors[i]];
+    if (world == nullptr) world = std::make_shared<World>();
+    ++world->local_count;
+    members_[groups[i]] = {world, kUnknown, kUnknown};
+  }
+}
+
+// Where a rank is not known it has both sides, if it gave memory for them.
+Worlds::Sides Worlds::sides_of(const bp_collective_call& call, const Member& member) {
+  const bool is_root = member.rank == kUnknown || member.rank == call.root;
+  switch (call.kind) {
+    case BP_COLLECTIVE_REDUCE:
+    case BP_COLLECTIVE_GATHER:
+      return {true, is_root};
+    case BP_COLLECTIVE_BROADCAST:
+    case BP_COLLECTIVE_SCATTER:
+      return {is_root, true};
+    case BP_COLLECTIVE_SEND:
+      return {true, false};
+    case BP_COLLECTIVE_RECEIVE:
+      return {false, true};
+    default:
+      return {true, true};
+  }
+}
+
+std::vector<Access> Worlds::accesses(const bp_collective_call& call) const {
+  const auto found = members_.find(call.group);
+  if (found == members_.end() || call.kind == BP_COLLECTIVE_BARRIER) return {};
+  const Member& member = found->second;
+  const Sides sides = sides_of(call, member);
+  std::vector<Access> accesses;
+  // The smaller of what was given and what the call needs.
+  const auto add = [&](bp_buffer_ref range, uint64_t elements, bool writes) {
+    const uint64_t bits = bp_dtype_bits(call.dtype);
+    if (member.world_size != kUnknown && bits >= 8) {
+      range.size_bytes = std::min(range.size_bytes, elements * (bits / 8));
+    }
+    if (range.buffer != nullptr) accesses.push_back({footprint_of(range), writes});
+  };
+  const uint32_t parts = member.world_size == kUnknown ? 1 : member.world_size;
+  if (sides.sends) add(call.send, sent_elements(call, parts), false);
+  if (sides.receives) add(call.receive, received_elements(call, parts), true);
+  return accesses;
+}
+
+namespace {
+
+bp_event* event_of(char& mark) { return reinterpret_cast<bp_event*>(&mark); }
+
+void forget(std::list<char>& marks, Hazards& hazards) {
+  for (char& mark : marks) hazards.remove_event(event_of(mark));
+}
+
+}  // namespace
+
+bool Worlds::join(Round& round, const bp_collective_call& call, Sides sides,
+                  std::list<char>& before, uint32_t most, Hazards& hazards) {
+  if (sides.receives) {
+    for (char& mark : round.marks) hazards.wait_event(call.stream, event_of(mark));
+    round.receivers.push_back(call.stream);
+  }
+  if (sides.sends) {
+    for (bp_stream* each : round.receivers) hazards.wait_event(each, event_of(before.front()));
+    round.marks.splice(round.marks.end(), before);
+  }
+  if (++round.call_count < most) return false;
+  forget(round.marks, hazards);
+  return true;
+}
+
+// The nth send of a tag is for the nth receive. Who receives from anyone hears from nobody that is
+// known here.
+void Worlds::order_letter(World& world, const Member& member, const bp_collective_call& call,
+                          std::list<char>& before, Hazards& hazards) {
+  if (member.rank == kUnknown || call.root == BP_RANK_ANY) return;
+  const bool sends = call.kind == BP_COLLECTIVE_SEND;
+  const uint32_t from = sends ? member.rank : call.root, to = sends ? call.root : member.rank;
+  const uint64_t number = world.letter_counts[{from, to, call.tag}][sends ? 0 : 1]++;
+  const Letter letter{from, to, call.tag, number};
+  if (join(world.letters[letter], call, {sends, !sends}, before, 2, hazards)) {
+    world.letters.erase(letter);
+  }
+}
+
+void Worlds::order(const bp_collective_call& call, std::list<char> before, Hazards& hazards) {
+  if (const auto found = members_.find(call.group); found != members_.end()) {
+    Member& member = found->second;
+    World& world = *member.world;
+    if (is_peer(call.kind)) {
+      order_letter(world, member, call, before, hazards);
+    } else {
+      const uint64_t number = member.round_count++;
+      const Sides sides = sides_of(call, member);
+      if (join(world.rounds[number], call, sides, before, world.local_count, hazards)) {
+        world.rounds.erase(number);
+      }
+    }
+  }
+  forget(before, hazards);  // Where nobody took it over.
+}
+
+}  // namespace bp::layers

@@ -1,0 +1,69 @@
+// Which bytes the calls of process groups touch, and what they order: a rank goes on behind the
+// ranks that it hears from. Ranks are those of one call of create(), split() or shrink(): what
+// connects them to ranks elsewhere is not seen.
+#pragma once
+
+#include <array>
+#include <list>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "backplane/collective.h"
+#include "registry/layers/hazards.hpp"
+
+namespace bp::layers {
+
+// Not thread-safe.
+class Worlds {
+ public:
+  void create(const bp_process_group_desc& desc, bp_process_group* const* groups);
+  // Of a split() or shrink(): nobody here knows their ranks. Groups of one color are together.
+  void derive(uint32_t count, const uint32_t* colors, bp_process_group* const* groups);
+  void remove(bp_process_group* group) { members_.erase(group); }
+
+  std::vector<Access> accesses(const bp_collective_call& call) const;
+
+  // The call was submitted. `before` is one mark, as an event recorded on its stream in front of
+  // it.
+  void order(const bp_collective_call& call, std::list<char> before, Hazards& hazards);
+
+ private:
+  // The calls of the ranks that belong together, until all of this process have come.
+  struct Round {
+    std::list<char> marks;  // Of those who send; the address of each is an event.
+    std::vector<bp_stream*> receivers;
+    uint32_t call_count = 0;
+  };
+  // A send and its receive: from, to, tag, and which of these.
+  using Letter = std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>;
+  struct World {
+    uint32_t local_count = 0;
+    std::map<uint64_t, Round> rounds;  // By number.
+    std::map<Letter, Round> letters;
+    // How many were sent and received, by from, to and tag.
+    std::map<std::tuple<uint32_t, uint32_t, uint64_t>, std::array<uint64_t, 2>> letter_counts;
+  };
+  struct Member {
+    std::shared_ptr<World> world;
+    uint32_t rank, world_size;  // kUnknown where they are not known.
+    uint64_t round_count = 0;
+  };
+  static constexpr uint32_t kUnknown = UINT32_MAX;
+
+  // Which of its sides a call has.
+  struct Sides {
+    bool sends, receives;
+  };
+  static Sides sides_of(const bp_collective_call& call, const Member& member);
+  // True when `most` calls have come: the round is over.
+  static bool join(Round& round, const bp_collective_call& call, Sides sides,
+                   std::list<char>& before, uint32_t most, Hazards& hazards);
+  static void order_letter(World& world, const Member& member, const bp_collective_call& call,
+                           std::list<char>& before, Hazards& hazards);
+
+  std::map<bp_process_group*, Member> members_;
+};
+
+}  // namespace bp::layers
