@@ -90,7 +90,7 @@ void Lane::corrupt(std::span<const AddressRange> ranges) {
     recording.copy(memory->buffer(), offset, after.memory->buffer(), after.offset_in_buffer(), 1);
   });
   recorder().wait(ticket, UINT64_MAX);
-  set_last(ticket);
+  advance(ticket);
 }
 
 constinit const bp_test_fault_ops kFaults{

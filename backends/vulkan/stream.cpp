@@ -130,7 +130,11 @@ bp_status stream_wait_event(void* self, bp_stream* handle, bp_event* event_handl
     const std::shared_ptr<Moment> moment = event_of(event_handle, "stream.wait_event").latest();
     if (moment == nullptr) return s.queue->surface();
     if (moment->engine == nullptr || moment->engine == s.lane->shared_engine()) {
-      return s.queue->wait_for(moment->submitted);
+      const bp_status status = s.queue->wait_for(moment->submitted);
+      // What ends behind the wait ends behind the event.
+      const bp_status followed = s.queue->submit_always(
+          [lane = s.lane, moment](const Outcome&) { lane->advance(moment->ticket); }, false);
+      return status == BP_OK ? followed : status;
     }
     moment->watch();
     return s.queue->wait_for(moment->ended);
@@ -221,7 +225,7 @@ void capture(Lane& lane, Moment& moment, bool is_timed, const Outcome& before) {
   try {
     if (is_timed) {
       ticket = lane.recorder().record([&](Recording& recording) { time = recording.stamp(); });
-      lane.set_last(ticket);
+      lane.advance(ticket);
     }
     lane.recorder().flush();
   } catch (const StatusError& e) {

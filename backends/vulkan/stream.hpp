@@ -5,6 +5,7 @@
 // callback, tasks stay in the queue. A lane tells how far the stream has come on the device.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -50,9 +51,9 @@ class Lane {
   const std::shared_ptr<Engine>& shared_engine() const { return engine_; }
   Recorder& recorder() const { return engine_->recorder; }
 
-  // The ticket of what was recorded last.
+  // The newest ticket of what was recorded, or waited for. Only the stream's queue moves it.
   Ticket last() const { return last_.load(std::memory_order_acquire); }
-  void set_last(Ticket ticket) { last_.store(ticket, std::memory_order_release); }
+  void advance(Ticket ticket) { last_.store(std::max(ticket, last()), std::memory_order_release); }
 
   // The next piece of work gets `fault`.
   void order(Fault fault);
@@ -63,7 +64,7 @@ class Lane {
   template <typename Body>
   void run(const Fault& fault, std::span<const AddressRange> ranges, Body& body) {
     if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_ordered_failure(fault);
-    set_last(recorder().record(body));
+    advance(recorder().record(body));
     if (fault.kind == BP_TEST_FAULT_CORRUPTION) corrupt(ranges);
     if (fault.kind == BP_TEST_FAULT_DATA) throw_ordered_failure(fault);
   }
