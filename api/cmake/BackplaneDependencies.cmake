@@ -137,6 +137,25 @@ if(BACKPLANE_BUILD_CUDA)
     list(APPEND missing "nvcc (the CUDA toolkit, 12.2 or newer)")
   elseif(NOT CUDAToolkit_FOUND OR NOT TARGET CUDA::cudart_static)
     list(APPEND missing "the CUDA toolkit's libcudart_static.a, 12.2 or newer")
+  else()
+    # Headers alone: the libraries are opened at run time. The toolkit's, or those of the wheels of
+    # a Python environment.
+    set(BACKPLANE_CUDA_PYTHON "" CACHE PATH
+      "A Python environment, or its site-packages, with NVIDIA's wheels: their headers are used")
+    file(GLOB wheels LIST_DIRECTORIES TRUE
+      ${BACKPLANE_CUDA_PYTHON}/nvidia/*/include
+      ${BACKPLANE_CUDA_PYTHON}/lib/python3*/site-packages/nvidia/*/include)
+    set(BACKPLANE_CUDA_INCLUDE_DIRS ${CUDAToolkit_INCLUDE_DIRS})
+    foreach(header IN ITEMS cublasLt.h cudnn_graph.h nccl.h)
+      find_path(BACKPLANE_${header} ${header} HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${wheels})
+      mark_as_advanced(BACKPLANE_${header})
+      if(BACKPLANE_${header})
+        list(APPEND BACKPLANE_CUDA_INCLUDE_DIRS ${BACKPLANE_${header}})
+      else()
+        list(APPEND missing "${header} (in the toolkit, or in wheels in BACKPLANE_CUDA_PYTHON)")
+      endif()
+    endforeach()
+    list(REMOVE_DUPLICATES BACKPLANE_CUDA_INCLUDE_DIRS)
   endif()
   list(JOIN missing ", " missing)
   if(missing STREQUAL "")

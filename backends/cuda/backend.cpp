@@ -4,6 +4,7 @@
 
 #include "backends/common/capture.hpp"
 #include "backends/cuda/device.hpp"
+#include "backends/cuda/engines.hpp"
 #include "backends/cuda/kernels/list.hpp"
 
 namespace bp::cuda {
@@ -79,6 +80,7 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
       streams(with_self(kStreams, this)),
       events(with_self(kEvents, this)),
       guard(with_self(kGuard, this)) {
+  engines = std::make_unique<Engines>(*host);
   std::vector<std::string> reasons;
   cards = find_devices(*this, reasons);
   for (const std::string& reason : reasons) {

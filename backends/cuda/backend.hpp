@@ -21,6 +21,7 @@ class Captures;
 namespace bp::cuda {
 
 class Device;
+class Engines;
 
 // What one negotiation made: the tables with this object as their `self`, bound to one host, and
 // the CUDA that it works on.
@@ -49,6 +50,7 @@ struct Instance {
   // Submits what is held back on the host, behind events that only the host can complete.
   Executor executor{4};
   std::vector<std::unique_ptr<Device>> cards;
+  std::unique_ptr<Engines> engines;  // Ends before the devices.
   std::unique_ptr<Captures> captures;
 };
 

@@ -35,6 +35,7 @@ class Env {
   Instance& instance() const { return instance_; }
   Device& device() const { return device_; }
   const Driver& driver() const { return instance_.driver; }
+  Engines& engines() const { return *instance_.engines; }
   const DeviceLimits& limits() const { return device_.limits(); }
 
  protected:

@@ -1,0 +1,65 @@
+#include "backends/cuda/engines.hpp"
+
+#include <string_view>
+
+namespace bp::cuda {
+namespace {
+
+bool read_tf32(const bp_host& host) {
+  const char* value = nullptr;
+  if (host.get_option(host.self, "tf32", &value) != BP_OK) return false;
+  const std::string_view text = value;
+  if (text != "yes" && text != "no") {
+    throw StatusError(BP_INVALID_ARGUMENT, "option tf32 is \"" + std::string(text) +
+                                               "\"; \"yes\" and \"no\" are allowed");
+  }
+  return text == "yes";
+}
+
+// Makes what is not there yet. Two threads may both make one, and the first one's counts: nothing
+// of a library runs under the lock.
+template <typename Engine, typename Table>
+Engine* find_or_start(std::mutex& mutex, std::unique_ptr<Engine>& place, const Table* library) {
+  if (library == nullptr) return nullptr;
+  {
+    const std::lock_guard lock(mutex);
+    if (place != nullptr) return place.get();
+  }
+  auto made = std::make_unique<Engine>(*library);
+  const std::lock_guard lock(mutex);
+  if (place == nullptr) place = std::move(made);
+  return place.get();
+}
+
+}  // namespace
+
+Engines::Engines(const bp_host& host) : libraries_(host), allows_tf32_(read_tf32(host)) {}
+
+Engines::~Engines() {
+  for (auto& [device, started] : started_) {
+    try {
+      const Current current(*device);
+      started = {};
+    } catch (const StatusError&) {
+      // The device is lost, and what the libraries had there with it: their handles stay.
+      static_cast<void>(started.lt.release());
+      static_cast<void>(started.dnn.release());
+    }
+  }
+}
+
+LtEngine* Engines::lt(Device& device) {
+  std::unique_lock lock(mutex_);
+  Started& started = started_[&device];
+  lock.unlock();
+  return find_or_start(mutex_, started.lt, libraries_.cublaslt());
+}
+
+DnnEngine* Engines::dnn(Device& device) {
+  std::unique_lock lock(mutex_);
+  Started& started = started_[&device];
+  lock.unlock();
+  return find_or_start(mutex_, started.dnn, libraries_.cudnn());
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,247 @@
+// How libraries are found, and what is said where one is missing: on a file system of the test.
+#include "backends/cuda/libraries.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <set>
+
+namespace bp::cuda {
+namespace {
+
+// One library file: its version, and the functions that it lacks.
+struct File {
+  int version = 0;
+  std::set<std::string> lacks;
+  std::string broken;  // Why it does not open.
+};
+
+File of_version(int version) { return {version, {}, ""}; }
+
+// The version of the file whose version function was looked up last: C functions have no state.
+int asked_version = 0;
+size_t give_version() { return static_cast<size_t>(asked_version); }
+ncclResult_t give_nccl_version(int* version) {
+  *version = asked_version;
+  return ncclSuccess;
+}
+
+struct World {
+  std::map<std::string, File> files;   // By path, or by name for the loader's path.
+  std::map<std::string, File> loaded;  // By name.
+  std::map<std::string, std::vector<std::string>> matches;
+  std::vector<std::string> opened;
+
+  LibraryLoader loader() {
+    LibraryLoader l;
+    l.open_loaded = [this](const std::string& name) -> void* {
+      const auto at = loaded.find(name);
+      return at == loaded.end() ? nullptr : &at->second;
+    };
+    l.open = [this](const std::string& path, std::string& out_reason) -> void* {
+      opened.push_back(path);
+      const auto at = files.find(path);
+      if (at == files.end()) return nullptr;
+      out_reason = at->second.broken;
+      return out_reason.empty() ? &at->second : nullptr;
+    };
+    l.find_symbol = [](void* handle, const char* symbol) -> void* {
+      const File& file = *static_cast<File*>(handle);
+      if (file.lacks.contains(symbol)) return nullptr;
+      asked_version = file.version;
+      if (std::string(symbol) == "ncclGetVersion") {
+        return reinterpret_cast<void*>(&give_nccl_version);
+      }
+      return reinterpret_cast<void*>(&give_version);
+    };
+    l.exists = [this](const std::string& path) { return files.contains(path); };
+    l.match = [this](const std::string& pattern) { return matches[pattern]; };
+    return l;
+  }
+
+  Libraries libraries(LibrarySearch search = {}) { return Libraries(std::move(search), loader()); }
+};
+
+TEST(Libraries, TakesWhatTheProcessHasLoaded) {
+  World w;
+  w.loaded["libcublasLt.so.13"] = of_version(130100);
+  w.files["/mine/libcublasLt.so.13"] = of_version(130200);
+  Libraries libraries({{"/mine"}, "", ""}, w.loader());
+  EXPECT_NE(libraries.cublaslt(), nullptr);
+  EXPECT_EQ(w.opened.size(), 0u);
+  EXPECT_EQ(libraries.describe()[0], "cuBLASLt 13.1.0 (libcublasLt.so.13)");
+}
+
+TEST(Libraries, PrefersTheFolderOfTheOptionToTheLoadersPath) {
+  World w;
+  w.files["libcudnn.so.9"] = of_version(91000);
+  w.files["/mine/libcudnn.so.9"] = of_version(91900);
+  Libraries libraries({{"/other", "/mine"}, "", ""}, w.loader());
+  EXPECT_NE(libraries.cudnn(), nullptr);
+  EXPECT_EQ(libraries.describe()[1], "cuDNN 9.19.0 (/mine/libcudnn.so.9)");
+}
+
+TEST(Libraries, LooksInTheToolkitAndThenInWheels) {
+  World w;
+  w.matches["/env/lib/python3*/site-packages/nvidia/*/lib"] = {"/env/s/nvidia/nccl/lib"};
+  w.files["/env/s/nvidia/nccl/lib/libnccl.so.2"] = of_version(22809);
+  w.files["/toolkit/lib64/libcublasLt.so.12"] = of_version(120400);
+  Libraries libraries({{}, "/toolkit", "/env"}, w.loader());
+  const std::vector<std::string> lines = libraries.describe();
+  EXPECT_EQ(lines[0], "cuBLASLt 12.4.0 (/toolkit/lib64/libcublasLt.so.12)");
+  EXPECT_EQ(lines[2], "NCCL 2.28.9 (/env/s/nvidia/nccl/lib/libnccl.so.2)");
+}
+
+TEST(Libraries, SaysWhatToDoWhereOneIsMissing) {
+  World w;
+  Libraries libraries({{}, "/usr/local/cuda", ""}, w.loader());
+  EXPECT_EQ(libraries.nccl(), nullptr);
+  EXPECT_EQ(
+      libraries.nccl_reason(),
+      "NCCL is missing: no libnccl.so.2 is loaded, on the loader's path or in the folders of "
+      "options library_path, toolkit_path and python_path; install NCCL 2.18 or newer (or the "
+      "wheel nvidia-nccl-cu13), or name its folder in option library_path; without it there "
+      "are no process groups");
+}
+
+TEST(Libraries, PassesOverOneThatIsTooOld) {
+  World w;
+  w.files["libnccl.so.2"] = of_version(21102);
+  w.files["/mine/libnccl.so.2"] = of_version(22000);
+  Libraries none({{}, "", ""}, w.loader());
+  EXPECT_EQ(none.nccl(), nullptr);
+  EXPECT_NE(none.nccl_reason().find("libnccl.so.2 is 2.11.2, and 2.18.0 or newer is needed"),
+            std::string::npos)
+      << none.nccl_reason();
+  Libraries newer({{"/mine"}, "", ""}, w.loader());
+  EXPECT_NE(newer.nccl(), nullptr);
+}
+
+TEST(Libraries, SaysWhyAFileDoesNotOpenAndGoesOn) {
+  World w;
+  w.files["/mine/libcudnn.so.9"] = {0, {}, "wrong ELF class"};
+  Libraries none({{"/mine"}, "", ""}, w.loader());
+  EXPECT_EQ(none.cudnn(), nullptr);
+  EXPECT_NE(none.describe()[1].find("/mine/libcudnn.so.9 does not open: wrong ELF class"),
+            std::string::npos);
+  w.files["/toolkit/lib/libcudnn.so.9"] = of_version(90100);
+  Libraries second({{"/mine"}, "/toolkit", ""}, w.loader());
+  EXPECT_NE(second.cudnn(), nullptr);
+}
+
+TEST(Libraries, NamesTheFunctionThatALibraryLacks) {
+  World w;
+  w.files["libcublasLt.so.13"] = {130100, {"cublasLtMatmulAlgoGetHeuristic"}, ""};
+  Libraries libraries({{}, "", ""}, w.loader());
+  EXPECT_EQ(libraries.cublaslt(), nullptr);
+  EXPECT_NE(libraries.describe()[0].find(
+                "libcublasLt.so.13 (13.1.0) has no cublasLtMatmulAlgoGetHeuristic"),
+            std::string::npos);
+}
+
+TEST(Libraries, TakesALibraryWithoutAVersionForTooOld) {
+  World w;
+  w.files["libcudnn.so.9"] = {91900, {"cudnnGetVersion"}, ""};
+  Libraries libraries({{}, "", ""}, w.loader());
+  EXPECT_EQ(libraries.cudnn(), nullptr);
+  EXPECT_NE(libraries.describe()[1].find("of an unknown version"), std::string::npos);
+}
+
+TEST(Libraries, LooksOnce) {
+  World w;
+  Libraries libraries({{}, "", ""}, w.loader());
+  EXPECT_EQ(libraries.cudnn(), nullptr);
+  const size_t opened = w.opened.size();
+  EXPECT_EQ(libraries.cudnn(), nullptr);
+  EXPECT_EQ(w.opened.size(), opened);
+}
+
+TEST(Libraries, ReadsWhereToLookFromTheHostsOptions) {
+  struct Host {
+    bp_host table{};
+    std::map<std::string, std::string> options;
+  } host;
+  host.table.self = &host;
+  host.table.get_option = [](void* self, const char* key, const char** out_value) -> bp_status {
+    const auto& options = static_cast<Host*>(self)->options;
+    const auto at = options.find(key);
+    if (at == options.end()) return BP_NOT_FOUND;
+    *out_value = at->second.c_str();
+    return BP_OK;
+  };
+  EXPECT_EQ(read_library_search(host.table).toolkit, "/usr/local/cuda");
+  host.options = {{"library_path", "/a::/b"}, {"toolkit_path", "/t"}, {"python_path", "/p"}};
+  const LibrarySearch search = read_library_search(host.table);
+  EXPECT_EQ(search.folders, (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(search.toolkit, "/t");
+  EXPECT_EQ(search.python, "/p");
+}
+
+// The real loader, on what every machine has.
+TEST(Libraries, OpensFilesOfTheSystem) {
+  const LibraryLoader loader = system_loader();
+  std::string reason;
+  void* const library = loader.open("libdl.so.2", reason);
+  ASSERT_NE(library, nullptr) << reason;
+  EXPECT_NE(loader.open_loaded("libdl.so.2"), nullptr);
+  EXPECT_EQ(loader.open("/no/such/library.so", reason), nullptr);
+  EXPECT_NE(reason.find("/no/such/library.so"), std::string::npos);
+  EXPECT_TRUE(loader.exists("/"));
+  EXPECT_FALSE(loader.match("/*").empty());
+}
+
+// Every function of the tables, by its name in the library that is installed here.
+TEST(Libraries, BindsWhatIsInstalled) {
+  Libraries libraries({{}, "/usr/local/cuda", ""}, system_loader());
+  const bool has_some = libraries.cublaslt() != nullptr || libraries.cudnn() != nullptr ||
+                        libraries.nccl() != nullptr;
+  for (const std::string& line : libraries.describe()) {
+    EXPECT_EQ(line.find(" has no "), std::string::npos) << line;
+  }
+  if (!has_some) GTEST_SKIP() << "none of the libraries is installed here";
+}
+
+// ---- Failures -----------------------------------------------------------------------------------
+
+template <typename Table, typename Status>
+bp_status thrown(const Table& table, Status status, std::string& text) {
+  try {
+    check(table, status, "theCall");
+  } catch (const StatusError& e) {
+    text = e.what();
+    return e.status();
+  }
+  return BP_OK;
+}
+
+TEST(LibraryErrors, AreClassedAndNamed) {
+  CublasLt lt{};
+  lt.status_name = [](cublasStatus_t) -> const char* { return "CUBLAS_NAME"; };
+  Cudnn dnn{};
+  dnn.error_string = [](cudnnStatus_t) -> const char* { return "CUDNN_NAME"; };
+  Nccl nccl{};
+  nccl.error_string = [](ncclResult_t) -> const char* { return "nccl name"; };
+  std::string text;
+  EXPECT_EQ(thrown(lt, CUBLAS_STATUS_SUCCESS, text), BP_OK);
+  EXPECT_EQ(thrown(lt, CUBLAS_STATUS_ALLOC_FAILED, text), BP_OUT_OF_MEMORY);
+  EXPECT_EQ(text, "theCall failed: CUBLAS_NAME");
+  EXPECT_EQ(thrown(lt, CUBLAS_STATUS_NOT_SUPPORTED, text), BP_UNSUPPORTED);
+  EXPECT_EQ(thrown(lt, CUBLAS_STATUS_EXECUTION_FAILED, text), BP_DEVICE_LOST);
+  EXPECT_EQ(thrown(lt, CUBLAS_STATUS_INVALID_VALUE, text), BP_INTERNAL);
+  EXPECT_EQ(thrown(dnn, CUDNN_STATUS_SUCCESS, text), BP_OK);
+  EXPECT_EQ(thrown(dnn, CUDNN_STATUS_NOT_SUPPORTED_SHAPE, text), BP_UNSUPPORTED);
+  EXPECT_EQ(text, "theCall failed: CUDNN_NAME");
+  EXPECT_EQ(thrown(dnn, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED, text),
+            BP_OUT_OF_MEMORY);
+  EXPECT_EQ(thrown(dnn, CUDNN_STATUS_EXECUTION_FAILED_CUDART, text), BP_DEVICE_LOST);
+  EXPECT_EQ(thrown(dnn, CUDNN_STATUS_BAD_PARAM_NULL_POINTER, text), BP_INTERNAL);
+  EXPECT_EQ(thrown(nccl, ncclInProgress, text), BP_OK);
+  EXPECT_EQ(thrown(nccl, ncclRemoteError, text), BP_ABORTED);
+  EXPECT_EQ(text, "theCall failed: nccl name");
+  EXPECT_EQ(thrown(nccl, ncclInvalidUsage, text), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(thrown(nccl, ncclUnhandledCudaError, text), BP_INTERNAL);
+}
+
+}  // namespace
+}  // namespace bp::cuda

@@ -1,0 +1,79 @@
+// The functions of NVIDIA's libraries that this backend calls, as tables: libraries.cpp fills them
+// from what it opened, and a test with fakes. A failure of one becomes a StatusError that names the
+// function and the library's own name of the error.
+#pragma once
+
+#include <cublasLt.h>
+#include <cudnn_graph.h>
+#include <nccl.h>
+
+#include "backends/common/boundary.hpp"
+
+namespace bp::cuda {
+
+struct CublasLt {
+  decltype(&::cublasLtCreate) create;
+  decltype(&::cublasLtDestroy) destroy;
+  decltype(&::cublasLtMatmul) matmul;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) get_heuristic;
+  decltype(&::cublasLtMatmulDescCreate) desc_create;
+  decltype(&::cublasLtMatmulDescDestroy) desc_destroy;
+  decltype(&::cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&::cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&::cublasLtMatrixLayoutSetAttribute) layout_set;
+  decltype(&::cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
+  decltype(&::cublasLtGetStatusName) status_name;
+};
+
+struct Cudnn {
+  decltype(&::cudnnCreate) create;
+  decltype(&::cudnnDestroy) destroy;
+  decltype(&::cudnnSetStream) set_stream;
+  decltype(&::cudnnGetErrorString) error_string;
+  decltype(&::cudnnBackendCreateDescriptor) create_descriptor;
+  decltype(&::cudnnBackendDestroyDescriptor) destroy_descriptor;
+  decltype(&::cudnnBackendSetAttribute) set_attribute;
+  decltype(&::cudnnBackendGetAttribute) get_attribute;
+  decltype(&::cudnnBackendFinalize) finalize;
+  decltype(&::cudnnBackendExecute) execute;
+};
+
+struct Nccl {
+  decltype(&::ncclGetUniqueId) get_unique_id;
+  decltype(&::ncclCommInitRankConfig) init_rank;
+  decltype(&::ncclCommSplit) split;
+  decltype(&::ncclCommFinalize) finalize;
+  decltype(&::ncclCommDestroy) destroy;
+  decltype(&::ncclCommAbort) abort;
+  decltype(&::ncclCommGetAsyncError) get_async_error;
+  decltype(&::ncclGetErrorString) error_string;
+  decltype(&::ncclGetLastError) last_error;
+  decltype(&::ncclGroupStart) group_start;
+  decltype(&::ncclGroupEnd) group_end;
+  decltype(&::ncclAllReduce) all_reduce;
+  decltype(&::ncclReduce) reduce;
+  decltype(&::ncclBroadcast) broadcast;
+  decltype(&::ncclAllGather) all_gather;
+  decltype(&::ncclReduceScatter) reduce_scatter;
+  decltype(&::ncclSend) send;
+  decltype(&::ncclRecv) receive;
+  decltype(&::ncclRedOpCreatePreMulSum) create_scaled_sum;
+  decltype(&::ncclRedOpDestroy) destroy_reduction;
+};
+
+// The class of a failure. An argument that a library refuses is a bug of ours: what the caller gave
+// was looked at before. A failed execution leaves the context unusable.
+bp_status status_of(cublasStatus_t status);
+bp_status status_of(cudnnStatus_t status);
+bp_status status_of(ncclResult_t result);
+
+// Throw StatusError unless the call succeeded; `call` is the function's name.
+void check(const CublasLt& library, cublasStatus_t status, const char* call);
+void check(const Cudnn& library, cudnnStatus_t status, const char* call);
+// A call that goes on in the background has not failed.
+void check(const Nccl& library, ncclResult_t result, const char* call);
+
+}  // namespace bp::cuda
