@@ -15,6 +15,7 @@
 
 #include <algorithm>
 
+#include "backends/cpu/kernels/gemv.hpp"
 #include "backends/cpu/kernels/strided.hpp"
 #include "kernel_env.hpp"
 
@@ -380,12 +381,14 @@ Gemm with_dense_rows(const Gemm& g) {
 }  // namespace
 
 uint64_t gemm_workspace_size_bytes(const Gemm& gemm, int thread_count) {
+  if (is_gemv(gemm)) return gemv_workspace_size_bytes(gemm);
   const Gemm g = with_dense_rows(gemm);
   return g.y.dtype == BP_F64 ? gemm_layout<double>(g, thread_count).size_bytes
                              : gemm_layout<float>(g, thread_count).size_bytes;
 }
 
 void run_gemm(const Gemm& gemm, std::byte* workspace, int thread_count) {
+  if (is_gemv(gemm)) return run_gemv(gemm, workspace, thread_count);
   const Gemm g = with_dense_rows(gemm);
   const bool is_small = g.y.rows * g.y.cols <= kParallelProducts / std::max<int64_t>(1, g.a.cols);
   const int threads = is_small ? 1 : thread_count;

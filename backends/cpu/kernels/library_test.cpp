@@ -167,11 +167,11 @@ TEST_F(LibraryTest, ASumOfNoProductsIsZero) {
 
 TEST_F(LibraryTest, MultipliesMoreShapesThanItRemembers) {
   for (int64_t n = 1; n <= 700; ++n) {
-    TestTensor a(backend_, BP_F32, {1, n}), b(backend_, BP_F32, {n, 1}),
-        y(backend_, BP_F32, {1, 1});
-    for (int64_t i = 0; i < n; ++i) a.at<float>(i) = b.at<float>(i) = 1;
+    TestTensor a(backend_, BP_F32, {2, n}), b(backend_, BP_F32, {n, 2}),
+        y(backend_, BP_F32, {2, 2});
+    for (int64_t i = 0; i < 2 * n; ++i) a.at<float>(i) = b.at<float>(i) = 1;
     ASSERT_EQ(run(BP_OP_MATMUL, bp_matmul_args{.a = &a, .b = &b, .y = &y}), BP_OK);
-    ASSERT_EQ(y.at<float>(0), static_cast<float>(n));
+    ASSERT_EQ(y.at<float>(3), static_cast<float>(n));
   }
 }
 

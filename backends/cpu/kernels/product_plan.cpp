@@ -20,6 +20,7 @@ ProductPlan::ProductPlan(Product product, bool is_b_constant, const Env& env) {
   if (product.y.rows < kFewestRows || product.y.rows > kMostRows) {
     refuse_plan("the product has less than 2 or more than 512 rows");
   }
+  if (product.y.cols == 1) refuse_plan("the second factor is a vector, which is read as it lies");
   const int thread_count =
       threads_for(product.y.rows * product.y.cols * product.a.cols, env.thread_count());
   try {

@@ -12,6 +12,7 @@ set(kernel_sources
   kernels/embedding.cpp
   kernels/gather.cpp
   kernels/gemm.cpp
+  kernels/gemv.cpp
   kernels/layer_norm.cpp
   kernels/log_softmax.cpp
   kernels/loop.cpp

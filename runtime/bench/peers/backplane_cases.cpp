@@ -235,6 +235,8 @@ void add_products(Suite& s) {
   add_product(s, "matmul f32 128^3", {128, 128}, {128, 128});
   add_product(s, "matmul f32 8x4096x4096", {8, 4096}, {4096, 4096});
   add_product(s, "matmul f32 4096x4096x1", {4096, 4096}, {4096, 1});
+  add_product(s, "matmul f32 1x4096x4096", {1, 4096}, {4096, 4096});
+  add_product(s, "matmul bf16 4096x4096x1", {4096, 4096}, {4096, 1}, BP_BF16);
   add_product(s, "matmul f32 64 of 128x64x128", {64, 128, 64}, {64, 64, 128});
   add_product(s, "matmul bf16 1024^3", {1024, 1024}, {1024, 1024}, BP_BF16);
   add_product(s, "matmul f16 1024^3", {1024, 1024}, {1024, 1024}, BP_F16);

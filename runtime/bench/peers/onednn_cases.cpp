@@ -224,6 +224,7 @@ std::vector<Case> onednn_cases() {
       matmul_case("matmul f32 128^3", {128, 128}, {128, 128}),
       matmul_case("matmul f32 8x4096x4096", {8, 4096}, {4096, 4096}),
       matmul_case("matmul f32 4096x4096x1", {4096, 4096}, {4096, 1}),
+      matmul_case("matmul f32 1x4096x4096", {1, 4096}, {4096, 4096}),
       matmul_case("matmul f32 64 of 128x64x128", {64, 128, 64}, {64, 64, 128}),
       matmul_case("matmul bf16 1024^3", {1024, 1024}, {1024, 1024}, Type::bf16),
       matmul_case("matmul f16 1024^3", {1024, 1024}, {1024, 1024}, Type::f16),

@@ -156,6 +156,8 @@ def products():
     product("matmul f32 128^3", (128, 128), (128, 128))
     product("matmul f32 8x4096x4096", (8, 4096), (4096, 4096))
     product("matmul f32 4096x4096x1", (4096, 4096), (4096, 1))
+    product("matmul f32 1x4096x4096", (1, 4096), (4096, 4096))
+    product("matmul bf16 4096x4096x1", (4096, 4096), (4096, 1), "bf16")
     product("matmul f32 64 of 128x64x128", (64, 128, 64), (64, 64, 128))
     product("matmul bf16 1024^3", square, square, "bf16")
     product("matmul f16 1024^3", square, square, "f16")
