@@ -1,0 +1,95 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Copies between kinds of numbers that map.comp does not compute with together: f32 (with f16 and
+// bf16), f64 and integers. Each conversion rounds once: what is too wide for the dtype keeps a bit
+// that says so (round to odd) on its way to a narrower one.
+//
+// Compiled for each pair of a source and a destination.
+#include "prelude.glsl"
+#include "element.glsl"
+
+layout(constant_id = 1) const uint kRank = 1;
+layout(constant_id = 2) const uint kToType = 14;
+layout(constant_id = 3) const uint kFromType = 14;
+
+struct Operand {
+  uint64_t address;
+  int64_t strides[8];  // In bytes, the innermost axis first.
+};
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t reserved;
+  uint64_t count;
+  uint extents[8];
+  Operand operands[2];
+};
+
+#if defined(COMPUTE_F64_TO_F32) || defined(COMPUTE_F64_TO_I64) || defined(COMPUTE_F32_TO_F64) || \
+    defined(COMPUTE_I64_TO_F64)
+// SignedZeroInfNanPreserve for floats of 64 bits.
+spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 64);
+
+double load_f64(uint64_t address) { return packDouble2x32(unpackUint2x32(Bytes8(address).value)); }
+void store_f64(uint64_t address, double value) {
+  Bytes8(address).value = packUint2x32(unpackDouble2x32(value));
+}
+#endif
+
+// The f32 next to zero from a value of more bits, with a last bit that says if something was left.
+float to_odd(float nearest, bool is_above, bool is_exact) {
+  const uint bits = floatBitsToUint(nearest);
+  if (is_exact) return nearest;
+  return uintBitsToFloat((is_above ? bits - 1u : bits) | 1u);
+}
+
+void convert(uint64_t to, uint64_t from) {
+#if defined(COMPUTE_F32_TO_I64)
+  const float value = load_f32(kFromType, from);
+  store_i64(kToType, to, int64_t(value));
+#elif defined(COMPUTE_F64_TO_I64)
+  store_i64(kToType, to, int64_t(load_f64(from)));
+#elif defined(COMPUTE_F32_TO_F64)
+  store_f64(to, double(load_f32(kFromType, from)));
+#elif defined(COMPUTE_I64_TO_F64)
+  store_f64(to, double(load_i64(kFromType, from)));
+#elif defined(COMPUTE_I64_TO_F32)
+  const int64_t value = load_i64(kFromType, from);
+  float result = float(value);
+  if (kToType != BP_F32 && kFromType == BP_I64) {
+    const uint64_t magnitude = uint64_t(value < 0l ? -value : value);
+    const float size = abs(result);
+    const uint64_t back = size < 9.2e18 ? uint64_t(size) : 0x8000000000000000ul;
+    result = to_odd(size, back > magnitude, back == magnitude);
+    if (value < 0l) result = -result;
+  }
+  store_f32(kToType, to, result);
+#elif defined(COMPUTE_F64_TO_F32)
+  const double value = load_f64(from);
+  float result = float(value);
+  if (kToType != BP_F32 && !is_nan(result)) {
+    const float size = abs(result);
+    const bool is_exact = double(result) == value;
+    result = to_odd(size, double(size) > abs(value), is_exact);
+    if (value < 0.0lf || (value == 0.0lf && 1.0lf / value < 0.0lf)) result = -result;
+  }
+  store_f32(kToType, to, result);
+#endif
+}
+
+void main() {
+  Record record = Record(push.record);
+  const uint index = group_number() * kLocalSize + gl_LocalInvocationID.x;
+  if (index >= uint(record.count)) return;
+  uint64_t to = record.operands[0].address, from = record.operands[1].address;
+  uint rest = index;
+  [[unroll]] for (uint axis = 0u; axis < 8u; ++axis) {
+    if (axis >= kRank) continue;
+    const uint extent = record.extents[axis];
+    const uint next = rest / extent;
+    const int64_t place = int64_t(uint64_t(rest - next * extent));
+    rest = next;
+    to += uint64_t(place * record.operands[0].strides[axis]);
+    from += uint64_t(place * record.operands[1].strides[axis]);
+  }
+  convert(to, from);
+}

@@ -1,0 +1,103 @@
+// What every kernel file needs: the adapter to the C table, and the list of the rows.
+//
+// A kernel file reads frames, puts what a shader needs into a record, and dispatches it. The shader
+// has the name of the file, or of the family that serves several.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <type_traits>
+
+#include "backends/common/shape.hpp"
+#include "backends/vulkan/kernel_env.hpp"
+#include "backplane/ops.h"
+#include "shader_modules.hpp"
+
+namespace bp::vulkan {
+
+constexpr bp_launch_flags kKnownLaunchFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
+//   LaunchOp   Reads the frame, and submits the work with Launch::dispatch().
+//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; nullptr if
+//              they say it all.
+//   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
+//   needed.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
+          auto Workspace = nullptr>
+constexpr bp_kernel make_kernel(bp_kernel row) {
+  row.struct_size = sizeof(bp_kernel);
+  row.struct_type = BP_STRUCT_KERNEL;
+  row.args_size_bytes = sizeof(Args);
+  row.op_version = 1;
+  row.flags |= BP_KERNEL_DETERMINISTIC;
+  row.layouts = BP_LAYOUT_ANY;
+  if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
+    row.supports = [](const bp_kernel*, bp_device*, bp_launch_flags flags,
+                      const void* args) -> bp_reason {
+      if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
+      return Supports(*static_cast<const Args*>(args));
+    };
+  }
+  if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
+    row.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
+                            uint64_t* out_required, uint64_t* out_preferred) {
+      return with_env(self, device, [&](const Env& env) {
+        const uint64_t size_bytes = Workspace(*static_cast<const Args*>(args), env);
+        if (out_required != nullptr) *out_required = size_bytes;
+        if (out_preferred != nullptr) *out_preferred = size_bytes;
+        return bp_status{BP_OK};
+      });
+    };
+  }
+  row.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
+    return with_launch(self, launch, args, [&](Launch& context) {
+      if ((context.flags() & ~kKnownLaunchFlags) != 0) {
+        return context.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
+      }
+      const Args& a = *static_cast<const Args*>(args);
+      if (a.flags != 0) {
+        return context.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
+      }
+      return LaunchOp(a, context);
+    });
+  };
+  return row;
+}
+
+// The dtypes of claims: the floats that are computed with in f32, those and f64, and everything
+// that an element can be moved as.
+constexpr bp_dtype kF32Dtypes[] = {BP_F32, BP_F16, BP_BF16};
+constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F16, BP_BF16, BP_F64};
+constexpr bp_dtype kArithmeticDtypes[] = {BP_F32, BP_F16, BP_BF16, BP_F64, BP_I32, BP_I64};
+constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
+                                   BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
+
+// activation.cpp
+extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, kGeluBackward,
+    kSilu, kSiluBackward;
+
+// binary.cpp
+extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
+
+// matmul.cpp, linear.cpp
+extern const bp_kernel kMatmul, kLinear;
+
+// movement.cpp
+extern const bp_kernel kFill, kCopy;
+
+// reduction.cpp
+extern const bp_kernel kSum, kMean, kAmax, kArgmax;
+
+// softmax.cpp
+extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;
+
+// unary.cpp
+extern const bp_kernel kNeg, kAbs, kExp, kLog, kSqrt, kRelu, kReluBackward;
+
+// where.cpp
+extern const bp_kernel kWhere;
+
+}  // namespace bp::vulkan

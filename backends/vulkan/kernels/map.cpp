@@ -1,0 +1,150 @@
+#include "backends/vulkan/kernels/map.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "backends/vulkan/kernels/submit.hpp"
+#include "backends/vulkan/kernels/walk.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+// As map.comp has them: elements of an invocation, dense and strided.
+constexpr uint64_t kGroup = 8, kPerInvocation = 4;
+
+struct MapOperand {
+  uint64_t address;
+  int64_t strides[BP_MAX_RANK];
+};
+
+struct MapRecord {
+  uint64_t scalar;
+  uint64_t count;
+  uint32_t extents[BP_MAX_RANK];
+  MapOperand operands[kMaxOperands];
+};
+
+struct MapCall {
+  MapOp op;
+  size_t operand_count;
+  std::array<const bp_tensor*, kMaxOperands> tensors{};
+  std::array<bp_dtype, kMaxOperands> dtypes{};
+  std::array<uint64_t, kMaxOperands> addresses{};
+  uint64_t scalar;
+};
+
+// The module that computes in the type of the last operand; the first of `where` is bool, and the
+// result of a comparison too. A copy to a wider kind of number computes in that.
+const Module& module_of(const MapCall& call) {
+  const bp_dtype dtype = call.dtypes[call.operand_count - 1], result = call.dtypes[0];
+  if (dtype == BP_F64) return kMapF64Module;
+  if (is_f32_class(dtype) || is_f32_class(result)) return kMapF32Module;
+  return dtype == BP_I64 || result == BP_I64 ? kMapI64Module : kMapI32Module;
+}
+
+// An integer as wide as an element.
+bp_dtype bits_of(bp_dtype dtype) {
+  switch (dtype_size_bytes(dtype)) {
+    case 1:
+      return BP_I8;
+    case 2:
+      return BP_I16;
+    case 4:
+      return BP_I32;
+    default:
+      return BP_I64;
+  }
+}
+
+// Whether every operand lies in the order of the walk without gaps, or repeats one element. What is
+// read eight bytes at a time begins at a multiple of eight.
+bool is_dense(const MapCall& call, const Walk& walk) {
+  if (walk.rank > 1) return false;
+  for (size_t k = 0; k < call.operand_count; ++k) {
+    if (walk.rank == 0 || walk.strides[k][0] == 0) {
+      if (k == 0) return false;
+      continue;
+    }
+    if (walk.strides[k][0] != dtype_size_bytes(call.dtypes[k])) return false;
+    if (call.addresses[k] % 8 != 0) return false;
+  }
+  return true;
+}
+
+bp_status submit_part(Launch& launch, const MapCall& call, const Walk& walk) {
+  const bool dense = is_dense(call, walk);
+  MapRecord record{};
+  record.scalar = call.scalar;
+  record.count = static_cast<uint64_t>(walk.count);
+  std::array<uint32_t, 9> constants = {local_size(launch), call.op,
+                                       static_cast<uint32_t>(call.operand_count),
+                                       dense ? 0 : std::max(walk.rank, 1u), 0};
+  Ranges reads(launch), writes(launch);
+  for (size_t k = 0; k < call.operand_count; ++k) {
+    record.operands[k].address = call.addresses[k];
+    std::copy_n(walk.strides[k].begin(), walk.rank, record.operands[k].strides);
+    constants[5 + k] = call.dtypes[k];
+    if (dense && walk.strides[k][0] == 0) constants[4] |= 1u << k;
+    (k == 0 ? writes : reads).add(call.tensors[k]);
+  }
+  std::fill_n(record.extents, BP_MAX_RANK, 1u);
+  for (uint32_t i = 0; i < walk.rank && !dense; ++i) {
+    record.extents[i] = static_cast<uint32_t>(walk.extents[i]);
+  }
+  const uint64_t per_group = local_size(launch) * (dense ? kGroup : kPerInvocation);
+  return submit(launch, module_of(call), constants, record, ceil_divide(record.count, per_group),
+                reads, writes);
+}
+
+// A dispatch counts elements in 32 bits where it divides: longer walks are cut along their
+// outermost axis.
+bp_status submit_parts(Launch& launch, MapCall call, const Walk& walk) {
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (walk.count <= kMost || is_dense(call, walk)) return submit_part(launch, call, walk);
+  const size_t last = walk.rank - 1;
+  const int64_t extent = walk.extents[last], inner = walk.count / extent;
+  const int64_t step = std::max<int64_t>(1, kMost / inner);
+  for (int64_t begin = 0; begin < extent; begin += step) {
+    Walk part = walk;
+    part.extents[last] = std::min(step, extent - begin);
+    part.count = inner * part.extents[last];
+    if (part.extents[last] == 1) --part.rank;
+    const bp_status status = submit_parts(launch, call, part);
+    if (status != BP_OK) return status;
+    for (size_t k = 0; k < call.operand_count; ++k) {
+      if (call.addresses[k] == 0) continue;
+      call.addresses[k] += static_cast<uint64_t>(step * walk.strides[k][last]);
+    }
+  }
+  return BP_OK;
+}
+
+bp_status submit_call(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
+                      uint64_t scalar, bool moves) {
+  MapCall call{.op = op, .operand_count = tensors.size(), .scalar = scalar};
+  size_t k = 0;
+  for (const bp_tensor* t : tensors) {
+    call.tensors[k] = t;
+    call.dtypes[k] = t == nullptr ? call.dtypes[k - 1] : t->dtype;
+    if (moves && t != nullptr && !(op == kMapWhere && k == 1)) call.dtypes[k] = bits_of(t->dtype);
+    call.addresses[k] = address_of(launch, t);
+    ++k;
+  }
+  const Walk walk = make_walk(tensors);
+  if (walk.count == 0) return BP_OK;
+  return submit_parts(launch, call, walk);
+}
+
+}  // namespace
+
+bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
+                     uint64_t scalar) {
+  return submit_call(launch, op, tensors, scalar, false);
+}
+
+bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
+                      uint64_t scalar) {
+  return submit_call(launch, op, tensors, scalar, true);
+}
+
+}  // namespace bp::vulkan

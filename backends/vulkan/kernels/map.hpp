@@ -1,0 +1,26 @@
+// The host side of map.comp: one op on every element of tensors of one shape.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "backends/vulkan/kernels/kernels.hpp"
+
+namespace bp::vulkan {
+
+enum MapOp : uint32_t {
+#define BP_MAP_OP(name, number) name = number,
+#include "backends/vulkan/kernels/map_ops.def"
+#undef BP_MAP_OP
+};
+
+// Submits `op`. `tensors` are the result and the operands, at most three; NULL is the value whose
+// bits are `scalar`, of the dtype of the operand before it.
+bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
+                     uint64_t scalar = 0);
+
+// The same for what only moves bits, whatever they mean; the first operand of kMapWhere is bool.
+bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
+                      uint64_t scalar = 0);
+
+}  // namespace bp::vulkan

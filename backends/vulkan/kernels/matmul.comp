@@ -1,0 +1,49 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// The matrix product where threads are many: a workgroup of 16 x 16 invocations computes a tile of
+// 64 x 64, of which each has 4 x 4, from slices of 16 along k in shared memory.
+#include "matmul.glsl"
+
+const uint kTile = 64u, kSlice = 16u;
+
+shared float slice_a[kSlice][kTile + 1u];
+shared float slice_b[kSlice][kTile + 1u];
+
+void main() {
+  Record record = Record(push.record);
+  const uint self = gl_LocalInvocationID.x;
+  if (!tile_exists(record, group_number(), kTile, kTile)) return;
+  const Tile tile = find_tile(record, group_number(), kTile, kTile);
+
+  const uint row = self / 16u, col = self % 16u;  // Of the 16 x 16.
+  vec4 sums[4];
+  [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] = vec4(0.0);
+  for (uint begin = 0u; begin < tile.k; begin += kSlice) {
+    barrier();
+    // Neighbours in the workgroup load neighbours along k of a, and along n of b.
+    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
+      const uint ka = begin + col, ma = tile.m + row + 16u * i;
+      const bool has_a = ka < tile.k && ma < record.m;
+      float value = 0.0;
+      if (has_a) value = load_f32(kTypeA, moved(moved(tile.a, record.a_m, ma), record.a_k, ka));
+      slice_a[col][row + 16u * i] = value;
+      const uint kb = begin + row, nb = tile.n + col + 16u * i;
+      const bool has_b = kb < tile.k && nb < record.n;
+      value = 0.0;
+      if (has_b) value = load_f32(kTypeB, moved(moved(tile.b, record.b_k, kb), record.b_n, nb));
+      slice_b[row][col + 16u * i] = value;
+    }
+    barrier();
+    [[unroll]] for (uint k = 0u; k < kSlice; ++k) {
+      vec4 right;
+      [[unroll]] for (uint j = 0u; j < 4u; ++j) right[j] = slice_b[k][col + 16u * j];
+      [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] += slice_a[k][row + 16u * i] * right;
+    }
+  }
+
+  [[unroll]] for (uint i = 0u; i < 4u; ++i) {
+    [[unroll]] for (uint j = 0u; j < 4u; ++j) {
+      finish(record, tile.y, tile.m + row + 16u * i, tile.n + col + 16u * j, sums[i][j]);
+    }
+  }
+}

@@ -1,0 +1,53 @@
+// matmul, for tensors of every layout (matmul.comp, matmul_subgroup.comp).
+#include <algorithm>
+
+#include "backends/vulkan/kernels/product.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+Matrix matrix_of(const bp_tensor& t) {
+  Matrix matrix{
+      .dtype = t.dtype, .row_stride = t.strides[t.ndim - 2], .col_stride = t.strides[t.ndim - 1]};
+  std::copy_n(t.strides, t.ndim - 2, matrix.batch_strides.begin());
+  return matrix;
+}
+
+Product product_of(const bp_matmul_args& args) {
+  const uint32_t ndim = args.a->ndim;
+  Product p{.m = args.a->shape[ndim - 2],
+            .n = args.b->shape[ndim - 1],
+            .k = args.a->shape[ndim - 1],
+            .batch_ndim = ndim - 2,
+            .a = matrix_of(*args.a),
+            .b = matrix_of(*args.b),
+            .y = matrix_of(*args.y)};
+  std::copy_n(args.a->shape, ndim - 2, p.batch_shape.begin());
+  return p;
+}
+
+uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
+  return product_workspace(env, product_of(args));
+}
+
+bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
+  Product p = product_of(args);
+  p.a.address = address_of(launch, args.a);
+  p.b.address = address_of(launch, args.b);
+  p.y.address = address_of(launch, args.y);
+  return submit_product(launch, p, Ranges(launch, {args.a, args.b}), Ranges(launch, {args.y}),
+                        launch.workspace_address());
+}
+
+}  // namespace
+
+constinit const bp_kernel kMatmul =
+    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>({
+        .name = "matmul",
+        .op = BP_OP_MATMUL,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
+        .dtype_count = 3,
+    });
+
+}  // namespace bp::vulkan

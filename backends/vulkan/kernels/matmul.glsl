@@ -1,0 +1,87 @@
+// What the variants of the matrix product share: the record, elements, and what follows the sum.
+//
+//   y[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])
+//
+// A long sum may be cut into parts, each with a result of its own: the next axis after the batch.
+#include "prelude.glsl"
+#include "element.glsl"
+#include "math.glsl"
+#include "axes.glsl"
+
+layout(constant_id = 1) const uint kTypeA = 14;
+layout(constant_id = 2) const uint kTypeB = 14;
+layout(constant_id = 3) const uint kTypeY = 14;  // Also of the bias and the preactivation.
+layout(constant_id = 4) const uint kActivation = 1;
+layout(constant_id = 5) const uint kHasBias = 0;
+layout(constant_id = 6) const uint kHasPreactivation = 0;
+layout(constant_id = 7) const uint kBatchRank = 1;
+// How two neighbours can be loaded at once: 0 not at all, 1 along k, 2 along the other axis.
+layout(constant_id = 8) const uint kPairsA = 0;
+layout(constant_id = 9) const uint kPairsB = 0;
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t a, b, y, bias, preactivation;
+  uint64_t batch_count;  // Products, those of parts counted each.
+  uint m, n, k;
+  uint part_count, part_size;  // The elements along k of a part.
+  uint batch_extents[8];
+  int64_t a_m, a_k, b_k, b_n, y_m, y_n, bias_n, preactivation_m, preactivation_n;  // In bytes.
+  int64_t y_part;
+  int64_t batch_a[8], batch_b[8], batch_y[8];
+};
+
+uint64_t moved(uint64_t address, int64_t stride, uint steps) {
+  return address + uint64_t(stride * int64_t(uint64_t(steps)));
+}
+
+const uint kActivationRelu = 2u, kActivationGelu = 3u, kActivationSilu = 4u;
+
+float activate(float x) {
+  if (kActivation == kActivationRelu) return x < 0.0 ? 0.0 : x;
+  if (kActivation == kActivationGelu) return gelu_f32(x);
+  if (kActivation == kActivationSilu) return silu_f32(x);
+  return x;
+}
+
+// One tile of one product: where its matrices begin, and its part of k.
+struct Tile {
+  uint64_t a, b, y;
+  uint m, n;  // The first row and column.
+  uint k;     // Elements along k.
+};
+
+// The tile of this workgroup, of rows x cols elements.
+Tile find_tile(Record record, uint number, uint rows, uint cols) {
+  const uint m_tiles = (record.m + rows - 1u) / rows, n_tiles = (record.n + cols - 1u) / cols;
+  const uint product = number / (m_tiles * n_tiles);
+  const uint place = number - product * (m_tiles * n_tiles);
+  const uint batch = product / record.part_count, part = product - batch * record.part_count;
+  const uint begin = part * record.part_size;
+  Tile tile;
+  tile.m = place / n_tiles * rows;
+  tile.n = place % n_tiles * cols;
+  tile.k = min(record.part_size, record.k - begin);
+  tile.a = moved(record.a, record.a_k, begin) +
+           offset_of(batch, kBatchRank, record.batch_extents, record.batch_a);
+  tile.b = moved(record.b, record.b_k, begin) +
+           offset_of(batch, kBatchRank, record.batch_extents, record.batch_b);
+  tile.y = moved(record.y, record.y_part, part) +
+           offset_of(batch, kBatchRank, record.batch_extents, record.batch_y);
+  return tile;
+}
+
+bool tile_exists(Record record, uint number, uint rows, uint cols) {
+  const uint m_tiles = (record.m + rows - 1u) / rows, n_tiles = (record.n + cols - 1u) / cols;
+  return uint64_t(number) < record.batch_count * uint64_t(m_tiles * n_tiles);
+}
+
+// Writes y[m, n]; `y` is where the matrix of the batch begins.
+void finish(Record record, uint64_t y, uint m, uint n, float sum) {
+  if (m >= record.m || n >= record.n) return;
+  if (kHasBias != 0u) sum += load_f32(kTypeY, moved(record.bias, record.bias_n, n));
+  if (kHasPreactivation != 0u) {
+    const uint64_t row = moved(record.preactivation, record.preactivation_m, m);
+    store_f32(kTypeY, moved(row, record.preactivation_n, n), sum);
+  }
+  store_f32(kTypeY, moved(moved(y, record.y_m, m), record.y_n, n), activate(sum));
+}

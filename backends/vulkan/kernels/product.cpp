@@ -1,0 +1,186 @@
+#include "backends/vulkan/kernels/product.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "backends/vulkan/kernels/reduce.hpp"
+#include "backends/vulkan/kernels/walk.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+struct ProductRecord {
+  uint64_t a, b, y, bias, preactivation;
+  uint64_t batch_count;
+  uint32_t m, n, k;
+  uint32_t part_count, part_size;
+  uint32_t batch_extents[BP_MAX_RANK];
+  int64_t a_m, a_k, b_k, b_n, y_m, y_n, bias_n, preactivation_m, preactivation_n;
+  int64_t y_part;
+  int64_t batch_a[BP_MAX_RANK], batch_b[BP_MAX_RANK], batch_y[BP_MAX_RANK];
+};
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t batch_count(const Product& p) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) count *= p.batch_shape[i];
+  return count;
+}
+
+// Which of the two shaders, and its tile.
+struct Variant {
+  const Module* module;
+  uint32_t invocations;
+  int64_t rows, cols;
+};
+
+Variant variant_of(const Env& env) {
+  const uint32_t lanes = env.subgroup_size();
+  if (env.is_processor() && (lanes == 4 || lanes == 8)) {
+    return {&kMatmulSubgroupModule, lanes, 2 * lanes, 4 * lanes};
+  }
+  return {&kMatmulModule, 256, 64, 64};
+}
+
+// Long sums are cut where one invocation would loop too often, and where there are too few tiles to
+// keep the device busy.
+int64_t part_count(const Env& env, const Product& p) {
+  const Variant variant = variant_of(env);
+  const int64_t tiles = batch_count(p) * ceil_div(p.m, variant.rows) * ceil_div(p.n, variant.cols);
+  const int64_t needed = ceil_div(p.k, kMostOfProduct);
+  if (p.has_bias || p.has_preactivation || p.activation != BP_LINEAR_ACTIVATION_NONE) return 1;
+  const int64_t busy = env.is_processor() ? 8 : 256;
+  const int64_t wanted = tiles < busy ? std::min(busy / std::max<int64_t>(tiles, 1), p.k / 512) : 1;
+  return std::max<int64_t>({1, needed, wanted});
+}
+
+// How neighbours of a matrix can be loaded eight bytes at a time; `along_k` and `across` are its
+// strides along k and along the other axis.
+uint32_t pairs_of(const Matrix& x, int64_t along_k, int64_t across, const Product& p,
+                  int64_t across_extent) {
+  if (x.dtype != BP_F32 || x.address % 8 != 0) return 0;
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+    if (p.batch_shape[i] != 1 && x.batch_strides[i] % 2 != 0) return 0;
+  }
+  if (along_k == 1 && (across % 2 == 0 || across_extent == 1)) return 1;
+  // A pair across the last column would leave the matrix where their number is odd.
+  if (across == 1 && along_k % 2 == 0 && across_extent % 2 == 0) return 2;
+  return 0;
+}
+
+void put_batch(ProductRecord& record, const Product& p, uint32_t& out_rank) {
+  const WalkOperand operands[] = {
+      {p.y.batch_strides.data(), dtype_size_bytes(p.y.dtype)},
+      {p.a.batch_strides.data(), dtype_size_bytes(p.a.dtype)},
+      {p.b.batch_strides.data(), dtype_size_bytes(p.b.dtype)},
+  };
+  const Walk walk = make_walk(p.batch_ndim, p.batch_shape.data(), operands);
+  out_rank = std::max(walk.rank, 1u);
+  std::fill_n(record.batch_extents, BP_MAX_RANK, 1u);
+  for (size_t i = 0; i < walk.rank; ++i) {
+    record.batch_extents[i] = static_cast<uint32_t>(walk.extents[i]);
+    record.batch_y[i] = walk.strides[0][i];
+    record.batch_a[i] = walk.strides[1][i];
+    record.batch_b[i] = walk.strides[2][i];
+  }
+}
+
+bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t y_part,
+                       const Ranges& reads, const Ranges& writes) {
+  const Variant variant = variant_of(launch);
+  const int64_t a_item = dtype_size_bytes(p.a.dtype), b_item = dtype_size_bytes(p.b.dtype);
+  const int64_t y_item = dtype_size_bytes(p.y.dtype);
+  ProductRecord record{};
+  record.a = p.a.address;
+  record.b = p.b.address;
+  record.y = p.y.address;
+  record.bias = p.bias;
+  record.preactivation = p.preactivation;
+  record.batch_count = static_cast<uint64_t>(batch_count(p) * parts);
+  record.m = static_cast<uint32_t>(p.m);
+  record.n = static_cast<uint32_t>(p.n);
+  record.k = static_cast<uint32_t>(p.k);
+  record.part_count = static_cast<uint32_t>(parts);
+  // Parts begin at even elements, for pairs.
+  record.part_size = static_cast<uint32_t>(ceil_div(ceil_div(p.k, parts), 2) * 2);
+  record.a_m = p.a.row_stride * a_item;
+  record.a_k = p.a.col_stride * a_item;
+  record.b_k = p.b.row_stride * b_item;
+  record.b_n = p.b.col_stride * b_item;
+  record.y_m = p.y.row_stride * y_item;
+  record.y_n = p.y.col_stride * y_item;
+  record.y_part = y_part * y_item;
+  record.bias_n = p.bias_stride * y_item;
+  record.preactivation_m = p.preactivation_row_stride * y_item;
+  record.preactivation_n = p.preactivation_col_stride * y_item;
+  uint32_t batch_rank = 1;
+  put_batch(record, p, batch_rank);
+  const std::array<uint32_t, 10> constants = {
+      variant.invocations,
+      p.a.dtype,
+      p.b.dtype,
+      p.y.dtype,
+      p.activation,
+      p.has_bias ? 1u : 0u,
+      p.has_preactivation ? 1u : 0u,
+      batch_rank,
+      pairs_of(p.a, p.a.col_stride, p.a.row_stride, p, p.m),
+      pairs_of(p.b, p.b.row_stride, p.b.col_stride, p, p.n),
+  };
+  const int64_t tiles = ceil_div(p.m, variant.rows) * ceil_div(p.n, variant.cols);
+  return submit(launch, *variant.module, constants, record,
+                record.batch_count * static_cast<uint64_t>(tiles), reads, writes);
+}
+
+}  // namespace
+
+uint64_t product_workspace(const Env& env, const Product& p) {
+  const int64_t parts = part_count(env, p);
+  return parts == 1 ? 0 : static_cast<uint64_t>(parts * batch_count(p) * p.m * p.n * 4);
+}
+
+bp_status submit_product(Launch& launch, const Product& p, const Ranges& reads,
+                         const Ranges& writes, uint64_t scratch) {
+  if (p.m == 0 || p.n == 0 || batch_count(p) == 0) return BP_OK;
+  const int64_t parts = part_count(launch, p);
+  if (parts == 1) return submit_parts(launch, p, 1, 0, reads, writes);
+
+  // Results of parts lie as (parts, batch, m, n), and are added up afterwards.
+  Ranges partial(launch);
+  partial.add(launch.workspace());
+  Product first = p;
+  first.y = {.address = scratch, .dtype = BP_F32, .row_stride = p.n, .col_stride = 1};
+  int64_t size = p.m * p.n;
+  for (uint32_t i = p.batch_ndim; i-- > 0;) {
+    first.y.batch_strides[i] = size;
+    size *= p.batch_shape[i];
+  }
+  const bp_status status = submit_parts(launch, first, parts, size, reads, partial);
+  if (status != BP_OK) return status;
+
+  std::array<int64_t, BP_MAX_RANK + 3> shape{}, from{}, to{};
+  shape[0] = parts;
+  from[0] = size;
+  const uint32_t ndim = p.batch_ndim + 3;
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+    shape[i + 1] = p.batch_shape[i];
+    from[i + 1] = first.y.batch_strides[i];
+    to[i] = p.y.batch_strides[i];
+  }
+  shape[ndim - 2] = p.m;
+  shape[ndim - 1] = p.n;
+  from[ndim - 2] = p.n;
+  from[ndim - 1] = 1;
+  to[ndim - 3] = p.y.row_stride;
+  to[ndim - 2] = p.y.col_stride;
+  const bp_tensor x{.shape = shape.data(), .strides = from.data(), .ndim = ndim, .dtype = BP_F32};
+  const bp_tensor y{
+      .shape = shape.data() + 1, .strides = to.data(), .ndim = ndim - 1, .dtype = p.y.dtype};
+  Reduction reduction = make_reduction(kReduceSum, x, y, 1);
+  reduction.from_address = scratch;
+  reduction.to_address = p.y.address;
+  return submit_reduction(launch, reduction, partial, writes, 0);
+}
+
+}  // namespace bp::vulkan

@@ -1,0 +1,172 @@
+#include "backends/vulkan/kernels/reduce.hpp"
+
+#include <algorithm>
+
+#include "backends/vulkan/kernels/walk.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+struct ReduceRecord {
+  uint64_t x, y;
+  uint64_t outer_count, inner_count;
+  uint64_t part_count, part_size;
+  uint64_t divisor;
+  uint32_t outer_extents[BP_MAX_RANK];
+  int64_t outer_x[BP_MAX_RANK];
+  int64_t outer_y[BP_MAX_RANK];
+  uint32_t inner_extents[BP_MAX_RANK];
+  int64_t inner_x[BP_MAX_RANK];
+};
+
+// A part has at most this many elements, so that no invocation takes more than 8,192: drivers may
+// end a loop silently after 65,535 trips.
+constexpr int64_t kMostOfPart = 65536, kMostOfLane = 8192;
+
+// The parts of a long sum: few results get more of them, so that the device has work.
+int64_t part_count(const Reduction& r) {
+  if (r.op == kReduceArgmax) return 1;
+  const int64_t needed = (r.inner_count + kMostOfPart - 1) / kMostOfPart;
+  const int64_t wanted = r.outer_count < 64 ? std::min<int64_t>(64, r.inner_count / 8192) : 1;
+  return std::max<int64_t>({1, needed, wanted});
+}
+
+// What parts are kept in.
+bp_dtype part_dtype(bp_dtype from) {
+  if (is_f32_class(from)) return BP_F32;
+  return from == BP_F64 ? BP_F64 : BP_I64;
+}
+
+const Module& module_of(bp_dtype from) {
+  if (is_f32_class(from)) return kReduceF32Module;
+  return from == BP_F64 ? kReduceF64Module : kReduceI64Module;
+}
+
+// How many invocations share a result. Where results are many, each has one of its own.
+uint32_t lanes_of(const Env& env, const Reduction& r, int64_t part_size) {
+  const uint32_t least = env.is_processor() ? 8 : 32;
+  uint32_t lanes = 1;
+  if (r.outer_count < (env.is_processor() ? 64 : 16384) && part_size >= least) lanes = least;
+  if (!env.is_processor() && r.inner_rank == 1 && part_size >= least &&
+      r.inner_from[0] == dtype_size_bytes(r.from)) {
+    lanes = least;
+  }
+  while (part_size > kMostOfLane * lanes && lanes < 256) lanes *= 2;
+  return lanes;
+}
+
+bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const Ranges& reads,
+                       const Ranges& writes) {
+  const int64_t part_size = (r.inner_count + parts - 1) / parts;
+  const uint32_t lanes = lanes_of(launch, r, part_size);
+  if (part_size > kMostOfLane * lanes) {
+    return launch.refuse(BP_UNSUPPORTED, "argmax: the axis has more than 2^21 elements");
+  }
+  const uint32_t size = std::max(local_size(launch), lanes);
+  ReduceRecord record{};
+  record.x = r.from_address;
+  record.y = r.to_address;
+  record.outer_count = static_cast<uint64_t>(r.outer_count * parts);
+  record.inner_count = static_cast<uint64_t>(r.inner_count);
+  record.part_count = static_cast<uint64_t>(parts);
+  record.part_size = static_cast<uint64_t>(part_size);
+  record.divisor = static_cast<uint64_t>(r.divisor);
+  // The parts of a result are its innermost axis.
+  uint32_t rank = 0;
+  const auto add_outer = [&](int64_t extent, int64_t from, int64_t to) {
+    record.outer_extents[rank] = static_cast<uint32_t>(extent);
+    record.outer_x[rank] = from;
+    record.outer_y[rank++] = to;
+  };
+  if (parts > 1) add_outer(parts, 0, dtype_size_bytes(r.to));
+  for (uint32_t i = 0; i < r.outer_rank; ++i) {
+    add_outer(r.outer_extents[i], r.outer_from[i], r.outer_to[i]);
+  }
+  if (rank == 0) add_outer(1, 0, 0);
+  for (uint32_t i = 0; i < r.inner_rank; ++i) {
+    record.inner_extents[i] = static_cast<uint32_t>(r.inner_extents[i]);
+    record.inner_x[i] = r.inner_from[i];
+  }
+  const std::array<uint32_t, 7> constants = {
+      size, lanes, r.op, r.to, r.from, rank, std::max(r.inner_rank, 1u)};
+  return submit(launch, module_of(r.from), constants, record,
+                ceil_divide(record.outer_count, size / lanes), reads, writes);
+}
+
+}  // namespace
+
+Reduction make_reduction(ReduceOp op, const bp_tensor& x, const bp_tensor& y, uint32_t axes) {
+  Reduction r{.op = op, .from = x.dtype, .to = y.dtype};
+  std::array<int64_t, BP_MAX_RANK> shape{}, x_strides{}, y_strides{}, inner{}, inner_x{};
+  uint32_t outer_ndim = 0, inner_ndim = 0, y_axis = 0;
+  const bool keeps = y.ndim == x.ndim;
+  for (uint32_t i = 0; i < x.ndim; ++i) {
+    if ((axes >> i & 1) != 0) {
+      inner[inner_ndim] = x.shape[i];
+      inner_x[inner_ndim++] = x.strides[i];
+      if (keeps) ++y_axis;
+      continue;
+    }
+    shape[outer_ndim] = x.shape[i];
+    x_strides[outer_ndim] = x.strides[i];
+    y_strides[outer_ndim++] = y.strides[y_axis++];
+  }
+  const WalkOperand outer_operands[] = {{x_strides.data(), dtype_size_bytes(x.dtype)},
+                                        {y_strides.data(), dtype_size_bytes(y.dtype)}};
+  const WalkOperand inner_operands[] = {{inner_x.data(), dtype_size_bytes(x.dtype)}};
+  const Walk outer = make_walk(outer_ndim, shape.data(), outer_operands);
+  // The order of elements decides which of equal ones is first.
+  const Walk reduced = make_walk(inner_ndim, inner.data(), inner_operands, op == kReduceArgmax);
+  r.outer_rank = outer.rank;
+  r.outer_extents = outer.extents;
+  r.outer_from = outer.strides[0];
+  r.outer_to = outer.strides[1];
+  r.outer_count = outer.count;
+  r.inner_rank = reduced.rank;
+  r.inner_extents = reduced.extents;
+  r.inner_from = reduced.strides[0];
+  r.inner_count = r.divisor = reduced.count;
+  return r;
+}
+
+uint64_t reduction_workspace(const Reduction& reduction) {
+  const int64_t parts = part_count(reduction);
+  if (parts == 1) return 0;
+  return static_cast<uint64_t>(reduction.outer_count * parts *
+                               dtype_size_bytes(part_dtype(reduction.from)));
+}
+
+bp_status submit_reduction(Launch& launch, const Reduction& r, const Ranges& reads,
+                           const Ranges& writes, uint64_t workspace) {
+  if (r.outer_count == 0) return BP_OK;
+  const int64_t parts = part_count(r);
+  if (parts == 1) return submit_stage(launch, r, 1, reads, writes);
+  const bp_dtype dtype = part_dtype(r.from);
+  const int64_t item = dtype_size_bytes(dtype);
+  Ranges scratch(launch);
+  scratch.add(launch.workspace());
+
+  Reduction first = r;
+  first.op = r.op == kReduceMean ? kReduceSum : r.op;
+  first.to = dtype;
+  first.to_address = workspace;
+  int64_t stride = parts * item;
+  for (uint32_t i = 0; i < r.outer_rank; ++i) {
+    first.outer_to[i] = stride;
+    stride *= r.outer_extents[i];
+  }
+  const bp_status status = submit_stage(launch, first, parts, reads, scratch);
+  if (status != BP_OK) return status;
+
+  Reduction second = r;
+  second.from = dtype;
+  second.from_address = workspace;
+  second.outer_from = first.outer_to;
+  second.inner_rank = 1;
+  second.inner_extents = {parts};
+  second.inner_from = {item};
+  second.inner_count = parts;
+  return submit_stage(launch, second, 1, scratch, writes);
+}
+
+}  // namespace bp::vulkan

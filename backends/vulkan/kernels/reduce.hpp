@@ -1,0 +1,36 @@
+// The host side of reduce.comp: sum, mean, amax and argmax over some axes of a tensor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "backends/vulkan/kernels/submit.hpp"
+
+namespace bp::vulkan {
+
+enum ReduceOp : uint32_t { kReduceSum = 0, kReduceMean = 1, kReduceAmax = 2, kReduceArgmax = 3 };
+
+// A reduction; strides are in bytes. Axes are the innermost first.
+struct Reduction {
+  ReduceOp op;
+  bp_dtype from = BP_F32, to = BP_F32;
+  uint64_t from_address = 0, to_address = 0;
+  uint32_t outer_rank = 0, inner_rank = 0;
+  std::array<int64_t, BP_MAX_RANK> outer_extents{}, outer_from{}, outer_to{};
+  std::array<int64_t, BP_MAX_RANK> inner_extents{}, inner_from{};
+  int64_t outer_count = 1, inner_count = 1;
+  int64_t divisor = 1;  // Of a mean.
+};
+
+// The reduction of x over `axes`, one bit each, to y, in which they are left out or of extent 1.
+Reduction make_reduction(ReduceOp op, const bp_tensor& x, const bp_tensor& y, uint32_t axes);
+
+// The scratch memory of a long one.
+uint64_t reduction_workspace(const Reduction& reduction);
+
+// Submits it. `reads` is what it reads, `writes` what it writes, `workspace` where the scratch
+// memory lies.
+bp_status submit_reduction(Launch& launch, const Reduction& reduction, const Ranges& reads,
+                           const Ranges& writes, uint64_t workspace);
+
+}  // namespace bp::vulkan

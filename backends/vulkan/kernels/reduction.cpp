@@ -1,0 +1,80 @@
+// sum, mean, amax and argmax, for tensors of every layout (reduce.comp).
+#include "backends/vulkan/kernels/map.hpp"
+#include "backends/vulkan/kernels/reduce.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+template <typename Args>
+uint32_t axes_of(const Args& args) {
+  uint32_t axes = 0;
+  for (uint64_t i = 0; i < args.axes_count; ++i) axes |= 1u << args.axes[i];
+  return axes;
+}
+
+template <typename Args, ReduceOp kOp>
+uint64_t workspace_of(const Args& args, const Env&) {
+  return reduction_workspace(make_reduction(kOp, *args.x, *args.y, axes_of(args)));
+}
+
+bp_status submit_tensors(Launch& launch, Reduction reduction, const bp_tensor& x,
+                         const bp_tensor& y) {
+  reduction.from_address = address_of(launch, &x);
+  reduction.to_address = address_of(launch, &y);
+  return submit_reduction(launch, reduction, Ranges(launch, {&x}), Ranges(launch, {&y}),
+                          launch.workspace_address());
+}
+
+template <typename Args, ReduceOp kOp>
+bp_status reduction_launch(const Args& args, Launch& launch) {
+  if (args.axes_count == 0 && args.x->dtype == args.y->dtype) {
+    return submit_move(launch, kMapCopy, {args.y, args.x});
+  }
+  return submit_tensors(launch, make_reduction(kOp, *args.x, *args.y, axes_of(args)), *args.x,
+                        *args.y);
+}
+
+bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
+  return submit_tensors(launch, make_reduction(kReduceArgmax, *args.x, *args.y, 1u << args.axis),
+                        *args.x, *args.y);
+}
+
+bp_reason argmax_supports(const bp_argmax_args& args) {
+  const bool is_short = args.x->shape[args.axis] <= int64_t{1} << 21;
+  return is_short ? nullptr : "the axis has more than 2^21 elements";
+}
+
+// Sums within one kind of number.
+constexpr bp_dtype kSumRows[] = {
+    BP_F32,  BP_F32,  BP_F32, BP_F16,  BP_F32, BP_BF16, BP_F16,  BP_F32, BP_F16,  BP_F16, BP_F16,
+    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F16, BP_BF16, BP_BF16, BP_F64, BP_F64,  BP_I32, BP_I32,
+    BP_I32,  BP_I64,  BP_I64, BP_I32,  BP_I64, BP_I64,  BP_BOOL, BP_I32, BP_BOOL, BP_I64};
+
+constexpr bp_kernel reduction_row(const char* name, uint32_t op, const bp_dtype* dtype_rows,
+                                  uint32_t dtype_row_count, uint32_t dtype_count) {
+  return {
+      .name = name,
+      .op = op,
+      .dtype_rows = dtype_rows,
+      .dtype_row_count = dtype_row_count,
+      .dtype_count = dtype_count,
+  };
+}
+
+template <typename Args, ReduceOp kOp>
+constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
+  return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, workspace_of<Args, kOp>>(row);
+}
+
+}  // namespace
+
+constinit const bp_kernel kSum = reduction_kernel<bp_sum_args, kReduceSum>(
+    reduction_row("sum", BP_OP_SUM, kSumRows, std::size(kSumRows) / 2, 2));
+constinit const bp_kernel kMean = reduction_kernel<bp_mean_args, kReduceMean>(
+    reduction_row("mean", BP_OP_MEAN, kFloatDtypes, std::size(kFloatDtypes), 1));
+constinit const bp_kernel kAmax = reduction_kernel<bp_amax_args, kReduceAmax>(
+    reduction_row("amax", BP_OP_AMAX, kArithmeticDtypes, std::size(kArithmeticDtypes), 1));
+constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, argmax_supports>(
+    reduction_row("argmax", BP_OP_ARGMAX, kArithmeticDtypes, std::size(kArithmeticDtypes), 1));
+
+}  // namespace bp::vulkan

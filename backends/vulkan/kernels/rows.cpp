@@ -1,0 +1,47 @@
+#include "backends/vulkan/kernels/rows.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace bp::vulkan {
+
+Walk make_row_walk(std::initializer_list<const bp_tensor*> tensors, uint32_t first,
+                   uint32_t count) {
+  const bp_tensor& shaped = **tensors.begin();
+  std::array<std::array<int64_t, BP_MAX_RANK>, kMaxOperands> strides{};
+  std::array<int64_t, BP_MAX_RANK> shape{};
+  std::array<WalkOperand, kMaxOperands> operands{};
+  uint32_t ndim = 0;
+  for (uint32_t i = 0; i < shaped.ndim; ++i) {
+    if (i >= first && i < first + count) continue;
+    shape[ndim] = shaped.shape[i];
+    size_t k = 0;
+    for (const bp_tensor* t : tensors) strides[k++][ndim] = t == nullptr ? 0 : t->strides[i];
+    ++ndim;
+  }
+  size_t k = 0;
+  for (const bp_tensor* t : tensors) {
+    operands[k] = {strides[k].data(), t == nullptr ? 0 : dtype_size_bytes(t->dtype)};
+    ++k;
+  }
+  return make_walk(ndim, shape.data(), {operands.data(), k});
+}
+
+uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64_t most) {
+  const uint32_t least = env.is_processor() ? 8 : 32;
+  uint32_t lanes = 1;
+  const bool is_many = row_count >= (env.is_processor() ? 64 : 65536);
+  if (row_size >= 4 * least || (!is_many && row_size >= least)) lanes = least;
+  while (row_size > most * lanes) {
+    if (lanes >= kMostLanes) return 0;
+    lanes *= 2;
+  }
+  return lanes;
+}
+
+void copy_extents(const Walk& walk, uint32_t (&out_extents)[BP_MAX_RANK]) {
+  std::fill_n(out_extents, BP_MAX_RANK, 1u);
+  for (size_t i = 0; i < walk.rank; ++i) out_extents[i] = static_cast<uint32_t>(walk.extents[i]);
+}
+
+}  // namespace bp::vulkan

@@ -1,0 +1,28 @@
+// Kernels that work row by row, several invocations each (lanes.glsl): the walk over the rows.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "backends/vulkan/kernels/submit.hpp"
+#include "backends/vulkan/kernels/walk.hpp"
+
+namespace bp::vulkan {
+
+// The most invocations of a row.
+constexpr int64_t kMostLanes = 256;
+
+inline constexpr const char* kRowTooLong = "a row is too long for one workgroup";
+
+// The walk over the rows of `tensors`, which are of one shape, without the `count` axes from
+// `first` on: rows in row-major order. NULL repeats one row.
+Walk make_row_walk(std::initializer_list<const bp_tensor*> tensors, uint32_t first, uint32_t count);
+
+// How many invocations share a row: many where rows are few or long, one where they are many and
+// short. None takes more than `most` elements of its row; 0 if that cannot be.
+uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64_t most);
+
+// The extents of a walk, as records have them.
+void copy_extents(const Walk& walk, uint32_t (&out_extents)[BP_MAX_RANK]);
+
+}  // namespace bp::vulkan

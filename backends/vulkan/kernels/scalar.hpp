@@ -1,0 +1,14 @@
+// Values of the call itself: operands that are inline, and arguments of kind scalar|tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "backplane/tensor.h"
+
+namespace bp::vulkan {
+
+// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the low bytes
+// of the result. Throws StatusError for a dtype that a scalar cannot have.
+uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
+
+}  // namespace bp::vulkan

@@ -1,0 +1,19 @@
+# The host side of the kernels, relative to the folder of the backend.
+set(vulkan_kernel_sources
+  kernels/activation.cpp
+  kernels/binary.cpp
+  kernels/linear.cpp
+  kernels/map.cpp
+  kernels/matmul.cpp
+  kernels/movement.cpp
+  kernels/product.cpp
+  kernels/reduce.cpp
+  kernels/reduction.cpp
+  kernels/rows.cpp
+  kernels/scalar.cpp
+  kernels/softmax.cpp
+  kernels/submit.cpp
+  kernels/unary.cpp
+  kernels/walk.cpp
+  kernels/where.cpp
+)
