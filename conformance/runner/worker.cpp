@@ -53,18 +53,25 @@ std::optional<Record> receive(RecordReader& reader) {
 // Lines that come from any thread.
 class Log {
  public:
-  void add(std::string line) {
+  void add(bp_log_level level, std::string line) {
     const std::lock_guard lock(mutex_);
+    if (level >= BP_LOG_ERROR) errors_.push_back(line);
     lines_.push_back(std::move(line));
   }
   std::vector<std::string> take() {
     const std::lock_guard lock(mutex_);
+    errors_.clear();
     return std::exchange(lines_, {});
+  }
+  std::vector<std::string> take_errors() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(errors_, {});
   }
 
  private:
   std::mutex mutex_;
-  std::vector<std::string> lines_;  // Guarded by mutex_.
+  std::vector<std::string> lines_;   // Guarded by mutex_.
+  std::vector<std::string> errors_;  // Those of level error; guarded by mutex_.
 };
 
 class Worker {
@@ -127,6 +134,7 @@ class Worker {
     }
     hello["plugin"] = describe_plugin(*plugin);
     layers_prefix_ = std::string(plugin->name) + "/";
+    source_prefix_ = std::string(plugin->name) + ": ";
     json targets = json::array();
     for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
       const bp_target* target = bp_registry_target(registry, i);
@@ -144,7 +152,7 @@ class Worker {
   // The registry's and the backend's warnings; from any thread.
   static void take_line(void* self, bp_log_level level, const char* source, const char* message) {
     if (level < BP_LOG_WARNING) return;
-    static_cast<Worker*>(self)->log_.add(std::string(source) + ": " + message);
+    static_cast<Worker*>(self)->log_.add(level, std::string(source) + ": " + message);
   }
 
   bool is_wanted(const bp_target& target) const {
@@ -210,6 +218,7 @@ class Worker {
     static_cast<void>(log_.take());
     Result result = run_case(which, context);
     find_late_failure(result);
+    for (const std::string& line : backend_errors()) charge(result, {line, "log", ""});
     for (const std::string& line : layer_reports()) charge(result, {line, "layer", tag_in(line)});
     for (const std::string& change : before.compare_and_restore()) {
       charge(result, {"while the case ran, " + change, "hygiene", "ENTRY-4"});
@@ -245,6 +254,16 @@ class Worker {
       static_cast<void>(streams.clear_failure(streams.self, stream));
     }
     bp_error_clear();
+  }
+
+  // The lines of level error that the backend itself wrote since the last look, such as messages of
+  // checks that its driver makes.
+  std::vector<std::string> backend_errors() {
+    std::vector<std::string> lines = log_.take_errors();
+    std::erase_if(lines, [&](const std::string& line) {
+      return source_prefix_.empty() || !line.starts_with(source_prefix_);
+    });
+    return lines;
   }
 
   // The lines of the log that layers wrote since the last look.
@@ -296,6 +315,7 @@ class Worker {
   std::vector<bp_option> options_;
   const bp_target* target_ = nullptr;
   std::string layers_prefix_;  // Of the sources of their lines: "acme.npu/".
+  std::string source_prefix_;  // Of the backend's own lines: "acme.npu: ".
 };
 
 }  // namespace
