@@ -5,7 +5,6 @@
 #include "backends/common/capture.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/engines.hpp"
-#include "backends/cuda/kernels/list.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -86,7 +85,7 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
   for (const std::string& reason : reasons) {
     host->log(host->self, BP_LOG_WARNING, ("backplane.cuda: " + reason).c_str());
   }
-  for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
+  for (const bp_kernel* kernel : kernel_list()) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
   put_captures(*this);
 }
@@ -102,6 +101,7 @@ Instance::~Instance() {
     guarded(*host, [&]() -> bp_status { return device->wait(UINT64_MAX) ? BP_OK : BP_TIMEOUT; });
   }
   executor.stop();
+  for (const std::unique_ptr<Device>& device : cards) device->end_handles();
 }
 
 bp_status enter(const bp_entry_request* request, bp_entry_reply* out_reply, Driver (*driver)()) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,9 @@ bp_status entry(void* self, Body&& body) {
   Instance& i = instance(self);
   return guarded(*i.host, [&]() -> bp_status { return body(i); });
 }
+
+// The kernels that an instance registers.
+std::span<const bp_kernel* const> kernel_list();
 
 // Captures are put in front of the tables of streams, events and memory, so what is made before
 // sees these without captures.

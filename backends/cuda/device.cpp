@@ -151,20 +151,25 @@ void Device::note(const CudaError& error) {
   is_lost_.store(true, std::memory_order_release);
 }
 
-// What the host has not ended goes with the device. At the exit of the process the driver may be
-// gone before: what fails then had nothing left to free.
-Device::~Device() {
+// Events may have been recorded on other devices, so all devices end their handles before one ends.
+void Device::end_handles() {
   for (Event* const event : events_) delete event;
   for (Stream* const stream : streams_) delete stream;
   for (Buffer* const buffer : buffers_) {
-    if (buffer->kind != BufferKind::kWrapped) {
-      OwnedMemory{this, buffer->kind, buffer->base}.end();
-    }
+    buffer->memory().end();
     delete buffer;
   }
   for (const std::unique_ptr<Ending>& ending : endings_) ending->memory.end();
+  events_.clear();
+  streams_.clear();
+  buffers_.clear();
   endings_.clear();
   buried_.clear();
+}
+
+// At the exit of the process the driver may be gone before: what fails then had nothing left to
+// free.
+Device::~Device() {
   if (!has_context()) return;
   quietly([this](const Driver& driver) {
     staging_->clear();

@@ -86,7 +86,10 @@ class Device {
 
   StagingBlocks& staging() { return *staging_; }
 
-  // What the host has made and not yet ended is freed with the device. Of buffers that own their
+  // Ends what the host has made and not ended. Nothing uses it any more.
+  void end_handles();
+
+  // Of buffers that own their
   // memory no two overlap: false if this one would, and nothing was added.
   bool add(Buffer* buffer);
   void remove(Buffer* buffer);

@@ -99,10 +99,11 @@ bp_status Lane::surface() {
   return queue_->surface();
 }
 
-// The first failure stays: a fault that shows when the stream has failed otherwise is not told.
+// Nothing is submitted behind a failure of the queue: a fault of what was before comes first, also
+// where it shows later.
 void Lane::look_for_faults() {
   const std::lock_guard lock(mutex_);
-  if (fault_.status != BP_OK || queue_->has_failed()) return;
+  if (fault_.status != BP_OK) return;
   const auto take = [&](const FaultWord& word) {
     fault_ = {.status = kFaultStatus, .text = word.text(), .lets_queued_work_run = true};
     has_faulted_.store(true, std::memory_order_release);
@@ -116,9 +117,8 @@ void Lane::look_for_faults() {
 bp_status Lane::submit_always(std::function<void(const Outcome&)> task) {
   return queue_->submit_always(
       [lane = shared_from_this(), task = std::move(task)](const Outcome& before) {
-        Outcome outcome = before;
-        if (outcome.status == BP_OK) outcome = lane->outcome();
-        task(outcome);
+        const Outcome outcome = lane->outcome();
+        task(outcome.status == BP_OK ? before : outcome);
       },
       true);
 }

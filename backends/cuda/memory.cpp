@@ -196,13 +196,16 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
     if (stream_handle != nullptr && s == nullptr) {
       refuse(BP_INVALID_ARGUMENT, "free: stream is not one of this backend");
     }
-    const OwnedMemory memory = end_handle(b);
-    if (s == nullptr || memory.base == nullptr || memory.device->is_lost()) {
+    // Launches that are held back find the address in the buffer, so it lives as long as they do.
+    const std::shared_ptr<Buffer> buffer = end_handle(b);
+    const OwnedMemory memory = buffer->memory();
+    if (s == nullptr || memory.device->is_lost()) {
       memory.end();
       return BP_OK;
     }
     Lane& lane = *s->lane;
-    return lane.submit_always([&lane, memory](const Outcome&) { memory.end_behind(lane); });
+    return lane.submit_always(
+        [&lane, buffer](const Outcome&) { buffer->memory().end_behind(lane); });
   });
 }
 
@@ -386,6 +389,7 @@ void OwnedMemory::end() const {
 }
 
 void OwnedMemory::end_behind(Lane& lane) const {
+  if (base == nullptr) return;
   const Driver& driver = device->driver();
   if (kind == BufferKind::kPool) {
     const Current current(lane.device());
@@ -396,18 +400,17 @@ void OwnedMemory::end_behind(Lane& lane) const {
   device->end_later(*this, lane);
 }
 
-OwnedMemory end_handle(Buffer* buffer) {
-  const bool is_owner = buffer->kind != BufferKind::kWrapped;
-  const OwnedMemory memory{buffer->device, buffer->kind, is_owner ? buffer->base : nullptr};
+OwnedMemory Buffer::memory() const { return {device, kind, base}; }
+
+std::unique_ptr<Buffer> end_handle(Buffer* buffer) {
   buffer->magic = 0;
   buffer->device->remove(buffer);
-  delete buffer;
-  return memory;
+  return std::unique_ptr<Buffer>(buffer);
 }
 
 bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call) {
   if (!buffer->device->add(buffer.get())) {
-    OwnedMemory{buffer->device, buffer->kind, buffer->base}.end();
+    buffer->memory().end();
     refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
                                   " bytes overlap another buffer of the device");
   }

@@ -23,7 +23,24 @@ enum class BufferKind : uint8_t {
   kImported,    // Another process's.
 };
 
+// Memory without its handle.
+struct OwnedMemory {
+  // Frees it: all uses have completed. Never fails; waits for the device only if it is of
+  // cudaMalloc().
+  void end() const;
+
+  // Frees it behind what was submitted to `lane`.
+  void end_behind(Lane& lane) const;
+
+  Device* device;
+  BufferKind kind;
+  void* base;  // NULL: nothing is owned.
+};
+
 struct Buffer {
+  // What it owns; nothing of a wrapped one.
+  OwnedMemory memory() const;
+
   uint32_t magic = kBufferMagic;
   Device* device = nullptr;
   BufferKind kind = BufferKind::kWrapped;
@@ -52,22 +69,8 @@ inline std::byte* address_of(const bp_buffer_ref& range) {
   return reinterpret_cast<std::byte*>(address + range.byte_offset);
 }
 
-// Memory without its handle.
-struct OwnedMemory {
-  // Frees it: all uses have completed. Never fails; waits for the device only if it is of
-  // cudaMalloc().
-  void end() const;
-
-  // Frees it behind what was submitted to `lane`.
-  void end_behind(Lane& lane) const;
-
-  Device* device;
-  BufferKind kind;
-  void* base;  // NULL: nothing is owned.
-};
-
-// Ends the handle; what it owned is the caller's.
-OwnedMemory end_handle(Buffer* buffer);
+// Ends the handle; what it owned is the caller's to end.
+std::unique_ptr<Buffer> end_handle(Buffer* buffer);
 
 // Gives `buffer` to its device, and its handle to the caller of `call`. Throws StatusError of
 // BP_ALREADY_EXISTS where it would overlap another that owns its memory, which is freed.

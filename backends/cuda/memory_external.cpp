@@ -97,7 +97,7 @@ bp_status memory_unregister_host(void* self, bp_buffer* handle) {
       refuse(BP_INVALID_ARGUMENT,
              "unregister_host: buffer is NULL or none that register_host() gave");
     }
-    end_handle(b).end();
+    end_handle(b)->memory().end();
     return BP_OK;
   });
 }

@@ -116,9 +116,9 @@ struct Callback {
 // Unlike cudaLaunchHostFunc(), this one is called on a lost device too, with the error.
 void CUDART_CB run_callback(cudaStream_t, cudaError_t error, void* data) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(data));
-  bp_status status = callback->before.status;
-  if (status == BP_OK && error != cudaSuccess) status = status_of(error);
+  bp_status status = error == cudaSuccess ? bp_status{BP_OK} : status_of(error);
   if (status == BP_OK) status = callback->lane->outcome().status;
+  if (status == BP_OK) status = callback->before.status;
   // Ends on a thread that may call CUDA: this may be the last one who has the stream.
   callback->lane->device().bury(std::move(callback->lane));
   callback->function(callback->user_data, status);
@@ -314,13 +314,12 @@ bp_status event_query(void* self, bp_event* handle, uint32_t* out_done) {
 
 // The failure that a record carries.
 bp_status surface_record(const Instance& i, const Event& e, const Record& record) {
-  const Outcome& outcome = record.submitted->outcome();
-  if (outcome.status != BP_OK) return i.fail(outcome.status, outcome.text);
   if (e.device->is_lost()) return i.fail(BP_DEVICE_LOST, e.device->loss());
   for (const FaultMark& mark : record.marks) {
     if (mark.has_fired()) return i.fail(kFaultStatus, mark.word->text());
   }
-  return BP_OK;
+  const Outcome& outcome = record.submitted->outcome();
+  return outcome.status == BP_OK ? bp_status{BP_OK} : i.fail(outcome.status, outcome.text);
 }
 
 bp_status event_synchronize(void* self, bp_event* handle, uint64_t timeout_ns) {

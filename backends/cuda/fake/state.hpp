@@ -1,0 +1,96 @@
+// The state of the CUDA for tests.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "backends/common/queue.hpp"
+#include "backends/cuda/fake/cuda.hpp"
+
+namespace bp::cuda::fake {
+
+struct Context {
+  int ordinal = 0;
+  int uses = 0;
+};
+
+enum class MemoryKind { kPlain, kPool, kPinned, kRegistered };
+struct Allocation {
+  uint64_t size_bytes;
+  int ordinal;
+  MemoryKind kind;
+};
+
+struct GraphNode {
+  const void* what;  // The kernel, or what stands for another kind of work.
+  std::function<void()> run;
+};
+struct FakeGraph {
+  std::vector<GraphNode> nodes;
+};
+
+struct FakeStream {
+  Context* context = nullptr;
+  std::shared_ptr<Queue> queue;
+  std::unique_ptr<FakeGraph> capture;  // While it captures.
+};
+
+struct FakeEvent {
+  Context* context = nullptr;
+  bool is_timed = false;
+  std::shared_ptr<Point> latest;
+};
+
+struct FakePool {
+  Context* context = nullptr;
+  uint64_t used_bytes = 0;
+};
+
+struct State {
+  State();
+
+  // Returns the error that a call of `name` has to fail with, or 0.
+  int enter(const char* name, bool needs_context);
+  void break_rule(const std::string& text);
+
+  // Submits to a stream, or to the graph that it captures.
+  cudaError_t submit(cudaStream_t stream, const void* what, std::function<void()> work);
+  FakeStream* find(cudaStream_t stream);
+  void wait_for_all(Context* context);
+
+  std::mutex mutex;  // Guards what follows, and is not held while work runs.
+  Setup setup;
+  std::vector<Context> contexts;
+  std::map<const void*, Allocation> memory;
+  std::map<FakeStream*, std::shared_ptr<FakeStream>> streams;
+  std::map<FakeEvent*, std::unique_ptr<FakeEvent>> events;
+  std::map<FakePool*, std::unique_ptr<FakePool>> pools;
+  std::map<FakeGraph*, std::unique_ptr<FakeGraph>> graphs, instances;
+  std::map<const void*, KernelBody> kernels;
+  std::map<std::string, uint64_t> counts;
+  std::vector<std::string> violations;
+  std::string failing;
+  uint64_t failing_nth = 0;
+  int error = 0, sticky = 0;
+
+  bp_host host{};
+  Executor executor{8};
+};
+
+State& state();
+
+// The context of the calling thread.
+Context*& current();
+
+// Set on a thread that runs a callback.
+bool& is_in_callback();
+
+}  // namespace bp::cuda::fake
