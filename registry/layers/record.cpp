@@ -48,45 +48,69 @@ void RecordLayer::on_table(AnyTable table) {
   if (auto* const* devices = std::get_if<Wrapped<bp_device_ops>*>(&table)) {
     devices_ = &(*devices)->next;
   }
-  std::visit([](auto* wrapped) { surround_all<RecordLayer>(*wrapped); }, table);
-  visit_table<bp_device_ops>(table, [](auto& t) {
-    replace<&RecordLayer::synchronize_device>(t.synchronize);
-    replace<&RecordLayer::reset_device>(t.reset);
-  });
-  visit_table<bp_allocator_ops>(table, [](auto& t) {
-    replace<&RecordLayer::allocate>(t.allocate);
-    replace<&RecordLayer::free>(t.free);
-    replace<&RecordLayer::map>(t.map);
-    replace<&RecordLayer::unmap>(t.unmap);
-    replace<&RecordLayer::flush>(t.flush);
-    replace<&RecordLayer::invalidate>(t.invalidate);
-    replace<&RecordLayer::copy>(t.copy);
-    replace<&RecordLayer::copy_peer>(t.copy_peer);
-    replace<&RecordLayer::copy_from_host>(t.copy_from_host);
-    replace<&RecordLayer::copy_to_host>(t.copy_to_host);
-    replace<&RecordLayer::fill>(t.fill);
-    replace<&RecordLayer::register_host>(t.register_host);
-    replace<&RecordLayer::unregister_host>(t.unregister_host);
-  });
-  visit_table<bp_stream_ops>(table, [](auto& t) {
-    replace<&RecordLayer::create_stream>(t.create);
-    replace<&RecordLayer::lend_stream>(t.default_stream);
-    replace<&RecordLayer::destroy_stream>(t.destroy);
-    replace<&RecordLayer::synchronize_stream>(t.synchronize);
-    replace<&RecordLayer::query_stream>(t.query);
-    replace<&RecordLayer::flush_stream>(t.flush);
-    replace<&RecordLayer::clear_failure>(t.clear_failure);
-    replace<&RecordLayer::wait_event>(t.wait_event);
-    replace<&RecordLayer::add_callback>(t.add_callback);
-  });
-  visit_table<bp_event_ops>(table, [](auto& t) {
-    replace<&RecordLayer::create_event>(t.create);
-    replace<&RecordLayer::destroy_event>(t.destroy);
-    replace<&RecordLayer::record_event>(t.record);
-    replace<&RecordLayer::query_event>(t.query);
-    replace<&RecordLayer::synchronize_event>(t.synchronize);
-    replace<&RecordLayer::signal_event>(t.signal);
-  });
+  std::visit(
+      [this](auto* wrapped) {
+        surround_all<RecordLayer>(*wrapped);
+        const auto surrounded = wrapped->table;
+        record_slots(wrapped->table);
+        note_unrecorded(surrounded, wrapped->table);
+      },
+      table);
+}
+
+void RecordLayer::record_slots(bp_device_ops& t) {
+  replace<&RecordLayer::synchronize_device>(t.synchronize);
+  replace<&RecordLayer::reset_device>(t.reset);
+}
+
+void RecordLayer::record_slots(bp_allocator_ops& t) {
+  replace<&RecordLayer::allocate>(t.allocate);
+  replace<&RecordLayer::free>(t.free);
+  replace<&RecordLayer::map>(t.map);
+  replace<&RecordLayer::unmap>(t.unmap);
+  replace<&RecordLayer::flush>(t.flush);
+  replace<&RecordLayer::invalidate>(t.invalidate);
+  replace<&RecordLayer::copy>(t.copy);
+  replace<&RecordLayer::copy_peer>(t.copy_peer);
+  replace<&RecordLayer::copy_from_host>(t.copy_from_host);
+  replace<&RecordLayer::copy_to_host>(t.copy_to_host);
+  replace<&RecordLayer::fill>(t.fill);
+  replace<&RecordLayer::register_host>(t.register_host);
+  replace<&RecordLayer::unregister_host>(t.unregister_host);
+}
+
+void RecordLayer::record_slots(bp_stream_ops& t) {
+  replace<&RecordLayer::create_stream>(t.create);
+  replace<&RecordLayer::lend_stream>(t.default_stream);
+  replace<&RecordLayer::destroy_stream>(t.destroy);
+  replace<&RecordLayer::synchronize_stream>(t.synchronize);
+  replace<&RecordLayer::query_stream>(t.query);
+  replace<&RecordLayer::flush_stream>(t.flush);
+  replace<&RecordLayer::clear_failure>(t.clear_failure);
+  replace<&RecordLayer::wait_event>(t.wait_event);
+  replace<&RecordLayer::add_callback>(t.add_callback);
+}
+
+void RecordLayer::record_slots(bp_event_ops& t) {
+  replace<&RecordLayer::create_event>(t.create);
+  replace<&RecordLayer::destroy_event>(t.destroy);
+  replace<&RecordLayer::record_event>(t.record);
+  replace<&RecordLayer::query_event>(t.query);
+  replace<&RecordLayer::synchronize_event>(t.synchronize);
+  replace<&RecordLayer::signal_event>(t.signal);
+}
+
+// What is still surrounded alone is not recorded.
+template <typename Table>
+void RecordLayer::note_unrecorded(const Table& surrounded, const Table& table) {
+#define BP_SLOT(slot_table, noun, slot, presence, gone)                           \
+  if constexpr (std::is_same_v<Table, slot_table>) {                              \
+    const bool is_given = table.slot != nullptr && table.slot == surrounded.slot; \
+    if (is_given && !is_silent(Slot::noun##_##slot)) {                            \
+      not_recorded_.insert(std::string(slot_name(Slot::noun##_##slot)));          \
+    }                                                                             \
+  }
+#include "registry/slots.def"
 }
 
 bool RecordLayer::on_kernel(WrappedKernel& kernel) {
@@ -138,7 +162,6 @@ bool RecordLayer::is_silent(Slot slot) {
                               layout_equal,
                               layout_retain,
                               layout_release,
-                              graph_begin_capture,
                               graph_capture_info,
                               graph_dump,
                               compiler_formats,
@@ -184,7 +207,8 @@ void RecordLayer::write_header() {
                     {"backend", backend_name()},
                     {"backend_version", backend_version_},
                     {"devices", devices},
-                    {"has_outputs", wants_outputs_ != 0}});
+                    {"has_outputs", wants_outputs_ != 0},
+                    {"not_recorded", not_recorded_}});
 }
 
 void RecordLayer::append(const Json& line) {
@@ -254,6 +278,32 @@ void RecordLayer::note_stream(Json& line, bp_stream* stream) {
 
 void RecordLayer::note_written(bp_buffer* buffer) {
   if (RecordedBuffer* facts = buffers_.find(buffer)) facts->is_written = true;
+}
+
+// The count rises in front of the call: what another thread submits meanwhile is not taken for
+// done.
+bp_status RecordLayer::begin_capture(const std::function<bp_status()>& next, bp_stream* stream) {
+  capture_count_.fetch_add(1);
+  const bp_status status = next();
+  if (status != BP_OK) {
+    capture_count_.fetch_sub(1);
+    return status;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    captures_.insert(stream);
+  }
+  write_unrecorded(slot_name(Slot::graph_begin_capture), "");
+  return status;
+}
+
+// [GRAPH-3] The capture that began on the stream is gone, also where this fails.
+bp_status RecordLayer::end_capture(const std::function<bp_status()>& next, bp_stream* stream) {
+  const bp_status status = next();
+  if (status == BP_OK) write_unrecorded(slot_name(Slot::graph_end_capture), "");
+  const std::lock_guard lock(mutex_);
+  if (captures_.erase(stream) != 0) capture_count_.fetch_sub(1);
+  return status;
 }
 
 bool RecordLayer::is_captured(bp_stream* stream) {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,10 @@ class RecordLayer final : public Layer {
 
   // Slots that are not recorded.
   template <Slot kSlot, typename Next, typename... Args>
-  bp_status around(Next next, Args... /*args*/) {
-    if constexpr (kSlot == Slot::graph_begin_capture) return begin_capture(next);
+  bp_status around(Next next, Args... args) {
+    if constexpr (kSlot == Slot::graph_begin_capture) return begin_capture(next, first(args...));
+    if constexpr (kSlot == Slot::graph_end_capture) return end_capture(next, first(args...));
     const bp_status status = next();
-    if constexpr (kSlot == Slot::graph_end_capture) end_capture(status);
     if (status == BP_OK && !is_silent(kSlot)) write_unrecorded(slot_name(kSlot), "");
     return status;
   }
@@ -89,6 +90,16 @@ class RecordLayer final : public Layer {
   // A copy to the host whose bytes come later.
   struct PendingRead;
 
+  // ---- Which slots of a table are recorded ----
+  void record_slots(bp_device_ops& t);
+  void record_slots(bp_allocator_ops& t);
+  void record_slots(bp_stream_ops& t);
+  void record_slots(bp_event_ops& t);
+  template <typename Table>
+  void record_slots(Table& /*none*/) {}
+  template <typename Table>
+  void note_unrecorded(const Table& surrounded, const Table& table);
+
   // Calls that leave nothing behind that a replay needs.
   static bool is_silent(Slot slot);
 
@@ -117,20 +128,12 @@ class RecordLayer final : public Layer {
   void write_device_bytes(bp_buffer* buffer);
 
   // ---- Captures: what is submitted in one does not run ----
-  template <typename Next>
-  bp_status begin_capture(const Next& next) {
-    capture_count_.fetch_add(1);
-    const bp_status status = next();
-    if (status == BP_OK) {
-      write_unrecorded(slot_name(Slot::graph_begin_capture), "");
-    } else {
-      capture_count_.fetch_sub(1);
-    }
-    return status;
+  template <typename First, typename... Rest>
+  static First first(First value, Rest... /*rest*/) {
+    return value;
   }
-  void end_capture(bp_status status) {
-    if (status == BP_OK) capture_count_.fetch_sub(1);
-  }
+  bp_status begin_capture(const std::function<bp_status()>& next, bp_stream* stream);
+  bp_status end_capture(const std::function<bp_status()>& next, bp_stream* stream);
   bool is_captured(bp_stream* stream);
 
   bp_status read_later(const bp_allocator_ops& next, bp_stream* stream, const bp_buffer_ref& src,
@@ -145,6 +148,7 @@ class RecordLayer final : public Layer {
   Directory directory_;
   const bp_device_ops* devices_ = nullptr;
   std::string backend_version_;
+  std::set<std::string> not_recorded_;  // Slots; written before the first call.
   Recording recording_;
   std::once_flag header_;
   std::atomic<uint64_t> capture_count_ = 0, unrecorded_count_ = 0, pending_count_ = 0;
@@ -156,6 +160,7 @@ class RecordLayer final : public Layer {
   Numbers<bp_buffer, RecordedBuffer> buffers_;
   Numbers<bp_stream, RecordedStream> streams_;
   Numbers<bp_event, RecordedEvent> events_;
+  std::set<bp_stream*> captures_;  // Those that began one.
   bool is_ended_ = false;
 
   std::optional<AtExit> at_exit_;  // Last, so that it ends first.

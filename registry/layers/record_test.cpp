@@ -9,7 +9,6 @@
 #include <sstream>
 #include <thread>
 
-#include "registry/sha256.hpp"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -17,17 +16,6 @@ namespace {
 
 using nlohmann::json;
 namespace fs = std::filesystem;
-
-TEST(Sha256, GivesKnownAnswers) {
-  EXPECT_EQ(sha256("", 0), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(sha256("abc", 3), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  const std::string two_blocks = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq";
-  EXPECT_EQ(sha256(two_blocks.data(), two_blocks.size()),
-            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  const std::string million(1'000'000, 'a');
-  EXPECT_EQ(sha256(million.data(), million.size()),
-            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-}
 
 class RecordLayer : public testing::Test {
  protected:
@@ -140,6 +128,19 @@ class RecordLayer : public testing::Test {
   std::unique_ptr<TestRegistry> registry_;
   const bp_plugin* plugin_ = nullptr;
 };
+
+// Captures begin, and their ends fail.
+bp_graph_ops capturing_graphs() {
+  bp_graph_ops graphs{.struct_size = sizeof(bp_graph_ops), .struct_type = BP_STRUCT_GRAPH_OPS};
+  graphs.begin_capture = [](void*, bp_stream*, const bp_capture_desc*) -> bp_status {
+    return BP_OK;
+  };
+  graphs.end_capture = [](void*, bp_stream*, bp_graph**) -> bp_status {
+    return BP_INVALID_ARGUMENT;
+  };
+  graphs.launch = [](void*, bp_graph_instance*, bp_stream*) -> bp_status { return BP_OK; };
+  return graphs;
+}
 
 std::string floats(std::initializer_list<float> values) {
   return {reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(float)};
@@ -334,6 +335,37 @@ TEST_F(RecordLayer, GivesEachBufferOfEachThreadANumberOfItsOwn) {
   EXPECT_EQ(all.size(), 200);
   EXPECT_TRUE(alive.empty());
   EXPECT_TRUE(lines_of("unrecorded").empty());
+}
+
+TEST_F(RecordLayer, NamesInItsHeaderTheCallsThatItNeverRecords) {
+  const bp_graph_ops graphs = capturing_graphs();
+  fake_.graphs = &graphs;
+  load();
+  free(allocate(8));
+  const json names = lines().front().at("not_recorded");
+  EXPECT_EQ(names, json({"graph.begin_capture", "graph.end_capture", "graph.launch"}));
+}
+
+TEST_F(RecordLayer, TakesACaptureWhoseEndFailsForEnded) {
+  const bp_graph_ops graphs = capturing_graphs();
+  fake_.graphs = &graphs;
+  load();
+  bp_buffer* buffer = allocate(24);
+  upload(buffer, 0, floats({1, 2, 10, 20}));
+  const bp_graph_ops& ops = *target().graphs;
+  ASSERT_EQ(ops.begin_capture(ops.self, target().default_stream, nullptr), BP_OK);
+  ASSERT_EQ(add(buffer), BP_OK);
+  EXPECT_TRUE(lines_of("kernel.launch").empty()) << "it is submitted to the capture";
+  int other = 0;
+  bp_graph* graph = nullptr;
+  EXPECT_EQ(ops.end_capture(ops.self, reinterpret_cast<bp_stream*>(&other), &graph),
+            BP_INVALID_ARGUMENT);
+  ASSERT_EQ(add(buffer), BP_OK);
+  EXPECT_TRUE(lines_of("kernel.launch").empty()) << "another stream's end is not this one's";
+  EXPECT_EQ(ops.end_capture(ops.self, target().default_stream, &graph), BP_INVALID_ARGUMENT);
+  ASSERT_EQ(add(buffer), BP_OK);
+  EXPECT_EQ(lines_of("kernel.launch").size(), 1) << calls();
+  free(buffer);
 }
 
 TEST_F(RecordLayer, RefusesAFolderThatHoldsARecording) {
