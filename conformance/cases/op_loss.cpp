@@ -1,4 +1,7 @@
 // Cases of cross_entropy and its gradient.
+#include <algorithm>
+#include <iterator>
+
 #include "conformance/cases/op_families.hpp"
 #include "conformance/reference/loss.hpp"
 
@@ -59,15 +62,18 @@ std::string detail_of(const Row& row) {
   return text + (row.has_lse ? "" : "_nolse") + (row.ignores ? "_ignore" : "");
 }
 
-CrossEntropySettings settings_of(const Row& row) {
-  return {kIgnored, row.smoothing, row.reduction};
+constexpr int64_t kReductions[] = {BP_CROSS_ENTROPY_REDUCTION_NONE, BP_CROSS_ENTROPY_REDUCTION_MEAN,
+                                   BP_CROSS_ENTROPY_REDUCTION_SUM};
+
+CrossEntropySettings settings_of(const CallData& data) {
+  const auto reduction = std::ranges::find(kReductions, data.integer("reduction"));
+  return {data.integer("ignore_index"), data.number("label_smoothing"),
+          static_cast<Reduction>(reduction - std::begin(kReductions))};
 }
 
 void set_attributes(OpCase& made, const Row& row) {
-  constexpr int64_t kValues[] = {BP_CROSS_ENTROPY_REDUCTION_NONE, BP_CROSS_ENTROPY_REDUCTION_MEAN,
-                                 BP_CROSS_ENTROPY_REDUCTION_SUM};
   made.set("ignore_index", kIgnored).set("label_smoothing", row.smoothing);
-  made.set("reduction", kValues[static_cast<int>(row.reduction)]);
+  made.set("reduction", kReductions[static_cast<int>(row.reduction)]);
 }
 
 void ignore_rows(CallData& data, const Row& row) {
@@ -78,47 +84,45 @@ void ignore_rows(CallData& data, const Row& row) {
   }
 }
 
-Reference forward_reference(const Row& row) {
-  return [row](const CallData& data, const Numerics&) {
-    const bp_dtype dtype = data.tensor("x").dtype;
-    const Array<int64_t> target = data.indices("target");
-    const auto run = [&]<typename N>(N) {
-      return reference::cross_entropy(data.array<N>("x"), target, settings_of(row));
-    };
-    return with_float(dtype, [&](auto number) {
-      const auto exact = run(number);
-      return with_bounded(dtype, [&](auto bounded_number) {
-        const auto bounds = run(bounded_number);
-        std::vector<Expected> expected = {bounded_by(exact.y, bounds.y)};
-        if (row.has_lse) expected.push_back(bounded_by(exact.lse, bounds.lse));
-        return expected;
-      });
-    });
+std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
+  const bp_dtype dtype = data.tensor("x").dtype;
+  const Array<int64_t> target = data.indices("target");
+  const CrossEntropySettings settings = settings_of(data);
+  const auto run = [&]<typename N>(N) {
+    return reference::cross_entropy(data.array<N>("x"), target, settings);
   };
+  return with_float(dtype, [&](auto number) {
+    const auto exact = run(number);
+    return with_bounded(dtype, [&](auto bounded_number) {
+      const auto bounds = run(bounded_number);
+      std::vector<Expected> expected = {bounded_by(exact.y, bounds.y)};
+      if (data.has("lse")) expected.push_back(bounded_by(exact.lse, bounds.lse));
+      return expected;
+    });
+  });
 }
 
-Reference backward_reference(const Row& row) {
-  return [row](const CallData& data, const Numerics&) {
-    const bp_dtype dtype = data.tensor("x").dtype;
-    const Array<int64_t> target = data.indices("target");
-    const auto run = [&]<typename N>(N) {
-      return reference::cross_entropy_backward(data.array<N>("grad_y"), data.array<N>("x"), target,
-                                               data.array<N>("lse"), settings_of(row));
-    };
-    return with_float(dtype, [&](auto number) {
-      const auto exact = run(number);
-      return with_bounded(dtype, [&](auto bounded_number) {
-        return std::vector{bounded_by(exact, run(bounded_number))};
-      });
-    });
+std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
+  const bp_dtype dtype = data.tensor("x").dtype;
+  const Array<int64_t> target = data.indices("target");
+  const CrossEntropySettings settings = settings_of(data);
+  const auto run = [&]<typename N>(N) {
+    return reference::cross_entropy_backward(data.array<N>("grad_y"), data.array<N>("x"), target,
+                                             data.array<N>("lse"), settings);
   };
+  return with_float(dtype, [&](auto number) {
+    const auto exact = run(number);
+    return with_bounded(dtype, [&](auto bounded_number) {
+      return std::vector{bounded_by(exact, run(bounded_number))};
+    });
+  });
 }
 
 // What the forward op would have saved, rounded to its dtype.
-void derive_lse(CallData& data, const Row& row) {
+void derive_lse(CallData& data) {
   HostTensor& lse = data.tensor("lse");
   const auto losses =
-      reference::cross_entropy(data.array<double>("x"), data.indices("target"), settings_of(row));
+      reference::cross_entropy(data.array<double>("x"), data.indices("target"), settings_of(data));
   lse.data.clear();
   for (const double value : losses.lse.data) {
     lse.data.emplace_back(round_to(lse.dtype, value));
@@ -139,7 +143,7 @@ void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fil
     forward.output("y", dtype, loss_shape(row));
     if (row.has_lse) forward.output("lse", accumulator_of(dtype), {row.rows});
     forward.derive = [row](CallData& data) { ignore_rows(data, row); };
-    forward.reference = forward_reference(row);
+    forward.reference = expected_forward;
 
     OpCase backward =
         make_case(BP_OP_CROSS_ENTROPY_BACKWARD, dtype, fill, detail_of(row), layout_text(row.x));
@@ -150,9 +154,9 @@ void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fil
     backward.output("grad_x", dtype, {row.rows, row.classes});
     backward.derive = [row](CallData& data) {
       ignore_rows(data, row);
-      derive_lse(data, row);
+      derive_lse(data);
     };
-    backward.reference = backward_reference(row);
+    backward.reference = expected_backward;
 
     for (OpCase* made : {&forward, &backward}) {
       set_attributes(*made, row);

@@ -162,30 +162,36 @@ double taps_of(const Window& window) {
   return static_cast<double>(element_count(window.kernel_size));
 }
 
-Reference average_reference(const Window& window, bool counts_padding) {
-  return [window, counts_padding](const CallData& data, const Numerics& numerics) {
-    return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
-      const Array<N> x = data.array<N>("x");
-      return std::vector{summed(reference::avg_pool(x, window, counts_padding),
-                                reference::avg_pool(absolute(x), window, counts_padding),
-                                taps_of(window), numerics)};
-    });
-  };
+// Without dilation, which averages do not have.
+Window average_window(const CallData& data) {
+  const Shape& kernel_size = data.list("kernel_size");
+  return {kernel_size, data.list("stride"), data.list("padding"), Shape(kernel_size.size(), 1)};
 }
 
-Reference average_backward_reference(const Window& window, bool counts_padding) {
-  return [window, counts_padding](const CallData& data, const Numerics& numerics) {
-    return with_float(data.tensor("grad_y").dtype, [&]<typename N>(N) {
-      const Array<N> grad = data.array<N>("grad_y");
-      const Shape& size = data.list("input_size");
-      Expected expected =
-          summed(reference::avg_pool_backward(grad, window, size, counts_padding),
-                 reference::avg_pool_backward(absolute(grad), window, size, counts_padding),
-                 taps_of(window), numerics);
-      expected.checks_bias = false;  // The elements of a window are equal, and round alike.
-      return std::vector{expected};
-    });
-  };
+std::vector<Expected> expected_average(const CallData& data, const Numerics& numerics) {
+  const Window window = average_window(data);
+  const bool counts_padding = data.integer("counts_padding") != 0;
+  return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
+    const Array<N> x = data.array<N>("x");
+    return std::vector{summed(reference::avg_pool(x, window, counts_padding),
+                              reference::avg_pool(absolute(x), window, counts_padding),
+                              taps_of(window), numerics)};
+  });
+}
+
+std::vector<Expected> expected_average_backward(const CallData& data, const Numerics& numerics) {
+  const Window window = average_window(data);
+  const bool counts_padding = data.integer("counts_padding") != 0;
+  return with_float(data.tensor("grad_y").dtype, [&]<typename N>(N) {
+    const Array<N> grad = data.array<N>("grad_y");
+    const Shape& size = data.list("input_size");
+    Expected expected =
+        summed(reference::avg_pool_backward(grad, window, size, counts_padding),
+               reference::avg_pool_backward(absolute(grad), window, size, counts_padding),
+               taps_of(window), numerics);
+    expected.checks_bias = false;  // The elements of a window are equal, and round alike.
+    return std::vector{expected};
+  });
 }
 
 // Without padding, and with windows of a power of 2, nothing is rounded.
@@ -209,11 +215,11 @@ void add_average(OpCases& cases, bp_dtype dtype, bool is_exact) {
       const Shape pooled = pooled_shape({row.x, row.window});
       OpCase forward = make_case(BP_OP_AVG_POOL, dtype, fill, detail, "dense");
       forward.input("x", dtype, row.x, data).output("y", dtype, pooled);
-      forward.reference = average_reference(row.window, counts_padding);
+      forward.reference = expected_average;
       OpCase backward = make_case(BP_OP_AVG_POOL_BACKWARD, dtype, fill, detail, "dense");
       backward.input("grad_y", dtype, pooled, data).output("grad_x", dtype, row.x);
       backward.set("input_size", Shape(row.x.begin() + 2, row.x.end()));
-      backward.reference = average_backward_reference(row.window, counts_padding);
+      backward.reference = expected_average_backward;
       for (OpCase* made : {&forward, &backward}) {
         made->set("kernel_size", row.window.kernel_size).set("stride", row.window.stride);
         made->set("padding", row.window.padding);

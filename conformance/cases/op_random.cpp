@@ -96,25 +96,31 @@ const Reference& reference_of(uint32_t op) {
   return op == BP_OP_UNIFORM ? uniform : bits;
 }
 
-Reference dropout_reference(std::string_view input) {
-  return [input](const CallData& data, const Numerics&) {
-    const RandomState state = state_of(data);
-    const double p = data.number("p");
-    const bp_dtype dtype = data.tensor(input).dtype;
-    const auto run = [&]<typename N>(N) {
-      Array<N> y = data.array<N>(input);
-      for (int64_t i = 0; i < y.size(); ++i) {
-        y[i] = reference::dropout(state, static_cast<uint64_t>(i), p, y[i]);
-      }
-      return y;
-    };
-    return with_float(dtype, [&](auto number) {
-      const auto exact = run(number);
-      return with_bounded(dtype, [&](auto bounded_number) {
-        return std::vector{bounded_by(exact, run(bounded_number))};
-      });
-    });
+std::vector<Expected> dropped(const CallData& data, std::string_view input) {
+  const RandomState state = state_of(data);
+  const double p = data.number("p");
+  const bp_dtype dtype = data.tensor(input).dtype;
+  const auto run = [&]<typename N>(N) {
+    Array<N> y = data.array<N>(input);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      y[i] = reference::dropout(state, static_cast<uint64_t>(i), p, y[i]);
+    }
+    return y;
   };
+  return with_float(dtype, [&](auto number) {
+    const auto exact = run(number);
+    return with_bounded(dtype, [&](auto bounded_number) {
+      return std::vector{bounded_by(exact, run(bounded_number))};
+    });
+  });
+}
+
+std::vector<Expected> expected_dropout(const CallData& data, const Numerics&) {
+  return dropped(data, "x");
+}
+
+std::vector<Expected> expected_dropout_backward(const CallData& data, const Numerics&) {
+  return dropped(data, "grad_y");
 }
 
 void add_generator(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
@@ -171,7 +177,7 @@ void add_dropout(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
     made.output(is_forward ? "y" : "grad_x", dtype, shape, y).tensors.back().alias = alias;
     made.set("p", p);
     set_state(made, state);
-    made.reference = dropout_reference(input);
+    made.reference = is_forward ? expected_dropout : expected_dropout_backward;
     made.is_smoke = is_smoke;
     made.varies = false;  // What is dropped is zero.
     if (x == kDense && state.seed == 42) cases.push_back(with_scalars_as_tensors(made));

@@ -1,6 +1,8 @@
 // Oracles of cross_entropy and its gradient.
 #pragma once
 
+#include <limits>
+
 #include "conformance/reference/normalization.hpp"
 
 namespace bp::conformance::reference {
@@ -36,6 +38,11 @@ Losses<N> cross_entropy(const Array<N>& x, const Array<int64_t>& target,
     const N lse = logsumexp(row);
     result.lse[i] = lse;
     if (target[i] == settings.ignore_index) continue;
+    // A kernel that goes on here has no right result.
+    if (target[i] < 0 || target[i] >= classes) {
+      result.y[i] = N(std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
     const N center = sum_of(row) / N(static_cast<double>(classes));
     result.y[i] = (N(1) - smoothing) * (lse - x[i * classes + target[i]]);
     if (settings.label_smoothing != 0) {

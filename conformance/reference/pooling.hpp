@@ -48,7 +48,7 @@ Array<N> max_pool_backward(const Array<N>& grad_y, const Array<int64_t>& indices
   const int64_t windows = element_count(std::span(grad_y.shape).subspan(2));
   const int64_t plane = element_count(input_size);
   for (int64_t i = 0; i < grad_y.size(); ++i) {
-    if (indices[i] < 0) continue;
+    if (indices[i] < 0 || indices[i] >= plane) continue;
     N& target = grad_x[i / windows * plane + indices[i]];
     target = target + grad_y[i];
   }

@@ -43,6 +43,7 @@ OpCase in_place_of(const OpCase& base, const RecordedLaunch& launch) {
   OpCase made = base;
   made.tensors.clear();
   made.is_exact = false;
+  made.derive = nullptr;  // The data are recorded.
   made.varies = false;
   made.fill = "recorded";
   std::set<std::string_view> done;
@@ -67,7 +68,7 @@ LaunchOracles::LaunchOracles() {
     OpCases rows;
     family.add(rows);
     for (OpCase& row : rows) {
-      if (!follows_shapes(row) || row.fails_on_device) continue;
+      if (!follows_call(row) || row.fails_on_device) continue;
       std::vector<OpCase>& known = by_op_[row.op];
       const bool is_known = std::ranges::any_of(known, [&](const OpCase& other) {
         return signature_of(other.tensors) == signature_of(row.tensors) &&

@@ -33,6 +33,7 @@ struct LineResult {
   Finding finding;      // Unless it passed.
   std::string checked;  // "oracle", "bits", ...: what a pass rests on.
   std::string kernel;
+  std::string source;  // "decomposed" or "host": of a launch that no kernel of the backend served.
 };
 
 class Player {
@@ -98,8 +99,8 @@ class Player {
   std::string reason_of_difference() const;
 
   LineResult launch(size_t index);
-  bp_kernel_choice choose(const RecordedLaunch& launch, const bp_target& target,
-                          const Frame& frame) const;
+  bp_kernel_choice run_kernel(const RecordedLaunch& launch, const bp_target& target,
+                              bp_stream* stream, const Frame& frame) const;
   LineResult judge(const nlohmann::json& line, const RecordedLaunch& launch, const OpCase* op_case,
                    const std::vector<Elements>& inputs, const bp_kernel* kernel);
   std::string difference(const nlohmann::json& line, const RecordedLaunch& launch, uint64_t on);

@@ -81,6 +81,13 @@ std::string element_difference(const RecordedTensor& tensor, const std::vector<s
          " elements differ";
 }
 
+bp_dispatch_statistics statistics(const bp_target& target, uint32_t op) {
+  bp_dispatch_statistics counts{.struct_size = sizeof(counts),
+                                .struct_type = BP_STRUCT_DISPATCH_STATISTICS};
+  static_cast<void>(bp_target_statistics(&target, op, &counts));
+  return counts;
+}
+
 bool has_elements(const RecordedTensor& tensor) { return element_count(tensor.shape) != 0; }
 
 }  // namespace
@@ -93,8 +100,6 @@ LineResult Player::launch(size_t index) {
   Frame frame(launch.op);
   std::vector<bp_tensor> tensors;
   fill_frame(launch, frame, tensors);
-  const bp_kernel_choice choice = choose(launch, target, frame);
-
   // While a stream waits for the host, nothing may wait for a stream.
   const bool can_wait = held_.empty();
   const std::optional<OpCase> op_case = can_wait ? oracles_.case_of(launch) : std::nullopt;
@@ -104,8 +109,7 @@ LineResult Player::launch(size_t index) {
       inputs.push_back(tensor->role == Role::kOutput ? Elements{} : read_elements(*tensor, on));
     }
   }
-  check(bp_op_launch(&target, stream(on).stream, launch.flags, launch.op, frame.data()),
-        launch.words());
+  const bp_kernel_choice choice = run_kernel(launch, target, stream(on).stream, frame);
   note_launched(line, launch);
   LineResult result;
   if (can_wait) {
@@ -119,6 +123,8 @@ LineResult Player::launch(size_t index) {
               ""};
   }
   result.kernel = choice.kernel->name == nullptr ? "" : choice.kernel->name;
+  if (choice.source == BP_KERNEL_DECOMPOSED) result.source = "decomposed";
+  if (choice.source == BP_KERNEL_HOST_FALLBACK) result.source = "host";
   return result;
 }
 
@@ -145,19 +151,28 @@ void Player::note_launched(const json& line, const RecordedLaunch& launch) {
   }
 }
 
-bp_kernel_choice Player::choose(const RecordedLaunch& launch, const bp_target& target,
-                                const Frame& frame) const {
-  bp_kernel_choice choice{};
-  const bp_status status =
-      bp_kernel_find(&target, launch.flags, BP_KERNEL_NATIVE, launch.op, frame.data(), &choice);
+// By a kernel of the backend, else by the decomposition of the op or a device of the host: the
+// counts of the registry tell which it was.
+bp_kernel_choice Player::run_kernel(const RecordedLaunch& launch, const bp_target& target,
+                                    bp_stream* stream, const Frame& frame) const {
+  const bp_dispatch_statistics before = statistics(target, launch.op);
+  const bp_status status = bp_op_launch(&target, stream, launch.flags, launch.op, frame.data());
   if (status == BP_UNSUPPORTED) {
     const std::string reasons = bp_error_text();
     bp_error_clear();
-    throw Broken{
-        Outcome::kMissing,
-        {launch.words() + ": " + target.name + " has no kernel for it: " + reasons, "missing", ""}};
+    throw Broken{Outcome::kMissing,
+                 {launch.words() + ": nothing on " + target.name +
+                      " runs it, and the replay ends here: " + reasons,
+                  "missing", ""}};
   }
   check(status, launch.words());
+  const bp_dispatch_statistics after = statistics(target, launch.op);
+  bp_kernel_sources source = BP_KERNEL_NATIVE;
+  if (after.decomposed_count != before.decomposed_count) source = BP_KERNEL_DECOMPOSED;
+  if (after.host_fallback_count != before.host_fallback_count) source = BP_KERNEL_HOST_FALLBACK;
+  bp_kernel_choice choice{};
+  check(bp_kernel_find(&target, launch.flags, source, launch.op, frame.data(), &choice),
+        launch.words());
   return choice;
 }
 

@@ -49,6 +49,7 @@ void run_line(Context& t, Replay& replay, size_t line) {
   const LineResult& result = replay.player->result_of(line);
   if (!result.kernel.empty()) t.detail("kernel", result.kernel);
   if (!result.checked.empty()) t.detail("checked", result.checked);
+  if (!result.source.empty()) t.fallback(result.source);
   if (result.outcome == Outcome::kPass) return;
   if (result.outcome == Outcome::kSkip) t.skip(result.finding.message);
   if (result.outcome == Outcome::kMissing) t.missing(result.finding.message);

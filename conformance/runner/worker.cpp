@@ -106,10 +106,13 @@ class Worker {
 
   // Fills `hello`; the reason where there is no target.
   std::string find_target(json& hello) {
+    // A recording is of a program, which has these services.
+    const bp_registry_flags is_pure =
+        BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION;
     const bp_registry_desc desc{
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
-        .flags = BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION,
+        .flags = setup_.replay.path.empty() ? is_pure : 0,
         .log = take_line,
         .user_data = this,
         .layers = setup_.layers.empty() ? nullptr : setup_.layers.c_str(),

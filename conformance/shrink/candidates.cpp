@@ -232,9 +232,11 @@ class Candidates {
 
 }  // namespace
 
-bool follows_shapes(const OpCase& op_case) {
-  return op_case.reference.target<ReferenceFunction*>() != nullptr && !op_case.derive;
+bool follows_call(const OpCase& op_case) {
+  return op_case.reference.target<ReferenceFunction*>() != nullptr;
 }
+
+bool follows_shapes(const OpCase& op_case) { return follows_call(op_case) && !op_case.derive; }
 
 std::vector<OpCase> simpler_calls(const OpCase& current) { return Candidates(current).all(); }
 

@@ -12,7 +12,10 @@ namespace bp::conformance {
 // None equals `current`. Shapes and attributes stay where the oracle of the case holds its own.
 std::vector<OpCase> simpler_calls(const OpCase& current);
 
-// Whether the oracle reads everything from the call, so that shapes and attributes may change.
+// Whether the oracle reads everything from the call.
+bool follows_call(const OpCase& op_case);
+
+// Whether the data do not follow from others either, so that shapes and attributes may change.
 bool follows_shapes(const OpCase& op_case);
 
 }  // namespace bp::conformance

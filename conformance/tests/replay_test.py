@@ -15,7 +15,8 @@ import tempfile
 import unittest
 
 PROGRAM = MUTANT = GOOD = ""
-CASES = "op.matmul.f32.random.m17k33n19.dense:op.softmax.f32.*.dense"
+CASES = ("op.matmul.f32.random.m17k33n19.dense:op.softmax.f32.*.dense:"
+         "op.mean.f32.random.5x7_axes*.dense")
 
 
 def run(*words):
@@ -216,6 +217,24 @@ class Replaying(unittest.TestCase):
         failed = next(line for line in cases.values() if line["status"] == "Fail")
         self.assertIn("leaves buffer", failed["message"])
         self.assertGreater(statuses.count("Skip"), 0)
+
+    def test_goes_on_where_an_op_decomposes_and_says_where_none_does(self):
+        def without(op):
+            return self.replay(self.recorded, "--layers", "mask",
+                               "--layer-options", f"mask.kernels={op},mask.tables=compiler")
+        _, cases = without("mean")
+        served = {line["status"] for name, line in cases.items() if name.endswith(".mean")}
+        self.assertEqual(served, {"Fallback"})
+        others = [line["status"] for name, line in cases.items()
+                  if name.startswith("replay.launch.") and not name.endswith(".mean")]
+        self.assertEqual(set(others), {"Pass"})
+        done, cases = without("matmul")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        missing = [line for line in cases.values() if line["status"] == "Missing"]
+        self.assertEqual(len(missing), 1)
+        self.assertRegex(missing[0]["message"], r"stream\.jsonl:\d+: launch \d+ \(matmul\): "
+                         "nothing on .* runs it, and the replay ends here: ")
+        self.assertIn("decomposition: the op has none", missing[0]["message"])
 
     def test_repeats_a_saved_failure(self):
         broken = ("--option", "mutant=1", "--option", f"wrap={GOOD}")
