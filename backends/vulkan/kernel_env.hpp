@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -81,6 +82,12 @@ class Launch : public Env {
   // The scratch memory that workspace_size asked for, at a multiple of 256 bytes.
   uint64_t workspace_address() const;
   Range workspace() const;
+  const bp_buffer_ref& workspace_ref() const { return launch_.workspace; }
+
+  // Where shaders write what they find wrong with their data, such as an index out of range: 16
+  // bytes, a u32 that they set to 1 and, 8 bytes behind it, an i64. If it is set when the launch
+  // has ended, the stream fails with text(the i64).
+  uint64_t failure_address(std::function<std::string(int64_t)> text);
 
   // Appends a dispatch. Throws StatusError. Returns BP_OK.
   bp_status dispatch(const Dispatch& dispatch);
@@ -102,6 +109,13 @@ class Launch : public Env {
     uint32_t first_range, range_count;
   };
 
+  // What failure_address() gave out.
+  struct Check {
+    Slice slice;
+    std::function<std::string(int64_t)> text;
+  };
+  static void watch(Recording& recording, const Check& check, const std::shared_ptr<Queue>& queue);
+
   void add_ranges(std::span<const Range> ranges, bool is_written);
 
   const Instance& instance_;
@@ -112,6 +126,7 @@ class Launch : public Env {
   std::vector<Command> commands_;
   std::vector<AddressRange> ranges_;
   std::vector<std::shared_ptr<Memory>> records_;  // Where the arguments lie.
+  std::vector<Check> checks_;
 };
 
 // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.

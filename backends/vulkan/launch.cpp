@@ -25,6 +25,9 @@ Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const char* what) 
   return b;
 }
 
+// Of what failure_address() gives out: a flag and a value.
+constexpr uint64_t kCheckBytes = 16;
+
 }  // namespace
 
 Range Launch::range(const bp_tensor& t) const {
@@ -60,6 +63,30 @@ Range Launch::workspace() const {
 uint64_t Launch::workspace_address() const {
   const Range checked = workspace();
   return checked.buffer == nullptr ? 0 : checked.buffer->address() + checked.offset_bytes;
+}
+
+uint64_t Launch::failure_address(std::function<std::string(int64_t)> text) {
+  const Slice slice = stream_.lane->engine().readbacks.take(kCheckBytes, kernel_.name);
+  std::memset(slice.pointer, 0, kCheckBytes);
+  slice.memory->flush(slice.byte_offset, kCheckBytes);
+  checks_.push_back({slice, std::move(text)});
+  return slice.address();
+}
+
+void Launch::watch(Recording& recording, const Check& check, const std::shared_ptr<Queue>& queue) {
+  recording.retain(check.slice.memory);
+  recording.on_end([check, weak = std::weak_ptr(queue)] {
+    check.slice.memory->invalidate(check.slice.byte_offset, kCheckBytes);
+    uint32_t is_set = 0;
+    int64_t value = 0;
+    std::memcpy(&is_set, check.slice.pointer, sizeof(is_set));
+    std::memcpy(&value, check.slice.pointer + kCheckBytes / 2, sizeof(value));
+    const std::shared_ptr<Queue> failing = weak.lock();
+    if (is_set == 0 || failing == nullptr) return;
+    failing->submit_always([text = check.text(value)](
+                               const Outcome&) { throw DataFailure(BP_INVALID_ARGUMENT, text); },
+                           true);
+  });
 }
 
 void Launch::add_ranges(std::span<const Range> ranges, bool is_written) {
@@ -102,23 +129,24 @@ bp_status Launch::submit() {
   if (commands_.empty()) return stream_.queue->surface();
   Engine& engine = stream_.lane->engine();
   const Fault fault = stream_.queue->has_failed() ? Fault{} : stream_.lane->take_fault();
-  return stream_.queue->submit([lane = stream_.lane, fault, commands = std::move(commands_),
-                                ranges = std::move(ranges_), records = std::move(records_),
-                                layout = engine.pipelines.layout(),
-                                &vk = engine.context->vk]() mutable {
-    auto record = [&](Recording& recording) {
-      for (const Command& command : commands) {
-        recording.order(std::span(ranges).subspan(command.first_range, command.range_count));
-        const VkCommandBuffer to = recording.commands();
-        vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
-        vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
-                            &command.arguments);
-        vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
-      }
-      for (const std::shared_ptr<Memory>& memory : records) recording.retain(memory);
-    };
-    lane->run(fault, ranges, record);
-  });
+  return stream_.queue->submit(
+      [lane = stream_.lane, fault, commands = std::move(commands_), ranges = std::move(ranges_),
+       records = std::move(records_), checks = std::move(checks_), queue = stream_.queue,
+       layout = engine.pipelines.layout(), &vk = engine.context->vk]() mutable {
+        auto record = [&](Recording& recording) {
+          for (const Command& command : commands) {
+            recording.order(std::span(ranges).subspan(command.first_range, command.range_count));
+            const VkCommandBuffer to = recording.commands();
+            vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
+            vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
+                                &command.arguments);
+            vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
+          }
+          for (const std::shared_ptr<Memory>& memory : records) recording.retain(memory);
+          for (const Check& check : checks) watch(recording, check, queue);
+        };
+        lane->run(fault, ranges, record);
+      });
 }
 
 }  // namespace bp::vulkan

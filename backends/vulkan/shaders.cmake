@@ -4,10 +4,14 @@
 # with COMPUTE_<TYPE> defined; what else differs is a specialisation constant.
 set(vulkan_shaders
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
+  "index"
   "map f32 f64 i32 i64"
   "matmul"
   "matmul_subgroup"
+  "pool"
+  "random"
   "reduce f32 f64 i64"
+  "scatter f32 i64"
   "softmax")
 
 find_program(BACKPLANE_SPIRV_VAL NAMES spirv-val

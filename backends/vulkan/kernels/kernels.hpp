@@ -82,14 +82,32 @@ extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, 
 // binary.cpp
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 
-// matmul.cpp, linear.cpp
-extern const bp_kernel kMatmul, kLinear;
+// embedding.cpp
+extern const bp_kernel kEmbeddingBackward;
+
+// gather.cpp
+extern const bp_kernel kGather, kIndexSelect, kEmbedding;
+
+// linear.cpp
+extern const bp_kernel kLinear;
+
+// matmul.cpp
+extern const bp_kernel kMatmul;
 
 // movement.cpp
 extern const bp_kernel kFill, kCopy;
 
+// pool.cpp
+extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
+
+// random.cpp
+extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackward;
+
 // reduction.cpp
 extern const bp_kernel kSum, kMean, kAmax, kArgmax;
+
+// scatter.cpp
+extern const bp_kernel kScatter, kScatterReduce;
 
 // softmax.cpp
 extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;

@@ -2,15 +2,20 @@
 set(vulkan_kernel_sources
   kernels/activation.cpp
   kernels/binary.cpp
+  kernels/embedding.cpp
+  kernels/gather.cpp
   kernels/linear.cpp
   kernels/map.cpp
   kernels/matmul.cpp
   kernels/movement.cpp
+  kernels/pool.cpp
   kernels/product.cpp
+  kernels/random.cpp
   kernels/reduce.cpp
   kernels/reduction.cpp
   kernels/rows.cpp
   kernels/scalar.cpp
+  kernels/scatter.cpp
   kernels/softmax.cpp
   kernels/submit.cpp
   kernels/unary.cpp

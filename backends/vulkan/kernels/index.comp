@@ -1,0 +1,38 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// gather, index_select and embedding: each element of y is the one of x that lies at its own place,
+// but along one axis where an index says. Elements move as they are.
+#include "prelude.glsl"
+#include "element.glsl"
+#include "axes.glsl"
+#include "failure.glsl"
+
+layout(constant_id = 1) const uint kSize = 4;       // Bytes of an element.
+layout(constant_id = 2) const uint kIndexType = 7;  // i64 or i32.
+layout(constant_id = 3) const uint kRank = 1;
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t y, x, indices, failure;
+  uint64_t count;
+  int64_t axis_stride;  // In bytes.
+  int64_t axis_extent;
+  uint extents[8];
+  int64_t y_strides[8], x_strides[8], index_strides[8];  // In bytes; 0 where they do not move.
+};
+
+void main() {
+  Record record = Record(push.record);
+  const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
+  if (uint64_t(i) >= record.count) return;
+  const uint64_t place =
+      record.indices + offset_of(i, kRank, record.extents, record.index_strides);
+  const int64_t index = load_i64(kIndexType, place);
+  if (index < 0l || index >= record.axis_extent) {
+    fail_with(record.failure, index);
+    return;
+  }
+  const uint64_t from = record.x + offset_of(i, kRank, record.extents, record.x_strides) +
+                        uint64_t(index * record.axis_stride);
+  const uint64_t to = record.y + offset_of(i, kRank, record.extents, record.y_strides);
+  store_wide_bits(kSize, to, load_wide_bits(kSize, from));
+}

@@ -1,0 +1,36 @@
+// What ops with a tensor of indices share.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+
+#include "backends/vulkan/kernels/kernels.hpp"
+
+namespace bp::vulkan {
+
+using Strides = std::array<int64_t, BP_MAX_RANK>;
+
+// What the stream fails with if an index is wrong.
+inline std::function<std::string(int64_t)> wrong_index(const char* op, int64_t extent) {
+  return [op, extent](int64_t index) {
+    return std::string(op) + ": an index is " + std::to_string(index) + ", not from 0 to " +
+           std::to_string(extent - 1);
+  };
+}
+
+// The rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
+template <size_t kCount>
+constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)[kCount]) {
+  std::array<bp_dtype, 4 * kCount> rows{};
+  size_t next = 0;
+  for (const bp_dtype dtype : dtypes) {
+    for (const bp_dtype index : {BP_I64, BP_I32}) {
+      rows[next++] = dtype;
+      rows[next++] = index;
+    }
+  }
+  return rows;
+}
+
+}  // namespace bp::vulkan

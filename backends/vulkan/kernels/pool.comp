@@ -1,0 +1,148 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// max_pool, avg_pool and avg_pool_backward over up to three spatial axes: one invocation for each
+// element of the result.
+#include "prelude.glsl"
+#include "element.glsl"
+
+layout(constant_id = 1) const uint kOp = 0;
+layout(constant_id = 2) const uint kType = 14;
+layout(constant_id = 3) const uint kHasIndices = 0;
+layout(constant_id = 4) const uint kCountsPadding = 0;
+
+const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u;
+
+// Axes are n, c and three spatial ones; strides in bytes. x is what a window lies in: grad_x is
+// computed from grad_y in place of x from y.
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t x, y, indices;
+  uint64_t count;  // Elements of the result.
+  uint extents_x[5], extents_y[5];
+  int64_t strides_x[5], strides_y[5], strides_indices[5];
+  uint window[3], stride[3], padding[3], dilation[3];
+};
+
+uint64_t at(uint64_t base, int64_t strides[5], uint n, uint c, ivec3 place) {
+  return base + uint64_t(int64_t(uint64_t(n)) * strides[0] + int64_t(uint64_t(c)) * strides[1] +
+                         int64_t(place.x) * strides[2] + int64_t(place.y) * strides[3] +
+                         int64_t(place.z) * strides[4]);
+}
+
+// The number of a result as its place.
+void locate(uint number, uint extents[5], out uint n, out uint c, out ivec3 place) {
+  uint rest = number;
+  [[unroll]] for (int i = 4; i >= 2; --i) {
+    place[i - 2] = int(rest % extents[i]);
+    rest /= extents[i];
+  }
+  c = rest % extents[1];
+  n = rest / extents[1];
+}
+
+void run_max(Record record, uint number) {
+  uint n, c;
+  ivec3 place;
+  locate(number, record.extents_y, n, c, place);
+  float best = -infinity();
+  int64_t chosen = -1l;
+  const uint taps = record.window[0] * record.window[1] * record.window[2];
+  for (uint tap = 0u; tap < taps; ++tap) {
+    const uvec3 k = uvec3(tap / (record.window[1] * record.window[2]),
+                          tap / record.window[2] % record.window[1], tap % record.window[2]);
+    ivec3 i;
+    bool is_inside = true;
+    [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+      i[d] = place[d] * int(record.stride[d]) - int(record.padding[d]) +
+             int(k[d] * record.dilation[d]);
+      is_inside = is_inside && i[d] >= 0 && i[d] < int(record.extents_x[d + 2u]);
+    }
+    if (!is_inside) continue;
+    const float value = load_f32(kType, at(record.x, record.strides_x, n, c, i));
+    const bool is_first_nan = is_nan(value) && !is_nan(best);
+    if (chosen < 0l || value > best || is_first_nan) {
+      best = value;
+      chosen = (int64_t(i.x) * int64_t(record.extents_x[3]) + int64_t(i.y)) *
+                   int64_t(record.extents_x[4]) + int64_t(i.z);
+    }
+  }
+  store_f32(kType, at(record.y, record.strides_y, n, c, place), best);
+  if (kHasIndices != 0u) {
+    Bytes8(at(record.indices, record.strides_indices, n, c, place)).value = uint64_t(chosen);
+  }
+}
+
+// The elements of x, or with kCountsPadding those of padding too, in the window of a result.
+float divisor(Record record, ivec3 place) {
+  float count = 1.0;
+  [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+    const int begin = place[d] * int(record.stride[d]) - int(record.padding[d]);
+    const int end = begin + int(record.window[d]), extent = int(record.extents_x[d + 2u]);
+    const int inside = min(end, extent) - max(begin, 0);
+    count *= float(kCountsPadding != 0u ? end - begin : max(inside, 0));
+  }
+  return count;
+}
+
+void run_average(Record record, uint number) {
+  uint n, c;
+  ivec3 place;
+  locate(number, record.extents_y, n, c, place);
+  ivec3 begin, end;
+  [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+    begin[d] = place[d] * int(record.stride[d]) - int(record.padding[d]);
+    end[d] = min(begin[d] + int(record.window[d]), int(record.extents_x[d + 2u]));
+    begin[d] = max(begin[d], 0);
+  }
+  float sum = 0.0;
+  for (int i = begin.x; i < end.x; ++i) {
+    for (int j = begin.y; j < end.y; ++j) {
+      float line = 0.0;
+      for (int k = begin.z; k < end.z; ++k) {
+        line += load_f32(kType, at(record.x, record.strides_x, n, c, ivec3(i, j, k)));
+      }
+      sum += line;
+    }
+  }
+  const float count = divisor(record, place);
+  const float result = count == 0.0 ? 0.0 : sum / count;
+  store_f32(kType, at(record.y, record.strides_y, n, c, place), result);
+}
+
+// The windows that hold an element of x begin from `first` to `last` of y.
+void run_average_backward(Record record, uint number) {
+  uint n, c;
+  ivec3 place;
+  locate(number, record.extents_x, n, c, place);
+  ivec3 first, last;
+  [[unroll]] for (uint d = 0u; d < 3u; ++d) {
+    const int shifted = place[d] + int(record.padding[d]), stride = int(record.stride[d]);
+    const int behind = shifted - int(record.window[d]) + 1;
+    first[d] = behind <= 0 ? 0 : (behind + stride - 1) / stride;
+    last[d] = min(shifted / stride, int(record.extents_y[d + 2u]) - 1);
+  }
+  float sum = 0.0;
+  for (int i = first.x; i <= last.x; ++i) {
+    for (int j = first.y; j <= last.y; ++j) {
+      float line = 0.0;
+      for (int k = first.z; k <= last.z; ++k) {
+        const ivec3 from = ivec3(i, j, k);
+        line += load_f32(kType, at(record.y, record.strides_y, n, c, from)) / divisor(record, from);
+      }
+      sum += line;
+    }
+  }
+  store_f32(kType, at(record.x, record.strides_x, n, c, place), sum);
+}
+
+void main() {
+  Record record = Record(push.record);
+  const uint number = group_number() * kLocalSize + gl_LocalInvocationID.x;
+  if (uint64_t(number) >= record.count) return;
+  if (kOp == kMax) {
+    run_max(record, number);
+  } else if (kOp == kAverage) {
+    run_average(record, number);
+  } else {
+    run_average_backward(record, number);
+  }
+}

@@ -1,0 +1,69 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// scatter, scatter_reduce, embedding_backward and max_pool_backward: elements of src are put at, or
+// added to, the places of y that indices name.
+//
+// What can meet in one place is a line, which one invocation walks from its beginning: results are
+// the same in every run, and the last of equal indices counts. A walk is cut into several dispatches
+// where it would be long, since drivers may end a loop silently after 65,535 trips.
+#include "prelude.glsl"
+#include "element.glsl"
+#include "axes.glsl"
+#include "failure.glsl"
+
+layout(constant_id = 1) const uint kAdds = 0;
+layout(constant_id = 2) const uint kToType = 14;
+layout(constant_id = 3) const uint kFromType = 14;
+layout(constant_id = 4) const uint kIndexType = 7;
+layout(constant_id = 5) const uint kLineRank = 1;
+layout(constant_id = 6) const uint kWalkRank = 1;
+layout(constant_id = 7) const uint kPlaceRank = 1;
+layout(constant_id = 8) const uint kSkipsMinusOne = 0;
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t y, src, indices, failure;
+  uint64_t line_count;
+  uint walk_begin, walk_end;
+  int64_t place_count;  // Indices are below it.
+  // All strides in bytes, the innermost axis first.
+  uint line_extents[8];
+  int64_t line_y[8], line_src[8], line_indices[8];
+  uint walk_extents[8];
+  int64_t walk_src[8], walk_indices[8];
+  uint place_extents[8];
+  int64_t place_y[8];
+};
+
+void put(uint64_t to, uint64_t from) {
+#if defined(COMPUTE_F32)
+  float value = load_f32(kFromType, from);
+  if (kAdds != 0u) value += load_f32(kToType, to);
+  store_f32(kToType, to, value);
+#else
+  int64_t value = load_i64(kFromType, from);
+  if (kAdds != 0u) value += load_i64(kToType, to);
+  store_i64(kToType, to, value);
+#endif
+}
+
+void main() {
+  Record record = Record(push.record);
+  const uint line = group_number() * kLocalSize + gl_LocalInvocationID.x;
+  if (uint64_t(line) >= record.line_count) return;
+  const uint64_t y = record.y + offset_of(line, kLineRank, record.line_extents, record.line_y);
+  const uint64_t src =
+      record.src + offset_of(line, kLineRank, record.line_extents, record.line_src);
+  const uint64_t indices =
+      record.indices + offset_of(line, kLineRank, record.line_extents, record.line_indices);
+  const int64_t place_count = record.place_count;
+  for (uint i = record.walk_begin; i < record.walk_end; ++i) {
+    const int64_t place = load_i64(
+        kIndexType, indices + offset_of(i, kWalkRank, record.walk_extents, record.walk_indices));
+    if (place < 0l || place >= place_count) {
+      if (kSkipsMinusOne == 0u || place != -1l) fail_with(record.failure, place);
+      continue;
+    }
+    put(y + offset_of(uint(place), kPlaceRank, record.place_extents, record.place_y),
+        src + offset_of(i, kWalkRank, record.walk_extents, record.walk_src));
+  }
+}

@@ -1,0 +1,200 @@
+// scatter and scatter_reduce, and what other ops put into places that indices name (scatter.comp).
+#include "backends/vulkan/kernels/scatter.hpp"
+
+#include <algorithm>
+
+#include "backends/vulkan/kernels/map.hpp"
+#include "backends/vulkan/kernels/walk.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+struct ScatterRecord {
+  uint64_t y, src, indices, failure;
+  uint64_t line_count;
+  uint32_t walk_begin, walk_end;
+  int64_t place_count;
+  uint32_t line_extents[BP_MAX_RANK];
+  int64_t line_y[BP_MAX_RANK], line_src[BP_MAX_RANK], line_indices[BP_MAX_RANK];
+  uint32_t walk_extents[BP_MAX_RANK];
+  int64_t walk_src[BP_MAX_RANK], walk_indices[BP_MAX_RANK];
+  uint32_t place_extents[BP_MAX_RANK];
+  int64_t place_y[BP_MAX_RANK];
+};
+
+// What one dispatch walks over at most.
+constexpr int64_t kMostTrips = 32768;
+
+// Puts a walk into a record; returns its rank, at least 1.
+uint32_t put(const Walk& walk, uint32_t* extents, std::initializer_list<int64_t*> strides) {
+  std::fill_n(extents, BP_MAX_RANK, 1u);
+  for (size_t i = 0; i < walk.rank; ++i) {
+    extents[i] = static_cast<uint32_t>(walk.extents[i]);
+    size_t k = 0;
+    for (int64_t* to : strides) to[i] = walk.strides[k++][i];
+  }
+  return std::max(walk.rank, 1u);
+}
+
+// An integer as wide as an element, for what only moves.
+bp_dtype moved_dtype(const Scatter& s) {
+  const bp_dtype dtype = s.y.tensor->dtype;
+  if (s.adds) return dtype;
+  switch (dtype_size_bytes(dtype)) {
+    case 1:
+      return BP_I8;
+    case 2:
+      return BP_I16;
+    case 4:
+      return BP_I32;
+    default:
+      return BP_I64;
+  }
+}
+
+}  // namespace
+
+bp_status submit_scatter(Launch& launch, const Scatter& s) {
+  const int64_t y_item = dtype_size_bytes(s.y.tensor->dtype);
+  const int64_t src_item = dtype_size_bytes(s.src.tensor->dtype);
+  const int64_t index_item = dtype_size_bytes(s.indices.tensor->dtype);
+  const WalkOperand lines[] = {{s.y.line.data(), y_item},
+                               {s.src.line.data(), src_item},
+                               {s.indices.line.data(), index_item}};
+  const WalkOperand walked[] = {{s.src.walk.data(), src_item}, {s.indices.walk.data(), index_item}};
+  const WalkOperand placed[] = {{s.place.data(), y_item}};
+  const Walk line = make_walk(s.line_ndim, s.line_shape.data(), lines);
+  // In row-major order: it decides which of equal indices is the last, and where a number lies.
+  const Walk walk = make_walk(s.walk_ndim, s.walk_shape.data(), walked, true);
+  const Walk place = make_walk(s.place_ndim, s.place_shape.data(), placed, true);
+  if (line.count == 0 || walk.count == 0) return BP_OK;
+
+  ScatterRecord record{};
+  record.y = address_of(launch, s.y.tensor);
+  record.src = launch.device_address(*s.src.tensor);
+  record.indices = launch.device_address(*s.indices.tensor);
+  record.failure = launch.failure_address(wrong_index(s.op, place.count));
+  record.line_count = static_cast<uint64_t>(line.count);
+  record.place_count = place.count;
+  const bp_dtype dtype = moved_dtype(s);
+  const std::array<uint32_t, 9> constants = {
+      local_size(launch),
+      s.adds ? 1u : 0u,
+      dtype,
+      s.adds ? s.src.tensor->dtype : dtype,
+      s.indices.tensor->dtype,
+      put(line, record.line_extents, {record.line_y, record.line_src, record.line_indices}),
+      put(walk, record.walk_extents, {record.walk_src, record.walk_indices}),
+      put(place, record.place_extents, {record.place_y}),
+      s.skips_minus_one ? 1u : 0u};
+  const Module& module = is_f32_class(dtype) ? kScatterF32Module : kScatterI64Module;
+  const uint64_t groups = ceil_divide(record.line_count, local_size(launch));
+  for (int64_t begin = 0; begin < walk.count; begin += kMostTrips) {
+    record.walk_begin = static_cast<uint32_t>(begin);
+    record.walk_end = static_cast<uint32_t>(std::min(begin + kMostTrips, walk.count));
+    const bp_status status =
+        submit(launch, module, constants, record, groups,
+               Ranges(launch, {s.src.tensor, s.indices.tensor}), Ranges(launch, {s.y.tensor}));
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
+}
+
+uint64_t sum_workspace(const bp_tensor& y) {
+  const bool is_narrow = y.dtype == BP_F16 || y.dtype == BP_BF16;
+  return is_narrow ? static_cast<uint64_t>(element_count(y)) * sizeof(float) : 0;
+}
+
+bp_status submit_scatter_sum(Launch& launch, const bp_tensor& y, const bp_tensor* base,
+                             const std::function<Scatter(const bp_tensor& y)>& scatter_to) {
+  if (element_count(y) == 0) return submit_scatter(launch, scatter_to(y));
+  // Without gaps, in the workspace.
+  Strides dense{};
+  int64_t size = 1;
+  for (uint32_t i = y.ndim; i-- > 0; size *= y.shape[i]) dense[i] = size;
+  bp_tensor sums = y;
+  if (sum_workspace(y) != 0) {
+    const bp_buffer_ref& scratch = launch.workspace_ref();
+    sums.buffer = scratch.buffer;
+    sums.byte_offset = scratch.byte_offset;
+    sums.strides = dense.data();
+    sums.dtype = BP_F32;
+  }
+  bp_status status = submit_map(launch, kMapCopy, {&sums, base});
+  if (status == BP_OK) status = submit_scatter(launch, scatter_to(sums));
+  if (status == BP_OK && sums.dtype != y.dtype) status = submit_map(launch, kMapCopy, {&y, &sums});
+  return status;
+}
+
+namespace {
+
+// Along `axis`, the indices name places of y; what else there is are lines.
+template <typename Args>
+Scatter scatter_along(const Args& args, const char* op, const bp_tensor& y) {
+  const auto axis = static_cast<uint32_t>(args.axis);
+  Scatter s{.op = op, .walk_ndim = 1, .place_ndim = 1, .y = {&y}, .src = {args.src}};
+  s.indices.tensor = args.indices;
+  for (uint32_t i = 0; i < y.ndim; ++i) {
+    if (i == axis) continue;
+    s.line_shape[s.line_ndim] = y.shape[i];
+    s.y.line[s.line_ndim] = y.strides[i];
+    s.src.line[s.line_ndim] = args.src->strides[i];
+    s.indices.line[s.line_ndim++] = args.indices->strides[i];
+  }
+  s.walk_shape[0] = args.indices->shape[axis];
+  s.src.walk[0] = args.src->strides[axis];
+  s.indices.walk[0] = args.indices->strides[axis];
+  s.place_shape[0] = y.shape[axis];
+  s.place[0] = y.strides[axis];
+  return s;
+}
+
+bp_status scatter_launch(const bp_scatter_args& args, Launch& launch) {
+  const bp_status status = submit_move(launch, kMapCopy, {args.y, args.x});
+  if (status != BP_OK) return status;
+  return submit_scatter(launch, scatter_along(args, "scatter", *args.y));
+}
+
+bp_reason scatter_reduce_supports(const bp_scatter_reduce_args& args) {
+  return args.reduction == BP_SCATTER_REDUCE_REDUCTION_SUM ? nullptr : "the reduction is not known";
+}
+
+uint64_t scatter_reduce_workspace(const bp_scatter_reduce_args& args, const Env&) {
+  return sum_workspace(*args.y);
+}
+
+bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& launch) {
+  return submit_scatter_sum(launch, *args.y, args.x, [&](const bp_tensor& y) {
+    Scatter s = scatter_along(args, "scatter_reduce", y);
+    s.adds = true;
+    return s;
+  });
+}
+
+constexpr bp_dtype kSummed[] = {BP_F32, BP_F16, BP_BF16, BP_I32, BP_I64};
+constexpr auto kMovedRows = with_indices(kAnyDtypes);
+constexpr auto kSummedRows = with_indices(kSummed);
+
+}  // namespace
+
+constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>({
+    .name = "scatter",
+    .op = BP_OP_SCATTER,
+    .flags = BP_KERNEL_IN_PLACE,
+    .dtype_rows = kMovedRows.data(),
+    .dtype_row_count = kMovedRows.size() / 2,
+    .dtype_count = 2,
+});
+
+constinit const bp_kernel kScatterReduce =
+    make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, scatter_reduce_supports,
+                scatter_reduce_workspace>({
+        .name = "scatter_reduce",
+        .op = BP_OP_SCATTER_REDUCE,
+        .flags = BP_KERNEL_IN_PLACE,
+        .dtype_rows = kSummedRows.data(),
+        .dtype_row_count = kSummedRows.size() / 2,
+        .dtype_count = 2,
+    });
+
+}  // namespace bp::vulkan
