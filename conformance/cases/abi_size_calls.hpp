@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "conformance/case.hpp"
@@ -43,5 +44,11 @@ SizedCall make_bp_host(Context& t);
 SizedCall make_bp_entry_request(Context& t);
 SizedCall make_bp_entry_reply(Context& t);
 SizedCall make_bp_registrar(Context& t);
+
+// Of a struct that is offered: in the first release that has it.
+uint32_t first_size_of(std::string_view name);
+
+// The cases of what is offered, behind those of single structs.
+void add_abi_offer_cases(std::vector<Case>& cases);
 
 }  // namespace bp::conformance

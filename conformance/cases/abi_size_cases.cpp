@@ -7,8 +7,6 @@
 
 #include "conformance/cases/abi_size_calls.hpp"
 #include "conformance/cases/families.hpp"
-#include "conformance/cases/offers.hpp"
-#include "conformance/cases/test_host.hpp"
 #include "conformance/memory/page_end.hpp"
 
 namespace bp::conformance {
@@ -149,132 +147,6 @@ void check_filled(Context& t, const Row& row) {
   }
 }
 
-// ---- Offers of the backend ------------------------------------------------------------------
-
-// Who makes an offer. A struct without an answer here does not compile.
-enum class Maker { kHost, kBackend, kCallee, kInCalls };
-constexpr Maker maker_of(const bp_host*) { return Maker::kHost; }
-constexpr Maker maker_of(const bp_entry_request*) { return Maker::kHost; }
-constexpr Maker maker_of(const bp_registrar*) { return Maker::kHost; }
-constexpr Maker maker_of(const bp_entry_reply*) { return Maker::kCallee; }
-constexpr Maker maker_of(const bp_backend*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_device_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_device_guard_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_device_properties*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_heap*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_allocator_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_virtual_memory_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_stream_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_event_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_kernel*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_numerics*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_graph_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_layout_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_compiler_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_process_group_ops*) { return Maker::kBackend; }
-constexpr Maker maker_of(const bp_profiler_ops*) { return Maker::kBackend; }
-// What a call hands out or takes; the cases of these tables look at it.
-constexpr Maker maker_of(const bp_layout*) { return Maker::kInCalls; }
-constexpr Maker maker_of(const bp_activity*) { return Maker::kInCalls; }
-constexpr Maker maker_of(const bp_store*) { return Maker::kInCalls; }
-
-struct Offer {
-  const char* name;
-  uint32_t first_size_bytes;
-  Maker maker;
-};
-
-constexpr Offer kOffers[] = {
-#define BP_OFFER(offer, first) {#offer, first, maker_of(static_cast<const offer*>(nullptr))},
-#include "conformance/boundary.def"
-};
-
-uint32_t first_size_of(std::string_view name) {
-  for (const Offer& offer : kOffers) {
-    if (offer.name == name) return offer.first_size_bytes;
-  }
-  throw std::logic_error("no offer is called " + std::string(name));
-}
-
-struct Identity {
-  uint32_t struct_type;
-  const char* name;
-};
-constexpr Identity kRegistered[] = {
-    {BP_STRUCT_DEVICE_OPS, "bp_device_ops"},
-    {BP_STRUCT_DEVICE_GUARD_OPS, "bp_device_guard_ops"},
-    {BP_STRUCT_ALLOCATOR_OPS, "bp_allocator_ops"},
-    {BP_STRUCT_VIRTUAL_MEMORY_OPS, "bp_virtual_memory_ops"},
-    {BP_STRUCT_STREAM_OPS, "bp_stream_ops"},
-    {BP_STRUCT_EVENT_OPS, "bp_event_ops"},
-    {BP_STRUCT_KERNEL, "bp_kernel"},
-    {BP_STRUCT_GRAPH_OPS, "bp_graph_ops"},
-    {BP_STRUCT_LAYOUT_OPS, "bp_layout_ops"},
-    {BP_STRUCT_COMPILER_OPS, "bp_compiler_ops"},
-    {BP_STRUCT_PROCESS_GROUP_OPS, "bp_process_group_ops"},
-    {BP_STRUCT_PROFILER_OPS, "bp_profiler_ops"},
-};
-
-void check_offer(Context& t, const void* offer, const char* name, uint32_t struct_type) {
-  const auto* header = static_cast<const bp_struct_header*>(offer);
-  const uint32_t first = first_size_of(name);
-  t.expect_eq(header->struct_type, struct_type, std::string(name) + ": struct_type");
-  t.expect(header->struct_size >= first, std::string(name) + ": struct_size is " +
-                                             std::to_string(header->struct_size) +
-                                             ", its first release has " + std::to_string(first));
-  t.expect_eq(header->struct_size % 8, 0u, std::string(name) + ": struct_size modulo 8");
-}
-
-void check_properties(Context& t, const bp_device_ops& devices) {
-  uint64_t count = 0;
-  bp_device* device = nullptr;
-  t.require_ok(devices.enumerate(devices.self, 1, &device, &count), "enumerate");
-  t.require(count > 0, "a device");
-  const bp_device_properties* p = nullptr;
-  t.require_ok(devices.properties(devices.self, device, &p), "properties");
-  check_offer(t, p, "bp_device_properties", BP_STRUCT_DEVICE_PROPERTIES);
-  for (uint64_t i = 0; i < p->heap_count; ++i) {
-    const auto* heap = reinterpret_cast<const std::byte*>(p->heaps) + i * p->heap_stride_bytes;
-    check_offer(t, heap, "bp_heap", BP_STRUCT_HEAP);
-    t.expect(p->heap_stride_bytes >= reinterpret_cast<const bp_heap*>(heap)->struct_size,
-             "heap_stride_bytes is at least the size of a heap");
-  }
-}
-
-void check_registered(Context& t, const bp_struct_header& offer) {
-  const auto* const known =
-      std::ranges::find(kRegistered, offer.struct_type, &Identity::struct_type);
-  if (known == std::end(kRegistered)) {
-    t.add({"a table has struct_type " + std::to_string(offer.struct_type), "", ""});
-    return;
-  }
-  check_offer(t, &offer, known->name, known->struct_type);
-  if (offer.struct_type == BP_STRUCT_DEVICE_OPS) {
-    check_properties(t, reinterpret_cast<const bp_device_ops&>(offer));
-  } else if (offer.struct_type == BP_STRUCT_KERNEL) {
-    const bp_numerics* numerics = reinterpret_cast<const bp_kernel&>(offer).numerics;
-    if (numerics != nullptr) check_offer(t, numerics, "bp_numerics", BP_STRUCT_NUMERICS);
-  }
-}
-
-void offers_are_whole(Context& t) {
-  const PluginEntry entry = open_entry(t);
-  TestHost host(t.subject().options);
-  Offers offers;
-  const bp_registrar registrar = recording_registrar(offers);
-  const bp_entry_request request = entry_request(host);
-  bp_entry_reply reply = blank_reply();
-  const bp_status status = entry.get()(&request, &reply);
-  if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());
-  t.require(status == BP_OK, "the entry: " + host.take_text());
-  const bp_backend& backend = *reply.backend;
-  check_offer(t, &backend, "bp_backend", BP_STRUCT_BACKEND);
-  t.expect_eq(backend.register_all(backend.self, &registrar), bp_status{BP_OK}, "register_all");
-  t.expect(!offers.tables.empty(), "register_all adds something");
-  for (const bp_struct_header* offer : offers.tables) check_registered(t, *offer);
-  t.expect_eq(backend.shutdown(backend.self), bp_status{BP_OK}, "shutdown");
-}
-
 // ---- The list -------------------------------------------------------------------------------
 
 void add(std::vector<Case>& cases, const Row& row, std::vector<std::string> tags,
@@ -329,7 +201,7 @@ void add_abi_size_cases(std::vector<Case>& cases) {
   const Row reply{"bp_entry_reply", "bp_entry_reply", first_size_of("bp_entry_reply"),
                   make_bp_entry_reply};
   add(cases, reply, {"SIZE-1", "SIZE-2"}, check_filled);
-  add_api_cases(cases, "abi", {{"offers_are_whole", {"SIZE-1"}, offers_are_whole}});
+  add_abi_offer_cases(cases);
 }
 
 }  // namespace bp::conformance
