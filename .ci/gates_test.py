@@ -1,0 +1,192 @@
+"""Tests of the gates format, tidy, package and asan: each passes a good tree, and fails on what it
+is for. The trees are made here, small enough to build at once."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+GOOD = "int add(int a, int b) { return a + b; }\n"
+
+
+def has(program):
+    return shutil.which(program) is not None
+
+
+class Tree(unittest.TestCase):
+    """A repository with the gates and the settings of this one, and nothing else."""
+
+    SETTINGS = (".clang-format", ".clang-tidy", "CMakePresets.json")
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = pathlib.Path(scratch.name)
+        shutil.copytree(ROOT / ".ci", self.root / ".ci")
+        for name in self.SETTINGS:
+            shutil.copy(ROOT / name, self.root)
+        (self.root / "build/ci").mkdir(parents=True)
+        self.write(".gitignore", "build/\n")
+        self.git("init", "--quiet")
+        self.commit()
+
+    def write(self, path, text):
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    def git(self, *words):
+        # No settings of whoever runs this.
+        environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null",
+                       "GIT_CONFIG_SYSTEM": "/dev/null"}
+        subprocess.run(["git", "-c", "user.name=test", "-c", "user.email=test@invalid", *words],
+                       cwd=self.root, env=environment, check=True, capture_output=True)
+
+    def commit(self):
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", "test: change")
+
+    def gate(self, name):
+        environment = {**os.environ, "BACKPLANE_CI_JOBS": "1"}
+        done = subprocess.run([self.root / ".ci/gates" / name], cwd=self.root, env=environment,
+                              capture_output=True, text=True, check=False)
+        if done.returncode == 77:
+            self.skipTest(done.stdout.strip())
+        return done
+
+    def assert_passes(self, name):
+        done = self.gate(name)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def assert_fails(self, name, *words):
+        done = self.gate(name)
+        self.assertNotEqual(done.returncode, 0, done.stdout + done.stderr)
+        for word in words:
+            self.assertIn(word, done.stdout + done.stderr)
+
+
+class Format(Tree):
+    def test_sees_a_file_that_the_formatter_would_change(self):
+        self.write("registry/add.cpp", GOOD)
+        self.commit()
+        self.assert_passes("format")
+        self.write("registry/more.hpp", "int  add( int a,int b );\n")
+        self.assert_passes("format")  # Not yet tracked.
+        self.commit()
+        self.assert_fails("format", "registry/more.hpp:1:", "clang-format-violations")
+
+    def test_leaves_generated_files_alone(self):
+        self.write(".gitattributes", "*.def.h linguist-generated\n")
+        self.write("api/ops.def.h", "int  x;\n")
+        self.commit()
+        self.assert_passes("format")
+
+
+@unittest.skipUnless(has("clang-tidy"), "clang-tidy is not installed")
+class Tidy(Tree):
+    def database(self, *paths):
+        entries = [{"directory": str(self.root), "file": str(self.root / path),
+                    "command": f"c++ -std=c++20 -c {self.root / path}"} for path in paths]
+        self.write("build/dev/compile_commands.json", json.dumps(entries, indent=1))
+
+    def test_sees_what_the_last_commit_brought(self):
+        self.database("registry/add.cpp")
+        self.write("registry/add.cpp", GOOD)
+        self.commit()
+        self.assertIn("1 of 1 changed sources checked", self.assert_passes("tidy"))
+        self.write("registry/add.cpp", "int Add(int a, int b) { return a + b; }\n")
+        self.commit()
+        self.assert_fails("tidy", "registry/add.cpp:1:5", "readability-identifier-naming")
+        self.commit()
+        self.assertIn("changed no source", self.assert_passes("tidy"))
+
+    def test_fails_where_nothing_is_built(self):
+        self.assert_fails("tidy", "run ./test first")
+
+
+class Package(Tree):
+    """The parts of the package that the gate runs are scripts here, and its user a small one."""
+
+    USER = """cmake_minimum_required(VERSION 3.25)
+project(user LANGUAGES C)
+find_package(Backplane 0.1 REQUIRED)
+add_library(user_chip SHARED user_chip.c)
+"""
+    CHIP = "int bp_backend_entry(void) { return 0; }\n"
+
+    def setUp(self):
+        super().setUp()
+        shutil.rmtree(self.root / ".ci/package")
+        self.write(".ci/package/CMakeLists.txt", self.USER)
+        self.write(".ci/package/user_chip.c", self.CHIP)
+        self.install("set(PACKAGE_VERSION 0.1)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
+
+    def install(self, version, status=0):
+        """What `cmake --install` finds: the files of a package."""
+        files = self.root / "build/dev/files"
+        for path, text in (("lib/cmake/Backplane/BackplaneConfig.cmake", ""),
+                           ("lib/cmake/Backplane/BackplaneConfigVersion.cmake", version),
+                           ("bin/bp-conformance", f"#!/bin/sh\nexit {status}\n")):
+            file = files / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+            file.chmod(0o755)
+        self.write("build/dev/cmake_install.cmake",
+                   f'file(COPY "{files}/" DESTINATION "${{CMAKE_INSTALL_PREFIX}}")\n')
+
+    def test_accepts_a_package_that_serves_its_user(self):
+        self.assertIn("installed 3 files", self.assert_passes("package"))
+
+    def test_sees_a_package_that_is_not_found(self):
+        self.install("set(PACKAGE_VERSION 0.0)\nset(PACKAGE_VERSION_COMPATIBLE FALSE)\n")
+        self.assert_fails("package", "does not build against the installed package")
+
+    def test_sees_a_plugin_that_exports_more(self):
+        self.write(".ci/package/user_chip.c", self.CHIP + "int helper(void) { return 0; }\n")
+        self.assert_fails("package", "let other symbols than bp_backend_entry out")
+
+    def test_sees_a_backend_that_is_not_right(self):
+        self.install("set(PACKAGE_VERSION 0.1)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n", status=1)
+        self.assert_fails("package", "the vendor's backend of the examples is not right")
+
+
+class Asan(Tree):
+    """The presets are the real ones; the project is one test."""
+
+    PROJECT = """cmake_minimum_required(VERSION 3.25)
+project(small LANGUAGES C)
+enable_testing()
+add_executable(small small.c)
+add_test(NAME registry.small COMMAND small)
+add_test(NAME conformance.mutants COMMAND false)
+"""
+
+    def build(self, body):
+        self.write("CMakeLists.txt", self.PROJECT)
+        self.write("small.c", "#include <stdlib.h>\n"
+                   f"int main(int argc, char **argv) {{ (void)argv; {body} }}\n")
+
+    def test_accepts_a_program_without_faults(self):
+        self.build("return argc - 1;")
+        self.assertIn("1 passed, 0 failed", self.assert_passes("asan"))
+
+    def test_sees_a_read_behind_the_end(self):
+        self.build("char *p = malloc(8); int x = p[7 + argc]; free(p); return x & 0;")
+        self.assert_fails("asan", "heap-buffer-overflow", "1 failed")
+
+    def test_sees_undefined_behaviour(self):
+        self.build("int most = 2147483647, sum = most + argc; return sum == 5;")
+        self.assert_fails("asan", "signed integer overflow", "1 failed")
+
+    def test_sees_a_build_that_breaks(self):
+        self.build("return nothing;")
+        self.assert_fails("asan", "preset asan does not build", "nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()
