@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "backends/common/capture.hpp"
+#include "backends/cuda/collective.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/engines.hpp"
 
@@ -22,6 +23,7 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
     }
   };
   add(r.add_graph, i.graphs);
+  add(r.add_process_group, i.process_groups);
   add(r.add_device_guard, i.guard);
   return status;
 }
@@ -80,6 +82,8 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
       events(with_self(kEvents, this)),
       guard(with_self(kGuard, this)) {
   engines = std::make_unique<Engines>(*host);
+  collectives = std::make_unique<Collectives>(*this);
+  process_groups = collectives->table();
   std::vector<std::string> reasons;
   cards = find_devices(*this, reasons);
   for (const std::string& reason : reasons) {
@@ -93,6 +97,7 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
 // Running work is waited for: its callbacks are to run, and none comes behind shutdown(). What
 // waits for an event that nobody can signal any more is aborted.
 Instance::~Instance() {
+  collectives.reset();
   captures.reset();
   executor.wait_idle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();

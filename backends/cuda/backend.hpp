@@ -21,6 +21,7 @@ class Captures;
 
 namespace bp::cuda {
 
+class Collectives;
 class Device;
 class Engines;
 
@@ -46,12 +47,14 @@ struct Instance {
   bp_event_ops events;
   bp_device_guard_ops guard;
   bp_graph_ops graphs{};
+  bp_process_group_ops process_groups{};
   std::vector<bp_kernel> kernels;
   Hooks hooks;
   // Submits what is held back on the host, behind events that only the host can complete.
   Executor executor{4};
   std::vector<std::unique_ptr<Device>> cards;
-  std::unique_ptr<Engines> engines;  // Ends before the devices.
+  std::unique_ptr<Engines> engines;          // Ends before the devices,
+  std::unique_ptr<Collectives> collectives;  // and this before both.
   std::unique_ptr<Captures> captures;
 };
 

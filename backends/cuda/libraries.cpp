@@ -220,6 +220,8 @@ void bind(Binder& get, Nccl& t) {
   get("ncclCommDestroy", t.destroy);
   get("ncclCommAbort", t.abort);
   get("ncclCommGetAsyncError", t.get_async_error);
+  get("ncclCommCount", t.count);
+  get("ncclCommUserRank", t.user_rank);
   get("ncclGetErrorString", t.error_string);
   get("ncclGetLastError", t.last_error);
   get("ncclGroupStart", t.group_start);

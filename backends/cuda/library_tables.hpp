@@ -49,6 +49,8 @@ struct Nccl {
   decltype(&::ncclCommDestroy) destroy;
   decltype(&::ncclCommAbort) abort;
   decltype(&::ncclCommGetAsyncError) get_async_error;
+  decltype(&::ncclCommCount) count;
+  decltype(&::ncclCommUserRank) user_rank;
   decltype(&::ncclGetErrorString) error_string;
   decltype(&::ncclGetLastError) last_error;
   decltype(&::ncclGroupStart) group_start;

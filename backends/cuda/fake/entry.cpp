@@ -1,7 +1,14 @@
-// The plugin on the CUDA for tests.
+// The plugin on the CUDA and the NCCL for tests.
 #include "backends/cuda/backend.hpp"
+#include "backends/cuda/engines.hpp"
 #include "backends/cuda/fake/cuda.hpp"
+#include "backends/cuda/fake/nccl.hpp"
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
-  return bp::cuda::enter(request, out_reply, bp::cuda::fake::driver);
+  const bp_status status = bp::cuda::enter(request, out_reply, bp::cuda::fake::driver);
+  if (status == BP_OK) {
+    const bp::cuda::Instance& i = bp::cuda::instance(out_reply->backend->self);
+    i.engines->libraries().put(bp::cuda::fake::nccl());
+  }
+  return status;
 }

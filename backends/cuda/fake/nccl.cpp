@@ -1,0 +1,450 @@
+#include "backends/cuda/fake/nccl.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "backends/common/shape.hpp"
+#include "backends/cpu/kernels/combine.hpp"
+#include "backends/cuda/fake/state.hpp"
+
+namespace bp::cuda::fake {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// What one rank brings to a collective, and how the last one to come answers all of them.
+struct Offer {
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  size_t send_bytes = 0;
+  double scale = 1;
+};
+struct Meeting {
+  std::map<int, Offer> offers;
+  bool is_done = false;
+};
+using Finish = std::function<void(std::map<int, Offer>& offers)>;
+
+// The ranks of one communicator. One mutex for all of them: tests are not about speed.
+struct World {
+  int size = 0;
+  int joined = 0;
+  std::map<uint64_t, Meeting> meetings;
+  std::map<std::pair<int, int>, std::deque<Bytes>> mail;  // By sender and receiver.
+};
+
+// A split that some ranks have come to.
+struct Split {
+  std::map<int, std::pair<int, int>> wishes;  // Color and key, by rank.
+  std::map<int, ncclComm*> children;
+};
+
+}  // namespace
+}  // namespace bp::cuda::fake
+
+// NCCL's own handle; completed here as in its library.
+struct ncclComm {
+  std::shared_ptr<bp::cuda::fake::World> world;
+  int rank = 0;
+  uint64_t next = 0, next_split = 0;
+  std::shared_ptr<bp::cuda::fake::Split> splitting;  // Until all ranks have come.
+  bool is_aborted = false;
+  std::map<int, double> scales;  // Of its own reductions.
+};
+
+namespace bp::cuda::fake {
+namespace {
+
+struct Shared {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, std::shared_ptr<World>> worlds;  // By id.
+  std::map<std::pair<World*, uint64_t>, std::shared_ptr<Split>> splits;
+  std::vector<std::unique_ptr<ncclComm>> graveyard;  // Work may still look at them.
+  int next_id = 0, live = 0;
+  std::string failing;
+  ncclResult_t failure = ncclSuccess, async_failure = ncclSuccess;
+};
+
+Shared& shared() {
+  static Shared only;
+  return only;
+}
+
+bool fails(const char* name, ncclResult_t& result) {
+  const std::lock_guard lock(shared().mutex);
+  result = shared().failure;
+  return shared().failing == name;
+}
+
+// What a group of calls has gathered on this thread.
+struct Step {
+  ncclComm* comm;
+  cudaStream_t stream;
+  std::function<void()> run;
+};
+thread_local int group_depth = 0;
+thread_local std::vector<Step> steps;
+
+void submit(Step step) {
+  State& s = state();
+  FakeStream* const stream = s.find(step.stream);
+  if (stream == nullptr) return s.break_rule("NCCL got a stream that does not exist");
+  Context* const before = std::exchange(current(), stream->context);
+  s.submit(step.stream, reinterpret_cast<const void*>(&submit), std::move(step.run));
+  current() = before;
+}
+
+ncclResult_t add(Step step) {
+  if (group_depth == 0) {
+    submit(std::move(step));
+  } else {
+    steps.push_back(std::move(step));
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t group_start() {
+  ++group_depth;
+  return ncclSuccess;
+}
+
+// Calls of one communicator are one piece of work, so that no send waits behind a receive.
+ncclResult_t group_end() {
+  if (--group_depth > 0) return ncclInProgress;
+  std::vector<Step> gathered = std::exchange(steps, {});
+  std::map<std::pair<ncclComm*, cudaStream_t>, std::vector<std::function<void()>>> parts;
+  std::vector<std::pair<ncclComm*, cudaStream_t>> order;
+  for (Step& step : gathered) {
+    auto& part = parts[{step.comm, step.stream}];
+    if (part.empty()) order.emplace_back(step.comm, step.stream);
+    part.push_back(std::move(step.run));
+  }
+  for (const auto& at : order) {
+    submit({at.first, at.second, [runs = std::move(parts[at])] {
+              for (const auto& run : runs) run();
+            }});
+  }
+  ncclResult_t result;
+  return fails("ncclGroupEnd", result) ? result : ncclInProgress;
+}
+
+// Brings `offer` to the next meeting of `comm`; whoever comes last finishes it.
+ncclResult_t meet(const char* name, ncclComm* comm, cudaStream_t stream, const Offer& offer,
+                  Finish finish) {
+  ncclResult_t result;
+  if (fails(name, result)) return result;
+  const uint64_t number = comm->next++;
+  return add({comm, stream, [comm, number, offer, finish = std::move(finish)] {
+                Shared& s = shared();
+                std::unique_lock lock(s.mutex);
+                const std::shared_ptr<World> world = comm->world;
+                Meeting& meeting = world->meetings[number];
+                meeting.offers[comm->rank] = offer;
+                if (std::ssize(meeting.offers) == world->size) {
+                  finish(meeting.offers);
+                  meeting.is_done = true;
+                  s.changed.notify_all();
+                }
+                s.changed.wait(lock, [&] { return meeting.is_done || comm->is_aborted; });
+              }});
+}
+
+// ---- Reductions ---------------------------------------------------------------------------------
+
+bp_dtype dtype_of(ncclDataType_t type) {
+  constexpr bp_dtype kDtypes[] = {BP_I8,  BP_U8,  BP_I32, BP_U32, BP_I64,
+                                  BP_U64, BP_F16, BP_F32, BP_F64, BP_BF16};
+  return kDtypes[type];
+}
+
+bp_reduction reduction_of(ncclRedOp_t op) {
+  switch (op) {
+    case ncclSum:
+      return BP_REDUCTION_SUM;
+    case ncclProd:
+      return BP_REDUCTION_PRODUCT;
+    case ncclMax:
+      return BP_REDUCTION_MAX;
+    case ncclMin:
+      return BP_REDUCTION_MIN;
+    case ncclAvg:
+      return BP_REDUCTION_AVERAGE;
+    default:
+      return BP_REDUCTION_SCALED_SUM;
+  }
+}
+
+// The reduction of all offers, as bytes.
+Bytes reduced(const std::map<int, Offer>& offers, ncclDataType_t type, ncclRedOp_t op) {
+  std::vector<kernels::Contribution> from;
+  for (const auto& [rank, offer] : offers) from.push_back({offer.send, offer.scale});
+  const size_t size_bytes = offers.begin()->second.send_bytes;
+  Bytes result(size_bytes);
+  const int64_t item = dtype_size_bytes(dtype_of(type));
+  kernels::combine(reduction_of(op), dtype_of(type), from, result.data(),
+                   static_cast<int64_t>(size_bytes) / item);
+  return result;
+}
+
+Offer reduce_offer(const ncclComm* comm, const void* send, void* receive, size_t count,
+                   ncclDataType_t type, ncclRedOp_t op) {
+  const auto scale = comm->scales.find(op);
+  return {static_cast<const std::byte*>(send), static_cast<std::byte*>(receive),
+          count * static_cast<size_t>(dtype_size_bytes(dtype_of(type))),
+          scale == comm->scales.end() ? 1 : scale->second};
+}
+
+ncclResult_t all_reduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return meet("ncclAllReduce", comm, stream, reduce_offer(comm, send, receive, count, type, op),
+              [=](std::map<int, Offer>& offers) {
+                const Bytes result = reduced(offers, type, op);
+                for (const auto& [rank, offer] : offers) {
+                  std::memcpy(offer.receive, result.data(), result.size());
+                }
+              });
+}
+
+ncclResult_t reduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                    ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return meet("ncclReduce", comm, stream, reduce_offer(comm, send, receive, count, type, op),
+              [=](std::map<int, Offer>& offers) {
+                const Bytes result = reduced(offers, type, op);
+                std::memcpy(offers.at(root).receive, result.data(), result.size());
+              });
+}
+
+ncclResult_t reduce_scatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  const auto ranks = static_cast<size_t>(comm->world->size);
+  return meet(
+      "ncclReduceScatter", comm, stream, reduce_offer(comm, send, receive, count * ranks, type, op),
+      [=](std::map<int, Offer>& offers) {
+        const Bytes result = reduced(offers, type, op);
+        const size_t part = result.size() / ranks;
+        for (const auto& [rank, offer] : offers) {
+          std::memcpy(offer.receive, result.data() + static_cast<size_t>(rank) * part, part);
+        }
+      });
+}
+
+// ---- Moving bytes -------------------------------------------------------------------------------
+
+ncclResult_t broadcast(const void* send, void* receive, size_t count, ncclDataType_t, int root,
+                       ncclComm_t comm, cudaStream_t stream) {
+  return meet("ncclBroadcast", comm, stream,
+              {static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), count},
+              [=](std::map<int, Offer>& offers) {
+                const std::byte* const from = offers.at(root).send;
+                for (const auto& [rank, offer] : offers) std::memmove(offer.receive, from, count);
+              });
+}
+
+ncclResult_t all_gather(const void* send, void* receive, size_t count, ncclDataType_t,
+                        ncclComm_t comm, cudaStream_t stream) {
+  return meet("ncclAllGather", comm, stream,
+              {static_cast<const std::byte*>(send), static_cast<std::byte*>(receive), count},
+              [=](std::map<int, Offer>& offers) {
+                Bytes all;
+                for (const auto& [rank, offer] : offers) {
+                  all.insert(all.end(), offer.send, offer.send + count);
+                }
+                for (const auto& [rank, offer] : offers) {
+                  std::memcpy(offer.receive, all.data(), all.size());
+                }
+              });
+}
+
+ncclResult_t send(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                  cudaStream_t stream) {
+  ncclResult_t result;
+  if (fails("ncclSend", result)) return result;
+  const auto* const bytes = static_cast<const std::byte*>(from);
+  return add({comm, stream, [=] {
+                const std::lock_guard lock(shared().mutex);
+                comm->world->mail[{comm->rank, peer}].emplace_back(bytes, bytes + count);
+                shared().changed.notify_all();
+              }});
+}
+
+ncclResult_t receive(void* to, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
+                     cudaStream_t stream) {
+  ncclResult_t result;
+  if (fails("ncclRecv", result)) return result;
+  return add({comm, stream, [=] {
+                std::unique_lock lock(shared().mutex);
+                const std::shared_ptr<World> world = comm->world;
+                std::deque<Bytes>& box = world->mail[{peer, comm->rank}];
+                shared().changed.wait(lock, [&] { return !box.empty() || comm->is_aborted; });
+                if (box.empty()) return;
+                std::memcpy(to, box.front().data(), std::min(count, box.front().size()));
+                box.pop_front();
+              }});
+}
+
+// ---- Communicators ------------------------------------------------------------------------------
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  ncclResult_t result;
+  if (fails("ncclGetUniqueId", result)) return result;
+  const std::lock_guard lock(shared().mutex);
+  *id = {};
+  std::memcpy(id->internal, &++shared().next_id, sizeof(int));
+  return ncclSuccess;
+}
+
+ncclComm* make_comm(const std::shared_ptr<World>& world, int rank) {
+  ++shared().live;
+  auto* const comm = new ncclComm;
+  comm->world = world;
+  comm->rank = rank;
+  return comm;
+}
+
+ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
+  ncclResult_t result;
+  if (fails("ncclCommInitRankConfig", result)) return result;
+  const std::lock_guard lock(shared().mutex);
+  auto& world = shared().worlds[std::string(id.internal, sizeof(int))];
+  if (world == nullptr) world = std::make_shared<World>(World{.size = size});
+  ++world->joined;
+  *comm = make_comm(world, rank);
+  return ncclInProgress;
+}
+
+// Makes the worlds of a split to which all ranks have come.
+void finish_split(Split& split) {
+  std::map<int, std::vector<std::pair<std::pair<int, int>, ncclComm*>>> parts;  // (key, rank)
+  for (const auto& [rank, wish] : split.wishes) {
+    if (wish.first == NCCL_SPLIT_NOCOLOR) continue;
+    parts[wish.first].push_back({{wish.second, rank}, split.children[rank]});
+  }
+  for (auto& [color, members] : parts) {
+    std::sort(members.begin(), members.end());
+    const int size = static_cast<int>(members.size());
+    const auto world = std::make_shared<World>(World{.size = size, .joined = size});
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i].second->world = world;
+      members[i].second->rank = static_cast<int>(i);
+    }
+  }
+}
+
+ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t*) {
+  ncclResult_t result;
+  if (fails("ncclCommSplit", result)) return result;
+  Shared& s = shared();
+  const std::lock_guard lock(s.mutex);
+  auto& meeting = s.splits[{comm->world.get(), comm->next_split++}];
+  if (meeting == nullptr) meeting = std::make_shared<Split>();
+  meeting->wishes[comm->rank] = {color, key};
+  if (color != NCCL_SPLIT_NOCOLOR) {
+    *child = make_comm(std::make_shared<World>(World{.size = 1}), 0);  // Nobody has joined it yet.
+    meeting->children[comm->rank] = *child;
+  }
+  comm->splitting = meeting;
+  if (std::ssize(meeting->wishes) == comm->world->size) finish_split(*meeting);
+  return ncclInProgress;
+}
+
+ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t* state) {
+  const std::lock_guard lock(shared().mutex);
+  *state = comm->world->joined < comm->world->size ? ncclInProgress : shared().async_failure;
+  if (comm->splitting == nullptr) return ncclSuccess;
+  if (std::ssize(comm->splitting->wishes) < comm->world->size) {
+    *state = ncclInProgress;
+  } else {
+    comm->splitting = nullptr;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t end_comm(ncclComm_t comm) {
+  const std::lock_guard lock(shared().mutex);
+  comm->is_aborted = true;
+  --shared().live;
+  shared().graveyard.emplace_back(comm);
+  shared().changed.notify_all();
+  return ncclSuccess;
+}
+
+}  // namespace
+
+Nccl nccl() {
+  Nccl t{};
+  t.get_unique_id = get_unique_id;
+  t.init_rank = init_rank;
+  t.split = split;
+  t.finalize = [](ncclComm_t) { return ncclSuccess; };
+  t.destroy = end_comm;
+  t.abort = end_comm;
+  t.get_async_error = get_async_error;
+  t.count = [](const ncclComm_t comm, int* count) {
+    *count = comm->world->size;
+    return ncclSuccess;
+  };
+  t.user_rank = [](const ncclComm_t comm, int* rank) {
+    *rank = comm->rank;
+    return ncclSuccess;
+  };
+  t.error_string = [](ncclResult_t) -> const char* { return "an error of NCCL for tests"; };
+  t.last_error = [](ncclComm_t) -> const char* { return ""; };
+  t.group_start = group_start;
+  t.group_end = group_end;
+  t.all_reduce = all_reduce;
+  t.reduce = reduce;
+  t.broadcast = broadcast;
+  t.all_gather = all_gather;
+  t.reduce_scatter = reduce_scatter;
+  t.send = send;
+  t.receive = receive;
+  t.create_scaled_sum = [](ncclRedOp_t* op, void* scalar, ncclDataType_t type,
+                           ncclScalarResidence_t, ncclComm_t comm) {
+    double scale = 0;
+    switch (type) {
+      case ncclFloat16:
+        scale = __half2float(*static_cast<__half*>(scalar));
+        break;
+      case ncclBfloat16:
+        scale = __bfloat162float(*static_cast<__nv_bfloat16*>(scalar));
+        break;
+      case ncclFloat32:
+        scale = *static_cast<float*>(scalar);
+        break;
+      default:
+        scale = *static_cast<double*>(scalar);
+    }
+    const std::lock_guard lock(shared().mutex);
+    *op = static_cast<ncclRedOp_t>(ncclNumOps + comm->scales.size());
+    comm->scales[*op] = scale;
+    return ncclSuccess;
+  };
+  t.destroy_reduction = [](ncclRedOp_t, ncclComm_t) { return ncclSuccess; };
+  return t;
+}
+
+void fail_nccl_call(const std::string& name, ncclResult_t result) {
+  const std::lock_guard lock(shared().mutex);
+  shared().failing = name;
+  shared().failure = result;
+}
+
+void fail_nccl_async(ncclResult_t result) {
+  const std::lock_guard lock(shared().mutex);
+  shared().async_failure = result;
+}
+
+int live_communicators() {
+  const std::lock_guard lock(shared().mutex);
+  return shared().live;
+}
+
+}  // namespace bp::cuda::fake

@@ -1,0 +1,162 @@
+// The ranks of a process group that live in this process, and the thread that looks after them.
+//
+// Communicators do not block: what they cannot do at once goes on in the background, and is asked
+// for. So a rank that does not come costs the others their timeout and no more: the watch then
+// fails their streams and aborts the communicators, which ends the kernels that wait. What ends a
+// communicator may wait for all work of its device, so each of these calls has a thread of its own.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/cuda/nccl_call.hpp"
+#include "backends/cuda/stream.hpp"
+
+namespace bp::cuda {
+
+using NcclClock = std::chrono::steady_clock;
+
+// NcclClock::time_point::max() for UINT64_MAX.
+NcclClock::time_point deadline_of(uint64_t timeout_ns);
+
+// Waits until done() or the deadline; false if that passed.
+bool wait_until(NcclClock::time_point deadline, const std::function<bool()>& done);
+
+// One rank.
+struct NcclMember {
+  uint32_t rank = 0;
+  Device* device = nullptr;
+  void* scratch = nullptr;  // 8 bytes of the device, which nobody reads.
+  uint64_t next_sequence = 0;
+  bool is_closed = false;  // The host has destroyed the group.
+  std::mutex mutex;        // Guards `comm`: one thread at a time uses it.
+  ncclComm_t comm = nullptr;
+};
+
+// What a collective has to have in common on all ranks.
+struct NcclSignature {
+  bp_collective_kind kind;
+  bp_reduction reduction;
+  bp_dtype dtype;
+  uint32_t root;
+  uint64_t count;
+  bool operator==(const NcclSignature&) const = default;
+};
+
+class NcclWorld {
+ public:
+  NcclWorld(const Nccl& nccl, uint32_t size, uint64_t timeout_ns, const bp_store* store,
+            std::string prefix)
+      : nccl_(nccl),
+        size_(size),
+        timeout_ns_(timeout_ns),
+        store_(store),
+        prefix_(std::move(prefix)) {}
+  NcclWorld(const NcclWorld&) = delete;
+  ~NcclWorld();
+
+  const Nccl& nccl() const { return nccl_; }
+  uint32_t size() const { return size_; }
+  uint64_t timeout_ns() const { return timeout_ns_; }
+  const bp_store* store() const { return store_; }
+  const std::string& prefix() const { return prefix_; }
+  std::vector<std::unique_ptr<NcclMember>>& members() { return members_; }
+
+  Outcome status() const;
+
+  // Ends the group with `why`, and tells the other processes. The first counts: else false.
+  bool end(const Outcome& why);
+  // Whether another process has ended it: then it is ended here as well.
+  bool look_for_end();
+
+  // What NCCL says of a communicator: ncclInProgress while it is busy in the background.
+  ncclResult_t state_of(NcclMember& member);
+  // Waits until none of `members` is busy. Throws StatusError for a failure and for BP_TIMEOUT.
+  void wait_ready(const std::vector<NcclMember*>& members, NcclClock::time_point deadline,
+                  const char* what);
+
+  // Throws StatusError unless ranks that live here give the same at this place.
+  void check_signature(uint64_t sequence, const NcclSignature& signature, uint32_t rank);
+
+  // Parts that were made of this world so far, before this one: alike in every process.
+  uint32_t take_split_number() { return next_split_.fetch_add(1); }
+
+  // Ends the communicators: the kernels that wait in them end too.
+  void abort(NcclMember& member);
+
+ private:
+  const Nccl& nccl_;
+  const uint32_t size_;
+  const uint64_t timeout_ns_;
+  const bp_store* const store_;
+  const std::string prefix_;
+  std::vector<std::unique_ptr<NcclMember>> members_;
+  std::atomic<uint32_t> next_split_ = 0;
+
+  mutable std::mutex mutex_;  // Guards what follows.
+  Outcome status_;
+  std::map<uint64_t, std::pair<NcclSignature, uint32_t>>
+      signatures_;  // And how many ranks gave it.
+};
+
+// Work that was submitted, until it has ended.
+struct NcclWork {
+  std::shared_ptr<NcclWorld> world;
+  NcclMember* member;
+  std::shared_ptr<Lane> lane;
+  std::unique_ptr<NativeEvent> event;
+  NcclClock::time_point deadline;
+  std::string what;
+  bool is_ended = false;  // Its world has ended, and it has until its deadline to notice.
+};
+
+class NcclWatch {
+ public:
+  NcclWatch() = default;
+  NcclWatch(const NcclWatch&) = delete;
+  // Waits for the work that is under way, no longer than its timeouts, and ends what is left.
+  ~NcclWatch();
+
+  void add(NcclWork work);
+
+  // Ends a world with `why`: the streams of its work fail at once, its communicators soon after.
+  void end(const std::shared_ptr<NcclWorld>& world, const Outcome& why);
+
+  // Ends one rank when its work has ended.
+  void close(const std::shared_ptr<NcclWorld>& world, NcclMember& member);
+
+ private:
+  struct Reaper {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> is_done;
+  };
+  void run();
+  void fail_work(const NcclWorld& world, const Outcome& why);
+  void look_at_work(bool asks_stores);
+  // Whether the work is not looked at any more; else why it has to end, or BP_OK.
+  bool look_at(NcclWork& work, bool asks_stores, Outcome& out_why);
+  // Runs `task` on a thread of its own.
+  void reap(std::function<void()> task);
+  void abort_all(const std::shared_ptr<NcclWorld>& world);
+  void close_now(NcclWorld& world, NcclMember& member);
+  bool has_work(const NcclMember& member);
+
+  std::mutex mutex_;  // Guards what follows.
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<NcclWork>> work_;
+  std::list<Reaper> reapers_;
+  bool is_stopping_ = false, is_started_ = false;
+  std::atomic<NcclClock::time_point> stop_deadline_ = NcclClock::time_point::max();
+  std::thread thread_;
+};
+
+}  // namespace bp::cuda
