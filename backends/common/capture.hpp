@@ -34,6 +34,9 @@ struct EventState {
   bool was_recorded = false;
 };
 
+struct Graph;
+struct GraphInstance;
+
 // What captures need of a backend. The functions answer for handles that may be NULL or foreign.
 struct CaptureBackend {
   const bp_host* host;
@@ -52,10 +55,11 @@ struct CaptureBackend {
 
   // Lets the work that was submitted to `stream` end in a failure.
   void (*fail)(bp_stream* stream, bp_status status, const std::string& text);
-};
 
-struct Graph;
-struct GraphInstance;
+  // Optional: submits all work of `instance` at once, or none of it. NULL: it is submitted piece by
+  // piece.
+  bp_status (*replay)(void* self, GraphInstance& instance, bp_stream* stream) = nullptr;
+};
 
 class Captures {
  public:
@@ -146,6 +150,7 @@ class Captures {
   void check_range(const bp_buffer_ref* range, const char* what) const;
   std::vector<bp_buffer_ref> read_slots(const bp_capture_desc& desc) const;
   bp_status check_before_launch(const GraphInstance& instance) const;
+  bp_status submit_works(const GraphInstance& instance, bp_stream* stream) const;
   Graph& checked(bp_graph* graph, const char* call) const;
   GraphInstance& checked(bp_graph_instance* instance, const char* call) const;
 

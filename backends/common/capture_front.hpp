@@ -81,6 +81,9 @@ class CaptureFront {
                               "stream.is_capturing: stream is not one of this backend, or "
                               "out_is_capturing is NULL");
       }
+      if (!c.is_capturing(stream) && c.backend().streams.is_capturing != nullptr) {
+        return c.backend().streams.is_capturing(self, stream, out_is_capturing);
+      }
       *out_is_capturing = c.is_capturing(stream) ? 1 : 0;
       return BP_OK;
     };

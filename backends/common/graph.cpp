@@ -116,6 +116,7 @@ bp_status Captures::bind(bp_graph_instance* instance, uint64_t slot, const bp_bu
     *place.buffer = range->buffer;
     *place.byte_offset = range->byte_offset + delta_bytes;
   }
+  ++i.revision;
   return BP_OK;
 }
 
@@ -128,6 +129,7 @@ bp_status Captures::update(bp_graph_instance* instance, bp_graph* graph) {
   std::swap(i.works, taken.works);
   std::swap(i.slots, taken.slots);
   std::swap(i.patches, taken.patches);
+  ++i.revision;
   return BP_OK;
 }
 
@@ -139,6 +141,20 @@ bp_status Captures::check_before_launch(const GraphInstance& instance) const {
                 "graph.launch: the ranges bound to slots make the copy of "
                 "node " +
                     std::to_string(i) + " overlap");
+  }
+  return BP_OK;
+}
+
+bp_status Captures::submit_works(const GraphInstance& i, bp_stream* stream) const {
+  const bp_stream_ops& streams = backend_.streams;
+  for (size_t k = 0; k < i.works.size(); ++k) {
+    const bp_status status = i.works[k].submit(backend_.memory, stream);
+    if (status == BP_OK) continue;
+    if (k == 0) return status;
+    // Work of this replay has failed: as after any launch, the stream tells.
+    if (streams.status(streams.self, stream) != BP_OK) return BP_OK;
+    backend_.fail(stream, status, std::string("graph.launch: ") + i.works[k].name() + " refused");
+    return status;
   }
   return BP_OK;
 }
@@ -157,15 +173,9 @@ bp_status Captures::replay(bp_graph_instance* instance, bp_stream* stream) {
   if (status == BP_OK && i.last_queue != nullptr && i.last_queue != queue) {
     status = streams.wait_event(streams.self, stream, i.last);
   }
-  for (size_t k = 0; k < i.works.size() && status == BP_OK; ++k) {
-    status = i.works[k].submit(backend_.memory, stream);
-    if (status == BP_OK || k == 0) continue;
-    // Work of this replay has failed: as after any launch, the stream tells.
-    if (streams.status(streams.self, stream) != BP_OK) {
-      status = BP_OK;
-      break;
-    }
-    backend_.fail(stream, status, std::string("graph.launch: ") + i.works[k].name() + " refused");
+  if (status == BP_OK) {
+    status = backend_.replay == nullptr ? submit_works(i, stream)
+                                        : backend_.replay(streams.self, i, stream);
   }
   if (status != BP_OK) return status;
   i.last_queue = queue;

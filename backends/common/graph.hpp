@@ -1,6 +1,8 @@
 // Graphs made by Captures, and their instances.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "backends/common/work.hpp"
@@ -35,6 +37,8 @@ struct GraphInstance {
   std::vector<std::vector<Patch>> patches;  // By slot; they point into `works`.
   bp_event* last = nullptr;                 // Recorded behind each replay.
   const void* last_queue = nullptr;         // Of the latest replay.
+  uint64_t revision = 0;                    // Raised when its work changes.
+  std::shared_ptr<void> native;             // What the backend made of it.
 };
 
 }  // namespace bp

@@ -165,6 +165,7 @@ void Device::end_handles() {
   buffers_.clear();
   endings_.clear();
   buried_.clear();
+  recorder_.reset();
 }
 
 // At the exit of the process the driver may be gone before: what fails then had nothing left to
@@ -214,6 +215,11 @@ cudaMemPool_t Device::pool() {
 }
 
 cudaStream_t Device::memory_stream() { return memory_stream_; }
+
+std::shared_ptr<Lane> Device::recorder() {
+  if (recorder_ == nullptr) recorder_ = make_lane(*this, 0);
+  return recorder_;
+}
 
 uint32_t* Device::take_word() {
   constexpr size_t kWordsPerPage = 1024;

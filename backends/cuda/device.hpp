@@ -84,6 +84,10 @@ class Device {
   // Frees `memory` once the work submitted to `lane` so far has ended; sweep() looks.
   void end_later(const OwnedMemory& memory, Lane& lane);
 
+  // The stream that a Recorder captures on, and what guards it. Throws CudaError.
+  std::mutex& recording_mutex() { return recording_; }
+  std::shared_ptr<Lane> recorder();
+
   StagingBlocks& staging() { return *staging_; }
 
   // Ends what the host has made and not ended. Nothing uses it any more.
@@ -132,6 +136,9 @@ class Device {
   cudaStream_t memory_stream_ = nullptr;
   std::unordered_set<const Device*> peers_;
   const std::unique_ptr<StagingBlocks> staging_;
+
+  std::mutex recording_;  // Guards what follows.
+  std::shared_ptr<Lane> recorder_;
 
   std::mutex words_mutex_;  // Guards what follows.
   std::vector<void*> word_pages_;

@@ -1,4 +1,9 @@
-// Graphs: captures of the calls of this backend (backends/common/capture.hpp).
+// Graphs. What is captured is kept as calls (backends/common/capture.hpp): that knows slots, and
+// refuses what is not legal without harm to the capture, where CUDA would end it. What is replayed
+// is a graph of CUDA, made of these calls by a capture of its own on a stream that nothing else
+// uses; when a slot was bound anew, it is made again, and the instance updated in place.
+#include "backends/common/graph.hpp"
+
 #include "backends/common/capture_front.hpp"
 #include "backends/cuda/memory.hpp"
 
@@ -33,6 +38,108 @@ void fail(bp_stream* handle, bp_status status, const std::string& text) {
   stream_or_null(handle)->lane->fail(status, text);
 }
 
+// ---- Replay -------------------------------------------------------------------------------------
+
+// An executable graph. Submissions that are held back hold it too.
+struct NativeGraph {
+  explicit NativeGraph(Device& its_device) : device(its_device) {}
+  NativeGraph(const NativeGraph&) = delete;
+  ~NativeGraph() {
+    if (instance == nullptr) return;
+    device.quietly([this](const Driver& driver) { driver.cudaGraphExecDestroy(instance); });
+  }
+
+  Device& device;
+  cudaGraphExec_t instance = nullptr;
+  uint64_t revision = 0;
+  std::shared_ptr<FaultWord> word;  // Where its kernels report.
+};
+
+// What a capture of CUDA gave, until it is made executable.
+class CapturedGraph {
+ public:
+  explicit CapturedGraph(const Driver& driver) : driver_(driver) {}
+  CapturedGraph(const CapturedGraph&) = delete;
+  ~CapturedGraph() {
+    if (graph_ != nullptr) driver_.cudaGraphDestroy(graph_);
+  }
+  cudaGraph_t get() const { return graph_; }
+  cudaGraph_t* out() { return &graph_; }
+
+ private:
+  const Driver& driver_;
+  cudaGraph_t graph_ = nullptr;
+};
+
+// Submits the work to the recorder's stream while that captures.
+bp_status record_works(const Captures& captures, const GraphInstance& instance, Recorder& recorder,
+                       CapturedGraph& graph) {
+  const Driver& driver = recorder.device().driver();
+  const cudaStream_t stream = recorder.lane().native();
+  // Libraries may allocate for themselves meanwhile; nothing of that concerns this stream.
+  check(driver, driver.cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+        "cudaStreamBeginCapture");
+  bp_status status = BP_OK;
+  for (size_t k = 0; k < instance.works.size() && status == BP_OK; ++k) {
+    status = instance.works[k].submit(captures.backend().memory, recorder.handle());
+  }
+  const cudaError_t error = driver.cudaStreamEndCapture(stream, graph.out());
+  if (status == BP_OK) check(driver, error, "cudaStreamEndCapture");
+  if (error != cudaSuccess) driver.cudaGetLastError();
+  return status;
+}
+
+// Takes the captured work over, in place where nobody has a replay of the graph held back.
+void make_executable(std::shared_ptr<NativeGraph>& native, Device& device,
+                     const CapturedGraph& graph) {
+  const Driver& driver = device.driver();
+  if (native != nullptr && native.use_count() == 1) {
+    cudaGraphExecUpdateResultInfo info{};
+    const cudaError_t error = driver.cudaGraphExecUpdate(native->instance, graph.get(), &info);
+    if (error == cudaSuccess) return;
+    driver.cudaGetLastError();  // Such as a kernel with another launch: it is made anew.
+    if (error != cudaErrorGraphExecUpdateFailure) check(driver, error, "cudaGraphExecUpdate");
+  }
+  auto made = std::make_shared<NativeGraph>(device);
+  check(driver, driver.cudaGraphInstantiate(&made->instance, graph.get(), 0),
+        "cudaGraphInstantiate");
+  native = std::move(made);
+}
+
+// The executable graph of what `instance` holds now.
+bp_status bring_up_to_date(const Captures& captures, GraphInstance& instance, Device& device) {
+  auto native = std::static_pointer_cast<NativeGraph>(std::exchange(instance.native, nullptr));
+  const bool has_reported = native != nullptr && native->word->reported() != 0;
+  if (native == nullptr || native->revision != instance.revision || has_reported) {
+    Recorder recorder(device);
+    CapturedGraph graph(device.driver());
+    const bp_status status = record_works(captures, instance, recorder, graph);
+    if (status != BP_OK) return status;
+    make_executable(native, device, graph);
+    native->revision = instance.revision;
+    native->word = recorder.word();
+  }
+  instance.native = std::move(native);
+  return BP_OK;
+}
+
+bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
+  Lane& lane = lane_of(handle, "graph.launch");
+  try {
+    const Current current(lane.device());
+    const bp_status status = bring_up_to_date(captures_of(self), instance, lane.device());
+    if (status != BP_OK) return status;
+  } catch (const CudaError& e) {
+    lane.device().note(e);
+    throw;
+  }
+  return lane.submit([&lane, native = std::static_pointer_cast<NativeGraph>(instance.native)] {
+    const Driver& driver = lane.device().driver();
+    check(driver, driver.cudaGraphLaunch(native->instance, lane.native()), "cudaGraphLaunch");
+    if (native->word->last() != 0) lane.inherit({{native->word, native->word->last()}});
+  });
+}
+
 }  // namespace
 
 void put_captures(Instance& i) {
@@ -45,7 +152,8 @@ void put_captures(Instance& i) {
                                                          .device_of = device_of_stream,
                                                          .state_of = state_of,
                                                          .size_of = size_of,
-                                                         .fail = fail});
+                                                         .fail = fail,
+                                                         .replay = replay});
   CaptureFront<captures_of>::put(i.streams, i.events, i.allocator);
   i.graphs = i.captures->graphs();
 }

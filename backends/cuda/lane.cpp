@@ -154,6 +154,11 @@ Fault Lane::next_fault(const char* name) {
   return word_->next(name);
 }
 
+void Lane::use(std::shared_ptr<FaultWord> word) {
+  const std::lock_guard lock(mutex_);
+  word_ = std::move(word);
+}
+
 std::vector<FaultMark> Lane::marks() {
   if (!has_marks_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
@@ -203,12 +208,30 @@ bool Lane::wait(uint64_t timeout_ns) {
   const auto begin = std::chrono::steady_clock::now();
   if (!queue_->wait(timeout_ns)) return false;
   if (device_.is_lost()) return true;
+  std::vector<FaultMark> awaited;
+  {
+    const std::lock_guard lock(mutex_);
+    awaited = inherited_;
+  }
   const Current current(device_);
   if (timeout_ns == UINT64_MAX) {
-    return has_ended(device_.driver().cudaStreamSynchronize(native_), "cudaStreamSynchronize");
+    has_ended(device_.driver().cudaStreamSynchronize(native_), "cudaStreamSynchronize");
+  } else if (!poll(left_of(timeout_ns, begin), [this] {
+               return has_ended(device_.driver().cudaStreamQuery(native_), "cudaStreamQuery");
+             })) {
+    return false;
   }
-  return poll(left_of(timeout_ns, begin), [this] {
-    return has_ended(device_.driver().cudaStreamQuery(native_), "cudaStreamQuery");
+  forget(awaited);
+  return true;
+}
+
+// Launches that have ended without a report never make one.
+void Lane::forget(const std::vector<FaultMark>& ended) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(inherited_, [&](const FaultMark& mark) {
+    return !mark.has_fired() && std::ranges::any_of(ended, [&](const FaultMark& other) {
+      return other.word == mark.word && other.last == mark.last;
+    });
   });
 }
 
@@ -224,6 +247,16 @@ void Lane::clear_failure() {
 
 void Lane::fail(bp_status status, const std::string& text) {
   static_cast<void>(queue_->submit([=] { throw StatusError(status, text); }));
+}
+
+// ---- The recorder -------------------------------------------------------------------------------
+
+Recorder::Recorder(Device& device)
+    : device_(device),
+      lock_(device.recording_mutex()),
+      stream_{.lane = device.recorder()},
+      word_(std::make_shared<FaultWord>(device)) {
+  lane().use(word_);
 }
 
 uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin) {

@@ -142,8 +142,10 @@ class Lane : public std::enable_shared_from_this<Lane> {
   // Makes later work wait for what was recorded.
   bp_status wait_for(const std::shared_ptr<Record>& record);
 
-  // A launch that may report bad data.
+  // A launch that may report bad data, and the word where the next ones do.
   Fault next_fault(const char* name);
+  void use(std::shared_ptr<FaultWord> word);
+
   std::vector<FaultMark> marks();
   void inherit(const std::vector<FaultMark>& marks);
 
@@ -174,6 +176,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   }
 
   void look_for_faults();
+  void forget(const std::vector<FaultMark>& ended);
   bool has_ended(cudaError_t error, const char* what);
 
   Device& device_;
@@ -230,6 +233,27 @@ Event& event_of(bp_event* handle, const char* call, const char* what = "event");
 
 // What is left of timeout_ns since `begin`; UINT64_MAX stays.
 uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin);
+
+// The stream on which a device captures graphs of CUDA, while one thread has it.
+class Recorder {
+ public:
+  // Throws CudaError.
+  explicit Recorder(Device& device);
+  Recorder(const Recorder&) = delete;
+
+  Device& device() const { return device_; }
+  Lane& lane() const { return *stream_.lane; }
+  bp_stream* handle() const { return reinterpret_cast<bp_stream*>(&stream_); }
+
+  // Where the kernels that were captured report bad data: nobody else's.
+  const std::shared_ptr<FaultWord>& word() const { return word_; }
+
+ private:
+  Device& device_;
+  const std::unique_lock<std::mutex> lock_;
+  mutable Stream stream_;
+  const std::shared_ptr<FaultWord> word_;
+};
 
 // Waits until done() or timeout_ns has passed: more and more rarely looking. False if it passed.
 bool poll(uint64_t timeout_ns, const std::function<bool()>& done);
