@@ -23,29 +23,16 @@ namespace bp {
 class TestBackend {
  public:
   explicit TestBackend(const char* path, std::map<std::string, std::string> options = {})
-      : options_(std::move(options)) {
-    library_ = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) throw std::runtime_error(dlerror());
-    auto* const entry = reinterpret_cast<bp_backend_entry_fn*>(dlsym(library_, "bp_backend_entry"));
-    const bp_entry_request request{.struct_size = sizeof(request),
-                                   .struct_type = BP_STRUCT_ENTRY_REQUEST,
-                                   .abi_minor = BP_ABI_MINOR,
-                                   .abi_minor_min = BP_ABI_MINOR,
-                                   .host = &host_};
-    bp_entry_reply reply{.struct_size = sizeof(reply), .struct_type = BP_STRUCT_ENTRY_REPLY};
-    if (entry(&request, &reply) != BP_OK) throw std::runtime_error(text);
-    backend = reply.backend;
-    if (backend->register_all(backend->self, &registrar_) != BP_OK) throw std::runtime_error(text);
-    uint64_t count = 0;
-    devices->enumerate(devices->self, 0, nullptr, &count);
-    all_devices.resize(count);
-    devices->enumerate(devices->self, count, all_devices.data(), &count);
-    if (count > 0) device = all_devices[0];
-  }
+      : TestBackend(open(path), std::move(options)) {}
+
+  // The same for a backend that is linked into the test.
+  explicit TestBackend(bp_backend_entry_fn* entry, std::map<std::string, std::string> options = {})
+      : TestBackend(Opened{nullptr, entry}, std::move(options)) {}
+
   TestBackend(const TestBackend&) = delete;
   ~TestBackend() {
     shutdown();
-    dlclose(library_);
+    if (library_ != nullptr) dlclose(library_);
   }
 
   void shutdown() {
@@ -112,12 +99,45 @@ class TestBackend {
   const bp_stream_ops* streams = nullptr;
   const bp_event_ops* events = nullptr;
   const bp_virtual_memory_ops* virtual_memory = nullptr;
+  const bp_graph_ops* graphs = nullptr;
+  const bp_device_guard_ops* guard = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_device*> all_devices;
   bp_device* device = nullptr;  // The first; what is made below is made on it.
-  std::string errors;           // The lines of level ERROR in the log.
+  std::string errors;           // The lines of level ERROR in the log,
+  std::string warnings;         // and those of level WARNING.
 
  private:
+  struct Opened {
+    void* library;
+    bp_backend_entry_fn* entry;
+  };
+
+  static Opened open(const char* path) {
+    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    return {library, reinterpret_cast<bp_backend_entry_fn*>(dlsym(library, "bp_backend_entry"))};
+  }
+
+  TestBackend(const Opened& opened, std::map<std::string, std::string> options)
+      : library_(opened.library), options_(std::move(options)) {
+    bp_backend_entry_fn* const entry = opened.entry;
+    const bp_entry_request request{.struct_size = sizeof(request),
+                                   .struct_type = BP_STRUCT_ENTRY_REQUEST,
+                                   .abi_minor = BP_ABI_MINOR,
+                                   .abi_minor_min = BP_ABI_MINOR,
+                                   .host = &host_};
+    bp_entry_reply reply{.struct_size = sizeof(reply), .struct_type = BP_STRUCT_ENTRY_REPLY};
+    if (entry(&request, &reply) != BP_OK) throw std::runtime_error(text);
+    backend = reply.backend;
+    if (backend->register_all(backend->self, &registrar_) != BP_OK) throw std::runtime_error(text);
+    uint64_t count = 0;
+    devices->enumerate(devices->self, 0, nullptr, &count);
+    all_devices.resize(count);
+    devices->enumerate(devices->self, count, all_devices.data(), &count);
+    if (count > 0) device = all_devices[0];
+  }
+
   static TestBackend& self(void* self) { return *static_cast<TestBackend*>(self); }
 
   static bp_status set_error(void* it, bp_status status, const char* message) {
@@ -128,6 +148,7 @@ class TestBackend {
   static bp_status log(void* it, bp_log_level level, const char* message) {
     const std::lock_guard lock(self(it).mutex_);
     if (level == BP_LOG_ERROR) self(it).errors += std::string(message) + "\n";
+    if (level == BP_LOG_WARNING) self(it).warnings += std::string(message) + "\n";
     return BP_OK;
   }
   static bp_status get_option(void* it, const char* key, const char** out_value) {
@@ -172,6 +193,17 @@ class TestBackend {
     return BP_OK;
   }
 
+  static bp_status add_graph(void* it, uint64_t, bp_device* const*, const bp_graph_ops* ops,
+                             bp_add_result*) {
+    self(it).graphs = ops;
+    return BP_OK;
+  }
+  static bp_status add_device_guard(void* it, uint64_t, bp_device* const*,
+                                    const bp_device_guard_ops* ops, bp_add_result*) {
+    self(it).guard = ops;
+    return BP_OK;
+  }
+
   std::mutex mutex_;  // Guards `text` and `errors`, which any thread of the backend sets.
   void* library_ = nullptr;
   std::map<std::string, std::string> options_;
@@ -190,7 +222,9 @@ class TestBackend {
                           .add_allocator = add_allocator,
                           .add_streams = add_streams,
                           .add_kernels = add_kernels,
-                          .add_virtual_memory = add_virtual_memory};
+                          .add_device_guard = add_device_guard,
+                          .add_virtual_memory = add_virtual_memory,
+                          .add_graph = add_graph};
 };
 
 // A tensor in a buffer of its own. Its elements are read and written through host memory.

@@ -160,6 +160,8 @@ void Device::end_handles() {
     delete buffer;
   }
   for (const std::unique_ptr<Ending>& ending : endings_) ending->memory.end();
+  for (const OwnedMemory& memory : kept_) memory.end();
+  kept_.clear();
   events_.clear();
   streams_.clear();
   buffers_.clear();
@@ -314,6 +316,16 @@ void Device::bury(std::shared_ptr<Lane> lane) {
   buried_.push_back(std::move(lane));
 }
 
+// Never fails: who sweeps does something else. What cannot be asked now is asked again, unless the
+// device is lost.
+bool Device::has_come(const Ending& ending) {
+  try {
+    return ending.event.is_complete();
+  } catch (const CudaError& e) {
+    return failure_of(e.error()) == Failure::kLoss;
+  }
+}
+
 void Device::sweep() {
   // What they hold ends behind the lock.
   std::vector<std::shared_ptr<Lane>> lanes;
@@ -322,7 +334,7 @@ void Device::sweep() {
     const std::lock_guard lock(mutex_);
     lanes.swap(buried_);
     for (size_t i = 0; i < endings_.size();) {
-      if (!endings_[i]->event.is_complete()) {
+      if (!has_come(*endings_[i])) {
         ++i;
         continue;
       }
@@ -334,10 +346,20 @@ void Device::sweep() {
   for (const std::unique_ptr<Ending>& ending : ended) ending->memory.end();
 }
 
+// Where there is no event to wait for, the memory lives as long as the device.
 void Device::end_later(const OwnedMemory& memory, Lane& lane) {
-  auto ending = std::make_unique<Ending>(*this, memory);
-  const Current current(*this);
-  check(driver(), driver().cudaEventRecord(ending->event.get(), lane.native()), "cudaEventRecord");
+  std::unique_ptr<Ending> ending;
+  try {
+    const Current current(lane.device());
+    ending = std::make_unique<Ending>(lane.device(), memory);
+    check(driver(), driver().cudaEventRecord(ending->event.get(), lane.native()),
+          "cudaEventRecord");
+  } catch (const CudaError& e) {
+    note(e);
+    const std::lock_guard lock(mutex_);
+    kept_.push_back(memory);
+    return;
+  }
   const std::lock_guard lock(mutex_);
   endings_.push_back(std::move(ending));
 }

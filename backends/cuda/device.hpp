@@ -81,7 +81,7 @@ class Device {
   void bury(std::shared_ptr<Lane> lane);
   void sweep();
 
-  // Frees `memory` once the work submitted to `lane` so far has ended; sweep() looks.
+  // Frees `memory` once the work submitted to `lane` so far has ended; sweep() looks. Never fails.
   void end_later(const OwnedMemory& memory, Lane& lane);
 
   // The stream that a Recorder captures on, and what guards it. Throws CudaError.
@@ -118,6 +118,9 @@ class Device {
   void enable_peer(Device& peer);
 
  private:
+  struct Ending;
+
+  static bool has_come(const Ending& ending);
   void set_properties(const cudaDeviceProp& properties);
   void make_pool();
   std::vector<std::shared_ptr<Lane>> live_lanes();
@@ -148,9 +151,9 @@ class Device {
   std::mutex mutex_;  // Guards what follows.
   std::string loss_;
   std::unordered_set<Stream*> streams_;
-  struct Ending;
   std::vector<std::shared_ptr<Lane>> buried_;
   std::vector<std::unique_ptr<Ending>> endings_;
+  std::vector<OwnedMemory> kept_;
   std::vector<std::weak_ptr<Lane>> closing_;  // Destroyed, and perhaps still busy.
   std::unordered_set<Buffer*> buffers_;
   AddressMap<Buffer> places_;

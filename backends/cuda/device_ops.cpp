@@ -134,10 +134,13 @@ bp_status guard_is_initialized(void* self, bp_device* handle, uint32_t* out_is_i
     CUdevice device = 0;
     unsigned flags = 0;
     int is_active = 0;
-    const bool is_known =
-        i.driver.cuDeviceGet(&device, d.ordinal()) == CUDA_SUCCESS &&
-        i.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS;
-    *out_is_initialized = is_known && is_active != 0 ? 1 : 0;
+    const CUresult found = i.driver.cuDeviceGet(&device, d.ordinal());
+    if (found != CUDA_ERROR_NOT_INITIALIZED) {
+      check(i.driver, found, "cuDeviceGet");
+      check(i.driver, i.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active),
+            "cuDevicePrimaryCtxGetState");
+    }
+    *out_is_initialized = is_active != 0 ? 1 : 0;
     return BP_OK;
   });
 }

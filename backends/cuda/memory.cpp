@@ -388,15 +388,19 @@ void OwnedMemory::end() const {
   });
 }
 
+// Never fails: what is submitted to the stream is not to fail for it.
 void OwnedMemory::end_behind(Lane& lane) const {
   if (base == nullptr) return;
   const Driver& driver = device->driver();
-  if (kind == BufferKind::kPool) {
+  try {
     const Current current(lane.device());
-    if (driver.cudaFreeAsync(base, lane.native()) == cudaSuccess) return;
+    if (kind == BufferKind::kPool && driver.cudaFreeAsync(base, lane.native()) == cudaSuccess) {
+      return;
+    }
     driver.cudaGetLastError();
+  } catch (const CudaError&) {
   }
-  // What CUDA cannot free in the order of a stream ends once the stream has got here.
+  // What CUDA does not free in the order of a stream ends once the stream has got here.
   device->end_later(*this, lane);
 }
 

@@ -123,7 +123,8 @@ StagingBlocks::Block StagingBlocks::take(size_t size_bytes) {
   void* memory = nullptr;
   const Driver& driver = device_.driver();
   check(driver, driver.cudaHostAlloc(&memory, wanted, cudaHostAllocPortable), "cudaHostAlloc");
-  return {static_cast<std::byte*>(memory), wanted, nullptr};
+  all_.push_back(static_cast<std::byte*>(memory));
+  return {all_.back(), wanted, nullptr};
 }
 
 void StagingBlocks::give_behind(Block block, cudaStream_t stream) {
@@ -136,10 +137,10 @@ void StagingBlocks::give_behind(Block block, cudaStream_t stream) {
 
 void StagingBlocks::clear() {
   const std::lock_guard lock(mutex_);
-  for (std::vector<Block>* blocks : {&free_, &busy_}) {
-    for (const Block& block : *blocks) device_.driver().cudaFreeHost(block.memory);
-    blocks->clear();
-  }
+  for (std::byte* const memory : all_) device_.driver().cudaFreeHost(memory);
+  all_.clear();
+  free_.clear();
+  busy_.clear();
 }
 
 // ---- Copies -------------------------------------------------------------------------------------

@@ -30,19 +30,17 @@ class StagingBlocks {
   Block take(size_t size_bytes);
 
   // Gives it back, to be used behind what was submitted to `stream` so far. Throws CudaError; then
-  // the block is kept for good.
+  // the block is used no more, and lives until clear().
   void give_behind(Block block, cudaStream_t stream);
 
-  // Gives back a block that nothing was submitted with.
-  void give(Block block);
-
-  // Ends all blocks; nothing uses them.
+  // Frees all blocks; nothing uses them.
   void clear();
 
  private:
   Device& device_;
   std::mutex mutex_;  // Guards what follows.
   std::vector<Block> free_, busy_;
+  std::vector<std::byte*> all_;
 };
 
 // Submit a copy of size_bytes between host and device, as bp_allocator_ops does.

@@ -124,29 +124,53 @@ void CUDART_CB run_callback(cudaStream_t, cudaError_t error, void* data) {
   callback->function(callback->user_data, status);
 }
 
+// Whether a callback could be submitted, between the call that wants to know and the thread on
+// which it is.
+struct Attempt {
+  std::mutex mutex;  // Guards what follows.
+  bool has_returned = false;
+  Outcome error;
+};
+
+void submit_callback(Lane& lane, Attempt& attempt, std::unique_ptr<Callback> callback) {
+  const Driver& driver = lane.device().driver();
+  try {
+    const Current current(lane.device());
+    check(driver, driver.cudaStreamAddCallback(lane.native(), run_callback, callback.get(), 0),
+          "cudaStreamAddCallback");
+    static_cast<void>(callback.release());
+  } catch (const CudaError& e) {
+    lane.device().note(e);
+    {
+      const std::lock_guard lock(attempt.mutex);
+      attempt.error = {.status = e.status(), .text = e.what()};
+      if (!attempt.has_returned) return;
+    }
+    // The host counts on it: it runs here, once what came before has ended, and the stream fails.
+    lane.device().quietly([&](const Driver&) { driver.cudaStreamSynchronize(lane.native()); });
+    const bp_status before = callback->before.status;
+    callback->function(callback->user_data, before == BP_OK ? e.status() : before);
+    throw;
+  }
+}
+
 bp_status stream_add_callback(void* self, bp_stream* handle, bp_stream_callback_fn* function,
                               void* user_data) {
-  return entry(self, [&](const Instance&) -> bp_status {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Lane& lane = lane_of(handle, "stream.add_callback");
-    lane.device().sweep();
     require(reinterpret_cast<const void*>(function), "stream.add_callback: callback");
-    return lane.submit_always([&lane, function, user_data](const Outcome& before) {
-      const Driver& driver = lane.device().driver();
-      auto callback = std::make_unique<Callback>(
-          Callback{lane.shared_from_this(), function, user_data, before});
-      cudaError_t error = cudaErrorUnknown;
-      try {
-        const Current current(lane.device());
-        error = driver.cudaStreamAddCallback(lane.native(), run_callback, callback.get(), 0);
-        check(driver, error, "cudaStreamAddCallback");
-        static_cast<void>(callback.release());
-      } catch (const CudaError& e) {
-        // Nothing of this stream runs any more, or it cannot be told when it ends: the callback
-        // runs all the same, once, with the failure.
-        lane.device().note(e);
-        function(user_data, before.status == BP_OK ? e.status() : before.status);
-      }
-    });
+    lane.device().sweep();
+    auto attempt = std::make_shared<Attempt>();
+    const bp_status status =
+        lane.submit_always([&lane, attempt, function, user_data](const Outcome& before) {
+          submit_callback(lane, *attempt,
+                          std::unique_ptr<Callback>(
+                              new Callback{lane.shared_from_this(), function, user_data, before}));
+        });
+    const std::lock_guard lock(attempt->mutex);
+    attempt->has_returned = true;
+    if (status != BP_OK || attempt->error.status == BP_OK) return status;
+    return i.fail(attempt->error.status, "stream.add_callback: " + attempt->error.text);
   });
 }
 

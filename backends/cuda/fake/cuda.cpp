@@ -393,16 +393,6 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** args, size_t
 
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
 
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
-  std::memset(attributes, 0, sizeof(*attributes));
-  return cudaSuccess;
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, const void*, int, size_t) {
-  *count = 1;
-  return cudaSuccess;
-}
-
 // ---- Graphs -------------------------------------------------------------------------------------
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {

@@ -31,6 +31,9 @@ void reset(const Setup& setup = {});
 // too if that is an error which CUDA does not recover from. An nth of 0 takes the order back.
 void fail_call(const std::string& name, uint64_t nth, int error);
 
+// Blocks until all streams have nothing to do, or wait for an event.
+void finish();
+
 // How often each function was called since reset().
 std::map<std::string, uint64_t> call_counts();
 

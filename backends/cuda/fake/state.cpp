@@ -116,6 +116,8 @@ void fail_call(const std::string& name, uint64_t nth, int error) {
   s.sticky = 0;
 }
 
+void finish() { state().executor.wait_idle(); }
+
 std::map<std::string, uint64_t> call_counts() {
   const std::lock_guard lock(state().mutex);
   return state().counts;

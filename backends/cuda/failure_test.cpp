@@ -1,0 +1,242 @@
+// Each call of CUDA fails in turn, with each kind of error, while everything that the backend
+// offers is used: on a CUDA that needs no GPU.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "backends/cuda/backend.hpp"
+#include "backends/cuda/fake/cuda.hpp"
+#include "backends/cuda/fake/tour.hpp"
+
+namespace bp::cuda::fake {
+namespace {
+
+bp_status enter_fake(const bp_entry_request* request, bp_entry_reply* out_reply) {
+  return enter(request, out_reply, driver);
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "; ";
+  return text;
+}
+
+std::string joined(const std::vector<Refusal>& refusals) {
+  std::string text;
+  for (const Refusal& r : refusals) {
+    text += r.entry + " = " + std::to_string(r.status) + ": " + r.text + "\n";
+  }
+  return text;
+}
+
+// What ends something: its failure is nobody's, and what it should have ended is left.
+const std::set<std::string> kEnds = {"cudaFree", "cudaFreeAsync", "cudaFreeHost",
+                                     "cudaHostUnregister", "cudaStreamDestroy", "cudaEventDestroy",
+                                     "cudaMemPoolDestroy", "cudaGraphDestroy",
+                                     "cudaGraphExecDestroy", "cuDevicePrimaryCtxRelease",
+                                     // Also called there.
+                                     "cuCtxGetCurrent", "cuCtxSetCurrent"};
+
+// What can be done without, some or all of the times that it is called.
+const std::set<std::string> kOptional = {"cudaMemPoolTrimTo",      "cudaPointerGetAttributes",
+                                         "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId",
+                                         "cudaEventQuery",         "cudaEventCreateWithFlags",
+                                         "cudaEventRecord"};
+
+// What came of one tour in which one call failed.
+struct Outcome {
+  bool was_loaded = false;
+  bool is_right = true;
+  bool has_failed_early = true;  // Before what was made was ended.
+  std::string warnings;
+  std::vector<Refusal> refusals, refused_ends;
+};
+
+Outcome tour_with(const std::string& name, uint64_t nth, cudaError_t error) {
+  reset();
+  fail_call(name, nth, error);
+  Outcome outcome;
+  try {
+    TestBackend backend(enter_fake);
+    outcome.was_loaded = true;
+    outcome.warnings = backend.warnings;
+    if (backend.device != nullptr) {
+      Tour tour(backend);
+      outcome.is_right = tour.run();
+      outcome.has_failed_early = call_counts()[name] >= nth;
+      tour.end();
+      outcome.refusals = tour.refusals();
+      outcome.refused_ends = tour.refused_ends();
+    }
+  } catch (const std::runtime_error& e) {
+    outcome.warnings = e.what();
+  }
+  return outcome;
+}
+
+// Every call of a tour without failures: its name, and how often it is made.
+std::map<std::string, uint64_t> calls_of_a_tour() {
+  const Outcome outcome = tour_with("", 0, cudaSuccess);
+  EXPECT_TRUE(outcome.is_right);
+  EXPECT_TRUE(outcome.refusals.empty()) << joined(outcome.refusals);
+  EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
+  EXPECT_TRUE(violations().empty()) << joined(violations());
+  EXPECT_TRUE(leftovers().empty()) << joined(leftovers());
+  return call_counts();
+}
+
+bool names_error(const Outcome& outcome, const std::string& error_name) {
+  if (outcome.warnings.find(error_name) != std::string::npos) return true;
+  return std::ranges::any_of(outcome.refusals, [&](const Refusal& r) {
+    return r.text.find(error_name) != std::string::npos;
+  });
+}
+
+TEST(Failures, ATourCallsEveryFunctionOfTheTable) {
+  const std::map<std::string, uint64_t> calls = calls_of_a_tour();
+  // Called where something is wrong, or by kernels.
+  const std::set<std::string> others = {"cudaDriverGetVersion", "cudaRuntimeGetVersion",
+                                        "cudaFuncSetAttribute", "cudaMalloc", "cudaMemPoolTrimTo"};
+#define BP_RUNTIME(name, parameters) \
+  EXPECT_TRUE(calls.contains(#name) || others.contains(#name)) << #name;
+#define BP_DRIVER(name, symbol, parameters) \
+  EXPECT_TRUE(calls.contains(#name) || others.contains(#name)) << #name;
+#include "backends/cuda/driver.def"
+}
+
+// Calls `check(outcome, what)` for a tour with each call of each function failing.
+template <typename Check>
+void with_each_call(cudaError_t error, const Check& check) {
+  for (const auto& [name, count] : calls_of_a_tour()) {
+    if (name == "cudaGetLastError") continue;
+    for (uint64_t nth = 1; nth <= count; ++nth) {
+      const std::string what = name + ", call " + std::to_string(nth) + " of " +
+                               std::to_string(count) + ", " + cudaGetErrorName(error);
+      SCOPED_TRACE(what);
+      const Outcome outcome = tour_with(name, nth, error);
+      check(name, outcome);
+      if (testing::Test::HasFailure()) return;
+    }
+  }
+  // The process goes on, as if nothing had been.
+  calls_of_a_tour();
+}
+
+TEST(Failures, OfSubmissionsAreToldByNameAndLeaveNothing) {
+  with_each_call(cudaErrorInvalidValue, [](const std::string& name, const Outcome& outcome) {
+    EXPECT_TRUE(outcome.is_right);
+    EXPECT_TRUE(outcome.was_loaded) << outcome.warnings;
+    EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
+    EXPECT_TRUE(violations().empty()) << joined(violations());
+    for (const Refusal& r : outcome.refusals) {
+      EXPECT_EQ(r.status, BP_INTERNAL) << joined(outcome.refusals);
+      EXPECT_NE(r.text, "");
+    }
+    if (kEnds.contains(name) || !outcome.has_failed_early) return;
+    EXPECT_TRUE(kOptional.contains(name) || names_error(outcome, "cudaErrorInvalidValue"))
+        << outcome.warnings << joined(outcome.refusals);
+    EXPECT_TRUE(leftovers().empty()) << joined(leftovers());
+  });
+}
+
+TEST(Failures, OfMemoryAreOutOfMemory) {
+  for (const char* name : {"cudaMallocFromPoolAsync", "cudaHostAlloc"}) {
+    const Outcome outcome = tour_with(name, 1, cudaErrorMemoryAllocation);
+    if (std::string_view(name) == "cudaMallocFromPoolAsync") {
+      // The pool is trimmed and asked again.
+      EXPECT_TRUE(outcome.refusals.empty()) << joined(outcome.refusals);
+      EXPECT_EQ(call_counts()["cudaMemPoolTrimTo"], 1u);
+      continue;
+    }
+    ASSERT_FALSE(outcome.refusals.empty()) << name;
+    EXPECT_EQ(outcome.refusals[0].status, BP_OUT_OF_MEMORY) << outcome.refusals[0].text;
+    EXPECT_NE(outcome.refusals[0].text.find("cudaErrorMemoryAllocation"), std::string::npos);
+  }
+}
+
+TEST(Failures, ThatLoseTheDeviceAreToldByEveryCallButEnds) {
+  with_each_call(cudaErrorIllegalAddress, [](const std::string& name, const Outcome& outcome) {
+    EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
+    EXPECT_TRUE(violations().empty()) << joined(violations());
+    if (kEnds.contains(name) || kOptional.contains(name) || !outcome.has_failed_early) return;
+    EXPECT_TRUE(names_error(outcome, "cudaErrorIllegalAddress"))
+        << outcome.warnings << joined(outcome.refusals);
+    // What is refused first may be of work that was submitted before; then the device is lost.
+    if (outcome.refusals.empty()) return;
+    EXPECT_EQ(outcome.refusals.back().status, BP_DEVICE_LOST) << joined(outcome.refusals);
+  });
+}
+
+TEST(Failures, NoDeviceIsNoErrorAndSaysWhy) {
+  reset({.device_count = 0});
+  const TestBackend backend(enter_fake);
+  EXPECT_EQ(backend.device, nullptr);
+  EXPECT_NE(backend.warnings.find("no device"), std::string::npos) << backend.warnings;
+}
+
+TEST(Failures, AnOldDriverIsNamedWithItsVersion) {
+  reset();
+  fail_call("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+  const TestBackend backend(enter_fake);
+  EXPECT_EQ(backend.device, nullptr);
+  EXPECT_NE(backend.warnings.find("install a newer driver"), std::string::npos) << backend.warnings;
+}
+
+TEST(Failures, ADeviceOfAnOldArchitectureIsLeftOutByName) {
+  reset({.device_count = 1, .major = 7});
+  const TestBackend backend(enter_fake);
+  EXPECT_EQ(backend.device, nullptr);
+  EXPECT_NE(backend.warnings.find("compute capability is 7.0"), std::string::npos)
+      << backend.warnings;
+}
+
+TEST(Failures, ADeviceThatDoesNotExistIsRefused) {
+  reset();
+  try {
+    const TestBackend backend(enter_fake, {{"devices", "5"}});
+    FAIL() << "it was loaded";
+  } catch (const std::runtime_error& e) {
+    EXPECT_NE(std::string(e.what()).find("names 5"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Failures, DevicesAreChosenByOption) {
+  reset();
+  const TestBackend backend(enter_fake, {{"devices", "1"}});
+  ASSERT_EQ(backend.all_devices.size(), 1u);
+  const bp_device_properties* properties = nullptr;
+  backend.devices->properties(backend.devices->self, backend.device, &properties);
+  EXPECT_STREQ(properties->name, "fake accelerator 1");
+}
+
+TEST(Failures, WithoutAPoolMemoryIsPlain) {
+  reset();
+  {
+    TestBackend backend(enter_fake, {{"allocator", "plain"}});
+    bp_buffer* const buffer = backend.make_buffer(4096);
+    EXPECT_EQ(backend.allocator->free(backend.allocator->self, buffer, nullptr), BP_OK);
+  }
+  EXPECT_EQ(call_counts()["cudaMalloc"], 1u);
+  EXPECT_EQ(call_counts()["cudaMallocFromPoolAsync"], 0u);
+  EXPECT_TRUE(leftovers().empty()) << joined(leftovers());
+}
+
+TEST(Failures, ProbingMakesNoContext) {
+  reset();
+  const TestBackend backend(enter_fake);
+  uint64_t count = 0;
+  EXPECT_EQ(backend.devices->probe(backend.devices->self, &count), BP_OK);
+  EXPECT_EQ(count, 2u);
+  EXPECT_EQ(call_counts()["cuDevicePrimaryCtxRetain"], 0u);
+}
+
+TEST(Graphs, AreLaunchedByOneCallAndUpdatedInPlace) {
+  calls_of_a_tour();
+  const std::map<std::string, uint64_t> calls = call_counts();
+  EXPECT_EQ(calls.at("cudaGraphLaunch"), 2u);
+  EXPECT_EQ(calls.at("cudaGraphInstantiate"), 1u);
+  EXPECT_EQ(calls.at("cudaGraphExecUpdate"), 1u);
+}
+
+}  // namespace
+}  // namespace bp::cuda::fake
