@@ -93,6 +93,10 @@ void open_devices(Instance& i) {
     refuse(BP_INVALID_ARGUMENT, "option device: there is no device " +
                                     std::to_string(*i.options.device) + "; " + devices_text(found));
   }
+  if (i.options.has_validation && !found.empty() && !i.survey.has_validation_layer) {
+    refuse(BP_UNSUPPORTED, std::string("option validation: the layer ") + kValidationLayer +
+                               " is not installed; install vulkan-validationlayers");
+  }
   for (uint32_t k = 0; k < found.size(); ++k) {
     if (i.options.device.value_or(k) != k) continue;
     i.cards.push_back(std::make_unique<Device>(i, found[k]));

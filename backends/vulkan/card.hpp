@@ -14,6 +14,7 @@
 #include "backends/vulkan/context.hpp"
 #include "backends/vulkan/pipelines.hpp"
 #include "backends/vulkan/recorder.hpp"
+#include "backends/vulkan/shadows.hpp"
 #include "backends/vulkan/staging.hpp"
 
 namespace bp::vulkan {
@@ -27,12 +28,15 @@ struct Engine {
         uploads(its_context, false),
         readbacks(its_context, true),
         pipelines(its_context),
-        recorder(its_context) {}
+        recorder(its_context) {
+    if (its_context->options.has_validation) shadows = std::make_unique<Shadows>(its_context);
+  }
 
   const std::shared_ptr<Context> context;
   Staging uploads, readbacks;
   Pipelines pipelines;
-  Recorder recorder;  // Ends first: work may use the others.
+  std::unique_ptr<Shadows> shadows;  // For validation layers; else NULL.
+  Recorder recorder;                 // Ends first: work may use the others.
 };
 
 class Card {

@@ -23,8 +23,8 @@ class Hazards {
   bool meet(std::span<const AddressRange> ranges) const {
     return std::ranges::any_of(ranges, [&](const AddressRange& range) {
       return std::ranges::any_of(open_, [&](const AddressRange& other) {
-        return (range.is_written || other.is_written) && range.begin < other.end &&
-               other.begin < range.end;
+        return (range.is_written || other.is_written) && range.begin < range.end &&
+               range.begin < other.end && other.begin < range.end;
       });
     });
   }

@@ -129,24 +129,27 @@ bp_status Launch::submit() {
   if (commands_.empty()) return stream_.queue->surface();
   Engine& engine = stream_.lane->engine();
   const Fault fault = stream_.queue->has_failed() ? Fault{} : stream_.lane->take_fault();
-  return stream_.queue->submit(
-      [lane = stream_.lane, fault, commands = std::move(commands_), ranges = std::move(ranges_),
-       records = std::move(records_), checks = std::move(checks_), queue = stream_.queue,
-       layout = engine.pipelines.layout(), &vk = engine.context->vk]() mutable {
-        auto record = [&](Recording& recording) {
-          for (const Command& command : commands) {
-            recording.order(std::span(ranges).subspan(command.first_range, command.range_count));
-            const VkCommandBuffer to = recording.commands();
-            vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
-            vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
-                                &command.arguments);
-            vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
-          }
-          for (const std::shared_ptr<Memory>& memory : records) recording.retain(memory);
-          for (const Check& check : checks) watch(recording, check, queue);
-        };
-        lane->run(fault, ranges, record);
-      });
+  return stream_.queue->submit([lane = stream_.lane, fault, commands = std::move(commands_),
+                                ranges = std::move(ranges_), records = std::move(records_),
+                                checks = std::move(checks_), queue = stream_.queue,
+                                layout = engine.pipelines.layout(), shadows = engine.shadows.get(),
+                                &vk = engine.context->vk]() mutable {
+    auto record = [&](Recording& recording) {
+      for (const Command& command : commands) {
+        const auto touched = std::span(ranges).subspan(command.first_range, command.range_count);
+        recording.order(touched);
+        if (shadows != nullptr) shadows->show(recording, lane->card(), touched);
+        const VkCommandBuffer to = recording.commands();
+        vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
+        vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
+                            &command.arguments);
+        vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
+      }
+      for (const std::shared_ptr<Memory>& memory : records) recording.retain(memory);
+      for (const Check& check : checks) watch(recording, check, queue);
+    };
+    lane->run(fault, ranges, record);
+  });
 }
 
 }  // namespace bp::vulkan

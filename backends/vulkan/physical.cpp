@@ -31,31 +31,6 @@ struct Properties {
   VkPhysicalDeviceProperties2 core{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
 };
 
-// The names of features that every device of this backend needs and this one lacks.
-std::string missing_features(const VkPhysicalDeviceFeatures& core,
-                             const VkPhysicalDeviceVulkan11Features& v11,
-                             const VkPhysicalDeviceVulkan12Features& v12) {
-  const struct {
-    const char* name;
-    VkBool32 has;
-  } needed[] = {
-      {"shaderInt64", core.shaderInt64},
-      {"shaderInt16", core.shaderInt16},
-      {"storageBuffer16BitAccess", v11.storageBuffer16BitAccess},
-      {"storageBuffer8BitAccess", v12.storageBuffer8BitAccess},
-      {"shaderInt8", v12.shaderInt8},
-      {"bufferDeviceAddress", v12.bufferDeviceAddress},
-      {"timelineSemaphore", v12.timelineSemaphore},
-      {"scalarBlockLayout", v12.scalarBlockLayout},
-  };
-  std::string missing;
-  for (const auto& feature : needed) {
-    if (feature.has == VK_FALSE)
-      missing += (missing.empty() ? "" : ", ") + std::string(feature.name);
-  }
-  return missing;
-}
-
 bool has_extension(const VulkanInstance& instance, VkPhysicalDevice device, const char* name) {
   uint32_t count = 0;
   check(instance.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr),
@@ -155,6 +130,8 @@ void copy_properties(const Properties& properties, Physical& p) {
   p.max_allocation_bytes = properties.maintenance.maxMemoryAllocationSize;
   p.max_allocation_count = limits.maxMemoryAllocationCount;
   p.non_coherent_atom_bytes = limits.nonCoherentAtomSize;
+  p.storage_alignment_bytes = limits.minStorageBufferOffsetAlignment;
+  p.max_storage_bytes = limits.maxStorageBufferRange;
 }
 
 // Fills `p`; else returns why the device cannot be used.
@@ -191,6 +168,30 @@ std::string read_physical(const VulkanInstance& instance, VkPhysicalDevice devic
 
 }  // namespace
 
+std::string missing_features(const VkPhysicalDeviceFeatures& core,
+                             const VkPhysicalDeviceVulkan11Features& v11,
+                             const VkPhysicalDeviceVulkan12Features& v12) {
+  const struct {
+    const char* name;
+    VkBool32 has;
+  } needed[] = {
+      {"shaderInt64", core.shaderInt64},
+      {"shaderInt16", core.shaderInt16},
+      {"storageBuffer16BitAccess", v11.storageBuffer16BitAccess},
+      {"storageBuffer8BitAccess", v12.storageBuffer8BitAccess},
+      {"shaderInt8", v12.shaderInt8},
+      {"bufferDeviceAddress", v12.bufferDeviceAddress},
+      {"timelineSemaphore", v12.timelineSemaphore},
+      {"scalarBlockLayout", v12.scalarBlockLayout},
+  };
+  std::string missing;
+  for (const auto& feature : needed) {
+    if (feature.has == VK_FALSE)
+      missing += (missing.empty() ? "" : ", ") + std::string(feature.name);
+  }
+  return missing;
+}
+
 Survey survey_machine() {
   Survey survey;
   std::string reason;
@@ -200,6 +201,7 @@ Survey survey_machine() {
     return survey;
   }
   try {
+    survey.has_validation_layer = library->has_layer(kValidationLayer);
     const VulkanInstance instance(library, {});
     const std::vector<VkPhysicalDevice> handles = instance.physical_devices();
     if (handles.empty()) {

@@ -38,6 +38,8 @@ struct Physical {
   uint64_t max_allocation_bytes = 0;
   uint32_t max_allocation_count = 0;
   uint64_t non_coherent_atom_bytes = 1;
+  uint64_t storage_alignment_bytes = 1;  // Of descriptors, as is the next.
+  uint64_t max_storage_bytes = 0;
   bool has_f64 = false, has_f16 = false, has_i8 = false;
   bool has_budget = false;  // The driver says how much of a heap is free.
   std::array<uint8_t, VK_UUID_SIZE> cache_uuid{};
@@ -47,7 +49,13 @@ struct Physical {
 struct Survey {
   std::vector<Physical> devices;
   std::vector<std::string> remarks;  // Why there are no devices, or not more.
+  bool has_validation_layer = false;
 };
+
+// The names of the features that every device of this backend needs and that this one lacks.
+std::string missing_features(const VkPhysicalDeviceFeatures& core,
+                             const VkPhysicalDeviceVulkan11Features& v11,
+                             const VkPhysicalDeviceVulkan12Features& v12);
 
 // Looks at the machine, and closes everything again. Never throws for what the machine lacks.
 Survey survey_machine();

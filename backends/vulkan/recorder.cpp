@@ -48,8 +48,17 @@ int64_t Timestamp::time_ns() const {
 
 // ---- Recording ----------------------------------------------------------------------------------
 
-void Recording::order(std::span<const AddressRange> ranges) {
+void Recording::order(std::span<const AddressRange> asked) {
   Recorder& r = recorder_;
+  std::span<const AddressRange> ranges = asked;
+  std::vector<AddressRange> widened;
+  if (r.context_->options.has_validation) {
+    // As descriptors show them (shadows.hpp).
+    const uint64_t alignment = r.context_->physical.storage_alignment_bytes;
+    widened.assign(asked.begin(), asked.end());
+    for (AddressRange& range : widened) range.begin = range.begin / alignment * alignment;
+    ranges = widened;
+  }
   if (r.hazards_.meet(ranges) || r.hazards_.is_full()) {
     if (r.context_->options.has_barriers) r.put_barrier(kWorkStages, kWorkAccess);
     r.hazards_.clear();

@@ -12,6 +12,7 @@ set(vulkan_shaders
   "random"
   "reduce f32 f64 i64"
   "scatter f32 i64"
+  "shadow read write"
   "softmax")
 
 find_program(BACKPLANE_SPIRV_VAL NAMES spirv-val

@@ -47,6 +47,7 @@ class Lane {
   Lane(std::shared_ptr<Card> card, std::shared_ptr<Engine> engine)
       : card_(std::move(card)), engine_(std::move(engine)) {}
 
+  Card& card() const { return *card_; }
   Engine& engine() const { return *engine_; }
   const std::shared_ptr<Engine>& shared_engine() const { return engine_; }
   Recorder& recorder() const { return engine_->recorder; }

@@ -12,6 +12,8 @@
 
 namespace bp::vulkan {
 
+constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
+
 // "VK_ERROR_DEVICE_LOST", or the number.
 std::string result_name(VkResult result);
 
@@ -26,6 +28,9 @@ class Library {
   Library(const Library&) = delete;
   ~Library();
 
+  // Whether a layer of this name is installed. Throws StatusError.
+  bool has_layer(const char* name) const;
+
   PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr;
 #define BP_VK_GLOBAL(name) PFN_vk##name name = nullptr;
 #include "backends/vulkan/vk_functions.def"
@@ -38,7 +43,7 @@ class Library {
 
 // What an instance is made with.
 struct InstanceRequest {
-  bool has_validation = false;  // Synchronisation and GPU-assisted validation.
+  bool has_validation = false;  // With the layer's checks of synchronisation.
   // Gets each message of the validation layers.
   void (*report)(void* user_data, const char* text) = nullptr;
   void* user_data = nullptr;

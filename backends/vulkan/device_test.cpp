@@ -1,0 +1,99 @@
+#include "backends/vulkan/vulkan_test.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+class VulkanDevice : public WithDevice {};
+class VulkanOptions : public WithDevice {};
+
+// What an instance with these options says instead of loading.
+std::string refusal_of(const Vulkan::Options& options) {
+  try {
+    const Vulkan v(options);
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST_F(VulkanOptions, ChooseOneDevice) {
+  Vulkan v{{"device", "0"}};
+  EXPECT_EQ(v.b.all_devices.size(), 1u);
+}
+
+TEST_F(VulkanOptions, NameTheDevicesWhereOneIsOutOfRange) {
+  const std::string text = refusal_of({{"device", "99"}});
+  EXPECT_NE(text.find("there is no device 99; there are 0: "), std::string::npos) << text;
+}
+
+TEST_F(VulkanOptions, AreRefusedWithWhatIsAllowed) {
+  const std::pair<const char*, const char*> bad[] = {
+      {"device", "first"}, {"device", "-1"}, {"validation", "maybe"}, {"barriers", "some"}};
+  for (const auto& [key, value] : bad) {
+    const std::string text = refusal_of({{key, value}});
+    EXPECT_NE(text.find(std::string("option ") + key), std::string::npos) << key << "=" << value;
+  }
+}
+
+TEST_F(VulkanDevice, SaysHowMuchWasAskedForWhereAHeapIsTooSmall) {
+  Vulkan v;
+  const bp_device_properties* properties = nullptr;
+  ASSERT_EQ(v.b.devices->properties(v.b.devices->self, v.b.device, &properties), BP_OK);
+  for (uint64_t heap = 0; heap < properties->heap_count; ++heap) {
+    bp_buffer* buffer = nullptr;
+    const uint64_t too_much = properties->heaps[heap].max_allocation_bytes + 1;
+    EXPECT_EQ(v.allocate({.size_bytes = too_much, .heap_index = heap + 1}, &buffer),
+              BP_OUT_OF_MEMORY);
+    EXPECT_NE(v.b.text.find(std::to_string(too_much)), std::string::npos) << v.b.text;
+    EXPECT_EQ(buffer, nullptr);
+  }
+}
+
+// Drivers that give host memory do not enforce the size of their heap.
+TEST_F(VulkanDevice, GivesNoMoreThanTheHeapHas) {
+  Vulkan v;
+  if (v.free_bytes() > uint64_t{8} << 30) GTEST_SKIP() << "the first heap is large";
+  constexpr uint64_t kPart = uint64_t{256} << 20;
+  std::vector<bp_buffer*> buffers;
+  bp_status status = BP_OK;
+  while (status == BP_OK && buffers.size() < 64) {
+    bp_buffer* buffer = nullptr;
+    status = v.allocate({.size_bytes = kPart}, &buffer);
+    if (status == BP_OK) buffers.push_back(buffer);
+  }
+  EXPECT_EQ(status, BP_OUT_OF_MEMORY);
+  EXPECT_NE(v.b.text.find("left"), std::string::npos) << v.b.text;
+  EXPECT_LT(v.free_bytes(), kPart + (uint64_t{1} << 20));
+  for (bp_buffer* buffer : buffers) EXPECT_EQ(v.free(buffer), BP_OK);
+  bp_buffer* buffer = nullptr;
+  EXPECT_EQ(v.allocate({.size_bytes = kPart}, &buffer), BP_OK) << "what was freed is free";
+  v.free(buffer);
+}
+
+TEST_F(VulkanDevice, AlignsMemoryAsAskedFor) {
+  Vulkan v;
+  for (uint64_t alignment = 1; alignment <= 4096; alignment *= 2) {
+    bp_buffer* buffer = nullptr;
+    ASSERT_EQ(v.allocate({.size_bytes = 100, .alignment_bytes = alignment}, &buffer), BP_OK);
+    uint64_t address = 1;
+    EXPECT_EQ(v.b.allocator->address(v.b.allocator->self, buffer, &address), BP_OK);
+    EXPECT_EQ(address % alignment, 0u);
+    v.free(buffer);
+  }
+}
+
+TEST_F(VulkanDevice, IsUsedAgainAfterLossAndReset) {
+  Vulkan v;
+  bp_stream* const before = v.b.make_stream();
+  ASSERT_EQ(v.faults().lose_device(v.faults().self, v.b.device), BP_OK);
+  EXPECT_EQ(v.status(before), BP_DEVICE_LOST);
+  ASSERT_EQ(v.b.devices->reset(v.b.devices->self, v.b.device), BP_OK) << v.b.text;
+  EXPECT_EQ(v.status(before), BP_DEVICE_LOST) << "handles of before stay dead";
+  bp_stream* const stream = v.b.make_stream();
+  bp_buffer* const buffer = v.b.make_buffer(64);
+  ASSERT_EQ(v.fill(stream, buffer, 64, 7), BP_OK) << v.b.text;
+  EXPECT_EQ(v.read(stream, buffer, 64), std::vector<uint32_t>(16, 7));
+}
+
+}  // namespace
+}  // namespace bp::vulkan
