@@ -4,10 +4,14 @@
 # with COMPUTE_<TYPE> defined; what else differs is a specialisation constant.
 set(vulkan_shaders
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
+  "convolution"
+  "cross_entropy"
   "index"
   "map f32 f64 i32 i64"
   "matmul"
   "matmul_subgroup"
+  "norm"
+  "optimizer"
   "pool"
   "random"
   "reduce f32 f64 i64"

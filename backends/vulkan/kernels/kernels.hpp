@@ -82,6 +82,13 @@ extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, 
 // binary.cpp
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 
+// convolution.cpp
+extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
+    kConvolutionBackwardBias;
+
+// cross_entropy.cpp
+extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
+
 // embedding.cpp
 extern const bp_kernel kEmbeddingBackward;
 
@@ -96,6 +103,12 @@ extern const bp_kernel kMatmul;
 
 // movement.cpp
 extern const bp_kernel kFill, kCopy;
+
+// norm.cpp
+extern const bp_kernel kLayerNorm, kLayerNormBackward, kRmsNorm, kRmsNormBackward;
+
+// optimizer.cpp
+extern const bp_kernel kSgdStep, kAdamwStep, kScaleAndCheckFinite;
 
 // pool.cpp
 extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;

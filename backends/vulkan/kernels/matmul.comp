@@ -43,7 +43,7 @@ void main() {
 
   [[unroll]] for (uint i = 0u; i < 4u; ++i) {
     [[unroll]] for (uint j = 0u; j < 4u; ++j) {
-      finish(record, tile.y, tile.m + row + 16u * i, tile.n + col + 16u * j, sums[i][j]);
+      finish(record, tile, tile.m + row + 16u * i, tile.n + col + 16u * j, sums[i][j]);
     }
   }
 }

@@ -27,7 +27,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   uint batch_extents[8];
   int64_t a_m, a_k, b_k, b_n, y_m, y_n, bias_n, preactivation_m, preactivation_n;  // In bytes.
   int64_t y_part;
-  int64_t batch_a[8], batch_b[8], batch_y[8];
+  int64_t batch_a[8], batch_b[8], batch_y[8], batch_bias[8];
 };
 
 uint64_t moved(uint64_t address, int64_t stride, uint steps) {
@@ -45,7 +45,7 @@ float activate(float x) {
 
 // One tile of one product: where its matrices begin, and its part of k.
 struct Tile {
-  uint64_t a, b, y;
+  uint64_t a, b, y, bias;
   uint m, n;  // The first row and column.
   uint k;     // Elements along k.
 };
@@ -67,6 +67,7 @@ Tile find_tile(Record record, uint number, uint rows, uint cols) {
            offset_of(batch, kBatchRank, record.batch_extents, record.batch_b);
   tile.y = moved(record.y, record.y_part, part) +
            offset_of(batch, kBatchRank, record.batch_extents, record.batch_y);
+  tile.bias = record.bias + offset_of(batch, kBatchRank, record.batch_extents, record.batch_bias);
   return tile;
 }
 
@@ -75,13 +76,13 @@ bool tile_exists(Record record, uint number, uint rows, uint cols) {
   return uint64_t(number) < record.batch_count * uint64_t(m_tiles * n_tiles);
 }
 
-// Writes y[m, n]; `y` is where the matrix of the batch begins.
-void finish(Record record, uint64_t y, uint m, uint n, float sum) {
+// Writes y[m, n].
+void finish(Record record, Tile tile, uint m, uint n, float sum) {
   if (m >= record.m || n >= record.n) return;
-  if (kHasBias != 0u) sum += load_f32(kTypeY, moved(record.bias, record.bias_n, n));
+  if (kHasBias != 0u) sum += load_f32(kTypeY, moved(tile.bias, record.bias_n, n));
   if (kHasPreactivation != 0u) {
     const uint64_t row = moved(record.preactivation, record.preactivation_m, m);
     store_f32(kTypeY, moved(row, record.preactivation_n, n), sum);
   }
-  store_f32(kTypeY, moved(moved(y, record.y_m, m), record.y_n, n), activate(sum));
+  store_f32(kTypeY, moved(moved(tile.y, record.y_m, m), record.y_n, n), activate(sum));
 }

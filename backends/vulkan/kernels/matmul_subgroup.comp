@@ -128,6 +128,6 @@ void main() {
   }
   barrier();
   for (uint i = lane; i < rows * cols; i += kLocalSize) {
-    finish(record, tile.y, m + i / cols, n + i % cols, results[i]);
+    finish(record, tile, m + i / cols, n + i % cols, results[i]);
   }
 }

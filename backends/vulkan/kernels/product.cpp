@@ -17,7 +17,7 @@ struct ProductRecord {
   uint32_t batch_extents[BP_MAX_RANK];
   int64_t a_m, a_k, b_k, b_n, y_m, y_n, bias_n, preactivation_m, preactivation_n;
   int64_t y_part;
-  int64_t batch_a[BP_MAX_RANK], batch_b[BP_MAX_RANK], batch_y[BP_MAX_RANK];
+  int64_t batch_a[BP_MAX_RANK], batch_b[BP_MAX_RANK], batch_y[BP_MAX_RANK], batch_bias[BP_MAX_RANK];
 };
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -74,6 +74,7 @@ void put_batch(ProductRecord& record, const Product& p, uint32_t& out_rank) {
       {p.y.batch_strides.data(), dtype_size_bytes(p.y.dtype)},
       {p.a.batch_strides.data(), dtype_size_bytes(p.a.dtype)},
       {p.b.batch_strides.data(), dtype_size_bytes(p.b.dtype)},
+      {p.bias_batch_strides.data(), dtype_size_bytes(p.y.dtype)},
   };
   const Walk walk = make_walk(p.batch_ndim, p.batch_shape.data(), operands);
   out_rank = std::max(walk.rank, 1u);
@@ -83,6 +84,7 @@ void put_batch(ProductRecord& record, const Product& p, uint32_t& out_rank) {
     record.batch_y[i] = walk.strides[0][i];
     record.batch_a[i] = walk.strides[1][i];
     record.batch_b[i] = walk.strides[2][i];
+    record.batch_bias[i] = walk.strides[3][i];
   }
 }
 

@@ -25,6 +25,7 @@ struct Product {
   uint32_t activation = BP_LINEAR_ACTIVATION_NONE;
   bool has_bias = false, has_preactivation = false;
   uint64_t bias = 0, preactivation = 0;  // Addresses.
+  std::array<int64_t, BP_MAX_RANK> bias_batch_strides{};
   int64_t bias_stride = 0, preactivation_row_stride = 0, preactivation_col_stride = 0;
 };
 

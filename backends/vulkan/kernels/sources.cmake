@@ -2,12 +2,16 @@
 set(vulkan_kernel_sources
   kernels/activation.cpp
   kernels/binary.cpp
+  kernels/convolution.cpp
+  kernels/cross_entropy.cpp
   kernels/embedding.cpp
   kernels/gather.cpp
   kernels/linear.cpp
   kernels/map.cpp
   kernels/matmul.cpp
   kernels/movement.cpp
+  kernels/norm.cpp
+  kernels/optimizer.cpp
   kernels/pool.cpp
   kernels/product.cpp
   kernels/random.cpp

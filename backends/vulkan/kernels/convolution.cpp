@@ -1,0 +1,451 @@
+// convolution and its gradients as matrix products of unfolded windows (convolution.comp,
+// matmul.comp):
+//
+//   columns (c, taps; n, places)   the element of x under each tap of each place of y
+//   y (places, o) = columns^T weight^T       for each image and group
+//   columns = weight^T grad_y, folded to grad_x
+//   grad_weight (o; c, taps) = grad_y (o; n, places) columns^T
+//
+// Images are taken in as many at a time as kColumnBytes of columns allow.
+#include <algorithm>
+#include <array>
+
+#include "backends/vulkan/kernels/map.hpp"
+#include "backends/vulkan/kernels/product.hpp"
+#include "backends/vulkan/kernels/reduce.hpp"
+#include "backends/vulkan/kernels/scratch.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+constexpr int64_t kColumnBytes = int64_t{64} << 20;
+
+struct ConvolutionRecord {
+  uint64_t x, columns;
+  uint64_t count;
+  int64_t strides_x[5];
+  uint32_t images, channels;
+  uint32_t extents_x[3], extents_y[3];
+  uint32_t kernel[3], stride[3], padding[3], dilation[3];
+};
+
+// One of the ops: its x and y may be gradients.
+struct Convolution {
+  const bp_tensor *x, *weight, *y, *bias;
+  int64_t groups;
+  const int64_t *stride, *padding, *dilation;
+
+  uint32_t spatial() const { return x->ndim - 2; }
+  int64_t images() const { return x->shape[0]; }
+  int64_t channels() const { return x->shape[1]; }
+  int64_t outputs() const { return y->shape[1]; }
+  int64_t outputs_of_group() const { return outputs() / groups; }
+  int64_t places() const { return product_of(*y); }
+  int64_t taps() const { return product_of(*weight); }
+  int64_t depth() const { return weight->shape[1] * taps(); }  // Of a product: (c, taps).
+  bool is_empty() const { return images() * places() * outputs() * depth() == 0; }
+
+  // Images that are unfolded at a time.
+  int64_t chunk(int64_t item) const {
+    const int64_t bytes = std::max<int64_t>(1, channels() * taps() * places() * item);
+    return std::clamp<int64_t>(kColumnBytes / bytes, 1, std::max<int64_t>(1, images()));
+  }
+
+ private:
+  static int64_t product_of(const bp_tensor& t) {
+    int64_t count = 1;
+    for (uint32_t i = 2; i < t.ndim; ++i) count *= t.shape[i];
+    return count;
+  }
+};
+
+// Whether the axes from `first` on lie behind each other without gaps.
+bool is_dense_from(const bp_tensor& t, uint32_t first) {
+  int64_t expected = 1;
+  for (uint32_t i = t.ndim; i-- > first; expected *= t.shape[i]) {
+    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
+  }
+  return true;
+}
+
+// A tensor as a product reads or writes it: itself, or a copy without gaps.
+class Packed {
+ public:
+  Packed(const bp_tensor& tensor, uint32_t first, Scratch& scratch)
+      : tensor_(tensor), is_copy_(!is_dense_from(tensor, first)) {
+    if (is_copy_) copy_ = scratch.like(tensor);
+  }
+  Packed(const Packed&) = delete;
+
+  const bp_tensor& get() const { return is_copy_ ? copy_.tensor() : tensor_; }
+  bp_status fetch(Launch& launch) const {
+    return is_copy_ ? submit_move(launch, kMapCopy, {&get(), &tensor_}) : bp_status{BP_OK};
+  }
+  bp_status put(Launch& launch) const {
+    return is_copy_ ? submit_move(launch, kMapCopy, {&tensor_, &get()}) : bp_status{BP_OK};
+  }
+
+ private:
+  const bp_tensor& tensor_;
+  const bool is_copy_;
+  ScratchTensor copy_;
+};
+
+ConvolutionRecord record_of(const Convolution& c, const bp_tensor& x) {
+  ConvolutionRecord record{};
+  const int64_t item = dtype_size_bytes(x.dtype);
+  record.channels = static_cast<uint32_t>(c.channels());
+  for (uint32_t i = 0; i < 2; ++i) record.strides_x[i] = x.strides[i] * item;
+  for (uint32_t i = 0; i < 3; ++i) {
+    record.extents_x[i] = record.extents_y[i] = 1;
+    record.kernel[i] = record.stride[i] = record.dilation[i] = 1;
+    if (i + c.spatial() < 3) continue;
+    const uint32_t axis = i + c.spatial() - 3;
+    record.strides_x[2 + i] = x.strides[2 + axis] * item;
+    record.extents_x[i] = static_cast<uint32_t>(x.shape[2 + axis]);
+    record.extents_y[i] = static_cast<uint32_t>(c.y->shape[2 + axis]);
+    record.kernel[i] = static_cast<uint32_t>(c.weight->shape[2 + axis]);
+    record.stride[i] = static_cast<uint32_t>(c.stride[axis]);
+    record.padding[i] = static_cast<uint32_t>(c.padding[axis]);
+    record.dilation[i] = static_cast<uint32_t>(c.dilation[axis]);
+  }
+  return record;
+}
+
+// Some images of x, and their columns.
+struct Chunk {
+  int64_t first, images;
+  const ScratchTensor& columns;
+};
+
+bp_status submit_columns(Launch& launch, const Convolution& c, const Chunk& chunk, bool folds) {
+  ConvolutionRecord record = record_of(c, *c.x);
+  record.images = static_cast<uint32_t>(chunk.images);
+  record.x = launch.device_address(*c.x) + static_cast<uint64_t>(chunk.first * record.strides_x[0]);
+  record.columns = launch.device_address(chunk.columns.tensor());
+  int64_t count = chunk.images * c.channels();
+  for (uint32_t i = 2; i < c.x->ndim && folds; ++i) count *= c.x->shape[i];
+  if (!folds) count *= c.taps() * c.places();
+  record.count = static_cast<uint64_t>(count);
+  const std::array<uint32_t, 4> constants = {local_size(launch), folds ? 1u : 0u, c.x->dtype,
+                                             chunk.columns.tensor().dtype};
+  Ranges x(launch, {c.x}), columns(launch);
+  columns.add(launch.workspace());
+  return submit(launch, kConvolutionModule, constants, record,
+                ceil_divide(record.count, local_size(launch)), folds ? columns : x,
+                folds ? x : columns);
+}
+
+// The batch of all products: groups, and images of a chunk.
+Product product_of_chunk(const Convolution& c, const Chunk& chunk) {
+  Product p{.batch_ndim = 2};
+  p.batch_shape = {c.groups, chunk.images};
+  return p;
+}
+
+// A tensor whose images are a batch, from image `first` on.
+uint64_t address_from(const Launch& launch, const bp_tensor& t, int64_t first) {
+  return launch.device_address(t) +
+         static_cast<uint64_t>(first * t.strides[0] * dtype_size_bytes(t.dtype));
+}
+
+Product forward_product(const Convolution& c, const bp_tensor& weight, const bp_tensor& y,
+                        const Chunk& chunk) {
+  const int64_t row = chunk.images * c.places();  // Of columns.
+  Product p = product_of_chunk(c, chunk);
+  p.m = c.places();
+  p.n = c.outputs_of_group();
+  p.k = c.depth();
+  p.a = {.dtype = c.x->dtype, .row_stride = 1, .col_stride = row};
+  p.a.batch_strides = {c.depth() * row, c.places()};
+  p.b = {.dtype = weight.dtype, .row_stride = 1, .col_stride = weight.strides[0]};
+  p.b.batch_strides = {p.n * weight.strides[0], 0};
+  p.y = {.dtype = y.dtype, .row_stride = 1, .col_stride = y.strides[1]};
+  p.y.batch_strides = {p.n * y.strides[1], y.strides[0]};
+  if (c.bias != nullptr) {
+    p.has_bias = true;
+    p.bias_stride = c.bias->strides[0];
+    p.bias_batch_strides = {p.n * c.bias->strides[0], 0};
+  }
+  return p;
+}
+
+Product input_product(const Convolution& c, const bp_tensor& weight, const bp_tensor& grad_y,
+                      const Chunk& chunk) {
+  const int64_t row = chunk.images * c.places();
+  Product p = product_of_chunk(c, chunk);
+  p.m = c.depth();
+  p.n = c.places();
+  p.k = c.outputs_of_group();
+  p.a = {.dtype = weight.dtype, .row_stride = 1, .col_stride = weight.strides[0]};
+  p.a.batch_strides = {p.k * weight.strides[0], 0};
+  p.b = {.dtype = grad_y.dtype, .row_stride = grad_y.strides[1], .col_stride = 1};
+  p.b.batch_strides = {p.k * grad_y.strides[1], grad_y.strides[0]};
+  p.y = {.dtype = BP_F32, .row_stride = row, .col_stride = 1};
+  p.y.batch_strides = {c.depth() * row, c.places()};
+  return p;
+}
+
+// `turned` is grad_y as (o; n, places).
+Product weight_product(const Convolution& c, const Chunk& chunk) {
+  const int64_t row = chunk.images * c.places();
+  Product p{.batch_ndim = 1};
+  p.batch_shape = {c.groups};
+  p.m = c.outputs_of_group();
+  p.n = c.depth();
+  p.k = row;
+  p.a = {.dtype = c.y->dtype, .row_stride = row, .col_stride = 1};
+  p.a.batch_strides = {p.m * row};
+  p.b = {.dtype = c.x->dtype, .row_stride = 1, .col_stride = row};
+  p.b.batch_strides = {p.n * row};
+  p.y = {.dtype = BP_F32, .row_stride = p.n, .col_stride = 1};
+  p.y.batch_strides = {p.m * p.n};
+  return p;
+}
+
+// ---- The three ops, each as what it takes of the workspace, and what it does with it
+// --------------
+
+struct Forward {
+  Forward(const Convolution& its_c, Scratch& scratch, const Env& env)
+      : c(its_c),
+        weight(*c.weight, 1, scratch),
+        y(*c.y, 2, scratch),
+        chunk(c.chunk(dtype_size_bytes(c.x->dtype))),
+        columns(scratch.take(c.x->dtype, {c.channels() * c.taps(), chunk * c.places()})),
+        partial(scratch.take_bytes(product_workspace(
+            env, forward_product(c, weight.get(), y.get(), {0, chunk, columns})))) {}
+
+  bp_status run(Launch& launch) const {
+    if (c.images() * c.places() * c.outputs() == 0) return BP_OK;
+    bp_status status = weight.fetch(launch);
+    for (int64_t first = 0; first < c.images() && status == BP_OK; first += chunk) {
+      const Chunk now{first, std::min(chunk, c.images() - first), columns};
+      Product p = forward_product(c, weight.get(), y.get(), now);
+      if (p.k != 0) {
+        status = submit_columns(launch, c, now, false);
+        if (status != BP_OK) return status;
+        p.a.address = launch.device_address(columns.tensor());
+        p.b.address = launch.device_address(weight.get());
+      }
+      p.y.address = address_from(launch, y.get(), first);
+      if (c.bias != nullptr) p.bias = launch.device_address(*c.bias);
+      Ranges reads(launch, {&weight.get(), c.bias}), writes(launch, {&y.get()});
+      reads.add(launch.workspace());
+      status = submit_product(launch, p, reads, writes, partial);
+    }
+    return status == BP_OK ? y.put(launch) : status;
+  }
+
+  const Convolution c;
+  const Packed weight, y;
+  const int64_t chunk;
+  const ScratchTensor columns;
+  const uint64_t partial;
+};
+
+struct BackwardInput {
+  BackwardInput(const Convolution& its_c, Scratch& scratch, const Env& env)
+      : c(its_c),
+        weight(*c.weight, 1, scratch),
+        grad_y(*c.y, 2, scratch),
+        chunk(c.chunk(sizeof(float))),
+        columns(scratch.take(BP_F32, {c.channels() * c.taps(), chunk * c.places()})),
+        partial(scratch.take_bytes(product_workspace(
+            env, input_product(c, weight.get(), grad_y.get(), {0, chunk, columns})))) {}
+
+  bp_status run(Launch& launch) const {
+    if (element_count(*c.x) == 0) return BP_OK;
+    if (c.is_empty()) return submit_map(launch, kMapCopy, {c.x, nullptr});
+    bp_status status = weight.fetch(launch);
+    if (status == BP_OK) status = grad_y.fetch(launch);
+    for (int64_t first = 0; first < c.images() && status == BP_OK; first += chunk) {
+      const Chunk now{first, std::min(chunk, c.images() - first), columns};
+      Product p = input_product(c, weight.get(), grad_y.get(), now);
+      p.a.address = launch.device_address(weight.get());
+      p.b.address = address_from(launch, grad_y.get(), first);
+      p.y.address = launch.device_address(columns.tensor());
+      Ranges reads(launch, {&weight.get(), &grad_y.get()}), writes(launch);
+      writes.add(launch.workspace());
+      status = submit_product(launch, p, reads, writes, partial);
+      if (status == BP_OK) status = submit_columns(launch, c, now, true);
+    }
+    return status;
+  }
+
+  const Convolution c;
+  const Packed weight, grad_y;
+  const int64_t chunk;
+  const ScratchTensor columns;
+  const uint64_t partial;
+};
+
+struct BackwardWeight {
+  BackwardWeight(const Convolution& its_c, Scratch& scratch, const Env& env)
+      : c(its_c),
+        chunk(c.chunk(dtype_size_bytes(c.x->dtype))),
+        chunk_count((c.images() + chunk - 1) / chunk),
+        columns(scratch.take(c.x->dtype, {c.channels() * c.taps(), chunk * c.places()})),
+        turned(scratch.take(c.y->dtype, {c.outputs(), chunk, c.places()})),
+        sums(scratch.take(BP_F32, {std::max<int64_t>(1, chunk_count), c.outputs(), c.depth()})),
+        partial(scratch.take_bytes(product_workspace(env, weight_product(c, {0, chunk, columns})))),
+        reduced(scratch.take_bytes(reduction_workspace(sum_of_chunks()))) {}
+
+  // The sum over chunks, from (chunks, o, c, taps) to grad_weight.
+  Reduction sum_of_chunks() const {
+    const bp_tensor& w = *c.weight;
+    std::array<int64_t, BP_MAX_RANK> shape{}, strides{};
+    int64_t size = 1;
+    for (uint32_t i = w.ndim; i-- > 0; size *= w.shape[i]) {
+      shape[i + 1] = w.shape[i];
+      strides[i + 1] = size;
+    }
+    shape[0] = chunk_count;
+    strides[0] = size;
+    const bp_tensor from{
+        .shape = shape.data(), .strides = strides.data(), .ndim = w.ndim + 1, .dtype = BP_F32};
+    return make_reduction(kReduceSum, from, w, 1);
+  }
+
+  bp_status run(Launch& launch) const {
+    if (element_count(*c.weight) == 0) return BP_OK;
+    if (c.is_empty()) return submit_map(launch, kMapCopy, {c.weight, nullptr});
+    Ranges scratch(launch);
+    scratch.add(launch.workspace());
+    for (int64_t number = 0; number < chunk_count; ++number) {
+      const Chunk now{number * chunk, std::min(chunk, c.images() - number * chunk), columns};
+      bp_status status = submit_columns(launch, c, now, false);
+      if (status == BP_OK) status = turn(launch, now);
+      if (status != BP_OK) return status;
+      Product p = weight_product(c, now);
+      p.a.address = launch.device_address(turned.tensor());
+      p.b.address = launch.device_address(columns.tensor());
+      p.y.address = launch.device_address(sums.tensor()) +
+                    static_cast<uint64_t>(number * c.outputs() * c.depth()) * sizeof(float);
+      status = submit_product(launch, p, scratch, scratch, partial);
+      if (status != BP_OK) return status;
+    }
+    Reduction sum = sum_of_chunks();
+    sum.from_address = launch.device_address(sums.tensor());
+    sum.to_address = launch.device_address(*c.weight);
+    return submit_reduction(launch, sum, scratch, Ranges(launch, {c.weight}), reduced);
+  }
+
+  // Copies grad_y of some images as (o, n, spatial).
+  bp_status turn(Launch& launch, const Chunk& now) const {
+    const bp_tensor& y = *c.y;
+    std::array<int64_t, BP_MAX_RANK> shape{}, from{}, to{};
+    std::copy_n(y.shape, y.ndim, shape.begin());
+    std::copy_n(y.strides, y.ndim, from.begin());
+    shape[0] = now.images;
+    std::swap(shape[0], shape[1]);
+    std::swap(from[0], from[1]);
+    int64_t size = 1;
+    for (uint32_t i = y.ndim; i-- > 0; size *= shape[i]) to[i] = size;
+    bp_tensor source = y, target = turned.tensor();
+    source.shape = target.shape = shape.data();
+    source.strides = from.data();
+    source.byte_offset +=
+        static_cast<uint64_t>(now.first * y.strides[0] * dtype_size_bytes(y.dtype));
+    target.strides = to.data();
+    target.ndim = y.ndim;
+    return submit_move(launch, kMapCopy, {&target, &source});
+  }
+
+  const Convolution c;
+  const int64_t chunk, chunk_count;
+  const ScratchTensor columns, turned, sums;
+  const uint64_t partial, reduced;
+};
+
+Convolution call_of(const bp_convolution_args& a) {
+  return {a.x, a.weight, a.y, a.bias, a.groups, a.stride, a.padding, a.dilation};
+}
+Convolution call_of(const bp_convolution_backward_input_args& a) {
+  return {a.grad_x, a.weight, a.grad_y, nullptr, a.groups, a.stride, a.padding, a.dilation};
+}
+Convolution call_of(const bp_convolution_backward_weight_args& a) {
+  return {a.x, a.grad_weight, a.grad_y, nullptr, a.groups, a.stride, a.padding, a.dilation};
+}
+
+template <typename Args>
+bp_reason convolution_supports(const Args& args) {
+  const Convolution c = call_of(args);
+  constexpr int64_t kMost = int64_t{1} << 31;
+  if (c.channels() * c.taps() * c.places() > kMost) return "an image has more than 2^31 columns";
+  if (element_count(*c.x) > kMost) return "x has more than 2^31 elements";
+  if (c.bias != nullptr && c.depth() > kMostOfProduct)
+    return "a window has more than 2^16 elements";
+  return c.taps() <= 32768 ? nullptr : "the kernel has more than 2^15 elements";
+}
+
+template <typename Args, typename Op>
+uint64_t convolution_workspace(const Args& args, const Env& env) {
+  Scratch scratch;
+  const Op op(call_of(args), scratch, env);
+  return scratch.size_bytes();
+}
+
+template <typename Args, typename Op>
+bp_status convolution_launch(const Args& args, Launch& launch) {
+  Scratch scratch(launch);
+  const Op op(call_of(args), scratch, launch);
+  return op.run(launch);
+}
+
+Reduction bias_sum(const bp_convolution_backward_bias_args& args) {
+  return make_reduction(kReduceSum, *args.grad_y, *args.grad_bias, ~2u);
+}
+
+uint64_t bias_workspace(const bp_convolution_backward_bias_args& args, const Env&) {
+  return reduction_workspace(bias_sum(args));
+}
+
+bp_status bias_launch(const bp_convolution_backward_bias_args& args, Launch& launch) {
+  Reduction sum = bias_sum(args);
+  sum.from_address = address_of(launch, args.grad_y);
+  sum.to_address = address_of(launch, args.grad_bias);
+  return submit_reduction(launch, sum, Ranges(launch, {args.grad_y}),
+                          Ranges(launch, {args.grad_bias}), launch.workspace_address());
+}
+
+// Of grad_y and grad_bias.
+constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F16, BP_F16,  BP_BF16,
+                                    BP_BF16, BP_F16, BP_F32, BP_BF16, BP_F32};
+
+constexpr bp_kernel convolution_row(const char* name, uint32_t op) {
+  return {
+      .name = name,
+      .op = op,
+      .dtype_rows = kProductDtypes,
+      .dtype_row_count = std::size(kProductDtypes) / 3,
+      .dtype_count = 3,
+  };
+}
+
+template <typename Args, typename Op>
+constexpr bp_kernel convolution_kernel(const char* name, uint32_t op) {
+  return make_kernel<Args, convolution_launch<Args, Op>, convolution_supports<Args>,
+                     convolution_workspace<Args, Op>>(convolution_row(name, op));
+}
+
+}  // namespace
+
+constinit const bp_kernel kConvolution =
+    convolution_kernel<bp_convolution_args, Forward>("convolution", BP_OP_CONVOLUTION);
+constinit const bp_kernel kConvolutionBackwardInput =
+    convolution_kernel<bp_convolution_backward_input_args, BackwardInput>(
+        "convolution_backward_input", BP_OP_CONVOLUTION_BACKWARD_INPUT);
+constinit const bp_kernel kConvolutionBackwardWeight =
+    convolution_kernel<bp_convolution_backward_weight_args, BackwardWeight>(
+        "convolution_backward_weight", BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
+constinit const bp_kernel kConvolutionBackwardBias =
+    make_kernel<bp_convolution_backward_bias_args, bias_launch, nullptr, bias_workspace>({
+        .name = "convolution_backward_bias",
+        .op = BP_OP_CONVOLUTION_BACKWARD_BIAS,
+        .dtype_rows = kBiasDtypes,
+        .dtype_row_count = std::size(kBiasDtypes) / 2,
+        .dtype_count = 2,
+    });
+
+}  // namespace bp::vulkan

@@ -1,0 +1,149 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// cross_entropy and its gradient: kLanes invocations share a row.
+//
+//   rows     the loss and the logarithm of the sum of each row
+//   total    the sum of the losses, or their mean over the rows that are not ignored: one row
+//   count    how many rows are not ignored: one row
+//   backward the gradient of each row
+#include "prelude.glsl"
+#include "element.glsl"
+#include "math.glsl"
+#include "lanes.glsl"
+#include "failure.glsl"
+
+layout(constant_id = 2) const uint kOp = 0;
+layout(constant_id = 3) const uint kType = 14;
+layout(constant_id = 4) const uint kTargetType = 7;
+layout(constant_id = 5) const uint kIsMean = 0;
+layout(constant_id = 6) const uint kLossType = 14;  // What rows leave: f32 for a total.
+
+const uint kRows = 0u, kTotal = 1u, kCount = 2u, kBackward = 3u;
+
+// Strides are in bytes. What is missing is 0.
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t x, target, lse, losses, y, grad_y, count, failure;
+  uint64_t row_count, row_size;
+  int64_t x_row, x_col, target_row, lse_row, loss_row, grad_y_row, y_row, y_col;
+  int64_t ignore_index;
+  float smoothing;
+};
+
+uint64_t moved(uint64_t address, int64_t stride, uint steps) {
+  return address + uint64_t(stride * int64_t(uint64_t(steps)));
+}
+
+int64_t target_of(Record record, uint row) {
+  return load_i64(kTargetType, moved(record.target, record.target_row, row));
+}
+
+// Whether the target of a row names a class. One that is neither that nor ignored is a failure.
+bool is_class(Record record, int64_t target) {
+  if (target == record.ignore_index) return false;
+  if (target >= 0l && target < int64_t(record.row_size)) return true;
+  fail_with(record.failure, target);
+  return false;
+}
+
+void run_rows(Record record, uint row, uint size) {
+  const uint64_t x = moved(record.x, record.x_row, row);
+  float peak = -infinity();
+  for (uint i = lane(); i < size; i += kLanes) {
+    peak = larger_of(peak, load_f32(kType, moved(x, record.x_col, i)));
+  }
+  peak = max_lanes(peak);
+  float sum = 0.0, block = 0.0, distance = 0.0, distance_block = 0.0;
+  uint taken = 0u;
+  for (uint i = lane(); i < size; i += kLanes) {
+    const float value = load_f32(kType, moved(x, record.x_col, i));
+    block += exp_f32(value - peak);
+    distance_block += peak - value;
+    if ((++taken & 63u) == 0u) {
+      sum += block;
+      distance += distance_block;
+      block = distance_block = 0.0;
+    }
+  }
+  const float log_sum = log_f32(sum_lanes(sum + block));
+  float mean_distance = 0.0;
+  if (record.smoothing != 0.0) {
+    mean_distance = sum_lanes(distance + distance_block) / float(record.row_size);
+  }
+  if (size == 0u || lane() != 0u) return;
+
+  if (record.lse != 0ul) {
+    Float32(moved(record.lse, record.lse_row, row)).value = peak + log_sum;
+  }
+  const int64_t target = target_of(record, row);
+  float loss = 0.0;
+  if (is_class(record, target)) {
+    const float picked = load_f32(kType, x + uint64_t(target * record.x_col));
+    loss = (peak - picked) + log_sum;
+    if (record.smoothing != 0.0) {
+      loss = (1.0 - record.smoothing) * loss + record.smoothing * (mean_distance + log_sum);
+    }
+  }
+  store_f32(kLossType, moved(record.losses, record.loss_row, row), loss);
+}
+
+// The rows that count, as a float: there are fewer than 2^24.
+float count_rows(Record record, bool exists) {
+  float count = 0.0;
+  if (exists) {
+    for (uint i = lane(); i < uint(record.row_count); i += kLanes) {
+      if (target_of(record, i) != record.ignore_index) count += 1.0;
+    }
+  }
+  return sum_lanes(count);
+}
+
+void run_total(Record record, bool exists) {
+  float sum = 0.0, block = 0.0;
+  uint taken = 0u;
+  for (uint i = lane(); exists && i < uint(record.row_count); i += kLanes) {
+    block += Float32(moved(record.losses, record.loss_row, i)).value;
+    if ((++taken & 63u) == 0u) {
+      sum += block;
+      block = 0.0;
+    }
+  }
+  float total = sum_lanes(sum + block);
+  if (kIsMean != 0u) total /= count_rows(record, exists);
+  if (exists && lane() == 0u) store_f32(kType, record.y, total);
+}
+
+void run_backward(Record record, uint row, uint size) {
+  if (size == 0u) return;
+  const int64_t target = target_of(record, row);
+  bool counts = target != record.ignore_index;
+  if (lane() == 0u) counts = is_class(record, target);
+  const float lse = Float32(moved(record.lse, record.lse_row, row)).value;
+  float scale = load_f32(kType, moved(record.grad_y, record.grad_y_row, row));
+  if (kIsMean != 0u) scale /= Float32(record.count).value;
+  const float share = record.smoothing / float(record.row_size);
+  for (uint i = lane(); i < size; i += kLanes) {
+    const float x = load_f32(kType, moved(moved(record.x, record.x_row, row), record.x_col, i));
+    float label = share;
+    if (int64_t(uint64_t(i)) == target) label += 1.0 - record.smoothing;
+    const float value = counts ? scale * (exp_f32(x - lse) - label) : 0.0;
+    store_f32(kType, moved(moved(record.y, record.y_row, row), record.y_col, i), value);
+  }
+}
+
+void main() {
+  Record record = Record(push.record);
+  const uint row = row_number();
+  const bool is_single = kOp == kTotal || kOp == kCount;
+  const bool exists = is_single ? row == 0u : uint64_t(row) < record.row_count;
+  const uint size = exists ? uint(record.row_size) : 0u;
+  if (kOp == kRows) {
+    run_rows(record, exists ? row : 0u, size);
+  } else if (kOp == kTotal) {
+    run_total(record, exists);
+  } else if (kOp == kCount) {
+    const float count = count_rows(record, exists);
+    if (exists && lane() == 0u) Float32(record.count).value = count;
+  } else {
+    run_backward(record, row, size);
+  }
+}

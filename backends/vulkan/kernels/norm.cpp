@@ -1,0 +1,306 @@
+// layer_norm and rms_norm, and their gradients (norm.comp).
+#include <algorithm>
+#include <array>
+
+#include "backends/vulkan/kernels/reduce.hpp"
+#include "backends/vulkan/kernels/rows.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+enum NormOp : uint32_t { kForward = 0, kBackward = 1, kColumns = 2 };
+
+struct NormRecord {
+  uint64_t y, x, grad_y, gamma, beta, mean, rstd;
+  uint64_t gamma_sums, beta_sums;
+  uint64_t row_count, row_size;
+  uint32_t part_count, part_size;
+  float eps;
+  uint32_t row_extents[BP_MAX_RANK];
+  int64_t row_y[BP_MAX_RANK], row_x[BP_MAX_RANK], row_grad_y[BP_MAX_RANK], row_mean[BP_MAX_RANK],
+      row_rstd[BP_MAX_RANK];
+  uint32_t inner_extents[BP_MAX_RANK];
+  int64_t inner_y[BP_MAX_RANK], inner_x[BP_MAX_RANK], inner_grad_y[BP_MAX_RANK],
+      inner_gamma[BP_MAX_RANK], inner_beta[BP_MAX_RANK];
+};
+
+// The tensors of any of the ops; those that it does not have are NULL. y is grad_x in a gradient.
+struct NormCall {
+  bool is_layer;
+  int32_t normalized_ndim;
+  double eps;
+  const bp_tensor *x, *y;
+  const bp_tensor *grad_y = nullptr, *gamma = nullptr, *beta = nullptr;
+  const bp_tensor *mean = nullptr, *rstd = nullptr;
+  const bp_tensor *grad_gamma = nullptr, *grad_beta = nullptr;
+
+  uint32_t first_inner() const { return x->ndim - static_cast<uint32_t>(normalized_ndim); }
+  int64_t row_size() const {
+    int64_t size = 1;
+    for (uint32_t i = first_inner(); i < x->ndim; ++i) size *= x->shape[i];
+    return size;
+  }
+  int64_t row_count() const {
+    int64_t count = 1;
+    for (uint32_t i = 0; i < first_inner(); ++i) count *= x->shape[i];
+    return count;
+  }
+};
+
+// An invocation walks its part of a row three times.
+constexpr int64_t kMostTrips = 20000;
+
+// The rows of a column are summed in parts, so that there is work for the device.
+struct Parts {
+  int64_t count, size;
+};
+
+Parts parts_of(const NormCall& call) {
+  const int64_t rows = call.row_count();
+  const int64_t count = std::clamp<int64_t>(rows / 32, 1, 64);
+  return {count, (rows + count - 1) / count};
+}
+
+uint64_t sums_size_bytes(const NormCall& call) {
+  return static_cast<uint64_t>(parts_of(call).count * call.row_size()) * sizeof(float);
+}
+
+// The axes [begin, end) of the tensors, each of which has its own strides there.
+struct AxisOperand {
+  const bp_tensor* tensor;
+  uint32_t first;  // Its axis that stands for `begin`.
+  int64_t* strides;
+};
+
+template <size_t kCount>
+uint32_t put_axes(const bp_tensor& shaped, uint32_t begin, uint32_t end,
+                  const AxisOperand (&operands)[kCount], uint32_t* extents) {
+  std::fill_n(extents, BP_MAX_RANK, 1u);
+  // More operands than a walk takes: axes of extent 1 vanish, and others are merged by hand.
+  uint32_t rank = 0;
+  for (uint32_t axis = end; axis-- > begin;) {
+    if (shaped.shape[axis] == 1) continue;
+    bool merges = rank > 0;
+    std::array<int64_t, kCount> strides{};
+    for (size_t k = 0; k < kCount; ++k) {
+      const AxisOperand& o = operands[k];
+      if (o.tensor == nullptr) continue;
+      strides[k] = o.tensor->strides[axis - begin + o.first] * dtype_size_bytes(o.tensor->dtype);
+      if (rank > 0) {
+        merges = merges && strides[k] == o.strides[rank - 1] * int64_t{extents[rank - 1]};
+      }
+    }
+    if (merges) {
+      extents[rank - 1] *= static_cast<uint32_t>(shaped.shape[axis]);
+      continue;
+    }
+    extents[rank] = static_cast<uint32_t>(shaped.shape[axis]);
+    for (size_t k = 0; k < kCount; ++k) operands[k].strides[rank] = strides[k];
+    ++rank;
+  }
+  return std::max(rank, 1u);
+}
+
+bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecord& record,
+                      const Ranges& reads, const Ranges& writes) {
+  record.y = address_of(launch, call.y);
+  record.x = address_of(launch, call.x);
+  record.grad_y = address_of(launch, call.grad_y);
+  record.gamma = address_of(launch, call.gamma);
+  record.beta = address_of(launch, call.beta);
+  record.mean = address_of(launch, call.mean);
+  record.rstd = address_of(launch, call.rstd);
+  record.row_count = static_cast<uint64_t>(call.row_count());
+  record.row_size = static_cast<uint64_t>(call.row_size());
+  record.eps = static_cast<float>(call.eps);
+  const uint32_t first = call.first_inner();
+  const uint32_t row_rank = put_axes(*call.x, 0, first,
+                                     {{call.y, 0, record.row_y},
+                                      {call.x, 0, record.row_x},
+                                      {call.grad_y, 0, record.row_grad_y},
+                                      {call.mean, 0, record.row_mean},
+                                      {call.rstd, 0, record.row_rstd}},
+                                     record.row_extents);
+  const uint32_t inner_rank = put_axes(*call.x, first, call.x->ndim,
+                                       {{call.y, first, record.inner_y},
+                                        {call.x, first, record.inner_x},
+                                        {call.grad_y, first, record.inner_grad_y},
+                                        {call.gamma, 0, record.inner_gamma},
+                                        {call.beta, 0, record.inner_beta}},
+                                       record.inner_extents);
+  const bool sums_columns = op == kColumns;
+  const uint32_t lanes =
+      sums_columns ? 1 : lanes_of_row(launch, call.row_count(), call.row_size(), kMostTrips);
+  if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
+  const uint32_t size = std::max(local_size(launch), lanes);
+  const uint64_t rows = sums_columns ? record.part_count * record.row_size : record.row_count;
+  const std::array<uint32_t, 7> constants = {
+      size, lanes, op, call.x->dtype, call.is_layer ? 1u : 0u, row_rank, inner_rank};
+  return submit(launch, kNormModule, constants, record, ceil_divide(rows, size / lanes), reads,
+                writes);
+}
+
+bp_status forward(Launch& launch, const NormCall& call) {
+  NormRecord record{};
+  if (call.row_count() == 0) return BP_OK;
+  return submit_norm(launch, kForward, call, record,
+                     Ranges(launch, {call.x, call.gamma, call.beta}),
+                     Ranges(launch, {call.y, call.mean, call.rstd}));
+}
+
+// Adds up the parts of column sums.
+bp_status add_parts(Launch& launch, const NormCall& call, const bp_tensor& to, uint64_t sums) {
+  std::array<int64_t, BP_MAX_RANK + 1> shape{}, strides{};
+  const auto ndim = static_cast<uint32_t>(call.normalized_ndim);
+  int64_t size = 1;
+  for (uint32_t i = ndim; i-- > 0; size *= to.shape[i]) {
+    shape[i + 1] = to.shape[i];
+    strides[i + 1] = size;
+  }
+  shape[0] = parts_of(call).count;
+  strides[0] = size;
+  const bp_tensor from{
+      .shape = shape.data(), .strides = strides.data(), .ndim = ndim + 1, .dtype = BP_F32};
+  Reduction reduction = make_reduction(kReduceSum, from, to, 1);
+  reduction.from_address = sums;
+  reduction.to_address = launch.device_address(to);
+  Ranges reads(launch);
+  reads.add(launch.workspace());
+  return submit_reduction(launch, reduction, reads, Ranges(launch, {&to}), 0);
+}
+
+bp_status column_sums(Launch& launch, const NormCall& call) {
+  const Parts parts = parts_of(call);
+  NormRecord record{};
+  record.part_count = static_cast<uint32_t>(parts.count);
+  record.part_size = static_cast<uint32_t>(parts.size);
+  const uint64_t scratch = launch.workspace_address();
+  if (call.grad_gamma != nullptr) record.gamma_sums = scratch;
+  if (call.grad_beta != nullptr) record.beta_sums = scratch + sums_size_bytes(call);
+  Ranges writes(launch);
+  writes.add(launch.workspace());
+  bp_status status =
+      submit_norm(launch, kColumns, call, record,
+                  Ranges(launch, {call.x, call.grad_y, call.mean, call.rstd}), writes);
+  if (status == BP_OK && call.grad_gamma != nullptr) {
+    status = add_parts(launch, call, *call.grad_gamma, record.gamma_sums);
+  }
+  if (status == BP_OK && call.grad_beta != nullptr) {
+    status = add_parts(launch, call, *call.grad_beta, record.beta_sums);
+  }
+  return status;
+}
+
+// The sums over rows come first: grad_x may be what they are made of.
+bp_status backward(Launch& launch, const NormCall& call) {
+  if (call.row_size() == 0) return BP_OK;
+  if (call.grad_gamma != nullptr || call.grad_beta != nullptr) {
+    const bp_status status = column_sums(launch, call);
+    if (status != BP_OK) return status;
+  }
+  if (call.row_count() == 0) return BP_OK;
+  NormRecord record{};
+  return submit_norm(launch, kBackward, call, record,
+                     Ranges(launch, {call.x, call.grad_y, call.gamma, call.mean, call.rstd}),
+                     Ranges(launch, {call.y}));
+}
+
+NormCall call_of(const bp_layer_norm_args& a) {
+  return {.is_layer = true,
+          .normalized_ndim = a.normalized_ndim,
+          .eps = a.eps,
+          .x = a.x,
+          .y = a.y,
+          .gamma = a.gamma,
+          .beta = a.beta,
+          .mean = a.mean,
+          .rstd = a.rstd};
+}
+NormCall call_of(const bp_rms_norm_args& a) {
+  return {.is_layer = false,
+          .normalized_ndim = a.normalized_ndim,
+          .eps = a.eps,
+          .x = a.x,
+          .y = a.y,
+          .gamma = a.gamma,
+          .rstd = a.rstd};
+}
+NormCall call_of(const bp_layer_norm_backward_args& a) {
+  return {.is_layer = true,
+          .normalized_ndim = a.normalized_ndim,
+          .eps = a.eps,
+          .x = a.x,
+          .y = a.grad_x,
+          .grad_y = a.grad_y,
+          .gamma = a.gamma,
+          .mean = a.mean,
+          .rstd = a.rstd,
+          .grad_gamma = a.grad_gamma,
+          .grad_beta = a.grad_beta};
+}
+NormCall call_of(const bp_rms_norm_backward_args& a) {
+  return {.is_layer = false,
+          .normalized_ndim = a.normalized_ndim,
+          .eps = a.eps,
+          .x = a.x,
+          .y = a.grad_x,
+          .grad_y = a.grad_y,
+          .gamma = a.gamma,
+          .rstd = a.rstd,
+          .grad_gamma = a.grad_gamma};
+}
+
+template <typename Args>
+bp_reason norm_supports(const Args& args) {
+  const NormCall call = call_of(args);
+  if (call.row_size() > kMostLanes * kMostTrips) return kRowTooLong;
+  if (call.row_count() > int64_t{1} << 20) return "there are more than 2^20 rows";
+  return nullptr;
+}
+
+template <typename Args>
+bp_status forward_launch(const Args& args, Launch& launch) {
+  return forward(launch, call_of(args));
+}
+
+template <typename Args>
+bp_status backward_launch(const Args& args, Launch& launch) {
+  return backward(launch, call_of(args));
+}
+
+template <typename Args>
+uint64_t backward_workspace(const Args& args, const Env&) {
+  return 2 * sums_size_bytes(call_of(args));
+}
+
+constexpr bp_kernel norm_row(const char* name, uint32_t op) {
+  return {
+      .name = name,
+      .op = op,
+      .flags = BP_KERNEL_IN_PLACE,
+      .dtype_rows = kF32Dtypes,
+      .dtype_row_count = std::size(kF32Dtypes),
+      .dtype_count = 1,
+  };
+}
+
+}  // namespace
+
+constinit const bp_kernel kLayerNorm =
+    make_kernel<bp_layer_norm_args, forward_launch<bp_layer_norm_args>,
+                norm_supports<bp_layer_norm_args>>(norm_row("layer_norm", BP_OP_LAYER_NORM));
+constinit const bp_kernel kLayerNormBackward =
+    make_kernel<bp_layer_norm_backward_args, backward_launch<bp_layer_norm_backward_args>,
+                norm_supports<bp_layer_norm_backward_args>,
+                backward_workspace<bp_layer_norm_backward_args>>(
+        norm_row("layer_norm_backward", BP_OP_LAYER_NORM_BACKWARD));
+constinit const bp_kernel kRmsNorm =
+    make_kernel<bp_rms_norm_args, forward_launch<bp_rms_norm_args>,
+                norm_supports<bp_rms_norm_args>>(norm_row("rms_norm", BP_OP_RMS_NORM));
+constinit const bp_kernel kRmsNormBackward =
+    make_kernel<bp_rms_norm_backward_args, backward_launch<bp_rms_norm_backward_args>,
+                norm_supports<bp_rms_norm_backward_args>,
+                backward_workspace<bp_rms_norm_backward_args>>(
+        norm_row("rms_norm_backward", BP_OP_RMS_NORM_BACKWARD));
+
+}  // namespace bp::vulkan

@@ -1,0 +1,132 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// sgd_step and adamw_step, and scale_and_check_finite, on one tensor of their lists: one invocation
+// for each element.
+//
+// Bias corrections and products of settings are made by the host in f64 where the step is in the
+// call; where it is in a tensor, the shader takes the powers as exp2(step * log2(beta)), with the
+// logarithm in two parts.
+#include "prelude.glsl"
+#include "element.glsl"
+#include "math.glsl"
+#include "axes.glsl"
+
+layout(constant_id = 1) const uint kOp = 0;
+layout(constant_id = 2) const uint kType = 14;
+layout(constant_id = 3) const uint kRank = 1;
+layout(constant_id = 4) const uint kHasBuffer = 0;
+layout(constant_id = 5) const uint kNesterov = 0;
+
+const uint kSgd = 0u, kAdamw = 1u, kScale = 2u;
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  uint64_t param, grad, first, second;  // The buffers of the op.
+  uint64_t found;
+  uint64_t lr_address, step_address;  // 0: the value is here.
+  uint64_t count;
+  int64_t step;
+  float lr;
+  float momentum, kept_of_grad, weight_decay;  // 1 - dampening.
+  float beta1, rest1, beta2, rest2;            // 1 - beta.
+  float correction1, correction2;              // 1 - beta^step.
+  float log_beta1, log_beta2;
+  float eps;
+  uint extents[8];
+  int64_t strides[4][8];  // In bytes, the innermost axis first.
+};
+
+// The nearest f32 of the f64 at an address: through its bits, so that no f64 is computed with.
+float load_f64_as_f32(uint64_t address) {
+  const uint64_t bits = Bytes8(address).value;
+  const uint sign = uint(bits >> 32) & 0x80000000u;
+  const int exponent = int(uint(bits >> 52) & 0x7ffu) - 1023;
+  const uint64_t fraction = bits & 0xffffffffffffful;
+  if (exponent == 1024) {
+    return uintBitsToFloat(sign | (fraction == 0ul ? 0x7f800000u : 0x7fc00000u));
+  }
+  if (exponent < -150) return uintBitsToFloat(sign);
+  if (exponent > 127) return uintBitsToFloat(sign | 0x7f800000u);
+  // The significand of 53 bits, rounded to 24, or fewer where the result is subnormal.
+  const uint64_t significand = fraction | 0x10000000000000ul;
+  const uint drop = exponent >= -126 ? 29u : uint(29 - 126 - exponent);
+  const uint64_t half_way = 1ul << uint64_t(drop - 1u);
+  const uint64_t rest = significand & ((1ul << uint64_t(drop)) - 1ul);
+  uint kept = uint(significand >> uint64_t(drop));
+  if (rest > half_way || (rest == half_way && (kept & 1u) != 0u)) ++kept;
+  const uint base = exponent >= -126 ? uint(exponent + 126) << 23 : 0u;
+  return uintBitsToFloat(sign | (base + kept));
+}
+
+// 1 - beta^step, for the logarithm of beta.
+float correction_of(float log_beta, int64_t step) { return -expm1_f32(float(step) * log_beta); }
+
+void run_sgd(Record record, uint64_t at[4]) {
+  float lr = record.lr;
+  int64_t step = record.step;
+  if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
+  if (record.step_address != 0ul) step = int64_t(Bytes8(record.step_address).value);
+  const float param = load_f32(kType, at[0]);
+  float grad = load_f32(kType, at[1]);
+  grad += record.weight_decay * param;
+  if (kHasBuffer != 0u) {
+    float buffered = grad;
+    if (step != 1l) {
+      buffered = record.momentum * load_f32(kType, at[2]) + record.kept_of_grad * grad;
+    }
+    store_f32(kType, at[2], buffered);
+    grad = kNesterov != 0u ? grad + record.momentum * buffered : buffered;
+  }
+  store_f32(kType, at[0], param - lr * grad);
+}
+
+void run_adamw(Record record, uint64_t at[4]) {
+  float lr = record.lr, correction1 = record.correction1, correction2 = record.correction2;
+  if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
+  if (record.step_address != 0ul) {
+    const int64_t step = int64_t(Bytes8(record.step_address).value);
+    correction1 = correction_of(record.log_beta1, step);
+    correction2 = correction_of(record.log_beta2, step);
+  }
+  float param = load_f32(kType, at[0]);
+  const float grad = load_f32(kType, at[1]);
+  param -= lr * record.weight_decay * param;
+  const float average = record.beta1 * load_f32(kType, at[2]) + record.rest1 * grad;
+  const float squares = record.beta2 * load_f32(kType, at[3]) + record.rest2 * grad * grad;
+  store_f32(kType, at[2], average);
+  store_f32(kType, at[3], squares);
+  const float m = average / correction1, v = squares / correction2;
+  store_f32(kType, at[0], param - lr * m / (sqrt(v) + record.eps));
+}
+
+void run_scale(Record record, uint64_t at[4]) {
+  float scale = record.lr;
+  if (record.lr_address != 0ul) scale = load_f64_as_f32(record.lr_address);
+  const float before = load_f32(kType, at[0]);
+  const uint after = encode_f32(kType, before * scale);
+  store_bits(size_of(kType), at[0], after);
+  const float rounded = decode_f32(kType, after);
+  // Every invocation that finds one writes the same.
+  if (!(abs(before) < infinity()) || !(abs(rounded) < infinity())) {
+    Float32(record.found).value = 1.0;
+  }
+}
+
+void main() {
+  Record record = Record(push.record);
+  const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
+  if (uint64_t(i) >= record.count) return;
+  uint64_t at[4];
+  at[0] = record.param + offset_of(i, kRank, record.extents, record.strides[0]);
+  if (kOp == kScale) {
+    run_scale(record, at);
+    return;
+  }
+  at[1] = record.grad + offset_of(i, kRank, record.extents, record.strides[1]);
+  at[2] = record.first + offset_of(i, kRank, record.extents, record.strides[2]);
+  at[3] = record.second + offset_of(i, kRank, record.extents, record.strides[3]);
+  if (kOp == kSgd) {
+    run_sgd(record, at);
+  } else {
+    run_adamw(record, at);
+  }
+}

@@ -1,0 +1,160 @@
+// sgd_step, adamw_step and scale_and_check_finite: a dispatch for each tensor of their lists
+// (optimizer.comp).
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "backends/vulkan/kernels/scalar.hpp"
+#include "backends/vulkan/kernels/submit.hpp"
+#include "backends/vulkan/kernels/walk.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+enum OptimizerOp : uint32_t { kSgd = 0, kAdamw = 1, kScale = 2 };
+
+struct OptimizerRecord {
+  uint64_t tensors[4];
+  uint64_t found;
+  uint64_t lr_address, step_address;
+  uint64_t count;
+  int64_t step;
+  float lr;
+  float momentum, kept_of_grad, weight_decay;
+  float beta1, rest1, beta2, rest2;
+  float correction1, correction2;
+  float log_beta1, log_beta2;
+  float eps;
+  uint32_t extents[BP_MAX_RANK];
+  int64_t strides[4][BP_MAX_RANK];
+};
+
+// A dispatch on one tensor of each list; the first is written, and others but the gradient too.
+struct Step {
+  OptimizerOp op;
+  std::initializer_list<const bp_tensor*> tensors;
+  bool has_buffer = false, nesterov = false;
+  const bp_tensor *lr = nullptr, *step = nullptr, *found = nullptr;
+};
+
+bp_status submit_step(Launch& launch, const Step& step, OptimizerRecord record) {
+  const Walk walk = make_walk(step.tensors);
+  if (walk.count == 0) return BP_OK;
+  if (walk.count > int64_t{1} << 31) {
+    return launch.refuse(BP_UNSUPPORTED, "optimizer: a tensor has more than 2^31 elements");
+  }
+  record.count = static_cast<uint64_t>(walk.count);
+  record.lr_address = address_of(launch, step.lr);
+  record.step_address = address_of(launch, step.step);
+  record.found = address_of(launch, step.found);
+  std::fill_n(record.extents, BP_MAX_RANK, 1u);
+  Ranges reads(launch, {step.lr, step.step}), writes(launch, {step.found});
+  size_t k = 0;
+  for (const bp_tensor* t : step.tensors) {
+    record.tensors[k] = launch.device_address(*t);
+    for (size_t i = 0; i < walk.rank; ++i) {
+      record.extents[i] = static_cast<uint32_t>(walk.extents[i]);
+      record.strides[k][i] = walk.strides[k][i];
+    }
+    (k++ == 1 ? reads : writes).add(t);
+  }
+  const std::array<uint32_t, 6> constants = {local_size(launch),
+                                             step.op,
+                                             (*step.tensors.begin())->dtype,
+                                             std::max(walk.rank, 1u),
+                                             step.has_buffer ? 1u : 0u,
+                                             step.nesterov ? 1u : 0u};
+  return submit(launch, kOptimizerModule, constants, record,
+                ceil_divide(record.count, local_size(launch)), reads, writes);
+}
+
+double value_of(const bp_tensor* tensor, const bp_scalar& scalar) {
+  return tensor != nullptr ? 0.0 : std::bit_cast<double>(convert_scalar(scalar, BP_F64));
+}
+
+bp_status sgd_launch(const bp_sgd_step_args& args, Launch& launch) {
+  OptimizerRecord record{};
+  record.lr = static_cast<float>(value_of(args.lr, args.lr_scalar));
+  if (args.step == nullptr) {
+    record.step = static_cast<int64_t>(convert_scalar(args.step_scalar, BP_I64));
+  }
+  record.momentum = static_cast<float>(args.momentum);
+  record.kept_of_grad = static_cast<float>(1.0 - args.dampening);
+  record.weight_decay = static_cast<float>(args.weight_decay);
+  const bool has_buffer = args.momentum_buffers_count > 0;
+  for (uint64_t i = 0; i < args.params_count; ++i) {
+    const bp_tensor *p = args.params[i], *g = args.grads[i];
+    const Step with_buffer{.op = kSgd,
+                           .tensors = {p, g, has_buffer ? args.momentum_buffers[i] : p},
+                           .has_buffer = has_buffer,
+                           .nesterov = args.nesterov != 0,
+                           .lr = args.lr,
+                           .step = args.step};
+    const bp_status status = submit_step(launch, with_buffer, record);
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
+}
+
+bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
+  OptimizerRecord record{};
+  record.lr = static_cast<float>(value_of(args.lr, args.lr_scalar));
+  if (args.step == nullptr) {
+    const auto step =
+        static_cast<double>(static_cast<int64_t>(convert_scalar(args.step_scalar, BP_I64)));
+    record.correction1 = static_cast<float>(1.0 - std::pow(args.beta1, step));
+    record.correction2 = static_cast<float>(1.0 - std::pow(args.beta2, step));
+  }
+  record.log_beta1 = static_cast<float>(std::log(args.beta1));
+  record.log_beta2 = static_cast<float>(std::log(args.beta2));
+  record.beta1 = static_cast<float>(args.beta1);
+  record.rest1 = static_cast<float>(1.0 - args.beta1);
+  record.beta2 = static_cast<float>(args.beta2);
+  record.rest2 = static_cast<float>(1.0 - args.beta2);
+  record.eps = static_cast<float>(args.eps);
+  record.weight_decay = static_cast<float>(args.weight_decay);
+  for (uint64_t i = 0; i < args.params_count; ++i) {
+    const Step step{.op = kAdamw,
+                    .tensors = {args.params[i], args.grads[i], args.exp_avg[i], args.exp_avg_sq[i]},
+                    .lr = args.lr,
+                    .step = args.step};
+    const bp_status status = submit_step(launch, step, record);
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
+}
+
+bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
+  OptimizerRecord record{};
+  record.lr = static_cast<float>(value_of(args.scale, args.scale_scalar));
+  for (uint64_t i = 0; i < args.xs_count; ++i) {
+    const Step step{.op = kScale, .tensors = {args.xs[i]}, .lr = args.scale, .found = args.found};
+    const bp_status status = submit_step(launch, step, record);
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
+}
+
+constexpr bp_kernel optimizer_row(const char* name, uint32_t op) {
+  return {
+      .name = name,
+      .op = op,
+      .flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
+      .dtype_rows = kF32Dtypes,
+      .dtype_row_count = std::size(kF32Dtypes),
+      .dtype_count = 1,
+  };
+}
+
+}  // namespace
+
+constinit const bp_kernel kSgdStep =
+    make_kernel<bp_sgd_step_args, sgd_launch>(optimizer_row("sgd_step", BP_OP_SGD_STEP));
+constinit const bp_kernel kAdamwStep =
+    make_kernel<bp_adamw_step_args, adamw_launch>(optimizer_row("adamw_step", BP_OP_ADAMW_STEP));
+constinit const bp_kernel kScaleAndCheckFinite =
+    make_kernel<bp_scale_and_check_finite_args, scale_launch>(
+        optimizer_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE));
+
+}  // namespace bp::vulkan
