@@ -78,10 +78,35 @@ inline Buffer* buffer_or_null(bp_buffer* handle) {
   return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
 }
 
-// A range for work that reads or writes it. Throws StatusError if it leaves its buffer.
+// A range of a buffer, checked.
+struct Range {
+  Buffer& buffer;
+  uint64_t byte_offset, size_bytes;
+
+  Use use(Access access) const { return buffer.use(byte_offset, size_bytes, access); }
+};
+
+// `access` is what will happen there. Throws StatusError if the range leaves its buffer.
+Range checked_range(const bp_buffer_ref* range, const char* call, const char* name, Access access);
+
+// The same, for work that reads or writes it.
 Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what);
 
-// The entries of the allocator's table for memory that came from others, or goes to them.
+// The entries of the allocator's table that copy and fill.
+bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src);
+bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow);
+bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
+                              const bp_buffer_ref* src, bp_borrow borrow);
+bp_status memory_copy_peer(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                           const bp_buffer_ref* src);
+bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
+                                 uint32_t* out_can);
+bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const void* pattern, uint64_t pattern_size_bytes);
+
+// Those for memory that came from others, or goes to them.
 bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
                               bp_buffer** out_buffer);
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);
