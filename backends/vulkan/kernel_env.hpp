@@ -114,7 +114,16 @@ class Launch : public Env {
     Slice slice;
     std::function<std::string(int64_t)> text;
   };
-  static void watch(Recording& recording, const Check& check, const std::shared_ptr<Queue>& queue);
+  // What is submitted.
+  struct Commands {
+    std::vector<Command> list;
+    std::vector<AddressRange> ranges;
+    std::vector<std::shared_ptr<Memory>> records;  // Where the arguments lie.
+  };
+
+  static void record(Recording& recording, Lane& lane, const Commands& commands);
+  static void watch(Recording& recording, std::vector<Check> checks,
+                    std::shared_ptr<Point> checked);
 
   void add_ranges(std::span<const Range> ranges, bool is_written);
 
@@ -123,9 +132,7 @@ class Launch : public Env {
   const bp_launch& launch_;
   Stream& stream_;
   bool only_checks_ = false;
-  std::vector<Command> commands_;
-  std::vector<AddressRange> ranges_;
-  std::vector<std::shared_ptr<Memory>> records_;  // Where the arguments lie.
+  Commands commands_;
   std::vector<Check> checks_;
 };
 

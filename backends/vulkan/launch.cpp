@@ -73,19 +73,23 @@ uint64_t Launch::failure_address(std::function<std::string(int64_t)> text) {
   return slice.address();
 }
 
-void Launch::watch(Recording& recording, const Check& check, const std::shared_ptr<Queue>& queue) {
-  recording.retain(check.slice.memory);
-  recording.on_end([check, weak = std::weak_ptr(queue)] {
-    check.slice.memory->invalidate(check.slice.byte_offset, kCheckBytes);
-    uint32_t is_set = 0;
-    int64_t value = 0;
-    std::memcpy(&is_set, check.slice.pointer, sizeof(is_set));
-    std::memcpy(&value, check.slice.pointer + kCheckBytes / 2, sizeof(value));
-    const std::shared_ptr<Queue> failing = weak.lock();
-    if (is_set == 0 || failing == nullptr) return;
-    failing->submit_always([text = check.text(value)](
-                               const Outcome&) { throw DataFailure(BP_INVALID_ARGUMENT, text); },
-                           true);
+// Completes `checked` with what the shaders found, once they have run.
+void Launch::watch(Recording& recording, std::vector<Check> checks,
+                   std::shared_ptr<Point> checked) {
+  for (const Check& check : checks) recording.retain(check.slice.memory);
+  recording.on_end([checks = std::move(checks), checked = std::move(checked)] {
+    Outcome outcome;
+    for (const Check& check : checks) {
+      check.slice.memory->invalidate(check.slice.byte_offset, kCheckBytes);
+      uint32_t is_set = 0;
+      int64_t value = 0;
+      std::memcpy(&is_set, check.slice.pointer, sizeof(is_set));
+      std::memcpy(&value, check.slice.pointer + kCheckBytes / 2, sizeof(value));
+      if (is_set == 0 || outcome.status != BP_OK) continue;
+      outcome = {
+          .status = BP_INVALID_ARGUMENT, .text = check.text(value), .lets_queued_work_run = true};
+    }
+    checked->complete(std::move(outcome));
   });
 }
 
@@ -93,7 +97,7 @@ void Launch::add_ranges(std::span<const Range> ranges, bool is_written) {
   for (const Range& range : ranges) {
     if (range.buffer == nullptr || range.size_bytes == 0) continue;
     const uint64_t begin = range.buffer->address() + range.offset_bytes;
-    ranges_.push_back({begin, begin + range.size_bytes, is_written});
+    commands_.ranges.push_back({begin, begin + range.size_bytes, is_written});
   }
 }
 
@@ -115,41 +119,52 @@ bp_status Launch::dispatch(const Dispatch& dispatch) {
   const Slice record = engine.uploads.take(dispatch.arguments.size(), kernel_.name);
   std::memcpy(record.pointer, dispatch.arguments.data(), dispatch.arguments.size());
   command.arguments = record.address();
-  if (records_.empty() || records_.back() != record.memory) records_.push_back(record.memory);
-  command.first_range = static_cast<uint32_t>(ranges_.size());
+  std::vector<std::shared_ptr<Memory>>& records = commands_.records;
+  if (records.empty() || records.back() != record.memory) records.push_back(record.memory);
+  command.first_range = static_cast<uint32_t>(commands_.ranges.size());
   add_ranges(dispatch.reads, false);
   add_ranges(dispatch.writes, true);
-  command.range_count = static_cast<uint32_t>(ranges_.size()) - command.first_range;
-  commands_.push_back(command);
+  command.range_count = static_cast<uint32_t>(commands_.ranges.size()) - command.first_range;
+  commands_.list.push_back(command);
   return BP_OK;
 }
 
+void Launch::record(Recording& recording, Lane& lane, const Commands& commands) {
+  const Engine& engine = lane.engine();
+  const DeviceFunctions& vk = engine.context->vk;
+  const VkPipelineLayout layout = engine.pipelines.layout();
+  for (const Command& command : commands.list) {
+    const auto touched =
+        std::span(commands.ranges).subspan(command.first_range, command.range_count);
+    recording.order(touched);
+    if (engine.shadows != nullptr) engine.shadows->show(recording, lane.card(), touched);
+    const VkCommandBuffer to = recording.commands();
+    vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
+    vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes, &command.arguments);
+    vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
+  }
+  for (const std::shared_ptr<Memory>& memory : commands.records) recording.retain(memory);
+}
+
+// What comes behind a launch with checks waits on the host until their outcome is known: an event
+// that is recorded there carries it, and a later failure does not take its place.
 bp_status Launch::submit() {
   if (only_checks_) return BP_OK;
-  if (commands_.empty()) return stream_.queue->surface();
-  Engine& engine = stream_.lane->engine();
+  if (commands_.list.empty()) return stream_.queue->surface();
   const Fault fault = stream_.queue->has_failed() ? Fault{} : stream_.lane->take_fault();
-  return stream_.queue->submit([lane = stream_.lane, fault, commands = std::move(commands_),
-                                ranges = std::move(ranges_), records = std::move(records_),
-                                checks = std::move(checks_), queue = stream_.queue,
-                                layout = engine.pipelines.layout(), shadows = engine.shadows.get(),
-                                &vk = engine.context->vk]() mutable {
-    auto record = [&](Recording& recording) {
-      for (const Command& command : commands) {
-        const auto touched = std::span(ranges).subspan(command.first_range, command.range_count);
-        recording.order(touched);
-        if (shadows != nullptr) shadows->show(recording, lane->card(), touched);
-        const VkCommandBuffer to = recording.commands();
-        vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
-        vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
-                            &command.arguments);
-        vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
-      }
-      for (const std::shared_ptr<Memory>& memory : records) recording.retain(memory);
-      for (const Check& check : checks) watch(recording, check, queue);
-    };
-    lane->run(fault, ranges, record);
-  });
+  const auto checked = checks_.empty() ? nullptr : std::make_shared<Point>(false);
+  const bp_status status =
+      stream_.queue->submit([lane = stream_.lane, fault, commands = std::move(commands_),
+                             checks = std::move(checks_), checked]() mutable {
+        auto body = [&](Recording& recording) {
+          record(recording, *lane, commands);
+          if (checked != nullptr) watch(recording, std::move(checks), checked);
+        };
+        lane->run(fault, commands.ranges, body);
+        if (checked != nullptr) lane->recorder().flush();
+      });
+  if (status != BP_OK || checked == nullptr) return status;
+  return stream_.queue->wait_for(checked);
 }
 
 }  // namespace bp::vulkan

@@ -149,6 +149,7 @@ bp_status stream_add_callback(void* self, bp_stream* handle, bp_stream_callback_
     const Stream& s = stream_of(handle, "stream.add_callback");
     require(reinterpret_cast<const void*>(callback), "stream.add_callback: callback");
     const std::shared_ptr<Lane> lane = s.lane;
+    lane->recorder().flush();  // Also if the call itself waits on the host.
     const auto reached = std::make_shared<Point>(false);
     const bp_status status = s.queue->submit_always(
         [lane, reached](const Outcome&) {
@@ -242,6 +243,7 @@ bp_status event_record(void* self, bp_event* handle, bp_stream* stream_handle) {
     if ((e.flags & BP_EVENT_HOST_SIGNAL) != 0) {
       refuse(BP_INVALID_ARGUMENT, "event.record: the event is host-signalled");
     }
+    s.lane->recorder().flush();  // Also if the record itself waits on the host.
     auto moment = std::make_shared<Moment>(s.lane->shared_engine());
     const bool is_timed = (e.flags & BP_EVENT_TIMING) != 0;
     // Under the lock, so that of two racing records the later submission is the one that counts.
