@@ -85,7 +85,9 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
   collectives = std::make_unique<Collectives>(*this);
   process_groups = collectives->table();
   std::vector<std::string> reasons;
-  cards = find_devices(*this, reasons);
+  for (const Site& site : find_sites(driver, options, reasons)) {
+    cards.push_back(std::make_unique<Device>(*this, site));
+  }
   for (const std::string& reason : reasons) {
     host->log(host->self, BP_LOG_WARNING, ("backplane.cuda: " + reason).c_str());
   }

@@ -88,8 +88,8 @@ void check_desc(const bp_process_group_desc& desc) {
 }
 
 void check_devices(const Plan& plan) {
-  std::unordered_set<const Device*> seen;
-  for (const Device* device : plan.devices) {
+  std::unordered_set<Device*> seen;
+  for (Device* device : plan.devices) {
     if (!seen.insert(device).second) {
       refuse(BP_UNSUPPORTED, "create: device " + std::to_string(device->ordinal()) +
                                  " has two ranks; NCCL takes one rank for each device");

@@ -18,7 +18,6 @@ namespace {
 constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
                                 BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
 constexpr int32_t kDlpackCuda = 2;  // kDLCUDA.
-constexpr int kLowestMajor = 8;     // What this build has code for: 8.0 and, by way of PTX, newer.
 
 // 128-bit accesses of kernels are checked by them, so any offset will do.
 constexpr uint64_t kOffsetAlignment = 1;
@@ -54,31 +53,51 @@ struct Device::Ending {
 
 // ---- What it is ---------------------------------------------------------------------------------
 
-Device::Device(Instance& instance, int ordinal, const cudaDeviceProp& properties)
+Device::Device(Instance& instance, const Site& site)
     : instance_(instance),
-      ordinal_(ordinal),
-      name_(properties.name),
-      has_pool_(instance.options.has_pool && properties.memoryPoolsSupported != 0),
-      staging_(std::make_unique<StagingBlocks>(*this)) {
-  std::array<char, 32> bus_id{};
-  if (driver().cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), ordinal) ==
-      cudaSuccess) {
-    bus_id_ = bus_id.data();
+      name_(site.name),
+      bus_id_(site.bus_id),
+      ordinal_(site.ordinal),
+      staging_(std::make_unique<StagingBlocks>(*this)) {}
+
+// Initialises CUDA, and makes no context.
+void Device::open() {
+  if (is_open_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(opening_);
+  if (is_open_.load(std::memory_order_relaxed)) return;
+  check(driver(), driver().cuInit(0), "cuInit");
+  if (ordinal_ < 0) {
+    const cudaError_t error = driver().cudaDeviceGetByPCIBusId(&ordinal_, bus_id_.c_str());
+    if (error == cudaErrorInvalidDevice) {
+      driver().cudaGetLastError();
+      refuse(BP_UNSUPPORTED, name_ + " at " + bus_id_ +
+                                 " is there, but CUDA does not show it: look at "
+                                 "CUDA_VISIBLE_DEVICES, or choose others by option devices");
+    }
+    check(driver(), error, "cudaDeviceGetByPCIBusId");
   }
-  limits_ = {
-      .major = properties.major,
-      .minor = properties.minor,
-      .multiprocessor_count = properties.multiProcessorCount,
-      .max_threads_per_block = properties.maxThreadsPerBlock,
-      .max_threads_per_multiprocessor = properties.maxThreadsPerMultiProcessor,
-      .shared_bytes_per_block = static_cast<int>(properties.sharedMemPerBlock),
-      .max_shared_bytes_per_block = static_cast<int>(properties.sharedMemPerBlockOptin),
-      .shared_bytes_per_multiprocessor = static_cast<int>(properties.sharedMemPerMultiprocessor),
-      .l2_cache_bytes = properties.l2CacheSize};
+  cudaDeviceProp properties{};
+  check(driver(), driver().cudaGetDeviceProperties(&properties, ordinal_),
+        "cudaGetDeviceProperties");
   set_properties(properties);
+  is_open_.store(true, std::memory_order_release);
+}
+
+void Device::set_limits(const cudaDeviceProp& p) {
+  limits_ = {.major = p.major,
+             .minor = p.minor,
+             .multiprocessor_count = p.multiProcessorCount,
+             .max_threads_per_block = p.maxThreadsPerBlock,
+             .max_threads_per_multiprocessor = p.maxThreadsPerMultiProcessor,
+             .shared_bytes_per_block = static_cast<int>(p.sharedMemPerBlock),
+             .max_shared_bytes_per_block = static_cast<int>(p.sharedMemPerBlockOptin),
+             .shared_bytes_per_multiprocessor = static_cast<int>(p.sharedMemPerMultiprocessor),
+             .l2_cache_bytes = p.l2CacheSize};
 }
 
 void Device::set_properties(const cudaDeviceProp& p) {
+  set_limits(p);
+  has_pool_ = instance_.options.has_pool && p.memoryPoolsSupported != 0;
   const auto heap = [](uint64_t size_bytes, bp_heap_flags flags) {
     return bp_heap{.struct_size = sizeof(bp_heap),
                    .struct_type = BP_STRUCT_HEAP,
@@ -119,11 +138,11 @@ void Device::set_properties(const cudaDeviceProp& p) {
 
 CUcontext Device::context() {
   if (CUcontext made = context_.load(std::memory_order_acquire); made != nullptr) return made;
+  open();
   const std::lock_guard lock(opening_);
   if (CUcontext made = context_.load(std::memory_order_relaxed); made != nullptr) return made;
   CUdevice device = 0;
   CUcontext context = nullptr;
-  check(driver(), driver().cuInit(0), "cuInit");
   check(driver(), driver().cuDeviceGet(&device, ordinal_), "cuDeviceGet");
   check(driver(), driver().cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   context_.store(context, std::memory_order_release);
@@ -208,9 +227,9 @@ void Device::make_pool() {
 }
 
 cudaMemPool_t Device::pool() {
-  if (!has_pool_) return nullptr;
   if (cudaMemPool_t made = pool_.load(std::memory_order_acquire); made != nullptr) return made;
   static_cast<void>(context());
+  if (!has_pool_) return nullptr;
   const std::lock_guard lock(opening_);
   if (pool_.load(std::memory_order_relaxed) == nullptr) make_pool();
   return pool_;
@@ -443,67 +462,7 @@ uint64_t free_host_bytes() {
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-// ---- Finding them -------------------------------------------------------------------------------
-
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-// Why cudaGetDeviceCount() failed, and what to do.
-std::string why_none(const Driver& driver, cudaError_t error) {
-  int has = 0, wants = 0;
-  driver.cudaDriverGetVersion(&has);
-  driver.cudaRuntimeGetVersion(&wants);
-  if (error == cudaErrorNoDevice) {
-    return "the NVIDIA driver has no device; if there is a GPU, look at nvidia-smi and at "
-           "CUDA_VISIBLE_DEVICES";
-  }
-  if (error == cudaErrorInsufficientDriver && has != 0) {
-    return "the NVIDIA driver serves CUDA " + version_text(has) + ", and this build needs " +
-           version_text(wants) + ": install a newer driver";
-  }
-  return failure_text(driver, error, "no device: cudaGetDeviceCount");
-}
-
-std::vector<std::unique_ptr<Device>> find_devices(Instance& i, std::vector<std::string>& reasons) {
-  const Driver& driver = i.driver;
-  std::vector<std::unique_ptr<Device>> devices;
-  int count = 0;
-  if (!driver.missing.empty()) {
-    reasons.push_back(driver.missing);
-    return devices;
-  }
-  if (const cudaError_t error = driver.cudaGetDeviceCount(&count); error != cudaSuccess) {
-    driver.cudaGetLastError();
-    reasons.push_back(why_none(driver, error));
-    return devices;
-  }
-  for (const int wanted : i.options.devices) {
-    if (wanted < count) continue;
-    refuse(BP_INVALID_ARGUMENT, "option devices names " + std::to_string(wanted) +
-                                    ", and the driver has " + std::to_string(count) +
-                                    " devices, counted from 0");
-  }
-  for (int ordinal = 0; ordinal < count; ++ordinal) {
-    const std::vector<int>& wanted = i.options.devices;
-    if (!wanted.empty() && std::ranges::find(wanted, ordinal) == wanted.end()) continue;
-    cudaDeviceProp properties{};
-    const cudaError_t error = driver.cudaGetDeviceProperties(&properties, ordinal);
-    const std::string name = "device " + std::to_string(ordinal);
-    if (error != cudaSuccess) {
-      driver.cudaGetLastError();
-      reasons.push_back(failure_text(driver, error, (name + " is left out").c_str()));
-    } else if (properties.major < kLowestMajor) {
-      reasons.push_back(
-          name + ", " + properties.name + ", is left out: its compute capability is " +
-          std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-          ", and this build has code for " + std::to_string(kLowestMajor) + ".0 and newer");
-    } else {
-      devices.push_back(std::make_unique<Device>(i, ordinal, properties));
-    }
-  }
-  return devices;
-}
+// ---- Handles of devices -------------------------------------------------------------------------
 
 Device* device_or_null(const Instance& i, bp_device* handle) {
   for (const std::unique_ptr<Device>& device : i.cards) {

@@ -12,6 +12,7 @@
 
 #include "backends/common/address_map.hpp"
 #include "backends/cuda/backend.hpp"
+#include "backends/cuda/inventory.hpp"
 #include "backplane/memory.h"
 
 namespace bp::cuda {
@@ -38,16 +39,31 @@ struct DeviceLimits {
 
 class Device {
  public:
-  Device(Instance& instance, int ordinal, const cudaDeviceProp& properties);
+  Device(Instance& instance, const Site& site);
   Device(const Device&) = delete;
   ~Device();
 
   Instance& owner() const { return instance_; }
   const Driver& driver() const { return instance_.driver; }
-  int ordinal() const { return ordinal_; }
-  const DeviceLimits& limits() const { return limits_; }
-  const bp_device_properties& properties() const { return properties_; }
-  const bp_heap& heap(size_t index) const { return heaps_[index]; }
+
+  // What CUDA says of it, asked at the first call. Throw StatusError.
+  int ordinal() {
+    open();
+    return ordinal_;
+  }
+  const DeviceLimits& limits() {
+    open();
+    return limits_;
+  }
+  const bp_device_properties& properties() {
+    open();
+    return properties_;
+  }
+  const bp_heap& heap(size_t index) {
+    open();
+    return heaps_[index];
+  }
+  bool is_open() const { return is_open_.load(std::memory_order_acquire); }
   static constexpr size_t kHeapCount = 2;
 
   // The primary context, which the first call makes. Throws CudaError.
@@ -121,17 +137,20 @@ class Device {
   struct Ending;
 
   static bool has_come(const Ending& ending);
+  void open();
+  void set_limits(const cudaDeviceProp& properties);
   void set_properties(const cudaDeviceProp& properties);
   void make_pool();
   std::vector<std::shared_ptr<Lane>> live_lanes();
 
   Instance& instance_;
-  const int ordinal_;
-  std::string name_, bus_id_;
+  const std::string name_, bus_id_;
+  std::atomic<bool> is_open_ = false;
+  int ordinal_;
   DeviceLimits limits_;
   bp_heap heaps_[kHeapCount]{};
   bp_device_properties properties_{};
-  const bool has_pool_;
+  bool has_pool_ = false;
 
   std::mutex opening_;  // Guards making what follows; never taken with `mutex_`.
   std::atomic<CUcontext> context_ = nullptr;
@@ -198,9 +217,5 @@ Device* device_or_null(const Instance& i, bp_device* handle);
 
 // Bytes that the host could still give.
 uint64_t free_host_bytes();
-
-// The devices that CUDA has and this build has code for; the reason in words where there is none,
-// or one is left out. Makes no context.
-std::vector<std::unique_ptr<Device>> find_devices(Instance& i, std::vector<std::string>& reasons);
 
 }  // namespace bp::cuda

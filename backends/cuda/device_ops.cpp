@@ -30,7 +30,7 @@ bp_status device_enumerate(void* self, uint64_t capacity, bp_device** out_device
 bp_status device_properties(void* self, bp_device* handle,
                             const bp_device_properties** out_properties) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    const Device& d = device_of(i, handle, "device.properties");
+    Device& d = device_of(i, handle, "device.properties");
     require(out_properties, "device.properties: out_properties");
     *out_properties = &d.properties();
     return BP_OK;
@@ -129,17 +129,18 @@ bp_status guard_exchange(void* self, bp_device* handle, bp_device** out_previous
 
 bp_status guard_is_initialized(void* self, bp_device* handle, uint32_t* out_is_initialized) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    const Device& d = any_device_of(i, handle, "is_initialized");
+    Device& d = any_device_of(i, handle, "is_initialized");
     require(out_is_initialized, "is_initialized: out_is_initialized");
+    if (!d.is_open()) {  // CUDA was not asked for it yet.
+      *out_is_initialized = 0;
+      return BP_OK;
+    }
     CUdevice device = 0;
     unsigned flags = 0;
     int is_active = 0;
-    const CUresult found = i.driver.cuDeviceGet(&device, d.ordinal());
-    if (found != CUDA_ERROR_NOT_INITIALIZED) {
-      check(i.driver, found, "cuDeviceGet");
-      check(i.driver, i.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active),
-            "cuDevicePrimaryCtxGetState");
-    }
+    check(i.driver, i.driver.cuDeviceGet(&device, d.ordinal()), "cuDeviceGet");
+    check(i.driver, i.driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active),
+          "cuDevicePrimaryCtxGetState");
     *out_is_initialized = is_active != 0 ? 1 : 0;
     return BP_OK;
   });

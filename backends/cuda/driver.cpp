@@ -5,10 +5,14 @@
 namespace bp::cuda {
 namespace {
 
-// What entries of libcuda answer where there is none.
+// What entries answer whose library is missing, or lacks them.
 template <typename... Args>
 CUresult absent(Args...) {
   return CUDA_ERROR_NOT_INITIALIZED;
+}
+template <typename... Args>
+int absent_in_nvml(Args...) {
+  return kNvmlAbsent;
 }
 
 template <typename... Args>
@@ -24,23 +28,32 @@ void look_up(void* library, const char* symbol, CUresult (*&entry)(Args...), std
   }
 }
 
+template <typename... Args>
+void look_up(void* library, const char* symbol, int (*&entry)(Args...)) {
+  void* const found = library == nullptr ? nullptr : dlsym(library, symbol);
+  entry = found == nullptr ? absent_in_nvml<Args...> : reinterpret_cast<int (*)(Args...)>(found);
+}
+
 }  // namespace
 
 Driver real_driver() {
   Driver driver;
 #define BP_RUNTIME(name, parameters) driver.name = &::name;
 #define BP_DRIVER(name, symbol, parameters)
+#define BP_NVML(name, symbol, parameters)
 #include "backends/cuda/driver.def"
   driver.cudaGetErrorName = &::cudaGetErrorName;
   driver.cudaGetErrorString = &::cudaGetErrorString;
 
-  // Never closed: the runtime has it open as well, and its threads may run.
+  // Never closed: the runtime has the driver open as well, and its threads may run.
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     driver.missing = "there is no NVIDIA driver on this machine: libcuda.so.1 was not found";
   }
 #define BP_RUNTIME(name, parameters)
 #define BP_DRIVER(name, symbol, parameters) look_up(library, symbol, driver.name, driver.missing);
+#define BP_NVML(name, symbol, parameters) look_up(nvml, symbol, driver.name);
 #include "backends/cuda/driver.def"
   return driver;
 }

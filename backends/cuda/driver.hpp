@@ -15,9 +15,19 @@
 
 namespace bp::cuda {
 
+// NVML's own types, whose header not every toolkit has.
+using NvmlDevice = struct nvmlDevice_st*;
+struct NvmlPciInfo {
+  char short_bus_id[16];
+  unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
+  char bus_id[32];
+};
+constexpr int kNvmlSuccess = 0, kNvmlNotSupported = 3, kNvmlAbsent = 12;  // nvmlReturn_t.
+
 struct Driver {
 #define BP_RUNTIME(name, parameters) cudaError_t(*name) parameters = nullptr;
 #define BP_DRIVER(name, symbol, parameters) CUresult(*name) parameters = nullptr;
+#define BP_NVML(name, symbol, parameters) int(*name) parameters = nullptr;
 #include "backends/cuda/driver.def"
 
   // These cannot fail. A name is that of the header: "cudaErrorIllegalAddress".

@@ -95,21 +95,26 @@ bool names_error(const Outcome& outcome, const std::string& error_name) {
 TEST(Failures, ATourCallsEveryFunctionOfTheTable) {
   const std::map<std::string, uint64_t> calls = calls_of_a_tour();
   // Called where something is wrong, or by kernels.
-  const std::set<std::string> others = {"cudaDriverGetVersion", "cudaRuntimeGetVersion",
-                                        "cudaFuncSetAttribute", "cudaMalloc", "cudaMemPoolTrimTo"};
+  const std::set<std::string> others = {"cudaDriverGetVersion", "cudaFuncSetAttribute",
+                                        "cudaMalloc",           "cudaMemPoolTrimTo",
+                                        "cudaGetDeviceCount",   "cudaDeviceGetPCIBusId"};
 #define BP_RUNTIME(name, parameters) \
   EXPECT_TRUE(calls.contains(#name) || others.contains(#name)) << #name;
 #define BP_DRIVER(name, symbol, parameters) \
+  EXPECT_TRUE(calls.contains(#name) || others.contains(#name)) << #name;
+#define BP_NVML(name, symbol, parameters) \
   EXPECT_TRUE(calls.contains(#name) || others.contains(#name)) << #name;
 #include "backends/cuda/driver.def"
 }
 
 // Calls `check(outcome, what)` for a tour with each call of each function failing.
+// If not `all` of them, the first and the last.
 template <typename Check>
-void with_each_call(cudaError_t error, const Check& check) {
+void with_each_call(cudaError_t error, bool all, const Check& check) {
   for (const auto& [name, count] : calls_of_a_tour()) {
-    if (name == "cudaGetLastError") continue;
-    for (uint64_t nth = 1; nth <= count; ++nth) {
+    // Probing asks CUDA where NVML fails: tested below.
+    if (name == "cudaGetLastError" || name.starts_with("nvml")) continue;
+    for (uint64_t nth = 1; nth <= count; nth = all ? nth + 1 : std::max(nth + 1, count)) {
       const std::string what = name + ", call " + std::to_string(nth) + " of " +
                                std::to_string(count) + ", " + cudaGetErrorName(error);
       SCOPED_TRACE(what);
@@ -123,7 +128,7 @@ void with_each_call(cudaError_t error, const Check& check) {
 }
 
 TEST(Failures, OfSubmissionsAreToldByNameAndLeaveNothing) {
-  with_each_call(cudaErrorInvalidValue, [](const std::string& name, const Outcome& outcome) {
+  with_each_call(cudaErrorInvalidValue, true, [](const std::string& name, const Outcome& outcome) {
     EXPECT_TRUE(outcome.is_right);
     EXPECT_TRUE(outcome.was_loaded) << outcome.warnings;
     EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
@@ -155,16 +160,17 @@ TEST(Failures, OfMemoryAreOutOfMemory) {
 }
 
 TEST(Failures, ThatLoseTheDeviceAreToldByEveryCallButEnds) {
-  with_each_call(cudaErrorIllegalAddress, [](const std::string& name, const Outcome& outcome) {
-    EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
-    EXPECT_TRUE(violations().empty()) << joined(violations());
-    if (kEnds.contains(name) || kOptional.contains(name) || !outcome.has_failed_early) return;
-    EXPECT_TRUE(names_error(outcome, "cudaErrorIllegalAddress"))
-        << outcome.warnings << joined(outcome.refusals);
-    // What is refused first may be of work that was submitted before; then the device is lost.
-    if (outcome.refusals.empty()) return;
-    EXPECT_EQ(outcome.refusals.back().status, BP_DEVICE_LOST) << joined(outcome.refusals);
-  });
+  with_each_call(
+      cudaErrorIllegalAddress, false, [](const std::string& name, const Outcome& outcome) {
+        EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
+        EXPECT_TRUE(violations().empty()) << joined(violations());
+        if (kEnds.contains(name) || kOptional.contains(name) || !outcome.has_failed_early) return;
+        EXPECT_TRUE(names_error(outcome, "cudaErrorIllegalAddress"))
+            << outcome.warnings << joined(outcome.refusals);
+        // What is refused first may be of work that was submitted before; then the device is lost.
+        if (outcome.refusals.empty()) return;
+        EXPECT_EQ(outcome.refusals.back().status, BP_DEVICE_LOST) << joined(outcome.refusals);
+      });
 }
 
 TEST(Failures, NoDeviceIsNoErrorAndSaysWhy) {
@@ -175,11 +181,30 @@ TEST(Failures, NoDeviceIsNoErrorAndSaysWhy) {
 }
 
 TEST(Failures, AnOldDriverIsNamedWithItsVersion) {
-  reset();
-  fail_call("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+  for (const bool has_nvml : {true, false}) {
+    reset({.has_nvml = has_nvml, .driver_version = 11040});
+    const TestBackend backend(enter_fake);
+    EXPECT_EQ(backend.device, nullptr);
+    EXPECT_NE(backend.warnings.find("serves CUDA 11.4"), std::string::npos) << backend.warnings;
+    EXPECT_NE(backend.warnings.find("install a newer driver"), std::string::npos)
+        << backend.warnings;
+  }
+}
+
+TEST(Failures, WithoutNvmlEachCallOfProbingIsTold) {
+  for (const char* name : {"cudaGetDeviceCount", "cudaGetDeviceProperties"}) {
+    reset({.has_nvml = false});
+    fail_call(name, 1, cudaErrorNotReady);
+    const TestBackend backend(enter_fake);
+    EXPECT_NE(backend.warnings.find("cudaErrorNotReady"), std::string::npos) << backend.warnings;
+  }
+}
+
+TEST(Failures, NoDeviceIsNoErrorAlsoWithoutNvml) {
+  reset({.device_count = 0, .has_nvml = false});
   const TestBackend backend(enter_fake);
   EXPECT_EQ(backend.device, nullptr);
-  EXPECT_NE(backend.warnings.find("install a newer driver"), std::string::npos) << backend.warnings;
+  EXPECT_NE(backend.warnings.find("no device"), std::string::npos) << backend.warnings;
 }
 
 TEST(Failures, ADeviceOfAnOldArchitectureIsLeftOutByName) {
@@ -221,13 +246,39 @@ TEST(Failures, WithoutAPoolMemoryIsPlain) {
   EXPECT_TRUE(leftovers().empty()) << joined(leftovers());
 }
 
-TEST(Failures, ProbingMakesNoContext) {
+TEST(Probing, DoesNotTouchTheDriverSoThatForksMay) {
   reset();
   const TestBackend backend(enter_fake);
   uint64_t count = 0;
   EXPECT_EQ(backend.devices->probe(backend.devices->self, &count), BP_OK);
   EXPECT_EQ(count, 2u);
+  for (const auto& [name, calls] : call_counts()) EXPECT_TRUE(name.starts_with("nvml")) << name;
+  EXPECT_TRUE(leftovers().empty()) << joined(leftovers());
+}
+
+TEST(Probing, AsksCudaWhereThereIsNoNvml) {
+  reset({.has_nvml = false});
+  const TestBackend backend(enter_fake);
+  EXPECT_EQ(backend.all_devices.size(), 2u);
+  EXPECT_EQ(call_counts()["cudaGetDeviceCount"], 1u);
   EXPECT_EQ(call_counts()["cuDevicePrimaryCtxRetain"], 0u);
+}
+
+TEST(Probing, AsksCudaWhereADeviceIsInParts) {
+  reset({.is_in_parts = true});
+  const TestBackend backend(enter_fake);
+  EXPECT_EQ(backend.all_devices.size(), 2u);
+  EXPECT_EQ(call_counts()["cudaGetDeviceCount"], 1u);
+}
+
+TEST(Probing, ADeviceThatCudaDoesNotShowIsRefusedInWords) {
+  reset();
+  fail_call("cudaDeviceGetByPCIBusId", 1, cudaErrorInvalidDevice);
+  TestBackend backend(enter_fake);
+  bp_stream* stream = nullptr;
+  EXPECT_EQ(backend.streams->create(backend.streams->self, backend.device, nullptr, &stream),
+            BP_UNSUPPORTED);
+  EXPECT_NE(backend.text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << backend.text;
 }
 
 TEST(Graphs, AreLaunchedByOneCallAndUpdatedInPlace) {

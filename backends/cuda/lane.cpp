@@ -20,7 +20,9 @@ Fault FaultWord::next(const char* name) {
   return {host_, sequence};
 }
 
-uint32_t FaultWord::reported() const { return *static_cast<const volatile uint32_t*>(host_); }
+uint32_t FaultWord::reported() const {
+  return std::atomic_ref<uint32_t>(*host_).load(std::memory_order_relaxed);
+}
 
 std::string FaultWord::text() const {
   const std::lock_guard lock(mutex_);

@@ -57,7 +57,7 @@ Range local_range(const Lane& lane, const bp_buffer_ref* range, const char* call
 // ---- Allocation ---------------------------------------------------------------------------------
 
 // The first heap that has the wanted flags, or the one with the wanted number.
-size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
+size_t find_heap(Device& d, const bp_allocate_desc& desc) {
   if (desc.heap_index > Device::kHeapCount) {
     refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
                                     "; 0 to " + std::to_string(Device::kHeapCount) +
@@ -342,8 +342,8 @@ bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* d
 bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
                                  uint32_t* out_can) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    const Device& device = device_of(i, device_handle, "can_access_peer");
-    const Device& peer = device_of(i, peer_handle, "can_access_peer", "peer");
+    Device& device = device_of(i, device_handle, "can_access_peer");
+    Device& peer = device_of(i, peer_handle, "can_access_peer", "peer");
     require(out_can, "can_access_peer: out_can");
     int can = device.ordinal() == peer.ordinal() ? 1 : 0;
     if (can == 0) {

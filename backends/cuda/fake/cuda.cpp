@@ -23,17 +23,13 @@ Context* context_of(int ordinal) {
 // ---- What is there ------------------------------------------------------------------------------
 
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
+  *version = state().setup.driver_version;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = state().setup.device_count;
+  if (state().setup.driver_version < CUDART_VERSION) return cudaErrorInsufficientDriver;
   return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
@@ -64,6 +60,15 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
   std::snprintf(text, static_cast<size_t>(size), "0000:%02x:00.0", device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* text) {
+  unsigned bus = 0;
+  if (std::sscanf(text, "%*x:%x", &bus) != 1 || context_of(static_cast<int>(bus)) == nullptr) {
+    return cudaErrorInvalidDevice;
+  }
+  *device = static_cast<int>(bus);
   return cudaSuccess;
 }
 
@@ -302,7 +307,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
                                   unsigned) {
   return state().submit(stream, reinterpret_cast<const void*>(callback), [=] {
     is_in_callback() = true;
-    callback(stream, static_cast<cudaError_t>(state().sticky), data);
+    callback(stream, static_cast<cudaError_t>(state().sticky.load()), data);
     is_in_callback() = false;
   });
 }
@@ -491,6 +496,58 @@ CUresult cuCtxSetCurrent(CUcontext context) {
   return CUDA_SUCCESS;
 }
 
+// ---- NVML ---------------------------------------------------------------------------------------
+
+int nvmlInit() {
+  if (!state().setup.has_nvml) return kNvmlAbsent;
+  ++state().nvml_uses;
+  return kNvmlSuccess;
+}
+
+int nvmlShutdown() {
+  --state().nvml_uses;
+  return kNvmlSuccess;
+}
+
+int nvmlSystemGetCudaDriverVersion(int* version) {
+  *version = state().setup.driver_version;
+  return kNvmlSuccess;
+}
+
+int nvmlDeviceGetCount(unsigned* count) {
+  *count = static_cast<unsigned>(state().setup.device_count);
+  return kNvmlSuccess;
+}
+
+int nvmlDeviceGetHandleByIndex(unsigned index, NvmlDevice* device) {
+  *device = reinterpret_cast<NvmlDevice>(context_of(static_cast<int>(index)));
+  return kNvmlSuccess;
+}
+
+int ordinal_of(NvmlDevice device) { return reinterpret_cast<Context*>(device)->ordinal; }
+
+int nvmlDeviceGetName(NvmlDevice device, char* text, unsigned size) {
+  std::snprintf(text, size, "fake accelerator %d", ordinal_of(device));
+  return kNvmlSuccess;
+}
+
+int nvmlDeviceGetPciInfo(NvmlDevice device, NvmlPciInfo* info) {
+  std::memset(info, 0, sizeof(*info));
+  std::snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", ordinal_of(device));
+  return kNvmlSuccess;
+}
+
+int nvmlDeviceGetCudaComputeCapability(NvmlDevice, int* major, int* minor) {
+  *major = state().setup.major;
+  *minor = 0;
+  return kNvmlSuccess;
+}
+
+int nvmlDeviceGetMigMode(NvmlDevice device, unsigned* current, unsigned* pending) {
+  *current = *pending = state().setup.is_in_parts && ordinal_of(device) == 0 ? 1 : 0;
+  return kNvmlSuccess;
+}
+
 }  // namespace entries
 
 // The name of an entry as an argument of a template.
@@ -510,16 +567,15 @@ struct Entry<Result (*)(Args...)> {
   static Result call(Args... args) {
     const std::string_view name = kName.value;
     // What may be called on any thread, before there is a context.
-    const bool needs_context =
-        !name.starts_with("cu") || (name.starts_with("cuda") && !is_free(name));
+    const bool needs_context = name.starts_with("cuda") && !is_free(name);
     const int error = state().enter(kName.value, needs_context);
     return error == 0 ? kFunction(args...) : static_cast<Result>(error);
   }
 
   static bool is_free(std::string_view name) {
     return name.starts_with("cudaGet") || name.starts_with("cudaDeviceGetAttribute") ||
-           name.starts_with("cudaDeviceGetPCI") || name.starts_with("cudaDeviceCan") ||
-           name.starts_with("cudaDriverGet") || name.starts_with("cudaRuntimeGet");
+           name.starts_with("cudaDeviceGetPCI") || name.starts_with("cudaDeviceGetByPCI") ||
+           name.starts_with("cudaDeviceCan") || name.starts_with("cudaDriverGet");
   }
 };
 
@@ -530,6 +586,8 @@ Driver driver() {
 #define BP_RUNTIME(function, parameters) \
   table.function = Entry<decltype(table.function)>::call<entries::function, #function>;
 #define BP_DRIVER(function, symbol, parameters) \
+  table.function = Entry<decltype(table.function)>::call<entries::function, #function>;
+#define BP_NVML(function, symbol, parameters) \
   table.function = Entry<decltype(table.function)>::call<entries::function, #function>;
 #include "backends/cuda/driver.def"
   table.cudaGetErrorName = &::cudaGetErrorName;

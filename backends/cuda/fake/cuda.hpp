@@ -22,6 +22,9 @@ struct Setup {
   uint64_t memory_bytes = uint64_t{1} << 30;  // Of each device.
   bool has_pools = true;
   int major = 9;
+  bool has_nvml = true;
+  bool is_in_parts = false;  // The first device, by MIG.
+  int driver_version = CUDART_VERSION;
 };
 
 // Forgets everything, and begins with these devices.

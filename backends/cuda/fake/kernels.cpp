@@ -1,5 +1,6 @@
 // Kernels for the CUDA for tests: as many as the suite needs to test streams, graphs and failures.
 // They go through the same Launch as those of the device.
+#include <atomic>
 #include <cstring>
 
 #include "backends/common/shape.hpp"
@@ -21,8 +22,9 @@ void gather_elements(float* y, const float* x, const int64_t* indices, int64_t c
   for (int64_t i = 0; i < count; ++i) {
     if (indices[i] >= 0 && indices[i] < extent) {
       y[i] = x[indices[i]];
-    } else if (*static_cast<volatile uint32_t*>(fault.word) == 0) {
-      *static_cast<volatile uint32_t*>(fault.word) = fault.sequence;
+    } else {
+      uint32_t none = 0;
+      std::atomic_ref<uint32_t>(*fault.word).compare_exchange_strong(none, fault.sequence);
     }
   }
 }

@@ -40,7 +40,7 @@ int State::enter(const char* name, bool needs_context) {
     if (is_sticky(error)) sticky = error;
     return error;
   }
-  return needs_context ? sticky : 0;
+  return needs_context ? sticky.load() : 0;
 }
 
 void State::break_rule(const std::string& text) {
@@ -105,6 +105,7 @@ void reset(const Setup& setup) {
   s.violations.clear();
   s.failing.clear();
   s.sticky = 0;
+  s.nvml_uses = 0;
 }
 
 void fail_call(const std::string& name, uint64_t nth, int error) {
@@ -142,6 +143,7 @@ std::vector<std::string> leftovers() {
   tell(s.pools.size(), "pools");
   tell(s.graphs.size(), "graphs");
   tell(s.instances.size(), "instances of graphs");
+  tell(static_cast<size_t>(s.nvml_uses), "uses of NVML");
   for (const Context& context : s.contexts) tell(static_cast<size_t>(context.uses), "contexts");
   return texts;
 }

@@ -79,8 +79,10 @@ struct State {
   std::vector<std::string> violations;
   std::string failing;
   uint64_t failing_nth = 0;
-  int error = 0, sticky = 0;
+  int error = 0;
+  std::atomic<int> sticky = 0;  // What every call fails with since one did.
 
+  std::atomic<int> nvml_uses = 0;
   bp_host host{};
   Executor executor{8};
 };

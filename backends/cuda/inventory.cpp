@@ -1,0 +1,172 @@
+#include "backends/cuda/inventory.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+
+namespace bp::cuda {
+namespace {
+
+constexpr int kLowestMajor = 8;  // What this build has code for: 8.0 and, by way of PTX, newer.
+
+struct Found {
+  Site site;
+  int major, minor;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+const char* const kNone =
+    "the NVIDIA driver has no device; if there is a GPU, look at nvidia-smi and at "
+    "CUDA_VISIBLE_DEVICES";
+
+// Why a driver of this version cannot run what was built; "" if it can.
+std::string why_too_old(int version) {
+  constexpr int kWanted = CUDART_VERSION;  // Of the runtime that is linked in.
+  if (version == 0 || version / 1000 >= kWanted / 1000) return "";
+  return "the NVIDIA driver serves CUDA " + version_text(version) + ", and this build needs " +
+         version_text(kWanted) + ": install a newer driver";
+}
+
+// ---- By NVML ------------------------------------------------------------------------------------
+
+// "00000000:3B:00.0" as CUDA writes it.
+std::string short_bus_id(const char* text) {
+  std::string id = text;
+  if (id.size() > 12) id.erase(0, id.size() - 12);
+  std::ranges::transform(id, id.begin(), [](unsigned char c) { return std::tolower(c); });
+  return id;
+}
+
+// NVML's device with this index; nothing if it cannot be described so, or CUDA has it in parts.
+std::optional<Found> find_by_nvml(const Driver& driver, unsigned index) {
+  NvmlDevice device = nullptr;
+  NvmlPciInfo place{};
+  std::array<char, 96> name{};
+  Found found{};
+  unsigned is_in_parts = 0, pending = 0;
+  const auto is_ok = [](int code) { return code == kNvmlSuccess; };
+  if (!is_ok(driver.nvmlDeviceGetHandleByIndex(index, &device)) ||
+      !is_ok(driver.nvmlDeviceGetName(device, name.data(), name.size())) ||
+      !is_ok(driver.nvmlDeviceGetPciInfo(device, &place)) ||
+      !is_ok(driver.nvmlDeviceGetCudaComputeCapability(device, &found.major, &found.minor))) {
+    return std::nullopt;
+  }
+  const int mig = driver.nvmlDeviceGetMigMode(device, &is_in_parts, &pending);
+  if (mig != kNvmlNotSupported && (mig != kNvmlSuccess || is_in_parts != 0)) return std::nullopt;
+  found.site = {.name = name.data(), .bus_id = short_bus_id(place.bus_id)};
+  return found;
+}
+
+// Nothing where NVML is missing, or does not know what CUDA would show.
+std::optional<std::vector<Found>> list_by_nvml(const Driver& driver, std::string& too_old) {
+  if (driver.nvmlInit() != kNvmlSuccess) return std::nullopt;
+  std::optional<std::vector<Found>> list;
+  unsigned count = 0;
+  int version = 0;
+  if (driver.nvmlDeviceGetCount(&count) == kNvmlSuccess &&
+      driver.nvmlSystemGetCudaDriverVersion(&version) == kNvmlSuccess) {
+    too_old = why_too_old(version);
+    list.emplace();
+    for (unsigned index = 0; index < count && list.has_value(); ++index) {
+      std::optional<Found> found = find_by_nvml(driver, index);
+      if (found.has_value()) {
+        list->push_back(std::move(*found));
+      } else {
+        list.reset();
+      }
+    }
+  }
+  driver.nvmlShutdown();
+  return list;
+}
+
+// ---- By CUDA ------------------------------------------------------------------------------------
+
+// Why cudaGetDeviceCount() failed, and what to do.
+std::string why_none(const Driver& driver, cudaError_t error) {
+  int version = 0;
+  driver.cudaDriverGetVersion(&version);
+  if (error == cudaErrorNoDevice) return kNone;
+  const std::string too_old = why_too_old(version);
+  if (error == cudaErrorInsufficientDriver && !too_old.empty()) return too_old;
+  return failure_text(driver, error, "no device: cudaGetDeviceCount");
+}
+
+std::vector<Found> list_by_cuda(const Driver& driver, std::vector<std::string>& reasons) {
+  int count = 0;
+  std::vector<Found> list;
+  if (const cudaError_t error = driver.cudaGetDeviceCount(&count); error != cudaSuccess) {
+    driver.cudaGetLastError();
+    reasons.push_back(why_none(driver, error));
+    return list;
+  }
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    cudaDeviceProp properties{};
+    const cudaError_t error = driver.cudaGetDeviceProperties(&properties, ordinal);
+    if (error != cudaSuccess) {
+      driver.cudaGetLastError();
+      const std::string what = "device " + std::to_string(ordinal) + " is left out";
+      reasons.push_back(failure_text(driver, error, what.c_str()));
+      continue;
+    }
+    std::array<char, 32> bus_id{};
+    driver.cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), ordinal);
+    list.push_back({{properties.name, bus_id.data(), ordinal}, properties.major, properties.minor});
+  }
+  return list;
+}
+
+// ---- What of it is used -------------------------------------------------------------------------
+
+bool is_chosen(const Options& options, size_t index) {
+  const std::vector<int>& wanted = options.devices;
+  return wanted.empty() || std::ranges::find(wanted, static_cast<int>(index)) != wanted.end();
+}
+
+void check_options(const Options& options, size_t count) {
+  for (const int wanted : options.devices) {
+    if (static_cast<size_t>(wanted) < count) continue;
+    throw StatusError(BP_INVALID_ARGUMENT, "option devices names " + std::to_string(wanted) +
+                                               ", and there are " + std::to_string(count) +
+                                               " devices, counted from 0");
+  }
+}
+
+}  // namespace
+
+std::vector<Site> find_sites(const Driver& driver, const Options& options,
+                             std::vector<std::string>& reasons) {
+  std::vector<Site> sites;
+  std::string too_old = driver.missing;
+  std::optional<std::vector<Found>> list;
+  if (too_old.empty()) list = list_by_nvml(driver, too_old);
+  if (!too_old.empty()) {
+    reasons.push_back(too_old);
+    return sites;
+  }
+  if (!list.has_value()) list = list_by_cuda(driver, reasons);
+  if (list->empty()) {
+    if (reasons.empty()) reasons.emplace_back(kNone);
+    return sites;
+  }
+  check_options(options, list->size());
+  for (size_t index = 0; index < list->size(); ++index) {
+    const Found& found = (*list)[index];
+    if (!is_chosen(options, index)) continue;
+    if (found.major < kLowestMajor) {
+      reasons.push_back("device " + std::to_string(index) + ", " + found.site.name +
+                        ", is left out: its compute capability is " + std::to_string(found.major) +
+                        "." + std::to_string(found.minor) + ", and this build has code for " +
+                        std::to_string(kLowestMajor) + ".0 and newer");
+      continue;
+    }
+    sites.push_back(found.site);
+  }
+  return sites;
+}
+
+}  // namespace bp::cuda
