@@ -3,6 +3,7 @@
 # A shader is kernels/<name>.comp. One that computes in several types is compiled once for each,
 # with COMPUTE_<TYPE> defined; what else differs is a specialisation constant.
 set(vulkan_shaders
+  "arange"
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
   "convolution"
   "cross_entropy"
@@ -16,6 +17,8 @@ set(vulkan_shaders
   "random"
   "reduce f32 f64 i64"
   "scatter f32 i64"
+  "sdpa"
+  "sdpa_backward"
   "shadow read write"
   "softmax")
 

@@ -40,6 +40,9 @@ bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; 
 float infinity() { return uintBitsToFloat(0x7f800000u); }
 float quiet_nan() { return uintBitsToFloat(0x7fc00000u); }
 
+// The larger of two; NaN where either is.
+float larger_of(float a, float b) { return is_nan(b) ? b : (a < b ? b : a); }
+
 // ---- Floats, computed with in f32 -----------------------------------------------------------------
 
 float f16_to_f32(uint bits) {

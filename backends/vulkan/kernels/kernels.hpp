@@ -79,8 +79,14 @@ constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
 extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, kGeluBackward,
     kSilu, kSiluBackward;
 
+// arange.cpp
+extern const bp_kernel kArange;
+
 // binary.cpp
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
+
+// cat.cpp
+extern const bp_kernel kCat;
 
 // convolution.cpp
 extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
@@ -121,6 +127,9 @@ extern const bp_kernel kSum, kMean, kAmax, kArgmax;
 
 // scatter.cpp
 extern const bp_kernel kScatter, kScatterReduce;
+
+// sdpa.cpp
+extern const bp_kernel kSdpa, kSdpaBackward;
 
 // softmax.cpp
 extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;

@@ -24,9 +24,6 @@ float sum_lanes(float value) {
   return value;
 }
 
-// The larger of two; NaN where either is.
-float larger_of(float a, float b) { return is_nan(b) ? b : (a < b ? b : a); }
-
 float max_lanes(float value) {
   if (kLanes == 1u) return value;
   const uint self = gl_LocalInvocationID.x;

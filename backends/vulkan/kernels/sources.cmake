@@ -1,7 +1,9 @@
 # The host side of the kernels, relative to the folder of the backend.
 set(vulkan_kernel_sources
   kernels/activation.cpp
+  kernels/arange.cpp
   kernels/binary.cpp
+  kernels/cat.cpp
   kernels/convolution.cpp
   kernels/cross_entropy.cpp
   kernels/embedding.cpp
@@ -20,6 +22,7 @@ set(vulkan_kernel_sources
   kernels/rows.cpp
   kernels/scalar.cpp
   kernels/scatter.cpp
+  kernels/sdpa.cpp
   kernels/softmax.cpp
   kernels/submit.cpp
   kernels/unary.cpp

@@ -1,0 +1,178 @@
+// sdpa and its gradient (sdpa.comp, sdpa_backward.comp).
+#include <algorithm>
+#include <array>
+
+#include "backends/vulkan/kernels/submit.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+// As sdpa.glsl has them: rows of a workgroup, and of the other side in a tile.
+constexpr int64_t kRows = 4, kTile = 64;
+constexpr int64_t kMostWidth = 256, kMostBackwardWidth = 192;
+
+enum BackwardStep : uint32_t { kDelta = 0, kQueries = 1, kKeys = 2 };
+
+struct SdpaTensor {
+  uint64_t address;
+  int64_t strides[4];
+};
+
+struct SdpaRecord {
+  SdpaTensor q, k, v, mask, bias, y, lse;
+  SdpaTensor grad_y, grad_q, grad_k, grad_v;
+  uint32_t batch, heads, key_heads, queries, keys, width, value_width;
+  float scale;
+  uint64_t delta;
+};
+
+SdpaTensor tensor_of(const Launch& launch, const bp_tensor* t) {
+  SdpaTensor result{};
+  if (t == nullptr) return result;
+  result.address = address_of(launch, t);
+  for (uint32_t i = 0; i < t->ndim; ++i) {
+    result.strides[i] = t->strides[i] * dtype_size_bytes(t->dtype);
+  }
+  return result;
+}
+
+template <typename Args>
+SdpaRecord record_of(const Launch& launch, const Args& args) {
+  SdpaRecord record{};
+  record.q = tensor_of(launch, args.q);
+  record.k = tensor_of(launch, args.k);
+  record.v = tensor_of(launch, args.v);
+  record.mask = tensor_of(launch, args.mask);
+  record.bias = tensor_of(launch, args.bias);
+  record.y = tensor_of(launch, args.y);
+  record.lse = tensor_of(launch, args.lse);
+  record.batch = static_cast<uint32_t>(args.q->shape[0]);
+  record.heads = static_cast<uint32_t>(args.q->shape[1]);
+  record.key_heads = static_cast<uint32_t>(args.k->shape[1]);
+  record.queries = static_cast<uint32_t>(args.q->shape[2]);
+  record.keys = static_cast<uint32_t>(args.k->shape[2]);
+  record.width = static_cast<uint32_t>(args.q->shape[3]);
+  record.value_width = static_cast<uint32_t>(args.v->shape[3]);
+  record.scale = static_cast<float>(args.scale);
+  return record;
+}
+
+// How often one of `lanes` invocations loops for a tile, at most.
+template <typename Args>
+int64_t trips_of_tile(const Args& args, int64_t lanes) {
+  const int64_t width = args.q->shape[3], value_width = args.v->shape[3];
+  const int64_t of_lane = (kTile + lanes - 1) / lanes;
+  const int64_t columns = (std::max(width, value_width) + lanes - 1) / lanes;
+  return of_lane * (width + value_width + 2) + columns * (kTile + 2) + 2 * kTile;
+}
+
+// Drivers may end a loop silently after 65,535 trips.
+constexpr int64_t kMostTrips = 60000;
+
+// Invocations of a workgroup: few where a processor runs them, as long as none loops too often; 0
+// if there are too many rows for any.
+template <typename Args>
+uint32_t lanes_of(const Args& args, int64_t least) {
+  const int64_t served = args.q->shape[1] / std::max<int64_t>(1, args.k->shape[1]);
+  const int64_t queries = args.q->shape[2] * served, keys = args.k->shape[2];
+  const int64_t tiles = (std::max(queries, keys) + kTile - 1) / kTile + served;
+  for (const int64_t lanes : {int64_t{8}, int64_t{64}}) {
+    if (lanes >= least && tiles * trips_of_tile(args, lanes) <= kMostTrips) {
+      return static_cast<uint32_t>(lanes);
+    }
+  }
+  return 0;
+}
+
+template <typename Args>
+bp_reason reason_of(const Args& args, int64_t most_width) {
+  if (std::max(args.q->shape[3], args.v->shape[3]) > most_width) return "a head is too wide";
+  return lanes_of(args, 1) != 0 ? nullptr : "there are too many keys or queries";
+}
+
+bp_reason forward_supports(const bp_sdpa_args& args) { return reason_of(args, kMostWidth); }
+
+bp_reason backward_supports(const bp_sdpa_backward_args& args) {
+  return reason_of(args, kMostBackwardWidth);
+}
+
+uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
+
+bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
+  if (element_count(*args.y) == 0 && (args.lse == nullptr || element_count(*args.lse) == 0)) {
+    return BP_OK;
+  }
+  const SdpaRecord record = record_of(launch, args);
+  const std::array<uint32_t, 5> constants = {
+      lanes_of(args, launch.is_processor() ? 8 : 64), args.q->dtype, args.mask != nullptr ? 1u : 0u,
+      args.bias != nullptr ? 1u : 0u, args.is_causal != 0 ? 1u : 0u};
+  return submit(launch, kSdpaModule, constants, record,
+                uint64_t{record.batch} * record.heads * blocks_of(record.queries),
+                Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias}),
+                Ranges(launch, {args.y, args.lse}));
+}
+
+uint64_t backward_workspace(const bp_sdpa_backward_args& args, const Env&) {
+  return static_cast<uint64_t>(element_count(*args.lse)) * sizeof(float);
+}
+
+bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
+  SdpaRecord record = record_of(launch, args);
+  record.grad_y = tensor_of(launch, args.grad_y);
+  record.grad_q = tensor_of(launch, args.grad_q);
+  record.grad_k = tensor_of(launch, args.grad_k);
+  record.grad_v = tensor_of(launch, args.grad_v);
+  record.delta = launch.workspace_address();
+  const uint32_t lanes = lanes_of(args, launch.is_processor() ? 8 : 64);
+  std::array<uint32_t, 6> constants = {lanes,
+                                       args.q->dtype,
+                                       args.mask != nullptr ? 1u : 0u,
+                                       args.bias != nullptr ? 1u : 0u,
+                                       args.is_causal != 0 ? 1u : 0u,
+                                       kDelta};
+  Ranges reads(launch,
+               {args.grad_y, args.q, args.k, args.v, args.mask, args.bias, args.y, args.lse});
+  Ranges scratch(launch);
+  scratch.add(launch.workspace());
+  const uint64_t rows = uint64_t{record.batch} * record.heads * record.queries;
+  bp_status status = BP_OK;
+  if (rows != 0) {
+    status = submit(launch, kSdpaBackwardModule, constants, record, ceil_divide(rows, lanes),
+                    Ranges(launch, {args.grad_y, args.y}), scratch);
+  }
+  reads.add(launch.workspace());
+  if (status == BP_OK && element_count(*args.grad_q) != 0) {
+    constants[5] = kQueries;
+    status = submit(launch, kSdpaBackwardModule, constants, record,
+                    uint64_t{record.batch} * record.heads * blocks_of(record.queries), reads,
+                    Ranges(launch, {args.grad_q}));
+  }
+  const bool wants_keys = args.grad_k != nullptr || args.grad_v != nullptr;
+  if (status == BP_OK && wants_keys && record.keys != 0) {
+    constants[5] = kKeys;
+    status = submit(launch, kSdpaBackwardModule, constants, record,
+                    uint64_t{record.batch} * record.key_heads * blocks_of(record.keys), reads,
+                    Ranges(launch, {args.grad_k, args.grad_v}));
+  }
+  return status;
+}
+
+constexpr bp_kernel sdpa_row(const char* name, uint32_t op) {
+  return {
+      .name = name,
+      .op = op,
+      .dtype_rows = kF32Dtypes,
+      .dtype_row_count = std::size(kF32Dtypes),
+      .dtype_count = 1,
+  };
+}
+
+}  // namespace
+
+constinit const bp_kernel kSdpa =
+    make_kernel<bp_sdpa_args, forward_launch, forward_supports>(sdpa_row("sdpa", BP_OP_SDPA));
+constinit const bp_kernel kSdpaBackward =
+    make_kernel<bp_sdpa_backward_args, backward_launch, backward_supports, backward_workspace>(
+        sdpa_row("sdpa_backward", BP_OP_SDPA_BACKWARD));
+
+}  // namespace bp::vulkan

@@ -1,0 +1,55 @@
+// What the kernels of attention share: the record, the tensors by their coordinates, and which keys
+// a query sees.
+//
+// A workgroup works on kRows rows at once, queries or keys, so that what it reads of the other side
+// serves all of them. The other side comes in tiles of kTile.
+#include "prelude.glsl"
+#include "element.glsl"
+#include "math.glsl"
+
+layout(constant_id = 1) const uint kType = 14;
+layout(constant_id = 2) const uint kHasMask = 0;
+layout(constant_id = 3) const uint kHasBias = 0;
+layout(constant_id = 4) const uint kIsCausal = 0;
+
+const uint kRows = 4u, kTile = 64u, kMostWidth = 256u;
+
+struct Tensor {
+  uint64_t address;
+  int64_t strides[4];  // In bytes: batch, head, row and column.
+};
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+  Tensor q, k, v, mask, bias, y, lse;
+  Tensor grad_y, grad_q, grad_k, grad_v;  // An address of 0: not wanted.
+  uint batch, heads, key_heads, queries, keys, width, value_width;
+  float scale;
+};
+
+uint64_t at(Tensor t, uint batch, uint head, uint row) {
+  return t.address + uint64_t(int64_t(uint64_t(batch)) * t.strides[0] +
+                              int64_t(uint64_t(head)) * t.strides[1] +
+                              int64_t(uint64_t(row)) * t.strides[2]);
+}
+
+uint64_t column(uint64_t row, Tensor t, uint i) {
+  return row + uint64_t(int64_t(uint64_t(i)) * t.strides[3]);
+}
+
+float element(Tensor t, uint64_t row, uint i) { return load_f32(kType, column(row, t, i)); }
+
+bool is_seen(Record record, uint batch, uint head, uint query, uint key) {
+  if (query >= record.queries || key >= record.keys) return false;
+  if (kIsCausal != 0u && int64_t(key) > int64_t(query) + int64_t(record.keys) -
+                                             int64_t(record.queries)) {
+    return false;
+  }
+  if (kHasMask == 0u) return true;
+  const uint64_t row = at(record.mask, batch, head, query);
+  return uint(Bytes1(column(row, record.mask, key)).value) != 0u;
+}
+
+float bias_at(Record record, uint batch, uint head, uint query, uint key) {
+  if (kHasBias == 0u) return 0.0;
+  return element(record.bias, at(record.bias, batch, head, query), key);
+}
