@@ -14,19 +14,10 @@
 
 #include "backends/cpu/kernels/rows-inl.hpp"
 #include "backends/cpu/kernels/sums-inl.hpp"
-#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
-
-// Asks for the line `ahead` elements behind x, where there may be no memory: the prefetcher of a
-// cache stops at the end of a page, where the next row often begins.
-template <typename T>
-HWY_INLINE void prefetch(const T* x, int64_t ahead) {
-  const auto at = reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(ahead) * sizeof(T);
-  hwy::Prefetch(reinterpret_cast<const T*>(at));
-}
 
 // Stores value(lanes, i) at y + i for a row of `count` elements; lanes.at counts from i on. Whoever
 // streams calls hwy::FlushStream() after the last row.

@@ -25,6 +25,7 @@
 
 #include "backends/cpu/kernels/lanes-inl.hpp"
 #include "backends/cpu/kernels/loop.hpp"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,6 +33,15 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kBlock = 512;
+constexpr int64_t kAheadBytes = 4096;  // A page.
+
+// Asks for the line `ahead` elements behind x, where there may be no memory: the prefetcher of a
+// cache stops at the end of a page, where the next row often begins.
+template <typename T>
+HWY_INLINE void prefetch(const T* x, int64_t ahead) {
+  const auto at = reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(ahead) * sizeof(T);
+  hwy::Prefetch(reinterpret_cast<const T*>(at));
+}
 
 template <typename T>
 struct BlockBuffer {
@@ -147,8 +157,8 @@ struct Row {
   }
 };
 
-// y = Op()(d, x...), computed in Compute<T>. Op works on each lane by itself, so that an element
-// does not depend on where it lies.
+// y = Op()(d, x...), computed in Compute<T>, while what lies a page behind is fetched. Op works on
+// each lane by itself, so that an element does not depend on where it lies.
 template <class Op, typename T>
 struct Map {
   template <typename... X>
@@ -156,7 +166,10 @@ struct Map {
     const ComputeTag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) store_lanes(Op()(d, load_lanes(d, x + i)...), d, y + i);
+    for (; i + lanes <= n; i += lanes) {
+      (prefetch(x + i, kAheadBytes / int64_t{sizeof(X)}), ...);
+      store_lanes(Op()(d, load_lanes(d, x + i)...), d, y + i);
+    }
     if (i == n) return;
     const auto rest = static_cast<size_t>(n - i);
     store_lanes_n(Op()(d, load_lanes_n(d, x + i, rest)...), d, y + i, rest);
