@@ -13,7 +13,7 @@ struct Fault {
   uint32_t sequence;
 };
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(BACKPLANE_CUDA_EMULATED)
 __device__ inline void report(const Fault& fault) {
   volatile uint32_t* const word = fault.word;
   if (*word == 0) *word = fault.sequence;

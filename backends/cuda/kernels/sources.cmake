@@ -1,2 +1,29 @@
 # The kernels of the cuda backend, relative to its folder: device code and what launches it.
-set(cuda_kernel_sources)
+set(cuda_kernel_sources
+  kernels/activation.cu
+  kernels/argmax.cu
+  kernels/binary.cu
+  kernels/cast.cu
+  kernels/cat.cu
+  kernels/cross_entropy.cu
+  kernels/embedding.cu
+  kernels/gather.cu
+  kernels/layer_norm.cu
+  kernels/loop.cu
+  kernels/movement.cu
+  kernels/norm.cu
+  kernels/optimizer.cu
+  kernels/random.cu
+  kernels/reduce.cu
+  kernels/reduction.cu
+  kernels/rope.cu
+  kernels/rows.cu
+  kernels/scalar.cu
+  kernels/scatter.cu
+  kernels/sdpa.cu
+  kernels/sdpa_backward.cu
+  kernels/softmax.cu
+  kernels/sort.cu
+  kernels/unary.cu
+  kernels/where.cu
+)

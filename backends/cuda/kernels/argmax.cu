@@ -1,0 +1,59 @@
+// argmax along an axis: the index of the largest element, the first of equal ones; the first NaN if
+// there is one. For tensors of every layout.
+#include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/reduce.cuh"
+
+namespace bp::cuda {
+namespace {
+
+template <typename C>
+struct Candidate {
+  C value;
+  int64_t index;  // Below 0: there is none.
+
+  __device__ Candidate shuffled(int mask) const {
+    return {shuffle_xor(value, mask), shuffle_xor(index, mask)};
+  }
+};
+
+template <typename X>
+struct Argmax {
+  using Acc = Candidate<Compute<X>>;
+  __device__ static Acc identity() { return {Compute<X>{0}, -1}; }
+  __device__ static Acc take(Acc best, X x, int64_t index) {
+    return combine(best, Acc{widen(x), index});
+  }
+  __device__ static Acc combine(Acc a, Acc b) {
+    if (a.index < 0) return b;
+    if (b.index < 0) return a;
+    if (is_larger(a.value, b.value)) return b;
+    if (is_larger(b.value, a.value)) return a;
+    return a.index < b.index ? a : b;
+  }
+  __device__ static void write(Acc best, const ReduceResult& result, int64_t at) {
+    reinterpret_cast<int64_t*>(result.y)[at] = best.index;
+  }
+};
+
+Reduction reduction_of(const bp_argmax_args& args) {
+  return Reduction(*args.x, *args.y, 1u << args.axis, args.keepdims != 0);
+}
+
+// No candidate is larger.
+uint64_t workspace(const bp_argmax_args& args, const Env&) {
+  return reduction_of(args).parts_size_bytes(sizeof(Candidate<double>));
+}
+
+bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
+  const Reduction r = reduction_of(args);
+  return with_number(args.x->dtype, [&]<typename X>(X) {
+    return submit_reduce<Argmax<X>, X>(launch, r, ReduceResult());
+  });
+}
+
+}  // namespace
+
+constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, nullptr, workspace>(
+    kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
+
+}  // namespace bp::cuda

@@ -1,0 +1,59 @@
+// copy between dtypes: a conversion to a float rounds to nearest even once, one to an integer drops
+// the fraction, one to bool asks for zero.
+#include "backends/cuda/kernels/map.cuh"
+#include "backends/cuda/kernels/movement.hpp"
+
+namespace bp::cuda {
+namespace {
+
+template <typename To>
+struct Convert {
+  template <typename From>
+  __host__ __device__ To operator()(From x) const {
+    return narrow<To>(x);
+  }
+};
+
+template <typename To, typename From>
+bp_status convert(Launch& launch, const Loop& loop) {
+  if constexpr (std::is_same_v<To, From>) {
+    return submit_copy(launch, loop, sizeof(To));  // bool to u8.
+  } else {
+    return submit_map<Convert<To>, To, From>(launch, Convert<To>(), loop);
+  }
+}
+
+template <typename From>
+bp_status convert_from(Launch& launch, const Loop& loop, bp_dtype to) {
+  switch (to) {
+    case BP_BOOL:
+      return convert<bool, From>(launch, loop);
+    case BP_U8:
+      return convert<uint8_t, From>(launch, loop);
+    case BP_I8:
+      return convert<int8_t, From>(launch, loop);
+    case BP_I16:
+      return convert<int16_t, From>(launch, loop);
+    default:
+      return with_number(to, [&]<typename To>(To) { return convert<To, From>(launch, loop); });
+  }
+}
+
+}  // namespace
+
+bp_status submit_cast(Launch& launch, const Loop& loop, bp_dtype from, bp_dtype to) {
+  switch (from) {
+    case BP_BOOL:
+    case BP_U8:
+      return convert_from<uint8_t>(launch, loop, to);
+    case BP_I8:
+      return convert_from<int8_t>(launch, loop, to);
+    case BP_I16:
+      return convert_from<int16_t>(launch, loop, to);
+    default:
+      return with_number(from,
+                         [&]<typename From>(From) { return convert_from<From>(launch, loop, to); });
+  }
+}
+
+}  // namespace bp::cuda

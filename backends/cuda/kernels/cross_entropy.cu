@@ -1,0 +1,252 @@
+// cross_entropy and its gradient. A group of threads takes a row: its largest element, the sum of
+// the exponentials, and the loss in f64. The losses of all rows are added by one block, in an order
+// that their number alone decides.
+#include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/rows.cuh"
+
+namespace bp::cuda {
+namespace {
+
+enum class Reduce : uint32_t { kNone, kMean, kSum };
+
+struct Targets {
+  RowTensor tensor;
+  bool is_i64 = false;
+  int64_t ignore_index = 0, classes = 0;
+  Fault fault{};
+
+  __device__ __forceinline__ int64_t at(uint32_t row) const {
+    return is_i64 ? *tensor.row<int64_t>(row) : *tensor.row<int32_t>(row);
+  }
+  __device__ __forceinline__ bool is_class(int64_t target) const {
+    return target >= 0 && target < classes;
+  }
+};
+
+struct LossPlan {
+  RowTensor x, y;
+  OptionalRows lse;
+  Targets targets;
+  double label_smoothing = 0;
+  double* losses = nullptr;  // Of each row.
+  double* kept = nullptr;    // How many rows count.
+  Reduce reduction = Reduce::kNone;
+  uint32_t rows = 0, count = 0;
+  bool has_vectors = false;
+};
+
+template <class Group, typename T>
+__global__ void __launch_bounds__(kRowThreads) losses_kernel(LossPlan plan) {
+  using C = Compute<T>;
+  const uint32_t row = Group::row();
+  const bool is_inside = row < plan.rows;
+  const uint32_t count = is_inside ? plan.count : 0;
+  const T* const x = plan.x.row<T>(is_inside ? row : 0);
+  C peak = -infinity<C>();
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    const auto values = plan.x.load<lanes()>(x, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) peak = Larger()(peak, widen(values.at[k]));
+  });
+  peak = Group::reduce(peak, Larger(), -infinity<C>());
+  C sum = 0, total = 0;
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    const auto values = plan.x.load<lanes()>(x, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) {
+      sum += exp(widen(values.at[k]) - peak);
+      total += widen(values.at[k]);
+    }
+  });
+  sum = Group::reduce(sum, Plus(), C{0});
+  total = Group::reduce(total, Plus(), C{0});
+  if (!is_inside || Group::first() != 0) return;
+  const double lse = static_cast<double>(peak) + log(static_cast<double>(sum));
+  if (plan.lse.is_given) *plan.lse.tensor.row<C>(row) = static_cast<C>(lse);
+  const int64_t target = plan.targets.at(row);
+  double loss = 0;
+  if (target != plan.targets.ignore_index) {
+    if (!plan.targets.is_class(target)) return report(plan.targets.fault);
+    const T picked = x[plan.x.elements.offset(static_cast<uint32_t>(target))];
+    loss = lse - static_cast<double>(widen(picked));
+    if (plan.label_smoothing != 0) {
+      const double mean = static_cast<double>(total) / static_cast<double>(plan.count);
+      loss = (1 - plan.label_smoothing) * loss + plan.label_smoothing * (lse - mean);
+    }
+  }
+  if (plan.reduction == Reduce::kNone) {
+    *plan.y.row<T>(row) = narrow<T>(loss);
+  } else {
+    plan.losses[row] = loss;
+  }
+}
+
+// One block.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreads) total_loss_kernel(LossPlan plan) {
+  double total = 0, kept = 0;
+  for (uint32_t row = threadIdx.x; row < plan.rows; row += kRowThreads) {
+    total += plan.losses[row];
+    kept += plan.targets.at(row) != plan.targets.ignore_index ? 1 : 0;
+  }
+  total = block_reduce(total, Plus(), 0.0);
+  kept = block_reduce(kept, Plus(), 0.0);
+  if (threadIdx.x != 0) return;
+  *plan.y.row<T>(0) = narrow<T>(plan.reduction == Reduce::kMean ? total / kept : total);
+}
+
+// One block: how many rows count, for the gradient of the mean.
+__global__ void __launch_bounds__(kRowThreads) count_kept_kernel(LossPlan plan) {
+  double kept = 0;
+  for (uint32_t row = threadIdx.x; row < plan.rows; row += kRowThreads) {
+    kept += plan.targets.at(row) != plan.targets.ignore_index ? 1 : 0;
+  }
+  kept = block_reduce(kept, Plus(), 0.0);
+  if (threadIdx.x == 0) *plan.kept = kept;
+}
+
+// grad_x lies in `plan.y`, grad_y in `grad_y`. An element is read and written by one thread: grad_x
+// may be x.
+template <class Group, typename T>
+__global__ void __launch_bounds__(kRowThreads)
+    loss_backward_kernel(LossPlan plan, RowTensor grad_y) {
+  using C = Compute<T>;
+  const uint32_t row = Group::row();
+  if (row >= plan.rows) return;
+  const T* const x = plan.x.row<T>(row);
+  T* const grad_x = plan.y.row<T>(row);
+  const int64_t target = plan.targets.at(row);
+  const bool is_ignored = target == plan.targets.ignore_index;
+  if (!is_ignored && !plan.targets.is_class(target)) return report(plan.targets.fault);
+  const C lse = *plan.lse.tensor.row<C>(row);
+  const double divisor = plan.reduction == Reduce::kMean ? *plan.kept : 1.0;
+  const T gradient = *grad_y.row<T>(plan.reduction == Reduce::kNone ? row : 0);
+  const C scale = static_cast<C>(static_cast<double>(widen(gradient)) / divisor);
+  const double base = plan.label_smoothing / static_cast<double>(plan.count);
+  const C of_others = static_cast<C>(base);
+  const C of_target = static_cast<C>(1 - plan.label_smoothing + base);
+  walk_row<Group, T>(plan.count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    auto values = plan.x.load<lanes()>(x, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) {
+      const C share = i + static_cast<uint32_t>(k) == target ? of_target : of_others;
+      const C slope = exp(widen(values.at[k]) - lse) - share;
+      values.at[k] = is_ignored ? T(0) : narrow<T>(scale * slope);
+    }
+    plan.y.store(grad_x, i, values);
+  });
+}
+
+// The reduction as the two frames number it.
+static_assert(uint32_t{BP_CROSS_ENTROPY_REDUCTION_NONE} ==
+                  uint32_t{BP_CROSS_ENTROPY_BACKWARD_REDUCTION_NONE} &&
+              uint32_t{BP_CROSS_ENTROPY_REDUCTION_MEAN} ==
+                  uint32_t{BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN} &&
+              uint32_t{BP_CROSS_ENTROPY_REDUCTION_SUM} ==
+                  uint32_t{BP_CROSS_ENTROPY_BACKWARD_REDUCTION_SUM});
+
+bool read_reduction(uint32_t value, Reduce& reduction) {
+  switch (value) {
+    case BP_CROSS_ENTROPY_REDUCTION_NONE:
+      reduction = Reduce::kNone;
+      return true;
+    case BP_CROSS_ENTROPY_REDUCTION_MEAN:
+      reduction = Reduce::kMean;
+      return true;
+    case BP_CROSS_ENTROPY_REDUCTION_SUM:
+      reduction = Reduce::kSum;
+      return true;
+    default:
+      return false;
+  }
+}
+
+constexpr uint32_t kClassAxis = 1u << 1;
+
+template <typename Args>
+bp_reason supports(const Args& args) {
+  Reduce reduction;
+  if (!read_reduction(args.reduction, reduction)) return "the reduction is not known";
+  return too_many_rows(*args.x, kClassAxis);
+}
+
+template <typename Args>
+LossPlan plan_of(const Args& args, Launch& launch) {
+  const RowExtents extents = row_extents(*args.x, kClassAxis);
+  LossPlan plan;
+  plan.x = row_tensor(*args.x, kClassAxis);
+  plan.lse = {args.lse, 0};
+  plan.targets.tensor = rows_only(*args.target);
+  plan.targets.is_i64 = args.target->dtype == BP_I64;
+  plan.targets.ignore_index = args.ignore_index;
+  plan.targets.classes = extents.count;
+  plan.targets.fault = launch.fault();
+  plan.label_smoothing = args.label_smoothing;
+  plan.rows = static_cast<uint32_t>(extents.rows);
+  plan.count = static_cast<uint32_t>(extents.count);
+  return plan;
+}
+
+bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
+  if (const bp_reason reason = supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy: ") + reason);
+  }
+  LossPlan plan = plan_of(args, launch);
+  read_reduction(args.reduction, plan.reduction);
+  plan.y = rows_only(*args.y);
+  plan.losses = launch.workspace<double>();
+  plan.has_vectors = plan.x.has_vectors;
+  const RowExtents extents = row_extents(*args.x, kClassAxis);
+  return with_float(args.x->dtype, [&]<typename T>(T) {
+    const bp_status status =
+        with_row_group(plan.x, extents, [&]<class Group>(Group, unsigned blocks) {
+          return run<losses_kernel<Group, T>>(launch, blocks, kRowThreads, 0, plan);
+        });
+    if (status != BP_OK || plan.reduction == Reduce::kNone) return status;
+    return run<total_loss_kernel<T>>(launch, 1, kRowThreads, 0, plan);
+  });
+}
+
+uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
+  return static_cast<uint64_t>(args.x->shape[0]) * sizeof(double);
+}
+
+bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& launch) {
+  if (const bp_reason reason = supports(args)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy_backward: ") + reason);
+  }
+  LossPlan plan = plan_of(args, launch);
+  read_reduction(args.reduction, plan.reduction);
+  plan.y = row_tensor(*args.grad_x, kClassAxis);
+  plan.kept = launch.workspace<double>();
+  plan.has_vectors = plan.x.has_vectors && plan.y.has_vectors;
+  if (plan.reduction == Reduce::kMean) {
+    const bp_status status = run<count_kept_kernel>(launch, 1, kRowThreads, 0, plan);
+    if (status != BP_OK) return status;
+  }
+  const RowTensor grad_y = rows_only(*args.grad_y);
+  const RowExtents extents = row_extents(*args.x, kClassAxis);
+  return with_float(args.x->dtype, [&]<typename T>(T) {
+    return with_row_group(plan.x, extents, [&]<class Group>(Group, unsigned blocks) {
+      return run<loss_backward_kernel<Group, T>>(launch, blocks, kRowThreads, 0, plan, grad_y);
+    });
+  });
+}
+
+uint64_t backward_workspace(const bp_cross_entropy_backward_args&, const Env&) {
+  return sizeof(double);
+}
+
+constexpr WithIndices kDtypes(kFloatDtypes);
+
+}  // namespace
+
+constinit const bp_kernel kCrossEntropy =
+    make_kernel<bp_cross_entropy_args, forward_launch, supports<bp_cross_entropy_args>,
+                forward_workspace>(kernel_row("cross_entropy", BP_OP_CROSS_ENTROPY, kDtypes));
+constinit const bp_kernel kCrossEntropyBackward =
+    make_kernel<bp_cross_entropy_backward_args, backward_launch,
+                supports<bp_cross_entropy_backward_args>, backward_workspace>(kernel_row(
+        "cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, kDtypes, BP_KERNEL_IN_PLACE));
+
+}  // namespace bp::cuda

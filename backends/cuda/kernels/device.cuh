@@ -1,0 +1,219 @@
+// What kernels have in common on the device: elements and how they are widened and rounded,
+// vectors of 16 bytes, and reductions over a warp or a block.
+//
+// Kernels run as well where there is no GPU: with BACKPLANE_CUDA_EMULATED the same sources are
+// compiled for the host, and emulation/emulation.hpp stands in for the device. Functions that need
+// no neighbours are __host__ __device__, so that tests call them as they are.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#ifdef BACKPLANE_CUDA_EMULATED
+#include "backends/cuda/emulation/emulation.hpp"
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+// Before a loop: it is unrolled on the device.
+#ifdef __CUDA_ARCH__
+#define BP_UNROLL _Pragma("unroll")
+#else
+#define BP_UNROLL
+#endif
+
+namespace bp::cuda {
+
+// The functions of C take doubles; these are what the argument is.
+using std::cos;
+using std::erfc;
+using std::exp;
+using std::fabs;
+using std::isfinite;
+using std::log;
+using std::pow;
+using std::rint;
+using std::sin;
+using std::sqrt;
+using std::tanh;
+
+using Float16 = __half;
+using BFloat16 = __nv_bfloat16;
+
+template <typename T>
+inline constexpr bool kIsNarrow = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+// What elements of T are computed in.
+template <typename T>
+using Compute = std::conditional_t<kIsNarrow<T>, float, T>;
+
+template <typename To, typename From>
+__host__ __device__ __forceinline__ To bits_as(const From& from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+template <typename T>
+__host__ __device__ __forceinline__ Compute<T> widen(T x) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return __half2float(x);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return __bfloat162float(x);
+  } else {
+    return x;
+  }
+}
+
+// ---- Rounding
+// ------------------------------------------------------------------------------------
+
+// `x` rounded toward 0, with the last bit set if that was not exact: it then rounds on to a
+// narrower float as `x` itself would.
+__host__ __device__ __forceinline__ float round_to_odd(double x) {
+  const float nearest = static_cast<float>(x);
+  if (static_cast<double>(nearest) == x) return nearest;
+  const bool is_above = fabs(static_cast<double>(nearest)) > fabs(x);
+  const uint32_t bits = bits_as<uint32_t>(nearest);
+  return bits_as<float>((is_above ? bits - 1 : bits) | 1u);
+}
+
+__host__ __device__ __forceinline__ float round_to_odd(int64_t x) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  if (x >= kExact || x <= -kExact) {
+    // A double holds what is left, and the lowest bit stands for all below it.
+    x = (x >> 12 | static_cast<int64_t>((x & 0xFFF) != 0)) * 4096;
+  }
+  return round_to_odd(static_cast<double>(x));
+}
+
+// `x` as a T, rounded to nearest even once.
+template <typename T, typename From>
+__host__ __device__ __forceinline__ T narrow(From x) {
+  if constexpr (std::is_same_v<T, From>) {
+    return x;
+  } else if constexpr (kIsNarrow<From>) {
+    return narrow<T>(widen(x));
+  } else if constexpr (kIsNarrow<T>) {
+    float f;
+    if constexpr (std::is_same_v<From, float>) {
+      f = x;
+    } else if constexpr (std::is_same_v<From, double>) {
+      f = round_to_odd(x);
+    } else {
+      f = round_to_odd(static_cast<int64_t>(x));
+    }
+    if constexpr (std::is_same_v<T, Float16>) {
+      return __float2half_rn(f);
+    } else {
+      return __float2bfloat16_rn(f);
+    }
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return x != From{0};
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<T> && sizeof(T) < 8) {
+    return static_cast<T>(static_cast<int64_t>(x));
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+template <typename T>
+__host__ __device__ __forceinline__ bool is_nan(T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return x != x;
+  } else {
+    return false;
+  }
+}
+
+// NaN is larger than every number; of two equal elements the first stays.
+template <typename C>
+__host__ __device__ __forceinline__ bool is_larger(C best, C x) {
+  return best < x || (is_nan(x) && !is_nan(best));
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ C infinity() {
+  return std::numeric_limits<C>::infinity();
+}
+
+// a * b, rounded: the compiler may not join it with an addition.
+__host__ __device__ __forceinline__ double product_of(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+// ---- Vectors ------------------------------------------------------------------------------------
+
+template <typename T, int kCount>
+struct alignas(sizeof(T) * kCount) Vec {
+  T at[kCount];
+};
+
+// Elements of T that are loaded at once.
+template <typename T>
+inline constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
+
+// ---- Reductions ---------------------------------------------------------------------------------
+
+constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+constexpr int kWarpSize = 32;
+
+struct Plus {
+  template <typename A>
+  __host__ __device__ A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+
+struct Larger {
+  template <typename A>
+  __host__ __device__ A operator()(A a, A b) const {
+    return is_larger(a, b) ? b : a;
+  }
+};
+
+template <typename A>
+__device__ __forceinline__ A shuffle_xor(A value, int mask) {
+  if constexpr (sizeof(A) == 4 || sizeof(A) == 8) {
+    return __shfl_xor_sync(kAllLanes, value, mask);
+  } else {
+    return value.shuffled(mask);
+  }
+}
+
+// Every lane has the result, the same bits in each if op(a, b) is op(b, a).
+template <typename A, class Op>
+__device__ __forceinline__ A warp_reduce(A value, Op op) {
+  BP_UNROLL
+  for (int mask = kWarpSize / 2; mask > 0; mask /= 2) {
+    const A other = shuffle_xor(value, mask);
+    value = (threadIdx.x & static_cast<unsigned>(mask)) == 0 ? op(value, other) : op(other, value);
+  }
+  return value;
+}
+
+// The same for a block of whole warps; every thread has the result, and all of them call it.
+template <typename A, class Op>
+__device__ __forceinline__ A block_reduce(A value, Op op, A identity) {
+  __shared__ A parts[kWarpSize];
+  const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
+  value = warp_reduce(value, op);
+  if (blockDim.x == kWarpSize) return value;
+  __syncthreads();  // `parts` may be those of the call before.
+  if (lane == 0) parts[warp] = value;
+  __syncthreads();
+  value = lane < blockDim.x / kWarpSize ? parts[lane] : identity;
+  return warp_reduce(value, op);
+}
+
+}  // namespace bp::cuda

@@ -1,0 +1,42 @@
+// Sums of elements that indices name: records of (index, position) are sorted, and each result adds
+// its own in the order of their positions. Equal input gives equal bits.
+#pragma once
+
+#include "backends/cuda/kernels/records.cuh"
+#include "backends/cuda/kernels/rows.cuh"
+
+namespace bp::cuda {
+
+// `lines` lines of `count` indices, each from 0 to below `extent`.
+struct IndexPlan {
+  RowTensor indices;
+  int64_t lines = 0, count = 0, extent = 0;
+  Packed* records = nullptr;
+  Fault fault{};
+};
+
+// The records of all indices. One that is out of range is reported, and names no result.
+template <typename Index>
+__global__ void __launch_bounds__(kBlockThreads) index_records_kernel(IndexPlan plan) {
+  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (at >= plan.lines * plan.count) return;
+  const auto line = static_cast<uint32_t>(at / plan.count);
+  const auto i = static_cast<uint32_t>(at % plan.count);
+  const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
+  const bool is_inside = index >= 0 && index < plan.extent;
+  if (!is_inside) report(plan.fault);
+  plan.records[at] = Packed(is_inside ? static_cast<uint64_t>(index) : 0xFFFFFFFFu, i);
+}
+
+// Makes and sorts the records, in memory of records_size_bytes<Packed>().
+inline bp_status sort_indices(Launch& launch, const IndexPlan& plan, bool is_i64,
+                              const Packed** out_sorted) {
+  const unsigned blocks = blocks_for(plan.lines * plan.count, kBlockThreads);
+  const bp_status status =
+      is_i64 ? run<index_records_kernel<int64_t>>(launch, blocks, kBlockThreads, 0, plan)
+             : run<index_records_kernel<int32_t>>(launch, blocks, kBlockThreads, 0, plan);
+  if (status != BP_OK) return status;
+  return sort_records(launch, plan.records, plan.lines, plan.count, out_sorted);
+}
+
+}  // namespace bp::cuda

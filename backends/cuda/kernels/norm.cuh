@@ -1,0 +1,40 @@
+// layer_norm and rms_norm:  y = (x - mean) * rstd * gamma + beta  over the last axes, where
+// rms_norm has no mean and no beta; and their gradients.
+#pragma once
+
+#include "backends/cuda/kernels/rows.cuh"
+
+namespace bp::cuda {
+
+struct NormPlan {
+  RowTensor x, y;
+  OptionalRows gamma, beta, mean, rstd;
+  double eps = 0;
+  uint32_t rows = 0, count = 0;
+  bool has_vectors = false;
+};
+
+struct NormBackwardPlan {
+  RowTensor grad_y, x, grad_x, rstd;
+  OptionalRows gamma, mean;
+  uint32_t rows = 0, count = 0;
+  bool has_vectors = false;
+};
+
+// The sums over rows that grad_gamma and grad_beta are.
+struct NormSumsPlan {
+  RowTensor grad_y, x, rstd;
+  OptionalRows mean, grad_gamma, grad_beta;
+  void* parts = nullptr;  // (chunks, 2, count) of what elements are computed in.
+  uint32_t rows = 0, count = 0, chunk = 0, chunks = 0;
+};
+
+// What a frame gives; norm.cu launches it. `is_centered`: layer_norm.
+bp_status submit_norm(const NormPlan& plan, const RowExtents& extents, bp_dtype dtype,
+                      bool is_centered, Launch& launch);
+bp_status submit_norm_backward(const NormBackwardPlan& plan, NormSumsPlan sums,
+                               const RowExtents& extents, bp_dtype dtype, bool is_centered,
+                               Launch& launch);
+uint64_t norm_sums_size_bytes(const RowExtents& extents, bp_dtype dtype);
+
+}  // namespace bp::cuda

@@ -1,0 +1,71 @@
+#include <cstdlib>
+
+#include "backends/cuda/kernels/reduce.cuh"
+
+namespace bp::cuda {
+namespace {
+
+// Blocks that fill a large device a few times over, and elements below which a chunk of one output
+// is not worth a second stage.
+constexpr int64_t kBlocks = 1024, kLeastChunk = 4096, kLeastChunkAcross = 256;
+
+struct Shape {
+  uint32_t ndim = 0;
+  int64_t extents[kMaxRank], x_strides[kMaxRank], y_strides[kMaxRank];
+
+  void add(int64_t extent, int64_t x_stride, int64_t y_stride) {
+    extents[ndim] = extent;
+    x_strides[ndim] = x_stride;
+    y_strides[ndim++] = y_stride;
+  }
+};
+
+// The distance of neighbours along the inner axis of operand k.
+int64_t inner_stride(const Loop& loop, int k) {
+  return loop.rank == 0 ? INT64_MAX : std::abs(loop.strides[k][loop.rank - 1]);
+}
+
+}  // namespace
+
+uint32_t axis_bits(uint64_t count, const int64_t* axes) {
+  uint32_t bits = 0;
+  for (uint64_t i = 0; i < count; ++i) bits |= 1u << axes[i];
+  return bits;
+}
+
+Reduction::Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool keeps_axes) {
+  Shape kept_shape, reduced_shape;
+  uint32_t y_axis = 0;
+  for (uint32_t i = 0; i < x.ndim; ++i) {
+    const bool is_reduced = (axes >> i & 1) != 0;
+    if (is_reduced) {
+      reduced_shape.add(x.shape[i], x.strides[i], 0);
+    } else {
+      kept_shape.add(x.shape[i], x.strides[i], y.strides[y_axis]);
+    }
+    if (!is_reduced || keeps_axes) ++y_axis;
+  }
+  const Operand from = operand(&x), to = operand(&y);
+  kept = make_loop(kept_shape.ndim, kept_shape.extents,
+                   {{to.data, kept_shape.y_strides, to.size_bytes},
+                    {from.data, kept_shape.x_strides, from.size_bytes}});
+  reduced = make_loop(reduced_shape.ndim, reduced_shape.extents,
+                      {{from.data, reduced_shape.x_strides, from.size_bytes}});
+  reduced_parts = parts_of(reduced);
+  if (reduced_parts.empty()) reduced_parts.push_back(reduced);
+  // Few reduced elements, or outputs that are neighbours: a warp reads along the outputs.
+  is_across = kept.count >= kWarpSize && inner_stride(kept, 1) < inner_stride(reduced, 0);
+  const int64_t groups =
+      std::max<int64_t>(1, is_across ? (kept.count + kWarpSize - 1) / kWarpSize : kept.count);
+  const int64_t wanted = std::max<int64_t>(1, kBlocks / groups);
+  const int64_t least = is_across ? kLeastChunkAcross : kLeastChunk;
+  const int64_t longest = std::max<int64_t>(1, std::min(reduced.count, kMaxLaunchElements));
+  chunk = std::max<int64_t>(least, (longest + wanted - 1) / wanted);
+  chunk = (chunk + 15) / 16 * 16;  // Whole vectors.
+  part_count = 0;
+  for (const Loop& part : reduced_parts) {
+    part_count += std::max<int64_t>(1, (part.count + chunk - 1) / chunk);
+  }
+}
+
+}  // namespace bp::cuda

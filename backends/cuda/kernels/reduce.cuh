@@ -1,0 +1,274 @@
+// Reductions over any axes: y[kept] = the elements of x at every reduced index, combined.
+//
+//   along    the reduced elements of one output are neighbours: a warp or a block takes an output
+//   across   the outputs are neighbours: a warp takes 32 of them, and 8 warps share the elements
+//
+// Long reductions are cut into chunks, whose results lie in the workspace and are then combined in
+// order. How they are cut depends on the extents alone: equal input gives equal bits.
+//
+// An op is a struct of static functions:
+//   Acc               what is accumulated in
+//   identity()        with which each sum begins
+//   take(acc, x, i)   adds x, reduced element number i
+//   combine(a, b)     joins two results, in either order
+//   write(acc, plan, at)
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cuda/kernels/kernels.hpp"
+
+namespace bp::cuda {
+
+// What finishing an output needs besides its sum.
+struct ReduceResult {
+  std::byte* y = nullptr;
+  bp_dtype dtype = 0;
+  double divisor = 1;  // Of a mean; else 1.
+};
+
+// One launch of the first stage. Operands of `kept` are y and x, that of `reduced` is x.
+struct ReducePlan {
+  const std::byte* x = nullptr;
+  Axes<2> kept;
+  Axes<1> reduced;
+  uint32_t outputs = 0, count = 0;  // `count` reduced elements for each output,
+  uint32_t chunk = 0;               // this many of them for each block.
+  int64_t first = 0;                // The number of the first.
+  bool has_vectors = false;
+  void* parts = nullptr;  // NULL: outputs are finished here. Else (chunks, all outputs),
+  int64_t part_outputs = 0, first_part = 0, first_output = 0;
+  ReduceResult result;
+};
+
+template <class Op>
+__device__ __forceinline__ void put_result(const ReducePlan& plan, uint32_t output,
+                                           typename Op::Acc value) {
+  if (plan.parts == nullptr) {
+    int64_t at[2];
+    plan.kept.locate(output, at);
+    Op::write(value, plan.result, at[0]);
+    return;
+  }
+  auto* const parts = static_cast<typename Op::Acc*>(plan.parts);
+  const int64_t part = plan.first_part + blockIdx.y;
+  parts[part * plan.part_outputs + plan.first_output + output] = value;
+}
+
+constexpr int kReduceThreads = 256;
+
+// kWidth threads share an output: 32, or all of the block.
+template <class Op, typename X, int kWidth>
+__global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan plan) {
+  using Acc = typename Op::Acc;
+  constexpr uint32_t kRows = kReduceThreads / kWidth;
+  constexpr uint32_t kVector = kLanes<X>;
+  const uint32_t output = blockIdx.x * kRows + threadIdx.x / kWidth;
+  const uint32_t lane = threadIdx.x % kWidth;
+  const uint32_t begin = blockIdx.y * plan.chunk;
+  const uint32_t end = plan.count - begin < plan.chunk ? plan.count : begin + plan.chunk;
+  Acc acc = Op::identity();
+  if (output < plan.outputs) {
+    int64_t at[2];
+    plan.kept.locate(output, at);
+    const X* const x = reinterpret_cast<const X*>(plan.x) + at[1];
+    uint32_t i = begin;
+    if (plan.has_vectors) {
+      // Elements of a vector are added to sums of their own: additions do not wait for each other.
+      Acc sums[kVector];
+      BP_UNROLL
+      for (uint32_t k = 0; k < kVector; ++k) sums[k] = Op::identity();
+      const uint32_t whole = begin + (end - begin) / kVector * kVector;
+      for (i = begin + lane * kVector; i < whole; i += kWidth * kVector) {
+        const auto values = *reinterpret_cast<const Vec<X, kVector>*>(x + i);
+        BP_UNROLL
+        for (uint32_t k = 0; k < kVector; ++k) {
+          sums[k] = Op::take(sums[k], values.at[k], plan.first + i + k);
+        }
+      }
+      BP_UNROLL
+      for (uint32_t step = kVector / 2; step > 0; step /= 2) {
+        BP_UNROLL
+        for (uint32_t k = 0; k < step; ++k) sums[k] = Op::combine(sums[k], sums[k + step]);
+      }
+      acc = sums[0];
+      i = whole;
+    }
+    for (i += lane; i < end; i += kWidth) {
+      acc = Op::take(acc, x[plan.reduced.offset(i)], plan.first + i);
+    }
+  }
+  const auto combine = [](Acc a, Acc b) { return Op::combine(a, b); };
+  if constexpr (kWidth == kWarpSize) {
+    acc = warp_reduce(acc, combine);
+  } else {
+    acc = block_reduce(acc, combine, Op::identity());
+  }
+  if (lane == 0 && output < plan.outputs) put_result<Op>(plan, output, acc);
+}
+
+constexpr int kAcrossRows = kReduceThreads / kWarpSize;
+
+template <class Op, typename X>
+__global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePlan plan) {
+  using Acc = typename Op::Acc;
+  __shared__ Acc sums[kAcrossRows][kWarpSize];
+  const uint32_t lane = threadIdx.x % kWarpSize, row = threadIdx.x / kWarpSize;
+  const uint32_t output = blockIdx.x * kWarpSize + lane;
+  const uint32_t begin = blockIdx.y * plan.chunk;
+  const uint32_t end = plan.count - begin < plan.chunk ? plan.count : begin + plan.chunk;
+  Acc acc = Op::identity();
+  if (output < plan.outputs) {
+    int64_t at[2];
+    plan.kept.locate(output, at);
+    const X* const x = reinterpret_cast<const X*>(plan.x) + at[1];
+    // Four sums: additions do not wait for each other.
+    constexpr uint32_t kSums = 4;
+    Acc parts[kSums];
+    BP_UNROLL
+    for (uint32_t k = 0; k < kSums; ++k) parts[k] = Op::identity();
+    uint32_t i = begin + row;
+    for (; i + (kSums - 1) * kAcrossRows < end; i += kSums * kAcrossRows) {
+      BP_UNROLL
+      for (uint32_t k = 0; k < kSums; ++k) {
+        const uint32_t number = i + k * kAcrossRows;
+        parts[k] = Op::take(parts[k], x[plan.reduced.offset(number)], plan.first + number);
+      }
+    }
+    for (; i < end; i += kAcrossRows) {
+      parts[0] = Op::take(parts[0], x[plan.reduced.offset(i)], plan.first + i);
+    }
+    acc = Op::combine(Op::combine(parts[0], parts[1]), Op::combine(parts[2], parts[3]));
+  }
+  sums[row][lane] = acc;
+  __syncthreads();
+  BP_UNROLL
+  for (uint32_t step = kAcrossRows / 2; step > 0; step /= 2) {
+    if (row < step) sums[row][lane] = Op::combine(sums[row][lane], sums[row + step][lane]);
+    __syncthreads();
+  }
+  if (row == 0 && output < plan.outputs) put_result<Op>(plan, output, sums[0][lane]);
+}
+
+// The second stage: the parts of each output, in order.
+struct CombinePlan {
+  const void* parts = nullptr;
+  int64_t part_count = 0, part_outputs = 0, first_output = 0;
+  Axes<2> kept;
+  uint32_t outputs = 0;
+  ReduceResult result;
+};
+
+template <class Op>
+__global__ void __launch_bounds__(kBlockThreads) combine_parts_kernel(CombinePlan plan) {
+  using Acc = typename Op::Acc;
+  const uint32_t output = blockIdx.x * kBlockThreads + threadIdx.x;
+  if (output >= plan.outputs) return;
+  const Acc* const parts = static_cast<const Acc*>(plan.parts) + plan.first_output + output;
+  Acc acc = parts[0];
+  for (int64_t i = 1; i < plan.part_count; ++i) {
+    acc = Op::combine(acc, parts[i * plan.part_outputs]);
+  }
+  int64_t at[2];
+  plan.kept.locate(output, at);
+  Op::write(acc, plan.result, at[0]);
+}
+
+// ---- On the host --------------------------------------------------------------------------------
+
+// How a reduction is cut.
+struct Reduction {
+  // `axes` has a bit for each axis that is reduced. y has those with extent 1, or lacks them.
+  Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool keeps_axes);
+
+  int64_t count() const { return reduced.count; }
+  int64_t outputs() const { return kept.count; }
+  uint64_t parts_size_bytes(size_t acc_size_bytes) const {
+    return part_count == 1 ? 0 : static_cast<uint64_t>(part_count * kept.count) * acc_size_bytes;
+  }
+
+  Loop kept, reduced;  // Operands (y, x), and x.
+  bool is_across = false;
+  int64_t chunk = 0, part_count = 1;
+  std::vector<Loop> reduced_parts;  // Never empty.
+};
+
+uint32_t axis_bits(uint64_t count, const int64_t* axes);
+
+template <class Op, typename X>
+bp_status launch_reduce_stage(Launch& launch, const Reduction& r, ReducePlan plan) {
+  const auto chunks = static_cast<unsigned>(
+      std::max<int64_t>(1, (int64_t{plan.count} + plan.chunk - 1) / plan.chunk));
+  if (r.is_across) {
+    return run<reduce_across_kernel<Op, X>>(
+        launch, dim3(blocks_for(plan.outputs, kWarpSize), chunks), kReduceThreads, 0, plan);
+  }
+  if (std::min(plan.chunk, plan.count) <= 1024) {
+    const unsigned blocks = blocks_for(plan.outputs, kReduceThreads / kWarpSize);
+    return run<reduce_along_kernel<Op, X, kWarpSize>>(launch, dim3(blocks, chunks), kReduceThreads,
+                                                      0, plan);
+  }
+  return run<reduce_along_kernel<Op, X, kReduceThreads>>(launch, dim3(plan.outputs, chunks),
+                                                         kReduceThreads, 0, plan);
+}
+
+template <typename X>
+bool has_reduce_vectors(const std::byte* x, const Loop& kept, const Loop& reduced) {
+  constexpr int64_t kVector = kLanes<X>;
+  if (reduced.rank != 1 || reduced.strides[0][0] != 1) return false;
+  if (reinterpret_cast<uintptr_t>(x) % 16 != 0) return false;
+  for (int i = 0; i < kept.rank; ++i) {
+    if (kept.strides[1][i] % kVector != 0) return false;
+  }
+  return true;
+}
+
+template <class Op, typename X>
+bp_status submit_reduce(Launch& launch, const Reduction& r, const ReduceResult& result) {
+  void* const parts = r.part_count == 1 ? nullptr : launch.workspace();
+  int64_t first_output = 0;
+  for (const Loop& kept : parts_of(r.kept)) {
+    int64_t first_part = 0, first = 0;
+    for (const Loop& reduced : r.reduced_parts) {
+      ReducePlan plan;
+      // Where the parts of both begin, the offset of the reduced part counts from x.
+      plan.x = kept.data[1] + (reduced.data[0] - r.reduced.data[0]);
+      plan.kept = kept.axes<2>();
+      plan.reduced = reduced.axes<1>();
+      plan.outputs = static_cast<uint32_t>(kept.count);
+      plan.count = static_cast<uint32_t>(reduced.count);
+      plan.chunk = static_cast<uint32_t>(r.chunk);
+      plan.first = first;
+      plan.has_vectors = has_reduce_vectors<X>(plan.x, kept, reduced);
+      plan.parts = parts;
+      plan.part_outputs = r.kept.count;
+      plan.first_part = first_part;
+      plan.first_output = first_output;
+      plan.result = result;
+      plan.result.y = const_cast<std::byte*>(kept.data[0]);
+      const bp_status status = launch_reduce_stage<Op, X>(launch, r, plan);
+      if (status != BP_OK) return status;
+      first += reduced.count;
+      first_part += (reduced.count + r.chunk - 1) / r.chunk;
+    }
+    if (parts != nullptr) {
+      CombinePlan plan;
+      plan.parts = parts;
+      plan.part_count = r.part_count;
+      plan.part_outputs = r.kept.count;
+      plan.first_output = first_output;
+      plan.kept = kept.axes<2>();
+      plan.outputs = static_cast<uint32_t>(kept.count);
+      plan.result = result;
+      plan.result.y = const_cast<std::byte*>(kept.data[0]);
+      const bp_status status = run<combine_parts_kernel<Op>>(
+          launch, blocks_for(kept.count, kBlockThreads), kBlockThreads, 0, plan);
+      if (status != BP_OK) return status;
+    }
+    first_output += kept.count;
+  }
+  return BP_OK;
+}
+
+}  // namespace bp::cuda

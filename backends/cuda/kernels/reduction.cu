@@ -1,0 +1,151 @@
+// sum, mean and amax over any axes, for tensors of every layout.
+#include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/reduce.cuh"
+
+namespace bp::cuda {
+namespace {
+
+// Stores a sum as the dtype of y; integers wrap.
+template <typename Acc>
+__device__ void store_as(Acc value, const ReduceResult& result, int64_t at) {
+  const auto store = [&]<typename T>(T) { reinterpret_cast<T*>(result.y)[at] = narrow<T>(value); };
+  switch (result.dtype) {
+    case BP_F16:
+      return store(Float16{});
+    case BP_BF16:
+      return store(BFloat16{});
+    case BP_F32:
+      return store(float{});
+    case BP_F64:
+      return store(double{});
+    case BP_I32:
+      return store(int32_t{});
+    default:
+      return store(int64_t{});
+  }
+}
+
+// Integers are added without a sign: then they wrap.
+template <typename A>
+struct Sum {
+  using Acc = A;
+  __device__ static Acc identity() { return Acc{0}; }
+  template <typename X>
+  __device__ static Acc take(Acc acc, X x, int64_t) {
+    return acc + static_cast<Acc>(widen(x));
+  }
+  __device__ static Acc combine(Acc a, Acc b) { return a + b; }
+  __device__ static void write(Acc acc, const ReduceResult& result, int64_t at) {
+    if constexpr (std::is_integral_v<Acc>) {
+      store_as(static_cast<int64_t>(acc), result, at);
+    } else {
+      store_as(acc / static_cast<Acc>(result.divisor), result, at);
+    }
+  }
+};
+
+template <typename X>
+struct Largest {
+  using Acc = Compute<X>;
+  __device__ static Acc identity() {
+    if constexpr (std::is_integral_v<X>) {
+      return std::numeric_limits<X>::min();
+    } else {
+      return -infinity<Acc>();
+    }
+  }
+  __device__ static Acc take(Acc acc, X x, int64_t) { return combine(acc, widen(x)); }
+  __device__ static Acc combine(Acc a, Acc b) { return is_larger(a, b) ? b : a; }
+  __device__ static void write(Acc acc, const ReduceResult& result, int64_t at) {
+    reinterpret_cast<X*>(result.y)[at] = narrow<X>(acc);
+  }
+};
+
+template <typename Args>
+Reduction reduction_of(const Args& args) {
+  return Reduction(*args.x, *args.y, axis_bits(args.axes_count, args.axes), args.keepdims != 0);
+}
+
+// No accumulator is larger.
+template <typename Args>
+uint64_t workspace(const Args& args, const Env&) {
+  return reduction_of(args).parts_size_bytes(sizeof(double));
+}
+
+// A sum that is stored as f64 is one of f64.
+template <typename X>
+bp_status submit_sum(Launch& launch, const Reduction& r, const ReduceResult& result) {
+  if constexpr (std::is_integral_v<X>) {
+    return submit_reduce<Sum<uint64_t>, X>(launch, r, result);
+  } else if constexpr (std::is_same_v<X, double>) {
+    return submit_reduce<Sum<double>, X>(launch, r, result);
+  } else {
+    return result.dtype == BP_F64 ? submit_reduce<Sum<double>, X>(launch, r, result)
+                                  : submit_reduce<Sum<float>, X>(launch, r, result);
+  }
+}
+
+bp_status sum_launch(const bp_sum_args& args, Launch& launch) {
+  const Reduction r = reduction_of(args);
+  ReduceResult result;
+  result.dtype = args.y->dtype;
+  if (args.x->dtype == BP_BOOL) return submit_sum<uint8_t>(launch, r, result);
+  return with_number(args.x->dtype,
+                     [&]<typename X>(X) { return submit_sum<X>(launch, r, result); });
+}
+
+bp_status mean_launch(const bp_mean_args& args, Launch& launch) {
+  const Reduction r = reduction_of(args);
+  ReduceResult result;
+  result.dtype = args.y->dtype;
+  result.divisor = static_cast<double>(r.count());
+  return with_float(args.x->dtype, [&]<typename X>(X) {
+    return submit_reduce<Sum<Compute<X>>, X>(launch, r, result);
+  });
+}
+
+bp_status amax_launch(const bp_amax_args& args, Launch& launch) {
+  const Reduction r = reduction_of(args);
+  return with_number(args.x->dtype, [&]<typename X>(X) {
+    return submit_reduce<Largest<X>, X>(launch, r, ReduceResult());
+  });
+}
+
+constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
+
+// Each of kSummed to each number.
+struct SumRows {
+  constexpr SumRows() {
+    size_t next = 0;
+    for (const bp_dtype x : kSummed) {
+      for (const bp_dtype y : kNumberDtypes) {
+        rows[next++] = x;
+        rows[next++] = y;
+      }
+    }
+  }
+  static constexpr uint32_t kCount = std::size(kSummed) * std::size(kNumberDtypes);
+  bp_dtype rows[2 * kCount]{};
+};
+constexpr SumRows kSumRows;
+
+constexpr bp_kernel sum_row() {
+  bp_kernel row = kernel_row("sum", BP_OP_SUM, kNumberDtypes);
+  row.dtype_rows = kSumRows.rows;
+  row.dtype_row_count = SumRows::kCount;
+  row.dtype_count = 2;
+  return row;
+}
+
+}  // namespace
+
+constinit const bp_kernel kSum =
+    make_kernel<bp_sum_args, sum_launch, nullptr, workspace<bp_sum_args>>(sum_row());
+constinit const bp_kernel kMean =
+    make_kernel<bp_mean_args, mean_launch, nullptr, workspace<bp_mean_args>>(
+        kernel_row("mean", BP_OP_MEAN, kFloatDtypes));
+constinit const bp_kernel kAmax =
+    make_kernel<bp_amax_args, amax_launch, nullptr, workspace<bp_amax_args>>(
+        kernel_row("amax", BP_OP_AMAX, kNumberDtypes));
+
+}  // namespace bp::cuda

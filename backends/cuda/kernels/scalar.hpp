@@ -1,0 +1,36 @@
+// Values of the call itself: operands that are inline, and arguments of kind scalar|tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "backends/cuda/kernel_env.hpp"
+#include "backends/cuda/kernels/device.cuh"
+#include "backplane/tensor.h"
+
+namespace bp::cuda {
+
+// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the first bytes
+// of the result. Throws StatusError for a dtype that a scalar cannot have.
+uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
+
+// One element that is in the call, or in a tensor that is read when the kernel runs.
+struct ScalarArgument {
+  ScalarArgument() = default;
+  // `dtype` is that of the argument; T below stores it.
+  ScalarArgument(const bp_tensor* tensor, const bp_scalar& scalar, bp_dtype dtype)
+      : address(tensor == nullptr ? nullptr : data<const std::byte>(*tensor)),
+        bits(tensor == nullptr ? convert_scalar(scalar, dtype) : 0) {}
+
+  template <typename T>
+  __host__ __device__ T get() const {
+    if (address != nullptr) return *reinterpret_cast<const T*>(address);
+    T value;
+    memcpy(static_cast<void*>(&value), &bits, sizeof(T));
+    return value;
+  }
+
+  const std::byte* address = nullptr;
+  uint64_t bits = 0;
+};
+
+}  // namespace bp::cuda

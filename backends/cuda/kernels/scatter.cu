@@ -1,0 +1,152 @@
+// scatter and scatter_reduce, for tensors of every layout. A line is what lies along `axis`.
+//
+// scatter asks, for each element of y, for the last position that names it: the largest one, which
+// no order of the threads changes. scatter_reduce adds in the order of positions (indices.cuh);
+// sums of 16-bit floats are of f32, and rounded once.
+#include "backends/cuda/kernels/indices.cuh"
+#include "backends/cuda/kernels/list.hpp"
+
+namespace bp::cuda {
+namespace {
+
+struct ScatterPlan {
+  RowTensor x, indices, src, y;
+  int64_t lines = 0, count = 0, extent = 0;  // `count` positions in a line of `extent` elements.
+  uint32_t* last = nullptr;                  // (lines, extent), the last position and one; or 0.
+  const Packed* sorted = nullptr;            // (lines, count)
+  Fault fault{};
+};
+
+template <typename Index>
+__global__ void __launch_bounds__(kBlockThreads) find_last_kernel(ScatterPlan plan) {
+  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (at >= plan.lines * plan.count) return;
+  const auto line = static_cast<uint32_t>(at / plan.count);
+  const auto i = static_cast<uint32_t>(at % plan.count);
+  const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
+  if (index < 0 || index >= plan.extent) return report(plan.fault);
+  atomicMax(plan.last + line * plan.extent + index, i + 1);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) scatter_kernel(ScatterPlan plan) {
+  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (at >= plan.lines * plan.extent) return;
+  const auto line = static_cast<uint32_t>(at / plan.extent);
+  const auto i = static_cast<uint32_t>(at % plan.extent);
+  const uint32_t last = plan.last[at];
+  const T value = last == 0 ? plan.x.row<T>(line)[plan.x.elements.offset(i)]
+                            : plan.src.row<T>(line)[plan.src.elements.offset(last - 1)];
+  plan.y.row<T>(line)[plan.y.elements.offset(i)] = value;
+}
+
+// Integers are added without a sign: then they wrap.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads) scatter_sum_kernel(ScatterPlan plan) {
+  const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
+  if (at >= plan.lines * plan.extent) return;
+  const auto line = static_cast<uint32_t>(at / plan.extent);
+  const auto i = static_cast<uint32_t>(at % plan.extent);
+  const Packed* const records = plan.sorted + line * plan.count;
+  int64_t next = count_before(records, plan.count, Packed(i, 0));
+  auto sum = widen(plan.x.row<T>(line)[plan.x.elements.offset(i)]);
+  for (; next < plan.count && records[next].key() == i; ++next) {
+    const auto position = static_cast<uint32_t>(records[next].index());
+    sum += widen(plan.src.row<T>(line)[plan.src.elements.offset(position)]);
+  }
+  plan.y.row<T>(line)[plan.y.elements.offset(i)] = narrow<T>(sum);
+}
+
+template <typename Args>
+ScatterPlan plan_of(const Args& args) {
+  const uint32_t axes = 1u << args.axis;
+  ScatterPlan plan;
+  plan.x = row_tensor(*args.x, axes);
+  plan.indices = row_tensor(*args.indices, axes);
+  plan.src = row_tensor(*args.src, axes);
+  plan.y = row_tensor(*args.y, axes);
+  const RowExtents extents = row_extents(*args.y, axes);
+  plan.lines = extents.rows;
+  plan.extent = extents.count;
+  plan.count = args.indices->shape[args.axis];
+  return plan;
+}
+
+bp_status find_last(const ScatterPlan& plan, bool is_i64, Launch& launch) {
+  const auto size_bytes = static_cast<size_t>(plan.lines * plan.extent) * sizeof(uint32_t);
+  if (size_bytes != 0) {
+    const bp_status status = launch.call([&] {
+      return launch.checked(
+          launch.driver().cudaMemsetAsync(plan.last, 0, size_bytes, launch.stream()),
+          "cudaMemsetAsync");
+    });
+    if (status != BP_OK) return status;
+  }
+  const unsigned blocks = blocks_for(plan.lines * plan.count, kBlockThreads);
+  return is_i64 ? run<find_last_kernel<int64_t>>(launch, blocks, kBlockThreads, 0, plan)
+                : run<find_last_kernel<int32_t>>(launch, blocks, kBlockThreads, 0, plan);
+}
+
+bp_status scatter_launch(const bp_scatter_args& args, Launch& launch) {
+  ScatterPlan plan = plan_of(args);
+  plan.last = launch.workspace<uint32_t>();
+  plan.fault = launch.fault();
+  const bp_status status = find_last(plan, args.indices->dtype == BP_I64, launch);
+  if (status != BP_OK) return status;
+  const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
+  return with_width(dtype_size_bytes(args.x->dtype), [&]<typename T>(T) {
+    return run<scatter_kernel<T>>(launch, blocks, kBlockThreads, 0, plan);
+  });
+}
+
+template <typename T>
+using Summed =
+    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+
+bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& launch) {
+  ScatterPlan plan = plan_of(args);
+  IndexPlan indices;
+  indices.indices = plan.indices;
+  indices.lines = plan.lines;
+  indices.count = plan.count;
+  indices.extent = plan.extent;
+  indices.records = launch.workspace<Packed>();
+  indices.fault = launch.fault();
+  const bp_status status =
+      sort_indices(launch, indices, args.indices->dtype == BP_I64, &plan.sorted);
+  if (status != BP_OK) return status;
+  const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
+  return with_number(args.x->dtype, [&]<typename T>(T) {
+    return run<scatter_sum_kernel<Summed<T>>>(launch, blocks, kBlockThreads, 0, plan);
+  });
+}
+
+uint64_t scatter_workspace(const bp_scatter_args& args, const Env&) {
+  return static_cast<uint64_t>(element_count(*args.y)) * sizeof(uint32_t);
+}
+
+uint64_t scatter_reduce_workspace(const bp_scatter_reduce_args& args, const Env&) {
+  const RowExtents extents = row_extents(*args.indices, 1u << args.axis);
+  return records_size_bytes<Packed>(extents.rows, extents.count);
+}
+
+template <typename Args>
+bp_reason supports(const Args& args) {
+  if (const bp_reason reason = too_many_rows(*args.y, 1u << args.axis)) return reason;
+  return too_many_rows(*args.indices, 1u << args.axis);
+}
+
+constexpr WithIndices kMoved(kAnyDtypes);
+constexpr WithIndices kAdded(kNumberDtypes);
+
+}  // namespace
+
+constinit const bp_kernel kScatter =
+    make_kernel<bp_scatter_args, scatter_launch, supports<bp_scatter_args>, scatter_workspace>(
+        kernel_row("scatter", BP_OP_SCATTER, kMoved, BP_KERNEL_IN_PLACE));
+constinit const bp_kernel kScatterReduce =
+    make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, supports<bp_scatter_reduce_args>,
+                scatter_reduce_workspace>(
+        kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, kAdded, BP_KERNEL_IN_PLACE));
+
+}  // namespace bp::cuda

@@ -1,0 +1,110 @@
+// sdpa: each block of rows walks the keys that it sees, tile by tile, and keeps the largest score,
+// the sum of the exponentials and the sum of values of each row so far (Milakov, Gimelshein 2018;
+// Dao and others 2022). A larger score scales the two sums down.
+#include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/sdpa.cuh"
+
+namespace bp::cuda {
+namespace {
+
+struct ForwardPlan {
+  Attention a;
+  View4 y, lse;
+};
+
+// Blocks: (tiles of rows, problems, passes over the columns of v).
+template <typename T, int kColumns>
+__global__ void __launch_bounds__(kTileThreads) sdpa_kernel(ForwardPlan plan) {
+  using C = Compute<T>;
+  const Attention& a = plan.a;
+  const Tiles<C> tiles(dynamic_shared());
+  const Problem problem(a, blockIdx.y);
+  const uint32_t first_row = blockIdx.x * kTile;
+  const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
+  const auto q_at = [&](uint32_t i) -> const T* {
+    if (first_row + i >= a.rows) return nullptr;
+    return reinterpret_cast<const T*>(a.q.data) + problem.row(a, a.q, first_row + i);
+  };
+  C peaks[kTileRows], totals[kTileRows], sums[kTileRows][kColumns];
+  BP_UNROLL
+  for (uint32_t r = 0; r < kTileRows; ++r) {
+    peaks[r] = -infinity<C>();
+    totals[r] = C(-0.0);  // It stays so where no key is seen.
+    BP_UNROLL
+    for (int c = 0; c < kColumns; ++c) sums[r][c] = 0;
+  }
+  const uint32_t end = tile_key_limit(a, first_row);
+  for (uint32_t first_key = 0; first_key < end; first_key += kTile) {
+    const auto at = [&](const View4& view) {
+      return [&, first_key](uint32_t i) -> const T* {
+        if (first_key + i >= a.keys) return nullptr;
+        return reinterpret_cast<const T*>(view.data) + problem.key(view, first_key + i);
+      };
+    };
+    C scores[kTileRows];
+    multiply_tiles<T>(tiles, a.width, q_at, a.q.strides[3], at(a.k), a.k.strides[3], scores);
+    BP_UNROLL
+    for (uint32_t r = 0; r < kTileRows; ++r) {
+      const uint32_t row = first_row + tile_row() + r, key = first_key + tile_lane();
+      C score = scores[r];
+      const bool is_seen = finish_score<T>(a, problem, row, key, score);
+      const C peak = warp_reduce(is_seen ? Larger()(peaks[r], score) : peaks[r], Larger());
+      // Without a score so far, the peak is no number to subtract.
+      const C shift = peak == -infinity<C>() ? C{0} : peak;
+      const C weight = is_seen ? exp(score - shift) : C(-0.0);
+      const C factor = exp(peaks[r] - shift);
+      totals[r] = totals[r] * factor + warp_reduce(weight, Plus());
+      peaks[r] = peak;
+      BP_UNROLL
+      for (int c = 0; c < kColumns; ++c) sums[r][c] *= factor;
+      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = weight;
+    }
+    const bool has_infinite = load_values<T>(tiles, first_column, a.value_width,
+                                             kColumns * kWarpSize, a.v.strides[3], at(a.v));
+    add_products<kColumns>(tiles, has_infinite, sums);
+  }
+  BP_UNROLL
+  for (uint32_t r = 0; r < kTileRows; ++r) {
+    const uint32_t row = first_row + tile_row() + r;
+    if (row >= a.rows) continue;
+    // A row whose scores are all -inf has NaN, as softmax gives it.
+    const bool is_blind = is_hidden(totals[r]);
+    T* const y = reinterpret_cast<T*>(plan.y.data) + problem.row(a, plan.y, row);
+    BP_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      const uint32_t column = first_column + c * kWarpSize + tile_lane();
+      if (column >= a.value_width) continue;
+      y[column * plan.y.strides[3]] = narrow<T>(is_blind ? C{0} : sums[r][c] / totals[r]);
+    }
+    if (plan.lse.data != nullptr && blockIdx.z == 0 && tile_lane() == 0) {
+      C* const lse = reinterpret_cast<C*>(plan.lse.data) + problem.row(a, plan.lse, row);
+      *lse = is_blind         ? -infinity<C>()
+             : totals[r] == 0 ? std::numeric_limits<C>::quiet_NaN()
+                              : peaks[r] + log(totals[r]);
+    }
+  }
+}
+
+bp_status sdpa_launch(const bp_sdpa_args& args, Launch& launch) {
+  ForwardPlan plan;
+  plan.a = attention_of(args);
+  plan.y = view_of(args.y);
+  plan.lse = view_of_rows(args.lse);
+  const auto problems = static_cast<unsigned>(args.q->shape[0] * plan.a.key_heads);
+  return with_float(args.q->dtype, [&]<typename T>(T) {
+    return with_columns(plan.a.value_width, [&](auto columns, uint32_t passes) {
+      const dim3 blocks(blocks_for(plan.a.rows, kTile), problems, passes);
+      return run<sdpa_kernel<T, columns()>>(
+          launch, blocks, kTileThreads,
+          tiles_size_bytes<Compute<T>>(columns() * static_cast<uint32_t>(kWarpSize)), plan);
+    });
+  });
+}
+
+}  // namespace
+
+constinit const bp_kernel kSdpa =
+    make_kernel<bp_sdpa_args, sdpa_launch, attention_supports<bp_sdpa_args>>(
+        kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes));
+
+}  // namespace bp::cuda

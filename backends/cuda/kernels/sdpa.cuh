@@ -1,0 +1,262 @@
+// Attention, both ways. The query heads that share a head of keys lie behind each other as its
+// rows, so each (batch, head of keys) is one problem of (group * queries) rows by keys:
+//
+//   scores = scale * q k^T + bias    p = softmax(scores) over the keys seen    y = p v
+//
+// A block works on tiles of 32 by 32 scores: each of its four warps has 8 of one side, and its
+// lanes are the other. No more than one tile of scores is ever in memory. Everything is added in an
+// order that the extents alone decide.
+//
+// A key that is not seen adds nothing, whatever its value is: its weight is -0, which no
+// exponential is, and where what it is multiplied by is not finite, such products are left out.
+#pragma once
+
+#include <algorithm>
+
+#include "backends/cuda/kernels/kernels.hpp"
+#include "backends/cuda/kernels/rows.cuh"
+
+namespace bp::cuda {
+
+constexpr uint32_t kTile = 32, kTileWarps = 4, kTileThreads = kTileWarps * kWarpSize;
+constexpr uint32_t kTileRows = kTile / kTileWarps;  // Of one warp.
+constexpr uint32_t kDepth = 64;                     // Of the width, in shared memory at once.
+
+// A tensor of 4 axes, or none.
+struct View4 {
+  std::byte* data = nullptr;
+  int64_t strides[4] = {};
+};
+
+// The operands that both ways have.
+struct Attention {
+  View4 q, k, v, mask, bias;
+  int64_t key_heads = 0, group = 0, queries = 0, keys = 0, rows = 0;
+  uint32_t width = 0, value_width = 0;
+  Divider by_queries;
+  bool is_causal = false;
+  double scale = 0;
+};
+
+// One (batch, head of keys) of a block.
+struct Problem {
+  int64_t batch, key_head;
+
+  __device__ Problem(const Attention& a, uint32_t number)
+      : batch(number / a.key_heads), key_head(number % a.key_heads) {}
+
+  // Where `row` begins in a tensor with an axis of query heads and one of queries.
+  __device__ __forceinline__ int64_t row(const Attention& a, const View4& view,
+                                         uint32_t row) const {
+    const uint32_t member = a.by_queries.divide(row);
+    const int64_t query = row - static_cast<int64_t>(member) * a.queries;
+    return batch * view.strides[0] + (key_head * a.group + member) * view.strides[1] +
+           query * view.strides[2];
+  }
+  // Where `key` begins in k, v or a gradient of theirs.
+  __device__ __forceinline__ int64_t key(const View4& view, uint32_t key) const {
+    return batch * view.strides[0] + key_head * view.strides[1] + key * view.strides[2];
+  }
+};
+
+// How many keys a row sees, from the first on, before the mask.
+__device__ __forceinline__ int64_t key_limit(const Attention& a, uint32_t row) {
+  if (!a.is_causal) return a.keys;
+  const int64_t query = row - static_cast<int64_t>(a.by_queries.divide(row)) * a.queries;
+  const int64_t limit = query + a.keys - a.queries + 1;
+  return limit < 0 ? 0 : limit < a.keys ? limit : a.keys;
+}
+
+// The keys that the rows of a tile see at most.
+__device__ __forceinline__ uint32_t tile_key_limit(const Attention& a, uint32_t first_row) {
+  int64_t most = 0;
+  for (uint32_t r = 0; r < kTile && first_row + r < a.rows; ++r) {
+    const int64_t limit = key_limit(a, first_row + r);
+    most = limit > most ? limit : most;
+  }
+  return static_cast<uint32_t>(most);
+}
+
+// The shared memory of a block.
+template <typename C>
+struct Tiles {
+  C* left;     // (kTile, kDepth)
+  C* right;    // (kTile, kDepth + 1): lanes read down its rows.
+  C* weights;  // (kTile, kTile)
+  C* values;   // (kTile, columns)
+
+  __device__ explicit Tiles(std::byte* memory)
+      : left(reinterpret_cast<C*>(memory)),
+        right(left + kTile * kDepth),
+        weights(right + kTile * (kDepth + 1)),
+        values(weights + kTile * kTile) {}
+};
+template <typename C>
+constexpr size_t tiles_size_bytes(uint32_t columns) {
+  return sizeof(C) * (kTile * kDepth + kTile * (kDepth + 1) + kTile * kTile + kTile * columns);
+}
+
+__device__ __forceinline__ uint32_t tile_lane() { return threadIdx.x % kWarpSize; }
+__device__ __forceinline__ uint32_t tile_row() { return threadIdx.x / kWarpSize * kTileRows; }
+
+// The elements [from, from + depth) of rows, zeros where there are none. row_at(i) is where row i
+// of the tile begins, or NULL.
+template <typename T, typename C, class RowAt>
+__device__ __forceinline__ void load_tile(C* to, uint32_t to_stride, uint32_t from, uint32_t width,
+                                          uint32_t depth, int64_t stride, const RowAt& row_at) {
+  for (uint32_t i = threadIdx.x; i < kTile * depth; i += kTileThreads) {
+    const uint32_t row = i / depth, column = i % depth;
+    const T* const at = row_at(row);
+    const bool is_inside = at != nullptr && from + column < width;
+    to[row * to_stride + column] = is_inside ? widen(at[(from + column) * stride]) : C{0};
+  }
+}
+
+// sums[r] = the products of row tile_row() + r of the left side and row tile_lane() of the right.
+template <typename T, typename C, class LeftAt, class RightAt>
+__device__ __forceinline__ void multiply_tiles(const Tiles<C>& tiles, uint32_t width,
+                                               const LeftAt& left_at, int64_t left_stride,
+                                               const RightAt& right_at, int64_t right_stride,
+                                               C (&sums)[kTileRows]) {
+  BP_UNROLL
+  for (uint32_t r = 0; r < kTileRows; ++r) sums[r] = 0;
+  const C* const left = tiles.left + tile_row() * kDepth;
+  const C* const right = tiles.right + tile_lane() * (kDepth + 1);
+  for (uint32_t from = 0; from < width; from += kDepth) {
+    const uint32_t depth = width - from < kDepth ? width - from : kDepth;
+    __syncthreads();
+    load_tile<T>(tiles.left, kDepth, from, width, depth, left_stride, left_at);
+    load_tile<T>(tiles.right, kDepth + 1, from, width, depth, right_stride, right_at);
+    __syncthreads();
+    for (uint32_t d = 0; d < depth; ++d) {
+      const C value = right[d];
+      BP_UNROLL
+      for (uint32_t r = 0; r < kTileRows; ++r) sums[r] += left[r * kDepth + d] * value;
+    }
+  }
+}
+
+// Brings `columns` elements of each row from number `from` on to tiles.values. Returns, in every
+// thread, whether one of them is not finite.
+template <typename T, typename C, class RowAt>
+__device__ __forceinline__ bool load_values(const Tiles<C>& tiles, uint32_t from, uint32_t width,
+                                            uint32_t columns, int64_t stride, const RowAt& row_at) {
+  __shared__ int has_infinite;
+  __syncthreads();  // Those of the tile before were read, and the weights are written.
+  if (threadIdx.x == 0) has_infinite = 0;
+  load_tile<T>(tiles.values, columns, from, width, columns, stride, row_at);
+  __syncthreads();
+  for (uint32_t i = threadIdx.x; i < kTile * columns; i += kTileThreads) {
+    if (!isfinite(tiles.values[i])) has_infinite = 1;
+  }
+  __syncthreads();
+  return has_infinite != 0;
+}
+
+template <typename C>
+__device__ __forceinline__ bool is_hidden(C weight) {
+  return weight == 0 && std::signbit(weight);
+}
+
+// Adds weights * values to the rows of this warp; lane l has the columns l, l + 32 and so on.
+template <int kColumns, typename C>
+__device__ __forceinline__ void add_products(const Tiles<C>& tiles, bool has_infinite,
+                                             C (&sums)[kTileRows][kColumns]) {
+  const C* const weights = tiles.weights + tile_row() * kTile;
+  for (uint32_t k = 0; k < kTile; ++k) {
+    C values[kColumns];
+    BP_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      values[c] = tiles.values[k * kColumns * kWarpSize + c * kWarpSize + tile_lane()];
+    }
+    BP_UNROLL
+    for (uint32_t r = 0; r < kTileRows; ++r) {
+      const C weight = weights[r * kTile + k];
+      if (has_infinite && is_hidden(weight)) continue;
+      BP_UNROLL
+      for (int c = 0; c < kColumns; ++c) sums[r][c] += weight * values[c];
+    }
+  }
+  __syncwarp();  // Before the weights of the next tile are written.
+}
+
+// The score of a row and a key, and whether the row sees the key.
+template <typename T, typename C>
+__device__ __forceinline__ bool finish_score(const Attention& a, const Problem& problem,
+                                             uint32_t row, uint32_t key, C& score) {
+  if (row >= a.rows || key >= key_limit(a, row)) return false;
+  score *= static_cast<C>(a.scale);
+  if (a.mask.data != nullptr) {
+    const int64_t at = problem.row(a, a.mask, row) + key * a.mask.strides[3];
+    if (reinterpret_cast<const uint8_t*>(a.mask.data)[at] == 0) return false;
+  }
+  if (a.bias.data != nullptr) {
+    const int64_t at = problem.row(a, a.bias, row) + key * a.bias.strides[3];
+    score += widen(reinterpret_cast<const T*>(a.bias.data)[at]);
+  }
+  return true;
+}
+
+// ---- On the host --------------------------------------------------------------------------------
+
+inline View4 view_of(const bp_tensor* tensor) {
+  View4 view;
+  if (tensor == nullptr || element_count(*tensor) == 0) return view;
+  view.data = data<std::byte>(*tensor);
+  std::copy_n(tensor->strides, 4, view.strides);
+  return view;
+}
+
+// lse has no axis of width.
+inline View4 view_of_rows(const bp_tensor* tensor) {
+  View4 view;
+  if (tensor == nullptr || element_count(*tensor) == 0) return view;
+  view.data = data<std::byte>(*tensor);
+  std::copy_n(tensor->strides, 3, view.strides);
+  return view;
+}
+
+template <typename Args>
+Attention attention_of(const Args& args) {
+  Attention a;
+  a.q = view_of(args.q);
+  a.k = view_of(args.k);
+  a.v = view_of(args.v);
+  a.mask = view_of(args.mask);
+  a.bias = view_of(args.bias);
+  a.key_heads = args.k->shape[1];
+  a.group = args.q->shape[1] / std::max<int64_t>(1, a.key_heads);
+  a.queries = args.q->shape[2];
+  a.keys = args.k->shape[2];
+  a.rows = a.group * a.queries;
+  a.width = static_cast<uint32_t>(args.q->shape[3]);
+  a.value_width = static_cast<uint32_t>(args.v->shape[3]);
+  a.by_queries = Divider(static_cast<uint32_t>(std::max<int64_t>(1, a.queries)));
+  a.is_causal = args.is_causal != 0;
+  a.scale = args.scale;
+  return a;
+}
+
+// What 32 bits and a grid of blocks cannot count.
+template <typename Args>
+bp_reason attention_supports(const Args& args) {
+  const int64_t rows = args.q->shape[1] * args.q->shape[2];
+  const bool is_small = rows <= kMaxLaunchElements && args.k->shape[2] <= kMaxLaunchElements &&
+                        args.q->shape[3] <= kMaxLaunchElements &&
+                        args.v->shape[3] <= kMaxLaunchElements;
+  if (!is_small) return "an extent is above 2^30";
+  if (args.q->shape[0] * args.k->shape[1] > 65535) return "there are more than 65535 heads of keys";
+  return nullptr;
+}
+
+// Calls fn(Lanes<n>, passes) for sums of 32 * n columns, of which `passes` cover a width.
+template <typename Fn>
+bp_status with_columns(uint32_t width, const Fn& fn) {
+  const auto passes = [width](uint32_t columns) {
+    return std::max(1u, (width + columns - 1) / columns);
+  };
+  return width <= 2 * kWarpSize ? fn(Lanes<2>(), passes(2 * kWarpSize))
+                                : fn(Lanes<4>(), passes(4 * kWarpSize));
+}
+
+}  // namespace bp::cuda

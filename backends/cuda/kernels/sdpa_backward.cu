@@ -1,0 +1,240 @@
+// sdpa_backward: the weights p are made again from the lse of the forward way.
+//
+//   delta    sum(grad_y * y) of each row
+//   grad_s   p * (grad_y v^T - delta)      a tile
+//   grad_q   scale * grad_s k              a block of rows walks its keys
+//   grad_k   scale * grad_s^T q            a block of keys walks the rows that see it, those of all
+//   grad_v   p^T grad_y                    query heads that share it, in order
+//
+// Each block owns what it writes: nothing is added by two, and equal input gives equal bits.
+#include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/sdpa.cuh"
+
+namespace bp::cuda {
+namespace {
+
+struct BackwardPlan {
+  Attention a;
+  View4 grad_y, y, lse, grad_q, grad_k, grad_v;
+  void* deltas = nullptr;  // (problems, rows) of what elements are computed in.
+};
+
+// Where the elements of a row of q and its like begin, NULL behind the last row.
+template <typename T>
+struct RowsOf {
+  const Attention& a;
+  const Problem& problem;
+  const View4& view;
+  uint32_t first;
+
+  __device__ const T* operator()(uint32_t i) const {
+    if (first + i >= a.rows) return nullptr;
+    return reinterpret_cast<const T*>(view.data) + problem.row(a, view, first + i);
+  }
+};
+
+// The same for keys.
+template <typename T>
+struct KeysOf {
+  const Attention& a;
+  const Problem& problem;
+  const View4& view;
+  uint32_t first;
+
+  __device__ const T* operator()(uint32_t i) const {
+    if (first + i >= a.keys) return nullptr;
+    return reinterpret_cast<const T*>(view.data) + problem.key(view, first + i);
+  }
+};
+
+// A warp for each row.
+template <typename T>
+__global__ void __launch_bounds__(kTileThreads) deltas_kernel(BackwardPlan plan) {
+  using C = Compute<T>;
+  const Attention& a = plan.a;
+  const Problem problem(a, blockIdx.y);
+  const uint32_t row = blockIdx.x * kTileWarps + threadIdx.x / kWarpSize;
+  if (row >= a.rows) return;
+  const T* const g =
+      reinterpret_cast<const T*>(plan.grad_y.data) + problem.row(a, plan.grad_y, row);
+  const T* const y = reinterpret_cast<const T*>(plan.y.data) + problem.row(a, plan.y, row);
+  C sum = 0;
+  for (uint32_t i = tile_lane(); i < a.value_width; i += kWarpSize) {
+    sum += widen(g[i * plan.grad_y.strides[3]]) * widen(y[i * plan.y.strides[3]]);
+  }
+  sum = warp_reduce(sum, Plus());
+  if (tile_lane() == 0) static_cast<C*>(plan.deltas)[blockIdx.y * a.rows + row] = sum;
+}
+
+// The weight p of a row and a key, and grad_s; -0 for a key that the row does not see. A row
+// without a key has an lse of -inf.
+template <typename T, typename C>
+__device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const Problem& problem,
+                                               uint32_t row, uint32_t key, C score, C product,
+                                               C& weight, C& gradient) {
+  const bool is_seen = finish_score<T>(plan.a, problem, row, key, score);
+  weight = gradient = C(-0.0);
+  if (!is_seen) return;
+  const C lse = reinterpret_cast<const C*>(plan.lse.data)[problem.row(plan.a, plan.lse, row)];
+  const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.a.rows + row];
+  weight = exp(score - lse);
+  gradient = weight * (product - delta) + C{0};  // Never -0, for the row sees the key.
+}
+
+// Blocks: (tiles of rows, problems, passes over the columns of q).
+template <typename T, int kColumns>
+__global__ void __launch_bounds__(kTileThreads) grad_q_kernel(BackwardPlan plan) {
+  using C = Compute<T>;
+  const Attention& a = plan.a;
+  const Tiles<C> tiles(dynamic_shared());
+  const Problem problem(a, blockIdx.y);
+  const uint32_t first_row = blockIdx.x * kTile;
+  const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
+  C sums[kTileRows][kColumns] = {};
+  const uint32_t end = tile_key_limit(a, first_row);
+  for (uint32_t first_key = 0; first_key < end; first_key += kTile) {
+    const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
+    C scores[kTileRows], products[kTileRows];
+    multiply_tiles<T>(tiles, a.width, RowsOf<T>{a, problem, a.q, first_row}, a.q.strides[3], k_at,
+                      a.k.strides[3], scores);
+    multiply_tiles<T>(tiles, a.value_width, RowsOf<T>{a, problem, plan.grad_y, first_row},
+                      plan.grad_y.strides[3], v_at, a.v.strides[3], products);
+    BP_UNROLL
+    for (uint32_t r = 0; r < kTileRows; ++r) {
+      C weight, gradient;
+      finish_weights<T>(plan, problem, first_row + tile_row() + r, first_key + tile_lane(),
+                        scores[r], products[r], weight, gradient);
+      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = gradient;
+    }
+    const bool has_infinite =
+        load_values<T>(tiles, first_column, a.width, kColumns * kWarpSize, a.k.strides[3], k_at);
+    add_products<kColumns>(tiles, has_infinite, sums);
+  }
+  const C scale = static_cast<C>(a.scale);
+  BP_UNROLL
+  for (uint32_t r = 0; r < kTileRows; ++r) {
+    const uint32_t row = first_row + tile_row() + r;
+    if (row >= a.rows) continue;
+    T* const to = reinterpret_cast<T*>(plan.grad_q.data) + problem.row(a, plan.grad_q, row);
+    BP_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      const uint32_t column = first_column + c * kWarpSize + tile_lane();
+      if (column < a.width) to[column * plan.grad_q.strides[3]] = narrow<T>(scale * sums[r][c]);
+    }
+  }
+}
+
+// Whether a row of the tile sees a key from `first_key` on.
+__device__ __forceinline__ bool sees_tile(const Attention& a, uint32_t first_row,
+                                          uint32_t first_key) {
+  return !a.is_causal || tile_key_limit(a, first_row) > first_key;
+}
+
+// Blocks: (tiles of keys, problems, passes over the columns of q or v). The rows of a tile are
+// lanes, and its keys those of the warps. kIsValue: grad_v, else grad_k.
+template <typename T, int kColumns, bool kIsValue>
+__global__ void __launch_bounds__(kTileThreads) grad_key_kernel(BackwardPlan plan) {
+  using C = Compute<T>;
+  const Attention& a = plan.a;
+  const Tiles<C> tiles(dynamic_shared());
+  const Problem problem(a, blockIdx.y);
+  const uint32_t first_key = blockIdx.x * kTile;
+  const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
+  const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
+  C sums[kTileRows][kColumns] = {};
+  for (uint32_t first_row = 0; first_row < a.rows; first_row += kTile) {
+    if (!sees_tile(a, first_row, first_key)) continue;
+    const RowsOf<T> q_at{a, problem, a.q, first_row}, g_at{a, problem, plan.grad_y, first_row};
+    C scores[kTileRows], products[kTileRows] = {};
+    multiply_tiles<T>(tiles, a.width, k_at, a.k.strides[3], q_at, a.q.strides[3], scores);
+    if constexpr (!kIsValue) {
+      multiply_tiles<T>(tiles, a.value_width, v_at, a.v.strides[3], g_at, plan.grad_y.strides[3],
+                        products);
+    }
+    BP_UNROLL
+    for (uint32_t r = 0; r < kTileRows; ++r) {
+      C weight, gradient;
+      finish_weights<T>(plan, problem, first_row + tile_lane(), first_key + tile_row() + r,
+                        scores[r], products[r], weight, gradient);
+      tiles.weights[(tile_row() + r) * kTile + tile_lane()] = kIsValue ? weight : gradient;
+    }
+    const View4& from = kIsValue ? plan.grad_y : a.q;
+    const bool has_infinite =
+        load_values<T>(tiles, first_column, kIsValue ? a.value_width : a.width,
+                       kColumns * kWarpSize, from.strides[3], kIsValue ? g_at : q_at);
+    add_products<kColumns>(tiles, has_infinite, sums);
+  }
+  const View4& to = kIsValue ? plan.grad_v : plan.grad_k;
+  const uint32_t width = kIsValue ? a.value_width : a.width;
+  const C scale = kIsValue ? C{1} : static_cast<C>(a.scale);
+  BP_UNROLL
+  for (uint32_t r = 0; r < kTileRows; ++r) {
+    const uint32_t key = first_key + tile_row() + r;
+    if (key >= a.keys) continue;
+    T* const at = reinterpret_cast<T*>(to.data) + problem.key(to, key);
+    BP_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      const uint32_t column = first_column + c * kWarpSize + tile_lane();
+      if (column < width) at[column * to.strides[3]] = narrow<T>(scale * sums[r][c]);
+    }
+  }
+}
+
+template <typename T, bool kIsValue>
+bp_status launch_grad_key(const BackwardPlan& plan, unsigned problems, Launch& launch) {
+  const uint32_t width = kIsValue ? plan.a.value_width : plan.a.width;
+  return with_columns(width, [&](auto columns, uint32_t passes) {
+    const dim3 blocks(blocks_for(plan.a.keys, kTile), problems, passes);
+    return run<grad_key_kernel<T, columns(), kIsValue>>(
+        launch, blocks, kTileThreads,
+        tiles_size_bytes<Compute<T>>(columns() * static_cast<uint32_t>(kWarpSize)), plan);
+  });
+}
+
+template <typename T>
+bp_status launch_backward(const BackwardPlan& plan, unsigned problems, Launch& launch) {
+  bp_status status = run<deltas_kernel<T>>(
+      launch, dim3(blocks_for(plan.a.rows, kTileWarps), problems), kTileThreads, 0, plan);
+  if (status != BP_OK) return status;
+  status = with_columns(plan.a.width, [&](auto columns, uint32_t passes) {
+    const dim3 blocks(blocks_for(plan.a.rows, kTile), problems, passes);
+    return run<grad_q_kernel<T, columns()>>(
+        launch, blocks, kTileThreads,
+        tiles_size_bytes<Compute<T>>(columns() * static_cast<uint32_t>(kWarpSize)), plan);
+  });
+  if (status == BP_OK && plan.grad_k.data != nullptr) {
+    status = launch_grad_key<T, false>(plan, problems, launch);
+  }
+  if (status == BP_OK && plan.grad_v.data != nullptr) {
+    status = launch_grad_key<T, true>(plan, problems, launch);
+  }
+  return status;
+}
+
+bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
+  BackwardPlan plan;
+  plan.a = attention_of(args);
+  plan.grad_y = view_of(args.grad_y);
+  plan.y = view_of(args.y);
+  plan.lse = view_of_rows(args.lse);
+  plan.grad_q = view_of(args.grad_q);
+  plan.grad_k = view_of(args.grad_k);
+  plan.grad_v = view_of(args.grad_v);
+  plan.deltas = launch.workspace();
+  const auto problems = static_cast<unsigned>(args.q->shape[0] * plan.a.key_heads);
+  return with_float(args.q->dtype,
+                    [&]<typename T>(T) { return launch_backward<T>(plan, problems, launch); });
+}
+
+uint64_t workspace(const bp_sdpa_backward_args& args, const Env&) {
+  return static_cast<uint64_t>(element_count(*args.lse) * dtype_size_bytes(args.lse->dtype));
+}
+
+}  // namespace
+
+constinit const bp_kernel kSdpaBackward =
+    make_kernel<bp_sdpa_backward_args, sdpa_backward_launch,
+                attention_supports<bp_sdpa_backward_args>, workspace>(
+        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes));
+
+}  // namespace bp::cuda

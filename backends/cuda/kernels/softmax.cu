@@ -1,0 +1,162 @@
+// softmax and log_softmax along an axis, with their gradients, for tensors of every layout.
+//
+// A first pass finds the largest element of a row, so that exp() never overflows; a second sums,
+// and a third writes. Those behind the first read the row from the nearest cache. An element is
+// handled by the same thread in every pass: the result may be an operand.
+#include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/rows.cuh"
+
+namespace bp::cuda {
+namespace {
+
+struct SoftmaxPlan {
+  RowTensor x, y;
+  uint32_t rows = 0, count = 0;
+  bool has_vectors = false;
+};
+
+template <class Group, typename T, bool kIsLog>
+__global__ void __launch_bounds__(kRowThreads) softmax_kernel(SoftmaxPlan plan) {
+  using C = Compute<T>;
+  const uint32_t row = Group::row();
+  const uint32_t count = row < plan.rows ? plan.count : 0;
+  const T* const x = plan.x.row<T>(count == 0 ? 0 : row);
+  C peak = -infinity<C>();
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    const auto values = plan.x.load<lanes()>(x, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) peak = Larger()(peak, widen(values.at[k]));
+  });
+  peak = Group::reduce(peak, Larger(), -infinity<C>());
+  C sum = 0;
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    const auto values = plan.x.load<lanes()>(x, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) sum += exp(widen(values.at[k]) - peak);
+  });
+  sum = Group::reduce(sum, Plus(), C{0});
+  const C log_sum = kIsLog ? log(sum) : C{0};
+  T* const y = plan.y.row<T>(count == 0 ? 0 : row);
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    auto values = plan.x.load<lanes()>(x, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) {
+      const C shifted = widen(values.at[k]) - peak;
+      values.at[k] = narrow<T>(kIsLog ? shifted - log_sum : exp(shifted) / sum);
+    }
+    plan.y.store(y, i, values);
+  });
+}
+
+struct SoftmaxBackwardPlan {
+  RowTensor grad_y, y, grad_x;
+  uint32_t rows = 0, count = 0;
+  bool has_vectors = false;
+};
+
+// softmax: y * (grad_y - s) with s = sum(grad_y * y); log_softmax: grad_y - exp(y) * s with
+// s = sum(grad_y).
+template <class Group, typename T, bool kIsLog>
+__global__ void __launch_bounds__(kRowThreads) softmax_backward_kernel(SoftmaxBackwardPlan plan) {
+  using C = Compute<T>;
+  const uint32_t row = Group::row();
+  const uint32_t count = row < plan.rows ? plan.count : 0;
+  const uint32_t inside = count == 0 ? 0 : row;
+  const T* const grad_y = plan.grad_y.row<T>(inside);
+  const T* const y = plan.y.row<T>(inside);
+  C sum = 0;
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    const auto g = plan.grad_y.load<lanes()>(grad_y, i);
+    const auto saved = plan.y.load<lanes()>(y, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) {
+      sum += kIsLog ? widen(g.at[k]) : widen(g.at[k]) * widen(saved.at[k]);
+    }
+  });
+  sum = Group::reduce(sum, Plus(), C{0});
+  T* const grad_x = plan.grad_x.row<T>(inside);
+  walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
+    auto g = plan.grad_y.load<lanes()>(grad_y, i);
+    const auto saved = plan.y.load<lanes()>(y, i);
+    BP_UNROLL
+    for (int k = 0; k < lanes(); ++k) {
+      const C gradient = widen(g.at[k]), value = widen(saved.at[k]);
+      g.at[k] = narrow<T>(kIsLog ? gradient - exp(value) * sum : value * (gradient - sum));
+    }
+    plan.grad_x.store(grad_x, i, g);
+  });
+}
+
+template <bool kIsLog>
+bp_status submit_softmax(const bp_tensor& x, const bp_tensor& y, int32_t axis, Launch& launch) {
+  const uint32_t axes = 1u << axis;
+  const RowExtents extents = row_extents(x, axes);
+  SoftmaxPlan plan;
+  plan.x = row_tensor(x, axes);
+  plan.y = row_tensor(y, axes);
+  plan.rows = static_cast<uint32_t>(extents.rows);
+  plan.count = static_cast<uint32_t>(extents.count);
+  plan.has_vectors = plan.x.has_vectors && plan.y.has_vectors;
+  return with_float(x.dtype, [&]<typename T>(T) {
+    return with_row_group(plan.x, extents, [&]<class Group>(Group, unsigned blocks) {
+      return run<softmax_kernel<Group, T, kIsLog>>(launch, blocks, kRowThreads, 0, plan);
+    });
+  });
+}
+
+template <bool kIsLog, typename Args>
+bp_status submit_backward(const Args& args, Launch& launch) {
+  const uint32_t axes = 1u << args.axis;
+  const RowExtents extents = row_extents(*args.y, axes);
+  SoftmaxBackwardPlan plan;
+  plan.grad_y = row_tensor(*args.grad_y, axes);
+  plan.y = row_tensor(*args.y, axes);
+  plan.grad_x = row_tensor(*args.grad_x, axes);
+  plan.rows = static_cast<uint32_t>(extents.rows);
+  plan.count = static_cast<uint32_t>(extents.count);
+  plan.has_vectors = plan.grad_y.has_vectors && plan.y.has_vectors && plan.grad_x.has_vectors;
+  return with_float(args.y->dtype, [&]<typename T>(T) {
+    return with_row_group(plan.y, extents, [&]<class Group>(Group, unsigned blocks) {
+      return run<softmax_backward_kernel<Group, T, kIsLog>>(launch, blocks, kRowThreads, 0, plan);
+    });
+  });
+}
+
+bp_status softmax_launch(const bp_softmax_args& args, Launch& launch) {
+  return submit_softmax<false>(*args.x, *args.y, args.axis, launch);
+}
+bp_status log_softmax_launch(const bp_log_softmax_args& args, Launch& launch) {
+  return submit_softmax<true>(*args.x, *args.y, args.axis, launch);
+}
+bp_status softmax_backward_launch(const bp_softmax_backward_args& args, Launch& launch) {
+  return submit_backward<false>(args, launch);
+}
+bp_status log_softmax_backward_launch(const bp_log_softmax_backward_args& args, Launch& launch) {
+  return submit_backward<true>(args, launch);
+}
+
+template <typename Args>
+bp_reason supports(const Args& args) {
+  return too_many_rows(*args.y, 1u << args.axis);
+}
+
+constexpr auto kFlags = BP_KERNEL_IN_PLACE;
+
+}  // namespace
+
+constinit const bp_kernel kSoftmax =
+    make_kernel<bp_softmax_args, softmax_launch, supports<bp_softmax_args>>(
+        kernel_row("softmax", BP_OP_SOFTMAX, kFloatDtypes, kFlags));
+constinit const bp_kernel kLogSoftmax =
+    make_kernel<bp_log_softmax_args, log_softmax_launch, supports<bp_log_softmax_args>>(
+        kernel_row("log_softmax", BP_OP_LOG_SOFTMAX, kFloatDtypes, kFlags));
+constinit const bp_kernel kSoftmaxBackward =
+    make_kernel<bp_softmax_backward_args, softmax_backward_launch,
+                supports<bp_softmax_backward_args>>(
+        kernel_row("softmax_backward", BP_OP_SOFTMAX_BACKWARD, kFloatDtypes, kFlags));
+constinit const bp_kernel kLogSoftmaxBackward =
+    make_kernel<bp_log_softmax_backward_args, log_softmax_backward_launch,
+                supports<bp_log_softmax_backward_args>>(
+        kernel_row("log_softmax_backward", BP_OP_LOG_SOFTMAX_BACKWARD, kFloatDtypes, kFlags));
+
+}  // namespace bp::cuda
