@@ -1,0 +1,169 @@
+#include "backends/cuda/emulation/emulation.hpp"
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim
+
+namespace bp::cuda::emulation {
+namespace {
+
+constexpr size_t kStackBytes = 256 << 10, kWarp = 32;
+
+enum class State { kReady, kInWarpBarrier, kInBlockBarrier, kDone };
+
+// A stack on which one thread of each block runs. It is entered once, and then serves every block.
+struct Fiber {
+  std::unique_ptr<std::byte[]> stack;
+  ucontext_t context{};
+  jmp_buf resume;
+  bool is_entered = false;
+  State state = State::kDone;
+  Place place;
+};
+
+class Machine {
+ public:
+  void run(const Grid& grid, const std::function<void()>& thread);
+  void wait(State state);
+  Place& place() { return running_->place; }
+  std::byte* slots(unsigned parity) {
+    return exchange_[parity].data() + running_->place.thread.x / kWarp * kWarp * 16;
+  }
+  [[noreturn]] void serve();
+
+ private:
+  void run_block(uint3 block, bool is_descending);
+  void resume(Fiber& fiber);
+  bool release_waiting();
+  size_t count(State state, size_t begin, size_t end) const;
+
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  size_t live_ = 0;  // Fibers of the running launch.
+  Fiber* running_ = nullptr;
+  jmp_buf scheduler_;
+  ucontext_t home_{};
+  const std::function<void()>* thread_ = nullptr;
+  std::vector<std::byte> shared_, exchange_[2];
+};
+
+Machine& machine() {
+  thread_local Machine instance;
+  return instance;
+}
+
+void enter() { machine().serve(); }
+
+// A fiber returns here when its thread has ended, and starts from here for the next block.
+void Machine::serve() {
+  for (;;) {
+    (*thread_)();
+    wait(State::kDone);
+  }
+}
+
+void Machine::wait(State state) {
+  Fiber* const self = running_;
+  self->state = state;
+  if (_setjmp(self->resume) == 0) _longjmp(scheduler_, 1);
+}
+
+void Machine::resume(Fiber& fiber) {
+  running_ = &fiber;
+  if (_setjmp(scheduler_) != 0) return;
+  if (fiber.is_entered) _longjmp(fiber.resume, 1);
+  fiber.is_entered = true;
+  fiber.stack = std::make_unique<std::byte[]>(kStackBytes);
+  getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  makecontext(&fiber.context, enter, 0);
+  setcontext(&fiber.context);
+}
+
+size_t Machine::count(State state, size_t begin, size_t end) const {
+  size_t n = 0;
+  for (size_t i = begin; i < end; ++i) n += fibers_[i]->state == state;
+  return n;
+}
+
+// Ends the barriers to which everyone has come.
+bool Machine::release_waiting() {
+  bool is_released = false;
+  for (size_t begin = 0; begin < live_; begin += kWarp) {
+    const size_t end = begin + kWarp < live_ ? begin + kWarp : live_;
+    if (count(State::kInWarpBarrier, begin, end) != end - begin) continue;
+    for (size_t i = begin; i < end; ++i) fibers_[i]->state = State::kReady;
+    is_released = true;
+  }
+  const size_t waiting = count(State::kInBlockBarrier, 0, live_);
+  if (waiting == 0 || waiting + count(State::kDone, 0, live_) != live_) return is_released;
+  for (size_t i = 0; i < live_; ++i) {
+    if (fibers_[i]->state == State::kInBlockBarrier) fibers_[i]->state = State::kReady;
+  }
+  return true;
+}
+
+void Machine::run_block(uint3 block, bool is_descending) {
+  std::fill(shared_.begin(), shared_.end(), std::byte{0xFF});  // NaN in every float.
+  for (size_t i = 0; i < live_; ++i) {
+    fibers_[i]->state = State::kReady;
+    fibers_[i]->place.block = block;
+    fibers_[i]->place.shuffles = 0;
+  }
+  while (count(State::kDone, 0, live_) != live_) {
+    for (size_t i = 0; i < live_; ++i) {
+      Fiber& fiber = *fibers_[is_descending ? live_ - 1 - i : i];
+      if (fiber.state == State::kReady) resume(fiber);
+    }
+    if (!release_waiting() && count(State::kDone, 0, live_) != live_) {
+      for (size_t i = 0; i < live_; ++i) fibers_[i]->is_entered = false;
+      throw std::logic_error("emulation: threads of block " + std::to_string(block.x) +
+                             " wait in different barriers");
+    }
+  }
+}
+
+void Machine::run(const Grid& grid, const std::function<void()>& thread) {
+  thread_ = &thread;
+  const dim3 blocks = grid.blocks, threads = grid.threads;
+  live_ = size_t{threads.x} * threads.y * threads.z;
+  shared_.resize(grid.shared_bytes);
+  for (auto& slots : exchange_) slots.resize((live_ + kWarp) * 16);
+  while (fibers_.size() < live_) fibers_.push_back(std::make_unique<Fiber>());
+  for (size_t i = 0; i < live_; ++i) {
+    Place& place = fibers_[i]->place;
+    place.thread = {static_cast<unsigned>(i % threads.x),
+                    static_cast<unsigned>(i / threads.x % threads.y),
+                    static_cast<unsigned>(i / threads.x / threads.y)};
+    place.threads = threads;
+    place.blocks = blocks;
+    place.shared = shared_.data();
+  }
+  for (unsigned z = 0; z < blocks.z; ++z) {
+    for (unsigned y = 0; y < blocks.y; ++y) {
+      for (unsigned x = 0; x < blocks.x; ++x) run_block({x, y, z}, (x + y + z) % 2 == 1);
+    }
+  }
+}
+
+}  // namespace
+
+Place& place() { return machine().place(); }
+void wait_for_block() { machine().wait(State::kInBlockBarrier); }
+void wait_for_warp() { machine().wait(State::kInWarpBarrier); }
+std::byte* exchange_slots(unsigned parity) { return machine().slots(parity); }
+
+void run(const Grid& grid, const std::function<void()>& thread) { machine().run(grid, thread); }
+
+}  // namespace bp::cuda::emulation

@@ -1,0 +1,128 @@
+// A device on the host: kernels compiled as C++ run here, block by block, with a fiber for each
+// thread of a block. Barriers and shuffles are real: a fiber waits in them for the others, and a
+// thread that does not come is an error that names the kernel's block. Fibers run up to the next
+// barrier, in ascending order in one block and in descending order in the next, so that a missing
+// barrier shows. It proves what kernels compute, not how fast, and nothing about memory ordering.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <tuple>
+#include <utility>
+
+#include "backends/cuda/fake/cuda.hpp"
+
+namespace bp::cuda::emulation {
+
+// Where the running fiber is.
+struct Place {
+  uint3 thread{}, block{};
+  dim3 threads, blocks;
+  unsigned shuffles = 0;  // So far; lanes of a warp agree in it.
+  std::byte* shared = nullptr;
+};
+
+Place& place();
+
+// Waits for all threads of the block, or for all lanes of the warp.
+void wait_for_block();
+void wait_for_warp();
+
+// Where the lanes of the running warp exchange values: 16 bytes for each lane.
+std::byte* exchange_slots(unsigned parity);
+
+// How a launch is cut: its last argument here, behind those of the kernel.
+struct Grid {
+  dim3 blocks, threads;
+  size_t shared_bytes;
+};
+
+// Runs `thread` for each thread of a grid. Throws std::logic_error if threads of a block wait for
+// each other forever.
+void run(const Grid& grid, const std::function<void()>& thread);
+
+// What a launch passes to the driver in place of kKernel. The CUDA for tests knows it since the
+// first call: it copies the arguments when the kernel is launched, and runs the grid on the stream.
+template <auto kKernel, typename... Params>
+const void* entry_of() {
+  static const char entry = 0;
+  static const bool is_known = [] {
+    fake::add_kernel(&entry, [](void** args) -> std::function<void()> {
+      const Grid grid = *static_cast<const Grid*>(args[sizeof...(Params)]);
+      const auto copies = [args]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+        return std::make_tuple(*static_cast<const Params*>(args[kIndex])...);
+      }
+      (std::index_sequence_for<Params...>());
+      return [grid, copies] { run(grid, [&copies] { std::apply(kKernel, copies); }); };
+    });
+    return true;
+  }();
+  static_cast<void>(is_known);
+  return &entry;
+}
+
+template <typename T>
+T shuffle(T value, unsigned from_lane) {
+  static_assert(sizeof(T) <= 16);
+  Place& here = place();
+  const unsigned parity = here.shuffles++ % 2;
+  const unsigned lane = here.thread.x % 32;
+  std::memcpy(exchange_slots(parity) + lane * 16, &value, sizeof(T));
+  wait_for_warp();
+  std::memcpy(&value, exchange_slots(parity) + from_lane * 16, sizeof(T));
+  return value;
+}
+
+}  // namespace bp::cuda::emulation
+
+#undef __shared__
+#define __shared__ static thread_local
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#define threadIdx (::bp::cuda::emulation::place().thread)
+#define blockIdx (::bp::cuda::emulation::place().block)
+#define blockDim (::bp::cuda::emulation::place().threads)
+#define gridDim (::bp::cuda::emulation::place().blocks)
+
+inline void __syncthreads() { bp::cuda::emulation::wait_for_block(); }
+inline void __syncwarp(unsigned = 0xFFFFFFFFu) { bp::cuda::emulation::wait_for_warp(); }
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int mask) {
+  return bp::cuda::emulation::shuffle(value, (threadIdx.x % 32) ^ static_cast<unsigned>(mask));
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return bp::cuda::emulation::shuffle(value, static_cast<unsigned>(lane) % 32);
+}
+
+inline uint32_t __umulhi(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
+
+// Fibers of one block never run at once.
+template <typename T>
+T atomicMax(T* address, T value) {
+  const T old = *address;
+  if (old < value) *address = value;
+  return old;
+}
+template <typename T>
+T atomicCAS(T* address, T expected, T value) {
+  const T old = *address;
+  if (old == expected) *address = value;
+  return old;
+}
+template <typename T>
+T atomicAdd(T* address, T value) {
+  const T old = *address;
+  *address = static_cast<T>(old + value);
+  return old;
+}
+inline void __threadfence_system() {}
