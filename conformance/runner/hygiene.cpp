@@ -87,6 +87,13 @@ ProcessState ProcessState::take() {
   return state;
 }
 
+ProcessState ProcessState::take(const ProcessState& start) {
+  ProcessState state = take();
+  std::erase_if(state.descriptors_,
+                [&](const auto& descriptor) { return !start.holds(descriptor); });
+  return state;
+}
+
 std::vector<std::string> ProcessState::compare_and_restore() const {
   std::vector<std::string> changes;
   const ProcessState now = take();
@@ -114,11 +121,15 @@ std::vector<std::string> ProcessState::compare_and_restore() const {
     sigaction(static_cast<int>(number), &handlers_[number], nullptr);
   }
   for (const auto& [fd, target] : descriptors_) {
-    const auto found = now.descriptors_.find(fd);
-    if (found != now.descriptors_.end() && found->second == target) continue;
+    if (now.holds({fd, target})) continue;
     changes.push_back("descriptor " + std::to_string(fd) + " (" + target + ") was closed");
   }
   return changes;
+}
+
+bool ProcessState::holds(const std::pair<const int, std::string>& descriptor) const {
+  const auto found = descriptors_.find(descriptor.first);
+  return found != descriptors_.end() && found->second == descriptor.second;
 }
 
 }  // namespace bp::conformance

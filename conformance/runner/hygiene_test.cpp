@@ -56,5 +56,17 @@ TEST(ProcessState, FindsAClosedDescriptor) {
             Changes{"descriptor " + std::to_string(fd) + " (/dev/null) was closed"});
 }
 
+TEST(ProcessState, LetsGoOfWhatWasOpenedSinceTheStart) {
+  const int own = open("/dev/null", O_RDONLY);
+  const ProcessState start = ProcessState::take();
+  const int later = open("/dev/zero", O_RDONLY);
+  const ProcessState before = ProcessState::take(start);
+  close(later);
+  EXPECT_EQ(before.compare_and_restore(), Changes());
+  close(own);
+  EXPECT_EQ(before.compare_and_restore(),
+            Changes{"descriptor " + std::to_string(own) + " (/dev/null) was closed"});
+}
+
 }  // namespace
 }  // namespace bp::conformance

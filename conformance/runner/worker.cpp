@@ -96,10 +96,9 @@ class Worker {
     hello["suite"] = kSuiteVersion;
     hello["host_abi"] = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR);
     hello["pid"] = getpid();
-    const ProcessState before = ProcessState::take();
     const std::string problem = find_target(hello);
     if (!problem.empty()) hello["error"] = problem;
-    hello["findings"] = before.compare_and_restore();
+    hello["findings"] = start_.compare_and_restore();
     std::fflush(nullptr);
     return send(RecordType::kHello, hello) && problem.empty();
   }
@@ -216,7 +215,7 @@ class Worker {
     Context context(subject, which, seed, [&](std::string_view phase) {
       send(RecordType::kProgress, {{"case", id}, {"phase", phase}});
     });
-    const ProcessState before = ProcessState::take();
+    const ProcessState before = ProcessState::take(start_);
     bp_error_clear();
     static_cast<void>(log_.take());
     Result result = run_case(which, context);
@@ -298,7 +297,7 @@ class Worker {
   }
 
   int say_goodbye() {
-    const ProcessState before = ProcessState::take();
+    const ProcessState before = ProcessState::take(start_);
     static_cast<void>(log_.take());
     replayed_.reset();
     registry_.reset();
@@ -309,6 +308,7 @@ class Worker {
   }
 
   WorkerSetup setup_;
+  const ProcessState start_ = ProcessState::take();  // Before the backend is loaded.
   Log log_;  // Before the registry, which writes to it until its end.
   CaseFinder finder_;
   std::optional<CaseList> timed_;
