@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "backends/common/capture.hpp"
+#include "backends/common/compiler.hpp"
 #include "backends/cuda/collective.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/engines.hpp"
@@ -23,6 +24,7 @@ bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
     }
   };
   add(r.add_graph, i.graphs);
+  add(r.add_compiler, i.compilation);
   add(r.add_process_group, i.process_groups);
   add(r.add_device_guard, i.guard);
   return status;
@@ -94,12 +96,14 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
   for (const bp_kernel* kernel : kernel_list()) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
   put_captures(*this);
+  make_compiler(*this);
 }
 
 // Running work is waited for: its callbacks are to run, and none comes behind shutdown(). What
 // waits for an event that nobody can signal any more is aborted.
 Instance::~Instance() {
   collectives.reset();
+  compiler.reset();
   captures.reset();
   executor.wait_idle();
   for (const std::unique_ptr<Device>& device : cards) device->abandon_work();

@@ -16,6 +16,7 @@
 namespace bp {
 
 class Captures;
+class Compiler;
 
 }  // namespace bp
 
@@ -56,6 +57,8 @@ struct Instance {
   std::unique_ptr<Engines> engines;          // Ends before the devices,
   std::unique_ptr<Collectives> collectives;  // and this before both.
   std::unique_ptr<Captures> captures;
+  std::unique_ptr<Compiler> compiler;  // Ends first: it uses the others.
+  bp_compiler_ops compilation{};
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
@@ -82,6 +85,7 @@ std::span<const bp_kernel* const> kernel_list();
 // Captures are put in front of the tables of streams, events and memory, so what is made before
 // sees these without captures.
 void put_captures(Instance& instance);
+void make_compiler(Instance& instance);
 
 // What the host's request gets: an instance on `driver`. bp_backend_entry() takes the real one.
 bp_status enter(const bp_entry_request* request, bp_entry_reply* out_reply, Driver (*driver)());

@@ -25,10 +25,12 @@ struct NvmlPciInfo {
 constexpr int kNvmlSuccess = 0, kNvmlNotSupported = 3, kNvmlAbsent = 12;  // nvmlReturn_t.
 
 struct Driver {
+  // NOLINTBEGIN(bugprone-macro-parentheses): these are declarations.
 #define BP_RUNTIME(name, parameters) cudaError_t(*name) parameters = nullptr;
 #define BP_DRIVER(name, symbol, parameters) CUresult(*name) parameters = nullptr;
 #define BP_NVML(name, symbol, parameters) int(*name) parameters = nullptr;
 #include "backends/cuda/driver.def"
+  // NOLINTEND(bugprone-macro-parentheses)
 
   // These cannot fail. A name is that of the header: "cudaErrorIllegalAddress".
   const char* (*cudaGetErrorName)(cudaError_t error) = nullptr;

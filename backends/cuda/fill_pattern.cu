@@ -17,7 +17,7 @@ __global__ void fill_words(uint4* to, uint64_t count, uint4 word) {
   }
 }
 
-__global__ void fill_bytes(uint8_t* to, uint64_t count, Pattern pattern) {
+__global__ void fill_bytes(uint8_t* to, uint64_t count, const __grid_constant__ Pattern pattern) {
   const uint64_t step = uint64_t{gridDim.x} * blockDim.x;
   for (uint64_t i = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) {
     to[i] = pattern.bytes[i % pattern.size_bytes];

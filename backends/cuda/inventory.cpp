@@ -91,7 +91,7 @@ std::string why_none(const Driver& driver, cudaError_t error) {
   int version = 0;
   driver.cudaDriverGetVersion(&version);
   if (error == cudaErrorNoDevice) return kNone;
-  const std::string too_old = why_too_old(version);
+  std::string too_old = why_too_old(version);
   if (error == cudaErrorInsufficientDriver && !too_old.empty()) return too_old;
   return failure_text(driver, error, "no device: cudaGetDeviceCount");
 }

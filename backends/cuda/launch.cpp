@@ -8,7 +8,7 @@ namespace bp::cuda {
 namespace {
 
 // What a block may have without asking.
-constexpr size_t kSharedBytes = 48 * 1024;
+constexpr size_t kSharedBytes = size_t{48} << 10;
 
 // A plan that a held launch needs, also when the host has released it.
 struct PlanUse {

@@ -66,6 +66,7 @@ Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffe
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
   const uint64_t address = reinterpret_cast<Buffer*>(range.buffer)->address;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
   return reinterpret_cast<std::byte*>(address + range.byte_offset);
 }
 
