@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include "backends/vulkan/vulkan_test.hpp"
 
 namespace bp::vulkan {
@@ -80,6 +82,39 @@ TEST_F(VulkanDevice, AlignsMemoryAsAskedFor) {
     EXPECT_EQ(address % alignment, 0u);
     v.free(buffer);
   }
+}
+
+// One sum; what the instance warns of.
+std::string warnings_of_a_sum(const std::string& cache_folder) {
+  Vulkan v{{"cache", cache_folder}};
+  TestTensor a(v.b, BP_F32, {64}), y(v.b, BP_F32, {64});
+  bp_add_args args{};
+  args.a = &a;
+  args.b = &a;
+  args.y = &y;
+  bp_stream* const stream = v.b.default_stream();
+  EXPECT_EQ(v.fill(stream, (&a)->buffer, 256, 0x3f800000), BP_OK);
+  EXPECT_EQ(v.b.launch(BP_OP_ADD, args), BP_OK) << v.b.text;
+  EXPECT_EQ(v.read(stream, (&y)->buffer, 256)[63], 0x40000000u) << "1 + 1";
+  return v.b.warnings;
+}
+
+TEST_F(VulkanDevice, KeepsPipelinesInAFile) {
+  const std::string folder = testing::TempDir() + "backplane_vulkan_pipelines";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directory(folder);
+  EXPECT_EQ(warnings_of_a_sum(folder), "");
+  const std::filesystem::directory_iterator files(folder);
+  ASSERT_EQ(std::distance(begin(files), end(files)), 1);
+  const std::filesystem::path file = std::filesystem::directory_iterator(folder)->path();
+  EXPECT_EQ(warnings_of_a_sum(folder), "");
+  std::filesystem::resize_file(file, 40);
+  const std::string warnings = warnings_of_a_sum(folder);
+  EXPECT_NE(warnings.find("is damaged"), std::string::npos) << warnings;
+  EXPECT_EQ(warnings_of_a_sum(folder), "") << "it was written anew";
+  std::filesystem::remove_all(folder);
+  const std::string missing = warnings_of_a_sum(folder);
+  EXPECT_NE(missing.find("cannot be written"), std::string::npos) << missing;
 }
 
 TEST_F(VulkanDevice, IsUsedAgainAfterLossAndReset) {

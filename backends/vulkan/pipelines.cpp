@@ -1,5 +1,7 @@
 #include "backends/vulkan/pipelines.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -26,9 +28,13 @@ Pipelines::Pipelines(std::shared_ptr<Context> context) : context_(std::move(cont
   check(vk.CreatePipelineLayout(context_->device, &layout, nullptr, &layout_),
         "vkCreatePipelineLayout");
   std::vector<std::byte> kept;
-  if (!context_->options.cache_folder.empty()) {
+  if (const std::string& folder = context_->options.cache_folder; !folder.empty()) {
     const Physical& physical = context_->physical;
     std::string warning;
+    if (access(folder.c_str(), W_OK | X_OK) != 0) {
+      context_->options.log(BP_LOG_WARNING, "option cache: the folder " + folder +
+                                                " cannot be written: pipelines are not kept");
+    }
     kept = read_cache(cache_file(), {physical.vendor_id, physical.device_id, physical.cache_uuid},
                       warning);
     if (!warning.empty()) context_->options.log(BP_LOG_WARNING, warning);

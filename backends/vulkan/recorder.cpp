@@ -75,7 +75,8 @@ void Recording::copy(VkBuffer to, uint64_t to_offset, VkBuffer from, uint64_t fr
 }
 
 void Recording::retain(std::shared_ptr<const void> object) {
-  recorder_.batch_.retained.push_back(std::move(object));
+  std::vector<std::shared_ptr<const void>>& retained = recorder_.batch_.retained;
+  if (retained.empty() || retained.back() != object) retained.push_back(std::move(object));
 }
 
 void Recording::on_end(std::function<void()> job) {
