@@ -88,7 +88,7 @@ TEST_F(CacheFile, IsLeftAsideWhereOneByteIsDamaged) {
 
 TEST_F(CacheFile, IsLeftAsideWhereItIsCut) {
   write(driver_data(kIdentity, 1000));
-  for (const size_t size_bytes : {800, 30, 3, 0}) {
+  for (const size_t size_bytes : {800U, 30U, 3U, 0U}) {
     std::filesystem::resize_file(path_, size_bytes);
     expect_ignored("is damaged");
   }
