@@ -1,6 +1,7 @@
 #include "backends/sim/backend.hpp"
 
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 
 #include "backends/common/capture.hpp"
@@ -114,11 +115,13 @@ Instance::Instance(const bp_host* its_host)
       faults(with_self(kFaults, this)),
       executor(options.has_shared_queue ? 1 : kMaxWorkers),
       collectives(std::make_unique<Collectives>(*this)) {
-  for (const bp_kernel* kernel : kernels::kKernels) kernels.push_back(*kernel);
+  plain_kernels.assign(std::begin(kernels::kKernels), std::end(kernels::kKernels));
 #if BP_SIM_HAS_ONEDNN
   programs = kernels::make_program_cache();
-  for (const bp_kernel* kernel : kernels::kLibraryKernels) kernels.push_back(*kernel);
+  plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kLibraryKernels),
+                       std::end(kernels::kLibraryKernels));
 #endif
+  for (const bp_kernel* kernel : plain_kernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
   for (uint32_t index = 0; index < options.device_count; ++index) {
     cards.push_back(std::make_unique<Device>(*this, index));

@@ -58,6 +58,7 @@ struct Instance {
   bp_virtual_memory_ops virtual_memory;
   bp_test_fault_ops faults;
   std::vector<bp_kernel> kernels;
+  std::vector<const bp_kernel*> plain_kernels;  // Those behind `kernels`, which may lack oneDNN's.
   Executor executor;  // Runs the work of all devices: streams of one wait for those of another.
   std::vector<std::unique_ptr<Device>> cards;
   std::unique_ptr<Collectives> collectives;         // Ends before the executor does.

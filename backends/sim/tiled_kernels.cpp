@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <deque>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -26,9 +25,7 @@ uint64_t round_up(uint64_t size_bytes, uint64_t multiple) {
 
 // The kernel behind the front `kernel`.
 const bp_kernel& plain_kernel(const Instance& i, const bp_kernel& kernel) {
-  const auto index = static_cast<size_t>(&kernel - i.kernels.data());
-  constexpr size_t kCount = std::size(kernels::kKernels);
-  return index < kCount ? *kernels::kKernels[index] : *kernels::kLibraryKernels[index - kCount];
+  return *i.plain_kernels[static_cast<size_t>(&kernel - i.kernels.data())];
 }
 
 // Whether a tensor of the frame has a layout. Members are searched once for each op.
