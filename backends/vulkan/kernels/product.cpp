@@ -37,8 +37,9 @@ struct Variant {
 
 Variant variant_of(const Env& env) {
   const uint32_t lanes = env.subgroup_size();
-  if (env.is_processor() && (lanes == 4 || lanes == 8)) {
-    return {&kMatmulSubgroupModule, lanes, 2 * lanes, 4 * lanes};
+  const bool shuffles = (env.limits().subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+  if (env.is_processor() && shuffles && (lanes == 4 || lanes == 8)) {
+    return {&kMatmulSubgroupModule, lanes, 4 * lanes, 4 * lanes};
   }
   return {&kMatmulModule, 256, 64, 64};
 }
