@@ -36,7 +36,7 @@ struct LossPlan {
 };
 
 template <class Group, typename T>
-__global__ void __launch_bounds__(kRowThreads) losses_kernel(LossPlan plan) {
+__global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
   using C = Compute<T>;
   const uint32_t row = Group::row();
   const bool is_inside = row < plan.rows;
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kRowThreads) losses_kernel(LossPlan plan) {
 
 // One block.
 template <typename T>
-__global__ void __launch_bounds__(kRowThreads) total_loss_kernel(LossPlan plan) {
+__global__ void __launch_bounds__(kRowThreads, 4) total_loss_kernel(LossPlan plan) {
   double total = 0, kept = 0;
   for (uint32_t row = threadIdx.x; row < plan.rows; row += kRowThreads) {
     total += plan.losses[row];
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kRowThreads) total_loss_kernel(LossPlan plan) 
 }
 
 // One block: how many rows count, for the gradient of the mean.
-__global__ void __launch_bounds__(kRowThreads) count_kept_kernel(LossPlan plan) {
+__global__ void __launch_bounds__(kRowThreads, 4) count_kept_kernel(LossPlan plan) {
   double kept = 0;
   for (uint32_t row = threadIdx.x; row < plan.rows; row += kRowThreads) {
     kept += plan.targets.at(row) != plan.targets.ignore_index ? 1 : 0;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kRowThreads) count_kept_kernel(LossPlan plan) 
 // grad_x lies in `plan.y`, grad_y in `grad_y`. An element is read and written by one thread: grad_x
 // may be x.
 template <class Group, typename T>
-__global__ void __launch_bounds__(kRowThreads)
+__global__ void __launch_bounds__(kRowThreads, 4)
     loss_backward_kernel(LossPlan plan, RowTensor grad_y) {
   using C = Compute<T>;
   const uint32_t row = Group::row();

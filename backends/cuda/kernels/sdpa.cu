@@ -14,7 +14,7 @@ struct ForwardPlan {
 
 // Blocks: (tiles of rows, problems, passes over the columns of v).
 template <typename T, int kColumns>
-__global__ void __launch_bounds__(kTileThreads) sdpa_kernel(ForwardPlan plan) {
+__global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan) {
   using C = Compute<T>;
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());

@@ -49,7 +49,7 @@ struct KeysOf {
 
 // A warp for each row.
 template <typename T>
-__global__ void __launch_bounds__(kTileThreads) deltas_kernel(BackwardPlan plan) {
+__global__ void __launch_bounds__(kTileThreads, 2) deltas_kernel(BackwardPlan plan) {
   using C = Compute<T>;
   const Attention& a = plan.a;
   const Problem problem(a, blockIdx.y);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const P
 
 // Blocks: (tiles of rows, problems, passes over the columns of q).
 template <typename T, int kColumns>
-__global__ void __launch_bounds__(kTileThreads) grad_q_kernel(BackwardPlan plan) {
+__global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan plan) {
   using C = Compute<T>;
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
@@ -133,7 +133,7 @@ __device__ __forceinline__ bool sees_tile(const Attention& a, uint32_t first_row
 // Blocks: (tiles of keys, problems, passes over the columns of q or v). The rows of a tile are
 // lanes, and its keys those of the warps. kIsValue: grad_v, else grad_k.
 template <typename T, int kColumns, bool kIsValue>
-__global__ void __launch_bounds__(kTileThreads) grad_key_kernel(BackwardPlan plan) {
+__global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan plan) {
   using C = Compute<T>;
   const Attention& a = plan.a;
   const Tiles<C> tiles(dynamic_shared());
