@@ -61,6 +61,7 @@ class Program {
   const dnnl::engine& engine() const { return engine_; }
   const dnnl::memory::desc& desc(Memory memory) const { return memories_[memory].desc; }
   uint64_t workspace_size_bytes() const { return workspace_size_bytes_; }
+  bool has_steps() const { return !steps_.empty(); }
 
   // Runs the steps on the calling thread's team. `workspace` has workspace_size_bytes().
   void run(std::span<void* const> externals, std::byte* workspace) const;

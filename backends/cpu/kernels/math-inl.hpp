@@ -42,8 +42,8 @@ HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
 }
 
 // n / q, but for its last bit, where q is a normal number and so is 1 / q. In f32 of AVX-512 an
-// approximate reciprocal and one step of Newton's method take half as long as the division, which
-// was most of the time of gelu.
+// approximate reciprocal and one step of Newton's method take less time than the division: gelu of
+// 4M f16 710 us on two threads instead of 765.
 template <class D, class V>
 HWY_INLINE V quotient(D d, V n, V q) {
 #if HWY_TARGET <= HWY_AVX3
