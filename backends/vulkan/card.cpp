@@ -17,6 +17,9 @@ std::shared_ptr<Engine> Card::engine() {
   const std::lock_guard lock(engine_mutex_);
   if (engine_ == nullptr) {
     engine_ = std::make_shared<Engine>(std::make_shared<Context>(physical_, options_));
+    engine_->recorder.set_on_lost([weak = weak_from_this()] {
+      if (const std::shared_ptr<Card> card = weak.lock()) card->lose();
+    });
   }
   return engine_;
 }

@@ -39,7 +39,7 @@ struct Engine {
   Recorder recorder;                 // Ends first: work may use the others.
 };
 
-class Card {
+class Card : public std::enable_shared_from_this<Card> {
  public:
   Card(Physical physical, ContextOptions options);
   Card(const Card&) = delete;

@@ -212,9 +212,26 @@ void Recorder::submit() {
   for (std::function<void()>& job : batch.jobs) watcher_.add(batch.ticket, std::move(job));
   batch.jobs.clear();
   const VkResult result = vk.QueueSubmit(context_->queue, 1, &info, VK_NULL_HANDLE);
-  if (result != VK_SUCCESS) lose();  // What was recorded is gone, and with it the order of all.
+  if (result != VK_SUCCESS) abandon(batch.ticket);
   check(result, "vkQueueSubmit");
   submitted_.store(batch.ticket, std::memory_order_release);
+}
+
+// A batch was not taken: what was recorded is gone, and with it the order of all. Whoever waits for
+// it goes on.
+void Recorder::abandon(Ticket ticket) {
+  const DeviceFunctions& vk = context_->vk;
+  const Ticket before = submitted_;
+  const VkSemaphoreWaitInfo wait{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                 .semaphoreCount = 1,
+                                 .pSemaphores = &timeline_,
+                                 .pValues = &before};
+  const VkSemaphoreSignalInfo signal{
+      .sType = VK_STRUCTURE_TYPE_SEMAPHORE_SIGNAL_INFO, .semaphore = timeline_, .value = ticket};
+  if (vk.WaitSemaphores(context_->device, &wait, UINT64_MAX) == VK_SUCCESS) {
+    static_cast<void>(vk.SignalSemaphore(context_->device, &signal));
+  }
+  lose();
 }
 
 void Recorder::flush() {
@@ -286,7 +303,10 @@ void Recorder::when_done(Ticket ticket, std::function<void()> job) {
   }
 }
 
-void Recorder::lose() { is_lost_.store(true, std::memory_order_release); }
+void Recorder::lose() {
+  if (is_lost_.exchange(true, std::memory_order_acq_rel) || !on_lost_) return;
+  watcher_.add(submitted_, on_lost_);
+}
 
 uint32_t Recorder::take_place() {
   const std::lock_guard lock(place_mutex_);

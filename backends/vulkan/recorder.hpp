@@ -109,8 +109,11 @@ class Recorder {
 
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
 
-  // Ends every wait: nothing is recorded any more.
+  // Nothing is recorded any more, and what was is taken for ended.
   void lose();
+
+  // Called once, on another thread, when the device is found to be lost. Before the first work.
+  void set_on_lost(std::function<void()> on_lost) { on_lost_ = std::move(on_lost); }
 
  private:
   friend class Recording;
@@ -128,6 +131,7 @@ class Recorder {
   void open_batch();
   Ticket end_command();
   void submit();
+  void abandon(Ticket ticket);
   void put_barrier(VkPipelineStageFlags to, VkAccessFlags access);
   void retire();
   Ticket reached();
@@ -141,6 +145,7 @@ class Recorder {
   std::atomic<Ticket> submitted_ = 0;  // Handed to the device.
   std::atomic<Ticket> reached_ = 0;    // Seen to have ended.
   std::atomic<bool> is_lost_ = false;
+  std::function<void()> on_lost_;
 
   std::mutex mutex_;  // Guards what follows, and the queue.
   bool is_open_ = false;
