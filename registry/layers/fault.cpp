@@ -204,8 +204,7 @@ class FaultLayer final : public Layer {
     if (const bp_status status = before(Slot::collective_submit, ""); status != BP_OK) {
       return status;
     }
-    constexpr uint32_t kWithGroup =
-        offsetof(bp_collective_call, group) + sizeof(bp_collective_call::group);
+    constexpr uint32_t kWithGroup = offsetof(bp_collective_call, group) + sizeof(void*);
     std::vector<const bp_collective_call*> kept;
     const auto* at = reinterpret_cast<const std::byte*>(calls);
     for (uint64_t i = 0; calls != nullptr && i < call_count; ++i, at += call_stride_bytes) {

@@ -101,14 +101,17 @@ void RecordLayer::record_slots(bp_event_ops& t) {
 }
 
 // What is still surrounded alone is not recorded.
+template <typename Entry>
+void RecordLayer::note_unrecorded(Slot slot, Entry surrounded, Entry entry) {
+  if (entry == nullptr || entry != surrounded || is_silent(slot)) return;
+  not_recorded_.insert(std::string(slot_name(slot)));
+}
+
 template <typename Table>
 void RecordLayer::note_unrecorded(const Table& surrounded, const Table& table) {
-#define BP_SLOT(slot_table, noun, slot, presence, gone)                           \
-  if constexpr (std::is_same_v<Table, slot_table>) {                              \
-    const bool is_given = table.slot != nullptr && table.slot == surrounded.slot; \
-    if (is_given && !is_silent(Slot::noun##_##slot)) {                            \
-      not_recorded_.insert(std::string(slot_name(Slot::noun##_##slot)));          \
-    }                                                                             \
+#define BP_SLOT(slot_table, noun, slot, presence, gone)                \
+  if constexpr (std::is_same_v<Table, slot_table>) {                   \
+    note_unrecorded(Slot::noun##_##slot, surrounded.slot, table.slot); \
   }
 #include "registry/slots.def"
 }

@@ -97,6 +97,8 @@ class RecordLayer final : public Layer {
   void record_slots(bp_event_ops& t);
   template <typename Table>
   void record_slots(Table& /*none*/) {}
+  template <typename Entry>
+  void note_unrecorded(Slot slot, Entry surrounded, Entry entry);
   template <typename Table>
   void note_unrecorded(const Table& surrounded, const Table& table);
 

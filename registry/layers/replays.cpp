@@ -28,8 +28,8 @@ void Replays::end(bp_stream* origin, bp_graph* graph) {
   if (graph == nullptr) return;
   // Much of a graph touches the same bytes: once is enough for a replay as a whole.
   std::ranges::sort(recorded.accesses);
-  const auto rest = std::ranges::unique(recorded.accesses);
-  recorded.accesses.erase(rest.begin(), rest.end());
+  recorded.accesses.erase(std::unique(recorded.accesses.begin(), recorded.accesses.end()),
+                          recorded.accesses.end());
   graphs_[graph] = std::make_shared<const Recorded>(std::move(recorded));
 }
 
