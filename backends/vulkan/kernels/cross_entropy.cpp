@@ -34,7 +34,7 @@ bp_status submit_loss(Launch& launch, const LossCall& call, const LossRecord& re
   const auto size = static_cast<int64_t>(is_single ? record.row_count : record.row_size);
   const uint32_t lanes = lanes_of_row(launch, static_cast<int64_t>(rows), size, kMostTrips);
   if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
-  const uint32_t group = std::max(local_size(launch), lanes);
+  const uint32_t group = row_group_size(launch, lanes);
   const std::array<uint32_t, 7> constants = {
       group,          lanes, call.op, call.dtype, call.target_dtype, call.is_mean ? 1u : 0u,
       call.loss_dtype};

@@ -1,5 +1,11 @@
 // Invocations that work on one row together: kLanes of them, a power of two that divides the
 // workgroup, next to each other in it.
+//
+// They exchange values through shared memory, or by shuffles where a subgroup holds the workgroup:
+// where a processor runs shaders, barriers keep every variable of an invocation in memory.
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
 layout(constant_id = 1) const uint kLanes = 8;
 
 shared float lane_floats[kLocalSize];
@@ -11,27 +17,28 @@ uint row_number() {
   return group_number() * (kLocalSize / kLanes) + gl_LocalInvocationID.x / kLanes;
 }
 
+// The value of the lane whose number differs by the bit `step`.
+float exchange(float value, uint step) {
+  if (kLocalSize == kLanes && kLanes <= gl_SubgroupSize) {
+    return subgroupShuffleXor(value, step);
+  }
+  barrier();
+  lane_floats[gl_LocalInvocationID.x] = value;
+  barrier();
+  return lane_floats[gl_LocalInvocationID.x ^ step];
+}
+
 // The sum over the lanes of a row, the same in each: in an order that depends on kLanes alone.
 float sum_lanes(float value) {
-  if (kLanes == 1u) return value;
-  const uint self = gl_LocalInvocationID.x;
-  for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
-    barrier();
-    lane_floats[self] = value;
-    barrier();
-    value += lane_floats[self ^ step];
+  [[unroll]] for (uint step = 128u; step > 0u; step >>= 1) {
+    if (step < kLanes) value += exchange(value, step);
   }
   return value;
 }
 
 float max_lanes(float value) {
-  if (kLanes == 1u) return value;
-  const uint self = gl_LocalInvocationID.x;
-  for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
-    barrier();
-    lane_floats[self] = value;
-    barrier();
-    value = larger_of(value, lane_floats[self ^ step]);
+  [[unroll]] for (uint step = 128u; step > 0u; step >>= 1) {
+    if (step < kLanes) value = larger_of(value, exchange(value, step));
   }
   return value;
 }

@@ -38,6 +38,13 @@ float exp_f32(float x) {
   return is_nan(x) ? x : result;
 }
 
+// exp(x) for x <= 0; below -87.5, where it is no normal number, it is 0. NaN stays.
+float exp_of_negative(float x) {
+  const float n = nearest_exponent(x);
+  const float significand = 1.0 + exp_tail(exponent_rest(x, n));
+  return x < -87.5 ? 0.0 : significand * power_of_two(int(n));
+}
+
 // exp(x) - 1, to the last places for every x.
 float expm1_f32(float x) {
   const float capped = min(max(x, -25.0), 89.0);

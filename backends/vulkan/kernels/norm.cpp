@@ -132,7 +132,7 @@ bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecor
   const uint32_t lanes =
       sums_columns ? 1 : lanes_of_row(launch, call.row_count(), call.row_size(), kMostTrips);
   if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
-  const uint32_t size = std::max(local_size(launch), lanes);
+  const uint32_t size = row_group_size(launch, lanes);
   const uint64_t rows = sums_columns ? record.part_count * record.row_size : record.row_count;
   const std::array<uint32_t, 7> constants = {
       size, lanes, op, call.x->dtype, call.is_layer ? 1u : 0u, row_rank, inner_rank};

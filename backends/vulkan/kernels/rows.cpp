@@ -28,15 +28,21 @@ Walk make_row_walk(std::initializer_list<const bp_tensor*> tensors, uint32_t fir
 }
 
 uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64_t most) {
-  const uint32_t least = env.is_processor() ? 8 : 32;
-  uint32_t lanes = 1;
-  const bool is_many = row_count >= (env.is_processor() ? 64 : 65536);
-  if (row_size >= 4 * least || (!is_many && row_size >= least)) lanes = least;
+  const bool is_processor = env.is_processor();
+  const uint32_t least = is_processor ? 8 : 32;
+  // A row of its own costs an invocation of a processor no more than a part of one.
+  const bool is_many = row_count >= (is_processor ? 64 : 65536);
+  const bool shares = is_processor ? !is_many : row_size >= 4 * least || !is_many;
+  uint32_t lanes = shares && row_size >= least ? least : 1;
   while (row_size > most * lanes) {
     if (lanes >= kMostLanes) return 0;
-    lanes *= 2;
+    lanes = std::max(lanes * 2, least);
   }
   return lanes;
+}
+
+uint32_t row_group_size(const Env& env, uint32_t lanes) {
+  return std::max(env.is_processor() ? 8 : local_size(env), lanes);
 }
 
 void copy_extents(const Walk& walk, uint32_t (&out_extents)[BP_MAX_RANK]) {

@@ -22,6 +22,10 @@ Walk make_row_walk(std::initializer_list<const bp_tensor*> tensors, uint32_t fir
 // short. None takes more than `most` elements of its row; 0 if that cannot be.
 uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64_t most);
 
+// The invocations of a workgroup whose rows are shared by `lanes` each. A subgroup is enough for a
+// processor.
+uint32_t row_group_size(const Env& env, uint32_t lanes);
+
 // The extents of a walk, as records have them.
 void copy_extents(const Walk& walk, uint32_t (&out_extents)[BP_MAX_RANK]);
 

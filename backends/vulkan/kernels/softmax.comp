@@ -13,6 +13,7 @@
 layout(constant_id = 2) const uint kOp = 0;
 layout(constant_id = 3) const uint kType = 14;
 layout(constant_id = 4) const uint kRank = 1;
+layout(constant_id = 5) const uint kPairs = 0;  // Neighbours in a row are loaded eight bytes at a time.
 
 const uint kSoftmax = 0u, kLogSoftmax = 1u, kSoftmaxBackward = 2u, kLogSoftmaxBackward = 3u;
 
@@ -26,46 +27,79 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   int64_t strides[3][8];
 };
 
+// Steps along a row: of one element, or of two that are loaded at once.
+const uint kStep = kPairs != 0u ? 2u : 1u;
+
 struct Row {
-  uint64_t to, first, second;
-  int64_t to_step, first_step, second_step;
-  uint size;  // 0 behind the last row.
+  uint64_t to, first, second;     // The place of this lane, and how far it is to its next one.
+  uint64_t to_step, first_step, second_step;
+  uint count;                     // Steps of this lane; 0 behind the last row.
 };
 
-float at_first(Row row, uint i) {
-  return load_f32(kType, row.first + uint64_t(int64_t(uint64_t(i)) * row.first_step));
-}
-float at_second(Row row, uint i) {
-  return load_f32(kType, row.second + uint64_t(int64_t(uint64_t(i)) * row.second_step));
-}
-void write(Row row, uint i, float value) {
-  store_f32(kType, row.to + uint64_t(int64_t(uint64_t(i)) * row.to_step), value);
+vec2 load(uint64_t address) {
+  if (kPairs != 0u) return uintBitsToFloat(unpackUint2x32(Bytes8(address).value));
+  return vec2(load_f32(kType, address), 0.0);
 }
 
-// What is summed, for element i.
-float term(Row row, float peak, uint i) {
-  if (kOp == kSoftmaxBackward) return at_first(row, i) * at_second(row, i);
-  if (kOp == kLogSoftmaxBackward) return at_first(row, i);
-  return exp_f32(at_first(row, i) - peak);
+void write(uint64_t address, vec2 value) {
+  if (kPairs != 0u) {
+    Bytes8(address).value = packUint2x32(floatBitsToUint(value));
+  } else {
+    store_f32(kType, address, value.x);
+  }
+}
+
+// What is summed.
+vec2 term(Row row, float peak) {
+  const vec2 x = load(row.first);
+  if (kOp == kSoftmaxBackward) return x * load(row.second);
+  if (kOp == kLogSoftmaxBackward) return x;
+  return vec2(exp_of_negative(x.x - peak), kPairs != 0u ? exp_of_negative(x.y - peak) : 0.0);
 }
 
 float sum_of_row(Row row, float peak) {
-  float sum = 0.0, block = 0.0;
-  uint taken = 0u;
-  for (uint i = lane(); i < row.size; i += kLanes) {
-    block += term(row, peak, i);
-    if ((++taken & 63u) == 0u) {
+  vec2 sum = vec2(0.0), block = vec2(0.0);
+  for (uint i = 0u; i < row.count; ++i) {
+    block += term(row, peak);
+    if ((i & 63u) == 63u) {
       sum += block;
-      block = 0.0;
+      block = vec2(0.0);
     }
+    row.first += row.first_step;
+    row.second += row.second_step;
   }
-  return sum_lanes(sum + block);
+  sum += block;
+  return sum_lanes(kPairs != 0u ? sum.x + sum.y : sum.x);
 }
 
 float peak_of_row(Row row) {
-  float peak = -infinity();
-  for (uint i = lane(); i < row.size; i += kLanes) peak = larger_of(peak, at_first(row, i));
-  return max_lanes(peak);
+  vec2 peak = vec2(-infinity());
+  for (uint i = 0u; i < row.count; ++i) {
+    const vec2 x = load(row.first);
+    peak.x = larger_of(peak.x, x.x);
+    if (kPairs != 0u) peak.y = larger_of(peak.y, x.y);
+    row.first += row.first_step;
+  }
+  return max_lanes(larger_of(peak.x, peak.y));
+}
+
+vec2 result(Row row, float peak, float sum, float log_sum) {
+  const vec2 x = load(row.first);
+  if (kOp == kSoftmax) {
+    return vec2(exp_of_negative(x.x - peak), exp_of_negative(x.y - peak)) / sum;
+  }
+  if (kOp == kLogSoftmax) {
+    precise const vec2 shifted = x - peak;
+    return shifted - log_sum;
+  }
+  const vec2 y = load(row.second);
+  if (kOp == kSoftmaxBackward) return y * (x - sum);
+  return x - vec2(exp_f32(y.x), kPairs != 0u ? exp_f32(y.y) : 0.0) * sum;
+}
+
+// The place of this lane in a row that begins at `address`.
+uint64_t place(uint64_t address, int64_t step) {
+  return address + uint64_t(int64_t(uint64_t(lane() * kStep)) * step);
 }
 
 void main() {
@@ -74,30 +108,29 @@ void main() {
   const bool exists = uint64_t(number) < record.row_count;
   const uint index = exists ? number : 0u;
   Row row;
-  row.to = record.addresses[0] + offset_of(index, kRank, record.extents, record.strides[0]);
-  row.first = record.addresses[1] + offset_of(index, kRank, record.extents, record.strides[1]);
-  row.second = record.addresses[2] + offset_of(index, kRank, record.extents, record.strides[2]);
-  row.to_step = record.steps[0];
-  row.first_step = record.steps[1];
-  row.second_step = record.steps[2];
-  row.size = exists ? uint(record.row_size) : 0u;
+  row.to = place(record.addresses[0] + offset_of(index, kRank, record.extents, record.strides[0]),
+                 record.steps[0]);
+  row.first = place(
+      record.addresses[1] + offset_of(index, kRank, record.extents, record.strides[1]),
+      record.steps[1]);
+  row.second = place(
+      record.addresses[2] + offset_of(index, kRank, record.extents, record.strides[2]),
+      record.steps[2]);
+  const int64_t far = int64_t(uint64_t(kLanes * kStep));
+  row.to_step = uint64_t(record.steps[0] * far);
+  row.first_step = uint64_t(record.steps[1] * far);
+  row.second_step = uint64_t(record.steps[2] * far);
+  const uint steps = uint(record.row_size) / kStep;  // Pairs come in an even number of elements.
+  row.count = exists && lane() < steps ? (steps - lane() + kLanes - 1u) / kLanes : 0u;
 
   const bool is_forward = kOp == kSoftmax || kOp == kLogSoftmax;
   const float peak = is_forward ? peak_of_row(row) : 0.0;
   const float sum = sum_of_row(row, peak);
   const float log_sum = kOp == kLogSoftmax ? log_f32(sum) : 0.0;
-  for (uint i = lane(); i < row.size; i += kLanes) {
-    float value = 0.0;
-    if (kOp == kSoftmax) {
-      value = exp_f32(at_first(row, i) - peak) / sum;
-    } else if (kOp == kLogSoftmax) {
-      precise const float shifted = at_first(row, i) - peak;
-      value = shifted - log_sum;
-    } else if (kOp == kSoftmaxBackward) {
-      value = at_second(row, i) * (at_first(row, i) - sum);
-    } else {
-      value = at_first(row, i) - exp_f32(at_second(row, i)) * sum;
-    }
-    write(row, i, value);
+  for (uint i = 0u; i < row.count; ++i) {
+    write(row.to, result(row, peak, sum, log_sum));
+    row.to += row.to_step;
+    row.first += row.first_step;
+    row.second += row.second_step;
   }
 }

@@ -20,6 +20,18 @@ struct SoftmaxRecord {
 // An invocation walks its part of a row three times.
 constexpr int64_t kMostTrips = 20000;
 
+// Whether every row of every tensor is pairs of neighbours at multiples of eight bytes.
+bool has_pairs(const SoftmaxRecord& record, const Walk& rows, size_t tensor_count) {
+  if (record.row_size % 2 != 0) return false;
+  for (size_t k = 0; k < tensor_count; ++k) {
+    if (record.steps[k] != sizeof(float) || record.addresses[k] % 8 != 0) return false;
+    for (size_t i = 0; i < rows.rank; ++i) {
+      if (rows.strides[k][i] % 8 != 0) return false;
+    }
+  }
+  return true;
+}
+
 bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
                          std::initializer_list<const bp_tensor*> tensors) {
   const bp_tensor& to = **tensors.begin();
@@ -44,8 +56,10 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
     std::copy(rows.strides[k].begin(), rows.strides[k].end(), record.strides[k]);
     if (k++ != 0) reads.add(t);
   }
-  const uint32_t size = std::max(local_size(launch), lanes);
-  const std::array<uint32_t, 5> constants = {size, lanes, op, to.dtype, std::max(rows.rank, 1u)};
+  const bool pairs = to.dtype == BP_F32 && has_pairs(record, rows, tensors.size());
+  const uint32_t size = row_group_size(launch, lanes);
+  const std::array<uint32_t, 6> constants = {
+      size, lanes, op, to.dtype, std::max(rows.rank, 1u), pairs ? 1u : 0u};
   return submit(launch, kSoftmaxModule, constants, record,
                 ceil_divide(record.row_count, size / lanes), reads, writes);
 }
