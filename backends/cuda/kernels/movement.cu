@@ -3,6 +3,7 @@
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/map.cuh"
 #include "backends/cuda/kernels/movement.hpp"
+#include "backends/cuda/kernels/transpose.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -103,8 +104,15 @@ constexpr bp_kernel copy_row() {
 }  // namespace
 
 bp_status submit_copy(Launch& launch, const Loop& loop, int64_t size_bytes) {
-  return with_width(size_bytes,
-                    [&]<typename T>(T) { return submit_map<Same, T, T>(launch, Same(), loop); });
+  for (const Loop& part : parts_of(loop)) {
+    const TileAxes axes = tile_axes(part);
+    const bp_status status = axes.to >= 0 ? submit_transpose(launch, part, axes, size_bytes)
+                                          : with_width(size_bytes, [&]<typename T>(T) {
+                                              return submit_map<Same, T, T>(launch, Same(), part);
+                                            });
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
 }
 
 constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>(

@@ -24,6 +24,7 @@ set(cuda_kernel_sources
   kernels/sdpa_backward.cu
   kernels/softmax.cu
   kernels/sort.cu
+  kernels/transpose.cu
   kernels/unary.cu
   kernels/where.cu
 )
