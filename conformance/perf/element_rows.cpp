@@ -8,6 +8,7 @@ namespace bp::conformance {
 namespace {
 
 const std::vector<bp_dtype> kF32 = {BP_F32};
+const std::vector<bp_dtype> kThree = {BP_F32, BP_F16, BP_BF16};
 const std::vector<bp_dtype> kAll = {BP_F32, BP_F16, BP_BF16, BP_F64};
 
 constexpr int64_t kMany = 1 << 20;
@@ -33,21 +34,21 @@ void add_binary_rows(std::vector<PerfRow>& rows) {
                   {BP_OP_WHERE,
                    "dense",
                    "coord.1031.dense",
-                   kF32,
+                   kThree,
                    {{"condition", kLine}, {"a", kLine}, {"b", kLine}}},
               });
 }
 
 void add_unary_rows(std::vector<PerfRow>& rows) {
   rows.insert(rows.end(), {
-                              {BP_OP_RELU, "dense", "random.16.dense", kF32, {{"x", kLine}}},
-                              {BP_OP_EXP, "dense", "random.16.dense", kF32, {{"x", kLine}}},
-                              {BP_OP_TANH, "dense", "random.17.dense", kF32, {{"x", kLine}}},
-                              {BP_OP_GELU, "dense", "random.17_erf.dense", kF32, {{"x", kLine}}},
+                              {BP_OP_RELU, "dense", "random.16.dense", kThree, {{"x", kLine}}},
+                              {BP_OP_EXP, "dense", "random.16.dense", kThree, {{"x", kLine}}},
+                              {BP_OP_TANH, "dense", "random.17.dense", kThree, {{"x", kLine}}},
+                              {BP_OP_GELU, "dense", "random.17_erf.dense", kThree, {{"x", kLine}}},
                               {BP_OP_GELU_BACKWARD,
                                "dense",
                                "random.17_erf.dense",
-                               kF32,
+                               kThree,
                                {{"grad_y", kLine}, {"x", kLine}}},
                           });
 }
@@ -77,7 +78,7 @@ void add_copy_rows(std::vector<PerfRow>& rows) {
           {BP_OP_CAT,
            "axis1",
            "coord.16x16_n2_axis1.dense",
-           kF32,
+           kThree,
            {{"xs", {kSide, 512}}, {"xs", {kSide, 512}}}},
       });
 }
@@ -87,7 +88,7 @@ void add_index_rows(std::vector<PerfRow>& rows) {
                               {BP_OP_EMBEDDING,
                                "vocabulary32k",
                                "coord.v11_d17_i5x3.dense",
-                               kF32,
+                               kThree,
                                {{"weight", {32768, 128}}, {"indices", {8, 512}}},
                                {},
                                32768},
@@ -101,7 +102,7 @@ void add_index_rows(std::vector<PerfRow>& rows) {
                               {BP_OP_GATHER,
                                "axis1",
                                "coord.5x17_axis1_i33.dense",
-                               kF32,
+                               kThree,
                                {{"x", kSquare}, {"indices", kSquare}},
                                {},
                                kSide},

@@ -7,7 +7,7 @@ namespace {
 
 const std::vector<bp_dtype> kF32 = {BP_F32};
 const std::vector<bp_dtype> kAll = {BP_F32, BP_F16, BP_BF16, BP_F64};
-const std::vector<bp_dtype> kTwo = {BP_F32, BP_BF16};
+const std::vector<bp_dtype> kThree = {BP_F32, BP_F16, BP_BF16};
 
 const Shape kLine = {1 << 20}, kSquare = {1024, 1024}, kCube = {64, 256, 64};
 
@@ -18,8 +18,8 @@ void add_reduction_rows(std::vector<PerfRow>& rows) {
                   {BP_OP_SUM, "axis1", "random.5x7_axes1.dense", kAll, {{"x", kSquare}}},
                   {BP_OP_SUM, "middle", "random.3x4x5_axes1.dense", kF32, {{"x", kCube}}},
                   {BP_OP_SUM, "all", "random.5x7_axes01.dense", kF32, {{"x", kSquare}}},
-                  {BP_OP_MEAN, "axis1", "random.5x7_axes1.dense", kF32, {{"x", kSquare}}},
-                  {BP_OP_AMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
+                  {BP_OP_MEAN, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+                  {BP_OP_AMAX, "axis1", "repeat.5x7_axes1.dense", kThree, {{"x", kSquare}}},
                   {BP_OP_ARGMAX, "axis0", "repeat.5x7_axes0.dense", kF32, {{"x", kSquare}}},
                   {BP_OP_ARGMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
               });
@@ -31,21 +31,21 @@ void add_norm_rows(std::vector<PerfRow>& rows) {
       {
           {BP_OP_SOFTMAX, "axis1", "random.5x10_axis1.dense", kAll, {{"x", kSquare}}},
           {BP_OP_SOFTMAX, "axis0", "random.67x5_axis0.dense", kF32, {{"x", kSquare}}},
-          {BP_OP_LOG_SOFTMAX, "axis1", "random.5x10_axis1.dense", kF32, {{"x", kSquare}}},
+          {BP_OP_LOG_SOFTMAX, "axis1", "random.5x10_axis1.dense", kThree, {{"x", kSquare}}},
           {BP_OP_SOFTMAX_BACKWARD,
            "axis1",
            "random.5x10_axis1.dense",
-           kF32,
+           kThree,
            {{"grad_y", kSquare}, {"y", kSquare}}},
           {BP_OP_LAYER_NORM,
            "rows",
            "random.4x67_over1.dense",
-           kTwo,
+           kThree,
            {{"x", kSquare}, {"gamma", {1024}}, {"beta", {1024}}}},
           {BP_OP_LAYER_NORM_BACKWARD,
            "rows",
            "random.4x67_over1.dense",
-           kF32,
+           kThree,
            {{"grad_y", {512, 1024}},
             {"x", {512, 1024}},
             {"gamma", {1024}},
@@ -54,12 +54,12 @@ void add_norm_rows(std::vector<PerfRow>& rows) {
           {BP_OP_RMS_NORM,
            "rows",
            "random.4x67_over1.dense",
-           kTwo,
+           kThree,
            {{"x", kSquare}, {"gamma", {1024}}}},
           {BP_OP_RMS_NORM_BACKWARD,
            "rows",
            "random.4x67_over1.dense",
-           kF32,
+           kThree,
            {{"grad_y", {512, 1024}}, {"x", {512, 1024}}, {"gamma", {1024}}, {"rstd", {512}}}},
       });
 }
