@@ -32,7 +32,7 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   row.struct_type = BP_STRUCT_KERNEL;
   row.args_size_bytes = sizeof(Args);
   row.op_version = 1;
-  row.flags |= BP_KERNEL_DETERMINISTIC;
+  row.flags |= BP_KERNEL_DETERMINISTIC | BP_KERNEL_CAPTURABLE;
   row.layouts = BP_LAYOUT_ANY;
   if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
     row.supports = [](const bp_kernel*, bp_device*, bp_launch_flags flags,
