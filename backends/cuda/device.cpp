@@ -41,6 +41,11 @@ int f32_lanes(int major, int minor) {
   }
 }
 
+// What sysconf() counts in pages.
+uint64_t host_bytes(int which) {
+  return static_cast<uint64_t>(sysconf(which)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 }  // namespace
 
 // Memory whose end waits for an event.
@@ -108,7 +113,7 @@ void Device::set_properties(const cudaDeviceProp& p) {
                    .flags = flags};
   };
   heaps_[0] = heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
-  heaps_[1] = heap(p.totalGlobalMem,
+  heaps_[1] = heap(host_bytes(_SC_PHYS_PAGES),
                    BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);
   properties_.struct_size = sizeof(properties_);
   properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
@@ -457,10 +462,7 @@ bool Device::find(uint64_t address, bp_address_info& info) {
   return true;
 }
 
-uint64_t free_host_bytes() {
-  return static_cast<uint64_t>(sysconf(_SC_AVPHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
+uint64_t free_host_bytes() { return host_bytes(_SC_AVPHYS_PAGES); }
 
 // ---- Handles of devices -------------------------------------------------------------------------
 

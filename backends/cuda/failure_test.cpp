@@ -107,20 +107,53 @@ TEST(Failures, ATourCallsEveryFunctionOfTheTable) {
 #include "backends/cuda/driver.def"
 }
 
-// Calls `check(outcome, what)` for a tour with each call of each function failing.
-// If not `all` of them, the first and the last.
-template <typename Check>
-void with_each_call(cudaError_t error, bool all, const Check& check) {
+// What is wrong with a tour in which a call of `name` failed, whatever the error.
+std::string problems_of_any(const Outcome& outcome) {
+  std::string problems;
+  if (!outcome.was_loaded) problems += "it was not loaded: " + outcome.warnings;
+  if (!outcome.refused_ends.empty()) problems += "an end failed: " + joined(outcome.refused_ends);
+  return problems + joined(violations());
+}
+
+std::string problems_of_submission(const std::string& name, const Outcome& outcome) {
+  std::string problems = problems_of_any(outcome);
+  if (!outcome.is_right) problems += "bytes were wrong; ";
+  for (const Refusal& r : outcome.refusals) {
+    if (r.status != BP_INTERNAL || r.text.empty()) {
+      problems += "refused otherwise: " + joined(outcome.refusals);
+    }
+  }
+  if (kEnds.contains(name) || !outcome.has_failed_early) return problems;
+  if (!kOptional.contains(name) && !names_error(outcome, "cudaErrorInvalidValue")) {
+    problems += "nobody names the error: " + outcome.warnings + joined(outcome.refusals);
+  }
+  return problems + joined(leftovers());
+}
+
+// What is refused first may be of work that was submitted before; then the device is lost.
+std::string problems_of_loss(const std::string& name, const Outcome& outcome) {
+  std::string problems = problems_of_any(outcome);
+  if (kEnds.contains(name) || kOptional.contains(name) || !outcome.has_failed_early) {
+    return problems;
+  }
+  if (!names_error(outcome, "cudaErrorIllegalAddress")) {
+    problems += "nobody names the error: " + outcome.warnings + joined(outcome.refusals);
+  } else if (!outcome.refusals.empty() && outcome.refusals.back().status != BP_DEVICE_LOST) {
+    problems += "the device is not lost: " + joined(outcome.refusals);
+  }
+  return problems;
+}
+
+// Expects no problems of a tour with each call of each function failing. If not `all` of them, the
+// first and the last.
+void with_each_call(cudaError_t error, bool all,
+                    std::string (*problems)(const std::string& name, const Outcome& outcome)) {
   for (const auto& [name, count] : calls_of_a_tour()) {
     // Probing asks CUDA where NVML fails: tested below.
     if (name == "cudaGetLastError" || name.starts_with("nvml")) continue;
     for (uint64_t nth = 1; nth <= count; nth = all ? nth + 1 : std::max(nth + 1, count)) {
-      const std::string what = name + ", call " + std::to_string(nth) + " of " +
-                               std::to_string(count) + ", " + cudaGetErrorName(error);
-      SCOPED_TRACE(what);
-      const Outcome outcome = tour_with(name, nth, error);
-      check(name, outcome);
-      if (testing::Test::HasFailure()) return;
+      EXPECT_EQ(problems(name, tour_with(name, nth, error)), "")
+          << name << ", call " << nth << " of " << count << ", " << cudaGetErrorName(error);
     }
   }
   // The process goes on, as if nothing had been.
@@ -128,49 +161,24 @@ void with_each_call(cudaError_t error, bool all, const Check& check) {
 }
 
 TEST(Failures, OfSubmissionsAreToldByNameAndLeaveNothing) {
-  with_each_call(cudaErrorInvalidValue, true, [](const std::string& name, const Outcome& outcome) {
-    EXPECT_TRUE(outcome.is_right);
-    EXPECT_TRUE(outcome.was_loaded) << outcome.warnings;
-    EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
-    EXPECT_TRUE(violations().empty()) << joined(violations());
-    for (const Refusal& r : outcome.refusals) {
-      EXPECT_EQ(r.status, BP_INTERNAL) << joined(outcome.refusals);
-      EXPECT_NE(r.text, "");
-    }
-    if (kEnds.contains(name) || !outcome.has_failed_early) return;
-    EXPECT_TRUE(kOptional.contains(name) || names_error(outcome, "cudaErrorInvalidValue"))
-        << outcome.warnings << joined(outcome.refusals);
-    EXPECT_TRUE(leftovers().empty()) << joined(leftovers());
-  });
-}
-
-TEST(Failures, OfMemoryAreOutOfMemory) {
-  for (const char* name : {"cudaMallocFromPoolAsync", "cudaHostAlloc"}) {
-    const Outcome outcome = tour_with(name, 1, cudaErrorMemoryAllocation);
-    if (std::string_view(name) == "cudaMallocFromPoolAsync") {
-      // The pool is trimmed and asked again.
-      EXPECT_TRUE(outcome.refusals.empty()) << joined(outcome.refusals);
-      EXPECT_EQ(call_counts()["cudaMemPoolTrimTo"], 1u);
-      continue;
-    }
-    ASSERT_FALSE(outcome.refusals.empty()) << name;
-    EXPECT_EQ(outcome.refusals[0].status, BP_OUT_OF_MEMORY) << outcome.refusals[0].text;
-    EXPECT_NE(outcome.refusals[0].text.find("cudaErrorMemoryAllocation"), std::string::npos);
-  }
+  with_each_call(cudaErrorInvalidValue, true, problems_of_submission);
 }
 
 TEST(Failures, ThatLoseTheDeviceAreToldByEveryCallButEnds) {
-  with_each_call(
-      cudaErrorIllegalAddress, false, [](const std::string& name, const Outcome& outcome) {
-        EXPECT_TRUE(outcome.refused_ends.empty()) << joined(outcome.refused_ends);
-        EXPECT_TRUE(violations().empty()) << joined(violations());
-        if (kEnds.contains(name) || kOptional.contains(name) || !outcome.has_failed_early) return;
-        EXPECT_TRUE(names_error(outcome, "cudaErrorIllegalAddress"))
-            << outcome.warnings << joined(outcome.refusals);
-        // What is refused first may be of work that was submitted before; then the device is lost.
-        if (outcome.refusals.empty()) return;
-        EXPECT_EQ(outcome.refusals.back().status, BP_DEVICE_LOST) << joined(outcome.refusals);
-      });
+  with_each_call(cudaErrorIllegalAddress, false, problems_of_loss);
+}
+
+TEST(Failures, OfAPoolLetItBeTrimmedAndAskedAgain) {
+  const Outcome outcome = tour_with("cudaMallocFromPoolAsync", 1, cudaErrorMemoryAllocation);
+  EXPECT_EQ(joined(outcome.refusals), "");
+  EXPECT_EQ(call_counts()["cudaMemPoolTrimTo"], 1u);
+}
+
+TEST(Failures, OfMemoryAreOutOfMemory) {
+  const Outcome outcome = tour_with("cudaHostAlloc", 1, cudaErrorMemoryAllocation);
+  ASSERT_FALSE(outcome.refusals.empty());
+  EXPECT_EQ(outcome.refusals[0].status, BP_OUT_OF_MEMORY) << outcome.refusals[0].text;
+  EXPECT_NE(outcome.refusals[0].text.find("cudaErrorMemoryAllocation"), std::string::npos);
 }
 
 TEST(Failures, NoDeviceIsNoErrorAndSaysWhy) {

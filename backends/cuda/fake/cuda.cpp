@@ -12,6 +12,7 @@ namespace bp::cuda::fake {
 namespace {
 
 // One definition per entry of the table, by the same name.
+// NOLINTBEGIN(readability-identifier-naming)
 namespace entries {
 
 Context* context_of(int ordinal) {
@@ -549,6 +550,7 @@ int nvmlDeviceGetMigMode(NvmlDevice device, unsigned* current, unsigned* pending
 }
 
 }  // namespace entries
+// NOLINTEND(readability-identifier-naming)
 
 // The name of an entry as an argument of a template.
 template <size_t kSize>

@@ -83,14 +83,13 @@ void Tour::visit_copies() {
   const bp_allocator_ops& m = *b_.allocator;
   const bp_buffer_ref here{here_, 0, kSize}, there{there_, 0, kSize};
   std::vector<char>&written = host_bytes(kSize, 'a'), &read = host_bytes(kSize, 'x');
-  bool is_whole =
-      took(m.copy_from_host(m.self, first_, &here, written.data(), BP_BORROW_DURING_CALL),
-           "copy_from_host") &
-      took(m.copy(m.self, first_, &there, &here), "copy");
-  is_whole &= took(m.copy_to_host(m.self, first_, read.data(), &there, BP_BORROW_UNTIL_COMPLETE),
-                   "copy_to_host");
+  took(m.copy_from_host(m.self, first_, &here, written.data(), BP_BORROW_DURING_CALL),
+       "copy_from_host");
+  took(m.copy(m.self, first_, &there, &here), "copy");
+  took(m.copy_to_host(m.self, first_, read.data(), &there, BP_BORROW_UNTIL_COMPLETE),
+       "copy_to_host");
   synchronize(first_);
-  if (is_whole && refusals_.empty()) is_right_ = is_right_ && read == written;
+  if (refusals_.empty()) is_right_ = is_right_ && read == written;
   const char pattern[] = {'b', 'c', 'd', 'e'};
   took(m.fill(m.self, first_, &there, pattern, 1), "fill");
   took(m.fill(m.self, first_, &there, pattern, 4), "fill");
@@ -116,7 +115,7 @@ void Tour::visit_events() {
   if (timed[0] == nullptr || timed[1] == nullptr) return;
   bool are_recorded = true;
   for (bp_event* event : timed) {
-    are_recorded &= took(e.record(e.self, event, first_), "event.record");
+    are_recorded = took(e.record(e.self, event, first_), "event.record") && are_recorded;
   }
   took(b_.streams->wait_event(b_.streams->self, second_, timed[1]), "stream.wait_event");
   uint32_t done = 0;
