@@ -35,7 +35,7 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
   const std::array<uint32_t, 2> constants = {local_size(launch), y.dtype};
   return submit(launch, kArangeModule, constants, record,
                 ceil_divide(record.count, local_size(launch)),
-                Ranges(launch, {args.start, args.step}), Ranges(launch, {&y}));
+                {Ranges(launch, {args.start, args.step}), Ranges(launch, {&y})});
 }
 
 constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64};

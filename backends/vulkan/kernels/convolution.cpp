@@ -132,8 +132,8 @@ bp_status submit_columns(Launch& launch, const Convolution& c, const Chunk& chun
   Ranges x(launch, {c.x}), columns(launch);
   columns.add(launch.workspace());
   return submit(launch, kConvolutionModule, constants, record,
-                ceil_divide(record.count, local_size(launch)), folds ? columns : x,
-                folds ? x : columns);
+                ceil_divide(record.count, local_size(launch)),
+                {folds ? columns : x, folds ? x : columns});
 }
 
 // The batch of all products: groups, and images of a chunk.

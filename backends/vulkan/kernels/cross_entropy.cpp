@@ -39,7 +39,7 @@ bp_status submit_loss(Launch& launch, const LossCall& call, const LossRecord& re
       group,          lanes, call.op, call.dtype, call.target_dtype, call.is_mean ? 1u : 0u,
       call.loss_dtype};
   return submit(launch, kCrossEntropyModule, constants, record, ceil_divide(rows, group / lanes),
-                reads, writes);
+                {reads, writes});
 }
 
 template <typename Args>

@@ -53,8 +53,8 @@ bp_status submit_selection(Launch& launch, const Selection& s) {
   const std::array<uint32_t, 4> constants = {local_size(launch), static_cast<uint32_t>(item),
                                              s.indices.dtype, std::max(walk.rank, 1u)};
   return submit(launch, kIndexModule, constants, record,
-                ceil_divide(record.count, local_size(launch)), Ranges(launch, {&s.x, &s.indices}),
-                Ranges(launch, {&s.y}));
+                ceil_divide(record.count, local_size(launch)),
+                {Ranges(launch, {&s.x, &s.indices}), Ranges(launch, {&s.y})});
 }
 
 bp_status gather_launch(const bp_gather_args& args, Launch& launch) {

@@ -93,7 +93,7 @@ bp_status submit_part(Launch& launch, const MapCall& call, const Walk& walk) {
   }
   const uint64_t per_group = local_size(launch) * (dense ? kGroup : kPerInvocation);
   return submit(launch, module_of(call), constants, record, ceil_divide(record.count, per_group),
-                reads, writes);
+                {reads, writes});
 }
 
 // A dispatch counts elements in 32 bits where it divides: longer walks are cut along their

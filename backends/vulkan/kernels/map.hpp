@@ -9,7 +9,7 @@
 namespace bp::vulkan {
 
 enum MapOp : uint32_t {
-#define BP_MAP_OP(name, number) name = number,
+#define BP_MAP_OP(name, number) name = (number),
 #include "backends/vulkan/kernels/map_ops.def"
 #undef BP_MAP_OP
 };

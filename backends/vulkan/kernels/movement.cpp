@@ -53,7 +53,7 @@ bp_status submit_cast(Launch& launch, const Module& module, const bp_copy_args& 
   const std::array<uint32_t, 4> constants = {local_size(launch), std::max(walk.rank, 1u),
                                              args.y->dtype, args.x->dtype};
   return submit(launch, module, constants, record, ceil_divide(record.count, local_size(launch)),
-                Ranges(launch, {args.x}), Ranges(launch, {args.y}));
+                {Ranges(launch, {args.x}), Ranges(launch, {args.y})});
 }
 
 bp_status copy_launch(const bp_copy_args& args, Launch& launch) {

@@ -136,8 +136,8 @@ bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecor
   const uint64_t rows = sums_columns ? record.part_count * record.row_size : record.row_count;
   const std::array<uint32_t, 7> constants = {
       size, lanes, op, call.x->dtype, call.is_layer ? 1u : 0u, row_rank, inner_rank};
-  return submit(launch, kNormModule, constants, record, ceil_divide(rows, size / lanes), reads,
-                writes);
+  return submit(launch, kNormModule, constants, record, ceil_divide(rows, size / lanes),
+                {reads, writes});
 }
 
 bp_status forward(Launch& launch, const NormCall& call) {

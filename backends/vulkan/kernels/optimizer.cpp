@@ -66,7 +66,7 @@ bp_status submit_step(Launch& launch, const Step& step, OptimizerRecord record) 
                                              step.has_buffer ? 1u : 0u,
                                              step.nesterov ? 1u : 0u};
   return submit(launch, kOptimizerModule, constants, record,
-                ceil_divide(record.count, local_size(launch)), reads, writes);
+                ceil_divide(record.count, local_size(launch)), {reads, writes});
 }
 
 double value_of(const bp_tensor* tensor, const bp_scalar& scalar) {

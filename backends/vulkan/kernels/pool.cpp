@@ -86,7 +86,7 @@ bp_status submit_pool(Launch& launch, const PoolCall& call, PoolRecord& record) 
                                              call.indices != nullptr ? 1u : 0u,
                                              call.counts_padding ? 1u : 0u};
   return submit(launch, kPoolModule, constants, record,
-                ceil_divide(record.count, local_size(launch)), reads, writes);
+                ceil_divide(record.count, local_size(launch)), {reads, writes});
 }
 
 bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {

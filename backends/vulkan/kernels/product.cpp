@@ -37,9 +37,10 @@ struct Variant {
 
 Variant variant_of(const Env& env) {
   const uint32_t lanes = env.subgroup_size();
+  const int64_t edge = 4 * int64_t{lanes};
   const bool shuffles = (env.limits().subgroup_operations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
   if (env.is_processor() && shuffles && (lanes == 4 || lanes == 8)) {
-    return {&kMatmulSubgroupModule, lanes, 4 * lanes, 4 * lanes};
+    return {&kMatmulSubgroupModule, lanes, edge, edge};
   }
   return {&kMatmulModule, 256, 64, 64};
 }
@@ -133,7 +134,7 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
   };
   const int64_t tiles = ceil_div(p.m, variant.rows) * ceil_div(p.n, variant.cols);
   return submit(launch, *variant.module, constants, record,
-                record.batch_count * static_cast<uint64_t>(tiles), reads, writes);
+                record.batch_count * static_cast<uint64_t>(tiles), {reads, writes});
 }
 
 }  // namespace

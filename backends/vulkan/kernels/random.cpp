@@ -49,7 +49,7 @@ bp_status submit_random(Launch& launch, RandomOp op, const Args& args, const bp_
                                              std::max(walk.rank, 1u)};
   return submit(launch, kRandomModule, constants, record,
                 ceil_divide(ceil_divide(record.count, 4), local_size(launch)),
-                Ranges(launch, {x, args.seed, args.offset}), Ranges(launch, {&y}));
+                {Ranges(launch, {x, args.seed, args.offset}), Ranges(launch, {&y})});
 }
 
 bp_status random_bits_launch(const bp_random_bits_args& args, Launch& launch) {

@@ -90,7 +90,7 @@ bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const 
   const std::array<uint32_t, 7> constants = {
       size, lanes, r.op, r.to, r.from, rank, std::max(r.inner_rank, 1u)};
   return submit(launch, module_of(r.from), constants, record,
-                ceil_divide(record.outer_count, size / lanes), reads, writes);
+                ceil_divide(record.outer_count, size / lanes), {reads, writes});
 }
 
 }  // namespace

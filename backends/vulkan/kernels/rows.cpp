@@ -32,7 +32,7 @@ uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64
   const uint32_t least = is_processor ? 8 : 32;
   // A row of its own costs an invocation of a processor no more than a part of one.
   const bool is_many = row_count >= (is_processor ? 64 : 65536);
-  const bool shares = is_processor ? !is_many : row_size >= 4 * least || !is_many;
+  const bool shares = is_processor ? !is_many : row_size / 4 >= least || !is_many;
   uint32_t lanes = shares && row_size >= least ? least : 1;
   while (row_size > most * lanes) {
     if (lanes >= kMostLanes) return 0;

@@ -94,7 +94,7 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
     record.walk_end = static_cast<uint32_t>(std::min(begin + kMostTrips, walk.count));
     const bp_status status =
         submit(launch, module, constants, record, groups,
-               Ranges(launch, {s.src.tensor, s.indices.tensor}), Ranges(launch, {s.y.tensor}));
+               {Ranges(launch, {s.src.tensor, s.indices.tensor}), Ranges(launch, {s.y.tensor})});
     if (status != BP_OK) return status;
   }
   return BP_OK;

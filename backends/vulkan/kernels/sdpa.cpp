@@ -108,8 +108,8 @@ bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
       args.bias != nullptr ? 1u : 0u, args.is_causal != 0 ? 1u : 0u};
   return submit(launch, kSdpaModule, constants, record,
                 uint64_t{record.batch} * record.heads * blocks_of(record.queries),
-                Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias}),
-                Ranges(launch, {args.y, args.lse}));
+                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias}),
+                 Ranges(launch, {args.y, args.lse})});
 }
 
 uint64_t backward_workspace(const bp_sdpa_backward_args& args, const Env&) {
@@ -138,21 +138,21 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   bp_status status = BP_OK;
   if (rows != 0) {
     status = submit(launch, kSdpaBackwardModule, constants, record, ceil_divide(rows, lanes),
-                    Ranges(launch, {args.grad_y, args.y}), scratch);
+                    {Ranges(launch, {args.grad_y, args.y}), scratch});
   }
   reads.add(launch.workspace());
   if (status == BP_OK && element_count(*args.grad_q) != 0) {
     constants[5] = kQueries;
     status = submit(launch, kSdpaBackwardModule, constants, record,
-                    uint64_t{record.batch} * record.heads * blocks_of(record.queries), reads,
-                    Ranges(launch, {args.grad_q}));
+                    uint64_t{record.batch} * record.heads * blocks_of(record.queries),
+                    {reads, Ranges(launch, {args.grad_q})});
   }
   const bool wants_keys = args.grad_k != nullptr || args.grad_v != nullptr;
   if (status == BP_OK && wants_keys && record.keys != 0) {
     constants[5] = kKeys;
     status = submit(launch, kSdpaBackwardModule, constants, record,
-                    uint64_t{record.batch} * record.key_heads * blocks_of(record.keys), reads,
-                    Ranges(launch, {args.grad_k, args.grad_v}));
+                    uint64_t{record.batch} * record.key_heads * blocks_of(record.keys),
+                    {reads, Ranges(launch, {args.grad_k, args.grad_v})});
   }
   return status;
 }

@@ -61,7 +61,7 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
   const std::array<uint32_t, 6> constants = {
       size, lanes, op, to.dtype, std::max(rows.rank, 1u), pairs ? 1u : 0u};
   return submit(launch, kSoftmaxModule, constants, record,
-                ceil_divide(record.row_count, size / lanes), reads, writes);
+                ceil_divide(record.row_count, size / lanes), {reads, writes});
 }
 
 template <typename Args, SoftmaxOp kOp>

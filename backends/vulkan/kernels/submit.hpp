@@ -34,6 +34,11 @@ class Ranges {
   size_t count_ = 0;
 };
 
+// What a dispatch reads and writes.
+struct Touched {
+  const Ranges &reads, &writes;
+};
+
 // How many invocations a workgroup has where the kernel does not say: constant 0 of every module.
 inline uint32_t local_size(const Env& env) { return env.is_processor() ? 64 : 256; }
 
@@ -43,13 +48,12 @@ void fold_groups(const Env& env, uint64_t count, uint32_t (&out_groups)[3]);
 // Dispatches `group_count` workgroups. The record is copied.
 template <typename Record>
 bp_status submit(Launch& launch, const Module& module, std::span<const uint32_t> constants,
-                 const Record& record, uint64_t group_count, const Ranges& reads,
-                 const Ranges& writes) {
+                 const Record& record, uint64_t group_count, const Touched& touched) {
   Dispatch dispatch{.module = &module,
                     .constants = constants,
                     .arguments = std::as_bytes(std::span(&record, 1)),
-                    .reads = reads,
-                    .writes = writes};
+                    .reads = touched.reads,
+                    .writes = touched.writes};
   fold_groups(launch, group_count, dispatch.groups);
   return launch.dispatch(dispatch);
 }
