@@ -51,7 +51,6 @@ class Machine {
   size_t live_ = 0;  // Fibers of the running launch.
   Fiber* running_ = nullptr;
   jmp_buf scheduler_;
-  ucontext_t home_{};
   const std::function<void()>* thread_ = nullptr;
   std::vector<std::byte> shared_, exchange_[2];
 };

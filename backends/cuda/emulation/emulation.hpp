@@ -73,14 +73,15 @@ T shuffle(T value, unsigned from_lane) {
   Place& here = place();
   const unsigned parity = here.shuffles++ % 2;
   const unsigned lane = here.thread.x % 32;
-  std::memcpy(exchange_slots(parity) + lane * 16, &value, sizeof(T));
+  std::memcpy(exchange_slots(parity) + size_t{lane} * 16, &value, sizeof(T));
   wait_for_warp();
-  std::memcpy(&value, exchange_slots(parity) + from_lane * 16, sizeof(T));
+  std::memcpy(&value, exchange_slots(parity) + size_t{from_lane} * 16, sizeof(T));
   return value;
 }
 
 }  // namespace bp::cuda::emulation
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the names are those of CUDA.
 #undef __shared__
 #define __shared__ static thread_local
 #undef __launch_bounds__
@@ -126,3 +127,4 @@ T atomicAdd(T* address, T value) {
   return old;
 }
 inline void __threadfence_system() {}
+// NOLINTEND(bugprone-reserved-identifier)
