@@ -328,6 +328,11 @@ void Library<Table>::put(const Table& table) {
   });
 }
 
+template <typename Table>
+void Library<Table>::leave_out(const std::string& reason) {
+  std::call_once(once_, [&] { found_.reason = reason; });
+}
+
 template class Library<CublasLt>;
 template class Library<Cudnn>;
 template class Library<Nccl>;

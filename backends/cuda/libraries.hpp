@@ -80,8 +80,9 @@ class Library {
   const std::string& file() const { return found_.file; }
   int version() const { return found_.version; }
 
-  // Takes `table` in place of what would be found, for tests; before the first get().
+  // For tests, before the first get(): takes `table` in place of what would be found, or nothing.
   void put(const Table& table);
+  void leave_out(const std::string& reason);
 
  private:
   std::once_flag once_;
@@ -111,6 +112,8 @@ class Libraries {
   void put(const CublasLt& table) { cublaslt_.put(table); }
   void put(const Cudnn& table) { cudnn_.put(table); }
   void put(const Nccl& table) { nccl_.put(table); }
+  void leave_out_cublaslt() { cublaslt_.leave_out("cuBLASLt is left out"); }
+  void leave_out_cudnn() { cudnn_.leave_out("cuDNN is left out"); }
 
  private:
   const LibrarySearch search_;

@@ -121,6 +121,12 @@ T atomicCAS(T* address, T expected, T value) {
   return old;
 }
 template <typename T>
+T atomicExch(T* address, T value) {
+  const T old = *address;
+  *address = value;
+  return old;
+}
+template <typename T>
 T atomicAdd(T* address, T value) {
   const T old = *address;
   *address = static_cast<T>(old + value);

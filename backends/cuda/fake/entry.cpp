@@ -8,7 +8,10 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   const bp_status status = bp::cuda::enter(request, out_reply, bp::cuda::fake::driver);
   if (status == BP_OK) {
     const bp::cuda::Instance& i = bp::cuda::instance(out_reply->backend->self);
-    i.engines->libraries().put(bp::cuda::fake::nccl());
+    bp::cuda::Libraries& libraries = i.engines->libraries();
+    libraries.put(bp::cuda::fake::nccl());
+    libraries.leave_out_cublaslt();
+    libraries.leave_out_cudnn();
   }
   return status;
 }

@@ -1,5 +1,4 @@
-// Every kernel of this folder that is our own. Those of one op stand in the order in which they are
-// tried.
+// Every kernel of this folder.
 #pragma once
 
 #include "backplane/kernel.h"
@@ -13,6 +12,9 @@ extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, 
 // argmax.cu, reduction.cu
 extern const bp_kernel kArgmax, kSum, kMean, kAmax;
 
+// avg_pool.cu, max_pool.cu
+extern const bp_kernel kAvgPool, kAvgPoolBackward, kMaxPool, kMaxPoolBackward;
+
 // binary.cu
 extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 
@@ -20,12 +22,20 @@ extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 extern const bp_kernel kCat, kGather, kIndexSelect, kEmbedding, kEmbeddingBackward, kScatter,
     kScatterReduce, kSort, kTopk;
 
+// convolution.cpp, convolution_direct.cu
+extern const bp_kernel kConvolutions[12];  // Four of each direction.
+extern const bp_kernel kConvolutionBackwardBias;
+
 // cross_entropy.cu
 extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
 
 // layer_norm.cu, softmax.cu
 extern const bp_kernel kLayerNorm, kLayerNormBackward, kRmsNorm, kRmsNormBackward, kSoftmax,
     kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;
+
+// linear.cpp, matmul.cpp
+extern const bp_kernel kLinearLibrary, kLinearLibraryNarrow, kLinearLibraryTf32, kLinearTiles,
+    kMatmulLibrary, kMatmulLibraryNarrow, kMatmulLibraryTf32, kMatmulTiles;
 
 // movement.cu, where.cu
 extern const bp_kernel kFill, kCopy, kArange, kWhere;
@@ -105,6 +115,31 @@ inline constexpr const bp_kernel* kKernels[] = {
     &kRopeBackward,
     &kSdpa,
     &kSdpaBackward,
+    &kMaxPool,
+    &kMaxPoolBackward,
+    &kAvgPool,
+    &kAvgPoolBackward,
+    &kMatmulLibraryTf32,
+    &kMatmulLibrary,
+    &kMatmulLibraryNarrow,
+    &kMatmulTiles,
+    &kLinearLibraryTf32,
+    &kLinearLibrary,
+    &kLinearLibraryNarrow,
+    &kLinearTiles,
+    &kConvolutions[0],
+    &kConvolutions[1],
+    &kConvolutions[2],
+    &kConvolutions[3],
+    &kConvolutions[4],
+    &kConvolutions[5],
+    &kConvolutions[6],
+    &kConvolutions[7],
+    &kConvolutions[8],
+    &kConvolutions[9],
+    &kConvolutions[10],
+    &kConvolutions[11],
+    &kConvolutionBackwardBias,
 };
 
 }  // namespace bp::cuda

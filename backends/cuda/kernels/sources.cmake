@@ -2,17 +2,26 @@
 set(cuda_kernel_sources
   kernels/activation.cu
   kernels/argmax.cu
+  kernels/avg_pool.cu
   kernels/binary.cu
   kernels/cast.cu
   kernels/cat.cu
+  kernels/convolution.cpp
+  kernels/convolution_direct.cu
   kernels/cross_entropy.cu
   kernels/embedding.cu
   kernels/gather.cu
   kernels/layer_norm.cu
+  kernels/linear.cpp
   kernels/loop.cu
+  kernels/matmul.cpp
+  kernels/max_pool.cu
   kernels/movement.cu
   kernels/norm.cu
   kernels/optimizer.cu
+  kernels/product.cpp
+  kernels/product_library.cpp
+  kernels/product_tiles.cu
   kernels/random.cu
   kernels/reduce.cu
   kernels/reduction.cu

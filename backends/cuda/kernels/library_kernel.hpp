@@ -1,0 +1,99 @@
+// Kernels on NVIDIA's libraries: whether one takes a call depends on what the library has for its
+// shape on this device, and a plan keeps what was chosen.
+//
+// Such a kernel is a class with
+//   static bp_reason supports(const Args&, bp_launch_flags, const Env&)
+//   static uint64_t workspace(const Args&, const Env&)
+//   static bp_status launch(const Args&, Launch&)
+//   class Plan, derived from LibraryPlan, with
+//     Plan(const Args&, const Env&)                   chooses, also for tensors without a buffer
+//     const char* algorithm() const
+//     bp_status launch(const Args&, Launch&) const
+// The device's context is current in each of them.
+#pragma once
+
+#include "backends/cuda/engines.hpp"
+#include "backends/cuda/kernel_row.hpp"
+
+namespace bp::cuda {
+
+class LibraryPlan {
+ public:
+  uint64_t workspace_size_bytes() const { return workspace_size_bytes_; }
+
+ protected:
+  uint64_t workspace_size_bytes_ = 0;
+};
+
+// For the constructor of a plan.
+[[noreturn]] inline void refuse_plan(const char* why) {
+  refuse(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
+}
+
+// A plan as rows of the table have it. There is never anything to pack.
+template <typename Args, class Kernel>
+class PlannedLibrary {
+ public:
+  PlannedLibrary(const Args& args, uint64_t /*constant_args*/, const Env& env)
+      : plan_(make(args, env)) {}
+
+  uint64_t packed_size_bytes() const { return 0; }
+  uint64_t workspace_size_bytes() const { return plan_.workspace_size_bytes(); }
+  const char* algorithm() const { return plan_.algorithm(); }
+  bp_status pack(const Args&, Launch&, std::byte*) const { return BP_OK; }
+  bp_status launch(const Args& args, Launch& launch, std::byte*) const {
+    return plan_.launch(args, launch);
+  }
+
+ private:
+  static typename Kernel::Plan make(const Args& args, const Env& env) {
+    const Current current(env.device());
+    return typename Kernel::Plan(args, env);
+  }
+  const typename Kernel::Plan plan_;
+};
+
+template <typename Args, class Kernel>
+bp_reason library_supports(const bp_kernel* self, bp_device* handle, bp_launch_flags flags,
+                           const void* args) noexcept {
+  if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
+  Instance& i = instance(self->state);
+  try {
+    Device& device = device_of(i, handle, self->name);
+    const Current current(device);
+    return Kernel::supports(*static_cast<const Args*>(args), flags, Env(i, device));
+  } catch (const std::exception& e) {
+    i.host->log(i.host->self, BP_LOG_WARNING, e.what());
+    return "the library failed when it was asked; the log says how";
+  }
+}
+
+template <typename Args, class Kernel>
+uint64_t library_workspace(const Args& args, const Env& env) {
+  const Current current(env.device());
+  return Kernel::workspace(args, env);
+}
+
+template <typename Args, class Kernel>
+constexpr bp_kernel make_library_kernel(const bp_kernel& claims) {
+  bp_kernel row = make_kernel<Args, Kernel::launch, nullptr, library_workspace<Args, Kernel>,
+                              PlannedLibrary<Args, Kernel>>(claims);
+  row.supports = library_supports<Args, Kernel>;
+  return row;
+}
+
+// What products are declared to be. Tensor cores cut sums off where f32 arithmetic would round, and
+// keep two bits more than f32 while they do.
+constexpr bp_numerics kTensorCoreNumerics = {
+    .struct_size = sizeof(bp_numerics),
+    .struct_type = BP_STRUCT_NUMERICS,
+    .accumulator_bits = 22,
+};
+constexpr bp_numerics kTf32Numerics = {
+    .struct_size = sizeof(bp_numerics),
+    .struct_type = BP_STRUCT_NUMERICS,
+    .accumulator_bits = 22,
+    .products = BP_PRODUCTS_TF32,
+};
+
+}  // namespace bp::cuda

@@ -1,0 +1,223 @@
+#include "backends/cuda/kernels/product.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "backends/common/shape.hpp"
+
+namespace bp::cuda {
+namespace {
+
+constexpr int64_t kMostBatches = INT32_MAX;
+constexpr uint64_t kLibraryAlignment = 16;
+
+void remove_batch_axis(Product& p, uint32_t axis) {
+  --p.batch_ndim;
+  for (uint32_t i = axis; i < p.batch_ndim; ++i) {
+    p.batch[i] = p.batch[i + 1];
+    for (ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
+      o->batch_strides[i] = o->batch_strides[i + 1];
+    }
+  }
+}
+
+// Whether the batch axis continues the rows of `o`.
+bool continues_rows(const ProductOperand& o, uint32_t axis) {
+  return o.rows == 1 || o.batch_strides[axis] == o.rows * o.row_stride;
+}
+
+// Batches that share b are more rows of one product.
+void fold_batch_into_rows(Product& p) {
+  for (uint32_t i = p.batch_ndim; i-- > 0;) {
+    if (p.batch[i] == 1) {
+      remove_batch_axis(p, i);
+      continue;
+    }
+    if (i + 1 != p.batch_ndim || p.b.batch_strides[i] != 0 || !continues_rows(p.a, i) ||
+        !continues_rows(p.y, i) || !continues_rows(p.preactivation, i)) {
+      continue;
+    }
+    for (ProductOperand* o : {&p.a, &p.y, &p.preactivation}) {
+      if (o->rows == 1) o->row_stride = o->batch_strides[i];
+      o->rows *= p.batch[i];
+    }
+    remove_batch_axis(p, i);
+  }
+}
+
+void merge_batch_axes(Product& p) {
+  for (uint32_t i = p.batch_ndim; i-- > 1;) {
+    bool is_one = true;
+    for (const ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
+      is_one = is_one && o->batch_strides[i - 1] == o->batch_strides[i] * p.batch[i];
+    }
+    if (!is_one) continue;
+    p.batch[i] *= p.batch[i - 1];
+    remove_batch_axis(p, i - 1);
+  }
+}
+
+ProductOperand operand_of(const bp_tensor& tensor) {
+  ProductOperand o;
+  o.address = data<std::byte>(tensor);
+  o.dtype = tensor.dtype;
+  const uint32_t batch_ndim = tensor.ndim - 2;
+  o.rows = tensor.shape[batch_ndim];
+  o.cols = tensor.shape[batch_ndim + 1];
+  o.row_stride = tensor.strides[batch_ndim];
+  o.col_stride = tensor.strides[batch_ndim + 1];
+  std::copy_n(tensor.strides, batch_ndim, o.batch_strides);
+  return o;
+}
+
+// Also for a single row, without an axis that counts it.
+ProductOperand rows_of(const bp_tensor& tensor) {
+  if (tensor.ndim > 1) return operand_of(tensor);
+  ProductOperand o;
+  o.address = data<std::byte>(tensor);
+  o.dtype = tensor.dtype;
+  o.rows = 1;
+  o.cols = tensor.shape[0];
+  o.col_stride = tensor.strides[0];
+  return o;
+}
+
+Product simplified(Product p) {
+  fold_batch_into_rows(p);
+  merge_batch_axes(p);
+  return p;
+}
+
+// Dense rows or dense columns, with the strides of single rows and columns set to what a dense
+// matrix has. False for a matrix that is neither.
+bool normalize_strides(ProductOperand& o) {
+  if (o.cols == 1) o.col_stride = 1;
+  if (o.rows == 1) o.row_stride = o.col_stride == 1 ? o.cols : 1;
+  return (o.col_stride == 1 && o.row_stride >= o.cols) ||
+         (o.row_stride == 1 && o.col_stride >= o.rows);
+}
+
+void transpose(ProductOperand& o) {
+  std::swap(o.rows, o.cols);
+  std::swap(o.row_stride, o.col_stride);
+}
+
+// The rows of `o` as columns, or its columns as they are; whether they were rows.
+std::pair<LtMatrix, bool> stored(const ProductOperand& o, int64_t batch_stride) {
+  if (o.col_stride == 1) return {{o.cols, o.rows, o.row_stride, batch_stride}, true};
+  return {{o.rows, o.cols, o.col_stride, batch_stride}, false};
+}
+
+int64_t last_batch_stride(const Product& p, const ProductOperand& o) {
+  return p.batch_ndim == 0 ? 0 : o.batch_strides[p.batch_ndim - 1];
+}
+
+// Whether the last axis of the batch can be the library's.
+bool may_batch(const Product& p) {
+  if (p.batch_ndim == 0 || p.batch[p.batch_ndim - 1] > kMostBatches) return false;
+  return last_batch_stride(p, p.a) >= 0 && last_batch_stride(p, p.b) >= 0 &&
+         last_batch_stride(p, p.y) > 0;
+}
+
+}  // namespace
+
+int64_t Product::batch_count() const {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < batch_ndim; ++i) count *= batch[i];
+  return count;
+}
+
+Product product_of(const bp_matmul_args& args) {
+  Product p;
+  p.batch_ndim = args.y->ndim - 2;
+  std::copy_n(args.y->shape, p.batch_ndim, p.batch);
+  p.a = operand_of(*args.a);
+  p.b = operand_of(*args.b);
+  p.y = operand_of(*args.y);
+  p.preactivation = p.y;
+  return simplified(p);
+}
+
+Product product_of(const bp_linear_args& args) {
+  Product p;
+  p.batch_ndim = args.x->ndim < 2 ? 0 : args.x->ndim - 2;
+  std::copy_n(args.x->shape, p.batch_ndim, p.batch);
+  p.a = rows_of(*args.x);
+  p.b = operand_of(*args.weight);
+  transpose(p.b);
+  p.y = rows_of(*args.y);
+  p.has_preactivation = args.preactivation != nullptr;
+  p.preactivation = p.has_preactivation ? rows_of(*args.preactivation) : p.y;
+  p.activation = args.activation;
+  p.has_bias = args.bias != nullptr;
+  if (p.has_bias) {
+    p.bias = data<std::byte>(*args.bias);
+    p.bias_stride = args.bias->strides[0];
+  }
+  return simplified(p);
+}
+
+bp_reason refuse_library_product(const Product& product) {
+  Product p = product;
+  if (!is_lt_type(p.a.dtype, p.y.dtype) || p.a.dtype != p.b.dtype) {
+    return "cuBLASLt does not mix these dtypes";
+  }
+  if (p.is_empty() || p.a.cols == 0) return "there are no products";
+  // The sums go where the preactivation lies.
+  ProductOperand& sums = p.has_preactivation ? p.preactivation : p.y;
+  if (!normalize_strides(p.a) || !normalize_strides(p.b) || !normalize_strides(sums)) {
+    return "a matrix has neither dense rows nor dense columns";
+  }
+  if (p.has_bias && sums.col_stride != 1) return "with a bias, y has to have dense rows";
+  return nullptr;
+}
+
+LibraryProduct library_product(const Product& product, bool allows_tf32, bool is_aligned) {
+  Product p = product;
+  if (p.has_preactivation) p.y = p.preactivation;
+  normalize_strides(p.a);
+  normalize_strides(p.b);
+  normalize_strides(p.y);
+  LibraryProduct result;
+  // The library stores columns, and dense rows of y are the dense columns of y^T = b^T a^T. Where y
+  // itself has dense columns it is y = a b as it stands.
+  result.is_by_columns = p.y.col_stride != 1;
+  const ProductOperand &first = result.is_by_columns ? p.a : p.b,
+                       &second = result.is_by_columns ? p.b : p.a;
+  LtProblem& lt = result.problem;
+  lt.input = p.a.dtype;
+  lt.output = p.y.dtype;
+  lt.allows_tf32 = allows_tf32;
+  lt.has_bias = p.has_bias;
+  lt.is_aligned = is_aligned;
+  const bool is_batched = may_batch(p);
+  result.loop_ndim = p.batch_ndim - (is_batched ? 1 : 0);
+  if (is_batched) lt.batch = p.batch[p.batch_ndim - 1];
+  const auto stride_of = [&](const ProductOperand& o) {
+    return is_batched ? last_batch_stride(p, o) : 0;
+  };
+  const auto [a, is_first_by_rows] = stored(first, stride_of(first));
+  const auto [b, is_second_by_rows] = stored(second, stride_of(second));
+  lt.a = a;
+  lt.b = b;
+  lt.d = stored(p.y, stride_of(p.y)).first;
+  // What is wanted is the transposed matrix: rows, read as columns, are that already.
+  lt.transposes_a = result.is_by_columns ? is_first_by_rows : !is_first_by_rows;
+  lt.transposes_b = result.is_by_columns ? is_second_by_rows : !is_second_by_rows;
+  return result;
+}
+
+bool is_aligned(const Product& p) {
+  const ProductOperand& sums = p.has_preactivation ? p.preactivation : p.y;
+  for (const ProductOperand* o : {&p.a, &p.b, &sums}) {
+    const auto item = static_cast<uint64_t>(dtype_size_bytes(o->dtype));
+    if (reinterpret_cast<uint64_t>(o->address) % kLibraryAlignment != 0) return false;
+    for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+      if (static_cast<uint64_t>(o->batch_strides[i]) * item % kLibraryAlignment != 0) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace bp::cuda

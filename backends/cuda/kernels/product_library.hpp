@@ -1,0 +1,83 @@
+// Products by cuBLASLt, as kernels of matmul and linear have them.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "backends/cuda/engines.hpp"
+#include "backends/cuda/kernels/library_kernel.hpp"
+#include "backends/cuda/kernels/product.hpp"
+
+namespace bp::cuda {
+
+// What is chosen for one product.
+struct ChosenProduct {
+  std::shared_ptr<const LtPlan> plan;  // NULL: cuBLASLt has nothing for it.
+  bool is_by_columns = false;
+  uint32_t loop_ndim = 0;
+};
+
+// Throws StatusError; BP_UNSUPPORTED where cuBLASLt is missing.
+ChosenProduct choose_product(const Product& product, bool allows_tf32, bool is_aligned,
+                             const Env& env);
+
+// What a launch of it needs: the algorithm's, and a place for a dense bias.
+uint64_t workspace_of(const Product& product, const ChosenProduct& chosen);
+
+bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_flags flags,
+                           const Env& env);
+
+bp_status launch_product(const Product& product, const ChosenProduct& chosen, Launch& launch);
+
+// The kernel of an op that is a product; product_of() reads its frame.
+template <typename Args, bool kAllowsTf32>
+struct ProductKernel {
+  static bp_reason supports(const Args& args, bp_launch_flags flags, const Env& env) {
+    return supports_product(product_of(args), kAllowsTf32, flags, env);
+  }
+
+  static uint64_t workspace(const Args& args, const Env& env) {
+    const Product product = product_of(args);
+    if (refuse_library_product(product) != nullptr) return 0;
+    return workspace_of(product, choose_product(product, kAllowsTf32, is_aligned(product), env));
+  }
+
+  static bp_status launch(const Args& args, Launch& launch) {
+    const Product product = product_of(args);
+    if (const bp_reason reason = supports_product(product, kAllowsTf32, launch.flags(), launch)) {
+      return launch.refuse(BP_UNSUPPORTED, reason);
+    }
+    return launch_product(
+        product, choose_product(product, kAllowsTf32, is_aligned(product), launch), launch);
+  }
+
+  // Launches may bring buffers of any alignment, so it has a choice for both.
+  class Plan : public LibraryPlan {
+   public:
+    Plan(const Args& args, const Env& env) {
+      const Product product = product_of(args);
+      if (const bp_reason reason = supports_product(product, kAllowsTf32, 0, env)) {
+        refuse_plan(reason);
+      }
+      aligned_ = choose_product(product, kAllowsTf32, true, env);
+      other_ = choose_product(product, kAllowsTf32, false, env);
+      if (aligned_.plan == nullptr || other_.plan == nullptr) {
+        refuse_plan("cuBLASLt does not take every alignment");
+      }
+      workspace_size_bytes_ =
+          std::max(workspace_of(product, aligned_), workspace_of(product, other_));
+    }
+
+    const char* algorithm() const { return "cuBLASLt, by its heuristics"; }
+
+    bp_status launch(const Args& args, Launch& launch) const {
+      const Product product = product_of(args);
+      return launch_product(product, is_aligned(product) ? aligned_ : other_, launch);
+    }
+
+   private:
+    ChosenProduct aligned_, other_;
+  };
+};
+
+}  // namespace bp::cuda

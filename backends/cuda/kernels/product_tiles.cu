@@ -1,0 +1,221 @@
+// y = activation(a b + bias) for every stride and every mixture of dtypes: what cuBLASLt does not
+// take, and all products where it is missing.
+//
+// A block of 256 threads computes a tile of 64 by 64, from tiles of a and b in shared memory that
+// are 16 deep; a thread computes 4 by 4. Sums are f32, or f64 for f64, and each runs over the depth
+// in one order, so that equal input gives equal bits. Elements of narrow dtypes are widened on
+// their way to shared memory, by dtypes known at run time: one kernel serves all mixtures.
+#include "backends/cuda/kernels/activation.cuh"
+#include "backends/cuda/kernels/map.cuh"
+#include "backends/cuda/kernels/mixed.cuh"
+#include "backends/cuda/kernels/product.hpp"
+
+namespace bp::cuda {
+namespace {
+
+constexpr int kTile = 64, kDepth = 16, kPerThread = 4;
+constexpr int kTileThreads = kTile / kPerThread * (kTile / kPerThread);
+constexpr unsigned kMostBatchBlocks = 65535;
+
+// A matrix on the device.
+struct TileMatrix {
+  std::byte* address = nullptr;
+  bp_dtype dtype = 0;
+  int64_t row_stride = 0, col_stride = 0;
+};
+
+constexpr int kA = 0, kB = 1, kY = 2, kPreactivation = 3;
+
+struct TilesPlan {
+  int64_t rows = 0, cols = 0, depth = 0;
+  uint32_t col_tiles = 0, batches = 0;
+  TileMatrix a, b, y, preactivation;  // The last without an address: there is none.
+  const std::byte* bias = nullptr;
+  int64_t bias_stride = 0;
+  uint32_t activation = 0;
+  Axes<4> batch;
+};
+
+template <typename Sum>
+__device__ __forceinline__ Sum activate(uint32_t activation, Sum x) {
+  switch (activation) {
+    case BP_LINEAR_ACTIVATION_RELU:
+      return x < 0 ? Sum{0} : x;
+    case BP_LINEAR_ACTIVATION_GELU:
+      return Gelu()(x);
+    case BP_LINEAR_ACTIVATION_SILU:
+      return Silu()(x);
+    default:
+      return x;
+  }
+}
+
+// Brings kTile lines of kDepth elements to shared memory, as to[depth][line], with zeros beyond the
+// ends. Neighbouring threads take neighbours in memory.
+template <typename Sum>
+__device__ __forceinline__ void load_tile(const TileMatrix& m, int64_t offset, int64_t line_stride,
+                                          int64_t depth_stride, int64_t first_line, int64_t lines,
+                                          int64_t first_depth, int64_t depth,
+                                          Sum (&to)[kDepth][kTile + 1]) {
+  const bool is_deep = depth_stride == 1;
+  BP_UNROLL for (int i = 0; i < kTile * kDepth / kTileThreads; ++i) {
+    const int number = static_cast<int>(threadIdx.x) + i * kTileThreads;
+    const int line = is_deep ? number / kDepth : number % kTile;
+    const int deep = is_deep ? number % kDepth : number / kTile;
+    const int64_t at_line = first_line + line, at_depth = first_depth + deep;
+    to[deep][line] = at_line < lines && at_depth < depth
+                         ? load_as<Sum>(m.address, m.dtype,
+                                        offset + at_line * line_stride + at_depth * depth_stride)
+                         : Sum{0};
+  }
+}
+
+template <typename Sum>
+__device__ __forceinline__ void store_sum(const TilesPlan& p, const int64_t (&at)[4], int64_t row,
+                                          int64_t col, Sum sum) {
+  if (p.bias != nullptr) sum += load_as<Sum>(p.bias, p.y.dtype, col * p.bias_stride);
+  if (p.preactivation.address != nullptr) {
+    store_as(
+        p.preactivation.address, p.y.dtype,
+        at[kPreactivation] + row * p.preactivation.row_stride + col * p.preactivation.col_stride,
+        sum);
+  }
+  store_as(p.y.address, p.y.dtype, at[kY] + row * p.y.row_stride + col * p.y.col_stride,
+           activate(p.activation, sum));
+}
+
+template <typename Sum>
+__global__ void __launch_bounds__(kTileThreads) product_tiles(TilesPlan p) {
+  __shared__ Sum a[kDepth][kTile + 1], b[kDepth][kTile + 1];
+  const int64_t first_row = int64_t{blockIdx.x / p.col_tiles} * kTile;
+  const int64_t first_col = int64_t{blockIdx.x % p.col_tiles} * kTile;
+  const int row = static_cast<int>(threadIdx.x) / (kTile / kPerThread);
+  const int col = static_cast<int>(threadIdx.x) % (kTile / kPerThread);
+  for (uint32_t batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
+    int64_t at[4];
+    p.batch.locate(batch, at);
+    Sum sums[kPerThread][kPerThread] = {};
+    for (int64_t k = 0; k < p.depth; k += kDepth) {
+      __syncthreads();
+      load_tile(p.a, at[kA], p.a.row_stride, p.a.col_stride, first_row, p.rows, k, p.depth, a);
+      load_tile(p.b, at[kB], p.b.col_stride, p.b.row_stride, first_col, p.cols, k, p.depth, b);
+      __syncthreads();
+      BP_UNROLL for (int d = 0; d < kDepth; ++d) {
+        BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
+          const Sum left = a[d][row + i * (kTile / kPerThread)];
+          BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
+            sums[i][j] += left * b[d][col + j * (kTile / kPerThread)];
+          }
+        }
+      }
+    }
+    BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
+      BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
+        const int64_t y_row = first_row + row + i * (kTile / kPerThread);
+        const int64_t y_col = first_col + col + j * (kTile / kPerThread);
+        if (y_row < p.rows && y_col < p.cols) store_sum(p, at, y_row, y_col, sums[i][j]);
+      }
+    }
+  }
+}
+
+TileMatrix matrix(const ProductOperand& o) {
+  return {o.address, o.dtype, o.row_stride, o.col_stride};
+}
+
+Axes<4> batch_axes(const Product& p) {
+  Axes<4> axes;
+  axes.rank = p.batch_ndim == 0 ? 1 : static_cast<int>(p.batch_ndim);
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+    const uint32_t from = p.batch_ndim - 1 - i;
+    axes.extents[i] = Divider(static_cast<uint32_t>(p.batch[from]));
+    axes.strides[kA][i] = p.a.batch_strides[from];
+    axes.strides[kB][i] = p.b.batch_strides[from];
+    axes.strides[kY][i] = p.y.batch_strides[from];
+    axes.strides[kPreactivation][i] = p.preactivation.batch_strides[from];
+  }
+  return axes;
+}
+
+// ---- Behind cuBLASLt
+// -----------------------------------------------------------------------------
+
+struct ActivateElement {
+  uint32_t activation;
+  template <typename T>
+  __device__ T operator()(T x) const {
+    return narrow<T>(activate(activation, widen(x)));
+  }
+};
+
+struct KeepElement {
+  template <typename T>
+  __host__ __device__ T operator()(T x) const {
+    return x;
+  }
+};
+
+// The axes of a product as a loop has them.
+struct OperandAxes {
+  explicit OperandAxes(const Product& p, const ProductOperand& o) {
+    std::copy_n(p.batch, p.batch_ndim, shape);
+    std::copy_n(o.batch_strides, p.batch_ndim, strides);
+    shape[p.batch_ndim] = o.rows;
+    strides[p.batch_ndim] = o.row_stride;
+    shape[p.batch_ndim + 1] = o.cols;
+    strides[p.batch_ndim + 1] = o.col_stride;
+  }
+  int64_t shape[BP_MAX_RANK], strides[BP_MAX_RANK];
+};
+
+}  // namespace
+
+bp_status launch_product_tiles(const Product& product, Launch& launch) {
+  if (product.is_empty()) return BP_OK;
+  TilesPlan plan;
+  plan.rows = product.y.rows;
+  plan.cols = product.y.cols;
+  plan.depth = product.a.cols;
+  plan.a = matrix(product.a);
+  plan.b = matrix(product.b);
+  plan.y = matrix(product.y);
+  if (product.has_preactivation) plan.preactivation = matrix(product.preactivation);
+  plan.bias = product.has_bias ? product.bias : nullptr;
+  plan.bias_stride = product.bias_stride;
+  plan.activation = product.activation;
+  plan.batch = batch_axes(product);
+  const int64_t col_tiles = (plan.cols + kTile - 1) / kTile, batches = product.batch_count();
+  const int64_t tiles = col_tiles * ((plan.rows + kTile - 1) / kTile);
+  if (tiles > INT32_MAX || batches > INT32_MAX) {
+    return launch.refuse(BP_UNSUPPORTED, "the product has more than 2^31 - 1 tiles or batches");
+  }
+  plan.col_tiles = static_cast<uint32_t>(col_tiles);
+  plan.batches = static_cast<uint32_t>(batches);
+  const dim3 blocks(static_cast<unsigned>(tiles), std::min(plan.batches, kMostBatchBlocks));
+  return product.y.dtype == BP_F64
+             ? run<product_tiles<double>>(launch, blocks, kTileThreads, 0, plan)
+             : run<product_tiles<float>>(launch, blocks, kTileThreads, 0, plan);
+}
+
+bp_status launch_activation(const Product& product, Launch& launch) {
+  if (product.activation == BP_LINEAR_ACTIVATION_NONE && !product.has_preactivation) return BP_OK;
+  const ProductOperand &y = product.y, &x = product.preactivation;
+  const OperandAxes to(product, y), from(product, x);
+  const int64_t item = dtype_size_bytes(y.dtype);
+  const Loop loop = make_loop(product.batch_ndim + 2, to.shape,
+                              {{y.address, to.strides, item}, {x.address, from.strides, item}});
+  return with_float(y.dtype, [&]<typename T>(T) {
+    return submit_map<ActivateElement, T, T>(launch, {product.activation}, loop);
+  });
+}
+
+bp_status launch_bias_copy(const Product& product, std::byte* to, Launch& launch) {
+  const int64_t one = 1, item = dtype_size_bytes(product.y.dtype);
+  const Loop loop =
+      make_loop(1, &product.y.cols, {{to, &one, item}, {product.bias, &product.bias_stride, item}});
+  return with_width(item, [&]<typename T>(T) {
+    return submit_map<KeepElement, T, T>(launch, KeepElement(), loop);
+  });
+}
+
+}  // namespace bp::cuda
