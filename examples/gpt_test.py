@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs 04_train_gpt as a user would, on a tiny model: that it learns, that an interrupted run
-continues bit for bit, what it writes, and wrong options."""
+continues bit for bit, what it writes, and wrong options. Given the name of a device, compares its
+losses with those of the default one instead."""
 import pathlib
 import subprocess
 import sys
@@ -70,7 +71,21 @@ def check_refusals(scratch):
     assert "needs more than 340" in run("--data", str(short), expect=1).stderr
 
 
+def compare_losses(scratch, device):
+    """The same seed, weights and dropout masks: what is left is the order of sums."""
+    curves = []
+    for name, more in (("default", []), ("other", ["--device", device])):
+        run("--steps", "30", "--sample", "0", "--log", f"{scratch}/{name}.csv", *more)
+        curves.append(losses(scratch / f"{name}.csv"))
+    furthest = max(abs(a / b - 1) for a, b in zip(*curves, strict=True))
+    print(f"losses of 30 steps differ by at most {furthest:.1e} of them; allowed: 1e-04")
+    assert len(curves[0]) == 30 and furthest <= 1e-4, curves
+
+
 with tempfile.TemporaryDirectory() as folder:
-    check_training(pathlib.Path(folder))
-    check_refusals(pathlib.Path(folder))
-check_fallback()
+    if len(sys.argv) > 2:
+        compare_losses(pathlib.Path(folder), sys.argv[2])
+    else:
+        check_training(pathlib.Path(folder))
+        check_refusals(pathlib.Path(folder))
+        check_fallback()
