@@ -55,6 +55,7 @@ inline constexpr KillRow kKillTable[] = {
     {"40", "same tensors taken for same data", "perf.matmul.square512.f32", "*", "unwritten"},
     {"40:subtle", "results cached by content", "perf.matmul.square512.f32", "*", "cached"},
     {"41", "packed weight is spoilt", "kernel.prepared_launch_is_right.linear", "*", "values"},
+    {"43", "matmul by Strassen", "info.declaration.algo.matmul.f32", "*", "declaration", true},
     {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
     {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},
     {"benign_extra_workspace", "more workspace", "op.matmul.f32.*", nullptr, ""},

@@ -45,9 +45,11 @@ struct Mutant {
   bool spoils_packed = false;  // Of all mutants this one has plans; their packed memory is wrong.
 };
 
-// The tables: mutants that bend tensors, that change numbers, and that do not compute.
+// The tables: mutants that bend tensors, that change numbers, that compute in another way, and that
+// do not compute.
 std::span<const Mutant> layout_mutants();
 std::span<const Mutant> arithmetic_mutants();
+std::span<const Mutant> algorithm_mutants();
 std::span<const Mutant> caching_mutants();
 
 // NULL if there is no mutant of this id.
