@@ -105,7 +105,8 @@ class TestBackend {
   std::vector<bp_device*> all_devices;
   bp_device* device = nullptr;  // The first; what is made below is made on it.
   std::string errors;           // The lines of level ERROR in the log,
-  std::string warnings;         // and those of level WARNING.
+  std::string warnings;         // those of level WARNING,
+  std::string details;          // and those of level DEBUG.
 
  private:
   struct Opened {
@@ -149,6 +150,7 @@ class TestBackend {
     const std::lock_guard lock(self(it).mutex_);
     if (level == BP_LOG_ERROR) self(it).errors += std::string(message) + "\n";
     if (level == BP_LOG_WARNING) self(it).warnings += std::string(message) + "\n";
+    if (level == BP_LOG_DEBUG) self(it).details += std::string(message) + "\n";
     return BP_OK;
   }
   static bp_status get_option(void* it, const char* key, const char** out_value) {

@@ -56,7 +56,21 @@ class Env {
   const Device& device_;
 };
 
+// What prepare() makes; a bp_plan is a pointer to one. The pipelines of its frame are compiled, and
+// launches find them where all are kept: the plan itself says only what it is for.
+struct Plan {
+  const bp_kernel* kernel = nullptr;
+  uint64_t workspace_required_bytes = 0, workspace_preferred_bytes = 0;
+  std::vector<VkPipeline> pipelines;
+  std::string algorithm;  // The modules, in the order in which they run.
+};
+
 // One launch: what a kernel has besides the arguments of its op.
+//
+// prepare() runs the same code to learn which pipelines a frame takes, for tensors that need no
+// buffers, twice: as if every tensor began at a multiple of 256 bytes, and as if none began at more
+// than a multiple of its element. A kernel that chooses a pipeline by alignment has to ask for all
+// tensors of the dispatch together: then there is no third one.
 class Launch : public Env {
  public:
   Launch(const Instance& instance, const bp_kernel& kernel, const bp_launch& launch, Stream& stream)
@@ -64,13 +78,24 @@ class Launch : public Env {
         instance_(instance),
         kernel_(kernel),
         launch_(launch),
-        stream_(stream) {}
+        card_(stream.device->card()),
+        stream_(&stream) {}
+
+  // What dispatches would take is added to `plan`. `launch` has the flags alone.
+  Launch(const Instance& instance, const bp_launch& launch, const Device& device, Plan& plan,
+         bool is_aligned)
+      : Env(device),
+        instance_(instance),
+        kernel_(*plan.kernel),
+        launch_(launch),
+        card_(device.card()),
+        prepared_(&plan),
+        is_aligned_(is_aligned) {}
 
   // With true nothing is submitted: the launch shows whether it would be accepted.
   void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
 
   bp_launch_flags flags() const { return launch_.flags; }
-  bp_plan* plan() const { return launch_.plan; }
 
   // The device address of the first element; 0 for a tensor without elements. Throws StatusError
   // for one that leaves its buffer, or is not on the device of the stream.
@@ -82,7 +107,7 @@ class Launch : public Env {
   // The scratch memory that workspace_size asked for, at a multiple of 256 bytes.
   uint64_t workspace_address() const;
   Range workspace() const;
-  const bp_buffer_ref& workspace_ref() const { return launch_.workspace; }
+  bp_buffer_ref workspace_ref() const;
 
   // Where shaders write what they find wrong with their data, such as an index out of range: 16
   // bytes, a u32 that they set to 1 and, 8 bytes behind it, an i64. If it is set when the launch
@@ -126,11 +151,16 @@ class Launch : public Env {
                     std::shared_ptr<Point> checked);
 
   void add_ranges(std::span<const Range> ranges, bool is_written);
+  void add_to_plan(const Dispatch& dispatch);
+  VkPipeline pipeline_of(const Dispatch& dispatch);
 
   const Instance& instance_;
   const bp_kernel& kernel_;
   const bp_launch& launch_;
-  Stream& stream_;
+  Card& card_;
+  Stream* const stream_ = nullptr;  // NULL in prepare().
+  Plan* const prepared_ = nullptr;  // Else NULL.
+  const bool is_aligned_ = true;
   bool only_checks_ = false;
   Commands commands_;
   std::vector<Check> checks_;
@@ -143,23 +173,22 @@ bp_status with_env(const bp_kernel* kernel, bp_device* device, Body&& body) {
   return guarded(*i.host, [&] { return body(Env(device_of(i, device, "workspace_size"))); });
 }
 
-// Runs body(Launch&) for a launch that the host made.
-template <typename Body>
-bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
-                      Body&& body) {
-  const Instance& i = instance(kernel->state);
-  return guarded(*i.host, [&] {
-    if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
-    if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
-    Launch context(i, *kernel, *launch, stream_of(launch->stream, "launch"));
-    const auto run = [&](bool only_checks) {
-      context.set_only_checks(only_checks);
-      const bp_status status = body(context);
-      return status == BP_OK ? context.submit() : status;
-    };
-    if (i.hooks.is_capture_open()) return launch_in_capture(i, *kernel, *launch, args, run);
-    return run(false);
-  });
-}
+// What a launch does: reads the frame, and dispatches.
+using LaunchBody = bp_status (*)(const void* args, Launch& launch);
+
+// The plan functions of every kernel; `body` is what its launches do.
+bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prepare_desc* desc,
+                       const void* args, bp_plan** out_plan, LaunchBody body);
+bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info);
+bp_status refuse_packing(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                         const bp_buffer_ref* packed);
+bp_status release_plan(const bp_kernel* kernel, bp_plan* plan);
+
+// Throws StatusError for a plan that is not one of `kernel`.
+void check_plan(const bp_kernel& kernel, const bp_plan* plan);
+
+// Runs `body` for a launch that the host made.
+bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                     LaunchBody body);
 
 }  // namespace bp::vulkan

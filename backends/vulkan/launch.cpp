@@ -16,9 +16,9 @@ std::string range_text(int64_t begin, int64_t end, uint64_t size_bytes) {
          std::to_string(size_bytes);
 }
 
-Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const char* what) {
+Buffer& local_buffer(bp_buffer* handle, const Card& card, const char* what) {
   Buffer& b = buffer_of(handle, "launch", what);
-  if (&b.device->card() != &stream.device->card()) {
+  if (&b.device->card() != &card) {
     vulkan::refuse(BP_INVALID_ARGUMENT,
                    std::string("launch: ") + what + " and stream are of two devices");
   }
@@ -28,11 +28,14 @@ Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const char* what) 
 // Of what failure_address() gives out: a flag and a value.
 constexpr uint64_t kCheckBytes = 16;
 
+// Where everything lies for prepare(), which reads and writes nothing.
+constexpr uint64_t kPreparedAddress = uint64_t{1} << 20;
+
 }  // namespace
 
 Range Launch::range(const bp_tensor& t) const {
-  if (element_count(t) == 0) return {};
-  Buffer& b = local_buffer(t.buffer, stream_, "tensor");
+  if (element_count(t) == 0 || prepared_ != nullptr) return {};
+  Buffer& b = local_buffer(t.buffer, card_, "tensor");
   const Extent extent = extent_of(t);
   const auto offset = static_cast<int64_t>(t.byte_offset);
   const int64_t begin = offset + extent.begin, end = offset + extent.end;
@@ -44,14 +47,25 @@ Range Launch::range(const bp_tensor& t) const {
 }
 
 uint64_t Launch::device_address(const bp_tensor& t) const {
+  if (prepared_ != nullptr) {
+    if (element_count(t) == 0) return 0;
+    if (t.buffer == workspace_ref().buffer) return kPreparedAddress + t.byte_offset;
+    return kPreparedAddress + (is_aligned_ ? 0 : static_cast<uint64_t>(dtype_size_bytes(t.dtype)));
+  }
   const Range checked = range(t);
   return checked.buffer == nullptr ? 0 : checked.buffer->address() + t.byte_offset;
 }
 
+// The workspace of prepare() is known by a buffer that no tensor has.
+bp_buffer_ref Launch::workspace_ref() const {
+  if (prepared_ == nullptr) return launch_.workspace;
+  return {reinterpret_cast<bp_buffer*>(prepared_), 0, prepared_->workspace_preferred_bytes};
+}
+
 Range Launch::workspace() const {
   const bp_buffer_ref& range = launch_.workspace;
-  if (range.buffer == nullptr) return {};
-  Buffer& b = local_buffer(range.buffer, stream_, "workspace");
+  if (range.buffer == nullptr || prepared_ != nullptr) return {};
+  Buffer& b = local_buffer(range.buffer, card_, "workspace");
   if (range.byte_offset > b.size_bytes || range.size_bytes > b.size_bytes - range.byte_offset) {
     vulkan::refuse(BP_INVALID_ARGUMENT, "launch: workspace: " + std::to_string(range.size_bytes) +
                                             " bytes at " + std::to_string(range.byte_offset) +
@@ -61,12 +75,14 @@ Range Launch::workspace() const {
 }
 
 uint64_t Launch::workspace_address() const {
+  if (prepared_ != nullptr) return kPreparedAddress;
   const Range checked = workspace();
   return checked.buffer == nullptr ? 0 : checked.buffer->address() + checked.offset_bytes;
 }
 
 uint64_t Launch::failure_address(std::function<std::string(int64_t)> text) {
-  const Slice slice = stream_.lane->engine().readbacks.take(kCheckBytes, kernel_.name);
+  if (prepared_ != nullptr) return kPreparedAddress;
+  const Slice slice = stream_->lane->engine().readbacks.take(kCheckBytes, kernel_.name);
   std::memset(slice.pointer, 0, kCheckBytes);
   slice.memory->flush(slice.byte_offset, kCheckBytes);
   checks_.push_back({slice, std::move(text)});
@@ -101,6 +117,29 @@ void Launch::add_ranges(std::span<const Range> ranges, bool is_written) {
   }
 }
 
+// A plan has every pipeline that its launches take. That one of them compiles is an error of ours,
+// which hosts and tests see in the log.
+VkPipeline Launch::pipeline_of(const Dispatch& dispatch) {
+  bool is_new = false;
+  const VkPipeline pipeline =
+      stream_->lane->engine().pipelines.get(*dispatch.module, dispatch.constants, &is_new);
+  if (is_new && launch_.plan != nullptr) {
+    card_.log(BP_LOG_ERROR, std::string(kernel_.name) + ": a launch with a plan compiled " +
+                                dispatch.module->name + ", which prepare() had to do");
+  }
+  return pipeline;
+}
+
+void Launch::add_to_plan(const Dispatch& dispatch) {
+  const VkPipeline pipeline =
+      card_.engine()->pipelines.get(*dispatch.module, dispatch.constants, nullptr);
+  Plan& plan = *prepared_;
+  if (std::ranges::find(plan.pipelines, pipeline) != plan.pipelines.end()) return;
+  plan.pipelines.push_back(pipeline);
+  if (!is_aligned_) return;
+  plan.algorithm += (plan.algorithm.empty() ? "" : ", ") + std::string(dispatch.module->name);
+}
+
 bp_status Launch::dispatch(const Dispatch& dispatch) {
   for (int axis = 0; axis < 3; ++axis) {
     if (dispatch.groups[axis] <= max_groups(axis)) continue;
@@ -109,13 +148,18 @@ bp_status Launch::dispatch(const Dispatch& dispatch) {
                                     std::to_string(axis) + "; the device has at most " +
                                     std::to_string(max_groups(axis)));
   }
-  Engine& engine = stream_.lane->engine();
-  Command command{};
-  command.pipeline = engine.pipelines.get(*dispatch.module, dispatch.constants);
-  std::ranges::copy(dispatch.groups, command.groups);
   const bool is_nothing =
       std::ranges::any_of(dispatch.groups, [](uint32_t count) { return count == 0; });
-  if (only_checks_ || is_nothing) return BP_OK;
+  if (is_nothing) return BP_OK;
+  if (prepared_ != nullptr) {
+    add_to_plan(dispatch);
+    return BP_OK;
+  }
+  Engine& engine = stream_->lane->engine();
+  Command command{};
+  command.pipeline = pipeline_of(dispatch);
+  std::ranges::copy(dispatch.groups, command.groups);
+  if (only_checks_) return BP_OK;
   const Slice record = engine.uploads.take(dispatch.arguments.size(), kernel_.name);
   std::memcpy(record.pointer, dispatch.arguments.data(), dispatch.arguments.size());
   command.arguments = record.address();
@@ -150,12 +194,12 @@ void Launch::record(Recording& recording, Lane& lane, const Commands& commands) 
 // that is recorded there carries it, and a later failure does not take its place.
 bp_status Launch::submit() {
   if (only_checks_) return BP_OK;
-  if (commands_.list.empty()) return stream_.queue->surface();
-  const Fault fault = stream_.queue->has_failed() ? Fault{} : stream_.lane->take_fault();
+  if (commands_.list.empty()) return stream_->queue->surface();
+  const Fault fault = stream_->queue->has_failed() ? Fault{} : stream_->lane->take_fault();
   const auto checked = checks_.empty() ? nullptr : std::make_shared<Point>(false);
   const bp_status status =
-      stream_.queue->submit([lane = stream_.lane, fault, commands = std::move(commands_),
-                             checks = std::move(checks_), checked]() mutable {
+      stream_->queue->submit([lane = stream_->lane, fault, commands = std::move(commands_),
+                              checks = std::move(checks_), checked]() mutable {
         auto body = [&](Recording& recording) {
           record(recording, *lane, commands);
           if (checked != nullptr) watch(recording, std::move(checks), checked);
@@ -164,7 +208,25 @@ bp_status Launch::submit() {
         if (checked != nullptr) lane->recorder().flush();
       });
   if (status != BP_OK || checked == nullptr) return status;
-  return stream_.queue->wait_for(checked);
+  return stream_->queue->wait_for(checked);
+}
+
+bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
+                     LaunchBody body) {
+  const Instance& i = instance(kernel->state);
+  return guarded(*i.host, [&]() -> bp_status {
+    require(launch, "launch: launch");
+    require(args, "launch: args");
+    if (launch->plan != nullptr) check_plan(*kernel, launch->plan);
+    Launch context(i, *kernel, *launch, stream_of(launch->stream, "launch"));
+    const auto run = [&](bool only_checks) {
+      context.set_only_checks(only_checks);
+      const bp_status status = body(args, context);
+      return status == BP_OK ? context.submit() : status;
+    };
+    if (i.hooks.is_capture_open()) return launch_in_capture(i, *kernel, *launch, args, run);
+    return run(false);
+  });
 }
 
 }  // namespace bp::vulkan

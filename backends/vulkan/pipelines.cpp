@@ -83,17 +83,20 @@ void Pipelines::save() const {
   if (!write_cache(cache_file(), data, warning)) context_->options.log(BP_LOG_WARNING, warning);
 }
 
-VkPipeline Pipelines::get(const Module& module, std::span<const uint32_t> constants) {
+VkPipeline Pipelines::get(const Module& module, std::span<const uint32_t> constants,
+                          bool* out_is_new) {
   const uint64_t hash = hash_of(module, constants);
   const std::lock_guard lock(mutex_);
   const auto [begin, end] = entries_.equal_range(hash);
   for (auto found = begin; found != end; ++found) {
     const Entry& entry = found->second;
     if (entry.module == &module && std::ranges::equal(entry.constants, constants)) {
+      if (out_is_new != nullptr) *out_is_new = false;
       return entry.pipeline;
     }
   }
   const VkPipeline pipeline = create(module, constants);
+  if (out_is_new != nullptr) *out_is_new = true;
   entries_.emplace(hash, Entry{&module, {constants.begin(), constants.end()}, pipeline});
   return pipeline;
 }
@@ -128,6 +131,7 @@ VkPipeline Pipelines::create(const Module& module, std::span<const uint32_t> con
   VkPipeline pipeline = nullptr;
   check(vk.CreateComputePipelines(context_->device, cache_, 1, &info, nullptr, &pipeline),
         ("vkCreateComputePipelines of module " + std::string(module.name)).c_str());
+  context_->options.log(BP_LOG_DEBUG, "compiled " + std::string(module.name));
   return pipeline;
 }
 

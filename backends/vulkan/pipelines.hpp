@@ -28,8 +28,9 @@ class Pipelines {
 
   VkPipelineLayout layout() const { return layout_; }
 
-  // The pipeline of `module` with specialisation constants 0, 1, ... Throws StatusError.
-  VkPipeline get(const Module& module, std::span<const uint32_t> constants);
+  // The pipeline of `module` with specialisation constants 0, 1, ... *out_is_new, which may be
+  // NULL, tells whether the call made it. Throws StatusError.
+  VkPipeline get(const Module& module, std::span<const uint32_t> constants, bool* out_is_new);
 
  private:
   struct Entry {

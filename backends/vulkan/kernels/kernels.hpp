@@ -19,6 +19,17 @@ namespace bp::vulkan {
 constexpr bp_launch_flags kKnownLaunchFlags =
     BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
 
+// What a launch of a row does.
+template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&)>
+bp_status launch_row(const void* args, Launch& launch) {
+  if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
+    return launch.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
+  }
+  const Args& a = *static_cast<const Args*>(args);
+  if (a.flags != 0) return launch.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
+  return LaunchOp(a, launch);
+}
+
 // Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
 //   LaunchOp   Reads the frame, and submits the work with Launch::dispatch().
 //   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; nullptr if
@@ -53,17 +64,15 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
     };
   }
   row.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
-    return with_launch(self, launch, args, [&](Launch& context) {
-      if ((context.flags() & ~kKnownLaunchFlags) != 0) {
-        return context.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
-      }
-      const Args& a = *static_cast<const Args*>(args);
-      if (a.flags != 0) {
-        return context.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");
-      }
-      return LaunchOp(a, context);
-    });
+    return run_launch(self, launch, args, launch_row<Args, LaunchOp>);
   };
+  row.prepare = [](const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                   const void* args, bp_plan** out_plan) {
+    return prepare_plan(self, device, desc, args, out_plan, launch_row<Args, LaunchOp>);
+  };
+  row.plan_info = write_plan_info;
+  row.plan_pack = refuse_packing;
+  row.plan_release = release_plan;
   return row;
 }
 

@@ -61,7 +61,7 @@ int64_t part_count(const Env& env, const Product& p) {
 // strides along k and along the other axis.
 uint32_t pairs_of(const Matrix& x, int64_t along_k, int64_t across, const Product& p,
                   int64_t across_extent) {
-  if (x.dtype != BP_F32 || x.address % 8 != 0) return 0;
+  if (x.dtype != BP_F32 || p.a.address % 8 != 0 || p.b.address % 8 != 0) return 0;
   for (uint32_t i = 0; i < p.batch_ndim; ++i) {
     if (p.batch_shape[i] != 1 && x.batch_strides[i] % 2 != 0) return 0;
   }

@@ -1,0 +1,95 @@
+// Plans: pipelines are compiled in prepare(), never by a launch with a plan.
+//
+// Drivers may put off most of that to the first dispatch: lavapipe makes machine code there, which
+// takes 16 to 470 ms. So prepare() also submits dispatches without workgroups, and waits for them.
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/kernel_env.hpp"
+
+namespace bp::vulkan {
+namespace {
+
+Plan* plan_of(const bp_plan* plan) { return reinterpret_cast<Plan*>(const_cast<bp_plan*>(plan)); }
+
+void dispatch_nothing(Engine& engine, const std::vector<VkPipeline>& pipelines) {
+  if (pipelines.empty()) return;
+  const DeviceFunctions& vk = engine.context->vk;
+  const Ticket ticket = engine.recorder.record([&](Recording& recording) {
+    const VkCommandBuffer to = recording.commands();
+    const uint64_t no_arguments = 0;
+    for (const VkPipeline pipeline : pipelines) {
+      vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+      vk.CmdPushConstants(to, engine.pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
+                          &no_arguments);
+      vk.CmdDispatch(to, 0, 0, 0);
+    }
+  });
+  engine.recorder.wait(ticket, UINT64_MAX);
+}
+
+}  // namespace
+
+void check_plan(const bp_kernel& kernel, const bp_plan* plan) {
+  if (plan != nullptr && plan_of(plan)->kernel == &kernel) return;
+  refuse(BP_INVALID_ARGUMENT,
+         std::string(kernel.name) + ": the plan is NULL or not one of this kernel");
+}
+
+bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prepare_desc* desc,
+                       const void* args, bp_plan** out_plan, LaunchBody body) {
+  const Instance& i = instance(kernel->state);
+  return guarded(*i.host, [&]() -> bp_status {
+    constexpr uint32_t kFirst = offsetof(bp_prepare_desc, constant_args) + sizeof(uint64_t);
+    require(args, "prepare: args");
+    require(out_plan, "prepare: out_plan");
+    const bp_prepare_desc ours = read_desc(desc, kFirst, BP_STRUCT_PREPARE_DESC, "prepare");
+    Device& d = device_of(i, device, "prepare");
+    auto plan = std::make_unique<Plan>();
+    plan->kernel = kernel;
+    if (kernel->workspace_size != nullptr) {
+      const bp_status status = kernel->workspace_size(
+          kernel, device, args, &plan->workspace_required_bytes, &plan->workspace_preferred_bytes);
+      if (status != BP_OK) return status;
+    }
+    const bp_launch launch{.device = device, .flags = ours.flags};
+    for (const bool is_aligned : {true, false}) {
+      Launch preparation(i, launch, d, *plan, is_aligned);
+      const bp_status status = body(args, preparation);
+      if (status != BP_OK) return status;
+    }
+    dispatch_nothing(*d.card().engine(), plan->pipelines);
+    *out_plan = reinterpret_cast<bp_plan*>(plan.release());
+    return BP_OK;
+  });
+}
+
+bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info) {
+  return entry(kernel->state, [&](const Instance&) -> bp_status {
+    constexpr uint32_t kFirst = offsetof(bp_plan_info, algorithm) + sizeof(void*);
+    check_plan(*kernel, plan);
+    check_offer(out_info, kFirst, "plan_info: out_info");
+    const Plan& ours = *plan_of(plan);
+    out_info->packed_size_bytes = 0;
+    out_info->workspace_required_bytes = ours.workspace_required_bytes;
+    out_info->workspace_preferred_bytes = ours.workspace_preferred_bytes;
+    out_info->algorithm = ours.algorithm.c_str();
+    return BP_OK;
+  });
+}
+
+bp_status refuse_packing(const bp_kernel* kernel, const bp_launch*, const void*,
+                         const bp_buffer_ref*) {
+  return entry(kernel->state, [&](const Instance&) -> bp_status {
+    refuse(BP_INVALID_ARGUMENT, std::string(kernel->name) + ": the plan has nothing to pack");
+  });
+}
+
+bp_status release_plan(const bp_kernel*, bp_plan* plan) {
+  delete plan_of(plan);
+  return BP_OK;
+}
+
+}  // namespace bp::vulkan
