@@ -9,11 +9,12 @@ namespace {
 struct Op {
   uint32_t id, version, frame_size_bytes;
   const char* name;
+  const char* numerics;
 };
 
 constexpr Op kOps[] = {
 #define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
-  {id, version, sizeof(bp_##name##_args), #name},
+  {id, version, sizeof(bp_##name##_args), #name, #numerics},
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -59,6 +60,7 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
   row.op = op.id;
   row.version = op.version;
   row.name = op.name;
+  row.numerics = op.numerics;
   row.frame_size_bytes = op.frame_size_bytes;
   row.index = index;
   std::array<std::string_view, kMaxTensors> rules;

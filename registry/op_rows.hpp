@@ -59,8 +59,9 @@ struct OpRow {
   uint32_t op = 0;
   uint32_t version = 0;
   const char* name = nullptr;
-  uint32_t frame_size_bytes = 0;  // In this build, and in the first release: none has grown yet.
-  uint32_t index = 0;             // Among op_rows().
+  const char* numerics = nullptr;  // The class of its errors, such as "E0".
+  uint32_t frame_size_bytes = 0;   // In this build, and in the first release: none has grown yet.
+  uint32_t index = 0;              // Among op_rows().
   uint32_t tensor_count = 0;
   uint32_t free_count = 0;
   uint32_t list_mask = 0;      // Bit i: tensors[i] is a list,

@@ -28,10 +28,6 @@ T load(const unsigned char* bytes) {
   return value;
 }
 
-bool is_float(bp_dtype dtype) {
-  return dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F32 || dtype == BP_F64;
-}
-
 double value_of(bp_dtype dtype, const unsigned char* bytes) {
   switch (dtype) {
     case BP_F16:
@@ -45,63 +41,121 @@ double value_of(bp_dtype dtype, const unsigned char* bytes) {
   }
 }
 
-std::string element_words(bp_dtype dtype, const unsigned char* bytes, uint64_t size) {
+uint64_t element_bytes(bp_dtype dtype) { return std::max(1u, bp_dtype_bits(dtype) / 8); }
+
+std::string number_words(double value, int digits) {
   char text[64];
-  if (is_float(dtype)) {
-    std::snprintf(text, sizeof(text), "%.9g", value_of(dtype, bytes));
-    return text;
-  }
+  std::snprintf(text, sizeof(text), "%.*g", digits, value);
+  return text;
+}
+
+std::string element_words(bp_dtype dtype, const unsigned char* bytes) {
+  if (is_float(dtype)) return number_words(value_of(dtype, bytes), dtype == BP_F64 ? 17 : 9);
   std::string hex = "0x";
-  for (uint64_t i = size; i > 0; --i) {
+  for (uint64_t i = element_bytes(dtype); i > 0; --i) {
+    char text[8];
     std::snprintf(text, sizeof(text), "%02x", static_cast<unsigned>(bytes[i - 1]));
     hex += text;
   }
   return hex;
 }
 
-bool are_alike(bp_dtype dtype, const unsigned char* a, const unsigned char* b, uint64_t size,
-               double bound) {
-  if (std::memcmp(a, b, size) == 0) return true;
-  if (bound < 0 || !is_float(dtype)) return false;
-  const double x = value_of(dtype, a), y = value_of(dtype, b);
-  if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
-  if (x == y) return true;
-  return std::abs(x - y) <= bound * std::max({1.0, std::abs(x), std::abs(y)});
+// Two elements of different bits, and what they may differ by.
+struct Pair {
+  bp_dtype dtype;
+  const unsigned char *a, *b;
+  double allowed;  // Of floats; 0: no bit.
+
+  bool are_alike() const {
+    if (!is_float(dtype)) return false;
+    const double x = value_of(dtype, a), y = value_of(dtype, b);
+    if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
+    return allowed > 0 && (x == y || std::abs(x - y) <= allowed);
+  }
+
+  std::string words() const {
+    std::string values = element_words(dtype, a) + " and " + element_words(dtype, b);
+    if (!is_float(dtype)) return values;
+    const double distance = std::abs(value_of(dtype, a) - value_of(dtype, b));
+    return values + " are " + number_words(distance, 3) + " apart, allowed are " +
+           number_words(allowed, 3);
+  }
+};
+
+Pair make_pair(bp_dtype dtype, const unsigned char* a, const unsigned char* b,
+               const Tolerance& tolerance, const unsigned char* sum) {
+  Pair pair{dtype, a, b, 0};
+  if (!is_float(dtype) || tolerance.relative <= 0) return pair;
+  double scale = tolerance.scale;
+  for (const unsigned char* each : {a, b, sum}) {
+    const double value = each == nullptr ? 0 : std::abs(value_of(dtype, each));
+    if (std::isfinite(value)) scale = std::max(scale, value);
+  }
+  pair.allowed = tolerance.relative * scale;
+  return pair;
 }
 
-}  // namespace
-
-std::string first_difference(const Elements& a, const Elements& b, double bound) {
-  const bp_tensor& t = *a.tensor;
-  const uint64_t size = std::max(1u, bp_dtype_bits(t.dtype) / 8);
+// Calls body(index, offset in bytes behind `begin`) for each element, the last axis first.
+template <typename Body>
+void for_each(const bp_tensor& t, uint64_t begin, Body&& body) {
+  const uint64_t size = element_bytes(t.dtype);
   int64_t index[BP_MAX_RANK] = {};
-  std::string first;
-  uint64_t count = 0, differing = 0;
   for (bool is_done = std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim; !is_done;) {
     int64_t element = 0;
     for (uint32_t i = 0; i < t.ndim; ++i) element += index[i] * t.strides[i];
-    const uint64_t offset = t.byte_offset + static_cast<uint64_t>(element) * size - a.begin;
-    ++count;
-    if (!are_alike(t.dtype, a.bytes + offset, b.bytes + offset, size, bound)) {
-      ++differing;
-      if (first.empty()) {
-        first = "element [";
-        for (uint32_t i = 0; i < t.ndim; ++i) {
-          first += (i == 0 ? "" : ", ") + std::to_string(index[i]);
-        }
-        first += "]: " + element_words(t.dtype, a.bytes + offset, size) + " and " +
-                 element_words(t.dtype, b.bytes + offset, size);
-      }
-    }
+    body(index, t.byte_offset + static_cast<uint64_t>(element) * size - begin);
     is_done = true;
     for (uint32_t i = t.ndim; i > 0 && is_done; --i) {
       is_done = ++index[i - 1] == t.shape[i - 1];
       if (is_done) index[i - 1] = 0;
     }
   }
+}
+
+}  // namespace
+
+bool is_float(bp_dtype dtype) {
+  return dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F32 || dtype == BP_F64;
+}
+
+std::string first_difference(const Elements& a, const Elements& b, const Tolerance& tolerance) {
+  const bp_tensor& t = *a.tensor;
+  const uint64_t size = element_bytes(t.dtype);
+  std::string first;
+  uint64_t count = 0, differing = 0;
+  for_each(t, a.begin, [&](const int64_t* index, uint64_t offset) {
+    ++count;
+    if (std::memcmp(a.bytes + offset, b.bytes + offset, size) == 0) return;
+    const unsigned char* sum = tolerance.sums == nullptr ? nullptr : tolerance.sums + offset;
+    const Pair pair = make_pair(t.dtype, a.bytes + offset, b.bytes + offset, tolerance, sum);
+    if (pair.are_alike()) return;
+    if (++differing > 1) return;
+    first = "element [";
+    for (uint32_t i = 0; i < t.ndim; ++i) first += (i == 0 ? "" : ", ") + std::to_string(index[i]);
+    first += "]: " + pair.words();
+  });
   if (first.empty()) return "";
-  return first + ", " + std::to_string(differing) + " of " + std::to_string(count) +
+  return first + "; " + std::to_string(differing) + " of " + std::to_string(count) +
          " elements differ";
+}
+
+double largest_magnitude(const Elements& a) {
+  double largest = 0;
+  if (!is_float(a.tensor->dtype)) return largest;
+  for_each(*a.tensor, a.begin, [&](const int64_t*, uint64_t offset) {
+    const double value = std::abs(value_of(a.tensor->dtype, a.bytes + offset));
+    if (std::isfinite(value)) largest = std::max(largest, value);
+  });
+  return largest;
+}
+
+bool make_absolute(const bp_tensor& tensor, unsigned char* bytes, uint64_t begin) {
+  if (!is_float(tensor.dtype)) return false;
+  const uint64_t last = element_bytes(tensor.dtype) - 1;  // Where the sign is.
+  for_each(tensor, begin, [&](const int64_t*, uint64_t offset) {
+    bytes[offset + last] = static_cast<unsigned char>(bytes[offset + last] & 0x7F);
+  });
+  return true;
 }
 
 }  // namespace bp::layers

@@ -14,9 +14,24 @@ struct Elements {
   uint64_t begin;
 };
 
-// "element [1, 2]: 0.5 and 0.25, 12 of 24 elements differ"; "" if all are alike. Floats are alike
-// if |a - b| <= bound * max(1, |a|, |b|), or both are NaN; with a bound below 0, and for everything
-// else, if their bits are. The tensors have one shape, dtype and strides.
-std::string first_difference(const Elements& a, const Elements& b, double bound);
+// How far apart two floats may be: |a - b| <= relative * max(|a|, |b|, scale, |sums|). Below or at
+// 0 their bits are compared, but one NaN is as good as another. What is no float is compared so.
+struct Tolerance {
+  double relative = 0;
+  double scale = 0;
+  const unsigned char* sums = nullptr;  // One for each element, in bytes like those compared.
+};
+
+// "element [1, 2]: 0.5 and 0.25 are 0.25 apart, allowed are 1e-06; 12 of 24 elements differ"; "" if
+// all are alike. The tensors have one shape, dtype and strides.
+std::string first_difference(const Elements& a, const Elements& b, const Tolerance& tolerance);
+
+// The largest finite magnitude of all elements; 0 if they are no floats.
+double largest_magnitude(const Elements& a);
+
+// Takes the signs from the elements; false if they are no floats.
+bool make_absolute(const bp_tensor& tensor, unsigned char* bytes, uint64_t begin);
+
+bool is_float(bp_dtype dtype);
 
 }  // namespace bp::layers

@@ -1,6 +1,8 @@
 #include "backplane/runtime/device.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,11 +57,27 @@ void load_host_device(bp_registry* registry) {
   }
 }
 
-// What a backend or a layer warns of must reach somebody: an option that nobody knows, a leak.
-void print_warning(void*, bp_log_level level, const char* source, const char* message) {
-  if (level < BP_LOG_WARNING) return;
-  std::fprintf(stderr, "%s: %s: %s\n", level == BP_LOG_WARNING ? "warning" : "error", source,
-               message);
+constexpr const char* kLevels[] = {"debug", "info", "warning", "error"};  // From BP_LOG_DEBUG on.
+
+// What BACKPLANE_LOG says, from debug to error; else warnings: what a backend or a layer warns of
+// must reach somebody, such as an option that nobody knows, or a leak.
+bp_log_level log_threshold() {
+  const char* text = bp_environment("BACKPLANE_LOG");
+  if (text == nullptr) return BP_LOG_WARNING;
+  const auto* const level = std::ranges::find(kLevels, std::string_view(text));
+  if (level != std::end(kLevels)) return static_cast<bp_log_level>(level - kLevels + BP_LOG_DEBUG);
+  std::fprintf(stderr,
+               "warning: BACKPLANE_LOG is '%s'; allowed are debug, info, warning and error: from "
+               "warnings on is shown\n",
+               text);
+  return BP_LOG_WARNING;
+}
+
+void print_line(void*, bp_log_level level, const char* source, const char* message) {
+  static const bp_log_level threshold = log_threshold();
+  if (level < threshold) return;
+  const bp_log_level known = std::clamp<bp_log_level>(level, BP_LOG_DEBUG, BP_LOG_ERROR);
+  std::fprintf(stderr, "%s: %s: %s\n", kLevels[known - BP_LOG_DEBUG], source, message);
 }
 
 const bp_target& find_device(std::string_view name) {
@@ -89,7 +107,7 @@ bp_registry* default_registry() {
   static bp_registry* const registry = [] {
     const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC,
-                                .log = print_warning};
+                                .log = print_line};
     bp_registry* made = nullptr;
     check(bp_registry_create(&desc, &made), "registry.create");
     return made;
