@@ -11,8 +11,8 @@
 // that tiles are full. No operand is copied as a whole. Where the depth takes several blocks, the
 // sums of a band of rows and the columns of one b block are kept beside y, which may be narrower,
 // and whose rows often lie at a power of two, all in one place of a cache. Whole tiles are added to
-// them and stored from registers. With AVX-512 bf16 1024^3 reaches 141 GF/s of one thread, where
-// the loop of a tile alone reaches 172.
+// them and stored from registers. With AVX-512 and two threads f64 512^3 reaches 145 GF/s and bf16
+// 1024^3 288, where the loop of a tile alone reaches 176 and 350.
 #include "backends/cpu/kernels/gemm.hpp"
 
 #include <algorithm>
@@ -28,11 +28,10 @@
 // clang-format off: this header compiles the file once for each target, and comes first.
 #include <hwy/foreach_target.h>
 // clang-format on
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include "backends/cpu/kernels/activation-inl.hpp"
-#include "backends/cpu/kernels/lines-inl.hpp"
+#include "backends/cpu/kernels/gemm_tile-inl.hpp"
+#include "backends/cpu/kernels/pack-inl.hpp"
 
 #ifndef BACKPLANE_KERNELS_GEMM_BLOCKS
 #define BACKPLANE_KERNELS_GEMM_BLOCKS
@@ -46,22 +45,11 @@ constexpr int64_t kBlockCols = 1024;
 constexpr int64_t kBandBlocks = 6;  // Or one for each thread.
 constexpr int64_t kSumsGap = 16;    // Rows of sums do not share their place in the caches.
 
-constexpr int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-constexpr int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
-
 // The depth of blocks for all of `depth`: as few as may be, of one size.
 template <typename Sum>
 int64_t block_depth(int64_t depth) {
   return ceil_div(depth, std::max<int64_t>(1, ceil_div(depth, kBlockDepth<Sum>)));
 }
-
-// The rows of each thread's share of a block of a, and the columns of a block of b, as buffers hold
-// them: a whole number of tiles, whatever the target's tile is.
-constexpr int64_t kTileRowsLimit = 12;
-constexpr int64_t kTileColsLimit = 32;
-
-template <typename Sum>
-constexpr bp_dtype kSumDtype = sizeof(Sum) == 8 ? BP_F64 : BP_F32;
 
 // What run_gemm() has in the workspace, and how it divides its rows.
 struct GemmLayout {
@@ -101,209 +89,6 @@ GemmLayout gemm_layout(const Gemm& g, int thread_count) {
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
-
-template <typename Sum>
-using Tag = hn::CappedTag<Sum, 64 / sizeof(Sum)>;
-
-// The accumulators, two vectors of b and one of a fill the registers.
-constexpr int64_t kTileRows = HWY_TARGET <= HWY_AVX3 ? 12 : HWY_TARGET <= HWY_AVX2 ? 6 : 4;
-template <typename Sum>
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<Sum>()));
-template <typename Sum>
-constexpr int64_t kTileCols = 2 * kLanes<Sum>;
-
-// Lines (count, depth) of `from` become panels of kPanel lines, in which the elements of one depth
-// are neighbours: to[line / kPanel][depth][line % kPanel]. The last panel is filled up with zeros.
-template <int64_t kPanel, typename Sum, typename T>
-void pack_across(const Matrix& from, Sum* HWY_RESTRICT to) {
-  constexpr int64_t kPartElements = 64;
-  Sum buffers[kPanel][kPartElements];
-  const Sum* lines[kPanel];
-  for (int64_t begin = 0; begin < from.rows; begin += kPanel) {
-    const int64_t count = std::min(kPanel, from.rows - begin);
-    for (int64_t line = count; line < kPanel; ++line) {
-      lines[line] = std::fill_n(buffers[line], kPartElements, Sum{}) - kPartElements;
-    }
-    for (int64_t k = 0; k < from.cols; k += kPartElements) {
-      const int64_t part = std::min(kPartElements, from.cols - k);
-      for (int64_t line = 0; line < count; ++line) {
-        const T* const elements = reinterpret_cast<const T*>(from.at(begin + line, k));
-        if constexpr (std::is_same_v<T, Sum>) {
-          if (from.col_stride == 1) {
-            lines[line] = elements;
-            continue;
-          }
-        }
-        load_line(elements, from.col_stride, part, buffers[line]);
-        lines[line] = buffers[line];
-      }
-      for (int64_t i = 0; i < part; ++i, to += kPanel) {
-        for (int64_t line = 0; line < kPanel; ++line) to[line] = lines[line][i];
-      }
-    }
-  }
-}
-
-// The same where lines are neighbours in memory: read along them.
-template <int64_t kPanel, typename Sum, typename T>
-void pack_along(const Matrix& from, Sum* HWY_RESTRICT to) {
-  constexpr int64_t kPartLines = 192 / kPanel * kPanel;
-  HWY_ALIGN Sum part[kPartLines];
-  for (int64_t begin = 0; begin < from.rows; begin += kPartLines, to += kPartLines * from.cols) {
-    const int64_t count = std::min(kPartLines, from.rows - begin);
-    std::fill_n(part + count, round_up(count, kPanel) - count, Sum{});
-    for (int64_t k = 0; k < from.cols; ++k) {
-      load_dense_line(reinterpret_cast<const T*>(from.at(begin, k)), count, part);
-      Sum* panel = to + k * kPanel;
-      for (int64_t line = 0; line < count; line += kPanel, panel += kPanel * from.cols) {
-        std::copy_n(part + line, kPanel, panel);
-      }
-    }
-  }
-}
-
-template <int64_t kPanel, typename Sum>
-void pack_panels(const Matrix& from, Sum* to) {
-  with_element_of<Sum>(from.dtype, [&]<typename T>(T) {
-    if (from.row_stride == 1 && from.rows > 1) {
-      pack_along<kPanel, Sum, T>(from, to);
-    } else {
-      pack_across<kPanel, Sum, T>(from, to);
-    }
-  });
-}
-
-// Where a whole tile goes: `to` = the tile + `terms`, rows `stride` elements apart. Without terms
-// there are none to add.
-template <typename Sum>
-struct TilePlace {
-  const Sum* terms;
-  int64_t terms_stride;
-  Sum* to;
-  int64_t stride;
-};
-
-// A panel of a (depth, kTileRows) by one of b (depth, kTileCols). A function of its own, with rows
-// that are spelled out, for that its sums stay in registers: inlined, the counter of the loop was
-// in memory, and with loops over the rows the sums went through memory behind it.
-template <typename Sum, size_t... kRow>
-HWY_NOINLINE void multiply_tile(const Sum* HWY_RESTRICT a, const Sum* HWY_RESTRICT b, int64_t depth,
-                                const TilePlace<Sum>& place, std::index_sequence<kRow...>) {
-  const Tag<Sum> d;
-  using Vector = hn::Vec<Tag<Sum>>;
-  Vector left[] = {(static_cast<void>(kRow), hn::Zero(d))...};
-  Vector right[] = {(static_cast<void>(kRow), hn::Zero(d))...};
-  Vector value;
-  for (int64_t k = 0; k < depth; ++k, a += kTileRows, b += kTileCols<Sum>) {
-    const Vector b0 = hn::Load(d, b);
-    const Vector b1 = hn::Load(d, b + kLanes<Sum>);
-    ((value = hn::Set(d, a[kRow]), left[kRow] = hn::MulAdd(value, b0, left[kRow]),
-      right[kRow] = hn::MulAdd(value, b1, right[kRow])),
-     ...);
-  }
-  if (place.terms != nullptr) {
-    const Sum* terms = place.terms;
-    ((left[kRow] = hn::Add(left[kRow], hn::LoadU(d, terms)),
-      right[kRow] = hn::Add(right[kRow], hn::LoadU(d, terms + kLanes<Sum>)),
-      terms += place.terms_stride),
-     ...);
-  }
-  Sum* to = place.to;
-  ((hn::StoreU(left[kRow], d, to), hn::StoreU(right[kRow], d, to + kLanes<Sum>),
-    to += place.stride),
-   ...);
-}
-
-template <typename Sum>
-void add_line(const Matrix& from, int64_t row, int64_t count, Sum* HWY_RESTRICT line) {
-  const Tag<Sum> d;
-  HWY_ALIGN Sum gathered[kTileColsLimit];
-  const Sum* terms = reinterpret_cast<const Sum*>(from.at(row, 0));
-  if (from.dtype != kSumDtype<Sum> || from.col_stride != 1 || count != kTileCols<Sum>) {
-    with_element_of<Sum>(from.dtype, [&]<typename T>(T) {
-      load_line(reinterpret_cast<const T*>(from.at(row, 0)), from.col_stride, count, gathered);
-    });
-    terms = gathered;
-  }
-  for (int64_t i = 0; i < kTileCols<Sum>; i += kLanes<Sum>) {
-    hn::Store(hn::Add(hn::Load(d, line + i), hn::LoadU(d, terms + i)), d, line + i);
-  }
-}
-
-// Where the sums of a tile go: all three matrices have its extents.
-struct Result {
-  Matrix sums;  // Of the blocks of the depth before; absent in the first.
-  Matrix bias;  // Absent in all but the last.
-  Matrix y;     // In the last block the result, else sums.
-  Matrix preactivation;
-  uint32_t activation;
-
-  Result part(int64_t row, int64_t rows, int64_t col, int64_t cols) const {
-    return {sums.part(row, rows, col, cols), bias.part(row, rows, col, cols),
-            y.part(row, rows, col, cols), preactivation.part(row, rows, col, cols), activation};
-  }
-};
-
-template <typename Sum>
-void store_row(const Sum* line, const Matrix& to, int64_t row) {
-  with_element_of<Sum>(to.dtype, [&]<typename T>(T) {
-    store_line(line, to.cols, reinterpret_cast<T*>(to.at(row, 0)), to.col_stride);
-  });
-}
-
-// While the tile is computed: y is read and written at long strides, which the hardware does not
-// foresee.
-void prefetch_tile(const Result& result) {
-  const Matrix& first = result.sums.data != nullptr ? result.sums : result.y;
-  for (int64_t r = 0; r < first.rows; ++r) {
-    hwy::Prefetch(first.at(r, 0));
-    hwy::Prefetch(first.at(r, first.cols - 1));
-  }
-}
-
-template <typename Sum>
-void store_tile(Sum* tile, const Result& result) {
-  const Matrix& y = result.y;
-  for (int64_t r = 0; r < y.rows; ++r, tile += kTileCols<Sum>) {
-    if (result.bias.data != nullptr) add_line(result.bias, r, y.cols, tile);
-    if (result.preactivation.data != nullptr) store_row(tile, result.preactivation, r);
-    activate_line(result.activation, y.cols, tile);
-    store_row(tile, y, r);
-  }
-}
-
-// Whether vectors of sums can be read from and written to the whole of `m`.
-template <typename Sum>
-bool holds_tile(const Matrix& m) {
-  return m.dtype == kSumDtype<Sum> && m.col_stride == 1 && m.rows == kTileRows &&
-         m.cols == kTileCols<Sum>;
-}
-
-// A tile of the result. What is whole and of sums is added and stored from registers.
-template <typename Sum>
-void multiply_part(const Sum* a, const Sum* b, int64_t depth, const Result& result) {
-  HWY_ALIGN Sum tile[kTileRows * kTileCols<Sum>];
-  TilePlace<Sum> place = {nullptr, 0, tile, kTileCols<Sum>};
-  const bool adds_here = result.sums.data != nullptr && holds_tile<Sum>(result.sums);
-  if (adds_here) {
-    place.terms = reinterpret_cast<const Sum*>(result.sums.data);
-    place.terms_stride = result.sums.row_stride;
-  }
-  const bool is_last_step = result.bias.data == nullptr && result.preactivation.data == nullptr &&
-                            result.activation == BP_LINEAR_ACTIVATION_NONE;
-  const bool adds_later = result.sums.data != nullptr && !adds_here;
-  const bool stores_here = is_last_step && !adds_later && holds_tile<Sum>(result.y);
-  if (stores_here) {
-    place.to = reinterpret_cast<Sum*>(result.y.data);
-    place.stride = result.y.row_stride;
-  }
-  multiply_tile(a, b, depth, place, std::make_index_sequence<kTileRows>());
-  if (stores_here) return;
-  for (int64_t r = 0; adds_later && r < result.y.rows; ++r) {
-    add_line(result.sums, r, result.y.cols, tile + r * kTileCols<Sum>);
-  }
-  store_tile(tile, result);
-}
 
 // The result of a block of a by packed b.
 template <typename Sum>

@@ -11,6 +11,9 @@
 
 namespace bp::kernels {
 
+constexpr int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
+constexpr int64_t round_up(int64_t n, int64_t to) { return ceil_div(n, to) * to; }
+
 // A matrix with any strides, in elements; they may be zero or negative. Without data it is absent,
 // and so are its parts.
 struct Matrix {

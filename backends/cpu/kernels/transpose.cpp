@@ -4,14 +4,12 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/transpose.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
-#include "hwy/highway.h"
+#include "backends/cpu/kernels/transpose-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
 
 // The elements from (first_row, first_col) on, one by one.
 template <typename T>
@@ -30,20 +28,6 @@ void transpose_typed(const std::byte* from, int64_t stride, T* to, int64_t pitch
   transpose_edge(from, stride, to, pitch, 0, rows, 0, cols);
 }
 #else
-// Lines of 16 bytes, kSide of them, in each 16-byte block of the vectors: after log2(kSide) perfect
-// shuffles of the lines they are transposed.
-template <class D, class V, size_t kSide>
-HWY_INLINE void transpose_blocks(D d, V (&lines)[kSide]) {
-  for (size_t stage = 1; stage < kSide; stage *= 2) {
-    V shuffled[kSide];
-    for (size_t i = 0; i < kSide / 2; ++i) {
-      shuffled[2 * i] = hn::InterleaveLower(d, lines[i], lines[i + kSide / 2]);
-      shuffled[2 * i + 1] = hn::InterleaveUpper(d, lines[i], lines[i + kSide / 2]);
-    }
-    for (size_t i = 0; i < kSide; ++i) lines[i] = shuffled[i];
-  }
-}
-
 // Elements of lines `at` and, in a second block, kSide lines further.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const std::byte* at, int64_t stride) {
