@@ -77,6 +77,17 @@ Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_ty
   return ours;
 }
 
+// Throws StatusError unless the next item of an array, `stride_bytes` behind this one, begins
+// behind it. `item` begins with its struct_size; `name` is the stride.
+inline void check_stride(const void* item, uint64_t stride_bytes, const std::string& name) {
+  uint32_t size_bytes = 0;
+  std::memcpy(&size_bytes, item, sizeof(size_bytes));
+  if (stride_bytes >= size_bytes) return;
+  throw StatusError(BP_INVALID_ARGUMENT, name + " is " + std::to_string(stride_bytes) +
+                                             ", and one of its items has a struct_size of " +
+                                             std::to_string(size_bytes));
+}
+
 // Throws StatusError unless the caller made room for an offer of any build. `name` is the out
 // parameter.
 template <typename Offer>

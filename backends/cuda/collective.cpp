@@ -419,6 +419,7 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
     std::vector<Checked> checked;
     const auto* at = reinterpret_cast<const std::byte*>(calls);
     for (uint64_t i = 0; i < call_count; ++i, at += call_stride_bytes) {
+      check_stride(at, call_stride_bytes, "submit: call_stride_bytes");
       checked.push_back(check_call(c, reinterpret_cast<const bp_collective_call*>(at), i));
     }
     for (const Checked& call : checked) {

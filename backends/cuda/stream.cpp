@@ -364,7 +364,8 @@ bp_status event_synchronize(void* self, bp_event* handle, uint64_t timeout_ns) {
 }
 
 // The CUDA event of a record that has completed, for elapsed_ns.
-cudaEvent_t completed(Event& event, const std::string& name, std::shared_ptr<Record>& record) {
+const NativeEvent& completed(Event& event, const std::string& name,
+                             std::shared_ptr<Record>& record) {
   if ((event.flags & BP_EVENT_TIMING) == 0) {
     refuse(BP_INVALID_ARGUMENT, name + " was made without BP_EVENT_TIMING");
   }
@@ -373,7 +374,7 @@ cudaEvent_t completed(Event& event, const std::string& name, std::shared_ptr<Rec
   if (!has_come || record->native == nullptr || !has_happened(event, *record)) {
     refuse(BP_INVALID_ARGUMENT, name + " has not completed");
   }
-  return record->native->get();
+  return *record->native;
 }
 
 bp_status event_elapsed_ns(void* self, bp_event* start, bp_event* end, int64_t* out_elapsed_ns) {
@@ -382,17 +383,17 @@ bp_status event_elapsed_ns(void* self, bp_event* start, bp_event* end, int64_t* 
     Event& last = event_of(end, "event.elapsed_ns", "end");
     require(out_elapsed_ns, "event.elapsed_ns: out_elapsed_ns");
     std::shared_ptr<Record> keep_first, keep_last;
-    const cudaEvent_t begin = completed(first, "event.elapsed_ns: start", keep_first);
-    const cudaEvent_t stop = completed(last, "event.elapsed_ns: end", keep_last);
-    if (first.device->ordinal() != last.device->ordinal()) {
+    const NativeEvent& begin = completed(first, "event.elapsed_ns: start", keep_first);
+    const NativeEvent& stop = completed(last, "event.elapsed_ns: end", keep_last);
+    if (begin.device().ordinal() != stop.device().ordinal()) {
       refuse(BP_UNSUPPORTED,
-             "event.elapsed_ns: start and end are of two devices, whose clocks "
-             "differ");
+             "event.elapsed_ns: start and end were recorded on two devices, whose clocks differ");
     }
-    const Current current(*first.device);
+    const Current current(begin.device());
     float milliseconds = 0;
-    const Driver& driver = first.device->driver();
-    check(driver, driver.cudaEventElapsedTime(&milliseconds, begin, stop), "cudaEventElapsedTime");
+    const Driver& driver = begin.device().driver();
+    check(driver, driver.cudaEventElapsedTime(&milliseconds, begin.get(), stop.get()),
+          "cudaEventElapsedTime");
     *out_elapsed_ns = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
     return BP_OK;
   });

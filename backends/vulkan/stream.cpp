@@ -278,8 +278,8 @@ bp_status event_synchronize(void* self, bp_event* handle, uint64_t timeout_ns) {
   });
 }
 
-// The device's time at which a timing event completed.
-int64_t completion_ns(Event& event, const std::string& name) {
+// The moment of a timing event that has completed, with its time.
+std::shared_ptr<Moment> timed(Event& event, const std::string& name) {
   if ((event.flags & BP_EVENT_TIMING) == 0) {
     refuse(BP_INVALID_ARGUMENT, name + " was made without BP_EVENT_TIMING");
   }
@@ -290,7 +290,7 @@ int64_t completion_ns(Event& event, const std::string& name) {
   if (moment->time == nullptr) {
     refuse(BP_INVALID_ARGUMENT, name + " has no time: it was not recorded, or its record failed");
   }
-  return moment->time->time_ns();
+  return moment;
 }
 
 bp_status event_elapsed_ns(void* self, bp_event* start, bp_event* end, int64_t* out_elapsed_ns) {
@@ -298,8 +298,13 @@ bp_status event_elapsed_ns(void* self, bp_event* start, bp_event* end, int64_t* 
     Event& first = event_of(start, "event.elapsed_ns", "start");
     Event& last = event_of(end, "event.elapsed_ns", "end");
     require(out_elapsed_ns, "event.elapsed_ns: out_elapsed_ns");
-    const int64_t begin_ns = completion_ns(first, "event.elapsed_ns: start");
-    *out_elapsed_ns = completion_ns(last, "event.elapsed_ns: end") - begin_ns;
+    const std::shared_ptr<Moment> begin = timed(first, "event.elapsed_ns: start");
+    const std::shared_ptr<Moment> finish = timed(last, "event.elapsed_ns: end");
+    if (begin->engine != finish->engine) {
+      refuse(BP_UNSUPPORTED,
+             "event.elapsed_ns: start and end were recorded on two devices, whose clocks differ");
+    }
+    *out_elapsed_ns = finish->time->time_ns() - begin->time->time_ns();
     return BP_OK;
   });
 }
