@@ -332,6 +332,7 @@ void add_collective_cases(std::vector<Case>& cases) {
            {"COLLECTIVE-1"},
            sends_and_receives_of_one_group_of_calls_pair_up},
       });
+  add_collective_bound_cases(cases);
   add_collective_failure_cases(cases);
 }
 

@@ -33,6 +33,20 @@ void refused_call_keeps_its_whole_group_back(Context& t) {
   g.finish_all();
 }
 
+void short_stride_is_refused(Context& t) {
+  RankGroup g(t, 2);
+  const std::vector<bp_collective_call> calls{sum_in_place(g, 0), sum_in_place(g, 1)};
+  const bp_process_group_ops& ops = g.ops();
+  for (const uint64_t stride_bytes : {uint64_t{0}, uint64_t{sizeof(bp_collective_call) - 8}}) {
+    t.expect_refused(ops.submit(ops.self, 2, calls.data(), stride_bytes), BP_INVALID_ARGUMENT,
+                     "a stride of " + std::to_string(stride_bytes));
+  }
+  g.finish_all();
+  compare(
+      t, g.load(0, calls[0].receive, BP_F32), [](uint64_t i) { return placed(0, i); },
+      "the memory of rank 0");
+}
+
 void late_rank_ends_the_others_in_time(Context& t) {
   RankGroup g(t, 2, 100'000'000);
   const std::vector<bp_collective_call> alone{sum_in_place(g, 0)};
@@ -119,6 +133,7 @@ void add_collective_failure_cases(std::vector<Case>& cases) {
           {"refused_call_keeps_its_whole_group_back",
            {"COLLECTIVE-8"},
            refused_call_keeps_its_whole_group_back},
+          {"short_stride_is_refused", {"COLLECTIVE-12"}, short_stride_is_refused},
           {"late_rank_ends_the_others_in_time",
            {"COLLECTIVE-3"},
            late_rank_ends_the_others_in_time},

@@ -4,6 +4,7 @@
 
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures.hpp"
+#include "conformance/cases/rank_group.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -191,23 +192,43 @@ void host_signalled_events_have_their_own_rules(Context& t) {
               "the first signal counts");
 }
 
-void elapsed_time_is_right(Context& t) {
+// Records `start` and, 20 ms later, `end`, each on a stream of its own, and checks what
+// elapsed_ns() makes of it, if it gives a time at all.
+bp_status check_elapsed_time(Context& t, bp_stream* first, bp_stream* second) {
   const bp_event_ops& events = *t.target().events;
-  const OwnedStream stream = make_stream(t);
   const OwnedEvent start = make_event(t, BP_EVENT_TIMING), end = make_event(t, BP_EVENT_TIMING);
-  t.require_ok(events.record(events.self, start.get(), stream.get()), "record start");
-  finish(t, stream.get());
+  t.require_ok(events.record(events.self, start.get(), first), "record start");
+  finish(t, first);
   constexpr int64_t kSleepNs = 20'000'000;
   const auto before = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(std::chrono::nanoseconds(kSleepNs));
-  t.require_ok(events.record(events.self, end.get(), stream.get()), "record end");
-  finish(t, stream.get());
+  t.require_ok(events.record(events.self, end.get(), second), "record end");
+  finish(t, second);
   const int64_t most = (std::chrono::steady_clock::now() - before).count();
   int64_t elapsed = -1;
-  t.require_ok(events.elapsed_ns(events.self, start.get(), end.get(), &elapsed), "elapsed_ns");
+  const bp_status status = events.elapsed_ns(events.self, start.get(), end.get(), &elapsed);
+  if (status != BP_OK) return status;
   // The host waited between the two, so the device's clock did too; 1 % is for its rate.
   t.expect(elapsed >= kSleepNs - kSleepNs / 100, "at least the time that the host slept");
   t.expect(elapsed <= most + most + 1'000'000'000, "in nanoseconds, not in another unit");
+  return status;
+}
+
+void elapsed_time_is_right(Context& t) {
+  const OwnedStream stream = make_stream(t);
+  t.require_ok(check_elapsed_time(t, stream.get(), stream.get()), "elapsed_ns");
+}
+
+void elapsed_time_between_devices_is_right_or_refused(Context& t) {
+  const std::vector<const bp_target*> devices = devices_of(t);
+  if (devices.size() < 2) t.not_supported("the backend has one device");
+  const bp_target& other = *devices[devices[0] == &t.target() ? 1 : 0];
+  bp_stream* made = nullptr;
+  t.require_ok(other.streams->create(other.streams->self, other.device, nullptr, &made),
+               "stream.create on another device");
+  const OwnedStream here = make_stream(t), there(made, {other.streams});
+  const bp_status status = check_elapsed_time(t, here.get(), there.get());
+  if (status != BP_OK) t.expect_refused(status, BP_UNSUPPORTED, "elapsed_ns between two devices");
 }
 
 void elapsed_time_needs_two_completed_timing_events(Context& t) {
@@ -261,6 +282,9 @@ void add_event_cases(std::vector<Case>& cases) {
            {"EVENT-9", "EVENT-12"},
            host_signalled_events_have_their_own_rules},
           {"elapsed_time_is_right", {"EVENT-11"}, elapsed_time_is_right},
+          {"elapsed_time_between_devices_is_right_or_refused",
+           {"EVENT-14"},
+           elapsed_time_between_devices_is_right_or_refused},
           {"elapsed_time_needs_two_completed_timing_events",
            {"EVENT-11"},
            elapsed_time_needs_two_completed_timing_events},

@@ -63,8 +63,9 @@ class RankGroup {
   std::vector<Rank> ranks_;
 };
 
-// The family, and the part of it that comes with it.
+// The family, and the parts of it that come with it.
 void add_collective_cases(std::vector<Case>& cases);
+void add_collective_bound_cases(std::vector<Case>& cases);
 void add_collective_failure_cases(std::vector<Case>& cases);
 
 // The targets of the backend that the case runs on.

@@ -122,6 +122,11 @@ double linear_sum_bound(double magnitude, double count, const Numerics& numerics
          count * numerics.underflow;
 }
 
+double collective_bound(bp_dtype dtype, uint32_t ranks, double magnitude) {
+  const double u = float_format(dtype)->unit_roundoff();
+  return std::expm1((ranks + 1) * std::log1p(u)) * magnitude;
+}
+
 std::vector<double> softmax_bounds(std::span<const double> x, std::span<const double> r,
                                    bp_dtype dtype) {
   const Row row = describe(x);

@@ -45,6 +45,10 @@ double sum_bound(double magnitude, double count, const Numerics& numerics);
 // The part of it that is a certain bound, without statistics; beyond it a relaxed kernel fails.
 double linear_sum_bound(double magnitude, double count, const Numerics& numerics);
 
+// A reduction of floats over `ranks`, rounded after each step as collective.h allows it.
+// `magnitude` is the sum of those of its terms, or that of a product.
+double collective_bound(bp_dtype dtype, uint32_t ranks, double magnitude);
+
 // R4 and R4': one row of softmax or log_softmax. `x` is the row, `r` its exact result.
 std::vector<double> softmax_bounds(std::span<const double> x, std::span<const double> r,
                                    bp_dtype dtype);

@@ -90,6 +90,31 @@ TEST(Bounds, PropagatedAndClosedFormulasAgreeForSoftmax) {
   }
 }
 
+// A ring that rounds to 16 bits at each hop is right; one that loses the last bits, or a rank's
+// elements, is not.
+TEST(Bounds, OfACollectiveAllowARoundingAtEachStepAndNoMore) {
+  constexpr uint32_t kRanks = 8;
+  int within = 0, without_rounding = 0, without_a_rank = 0;
+  constexpr int kCount = 1000;
+  for (uint64_t i = 0; i < kCount; ++i) {
+    double exact = 0, ring = 0, cut = 0, last = 0;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      last = round_to(BP_BF16, 0.5 + std::ldexp(double(element_bits(7, rank, i) >> 11), -53));
+      exact += last;
+      ring = round_to(BP_BF16, ring + last);
+      const double next = cut + last, unit = std::ldexp(1.0, std::ilogb(next) - 6);
+      cut = std::floor(next / unit) * unit;  // One bit less, towards zero.
+    }
+    const double bound = collective_bound(BP_BF16, kRanks, exact);
+    within += std::fabs(ring - exact) <= bound;
+    without_rounding += std::fabs(cut - exact) <= bound;
+    without_a_rank += std::fabs(last) <= bound;
+  }
+  EXPECT_EQ(within, kCount);
+  EXPECT_LT(without_rounding, kCount);
+  EXPECT_LT(without_a_rank, kCount / 100);
+}
+
 TEST(Bounded, CoversTheErrorOfTheSameStepsInF32) {
   for (uint64_t i = 0; i < 500; ++i) {
     const auto draw = [&](uint32_t which) {

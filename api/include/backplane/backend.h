@@ -17,7 +17,8 @@
  *
  * Rules for every entry:
  *   Threads    The host calls the entry, register_all() and shutdown() one at a time for an
- *              instance; instances of one library are independent.
+ *              instance; instances of one library are independent. get_extension() and
+ *              status_class() are safe from any thread.
  *   Errors     Returns a status, with the text in the thread's error slot. [ENTRY-4] No exception,
  *              signal handler, exit or output to standard streams.
  *   Ownership  What a backend adds stays its own, and valid until shutdown().
@@ -120,8 +121,8 @@ typedef struct bp_backend {
    * registers what it has and returns BP_OK. */
   bp_status (*register_all)(void* self, const bp_registrar* registrar);
 
-  /* Ends the instance and frees its tables. [ENTRY-6] Work that still runs is waited for. The host
-   * calls nothing of the instance afterwards. */
+  /* Ends the instance and frees its tables. [ENTRY-6] Work that still runs is waited for. Handles
+   * that the host has not ended end with it. The host calls nothing of the instance afterwards. */
   bp_status (*shutdown)(void* self);
 
   /* Optional; lends a table that is not part of this ABI, by name and version. BP_NOT_FOUND if the

@@ -18,6 +18,9 @@
  *
  * In a _desc, and in members appended to a frame, zero means "not given".
  *
+ * Strings are UTF-8 and end with a zero byte. What is passed in is borrowed during the call, what
+ * is lent lives until shutdown(), unless it says otherwise.
+ *
  * A tag such as [ERROR-1] makes the sentence after it normative; conformance cases cite the tag,
  * and `bp-conformance explain ERROR-1` prints it with its cases.
  */
@@ -46,7 +49,8 @@ extern "C" {
 #endif
 
 /* Outcome of a call. Fixed at 32 bits, since the width of a C enum is the compiler's choice. Values
- * below zero belong to vendors; bp_backend::status_class maps them to one of these.
+ * below zero belong to vendors; bp_backend::status_class maps them to one of these. Who meets a
+ * value above zero that its headers do not have takes it for BP_INTERNAL.
  *
  * [ERROR-1] A call that fails sets the thread's error text first, through bp_host::set_error.
  * [ERROR-2] On failure every out parameter is left as it was.
@@ -58,7 +62,7 @@ enum {
   BP_INVALID_ARGUMENT = 1, /* The caller broke a documented rule; retrying cannot help. */
   BP_UNSUPPORTED = 2,      /* Legal, but not offered here; try a fallback. */
   BP_OUT_OF_MEMORY = 3,    /* May succeed after the caller frees something. */
-  BP_DEVICE_LOST = 4,      /* Every call on the device fails until it is reset. */
+  BP_DEVICE_LOST = 4,      /* Until it is reset, calls on the device fail; ending a handle works. */
   BP_TIMEOUT = 5,          /* The given time passed; the work may still complete. */
   BP_ABORTED = 6,          /* Stopped on request, before it completed. */
   BP_INCOMPATIBLE = 7,     /* The two sides cannot agree on an ABI or on a struct's members. */
@@ -184,7 +188,8 @@ typedef struct bp_host {
   bp_status (*get_option)(void* self, const char* key, const char** out_value);
 
   /* Allocates host memory for the backend's own objects; alignment_bytes is a power of two. The
-   * caller passes it to free() with the same size. BP_OUT_OF_MEMORY leaves out_memory as it was. */
+   * caller passes it to free() with the same size. BP_OUT_OF_MEMORY leaves out_memory as it was. A
+   * size of 0 gives a pointer to free as well; free(NULL) is a no-op. */
   bp_status (*allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                         void** out_memory);
   bp_status (*free)(void* self, void* memory, uint64_t size_bytes);

@@ -15,7 +15,14 @@
  *   Errors     Returns a status, with the text in the thread's error slot. [COLLECTIVE-3] A rank
  *              that is gone or late ends the work with BP_TIMEOUT or BP_ABORTED on every other rank
  *              within the timeout: as a failure of their streams, which status() gives too.
- *   Ownership  The caller owns groups until destroy().
+ *   Ownership  The caller owns groups until destroy(). Memory that a call names is borrowed until
+ *              its work has ended.
+ *
+ * Floats may be combined in any order, and rounded to their dtype after each step. [COLLECTIVE-11]
+ * Over n ranks a sum, average or scaled sum is off by at most ((1 + u)^(n + 1) - 1) times the sum
+ * of the magnitudes of its terms, and a product by as much of its own magnitude, where u is 2^-11
+ * for f16, 2^-8 for bf16, 2^-24 for f32 and 2^-53 for f64. That holds where no step overflows or is
+ * subnormal. Minima and maxima are exact. Integers wrap.
  */
 #ifndef BACKPLANE_COLLECTIVE_H_
 #define BACKPLANE_COLLECTIVE_H_
@@ -29,8 +36,9 @@ extern "C" {
 typedef struct bp_process_group bp_process_group;
 
 /* Where ranks find each other: keys and values that all processes see. An offer of the host, valid
- * as long as the groups that were made with it. [COLLECTIVE-4] Backends use keys that begin with
- * the prefix of their desc alone. */
+ * as long as the groups that were made with it, and safe from any thread. [COLLECTIVE-4] Backends
+ * use keys that begin with the prefix of their desc alone. Keys are never removed: a prefix serves
+ * one create(), with what is split and shrunk from it, and is never used again in that store. */
 typedef struct bp_store {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_STORE. */
@@ -38,7 +46,8 @@ typedef struct bp_store {
   void* self;
 
   /* Copies up to `capacity` bytes of the value, and sets *out_size_bytes to all of it. get() waits
-   * for the key, or returns BP_TIMEOUT; try_get() returns BP_NOT_FOUND. */
+   * for the key, or returns BP_TIMEOUT after timeout_ns nanoseconds; try_get() returns BP_NOT_FOUND
+   * without an error text. put() takes the place of an earlier value. */
   bp_status (*get)(void* self, const char* key, uint64_t timeout_ns, uint64_t capacity,
                    void* out_value, uint64_t* out_size_bytes);
   bp_status (*try_get)(void* self, const char* key, uint64_t capacity, void* out_value,
@@ -52,12 +61,12 @@ typedef struct bp_process_group_desc {
   uint32_t struct_type; /* BP_STRUCT_PROCESS_GROUP_DESC. */
   const void* next;
   bp_device* const* devices; /* One for each local rank. */
-  const uint32_t* ranks;     /* Their ranks, below world_size. */
+  const uint32_t* ranks;     /* Their ranks, below world_size, each once. */
   uint32_t local_count;
   uint32_t world_size;
   const bp_store* store;  /* May be NULL if all ranks are local. */
   const char* key_prefix; /* Of all keys in `store`. */
-  uint64_t timeout_ns;    /* Of create(), and of calls that give none; UINT64_MAX never passes. */
+  uint64_t timeout_ns;    /* Of create(), and of calls that give 0; UINT64_MAX never passes. */
 } bp_process_group_desc;
 
 typedef uint32_t bp_collective_kind;
@@ -102,6 +111,8 @@ enum {
  *   send, receive    send or receive count; root is the peer
  *   barrier          nothing
  *
+ * What a rank neither reads nor writes, by this table, may be all zero in its call.
+ *
  * Uneven parts: `counts`, with n entries, in place of count where it says n * count; all_to_all
  * has receive_counts as well. [COLLECTIVE-5] In place, send and receive are one range, or the
  * smaller is the part of the larger that belongs to the rank; else they do not overlap. */
@@ -145,6 +156,7 @@ typedef struct bp_process_group_ops {
                         bp_reduction reduction, bp_dtype dtype);
 
   /* Submits `call_count` calls as one group, each call_stride_bytes behind the one before.
+   * [COLLECTIVE-12] A stride below the struct_size of a call is BP_INVALID_ARGUMENT.
    * [COLLECTIVE-8] If one of them is refused, none is submitted. [COLLECTIVE-9] Results of
    * all_reduce are equal in every bit on all ranks. */
   bp_status (*submit)(void* self, uint64_t call_count, const bp_collective_call* calls,
@@ -170,7 +182,8 @@ typedef struct bp_process_group_ops {
                       uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                       bp_process_group** out_groups);
 
-  /* Optional; prepares a buffer for calls of the group, until deregister_buffer(). A hint. */
+  /* Optional; prepares a range for calls of the group, until deregister_buffer() with the same one,
+   * which comes before the memory is freed. A hint. */
   bp_status (*register_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
   bp_status (*deregister_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
 } bp_process_group_ops;

@@ -73,10 +73,10 @@ typedef struct bp_program {
   const void* next;
   const bp_program_value* values;
   uint64_t value_count;
-  uint64_t value_stride_bytes; /* From one value to the next. */
+  uint64_t value_stride_bytes; /* From one value to the next; at least its struct_size. */
   const bp_program_node* nodes;
   uint64_t node_count;
-  uint64_t node_stride_bytes;
+  uint64_t node_stride_bytes; /* The same. */
 } bp_program;
 
 /* The frame of an executable's kernel. Frozen head; the tensors are the inputs, then the outputs,
@@ -106,7 +106,7 @@ typedef struct bp_executable_info {
   uint32_t struct_type; /* BP_STRUCT_EXECUTABLE_INFO. */
   const void* next;
   uint64_t constant_bytes;  /* Device memory that it keeps. */
-  uint64_t workspace_bytes; /* Device memory of a launch. */
+  uint64_t workspace_bytes; /* Device memory of a launch, as workspace_size() of its kernel says. */
   uint64_t code_bytes;      /* 0: not known. */
 } bp_executable_info;
 

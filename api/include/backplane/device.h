@@ -51,7 +51,7 @@ typedef struct bp_heap {
   uint32_t reserved; /* 0. */
 } bp_heap;
 
-/* What a device is. An offer. Constant, except for `generation`. Strings are UTF-8. */
+/* What a device is. An offer. Constant, except for `generation`. */
 typedef struct bp_device_properties {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_DEVICE_PROPERTIES. */
@@ -82,7 +82,7 @@ typedef struct bp_device_properties {
   uint64_t profile_count;
 
   double peak_bytes_per_second; /* Of the first heap; 0: not known. */
-  double peak_f32_flops;        /* Multiply and add count as two; 0: not known. */
+  double peak_f32_flops;        /* Per second; multiply and add count as two; 0: not known. */
   int32_t dlpack_device_type;   /* kDLCPU is 1; 0: no DLPack. */
   int32_t dlpack_device_id;
 } bp_device_properties;
@@ -110,12 +110,12 @@ typedef struct bp_device_ops {
                           const bp_device_properties** out_properties);
 
   /* [DEVICE-8] Blocks until the work of all streams of `device` has ended, or returns BP_TIMEOUT
-   * after timeout_ns nanoseconds; UINT64_MAX never passes. Failures stay on their streams and are
-   * not returned. */
+   * after timeout_ns nanoseconds. A timeout of 0 only looks; UINT64_MAX never passes. Failures stay
+   * on their streams and are not returned. */
   bp_status (*synchronize)(void* self, bp_device* device, uint64_t timeout_ns);
 
-  /* Free and total bytes of the heap with this index. A snapshot: others allocate too. [DEVICE-6]
-   * An index that does not exist is BP_INVALID_ARGUMENT. */
+  /* Free and total bytes of properties->heaps[heap_index], counted from 0. A snapshot: others
+   * allocate too. [DEVICE-6] An index that does not exist is BP_INVALID_ARGUMENT. */
   bp_status (*memory_info)(void* self, bp_device* device, uint64_t heap_index,
                            uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 

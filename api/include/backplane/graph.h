@@ -10,7 +10,12 @@
  * What is legal in a capture: launches of kernels flagged BP_KERNEL_CAPTURABLE, copies between
  * buffers, fills, record and wait, and collectives that the backend captures. [GRAPH-1] Everything
  * else on a capturing stream is BP_INVALID_ARGUMENT with nothing recorded, and the capture stays
- * valid. Buffers that were recorded live until every instance has ended, or are slots.
+ * valid.
+ *
+ * What recorded work uses is the caller's, who keeps it until the graph and all instances of it
+ * have ended and their replays have completed: buffers, workspace included, plans with their packed
+ * memory, layouts, executables. Memory that lies inside slots is needed only by the launches that
+ * find it there. Frames, shapes, strides, lists and patterns are copied.
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread; one instance is bound and launched by one thread at a time.
@@ -73,9 +78,9 @@ typedef struct bp_graph_ops {
   /* Makes a graph ready to run on its device. [GRAPH-5] The instance lives on after its graph. */
   bp_status (*instantiate)(void* self, bp_graph* graph, bp_graph_instance** out_instance);
 
-  /* Puts `range`, of at least the slot's size, in the place of a slot for the launches to come.
-   * [GRAPH-6] A launch that was submitted keeps what it was launched with. Until the first bind()
-   * a slot is its own range. */
+  /* Puts `range`, of at least the slot's size and of the alignment that the recorded work needs, in
+   * the place of a slot, counted from 0, for the launches to come. [GRAPH-6] A launch that was
+   * submitted keeps what it was launched with. Until the first bind() a slot is its own range. */
   bp_status (*bind)(void* self, bp_graph_instance* instance, uint64_t slot,
                     const bp_buffer_ref* range);
 

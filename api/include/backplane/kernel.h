@@ -141,7 +141,9 @@ typedef struct bp_kernel {
    * arrives. [KERNEL-8] A call within them, and that supports() does not refuse, is right.
    *
    * A row gives the dtypes of the arguments whose dtype is free, in the order of the frame: those
-   * whose dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype. */
+   * whose dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype. A list
+   * of tensors is one argument, with one place in the row: its members have the same dtype, else
+   * no claim takes the call. Layout, rank and alignment hold for each member. */
   const bp_dtype* dtype_rows;        /* (dtype_row_count, dtype_count); NULL claims every dtype. */
   uint32_t dtype_row_count;          /* Accepted combinations. */
   uint32_t dtype_count;              /* Free arguments of the op. */
@@ -162,7 +164,9 @@ typedef struct bp_kernel {
 
   /* Submits the work to launch->stream and returns. [KERNEL-1] Allocates no device memory.
    * [KERNEL-5] After BP_UNSUPPORTED nothing was submitted, and the host tries the next kernel.
-   * [KERNEL-9] Writes every element of each output, and nothing else. */
+   * [KERNEL-9] Writes every element of each output, and nothing else. Has no effect but the work
+   * that it submits, and counts nothing: a capture may call it only to see whether it takes the
+   * frame, drop that work, and call it again for each replay. */
   bp_status (*launch)(const struct bp_kernel* self, const bp_launch* launch, const void* args);
 
   /* ---- Plans: optional, never stubbed; all four are given, or none ----------------------------

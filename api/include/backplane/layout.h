@@ -51,7 +51,8 @@ typedef struct bp_layout_ops {
   void* self;
 
   /* The layout in which `kernel` is fastest with tensor argument `argument` of the frame, counted
-   * in its order; *out_layout becomes NULL where strides serve. Tensors need no buffer. [LAYOUT-2]
+   * from 0 in its order; *out_layout becomes NULL where strides serve, and else is a reference for
+   * the caller to release. Tensors need no buffer. [LAYOUT-2]
    * A launch with an argument in the layout that it preferred gives what one with strides gives. */
   bp_status (*preferred)(void* self, bp_device* device, const bp_kernel* kernel, uint32_t argument,
                          const void* args, const bp_layout** out_layout);

@@ -35,7 +35,8 @@ typedef uint32_t bp_memory_usage;
 enum {
   BP_MEMORY_PEER = 1u << 0, /* Other devices copy from and to it. */
   BP_MEMORY_STREAM_ORDERED =
-      1u << 1,                    /* Lives between allocate and free in the order of `stream`. */
+      1u << 1, /* Lives between allocate and free in the order of `stream`: work on other streams
+                  is ordered by events, and it is neither mapped nor exported. */
   BP_MEMORY_EXPORT = 1u << 2,     /* export_buffer() will be called. */
   BP_MEMORY_COLLECTIVE = 1u << 3, /* Process groups send from it and receive into it. */
 };
@@ -46,7 +47,8 @@ typedef struct bp_allocate_desc {
   uint32_t struct_type; /* BP_STRUCT_ALLOCATE_DESC. */
   const void* next;
   uint64_t size_bytes;      /* [MEMORY-3] 0 gives a buffer of size 0. */
-  uint64_t alignment_bytes; /* 0, or a power of two up to 4096; else BP_INVALID_ARGUMENT. */
+  uint64_t alignment_bytes; /* Of the address of byte 0, where it has one: a power of two up to
+                               4096, or 0 for the backend's own; else BP_INVALID_ARGUMENT. */
   bp_stream* stream;        /* For BP_MEMORY_STREAM_ORDERED; else NULL. */
   uint64_t heap_index;      /* 1 for the first heap, and so on; 0 lets heap_flags decide. */
   bp_heap_flags heap_flags; /* The first heap that has all of these is used. */
@@ -82,7 +84,7 @@ typedef struct bp_allocator_ops {
    * [MEMORY-5] A NULL buffer is a no-op. */
   bp_status (*free)(void* self, bp_buffer* buffer, bp_stream* stream);
 
-  /* Optional; the device address of byte 0, for kernels that take addresses. */
+  /* Optional; the device address of byte 0 until free(), for kernels that take addresses. */
   bp_status (*address)(void* self, bp_buffer* buffer, uint64_t* out_address);
 
   /* Makes `range` visible to the host at *out_pointer until unmap(). [MEMORY-6] Work on it
@@ -92,14 +94,15 @@ typedef struct bp_allocator_ops {
   bp_status (*map)(void* self, const bp_buffer_ref* range, void** out_pointer);
   bp_status (*unmap)(void* self, bp_buffer* buffer);
 
-  /* Make the host's writes visible to the device, and the device's to the host. No-ops where the
-   * heap is host_coherent. */
+  /* Make the host's writes to a mapped range visible to the device, and the device's to the host:
+   * flush() after the host wrote, invalidate() before it reads. No-ops where the heap is
+   * host_coherent. */
   bp_status (*flush)(void* self, const bp_buffer_ref* range);
   bp_status (*invalidate)(void* self, const bp_buffer_ref* range);
 
   /* Copies between two ranges of one device. [MEMORY-7] The sizes are equal, else it is
    * BP_INVALID_ARGUMENT. [MEMORY-8] So are ranges of one buffer that overlap, unless they are the
-   * same. A size of 0 is a no-op. */
+   * same. The buffers may be of two heaps. A size of 0 is a no-op. */
   bp_status (*copy)(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                     const bp_buffer_ref* src);
 
@@ -109,7 +112,8 @@ typedef struct bp_allocator_ops {
                               const void* src, bp_borrow borrow);
 
   /* Copies src->size_bytes to host memory. [MEMORY-10] With BP_BORROW_DURING_CALL the call blocks
-   * until `dst` is complete, and returns the failure of the stream, if there is one. */
+   * until `dst` is complete, and returns the failure of the stream, if there is one. Else `dst` is
+   * complete when the work is: behind an event, a callback or synchronize(). */
   bp_status (*copy_to_host)(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
                             bp_borrow borrow);
 

@@ -41,12 +41,13 @@ typedef struct bp_activity {
   uint64_t correlation_id;       /* Of the launch; 0: none. */
   uint64_t external_correlation; /* The innermost pushed id at submission; 0: none. */
   uint64_t bytes;                /* Read and written; 0: not known. */
-  uint64_t flops;                /* 0: not known. */
+  uint64_t flops;                /* Operations, not a rate; 0: not known. */
   bp_activity_kind kind;
   uint32_t reserved; /* 0. */
 } bp_activity;
 
-/* Takes one record, on any thread, and returns soon; calls nothing of the backend. */
+/* Takes one record, on any thread, perhaps on several at once, and returns soon; calls nothing of
+ * the backend. */
 typedef void bp_activity_fn(void* user_data, const bp_activity* activity);
 
 /* What to record. A request. */

@@ -77,7 +77,9 @@ typedef struct bp_stream_ops {
   bp_status (*clear_failure)(void* self, bp_stream* stream);
 
   /* Blocks until the work submitted before the call has ended, or returns BP_TIMEOUT after
-   * timeout_ns nanoseconds. [STREAM-14] A timeout of 0 only looks. UINT64_MAX never passes. */
+   * timeout_ns nanoseconds. [STREAM-14] A timeout of 0 only looks. UINT64_MAX never passes. Work
+   * may also have failed with BP_TIMEOUT, as a collective does: then status() gives it too, which
+   * is BP_OK where the wait alone ran out. */
   bp_status (*synchronize)(void* self, bp_stream* stream, uint64_t timeout_ns);
 
   /* Hands collected work to the device. */
@@ -149,13 +151,15 @@ typedef struct bp_event_ops {
    * too early, and 1 for an event never recorded that is not host-signalled. */
   bp_status (*query)(void* self, bp_event* event, uint32_t* out_done);
 
-  /* Blocks until query() would give 1, or returns BP_TIMEOUT after timeout_ns nanoseconds. Returns
-   * the failure that the event carries. */
+  /* Blocks until query() would give 1, or returns BP_TIMEOUT after timeout_ns nanoseconds; 0 and
+   * UINT64_MAX as above. Returns the failure that the event carries. Where that may be BP_TIMEOUT
+   * itself, query() tells the two apart: it gives 0 where the wait alone ran out. */
   bp_status (*synchronize)(void* self, bp_event* event, uint64_t timeout_ns);
 
   /* The time from `start` to `end` on the device's clock, in nanoseconds. Both have BP_EVENT_TIMING
    * and have completed, else it is BP_INVALID_ARGUMENT. [EVENT-11] Not negative if `end` was
-   * recorded behind `start` on one stream. */
+   * recorded behind `start` on one stream. [EVENT-14] For events of two devices, BP_UNSUPPORTED
+   * unless the backend can relate their clocks. */
   bp_status (*elapsed_ns)(void* self, bp_event* start, bp_event* end, int64_t* out_elapsed_ns);
 
   /* Completes a host-signalled event with `status`: waiters go on, or get the failure. [EVENT-12]

@@ -34,6 +34,7 @@ typedef struct bp_buffer_ref {
  * [TENSOR-1] A stride may be zero or negative, and byte_offset any multiple of that size and of the
  * heap's tensor_offset_alignment_bytes: kernels meet all of them unless their claims leave it out.
  * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
+ * Of a sub-byte type the sum counts nibbles from byte_offset on, the low one of each byte first.
  */
 typedef struct bp_tensor {
   bp_buffer* buffer;      /* [TENSOR-4] NULL only for supports() and prepare(), or if empty. */

@@ -37,7 +37,8 @@ typedef struct bp_virtual_memory_ops {
   const void* next;
   void* self;
 
-  /* The unit of every size and offset of this table, for memory of a heap: a power of two. */
+  /* The unit of every size and offset of this table, for memory of a heap: a power of two. Here and
+   * in create() heaps are counted from 0, as in the properties of the device. */
   bp_status (*granularity)(void* self, bp_device* device, uint64_t heap_index,
                            uint64_t* out_size_bytes);
 
