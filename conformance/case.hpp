@@ -180,8 +180,10 @@ class Context {
   // Says what the case does now ("setup", "fill", "launch 3", "sync", "verify", "teardown"). Shown
   // when its deadline passes.
   void progress(std::string_view phase) {
-    if (progress_) progress_(phase);
+    if (progress_) progress_(part_ + std::string(phase));
   }
+  // Which of its parts the case does from now on: what is said of phases begins with it.
+  void begin_part(const std::string& part) { part_ = part + ": "; }
 
   bool has_failed() const { return !findings_.empty(); }
 
@@ -216,6 +218,7 @@ class Context {
   const Case& case_;
   uint64_t seed_;
   Progress progress_;
+  std::string part_;
   std::vector<Finding> findings_;
   std::vector<std::string> warnings_;
   std::string fallback_;

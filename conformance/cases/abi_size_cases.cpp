@@ -7,7 +7,7 @@
 
 #include "conformance/cases/abi_size_calls.hpp"
 #include "conformance/cases/families.hpp"
-#include "conformance/memory/page_end.hpp"
+#include "conformance/memory/fenced_pages.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -14,7 +14,7 @@
 #include "conformance/cases/layout_fixtures.hpp"
 #include "conformance/cases/offers.hpp"
 #include "conformance/cases/test_host.hpp"
-#include "conformance/memory/page_end.hpp"
+#include "conformance/memory/fenced_pages.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -44,6 +44,7 @@ std::string damage_text(std::string_view name, const Damage& damage) {
 Call::Call(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
            bp_stream* stream)
     : t_(t), case_(op_case), data_(data), place_(memory_place(t, stream)), frame_(op_case.op) {
+  place_.edge = variant.edge;
   int64_t row_stride = 1;
   for (const TensorArgument& argument : op_case.tensors) {
     if (!argument.shape.empty()) row_stride = std::max(row_stride, argument.shape.back());

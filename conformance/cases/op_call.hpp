@@ -41,6 +41,7 @@ class Call {
        bp_stream* stream);
 
   const Frame& frame() const { return frame_; }
+  const MemoryPlace& place_in() const { return place_; }
 
   // Takes the memory away from every tensor of the frame.
   void strip_buffers();

@@ -25,6 +25,9 @@ void add_kernel_rules(std::vector<Case>& cases, const std::vector<OpCase>& rows,
 // Adds a case for each op in `rows` about launches with plans.
 void add_plan_rule(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
 
+// Adds a case for each op in `rows` about launches between pages without access.
+void add_edge_rule(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
+
 // Adds a case for each op in `rows` about captured launches.
 void add_graph_rule(std::vector<Case>& cases, const std::vector<OpCase>& rows, const char* group);
 

@@ -11,6 +11,7 @@ namespace bp::conformance {
 namespace {
 
 constexpr uint64_t kTimeoutNs = 20'000'000'000;
+constexpr uint64_t kWorkspaceAlignment = 256;
 
 bp_kernel_choice choose(Context& t, const OpCase& op_case, const Frame& frame) {
   bp_kernel_choice choice{};
@@ -42,7 +43,9 @@ template <typename Submit>
 bp_status submit_guarded(Context& t, const MemoryPlace& place_in, uint64_t workspace_bytes,
                          Poison poison, Observation& seen, Submit&& submit) {
   const Shape shape{static_cast<int64_t>(workspace_bytes)};
-  GuardedTensor workspace(place_in, {BP_U8, shape, place(Layout::kDense, shape)});
+  GuardedSpec spec{BP_U8, shape, place(Layout::kDense, shape)};
+  spec.alignment_bytes = kWorkspaceAlignment;
+  GuardedTensor workspace(place_in, std::move(spec));
   workspace.poison_elements(poison);
   workspace.upload();
   const bp_launch launch{.device = t.target().device,
@@ -103,9 +106,8 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
   for (const Poison poison : poisons) {
     call.prepare(poison);
     t.progress(poison == first ? "launch 1" : "launch 2");
-    const MemoryPlace place_in = memory_place(t, stream);
     seen.launch_status =
-        is_native ? launch_native(t, *choice.kernel, call.frame(), place_in, poison, 0, seen)
+        is_native ? launch_native(t, *choice.kernel, call.frame(), call.place_in(), poison, 0, seen)
                   : launch_fallback(t, *choice.kernel, call.frame(), stream, seen);
     if (seen.launch_status != BP_OK) {
       seen.status_text = bp_error_text();

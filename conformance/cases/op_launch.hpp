@@ -20,6 +20,7 @@ struct Variant {
   bool has_layouts = true;        // Else everything is dense.
   bool has_equal_rows = false;    // All rows of all tensors lie equally far apart.
   bool has_empty_buffers = true;  // Else a tensor without elements has no buffer.
+  Edge edge = Edge::kNone;        // Where tensors and workspace meet pages without access.
 };
 
 // What was seen after the launches of one variant, output by output.

@@ -192,6 +192,7 @@ void add_promise(std::vector<Case>& cases, const OpCases& rows, const char* grou
     Case entry;
     entry.id = "kernel." + std::string(promise.sentence) + "." + std::string(op_info(op).name);
     entry.tags = promise.tags;
+    entry.tier = promise.tier;
     entry.group = group;
     entry.op = op;
     entry.dtype = chosen.front().dtype;

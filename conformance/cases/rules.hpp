@@ -73,6 +73,7 @@ struct Promise {
   const char* sentence;
   std::vector<std::string> tags;
   void (*check)(Context&, const OpCases&);
+  Tier tier = Tier::kSmoke;
 };
 
 // Adds "kernel.<sentence>.<op>" for each op, over the first plain rows of each of its dtypes.

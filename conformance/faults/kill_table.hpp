@@ -56,6 +56,8 @@ inline constexpr KillRow kKillTable[] = {
     {"40:subtle", "results cached by content", "perf.matmul.square512.f32", "*", "cached"},
     {"41", "packed weight is spoilt", "kernel.prepared_launch_is_right.linear", "*", "values"},
     {"43", "matmul by Strassen", "info.declaration.algo.matmul.f32", "*", "declaration", true},
+    {"44", "reads past the end", "kernel.launch_stays_between_pages.relu", "*", "*", false,
+     "KERNEL-8"},
     {"benign_reverse_sum", "sums from the end", "op.sum.f32.*", nullptr, ""},
     {"benign_pairwise_sum", "sums by pairs", "op.sum.f32.*", nullptr, ""},
     {"benign_extra_workspace", "more workspace", "op.matmul.f32.*", nullptr, ""},

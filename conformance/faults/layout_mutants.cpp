@@ -226,6 +226,28 @@ bp_status write_before_the_beginning(const Call& call, std::string_view, const v
   return call.scribble({frame.y->buffer, y.byte_offset() - size_bytes, size_bytes});
 }
 
+// 44: one element behind the end of the input is read, and nothing is done with it.
+bp_status read_past_the_end(const Call& call, std::string_view, const void* args) {
+  const auto& frame = *static_cast<const UnaryArgs*>(args);
+  View x(*frame.x);
+  int64_t last = 0;
+  for (uint32_t axis = 0; axis < x.rank(); ++axis) {
+    if (x.extent(axis) == 0) return call.run(&frame);
+    last += std::max<int64_t>(0, (x.extent(axis) - 1) * x.stride(axis));
+  }
+  x.advance(last);
+  const auto size_bytes = static_cast<uint64_t>(x.item_size_bytes());
+  const bp_buffer_ref element{frame.x->buffer, x.byte_offset(), size_bytes};
+  const bp_allocator_ops& allocator = *call.wrapped.allocator;
+  void* at = nullptr;
+  if (allocator.map(allocator.self, &element, &at) == BP_OK) {
+    const volatile char next = static_cast<const volatile char*>(at)[size_bytes];
+    static_cast<void>(next);
+    static_cast<void>(allocator.unmap(allocator.self, frame.x->buffer));
+  }
+  return call.run(&frame);
+}
+
 // 15: what is behind the last whole vector of the innermost axis is not written.
 bp_status leave_the_tail(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const UnaryArgs*>(args);
@@ -294,6 +316,7 @@ constexpr Mutant kTable[] = {
     {"12", kBinary, read_what_was_written},
     {"13", kUnary, write_past_the_end},
     {"14", kUnary, write_before_the_beginning},
+    {"44", kUnary, read_past_the_end},
     {"15", kUnary, leave_the_tail},
     {"16", kUnary, write_to_the_input},
     {"23", kUnary, count_in_16_bits},

@@ -36,40 +36,74 @@ std::byte canary_byte(uint64_t position) {
 }
 
 GuardedTensor::GuardedTensor(const MemoryPlace& place, GuardedSpec spec)
-    : place_(place), spec_(std::move(spec)), size_(element_size(spec_.dtype)) {
-  const int64_t first = -spec_.placement.lowest;
-  front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
-  // Element (0, ..., 0) lies where the heap takes tensors, also if others lie before it.
-  const uint64_t alignment =
-      std::max<uint64_t>(1, place_.target->properties->heaps->tensor_offset_alignment_bytes);
-  const uint64_t beyond = (front_ + static_cast<uint64_t>(first) * size_) % alignment;
-  if (beyond != 0) front_ += alignment - beyond;
-  const uint64_t span_bytes = static_cast<uint64_t>(spec_.placement.span()) * size_;
-  image_.resize(front_ + span_bytes + place_.canary_bytes);
-  fill_with_canary(image_);
-
-  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
-                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
-                              .size_bytes = image_.size()};
-  const bp_allocator_ops& memory = *place_.target->allocator;
-  require_ok(memory.allocate(memory.self, place_.target->device, &desc, &buffer_), "allocate");
-
+    : place_(place),
+      spec_(std::move(spec)),
+      size_(element_size(spec_.dtype)),
+      span_(static_cast<uint64_t>(spec_.placement.span()) * size_) {
+  if (place_.edge == Edge::kNone) {
+    place_between_canaries();
+  } else {
+    place_at_edge();
+  }
   view_.buffer = buffer_;
-  view_.byte_offset = front_ + static_cast<uint64_t>(first) * size_;
+  view_.byte_offset = front_ + static_cast<uint64_t>(-spec_.placement.lowest) * size_;
   view_.shape = spec_.shape.data();
   view_.strides = spec_.placement.strides.data();
   view_.ndim = static_cast<uint32_t>(spec_.shape.size());
   view_.dtype = spec_.dtype;
 }
 
-GuardedTensor::~GuardedTensor() {
-  const bp_allocator_ops& memory = *place_.target->allocator;
-  memory.free(memory.self, buffer_, place_.stream);  // Behind copies that may still be under way.
+uint64_t GuardedTensor::alignment_bytes() const {
+  return std::max({uint64_t{1}, spec_.alignment_bytes,
+                   place_.target->properties->heaps->tensor_offset_alignment_bytes});
 }
 
-bp_buffer_ref GuardedTensor::ref() const {
-  return {buffer_, front_, static_cast<uint64_t>(spec_.placement.span()) * size_};
+// Element (0, ..., 0) lies where the heap takes tensors, also if others lie before it.
+void GuardedTensor::place_between_canaries() {
+  front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
+  const uint64_t alignment = alignment_bytes();
+  const uint64_t first = front_ + static_cast<uint64_t>(-spec_.placement.lowest) * size_;
+  if (first % alignment != 0) front_ += alignment - first % alignment;
+  image_.resize(front_ + span_ + place_.canary_bytes);
+  fill_with_canary(image_);
+  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
+                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                              .size_bytes = image_.size()};
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  require_ok(memory.allocate(memory.self, place_.target->device, &desc, &buffer_), "allocate");
 }
+
+// As near to the edge as the alignment allows.
+void GuardedTensor::place_at_edge() {
+  const uint64_t alignment = alignment_bytes();
+  const uint64_t before = static_cast<uint64_t>(-spec_.placement.lowest) * size_;
+  pages_ = std::make_unique<FencedPages>(std::max<uint64_t>(1, span_ + alignment));
+  image_.resize(pages_->size_bytes());
+  fill_with_canary(image_);
+  if (place_.edge == Edge::kLeft) {
+    front_ = (alignment - before % alignment) % alignment;
+  } else {
+    const uint64_t last = image_.size() - span_ + before;  // The last place of element (0, ..., 0).
+    front_ = last / alignment * alignment - before;
+  }
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  require_ok(memory.register_host(memory.self, place_.target->device, pages_->data(), image_.size(),
+                                  &buffer_),
+             "register_host");
+}
+
+GuardedTensor::~GuardedTensor() {
+  const bp_allocator_ops& memory = *place_.target->allocator;
+  if (pages_ == nullptr) {
+    memory.free(memory.self, buffer_, place_.stream);  // Behind copies that may still be under way.
+    return;
+  }
+  const bp_stream_ops& streams = *place_.target->streams;
+  static_cast<void>(streams.synchronize(streams.self, place_.stream, UINT64_MAX));
+  static_cast<void>(memory.unregister_host(memory.self, buffer_));
+}
+
+bp_buffer_ref GuardedTensor::ref() const { return {buffer_, front_, span_}; }
 
 uint64_t GuardedTensor::byte_of(int64_t index) const {
   const int64_t offset = element_offset(spec_.placement, spec_.shape, index);
@@ -131,7 +165,7 @@ std::optional<Damage> GuardedTensor::damage() const {
   }
   if (std::memcmp(right.data(), result_.data(), right.size()) == 0) return std::nullopt;
   Damage damage;
-  const uint64_t end = image_.size() - place_.canary_bytes;
+  const uint64_t end = front_ + span_;
   for (uint64_t i = 0; i < right.size(); ++i) {
     if (right[i] == result_[i]) continue;
     if (damage.count++ > 0) continue;

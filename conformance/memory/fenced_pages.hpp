@@ -1,0 +1,55 @@
+// Memory of the host between pages that nobody may touch: whoever reads or writes beyond it ends
+// the process, and with it the case.
+//
+//   | no access | data() ............. size_bytes() | no access |
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <new>
+
+namespace bp::conformance {
+
+class FencedPages {
+ public:
+  // At least `size_bytes`, zero at first.
+  explicit FencedPages(size_t size_bytes) : size_bytes_((size_bytes + kPage - 1) / kPage * kPage) {
+    void* const pages = mmap(nullptr, size_bytes_ + 2 * kPage, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) throw std::bad_alloc();
+    pages_ = static_cast<std::byte*>(pages);
+    static_cast<void>(mprotect(pages_, kPage, PROT_NONE));
+    static_cast<void>(mprotect(pages_ + kPage + size_bytes_, kPage, PROT_NONE));
+  }
+  ~FencedPages() { munmap(pages_, size_bytes_ + 2 * kPage); }
+  FencedPages(const FencedPages&) = delete;
+  FencedPages& operator=(const FencedPages&) = delete;
+
+  std::byte* data() { return pages_ + kPage; }
+  size_t size_bytes() const { return size_bytes_; }  // A multiple of kPage.
+
+  static constexpr size_t kPage = size_t{1} << 16;  // At least a page of any machine.
+
+ private:
+  size_t size_bytes_;
+  std::byte* pages_;
+};
+
+// The last bytes of such memory.
+class PageEnd {
+ public:
+  // Zero at first. `size_bytes` is at most kRoom.
+  explicit PageEnd(size_t size_bytes) : size_bytes_(size_bytes), pages_(kRoom) {}
+
+  std::byte* data() { return pages_.data() + kRoom - size_bytes_; }
+  size_t size() const { return size_bytes_; }
+
+  static constexpr size_t kRoom = FencedPages::kPage;
+
+ private:
+  size_t size_bytes_;
+  FencedPages pages_;
+};
+
+}  // namespace bp::conformance
