@@ -1,7 +1,8 @@
 # backplane_add_backend(<name> SOURCES ... [LINK ...] [MANIFEST <vendor.backend>])
 #
-# Defines the plugin <name>: a loadable module that exports bp_backend_entry and nothing else. Used
-# by the backends in this tree and, through find_package(Backplane), by vendors.
+# Defines the plugin <name>: a loadable module that exports bp_backend_entry and nothing else, and
+# that does not link while a symbol of it is undefined. Used by the backends in this tree and,
+# through find_package(Backplane), by vendors.
 #   LINK      Libraries the backend needs, such as the vendor's driver.
 #   MANIFEST  The backend's name. Writes <name>.json into backends.d of the build tree, by which
 #             hosts discover the plugin, and installs both: the plugin into lib/backplane, the
@@ -27,6 +28,7 @@ function(backplane_add_backend name)
     set(map ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/backend.map)
     target_link_options(${name} PRIVATE LINKER:--version-script=${map})
     set_property(TARGET ${name} APPEND PROPERTY LINK_DEPENDS ${map})
+    backplane_refuse_undefined_symbols(${name})
   endif()
 
   if(arg_MANIFEST)
@@ -37,6 +39,18 @@ function(backplane_add_backend name)
     backplane_add_static_backend(${name} "${arg_MANIFEST}"
       SOURCES ${arg_SOURCES} LINK ${arg_LINK})
   endif()
+endfunction()
+
+# A symbol that no library of LINK has is an error of the link, instead of one of whoever loads the
+# plugin. Sanitizers leave symbols to the program that they watch: their builds are let through.
+function(backplane_refuse_undefined_symbols target)
+  string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
+  foreach(flags IN ITEMS C_FLAGS CXX_FLAGS MODULE_LINKER_FLAGS)
+    if("${CMAKE_${flags}} ${CMAKE_${flags}_${config}}" MATCHES "-fsanitize=")
+      return()
+    endif()
+  endforeach()
+  target_link_options(${target} PRIVATE LINKER:-z,defs)
 endfunction()
 
 # Writes the manifest of the build tree, and installs the plugin with a manifest of its own: the
