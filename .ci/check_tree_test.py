@@ -26,6 +26,11 @@ class CheckTree(unittest.TestCase):
         runtime = "#include <backplane/runtime/a.hpp>"
         self.assertEqual(len(findings("conformance/a.cpp", runtime)), 1)
 
+    def test_lets_released_headers_of_two_modules_lie_together(self):
+        host = '#include "backplane/host.h"\n'
+        self.assertEqual(findings("api/released/0.7/include/backplane/dlpack.h", host), [])
+        self.assertEqual(len(findings("api/include/backplane/dlpack.h", host)), 1)
+
     def test_refuses_the_private_header_of_another_module(self):
         private = '#include "registry/claims.hpp"\n'
         self.assertEqual(findings("registry/claims.cpp", private), [])

@@ -33,6 +33,8 @@ import future  # pylint: disable=wrong-import-position
 import slots  # pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent
+# Of the host library; a release holds them beside those that backends see.
+HOST_HEADERS = {"addresses.h", "dlpack.h", "host.h"}
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
          "-Wno-missing-field-initializers"]
 
@@ -87,7 +89,7 @@ def places(header_set: HeaderSet) -> dict[str, str]:
     """Where each member of a struct is that backends see, and the size of each that is frozen."""
     lines = [line.split(" ", 2)[1:] for line in boundary.promised(header_set.layout)]
     of_hosts = {name for name, struct in header_set.headers.structs.items()
-                if struct.header == "host.h"}
+                if struct.header in HOST_HEADERS}
     return {what: place for what, place in lines if what.split(".")[0] not in of_hosts}
 
 

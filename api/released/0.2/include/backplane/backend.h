@@ -1,0 +1,190 @@
+/* backplane/backend.h - how a host and a backend meet.
+ *
+ * The host finds bp_backend_entry, sends what it can serve, and receives an instance or a reason.
+ * It then asks the instance to register its tables. The backend imports nothing from the host: the
+ * host's services reach it in bp_host.
+ *
+ *   host                                         backend
+ *    | bp_backend_entry(request{versions, bp_host}) |
+ *    |--------------------------------------------->|   BP_OK, reply{version, instance}
+ *    | backend->register_all(self, registrar)       |   or a failure and why
+ *    |--------------------------------------------->|
+ *    |    registrar->add_device, add_allocator, add_streams, add_kernels
+ *    |<---------------------------------------------|   one result per entry
+ *    | ... the host uses the tables ...             |
+ *    | backend->shutdown(self)                      |
+ *    |--------------------------------------------->|
+ *
+ * Rules for every entry:
+ *   Threads    The host calls the entry, register_all() and shutdown() one at a time for an
+ *              instance; instances of one library are independent. get_extension() and
+ *              status_class() are safe from any thread.
+ *   Errors     Returns a status, with the text in the thread's error slot. [ENTRY-4] No exception,
+ *              signal handler, exit or output to standard streams.
+ *   Ownership  What a backend adds stays its own, and valid until shutdown().
+ */
+#ifndef BACKPLANE_BACKEND_H_
+#define BACKPLANE_BACKEND_H_
+
+#include "backplane/collective.h"
+#include "backplane/compiler.h"
+#include "backplane/device.h"
+#include "backplane/graph.h"
+#include "backplane/kernel.h"
+#include "backplane/layout.h"
+#include "backplane/memory.h"
+#include "backplane/profiler.h"
+#include "backplane/stream.h"
+#include "backplane/virtual_memory.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the registrar did with one entry. Frozen. */
+typedef struct bp_add_result {
+  uint32_t outcome;   /* A BP_ADD_* value. */
+  uint32_t reserved;  /* 0. */
+  const char* reason; /* NULL if accepted. Else by which entry, or why; until register_all ends. */
+} bp_add_result;
+enum {
+  BP_ADD_ACCEPTED = 1,
+  BP_ADD_SHADOWED = 2, /* Legal, but an earlier entry always answers in its place. */
+  BP_ADD_REJECTED = 3, /* Not usable. The other entries are not affected. */
+};
+
+/* The host's side of a registration. An offer. Valid during register_all(), on its thread.
+ *
+ * An entry is for the devices listed; a device_count of 0 means all of the backend. [REG-1] The
+ * result is one per entry: the call fails only if it cannot be read at all. `out_results` may be
+ * NULL. [REG-2] Of tables, the first for a device counts. [REG-3] Kernels are tried by priority,
+ * then in the order in which they came. Slots of a table that are NULL are filled with functions
+ * that return BP_UNSUPPORTED. */
+typedef struct bp_registrar {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_REGISTRAR. */
+  const void* next;
+  void* self;
+
+  /* Adds devices and their functions. Comes first. With a device_count of 0: all that
+   * devices->enumerate() lends. */
+  bp_status (*add_device)(void* self, uint64_t device_count, bp_device* const* device_list,
+                          const bp_device_ops* devices, bp_add_result* out_result);
+
+  bp_status (*add_allocator)(void* self, uint64_t device_count, bp_device* const* device_list,
+                             const bp_allocator_ops* allocator, bp_add_result* out_result);
+
+  /* Adds the two tables as one entry. */
+  bp_status (*add_streams)(void* self, uint64_t device_count, bp_device* const* device_list,
+                           const bp_stream_ops* streams, const bp_event_ops* events,
+                           bp_add_result* out_result);
+
+  /* Adds kernels; `out_results` has kernel_count entries. */
+  bp_status (*add_kernels)(void* self, uint64_t device_count, bp_device* const* device_list,
+                           uint64_t kernel_count, const bp_kernel* const* kernels,
+                           bp_add_result* out_results);
+
+  /* ---- Since 0.2: tables that a device may do without ----------------------------------------
+   *
+   * A host that is older than the backend lacks these: read the registrar with bp_struct_read(),
+   * and leave out what is NULL. */
+
+  bp_status (*add_device_guard)(void* self, uint64_t device_count, bp_device* const* device_list,
+                                const bp_device_guard_ops* guard, bp_add_result* out_result);
+  bp_status (*add_virtual_memory)(void* self, uint64_t device_count, bp_device* const* device_list,
+                                  const bp_virtual_memory_ops* virtual_memory,
+                                  bp_add_result* out_result);
+  bp_status (*add_layout)(void* self, uint64_t device_count, bp_device* const* device_list,
+                          const bp_layout_ops* layouts, bp_add_result* out_result);
+  bp_status (*add_graph)(void* self, uint64_t device_count, bp_device* const* device_list,
+                         const bp_graph_ops* graphs, bp_add_result* out_result);
+  bp_status (*add_compiler)(void* self, uint64_t device_count, bp_device* const* device_list,
+                            const bp_compiler_ops* compiler, bp_add_result* out_result);
+  bp_status (*add_process_group)(void* self, uint64_t device_count, bp_device* const* device_list,
+                                 const bp_process_group_ops* process_groups,
+                                 bp_add_result* out_result);
+  bp_status (*add_profiler)(void* self, uint64_t device_count, bp_device* const* device_list,
+                            const bp_profiler_ops* profiler, bp_add_result* out_result);
+} bp_registrar;
+
+/* One instance of a backend. An offer. Valid until shutdown(). */
+typedef struct bp_backend {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_BACKEND. */
+  const void* next;
+  void* self;
+
+  const char* name;    /* "vendor.backend", both [a-z0-9_]+; unique in a registry. */
+  const char* version; /* The vendor's own, for people: "1.4.2". */
+
+  /* Passes everything the instance offers to `registrar`. [ENTRY-5] A backend that finds no device
+   * registers what it has and returns BP_OK. */
+  bp_status (*register_all)(void* self, const bp_registrar* registrar);
+
+  /* Ends the instance and frees its tables. [ENTRY-6] Work that still runs is waited for. Handles
+   * that the host has not ended end with it. The host calls nothing of the instance afterwards. */
+  bp_status (*shutdown)(void* self);
+
+  /* Optional; lends a table that is not part of this ABI, by name and version. BP_NOT_FOUND if the
+   * backend has none of that name. */
+  bp_status (*get_extension)(void* self, const char* name, uint32_t version,
+                             const void** out_extension);
+
+  /* Optional; maps a vendor's status below zero to the BP_* value that hosts treat it as. */
+  bp_status (*status_class)(void* self, bp_status code, bp_status* out_class);
+} bp_backend;
+
+/* What the host can serve. An offer: newer is never an error. */
+typedef struct bp_entry_request {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_ENTRY_REQUEST. */
+  const void* next;
+
+  uint32_t abi_major_min; /* The majors the host can serve, both ends included. */
+  uint32_t abi_major_max;
+  uint32_t abi_minor;     /* The newest minor of abi_major_max that the host knows. */
+  uint32_t abi_minor_min; /* The oldest it serves while abi_major_max is 0; afterwards 0. */
+  const bp_host* host;
+} bp_entry_request;
+
+/* The answer. The host sets struct_size, struct_type and next before the call. */
+typedef struct bp_entry_reply {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_ENTRY_REPLY. */
+  const void* next;
+
+  uint32_t abi_major; /* The backend's choice within the host's range. */
+  uint32_t abi_minor; /* The minor it was built against. [ENTRY-1] May be newer from major 1 on. */
+  const bp_backend* backend;
+} bp_entry_reply;
+
+/* The type of the one symbol a backend exports. [ENTRY-3] Each success makes an instance of its
+ * own, bound to the host in `request`; a backend that can serve only one answers BP_ALREADY_EXISTS.
+ * [ENTRY-2] If no version suits both, it returns BP_INCOMPATIBLE, and the error text says which the
+ * backend serves. */
+typedef bp_status bp_backend_entry_fn(const bp_entry_request* request, bp_entry_reply* out_reply);
+
+BP_API bp_backend_entry_fn bp_backend_entry;
+
+/* 1 if the host that sent `request` runs backends built against this header, else 0: also where the
+ * request or its bp_host is shorter than in their first release, or has a link that must be
+ * understood. */
+static inline int bp_abi_is_served(const bp_entry_request* request) {
+  const uint32_t major = BP_ABI_MAJOR, minor = BP_ABI_MINOR;
+  const uint32_t first_size_bytes = (uint32_t)(offsetof(bp_entry_request, host) + sizeof(void*));
+  const uint32_t first_host_bytes = (uint32_t)(offsetof(bp_host, free) + sizeof(void*));
+  bp_entry_request r;
+  bp_host host;
+  if (bp_struct_read(request, first_size_bytes, &r, sizeof(r), NULL) != BP_OK) return 0;
+  if (bp_struct_read(r.host, first_host_bytes, &host, sizeof(host), NULL) != BP_OK) return 0;
+  if (major < request->abi_major_min || major > request->abi_major_max) return 0;
+  if (major > 0) return 1;
+  return request->abi_major_max == 0 && minor >= request->abi_minor_min &&
+         minor <= request->abi_minor;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_BACKEND_H_ */

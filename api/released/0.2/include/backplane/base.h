@@ -1,0 +1,260 @@
+/* backplane/base.h - version, status codes, dtypes, and what every other header uses.
+ *
+ * A struct that crosses the boundary is extensible, frozen, or an argument frame:
+ *
+ *   Extensible  Begins with the three members of bp_struct_header. Members are only ever appended.
+ *               A table of functions goes on with `void* self`, the first argument of each of them.
+ *   Frozen      Never changes: bp_struct_header, bp_buffer_ref, bp_tensor, bp_scalar, bp_launch,
+ *               bp_add_result.
+ *   Frame       Arguments of one op (backplane/ops.h). Begins with `uint32_t struct_size;
+ *               uint32_t flags;` for ever. Members are only ever appended.
+ *
+ * An extensible struct is an offer or a request:
+ *
+ *   Offer       A table, bp_host, bp_kernel, properties, the entry's request and reply. A longer
+ *               one than the reader knows is valid, and its tail is ignored.
+ *   Request     A _desc, and every frame. A longer one is valid only if its tail is zero, so that
+ *               nothing that was asked for is ever ignored silently.
+ *
+ * In a _desc, and in members appended to a frame, zero means "not given".
+ *
+ * Strings are UTF-8 and end with a zero byte. What is passed in is borrowed during the call, what
+ * is lent lives until shutdown(), unless it says otherwise.
+ *
+ * A tag such as [ERROR-1] makes the sentence after it normative; conformance cases cite the tag,
+ * and `bp-conformance explain ERROR-1` prints it with its cases.
+ */
+#ifndef BACKPLANE_BASE_H_
+#define BACKPLANE_BASE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The version of these headers, and the oldest minor that a host with them serves. Before the
+ * freeze the major is 0, and a host does not serve a newer minor. api/docs/versioning.md has the
+ * promise. */
+#define BP_ABI_MAJOR 0
+#define BP_ABI_MINOR 2
+#define BP_ABI_MINOR_MIN 1
+
+#if defined(_WIN32)
+#define BP_API __declspec(dllexport)
+#else
+#define BP_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Outcome of a call. Fixed at 32 bits, since the width of a C enum is the compiler's choice. Values
+ * below zero belong to vendors; bp_backend::status_class maps them to one of these. Who meets a
+ * value above zero that its headers do not have takes it for BP_INTERNAL.
+ *
+ * [ERROR-1] A call that fails sets the thread's error text first, through bp_host::set_error.
+ * [ERROR-2] On failure every out parameter is left as it was.
+ * [ERROR-3] A required pointer that is NULL, an out parameter included, is BP_INVALID_ARGUMENT, and
+ * never a crash. */
+typedef int32_t bp_status;
+enum {
+  BP_OK = 0,
+  BP_INVALID_ARGUMENT = 1, /* The caller broke a documented rule; retrying cannot help. */
+  BP_UNSUPPORTED = 2,      /* Legal, but not offered here; try a fallback. */
+  BP_OUT_OF_MEMORY = 3,    /* May succeed after the caller frees something. */
+  BP_DEVICE_LOST = 4,      /* Until it is reset, calls on the device fail; ending a handle works. */
+  BP_TIMEOUT = 5,          /* The given time passed; the work may still complete. */
+  BP_ABORTED = 6,          /* Stopped on request, before it completed. */
+  BP_INCOMPATIBLE = 7,     /* The two sides cannot agree on an ABI or on a struct's members. */
+  BP_NOT_FOUND = 8,        /* No such name, file or entry. */
+  BP_ALREADY_EXISTS = 9,   /* The name is taken. */
+  BP_INTERNAL = 10         /* A bug in the callee. Report it. */
+};
+
+/* A static string that says why something is not offered, or NULL if it is. */
+typedef const char* bp_reason;
+
+/* What an element is. Sizes are in bytes, except for the sub-byte types, which are stored packed in
+ * bytes, the low nibble first. bool is one byte, 0 or 1. Floating-point types are IEEE 754 binary
+ * formats; bf16 is the upper half of f32; the f8 and f4 formats are those of the OCP
+ * specifications, "fnuz" without infinities and negative zero. */
+typedef uint32_t bp_dtype;
+enum {
+  BP_BOOL = 1,
+  BP_I4 = 2,
+  BP_U4 = 3,
+  BP_I8 = 4,
+  BP_I16 = 5,
+  BP_I32 = 6,
+  BP_I64 = 7,
+  BP_U8 = 8,
+  BP_U16 = 9,
+  BP_U32 = 10,
+  BP_U64 = 11,
+  BP_F16 = 12,
+  BP_BF16 = 13,
+  BP_F32 = 14,
+  BP_F64 = 15,
+  BP_C64 = 16, /* Two f32: real, imaginary. */
+  BP_C128 = 17,
+  BP_F8E4M3FN = 18,
+  BP_F8E5M2 = 19,
+  BP_F8E4M3FNUZ = 20,
+  BP_F8E5M2FNUZ = 21,
+  BP_F4E2M1 = 22
+};
+
+/* What an extensible struct begins with; to read the links of a `next` chain. Frozen. */
+typedef struct bp_struct_header {
+  uint32_t struct_size; /* sizeof the struct in its writer's own build, in bytes. */
+  uint32_t
+      struct_type;  /* A BP_STRUCT_* value, for a link perhaps with BP_STRUCT_MUST_UNDERSTAND. */
+  const void* next; /* NULL, or an extensible struct that qualifies this one. */
+} bp_struct_header;
+
+/* Identities of the extensible structs. Blocks of 0x10000 from 0x01000000 on are given to vendors
+ * for their extensions. */
+enum {
+  BP_STRUCT_HOST = 1,
+  BP_STRUCT_ENTRY_REQUEST = 2,
+  BP_STRUCT_ENTRY_REPLY = 3,
+  BP_STRUCT_BACKEND = 4,
+  BP_STRUCT_REGISTRAR = 5,
+  BP_STRUCT_DEVICE_OPS = 6,
+  BP_STRUCT_DEVICE_PROPERTIES = 7,
+  BP_STRUCT_HEAP = 8,
+  BP_STRUCT_ALLOCATOR_OPS = 9,
+  BP_STRUCT_ALLOCATE_DESC = 10,
+  BP_STRUCT_STREAM_OPS = 11,
+  BP_STRUCT_STREAM_DESC = 12,
+  BP_STRUCT_EVENT_OPS = 13,
+  BP_STRUCT_EVENT_DESC = 14,
+  BP_STRUCT_KERNEL = 15,
+  BP_STRUCT_NUMERICS = 16,
+  BP_STRUCT_PREPARE_DESC = 17,
+  BP_STRUCT_PLAN_INFO = 18,
+  BP_STRUCT_DEVICE_GUARD_OPS = 19,
+  BP_STRUCT_ADDRESS_INFO = 20,
+  BP_STRUCT_EXTERNAL_HANDLE = 21,
+  BP_STRUCT_VIRTUAL_MEMORY_OPS = 22,
+  BP_STRUCT_LAYOUT_OPS = 23,
+  BP_STRUCT_LAYOUT = 24,
+  BP_STRUCT_GRAPH_OPS = 25,
+  BP_STRUCT_CAPTURE_DESC = 26,
+  BP_STRUCT_CAPTURE_INFO = 27,
+  BP_STRUCT_COMPILER_OPS = 28,
+  BP_STRUCT_PROGRAM = 29,
+  BP_STRUCT_PROGRAM_VALUE = 30,
+  BP_STRUCT_PROGRAM_NODE = 31,
+  BP_STRUCT_COMPILE_DESC = 32,
+  BP_STRUCT_EXECUTABLE_INFO = 33,
+  BP_STRUCT_PROCESS_GROUP_OPS = 34,
+  BP_STRUCT_PROCESS_GROUP_DESC = 35,
+  BP_STRUCT_STORE = 36,
+  BP_STRUCT_COLLECTIVE_CALL = 37,
+  BP_STRUCT_PROFILER_OPS = 38,
+  BP_STRUCT_PROFILE_DESC = 39,
+  BP_STRUCT_ACTIVITY = 40
+};
+
+/* Set in the struct_type of a link: a reader that does not know the link rejects what it qualifies,
+ * instead of skipping the link. */
+#define BP_STRUCT_MUST_UNDERSTAND 0x80000000u
+
+/* How serious a line for bp_host::log is. */
+typedef uint32_t bp_log_level;
+enum { BP_LOG_DEBUG = 1, BP_LOG_INFO = 2, BP_LOG_WARNING = 3, BP_LOG_ERROR = 4 };
+
+/* Services of the host. An offer. Valid until the instance that received it is shut down.
+ *
+ *   Threads    Safe from any thread.
+ *   Blocking   Never waits for a device.
+ *   Errors     Entries that can fail return a status. */
+typedef struct bp_host {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_HOST. */
+  const void* next;
+  void* self;
+
+  /* Copies `message` into the calling thread's error slot and returns `status`, so that a backend
+   * can write: return host->set_error(host->self, BP_UNSUPPORTED, "no timer on this device"); */
+  bp_status (*set_error)(void* self, bp_status status, const char* message);
+
+  /* Hands one line without a line break to the host's log. Borrowed during the call. */
+  bp_status (*log)(void* self, bp_log_level level, const char* message);
+
+  /* Finds the option `key` that the user gave to this backend, such as "threads", and lends its
+   * text until shutdown. BP_NOT_FOUND without an error text where there is none: not a failure. */
+  bp_status (*get_option)(void* self, const char* key, const char** out_value);
+
+  /* Allocates host memory for the backend's own objects; alignment_bytes is a power of two. The
+   * caller passes it to free() with the same size. BP_OUT_OF_MEMORY leaves out_memory as it was. A
+   * size of 0 gives a pointer to free as well; free(NULL) is a no-op. */
+  bp_status (*allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
+                        void** out_memory);
+  bp_status (*free)(void* self, void* memory, uint64_t size_bytes);
+} bp_host;
+
+/* One device of one backend. Made by the backend, valid until its shutdown(). Never completed as a
+ * global struct: each backend converts it to its own type in one function. */
+typedef struct bp_device bp_device;
+
+/* How a handle travels to another process, or to another library of this one. */
+typedef uint32_t bp_external_type;
+enum {
+  BP_EXTERNAL_FD = 1,   /* A POSIX file descriptor. */
+  BP_EXTERNAL_BYTES = 2 /* Bytes that mean something to a backend of the same name. */
+};
+
+/* What an export gave, for the import on the other side. An offer of the exporter, who fills it; a
+ * request to the importer. The caller of an export sets struct_size, struct_type and next.
+ *
+ * [EXTERNAL-1] A descriptor that was exported belongs to the caller, who closes it; an import keeps
+ * a duplicate of its own. [EXTERNAL-2] What was exported lives until the last import of it has
+ * ended, also where the exporter frees its own handle first. */
+typedef struct bp_external_handle {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_EXTERNAL_HANDLE. */
+  const void* next;
+  bp_external_type type;
+  int32_t fd;          /* For BP_EXTERNAL_FD; else -1. */
+  uint64_t size_bytes; /* Of the memory behind it; 0 for an event. */
+  uint8_t bytes[64];   /* For BP_EXTERNAL_BYTES; else zero. */
+} bp_external_handle;
+
+/* Reads an extensible struct of any build into `ours`; nothing else compares sizes. Members it
+ * lacks become zero, and `ours` gets our size. [SIZE-1] A size below first_size_bytes, that of the
+ * first release, is BP_INCOMPATIBLE. [SIZE-2] Members behind ours are ignored in an offer
+ * (out_offset is NULL). [SIZE-3] In a request (out_offset is given) they must be zero, else it is
+ * BP_INCOMPATIBLE. *out_offset is then the byte at which the two builds part. [SIZE-4] A link with
+ * BP_STRUCT_MUST_UNDERSTAND is BP_INCOMPATIBLE, at the byte of `next`; other links are skipped. Who
+ * knows a link looks for it first. */
+static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
+                                       uint32_t our_size_bytes, uint32_t* out_offset) {
+  const bp_struct_header* link;
+  uint32_t size_bytes, i;
+  memcpy(&size_bytes, theirs, sizeof(size_bytes));
+  for (i = our_size_bytes; out_offset != NULL && i < size_bytes; ++i) {
+    if (((const unsigned char*)theirs)[i] != 0) return *out_offset = i, BP_INCOMPATIBLE;
+  }
+  if (size_bytes < first_size_bytes) {
+    if (out_offset != NULL) *out_offset = size_bytes;
+    return BP_INCOMPATIBLE;
+  }
+  for (link = (const bp_struct_header*)theirs; link->next != NULL;) {
+    link = (const bp_struct_header*)link->next;
+    if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
+    if (out_offset != NULL) *out_offset = offsetof(bp_struct_header, next);
+    return BP_INCOMPATIBLE;
+  }
+  memset(ours, 0, our_size_bytes);
+  memcpy(ours, theirs, size_bytes < our_size_bytes ? size_bytes : our_size_bytes);
+  memcpy(ours, &our_size_bytes, sizeof(our_size_bytes));
+  return BP_OK;
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_BASE_H_ */

@@ -1,0 +1,158 @@
+/* backplane/device.h - the devices of a backend: what they are, and what they can hold.
+ *
+ * Rules for every entry, unless it says otherwise:
+ *   Threads    Safe from any thread.
+ *   Blocking   Never waits for device work.
+ *   Errors     Returns a status, with the text in the thread's error slot.
+ *   Ownership  What is lent belongs to the backend and lives until shutdown().
+ */
+#ifndef BACKPLANE_DEVICE_H_
+#define BACKPLANE_DEVICE_H_
+
+#include "backplane/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What kind of device. Hosts decide by it only where they need a device of class HOST, for the
+ * fallback; everything else is asked. */
+typedef uint32_t bp_device_class;
+enum {
+  BP_DEVICE_HOST = 1,        /* Runs on the host's processors, in its memory. */
+  BP_DEVICE_INTEGRATED = 2,  /* Shares the host's memory. */
+  BP_DEVICE_DISCRETE = 3,    /* Has memory of its own. */
+  BP_DEVICE_ACCELERATOR = 4, /* Anything else, such as a card that runs compiled graphs only. */
+  BP_DEVICE_SIMULATED = 5
+};
+
+/* What the memory of a heap can do. */
+typedef uint32_t bp_heap_flags;
+enum {
+  BP_HEAP_DEVICE_LOCAL = 1u << 0,    /* Fastest for the device. */
+  BP_HEAP_HOST_VISIBLE = 1u << 1,    /* map() works. */
+  BP_HEAP_HOST_COHERENT = 1u << 2,   /* Needs no flush() and invalidate(). */
+  BP_HEAP_HOST_CONCURRENT = 1u << 3, /* The host may touch it while the device works on it. */
+  BP_HEAP_MIGRATES = 1u << 4         /* Pages move to where they are used. */
+};
+
+/* One kind of memory. An offer. */
+typedef struct bp_heap {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_HEAP. */
+  const void* next;
+  uint64_t size_bytes;
+  uint64_t max_allocation_bytes; /* [HEAP-1] A larger request is BP_OUT_OF_MEMORY. */
+  /* [HEAP-2] Kernels take tensors at every multiple of this offset: at least 1, a power of two, and
+   * at most 4096. A dtype's own size applies as well. */
+  uint64_t tensor_offset_alignment_bytes;
+  uint64_t suballocation_granularity_bytes; /* 0: buffers can only be used whole. */
+  bp_heap_flags flags;
+  uint32_t reserved; /* 0. */
+} bp_heap;
+
+/* What a device is. An offer. Constant, except for `generation`. */
+typedef struct bp_device_properties {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_DEVICE_PROPERTIES. */
+  const void* next;
+
+  const char* name;   /* For people: "Acme X1". */
+  const char* bus_id; /* NULL, or where it is plugged in: "0000:3b:00.0". */
+  uint8_t uuid[16];   /* [DEVICE-1] Unique among all devices, and equal in each process. */
+  bp_device_class device_class;
+  uint32_t compute_unit_count; /* Cores, multiprocessors; 0: not known. */
+  uint32_t subgroup_size;      /* Lanes that run in step; 1 on a host; 0: not known. */
+  uint32_t max_rank;           /* [DEVICE-2] At least 4, at most BP_MAX_RANK. */
+  uint64_t generation;         /* Raised by each reset(). */
+
+  /* Heaps, each `heap_stride_bytes` behind the one before. [DEVICE-3] There is at least one. The
+   * first that has the wanted flags is used. */
+  const bp_heap* heaps;
+  uint64_t heap_count;
+  uint64_t heap_stride_bytes;
+
+  /* The dtypes that tensors of this device may have. The mandatory ops of a claimed profile are
+   * needed for those of them that the op has. */
+  const bp_dtype* dtypes;
+  uint64_t dtype_count;
+
+  /* Profiles that the backend claims to cover: "infer", "train", "llm", "spectral". */
+  const char* const* profiles;
+  uint64_t profile_count;
+
+  double peak_bytes_per_second; /* Of the first heap; 0: not known. */
+  double peak_f32_flops;        /* Per second; multiply and add count as two; 0: not known. */
+  int32_t dlpack_device_type;   /* kDLCPU is 1; 0: no DLPack. */
+  int32_t dlpack_device_id;
+} bp_device_properties;
+
+/* The device functions of one backend. An offer. */
+typedef struct bp_device_ops {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_DEVICE_OPS. */
+  const void* next;
+  void* self;
+
+  /* Counts the devices that can be used. [DEVICE-4] Makes no driver context and is safe before
+   * fork: a process that probed, then forked, can use the devices in the child. No device is BP_OK
+   * with a count of 0, and the reason is a line in the log. */
+  bp_status (*probe)(void* self, uint64_t* out_device_count);
+
+  /* Lends up to `capacity` devices and sets *out_device_count to how many there are. [DEVICE-5] The
+   * order and the handles are the same in every call. `out_devices` may be NULL if capacity is 0.
+   */
+  bp_status (*enumerate)(void* self, uint64_t capacity, bp_device** out_devices,
+                         uint64_t* out_device_count);
+
+  /* Lends the properties of `device`. */
+  bp_status (*properties)(void* self, bp_device* device,
+                          const bp_device_properties** out_properties);
+
+  /* [DEVICE-8] Blocks until the work of all streams of `device` has ended, or returns BP_TIMEOUT
+   * after timeout_ns nanoseconds. A timeout of 0 only looks; UINT64_MAX never passes. Failures stay
+   * on their streams and are not returned. */
+  bp_status (*synchronize)(void* self, bp_device* device, uint64_t timeout_ns);
+
+  /* Free and total bytes of properties->heaps[heap_index], counted from 0. A snapshot: others
+   * allocate too. [DEVICE-6] An index that does not exist is BP_INVALID_ARGUMENT. */
+  bp_status (*memory_info)(void* self, bp_device* device, uint64_t heap_index,
+                           uint64_t* out_free_bytes, uint64_t* out_total_bytes);
+
+  /* Optional; brings a lost device back. Ends all handles of the device and raises `generation`.
+   * BP_UNSUPPORTED while another instance uses it. */
+  bp_status (*reset)(void* self, bp_device* device);
+
+  /* Optional; sets an option of the device at run time, such as "threads" to "4". [DEVICE-7] A key
+   * that does not exist is BP_NOT_FOUND; a value that does not fit is BP_INVALID_ARGUMENT, and the
+   * text says what is allowed. */
+  bp_status (*set_option)(void* self, bp_device* device, const char* key, const char* value);
+} bp_device_ops;
+
+/* Switches the native current device of the calling thread, for hosts that mix calls of the
+ * device's own library in between. An offer; optional.
+ *
+ * Nothing of this ABI needs it: [GUARD-4] every other entry leaves the thread's native current
+ * device as it found it, also when it fails. */
+typedef struct bp_device_guard_ops {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_DEVICE_GUARD_OPS. */
+  const void* next;
+  void* self;
+
+  /* Makes `device` current, and sets *out_previous to the device that was; NULL stands for none.
+   * [GUARD-1] Passing back what came out restores it, so that uses nest. [GUARD-2] Never fails for
+   * NULL or a device of this backend, a lost one included. [GUARD-3] No other thread is affected.
+   */
+  bp_status (*exchange)(void* self, bp_device* device, bp_device** out_previous);
+
+  /* Sets *out_is_initialized to 1 if this process holds native state of `device`, such as a driver
+   * context, else 0. [GUARD-5] Initialises nothing. */
+  bp_status (*is_initialized)(void* self, bp_device* device, uint32_t* out_is_initialized);
+} bp_device_guard_ops;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_DEVICE_H_ */

@@ -1,0 +1,147 @@
+/* backplane/dlpack.h - tensors of other libraries as those of a device, and back, without copying.
+ *
+ * DLPack is how array libraries in one process hand memory to each other. A program includes this
+ * header beside dlpack.h, or without it: the structs below are those of DLPack 1 under names of
+ * ours, and a pointer to one is cast to the other.
+ *
+ *   const bp_foreign_tensor* theirs;
+ *   bp_dlpack_import(target, managed, &theirs);     `managed` is ours now
+ *   ... launches with &theirs->tensor ...
+ *   bp_foreign_tensor_release(theirs);              calls its deleter
+ *
+ * Rules for every function are those of host.h. Nothing here waits: who hands a tensor over sees to
+ * it that the work on it has completed, or that the taker's work is ordered behind it. Nothing here
+ * is used after the end of the registry that `target` is of.
+ */
+#ifndef BACKPLANE_DLPACK_H_
+#define BACKPLANE_DLPACK_H_
+
+#include "backplane/host.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The structs of DLPack 1, frozen by its specification --------------------------------------
+ */
+
+/* Of a device, as in bp_device_properties::dlpack_device_type and dlpack_device_id. */
+typedef struct bp_dlpack_device {
+  int32_t type;
+  int32_t id;
+} bp_dlpack_device;
+
+/* Of an element: what its bits mean, how many there are, and how many elements are one. */
+typedef struct bp_dlpack_dtype {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} bp_dlpack_dtype;
+enum {
+  BP_DLPACK_INT = 0,
+  BP_DLPACK_UINT = 1,
+  BP_DLPACK_FLOAT = 2,
+  BP_DLPACK_BFLOAT = 4,
+  BP_DLPACK_COMPLEX = 5,
+  BP_DLPACK_BOOL = 6,
+  BP_DLPACK_F8E4M3FN = 10,
+  BP_DLPACK_F8E4M3FNUZ = 11,
+  BP_DLPACK_F8E5M2 = 12,
+  BP_DLPACK_F8E5M2FNUZ = 13,
+  BP_DLPACK_F4E2M1 = 17
+};
+
+/* Element (i, j, ...) lies at data + byte_offset + (i * strides[0] + ...) * its size. */
+typedef struct bp_dlpack_tensor {
+  void* data;
+  bp_dlpack_device device;
+  int32_t ndim;
+  bp_dlpack_dtype dtype;
+  int64_t* shape;
+  int64_t* strides; /* NULL: row-major without gaps. */
+  uint64_t byte_offset;
+} bp_dlpack_tensor;
+
+/* A tensor and who ends it: DLManagedTensorVersioned. */
+typedef struct bp_dlpack_managed {
+  uint32_t version_major; /* 1. */
+  uint32_t version_minor;
+  void* manager_context;
+  void (*deleter)(struct bp_dlpack_managed* self); /* NULL: nothing is to end. */
+  uint64_t flags;
+  bp_dlpack_tensor tensor;
+} bp_dlpack_managed;
+enum {
+  BP_DLPACK_READ_ONLY = 1 << 0,
+  BP_DLPACK_IS_COPIED = 1 << 1,       /* The exporter made a copy for this. */
+  BP_DLPACK_PADDED_SUB_BYTES = 1 << 2 /* Of dtypes below 8 bits, which are not taken. */
+};
+
+/* The same of DLPack before 1.0: DLManagedTensor. */
+typedef struct bp_dlpack_unversioned {
+  bp_dlpack_tensor tensor;
+  void* manager_context;
+  void (*deleter)(struct bp_dlpack_unversioned* self);
+} bp_dlpack_unversioned;
+
+/* ---- From others ----------------------------------------------------------------------------- */
+
+/* A tensor whose memory somebody else owns. Lent until its release. */
+typedef struct bp_foreign_tensor {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_FOREIGN_TENSOR. */
+  const void* next;
+  bp_tensor tensor;
+  uint64_t flags; /* BP_DLPACK_*: one with BP_DLPACK_READ_ONLY is not written to. */
+} bp_foreign_tensor;
+enum { BP_STRUCT_FOREIGN_TENSOR = 0x00100101 };
+
+/* The device that DLPack calls by this type and id, among those of all loaded plugins. BP_NOT_FOUND
+ * if there is none. */
+BP_API bp_status bp_dlpack_find_target(const bp_registry* registry, bp_dlpack_device device,
+                                       const bp_target** out_target);
+
+/* Makes a tensor of `managed`, and takes it over: bp_foreign_tensor_release() calls its deleter. On
+ * failure it stays the caller's. The buffer is the one of the backend that the memory lies in, else
+ * one that wraps it. BP_INVALID_ARGUMENT if it is of another device, BP_INCOMPATIBLE if it is of
+ * another major version, BP_UNSUPPORTED for elements that no dtype of 8 bits or more is, and where
+ * the device takes no addresses. */
+BP_API bp_status bp_dlpack_import(const bp_target* target, bp_dlpack_managed* managed,
+                                  const bp_foreign_tensor** out_tensor);
+BP_API bp_status bp_dlpack_import_unversioned(const bp_target* target,
+                                              bp_dlpack_unversioned* managed,
+                                              const bp_foreign_tensor** out_tensor);
+
+/* Ends `tensor`, on which no work runs any more. NULL is a no-op. */
+BP_API bp_status bp_foreign_tensor_release(const bp_foreign_tensor* tensor);
+
+/* ---- For others ------------------------------------------------------------------------------ */
+
+/* What to hand over. `release` is called once, with user_data, when the taker ends the tensor, on
+ * any thread; the memory of `tensor` stays until then. Shape and strides are copied. */
+typedef struct bp_dlpack_export_desc {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_DLPACK_EXPORT_DESC. */
+  const void* next;
+  const bp_tensor* tensor;
+  uint64_t flags;                   /* BP_DLPACK_READ_ONLY and BP_DLPACK_IS_COPIED. */
+  void (*release)(void* user_data); /* May be NULL. */
+  void* user_data;
+} bp_dlpack_export_desc;
+enum { BP_STRUCT_DLPACK_EXPORT_DESC = 0x00100102 };
+
+/* Makes what DLPack hands over. The taker calls its deleter, in whatever thread and order, also
+ * after the registry has ended. BP_UNSUPPORTED where buffers have no address, for a device that
+ * DLPack has no name for, and for dtypes below 8 bits. The unversioned form has no flags: one that
+ * is given is BP_INVALID_ARGUMENT there. */
+BP_API bp_status bp_dlpack_export(const bp_target* target, const bp_dlpack_export_desc* desc,
+                                  bp_dlpack_managed** out_managed);
+BP_API bp_status bp_dlpack_export_unversioned(const bp_target* target,
+                                              const bp_dlpack_export_desc* desc,
+                                              bp_dlpack_unversioned** out_managed);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_DLPACK_H_ */

@@ -1,0 +1,379 @@
+/* backplane/host.h - the host's side in C: load backends, allocate, launch ops, and ask why not.
+ *
+ * This is the interface of libbackplane.so for programs that use backends: frameworks, tools,
+ * tests. backplane/registry.hpp wraps it for C++. A backend never includes it.
+ *
+ *   bp_registry* registry;
+ *   bp_registry_create(NULL, &registry);
+ *   const bp_plugin* plugin;
+ *   if (bp_registry_load(registry, "cpu", 0, NULL, &plugin) != BP_OK) puts(bp_error_text());
+ *   const bp_target* target;
+ *   bp_registry_find_target(registry, "cpu:0", &target);
+ *
+ * Rules for every function, unless it says otherwise:
+ *   Threads    Safe from any thread. Load, unload and destroy must not race with uses of what they
+ *              end.
+ *   Blocking   Never waits for a device.
+ *   Errors     Returns a status; bp_error_text() has the sentence of the calling thread. Out
+ *              parameters are left alone on failure. Where BP_INVALID_ARGUMENT is returned for the
+ *              frame of an op, the sentence names op, argument, what was given and what is allowed.
+ *   Ownership  What is lent as `const` belongs to the registry and lives until the unload of its
+ *              plugin; what is made is owned by the caller until the matching destroy or free.
+ */
+#ifndef BACKPLANE_HOST_H_
+#define BACKPLANE_HOST_H_
+
+#include "backplane/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The struct types of this header, from a block that no backend uses. */
+enum {
+  BP_STRUCT_REGISTRY_DESC = 0x00100001,
+  BP_STRUCT_TARGET = 0x00100002,
+  BP_STRUCT_PLUGIN = 0x00100003,
+  BP_STRUCT_MANIFEST = 0x00100004,
+  BP_STRUCT_CACHE_STATISTICS = 0x00100005,
+  BP_STRUCT_DISPATCH_STATISTICS = 0x00100006,
+  BP_STRUCT_PREPARED_INFO = 0x00100007,
+};
+
+/* ---- Errors --------------------------------------------------------------------------------- */
+
+/* The text of the latest failure on this thread; "" if there was none since bp_error_clear(). Lent
+ * until the thread's next failure. */
+BP_API const char* bp_error_text(void);
+BP_API void bp_error_clear(void);
+
+/* "out of memory" for BP_OUT_OF_MEMORY; "vendor status" below zero. Static. */
+BP_API const char* bp_status_name(bp_status status);
+
+/* "f32" for BP_F32, NULL if unknown. Static. And back: 0 if unknown. */
+BP_API const char* bp_dtype_name(bp_dtype dtype);
+BP_API bp_dtype bp_dtype_from_name(const char* name);
+
+/* Bits of one element: 32 for BP_F32, 4 for BP_I4; 0 if unknown. */
+BP_API uint32_t bp_dtype_bits(bp_dtype dtype);
+
+/* "softmax" for BP_OP_SOFTMAX, NULL if unknown; and back: 0 if unknown. */
+BP_API const char* bp_op_name(uint32_t op);
+BP_API uint32_t bp_op_from_name(const char* name);
+
+/* ---- Environment ---------------------------------------------------------------------------- */
+
+/* The value of an environment variable that begins with "BACKPLANE_", or NULL: also where the
+ * process runs with raised privileges. The one place that reads the environment. */
+BP_API const char* bp_environment(const char* name);
+
+/* ---- Registry ------------------------------------------------------------------------------- */
+
+/* The backends that a program has loaded. Independent of other registries of the process. */
+typedef struct bp_registry bp_registry;
+
+typedef uint32_t bp_registry_flags;
+enum {
+  BP_REGISTRY_FORBID_HOST_FALLBACK = 1u << 0, /* A missing kernel is an error. */
+  BP_REGISTRY_FORBID_DECOMPOSITION = 1u << 1,
+  BP_REGISTRY_IGNORE_ENVIRONMENT = 1u << 2, /* Not even BACKPLANE_BACKENDS. */
+};
+
+typedef struct bp_registry_desc {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_REGISTRY_DESC. */
+  const void* next;
+  bp_registry_flags flags;
+  uint32_t reserved;
+  const char*
+      search_path; /* NULL, or files and folders separated by ':' in place of the default. */
+  /* NULL, or where lines of backends and of the registry go; any thread. Default: warnings and
+   * errors to nobody: a library does not print. */
+  void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
+  void* user_data;
+
+  /* NULL, or the layers in front of each backend, the first outermost: "validate,trace", and "" for
+   * none. NULL takes the environment's BACKPLANE_LAYERS. api/docs/layers.md lists them. */
+  const char* layers;
+  /* NULL, or options of the layers: "trace.file=x.json,fault.seed=7". Without `layers` NULL takes
+   * BACKPLANE_LAYER_OPTIONS. A layer or an option that does not exist is BP_NOT_FOUND: here, or in
+   * each load where they come from the environment. */
+  const char* layer_options;
+} bp_registry_desc;
+
+/* Makes a registry without backends. A NULL desc is all zero. */
+BP_API bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** out_registry);
+
+/* Unloads all plugins in reverse order, then frees the registry. NULL is a no-op. */
+BP_API bp_status bp_registry_destroy(bp_registry* registry);
+
+/* What a manifest says; read without loading anything. Lent until the next discovery. */
+typedef struct bp_manifest {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_MANIFEST. */
+  const void* next;
+  const char* name;    /* "vendor.backend"; "" if the file could not be read. */
+  const char* library; /* Absolute path of the plugin; NULL for one that is linked in. */
+  const char* file;    /* Absolute path of the manifest, or "(static)". */
+  const char* problem; /* NULL, or why this one cannot be used. */
+  uint32_t abi_major, abi_minor_min, abi_minor, reserved;
+} bp_manifest;
+
+/* Reads the manifests in the search path, sorted by file name, backends linked into the program
+ * first. A manifest that cannot be used is listed with its problem. */
+BP_API bp_status bp_registry_discover(bp_registry* registry, uint64_t* out_count);
+BP_API bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
+                                      const bp_manifest** out_manifest);
+
+typedef struct bp_option {
+  const char* key;
+  const char* value;
+} bp_option;
+
+/* A loaded backend. Lent. */
+typedef struct bp_plugin {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PLUGIN. */
+  const void* next;
+  const char* name;     /* "vendor.backend". */
+  const char* version;  /* The vendor's. */
+  const char* path;     /* Absolute path of its file, or "(static)". */
+  const char* refusals; /* A line for each entry that was shadowed or rejected; "" if none. */
+  uint32_t abi_major, abi_minor;
+  uint64_t target_count;
+  uint64_t kernel_count; /* Accepted kernels. */
+  const char* layers;    /* In front of it, the first outermost: "validate,trace"; "" if none. */
+} bp_plugin;
+
+/* Loads a backend and registers its tables. `name` is a path if it contains '/' or ends in ".so",
+ * else the name in a manifest: "acme.npu", or its last part where that is unique: "npu". Fails
+ * with BP_NOT_FOUND (no such file or name), BP_INCOMPATIBLE (not a plugin, or another ABI),
+ * BP_ALREADY_EXISTS (that name is loaded), or the backend's own failure; the text says what and
+ * why, and nothing stays loaded. Options are copied. */
+BP_API bp_status bp_registry_load(bp_registry* registry, const char* name, uint64_t option_count,
+                                  const bp_option* options, const bp_plugin** out_plugin);
+
+/* Ends a plugin in two phases: first its targets leave the registry, cached selections of them are
+ * dropped, cached memory is freed and work waited for; then the instance is shut down and its
+ * library closed. Tables that were lent stay readable until the registry ends, and their free and
+ * destroy entries do nothing and return BP_OK. */
+BP_API bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin);
+
+/* How many reports the layer `layer` in front of a plugin has made: leaks, broken rules, differing
+ * results. Each is a line in the log as well. Readable after the unload too. BP_NOT_FOUND if the
+ * plugin does not have that layer. */
+BP_API bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* layer,
+                                         uint64_t* out_count);
+
+BP_API uint64_t bp_registry_plugin_count(const bp_registry* registry);
+BP_API const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t index);
+
+/* ---- Targets: devices with their tables ----------------------------------------------------- */
+
+/* One device and the tables that serve it. Lent. Every slot of the tables can be called: what the
+ * backend left out returns BP_UNSUPPORTED. `self` stands in each table. */
+typedef struct bp_target {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_TARGET. */
+  const void* next;
+  const char* name; /* "acme.npu:0". */
+  const bp_plugin* plugin;
+  bp_registry* registry;
+  bp_device* device;
+  uint64_t index; /* Among the devices of its plugin. */
+  const bp_device_properties* properties;
+  const bp_device_ops* devices;
+  const bp_allocator_ops* allocator;
+  const bp_stream_ops* streams;
+  const bp_event_ops* events;
+  bp_stream* default_stream;
+
+  /* Since 0.2: the tables that a device may do without; never NULL, all the same. */
+  const bp_device_guard_ops* guard;
+  const bp_virtual_memory_ops* virtual_memory;
+  const bp_layout_ops* layouts;
+  const bp_graph_ops* graphs;
+  const bp_compiler_ops* compiler;
+  const bp_process_group_ops* process_groups;
+  const bp_profiler_ops* profiler;
+  uint64_t table_mask; /* Bit BP_STRUCT_GRAPH_OPS is set if the device has that table, and so on. */
+} bp_target;
+
+BP_API uint64_t bp_registry_target_count(const bp_registry* registry);
+BP_API const bp_target* bp_registry_target(const bp_registry* registry, uint64_t index);
+
+/* Finds a loaded device: "acme.npu:0", "npu:0" where that is unique; without a number the first. */
+BP_API bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
+                                         const bp_target** out_target);
+
+/* ---- Ops ------------------------------------------------------------------------------------ */
+
+/* dtype and shape of one output. Frozen. */
+typedef struct bp_op_output {
+  bp_dtype dtype;
+  uint32_t ndim;
+  int64_t shape[BP_MAX_RANK];
+} bp_op_output;
+
+/* Checks the inputs and attributes in the frame of `op`, and infers dtype and shape of its outputs,
+ * in the order of the frame. Reads no buffers and nothing of outputs, except of those whose shape
+ * or dtype is the caller's choice (`fill`, `copy`, `random_bits`, ...). */
+BP_API bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity,
+                             bp_op_output* out_outputs, uint32_t* out_count);
+
+/* bp_op_infer(), then checks that the outputs in the frame have these dtypes and shapes, do not
+ * overlap themselves, and overlap inputs only where the op allows it; that a tensor with elements
+ * has a buffer, begins at a multiple of the size of its dtype, and not before its buffer. */
+BP_API bp_status bp_op_check(uint32_t op, const void* args);
+
+/* bp_op_check(), then has the allocator of `target` say whether each tensor ends inside its buffer:
+ * a copy of 0 bytes at its end is submitted to the default stream. For calls from outside: a launch
+ * does not ask. That a buffer is one of `target` is for the caller to know, as a handle is an
+ * address. */
+BP_API bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const void* args);
+
+/* Where a kernel comes from. */
+typedef uint32_t bp_kernel_sources;
+enum {
+  BP_KERNEL_NATIVE = 1u << 0,        /* The backend's own. */
+  BP_KERNEL_DECOMPOSED = 1u << 1,    /* The spec's decomposition into other ops. */
+  BP_KERNEL_HOST_FALLBACK = 1u << 2, /* Copied to the first device of class host, and back. */
+};
+
+/* The kernel for a call. Frozen. */
+typedef struct bp_kernel_choice {
+  const bp_kernel* kernel;
+  bp_kernel_sources source; /* One bit. */
+  uint32_t reserved;
+} bp_kernel_choice;
+
+/* Finds the best kernel for a call: the key is (op, device, dtypes, layout class per tensor, launch
+ * flags), and the answer is remembered until a plugin is loaded or unloaded. `sources` limits where
+ * it may come from; 0 is what the registry's flags allow. BP_UNSUPPORTED if there is none; the text
+ * then is what bp_kernel_explain() gives. Tensors need no buffer. */
+BP_API bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags,
+                                bp_kernel_sources sources, uint32_t op, const void* args,
+                                bp_kernel_choice* out_choice);
+
+/* Writes why each kernel of `op` is or is not taken for this call, a line each, into `text`, ended
+ * with a zero byte and cut at `capacity`; *out_size is what the whole needs, the zero included. */
+BP_API bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flags, uint32_t op,
+                                   const void* args, uint64_t capacity, char* text,
+                                   uint64_t* out_size);
+
+/* Finds a kernel and launches it on `stream` (NULL: the default stream), with workspace from the
+ * cache. A kernel that answers BP_UNSUPPORTED is passed over for the next. The frame may be that of
+ * an older or newer build. Refuses a tensor with elements that has no buffer, and checks nothing
+ * else of shapes and memory: call bp_op_check_buffers() for what comes from outside. */
+BP_API bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                              uint32_t op, const void* args);
+
+/* Like bp_op_launch() with one given kernel, as bp_kernel_find() chose it. */
+BP_API bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                                  const bp_kernel* kernel, const void* args);
+
+BP_API uint64_t bp_target_kernel_count(const bp_target* target);
+BP_API const bp_kernel* bp_target_kernel(const bp_target* target, uint64_t index);
+
+/* How calls of one op were served since the registry was made. */
+typedef struct bp_dispatch_statistics {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_DISPATCH_STATISTICS. */
+  const void* next;
+  uint64_t native_count;
+  uint64_t decomposed_count;
+  uint64_t host_fallback_count;
+  uint64_t copied_scalar_count; /* Inline scalars that became tensors. */
+} bp_dispatch_statistics;
+
+/* The counts of `op` on `target`; op 0 is the sum of all. The caller sets struct_size. */
+BP_API bp_status bp_target_statistics(const bp_target* target, uint32_t op,
+                                      bp_dispatch_statistics* out_statistics);
+
+/* ---- Prepared ops: a call that is launched many times ---------------------------------------- */
+
+/* A call whose kernel was chosen, and planned where the kernel can (bp_kernel::prepare). */
+typedef struct bp_prepared bp_prepared;
+
+/* Finds the kernel of a call as bp_kernel_find() does, has it make a plan, and packs on `stream`
+ * (NULL: the default stream) what `constant_args` names: bit i is tensor argument i, in the order
+ * of the frame, whose elements stay as they are until the release, as those of weights do. Packed
+ * copies are in memory of the cache, beside the originals. May take long: kernels may compile or
+ * try algorithms. A kernel without plans is prepared all the same; bp_prepared_get_info() says so.
+ * Constant arguments have buffers; the others need none. */
+BP_API bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                               uint32_t op, const void* args, uint64_t constant_args,
+                               bp_prepared** out_prepared);
+
+/* Launches what was prepared, on `stream` (NULL: the default stream). `args` differs from the
+ * prepared frame in buffers and offsets of arguments that are not constant, and in nothing else:
+ * BP_INVALID_ARGUMENT names what does. On another stream than that of bp_op_prepare() the caller
+ * waits for it first, once. Any number of threads may launch at once. */
+BP_API bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const void* args);
+
+typedef struct bp_prepared_info {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PREPARED_INFO. */
+  const void* next;
+  const bp_kernel* kernel;
+  bp_kernel_sources source; /* One bit. */
+  uint32_t has_plan;        /* 0: launches are like those of bp_kernel_launch(). */
+  uint64_t packed_size_bytes;
+  uint64_t workspace_required_bytes, workspace_preferred_bytes;
+  const char* algorithm; /* Of the plan, or why there is none. Lives as long as `prepared`. */
+} bp_prepared_info;
+
+/* The caller sets struct_size. */
+BP_API bp_status bp_prepared_get_info(const bp_prepared* prepared, bp_prepared_info* out_info);
+
+/* Ends it. Work that was submitted goes on. NULL is a no-op. The unload of its plugin ends it too:
+ * then launches are BP_DEVICE_LOST, and this frees the handle alone. */
+BP_API bp_status bp_prepared_release(bp_prepared* prepared);
+
+/* ---- The caching allocator ------------------------------------------------------------------ */
+
+/* A part of a cached buffer. Made by the cache; `ref` is constant. Its byte_offset is a multiple of
+ * 512 and is often not 0. */
+typedef struct bp_block {
+  bp_buffer_ref ref;
+} bp_block;
+
+/* Takes memory of the first heap for use on `stream` (NULL: the default stream). Reuses freed
+ * blocks of the same stream at once. On exhaustion frees what is cached and tries again; then it is
+ * BP_OUT_OF_MEMORY with totals, largest free block and fragmentation in the text. 0 bytes are a
+ * block without memory. Content is undefined. */
+BP_API bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,
+                                   bp_block** out_block);
+
+/* Gives a block back. Work on its stream may still use it. NULL is a no-op. After the unload of its
+ * plugin it does nothing but free the handle. */
+BP_API bp_status bp_block_free(bp_block* block);
+
+/* Says that `stream` uses the block too: its memory is reused only when the work submitted there
+ * before bp_block_free() has ended. */
+BP_API bp_status bp_block_record_stream(bp_block* block, bp_stream* stream);
+
+typedef struct bp_cache_statistics {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_CACHE_STATISTICS. */
+  const void* next;
+  uint64_t allocated_bytes, allocated_peak_bytes; /* In blocks that callers hold, as rounded. */
+  uint64_t reserved_bytes, reserved_peak_bytes;   /* Taken from the backend. */
+  uint64_t requested_bytes;                       /* In blocks that callers hold, as asked for. */
+  uint64_t allocation_count, free_count;          /* Of blocks. */
+  uint64_t backend_allocation_count, backend_free_count;
+  uint64_t retry_count, out_of_memory_count;
+} bp_cache_statistics;
+
+/* The caller sets struct_size. */
+BP_API bp_status bp_cache_get_statistics(const bp_target* target,
+                                         bp_cache_statistics* out_statistics);
+
+/* Frees all buffers of the cache that hold no block in use. */
+BP_API bp_status bp_cache_empty(const bp_target* target);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_HOST_H_ */

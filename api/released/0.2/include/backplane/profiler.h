@@ -1,0 +1,96 @@
+/* backplane/profiler.h - what the device did, and when, by its own clock.
+ *
+ * An optional table. Between start() and stop() the backend hands one record for each piece of work
+ * to a function of the host.
+ *
+ * Rules for every entry, unless it says otherwise:
+ *   Threads    Safe from any thread. Correlation ids are per thread.
+ *   Blocking   Never waits for the device.
+ *   Errors     Returns a status, with the text in the thread's error slot.
+ *   Ownership  Records are borrowed during the call of the sink.
+ */
+#ifndef BACKPLANE_PROFILER_H_
+#define BACKPLANE_PROFILER_H_
+
+#include "backplane/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint32_t bp_activity_kind;
+enum {
+  BP_ACTIVITY_KERNEL = 1,
+  BP_ACTIVITY_COPY = 2,
+  BP_ACTIVITY_FILL = 3,
+  BP_ACTIVITY_GRAPH = 4,
+  BP_ACTIVITY_COLLECTIVE = 5,
+  BP_ACTIVITY_DROPPED = 6 /* `bytes` records were lost because a buffer was full. */
+};
+
+/* One piece of work that has ended. An offer. */
+typedef struct bp_activity {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_ACTIVITY. */
+  const void* next;
+  const char* name; /* Of the kernel, or "copy_from_host". */
+  bp_device* device;
+  bp_stream* stream;             /* May be destroyed by now: for comparison alone. */
+  int64_t start_ns;              /* [PROFILER-1] On the device's clock; start_ns <= end_ns. */
+  int64_t end_ns;                /* [PROFILER-2] Records of one stream do not overlap. */
+  uint64_t correlation_id;       /* Of the launch; 0: none. */
+  uint64_t external_correlation; /* The innermost pushed id at submission; 0: none. */
+  uint64_t bytes;                /* Read and written; 0: not known. */
+  uint64_t flops;                /* Operations, not a rate; 0: not known. */
+  bp_activity_kind kind;
+  uint32_t reserved; /* 0. */
+} bp_activity;
+
+/* Takes one record, on any thread, perhaps on several at once, and returns soon; calls nothing of
+ * the backend. */
+typedef void bp_activity_fn(void* user_data, const bp_activity* activity);
+
+/* What to record. A request. */
+typedef struct bp_profile_desc {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PROFILE_DESC. */
+  const void* next;
+  bp_activity_fn* sink;
+  void* user_data;
+  uint64_t kinds; /* Bit k: activities of kind k; 0: all. */
+} bp_profile_desc;
+
+/* The functions of one backend. An offer. */
+typedef struct bp_profiler_ops {
+  uint32_t struct_size;
+  uint32_t struct_type; /* BP_STRUCT_PROFILER_OPS. */
+  const void* next;
+  void* self;
+
+  /* Begins to record the work of `device` that is submitted from now on. [PROFILER-3]
+   * BP_ALREADY_EXISTS while it is recorded. */
+  bp_status (*start)(void* self, bp_device* device, const bp_profile_desc* desc);
+
+  /* Waits for work that was submitted while recording, delivers its records, and ends the
+   * recording. [PROFILER-4] The sink is not called afterwards. Without a recording: a no-op. */
+  bp_status (*stop)(void* self, bp_device* device);
+
+  /* Delivers the records of all work that has completed. */
+  bp_status (*flush)(void* self, bp_device* device);
+
+  /* What this thread submits until the matching pop_correlation() carries `id`. [PROFILER-5] They
+   * nest. A pop without a push is BP_INVALID_ARGUMENT. */
+  bp_status (*push_correlation)(void* self, uint64_t id);
+  bp_status (*pop_correlation)(void* self);
+
+  /* One moment on both clocks: device_ns of the device's is host_ns of CLOCK_MONOTONIC, give or
+   * take error_ns. [PROFILER-6] Two moments map all times between them. */
+  bp_status (*calibrate)(void* self, bp_device* device, int64_t* out_device_ns,
+                         int64_t* out_host_ns, int64_t* out_error_ns);
+} bp_profiler_ops;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_PROFILER_H_ */

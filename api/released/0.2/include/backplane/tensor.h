@@ -1,0 +1,64 @@
+/* backplane/tensor.h - device memory as kernels see it: a handle and an offset, never an address.
+ *
+ * Everything here is frozen and borrowed: a callee reads it during the call and keeps no pointer to
+ * it. The buffers behind it live until the submitted work has completed.
+ */
+#ifndef BACKPLANE_TENSOR_H_
+#define BACKPLANE_TENSOR_H_
+
+#include "backplane/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The highest rank of a tensor that crosses the boundary. */
+#define BP_MAX_RANK 8
+
+/* Memory of one device, made by bp_allocator_ops. */
+typedef struct bp_buffer bp_buffer;
+
+/* A backend's own description of how elements lie (backplane/layout.h). */
+typedef struct bp_layout bp_layout;
+
+/* Part of a buffer. Frozen. */
+typedef struct bp_buffer_ref {
+  bp_buffer* buffer;
+  uint64_t byte_offset;
+  uint64_t size_bytes;
+} bp_buffer_ref;
+
+/* A strided view of a buffer. Frozen. [TENSOR-5] Hosts see to it that its elements lie inside.
+ *
+ * Element (i, j, ...) lies at byte_offset + (i * strides[0] + j * strides[1] + ...) * its size.
+ * [TENSOR-1] A stride may be zero or negative, and byte_offset any multiple of that size and of the
+ * heap's tensor_offset_alignment_bytes: kernels meet all of them unless their claims leave it out.
+ * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
+ * Of a sub-byte type the sum counts nibbles from byte_offset on, the low one of each byte first.
+ */
+typedef struct bp_tensor {
+  bp_buffer* buffer;      /* [TENSOR-4] NULL only for supports() and prepare(), or if empty. */
+  uint64_t byte_offset;   /* Often not 0: the caching allocator hands out parts of buffers. */
+  const int64_t* shape;   /* Elements per axis; `ndim` entries, each at least 0. */
+  const int64_t* strides; /* In elements, not bytes; `ndim` entries. */
+  uint32_t ndim;          /* At most BP_MAX_RANK; 0 is one element. */
+  bp_dtype dtype;
+  const bp_layout* layout; /* NULL: as above. */
+  uint32_t flags;          /* None defined: 0. */
+  uint32_t reserved;       /* 0. */
+} bp_tensor;
+
+/* A value in the call itself, where a tensor of one element would be needed otherwise. Frozen.
+ * [TENSOR-3] It is converted to the dtype of the argument before it is used, as a tensor of that
+ * dtype would have been. */
+typedef struct bp_scalar {
+  bp_dtype dtype;    /* BP_BOOL, BP_I64, BP_U64 or BP_F64. */
+  uint32_t reserved; /* 0. */
+  uint64_t bits;     /* The 8 bytes of an int64_t, uint64_t or double; 0 or 1 for BP_BOOL. */
+} bp_scalar;
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* BACKPLANE_TENSOR_H_ */
