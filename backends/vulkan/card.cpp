@@ -17,8 +17,8 @@ std::shared_ptr<Engine> Card::engine() {
   const std::lock_guard lock(engine_mutex_);
   if (engine_ == nullptr) {
     engine_ = std::make_shared<Engine>(std::make_shared<Context>(physical_, options_));
-    engine_->recorder.set_on_lost([weak = weak_from_this()] {
-      if (const std::shared_ptr<Card> card = weak.lock()) card->lose();
+    engine_->recorder.set_on_lost([weak = weak_from_this(), lost = engine_.get()] {
+      if (const std::shared_ptr<Card> card = weak.lock()) card->lose_engine(lost);
     });
   }
   return engine_;
@@ -70,7 +70,27 @@ std::vector<Device*> Card::attached() const {
 
 void Card::lose() {
   is_lost_ = true;
+  end_work();
+}
+
+// A reset may have replaced the engine before its loss was told.
+void Card::lose_engine(const Engine* lost) {
+  {
+    const std::lock_guard lock(engine_mutex_);
+    if (engine_.get() != lost) return;
+    is_lost_ = true;
+  }
+  end_work();
+}
+
+void Card::end_work() {
   for (Device* const device : attached()) device->end_work();
+}
+
+std::string Card::loss() const {
+  const std::shared_ptr<Engine> engine = engine_if_open();
+  const std::string text = engine == nullptr ? "" : engine->recorder.loss();
+  return text.empty() ? "" : ": " + text;
 }
 
 void Card::reset(Device& device) {
@@ -89,7 +109,7 @@ void Card::reset(Device& device) {
     const std::lock_guard lock(engine_mutex_);
     old = std::exchange(engine_, nullptr);
   }
-  if (old != nullptr) old->recorder.wait(old->recorder.latest(), UINT64_MAX);
+  if (old != nullptr) old->recorder.drain();
   ++generation_;
   is_lost_ = false;
 }

@@ -67,6 +67,10 @@ class Card : public std::enable_shared_from_this<Card> {
   // Ends all work on the card: from now on its calls fail with BP_DEVICE_LOST.
   void lose();
 
+  // ": vkQueueSubmit failed: VK_ERROR_DEVICE_LOST", behind words that the device is lost; "" where
+  // the driver has not said so.
+  std::string loss() const;
+
   // Brings the card back for `device`, whose handles all end. Throws StatusError of BP_UNSUPPORTED
   // while another instance uses the card.
   void reset(Device& device);
@@ -76,6 +80,8 @@ class Card : public std::enable_shared_from_this<Card> {
 
  private:
   std::vector<Device*> attached() const;
+  void lose_engine(const Engine* lost);
+  void end_work();
 
   const Physical physical_;
   ContextOptions options_;

@@ -59,6 +59,8 @@ Device::Device(Instance& instance, const Physical& physical)
 // Nothing runs any more: nothing uses what is deleted.
 Device::~Device() {
   card_->detach(this);
+  // A loss that is being told may have found this before.
+  if (const std::shared_ptr<Engine> engine = card_->engine_if_open()) engine->recorder.drain();
   for (Event* const event : events_) delete event;
   for (Stream* const stream : streams_) delete stream;
   for (Buffer* const buffer : buffers_) delete buffer;
@@ -200,7 +202,8 @@ std::vector<std::shared_ptr<Queue>> Device::live_queues() const {
 }
 
 void Device::end_work() {
-  const Outcome loss{.status = BP_DEVICE_LOST, .text = card_->physical().name + " is lost"};
+  const Outcome loss{.status = BP_DEVICE_LOST,
+                     .text = card_->physical().name + " is lost" + card_->loss()};
   for (const std::shared_ptr<Queue>& queue : live_queues()) queue->lose(loss);
   // Streams of other devices may wait for a signal of the host, which is refused from now on.
   std::vector<std::shared_ptr<Moment>> signals;
@@ -248,7 +251,8 @@ Device& any_device_of(const Instance& i, bp_device* handle, const char* call, co
 Device& device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
   Device& device = any_device_of(i, handle, call, what);
   if (device.is_lost()) {
-    throw StatusError(BP_DEVICE_LOST, std::string(call) + ": the device is lost until it is reset");
+    throw StatusError(BP_DEVICE_LOST, std::string(call) + ": the device is lost until it is reset" +
+                                          device.card().loss());
   }
   return device;
 }

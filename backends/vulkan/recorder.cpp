@@ -18,7 +18,10 @@ constexpr VkAccessFlags kWorkWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRA
 constexpr VkAccessFlags kWorkAccess =
     kWorkWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
-[[noreturn]] void throw_lost() { throw StatusError(BP_DEVICE_LOST, "the device is lost"); }
+// What check() throws for `result`.
+std::string words(const char* call, VkResult result) {
+  return std::string(call) + " failed: " + result_name(result);
+}
 
 }  // namespace
 
@@ -104,7 +107,7 @@ Recorder::Recorder(std::shared_ptr<Context> context)
                                        .pSemaphores = &timeline_,
                                        .pValues = &ticket};
         const VkResult result = context_->vk.WaitSemaphores(context_->device, &info, UINT64_MAX);
-        if (result == VK_ERROR_DEVICE_LOST) lose();
+        if (result == VK_ERROR_DEVICE_LOST) lose(words("vkWaitSemaphores", result));
       }) {
   const VkCommandPoolCreateInfo pool{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                      .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT |
@@ -149,13 +152,13 @@ void Recorder::put_barrier(VkPipelineStageFlags to, VkAccessFlags access) {
 }
 
 void Recorder::check_lost(VkResult result, const char* call) {
-  if (result == VK_ERROR_DEVICE_LOST) lose();
+  if (result == VK_ERROR_DEVICE_LOST) lose(words(call, result));
   check(result, call);
 }
 
 // Called with the mutex.
 void Recorder::open_batch() {
-  if (is_lost()) throw_lost();
+  if (is_lost()) throw StatusError(BP_DEVICE_LOST, "the device is lost: " + loss());
   if (is_open_) return;
   retire();
   const DeviceFunctions& vk = context_->vk;
@@ -198,7 +201,6 @@ void Recorder::submit() {
   in_flight_.push_back(std::move(batch_));
   batch_ = {};
   Batch& batch = in_flight_.back();
-  check_lost(vk.EndCommandBuffer(batch.commands), "vkEndCommandBuffer");
   const VkTimelineSemaphoreSubmitInfo values{
       .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
       .signalSemaphoreValueCount = 1,
@@ -211,15 +213,20 @@ void Recorder::submit() {
                           .pSignalSemaphores = &timeline_};
   for (std::function<void()>& job : batch.jobs) watcher_.add(batch.ticket, std::move(job));
   batch.jobs.clear();
-  const VkResult result = vk.QueueSubmit(context_->queue, 1, &info, VK_NULL_HANDLE);
-  if (result != VK_SUCCESS) abandon(batch.ticket);
-  check(result, "vkQueueSubmit");
+  const char* call = "vkEndCommandBuffer";
+  VkResult result = vk.EndCommandBuffer(batch.commands);
+  if (result == VK_SUCCESS) {
+    call = "vkQueueSubmit";
+    result = vk.QueueSubmit(context_->queue, 1, &info, VK_NULL_HANDLE);
+  }
+  if (result != VK_SUCCESS) abandon(batch.ticket, words(call, result));
+  check(result, call);
   submitted_.store(batch.ticket, std::memory_order_release);
 }
 
 // A batch was not taken: what was recorded is gone, and with it the order of all. Whoever waits for
 // it goes on.
-void Recorder::abandon(Ticket ticket) {
+void Recorder::abandon(Ticket ticket, const std::string& why) {
   const DeviceFunctions& vk = context_->vk;
   const Ticket before = submitted_;
   const VkSemaphoreWaitInfo wait{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
@@ -231,7 +238,7 @@ void Recorder::abandon(Ticket ticket) {
   if (vk.WaitSemaphores(context_->device, &wait, UINT64_MAX) == VK_SUCCESS) {
     static_cast<void>(vk.SignalSemaphore(context_->device, &signal));
   }
-  lose();
+  lose(why);
 }
 
 void Recorder::flush() {
@@ -303,7 +310,25 @@ void Recorder::when_done(Ticket ticket, std::function<void()> job) {
   }
 }
 
-void Recorder::lose() {
+std::string Recorder::loss() const {
+  const std::lock_guard lock(loss_mutex_);
+  return loss_;
+}
+
+void Recorder::drain() {
+  try {
+    wait(latest(), UINT64_MAX);
+  } catch (const StatusError&) {
+    // Found to be lost by this.
+  }
+  watcher_.wait(latest(), UINT64_MAX);
+}
+
+void Recorder::lose(const std::string& why) {
+  {
+    const std::lock_guard lock(loss_mutex_);
+    if (loss_.empty()) loss_ = why;
+  }
   if (is_lost_.exchange(true, std::memory_order_acq_rel) || !on_lost_) return;
   watcher_.add(submitted_, on_lost_);
 }

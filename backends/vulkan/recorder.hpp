@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/vulkan/context.hpp"
@@ -109,8 +110,15 @@ class Recorder {
 
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
 
-  // Nothing is recorded any more, and what was is taken for ended.
-  void lose();
+  // Nothing is recorded any more, and what was is taken for ended. The first `why` counts.
+  void lose(const std::string& why);
+
+  // Why the device is lost: "vkQueueSubmit failed: VK_ERROR_DEVICE_LOST"; "" where the driver has
+  // not said so.
+  std::string loss() const;
+
+  // Waits for what runs, and for the jobs behind it, also on a lost device.
+  void drain();
 
   // Called once, on another thread, when the device is found to be lost. Before the first work.
   void set_on_lost(std::function<void()> on_lost) { on_lost_ = std::move(on_lost); }
@@ -131,7 +139,7 @@ class Recorder {
   void open_batch();
   Ticket end_command();
   void submit();
-  void abandon(Ticket ticket);
+  void abandon(Ticket ticket, const std::string& why);
   void put_barrier(VkPipelineStageFlags to, VkAccessFlags access);
   void retire();
   Ticket reached();
@@ -146,6 +154,8 @@ class Recorder {
   std::atomic<Ticket> reached_ = 0;    // Seen to have ended.
   std::atomic<bool> is_lost_ = false;
   std::function<void()> on_lost_;
+  mutable std::mutex loss_mutex_;
+  std::string loss_;  // Guarded by loss_mutex_.
 
   std::mutex mutex_;  // Guards what follows, and the queue.
   bool is_open_ = false;

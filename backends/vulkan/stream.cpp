@@ -380,8 +380,9 @@ Event::Event(Device& its_device, bp_event_flags its_flags)
 
 void require_alive(const Handle& handle, const char* call, const char* what) {
   if (handle.device->is_alive(handle.generation)) return;
-  refuse(BP_DEVICE_LOST,
-         std::string(call) + ": " + what + ": its device is lost, or was reset since it was made");
+  const std::string whose = std::string(call) + ": " + what + ": its device ";
+  if (!handle.device->is_lost()) refuse(BP_DEVICE_LOST, whose + "was reset since it was made");
+  refuse(BP_DEVICE_LOST, whose + "is lost, until it is reset" + handle.device->card().loss());
 }
 
 Stream& any_stream_of(bp_stream* handle, const char* call) {
