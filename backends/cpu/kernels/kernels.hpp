@@ -99,7 +99,7 @@ extern const bp_kernel kMatmul, kLinear;
 extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
     kConvolutionBackwardBias;
 
-// max_pool.cpp, avg_pool.cpp
+// max_pool.cpp, max_pool_backward.cpp, avg_pool.cpp
 extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
 
 // layer_norm.cpp, rms_norm.cpp

@@ -1,19 +1,18 @@
-// max_pool and its gradient (pool.hpp). oneDNN's pooling is not used: it never chooses NaN, which
-// here is larger than every number, and it counts indices in a way of its own.
+// max_pool (pool.hpp). oneDNN's pooling is not used: it never chooses NaN, which here is larger
+// than every number, and it counts indices in a way of its own.
 //
-// Outputs that lie side by side are one vector, which takes the window tap by tap: in the order of
-// the indices, so that the first of equal elements stays.
+// Rows are joined before columns, so that among equal elements it is the index that says which is
+// the first. Without indices only a zero can tell, by its sign.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/max_pool.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
-#include <array>
-#include <atomic>
 #include <limits>
 
 #include "backends/cpu/kernels/pool.hpp"
-#include "backends/cpu/kernels/taps-inl.hpp"
+#include "backends/cpu/kernels/pool_line-inl.hpp"
+#include "backends/cpu/kernels/strided.hpp"
 
 #ifndef BACKPLANE_CPU_MAX_POOL_PLAN
 #define BACKPLANE_CPU_MAX_POOL_PLAN
@@ -26,16 +25,12 @@ struct MaxPool {
   bool has_indices = false;
 };
 
-struct MaxPoolBackward {
-  Planes grad_y, indices, grad_x;
-};
+// Pools one plane; a thread has the line of values and of indices in `memory`.
+using PoolPlane = void(const MaxPool& pool, int64_t plane, std::byte* memory);
 
-// Pools one plane.
-using PoolPlane = void(const MaxPool& pool, int64_t plane);
-
-// Scatters one plane; returns an index that is out of range, or -1. Sums of 16-bit floats are kept
-// in `sums`, which has room for a plane.
-using ScatterPlane = int64_t(const MaxPoolBackward& pool, int64_t plane, float* sums);
+// The number of padding, which is behind every element.
+template <typename Index>
+constexpr Index kNoIndex = std::numeric_limits<Index>::max();
 
 }  // namespace
 }  // namespace bp::kernels
@@ -46,219 +41,180 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The largest elements so far of neighbouring outputs, and the numbers of their inputs.
-template <typename T>
-struct Best {
-  using Value = Compute<T>;
-  using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
+// Whether b is larger than a, as NaN is than every number.
+template <class D>
+HWY_INLINE hn::Mask<D> is_larger(D, hn::Vec<D> b, hn::Vec<D> a) {
+  return hn::AndNot(hn::IsNaN(a), hn::Or(hn::Lt(a, b), hn::IsNaN(b)));
+}
 
-  void start(int64_t n) {
-    std::fill_n(values, n, -std::numeric_limits<Value>::infinity());
-    std::fill_n(indices, n, Index{-1});
+struct Max {
+  template <typename Value>
+  static constexpr Value identity() {
+    return -std::numeric_limits<Value>::infinity();
   }
-
-  // Offers n elements to the outputs from number `first` on. `index` is that of the first of them.
-  void offer(const T* x, int64_t first, int64_t n, int64_t index, int64_t index_step) {
-    const ComputeTag<T> d;
-    const hn::RebindToSigned<decltype(d)> index_d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    const auto step = hn::Set(index_d, static_cast<Index>(index_step * lanes));
-    auto candidate_index =
-        hn::Add(hn::Set(index_d, static_cast<Index>(index)),
-                hn::Mul(hn::Iota(index_d, 0), hn::Set(index_d, static_cast<Index>(index_step))));
-    for (int64_t i = 0; i < n; i += lanes) {
-      const bool is_whole = i + lanes <= n;
-      const auto rest = static_cast<size_t>(is_whole ? lanes : n - i);
-      const auto candidate = is_whole ? load_lanes(d, x + i) : load_lanes_n(d, x + i, rest);
-      Value* const value = values + first + i;
-      Index* const place = indices + first + i;
-      const auto best = hn::LoadU(d, value);
-      const auto best_index = hn::LoadU(index_d, place);
-      // Unordered is larger, unless the best is NaN itself; what has no index yet takes anything.
-      const auto is_larger =
-          hn::AndNot(hn::Or(hn::Le(candidate, best), hn::IsNaN(best)), hn::FirstN(d, rest));
-      const auto is_first = hn::RebindMask(d, hn::Lt(best_index, hn::Zero(index_d)));
-      const auto is_better = hn::Or(is_larger, hn::And(is_first, hn::FirstN(d, rest)));
-      hn::StoreU(hn::IfThenElse(is_better, candidate, best), d, value);
-      hn::StoreU(hn::IfThenElse(hn::RebindMask(index_d, is_better), candidate_index, best_index),
-                 index_d, place);
-      candidate_index = hn::Add(candidate_index, step);
-    }
+  // A NaN of a stays, since no b is larger.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> join(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(b)), b, a);
   }
-
-  // The same for values alone: the largest, and NaN once there is one.
-  void offer_values(const T* x, int64_t first, int64_t n) {
-    const ComputeTag<T> d;
-    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    const auto offer_lanes = [&](hn::Vec<decltype(d)> candidate, Value* value) HWY_ATTR {
-      const auto best = hn::LoadU(d, value);
-      const auto is_larger = hn::Or(hn::Lt(best, candidate), hn::IsNaN(candidate));
-      hn::StoreU(hn::IfThenElse(is_larger, candidate, best), d, value);
-    };
-    int64_t i = 0;
-    for (; i + lanes <= n; i += lanes) offer_lanes(load_lanes(d, x + i), values + first + i);
-    if (i == n) return;
-    const auto rest = static_cast<size_t>(n - i);
-    const auto lowest = hn::Set(d, -std::numeric_limits<Value>::infinity());
-    offer_lanes(hn::IfThenElse(hn::FirstN(d, rest), load_lanes_n(d, x + i, rest), lowest),
-                values + first + i);
-  }
-
-  alignas(64) Value values[kOutputsAndVector];
-  alignas(64) Index indices[kOutputsAndVector];
 };
 
-template <typename Value, typename T>
-void store_row(const Value* from, T* to, int64_t stride, int64_t n) {
-  int64_t i = 0;
-  if (stride == 1 && !std::is_integral_v<T>) {
-    if constexpr (!std::is_integral_v<T>) {
-      const ComputeTag<T> d;
-      const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-      for (; i + lanes <= n; i += lanes) store_lanes(hn::LoadU(d, from + i), d, to + i);
-    }
-  }
-  for (; i < n; ++i) {
-    if constexpr (std::is_integral_v<T>) {
-      to[i * stride] = static_cast<T>(from[i]);
-    } else {
-      to[i * stride] = narrow<T>(from[i]);
-    }
-  }
-}
-
-// The outputs of a block in row (i, j) of a plane.
 template <typename T>
-void pool_block(const MaxPool& p, const T* from, int64_t i, int64_t j, const ColumnBlock& block,
-                Best<T>& best) {
-  const Window& w = p.window;
-  T buffer[kOutputs];
-  best.start(block.columns.size());
-  for_each_covered_row(w, p.x, i, j, [&](int64_t depth, int64_t row) {
-    const T* const line = from + depth * p.x.stride[0] + row * p.x.stride[1];
-    const int64_t line_index = (depth * p.x.extent[1] + row) * p.x.extent[2];
-    for (int64_t tap = 0; tap < w.kernel[2]; ++tap) {
-      const auto [outputs, at] = block.tap(tap);
-      if (outputs.size() == 0) continue;
-      const T* const x = tap_elements(line + at * p.x.stride[2], w.stride[2] * p.x.stride[2],
-                                      outputs.size(), buffer);
-      const int64_t first = outputs.begin - block.columns.begin;
-      if (p.has_indices) {
-        best.offer(x, first, outputs.size(), line_index + at, w.stride[2]);
-      } else {
-        best.offer_values(x, first, outputs.size());
-      }
-    }
-  });
-}
+struct Indexed {
+  using Value = Compute<T>;
+  using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
+  using D = ComputeTag<T>;
+  using IndexD = hn::RebindToSigned<D>;
 
-template <typename T>
-void pool_plane(const MaxPool& p, int64_t plane) {
-  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
-  T* const to = reinterpret_cast<T*>(p.y.plane(plane));
-  auto* const places = p.has_indices ? reinterpret_cast<int64_t*>(p.indices.plane(plane)) : nullptr;
-  Best<T> best;
-  const auto row_of = [](const Planes& t, int64_t i, int64_t j, int64_t k) {
-    return i * t.stride[0] + j * t.stride[1] + k * t.stride[2];
+  // The largest elements so far, and their numbers.
+  struct Best {
+    hn::Vec<D> values;
+    hn::Vec<IndexD> indices;
+
+    HWY_INLINE void take_if(hn::Mask<D> is_better, const Best& other) {
+      values = hn::IfThenElse(is_better, other.values, values);
+      indices = hn::IfThenElse(hn::RebindMask(IndexD(), is_better), other.indices, indices);
+    }
+    // Offers what is behind all that was offered before.
+    HWY_INLINE void offer_later(const Best& other) {
+      take_if(is_larger(D(), other.values, values), other);
+    }
+    // Offers what may be in front of it: the smaller of the numbers of equal elements stays.
+    HWY_INLINE void offer(const Best& other) {
+      const auto both_nan = hn::And(hn::IsNaN(values), hn::IsNaN(other.values));
+      const auto are_equal = hn::Or(hn::Eq(values, other.values), both_nan);
+      const auto is_first = hn::RebindMask(D(), hn::Lt(other.indices, indices));
+      take_if(hn::Or(is_larger(D(), other.values, values), hn::And(are_equal, is_first)), other);
+    }
   };
-  for (int64_t k = 0; k < p.y.extent[2]; k += kOutputs) {
-    const ColumnBlock block(p.window, p.x.extent[2], {k, std::min(p.y.extent[2], k + kOutputs)});
-    const int64_t n = block.columns.size();
-    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
-      for (int64_t j = 0; j < p.y.extent[1]; ++j) {
-        pool_block(p, from, i, j, block, best);
-        store_row(best.values, to + row_of(p.y, i, j, k), p.y.stride[2], n);
-        if (places == nullptr) continue;
-        store_row(best.indices, places + row_of(p.indices, i, j, k), p.indices.stride[2], n);
-      }
-    }
+
+  template <bool kIsWhole>
+  static HWY_INLINE Best load_row(const Row<T>& row, int64_t c, int64_t count) {
+    const IndexD index_d;
+    return {load_part<kIsWhole>(D(), row.at + c, count),
+            hn::Iota(index_d, static_cast<Index>(row.index + c))};
   }
-}
 
-PoolPlane* find_pool_plane(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F16:
-      return pool_plane<Float16>;
-    case BP_BF16:
-      return pool_plane<BFloat16>;
-    case BP_F32:
-      return pool_plane<float>;
-    default:
-      return pool_plane<double>;
+  // The line of a block in a row of outputs, whose padding is there already.
+  static void join_rows(const MaxPool& p, const T* plane, const OutputRow& place,
+                        const LineBlock& block, Value* line, Index* indices) {
+    const bool has_rows = for_each_row_group(
+        p.window, p.x, plane, place, block,
+        [&](const Row<T>* rows, int64_t count, bool is_first, int64_t column, int64_t n) HWY_ATTR {
+          for_each_vector(D(), n, [&](int64_t c, auto whole) HWY_ATTR {
+            Value* const to = line + block.offset + column + c;
+            Index* const index_to = indices + block.offset + column + c;
+            Best best;
+            if (is_first) {
+              best = load_row<whole>(rows[0], c, n - c);
+            } else {
+              best = {load_part<whole>(D(), to, n - c),
+                      load_part<whole>(IndexD(), index_to, n - c)};
+            }
+            for (int64_t r = is_first ? 1 : 0; r < count; ++r) {
+              best.offer_later(load_row<whole>(rows[r], c, n - c));
+            }
+            store_part<whole>(best.values, D(), to, n - c);
+            store_part<whole>(best.indices, IndexD(), index_to, n - c);
+          });
+        });
+    if (has_rows) return;
+    std::fill_n(line + block.offset, block.inputs.size(), Max::identity<Value>());
+    std::fill_n(indices + block.offset, block.inputs.size(), kNoIndex<Index>);
   }
-}
 
-// ---- The gradient -------------------------------------------------------------------------------
-
-// Calls fn(offset, i, j, k) for each position of a plane, in row-major order.
-template <typename Fn>
-void for_each_position(const Planes& p, Fn&& fn) {
-  for (int64_t i = 0; i < p.extent[0]; ++i) {
-    for (int64_t j = 0; j < p.extent[1]; ++j) {
-      for (int64_t k = 0; k < p.extent[2]; ++k) {
-        fn(i * p.stride[0] + j * p.stride[1] + k * p.stride[2], i, j, k);
-      }
+  // The outputs from the one on whose first tap is at `at` of the line.
+  static HWY_INLINE Best join_taps(const Window& w, const Value* line, const Index* indices,
+                                   int64_t at, int64_t count) {
+    const D d;
+    const IndexD index_d;
+    Best best = {load_every(d, line + at, w.stride[2], count),
+                 load_every(index_d, indices + at, w.stride[2], count)};
+    for (int64_t tap = 1; tap < w.kernel[2]; ++tap) {
+      const int64_t next = at + tap * w.dilation[2];
+      best.offer({load_every(d, line + next, w.stride[2], count),
+                  load_every(index_d, indices + next, w.stride[2], count)});
     }
+    return best;
   }
-}
 
-// Adds to the places that the indices name; place(index) is where the sum of one is.
-template <typename T, typename Place>
-int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, const Place& place) {
-  const auto* const from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
-  const auto* const indices = reinterpret_cast<const int64_t*>(p.indices.plane(plane));
-  const int64_t size = p.grad_x.size();
-  int64_t wrong = -1;
-  for_each_position(p.grad_y, [&](int64_t at, int64_t i, int64_t j, int64_t k) {
-    const auto& strides = p.indices.stride;
-    const int64_t index = indices[i * strides[0] + j * strides[1] + k * strides[2]];
-    if (index >= 0 && index < size) {
-      place(index) += widen(from[at]);
-    } else if (index != -1) {
-      wrong = index;
-    }
-  });
-  return wrong;
-}
-
-template <typename T>
-int64_t scatter_plane(const MaxPoolBackward& p, int64_t plane, float* sums) {
-  T* const to = reinterpret_cast<T*>(p.grad_x.plane(plane));
-  const Planes& x = p.grad_x;
-  if constexpr (kIsNarrow<T>) {
-    std::fill_n(sums, x.size(), 0.0f);
-    const int64_t wrong =
-        add_to_plane<T>(p, plane, [&](int64_t index) -> float& { return sums[index]; });
-    int64_t next = 0;
-    for (int64_t i = 0; i < x.extent[0]; ++i) {
-      for (int64_t j = 0; j < x.extent[1]; ++j, next += x.extent[2]) {
-        store_row(sums + next, to + i * x.stride[0] + j * x.stride[1], x.stride[2], x.extent[2]);
+  // One row of outputs of a block.
+  static void pool_row(const MaxPool& p, int64_t plane, const OutputRow& place,
+                       const LineBlock& block, Value* line, Index* indices) {
+    const Window& w = p.window;
+    const auto first_of = [&](const Planes& t) {
+      return place.offset_in(t) + block.outputs.begin * t.stride[2];
+    };
+    T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + first_of(p.y);
+    int64_t* const places =
+        reinterpret_cast<int64_t*>(p.indices.plane(plane)) + first_of(p.indices);
+    join_rows(p, reinterpret_cast<const T*>(p.x.plane(plane)), place, block, line, indices);
+    const int64_t n = block.outputs.size(), stride = p.indices.stride[2];
+    for_each_vector(D(), n, [&](int64_t k, auto whole) HWY_ATTR {
+      const Best best = join_taps(w, line, indices, k * w.stride[2], n - k);
+      store_outputs<whole>(best.values, D(), to + k * p.y.stride[2], p.y.stride[2], n - k);
+      HWY_ALIGN Index chosen[hn::MaxLanes(IndexD())];
+      hn::Store(best.indices, IndexD(), chosen);
+      const int64_t count = whole ? static_cast<int64_t>(hn::Lanes(IndexD())) : n - k;
+      for (int64_t o = 0; o < count; ++o) {
+        places[(k + o) * stride] = chosen[o] == kNoIndex<Index> ? -1 : chosen[o];
       }
-    }
-    return wrong;
-  } else {
-    for_each_position(x, [&](int64_t at, int64_t, int64_t, int64_t) { to[at] = 0; });
-    if (x.is_dense()) {
-      return add_to_plane<T>(p, plane, [&](int64_t index) -> T& { return to[index]; });
-    }
-    return add_to_plane<T>(p, plane, [&](int64_t index) -> T& {
-      const int64_t row = index / x.extent[2];
-      return to[row / x.extent[1] * x.stride[0] + row % x.extent[1] * x.stride[1] +
-                index % x.extent[2] * x.stride[2]];
     });
   }
+};
+
+template <typename T>
+void pool_plane_with_indices(const MaxPool& p, int64_t plane, std::byte* memory) {
+  using Index = typename Indexed<T>::Index;
+  auto* const line = reinterpret_cast<Compute<T>*>(memory);
+  const int64_t elements = line_elements(p.window, p.y.extent[2]);
+  auto* const indices = reinterpret_cast<Index*>(line + elements);
+  for_each_block<Max>(p.window, p.x, p.y, line, [&](const LineBlock& block) {
+    std::fill_n(indices, elements, kNoIndex<Index>);
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) {
+        Indexed<T>::pool_row(p, plane, {i, j}, block, line, indices);
+      }
+    }
+  });
 }
 
-ScatterPlane* find_scatter_plane(bp_dtype dtype) {
+template <typename T>
+void pool_plane(const MaxPool& p, int64_t plane, std::byte* memory) {
+  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
+  T* const to = reinterpret_cast<T*>(p.y.plane(plane));
+  auto* const line = reinterpret_cast<Compute<T>*>(memory);
+  const auto pool_row = [&](const LineBlock& block, const OutputRow& place) HWY_ATTR {
+    T* const row = to + place.offset_in(p.y) + block.outputs.begin * p.y.stride[2];
+    join_rows<Max>(p.window, p.x, from, place, block, line);
+    for_each_output<Max>(
+        p.window, block, line, [&](auto values, int64_t first, int64_t count, auto whole) HWY_ATTR {
+          const ComputeTag<T> d;
+          store_outputs<whole>(values, d, row + first * p.y.stride[2], p.y.stride[2], count);
+        });
+  };
+  for_each_block<Max>(p.window, p.x, p.y, line, [&](const LineBlock& block) {
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) pool_row(block, {i, j});
+    }
+  });
+}
+
+template <typename T>
+PoolPlane* plane_of(bool has_indices) {
+  return has_indices ? pool_plane_with_indices<T> : pool_plane<T>;
+}
+
+PoolPlane* find_pool_plane(bp_dtype dtype, bool has_indices) {
   switch (dtype) {
     case BP_F16:
-      return scatter_plane<Float16>;
+      return plane_of<Float16>(has_indices);
     case BP_BF16:
-      return scatter_plane<BFloat16>;
+      return plane_of<BFloat16>(has_indices);
     case BP_F32:
-      return scatter_plane<float>;
+      return plane_of<float>(has_indices);
     default:
-      return scatter_plane<double>;
+      return plane_of<double>(has_indices);
   }
 }
 
@@ -272,63 +228,47 @@ namespace bp::kernels {
 namespace {
 
 HWY_EXPORT(find_pool_plane);
-HWY_EXPORT(find_scatter_plane);
 
 // Indices of 4-byte elements are counted in 32 bits.
 bp_reason max_pool_supports(const bp_max_pool_args& args) {
   if (args.x->dtype == BP_F64) return nullptr;
-  const bool is_small = Planes(*args.x).size() <= std::numeric_limits<int32_t>::max();
-  return is_small ? nullptr : "x: a channel has more than 2^31 - 1 elements";
+  const bool is_small = Planes(*args.x).size() < std::numeric_limits<int32_t>::max();
+  return is_small ? nullptr : "x: a channel has more than 2^31 - 2 elements";
+}
+
+Window window_of(const bp_max_pool_args& args) {
+  return Window(args.x->ndim - 2, args.kernel_size, args.stride, args.padding, args.dilation);
+}
+
+// A line of values and one of indices of the same size.
+uint64_t thread_bytes(const bp_max_pool_args& args) {
+  const int64_t value_size_bytes = args.x->dtype == BP_F64 ? 8 : 4;
+  const int64_t elements = line_elements(window_of(args), Planes(*args.y).extent[2]);
+  uint64_t size_bytes = 0;
+  reserve_bytes(static_cast<uint64_t>(2 * elements * value_size_bytes), size_bytes);
+  return size_bytes;
+}
+
+uint64_t max_pool_workspace(const bp_max_pool_args& args, const Env& env) {
+  return static_cast<uint64_t>(env.thread_count()) * thread_bytes(args);
 }
 
 bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
   MaxPool pool;
-  pool.window =
-      Window(args.x->ndim - 2, args.kernel_size, args.stride, args.padding, args.dilation);
+  pool.window = window_of(args);
   pool.x = Planes(*args.x);
   pool.y = Planes(*args.y);
   pool.has_indices = args.indices != nullptr;
   if (pool.has_indices) pool.indices = Planes(*args.indices);
-  PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_pool_plane)(args.x->dtype);
+  PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_pool_plane)(args.x->dtype, pool.has_indices);
   const int64_t planes = element_count(*args.y) == 0 ? 0 : args.y->shape[0] * args.y->shape[1];
-  return launch.submit([=, threads = launch.thread_count()] {
+  const uint64_t of_thread_bytes = thread_bytes(args);
+  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
     parallel_for(threads, planes, plane_grain(pool.x.size()), [&](int64_t begin, int64_t end) {
-      for (int64_t plane = begin; plane < end; ++plane) run(pool, plane);
+      std::byte* const of_thread =
+          memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes;
+      for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, of_thread);
     });
-  });
-}
-
-// Threads that have a plane of sums of their own.
-int64_t sum_slots(const bp_max_pool_backward_args& args, const Env& env) {
-  return std::min<int64_t>(env.thread_count(), args.grad_x->shape[0] * args.grad_x->shape[1]);
-}
-
-uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, const Env& env) {
-  if (dtype_size_bytes(args.grad_y->dtype) > 2) return 0;
-  const int64_t elements = sum_slots(args, env) * Planes(*args.grad_x).size();
-  return static_cast<uint64_t>(elements) * sizeof(float);
-}
-
-bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch& launch) {
-  const MaxPoolBackward pool = {Planes(*args.grad_y), Planes(*args.indices), Planes(*args.grad_x)};
-  ScatterPlane* const run = HWY_DYNAMIC_DISPATCH(find_scatter_plane)(args.grad_y->dtype);
-  const int64_t planes = args.grad_x->shape[0] * args.grad_x->shape[1];
-  const int64_t size = pool.grad_x.size();
-  const int64_t slots = planes < 2 * plane_grain(size) ? 1 : sum_slots(args, launch);
-  return launch.submit([=, threads = launch.thread_count(), sums = launch.workspace<float>()] {
-    std::atomic<int64_t> wrong = -1;
-    parallel_for(threads, slots, 1, [&](int64_t first, int64_t last) {
-      for (int64_t slot = first; slot < last; ++slot) {
-        for (int64_t plane = planes * slot / slots; plane < planes * (slot + 1) / slots; ++plane) {
-          const int64_t index = run(pool, plane, sums == nullptr ? nullptr : sums + slot * size);
-          if (index != -1) wrong = index;
-        }
-      }
-    });
-    if (wrong == -1) return;
-    throw StatusError(BP_INVALID_ARGUMENT, "max_pool_backward: an index is " +
-                                               std::to_string(wrong.load()) + ", not below " +
-                                               std::to_string(size) + " and not -1");
   });
 }
 
@@ -337,21 +277,9 @@ constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
 }  // namespace
 
 constinit const bp_kernel kMaxPool =
-    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports>({
+    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports, max_pool_workspace>({
         .name = "max_pool",
         .op = BP_OP_MAX_POOL,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
-
-constinit const bp_kernel kMaxPoolBackward =
-    make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
-                max_pool_backward_workspace>({
-        .name = "max_pool_backward",
-        .op = BP_OP_MAX_POOL_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC,
         .dtype_rows = kDtypes,
         .dtype_row_count = std::size(kDtypes),

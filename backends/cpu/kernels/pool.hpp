@@ -53,7 +53,11 @@ struct Range {
   int64_t size() const { return std::max<int64_t>(0, end - begin); }
 };
 
-inline int64_t divide_up(int64_t a, int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+// A division takes longer than a row of a small plane does, and b is mostly 1.
+inline int64_t divide_up(int64_t a, int64_t b) {
+  if (b == 1) return a;
+  return a >= 0 ? (a + b - 1) / b : -(-a / b);
+}
 
 // Element `tap` of the window of output o is o * stride - low + tap * dilation of the input.
 struct Window {
@@ -79,64 +83,62 @@ struct Window {
     return {std::max<int64_t>(0, divide_up(-first, dilation[axis])),
             std::min(kernel[axis], divide_up(input_extent - first, dilation[axis]))};
   }
-  // The outputs in `of` whose `tap` lies in the part `in` of the input.
-  Range outputs(size_t axis, int64_t tap, const Range& in, const Range& of) const {
-    const int64_t first = input_of(axis, 0, tap);
-    return {std::max(of.begin, divide_up(in.begin - first, stride[axis])),
-            std::min(of.end, divide_up(in.end - first, stride[axis]))};
+  // The input columns from the first to the last that the windows of `count` outputs reach over.
+  int64_t columns_of(int64_t count) const {
+    return (count - 1) * stride[2] + (kernel[2] - 1) * dilation[2] + 1;
   }
 
   std::array<int64_t, 3> kernel = {1, 1, 1}, stride = {1, 1, 1}, low = {}, dilation = {1, 1, 1};
 };
 
-// What the rows of a plane have in common: outputs `columns` of a row, and the windows over them.
-// Computed once, since the divisions take longer than a row of a small plane does.
-class ColumnBlock {
- public:
-  // The outputs that have a tap in the row, and the input that the first of them has there.
-  struct Tap {
-    Range outputs;
-    int64_t input = 0;
-  };
+// A row of the outputs of a plane: its places along the first two axes.
+struct OutputRow {
+  int64_t i, j;
 
-  ColumnBlock(const Window& window, int64_t input_extent, const Range& its_columns)
-      : columns(its_columns), window_(window), input_extent_(input_extent) {
-    for (int64_t tap = 0; tap < std::min(kKeptTaps, window.kernel[2]); ++tap) {
-      kept_[static_cast<size_t>(tap)] = compute(tap);
-    }
-    const int64_t first = std::min(compute(0).outputs.begin, columns.end);
-    whole = {first, std::max(first, compute(window.kernel[2] - 1).outputs.end)};
-  }
-
-  Tap tap(int64_t index) const {
-    return index < kKeptTaps ? kept_[static_cast<size_t>(index)] : compute(index);
-  }
-
-  Range columns;
-  Range whole;  // The part of it whose windows lie in the row.
-
- private:
-  static constexpr int64_t kKeptTaps = 8;
-
-  Tap compute(int64_t tap) const {
-    const Range outputs = window_.outputs(2, tap, {0, input_extent_}, columns);
-    return {outputs, window_.input_of(2, outputs.begin, tap)};
-  }
-
-  const Window& window_;
-  int64_t input_extent_;
-  std::array<Tap, kKeptTaps> kept_;
+  int64_t offset_in(const Planes& y) const { return i * y.stride[0] + j * y.stride[1]; }
 };
 
-// Calls body(row) for the rows of a plane that the window of output row (i, j) covers, in order:
-// row is the number i * extent[1] + j of the input's.
+// Outputs that lie side by side in a row, and the line of columns that their windows reach over:
+//
+//   padding | columns `inputs` of an input row | padding
+//           ^ element `offset` of the line              ^ element `size`
+struct LineBlock {
+  LineBlock(const Window& window, int64_t input_extent, const Range& its_outputs)
+      : outputs(its_outputs), size(window.columns_of(its_outputs.size())) {
+    const int64_t first = window.input_of(2, outputs.begin, 0);
+    inputs.begin = std::clamp<int64_t>(first, 0, input_extent);
+    inputs.end = std::clamp<int64_t>(first + size, inputs.begin, input_extent);
+    offset = std::clamp<int64_t>(inputs.begin - first, 0, size);
+  }
+
+  bool has_padding() const { return inputs.size() != size; }
+
+  Range outputs, inputs;
+  int64_t offset = 0, size = 0;
+};
+
+// The outputs of a block: as many as have a line that stays in the first cache, and at least one.
+inline int64_t block_outputs(const Window& window, int64_t outputs) {
+  constexpr int64_t kLineElements = 2048;
+  const int64_t more = (kLineElements - window.columns_of(1)) / window.stride[2];
+  return std::clamp<int64_t>(1 + more, 1, std::max<int64_t>(1, outputs));
+}
+
+// Elements of memory for a line, which whole vectors are read from: two behind its end.
+inline int64_t line_elements(const Window& window, int64_t outputs) {
+  constexpr int64_t kVectorElements = 16, kTwoVectors = 2 * kVectorElements;
+  const int64_t columns = window.columns_of(block_outputs(window, outputs));
+  return (columns + kTwoVectors + kVectorElements - 1) / kVectorElements * kVectorElements;
+}
+
+// Calls body(a, b) for the rows (a, b) of a plane that the windows of a row of outputs cover, in
+// order.
 template <typename Body>
-void for_each_covered_row(const Window& w, const Planes& x, int64_t i, int64_t j,
-                          const Body& body) {
-  const Range depth = w.taps(0, i, x.extent[0]), rows = w.taps(1, j, x.extent[1]);
+void for_each_covered_row(const Window& w, const Planes& x, const OutputRow& at, const Body& body) {
+  const Range depth = w.taps(0, at.i, x.extent[0]), rows = w.taps(1, at.j, x.extent[1]);
   for (int64_t a = depth.begin; a < depth.end; ++a) {
     for (int64_t b = rows.begin; b < rows.end; ++b) {
-      body(w.input_of(0, i, a), w.input_of(1, j, b));
+      body(w.input_of(0, at.i, a), w.input_of(1, at.j, b));
     }
   }
 }

@@ -17,6 +17,7 @@ set(kernel_sources
   kernels/log_softmax.cpp
   kernels/loop.cpp
   kernels/max_pool.cpp
+  kernels/max_pool_backward.cpp
   kernels/movement.cpp
   kernels/norm.cpp
   kernels/norm_backward.cpp
