@@ -318,7 +318,9 @@ DnnEngine::DnnEngine(const Cudnn& library) : library_(library), plans_(kPlanCapa
   give_back(take_handle());  // Fails here rather than later.
 }
 
+// Plans end before the handles that they were made with.
 DnnEngine::~DnnEngine() {
+  plans_.clear();
   for (const cudnnHandle_t handle : idle_) library_.destroy(handle);
 }
 
@@ -369,6 +371,7 @@ void DnnEngine::run(const DnnPlan& plan, const DnnAddresses& at, cudaStream_t st
       .finalize();
   const Handle handle(*this);
   check(library_, library_.set_stream(handle.get(), stream), "cudnnSetStream");
+  const std::lock_guard lock(plan.mutex());
   check(library_, library_.execute(handle.get(), plan.get(), pack.get()), "cudnnBackendExecute");
 }
 

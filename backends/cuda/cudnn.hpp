@@ -53,7 +53,11 @@ class DnnPlan {
   uint64_t workspace_size_bytes() const { return workspace_size_bytes_; }
   cudnnBackendDescriptor_t get() const;
 
+  // One thread runs it at a time: cuDNN does not promise more of every engine.
+  std::mutex& mutex() const { return mutex_; }
+
  private:
+  mutable std::mutex mutex_;
   std::vector<DnnDescriptor> descriptors_;  // The plan is the last one; the others belong to it.
   uint64_t workspace_size_bytes_;
 };

@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
+#include <thread>
 
 namespace bp::cuda {
 namespace {
@@ -27,7 +32,9 @@ struct FakeDescriptor {
 };
 
 struct Fake {
+  std::mutex mutex;  // Guards `live`.
   std::set<FakeDescriptor*> live;
+  std::atomic<int> running = 0, most_running = 0;  // In execute().
   int handles = 0, heuristics = 0, executions = 0;
   std::vector<FakeEngine> engines, fallbacks;
   cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -130,16 +137,19 @@ Cudnn make_table() {
     return CUDNN_STATUS_SUCCESS;
   };
   t.destroy = [](cudnnHandle_t) {
+    EXPECT_EQ(fake->live.size(), 0u) << "a handle ends before what was made with it";
     --fake->handles;
     return CUDNN_STATUS_SUCCESS;
   };
   t.set_stream = [](cudnnHandle_t, cudaStream_t) { return CUDNN_STATUS_SUCCESS; };
   t.error_string = [](cudnnStatus_t) -> const char* { return "CUDNN_STATUS_OF_THE_TEST"; };
   t.create_descriptor = [](cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* out) {
+    const std::lock_guard lock(fake->mutex);
     *out = *fake->live.insert(new FakeDescriptor{type, -1, {}, {}}).first;
     return CUDNN_STATUS_SUCCESS;
   };
   t.destroy_descriptor = [](cudnnBackendDescriptor_t handle) {
+    const std::lock_guard lock(fake->mutex);
     EXPECT_EQ(fake->live.erase(&known(handle)), 1u);
     delete &known(handle);
     return CUDNN_STATUS_SUCCESS;
@@ -148,8 +158,11 @@ Cudnn make_table() {
   t.get_attribute = get_attribute;
   t.finalize = finalize;
   t.execute = [](cudnnHandle_t, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t) {
+    fake->most_running = std::max(fake->most_running.load(), ++fake->running);
     ++fake->executions;
     fake->executed = known(plan).engine;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    --fake->running;
     return fake->execute_status;
   };
   return t;
@@ -233,6 +246,20 @@ TEST_F(CudnnTest, AsksOnceForEachProblemAlsoWhereThereIsNothing) {
   state_.operation_status = CUDNN_STATUS_SUCCESS;
   EXPECT_EQ(engine.find(problem(3)), nullptr);
   EXPECT_EQ(state_.heuristics, 1);
+}
+
+TEST_F(CudnnTest, RunsAPlanOnOneThreadAtATime) {
+  state_.engines = {{{}, {}}};
+  DnnEngine engine(table_);
+  const auto plan = engine.find(problem());
+  const auto run = [&] {
+    for (int i = 0; i < 10; ++i) engine.run(*plan, {}, nullptr);
+  };
+  std::thread other(run);
+  run();
+  other.join();
+  EXPECT_EQ(state_.executions, 20);
+  EXPECT_EQ(state_.most_running, 1);
 }
 
 TEST_F(CudnnTest, ForgetsThePlanThatWasNotUsedForLongest) {

@@ -107,6 +107,8 @@ class Libraries {
 
   // Why one is missing, for a failure's text.
   const std::string& nccl_reason() const { return nccl_.reason(); }
+  const std::string& cublaslt_reason() const { return cublaslt_.reason(); }
+  const std::string& cudnn_reason() const { return cudnn_.reason(); }
 
   // For tests.
   void put(const CublasLt& table) { cublaslt_.put(table); }

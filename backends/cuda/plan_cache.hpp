@@ -69,6 +69,12 @@ class PlanCache {
     return order_.size();
   }
 
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    places_.clear();
+    order_.clear();
+  }
+
  private:
   struct Entry {
     PlanKey key;
