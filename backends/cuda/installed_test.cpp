@@ -16,7 +16,8 @@ namespace bp::cuda {
 namespace {
 
 Libraries& installed() {
-  static Libraries libraries({.folders = {BACKPLANE_TEST_LIBRARIES}}, system_loader());
+  static Libraries libraries({.folders = {BACKPLANE_TEST_LIBRARIES}}, system_loader(),
+                             [](bool, const std::string&) {});
   return libraries;
 }
 

@@ -237,14 +237,6 @@ void bind(Binder& get, Nccl& t) {
   get("ncclRedOpDestroy", t.destroy_reduction);
 }
 
-template <typename Table>
-std::string line_of(Library<Table>& library, const LibrarySearch& search,
-                    const LibraryLoader& loader) {
-  if (library.get(search, loader) == nullptr) return library.reason();
-  return std::string(spec_of(Table{}).name) + " " + library_version_text(library.version()) + " (" +
-         library.file() + ")";
-}
-
 }  // namespace
 
 LibraryLoader system_loader() {
@@ -305,18 +297,25 @@ FoundLibrary find_library(const LibrarySpec& spec, const LibrarySearch& search,
 }
 
 template <typename Table>
-const Table* Library<Table>::get(const LibrarySearch& search, const LibraryLoader& loader) {
+const Table* Library<Table>::get(const LibrarySearch& search, const LibraryLoader& loader,
+                                 const LibraryNote& note) {
+  std::string line;  // For the one who looks.
   std::call_once(once_, [&] {
-    found_ = find_library(spec_of(Table{}), search, loader);
-    if (found_.handle == nullptr) return;
+    const LibrarySpec spec = spec_of(Table{});
+    found_ = find_library(spec, search, loader);
+    const std::string version = library_version_text(found_.version);
     Binder binder(loader, found_.handle);
-    bind(binder, table_);
-    if (binder.missing().empty()) return;
-    found_.handle = nullptr;
-    found_.reason = std::string(spec_of(Table{}).name) + " is missing: " + found_.file + " (" +
-                    library_version_text(found_.version) + ") has no " + binder.missing() + "; " +
-                    spec_of(Table{}).what_to_do;
+    if (found_.handle != nullptr) bind(binder, table_);
+    if (!binder.missing().empty()) {
+      found_.handle = nullptr;
+      found_.reason = std::string(spec.name) + " is missing: " + found_.file + " (" + version +
+                      ") has no " + binder.missing() + "; " + spec.what_to_do;
+    }
+    line = found_.handle == nullptr
+               ? found_.reason
+               : std::string(spec.name) + " " + version + " (" + found_.file + ")";
   });
+  if (!line.empty()) note(found_.handle != nullptr, line);
   return found_.handle == nullptr ? nullptr : &table_;
 }
 
@@ -337,9 +336,11 @@ template class Library<CublasLt>;
 template class Library<Cudnn>;
 template class Library<Nccl>;
 
-std::vector<std::string> Libraries::describe() {
-  return {line_of(cublaslt_, search_, loader_), line_of(cudnn_, search_, loader_),
-          line_of(nccl_, search_, loader_)};
-}
+Libraries::Libraries(const bp_host& host)
+    : Libraries(read_library_search(host), system_loader(),
+                [&host](bool is_found, const std::string& line) {
+                  host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING,
+                           ("backplane.cuda: " + line).c_str());
+                }) {}
 
 }  // namespace bp::cuda

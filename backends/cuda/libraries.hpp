@@ -68,17 +68,19 @@ FoundLibrary find_library(const LibrarySpec& spec, const LibrarySearch& search,
 
 std::string library_version_text(int version);
 
+// Is told of each library once, when it was looked for: which one it is, or why it is missing.
+using LibraryNote = std::function<void(bool is_found, const std::string& line)>;
+
 // A library and its functions, opened at the first get().
 template <typename Table>
 class Library {
  public:
   // NULL if the library is missing: reason() says why.
-  const Table* get(const LibrarySearch& search, const LibraryLoader& loader);
+  const Table* get(const LibrarySearch& search, const LibraryLoader& loader,
+                   const LibraryNote& note);
 
   // Empty if the library was found, or not asked for yet.
   const std::string& reason() const { return found_.reason; }
-  const std::string& file() const { return found_.file; }
-  int version() const { return found_.version; }
 
   // For tests, before the first get(): takes `table` in place of what would be found, or nothing.
   void put(const Table& table);
@@ -93,17 +95,14 @@ class Library {
 // The libraries of one instance. Safe from any thread.
 class Libraries {
  public:
-  explicit Libraries(const bp_host& host)
-      : search_(read_library_search(host)), loader_(system_loader()) {}
-  Libraries(LibrarySearch search, LibraryLoader loader)
-      : search_(std::move(search)), loader_(std::move(loader)) {}
+  // What is found, and what is missing, goes to the log of the host.
+  explicit Libraries(const bp_host& host);
+  Libraries(LibrarySearch search, LibraryLoader loader, LibraryNote note)
+      : search_(std::move(search)), loader_(std::move(loader)), note_(std::move(note)) {}
 
-  const CublasLt* cublaslt() { return cublaslt_.get(search_, loader_); }
-  const Cudnn* cudnn() { return cudnn_.get(search_, loader_); }
-  const Nccl* nccl() { return nccl_.get(search_, loader_); }
-
-  // Opens all of them, and says of each, in a line, which it is, or why it is missing.
-  std::vector<std::string> describe();
+  const CublasLt* cublaslt() { return cublaslt_.get(search_, loader_, note_); }
+  const Cudnn* cudnn() { return cudnn_.get(search_, loader_, note_); }
+  const Nccl* nccl() { return nccl_.get(search_, loader_, note_); }
 
   // Why one is missing, for a failure's text.
   const std::string& nccl_reason() const { return nccl_.reason(); }
@@ -120,6 +119,7 @@ class Libraries {
  private:
   const LibrarySearch search_;
   const LibraryLoader loader_;
+  const LibraryNote note_;
   Library<CublasLt> cublaslt_;
   Library<Cudnn> cudnn_;
   Library<Nccl> nccl_;

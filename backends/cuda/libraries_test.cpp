@@ -31,7 +31,7 @@ struct World {
   std::map<std::string, File> files;   // By path, or by name for the loader's path.
   std::map<std::string, File> loaded;  // By name.
   std::map<std::string, std::vector<std::string>> matches;
-  std::vector<std::string> opened;
+  std::vector<std::string> opened, notes;
 
   LibraryLoader loader() {
     LibraryLoader l;
@@ -60,26 +60,30 @@ struct World {
     return l;
   }
 
-  Libraries libraries(LibrarySearch search = {}) { return Libraries(std::move(search), loader()); }
+  LibraryNote note() {
+    return [this](bool is_found, const std::string& line) {
+      notes.push_back((is_found ? "" : "missing: ") + line);
+    };
+  }
 };
 
 TEST(Libraries, TakesWhatTheProcessHasLoaded) {
   World w;
   w.loaded["libcublasLt.so.13"] = of_version(130100);
   w.files["/mine/libcublasLt.so.13"] = of_version(130200);
-  Libraries libraries({{"/mine"}, "", ""}, w.loader());
+  Libraries libraries({{"/mine"}, "", ""}, w.loader(), w.note());
   EXPECT_NE(libraries.cublaslt(), nullptr);
   EXPECT_EQ(w.opened.size(), 0u);
-  EXPECT_EQ(libraries.describe()[0], "cuBLASLt 13.1.0 (libcublasLt.so.13)");
+  EXPECT_EQ(w.notes.back(), "cuBLASLt 13.1.0 (libcublasLt.so.13)");
 }
 
 TEST(Libraries, PrefersTheFolderOfTheOptionToTheLoadersPath) {
   World w;
   w.files["libcudnn.so.9"] = of_version(91000);
   w.files["/mine/libcudnn.so.9"] = of_version(91900);
-  Libraries libraries({{"/other", "/mine"}, "", ""}, w.loader());
+  Libraries libraries({{"/other", "/mine"}, "", ""}, w.loader(), w.note());
   EXPECT_NE(libraries.cudnn(), nullptr);
-  EXPECT_EQ(libraries.describe()[1], "cuDNN 9.19.0 (/mine/libcudnn.so.9)");
+  EXPECT_EQ(w.notes.back(), "cuDNN 9.19.0 (/mine/libcudnn.so.9)");
 }
 
 TEST(Libraries, LooksInTheToolkitAndThenInWheels) {
@@ -87,15 +91,17 @@ TEST(Libraries, LooksInTheToolkitAndThenInWheels) {
   w.matches["/env/lib/python3*/site-packages/nvidia/*/lib"] = {"/env/s/nvidia/nccl/lib"};
   w.files["/env/s/nvidia/nccl/lib/libnccl.so.2"] = of_version(22809);
   w.files["/toolkit/lib64/libcublasLt.so.12"] = of_version(120400);
-  Libraries libraries({{}, "/toolkit", "/env"}, w.loader());
-  const std::vector<std::string> lines = libraries.describe();
-  EXPECT_EQ(lines[0], "cuBLASLt 12.4.0 (/toolkit/lib64/libcublasLt.so.12)");
-  EXPECT_EQ(lines[2], "NCCL 2.28.9 (/env/s/nvidia/nccl/lib/libnccl.so.2)");
+  Libraries libraries({{}, "/toolkit", "/env"}, w.loader(), w.note());
+  EXPECT_NE(libraries.cublaslt(), nullptr);
+  EXPECT_NE(libraries.nccl(), nullptr);
+  EXPECT_EQ(w.notes,
+            (std::vector<std::string>{"cuBLASLt 12.4.0 (/toolkit/lib64/libcublasLt.so.12)",
+                                      "NCCL 2.28.9 (/env/s/nvidia/nccl/lib/libnccl.so.2)"}));
 }
 
 TEST(Libraries, SaysWhatToDoWhereOneIsMissing) {
   World w;
-  Libraries libraries({{}, "/usr/local/cuda", ""}, w.loader());
+  Libraries libraries({{}, "/usr/local/cuda", ""}, w.loader(), w.note());
   EXPECT_EQ(libraries.nccl(), nullptr);
   EXPECT_EQ(
       libraries.nccl_reason(),
@@ -109,33 +115,33 @@ TEST(Libraries, PassesOverOneThatIsTooOld) {
   World w;
   w.files["libnccl.so.2"] = of_version(21102);
   w.files["/mine/libnccl.so.2"] = of_version(22000);
-  Libraries none({{}, "", ""}, w.loader());
+  Libraries none({{}, "", ""}, w.loader(), w.note());
   EXPECT_EQ(none.nccl(), nullptr);
   EXPECT_NE(none.nccl_reason().find("libnccl.so.2 is 2.11.2, and 2.18.0 or newer is needed"),
             std::string::npos)
       << none.nccl_reason();
-  Libraries newer({{"/mine"}, "", ""}, w.loader());
+  Libraries newer({{"/mine"}, "", ""}, w.loader(), w.note());
   EXPECT_NE(newer.nccl(), nullptr);
 }
 
 TEST(Libraries, SaysWhyAFileDoesNotOpenAndGoesOn) {
   World w;
   w.files["/mine/libcudnn.so.9"] = {0, {}, "wrong ELF class"};
-  Libraries none({{"/mine"}, "", ""}, w.loader());
+  Libraries none({{"/mine"}, "", ""}, w.loader(), w.note());
   EXPECT_EQ(none.cudnn(), nullptr);
-  EXPECT_NE(none.describe()[1].find("/mine/libcudnn.so.9 does not open: wrong ELF class"),
+  EXPECT_NE(none.cudnn_reason().find("/mine/libcudnn.so.9 does not open: wrong ELF class"),
             std::string::npos);
   w.files["/toolkit/lib/libcudnn.so.9"] = of_version(90100);
-  Libraries second({{"/mine"}, "/toolkit", ""}, w.loader());
+  Libraries second({{"/mine"}, "/toolkit", ""}, w.loader(), w.note());
   EXPECT_NE(second.cudnn(), nullptr);
 }
 
 TEST(Libraries, NamesTheFunctionThatALibraryLacks) {
   World w;
   w.files["libcublasLt.so.13"] = {130100, {"cublasLtMatmulAlgoGetHeuristic"}, ""};
-  Libraries libraries({{}, "", ""}, w.loader());
+  Libraries libraries({{}, "", ""}, w.loader(), w.note());
   EXPECT_EQ(libraries.cublaslt(), nullptr);
-  EXPECT_NE(libraries.describe()[0].find(
+  EXPECT_NE(libraries.cublaslt_reason().find(
                 "libcublasLt.so.13 (13.1.0) has no cublasLtMatmulAlgoGetHeuristic"),
             std::string::npos);
 }
@@ -143,25 +149,50 @@ TEST(Libraries, NamesTheFunctionThatALibraryLacks) {
 TEST(Libraries, TakesALibraryWithoutAVersionForTooOld) {
   World w;
   w.files["libcudnn.so.9"] = {91900, {"cudnnGetVersion"}, ""};
-  Libraries libraries({{}, "", ""}, w.loader());
+  Libraries libraries({{}, "", ""}, w.loader(), w.note());
   EXPECT_EQ(libraries.cudnn(), nullptr);
-  EXPECT_NE(libraries.describe()[1].find("of an unknown version"), std::string::npos);
+  EXPECT_NE(libraries.cudnn_reason().find("of an unknown version"), std::string::npos);
 }
 
 TEST(Libraries, LooksOnce) {
   World w;
-  Libraries libraries({{}, "", ""}, w.loader());
+  Libraries libraries({{}, "", ""}, w.loader(), w.note());
   EXPECT_EQ(libraries.cudnn(), nullptr);
   const size_t opened = w.opened.size();
   EXPECT_EQ(libraries.cudnn(), nullptr);
   EXPECT_EQ(w.opened.size(), opened);
+  EXPECT_EQ(w.notes, std::vector<std::string>{"missing: " + libraries.cudnn_reason()});
+}
+
+struct Host {
+  bp_host table{};
+  std::map<std::string, std::string> options;
+  std::vector<std::string> log;
+};
+
+TEST(Libraries, TellsTheHostsLogWhatIsMissing) {
+  Host host;
+  host.table.self = &host;
+  host.table.get_option = [](void*, const char* key, const char** out_value) -> bp_status {
+    *out_value = "/no/such/folder";
+    return std::string(key) == "toolkit_path" ? BP_OK : BP_NOT_FOUND;
+  };
+  host.table.log = [](void* self, bp_log_level level, const char* message) -> bp_status {
+    const char* const weight = level == BP_LOG_WARNING ? "warning: " : "info: ";
+    static_cast<Host*>(self)->log.push_back(std::string(weight) + message);
+    return BP_OK;
+  };
+  Libraries libraries(host.table);
+  const bool is_found = libraries.cudnn() != nullptr;
+  static_cast<void>(libraries.cudnn());
+  ASSERT_EQ(host.log.size(), 1u);
+  EXPECT_TRUE(host.log[0].starts_with(is_found ? "info: backplane.cuda: cuDNN 9."
+                                               : "warning: backplane.cuda: cuDNN is missing: "))
+      << host.log[0];
 }
 
 TEST(Libraries, ReadsWhereToLookFromTheHostsOptions) {
-  struct Host {
-    bp_host table{};
-    std::map<std::string, std::string> options;
-  } host;
+  Host host;
   host.table.self = &host;
   host.table.get_option = [](void* self, const char* key, const char** out_value) -> bp_status {
     const auto& options = static_cast<Host*>(self)->options;
@@ -193,10 +224,12 @@ TEST(Libraries, OpensFilesOfTheSystem) {
 
 // Every function of the tables, by its name in the library that is installed here.
 TEST(Libraries, BindsWhatIsInstalled) {
-  Libraries libraries({{}, "/usr/local/cuda", ""}, system_loader());
+  std::vector<std::string> lines;
+  Libraries libraries({{}, "/usr/local/cuda", ""}, system_loader(),
+                      [&](bool, const std::string& line) { lines.push_back(line); });
   const bool has_some = libraries.cublaslt() != nullptr || libraries.cudnn() != nullptr ||
                         libraries.nccl() != nullptr;
-  for (const std::string& line : libraries.describe()) {
+  for (const std::string& line : lines) {
     EXPECT_EQ(line.find(" has no "), std::string::npos) << line;
   }
   if (!has_some) GTEST_SKIP() << "none of the libraries is installed here";
