@@ -2,7 +2,9 @@
 which time, and how it is told."""
 
 import argparse
+import collections
 import datetime
+import glob
 import json
 import os
 import pathlib
@@ -16,6 +18,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCH = ROOT / "runtime/bench/device"
 PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
 NO_GPU = 3  # The exit code.
+# Workers of the suite at a time: each has a context on the device, of some 500 MiB.
+JOBS = max(1, min(8, (os.cpu_count() or 2) // 2))
+# Cases of a worker: a new one loads the driver and the libraries again, which takes seconds.
+BATCH = 1000
+# Products and convolutions that may round their factors, which option tf32 allows.
+TF32 = "op.matmul*.f32.*:op.linear*.f32.*:op.convolution*.f32.*"
+# Where drivers of Vulkan are described: where the loader looks by itself, and, in containers, where
+# the driver's files are mounted.
+VULKAN_USUAL = ("/etc/vulkan/icd.d/*.json", "/usr/share/vulkan/icd.d/*.json",
+                "/usr/local/share/vulkan/icd.d/*.json")
+VULKAN_MOUNTED = ("/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd*.json",
+                  "/usr/local/nvidia/vulkan/icd.d/nvidia_icd*.json",
+                  "/run/nvidia/driver/etc/vulkan/icd.d/nvidia_icd*.json")
 
 # What the suite runs under compute-sanitizer, which makes launches some 20 times slower: one case
 # of each kind of kernel, and what the host side does with memory and streams.
@@ -37,14 +52,17 @@ To bring a tree built elsewhere instead, on x86-64 Linux with the toolkit (--pre
   mkdir -p DIR/bin DIR/lib
   cp build/release/bin/{bp-conformance,device_worker} DIR/bin
   cp build/release/lib/libbackplane.so* build/release/lib/libbackplane_{cuda,vulkan}.* DIR/lib
-  cp /usr/lib/x86_64-linux-gnu/libyaml-cpp.so.0.* DIR/lib
+  cp /usr/lib/x86_64-linux-gnu/lib{yaml-cpp.so.0.*,vulkan.so.1} DIR/lib
+  git rev-parse HEAD >DIR/commit
+It has some 50 MB, and needs glibc and libstdc++ no older than those of the machine that built it.
 To run, wherever it was built:
   the NVIDIA driver                   else nothing runs, and the exit code is 3
   cuBLASLt, cuDNN 9, NCCL             the toolkit, or PyTorch's wheels; without them matmul and
                                       convolution run on slower kernels, and there are no groups
   PyTorch with CUDA                   without it the bench has no peer
   compute-sanitizer                   of the toolkit; without it that part is skipped
-  libvulkan.so.1                      Debian: libvulkan1; without it vulkan is skipped"""
+  libvulkan.so.1                      Debian: libvulkan1; without it vulkan is skipped. NVIDIA's
+                                      driver of Vulkan opens libEGL.so.1 (Debian: libegl1)"""
 
 
 class Runner:
@@ -72,19 +90,20 @@ class Runner:
                 code = process.wait(timeout=limit)
             except subprocess.TimeoutExpired:
                 code = None
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+            finally:  # Also where a signal ends this check.
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                process.wait()
         return code, log.read_text(encoding="utf-8", errors="replace")
 
 
 class Part:
-    """One line of the table."""
+    """One line of the table; `needs` are parts of which none may have failed."""
 
-    def __init__(self, name, limit, least):
-        self.name, self.limit, self.least = name, limit, least
+    def __init__(self, name, limit, least, needs=()):
+        self.name, self.limit, self.least, self.needs = name, limit, least, needs
         self.status, self.text, self.seconds, self.details = SKIPPED, "", 0.0, {}
 
     def finish(self, status, text, **details):
@@ -96,10 +115,24 @@ def last_line(text):
     return lines[-1].strip() if lines else "no output"
 
 
-def outcome(part, code, output, **details):
+def cases_so_far(folder):
+    """What a run of the suite that was ended had found: "812 Pass, 2 Fail"."""
+    path, last = folder / "results.jsonl", {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            attempt = json.loads(line)
+        except json.JSONDecodeError:  # The line that was being written.
+            continue
+        last[attempt.get("case")] = attempt.get("status")
+    counts = collections.Counter(status for status in last.values() if status)
+    return ", ".join(f"{count} {status}" for status, count in counts.most_common())
+
+
+def outcome(part, code, output, so_far="", **details):
     """A part whose command says with 0 that all is well, and in its last line what it did."""
     if code is None:
-        part.finish(FAILED, f"no end within {part.limit:.0f} s: {last_line(output)}", **details)
+        part.finish(FAILED, f"no end within {part.limit:.0f} s: {so_far or last_line(output)}",
+                    **details)
     else:
         text = last_line(output) + ("" if code == 0 else f" (exit code {code})")
         part.finish(PASSED if code == 0 else FAILED, text, **details)
@@ -114,8 +147,13 @@ class Check:
         self.report = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
                        "command": options.command, "commit": self.commit()}
 
-    @staticmethod
-    def commit():
+    def commit(self):
+        """Of the tree that is checked: one that was built elsewhere brings its own."""
+        if self.tree is not None:
+            path = self.tree / "commit"
+            return path.read_text(encoding="utf-8").strip() if path.exists() else "unknown"
+        if shutil.which("git") is None:
+            return "unknown"
         result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True,
                                 check=False, cwd=ROOT)
         return result.stdout.strip() or "unknown"
@@ -134,6 +172,15 @@ class Check:
         """The libraries of the tree come first: one that was moved does not find its own."""
         paths = [str(self.tree / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
         return {"LD_LIBRARY_PATH": ":".join(filter(None, paths))}
+
+    def vulkan_environment(self):
+        """Besides: the driver, where the loader of Vulkan would not find it."""
+        known = os.environ.get("VK_DRIVER_FILES") or os.environ.get("VK_ICD_FILENAMES")
+        if known or any(glob.glob(pattern) for pattern in VULKAN_USUAL):
+            return self.environment()
+        mounted = [path for pattern in VULKAN_MOUNTED for path in sorted(glob.glob(pattern))]
+        drivers = {"VK_DRIVER_FILES": mounted[0], "VK_ICD_FILENAMES": mounted[0]} if mounted else {}
+        return self.environment() | drivers
 
     def python_option(self):
         """The wheels of PyTorch's environment, where there is one."""
@@ -214,34 +261,41 @@ class Check:
         else:
             outcome(part, code, output)
 
-    def conformance(self, part, backend, tier):
+    def conformance(self, part, backend, tier, *arguments):
         plugin = self.plugin(backend)
         if plugin is None:
             part.finish(SKIPPED, f"the tree has no libbackplane_{backend}.so")
             return
+        name = part.name.replace(" ", "_")
+        folder = self.runner.logs / name
+        shutil.rmtree(folder, ignore_errors=True)  # Of a check before this one.
         command = [self.program("bp-conformance"), "run", plugin, "--tier", tier, "--quiet",
-                   "--color", "never", "--jobs", "4",
-                   "--out", self.runner.logs / f"{backend}_{tier}"]
+                   "--color", "never", "--jobs", JOBS, "--batch", BATCH, "--out", folder,
+                   *arguments]
         waivers = ROOT / f"backends/{backend}/waivers.yaml"
         if waivers.exists():
             command += ["--waivers", waivers]
+        environment = self.environment()
         if backend == "cuda":
             for option in self.python_option():
                 command += ["--option", option]
-        code, output = self.runner.run(part.name.replace(" ", "_"), command, part.limit,
-                                       self.environment())
+        else:
+            environment = self.vulkan_environment()
+        code, output = self.runner.run(name, command, part.limit, environment)
         if code == 3 and backend == "vulkan":
             part.finish(SKIPPED, f"the backend does not load here: {last_line(output)}")
             return
-        outcome(part, code, output, folder=f"{backend}_{tier}")
+        outcome(part, code, output, cases_so_far(folder), folder=name)
 
+    # Kernels of this backend alone: without the wheels their libraries are not found.
     def sanitizer(self, part):
         tool = shutil.which("compute-sanitizer")
         if tool is None:
             part.finish(SKIPPED, "there is no compute-sanitizer on the path")
             return
+        # Not calls of CUDA that fail: cases want some to, and judge what becomes of it.
         command = [tool, "--tool", "memcheck", "--error-exitcode", "86", "--target-processes",
-                   "all", self.program("bp-conformance"), "run", self.plugin("cuda"), "--tier",
+                   "all", "--report-api-errors", "no", self.program("bp-conformance"), "run", self.plugin("cuda"), "--tier",
                    "smoke", "--filter", SANITIZED, "--isolate", "none", "--timeout", "120",
                    "--quiet", "--color", "never", "--out", self.runner.logs / "sanitizer"]
         code, output = self.runner.run("sanitizer", command, part.limit, self.environment())
@@ -273,40 +327,53 @@ class Check:
                 peer=document.get("peer", "none"))
         if part.status == PASSED and document.get("peer", "none").startswith("none"):
             part.text += "; PyTorch is missing"
+        for library in ("cuBLASLt", "cuDNN"):
+            if f"{library} is missing: " in output:
+                part.text += f"; {library} is missing, see bench.log"
 
 
 def plan(check):
-    """(part, what it does): the limits together pass the budget, which cuts the last ones."""
+    """(part, what it does), what is worth most first: the limits together pass the budget, which
+    cuts the last ones."""
+    loaded = ("build", "info")
     return (
         (Part("build", 260, 30), check.build),
-        (Part("info", 30, 5), check.info),
-        (Part("cuda smoke", 120, 20), lambda p: check.conformance(p, "cuda", "smoke")),
-        (Part("bench", 120, 30), check.bench),
-        (Part("sanitizer", 120, 30), check.sanitizer),
-        (Part("cuda quick", 200, 30), lambda p: check.conformance(p, "cuda", "quick")),
-        (Part("vulkan smoke", 90, 20), lambda p: check.conformance(p, "vulkan", "smoke")),
+        (Part("info", 30, 5, ("build",)), check.info),
+        (Part("cuda smoke", 120, 20, loaded), lambda p: check.conformance(p, "cuda", "smoke")),
+        (Part("bench", 120, 30, loaded), check.bench),
+        (Part("vulkan smoke", 75, 20, ("build",)),
+         lambda p: check.conformance(p, "vulkan", "smoke")),
+        (Part("cuda tf32", 40, 15, loaded),
+         lambda p: check.conformance(p, "cuda", "smoke", "--option", "tf32=yes", "--filter", TF32)),
+        (Part("sanitizer", 90, 30, loaded), check.sanitizer),
+        (Part("cuda quick", 240, 30, loaded), lambda p: check.conformance(p, "cuda", "quick")),
     )
 
 
-def run_parts(parts, runner, say):
-    """Runs one part after the other. What the build or the load leaves without a plugin, and what
-    the budget has no time for, is skipped in words. Returns the parts."""
-    broken = ""
+def run_parts(parts, runner, say, done):
+    """Runs one part after the other, and calls done(parts so far) behind each. What a failed part
+    leaves without a ground, and what the budget has no time for, is skipped in words. Returns the
+    parts."""
+    finished = []
     for part, body in parts:
+        broken = [p.name for p in finished if p.name in part.needs and p.status == FAILED]
         if broken:
-            part.finish(SKIPPED, f"behind {broken}, which failed")
+            part.finish(SKIPPED, f"behind {broken[0]}, which failed")
         elif runner.left() < part.least:
             part.finish(SKIPPED, f"{runner.left():.0f} s are left of the budget, and it needs "
                                  f"{part.least} s")
         else:
             part.limit = min(part.limit, runner.left())
             begin = time.monotonic()
-            body(part)
+            try:
+                body(part)
+            except (OSError, ValueError, KeyError) as error:  # The others count none the less.
+                part.finish(FAILED, f"gpu-check itself failed: {type(error).__name__}: {error}")
             part.seconds = time.monotonic() - begin
-        if part.status == FAILED and part.name in ("build", "info"):
-            broken = part.name
+        finished.append(part)
         say(f"{part.name}: {part.status}: {part.text}")
-    return [part for part, _ in parts]
+        done(finished)
+    return finished
 
 
 def table(parts):
@@ -328,8 +395,9 @@ def write_results(folder, report, parts):
         {"name": p.name, "status": p.status, "seconds": round(p.seconds, 2), "what": p.text}
         | p.details for p in parts]}
     path = folder / "gpu-check.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return path
+    unfinished = folder / "gpu-check.json.new"
+    unfinished.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return unfinished.replace(path)
 
 
 def parse(arguments, manual):
@@ -364,6 +432,7 @@ def main(arguments, manual, say=print):
         say(NEEDS)
         return 0
     options.results.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     begin = time.monotonic()
     runner = Runner(options.budget, options.results)
     check = Check(options, runner)
@@ -376,7 +445,12 @@ def main(arguments, manual, say=print):
         return NO_GPU
     machine.seconds = time.monotonic() - begin
     say(f"machine: {machine.text}")
-    parts = [machine, *run_parts(plan(check), runner, say)]
+
+    def done(finished):  # So that a check that is cut off leaves what it found.
+        write_results(options.results, check.report, [machine, *finished])
+
+    done([])
+    parts = [machine, *run_parts(plan(check), runner, say, done)]
     for line in ["", *table(parts)]:
         say(line)
     say(f"results: {write_results(options.results, check.report, parts)}")

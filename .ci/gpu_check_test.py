@@ -21,7 +21,7 @@ SUITE = """case $1 in
   info) echo "device cuda:0" ;;
   *) echo "verdict: CLEAN"; echo "10 passed, 0 failed, 1 skipped" ;;
 esac"""
-SANITIZER = 'shift 6; "$@"; code=$?; echo "========= ERROR SUMMARY: 0 errors"; exit $code'
+SANITIZER = 'shift 8; "$@"; code=$?; echo "========= ERROR SUMMARY: 0 errors"; exit $code'
 # Answers as device_worker and torch_peer.py do; $RATE is the time of a call.
 WORKER = """while read -r verb rest; do
   case $verb in
@@ -59,7 +59,7 @@ class Machine:
         path.write_text(f"#!/usr/bin/env bash\n{text}\n", encoding="utf-8")
         path.chmod(0o755)
 
-    def check(self, *arguments):
+    def check(self, *arguments, say=None):
         """(exit code, the printed lines, the JSON)"""
         lines, results = [], self.root / "results"
         path = f"{self.path}:/usr/bin:/bin"
@@ -67,7 +67,7 @@ class Machine:
             code = gpu_check.main(
                 ["--prebuilt", str(self.tree), "--results", str(results), "--python",
                  str(self.path / "python"), *arguments], "manual",
-                lambda text: lines.extend(text.splitlines() or [""]))
+                say or (lambda text: lines.extend(text.splitlines() or [""])))
         report = json.loads((results / "gpu-check.json").read_text(encoding="utf-8"))
         return code, lines, report
 
@@ -94,6 +94,19 @@ class GpuCheck(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.machine = Machine(folder.name)
 
+    @staticmethod
+    def plan_with_limit(name, limit):
+        plan = gpu_check.plan
+
+        def short_plan(check):
+            parts = plan(check)
+            for part, _ in parts:
+                if name in (part.name, "all"):
+                    part.limit = limit
+            return parts
+
+        return short_plan
+
     def test_says_that_there_is_no_driver(self):
         (self.machine.path / "nvidia-smi").unlink()
         with mock.patch("shutil.which", return_value=None):
@@ -118,10 +131,10 @@ class GpuCheck(unittest.TestCase):
         self.assertRegex(report["date"], r"^20\d\d-\d\d-\d\dT")
         self.assertEqual(what_of(report, "cuda quick"), "10 passed, 0 failed, 1 skipped")
         start = lines.index(next(line for line in lines if line.startswith("part  ")))
-        names = [line.split("  ")[0].strip() for line in lines[start + 1:start + 9]]
-        self.assertEqual(names, ["machine", "build", "info", "cuda smoke", "bench", "sanitizer",
-                                 "cuda quick", "vulkan smoke"])
-        self.assertRegex(lines[-1], r"^8 passed, 0 failed, 0 skipped, \d+ s$")
+        names = [line.split("  ")[0].strip() for line in lines[start + 1:start + 10]]
+        self.assertEqual(names, ["machine", "build", "info", "cuda smoke", "bench", "vulkan smoke",
+                                 "cuda tf32", "sanitizer", "cuda quick"])
+        self.assertRegex(lines[-1], r"^9 passed, 0 failed, 0 skipped, \d+ s$")
 
     def test_gives_the_suite_the_tiers_and_the_wheels(self):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
@@ -129,7 +142,8 @@ class GpuCheck(unittest.TestCase):
         self.machine.check()
         calls = (self.machine.root / "calls").read_text(encoding="utf-8")
         for words in ("libbackplane_cuda.so --tier smoke", "libbackplane_cuda.so --tier quick",
-                      "libbackplane_vulkan.so --tier smoke", "--option python_path=/nowhere"):
+                      "libbackplane_vulkan.so --tier smoke", "--option python_path=/nowhere",
+                      "--option tf32=yes --filter op.matmul"):
             self.assertIn(words, calls)
 
     def test_a_failing_tier_fails_the_check(self):
@@ -141,7 +155,56 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(status_of(report)["cuda quick"], "FAILED")
         self.assertEqual(what_of(report, "cuda quick"),
                          "9 passed, 1 failed, 1 skipped (exit code 1)")
-        self.assertIn("7 passed, 1 failed, 0 skipped", lines[-1])
+        self.assertIn("8 passed, 1 failed, 0 skipped", lines[-1])
+
+    def test_a_check_that_is_cut_off_leaves_what_it_found(self):
+        def say(text):
+            if text.startswith("bench: "):
+                raise KeyboardInterrupt
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.machine.check(say=say)
+        report = json.loads((self.machine.root / "results/gpu-check.json").read_text("utf-8"))
+        self.assertEqual(status_of(report)["cuda smoke"], "passed")
+        self.assertNotIn("cuda quick", status_of(report))
+
+    def test_counts_the_cases_of_a_tier_that_did_not_end(self):
+        lines = [{"case": "a", "status": "Fail"}, {"case": "a", "status": "Pass"},
+                 {"case": "b", "status": "Pass"}, {"case": "c", "status": "NotSupported"}]
+        text = "\n".join(json.dumps(line) for line in lines)
+        self.machine.put(
+            self.machine.tree / "bin/bp-conformance",
+            f"""[[ $* == *quick* ]] && {{ while [[ $1 != --out ]]; do shift; done; mkdir -p "$2"
+            echo '{text}\n{{"case": "d", "sta' >"$2/results.jsonl"; sleep 60; }}\n{SUITE}""")
+        with mock.patch("gpu_check.plan", self.plan_with_limit("cuda quick", 1)):
+            _, _, report = self.machine.check()
+        self.assertEqual(what_of(report, "cuda quick"), "no end within 1 s: 2 Pass, 1 NotSupported")
+
+    def test_a_part_that_breaks_leaves_the_others(self):
+        with mock.patch("gpu_check.Check.bench", side_effect=ValueError("odd figures")):
+            code, _, report = self.machine.check()
+        self.assertEqual(code, 1)
+        self.assertEqual(what_of(report, "bench"),
+                         "gpu-check itself failed: ValueError: odd figures")
+        self.assertEqual(status_of(report)["cuda quick"], "passed")
+
+    def test_names_the_driver_of_vulkan_that_the_loader_does_not_find(self):
+        self.machine.put(self.machine.tree / "bin/bp-conformance",
+                         f'[[ $* != *vulkan* ]] || echo "$VK_DRIVER_FILES" '
+                         f'>{self.machine.root}/driver; {SUITE}')
+        driver = self.machine.root / "nvidia_icd.json"
+        driver.write_text("{}", encoding="utf-8")
+        with mock.patch("gpu_check.VULKAN_USUAL", ()), \
+                mock.patch("gpu_check.VULKAN_MOUNTED", (str(self.machine.root / "nv*.json"),)):
+            self.machine.check()
+        self.assertEqual((self.machine.root / "driver").read_text("utf-8").strip(), str(driver))
+
+    def test_tells_the_commit_of_the_tree(self):
+        _, _, report = self.machine.check()
+        self.assertEqual(report["commit"], "unknown")
+        (self.machine.tree / "commit").write_text("abc\n", encoding="utf-8")
+        _, _, report = self.machine.check()
+        self.assertEqual(report["commit"], "abc")
 
     def test_a_plugin_that_does_not_load_stops_what_needs_it(self):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
@@ -150,6 +213,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("driver too old", what_of(report, "info"))
         self.assertEqual(what_of(report, "bench"), "behind info, which failed")
+        self.assertNotIn("behind", what_of(report, "vulkan smoke"))
 
     def test_a_tree_without_the_plugin_is_told(self):
         (self.machine.tree / "lib/libbackplane_cuda.so").unlink()
@@ -192,15 +256,7 @@ class GpuCheck(unittest.TestCase):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
                          f'[[ $* == *smoke* ]] && {{ sleep 60 & '
                          f'echo $! >{self.machine.root}/child; wait; }}\n{SUITE}')
-        plan = gpu_check.plan
-
-        def short_plan(check):
-            parts = plan(check)
-            for part, _ in parts:
-                part.limit = 1
-            return parts
-
-        with mock.patch("gpu_check.plan", short_plan):
+        with mock.patch("gpu_check.plan", self.plan_with_limit("all", 1)):
             code, lines, report = self.machine.check("--budget", "29")
         self.assertEqual(code, 1)
         self.assertIn("no end within", what_of(report, "cuda smoke"))
@@ -268,6 +324,15 @@ class Compare(unittest.TestCase):
         result, document = self.run_it(environment={"FAILS": "add f32 4"})
         self.assertEqual(result.returncode, 1)
         self.assertEqual(document["rows"][0]["failed"], "no kernel")
+
+    def test_goes_on_with_a_new_worker_where_one_died(self):
+        Machine.put(self.root / "worker", f"""[[ -e {self.root}/died ]] || DIES=yes
+            {WORKER.replace('matmul tf32', 'matmul f32').replace(
+                'prepare)', f'prepare) [[ -n $DIES ]] && touch {self.root}/died && exit 9;')}""")
+        result, document = self.run_it()
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Backplane ended with code 9", document["rows"][0]["failed"])
+        self.assertEqual(document["rows"][1]["ratio"], 2.0)
 
     def test_rows_of_tf32_run_with_the_option(self):
         Machine.put(self.root / "worker", f'[[ $* == *tf32=yes* ]] && RATE=0.0005\n{WORKER}')

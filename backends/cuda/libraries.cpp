@@ -339,8 +339,7 @@ template class Library<Nccl>;
 Libraries::Libraries(const bp_host& host)
     : Libraries(read_library_search(host), system_loader(),
                 [&host](bool is_found, const std::string& line) {
-                  host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING,
-                           ("backplane.cuda: " + line).c_str());
+                  host.log(host.self, is_found ? BP_LOG_INFO : BP_LOG_WARNING, line.c_str());
                 }) {}
 
 }  // namespace bp::cuda

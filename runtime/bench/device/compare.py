@@ -159,10 +159,22 @@ def parse():
     return parser.parse_args()
 
 
-def run(options, deadline, peers):
+def write(options, document):
+    """Behind each row, so that a run that is ended leaves the rows it has."""
+    if options.json:
+        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def start(name, options, deadline):
     worker = [str(options.worker), str(options.plugin), options.device, *options.option]
-    peers["Backplane"] = Peer("Backplane", worker, deadline)
-    peers["TF32"] = Peer("Backplane with TF32", [*worker, "tf32=yes"], deadline)
+    if name == "TF32":
+        return Peer("Backplane with TF32", [*worker, "tf32=yes"], deadline)
+    return Peer("Backplane", worker, deadline)
+
+
+def run(options, deadline, peers):
+    for name in ("Backplane", "TF32"):
+        peers[name] = start(name, options, deadline)
     if options.torch_peer:
         peers["PyTorch"] = Peer("PyTorch", options.torch_peer, deadline)
     document = {"device": peers["Backplane"].ask("name"), "rows": []}
@@ -174,18 +186,21 @@ def run(options, deadline, peers):
     print(f"{document['device']} against PyTorch: {document['peer']}")
     print(head(), flush=True)
     for name, (size_bytes, flops) in peers["Backplane"].cases().items():
-        ours = peers["TF32"] if " tf32 " in name else peers["Backplane"]
+        ours = "TF32" if " tf32 " in name else "Backplane"
         try:
-            row = measure(name, ours, peers.get("PyTorch"), options)
+            row = measure(name, peers[ours], peers.get("PyTorch"), options)
         except PeerError as error:
             if time.monotonic() >= deadline:
                 raise
             print(f"{name:44} Backplane cannot: {error}", flush=True)
             document["rows"].append({"case": name, "failed": str(error)})
+            peers[ours].kill()  # Its device may be lost: the next case gets another one.
+            peers[ours] = start(ours, options, deadline)
             continue
         row |= {"bytes": size_bytes, "flops": flops}
         document["rows"].append(row)
         print(line_of(row), flush=True)
+        write(options, document)
     return document
 
 
@@ -203,8 +218,7 @@ def main():
     failed = [row for row in document["rows"] if "failed" in row]
     document["summary"] = summary_of([r for r in document["rows"] if "failed" not in r])
     print(document["summary"] + (f"; {len(failed)} failed" if failed else ""))
-    if options.json:
-        options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write(options, document)
     return 1 if failed else 0
 
 

@@ -111,7 +111,7 @@ def main():
             try:
                 answer = peer.answer(line)
             except Exception as error:  # A peer that cannot run a case says so, and goes on.
-                answer = f"error\t{type(error).__name__}: {str(error).splitlines()[0][:200]}"
+                answer = f"error\t{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             print(answer, flush=True)
     return 0
 
