@@ -1,16 +1,46 @@
-// The plugin on the CUDA for tests and the emulated device, without NVIDIA's libraries: the kernels
-// of this backend run.
+// The plugin on the CUDA for tests and the emulated device: the kernels of this backend run.
+//
+// Option libraries: "none" (what is not given) leaves cuBLASLt and cuDNN out, so that products and
+// convolutions run on kernels too; "fake" brings those that compute; "broken" those that are wrong
+// on purpose, to see that the suite judges what is asked of them.
+#include <string_view>
+
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/engines.hpp"
+#include "backends/cuda/fake/cublaslt.hpp"
 #include "backends/cuda/fake/cuda.hpp"
+#include "backends/cuda/fake/cudnn.hpp"
+#include "backends/cuda/fake/nccl.hpp"
+
+namespace bp::cuda {
+namespace {
+
+void put_libraries(const Instance& i) {
+  Libraries& libraries = i.engines->libraries();
+  const char* value = nullptr;
+  const bool is_given = i.host->get_option(i.host->self, "libraries", &value) == BP_OK;
+  const std::string_view wanted = is_given ? value : "none";
+  libraries.put(fake::nccl());
+  if (wanted == "none") {
+    libraries.leave_out_cublaslt();
+    libraries.leave_out_cudnn();
+  } else if (wanted == "fake" || wanted == "broken") {
+    libraries.put(wanted == "fake" ? fake::cublaslt() : fake::broken_cublaslt());
+    libraries.put(wanted == "fake" ? fake::cudnn() : fake::broken_cudnn());
+  } else {
+    refuse(BP_INVALID_ARGUMENT, "option libraries is \"" + std::string(wanted) +
+                                    "\"; \"none\", \"fake\" and \"broken\" are allowed");
+  }
+}
+
+}  // namespace
+}  // namespace bp::cuda
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
   const bp_status status = bp::cuda::enter(request, out_reply, bp::cuda::fake::driver);
-  if (status == BP_OK) {
-    bp::cuda::Libraries& libraries =
-        bp::cuda::instance(out_reply->backend->self).engines->libraries();
-    libraries.leave_out_cublaslt();
-    libraries.leave_out_cudnn();
-  }
-  return status;
+  if (status != BP_OK) return status;
+  return bp::guarded(*request->host, [&]() -> bp_status {
+    bp::cuda::put_libraries(bp::cuda::instance(out_reply->backend->self));
+    return BP_OK;
+  });
 }

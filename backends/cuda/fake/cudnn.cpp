@@ -1,0 +1,444 @@
+#include "backends/cuda/fake/cudnn.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "backends/cuda/fake/floats.hpp"
+#include "backends/cuda/fake/state.hpp"
+
+namespace bp::cuda::fake {
+namespace {
+
+constexpr int64_t kWorkspaceBytes = 1000;  // No multiple of anything that it would be rounded to.
+constexpr size_t kMostAxes = 3;
+using Extents = std::array<int64_t, kMostAxes + 2>;
+
+// ---- Descriptors --------------------------------------------------------------------------------
+
+// What the heuristics list: both are exact but for the first's rounding of f32 to TF32.
+enum class Engine { kTensorCores, kPlain };
+
+struct Descriptor {
+  cudnnBackendDescriptorType_t type;
+  bool is_final = false;
+  Engine engine = Engine::kPlain;
+  std::map<int, std::vector<int64_t>> words;  // Numbers and enumerators.
+  std::map<int, double> factors;
+  std::map<int, std::vector<void*>> pointers;
+  std::map<int, std::shared_ptr<Descriptor>> parts;
+
+  int64_t word(int name) const { return words.at(name).at(0); }
+  const Descriptor& part(int name) const { return *parts.at(name); }
+};
+
+// A handle keeps its descriptor; what was made of it keeps it too, as the library's own counts do.
+struct Holder {
+  std::shared_ptr<Descriptor> descriptor;
+};
+
+std::shared_ptr<Descriptor>& known(cudnnBackendDescriptor_t handle) {
+  return static_cast<Holder*>(handle)->descriptor;
+}
+
+struct FakeHandle {
+  cudaStream_t stream = nullptr;
+};
+
+cudnnStatus_t set_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+  Descriptor& d = *known(handle);
+  if (d.is_final || count < 1 || values == nullptr) return CUDNN_STATUS_BAD_PARAM;
+  const auto read = [&]<typename T>(T) {
+    std::vector<int64_t>& words = d.words[name];
+    words.clear();
+    for (int64_t i = 0; i < count; ++i) words.push_back(static_cast<const T*>(values)[i]);
+  };
+  switch (type) {
+    case CUDNN_TYPE_INT64:
+      read(int64_t{});
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_DATA_TYPE:
+      read(cudnnDataType_t{});
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_CONVOLUTION_MODE:
+      read(cudnnConvolutionMode_t{});
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_HEUR_MODE:
+      read(cudnnBackendHeurMode_t{});
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_DOUBLE:
+      d.factors[name] = *static_cast<const double*>(values);
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_HANDLE:
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_VOID_PTR:
+      d.pointers[name].assign(static_cast<void* const*>(values),
+                              static_cast<void* const*>(values) + count);
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: {
+      const auto& part = known(*static_cast<const cudnnBackendDescriptor_t*>(values));
+      // A config comes out of the heuristics as it is.
+      if (!part->is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+      d.parts[name] = part;
+      return CUDNN_STATUS_SUCCESS;
+    }
+    default:
+      return CUDNN_STATUS_BAD_PARAM;
+  }
+}
+
+cudnnStatus_t give_configs(const Descriptor& heuristics, int64_t requested, int64_t* count,
+                           void* values) {
+  constexpr Engine kEngines[] = {Engine::kTensorCores, Engine::kPlain};
+  *count = std::ssize(kEngines);
+  for (int64_t i = 0; i < std::min(requested, *count); ++i) {
+    Descriptor& config = *known(static_cast<cudnnBackendDescriptor_t*>(values)[i]);
+    config.engine = kEngines[i];
+    config.parts = heuristics.parts;
+    config.is_final = true;
+  }
+  *count = requested == 0 ? *count : std::min(requested, *count);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t get_attribute(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
+                            cudnnBackendAttributeType_t, int64_t requested, int64_t* count,
+                            void* values) {
+  const Descriptor& d = *known(handle);
+  if (!d.is_final) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
+  switch (name) {
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS:
+      return give_configs(d, requested, count, values);
+    case CUDNN_ATTR_ENGINECFG_ENGINE: {
+      Descriptor& engine = *known(*static_cast<cudnnBackendDescriptor_t*>(values));
+      engine.engine = d.engine;
+      engine.is_final = true;
+      return CUDNN_STATUS_SUCCESS;
+    }
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE:
+      *count = d.engine == Engine::kTensorCores ? 1 : 0;
+      if (*count == 1) {
+        *static_cast<cudnnBackendNumericalNote_t*>(values) = CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+      }
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE:
+      *count = 0;
+      return CUDNN_STATUS_SUCCESS;
+    case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
+      *count = 1;
+      *static_cast<int64_t*>(values) = kWorkspaceBytes;
+      return CUDNN_STATUS_SUCCESS;
+    default:
+      return CUDNN_STATUS_BAD_PARAM;
+  }
+}
+
+// ---- Convolutions -------------------------------------------------------------------------------
+
+struct Tensor {
+  int64_t name, alignment;
+  cudaDataType_t type;
+  Extents shape{}, strides{};
+  size_t ndim;
+};
+
+struct Convolution {
+  cudnnBackendDescriptorType_t type;
+  Tensor x, weight, y;
+  Extents stride{}, dilation{}, low{}, high{};
+  double alpha = 0, beta = 0;
+  bool rounds = false;
+
+  size_t axes() const { return x.ndim - 2; }
+  int64_t groups() const { return x.shape[1] / weight.shape[1]; }
+};
+
+cudaDataType_t type_of(int64_t type) {
+  switch (type) {
+    case CUDNN_DATA_DOUBLE:
+      return CUDA_R_64F;
+    case CUDNN_DATA_FLOAT:
+      return CUDA_R_32F;
+    case CUDNN_DATA_HALF:
+      return CUDA_R_16F;
+    default:
+      return CUDA_R_16BF;
+  }
+}
+
+Extents extents(const std::vector<int64_t>& values) {
+  Extents result{};
+  std::copy(values.begin(), values.end(), result.begin());
+  return result;
+}
+
+Tensor tensor_of(const Descriptor& d) {
+  return {.name = d.word(CUDNN_ATTR_TENSOR_UNIQUE_ID),
+          .alignment = d.word(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT),
+          .type = type_of(d.word(CUDNN_ATTR_TENSOR_DATA_TYPE)),
+          .shape = extents(d.words.at(CUDNN_ATTR_TENSOR_DIMENSIONS)),
+          .strides = extents(d.words.at(CUDNN_ATTR_TENSOR_STRIDES)),
+          .ndim = d.words.at(CUDNN_ATTR_TENSOR_DIMENSIONS).size()};
+}
+
+// The attributes of an operation of one direction, in the order of Names.
+struct Names {
+  int convolution, x, weight, y, alpha, beta;
+};
+
+Names names_of(cudnnBackendDescriptorType_t type) {
+  switch (type) {
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
+      return {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR:
+      return {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+    default:
+      return {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  }
+}
+
+bool is_operation(const Descriptor& d) {
+  return d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+         d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ||
+         d.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
+}
+
+Convolution convolution_of(const Descriptor& operation) {
+  const Names names = names_of(operation.type);
+  const Descriptor& how = operation.part(names.convolution);
+  Convolution c{.type = operation.type,
+                .x = tensor_of(operation.part(names.x)),
+                .weight = tensor_of(operation.part(names.weight)),
+                .y = tensor_of(operation.part(names.y))};
+  c.stride = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES));
+  c.dilation = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_DILATIONS));
+  c.low = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS));
+  c.high = extents(how.words.at(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS));
+  c.alpha = operation.factors.at(names.alpha);
+  c.beta = operation.factors.at(names.beta);
+  return c;
+}
+
+// Whether the extents are those of one convolution.
+bool fits(const Convolution& c) {
+  if (c.weight.ndim != c.x.ndim || c.y.ndim != c.x.ndim || c.weight.shape[1] == 0) return false;
+  bool does = c.x.shape[0] == c.y.shape[0] && c.y.shape[1] == c.weight.shape[0] &&
+              c.x.shape[1] % c.weight.shape[1] == 0 && c.y.shape[1] % c.groups() == 0;
+  for (size_t i = 0; i < c.axes(); ++i) {
+    const int64_t reach = (c.weight.shape[i + 2] - 1) * c.dilation[i] + 1;
+    const int64_t room = c.x.shape[i + 2] + c.low[i] + c.high[i] - reach;
+    does = does && room >= 0 && c.y.shape[i + 2] == room / c.stride[i] + 1;
+  }
+  return does;
+}
+
+cudnnStatus_t finalize_operation(const Descriptor& d) {
+  const Descriptor& how = d.part(names_of(d.type).convolution);
+  if (how.word(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION) {
+    return CUDNN_STATUS_NOT_SUPPORTED;  // Nothing here asks for it.
+  }
+  const Convolution c = convolution_of(d);
+  const bool is_wide = how.word(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) ==
+                       (c.x.type == CUDA_R_64F ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT);
+  const bool has_axes =
+      how.word(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == static_cast<int64_t>(c.axes());
+  if (c.axes() < 2) return CUDNN_STATUS_NOT_SUPPORTED;
+  return is_wide && has_axes && fits(c) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
+// What is missing is found as at() throws.
+cudnnStatus_t finalize(cudnnBackendDescriptor_t handle) try {
+  Descriptor& d = *known(handle);
+  cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+  if (d.type == CUDNN_BACKEND_TENSOR_DESCRIPTOR) {
+    const Tensor t = tensor_of(d);
+    const auto item = static_cast<int64_t>(item_bytes(t.type));
+    if (t.alignment % item != 0) status = CUDNN_STATUS_BAD_PARAM;
+  } else if (is_operation(d)) {
+    status = finalize_operation(d);
+  } else if (d.type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    static_cast<void>(d.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG));
+  }
+  d.is_final = status == CUDNN_STATUS_SUCCESS;
+  return status;
+} catch (const std::out_of_range&) {
+  return CUDNN_STATUS_BAD_PARAM;
+}
+
+// ---- What is computed ---------------------------------------------------------------------------
+
+struct At {
+  std::byte *x = nullptr, *weight = nullptr, *y = nullptr;
+};
+
+int64_t place(const Tensor& t, int64_t first, int64_t second, const Extents& spatial) {
+  int64_t at = first * t.strides[0] + second * t.strides[1];
+  for (size_t i = 0; i + 2 < t.ndim; ++i) at += spatial[i] * t.strides[i + 2];
+  return at;
+}
+
+// The next index below the spatial extents of `t`; false behind the last.
+bool advance(const Tensor& t, Extents& at) {
+  for (size_t i = t.ndim - 2; i-- > 0;) {
+    if (++at[i] < t.shape[i + 2]) return true;
+    at[i] = 0;
+  }
+  return false;
+}
+
+// Calls fn(x, weight, y) with the places of each product of the convolution.
+template <typename Fn>
+void for_each_product(const Convolution& c, bool is_turned, Fn&& fn) {
+  const int64_t outputs = c.y.shape[1] / c.groups();
+  for (int64_t n = 0; n < c.y.shape[0]; ++n) {
+    for (int64_t k = 0; k < c.y.shape[1]; ++k) {
+      Extents to{};
+      do {
+        for (int64_t channel = 0; channel < c.weight.shape[1]; ++channel) {
+          Extents tap{};
+          do {
+            Extents from{}, read = tap;
+            bool is_inside = true;
+            for (size_t i = 0; i < c.axes(); ++i) {
+              from[i] = to[i] * c.stride[i] - c.low[i] + tap[i] * c.dilation[i];
+              is_inside = is_inside && from[i] >= 0 && from[i] < c.x.shape[i + 2];
+              if (is_turned) read[i] = c.weight.shape[i + 2] - 1 - tap[i];
+            }
+            if (!is_inside) continue;
+            fn(place(c.x, n, k / outputs * c.weight.shape[1] + channel, from),
+               place(c.weight, k, channel, read), place(c.y, n, k, to));
+          } while (advance(c.weight, tap));
+        }
+      } while (advance(c.y, to));
+    }
+  }
+}
+
+void compute(const Convolution& c, const At& at, bool is_turned) {
+  const Tensor& result = c.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ? c.y
+                         : c.type == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+                             ? c.x
+                             : c.weight;
+  std::byte* const out = &result == &c.y ? at.y : &result == &c.x ? at.x : at.weight;
+  std::map<int64_t, double> sums;  // By place: whatever lies between is left alone.
+  for (int64_t first = 0; first < result.shape[0]; ++first) {
+    for (int64_t second = 0; second < result.shape[1]; ++second) {
+      Extents spatial{};
+      do {
+        const int64_t there = place(result, first, second, spatial);
+        sums[there] = 0;
+      } while (advance(result, spatial));
+    }
+  }
+  const auto read = [&](const std::byte* begin, const Tensor& t, int64_t there) {
+    const double value = load(begin, t.type, there);
+    return c.rounds ? as_tf32(value) : value;
+  };
+  for_each_product(c, is_turned, [&](int64_t x, int64_t weight, int64_t y) {
+    if (&result == &c.y) {
+      sums[y] += read(at.x, c.x, x) * read(at.weight, c.weight, weight);
+    } else if (&result == &c.x) {
+      sums[x] += read(at.y, c.y, y) * read(at.weight, c.weight, weight);
+    } else {
+      sums[weight] += read(at.x, c.x, x) * read(at.y, c.y, y);
+    }
+  });
+  for (const auto& [there, sum] : sums) {
+    const double before = c.beta == 0 ? 0.0 : c.beta * load(out, result.type, there);
+    store(out, result.type, there, c.alpha * sum + before);
+  }
+}
+
+// The pointers of a pack by the names of the tensors; NULL where one breaks its promise.
+std::byte* address(const Descriptor& pack, const Tensor& t) {
+  const std::vector<int64_t>& names = pack.words.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  const auto found = std::ranges::find(names, t.name);
+  if (found == names.end()) return nullptr;
+  void* const pointer = pack.pointers.at(
+      CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS)[static_cast<size_t>(found - names.begin())];
+  const bool is_aligned =
+      reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(t.alignment) == 0;
+  return is_aligned ? static_cast<std::byte*>(pointer) : nullptr;
+}
+
+template <bool kIsBroken>
+cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_handle,
+                      cudnnBackendDescriptor_t pack_handle) {
+  const Descriptor &plan = *known(plan_handle), &pack = *known(pack_handle);
+  const Descriptor& config = plan.part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
+  Convolution c = convolution_of(
+      config.part(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH).part(CUDNN_ATTR_OPERATIONGRAPH_OPS));
+  c.rounds = config.engine == Engine::kTensorCores && c.x.type == CUDA_R_32F;
+  const At at{address(pack, c.x), address(pack, c.weight), address(pack, c.y)};
+  void* const workspace = pack.pointers.at(CUDNN_ATTR_VARIANT_PACK_WORKSPACE)[0];
+  if (at.x == nullptr || at.weight == nullptr || at.y == nullptr || workspace == nullptr) {
+    state().break_rule("cudnnBackendExecute was not given what its plan was promised");
+    return CUDNN_STATUS_BAD_PARAM;
+  }
+  const cudaError_t error =
+      state().submit(reinterpret_cast<FakeHandle*>(handle)->stream,
+                     reinterpret_cast<const void*>(&compute), [c, at, workspace] {
+                       std::memset(workspace, 0xFF, kWorkspaceBytes);  // It is all the library's.
+                       compute(c, at, kIsBroken);
+                     });
+  return error == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
+}
+
+}  // namespace
+
+Cudnn cudnn() {
+  Cudnn t{};
+  t.create = [](cudnnHandle_t* out) {
+    *out = reinterpret_cast<cudnnHandle_t>(new FakeHandle());
+    return CUDNN_STATUS_SUCCESS;
+  };
+  t.destroy = [](cudnnHandle_t handle) {
+    delete reinterpret_cast<FakeHandle*>(handle);
+    return CUDNN_STATUS_SUCCESS;
+  };
+  t.set_stream = [](cudnnHandle_t handle, cudaStream_t stream) {
+    reinterpret_cast<FakeHandle*>(handle)->stream = stream;
+    return CUDNN_STATUS_SUCCESS;
+  };
+  t.error_string = [](cudnnStatus_t) -> const char* { return "CUDNN_STATUS_OF_THE_TEST"; };
+  t.create_descriptor = [](cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* out) {
+    *out = new Holder{std::make_shared<Descriptor>(Descriptor{.type = type})};
+    return CUDNN_STATUS_SUCCESS;
+  };
+  t.destroy_descriptor = [](cudnnBackendDescriptor_t handle) {
+    delete static_cast<Holder*>(handle);
+    return CUDNN_STATUS_SUCCESS;
+  };
+  t.set_attribute = set_attribute;
+  t.get_attribute = get_attribute;
+  t.finalize = finalize;
+  t.execute = execute<false>;
+  return t;
+}
+
+Cudnn broken_cudnn() {
+  Cudnn t = cudnn();
+  t.execute = execute<true>;
+  return t;
+}
+
+}  // namespace bp::cuda::fake
