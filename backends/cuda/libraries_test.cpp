@@ -186,8 +186,7 @@ TEST(Libraries, TellsTheHostsLogWhatIsMissing) {
   const bool is_found = libraries.cudnn() != nullptr;
   static_cast<void>(libraries.cudnn());
   ASSERT_EQ(host.log.size(), 1u);
-  EXPECT_TRUE(host.log[0].starts_with(is_found ? "info: cuDNN 9."
-                                               : "warning: cuDNN is missing: "))
+  EXPECT_TRUE(host.log[0].starts_with(is_found ? "info: cuDNN 9." : "warning: cuDNN is missing: "))
       << host.log[0];
 }
 
