@@ -295,8 +295,9 @@ class Check:
             return
         # Not calls of CUDA that fail: cases want some to, and judge what becomes of it.
         command = [tool, "--tool", "memcheck", "--error-exitcode", "86", "--target-processes",
-                   "all", "--report-api-errors", "no", self.program("bp-conformance"), "run", self.plugin("cuda"), "--tier",
-                   "smoke", "--filter", SANITIZED, "--isolate", "none", "--timeout", "120",
+                   "all", "--report-api-errors", "no",
+                   self.program("bp-conformance"), "run", self.plugin("cuda"), "--tier", "smoke",
+                   "--filter", SANITIZED, "--isolate", "none", "--timeout", "120",
                    "--quiet", "--color", "never", "--out", self.runner.logs / "sanitizer"]
         code, output = self.runner.run("sanitizer", command, part.limit, self.environment())
         errors = [line for line in output.splitlines() if "ERROR SUMMARY" in line]
