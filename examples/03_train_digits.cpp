@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,7 +20,7 @@ struct Options {
   std::string device = "cpu";
   uint64_t seed = 1;
   int64_t epochs = 20;
-  std::string out = "digits.safetensors";
+  std::string out = "digits.safetensors", log;
   std::string data = BACKPLANE_DIGITS_CSV;
 };
 
@@ -28,6 +30,7 @@ constexpr const char* kHelp = R"(usage: 03_train_digits [OPTION ...]
   --seed N        of the split, the weights, the order and the dropout masks (default: 1)
   --epochs N      passes over the training data (default: 20)
   --out FILE      where the weights go (default: digits.safetensors)
+  --log FILE      the loss of each step as CSV (default: none)
   --data FILE     the digits as CSV (default: the copy that came with this program)
   --help          this text
 
@@ -72,6 +75,8 @@ Options parse(int argc, char** argv) {
       options.epochs = parse_number(name, value, 1);
     } else if (name == "--out") {
       options.out = value;
+    } else if (name == "--log") {
+      options.log = value;
     } else if (name == "--data") {
       options.data = value;
     } else {
@@ -113,13 +118,25 @@ int64_t count_correct(bp::nn::Module& model, const bp::Dataset& dataset, bp::Dev
   return correct;
 }
 
+std::ofstream open_log(const Options& options) {
+  std::ofstream log;
+  if (options.log.empty()) return log;
+  log.open(options.log);
+  if (!log) throw std::runtime_error(options.log + ": cannot be written");
+  log.precision(9);
+  log << "step,loss\n";
+  return log;
+}
+
 void train(bp::nn::Module& model, const bp::Dataset& dataset, bp::Device device,
            const Options& options) {
   bp::AdamW optimizer(model.parameters(), {.lr = 2e-3});
   bp::DataLoader loader(dataset, device,
                         {.batch_size = 64, .shuffles = true, .seed = options.seed});
+  std::ofstream log = open_log(options);
   bp::ProgressBar bar(static_cast<uint64_t>(options.epochs * loader.batch_count()), "training");
   std::string note;
+  int64_t step = 0;
   for (int64_t epoch = 0; epoch < options.epochs; ++epoch) {
     loader.begin(epoch);
     double total = 0;
@@ -128,7 +145,9 @@ void train(bp::nn::Module& model, const bp::Dataset& dataset, bp::Device device,
       const bp::Tensor loss = bp::cross_entropy(model(batch.inputs), batch.targets);
       loss.backward();
       optimizer.step();
-      total += loss.item<double>();
+      const auto value = loss.item<double>();
+      if (log.is_open()) log << ++step << "," << value << "\n";
+      total += value;
       bar.step(note);
     }
     char text[64];
