@@ -41,10 +41,15 @@ class Captures {
     }
   }
 
-  // True if `stream` joins a capture by waiting for `event`.
-  bool wait(bp_stream* stream, bp_event* event) {
+  // Who began the capture in which `event` was recorded last; NULL if it was in none.
+  bp_stream* origin(bp_event* event) const {
     const auto found = events_.find(event);
-    return found != events_.end() && origins_.emplace(stream, found->second).second;
+    return found == events_.end() ? nullptr : found->second;
+  }
+
+  // `stream` waits for an event of the capture that `origin` began. False if it is in one already.
+  bool join(bp_stream* stream, bp_stream* origin) {
+    return origins_.emplace(stream, origin).second;
   }
 
   void forget_event(bp_event* event) { events_.erase(event); }

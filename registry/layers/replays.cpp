@@ -5,8 +5,10 @@
 namespace bp::layers {
 
 void Replays::begin(bp_stream* origin, const bp_capture_desc* desc) {
-  Recorded& recorded = captures_[origin];
-  recorded = {};
+  Capture& capture = captures_[origin];
+  capture = {};
+  capture.hazards.add_stream(origin, nullptr);
+  Recorded& recorded = capture.recorded;
   if (desc != nullptr && desc->slot_count != 0) {
     recorded.slots.assign(desc->slots, desc->slots + desc->slot_count);
   }
@@ -15,15 +17,20 @@ void Replays::begin(bp_stream* origin, const bp_capture_desc* desc) {
 void Replays::add(bp_stream* origin, const std::vector<Access>& accesses) {
   const auto found = captures_.find(origin);
   if (found == captures_.end()) return;
-  std::vector<Access>& all = found->second.accesses;
+  std::vector<Access>& all = found->second.recorded.accesses;
   std::ranges::copy_if(accesses, std::back_inserter(all),
                        [](const Access& access) { return !access.where.is_empty(); });
+}
+
+Hazards* Replays::hazards(bp_stream* origin) {
+  const auto found = captures_.find(origin);
+  return found == captures_.end() ? nullptr : &found->second.hazards;
 }
 
 void Replays::end(bp_stream* origin, bp_graph* graph) {
   const auto found = captures_.find(origin);
   if (found == captures_.end()) return;
-  Recorded recorded = std::move(found->second);
+  Recorded recorded = std::move(found->second.recorded);
   captures_.erase(found);
   if (graph == nullptr) return;
   // Much of a graph touches the same bytes: once is enough for a replay as a whole.

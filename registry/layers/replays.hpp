@@ -1,4 +1,4 @@
-// What the work of a capture touches, and with it each replay of its graph.
+// What the work of a capture touches, what orders it within, and with it each replay of its graph.
 #pragma once
 
 #include <map>
@@ -16,6 +16,9 @@ class Replays {
   // A capture, by the stream that began it.
   void begin(bp_stream* origin, const bp_capture_desc* desc);
   void add(bp_stream* origin, const std::vector<Access>& accesses);
+  // The streams that are in the capture, and nothing else: what came before it is before all of it.
+  // NULL if `origin` began none.
+  Hazards* hazards(bp_stream* origin);
   // `graph` is NULL where none came of it.
   void end(bp_stream* origin, bp_graph* graph);
 
@@ -37,12 +40,16 @@ class Replays {
     std::vector<bp_buffer_ref> slots;
     std::vector<Access> accesses;
   };
+  struct Capture {
+    Recorded recorded;
+    Hazards hazards;
+  };
   struct Instance {
     std::shared_ptr<const Recorded> recorded;
     std::vector<bp_buffer_ref> bound;  // In the place of the slots.
   };
 
-  std::map<bp_stream*, Recorded> captures_;
+  std::map<bp_stream*, Capture> captures_;
   std::map<bp_graph*, std::shared_ptr<const Recorded>> graphs_;
   std::map<bp_graph_instance*, Instance> instances_;
 };

@@ -143,6 +143,10 @@ bp_status ValidateLayer::racy(Slot slot, const char* tag, const Work& work,
   return BP_OK;
 }
 
+Hazards* ValidateLayer::order_of(const Piece& piece) {
+  return piece.captured_by == nullptr ? &hazards_ : replays_.hazards(piece.captured_by);
+}
+
 bp_status ValidateLayer::submit(Slot slot, bp_stream* stream, const std::vector<Access>& accesses,
                                 const std::string& what, Continue next) {
   return submit(slot, {Piece{stream, accesses}}, what, next);
@@ -158,7 +162,9 @@ bp_status ValidateLayer::submit(Slot slot, std::vector<Piece> pieces, const std:
       const std::lock_guard lock(mutex_);
       work.number = ++work_count_;
       piece.captured_by = captures_.origin(piece.stream);
-      hazards = hazards_.submit(piece.stream, piece.accesses, work, &piece.epoch);
+      if (Hazards* order = order_of(piece)) {
+        hazards = order->submit(piece.stream, piece.accesses, work, &piece.epoch);
+      }
     }
     if (status == BP_OK) status = racy(slot, "STREAM-3", work, hazards, piece.stream);
   }
@@ -166,7 +172,9 @@ bp_status ValidateLayer::submit(Slot slot, std::vector<Piece> pieces, const std:
   const std::lock_guard lock(mutex_);
   for (const Piece& piece : pieces) {
     if (status != BP_OK) {
-      hazards_.retract(piece.stream, piece.epoch, piece.accesses);
+      if (Hazards* order = order_of(piece)) {
+        order->retract(piece.stream, piece.epoch, piece.accesses);
+      }
     } else if (piece.captured_by != nullptr) {
       replays_.add(piece.captured_by, piece.accesses);
     }

@@ -321,15 +321,17 @@ class ValidateLayer final : public Layer {
     bp_stream* captured_by = nullptr;  // It does not run: it is of this capture.
     uint64_t epoch = 0;
   };
-  // Submits work that touches bytes, and reports its hazards. Work of a capture has none: its
-  // replays do.
+  // What the piece is ordered by: the other work of its capture, or all that runs. NULL where its
+  // capture has ended meanwhile.
+  Hazards* order_of(const Piece& piece);
+  // Submits work that touches bytes, and reports its hazards. Those of captured work are within the
+  // capture: what runs beside it is a matter of the replays.
   bp_status submit(Slot slot, bp_stream* stream, const std::vector<Access>& accesses,
                    const std::string& what, Continue next);
   bp_status submit(Slot slot, std::vector<Piece> pieces, const std::string& what, Continue next);
 
-  // Groups that a split() or shrink() made of others.
-  bp_status derived(bp_status status, uint32_t count, bp_process_group* const* from,
-                    const uint32_t* colors, bp_process_group* const* groups);
+  // Groups that a split() or shrink() made of others, each of the device of its own.
+  void add_derived(uint32_t count, bp_process_group* const* from, bp_process_group* const* groups);
   bp_status made_buffer(bp_status status, bp_device* device, uint64_t size_bytes,
                         bp_buffer** out_buffer);
   // Whether the host may touch what is allocated so at any time.

@@ -49,32 +49,38 @@ bp_status ValidateLayer::call(At<Slot::collective_destroy>, Continue next,
   return end_through(HandleKind::group, group, Slot::collective_destroy, next);
 }
 
-bp_status ValidateLayer::derived(bp_status status, uint32_t count, bp_process_group* const* from,
-                                 const uint32_t* colors, bp_process_group* const* groups) {
-  if (status != BP_OK) return status;
-  const std::lock_guard lock(mutex_);
+void ValidateLayer::add_derived(uint32_t count, bp_process_group* const* from,
+                                bp_process_group* const* groups) {
   for (uint32_t i = 0; i < count; ++i) {
     if (groups[i] == nullptr) continue;
     const Handle* known = handles_.find(HandleKind::group, from[i]);
     handles_.add(HandleKind::group, groups[i],
                  {.device = known == nullptr ? nullptr : known->device});
   }
-  worlds_.derive(count, colors, groups);
-  return status;
 }
 
 bp_status ValidateLayer::call(At<Slot::collective_split>, Continue next, uint32_t local_count,
                               bp_process_group* const* groups, const uint32_t* colors,
-                              const uint32_t* /*keys*/, uint64_t /*timeout_ns*/,
+                              const uint32_t* keys, uint64_t /*timeout_ns*/,
                               bp_process_group** out_groups) {
-  return derived(next(), local_count, groups, colors, out_groups);
+  const bp_status status = next();
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(mutex_);
+  add_derived(local_count, groups, out_groups);
+  worlds_.split(local_count, groups, colors, keys, out_groups);
+  return status;
 }
 
 bp_status ValidateLayer::call(At<Slot::collective_shrink>, Continue next, uint32_t local_count,
-                              bp_process_group* const* groups, uint32_t /*gone_count*/,
-                              const uint32_t* /*gone_ranks*/, uint64_t /*timeout_ns*/,
+                              bp_process_group* const* groups, uint32_t gone_count,
+                              const uint32_t* gone_ranks, uint64_t /*timeout_ns*/,
                               bp_process_group** out_groups) {
-  return derived(next(), local_count, groups, nullptr, out_groups);
+  const bp_status status = next();
+  if (status != BP_OK) return status;
+  const std::lock_guard lock(mutex_);
+  add_derived(local_count, groups, out_groups);
+  worlds_.shrink(local_count, groups, gone_count, gone_ranks, out_groups);
+  return status;
 }
 
 std::string ValidateLayer::collective_defect(const bp_collective_call& call) {

@@ -8,7 +8,8 @@ namespace bp::core {
 namespace {
 
 struct Groups {
-  char made[2] = {};
+  char made[8] = {};
+  int count = 0;
   bp_status submit_status = BP_OK;
   bp_process_group_ops ops{
       .struct_size = sizeof(ops),
@@ -20,13 +21,24 @@ struct Groups {
       .supports = nullptr,
       .submit = [](void* self, uint64_t, const bp_collective_call*, uint64_t) -> bp_status {
         return static_cast<Groups*>(self)->submit_status;
+      },
+      .split = [](void* self, uint32_t local_count, bp_process_group* const*, const uint32_t*,
+                  const uint32_t*, uint64_t, bp_process_group** out) -> bp_status {
+        return static_cast<Groups*>(self)->make(local_count, out);
+      },
+      .shrink = [](void* self, uint32_t local_count, bp_process_group* const*, uint32_t,
+                   const uint32_t*, uint64_t, bp_process_group** out) -> bp_status {
+        return static_cast<Groups*>(self)->make(local_count, out);
       }};
 
-  static bp_status create(void* self, const bp_process_group_desc* desc, bp_process_group** out) {
-    for (uint32_t i = 0; i < desc->local_count; ++i) {
-      out[i] = reinterpret_cast<bp_process_group*>(&static_cast<Groups*>(self)->made[i]);
+  bp_status make(uint32_t local_count, bp_process_group** out) {
+    for (uint32_t i = 0; i < local_count; ++i) {
+      out[i] = reinterpret_cast<bp_process_group*>(&made[count++]);
     }
     return BP_OK;
+  }
+  static bp_status create(void* self, const bp_process_group_desc* desc, bp_process_group** out) {
+    return static_cast<Groups*>(self)->make(desc->local_count, out);
   }
 };
 
@@ -36,16 +48,7 @@ class ValidateGroups : public ValidateTest {
   ValidateGroups() { fake_.groups = &groups_.ops; }
   void SetUp() override {
     ValidateTest::SetUp();
-    bp_device* const devices[] = {r_.target()->device, r_.target()->device};
-    const uint32_t ranks[] = {0, 1};
-    const bp_process_group_desc desc{.struct_size = sizeof(desc),
-                                     .struct_type = BP_STRUCT_PROCESS_GROUP_DESC,
-                                     .next = nullptr,
-                                     .devices = devices,
-                                     .ranks = ranks,
-                                     .local_count = 2,
-                                     .world_size = 2};
-    ASSERT_EQ(ops().create(ops().self, &desc, made_), BP_OK);
+    create(0, 2);
     for (int i = 0; i < 2; ++i) {
       streams_[i] = stream();
       buffers_[i] = allocate();
@@ -57,6 +60,26 @@ class ValidateGroups : public ValidateTest {
       EXPECT_EQ(free(buffers_[i]), BP_OK);
       EXPECT_EQ(streams().destroy(streams().self, streams_[i]), BP_OK);
     }
+  }
+
+  // The ranks first_rank and the next of a world.
+  void create(uint32_t first_rank, uint32_t world_size) {
+    bp_device* const devices[] = {r_.target()->device, r_.target()->device};
+    const uint32_t ranks[] = {first_rank, first_rank + 1};
+    const bp_process_group_desc desc{.struct_size = sizeof(desc),
+                                     .struct_type = BP_STRUCT_PROCESS_GROUP_DESC,
+                                     .next = nullptr,
+                                     .devices = devices,
+                                     .ranks = ranks,
+                                     .local_count = 2,
+                                     .world_size = world_size};
+    ASSERT_EQ(ops().create(ops().self, &desc, made_), BP_OK);
+  }
+  // Rank 0 is the second group from now on.
+  void split_in_reverse() {
+    const uint32_t colors[] = {7, 7}, keys[] = {1, 0};
+    bp_process_group* from[] = {made_[0], made_[1]};
+    ASSERT_EQ(ops().split(ops().self, 2, from, colors, keys, UINT64_MAX, made_), BP_OK);
   }
 
   const bp_process_group_ops& ops() const { return *r_.target()->process_groups; }
@@ -151,6 +174,40 @@ TEST_F(ValidateGroups, AReceiverGoesOnBehindTheSenderAndNotTheOtherWayRound) {
   EXPECT_EQ(streams().synchronize(streams().self, streams_[0], UINT64_MAX), BP_OK);
   EXPECT_EQ(streams().synchronize(streams().self, streams_[1], UINT64_MAX), BP_OK);
   EXPECT_EQ(free(target), BP_OK);
+}
+
+TEST_F(ValidateGroups, RanksOfASplitAreOrderedByTheirKeys) {
+  split_in_reverse();
+  EXPECT_EQ(submit({call(0, BP_COLLECTIVE_REDUCE), call(1, BP_COLLECTIVE_REDUCE)}), BP_OK);
+  bp_stream* other = stream();
+  bp_buffer* target = allocate();
+  for (const int place : {0, 1}) {
+    const bp_buffer_ref src{buffers_[place], 0, 8}, dst{target, 0, 8};
+    EXPECT_EQ(memory().copy(memory().self, other, &dst, &src), BP_OK);
+    EXPECT_EQ(reports(), place) << "the second receives: it is the root\n" << r_.log;
+  }
+  EXPECT_EQ(streams().synchronize(streams().self, other, UINT64_MAX), BP_OK);
+  EXPECT_EQ(free(target), BP_OK);
+  EXPECT_EQ(streams().destroy(streams().self, other), BP_OK);
+}
+
+TEST_F(ValidateGroups, MessagesOfASplitOrderItsRanks) {
+  split_in_reverse();
+  EXPECT_EQ(fill(streams_[1], buffers_[1]), BP_OK);
+  EXPECT_EQ(submit({call(1, BP_COLLECTIVE_SEND, 1), call(0, BP_COLLECTIVE_RECEIVE, 0)}), BP_OK);
+  EXPECT_EQ(copy(0, 1, 0), BP_OK);
+  EXPECT_EQ(reports(), 0) << "behind the fill that was sent\n" << r_.log;
+}
+
+TEST_F(ValidateGroups, RanksMoveUpBehindThoseThatAShrinkTookOut) {
+  create(1, 3);
+  const uint32_t gone[] = {0};
+  bp_process_group* from[] = {made_[0], made_[1]};
+  ASSERT_EQ(ops().shrink(ops().self, 2, from, 1, gone, UINT64_MAX, made_), BP_OK);
+  EXPECT_EQ(fill(streams_[0], buffers_[0]), BP_OK);
+  EXPECT_EQ(submit({call(0, BP_COLLECTIVE_SEND, 1), call(1, BP_COLLECTIVE_RECEIVE, 0)}), BP_OK);
+  EXPECT_EQ(copy(1, 0, 1), BP_OK);
+  EXPECT_EQ(reports(), 0) << "behind the fill that was sent\n" << r_.log;
 }
 
 TEST_F(ValidateGroups, RefusesAGroupThatHasEndedAndRangesThatLeave) {

@@ -77,8 +77,11 @@ bp_status ValidateLayer::call(At<Slot::stream_wait_event>, Continue next, bp_str
   if ((known->flags & BP_EVENT_HOST_SIGNAL) != 0 && !known->has_happened) {
     hazards_.begin_unseen(stream);
     signal_waiters_[event].push_back(stream);
-  } else if (captures_.wait(stream, event)) {
-    hazards_.begin_unseen(stream);
+  } else if (bp_stream* const origin = captures_.origin(event); origin != nullptr) {
+    if (captures_.join(stream, origin)) hazards_.begin_unseen(stream);
+    Hazards& within = *replays_.hazards(origin);
+    within.add_stream(stream, nullptr);
+    within.wait_event(stream, event);
   } else {
     hazards_.wait_event(stream, event);
   }
@@ -132,6 +135,9 @@ bp_status ValidateLayer::call(At<Slot::event_record>, Continue next, bp_event* e
   if (Handle* known = handles_.find(HandleKind::event, event)) known->has_happened = true;
   captures_.record(event, stream);
   hazards_.record_event(event, stream);
+  if (Hazards* within = replays_.hazards(captures_.origin(stream))) {
+    within->record_event(event, stream);
+  }
   return status;
 }
 

@@ -130,16 +130,17 @@ TEST(Captures, TakeInWhatWaitsForTheirEventsAndEndAsAWhole) {
   const auto stream = [&](int i) { return reinterpret_cast<bp_stream*>(&handles[i]); };
   auto* const event = reinterpret_cast<bp_event*>(&handles[3]);
   captures.record(event, stream(0));
-  EXPECT_FALSE(captures.wait(stream(1), event)) << "recorded outside of a capture";
+  EXPECT_EQ(captures.origin(event), nullptr) << "recorded outside of a capture";
   EXPECT_TRUE(captures.begin(stream(0)));
   EXPECT_FALSE(captures.begin(stream(0)));
   captures.record(event, stream(0));
-  EXPECT_TRUE(captures.wait(stream(1), event));
-  EXPECT_FALSE(captures.wait(stream(1), event)) << "it is in it";
+  EXPECT_EQ(captures.origin(event), stream(0));
+  EXPECT_TRUE(captures.join(stream(1), stream(0)));
+  EXPECT_FALSE(captures.join(stream(1), stream(0))) << "it is in it";
   EXPECT_TRUE(captures.end(stream(2)).empty());
   EXPECT_TRUE(captures.end(stream(1)).empty()) << "only who began a capture ends it";
   EXPECT_EQ(captures.end(stream(0)).size(), 2);
-  EXPECT_FALSE(captures.wait(stream(2), event)) << "the capture is over";
+  EXPECT_EQ(captures.origin(event), nullptr) << "the capture is over";
 }
 
 TEST(ValidateLayer, RefusesRacesWhereItIsAskedTo) {

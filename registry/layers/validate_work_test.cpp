@@ -42,7 +42,13 @@ struct Graphs {
 
 class ValidateGraphs : public ValidateTest {
  protected:
-  ValidateGraphs() { fake_.graphs = &graphs_.ops; }
+  ValidateGraphs() {
+    fake_.graphs = &graphs_.ops;
+    kernel_.state = &launch_status_;
+    kernel_.launch = [](const bp_kernel* self, const bp_launch*, const void*) -> bp_status {
+      return *static_cast<const bp_status*>(self->state);
+    };
+  }
   void SetUp() override {
     ValidateTest::SetUp();
     first_ = stream();
@@ -80,6 +86,7 @@ class ValidateGraphs : public ValidateTest {
   }
 
   Graphs graphs_;
+  bp_status launch_status_ = BP_OK;
   bp_stream *first_ = nullptr, *second_ = nullptr;
   bp_buffer *in_ = nullptr, *out_ = nullptr, *other_ = nullptr;
   bp_graph* graph_ = nullptr;
@@ -135,6 +142,48 @@ TEST_F(ValidateGraphs, RefusesReplaysOfWhatHasEnded) {
   EXPECT_EQ(ops().destroy_instance(ops().self, instance), BP_OK);
   EXPECT_EQ(replay(instance, first_), BP_INVALID_ARGUMENT);
   expect_words("[GRAPH-10] graph.launch: graph instance 0x");
+}
+
+TEST_F(ValidateGraphs, WorkOfOneCaptureIsOrderedByItsEventsAlone) {
+  bp_event *fork = event(), *join = event();
+  EXPECT_EQ(fill(second_, in_), BP_OK);
+  EXPECT_EQ(ops().begin_capture(ops().self, first_, nullptr), BP_OK);
+  EXPECT_EQ(launch(first_, in_, out_), BP_OK);
+  EXPECT_EQ(events().record(events().self, fork, first_), BP_OK);
+  EXPECT_EQ(streams().wait_event(streams().self, second_, fork), BP_OK);
+  EXPECT_EQ(fill(second_, out_), BP_OK);
+  EXPECT_EQ(reports(), 0) << "behind the fork; what ran before is no part of it\n" << r_.log;
+  EXPECT_EQ(fill(first_, out_), BP_OK);
+  EXPECT_EQ(reports(), 1) << "beside the fork\n" << r_.log;
+  EXPECT_NE(r_.log.find("[STREAM-3] memory.fill: write after write"), std::string::npos) << r_.log;
+  EXPECT_EQ(events().record(events().self, join, second_), BP_OK);
+  EXPECT_EQ(streams().wait_event(streams().self, first_, join), BP_OK);
+  EXPECT_EQ(fill(first_, out_), BP_OK);
+  EXPECT_EQ(reports(), 1) << "behind the join\n" << r_.log;
+  EXPECT_EQ(ops().end_capture(ops().self, first_, &graph_), BP_OK);
+  // Nothing of the capture has run, and it ordered nothing.
+  EXPECT_EQ(fill(first_, out_), BP_OK);
+  EXPECT_EQ(reports(), 1) << r_.log;
+  EXPECT_EQ(fill(first_, in_), BP_OK);
+  EXPECT_EQ(reports(), 2) << "the fill of the second stream in front of the capture\n" << r_.log;
+  for (bp_event* each : {fork, join}) EXPECT_EQ(events().destroy(events().self, each), BP_OK);
+  EXPECT_EQ(ops().destroy(ops().self, graph_), BP_OK);
+}
+
+TEST_F(ValidateGraphs, ALaunchThatWasRefusedIsNoPartOfTheCapture) {
+  bp_event* fork = event();
+  EXPECT_EQ(ops().begin_capture(ops().self, first_, nullptr), BP_OK);
+  EXPECT_EQ(events().record(events().self, fork, first_), BP_OK);
+  EXPECT_EQ(streams().wait_event(streams().self, second_, fork), BP_OK);
+  launch_status_ = BP_UNSUPPORTED;
+  EXPECT_EQ(launch(first_, in_, out_), BP_UNSUPPORTED);
+  EXPECT_EQ(fill(second_, out_), BP_OK);
+  EXPECT_EQ(reports(), 0) << r_.log;
+  launch_status_ = BP_OK;
+  EXPECT_EQ(launch(first_, in_, out_), BP_OK);
+  EXPECT_EQ(reports(), 1) << r_.log;
+  EXPECT_EQ(ops().end_capture(ops().self, first_, &graph_), BP_OK);
+  EXPECT_EQ(events().destroy(events().self, fork), BP_OK);
 }
 
 TEST_F(ValidateGraphs, AnEndThatFailsEndsTheCapture) {

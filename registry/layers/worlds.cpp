@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "backplane/host.h"
 
@@ -52,14 +54,47 @@ void Worlds::create(const bp_process_group_desc& desc, bp_process_group* const* 
   }
 }
 
-void Worlds::derive(uint32_t count, const uint32_t* colors, bp_process_group* const* groups) {
-  std::map<uint32_t, std::shared_ptr<World>> worlds;
+// Ranks are ordered by key, then by the rank that they had.
+void Worlds::split(uint32_t count, bp_process_group* const* from, const uint32_t* colors,
+                   const uint32_t* keys, bp_process_group* const* groups) {
+  struct Part {
+    uint32_t key, rank;
+    bp_process_group* group;
+  };
+  std::map<uint32_t, std::vector<Part>> colored;
+  bool knows_all = true;
   for (uint32_t i = 0; i < count; ++i) {
-    if (groups[i] == nullptr) continue;
-    std::shared_ptr<World>& world = worlds[colors == nullptr ? 0 : colors[i]];
-    if (world == nullptr) world = std::make_shared<World>();
-    ++world->local_count;
-    members_[groups[i]] = {world, kUnknown, kUnknown};
+    const auto old = members_.find(from[i]);
+    const uint32_t rank = old == members_.end() ? kUnknown : old->second.rank;
+    knows_all = knows_all && rank != kUnknown && old->second.world_size == count;
+    if (groups[i] != nullptr) colored[colors[i]].push_back({keys[i], rank, groups[i]});
+  }
+  for (auto& [color, parts] : colored) {
+    std::ranges::sort(parts, {}, [](const Part& part) { return std::pair(part.key, part.rank); });
+    const auto world = std::make_shared<World>();
+    world->local_count = static_cast<uint32_t>(parts.size());
+    for (uint32_t rank = 0; rank < parts.size(); ++rank) {
+      members_[parts[rank].group] = {world, knows_all ? rank : kUnknown,
+                                     knows_all ? world->local_count : kUnknown};
+    }
+  }
+}
+
+// The ranks that stay keep their order.
+void Worlds::shrink(uint32_t count, bp_process_group* const* from, uint32_t gone_count,
+                    const uint32_t* gone_ranks, bp_process_group* const* groups) {
+  const std::set<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
+  const auto world = std::make_shared<World>();
+  world->local_count = count;
+  for (uint32_t i = 0; i < count; ++i) {
+    Member made{world, kUnknown, kUnknown};
+    const auto old = members_.find(from[i]);
+    if (old != members_.end() && old->second.rank != kUnknown) {
+      const auto in_front = std::distance(gone.begin(), gone.lower_bound(old->second.rank));
+      made.rank = old->second.rank - static_cast<uint32_t>(in_front);
+      made.world_size = old->second.world_size - static_cast<uint32_t>(gone.size());
+    }
+    members_[groups[i]] = made;
   }
 }
 

@@ -19,8 +19,12 @@ namespace bp::layers {
 class Worlds {
  public:
   void create(const bp_process_group_desc& desc, bp_process_group* const* groups);
-  // Of a split() or shrink(): nobody here knows their ranks. Groups of one color are together.
-  void derive(uint32_t count, const uint32_t* colors, bp_process_group* const* groups);
+  // The groups that split() and shrink() made of others. Ranks after a split are known if all ranks
+  // are of this process: nobody else says what color the others gave.
+  void split(uint32_t count, bp_process_group* const* from, const uint32_t* colors,
+             const uint32_t* keys, bp_process_group* const* groups);
+  void shrink(uint32_t count, bp_process_group* const* from, uint32_t gone_count,
+              const uint32_t* gone_ranks, bp_process_group* const* groups);
   void remove(bp_process_group* group) { members_.erase(group); }
 
   std::vector<Access> accesses(const bp_collective_call& call) const;
