@@ -3,13 +3,10 @@
 
 #include <cstring>
 
+#include "backends/common/scalar.hpp"
 #include "backends/cpu/kernels/kernels.hpp"
 
 namespace bp::kernels {
-
-// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the first bytes
-// of the result. Throws StatusError for a dtype that a scalar cannot have.
-uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
 // One element that is in the call, or in a tensor that is read when the work runs.
 class ScalarArgument {

@@ -28,7 +28,6 @@ set(kernel_sources
   kernels/reduction.cpp
   kernels/rms_norm.cpp
   kernels/rope.cpp
-  kernels/scalar.cpp
   kernels/scale_and_check.cpp
   kernels/scatter.cpp
   kernels/sdpa.cpp

@@ -1,6 +1,6 @@
 // arange of integers (arange.comp). That of floats is computed in f64 and rounded once: it is left
 // to the host.
-#include "backends/vulkan/kernels/scalar.hpp"
+#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 
 namespace bp::vulkan {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/map.hpp"
-#include "backends/vulkan/kernels/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 

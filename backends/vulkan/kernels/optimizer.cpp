@@ -5,7 +5,7 @@
 #include <bit>
 #include <cmath>
 
-#include "backends/vulkan/kernels/scalar.hpp"
+#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 

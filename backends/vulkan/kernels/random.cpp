@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/vulkan/kernels/scalar.hpp"
+#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 

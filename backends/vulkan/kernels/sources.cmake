@@ -20,7 +20,6 @@ set(vulkan_kernel_sources
   kernels/reduce.cpp
   kernels/reduction.cpp
   kernels/rows.cpp
-  kernels/scalar.cpp
   kernels/scatter.cpp
   kernels/sdpa.cpp
   kernels/softmax.cpp

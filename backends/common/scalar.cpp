@@ -1,13 +1,15 @@
-#include "backends/vulkan/kernels/scalar.hpp"
+#include "backends/common/scalar.hpp"
 
 #include <bit>
+#include <cmath>
+#include <concepts>
 #include <cstring>
 #include <string>
 
 #include "backends/common/boundary.hpp"
 #include "backends/cpu/kernels/narrow.hpp"
 
-namespace bp::vulkan {
+namespace bp {
 namespace {
 
 using kernels::BFloat16, kernels::Float16, kernels::narrow, kernels::round_to_odd;
@@ -19,6 +21,14 @@ uint64_t bits_of(T value) {
   return bits;
 }
 
+uint64_t to_integer(std::integral auto value) { return static_cast<uint64_t>(value); }
+uint64_t to_integer(double value) {
+  if (std::isnan(value)) return 0;
+  if (value <= -0x1p63) return uint64_t{1} << 63;
+  if (value < 0) return static_cast<uint64_t>(static_cast<int64_t>(value));
+  return value < 0x1p64 ? static_cast<uint64_t>(value) : UINT64_MAX;
+}
+
 template <typename From>
 uint64_t convert_value(From value, bp_dtype dtype) {
   switch (dtype) {
@@ -26,17 +36,16 @@ uint64_t convert_value(From value, bp_dtype dtype) {
       return value != From{0} ? 1 : 0;
     case BP_I8:
     case BP_U8:
-      return bits_of(static_cast<uint8_t>(static_cast<int64_t>(value)));
+      return to_integer(value) & 0xFF;
     case BP_I16:
     case BP_U16:
-      return bits_of(static_cast<uint16_t>(static_cast<int64_t>(value)));
+      return to_integer(value) & 0xFFFF;
     case BP_I32:
     case BP_U32:
-      return bits_of(static_cast<uint32_t>(static_cast<int64_t>(value)));
+      return to_integer(value) & 0xFFFFFFFF;
     case BP_I64:
-      return bits_of(static_cast<int64_t>(value));
     case BP_U64:
-      return bits_of(static_cast<uint64_t>(value));
+      return to_integer(value);
     case BP_F16:
       return bits_of(narrow<Float16>(round_to_odd(value)));
     case BP_BF16:
@@ -65,4 +74,4 @@ uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype) {
   }
 }
 
-}  // namespace bp::vulkan
+}  // namespace bp

@@ -5,10 +5,12 @@
 
 #include "backplane/tensor.h"
 
-namespace bp::vulkan {
+namespace bp {
 
 // The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the low bytes
-// of the result. Throws StatusError for a dtype that a scalar cannot have.
+// of the result. Floats round to the nearest, ties to even, once. Integers wrap; to them a float is
+// cut towards zero, a NaN is 0, and what no integer of 64 bits holds is the nearest that is one.
+// Throws StatusError for a dtype that a scalar cannot have.
 uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
-}  // namespace bp::vulkan
+}  // namespace bp
