@@ -1,0 +1,134 @@
+// Decompositions on a real host, whose own kernels are what results are compared with.
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "backplane/ops.h"
+#include "registry/tests/service_tensors.hpp"
+
+namespace bp {
+namespace {
+
+template <typename T>
+class Decompositions : public testing::Test {
+ protected:
+  // Runs `op` by one kind of kernel only. The frame is checked first.
+  template <typename Args>
+  void launch(bp_kernel_sources source, uint32_t op, Args args) {
+    args.struct_size = sizeof(Args);
+    ASSERT_EQ(bp_op_check(op, &args), BP_OK) << bp_error_text();
+    bp_kernel_choice choice{};
+    ASSERT_EQ(bp_kernel_find(host, 0, source, op, &args, &choice), BP_OK) << bp_error_text();
+    ASSERT_EQ(choice.source, source);
+    ASSERT_EQ(bp_kernel_launch(host, nullptr, 0, choice.kernel, &args), BP_OK) << bp_error_text();
+  }
+
+  // Runs `op` both ways into the member `output`.
+  template <typename Args>
+  void compare(uint32_t op, Args args, const bp_tensor* Args::*output, std::vector<int64_t> shape) {
+    Tensor<T> native(*host, shape), decomposed(*host, shape);
+    args.*output = native.get();
+    launch(BP_KERNEL_NATIVE, op, args);
+    args.*output = decomposed.get();
+    launch(BP_KERNEL_DECOMPOSED, op, args);
+    expect_close(decomposed.elements(), native.elements());
+  }
+
+  Registry registry;
+  const bp_target* host = load(registry, BACKPLANE_TEST_PLUGIN);
+};
+
+using Floats = testing::Types<float, double>;
+TYPED_TEST_SUITE(Decompositions, Floats);
+
+TYPED_TEST(Decompositions, OfMeanEqualsTheKernel) {
+  Tensor<TypeParam> x(*this->host, {3, 5, 7});
+  x.set(random_values<TypeParam>(x.size()));
+  const int64_t both[] = {2, 0}, middle[] = {1};
+  const auto run = [&](uint64_t count, const int64_t* axes, int32_t keeps,
+                       std::vector<int64_t> shape) {
+    const bp_mean_args args{.x = x.get(), .axes_count = count, .axes = axes, .keepdims = keeps};
+    this->compare(BP_OP_MEAN, args, &bp_mean_args::y, std::move(shape));
+  };
+  run(2, both, 0, {5});
+  run(1, middle, 1, {3, 1, 7});
+  run(0, nullptr, 0, {3, 5, 7});
+}
+
+TYPED_TEST(Decompositions, OfMeanOverNoElementsIsNan) {
+  Tensor<TypeParam> x(*this->host, {4, 0});
+  const int64_t axes[] = {1};
+  const bp_mean_args args{.x = x.get(), .axes_count = 1, .axes = axes};
+  this->compare(BP_OP_MEAN, args, &bp_mean_args::y, {4});
+}
+
+TYPED_TEST(Decompositions, OfLinearEqualsTheKernel) {
+  // The rows of x are columns of its block: the decomposition must copy before it reshapes.
+  Tensor<TypeParam> x(*this->host, {2, 3, 5}, {1, 2, 6}, 0, 30), weight(*this->host, {4, 5}),
+      bias(*this->host, {4});
+  x.set(random_values<TypeParam>(30));
+  weight.set(random_values<TypeParam>(20));
+  bias.set({-1, 2, TypeParam(0.5), -3});
+  for (const bp_tensor* b : {static_cast<const bp_tensor*>(nullptr), bias.get()}) {
+    for (const uint32_t activation : {BP_LINEAR_ACTIVATION_NONE, BP_LINEAR_ACTIVATION_RELU}) {
+      const bp_linear_args args{
+          .x = x.get(), .weight = weight.get(), .bias = b, .activation = activation};
+      this->compare(BP_OP_LINEAR, args, &bp_linear_args::y, {2, 3, 4});
+    }
+  }
+}
+
+TYPED_TEST(Decompositions, OfLogSoftmaxEqualsTheKernelOnEveryAxis) {
+  Tensor<TypeParam> x(*this->host, {4, 3, 6});
+  std::vector<TypeParam> values = random_values<TypeParam>(x.size());
+  values[3] = 200;  // Whose exponential overflows f32.
+  x.set(values);
+  for (const int32_t axis : {0, 1, 2}) {
+    const bp_log_softmax_args args{.x = x.get(), .axis = axis};
+    this->compare(BP_OP_LOG_SOFTMAX, args, &bp_log_softmax_args::y, {4, 3, 6});
+  }
+}
+
+TYPED_TEST(Decompositions, OfCrossEntropyEqualsTheKernelForEveryChoice) {
+  Tensor<TypeParam> x(*this->host, {6, 5});
+  Tensor<int64_t> target(*this->host, {6});
+  x.set(random_values<TypeParam>(x.size()));
+  target.set({0, 4, -100, 2, -100, 3});
+  for (const uint32_t reduction : {BP_CROSS_ENTROPY_REDUCTION_NONE, BP_CROSS_ENTROPY_REDUCTION_MEAN,
+                                   BP_CROSS_ENTROPY_REDUCTION_SUM}) {
+    const bool is_none = reduction == BP_CROSS_ENTROPY_REDUCTION_NONE;
+    for (const double smoothing : {0.0, 0.1, 1.0}) {
+      SCOPED_TRACE(testing::Message() << "reduction " << reduction << ", smoothing " << smoothing);
+      bp_cross_entropy_args args{.x = x.get(),
+                                 .target = target.get(),
+                                 .ignore_index = -100,
+                                 .label_smoothing = smoothing,
+                                 .reduction = reduction};
+      const std::vector<int64_t> shape = is_none ? std::vector<int64_t>{6} : std::vector<int64_t>{};
+      this->compare(BP_OP_CROSS_ENTROPY, args, &bp_cross_entropy_args::y, shape);
+      Tensor<TypeParam> y(*this->host, shape);
+      args.y = y.get();
+      this->compare(BP_OP_CROSS_ENTROPY, args, &bp_cross_entropy_args::lse, {6});
+    }
+  }
+}
+
+TYPED_TEST(Decompositions, OfCrossEntropyIgnoresClassesAndAllRows) {
+  Tensor<TypeParam> x(*this->host, {3, 4});
+  Tensor<int64_t> target(*this->host, {3});
+  x.set(random_values<TypeParam>(x.size()));
+  const auto run = [&](uint32_t reduction) {
+    const bp_cross_entropy_args args{
+        .x = x.get(), .target = target.get(), .ignore_index = 2, .reduction = reduction};
+    this->compare(BP_OP_CROSS_ENTROPY, args, &bp_cross_entropy_args::y, {});
+  };
+  target.set({2, 1, 2});
+  run(BP_CROSS_ENTROPY_REDUCTION_MEAN);
+  target.set({2, 2, 2});
+  run(BP_CROSS_ENTROPY_REDUCTION_MEAN);  // NaN: the mean of nothing.
+  run(BP_CROSS_ENTROPY_REDUCTION_SUM);
+}
+
+}  // namespace
+}  // namespace bp
