@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "backends/common/boundary.hpp"
 
@@ -62,13 +63,15 @@ void Context::open() {
   features.features.shaderInt64 = VK_TRUE;
   features.features.shaderInt16 = VK_TRUE;
   features.features.shaderFloat64 = physical.has_f64 ? VK_TRUE : VK_FALSE;
-  const char* const budget = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+  std::vector<const char*> extensions;
+  if (physical.has_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (physical.has_push_descriptors) extensions.push_back(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   const VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                 .pNext = &features,
                                 .queueCreateInfoCount = 1,
                                 .pQueueCreateInfos = &queues,
-                                .enabledExtensionCount = physical.has_budget ? 1U : 0U,
-                                .ppEnabledExtensionNames = &budget};
+                                .enabledExtensionCount = static_cast<uint32_t>(extensions.size()),
+                                .ppEnabledExtensionNames = extensions.data()};
   check(instance_->CreateDevice(handle_, &info, nullptr, &device), "vkCreateDevice");
   vk = device_functions(*instance_, device);
   vk.GetDeviceQueue(device, physical.queue_family, 0, &queue);

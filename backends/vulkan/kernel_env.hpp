@@ -2,11 +2,13 @@
 // device, dispatches, and how work fails.
 //
 // A shader gets one push constant, the 8-byte address of its argument record, which it reads
-// through buffer_reference and copies to locals at entry. There are no descriptors. Everything that
-// a launch dispatches is submitted when it returns BP_OK, in order: a dispatch sees what those
+// through buffer_reference and copies to locals at entry. Besides, a kernel may push a few words,
+// and bind storage buffers, which is faster where the host's processors run shaders. Everything
+// that a launch dispatches is submitted when it returns BP_OK, in order: a dispatch sees what those
 // before it wrote if its ranges say so.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -36,6 +38,8 @@ struct Dispatch {
   const Module* module = nullptr;
   std::span<const uint32_t> constants;   // Specialisation constants 0 to n - 1.
   std::span<const std::byte> arguments;  // The record that the shader gets the address of.
+  std::span<const std::byte> pushed;     // Behind that address: at most 24 bytes.
+  std::span<const Range> bound;          // Storage buffers 0, 1, ... of set 0, at most 4.
   uint32_t groups[3] = {1, 1, 1};        // One of them 0: nothing runs.
   std::span<const Range> reads, writes;  // What it touches, for hazards.
 };
@@ -51,6 +55,10 @@ class Env {
 
   // Whether the shaders run on the host's processors: other variants are fast there.
   bool is_processor() const { return limits().type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+
+  // Whether tensors are to be bound as storage buffers where they can be. On lavapipe a load of 16
+  // bytes from one costs as much as one of 8 bytes by address, and half of that by the word.
+  bool binds() const { return is_processor() && limits().has_push_descriptors; }
 
  private:
   const Device& device_;
@@ -104,6 +112,13 @@ class Launch : public Env {
   // The bytes that its elements span.
   Range range(const bp_tensor& t) const;
 
+  // Whether vectors of 16 bytes can be taken from where the tensor begins, by address or bound.
+  bool is_aligned(const bp_tensor& t) const;
+
+  // Whether the tensor can be bound, if it is aligned: its range then begins with its first
+  // element.
+  bool can_bind(const bp_tensor& t) const;
+
   // The scratch memory that workspace_size asked for, at a multiple of 256 bytes.
   uint64_t workspace_address() const;
   Range workspace() const;
@@ -129,9 +144,11 @@ class Launch : public Env {
  private:
   struct Command {
     VkPipeline pipeline;
-    uint64_t arguments;
     uint32_t groups[3];
     uint32_t first_range, range_count;
+    uint32_t first_bound, bound_count;
+    uint32_t push_size_bytes;  // Of the arguments' address and what follows it:
+    std::array<std::byte, kMostPushBytes> push;
   };
 
   // What failure_address() gave out.
@@ -143,14 +160,18 @@ class Launch : public Env {
   struct Commands {
     std::vector<Command> list;
     std::vector<AddressRange> ranges;
+    std::vector<VkDescriptorBufferInfo> bound;
     std::vector<std::shared_ptr<Memory>> records;  // Where the arguments lie.
   };
 
   static void record(Recording& recording, Lane& lane, const Commands& commands);
+  static void record_command(VkCommandBuffer to, Engine& engine, const Commands& commands,
+                             const Command& command);
   static void watch(Recording& recording, std::vector<Check> checks,
                     std::shared_ptr<Point> checked);
 
   void add_ranges(std::span<const Range> ranges, bool is_written);
+  void add_bound(std::span<const Range> ranges);
   void add_to_plan(const Dispatch& dispatch);
   VkPipeline pipeline_of(const Dispatch& dispatch);
 

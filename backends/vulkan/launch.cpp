@@ -28,6 +28,9 @@ Buffer& local_buffer(bp_buffer* handle, const Card& card, const char* what) {
 // Of what failure_address() gives out: a flag and a value.
 constexpr uint64_t kCheckBytes = 16;
 
+// What is_aligned() asks for.
+constexpr uint64_t kVectorBytes = 16;
+
 // Where everything lies for prepare(), which reads and writes nothing.
 constexpr uint64_t kPreparedAddress = uint64_t{1} << 20;
 
@@ -44,6 +47,19 @@ Range Launch::range(const bp_tensor& t) const {
                    "launch: the elements of a tensor are " + range_text(begin, end, b.size_bytes));
   }
   return {&b, static_cast<uint64_t>(begin), static_cast<uint64_t>(end - begin)};
+}
+
+bool Launch::is_aligned(const bp_tensor& t) const {
+  if (device_address(t) % kVectorBytes != 0) return false;
+  const Range r = range(t);
+  return r.buffer == nullptr || !binds() ||
+         r.buffer->offset_in_buffer(r.offset_bytes) % limits().storage_alignment_bytes == 0;
+}
+
+bool Launch::can_bind(const bp_tensor& t) const {
+  const Extent extent = extent_of(t);
+  return binds() && extent.begin == 0 && extent.end > 0 &&
+         static_cast<uint64_t>(extent.end) <= limits().max_storage_bytes;
 }
 
 uint64_t Launch::device_address(const bp_tensor& t) const {
@@ -140,6 +156,14 @@ void Launch::add_to_plan(const Dispatch& dispatch) {
   plan.algorithm += (plan.algorithm.empty() ? "" : ", ") + std::string(dispatch.module->name);
 }
 
+void Launch::add_bound(std::span<const Range> ranges) {
+  for (const Range& range : ranges) {
+    const Buffer& b = *range.buffer;
+    commands_.bound.push_back(
+        {b.memory->buffer(), b.offset_in_buffer(range.offset_bytes), range.size_bytes});
+  }
+}
+
 bp_status Launch::dispatch(const Dispatch& dispatch) {
   for (int axis = 0; axis < 3; ++axis) {
     if (dispatch.groups[axis] <= max_groups(axis)) continue;
@@ -160,11 +184,19 @@ bp_status Launch::dispatch(const Dispatch& dispatch) {
   command.pipeline = pipeline_of(dispatch);
   std::ranges::copy(dispatch.groups, command.groups);
   if (only_checks_) return BP_OK;
-  const Slice record = engine.uploads.take(dispatch.arguments.size(), kernel_.name);
-  std::memcpy(record.pointer, dispatch.arguments.data(), dispatch.arguments.size());
-  command.arguments = record.address();
-  std::vector<std::shared_ptr<Memory>>& records = commands_.records;
-  if (records.empty() || records.back() != record.memory) records.push_back(record.memory);
+  if (!dispatch.arguments.empty()) {
+    const Slice record = engine.uploads.take(dispatch.arguments.size(), kernel_.name);
+    std::memcpy(record.pointer, dispatch.arguments.data(), dispatch.arguments.size());
+    const uint64_t address = record.address();
+    std::memcpy(command.push.data(), &address, sizeof(address));
+    std::vector<std::shared_ptr<Memory>>& records = commands_.records;
+    if (records.empty() || records.back() != record.memory) records.push_back(record.memory);
+  }
+  std::ranges::copy(dispatch.pushed, command.push.begin() + kPushBytes);
+  command.push_size_bytes = kPushBytes + static_cast<uint32_t>(dispatch.pushed.size());
+  command.first_bound = static_cast<uint32_t>(commands_.bound.size());
+  add_bound(dispatch.bound);
+  command.bound_count = static_cast<uint32_t>(dispatch.bound.size());
   command.first_range = static_cast<uint32_t>(commands_.ranges.size());
   add_ranges(dispatch.reads, false);
   add_ranges(dispatch.writes, true);
@@ -173,19 +205,37 @@ bp_status Launch::dispatch(const Dispatch& dispatch) {
   return BP_OK;
 }
 
-void Launch::record(Recording& recording, Lane& lane, const Commands& commands) {
-  const Engine& engine = lane.engine();
+void Launch::record_command(VkCommandBuffer to, Engine& engine, const Commands& commands,
+                            const Command& command) {
   const DeviceFunctions& vk = engine.context->vk;
   const VkPipelineLayout layout = engine.pipelines.layout();
+  vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
+  // A place that the shader names must not be empty, also where it is not read.
+  VkWriteDescriptorSet writes[kMostBound]{};
+  for (uint32_t k = 0; k < kMostBound && command.bound_count > 0; ++k) {
+    writes[k] = {
+        .sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+        .dstBinding = k,
+        .descriptorCount = 1,
+        .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+        .pBufferInfo = &commands.bound[command.first_bound + std::min(k, command.bound_count - 1)]};
+  }
+  if (command.bound_count > 0) {
+    vk.CmdPushDescriptorSetKHR(to, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, kMostBound, writes);
+  }
+  vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, command.push_size_bytes,
+                      command.push.data());
+  vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
+}
+
+void Launch::record(Recording& recording, Lane& lane, const Commands& commands) {
+  Engine& engine = lane.engine();
   for (const Command& command : commands.list) {
     const auto touched =
         std::span(commands.ranges).subspan(command.first_range, command.range_count);
     recording.order(touched);
     if (engine.shadows != nullptr) engine.shadows->show(recording, lane.card(), touched);
-    const VkCommandBuffer to = recording.commands();
-    vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
-    vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes, &command.arguments);
-    vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
+    record_command(recording.commands(), engine, commands, command);
   }
   for (const std::shared_ptr<Memory>& memory : commands.records) recording.retain(memory);
 }

@@ -158,6 +158,7 @@ std::string read_physical(const VulkanInstance& instance, VkPhysicalDevice devic
   p.has_f16 = v12.shaderFloat16 == VK_TRUE;
   p.has_i8 = v12.shaderInt8 == VK_TRUE;
   p.has_budget = has_extension(instance, device, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  p.has_push_descriptors = has_extension(instance, device, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
   if (!choose_queue(instance, device, p)) return "it has no queue that computes";
   p.heaps = read_heaps(instance, device);
   const bool has_mapped = std::ranges::any_of(

@@ -42,6 +42,7 @@ struct Physical {
   uint64_t max_storage_bytes = 0;
   bool has_f64 = false, has_f16 = false, has_i8 = false;
   bool has_budget = false;  // The driver says how much of a heap is free.
+  bool has_push_descriptors = false;
   std::array<uint8_t, VK_UUID_SIZE> cache_uuid{};
   std::vector<PhysicalHeap> heaps;
 };

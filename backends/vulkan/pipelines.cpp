@@ -21,12 +21,6 @@ uint64_t hash_of(const Module& module, std::span<const uint32_t> constants) {
 
 Pipelines::Pipelines(std::shared_ptr<Context> context) : context_(std::move(context)) {
   const DeviceFunctions& vk = context_->vk;
-  const VkPushConstantRange push{.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = kPushBytes};
-  const VkPipelineLayoutCreateInfo layout{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-                                          .pushConstantRangeCount = 1,
-                                          .pPushConstantRanges = &push};
-  check(vk.CreatePipelineLayout(context_->device, &layout, nullptr, &layout_),
-        "vkCreatePipelineLayout");
   std::vector<std::byte> kept;
   if (const std::string& folder = context_->options.cache_folder; !folder.empty()) {
     const Physical& physical = context_->physical;
@@ -43,8 +37,43 @@ Pipelines::Pipelines(std::shared_ptr<Context> context) : context_(std::move(cont
                                         .initialDataSize = kept.size(),
                                         .pInitialData = kept.data()};
   const VkResult result = vk.CreatePipelineCache(context_->device, &cache, nullptr, &cache_);
-  if (result != VK_SUCCESS) vk.DestroyPipelineLayout(context_->device, layout_, nullptr);
   check(result, "vkCreatePipelineCache");
+  try {
+    create_layout();
+  } catch (...) {
+    vk.DestroyDescriptorSetLayout(context_->device, set_layout_, nullptr);
+    vk.DestroyPipelineCache(context_->device, cache_, nullptr);
+    throw;
+  }
+}
+
+// One layout serves all shaders: they use of it what they need.
+void Pipelines::create_layout() {
+  const DeviceFunctions& vk = context_->vk;
+  if (context_->physical.has_push_descriptors) {
+    VkDescriptorSetLayoutBinding bindings[kMostBound]{};
+    for (uint32_t k = 0; k < kMostBound; ++k) {
+      bindings[k] = {.binding = k,
+                     .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                     .descriptorCount = 1,
+                     .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
+    }
+    const VkDescriptorSetLayoutCreateInfo sets{
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+        .flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR,
+        .bindingCount = kMostBound,
+        .pBindings = bindings};
+    check(vk.CreateDescriptorSetLayout(context_->device, &sets, nullptr, &set_layout_),
+          "vkCreateDescriptorSetLayout");
+  }
+  const VkPushConstantRange push{.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = kMostPushBytes};
+  const VkPipelineLayoutCreateInfo layout{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                          .setLayoutCount = set_layout_ == nullptr ? 0U : 1U,
+                                          .pSetLayouts = &set_layout_,
+                                          .pushConstantRangeCount = 1,
+                                          .pPushConstantRanges = &push};
+  check(vk.CreatePipelineLayout(context_->device, &layout, nullptr, &layout_),
+        "vkCreatePipelineLayout");
 }
 
 Pipelines::~Pipelines() {
@@ -58,6 +87,7 @@ Pipelines::~Pipelines() {
   }
   vk.DestroyPipelineCache(context_->device, cache_, nullptr);
   vk.DestroyPipelineLayout(context_->device, layout_, nullptr);
+  vk.DestroyDescriptorSetLayout(context_->device, set_layout_, nullptr);
 }
 
 std::string Pipelines::cache_file() const {

@@ -17,8 +17,11 @@
 
 namespace bp::vulkan {
 
-// Of every shader: 8 bytes, the address of its arguments.
-constexpr uint32_t kPushBytes = 8;
+// Push constants: 8 bytes, the address of the arguments, and what a kernel adds to them.
+constexpr uint32_t kPushBytes = 8, kMostPushBytes = 32;
+
+// Storage buffers that a shader may have bound, in set 0.
+constexpr uint32_t kMostBound = 4;
 
 class Pipelines {
  public:
@@ -39,11 +42,13 @@ class Pipelines {
     VkPipeline pipeline;
   };
 
+  void create_layout();
   VkPipeline create(const Module& module, std::span<const uint32_t> constants);
   std::string cache_file() const;
   void save() const;
 
   const std::shared_ptr<Context> context_;
+  VkDescriptorSetLayout set_layout_ = nullptr;  // NULL where descriptors cannot be pushed.
   VkPipelineLayout layout_ = nullptr;
   VkPipelineCache cache_ = nullptr;
   std::mutex mutex_;  // Guards what follows.

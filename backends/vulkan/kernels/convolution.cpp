@@ -226,7 +226,9 @@ struct Forward {
         status = submit_columns(launch, c, now, false);
         if (status != BP_OK) return status;
         p.a.address = launch.device_address(columns.tensor());
+        p.a.tensor = &columns.tensor();
         p.b.address = launch.device_address(weight.get());
+        p.b.tensor = &weight.get();
       }
       p.y.address = address_from(launch, y.get(), first);
       if (c.bias != nullptr) p.bias = launch.device_address(*c.bias);
@@ -263,7 +265,9 @@ struct BackwardInput {
       const Chunk now{first, std::min(chunk, c.images() - first), columns};
       Product p = input_product(c, weight.get(), grad_y.get(), now);
       p.a.address = launch.device_address(weight.get());
+      p.a.tensor = &weight.get();
       p.b.address = address_from(launch, grad_y.get(), first);
+      p.b.tensor = &grad_y.get();
       p.y.address = launch.device_address(columns.tensor());
       Ranges reads(launch, {&weight.get(), &grad_y.get()}), writes(launch);
       writes.add(launch.workspace());
@@ -319,7 +323,9 @@ struct BackwardWeight {
       if (status != BP_OK) return status;
       Product p = weight_product(c, now);
       p.a.address = launch.device_address(turned.tensor());
+      p.a.tensor = &turned.tensor();
       p.b.address = launch.device_address(columns.tensor());
+      p.b.tensor = &columns.tensor();
       p.y.address = launch.device_address(sums.tensor()) +
                     static_cast<uint64_t>(number * c.outputs() * c.depth()) * sizeof(float);
       status = submit_product(launch, p, scratch, scratch, partial);

@@ -70,8 +70,11 @@ bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
   if (const bp_reason reason = linear_supports(args)) return launch.refuse(BP_UNSUPPORTED, reason);
   Product p = product_of(args);
   p.a.address = address_of(launch, args.x);
+  p.a.tensor = args.x;
   p.b.address = address_of(launch, args.weight);
+  p.b.tensor = args.weight;
   p.y.address = address_of(launch, args.y);
+  p.y.tensor = args.y;
   p.bias = address_of(launch, args.bias);
   p.preactivation = address_of(launch, args.preactivation);
   return submit_product(launch, p, Ranges(launch, {args.x, args.weight, args.bias}),

@@ -9,7 +9,7 @@
 namespace bp::vulkan {
 namespace {
 
-// As map.comp has them: elements of an invocation, dense and strided.
+// As the shaders have them: elements of an invocation, dense and strided.
 constexpr uint64_t kGroup = 8, kPerInvocation = 4;
 
 struct MapOperand {
@@ -31,6 +31,14 @@ struct MapCall {
   std::array<bp_dtype, kMaxOperands> dtypes{};
   std::array<uint64_t, kMaxOperands> addresses{};
   uint64_t scalar;
+  bool is_aligned = true;  // All tensors.
+  bool binds = true;       // All tensors can be bound, and the call is not cut into parts.
+};
+
+// What map_bound.comp is pushed.
+struct MapPush {
+  uint64_t scalar;
+  uint32_t count;
 };
 
 // The module that computes in the type of the last operand; the first of `where` is bool, and the
@@ -56,23 +64,56 @@ bp_dtype bits_of(bp_dtype dtype) {
   }
 }
 
+const Module& bound_module_of(const MapCall& call) {
+  const Module& module = module_of(call);
+  if (&module == &kMapF64Module) return kMapBoundF64Module;
+  if (&module == &kMapF32Module) return kMapBoundF32Module;
+  return &module == &kMapI64Module ? kMapBoundI64Module : kMapBoundI32Module;
+}
+
 // Whether every operand lies in the order of the walk without gaps, or repeats one element. What is
-// read eight bytes at a time begins at a multiple of eight.
+// read several elements at a time has to be aligned.
 bool is_dense(const MapCall& call, const Walk& walk) {
-  if (walk.rank > 1) return false;
+  if (walk.rank > 1 || !call.is_aligned) return false;
   for (size_t k = 0; k < call.operand_count; ++k) {
     if (walk.rank == 0 || walk.strides[k][0] == 0) {
       if (k == 0) return false;
       continue;
     }
     if (walk.strides[k][0] != dtype_size_bytes(call.dtypes[k])) return false;
-    if (call.addresses[k] % 8 != 0) return false;
+    if (call.addresses[k] % 16 != 0) return false;
   }
   return true;
 }
 
+bp_status submit_bound(Launch& launch, const MapCall& call, const Walk& walk) {
+  const auto count = static_cast<uint64_t>(walk.count);
+  const MapPush push{call.scalar, static_cast<uint32_t>(count)};
+  std::array<uint32_t, 10> constants = {local_size(launch), call.op,
+                                        static_cast<uint32_t>(call.operand_count), 0};
+  std::array<Range, kMaxOperands> bound;
+  Ranges reads(launch), writes(launch, {call.tensors[0]});
+  for (size_t k = 0; k < call.operand_count; ++k) {
+    constants[5 + k] = call.dtypes[k];
+    if (walk.strides[k][0] == 0) constants[4] |= 1u << k;
+    if (call.tensors[k] == nullptr) constants[9] |= 1u << k;
+    // A scalar of the call has no buffer: that of the result keeps its place.
+    bound[k] = launch.range(*(call.tensors[k] == nullptr ? call.tensors[0] : call.tensors[k]));
+    if (k > 0) reads.add(call.tensors[k]);
+  }
+  Dispatch dispatch{.module = &bound_module_of(call),
+                    .constants = constants,
+                    .pushed = std::as_bytes(std::span(&push, 1)),
+                    .bound = std::span(bound).first(call.operand_count),
+                    .reads = reads,
+                    .writes = writes};
+  fold_groups(launch, ceil_divide(count, local_size(launch) * kGroup), dispatch.groups);
+  return launch.dispatch(dispatch);
+}
+
 bp_status submit_part(Launch& launch, const MapCall& call, const Walk& walk) {
   const bool dense = is_dense(call, walk);
+  if (dense && call.binds) return submit_bound(launch, call, walk);
   MapRecord record{};
   record.scalar = call.scalar;
   record.count = static_cast<uint64_t>(walk.count);
@@ -101,6 +142,7 @@ bp_status submit_part(Launch& launch, const MapCall& call, const Walk& walk) {
 bp_status submit_parts(Launch& launch, MapCall call, const Walk& walk) {
   constexpr int64_t kMost = int64_t{1} << 31;
   if (walk.count <= kMost || is_dense(call, walk)) return submit_part(launch, call, walk);
+  call.binds = false;
   const size_t last = walk.rank - 1;
   const int64_t extent = walk.extents[last], inner = walk.count / extent;
   const int64_t step = std::max<int64_t>(1, kMost / inner);
@@ -128,6 +170,10 @@ bp_status submit_call(Launch& launch, MapOp op, std::initializer_list<const bp_t
     call.dtypes[k] = t == nullptr ? call.dtypes[k - 1] : t->dtype;
     if (moves && t != nullptr && !(op == kMapWhere && k == 1)) call.dtypes[k] = bits_of(t->dtype);
     call.addresses[k] = address_of(launch, t);
+    if (t != nullptr && element_count(*t) != 0) {
+      call.is_aligned = call.is_aligned && launch.is_aligned(*t);
+      call.binds = call.binds && launch.can_bind(*t);
+    }
     ++k;
   }
   const Walk walk = make_walk(tensors);

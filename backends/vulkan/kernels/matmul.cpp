@@ -33,8 +33,11 @@ uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {
 bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
   Product p = product_of(args);
   p.a.address = address_of(launch, args.a);
+  p.a.tensor = args.a;
   p.b.address = address_of(launch, args.b);
+  p.b.tensor = args.b;
   p.y.address = address_of(launch, args.y);
+  p.y.tensor = args.y;
   return submit_product(launch, p, Ranges(launch, {args.a, args.b}), Ranges(launch, {args.y}),
                         launch.workspace_address());
 }

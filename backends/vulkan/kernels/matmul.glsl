@@ -60,7 +60,7 @@ Tile find_tile(Record record, uint number, uint rows, uint cols) {
   Tile tile;
   tile.m = place / n_tiles * rows;
   tile.n = place % n_tiles * cols;
-  tile.k = min(record.part_size, record.k - begin);
+  tile.k = begin < record.k ? min(record.part_size, record.k - begin) : 0u;
   tile.a = moved(record.a, record.a_k, begin) +
            offset_of(batch, kBatchRank, record.batch_extents, record.batch_a);
   tile.b = moved(record.b, record.b_k, begin) +

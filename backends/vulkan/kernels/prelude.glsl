@@ -16,8 +16,11 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 layout(constant_id = 0) const uint kLocalSize = 64;
 layout(local_size_x_id = 0) in;
 
-// The one push constant: where the record of the arguments lies.
-layout(push_constant) uniform Push { uint64_t record; } push;
+// What is pushed: where the record of the arguments lies, and what a shader adds to it.
+#if !defined(BP_PUSHED)
+#define BP_PUSHED
+#endif
+layout(push_constant, scalar) uniform Push { uint64_t record; BP_PUSHED } push;
 
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer Bytes1 { uint8_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Bytes2 { uint16_t value; };

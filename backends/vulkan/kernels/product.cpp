@@ -28,7 +28,12 @@ int64_t batch_count(const Product& p) {
   return count;
 }
 
-// Which of the two shaders, and its tile.
+// What matmul_bound.comp is pushed: where the matrices begin in what is bound, in elements.
+struct ProductPush {
+  uint32_t a, b, y;
+};
+
+// Which shader, and its tile.
 struct Variant {
   const Module* module;
   uint32_t invocations;
@@ -57,18 +62,43 @@ int64_t part_count(const Env& env, const Product& p) {
   return std::max<int64_t>({1, needed, wanted});
 }
 
-// How neighbours of a matrix can be loaded eight bytes at a time; `along_k` and `across` are its
-// strides along k and along the other axis.
+// How `count` neighbours of a matrix can be loaded at a time: 0 not at all, 1 along k, 2 along the
+// other axis; `along_k` and `across` are its strides along both. The first begins at a multiple.
+uint32_t neighbours_of(const Matrix& x, int64_t along_k, int64_t across, const Product& p,
+                       int64_t across_extent, int64_t count) {
+  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
+    if (p.batch_shape[i] != 1 && x.batch_strides[i] % count != 0) return 0;
+  }
+  if (along_k == 1 && (across % count == 0 || across_extent == 1)) return 1;
+  // Those across the last column would leave the matrix where their number is not a multiple.
+  if (across == 1 && along_k % count == 0 && across_extent % count == 0) return 2;
+  return 0;
+}
+
+// Whether all tensors begin at vectors of 16 bytes.
+bool is_aligned(const Launch& launch, const Product& p) {
+  return std::ranges::all_of(
+      std::initializer_list<const Matrix*>{&p.a, &p.b, &p.y},
+      [&](const Matrix* x) { return x->tensor == nullptr || launch.is_aligned(*x->tensor); });
+}
+
+// Whether what is read can be bound.
+bool can_bind(const Launch& launch, const Product& p) {
+  return variant_of(launch).module == &kMatmulSubgroupModule && p.a.tensor != nullptr &&
+         p.b.tensor != nullptr && launch.can_bind(*p.a.tensor) && launch.can_bind(*p.b.tensor);
+}
+
+// Where a matrix begins in its tensor, in elements.
+uint32_t first_of(const Launch& launch, const Matrix& x) {
+  const uint64_t bytes = x.address - launch.device_address(*x.tensor);
+  return static_cast<uint32_t>(bytes / static_cast<uint64_t>(dtype_size_bytes(x.dtype)));
+}
+
+// How neighbours are loaded eight bytes at a time, by address.
 uint32_t pairs_of(const Matrix& x, int64_t along_k, int64_t across, const Product& p,
                   int64_t across_extent) {
-  if (x.dtype != BP_F32 || p.a.address % 8 != 0 || p.b.address % 8 != 0) return 0;
-  for (uint32_t i = 0; i < p.batch_ndim; ++i) {
-    if (p.batch_shape[i] != 1 && x.batch_strides[i] % 2 != 0) return 0;
-  }
-  if (along_k == 1 && (across % 2 == 0 || across_extent == 1)) return 1;
-  // A pair across the last column would leave the matrix where their number is odd.
-  if (across == 1 && along_k % 2 == 0 && across_extent % 2 == 0) return 2;
-  return 0;
+  if (x.dtype != BP_F32 || x.address % 8 != 0) return 0;
+  return neighbours_of(x, along_k, across, p, across_extent, 2);
 }
 
 void put_batch(ProductRecord& record, const Product& p, uint32_t& out_rank) {
@@ -90,6 +120,36 @@ void put_batch(ProductRecord& record, const Product& p, uint32_t& out_rank) {
   }
 }
 
+// The same with the matrices bound.
+bp_status submit_bound(Launch& launch, const Product& p, const ProductRecord& record,
+                       std::array<uint32_t, 11>& constants, uint64_t groups,
+                       const Touched& touched) {
+  ProductPush push{.a = first_of(launch, p.a), .b = first_of(launch, p.b)};
+  std::array<Range, 3> bound = {launch.range(*p.a.tensor), launch.range(*p.b.tensor)};
+  size_t bound_count = 2;
+  const auto fours = [&](const Matrix& x, uint32_t first, int64_t along, int64_t across,
+                         int64_t extent) {
+    return first % 4 != 0 ? 0 : neighbours_of(x, along, across, p, extent, 4);
+  };
+  constants[8] = fours(p.a, push.a, p.a.col_stride, p.a.row_stride, p.m);
+  constants[9] = fours(p.b, push.b, p.b.row_stride, p.b.col_stride, p.n);
+  if (p.y.tensor != nullptr && launch.can_bind(*p.y.tensor)) {
+    push.y = first_of(launch, p.y);
+    bound[2] = launch.range(*p.y.tensor);
+    bound_count = 3;
+    constants[10] = fours(p.y, push.y, p.y.row_stride, p.y.col_stride, p.n) == 2 ? 1 : 0;
+  }
+  Dispatch dispatch{.module = &kMatmulBoundModule,
+                    .constants = constants,
+                    .arguments = std::as_bytes(std::span(&record, 1)),
+                    .pushed = std::as_bytes(std::span(&push, 1)),
+                    .bound = std::span(bound).first(bound_count),
+                    .reads = touched.reads,
+                    .writes = touched.writes};
+  fold_groups(launch, groups, dispatch.groups);
+  return launch.dispatch(dispatch);
+}
+
 bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t y_part,
                        const Ranges& reads, const Ranges& writes) {
   const Variant variant = variant_of(launch);
@@ -106,8 +166,8 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
   record.n = static_cast<uint32_t>(p.n);
   record.k = static_cast<uint32_t>(p.k);
   record.part_count = static_cast<uint32_t>(parts);
-  // Parts begin at even elements, for pairs.
-  record.part_size = static_cast<uint32_t>(ceil_div(ceil_div(p.k, parts), 2) * 2);
+  // Parts begin where four neighbours can be loaded.
+  record.part_size = static_cast<uint32_t>(ceil_div(ceil_div(p.k, parts), 4) * 4);
   record.a_m = p.a.row_stride * a_item;
   record.a_k = p.a.col_stride * a_item;
   record.b_k = p.b.row_stride * b_item;
@@ -120,7 +180,8 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
   record.preactivation_n = p.preactivation_col_stride * y_item;
   uint32_t batch_rank = 1;
   put_batch(record, p, batch_rank);
-  const std::array<uint32_t, 10> constants = {
+  const bool aligned = is_aligned(launch, p);
+  std::array<uint32_t, 11> constants = {
       variant.invocations,
       p.a.dtype,
       p.b.dtype,
@@ -129,12 +190,16 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
       p.has_bias ? 1u : 0u,
       p.has_preactivation ? 1u : 0u,
       batch_rank,
-      pairs_of(p.a, p.a.col_stride, p.a.row_stride, p, p.m),
-      pairs_of(p.b, p.b.row_stride, p.b.col_stride, p, p.n),
+      aligned ? pairs_of(p.a, p.a.col_stride, p.a.row_stride, p, p.m) : 0,
+      aligned ? pairs_of(p.b, p.b.row_stride, p.b.col_stride, p, p.n) : 0,
   };
   const int64_t tiles = ceil_div(p.m, variant.rows) * ceil_div(p.n, variant.cols);
-  return submit(launch, *variant.module, constants, record,
-                record.batch_count * static_cast<uint64_t>(tiles), {reads, writes});
+  const uint64_t groups = record.batch_count * static_cast<uint64_t>(tiles);
+  if (aligned && can_bind(launch, p)) {
+    return submit_bound(launch, p, record, constants, groups, {reads, writes});
+  }
+  return submit(launch, *variant.module, std::span(constants).first(10), record, groups,
+                {reads, writes});
 }
 
 }  // namespace

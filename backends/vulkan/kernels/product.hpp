@@ -1,4 +1,4 @@
-// The host side of the matrix product (matmul.comp, matmul_subgroup.comp).
+// The host side of the matrix product (matmul.comp, matmul_bound.comp, matmul_subgroup.comp).
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@ namespace bp::vulkan {
 
 // A matrix, or one for each index of the batch. Strides count elements.
 struct Matrix {
-  uint64_t address = 0;
+  uint64_t address = 0;               // Of the first element.
+  const bp_tensor* tensor = nullptr;  // What it is part of; NULL: nothing that could be bound.
   bp_dtype dtype = BP_F32;
   int64_t row_stride = 0, col_stride = 0;
   std::array<int64_t, BP_MAX_RANK> batch_strides{};  // The outermost axis first.

@@ -24,7 +24,7 @@ constexpr int64_t kMostTrips = 20000;
 bool has_pairs(const SoftmaxRecord& record, const Walk& rows, size_t tensor_count) {
   if (record.row_size % 2 != 0) return false;
   for (size_t k = 0; k < tensor_count; ++k) {
-    if (record.steps[k] != sizeof(float) || record.addresses[k] % 8 != 0) return false;
+    if (record.steps[k] != sizeof(float) || record.addresses[k] % 16 != 0) return false;
     for (size_t i = 0; i < rows.rank; ++i) {
       if (rows.strides[k][i] % 8 != 0) return false;
     }
