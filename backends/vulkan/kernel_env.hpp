@@ -39,7 +39,8 @@ struct Dispatch {
   std::span<const uint32_t> constants;   // Specialisation constants 0 to n - 1.
   std::span<const std::byte> arguments;  // The record that the shader gets the address of.
   std::span<const std::byte> pushed;     // Behind that address: at most 24 bytes.
-  std::span<const Range> bound;          // Storage buffers 0, 1, ... of set 0, at most 4.
+  std::span<const Range> bound;          // Storage buffers 0, 1, ... of set 0, at most 4:
+                                         // from the aligned place before their begin.
   uint32_t groups[3] = {1, 1, 1};        // One of them 0: nothing runs.
   std::span<const Range> reads, writes;  // What it touches, for hazards.
 };
@@ -167,6 +168,7 @@ class Launch : public Env {
   static void record(Recording& recording, Lane& lane, const Commands& commands);
   static void record_command(VkCommandBuffer to, Engine& engine, const Commands& commands,
                              const Command& command);
+  static void separate(VkCommandBuffer to, const Engine& engine);
   static void watch(Recording& recording, std::vector<Check> checks,
                     std::shared_ptr<Point> checked);
 
@@ -186,6 +188,9 @@ class Launch : public Env {
   Commands commands_;
   std::vector<Check> checks_;
 };
+
+// The device behind a handle, for a function of `kernel`; NULL if it is none of this backend.
+const Device* device_or_null(const bp_kernel& kernel, bp_device* device);
 
 // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
 template <typename Body>

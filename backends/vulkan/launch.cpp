@@ -159,8 +159,10 @@ void Launch::add_to_plan(const Dispatch& dispatch) {
 void Launch::add_bound(std::span<const Range> ranges) {
   for (const Range& range : ranges) {
     const Buffer& b = *range.buffer;
-    commands_.bound.push_back(
-        {b.memory->buffer(), b.offset_in_buffer(range.offset_bytes), range.size_bytes});
+    const uint64_t offset = b.offset_in_buffer(range.offset_bytes);
+    const uint64_t surplus = offset % limits().storage_alignment_bytes;
+    commands_.bound.push_back({b.memory->buffer(), offset - surplus,
+                               std::min(range.size_bytes + surplus, limits().max_storage_bytes)});
   }
 }
 
@@ -228,13 +230,27 @@ void Launch::record_command(VkCommandBuffer to, Engine& engine, const Commands& 
   vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
 }
 
+// What is bound is seen without shadows too: theirs are no hazard to it.
+void Launch::separate(VkCommandBuffer to, const Engine& engine) {
+  const VkMemoryBarrier barrier{
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+      .srcAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT,
+      .dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT};
+  engine.context->vk.CmdPipelineBarrier(to, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                                        VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, 0, 1, &barrier, 0,
+                                        nullptr, 0, nullptr);
+}
+
 void Launch::record(Recording& recording, Lane& lane, const Commands& commands) {
   Engine& engine = lane.engine();
   for (const Command& command : commands.list) {
     const auto touched =
         std::span(commands.ranges).subspan(command.first_range, command.range_count);
     recording.order(touched);
-    if (engine.shadows != nullptr) engine.shadows->show(recording, lane.card(), touched);
+    if (engine.shadows != nullptr) {
+      engine.shadows->show(recording, lane.card(), touched);
+      if (command.bound_count > 0) separate(recording.commands(), engine);
+    }
     record_command(recording.commands(), engine, commands, command);
   }
   for (const std::shared_ptr<Memory>& memory : commands.records) recording.retain(memory);
@@ -259,6 +275,14 @@ bp_status Launch::submit() {
       });
   if (status != BP_OK || checked == nullptr) return status;
   return stream_->queue->wait_for(checked);
+}
+
+const Device* device_or_null(const bp_kernel& kernel, bp_device* device) {
+  const auto& devices = instance(kernel.state).cards;
+  const auto found = std::ranges::find_if(devices, [&](const std::unique_ptr<Device>& known) {
+    return reinterpret_cast<bp_device*>(known.get()) == device;
+  });
+  return found == devices.end() ? nullptr : found->get();
 }
 
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,

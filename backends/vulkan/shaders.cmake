@@ -3,7 +3,7 @@
 # A shader is kernels/<name>.comp. One that computes in several types is compiled once for each,
 # with COMPUTE_<TYPE> defined; what else differs is a specialisation constant.
 set(vulkan_shaders
-  "arange"
+  "arange f64 i64"
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
   "convolution"
   "cross_entropy"
@@ -18,11 +18,13 @@ set(vulkan_shaders
   "pool"
   "random"
   "reduce f32 f64 i64"
+  "rope"
   "scatter f32 i64"
   "sdpa"
   "sdpa_backward"
   "shadow read write"
-  "softmax")
+  "softmax"
+  "sort f32 f64 i64")
 
 find_program(BACKPLANE_SPIRV_VAL NAMES spirv-val
   DOC "Checks SPIR-V (Debian: spirv-tools); shaders are built unchecked without it")

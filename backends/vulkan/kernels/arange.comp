@@ -1,26 +1,51 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// arange of integers: start + i * step in i64, which wraps.
+// arange: start + i * step, in i64, which wraps, or in f64, rounded once.
+//
+// Compiled for both.
 #include "prelude.glsl"
 #include "element.glsl"
+#if defined(COMPUTE_F64)
+#include "float64.glsl"
+#endif
 
 layout(constant_id = 1) const uint kType = 7;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
   uint64_t y;
-  uint64_t start_address, step_address;  // 0: the value is here.
-  int64_t start, step;
+  uint64_t start_address, step_address;  // Of elements of the dtype of y; 0: they follow.
+  uint64_t start, step;
   int64_t stride;  // In bytes.
   uint64_t count;
 };
+
+#if defined(COMPUTE_F64)
+#define VALUE double
+VALUE load(uint64_t address) {
+  return kType == BP_F64 ? load_f64(address) : double(load_f32(kType, address));
+}
+void store(uint64_t address, VALUE value) {
+  if (kType == BP_F64) {
+    store_f64(address, value);
+  } else {
+    store_f32(kType, address, narrow_f64(kType, value));
+  }
+}
+#else
+#define VALUE int64_t
+VALUE load(uint64_t address) { return load_i64(kType, address); }
+void store(uint64_t address, VALUE value) { store_i64(kType, address, value); }
+#endif
 
 void main() {
   Record record = Record(push.record);
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
-  int64_t start = record.start, step = record.step;
-  if (record.start_address != 0ul) start = load_i64(kType, record.start_address);
-  if (record.step_address != 0ul) step = load_i64(kType, record.step_address);
-  const int64_t place = int64_t(uint64_t(i));
-  store_i64(kType, record.y + uint64_t(place * record.stride), start + place * step);
+  const uint64_t place = uint64_t(int64_t(uint64_t(i)) * record.stride);
+  // Of the record, whose words from byte 24 on are the values of the call.
+  const uint64_t start = record.start_address == 0ul ? push.record + 24ul : record.start_address;
+  const uint64_t step = record.step_address == 0ul ? push.record + 32ul : record.step_address;
+  precise const VALUE distance = VALUE(i) * load(step);
+  precise const VALUE value = load(start) + distance;
+  store(record.y + place, value);
 }

@@ -1,5 +1,5 @@
-// arange of integers (arange.comp). That of floats is computed in f64 and rounded once: it is left
-// to the host.
+// arange of integers and floats (arange.comp). Floats are computed in f64, which not every device
+// has.
 #include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 
@@ -9,14 +9,15 @@ namespace {
 struct ArangeRecord {
   uint64_t y;
   uint64_t start_address, step_address;
-  int64_t start, step;
+  uint64_t start, step;
   int64_t stride;
   uint64_t count;
 };
 
-// The value of an argument in the call, as an integer that wraps as one of `dtype` would.
-int64_t integer_of(const bp_tensor* tensor, const bp_scalar& scalar) {
-  return tensor != nullptr ? 0 : static_cast<int64_t>(convert_scalar(scalar, BP_I64));
+bool is_integer(bp_dtype dtype) { return dtype == BP_I32 || dtype == BP_I64; }
+
+uint64_t value_of(const bp_tensor* tensor, const bp_scalar& scalar, bp_dtype dtype) {
+  return tensor != nullptr ? 0 : convert_scalar(scalar, dtype);
 }
 
 bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
@@ -28,26 +29,29 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
   const ArangeRecord record{.y = launch.device_address(y),
                             .start_address = address_of(launch, args.start),
                             .step_address = address_of(launch, args.step),
-                            .start = integer_of(args.start, args.start_scalar),
-                            .step = integer_of(args.step, args.step_scalar),
+                            .start = value_of(args.start, args.start_scalar, y.dtype),
+                            .step = value_of(args.step, args.step_scalar, y.dtype),
                             .stride = y.strides[0] * dtype_size_bytes(y.dtype),
                             .count = static_cast<uint64_t>(y.shape[0])};
   const std::array<uint32_t, 2> constants = {local_size(launch), y.dtype};
-  return submit(launch, kArangeModule, constants, record,
-                ceil_divide(record.count, local_size(launch)),
+  return submit(launch, is_integer(y.dtype) ? kArangeI64Module : kArangeF64Module, constants,
+                record, ceil_divide(record.count, local_size(launch)),
                 {Ranges(launch, {args.start, args.step}), Ranges(launch, {&y})});
 }
 
-constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64};
+bp_reason arange_supports(const bp_arange_args& args, const Env& env) {
+  if (is_integer(args.y->dtype) || env.limits().has_f64) return nullptr;
+  return "the device has no f64, in which a float is computed";
+}
 
 }  // namespace
 
-constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>({
+constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch, arange_supports>({
     .name = "arange",
     .op = BP_OP_ARANGE,
     .flags = BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kIntegers,
-    .dtype_row_count = std::size(kIntegers),
+    .dtype_rows = kArithmeticDtypes,
+    .dtype_row_count = std::size(kArithmeticDtypes),
     .dtype_count = 1,
 });
 

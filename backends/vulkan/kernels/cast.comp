@@ -26,21 +26,8 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
 
 #if defined(COMPUTE_F64_TO_F32) || defined(COMPUTE_F64_TO_I64) || defined(COMPUTE_F32_TO_F64) || \
     defined(COMPUTE_I64_TO_F64)
-// SignedZeroInfNanPreserve for floats of 64 bits.
-spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 64);
-
-double load_f64(uint64_t address) { return packDouble2x32(unpackUint2x32(Bytes8(address).value)); }
-void store_f64(uint64_t address, double value) {
-  Bytes8(address).value = packUint2x32(unpackDouble2x32(value));
-}
+#include "float64.glsl"
 #endif
-
-// The f32 next to zero from a value of more bits, with a last bit that says if something was left.
-float to_odd(float nearest, bool is_above, bool is_exact) {
-  const uint bits = floatBitsToUint(nearest);
-  if (is_exact) return nearest;
-  return uintBitsToFloat((is_above ? bits - 1u : bits) | 1u);
-}
 
 void convert(uint64_t to, uint64_t from) {
 #if defined(COMPUTE_F32_TO_I64)
@@ -64,15 +51,7 @@ void convert(uint64_t to, uint64_t from) {
   }
   store_f32(kToType, to, result);
 #elif defined(COMPUTE_F64_TO_F32)
-  const double value = load_f64(from);
-  float result = float(value);
-  if (kToType != BP_F32 && !is_nan(result)) {
-    const float size = abs(result);
-    const bool is_exact = double(result) == value;
-    result = to_odd(size, double(size) > abs(value), is_exact);
-    if (value < 0.0lf || (value == 0.0lf && 1.0lf / value < 0.0lf)) result = -result;
-  }
-  store_f32(kToType, to, result);
+  store_f32(kToType, to, narrow_f64(kToType, load_f64(from)));
 #endif
 }
 

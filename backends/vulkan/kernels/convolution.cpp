@@ -231,6 +231,7 @@ struct Forward {
         p.b.tensor = &weight.get();
       }
       p.y.address = address_from(launch, y.get(), first);
+      p.y.tensor = &y.get();
       if (c.bias != nullptr) p.bias = launch.device_address(*c.bias);
       Ranges reads(launch, {&weight.get(), c.bias}), writes(launch, {&y.get()});
       reads.add(launch.workspace());
@@ -269,6 +270,7 @@ struct BackwardInput {
       p.b.address = address_from(launch, grad_y.get(), first);
       p.b.tensor = &grad_y.get();
       p.y.address = launch.device_address(columns.tensor());
+      p.y.tensor = &columns.tensor();
       Ranges reads(launch, {&weight.get(), &grad_y.get()}), writes(launch);
       writes.add(launch.workspace());
       status = submit_product(launch, p, reads, writes, partial);
@@ -328,6 +330,7 @@ struct BackwardWeight {
       p.b.tensor = &columns.tensor();
       p.y.address = launch.device_address(sums.tensor()) +
                     static_cast<uint64_t>(number * c.outputs() * c.depth()) * sizeof(float);
+      p.y.tensor = &sums.tensor();
       status = submit_product(launch, p, scratch, scratch, partial);
       if (status != BP_OK) return status;
     }

@@ -101,6 +101,13 @@ void store_f32(uint dtype, uint64_t address, float value) {
   store_bits(size_of(dtype), address, encode_f32(dtype, value));
 }
 
+// The f32 next to zero from a value of more bits, with a last bit that says if something was left.
+float to_odd(float nearest, bool is_above, bool is_exact) {
+  const uint bits = floatBitsToUint(nearest);
+  if (is_exact) return nearest;
+  return uintBitsToFloat((is_above ? bits - 1u : bits) | 1u);
+}
+
 // ---- Integers -------------------------------------------------------------------------------------
 
 // Of up to 32 bits.

@@ -32,8 +32,9 @@ bp_status launch_row(const void* args, Launch& launch) {
 
 // Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
 //   LaunchOp   Reads the frame, and submits the work with Launch::dispatch().
-//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; nullptr if
-//              they say it all.
+//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a
+//              second argument, const Env&, if it depends on the device; nullptr if they say it
+//              all.
 //   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
 //   needed.
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
@@ -46,10 +47,17 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   row.flags |= BP_KERNEL_DETERMINISTIC | BP_KERNEL_CAPTURABLE;
   row.layouts = BP_LAYOUT_ANY;
   if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
-    row.supports = [](const bp_kernel*, bp_device*, bp_launch_flags flags,
+    row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
                       const void* args) -> bp_reason {
       if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
-      return Supports(*static_cast<const Args*>(args));
+      const Args& a = *static_cast<const Args*>(args);
+      if constexpr (std::is_invocable_v<decltype(Supports), const Args&, const Env&>) {
+        const Device* const known = device_or_null(*self, device);
+        if (known == nullptr) return "the device is not one of this backend";
+        return Supports(a, Env(*known));
+      } else {
+        return Supports(a);
+      }
     };
   }
   if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
@@ -134,6 +142,9 @@ extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackwar
 // reduction.cpp
 extern const bp_kernel kSum, kMean, kAmax, kArgmax;
 
+// rope.cpp
+extern const bp_kernel kRope, kRopeBackward;
+
 // scatter.cpp
 extern const bp_kernel kScatter, kScatterReduce;
 
@@ -142,6 +153,9 @@ extern const bp_kernel kSdpa, kSdpaBackward;
 
 // softmax.cpp
 extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;
+
+// sort.cpp
+extern const bp_kernel kSort, kTopk;
 
 // unary.cpp
 extern const bp_kernel kNeg, kAbs, kExp, kLog, kSqrt, kRelu, kReluBackward;

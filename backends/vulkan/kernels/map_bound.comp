@@ -14,16 +14,16 @@
 
 layout(constant_id = 9) const uint kInline = 0;
 
-#define BP_OPERAND(k)                                                               \
-  layout(set = 0, binding = k, scalar) buffer Ones##k { uint8_t v[]; } ones_##k;    \
-  layout(set = 0, binding = k, scalar) buffer Twos##k { uint16_t v[]; } twos_##k;   \
-  layout(set = 0, binding = k, scalar) buffer Fours##k { uint v[]; } fours_##k;     \
-  layout(set = 0, binding = k, scalar) buffer Eights##k { uvec2 v[]; } eights_##k;  \
-  layout(set = 0, binding = k, scalar) buffer Vectors##k { uvec4 v[]; } vectors_##k;
-BP_OPERAND(0)
-BP_OPERAND(1)
-BP_OPERAND(2)
-BP_OPERAND(3)
+#define BP_OPERAND(k, access)                                                              \
+  layout(set = 0, binding = k, scalar) access buffer Ones##k { uint8_t v[]; } ones_##k;    \
+  layout(set = 0, binding = k, scalar) access buffer Twos##k { uint16_t v[]; } twos_##k;   \
+  layout(set = 0, binding = k, scalar) access buffer Fours##k { uint v[]; } fours_##k;     \
+  layout(set = 0, binding = k, scalar) access buffer Eights##k { uvec2 v[]; } eights_##k;  \
+  layout(set = 0, binding = k, scalar) access buffer Vectors##k { uvec4 v[]; } vectors_##k;
+BP_OPERAND(0, writeonly)
+BP_OPERAND(1, readonly)
+BP_OPERAND(2, readonly)
+BP_OPERAND(3, readonly)
 
 uint byte_at(uint operand, uint i) {
   if (operand == 1u) return uint(ones_1.v[i]);

@@ -125,8 +125,10 @@ bp_status submit_bound(Launch& launch, const Product& p, const ProductRecord& re
                        std::array<uint32_t, 11>& constants, uint64_t groups,
                        const Touched& touched) {
   ProductPush push{.a = first_of(launch, p.a), .b = first_of(launch, p.b)};
-  std::array<Range, 3> bound = {launch.range(*p.a.tensor), launch.range(*p.b.tensor)};
-  size_t bound_count = 2;
+  // The place of y is never empty, nor another's: it counts as written, if stores use it or not.
+  const std::array<Range, 3> bound = {
+      launch.range(*p.a.tensor), launch.range(*p.b.tensor),
+      p.y.tensor == nullptr ? launch.workspace() : launch.range(*p.y.tensor)};
   const auto fours = [&](const Matrix& x, uint32_t first, int64_t along, int64_t across,
                          int64_t extent) {
     return first % 4 != 0 ? 0 : neighbours_of(x, along, across, p, extent, 4);
@@ -135,15 +137,13 @@ bp_status submit_bound(Launch& launch, const Product& p, const ProductRecord& re
   constants[9] = fours(p.b, push.b, p.b.row_stride, p.b.col_stride, p.n);
   if (p.y.tensor != nullptr && launch.can_bind(*p.y.tensor)) {
     push.y = first_of(launch, p.y);
-    bound[2] = launch.range(*p.y.tensor);
-    bound_count = 3;
     constants[10] = fours(p.y, push.y, p.y.row_stride, p.y.col_stride, p.n) == 2 ? 1 : 0;
   }
   Dispatch dispatch{.module = &kMatmulBoundModule,
                     .constants = constants,
                     .arguments = std::as_bytes(std::span(&record, 1)),
                     .pushed = std::as_bytes(std::span(&push, 1)),
-                    .bound = std::span(bound).first(bound_count),
+                    .bound = bound,
                     .reads = touched.reads,
                     .writes = touched.writes};
   fold_groups(launch, groups, dispatch.groups);

@@ -19,10 +19,12 @@ set(vulkan_kernel_sources
   kernels/random.cpp
   kernels/reduce.cpp
   kernels/reduction.cpp
+  kernels/rope.cpp
   kernels/rows.cpp
   kernels/scatter.cpp
   kernels/sdpa.cpp
   kernels/softmax.cpp
+  kernels/sort.cpp
   kernels/submit.cpp
   kernels/unary.cpp
   kernels/walk.cpp
