@@ -14,8 +14,6 @@
 #define BACKPLANE_CPU_PACK_INL_HPP
 #endif
 
-#include <hwy/cache_control.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -83,12 +81,10 @@ void pack_across(const Matrix& from, Sum* HWY_RESTRICT to) {
   }
 }
 
-// Lines that are neighbours in memory: read along them, several panels at a time, and far enough
-// ahead that the hardware need not foresee the long strides.
+// Lines that are neighbours in memory: read along them, several panels at a time.
 template <int64_t kPanel, typename Sum, typename T>
 void pack_along(const Matrix& from, Sum* HWY_RESTRICT to) {
-  constexpr int64_t kPartLines = 192 / kPanel * kPanel, kDepthAhead = 8;
-  constexpr auto kLineElements = static_cast<int64_t>(64 / sizeof(T));
+  constexpr int64_t kPartLines = 192 / kPanel * kPanel;
   HWY_ALIGN Sum part[kPartLines];
   for (int64_t begin = 0; begin < from.rows; begin += kPartLines, to += kPartLines * from.cols) {
     const int64_t count = std::min(kPartLines, from.rows - begin);
@@ -96,10 +92,6 @@ void pack_along(const Matrix& from, Sum* HWY_RESTRICT to) {
     std::fill_n(part + count, ceil_div(count, kPanel) * kPanel - count, Sum{});
     for (int64_t k = 0; k < from.cols; ++k) {
       const T* const elements = reinterpret_cast<const T*>(from.at(begin, k));
-      if (k + kDepthAhead < from.cols) {
-        const T* const later = reinterpret_cast<const T*>(from.at(begin, k + kDepthAhead));
-        for (int64_t i = 0; i < count; i += kLineElements) hwy::Prefetch(later + i);
-      }
       Sum* panel = to + k * kPanel;
       for (int64_t line = 0; line < whole; line += kPanel, panel += kPanel * from.cols) {
         load_dense_line(elements + line, kPanel, panel);

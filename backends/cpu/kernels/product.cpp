@@ -15,63 +15,11 @@
 #include "backends/cpu/kernels/dnnl_program.hpp"
 #include "backends/cpu/kernels/gemm.hpp"
 #include "backends/cpu/kernels/gemv.hpp"
+#include "backends/cpu/kernels/product_batch.hpp"
 #include "backplane/ops.h"
 
 namespace bp::kernels {
 namespace {
-
-int64_t batch_count(const Product& p) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < p.batch_ndim; ++i) count *= p.batch[i];
-  return count;
-}
-
-void remove_batch_axis(Product& p, uint32_t axis) {
-  --p.batch_ndim;
-  for (uint32_t i = axis; i < p.batch_ndim; ++i) {
-    p.batch[i] = p.batch[i + 1];
-    for (ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
-      o->batch_strides[i] = o->batch_strides[i + 1];
-    }
-  }
-}
-
-// Whether the batch axis continues the rows of `o`.
-bool continues_rows(const ProductOperand& o, uint32_t axis) {
-  return o.rows == 1 || o.batch_strides[axis] == o.rows * o.row_stride;
-}
-
-// Batches that share b are more rows of one product.
-void fold_batch_into_rows(Product& p) {
-  for (uint32_t i = p.batch_ndim; i-- > 0;) {
-    if (p.batch[i] == 1) {
-      remove_batch_axis(p, i);
-      continue;
-    }
-    if (i + 1 != p.batch_ndim || p.b.batch_strides[i] != 0 || !continues_rows(p.a, i) ||
-        !continues_rows(p.y, i) || !continues_rows(p.preactivation, i)) {
-      continue;
-    }
-    for (ProductOperand* o : {&p.a, &p.y, &p.preactivation}) {
-      if (o->rows == 1) o->row_stride = o->batch_strides[i];
-      o->rows *= p.batch[i];
-    }
-    remove_batch_axis(p, i);
-  }
-}
-
-// Neighbouring batch axes that lie as one do in every operand become one.
-void merge_batch_axes(Product& p) {
-  for (uint32_t i = p.batch_ndim; i-- > 1;) {
-    bool is_one = true;
-    for (const ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
-      is_one = is_one && o->batch_strides[i - 1] == o->batch_strides[i] * p.batch[i];
-    }
-    if (!is_one) continue;
-    p.batch[i] *= p.batch[i - 1];
-    remove_batch_axis(p, i - 1);
-  }
-}
 
 // Dense rows or columns, none of which overlap, with the strides of single rows and columns set to
 // what a dense matrix has.
@@ -122,8 +70,7 @@ struct Plan {
 
 Plan make_plan(Product p) {
   Plan plan;
-  fold_batch_into_rows(p);
-  merge_batch_axes(p);
+  p = folded(p);
   // oneDNN writes dense rows only, and the transposed product has dense rows where y has columns.
   const bool is_taken = normalize_strides(p.y);
   if (is_taken && p.y.col_stride != 1 && !p.has_bias) {
@@ -245,28 +192,6 @@ uint64_t place_copies(Plan& plan, uint64_t size_bytes) {
   return size_bytes;
 }
 
-// Where the matrices of one index of the batch begin, in elements.
-struct BatchOffsets {
-  int64_t a = 0, b = 0, y = 0, preactivation = 0;
-};
-
-// Calls fn(BatchOffsets) for each index of the first `axes` of the batch.
-template <typename Fn>
-void for_each_batch(const Product& p, uint32_t axes, int64_t begin, int64_t end, Fn&& fn) {
-  for (int64_t index = begin; index < end; ++index) {
-    BatchOffsets offsets;
-    int64_t rest = index;
-    for (uint32_t i = axes; i-- > 0; rest /= p.batch[i]) {
-      const int64_t at = rest % p.batch[i];
-      offsets.a += at * p.a.batch_strides[i];
-      offsets.b += at * p.b.batch_strides[i];
-      offsets.y += at * p.y.batch_strides[i];
-      offsets.preactivation += at * p.preactivation.batch_strides[i];
-    }
-    fn(offsets);
-  }
-}
-
 Matrix matrix(const ProductOperand& o, int64_t offset) {
   std::byte* const data =
       o.address == nullptr ? nullptr : o.address + offset * dtype_size_bytes(o.dtype);
@@ -322,12 +247,6 @@ void run_loops(const Product& p, std::byte* workspace, int thread_count) {
                      });
     }
   });
-}
-
-Product folded(Product p) {
-  fold_batch_into_rows(p);
-  merge_batch_axes(p);
-  return p;
 }
 
 bool is_of_f32(const Product& p) {
