@@ -6,10 +6,11 @@
 //   columns = weight^T grad_y, folded to grad_x
 //   grad_weight (o; c, taps) = grad_y (o; n, places) columns^T
 //
-// Images are taken in as many at a time as kColumnBytes of columns allow.
+// Images are taken in as many at a time as columns.hpp allows.
 #include <algorithm>
 #include <array>
 
+#include "backends/vulkan/kernels/columns.hpp"
 #include "backends/vulkan/kernels/map.hpp"
 #include "backends/vulkan/kernels/product.hpp"
 #include "backends/vulkan/kernels/reduce.hpp"
@@ -17,124 +18,6 @@
 
 namespace bp::vulkan {
 namespace {
-
-constexpr int64_t kColumnBytes = int64_t{64} << 20;
-
-struct ConvolutionRecord {
-  uint64_t x, columns;
-  uint64_t count;
-  int64_t strides_x[5];
-  uint32_t images, channels;
-  uint32_t extents_x[3], extents_y[3];
-  uint32_t kernel[3], stride[3], padding[3], dilation[3];
-};
-
-// One of the ops: its x and y may be gradients.
-struct Convolution {
-  const bp_tensor *x, *weight, *y, *bias;
-  int64_t groups;
-  const int64_t *stride, *padding, *dilation;
-
-  uint32_t spatial() const { return x->ndim - 2; }
-  int64_t images() const { return x->shape[0]; }
-  int64_t channels() const { return x->shape[1]; }
-  int64_t outputs() const { return y->shape[1]; }
-  int64_t outputs_of_group() const { return outputs() / groups; }
-  int64_t places() const { return product_of(*y); }
-  int64_t taps() const { return product_of(*weight); }
-  int64_t depth() const { return weight->shape[1] * taps(); }  // Of a product: (c, taps).
-  bool is_empty() const { return images() * places() * outputs() * depth() == 0; }
-
-  // Images that are unfolded at a time.
-  int64_t chunk(int64_t item) const {
-    const int64_t bytes = std::max<int64_t>(1, channels() * taps() * places() * item);
-    return std::clamp<int64_t>(kColumnBytes / bytes, 1, std::max<int64_t>(1, images()));
-  }
-
- private:
-  static int64_t product_of(const bp_tensor& t) {
-    int64_t count = 1;
-    for (uint32_t i = 2; i < t.ndim; ++i) count *= t.shape[i];
-    return count;
-  }
-};
-
-// Whether the axes from `first` on lie behind each other without gaps.
-bool is_dense_from(const bp_tensor& t, uint32_t first) {
-  int64_t expected = 1;
-  for (uint32_t i = t.ndim; i-- > first; expected *= t.shape[i]) {
-    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
-  }
-  return true;
-}
-
-// A tensor as a product reads or writes it: itself, or a copy without gaps.
-class Packed {
- public:
-  Packed(const bp_tensor& tensor, uint32_t first, Scratch& scratch)
-      : tensor_(tensor), is_copy_(!is_dense_from(tensor, first)) {
-    if (is_copy_) copy_ = scratch.like(tensor);
-  }
-  Packed(const Packed&) = delete;
-
-  const bp_tensor& get() const { return is_copy_ ? copy_.tensor() : tensor_; }
-  bp_status fetch(Launch& launch) const {
-    return is_copy_ ? submit_move(launch, kMapCopy, {&get(), &tensor_}) : bp_status{BP_OK};
-  }
-  bp_status put(Launch& launch) const {
-    return is_copy_ ? submit_move(launch, kMapCopy, {&tensor_, &get()}) : bp_status{BP_OK};
-  }
-
- private:
-  const bp_tensor& tensor_;
-  const bool is_copy_;
-  ScratchTensor copy_;
-};
-
-ConvolutionRecord record_of(const Convolution& c, const bp_tensor& x) {
-  ConvolutionRecord record{};
-  const int64_t item = dtype_size_bytes(x.dtype);
-  record.channels = static_cast<uint32_t>(c.channels());
-  for (uint32_t i = 0; i < 2; ++i) record.strides_x[i] = x.strides[i] * item;
-  for (uint32_t i = 0; i < 3; ++i) {
-    record.extents_x[i] = record.extents_y[i] = 1;
-    record.kernel[i] = record.stride[i] = record.dilation[i] = 1;
-    if (i + c.spatial() < 3) continue;
-    const uint32_t axis = i + c.spatial() - 3;
-    record.strides_x[2 + i] = x.strides[2 + axis] * item;
-    record.extents_x[i] = static_cast<uint32_t>(x.shape[2 + axis]);
-    record.extents_y[i] = static_cast<uint32_t>(c.y->shape[2 + axis]);
-    record.kernel[i] = static_cast<uint32_t>(c.weight->shape[2 + axis]);
-    record.stride[i] = static_cast<uint32_t>(c.stride[axis]);
-    record.padding[i] = static_cast<uint32_t>(c.padding[axis]);
-    record.dilation[i] = static_cast<uint32_t>(c.dilation[axis]);
-  }
-  return record;
-}
-
-// Some images of x, and their columns.
-struct Chunk {
-  int64_t first, images;
-  const ScratchTensor& columns;
-};
-
-bp_status submit_columns(Launch& launch, const Convolution& c, const Chunk& chunk, bool folds) {
-  ConvolutionRecord record = record_of(c, *c.x);
-  record.images = static_cast<uint32_t>(chunk.images);
-  record.x = launch.device_address(*c.x) + static_cast<uint64_t>(chunk.first * record.strides_x[0]);
-  record.columns = launch.device_address(chunk.columns.tensor());
-  int64_t count = chunk.images * c.channels();
-  for (uint32_t i = 2; i < c.x->ndim && folds; ++i) count *= c.x->shape[i];
-  if (!folds) count *= c.taps() * c.places();
-  record.count = static_cast<uint64_t>(count);
-  const std::array<uint32_t, 4> constants = {local_size(launch), folds ? 1u : 0u, c.x->dtype,
-                                             chunk.columns.tensor().dtype};
-  Ranges x(launch, {c.x}), columns(launch);
-  columns.add(launch.workspace());
-  return submit(launch, kConvolutionModule, constants, record,
-                ceil_divide(record.count, local_size(launch)),
-                {folds ? columns : x, folds ? x : columns});
-}
 
 // The batch of all products: groups, and images of a chunk.
 Product product_of_chunk(const Convolution& c, const Chunk& chunk) {

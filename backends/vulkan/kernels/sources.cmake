@@ -4,6 +4,7 @@ set(vulkan_kernel_sources
   kernels/arange.cpp
   kernels/binary.cpp
   kernels/cat.cpp
+  kernels/columns.cpp
   kernels/convolution.cpp
   kernels/cross_entropy.cpp
   kernels/embedding.cpp
