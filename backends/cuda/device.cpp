@@ -213,7 +213,8 @@ Device::~Device() {
 // ---- Memory that all handles share --------------------------------------------------------------
 
 // The pool keeps nothing back: caching is the host's. Allocation is on a stream of its own, on
-// which nothing else runs, so that waiting for it waits for nothing.
+// which nothing else runs, so that waiting for it waits for nothing; nor may the pool let it wait
+// for streams whose work still uses what was freed behind it, as it would by itself.
 void Device::make_pool() {
   const Current current(*this);
   cudaStream_t stream = nullptr;
@@ -224,9 +225,17 @@ void Device::make_pool() {
   properties.location.type = cudaMemLocationTypeDevice;
   properties.location.id = ordinal_;
   cudaMemPool_t pool = nullptr;
-  const cudaError_t error = driver().cudaMemPoolCreate(&pool, &properties);
-  if (error != cudaSuccess) driver().cudaStreamDestroy(stream);
-  check(driver(), error, "cudaMemPoolCreate");
+  int waits = 0;
+  try {
+    check(driver(), driver().cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+    check(driver(),
+          driver().cudaMemPoolSetAttribute(pool, cudaMemPoolReuseAllowInternalDependencies, &waits),
+          "cudaMemPoolSetAttribute");
+  } catch (const CudaError&) {
+    if (pool != nullptr) driver().cudaMemPoolDestroy(pool);
+    driver().cudaStreamDestroy(stream);
+    throw;
+  }
   memory_stream_ = stream;
   pool_.store(pool, std::memory_order_release);
 }

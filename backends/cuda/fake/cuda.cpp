@@ -152,7 +152,10 @@ cudaError_t cudaFree(void* pointer) {
                                                                 : cudaErrorInvalidValue;
 }
 
-cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size, cudaMemPool_t, cudaStream_t) {
+cudaError_t cudaMallocFromPoolAsync(void** pointer, size_t size, cudaMemPool_t pool, cudaStream_t) {
+  if (reinterpret_cast<FakePool*>(pool)->waits) {
+    state().break_rule("memory was taken of a pool that may wait for other streams");
+  }
   return take(pointer, size, MemoryKind::kPool);
 }
 
@@ -178,6 +181,12 @@ cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
 
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
   *static_cast<uint64_t*>(value) = 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  if (attribute != cudaMemPoolReuseAllowInternalDependencies) return cudaErrorInvalidValue;
+  reinterpret_cast<FakePool*>(pool)->waits = *static_cast<const int*>(value) != 0;
   return cudaSuccess;
 }
 

@@ -51,7 +51,7 @@ struct FakeEvent {
 
 struct FakePool {
   Context* context = nullptr;
-  uint64_t used_bytes = 0;
+  bool waits = true;  // An allocation may wait for streams behind which memory was freed.
 };
 
 struct State {
