@@ -247,8 +247,16 @@ void Lane::clear_failure() {
   std::erase_if(inherited_, [](const FaultMark& mark) { return mark.has_fired(); });
 }
 
+// A stream that is held fails in its turn.
 void Lane::fail(bp_status status, const std::string& text) {
-  static_cast<void>(queue_->submit([=] { throw StatusError(status, text); }));
+  if (!is_free()) {
+    static_cast<void>(queue_->submit([=] { throw StatusError(status, text); }));
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (fault_.status != BP_OK) return;
+  fault_ = {.status = status, .text = text};
+  has_faulted_.store(true, std::memory_order_release);
 }
 
 // ---- The recorder -------------------------------------------------------------------------------

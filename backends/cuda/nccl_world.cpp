@@ -10,7 +10,6 @@ namespace {
 constexpr auto kPause = std::chrono::milliseconds(1);
 constexpr uint64_t kStoreRounds = 50;  // Of pauses, between questions to a store.
 constexpr auto kCloseTime = std::chrono::seconds(10);
-constexpr auto kFailTime = std::chrono::milliseconds(200);
 constexpr const char* kEndKey = "nccl/end";
 
 }  // namespace
@@ -181,11 +180,6 @@ void NcclWatch::fail_work(const NcclWorld& world, const Outcome& why) {
     }
   }
   for (const std::shared_ptr<Lane>& lane : lanes) lane->fail(why.status, why.text);
-  // A lane takes its failure on a thread of its own; one that is held takes it in its turn.
-  const auto deadline = NcclClock::now() + kFailTime;
-  for (const std::shared_ptr<Lane>& lane : lanes) {
-    wait_until(deadline, [&] { return lane->is_free(); });
-  }
 }
 
 bool NcclWatch::has_work(const NcclMember& member) {

@@ -156,6 +156,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bool wait(uint64_t timeout_ns);
 
   void clear_failure();
+  // Of failures the first counts. At once, where the stream is free.
   void fail(bp_status status, const std::string& text);
   void abandon() { queue_->abandon(); }
 
@@ -188,7 +189,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::mutex mutex_;                 // Guards what follows.
   std::shared_ptr<FaultWord> word_;  // NULL until a launch needs it.
   std::vector<FaultMark> inherited_;
-  Outcome fault_;
+  Outcome fault_;  // What bad data, or a process group, did to the stream.
 };
 
 // A new CUDA stream. Throws CudaError.
