@@ -1,4 +1,4 @@
-// The table of process groups: checks what the host hands in, makes communicators, and submits.
+// The table of process groups: checks what the host hands in, and submits.
 #include "backends/cuda/collective.hpp"
 
 #include <algorithm>
@@ -9,34 +9,14 @@
 
 #include "backends/common/capture.hpp"
 #include "backends/common/shape.hpp"
+#include "backends/cuda/collective_world.hpp"
 #include "backends/cuda/engines.hpp"
 #include "backends/cuda/memory.hpp"
 
 namespace bp::cuda {
 namespace {
 
-constexpr const char* kIdKey = "nccl/id";
 constexpr size_t kScratchBytes = 8;
-
-Collectives& collectives(void* self) { return *static_cast<Collectives*>(self); }
-
-template <typename Body>
-bp_status entry_of(void* self, Body&& body) {
-  Collectives& c = collectives(self);
-  return guarded(*c.instance().host, [&]() -> bp_status { return body(c); });
-}
-
-Group& group_of(bp_process_group* handle, const char* call) {
-  auto* const group = reinterpret_cast<Group*>(handle);
-  if (group == nullptr || group->magic != Group::kMagic) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": group is not a group of this backend");
-  }
-  return *group;
-}
-
-bp_process_group* face(const std::shared_ptr<NcclWorld>& world, NcclMember* member) {
-  return reinterpret_cast<bp_process_group*>(new Group{.world = world, .member = member});
-}
 
 const Nccl& nccl_of(Collectives& c) {
   Libraries& libraries = c.instance().engines->libraries();
@@ -45,23 +25,7 @@ const Nccl& nccl_of(Collectives& c) {
   return *nccl;
 }
 
-ncclConfig_t configuration() {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  return config;
-}
-
-// ---- Making worlds ------------------------------------------------------------------------------
-
-// Who takes part, where, and how they find each other.
-struct Plan {
-  std::vector<Device*> devices;
-  std::vector<uint32_t> ranks;
-  uint32_t world_size = 0;
-  const bp_store* store = nullptr;  // NULL if all ranks are here.
-  std::string prefix;
-  uint64_t timeout_ns = 0;
-};
+// ---- Making groups ------------------------------------------------------------------------------
 
 void check_desc(const bp_process_group_desc& desc) {
   if (desc.local_count == 0 || desc.devices == nullptr || desc.ranks == nullptr) {
@@ -87,117 +51,6 @@ void check_desc(const bp_process_group_desc& desc) {
   }
 }
 
-void check_devices(const Plan& plan) {
-  std::unordered_set<Device*> seen;
-  for (Device* device : plan.devices) {
-    if (!seen.insert(device).second) {
-      refuse(BP_UNSUPPORTED, "create: device " + std::to_string(device->ordinal()) +
-                                 " has two ranks; NCCL takes one rank for each device");
-    }
-  }
-}
-
-// All ranks of a world know one number, which the process of rank 0 makes.
-ncclUniqueId unique_id(const Nccl& nccl, const Plan& plan, const char* call) {
-  ncclUniqueId id{};
-  const std::string key = plan.prefix + kIdKey;
-  const bool is_first = std::ranges::find(plan.ranks, 0u) != plan.ranks.end();
-  if (is_first) check(nccl, nccl.get_unique_id(&id), "ncclGetUniqueId");
-  if (plan.store == nullptr) return id;
-  const bp_store& store = *plan.store;
-  if (is_first) {
-    if (store.put(store.self, key.c_str(), &id, sizeof(id)) != BP_OK) {
-      refuse(BP_INTERNAL, std::string(call) + ": the store does not take \"" + key + "\"");
-    }
-    return id;
-  }
-  uint64_t size_bytes = 0;
-  const bp_status status =
-      store.get(store.self, key.c_str(), plan.timeout_ns, sizeof(id), &id, &size_bytes);
-  if (status == BP_TIMEOUT) {
-    refuse(BP_TIMEOUT, std::string(call) + ": rank 0 did not come within the timeout");
-  }
-  if (status != BP_OK || size_bytes != sizeof(id)) {
-    refuse(BP_INTERNAL, std::string(call) + ": the store gives no id for \"" + key + "\"");
-  }
-  return id;
-}
-
-std::vector<NcclMember*> members_of(NcclWorld& world) {
-  std::vector<NcclMember*> members;
-  for (const auto& member : world.members()) members.push_back(member.get());
-  return members;
-}
-
-// Runs body(member) for each member within one group of NCCL. Throws StatusError, with the group
-// closed.
-template <typename Body>
-void in_group(const Nccl& nccl, const std::vector<NcclMember*>& members, const Body& body) {
-  check(nccl, nccl.group_start(), "ncclGroupStart");
-  Outcome failure;
-  try {
-    for (NcclMember* member : members) {
-      const Current current(*member->device);
-      const std::lock_guard lock(member->mutex);
-      body(*member);
-    }
-  } catch (const StatusError& e) {
-    failure = {e.status(), e.what()};
-  }
-  const ncclResult_t ended = nccl.group_end();
-  if (failure.status != BP_OK) refuse(failure.status, failure.text);
-  check(nccl, ended, "ncclGroupEnd");
-}
-
-// A sum of one element each: what ranks need to reach each other is made now, and not by the first
-// call, which must not wait.
-void meet(Collectives& c, NcclWorld& world, NcclClock::time_point deadline, const char* call) {
-  const std::vector<NcclMember*> members = members_of(world);
-  std::vector<std::shared_ptr<Lane>> lanes;
-  for (NcclMember* member : members) {
-    lanes.push_back(make_lane(*member->device, 0));
-    const Current current(*member->device);
-    member->scratch = c.scratch(*member->device);
-  }
-  size_t next = 0;
-  in_group(world.nccl(), members, [&](NcclMember& m) {
-    check(world.nccl(),
-          world.nccl().all_reduce(m.scratch, m.scratch, 1, ncclInt32, ncclSum, m.comm,
-                                  lanes[next++]->native()),
-          "ncclAllReduce");
-  });
-  world.wait_ready(members, deadline, call);
-  for (const std::shared_ptr<Lane>& lane : lanes) {
-    if (!wait_until(deadline, [&] { return lane->is_done(); })) {
-      refuse(BP_TIMEOUT, std::string(call) + ": not every rank came within the timeout");
-    }
-  }
-}
-
-std::shared_ptr<NcclWorld> make_world(Collectives& c, const Nccl& nccl, const Plan& plan,
-                                      const char* call) {
-  const auto deadline = deadline_of(plan.timeout_ns);
-  auto world =
-      std::make_shared<NcclWorld>(nccl, plan.world_size, plan.timeout_ns, plan.store, plan.prefix);
-  for (size_t i = 0; i < plan.devices.size(); ++i) {
-    auto member = std::make_unique<NcclMember>();
-    member->rank = plan.ranks[i];
-    member->device = plan.devices[i];
-    world->members().push_back(std::move(member));
-  }
-  const ncclUniqueId id = unique_id(nccl, plan, call);
-  in_group(nccl, members_of(*world), [&](NcclMember& m) {
-    ncclConfig_t config = configuration();
-    check(nccl,
-          nccl.init_rank(&m.comm, static_cast<int>(plan.world_size), id, static_cast<int>(m.rank),
-                         &config),
-          "ncclCommInitRankConfig");
-  });
-  world->wait_ready(members_of(*world), deadline, call);
-  meet(c, *world, deadline, call);
-  return world;
-}
-
 bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_group** out_groups) {
   return entry_of(self, [&](Collectives& c) -> bp_status {
     require(theirs, "create: desc");
@@ -205,7 +58,7 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
     constexpr uint32_t kFirst = offsetof(bp_process_group_desc, timeout_ns) + sizeof(uint64_t);
     const auto desc = read_desc(theirs, kFirst, BP_STRUCT_PROCESS_GROUP_DESC, "create");
     check_desc(desc);
-    Plan plan;
+    WorldPlan plan;
     for (uint32_t i = 0; i < desc.local_count; ++i) {
       plan.devices.push_back(&device_of(c.instance(), desc.devices[i], "create"));
       plan.ranks.push_back(desc.ranks[i]);
@@ -465,148 +318,6 @@ bp_status status(void* self, bp_process_group* handle) {
   });
 }
 
-// ---- Parts of groups ----------------------------------------------------------------------------
-
-// The handles of split() and shrink(): all are of one world, each once. Throws StatusError.
-std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles,
-                                const char* call) {
-  if (handles == nullptr || count == 0) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": no groups are given");
-  }
-  std::vector<Group*> groups;
-  for (uint32_t i = 0; i < count; ++i) {
-    groups.push_back(&group_of(handles[i], call));
-    if (groups[i]->world != groups[0]->world) {
-      refuse(BP_INVALID_ARGUMENT,
-             std::string(call) + ": group " + std::to_string(i) + " is one of other ranks");
-    }
-  }
-  if (count != groups[0]->world->members().size()) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + std::to_string(count) + " of the " +
-                                    std::to_string(groups[0]->world->members().size()) +
-                                    " ranks of this process");
-  }
-  return groups;
-}
-
-// NCCL's colors and keys are ints, and one below 0 means to stay out.
-int split_word(uint32_t word, const char* what) {
-  if (word == UINT32_MAX && std::string_view(what) == "color") return NCCL_SPLIT_NOCOLOR;
-  if (word > INT32_MAX) {
-    refuse(BP_UNSUPPORTED, std::string("split: a ") + what + " is above 2^31 - 1");
-  }
-  return static_cast<int>(word);
-}
-
-bp_status split(void* self, uint32_t local_count, bp_process_group* const* handles,
-                const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
-                bp_process_group** out_groups) {
-  return entry_of(self, [&](Collectives& c) -> bp_status {
-    const std::vector<Group*> groups = read_groups(local_count, handles, "split");
-    require(colors, "split: colors");
-    require(keys, "split: keys");
-    require(out_groups, "split: out_groups");
-    NcclWorld& from = *groups[0]->world;
-    if (const Outcome ended = from.status(); ended.status != BP_OK) {
-      refuse(ended.status, "split: the group has ended: " + ended.text);
-    }
-    const auto deadline = deadline_of(timeout_ns);
-    const Nccl& nccl = from.nccl();
-    // Each rank is a world of its own here, until NCCL has said how large the new ones are.
-    std::vector<ncclComm_t> comms(local_count, nullptr);
-    std::vector<NcclMember*> members;
-    for (const Group* group : groups) members.push_back(group->member);
-    size_t next = 0;
-    in_group(nccl, members, [&](NcclMember& m) {
-      ncclConfig_t config = configuration();
-      const size_t i = next++;
-      check(nccl,
-            nccl.split(m.comm, split_word(colors[i], "color"), split_word(keys[i], "key"),
-                       &comms[i], &config),
-            "ncclCommSplit");
-    });
-    from.wait_ready(members, deadline, "split");
-    const std::string prefix =
-        from.prefix() + "split" + std::to_string(from.take_split_number()) + "/";
-    std::map<uint32_t, std::shared_ptr<NcclWorld>> worlds;
-    std::vector<std::pair<std::shared_ptr<NcclWorld>, NcclMember*>> made(local_count);
-    for (uint32_t i = 0; i < local_count; ++i) {
-      if (comms[i] == nullptr) continue;
-      int rank = 0, size = 0;
-      check(nccl, nccl.user_rank(comms[i], &rank), "ncclCommUserRank");
-      check(nccl, nccl.count(comms[i], &size), "ncclCommCount");
-      auto& world = worlds[colors[i]];
-      if (world == nullptr) {
-        world = std::make_shared<NcclWorld>(nccl, static_cast<uint32_t>(size), from.timeout_ns(),
-                                            from.store(), prefix + std::to_string(colors[i]) + "/");
-      }
-      auto member = std::make_unique<NcclMember>();
-      member->rank = static_cast<uint32_t>(rank);
-      member->device = members[i]->device;
-      member->comm = comms[i];
-      made[i] = {world, member.get()};
-      world->members().push_back(std::move(member));
-    }
-    for (const auto& [color, world] : worlds) {
-      world->wait_ready(members_of(*world), deadline, "split");
-      meet(c, *world, deadline, "split");
-    }
-    for (uint32_t i = 0; i < local_count; ++i) {
-      out_groups[i] = made[i].first == nullptr ? nullptr : face(made[i].first, made[i].second);
-    }
-    return BP_OK;
-  });
-}
-
-// Without the ranks that are gone a communicator is of no use any more, so a new one is made: its
-// id goes through the store, under a key that names who is gone.
-bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* handles,
-                 uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
-                 bp_process_group** out_groups) {
-  return entry_of(self, [&](Collectives& c) -> bp_status {
-    require(out_groups, "shrink: out_groups");
-    if (gone_count != 0) require(gone_ranks, "shrink: gone_ranks");
-    if (handles == nullptr || local_count == 0) {
-      refuse(BP_INVALID_ARGUMENT, "shrink: no groups are given");
-    }
-    std::vector<const Group*> groups;
-    for (uint32_t i = 0; i < local_count; ++i) groups.push_back(&group_of(handles[i], "shrink"));
-    const std::shared_ptr<NcclWorld> from = groups[0]->world;
-    std::vector<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
-    std::ranges::sort(gone);
-    Plan plan;
-    plan.prefix = from->prefix() + "shrink";
-    for (const uint32_t rank : gone) plan.prefix += "-" + std::to_string(rank);
-    plan.prefix += "/";
-    plan.world_size = from->size() - gone_count;
-    plan.store = from->store();
-    plan.timeout_ns = timeout_ns;
-    for (const Group* group : groups) {
-      const uint32_t rank = group->member->rank;
-      if (group->world != from) {
-        refuse(BP_INVALID_ARGUMENT, "shrink: the groups are of different ranks");
-      }
-      if (std::ranges::binary_search(gone, rank)) {
-        refuse(BP_INVALID_ARGUMENT, "shrink: rank " + std::to_string(rank) + " is listed as gone");
-      }
-      const auto before = std::ranges::lower_bound(gone, rank) - gone.begin();
-      plan.devices.push_back(group->member->device);
-      plan.ranks.push_back(rank - static_cast<uint32_t>(before));
-    }
-    if (plan.store == nullptr && plan.world_size != local_count) {
-      refuse(BP_INVALID_ARGUMENT, "shrink: " + std::to_string(local_count) + " ranks stay and " +
-                                      std::to_string(gone_count) + " are gone, of " +
-                                      std::to_string(from->size()));
-    }
-    c.watch().end(from, {BP_ABORTED, "the group was shrunk"});
-    const auto world = make_world(c, from->nccl(), plan, "shrink");
-    for (uint32_t i = 0; i < local_count; ++i) {
-      out_groups[i] = face(world, world->members()[i].get());
-    }
-    return BP_OK;
-  });
-}
-
 }  // namespace
 
 Collectives::~Collectives() {
@@ -636,8 +347,8 @@ bp_process_group_ops Collectives::table() {
           .submit = submit,
           .abort = abort_group,
           .status = status,
-          .split = split,
-          .shrink = shrink};
+          .split = split_groups,
+          .shrink = shrink_groups};
 }
 
 }  // namespace bp::cuda

@@ -232,6 +232,9 @@ Lane& lane_of(bp_stream* handle, const char* call, const char* what = "stream");
 // The event behind a handle, in the same way.
 Event& event_of(bp_event* handle, const char* call, const char* what = "event");
 
+// BP_TIMEOUT in words, for the entry `call`.
+bp_status timed_out(const Instance& i, const char* call, uint64_t timeout_ns);
+
 // What is left of timeout_ns since `begin`; UINT64_MAX stays.
 uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin);
 

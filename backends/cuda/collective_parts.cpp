@@ -1,0 +1,153 @@
+// Parts of process groups: split by color, and shrunk by the ranks that are gone.
+#include <algorithm>
+#include <map>
+#include <string_view>
+
+#include "backends/cuda/collective_world.hpp"
+
+namespace bp::cuda {
+namespace {
+
+// The handles of split() and shrink(): all are of one world, each once. Throws StatusError.
+std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles,
+                                const char* call) {
+  if (handles == nullptr || count == 0) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": no groups are given");
+  }
+  std::vector<Group*> groups;
+  for (uint32_t i = 0; i < count; ++i) {
+    groups.push_back(&group_of(handles[i], call));
+    if (groups[i]->world != groups[0]->world) {
+      refuse(BP_INVALID_ARGUMENT,
+             std::string(call) + ": group " + std::to_string(i) + " is one of other ranks");
+    }
+  }
+  if (count != groups[0]->world->members().size()) {
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + std::to_string(count) + " of the " +
+                                    std::to_string(groups[0]->world->members().size()) +
+                                    " ranks of this process");
+  }
+  return groups;
+}
+
+// NCCL's colors and keys are ints, and one below 0 means to stay out.
+int split_word(uint32_t word, const char* what) {
+  if (word == UINT32_MAX && std::string_view(what) == "color") return NCCL_SPLIT_NOCOLOR;
+  if (word > INT32_MAX) {
+    refuse(BP_UNSUPPORTED, std::string("split: a ") + what + " is above 2^31 - 1");
+  }
+  return static_cast<int>(word);
+}
+
+}  // namespace
+
+bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
+                       const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
+                       bp_process_group** out_groups) {
+  return entry_of(self, [&](Collectives& c) -> bp_status {
+    const std::vector<Group*> groups = read_groups(local_count, handles, "split");
+    require(colors, "split: colors");
+    require(keys, "split: keys");
+    require(out_groups, "split: out_groups");
+    NcclWorld& from = *groups[0]->world;
+    if (const Outcome ended = from.status(); ended.status != BP_OK) {
+      refuse(ended.status, "split: the group has ended: " + ended.text);
+    }
+    const auto deadline = deadline_of(timeout_ns);
+    const Nccl& nccl = from.nccl();
+    // Each rank is a world of its own here, until NCCL has said how large the new ones are.
+    std::vector<ncclComm_t> comms(local_count, nullptr);
+    std::vector<NcclMember*> members;
+    for (const Group* group : groups) members.push_back(group->member);
+    size_t next = 0;
+    in_group(nccl, members, [&](NcclMember& m) {
+      ncclConfig_t config = configuration();
+      const size_t i = next++;
+      check(nccl,
+            nccl.split(m.comm, split_word(colors[i], "color"), split_word(keys[i], "key"),
+                       &comms[i], &config),
+            "ncclCommSplit");
+    });
+    from.wait_ready(members, deadline, "split");
+    const std::string prefix =
+        from.prefix() + "split" + std::to_string(from.take_split_number()) + "/";
+    std::map<uint32_t, std::shared_ptr<NcclWorld>> worlds;
+    std::vector<std::pair<std::shared_ptr<NcclWorld>, NcclMember*>> made(local_count);
+    for (uint32_t i = 0; i < local_count; ++i) {
+      if (comms[i] == nullptr) continue;
+      int rank = 0, size = 0;
+      check(nccl, nccl.user_rank(comms[i], &rank), "ncclCommUserRank");
+      check(nccl, nccl.count(comms[i], &size), "ncclCommCount");
+      auto& world = worlds[colors[i]];
+      if (world == nullptr) {
+        world = std::make_shared<NcclWorld>(nccl, static_cast<uint32_t>(size), from.timeout_ns(),
+                                            from.store(), prefix + std::to_string(colors[i]) + "/");
+      }
+      auto member = std::make_unique<NcclMember>();
+      member->rank = static_cast<uint32_t>(rank);
+      member->device = members[i]->device;
+      member->comm = comms[i];
+      made[i] = {world, member.get()};
+      world->members().push_back(std::move(member));
+    }
+    for (const auto& [color, world] : worlds) {
+      world->wait_ready(members_of(*world), deadline, "split");
+      meet(c, *world, deadline, "split");
+    }
+    for (uint32_t i = 0; i < local_count; ++i) {
+      out_groups[i] = made[i].first == nullptr ? nullptr : face(made[i].first, made[i].second);
+    }
+    return BP_OK;
+  });
+}
+
+// Without the ranks that are gone a communicator is of no use any more, so a new one is made: its
+// id goes through the store, under a key that names who is gone.
+bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
+                        uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
+                        bp_process_group** out_groups) {
+  return entry_of(self, [&](Collectives& c) -> bp_status {
+    require(out_groups, "shrink: out_groups");
+    if (gone_count != 0) require(gone_ranks, "shrink: gone_ranks");
+    if (handles == nullptr || local_count == 0) {
+      refuse(BP_INVALID_ARGUMENT, "shrink: no groups are given");
+    }
+    std::vector<const Group*> groups;
+    for (uint32_t i = 0; i < local_count; ++i) groups.push_back(&group_of(handles[i], "shrink"));
+    const std::shared_ptr<NcclWorld> from = groups[0]->world;
+    std::vector<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
+    std::ranges::sort(gone);
+    WorldPlan plan;
+    plan.prefix = from->prefix() + "shrink";
+    for (const uint32_t rank : gone) plan.prefix += "-" + std::to_string(rank);
+    plan.prefix += "/";
+    plan.world_size = from->size() - gone_count;
+    plan.store = from->store();
+    plan.timeout_ns = timeout_ns;
+    for (const Group* group : groups) {
+      const uint32_t rank = group->member->rank;
+      if (group->world != from) {
+        refuse(BP_INVALID_ARGUMENT, "shrink: the groups are of different ranks");
+      }
+      if (std::ranges::binary_search(gone, rank)) {
+        refuse(BP_INVALID_ARGUMENT, "shrink: rank " + std::to_string(rank) + " is listed as gone");
+      }
+      const auto before = std::ranges::lower_bound(gone, rank) - gone.begin();
+      plan.devices.push_back(group->member->device);
+      plan.ranks.push_back(rank - static_cast<uint32_t>(before));
+    }
+    if (plan.store == nullptr && plan.world_size != local_count) {
+      refuse(BP_INVALID_ARGUMENT, "shrink: " + std::to_string(local_count) + " ranks stay and " +
+                                      std::to_string(gone_count) + " are gone, of " +
+                                      std::to_string(from->size()));
+    }
+    c.watch().end(from, {BP_ABORTED, "the group was shrunk"});
+    const auto world = make_world(c, from->nccl(), plan, "shrink");
+    for (uint32_t i = 0; i < local_count; ++i) {
+      out_groups[i] = face(world, world->members()[i].get());
+    }
+    return BP_OK;
+  });
+}
+
+}  // namespace bp::cuda
