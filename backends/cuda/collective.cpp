@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstring>
+#include <map>
 #include <string>
 #include <unordered_set>
 
