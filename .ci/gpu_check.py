@@ -22,6 +22,8 @@ NO_GPU = 3  # The exit code.
 JOBS = max(1, min(8, (os.cpu_count() or 2) // 2))
 # Cases of a worker: a new one loads the driver and the libraries again, which takes seconds.
 BATCH = 1000
+# Where programs of the toolkit lie that are not on the path.
+TOOLKIT_PROGRAMS = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 # Products and convolutions that may round their factors, which option tf32 allows.
 TF32 = "op.matmul*.f32.*:op.linear*.f32.*:op.convolution*.f32.*"
 # Where drivers of Vulkan are described: where the loader looks by itself, and, in containers, where
@@ -207,9 +209,10 @@ class Check:
         return ""
 
     def versions(self):
-        ask = ("import json, sysconfig, torch; print(json.dumps({'torch': torch.__version__, "
+        # The wheels of NVIDIA's libraries lie beside PyTorch, wherever that is.
+        ask = ("import json, pathlib, torch; print(json.dumps({'torch': torch.__version__, "
                "'torch_cuda': torch.version.cuda, 'cudnn': torch.backends.cudnn.version(), "
-               "'site_packages': sysconfig.get_paths()['purelib']}))")
+               "'site_packages': str(pathlib.Path(torch.__file__).parents[1])}))")
         code, output = self.runner.run("torch", [self.options.python, "-c", ask], 60)
         versions = {}
         if code == 0:
@@ -289,9 +292,10 @@ class Check:
 
     # Kernels of this backend alone: without the wheels their libraries are not found.
     def sanitizer(self, part):
-        tool = shutil.which("compute-sanitizer")
+        tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer",
+                                                                 path=TOOLKIT_PROGRAMS)
         if tool is None:
-            part.finish(SKIPPED, "there is no compute-sanitizer on the path")
+            part.finish(SKIPPED, "there is no compute-sanitizer, on the path or in the toolkit")
             return
         # Not calls of CUDA that fail: cases want some to, and judge what becomes of it.
         command = [tool, "--tool", "memcheck", "--error-exitcode", "86", "--target-processes",

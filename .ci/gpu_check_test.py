@@ -230,7 +230,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(what_of(report, "vulkan smoke"), "the tree has no libbackplane_vulkan.so")
         self.assertEqual(what_of(report, "bench"), "the tree has no device_worker")
         self.assertEqual(what_of(report, "sanitizer"),
-                         "there is no compute-sanitizer on the path")
+                         "there is no compute-sanitizer, on the path or in the toolkit")
 
     def test_vulkan_that_does_not_load_is_skipped(self):
         self.machine.put(self.machine.tree / "bin/bp-conformance",
