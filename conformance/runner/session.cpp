@@ -205,7 +205,9 @@ class Session {
                                " bytes to standard streams: " + first_line(attempt.output);
     }
     last_ = attempt;
-    is_stopped_ = !on_attempt_(attempt);
+    // A lost device fails whatever comes: the rest of the batch gets another process.
+    const bool is_lost = attempt.result.details.contains(kLostDetail);
+    is_stopped_ = !on_attempt_(attempt) || is_lost;
     return Ended::kWell;
   }
 

@@ -16,6 +16,9 @@ namespace bp::conformance {
 // Of the list of cases: a change of the meaning of a case is a new suite.
 constexpr const char* kSuiteVersion = "0.1";
 
+// The detail of a result behind which the device was lost.
+constexpr const char* kLostDetail = "device";
+
 // The descriptors of the two protocol pipes in a worker: high, so that a backend that closes or
 // reuses the first few does not meet them.
 constexpr int kCommandFd = 230;

@@ -247,6 +247,7 @@ class Worker {
       charge(result, {std::string("synchronize of the device after the case: ") +
                           bp_status_name(idle) + ": " + bp_error_text(),
                       "late", ""});
+      if (idle == BP_DEVICE_LOST) result.details[kLostDetail] = "lost";
     }
     const bp_status late = streams.status(streams.self, stream);
     if (late != BP_OK) {

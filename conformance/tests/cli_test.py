@@ -222,6 +222,15 @@ class CasesThatMisbehave(Folder):
         self.assertEqual(len(confirmed), 20)
 
 
+class LostDevices(Folder):
+    def test_leave_the_rest_of_the_batch_to_another_process(self):
+        self.run_mock("--layers", "fault", "--layer-options", "fault.lost=stream.destroy@1",
+                      "--retries", "0")  # The case that runs first.
+        self.assertEqual([line["case"] for line in self.lines()], list(CASES))
+        self.assertEqual(self.status(STREAM_CASE), "Fail")
+        self.assertEqual(self.status(EVENT_CASE), "Pass")
+
+
 class Limits(Folder):
     def test_fail_fast_skips_the_rest_with_a_reason(self):
         done = self.run_mock(*self.option(event="segfault"), "--fail-fast",
