@@ -345,7 +345,7 @@ std::unique_ptr<Executable::Frames> Executable::take_frames() {
 
 bp_status Executable::launch(const bp_launch& launch, const bp_program_args& args,
                              bool only_checks) {
-  if ((launch.flags & ~flags_ & ~BP_LAUNCH_DEVICE_CURRENT) != 0) {
+  if ((launch.flags & ~flags_ & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
     throw StatusError(BP_UNSUPPORTED, "program: launch flags are " + std::to_string(launch.flags) +
                                           ", and it was compiled for " + std::to_string(flags_));
   }

@@ -15,7 +15,7 @@ namespace {
 
 // Ids by the spelling that BP_ARG names its op with.
 enum : uint32_t {
-#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) kOp_##name = id,
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) kOp_##name = (id),
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -99,12 +99,14 @@ OwnedFrame OwnedFrame::fitted(uint32_t size_bytes) const {
 template <typename T>
 T OwnedFrame::read(size_t offset) const {
   T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
   std::memcpy(&value, reinterpret_cast<const std::byte*>(words_.data()) + offset, sizeof(T));
   return value;
 }
 
 template <typename T>
 void OwnedFrame::write(size_t offset, const T& value) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
   std::memcpy(reinterpret_cast<std::byte*>(words_.data()) + offset, &value, sizeof(T));
 }
 

@@ -59,6 +59,7 @@ struct Storage {
 // A pointer of a frame, in the words of that frame.
 template <typename T>
 void put(std::vector<uint64_t>& frame, size_t offset, T pointer) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
   std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offset, &pointer, sizeof(pointer));
 }
 

@@ -54,8 +54,9 @@ void GraphInstance::take(const Graph& graph) {
   patches.assign(slots.size(), {});
   for (Work& work : works) {
     for (const Place& place : places_of(work)) {
-      const int slot = slot_of(place, slots);
-      if (slot < 0) continue;
+      const int found = slot_of(place, slots);
+      if (found < 0) continue;
+      const auto slot = static_cast<size_t>(found);
       patches[slot].push_back({place, *place.byte_offset - slots[slot].byte_offset});
     }
   }

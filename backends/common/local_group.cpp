@@ -146,8 +146,9 @@ void check_root(const RankCall& call, const std::string& name) {
 }
 
 std::shared_ptr<GroupMemory> memory_for(LocalGroups& g, const bp_buffer_ref& range,
-                                        const RankCall& call, bp_device* device, uint64_t elements,
-                                        bool is_written, const char* what) {
+                                        const RankCall& call, bp_device* device, bool is_written) {
+  const uint64_t elements = is_written ? received_elements(call) : sent_elements(call);
+  const char* const what = is_written ? "receive" : "send";
   if (elements == 0) return nullptr;
   const uint64_t needed = elements * static_cast<uint64_t>(dtype_size_bytes(call.dtype));
   if (range.size_bytes < needed) {
@@ -182,9 +183,8 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
   read_counts(theirs, call->world_size, *call);
   check_root(*call, name);
   call->queue = g.backend().queue(theirs.stream, group.device, "submit");
-  call->send = memory_for(g, theirs.send, *call, group.device, sent_elements(*call), false, "send");
-  call->receive =
-      memory_for(g, theirs.receive, *call, group.device, received_elements(*call), true, "receive");
+  call->send = memory_for(g, theirs.send, *call, group.device, false);
+  call->receive = memory_for(g, theirs.receive, *call, group.device, true);
   return {&group, std::move(call)};
 }
 
@@ -255,6 +255,7 @@ std::vector<LocalGroup*> read_groups(uint32_t count, bp_process_group* const* ha
   return groups;
 }
 
+// NOLINTNEXTLINE(readability-function-size): the table has these arguments.
 bp_status split(void* self, uint32_t local_count, bp_process_group* const* handles,
                 const uint32_t* colors, const uint32_t* keys, uint64_t /*timeout_ns*/,
                 bp_process_group** out_groups) {
@@ -285,6 +286,7 @@ bp_status split(void* self, uint32_t local_count, bp_process_group* const* handl
   });
 }
 
+// NOLINTNEXTLINE(readability-function-size): the table has these arguments.
 bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* handles,
                  uint32_t gone_count, const uint32_t* gone_ranks, uint64_t /*timeout_ns*/,
                  bp_process_group** out_groups) {
@@ -309,6 +311,7 @@ bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* hand
     }
     std::ranges::sort(order, {}, [&](uint32_t i) { return groups[i]->rank; });
     std::vector<bp_device*> devices;
+    devices.reserve(order.size());
     for (const uint32_t i : order) devices.push_back(groups[i]->device);
     const auto made = make_groups(g, devices, world.timeout_ns());
     for (size_t rank = 0; rank < order.size(); ++rank) out_groups[order[rank]] = made[rank];

@@ -65,6 +65,7 @@ Outcome outcome_of(const std::function<void()>& work) {
 // Runs what `calls` mean, and lets their streams go on.
 void run_and_complete(const std::vector<std::shared_ptr<RankCall>>& calls) {
   std::vector<const RankCall*> plain;
+  plain.reserve(calls.size());
   for (const std::shared_ptr<RankCall>& call : calls) plain.push_back(call.get());
   complete_all(calls, outcome_of([&] { run_collective(plain); }));
 }

@@ -66,7 +66,7 @@ bp_tensor ProgramValue::tensor() const {
   return tensor;
 }
 
-uint64_t ProgramValue::size_bytes() const { return extent_of(tensor()).end; }
+uint64_t ProgramValue::size_bytes() const { return static_cast<uint64_t>(extent_of(tensor()).end); }
 
 bool ProgramNode::is_in_place() const {
   const std::vector<FrameArgument>& arguments = frame.arguments();
@@ -220,8 +220,11 @@ Program::Program(const std::vector<uint64_t>& words, size_t& position) {
     value.role = static_cast<bp_value_role>(next(words, position));
     value.dtype = static_cast<bp_dtype>(next(words, position));
     const uint64_t ndim = next_count(words, position);
-    for (uint64_t i = 0; i < ndim; ++i) value.shape.push_back(next(words, position));
-    for (uint64_t i = 0; i < ndim; ++i) value.strides.push_back(next(words, position));
+    for (std::vector<int64_t>* const axes : {&value.shape, &value.strides}) {
+      for (uint64_t i = 0; i < ndim; ++i) {
+        axes->push_back(static_cast<int64_t>(next(words, position)));
+      }
+    }
     const uint64_t size_bytes = next(words, position);
     if (size_bytes / 8 > words.size() - position) {
       throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");

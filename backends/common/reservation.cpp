@@ -36,7 +36,7 @@ Reservation::Reservation(const char* call, uint64_t size_bytes) : size_bytes_(si
 Reservation::~Reservation() { munmap(address_, size_bytes_); }
 
 void Reservation::map(const char* call, uint64_t offset, uint64_t size_bytes,
-                      std::shared_ptr<const PhysicalMemory> memory, uint64_t memory_offset) {
+                      const std::shared_ptr<const PhysicalMemory>& memory, uint64_t memory_offset) {
   const std::lock_guard lock(mutex_);
   const auto next = parts_.upper_bound(offset);
   const bool meets_next = next != parts_.end() && next->first - offset < size_bytes;

@@ -40,7 +40,7 @@ class Reservation {
 
   // Puts size_bytes of `memory` behind the range, without access. No part of it may be mapped.
   void map(const char* call, uint64_t offset, uint64_t size_bytes,
-           std::shared_ptr<const PhysicalMemory> memory, uint64_t memory_offset);
+           const std::shared_ptr<const PhysicalMemory>& memory, uint64_t memory_offset);
 
   // All of the range must be mapped; it may be parts of what map() got, and several of them.
   void set_access(const char* call, uint64_t offset, uint64_t size_bytes, bp_access access);

@@ -111,7 +111,7 @@ std::vector<Place> places_of(Work& work) {
   for (bp_tensor* tensor : work.frame.tensors()) {
     if (tensor == nullptr) continue;
     const Extent extent = extent_of(*tensor);
-    uint64_t alignment = std::max<int64_t>(1, dtype_size_bytes(tensor->dtype));
+    auto alignment = static_cast<uint64_t>(std::max<int64_t>(1, dtype_size_bytes(tensor->dtype)));
     alignment = std::max(alignment, work.kernel->min_byte_alignment_bytes);
     if (tensor->layout != nullptr) alignment = tensor->layout->alignment_bytes;
     places.push_back({&tensor->buffer, &tensor->byte_offset, extent.begin, extent.end, alignment});

@@ -26,7 +26,8 @@ struct Stream;
 class DeviceClock {
  public:
   explicit DeviceClock(uint32_t index)
-      : offset_ns_(int64_t{1'000'000'000} * (index + 1)), parts_per_million_(40 * (index + 1)) {}
+      : offset_ns_(int64_t{1'000'000'000} * (index + 1)),
+        parts_per_million_(int64_t{40} * (index + 1)) {}
 
   int64_t at_host_time(int64_t host_ns) const {
     return host_ns + host_ns / 1'000'000 * parts_per_million_ + offset_ns_;

@@ -25,7 +25,7 @@ enum class BufferKind : uint8_t {
 
 struct Buffer : Handle {
   // A buffer for all of `its_memory`.
-  Buffer(Device& its_device, BufferKind its_kind, std::shared_ptr<Memory> its_memory)
+  Buffer(Device& its_device, BufferKind its_kind, const std::shared_ptr<Memory>& its_memory)
       : Buffer(its_device, its_kind, its_memory, 0, its_memory->size_bytes()) {}
 
   // One for size_bytes of it, from first_byte on.

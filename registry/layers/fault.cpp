@@ -33,7 +33,7 @@ constexpr StatusName kStatuses[] = {{"invalid_argument", BP_INVALID_ARGUMENT},
 
 // What frees succeeds whatever has failed: the header says so, and so does slots.def.
 constexpr bool frees(Slot slot) {
-  constexpr bool lost = false, nothing = true;
+  enum : bool { lost = false, nothing = true };  // The words of slots.def.
   constexpr bool kFrees[] = {
 #define BP_SLOT(table, noun, name, presence, gone) gone,
 #include "registry/slots.def"

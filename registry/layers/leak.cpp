@@ -206,7 +206,7 @@ class LeakLayer final : public Layer {
     const bp_status status = next();
     if (status == BP_OK || !was_known) return status;
     const std::lock_guard lock(mutex_);
-    live_.emplace(std::pair(kind, handle), std::move(taken));
+    live_.emplace(std::pair(kind, handle), taken);
     return status;
   }
 
@@ -240,7 +240,7 @@ class LeakLayer final : public Layer {
     if (kind == Kind::layout) {
       ++entry->second.references;
     } else {
-      entry->second = std::move(record);  // The one before ended without a call, as after a reset.
+      entry->second = record;  // The one before ended without a call, as after a reset.
     }
   }
 
@@ -249,7 +249,7 @@ class LeakLayer final : public Layer {
     const auto found = live_.find({kind, handle});
     if (found == live_.end() || --found->second.references != 0) return false;
     found->second.references = 1;
-    out = std::move(found->second);
+    out = found->second;
     live_.erase(found);
     return true;
   }
@@ -259,8 +259,8 @@ class LeakLayer final : public Layer {
     std::map<uint64_t, std::pair<const void*, Record>> sorted;
     {
       const std::lock_guard lock(mutex_);
-      for (auto& [key, record] : live_) {
-        sorted.emplace(record.number, std::pair(key.second, std::move(record)));
+      for (const auto& [key, record] : live_) {
+        sorted.emplace(record.number, std::pair(key.second, record));
       }
       live_.clear();
     }

@@ -59,6 +59,7 @@ void ValidateLayer::add_derived(uint32_t count, bp_process_group* const* from,
   }
 }
 
+// NOLINTNEXTLINE(readability-function-size): the table has these arguments.
 bp_status ValidateLayer::call(At<Slot::collective_split>, Continue next, uint32_t local_count,
                               bp_process_group* const* groups, const uint32_t* colors,
                               const uint32_t* keys, uint64_t /*timeout_ns*/,
@@ -71,6 +72,7 @@ bp_status ValidateLayer::call(At<Slot::collective_split>, Continue next, uint32_
   return status;
 }
 
+// NOLINTNEXTLINE(readability-function-size): the table has these arguments.
 bp_status ValidateLayer::call(At<Slot::collective_shrink>, Continue next, uint32_t local_count,
                               bp_process_group* const* groups, uint32_t gone_count,
                               const uint32_t* gone_ranks, uint64_t /*timeout_ns*/,

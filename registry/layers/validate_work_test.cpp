@@ -304,7 +304,7 @@ TEST_F(ValidateWork, WorkThatFailedByATimeOutHasEnded) {
   ASSERT_EQ(streams.create(streams.self, r.target()->device, nullptr, &on), BP_OK);
   const bp_allocate_desc desc{
       .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = 8};
-  for (const uint64_t want : {0, 1}) {
+  for (const uint64_t want : {uint64_t{0}, uint64_t{1}}) {
     bp_buffer* buffer = nullptr;
     ASSERT_EQ(memory.allocate(memory.self, r.target()->device, &desc, &buffer), BP_OK);
     const bp_buffer_ref range{buffer, 0, 8};

@@ -140,14 +140,27 @@ struct FakeBackend {
                           f.results.data());
   }
 
-  void fill_tables();
+  void fill_tables() {
+    fill_devices();
+    fill_allocator();
+    fill_streams();
+    guard = {.struct_size = sizeof(bp_device_guard_ops), .struct_type = BP_STRUCT_DEVICE_GUARD_OPS};
+    guard.self = this;
+    guard.exchange = [](void*, bp_device*, bp_device** out) -> bp_status {
+      *out = nullptr;
+      return BP_OK;
+    };
+  }
+  void fill_devices();
+  void fill_allocator();
+  void fill_streams();
 };
 
 inline unsigned char* fake_bytes(const bp_buffer_ref& ref) {
   return reinterpret_cast<unsigned char*>(ref.buffer) + ref.byte_offset;
 }
 
-inline void FakeBackend::fill_tables() {
+inline void FakeBackend::fill_devices() {
   device_ops = {.struct_size = sizeof(bp_device_ops), .struct_type = BP_STRUCT_DEVICE_OPS};
   device_ops.self = this;
   device_ops.enumerate = [](void* self, uint64_t capacity, bp_device** out,
@@ -166,6 +179,9 @@ inline void FakeBackend::fill_tables() {
     ++from(self).synchronizes;
     return BP_OK;
   };
+}
+
+inline void FakeBackend::fill_allocator() {
   allocator = {.struct_size = sizeof(bp_allocator_ops), .struct_type = BP_STRUCT_ALLOCATOR_OPS};
   allocator.self = this;
   allocator.allocate = [](void* self, bp_device*, const bp_allocate_desc* desc,
@@ -204,6 +220,9 @@ inline void FakeBackend::fill_tables() {
     }
     return BP_OK;
   };
+}
+
+inline void FakeBackend::fill_streams() {
   streams = {.struct_size = sizeof(bp_stream_ops), .struct_type = BP_STRUCT_STREAM_OPS};
   streams.self = this;
   streams.create = [](void* self, bp_device*, const bp_stream_desc*, bp_stream** out) -> bp_status {
@@ -223,12 +242,6 @@ inline void FakeBackend::fill_tables() {
   streams.synchronize = [](void*, bp_stream*, uint64_t) -> bp_status { return BP_OK; };
   events = {.struct_size = sizeof(bp_event_ops), .struct_type = BP_STRUCT_EVENT_OPS};
   events.self = this;
-  guard = {.struct_size = sizeof(bp_device_guard_ops), .struct_type = BP_STRUCT_DEVICE_GUARD_OPS};
-  guard.self = this;
-  guard.exchange = [](void*, bp_device*, bp_device** out) -> bp_status {
-    *out = nullptr;
-    return BP_OK;
-  };
 }
 
 // A kernel of add that answers BP_OK and does nothing.
