@@ -235,7 +235,7 @@ Gemm gemm_of(const Product& p, const BatchOffsets& at) {
 // Many products are divided among the threads, a few are worked on by all.
 void run_loops(const Product& p, std::byte* workspace, int thread_count) {
   const int64_t batches = batch_count(p);
-  const int sharers = batches >= 4 * thread_count ? 1 : thread_count;
+  const int sharers = batches >= int64_t{4} * thread_count ? 1 : thread_count;
   const int64_t teams = thread_count / sharers;
   const uint64_t size_bytes = gemm_workspace_size_bytes(gemm_of(p, {}), sharers);
   parallel_for(thread_count, teams, 1, [&](int64_t begin, int64_t end) {
