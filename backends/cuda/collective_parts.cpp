@@ -41,6 +41,7 @@ int split_word(uint32_t word, const char* what) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-function-size): the signature is the table's.
 bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                        const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                        bp_process_group** out_groups) {
@@ -58,6 +59,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
     // Each rank is a world of its own here, until NCCL has said how large the new ones are.
     std::vector<ncclComm_t> comms(local_count, nullptr);
     std::vector<NcclMember*> members;
+    members.reserve(groups.size());
     for (const Group* group : groups) members.push_back(group->member);
     size_t next = 0;
     in_group(nccl, members, [&](NcclMember& m) {
@@ -103,6 +105,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
 
 // Without the ranks that are gone a communicator is of no use any more, so a new one is made: its
 // id goes through the store, under a key that names who is gone.
+// NOLINTNEXTLINE(readability-function-size): the signature is the table's.
 bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                         uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                         bp_process_group** out_groups) {

@@ -152,6 +152,7 @@ struct Promise {
   uint64_t alignment_a, alignment_b, alignment_c, alignment_d, workspace_bytes;
 };
 
+// NOLINTNEXTLINE(readability-function-size): the signature is the library's.
 cublasStatus_t get_heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                              cublasLtMatrixLayout_t y, cublasLtMatmulPreference_t preference,
@@ -245,6 +246,7 @@ double factor(const void* value, cudaDataType_t type) {
 }
 
 template <bool kIsBroken>
+// NOLINTNEXTLINE(readability-function-size): the signature is the library's.
 cublasStatus_t matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha,
                       const void* at_a, cublasLtMatrixLayout_t a, const void* at_b,
                       cublasLtMatrixLayout_t b, const void* beta, const void* at_c,

@@ -305,29 +305,46 @@ bool advance(const Tensor& t, Extents& at) {
   return false;
 }
 
-// Calls fn(x, weight, y) with the places of each product of the convolution.
+// The element of x that a tap of an output reads; false if that is padding.
+bool input_of(const Convolution& c, const Extents& to, const Extents& tap, Extents& from) {
+  bool is_inside = true;
+  for (size_t i = 0; i < c.axes(); ++i) {
+    from[i] = to[i] * c.stride[i] - c.low[i] + tap[i] * c.dilation[i];
+    is_inside = is_inside && from[i] >= 0 && from[i] < c.x.shape[i + 2];
+  }
+  return is_inside;
+}
+
+Extents turned(const Tensor& t, Extents tap) {
+  for (size_t i = 0; i + 2 < t.ndim; ++i) tap[i] = t.shape[i + 2] - 1 - tap[i];
+  return tap;
+}
+
+// Calls fn(x, weight, y) with the places of each product of one element of y.
 template <typename Fn>
-void for_each_product(const Convolution& c, bool is_turned, Fn&& fn) {
+void for_each_tap(const Convolution& c, bool is_turned, int64_t n, int64_t k, const Extents& to,
+                  const Fn& fn) {
   const int64_t outputs = c.y.shape[1] / c.groups();
+  for (int64_t channel = 0; channel < c.weight.shape[1]; ++channel) {
+    Extents tap{};
+    do {
+      Extents from{};
+      if (!input_of(c, to, tap, from)) continue;
+      fn(place(c.x, n, k / outputs * c.weight.shape[1] + channel, from),
+         place(c.weight, k, channel, is_turned ? turned(c.weight, tap) : tap),
+         place(c.y, n, k, to));
+    } while (advance(c.weight, tap));
+  }
+}
+
+// The same for all of y.
+template <typename Fn>
+void for_each_product(const Convolution& c, bool is_turned, const Fn& fn) {
   for (int64_t n = 0; n < c.y.shape[0]; ++n) {
     for (int64_t k = 0; k < c.y.shape[1]; ++k) {
       Extents to{};
       do {
-        for (int64_t channel = 0; channel < c.weight.shape[1]; ++channel) {
-          Extents tap{};
-          do {
-            Extents from{}, read = tap;
-            bool is_inside = true;
-            for (size_t i = 0; i < c.axes(); ++i) {
-              from[i] = to[i] * c.stride[i] - c.low[i] + tap[i] * c.dilation[i];
-              is_inside = is_inside && from[i] >= 0 && from[i] < c.x.shape[i + 2];
-              if (is_turned) read[i] = c.weight.shape[i + 2] - 1 - tap[i];
-            }
-            if (!is_inside) continue;
-            fn(place(c.x, n, k / outputs * c.weight.shape[1] + channel, from),
-               place(c.weight, k, channel, read), place(c.y, n, k, to));
-          } while (advance(c.weight, tap));
-        }
+        for_each_tap(c, is_turned, n, k, to, fn);
       } while (advance(c.y, to));
     }
   }
