@@ -42,11 +42,12 @@ struct CommandLine {
   bool is_verbose = false, is_quiet = false;
   int list_slowest = 0;
   double budget_seconds = 0;
-  std::string shrunk;                                       // Of run: a file that shrink wrote.
-  std::string case_id;                                      // Of shrink.
-  size_t steps = 200;                                       // Of shrink.
-  std::string baseline;                                     // Of perf.
-  double max_regress = 0.05;                                // Of perf.
+  std::string shrunk;         // Of run: a file that shrink wrote.
+  std::string case_id;        // Of shrink.
+  size_t steps = 200;         // Of shrink.
+  std::string baseline;       // Of perf.
+  double max_regress = 0.05;  // Of perf.
+  int perf_runs = 1;
   bool wants_list = false;                                  // Of perf: name the cases alone.
   std::string folder, other_folder;                         // Of report and repro; of diff.
   bool is_strict = false;                                   // Of diff.

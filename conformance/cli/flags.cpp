@@ -203,6 +203,12 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->check(positive_number())
       ->capture_default_str()
       ->group(group);
+  app.add_option(
+         "--runs", line.perf_runs,
+         "runs of everything, ceilings included: says whose grade changed, and takes medians")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str()
+      ->group(group);
   app.add_option("--cache-bytes", raw.cache_bytes,
                  "last-level cache that inputs exceed twice, such as 50M; default: what the system "
                  "says of the host, 256M of other devices")

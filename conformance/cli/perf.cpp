@@ -137,6 +137,12 @@ void write_document(const CommandLine& line, const std::string& folder,
   if (!line.json_file.empty()) write_file(line.json_file, text);
 }
 
+// Each run has a log of its own.
+std::string log_path(const std::string& folder, int run) {
+  const std::string name = run == 1 ? "results.jsonl" : "results." + std::to_string(run) + ".jsonl";
+  return (std::filesystem::path(folder) / name).string();
+}
+
 int list_ids(const CaseList& cases, const std::vector<size_t>& selection) {
   for (const size_t index : selection) std::cout << cases[index].id << "\n";
   return kExitOk;
@@ -169,20 +175,33 @@ int perf_verb(const CommandLine& given) {
   if (!line.is_quiet) std::cout << perf_head(header, probed.hello) << std::flush;
   const auto ceilings =
       std::ranges::count_if(selection, [&](size_t index) { return is_ceiling(cases[index]); });
-  PerfWatcher watcher(line, cases, static_cast<size_t>(ceilings),
-                      (std::filesystem::path(folder) / "results.jsonl").string());
-  Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, const Position& position) {
-    watcher.see(attempt, position);
-  });
-  const RunReport report = supervisor.run(selection, probed);
-  watcher.progress().clear();
+  std::vector<PerfSummary> runs;
+  bool is_interrupted = false;
+  for (int run = 1; run <= line.perf_runs && !is_interrupted; ++run) {
+    if (line.perf_runs > 1 && !line.is_quiet) {
+      std::cout << "run " << run << " of " << line.perf_runs << "\n" << std::flush;
+    }
+    PerfWatcher watcher(line, cases, static_cast<size_t>(ceilings), log_path(folder, run));
+    Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, const Position& position) {
+      watcher.see(attempt, position);
+    });
+    const RunReport report = supervisor.run(selection, probed);
+    watcher.progress().clear();
+    runs.push_back(summarize_run(cases, report, watcher.ceilings()));
+    is_interrupted = report.is_interrupted;
+  }
 
-  const PerfSummary summary = summarize_run(cases, report, watcher.ceilings());
+  const PerfSummary summary = middle_of(runs);
   Comparison comparison;
   if (baseline) comparison = baseline->compare(summary, document, line.max_regress);
   add_results(summary, document);
   add_comparison(comparison, document);
-  const PerfVerdict verdict = perf_verdict(summary, comparison, report.is_interrupted);
+  if (line.perf_runs > 1) {
+    const Stability stability = stability_of(runs);
+    add_stability(stability, document);
+    std::cout << stability_text(stability);
+  }
+  const PerfVerdict verdict = perf_verdict(summary, comparison, is_interrupted);
   document["summary"]["verdict"] = verdict.text;
   write_document(line, folder, document);
   std::cout << summary_text(summary, comparison, verdict.text + "   " + folder + "/perf.json")

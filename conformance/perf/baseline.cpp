@@ -44,18 +44,17 @@ std::string text_at(const json& document, const char* pointer) {
 
 // "copy 12.1 GB/s then, 9.8 GB/s now", for ceilings that changed by more than a tenth.
 void warn_of_ceilings(const json& before, const json& now, std::vector<std::string>& warnings) {
-  for (const char* name : {"copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s"}) {
-    const json::json_pointer at(std::string("/ceilings/") + name);
+  for (const char* name : {"copy", "read", "write", "update"}) {
+    const json::json_pointer at(std::string("/ceilings/") + name + "_bytes_per_s");
     if (!before.contains(at) || !now.contains(at)) continue;
     if (!before.at(at).is_number() || !now.at(at).is_number()) continue;
     const double then = before.at(at).get<double>(), current = now.at(at).get<double>();
     if (then <= 0 || std::fabs(current / then - 1) <= 0.1) continue;
     char text[160];
-    std::snprintf(
-        text, sizeof(text),
-        "the ceiling %.4s was %.1f GB/s then and is %.1f GB/s now: the machine itself was "
-        "faster or busier",
-        name, then / 1e9, current / 1e9);
+    std::snprintf(text, sizeof(text),
+                  "the ceiling %s was %.1f GB/s then and is %.1f GB/s now: the machine itself was "
+                  "faster or busier",
+                  name, then / 1e9, current / 1e9);
     warnings.emplace_back(text);
   }
 }

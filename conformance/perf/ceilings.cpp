@@ -9,7 +9,9 @@
 #include "conformance/numerics/accept.hpp"
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/numerics/numerics.hpp"
+#include "conformance/perf/dense.hpp"
 #include "conformance/perf/timing.hpp"
+#include "conformance/perf/yardstick.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -17,60 +19,34 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kFewestRuns = 5;
-constexpr double kSeconds = 0.3;
-constexpr uint64_t kPeriod = 4096;  // Elements after which the data of large tensors repeat.
+constexpr size_t kAgreeing = 3;      // So many of the best runs
+constexpr double kAgreement = 0.02;  // lie within this of the best one, if a ceiling is settled,
+constexpr double kSeconds = 0.3;     // after at least this time.
+constexpr uint64_t kPeriod = 4096;   // Elements after which the data of large tensors repeat.
 constexpr int kBatch = 100;
-
-// A dense tensor and its memory.
-class Dense {
- public:
-  Dense(Context& t, bp_dtype dtype, Shape shape)
-      : t_(t), shape_(std::move(shape)), strides_(shape_.size(), 1) {
-    for (size_t axis = shape_.size(); axis-- > 1;) {
-      strides_[axis - 1] = strides_[axis] * shape_[axis];
-    }
-    size_ = static_cast<uint64_t>(element_count(shape_)) * element_size(dtype);
-    buffer_ = make_buffer(t, size_);
-    view_.buffer = buffer_.get();
-    view_.shape = shape_.data();
-    view_.strides = strides_.data();
-    view_.ndim = static_cast<uint32_t>(shape_.size());
-    view_.dtype = dtype;
-  }
-  Dense(const Dense&) = delete;
-
-  const bp_tensor* view() const { return &view_; }
-  bp_buffer_ref ref() const { return range(buffer_, 0, size_); }
-  uint64_t size_bytes() const { return size_; }
-
-  void write(bp_stream* stream, const std::vector<uint8_t>& bytes) {
-    conformance::write(t_, stream, ref(), bytes);
-  }
-  std::vector<uint8_t> read(bp_stream* stream) const {
-    return conformance::read(t_, stream, ref());
-  }
-
- private:
-  Context& t_;
-  Shape shape_, strides_;
-  uint64_t size_ = 0;
-  OwnedBuffer buffer_;
-  bp_tensor view_{};
-};
 
 double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The fewest seconds that `run` says it took.
-double best_of(const std::function<double()>& run) {
+// The fewest seconds that `run` says it took. Noise only slows, so that a time is settled once
+// others come close to it.
+double best_of(Context& t, const PerfOptions& options, const std::function<double()>& run) {
   static_cast<void>(run());
-  double best = HUGE_VAL;
+  std::vector<double> times;
   const Clock::time_point start = Clock::now();
-  for (size_t runs = 0; runs < kFewestRuns || since(start) < kSeconds; ++runs) {
-    best = std::min(best, run());
+  const auto is_settled = [&] {
+    if (times.size() < kFewestRuns || since(start) < kSeconds) return false;
+    std::ranges::partial_sort(times, times.begin() + kAgreeing);
+    return times[kAgreeing - 1] <= (1 + kAgreement) * times.front();
+  };
+  const double patience = std::max(kSeconds, options.patience_seconds());
+  bool settled = false;
+  while (!(settled = is_settled()) && (times.size() < kAgreeing || since(start) < patience)) {
+    times.push_back(run());
   }
-  return best;
+  if (!settled) t.metric("unsettled", 1);
+  return *std::ranges::min_element(times);
 }
 
 // Elements of f32 in a tensor well beyond the cache, as far as the heap goes.
@@ -103,7 +79,8 @@ std::vector<uint8_t> small_integers(int64_t count, uint64_t salt, double& sum_of
 // ---- Copy ------------------------------------------------------------------------------------ //
 
 // Infinite where the op has no kernel.
-double copy_by_op(Context& t, Dense& from, Dense& to, bp_stream* stream) {
+double copy_by_op(Context& t, const PerfOptions& options, Dense& from, Dense& to,
+                  bp_stream* stream) {
   Frame frame(BP_OP_COPY);
   frame.set_tensor("x", from.view());
   frame.set_tensor("y", to.view());
@@ -113,13 +90,14 @@ double copy_by_op(Context& t, Dense& from, Dense& to, bp_stream* stream) {
   bp_error_clear();
   if (found != BP_OK) return HUGE_VAL;
   Launcher launcher(t, *choice.kernel, frame, stream);
-  return best_of([&] { return launcher.timed(frame); });
+  return best_of(t, options, [&] { return launcher.timed(frame); });
 }
 
-double copy_by_allocator(Context& t, Dense& from, Dense& to, bp_stream* stream) {
+double copy_by_allocator(Context& t, const PerfOptions& options, Dense& from, Dense& to,
+                         bp_stream* stream) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_buffer_ref source = from.ref(), target = to.ref();
-  return best_of([&] {
+  return best_of(t, options, [&] {
     const Clock::time_point start = Clock::now();
     t.require_ok(memory.copy(memory.self, stream, &target, &source), "memory.copy");
     finish(t, stream);
@@ -136,20 +114,22 @@ void measure_copy(Context& t, const PerfOptions& options) {
   for (const auto& copy : {copy_by_op, copy_by_allocator}) {
     const std::vector<uint8_t> bytes = small_integers(count, ++salt, sum);
     from.write(stream.get(), bytes);
-    best = std::min(best, copy(t, from, to, stream.get()));
+    best = std::min(best, copy(t, options, from, to, stream.get()));
     if (best != HUGE_VAL && to.read(stream.get()) != bytes) {
       t.fail({"a timed copy is not what was copied", "values", "KERNEL-8"});
     }
   }
   t.metric("bytes_per_s", 2 * static_cast<double>(from.size_bytes()) / best);
   t.metric("bytes", 2 * static_cast<double>(from.size_bytes()));
+  const auto yardstick = copy_yardstick(t, options, stream.get());
+  t.metric(kCopyYardstick, best_of(t, options, [&] { return yardstick->seconds(); }));
 }
 
 // ---- Read and write -------------------------------------------------------------------------- //
 
 // Seconds for the sum of `x`, viewed as rows, along `axes`.
-double time_sum(Context& t, const Dense& x, Shape shape, const Shape& axes, double expected,
-                bp_stream* stream) {
+double time_sum(Context& t, const PerfOptions& options, const Dense& x, Shape shape,
+                const Shape& axes, double expected, bp_stream* stream) {
   bp_tensor view = *x.view();
   Shape strides = {shape[1], 1};
   view.shape = shape.data();
@@ -163,7 +143,7 @@ double time_sum(Context& t, const Dense& x, Shape shape, const Shape& axes, doub
   frame.set_list("axes", axes);
   frame.set_integer("keepdims", 0);
   Launcher launcher(t, native_kernel(t, BP_OP_SUM, frame), frame, stream);
-  const double best = best_of([&] { return launcher.timed(frame); });
+  const double best = best_of(t, options, [&] { return launcher.timed(frame); });
   const std::vector<uint8_t> bytes = y.read(stream);
   double total = 0;
   for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
@@ -186,7 +166,8 @@ void measure_read(Context& t, const PerfOptions& options) {
   x.write(stream.get(), small_integers(count, t.seed(), sum));
   const double expected = sum * static_cast<double>(count / width);
   for (const Shape& axes : {Shape{0, 1}, Shape{1}}) {
-    best = std::min(best, time_sum(t, x, {count / width, width}, axes, expected, stream.get()));
+    best = std::min(best,
+                    time_sum(t, options, x, {count / width, width}, axes, expected, stream.get()));
   }
   t.metric("bytes_per_s", static_cast<double>(x.size_bytes()) / best);
   t.metric("bytes", static_cast<double>(x.size_bytes()));
@@ -204,7 +185,7 @@ void measure_write(Context& t, const PerfOptions& options) {
   frame.set_tensor("y", y.view());
   frame.set_tensor("value", value.view());
   Launcher launcher(t, native_kernel(t, BP_OP_FILL, frame), frame, stream.get());
-  const double best = best_of([&] { return launcher.timed(frame); });
+  const double best = best_of(t, options, [&] { return launcher.timed(frame); });
   const std::vector<uint8_t> result = y.read(stream.get());
   for (size_t at = 0; at < result.size(); at += sizeof(float)) {
     if (std::memcmp(&result[at], bytes.data(), sizeof(float)) == 0) continue;
@@ -213,6 +194,32 @@ void measure_write(Context& t, const PerfOptions& options) {
   }
   t.metric("bytes_per_s", static_cast<double>(y.size_bytes()) / best);
   t.metric("bytes", static_cast<double>(y.size_bytes()));
+}
+
+// The second launch and those after it change nothing: relu of what is not negative.
+void measure_update(Context& t, const PerfOptions& options) {
+  const int64_t count = large_count(t, options);
+  const OwnedStream stream = make_stream(t);
+  Dense x(t, BP_F32, {count});
+  double sum = 0;
+  std::vector<uint8_t> bytes = small_integers(count, t.seed(), sum);
+  x.write(stream.get(), bytes);
+  Frame frame(BP_OP_RELU);
+  frame.set_tensor("x", x.view());
+  frame.set_tensor("y", x.view());
+  Launcher launcher(t, native_kernel(t, BP_OP_RELU, frame), frame, stream.get());
+  const double best = best_of(t, options, [&] { return launcher.timed(frame); });
+  for (size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+    float value = 0;
+    std::memcpy(&value, &bytes[at], sizeof(float));
+    value = std::max(value, 0.0f);
+    std::memcpy(&bytes[at], &value, sizeof(float));
+  }
+  if (x.read(stream.get()) != bytes) {
+    t.fail({"a timed relu in place is wrong", "values", "KERNEL-8"});
+  }
+  t.metric("bytes_per_s", 2 * static_cast<double>(x.size_bytes()) / best);
+  t.metric("bytes", 2 * static_cast<double>(x.size_bytes()));
 }
 
 // ---- Launch ---------------------------------------------------------------------------------- //
@@ -293,7 +300,8 @@ void check_rows(Context& t, const Matrix& a, const Matrix& b, bp_dtype dtype, in
 }
 
 // Seconds of the product of two matrices of `side` rows and columns.
-double time_product(Context& t, bp_dtype dtype, int64_t side, bp_stream* stream) {
+double time_product(Context& t, const PerfOptions& options, bp_dtype dtype, int64_t side,
+                    bp_stream* stream) {
   const Shape shape = {side, side};
   Dense a(t, dtype, shape), b(t, dtype, shape), y(t, dtype, shape);
   Frame frame(BP_OP_MATMUL);
@@ -307,23 +315,25 @@ double time_product(Context& t, bp_dtype dtype, int64_t side, bp_stream* stream)
   b.write(stream, right.bytes);
   Launcher launcher(t, kernel, frame, stream);
   t.progress("time " + std::to_string(side));
-  const double best = best_of([&] { return launcher.timed(frame); });
+  const double best = best_of(t, options, [&] { return launcher.timed(frame); });
   t.progress("verify " + std::to_string(side));
   check_rows(t, left, right, dtype, side, y.read(stream), kernel);
   return best;
 }
 
-void measure_product(Context& t, bp_dtype dtype) {
+void measure_product(Context& t, const PerfOptions& options, bp_dtype dtype) {
   const OwnedStream stream = make_stream(t);
   double peak = 0, seconds = 0;
   for (int64_t side = 512; side <= 8192; side *= 2) {
     if (side > 1024 && seconds >= 1e-3) break;
-    seconds = time_product(t, dtype, side, stream.get());
+    seconds = time_product(t, options, dtype, side, stream.get());
     const double flops = 2 * std::pow(static_cast<double>(side), 3) / seconds;
     if (flops > peak) t.metric("side", static_cast<double>(side));
     peak = std::max(peak, flops);
   }
   t.metric("flops_per_s", peak);
+  const auto yardstick = product_yardstick(t, dtype, stream.get());
+  t.metric(kProductYardstick, best_of(t, options, [&] { return yardstick->seconds(); }));
 }
 
 Case make_ceiling(const std::string& name, uint32_t op, const char* dtype,
@@ -350,10 +360,11 @@ void add_ceiling_cases(std::vector<Case>& cases, const PerfOptions& options) {
   add("copy", BP_OP_COPY, measure_copy);
   add("read", BP_OP_SUM, measure_read);
   add("write", BP_OP_FILL, measure_write);
+  add("update", BP_OP_RELU, measure_update);
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
-    cases.push_back(make_ceiling(std::string("matmul.") + dtype_text(dtype), BP_OP_MATMUL,
-                                 dtype_text(dtype),
-                                 [dtype](Context& t) { measure_product(t, dtype); }));
+    cases.push_back(
+        make_ceiling(std::string("matmul.") + dtype_text(dtype), BP_OP_MATMUL, dtype_text(dtype),
+                     [dtype, options](Context& t) { measure_product(t, options, dtype); }));
   }
 }
 

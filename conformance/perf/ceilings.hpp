@@ -5,7 +5,8 @@
 //                                bytes read plus bytes written, by the faster of the two
 //   perf.ceiling.read            op sum of one large tensor, whole or by rows
 //   perf.ceiling.write           op fill of one large tensor
-//   perf.ceiling.launch          op copy of one element: alone, and in batches of 100
+//   perf.ceiling.update          op relu of one large tensor in place; bytes read plus bytes
+//   written perf.ceiling.launch          op copy of one element: alone, and in batches of 100
 //   perf.ceiling.matmul.<dtype>  op matmul of 512^3, 1024^3 and, until one takes a millisecond, of
 //                                larger cubes
 //

@@ -99,6 +99,7 @@ Cost cost_of(const OpCase& op_case) {
     if (is_looked_up(op_case, argument)) read = std::min(read, results);
     if (argument.role != Role::kOutput) cost.bytes_read += read * size;
     if (argument.role != Role::kInput) cost.bytes_written += count_of(argument.shape) * size;
+    if (argument.role == Role::kInOut) cost.bytes_updated += read * size;
   }
   cost.flops = flops_of(op_case);
   return cost;

@@ -4,6 +4,8 @@
 //                   as one element. What is looked up by index counts at most as often as there are
 //                   results.
 //   bytes written   each element of each output once. An inout is read and written.
+//   bytes updated   those of inouts, which count on both sides: memory that is written where it was
+//                   read goes at another rate than a copy.
 //   flops           of ops that are products, two for each multiply-add:
 //     matmul, linear                 2 |y| K
 //     convolution and its gradients  2 |y| (C / groups) (taps of the window), padding included
@@ -20,6 +22,7 @@ namespace bp::conformance {
 struct Cost {
   double bytes_read = 0;
   double bytes_written = 0;
+  double bytes_updated = 0;
   double flops = 0;
 };
 

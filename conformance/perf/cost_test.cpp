@@ -35,6 +35,7 @@ TEST(Cost, ReadsAndWritesWhatIsUpdated) {
   step.inout("params", BP_F32, {10}, kRandom).input("grads", BP_F32, {10}, kRandom);
   EXPECT_EQ(cost_of(step).bytes_read, 80);
   EXPECT_EQ(cost_of(step).bytes_written, 40);
+  EXPECT_EQ(cost_of(step).bytes_updated, 40);
 }
 
 TEST(Cost, CountsTwoFlopsForEachProduct) {

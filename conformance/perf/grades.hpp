@@ -1,12 +1,16 @@
 // What measured calls come to: their roofs, fractions of them, grades, and the verdict.
 //
-//   roof      = max(memory, flops / peak of the dtype) + launch
-//   memory    = 2 p / copy + (R - p) / read + (W - p) / write,  p = min(R, W)
+//   roof      = max(memory, flops / peak of the dtype) slowdown + launch
+//   memory    = 2 U / update + 2 p / copy + (R - U - p) / read + (W - U - p) / write,
+//               p = min(R, W) - U
 //   fraction  = roof / median
 //
-// R and W are the bytes that the cost model says are read and written. As much as is both read and
-// written goes at the rate of a copy, and the rest at that of a pure read or write, which may be
-// higher and never counts as lower than that of the copy.
+// R and W are the bytes that the cost model says are read and written, U those of them that are
+// written where they were read. Those go at the rate of an op in place; as much as is both read and
+// written otherwise at that of a copy, and the rest at that of a pure read or write. Each of these
+// rates may be higher than that of the copy, and never counts as lower. The slowdown is by how much
+// longer the yardstick of the side that binds took between the launches of the call than beside the
+// ceilings; the launch is one of many that are submitted together, as the launches of calls are.
 #pragma once
 
 #include <array>
@@ -27,9 +31,12 @@ struct Ceilings {
   double copy_bytes_per_s = 0;
   double read_bytes_per_s = 0;
   double write_bytes_per_s = 0;
+  double update_bytes_per_s = 0;
   double launch_s = 0;
   double batched_launch_s = 0;
   std::map<std::string, double> flops_per_s;  // By dtype.
+  double copy_yardstick_s = 0;
+  std::map<std::string, double> product_yardstick_s;  // By dtype.
 };
 
 struct PerfLine {
@@ -40,11 +47,13 @@ struct PerfLine {
 
   // Of a call that was measured, else 0.
   Spread seconds;
-  double bytes_read = 0, bytes_written = 0, flops = 0;
+  double bytes_read = 0, bytes_written = 0, bytes_updated = 0, flops = 0;
 
   // Of a call with a roof.
   double roof_s = 0;
   double fraction = 0;
+  double slowdown = 1;  // Of the machine, while the call was measured.
+  double noise = 0;     // Of its yardstick then: the scaled deviation as a share of the median.
   bool is_flops_bound = false;
   char grade = '-';
 
@@ -55,14 +64,29 @@ struct PerfLine {
   double flops_per_s() const { return flops / seconds.median; }
 };
 
+// How steady the machine was while calls were measured.
+struct MachineNoise {
+  double slowdown = 1, most_slowdown = 1;  // The median over calls, and the largest.
+  double noise = 0;                        // The median over calls.
+  size_t noisy = 0;                        // Calls beside which it was above kNoisy.
+};
+constexpr double kNoisy = 0.1;
+
 struct PerfSummary {
   Ceilings ceilings;
   std::vector<PerfLine> lines;  // Ceilings first.
   std::map<char, size_t> grades;
   size_t measured = 0, failed = 0, skipped = 0;  // Of calls; a failed ceiling is a failure as well.
   double mean_fraction = 0;                      // Geometric; 0 where no call has a roof.
+  MachineNoise machine;
   std::vector<std::string> findings;
 };
+
+// A grade is held while the fraction lies within this share of its limits: what a machine's noise
+// moves across a limit is no change.
+constexpr double kHeld = 0.1;
+char grade_of(double fraction);
+char held_grade(char before, double fraction);
 
 // The ceilings that the results of their cases hold.
 void take_ceiling(const PerfLine& line, Ceilings& ceilings);

@@ -49,11 +49,50 @@ TEST(Grades, NeverTakeAPureWriteForSlowerThanACopy) {
 
 TEST(Grades, TakeTheHigherOfMemoryAndProductsAndAddTheLaunch) {
   Ceilings ceilings = plain_ceilings();
-  ceilings.launch_s = 0.01;
+  ceilings.launch_s = 1;  // Alone, which launches in groups are not.
+  ceilings.batched_launch_s = 0.01;
   const PerfLine line = make_line(perf_case("perf.a"), measured(0.26, 1e6, 1e6, 20e9), ceilings);
   EXPECT_TRUE(line.is_flops_bound);
   EXPECT_NEAR(line.roof_s, 0.21, 1e-12);
   EXPECT_EQ(line.grade, 'A');
+}
+
+TEST(Grades, LowerTheRoofOfASlowMachine) {
+  Ceilings ceilings = plain_ceilings();
+  ceilings.copy_yardstick_s = 1e-3;
+  Result result = measured(0.5, 2e9, 1e9);
+  result.metrics["copy_yardstick_s"] = 1.5e-3;
+  const PerfLine line = make_line(perf_case("perf.a"), result, ceilings);
+  EXPECT_NEAR(line.slowdown, 1.5, 1e-12);
+  EXPECT_NEAR(line.roof_s, 0.375, 1e-12);
+}
+
+TEST(Grades, TakeWhatIsUpdatedAtItsOwnRate) {
+  Ceilings ceilings = plain_ceilings();
+  ceilings.update_bytes_per_s = 15e9;
+  Result result = measured(0.5, 2e9, 1e9);
+  result.metrics["bytes_updated"] = 0.75e9;
+  // 1.5 GB in place, 0.5 GB as a copy, 1 GB more read.
+  EXPECT_NEAR(make_line(perf_case("perf.a"), result, ceilings).roof_s, 0.2, 1e-12);
+}
+
+TEST(Grades, SayThatTheMachineIsNoisy) {
+  Result result = measured(0.5, 2e9, 1e9);
+  result.metrics["copy_yardstick_s_noise"] = 0.3;
+  const PerfLine noisy = make_line(perf_case("perf.a"), result, plain_ceilings());
+  const PerfSummary summary = summarize_perf({noisy}, plain_ceilings());
+  EXPECT_EQ(summary.machine.noisy, 1u);
+  ASSERT_EQ(summary.findings.size(), 1u);
+  EXPECT_NE(summary.findings[0].find("the machine is noisy"), std::string::npos);
+}
+
+TEST(Grades, AreHeldNearTheirLimits) {
+  EXPECT_EQ(held_grade('A', 0.75), 'A');
+  EXPECT_EQ(held_grade('A', 0.7), 'B');
+  EXPECT_EQ(held_grade('B', 0.87), 'B');
+  EXPECT_EQ(held_grade('B', 0.9), 'A');
+  EXPECT_EQ(held_grade('F', 0.1), 'F');
+  EXPECT_EQ(held_grade('-', 0.61), 'B');
 }
 
 TEST(Grades, HaveTheirLimits) {

@@ -16,6 +16,7 @@
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/perf/cost.hpp"
 #include "conformance/perf/timing.hpp"
+#include "conformance/perf/yardstick.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -147,12 +148,33 @@ void check_repeated(Context& t, const RepeatTimes& times) {
          "cached", "KERNEL-8"});
 }
 
-void report(Context& t, const OpCase& op_case, const CallSets& sets,
-            const std::vector<double>& seconds) {
-  const Spread spread = spread_of(seconds);
+// What the machine was like: what a yardstick takes where the call takes its median, by the ratio
+// of the two in each group that counts; and how far it scatters between all.
+void report_yardstick(Context& t, const GroupTimes& times, size_t kind, const char* name) {
+  std::vector<double> seconds, ratios, all;
+  for (const GroupTimes::Group* group : times.counted()) {
+    seconds.push_back(group->seconds);
+    ratios.push_back(group->yardsticks[kind] / group->seconds);
+  }
+  for (const GroupTimes::Group& group : times.groups) all.push_back(group.yardsticks[kind]);
+  t.metric(name, spread_of(std::move(ratios)).median * spread_of(std::move(seconds)).median);
+  const Spread spread = spread_of(std::move(all));
+  t.metric(std::string(name) + "_noise", kDeviationScale * spread.deviation / spread.median);
+}
+
+void report(Context& t, const OpCase& op_case, const CallSets& sets, const GroupTimes& times) {
+  std::vector<double> seconds;
+  size_t launches = 0;
+  for (const GroupTimes::Group* group : times.counted()) {
+    seconds.push_back(group->seconds);
+    launches += group->launches;
+  }
+  t.metric("groups", static_cast<double>(seconds.size()));
+  t.metric("busy_groups", static_cast<double>(times.groups.size() - times.quiet_count()));
+  const Spread spread = spread_of(std::move(seconds));
   t.metric("median_s", spread.median);
   t.metric("deviation_s", spread.deviation);
-  t.metric("runs", static_cast<double>(seconds.size()));
+  t.metric("runs", static_cast<double>(launches));
   t.metric("sets", static_cast<double>(sets.count()));
   t.metric("set_bytes", static_cast<double>(CallSets::size_bytes(op_case)));
 }
@@ -164,6 +186,7 @@ void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) 
   const Cost cost = cost_of(given);
   t.metric("bytes_read", cost.bytes_read);
   t.metric("bytes_written", cost.bytes_written);
+  t.metric("bytes_updated", cost.bytes_updated);
   t.metric("flops", cost.flops);
   const bp_kernel& kernel = kernel_for(t, given);
   t.detail("kernel", kernel.name == nullptr ? "" : kernel.name);
@@ -180,8 +203,16 @@ void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) 
 
   t.progress("time");
   const std::optional<RepeatTimes> repeated = time_repeated(sets, launcher, t.seed());
-  const std::vector<double> seconds = time_rotating(sets, launcher, options);
-  report(t, op_case, sets, seconds);
+  const auto copies = copy_yardstick(t, options, stream.get());
+  const auto products =
+      cost.flops == 0 ? nullptr
+                      : product_yardstick(t, bp_dtype_from_name(given.dtype.c_str()), stream.get());
+  std::vector<Yardstick*> yardsticks = {copies.get()};
+  if (products != nullptr) yardsticks.push_back(products.get());
+  const GroupTimes times = time_rotating(sets, launcher, yardsticks, options);
+  report(t, op_case, sets, times);
+  report_yardstick(t, times, 0, kCopyYardstick);
+  if (products != nullptr) report_yardstick(t, times, 1, kProductYardstick);
   if (repeated) check_repeated(t, *repeated);
 
   t.progress("verify");

@@ -123,6 +123,8 @@ nlohmann::json line_json(const PerfLine& line) {
   if (line.flops > 0) entry["flops_per_s"] = line.flops_per_s();
   if (line.grade == '-') return entry;
   entry["roof_s"] = line.roof_s;
+  entry["slowdown"] = line.slowdown;
+  entry["noise"] = line.noise;
   entry["bound"] = line.is_flops_bound ? "flops" : "memory";
   entry["fraction"] = line.fraction;
   entry["grade"] = std::string(1, line.grade);
@@ -160,7 +162,8 @@ std::string ceilings_text(const Ceilings& ceilings) {
   const auto rate = [](double value) { return value == 0 ? "-" : rate_text(value); };
   std::string text = "ceilings  copy " + rate(ceilings.copy_bytes_per_s) + "  read " +
                      rate(ceilings.read_bytes_per_s) + "  write " +
-                     rate(ceilings.write_bytes_per_s) + " GB/s   launch ";
+                     rate(ceilings.write_bytes_per_s) + "  update " +
+                     rate(ceilings.update_bytes_per_s) + " GB/s   launch ";
   text += ceilings.launch_s == 0 ? "-"
                                  : seconds_text(ceilings.launch_s) + ", in batches " +
                                        seconds_text(ceilings.batched_launch_s);
@@ -192,6 +195,25 @@ std::string line_text(const PerfLine& line, bool has_color) {
   return text + (line.fraction > kTooFast ? " above the roof" : "") + "\n";
 }
 
+std::string stability_text(const Stability& stability) {
+  std::string text = format(
+      "\n%zu runs; rows on both sides of a limit, and the grades they keep:\n", stability.runs);
+  for (const RowRuns& row : stability.rows) {
+    if (!row.has_crossed()) continue;
+    const auto [least, most] = std::ranges::minmax(row.fractions);
+    text += "  " + padded(row.id, kIdWidth) + " " + row.grades + " -> " + row.held +
+            format("   %.0f to %.0f %% of the roof\n", least * 100, most * 100);
+  }
+  text += format(
+      "%zu of %zu rows changed their grade, %zu crossed a limit: a grade is kept within "
+      "%.0f %% of its limits\n",
+      stability.changed, stability.rows.size(), stability.crossed, kHeld * 100);
+  return text + format(
+                    "between the best and the worst run of a row lie %.1f %% at the median, "
+                    "%.1f %% at most\n",
+                    stability.range * 100, stability.most_range * 100);
+}
+
 std::string summary_text(const PerfSummary& summary, const Comparison& comparison,
                          const std::string& verdict) {
   std::string text = "\n";
@@ -206,6 +228,13 @@ std::string summary_text(const PerfSummary& summary, const Comparison& compariso
       text += format("  %s %.0f %%", line->id.substr(5).c_str(), line->fraction * 100);
     }
     text += "\n";
+  }
+  if (summary.mean_fraction > 0) {
+    const MachineNoise& machine = summary.machine;
+    text += format(
+        "machine  %.2f times slower beside the calls than beside the ceilings, %.2f at most; "
+        "yardsticks scatter by %.1f %%, by more than %.0f %% beside %zu calls\n",
+        machine.slowdown, machine.most_slowdown, machine.noise * 100, kNoisy * 100, machine.noisy);
   }
   for (const std::string& finding : summary.findings) text += "finding: " + finding + "\n";
   text += comparison_text(comparison);
@@ -241,6 +270,7 @@ void add_results(const PerfSummary& summary, nlohmann::json& document) {
   document["ceilings"] = {{"copy_bytes_per_s", ceilings.copy_bytes_per_s},
                           {"read_bytes_per_s", ceilings.read_bytes_per_s},
                           {"write_bytes_per_s", ceilings.write_bytes_per_s},
+                          {"update_bytes_per_s", ceilings.update_bytes_per_s},
                           {"launch_s", ceilings.launch_s},
                           {"batched_launch_s", ceilings.batched_launch_s},
                           {"flops_per_s", ceilings.flops_per_s}};
@@ -254,7 +284,23 @@ void add_results(const PerfSummary& summary, nlohmann::json& document) {
                          {"skipped", summary.skipped},
                          {"grades", std::move(grades)},
                          {"mean_fraction", summary.mean_fraction},
+                         {"slowdown", summary.machine.slowdown},
+                         {"most_slowdown", summary.machine.most_slowdown},
+                         {"noise", summary.machine.noise},
+                         {"noisy", summary.machine.noisy},
                          {"findings", summary.findings}};
+}
+
+void add_stability(const Stability& stability, nlohmann::json& document) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const RowRuns& row : stability.rows) {
+    rows.push_back(
+        {{"id", row.id}, {"grades", row.grades}, {"held", row.held}, {"fractions", row.fractions}});
+  }
+  document["stability"] = {{"runs", stability.runs},       {"changed", stability.changed},
+                           {"crossed", stability.crossed}, {"held_within", kHeld},
+                           {"range", stability.range},     {"most_range", stability.most_range},
+                           {"rows", std::move(rows)}};
 }
 
 void add_comparison(const Comparison& comparison, nlohmann::json& document) {

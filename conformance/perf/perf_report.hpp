@@ -7,6 +7,7 @@
 #include "conformance/perf/baseline.hpp"
 #include "conformance/perf/grades.hpp"
 #include "conformance/perf/perf_options.hpp"
+#include "conformance/perf/stability.hpp"
 
 namespace bp::conformance {
 
@@ -30,6 +31,8 @@ std::string ceilings_text(const Ceilings& ceilings);
 std::string columns_text();
 // One line, with its end.
 std::string line_text(const PerfLine& line, bool has_color);
+// Of more than one run: the rows whose grade changed, and how many they are.
+std::string stability_text(const Stability& stability);
 std::string summary_text(const PerfSummary& summary, const Comparison& comparison,
                          const std::string& verdict);
 
@@ -38,6 +41,7 @@ std::string summary_text(const PerfSummary& summary, const Comparison& compariso
 // perf.json without results: what a baseline must agree with.
 nlohmann::json perf_document(const PerfHeader& header, const nlohmann::json& hello);
 void add_results(const PerfSummary& summary, nlohmann::json& document);
+void add_stability(const Stability& stability, nlohmann::json& document);
 void add_comparison(const Comparison& comparison, nlohmann::json& document);
 
 // ---- Verdict --------------------------------------------------------------------------------- //

@@ -5,11 +5,15 @@
 #include <random>
 #include <sstream>
 
+#include "conformance/perf/yardstick.hpp"
+
 namespace bp::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr double kGroupSeconds = 2e-3;
+constexpr double kQuiet = 1.15;  // Of the best fifth of a yardstick.
 constexpr size_t kFewestRuns = 20;
 constexpr double kMostSeconds = 8;     // Of launches of one call that are slower than that allows,
 constexpr size_t kFewestSlowRuns = 5;  // so many are timed.
@@ -43,9 +47,36 @@ std::string own_reasons(const std::string& explained) {
   return reasons.empty() ? explained : reasons;
 }
 
-bool has_enough(size_t runs, double seconds, const PerfOptions& options) {
-  if (seconds >= kMostSeconds && runs >= kFewestSlowRuns) return true;
-  return runs >= kFewestRuns && seconds >= options.min_seconds;
+// Marks the groups before and behind which every yardstick was short.
+void mark_quiet(std::vector<GroupTimes::Group>& groups) {
+  for (GroupTimes::Group& group : groups) group.is_quiet = true;
+  const size_t kinds = groups.empty() ? 0 : groups.front().yardsticks.size();
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    std::vector<double> times;
+    for (const GroupTimes::Group& group : groups) times.push_back(group.yardsticks[kind]);
+    const double most = quiet_limit(std::move(times));
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const size_t before = i == 0 ? i : i - 1;
+      if (std::max(groups[before].yardsticks[kind], groups[i].yardsticks[kind]) > most) {
+        groups[i].is_quiet = false;
+      }
+    }
+  }
+}
+
+// Enough quiet groups, or no patience left.
+bool has_enough(GroupTimes& times, const PerfOptions& options) {
+  mark_quiet(times.groups);
+  double all = 0, quiet = 0;
+  for (const GroupTimes::Group& group : times.groups) {
+    const double seconds = group.seconds * static_cast<double>(group.launches);
+    all += seconds;
+    if (group.is_quiet) quiet += seconds;
+  }
+  const size_t count = times.groups.size();
+  if (all >= kMostSeconds && count >= kFewestSlowRuns) return true;
+  if (times.quiet_count() >= kFewestRuns && quiet >= options.min_seconds) return true;
+  return count >= kFewestRuns && all >= options.patience_seconds();
 }
 
 bool has_enough_of_both(const RepeatTimes& times, double seconds) {
@@ -129,27 +160,66 @@ double Launcher::timed_batch(const Frame& frame, int count) {
   return since(start) / count;
 }
 
-std::vector<double> time_rotating(CallSets& sets, Launcher& launcher, const PerfOptions& options) {
-  std::vector<double> seconds;
-  double total = 0;
+double Launcher::timed_sets(const CallSets& sets, size_t first, size_t count) {
+  std::vector<std::vector<uint64_t>> words;
+  for (size_t i = 0; i < count; ++i) words.push_back(words_of(sets.frame(first + i)));
+  const Clock::time_point start = Clock::now();
+  for (const std::vector<uint64_t>& each : words) launch(each);
+  wait();
+  return since(start) / static_cast<double>(count);
+}
+
+double quiet_limit(std::vector<double> yardsticks) {
+  const auto fifth = yardsticks.begin() + static_cast<std::ptrdiff_t>(yardsticks.size() / 5);
+  std::ranges::nth_element(yardsticks, fifth);
+  return kQuiet * *fifth;
+}
+
+size_t GroupTimes::quiet_count() const {
+  return static_cast<size_t>(std::ranges::count(groups, true, &Group::is_quiet));
+}
+
+std::vector<const GroupTimes::Group*> GroupTimes::counted() const {
+  const bool are_quiet = quiet_count() >= std::min(kFewestRuns, groups.size());
+  std::vector<const Group*> chosen;
+  for (const Group& group : groups) {
+    if (group.is_quiet || !are_quiet) chosen.push_back(&group);
+  }
+  return chosen;
+}
+
+GroupTimes time_rotating(CallSets& sets, Launcher& launcher,
+                         const std::vector<Yardstick*>& yardsticks, const PerfOptions& options) {
+  GroupTimes times;
   uint64_t number = 0;
-  const auto round = [&](bool is_counted) {
-    for (size_t set = 0; set < sets.count(); ++set) {
-      const double taken = launcher.timed(sets.frame(set));
-      if (!is_counted) continue;
-      seconds.push_back(taken);
-      total += taken;
-    }
-  };
-  for (bool is_warm = false; !has_enough(seconds.size(), total, options); is_warm = true) {
+  const auto stamp_all = [&] {
     for (size_t set = 0; set < sets.count(); ++set) sets.stamp(set, ++number);
     launcher.wait();
-    round(is_warm);
+  };
+  stamp_all();
+  std::vector<double> alone;
+  for (size_t set = 0; set < sets.count(); ++set) {
+    alone.push_back(launcher.timed(sets.frame(set)));
+  }
+  const double one = std::max(spread_of(std::move(alone)).median, 1e-9);
+  const size_t most = std::clamp<size_t>(static_cast<size_t>(kGroupSeconds / one), 1, sets.count());
+  const auto round = [&] {
+    for (size_t set = 0; set < sets.count(); set += most) {
+      GroupTimes::Group& group = times.groups.emplace_back();
+      group.launches = std::min(most, sets.count() - set);
+      group.seconds = launcher.timed_sets(sets, set, group.launches);
+      for (Yardstick* yardstick : yardsticks) group.yardsticks.push_back(yardstick->seconds());
+    }
+  };
+  while (!has_enough(times, options)) {
+    stamp_all();
+    round();
   }
   for (size_t set = 0; set < sets.count(); ++set) sets.restore(set, set % 2);
   launcher.wait();
-  round(true);
-  return seconds;
+  round();
+  mark_quiet(times.groups);
+  return times;
 }
 
 bool RepeatTimes::is_cached() const {

@@ -1,8 +1,14 @@
 // Timed launches of one call.
 //
-// A launch is timed on the host, from its submission to the return of synchronize(). Sets take
-// turns, so that together they exceed the last-level cache twice, and before each round one element
-// of an input of each set is changed: no launch sees what an earlier one saw.
+// Launches are timed on the host, from the submission of the first to the return of synchronize():
+// in groups of as many as take 2 ms, so that what a wait costs, which the scheduler of the machine
+// decides, is none of theirs. Sets take turns, so that together they exceed the last-level cache
+// twice, and before each round one element of an input of each set is changed: no launch sees what
+// an earlier one saw.
+//
+// Yardsticks are measured between groups. A group counts if they say that the machine was quiet
+// before it and after it: that they took at most 15 % more than in their best fifth. Where too few
+// groups were quiet before patience ends, all count.
 //
 // Whether results are cached is asked of one set alone, where caches of the hardware help every
 // launch alike: before each launch either one element of an input is changed, or the same bytes are
@@ -33,6 +39,8 @@ class Launcher {
   double timed(const Frame& frame);
   // Seconds of each of `count` launches that are submitted together.
   double timed_batch(const Frame& frame, int count);
+  // The same of the calls of sets `first` to `first` + `count` - 1.
+  double timed_sets(const CallSets& sets, size_t first, size_t count);
 
  private:
   std::vector<uint64_t> words_of(const Frame& frame) const {
@@ -51,9 +59,31 @@ class Launcher {
 // reasons of the kernels, where there is none.
 const bp_kernel& native_kernel(Context& t, uint32_t op, const Frame& frame);
 
+class Yardstick;
+
+// Above this a yardstick says that the machine was busy: 15 % more than the best fifth of its
+// times.
+double quiet_limit(std::vector<double> yardsticks);
+
+// Groups of launches, each with what the yardsticks say behind it.
+struct GroupTimes {
+  struct Group {
+    double seconds = 0;  // Of each launch.
+    size_t launches = 0;
+    std::vector<double> yardsticks;  // Seconds.
+    bool is_quiet = true;            // Of the machine.
+  };
+  std::vector<Group> groups;
+
+  size_t quiet_count() const;
+  // Of the quiet groups, or of all where these are too few.
+  std::vector<const Group*> counted() const;
+};
+
 // Rounds over all sets. The last one, on restored data over poisoned outputs, is for the caller to
 // verify.
-std::vector<double> time_rotating(CallSets& sets, Launcher& launcher, const PerfOptions& options);
+GroupTimes time_rotating(CallSets& sets, Launcher& launcher,
+                         const std::vector<Yardstick*>& yardsticks, const PerfOptions& options);
 
 struct RepeatTimes {
   std::vector<double> changed;   // After one element of an input has changed.

@@ -62,7 +62,8 @@ class AGoodBackend(Perf):
         self.assertTrue(done.stdout.endswith("2 measured, 0 failed, 0 skipped\n"), done.stdout)
         document = self.document()
         self.assertEqual(document["schema"], "backplane-perf-1")
-        for name in ("copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s", "launch_s"):
+        for name in ("copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s",
+                     "update_bytes_per_s", "launch_s"):
             self.assertGreater(document["ceilings"][name], 0, name)
         self.assertEqual(list(document["ceilings"]["flops_per_s"]), ["f32"])
         add, product = (self.case(f"perf.{name}.f32") for name in ("add.dense", "matmul.square512"))
@@ -81,6 +82,26 @@ class AGoodBackend(Perf):
         case = self.case("perf.softmax.axis1.f32")
         self.assertEqual(case["set_bytes"], 8 * 2 ** 20)
         self.assertGreaterEqual(case["sets"] * case["set_bytes"], 40 * 2 ** 20)
+
+    def test_says_how_steady_the_machine_and_the_grades_were(self):
+        done = self.perf("-k", "perf.fill.*:perf.adamw_step.*", "--runs", "2")
+        self.assertIn("run 2 of 2", done.stdout)
+        self.assertIn("of 2 rows changed their grade", done.stdout)
+        self.assertRegex(done.stdout, r"machine  [0-9.]+ times slower beside the calls")
+        document = self.document()
+        rows = document["stability"]["rows"]
+        self.assertEqual(document["stability"]["runs"], 2)
+        self.assertEqual(sorted(row["id"] for row in rows),
+                         ["perf.adamw_step.two_tensors.f32", "perf.fill.dense.f32"])
+        for row in rows:
+            self.assertEqual(len(row["grades"]), 2)
+            self.assertEqual(row["held"][0], row["grades"][0])
+            self.assertIn(self.case(row["id"])["fraction"], row["fractions"])
+        # Parameters and both averages are written where they were read, the gradients only read.
+        step = self.case("perf.adamw_step.two_tensors.f32")
+        self.assertEqual(step["bytes_updated"], 3 * 2 * 4 * 2 ** 18)
+        self.assertGreater(step["copy_yardstick_s"], 0)
+        self.assertTrue((self.folder / "out" / "results.2.jsonl").exists())
 
     def test_compares_with_a_baseline(self):
         self.perf("-k", "perf.fill.*:perf.relu.dense.f32")
@@ -155,7 +176,7 @@ class ABackendWithoutMemoryAndKernels(Perf):
         done = self.perf("-k", "perf.add.dense.f32", plugin=MOCK, code=1)
         self.assertIn("Fail: memory.allocate: unsupported: the mock has no memory", done.stdout)
         self.assertIn("NotSupported: test.mock: has no kernel for this op", done.stdout)
-        self.assertTrue(done.stdout.endswith("0 measured, 4 failed, 1 skipped\n"), done.stdout)
+        self.assertTrue(done.stdout.endswith("0 measured, 5 failed, 1 skipped\n"), done.stdout)
         self.assertEqual(self.case("perf.add.dense.f32")["status"], "NotSupported")
 
 

@@ -1,0 +1,57 @@
+#include "conformance/perf/stability.hpp"
+
+#include <gtest/gtest.h>
+
+namespace bp::conformance {
+namespace {
+
+PerfSummary run_of(double first, double second) {
+  std::vector<PerfLine> lines;
+  for (const auto& [id, fraction] : {std::pair("perf.a", first), std::pair("perf.b", second)}) {
+    PerfLine line;
+    line.id = id;
+    line.seconds.median = 1;
+    line.fraction = fraction;
+    line.grade = fraction >= 0.8 ? 'A' : 'B';
+    lines.push_back(line);
+  }
+  return summarize_perf(std::move(lines), {});
+}
+
+TEST(Stability, CountsRowsThatCrossALimitAndThoseThatLeaveItBehind) {
+  const Stability stability = stability_of({run_of(0.9, 0.7), run_of(0.9, 0.81), run_of(0.9, 0.7)});
+  EXPECT_EQ(stability.crossed, 1u);
+  EXPECT_EQ(stability.changed, 0u);
+  EXPECT_EQ(stability.rows[1].held, "BBB");
+  const Stability other = stability_of({run_of(0.9, 0.7), run_of(0.9, 0.95), run_of(0.9, 0.75)});
+  EXPECT_EQ(other.changed, 1u);
+  EXPECT_EQ(other.rows[1].held, "BAA");
+}
+
+TEST(Stability, HasTheRangeOfEachRow) {
+  const Stability stability = stability_of({run_of(0.9, 0.7), run_of(0.9, 0.81), run_of(0.9, 0.7)});
+  EXPECT_EQ(stability.runs, 3u);
+  ASSERT_EQ(stability.rows.size(), 2u);
+  EXPECT_EQ(stability.rows[0].grades, "AAA");
+  EXPECT_EQ(stability.rows[1].grades, "BAB");
+  EXPECT_NEAR(stability.most_range, 0.81 / 0.7 - 1, 1e-12);
+  EXPECT_NEAR(stability.range, stability.most_range / 2, 1e-12);
+}
+
+TEST(Stability, GivesEachCallTheRunInTheMiddle) {
+  const PerfSummary middle = middle_of({run_of(0.9, 0.7), run_of(0.95, 0.81), run_of(0.85, 0.75)});
+  EXPECT_EQ(middle.lines[0].fraction, 0.9);
+  EXPECT_EQ(middle.lines[1].fraction, 0.75);
+  EXPECT_EQ(middle.grades.at('B'), 1u);
+}
+
+TEST(Stability, KeepsAFailureOfOneRun) {
+  std::vector<PerfSummary> runs = {run_of(0.9, 0.7), run_of(0.9, 0.7), run_of(0.9, 0.7)};
+  runs[2].lines[1].result.outcome = Outcome::kFail;
+  const PerfSummary middle = middle_of(runs);
+  EXPECT_EQ(middle.failed, 1u);
+  EXPECT_EQ(stability_of(runs).rows.size(), 1u);
+}
+
+}  // namespace
+}  // namespace bp::conformance

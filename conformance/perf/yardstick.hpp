@@ -1,0 +1,49 @@
+// A piece of work that is always the same, and says how fast the machine is at the moment.
+//
+// Yardsticks are measured beside the ceilings, and again between the timed launches of each call:
+// by how much longer they take there, the machine was slower while the call was measured, and its
+// roof lies as much lower. They are
+//
+//   copies      op copy (the allocator's, where it has no kernel) of pieces of a buffer beyond the
+//               cache, which take turns
+//   products    op matmul of 512^3
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "conformance/perf/dense.hpp"
+#include "conformance/perf/perf_options.hpp"
+#include "conformance/perf/timing.hpp"
+
+namespace bp::conformance {
+
+// The metrics that hold the seconds of one piece.
+constexpr const char* kCopyYardstick = "copy_yardstick_s";
+constexpr const char* kProductYardstick = "product_yardstick_s";
+
+class Yardstick {
+ public:
+  virtual ~Yardstick() = default;
+
+  // Seconds of one piece now: of as many as take long enough to be timed.
+  double seconds();
+
+ protected:
+  Yardstick(Context& t, bp_stream* stream) : t_(t), stream_(stream) {}
+
+  Context& t_;
+  bp_stream* stream_;
+
+ private:
+  virtual void submit() = 0;
+
+  int count_ = 0;  // Of pieces that are timed together; 0 until it is known.
+};
+
+std::unique_ptr<Yardstick> copy_yardstick(Context& t, const PerfOptions& options,
+                                          bp_stream* stream);
+// NULL where the backend has no matmul of the dtype.
+std::unique_ptr<Yardstick> product_yardstick(Context& t, bp_dtype dtype, bp_stream* stream);
+
+}  // namespace bp::conformance
