@@ -65,7 +65,7 @@ void mark_quiet(std::vector<GroupTimes::Group>& groups) {
 }
 
 // Enough quiet groups, or no patience left.
-bool has_enough(GroupTimes& times, const PerfOptions& options) {
+bool has_enough(GroupTimes& times, double elapsed, const PerfOptions& options) {
   mark_quiet(times.groups);
   double all = 0, quiet = 0;
   for (const GroupTimes::Group& group : times.groups) {
@@ -76,7 +76,7 @@ bool has_enough(GroupTimes& times, const PerfOptions& options) {
   const size_t count = times.groups.size();
   if (all >= kMostSeconds && count >= kFewestSlowRuns) return true;
   if (times.quiet_count() >= kFewestRuns && quiet >= options.min_seconds) return true;
-  return count >= kFewestRuns && all >= options.patience_seconds();
+  return count >= kFewestRuns && elapsed >= options.patience_seconds();
 }
 
 bool has_enough_of_both(const RepeatTimes& times, double seconds) {
@@ -211,7 +211,8 @@ GroupTimes time_rotating(CallSets& sets, Launcher& launcher,
       for (Yardstick* yardstick : yardsticks) group.yardsticks.push_back(yardstick->seconds());
     }
   };
-  while (!has_enough(times, options)) {
+  const Clock::time_point start = Clock::now();
+  while (!has_enough(times, since(start), options)) {
     stamp_all();
     round();
   }
