@@ -2,8 +2,8 @@
 // backend, bp_op_check_buffers() asks its allocator where a buffer ends, and a launch at least
 // never follows NULL. A tensor without elements needs no memory at all.
 //
-// No case passes a buffer of another backend: a handle is an address, and following one that is
-// not the backend's own is undefined.
+// No case here passes a buffer of another backend: a handle is an address, and following one that
+// is not the backend's own is undefined (foreign_buffer_cases.cpp).
 #include "conformance/cases/buffer_cases.hpp"
 
 #include <algorithm>

@@ -11,4 +11,7 @@ namespace bp::conformance {
 // and of the rules.
 void add_buffer_cases(std::vector<Case>& cases, const OpCases& rows);
 
+// Adds bad_input.foreign_buffer.<op> for calls in buffers that are not the backend's.
+void add_foreign_buffer_cases(std::vector<Case>& cases, const OpCases& rows);
+
 }  // namespace bp::conformance

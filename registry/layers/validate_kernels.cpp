@@ -68,6 +68,21 @@ std::string ValidateLayer::launch_defect(const bp_launch& launch) {
   return defect;
 }
 
+// A host asks for each launch, and so with the buffers that it will launch with: a kernel may look
+// into them already here.
+bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* device,
+                                        const void* args, uint64_t* out_required_bytes,
+                                        uint64_t* out_preferred_bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::vector<Access> accesses;
+    const std::string defect = frame_defect(kernel.kernel.op, args, device, UINT64_MAX, accesses);
+    if (!defect.empty()) return illegal(Slot::kernel_workspace_size, defect);
+  }
+  return kernel.next->workspace_size(kernel.next, device, args, out_required_bytes,
+                                     out_preferred_bytes);
+}
+
 bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* launch,
                                 const void* args) {
   const auto next = [&] { return kernel.next->launch(kernel.next, launch, args); };

@@ -232,7 +232,7 @@ HWY_EXPORT(find_pool_plane);
 // Indices of 4-byte elements are counted in 32 bits.
 bp_reason max_pool_supports(const bp_max_pool_args& args) {
   if (args.x->dtype == BP_F64) return nullptr;
-  const bool is_small = Planes(*args.x).size() < std::numeric_limits<int32_t>::max();
+  const bool is_small = plane_size(*args.x) < std::numeric_limits<int32_t>::max();
   return is_small ? nullptr : "x: a channel has more than 2^31 - 2 elements";
 }
 
@@ -243,7 +243,7 @@ Window window_of(const bp_max_pool_args& args) {
 // A line of values and one of indices of the same size.
 uint64_t thread_bytes(const bp_max_pool_args& args) {
   const int64_t value_size_bytes = args.x->dtype == BP_F64 ? 8 : 4;
-  const int64_t elements = line_elements(window_of(args), Planes(*args.y).extent[2]);
+  const int64_t elements = line_elements(window_of(args), args.y->shape[args.y->ndim - 1]);
   uint64_t size_bytes = 0;
   reserve_bytes(static_cast<uint64_t>(2 * elements * value_size_bytes), size_bytes);
   return size_bytes;

@@ -134,7 +134,7 @@ int64_t sum_slots(const bp_max_pool_backward_args& args, const Env& env) {
 
 uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, const Env& env) {
   if (dtype_size_bytes(args.grad_y->dtype) > 2) return 0;
-  const int64_t elements = sum_slots(args, env) * Planes(*args.grad_x).size();
+  const int64_t elements = sum_slots(args, env) * plane_size(*args.grad_x);
   return static_cast<uint64_t>(elements) * sizeof(float);
 }
 

@@ -10,6 +10,14 @@
 
 namespace bp::kernels {
 
+// The elements of one channel. Asked of tensors whose buffers must not be followed: supports() and
+// workspace_size() look at shapes alone.
+inline int64_t plane_size(const bp_tensor& tensor) {
+  int64_t size = 1;
+  for (uint32_t i = 2; i < tensor.ndim; ++i) size *= tensor.shape[i];
+  return size;
+}
+
 // A tensor (batch, channels, spatial) with three spatial axes; those it lacks lead, with extent 1.
 // Strides are in elements.
 struct Planes {
