@@ -19,6 +19,8 @@ namespace {
 
 constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
                                 BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
+// Includes "infer".
+constexpr const char* kProfiles[] = {"train", "llm"};
 constexpr int kMaxThreadCount = 1024;
 
 // The value of the first line "key : value" of a file such as /proc/cpuinfo; "" if it has none.
@@ -161,6 +163,8 @@ Device::Device(const bp_host& host)
   properties_.heap_stride_bytes = sizeof(heap_);
   properties_.dtypes = kDtypes;
   properties_.dtype_count = std::size(kDtypes);
+  properties_.profiles = kProfiles;
+  properties_.profile_count = std::size(kProfiles);
   properties_.dlpack_device_type = 1;
 
   const char* threads = nullptr;

@@ -43,7 +43,7 @@ bool claims_profile(const bp_device_properties& device, std::string_view profile
                                   const std::string& reasons) {
   const OpInfo& info = op_info(op_case.op);
   Variant dense;
-  dense.has_layouts = false;
+  dense.has_layouts = dense.has_offsets = false;
   if (op_case.layout != "dense" && is_served(t, op_case, data, dense, BP_KERNEL_NATIVE)) {
     t.not_supported("layout not claimed: " + reasons);
   }
@@ -61,7 +61,7 @@ void report_source(Context& t, const OpCase& op_case, const CallData& data,
   const OpInfo& info = op_info(op_case.op);
   const bool is_dense = op_case.layout == "dense";
   Variant dense;
-  dense.has_layouts = false;
+  dense.has_layouts = dense.has_offsets = false;
   const bool is_mandatory = claims_profile(*t.target().properties, info.profile);
   const bool is_hole = is_dense || !is_served(t, op_case, data, dense, BP_KERNEL_NATIVE);
   if (!info.is_decomposable && is_mandatory && is_hole) {
