@@ -19,7 +19,7 @@ constexpr uint32_t kBufferMagic = 0x62756666;
 // Of the members that own memory at most one is set: a buffer over memory of others has none.
 struct Buffer {
   struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
+    void operator()(std::byte* bytes) const { std::free(bytes); }
   };
 
   uint32_t magic = kBufferMagic;

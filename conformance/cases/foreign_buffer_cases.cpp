@@ -108,11 +108,12 @@ void expect_refused(Context& t, const OpCase& row, const bp_target& target, bp_b
     call.take(i, foreign);
     const bp_status status = call.launch();
     const std::string text = bp_error_text(), name(row.tensors[i].name);
+    const std::string where = name + (" in " + what);
     bp_error_clear();
-    t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, name + " in " + what);
+    t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, where);
     if (status != BP_INVALID_ARGUMENT) continue;
     t.expect(text.find("tensor " + name) != std::string::npos,
-             name + " in " + what + ": the sentence does not name it: " + text);
+             where + (": the sentence does not name it: " + text));
   }
 }
 
