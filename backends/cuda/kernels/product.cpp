@@ -4,6 +4,7 @@
 #include <array>
 #include <utility>
 
+#include "backends/common/product_batch.hpp"
 #include "backends/common/shape.hpp"
 
 namespace bp::cuda {
@@ -11,52 +12,6 @@ namespace {
 
 constexpr int64_t kMostBatches = INT32_MAX;
 constexpr uint64_t kLibraryAlignment = 16;
-
-void remove_batch_axis(Product& p, uint32_t axis) {
-  --p.batch_ndim;
-  for (uint32_t i = axis; i < p.batch_ndim; ++i) {
-    p.batch[i] = p.batch[i + 1];
-    for (ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
-      o->batch_strides[i] = o->batch_strides[i + 1];
-    }
-  }
-}
-
-// Whether the batch axis continues the rows of `o`.
-bool continues_rows(const ProductOperand& o, uint32_t axis) {
-  return o.rows == 1 || o.batch_strides[axis] == o.rows * o.row_stride;
-}
-
-// Batches that share b are more rows of one product.
-void fold_batch_into_rows(Product& p) {
-  for (uint32_t i = p.batch_ndim; i-- > 0;) {
-    if (p.batch[i] == 1) {
-      remove_batch_axis(p, i);
-      continue;
-    }
-    if (i + 1 != p.batch_ndim || p.b.batch_strides[i] != 0 || !continues_rows(p.a, i) ||
-        !continues_rows(p.y, i) || !continues_rows(p.preactivation, i)) {
-      continue;
-    }
-    for (ProductOperand* o : {&p.a, &p.y, &p.preactivation}) {
-      if (o->rows == 1) o->row_stride = o->batch_strides[i];
-      o->rows *= p.batch[i];
-    }
-    remove_batch_axis(p, i);
-  }
-}
-
-void merge_batch_axes(Product& p) {
-  for (uint32_t i = p.batch_ndim; i-- > 1;) {
-    bool is_one = true;
-    for (const ProductOperand* o : {&p.a, &p.b, &p.y, &p.preactivation}) {
-      is_one = is_one && o->batch_strides[i - 1] == o->batch_strides[i] * p.batch[i];
-    }
-    if (!is_one) continue;
-    p.batch[i] *= p.batch[i - 1];
-    remove_batch_axis(p, i - 1);
-  }
-}
 
 ProductOperand operand_of(const bp_tensor& tensor) {
   ProductOperand o;
