@@ -6,8 +6,10 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <new>
+#include <system_error>
 
 namespace bp::conformance {
 
@@ -19,8 +21,13 @@ class FencedPages {
                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     pages_ = static_cast<std::byte*>(pages);
-    static_cast<void>(mprotect(pages_, kPage, PROT_NONE));
-    static_cast<void>(mprotect(pages_ + kPage + size_bytes_, kPage, PROT_NONE));
+    // A fence that does not stand would find nothing, and say so as if all were right.
+    if (mprotect(pages_, kPage, PROT_NONE) != 0 ||
+        mprotect(pages_ + kPage + size_bytes_, kPage, PROT_NONE) != 0) {
+      const std::system_error error(errno, std::generic_category(), "mprotect");
+      munmap(pages_, size_bytes_ + 2 * kPage);
+      throw error;
+    }
   }
   ~FencedPages() { munmap(pages_, size_bytes_ + 2 * kPage); }
   FencedPages(const FencedPages&) = delete;
