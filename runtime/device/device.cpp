@@ -61,7 +61,7 @@ constexpr const char* kLevels[] = {"debug", "info", "warning", "error"};  // Fro
 
 // What BACKPLANE_LOG says, from debug to error; else warnings: what a backend or a layer warns of
 // must reach somebody, such as an option that nobody knows, or a leak.
-bp_log_level log_threshold() {
+bp_log_level read_threshold() {
   const char* text = bp_environment("BACKPLANE_LOG");
   if (text == nullptr) return BP_LOG_WARNING;
   const auto* const level = std::ranges::find(kLevels, std::string_view(text));
@@ -73,9 +73,13 @@ bp_log_level log_threshold() {
   return BP_LOG_WARNING;
 }
 
+bp_log_level log_threshold() {
+  static const bp_log_level threshold = read_threshold();
+  return threshold;
+}
+
 void print_line(void*, bp_log_level level, const char* source, const char* message) {
-  static const bp_log_level threshold = log_threshold();
-  if (level < threshold) return;
+  if (level < log_threshold()) return;
   const bp_log_level known = std::clamp<bp_log_level>(level, BP_LOG_DEBUG, BP_LOG_ERROR);
   std::fprintf(stderr, "%s: %s: %s\n", kLevels[known - BP_LOG_DEBUG], source, message);
 }
@@ -105,6 +109,7 @@ const bp_target& find_device(std::string_view name) {
 
 bp_registry* default_registry() {
   static bp_registry* const registry = [] {
+    log_threshold();  // A level that is none is told also where nothing is logged.
     const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC,
                                 .log = print_line};
