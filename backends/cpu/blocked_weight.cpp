@@ -16,7 +16,6 @@ namespace {
 
 using kernels::Env;
 using kernels::Launch;
-using kernels::Product;
 using kernels::Program;
 
 // From how many rows on oneDNN gains from blocks, and how far: product_plan.hpp.
@@ -253,7 +252,7 @@ dnnl::memory::desc BlockedWeights::desc(int64_t cols, int64_t depth) {
   p.a = {.dtype = BP_F32, .rows = kNominalRows, .cols = depth, .row_stride = depth};
   p.b = {.dtype = BP_F32, .rows = depth, .cols = cols, .row_stride = cols};
   p.y = {.dtype = BP_F32, .rows = kNominalRows, .cols = cols, .row_stride = cols};
-  for (kernels::ProductOperand* o : {&p.a, &p.b, &p.y}) o->col_stride = 1;
+  for (ProductOperand* o : {&p.a, &p.b, &p.y}) o->col_stride = 1;
   dnnl::memory::desc made;
   try {
     made = kernels::make_inner_product(p, kernels::any_weight(p.b), 1)

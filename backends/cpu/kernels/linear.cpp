@@ -1,48 +1,9 @@
 // linear: y = activation(x weight^T + bias). The axes of x before the last two are a batch that
 // shares weight, which product.cpp folds into rows where x and y lie so.
-#include <algorithm>
-
 #include "backends/cpu/kernels/kernels.hpp"
 #include "backends/cpu/kernels/product_plan.hpp"
 
 namespace bp::kernels {
-namespace {
-
-// Also for a single row, without an axis that counts it.
-ProductOperand rows_of(const bp_tensor& tensor) {
-  if (tensor.ndim > 1) return operand_of(tensor);
-  ProductOperand o;
-  o.address = data<std::byte>(tensor);
-  o.dtype = tensor.dtype;
-  o.rows = 1;
-  o.cols = tensor.shape[0];
-  o.col_stride = tensor.strides[0];
-  return o;
-}
-
-}  // namespace
-
-Product product_of(const bp_linear_args& args) {
-  Product p;
-  p.batch_ndim = args.x->ndim < 2 ? 0 : args.x->ndim - 2;
-  std::copy_n(args.x->shape, p.batch_ndim, p.batch);
-  p.a = rows_of(*args.x);
-  p.b = operand_of(*args.weight);
-  std::swap(p.b.rows, p.b.cols);
-  std::swap(p.b.row_stride, p.b.col_stride);
-  p.y = rows_of(*args.y);
-  p.has_preactivation = args.preactivation != nullptr;
-  p.preactivation = rows_of(p.has_preactivation ? *args.preactivation : *args.y);
-  if (!p.has_preactivation) p.preactivation.address = nullptr;
-  p.activation = args.activation;
-  p.has_bias = args.bias != nullptr;
-  if (p.has_bias) {
-    p.bias = data<std::byte>(*args.bias);
-    p.bias_stride = args.bias->strides[0];
-  }
-  return p;
-}
-
 namespace {
 
 bp_reason linear_supports(const bp_linear_args& args) {

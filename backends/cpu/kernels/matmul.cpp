@@ -1,22 +1,8 @@
 // matmul: y = a b over the last two axes (product.hpp).
-#include <algorithm>
-
 #include "backends/cpu/kernels/kernels.hpp"
 #include "backends/cpu/kernels/product_plan.hpp"
 
 namespace bp::kernels {
-Product product_of(const bp_matmul_args& args) {
-  Product p;
-  p.batch_ndim = args.y->ndim - 2;
-  std::copy_n(args.y->shape, p.batch_ndim, p.batch);
-  p.a = operand_of(*args.a);
-  p.b = operand_of(*args.b);
-  p.y = operand_of(*args.y);
-  p.preactivation = p.y;
-  p.preactivation.address = nullptr;
-  return p;
-}
-
 namespace {
 
 uint64_t matmul_workspace(const bp_matmul_args& args, const Env& env) {

@@ -234,7 +234,7 @@ Gemm gemm_of(const Product& p, const BatchOffsets& at) {
 
 // Many products are divided among the threads, a few are worked on by all.
 void run_loops(const Product& p, std::byte* workspace, int thread_count) {
-  const int64_t batches = batch_count(p);
+  const int64_t batches = p.batch_count();
   const int sharers = batches >= int64_t{4} * thread_count ? 1 : thread_count;
   const int64_t teams = thread_count / sharers;
   const uint64_t size_bytes = gemm_workspace_size_bytes(gemm_of(p, {}), sharers);
@@ -269,33 +269,18 @@ bool is_for_library(const Product& p) {
   return (is_of_f32(p) || is_of_fast_f16(p)) && !is_gemv(gemm_of(folded(p), {}));
 }
 
-bool is_empty(const Product& p) { return batch_count(p) * p.y.rows * p.y.cols == 0; }
-
 }  // namespace
-
-ProductOperand operand_of(const bp_tensor& tensor) {
-  ProductOperand o;
-  o.address = data<std::byte>(tensor);
-  o.dtype = tensor.dtype;
-  const uint32_t batch_ndim = tensor.ndim - 2;
-  o.rows = tensor.shape[batch_ndim];
-  o.cols = tensor.shape[batch_ndim + 1];
-  o.row_stride = tensor.strides[batch_ndim];
-  o.col_stride = tensor.strides[batch_ndim + 1];
-  std::copy_n(tensor.strides, batch_ndim, o.batch_strides);
-  return o;
-}
 
 void run_activation(const Product& p, int thread_count) {
   if (p.activation == BP_LINEAR_ACTIVATION_NONE && !p.has_preactivation) return;
-  for_each_batch(p, p.batch_ndim, 0, batch_count(p), [&](const BatchOffsets& at) {
+  for_each_batch(p, p.batch_ndim, 0, p.batch_count(), [&](const BatchOffsets& at) {
     run_activation(matrix(p.y, at.y), matrix(p.preactivation, at.preactivation), p.activation,
                    thread_count);
   });
 }
 
 bool is_one_dense_product(Product& p) {
-  if (!is_of_f32(p) || is_empty(p)) return false;
+  if (!is_of_f32(p) || p.is_empty()) return false;
   p = folded(p);
   return p.batch_ndim == 0 && normalize_strides(p.a) && normalize_strides(p.b) &&
          normalize_strides(p.y) && p.a.col_stride == 1 && p.y.col_stride == 1 &&
@@ -303,7 +288,7 @@ bool is_one_dense_product(Product& p) {
 }
 
 uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {
-  if (is_empty(product)) return 0;
+  if (product.is_empty()) return 0;
   if (is_for_library(product)) {
     Plan plan = make_plan(product);
     const std::shared_ptr<const Program> program = find_program(plan.product, env);
@@ -317,7 +302,7 @@ uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {
 bp_status submit_product(const Product& product, const Launch& launch) {
   const int thread_count = launch.thread_count();
   std::byte* const workspace = launch.workspace();
-  if (is_empty(product)) return launch.submit([] {});
+  if (product.is_empty()) return launch.submit([] {});
   if (is_for_library(product)) {
     Plan plan = make_plan(product);
     std::shared_ptr<const Program> program = find_program(plan.product, launch);

@@ -1,18 +1,11 @@
-// The batch of a product: as few axes as the strides of its operands allow, and a walk over them.
+// A walk over the batch of a product.
 #pragma once
 
 #include <cstdint>
 
-#include "backends/cpu/kernels/product.hpp"
+#include "backends/common/product.hpp"
 
 namespace bp::kernels {
-
-// The products of a batch; 0 if an axis has no element.
-int64_t batch_count(const Product& p);
-
-// The same products where batches that share b are more rows of one product, and neighbouring axes
-// that lie as one do in every operand are one.
-Product folded(Product p);
 
 // Where the matrices of one index of the batch begin, in elements.
 struct BatchOffsets {

@@ -52,6 +52,5 @@ set(library_kernel_sources
   kernels/linear.cpp
   kernels/matmul.cpp
   kernels/product.cpp
-  kernels/product_batch.cpp
   kernels/product_plan.cpp
 )

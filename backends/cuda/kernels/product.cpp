@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "backends/common/product_batch.hpp"
 #include "backends/common/shape.hpp"
 
 namespace bp::cuda {
@@ -13,37 +12,6 @@ namespace {
 constexpr int64_t kMostBatches = INT32_MAX;
 constexpr uint64_t kLibraryAlignment = 16;
 
-ProductOperand operand_of(const bp_tensor& tensor) {
-  ProductOperand o;
-  o.address = data<std::byte>(tensor);
-  o.dtype = tensor.dtype;
-  const uint32_t batch_ndim = tensor.ndim - 2;
-  o.rows = tensor.shape[batch_ndim];
-  o.cols = tensor.shape[batch_ndim + 1];
-  o.row_stride = tensor.strides[batch_ndim];
-  o.col_stride = tensor.strides[batch_ndim + 1];
-  std::copy_n(tensor.strides, batch_ndim, o.batch_strides);
-  return o;
-}
-
-// Also for a single row, without an axis that counts it.
-ProductOperand rows_of(const bp_tensor& tensor) {
-  if (tensor.ndim > 1) return operand_of(tensor);
-  ProductOperand o;
-  o.address = data<std::byte>(tensor);
-  o.dtype = tensor.dtype;
-  o.rows = 1;
-  o.cols = tensor.shape[0];
-  o.col_stride = tensor.strides[0];
-  return o;
-}
-
-Product simplified(Product p) {
-  fold_batch_into_rows(p);
-  merge_batch_axes(p);
-  return p;
-}
-
 // Dense rows or dense columns, with the strides of single rows and columns set to what a dense
 // matrix has. False for a matrix that is neither.
 bool normalize_strides(ProductOperand& o) {
@@ -51,11 +19,6 @@ bool normalize_strides(ProductOperand& o) {
   if (o.rows == 1) o.row_stride = o.col_stride == 1 ? o.cols : 1;
   return (o.col_stride == 1 && o.row_stride >= o.cols) ||
          (o.row_stride == 1 && o.col_stride >= o.rows);
-}
-
-void transpose(ProductOperand& o) {
-  std::swap(o.rows, o.cols);
-  std::swap(o.row_stride, o.col_stride);
 }
 
 // The rows of `o` as columns, or its columns as they are; whether they were rows.
@@ -76,42 +39,6 @@ bool may_batch(const Product& p) {
 }
 
 }  // namespace
-
-int64_t Product::batch_count() const {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < batch_ndim; ++i) count *= batch[i];
-  return count;
-}
-
-Product product_of(const bp_matmul_args& args) {
-  Product p;
-  p.batch_ndim = args.y->ndim - 2;
-  std::copy_n(args.y->shape, p.batch_ndim, p.batch);
-  p.a = operand_of(*args.a);
-  p.b = operand_of(*args.b);
-  p.y = operand_of(*args.y);
-  p.preactivation = p.y;
-  return simplified(p);
-}
-
-Product product_of(const bp_linear_args& args) {
-  Product p;
-  p.batch_ndim = args.x->ndim < 2 ? 0 : args.x->ndim - 2;
-  std::copy_n(args.x->shape, p.batch_ndim, p.batch);
-  p.a = rows_of(*args.x);
-  p.b = operand_of(*args.weight);
-  transpose(p.b);
-  p.y = rows_of(*args.y);
-  p.has_preactivation = args.preactivation != nullptr;
-  p.preactivation = p.has_preactivation ? rows_of(*args.preactivation) : p.y;
-  p.activation = args.activation;
-  p.has_bias = args.bias != nullptr;
-  if (p.has_bias) {
-    p.bias = data<std::byte>(*args.bias);
-    p.bias_stride = args.bias->strides[0];
-  }
-  return simplified(p);
-}
 
 bp_reason refuse_library_product(const Product& product) {
   Product p = product;

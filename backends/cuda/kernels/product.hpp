@@ -8,52 +8,23 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backends/common/product.hpp"
 #include "backends/cuda/cublaslt.hpp"
 #include "backends/cuda/kernel_env.hpp"
 #include "backplane/ops.h"
 
 namespace bp::cuda {
 
-// One operand: (rows, cols) for each index of the batch. Strides are in elements.
-struct ProductOperand {
-  std::byte* address = nullptr;
-  bp_dtype dtype = 0;
-  int64_t rows = 0, cols = 0;
-  int64_t row_stride = 0, col_stride = 0;
-  int64_t batch_strides[BP_MAX_RANK] = {};
-};
+// What the ops compute, in as few axes of the batch as the strides allow.
+inline Product product_of(const bp_matmul_args& args) {
+  return folded(bp::product_of(args, data<std::byte>));
+}
+inline Product product_of(const bp_linear_args& args) {
+  return folded(bp::product_of(args, data<std::byte>));
+}
 
-// y (rows, cols) = a (rows, depth) by b (depth, cols) for each index of the batch. All are f64, or
-// each is one of the other floats.
-struct Product {
-  uint32_t batch_ndim = 0;
-  int64_t batch[BP_MAX_RANK] = {};
-  ProductOperand a, b, y;
-  ProductOperand preactivation;  // Gets a b + bias. Where there is none, it lies as y.
-  bool has_preactivation = false;
-  std::byte* bias = nullptr;  // (cols), of the dtype of y.
-  int64_t bias_stride = 0;
-  bool has_bias = false;  // Also where addresses are not known yet.
-  uint32_t activation = BP_LINEAR_ACTIVATION_NONE;
-
-  int64_t batch_count() const;
-  bool is_empty() const { return batch_count() * y.rows * y.cols == 0; }
-};
-
-// What the ops compute: batches that share b are folded into rows, and axes of the batch that lie
-// behind each other in every operand are one.
-Product product_of(const bp_matmul_args& args);
-Product product_of(const bp_linear_args& args);
-
-// What the products take, as rows of (a, b, y): each narrow float with itself and with f32.
+// What cuBLASLt takes, as rows of (a, b, y).
 // clang-format off: a row is a combination.
-constexpr bp_dtype kProductDtypes[] = {
-    BP_F32,  BP_F32,  BP_F32, BP_F64,  BP_F64, BP_F64,  BP_F16,  BP_F16,  BP_F16,  BP_F16,
-    BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F16, BP_F16,  BP_F32,  BP_F32,  BP_F32,  BP_F16,
-    BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F32, BP_F32,  BP_F16,  BP_BF16, BP_BF16, BP_BF16,
-    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_BF16, BP_BF16, BP_F32,  BP_F32,  BP_F32,
-    BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_F32,  BP_F32,  BP_BF16};
-// Those of cuBLASLt.
 constexpr bp_dtype kWideLibraryDtypes[] = {BP_F32, BP_F32, BP_F32, BP_F64, BP_F64, BP_F64};
 constexpr bp_dtype kNarrowLibraryDtypes[] = {BP_F16,  BP_F16,  BP_F16,  BP_F16,  BP_F16,  BP_F32,
                                              BP_BF16, BP_BF16, BP_BF16, BP_BF16, BP_BF16, BP_F32};

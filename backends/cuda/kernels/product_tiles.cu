@@ -199,7 +199,7 @@ bp_status launch_product_tiles(const Product& product, Launch& launch) {
 
 bp_status launch_activation(const Product& product, Launch& launch) {
   if (product.activation == BP_LINEAR_ACTIVATION_NONE && !product.has_preactivation) return BP_OK;
-  const ProductOperand &y = product.y, &x = product.preactivation;
+  const ProductOperand &y = product.y, &x = product.has_preactivation ? product.preactivation : y;
   const OperandAxes to(product, y), from(product, x);
   const int64_t item = dtype_size_bytes(y.dtype);
   const Loop loop = make_loop(product.batch_ndim + 2, to.shape,

@@ -3,15 +3,12 @@
 
 #include <cstdint>
 
+#include "backends/common/scalar.hpp"
 #include "backends/cuda/kernel_env.hpp"
 #include "backends/cuda/kernels/device.cuh"
 #include "backplane/tensor.h"
 
 namespace bp::cuda {
-
-// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the first bytes
-// of the result. Throws StatusError for a dtype that a scalar cannot have.
-uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
 // One element that is in the call, or in a tensor that is read when the kernel runs.
 struct ScalarArgument {

@@ -27,7 +27,6 @@ set(cuda_kernel_sources
   kernels/reduction.cu
   kernels/rope.cu
   kernels/rows.cu
-  kernels/scalar.cu
   kernels/scatter.cu
   kernels/sdpa.cu
   kernels/sdpa_backward.cu
