@@ -156,7 +156,8 @@ void Memory::create() {
       .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
       .size = taken_bytes_,
       .usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT |
-               VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
+               VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT |
+               VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT,
       .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
   check(vk.CreateBuffer(device, &info, nullptr, &buffer_), "vkCreateBuffer");
   VkMemoryRequirements needs{};

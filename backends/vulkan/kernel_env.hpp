@@ -2,8 +2,9 @@
 // device, dispatches, and how work fails.
 //
 // A shader gets one push constant, the 8-byte address of its argument record, which it reads
-// through buffer_reference and copies to locals at entry. Besides, a kernel may push a few words,
-// and bind storage buffers, which is faster where the host's processors run shaders. Everything
+// through buffer_reference; where the host's processors run shaders, the record is bound as a
+// uniform buffer. Besides, a kernel may push a few words, and bind storage buffers, which is faster
+// there. Everything
 // that a launch dispatches is submitted when it returns BP_OK, in order: a dispatch sees what those
 // before it wrote if its ranges say so.
 #pragma once
@@ -148,7 +149,8 @@ class Launch : public Env {
     uint32_t groups[3];
     uint32_t first_range, range_count;
     uint32_t first_bound, bound_count;
-    uint32_t push_size_bytes;  // Of the arguments' address and what follows it:
+    VkDescriptorBufferInfo bound_record;  // Of no buffer where the shader does not bind it.
+    uint32_t push_size_bytes;             // Of the arguments' address and what follows it:
     std::array<std::byte, kMostPushBytes> push;
   };
 
@@ -165,6 +167,7 @@ class Launch : public Env {
     std::vector<std::shared_ptr<Memory>> records;  // Where the arguments lie.
   };
 
+  const Module& module_of(const Dispatch& dispatch) const;
   static void record(Recording& recording, Lane& lane, const Commands& commands);
   static void record_command(VkCommandBuffer to, Engine& engine, const Commands& commands,
                              const Command& command);

@@ -133,12 +133,18 @@ void Launch::add_ranges(std::span<const Range> ranges, bool is_written) {
   }
 }
 
+// The shader that reads its record as this device does best.
+const Module& Launch::module_of(const Dispatch& dispatch) const {
+  const Module* const bound = dispatch.module->with_bound_record;
+  return bound != nullptr && binds() ? *bound : *dispatch.module;
+}
+
 // A plan has every pipeline that its launches take. That one of them compiles is an error of ours,
 // which hosts and tests see in the log.
 VkPipeline Launch::pipeline_of(const Dispatch& dispatch) {
   bool is_new = false;
   const VkPipeline pipeline =
-      stream_->lane->engine().pipelines.get(*dispatch.module, dispatch.constants, &is_new);
+      stream_->lane->engine().pipelines.get(module_of(dispatch), dispatch.constants, &is_new);
   if (is_new && launch_.plan != nullptr) {
     card_.log(BP_LOG_ERROR, std::string(kernel_.name) + ": a launch with a plan compiled " +
                                 dispatch.module->name + ", which prepare() had to do");
@@ -148,7 +154,7 @@ VkPipeline Launch::pipeline_of(const Dispatch& dispatch) {
 
 void Launch::add_to_plan(const Dispatch& dispatch) {
   const VkPipeline pipeline =
-      card_.engine()->pipelines.get(*dispatch.module, dispatch.constants, nullptr);
+      card_.engine()->pipelines.get(module_of(dispatch), dispatch.constants, nullptr);
   Plan& plan = *prepared_;
   if (std::ranges::find(plan.pipelines, pipeline) != plan.pipelines.end()) return;
   plan.pipelines.push_back(pipeline);
@@ -191,6 +197,10 @@ bp_status Launch::dispatch(const Dispatch& dispatch) {
     std::memcpy(record.pointer, dispatch.arguments.data(), dispatch.arguments.size());
     const uint64_t address = record.address();
     std::memcpy(command.push.data(), &address, sizeof(address));
+    if (&module_of(dispatch) != dispatch.module) {
+      command.bound_record = {record.memory->buffer(), record.offset_in_buffer(),
+                              dispatch.arguments.size()};
+    }
     std::vector<std::shared_ptr<Memory>>& records = commands_.records;
     if (records.empty() || records.back() != record.memory) records.push_back(record.memory);
   }
@@ -213,17 +223,25 @@ void Launch::record_command(VkCommandBuffer to, Engine& engine, const Commands& 
   const VkPipelineLayout layout = engine.pipelines.layout();
   vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
   // A place that the shader names must not be empty, also where it is not read.
-  VkWriteDescriptorSet writes[kMostBound]{};
+  VkWriteDescriptorSet writes[kMostBound + 1]{};
+  uint32_t count = 0;
+  const auto bind = [&](uint32_t binding, VkDescriptorType type,
+                        const VkDescriptorBufferInfo& bytes) {
+    writes[count++] = {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                       .dstBinding = binding,
+                       .descriptorCount = 1,
+                       .descriptorType = type,
+                       .pBufferInfo = &bytes};
+  };
   for (uint32_t k = 0; k < kMostBound && command.bound_count > 0; ++k) {
-    writes[k] = {
-        .sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-        .dstBinding = k,
-        .descriptorCount = 1,
-        .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-        .pBufferInfo = &commands.bound[command.first_bound + std::min(k, command.bound_count - 1)]};
+    bind(k, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+         commands.bound[command.first_bound + std::min(k, command.bound_count - 1)]);
   }
-  if (command.bound_count > 0) {
-    vk.CmdPushDescriptorSetKHR(to, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, kMostBound, writes);
+  if (command.bound_record.buffer != nullptr) {
+    bind(kRecordBinding, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, command.bound_record);
+  }
+  if (count > 0) {
+    vk.CmdPushDescriptorSetKHR(to, VK_PIPELINE_BIND_POINT_COMPUTE, layout, 0, count, writes);
   }
   vk.CmdPushConstants(to, layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, command.push_size_bytes,
                       command.push.data());

@@ -10,6 +10,7 @@ struct Module {
   const char* name;
   const uint32_t* words;
   size_t word_count;
+  const Module* with_bound_record = nullptr;  // The same, compiled with BOUND_RECORD.
 };
 
 }  // namespace bp::vulkan

@@ -51,17 +51,18 @@ Pipelines::Pipelines(std::shared_ptr<Context> context) : context_(std::move(cont
 void Pipelines::create_layout() {
   const DeviceFunctions& vk = context_->vk;
   if (context_->physical.has_push_descriptors) {
-    VkDescriptorSetLayoutBinding bindings[kMostBound]{};
-    for (uint32_t k = 0; k < kMostBound; ++k) {
+    VkDescriptorSetLayoutBinding bindings[kMostBound + 1]{};
+    for (uint32_t k = 0; k <= kMostBound; ++k) {
       bindings[k] = {.binding = k,
-                     .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                     .descriptorType = k == kRecordBinding ? VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER
+                                                           : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
                      .descriptorCount = 1,
                      .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
     }
     const VkDescriptorSetLayoutCreateInfo sets{
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
         .flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR,
-        .bindingCount = kMostBound,
+        .bindingCount = kMostBound + 1,
         .pBindings = bindings};
     check(vk.CreateDescriptorSetLayout(context_->device, &sets, nullptr, &set_layout_),
           "vkCreateDescriptorSetLayout");

@@ -23,6 +23,9 @@ constexpr uint32_t kPushBytes = 8, kMostPushBytes = 32;
 // Storage buffers that a shader may have bound, in set 0.
 constexpr uint32_t kMostBound = 4;
 
+// Where a record is bound, as a uniform buffer of set 0.
+constexpr uint32_t kRecordBinding = kMostBound;
+
 class Pipelines {
  public:
   explicit Pipelines(std::shared_ptr<Context> context);

@@ -35,7 +35,7 @@ class Staging {
  private:
   static constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
   static constexpr size_t kMostIdleChunks = 8;
-  static constexpr uint64_t kAlignmentBytes = 64;
+  static constexpr uint64_t kAlignmentBytes = 256;
 
   Slice cut(uint64_t size_bytes);
   bool find_idle_chunk();

@@ -11,13 +11,13 @@
 
 layout(constant_id = 1) const uint kType = 7;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t y;
   uint64_t start_address, step_address;  // Of elements of the dtype of y; 0: they follow.
   uint64_t start, step;
   int64_t stride;  // In bytes.
   uint64_t count;
-};
+} BP_RECORD_NAME;
 
 #if defined(COMPUTE_F64)
 #define VALUE double
@@ -38,13 +38,12 @@ void store(uint64_t address, VALUE value) { store_i64(kType, address, value); }
 #endif
 
 void main() {
-  Record record = Record(push.record);
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
   const uint64_t place = uint64_t(int64_t(uint64_t(i)) * record.stride);
   // Of the record, whose words from byte 24 on are the values of the call.
-  const uint64_t start = record.start_address == 0ul ? push.record + 24ul : record.start_address;
-  const uint64_t step = record.step_address == 0ul ? push.record + 32ul : record.step_address;
+  const uint64_t start = record.start_address == 0ul ? push.arguments + 24ul : record.start_address;
+  const uint64_t step = record.step_address == 0ul ? push.arguments + 32ul : record.step_address;
   precise const VALUE distance = VALUE(i) * load(step);
   precise const VALUE value = load(start) + distance;
   store(record.y + place, value);

@@ -17,12 +17,12 @@ struct Operand {
   int64_t strides[8];  // In bytes, the innermost axis first.
 };
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t reserved;
   uint64_t count;
   uint extents[8];
   Operand operands[2];
-};
+} BP_RECORD_NAME;
 
 #if defined(COMPUTE_F64_TO_F32) || defined(COMPUTE_F64_TO_I64) || defined(COMPUTE_F32_TO_F64) || \
     defined(COMPUTE_I64_TO_F64)
@@ -56,7 +56,6 @@ void convert(uint64_t to, uint64_t from) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint index = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (index >= uint(record.count)) return;
   uint64_t to = record.operands[0].address, from = record.operands[1].address;

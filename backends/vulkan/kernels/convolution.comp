@@ -14,16 +14,16 @@ layout(constant_id = 1) const uint kFolds = 0;
 layout(constant_id = 2) const uint kType = 14;         // Of x.
 layout(constant_id = 3) const uint kColumnType = 14;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t x, columns;
   uint64_t count;         // Elements of the result.
   int64_t strides_x[5];   // In bytes: n, c and three spatial axes.
   uint images, channels;
   uint extents_x[3], extents_y[3];
   uint kernel[3], stride[3], padding[3], dilation[3];
-};
+} BP_RECORD_NAME;
 
-uint64_t at(Record record, uint n, uint c, ivec3 place) {
+uint64_t at(uint n, uint c, ivec3 place) {
   return record.x + uint64_t(int64_t(uint64_t(n)) * record.strides_x[0] +
                              int64_t(uint64_t(c)) * record.strides_x[1] +
                              int64_t(place.x) * record.strides_x[2] +
@@ -42,7 +42,7 @@ ivec3 locate(inout uint rest, uint extents[3]) {
   return place;
 }
 
-void unfold(Record record, uint number) {
+void unfold(uint number) {
   uint rest = number;
   const ivec3 to = locate(rest, record.extents_y);
   const uint n = rest % record.images;
@@ -57,12 +57,12 @@ void unfold(Record record, uint number) {
     is_inside = is_inside && from[d] >= 0 && from[d] < int(record.extents_x[d]);
   }
   float value = 0.0;
-  if (is_inside) value = load_f32(kType, at(record, n, c, from));
+  if (is_inside) value = load_f32(kType, at(n, c, from));
   const uint64_t offset = uint64_t(number) * uint64_t(size_of(kColumnType));
   store_f32(kColumnType, record.columns + offset, value);
 }
 
-void fold(Record record, uint number) {
+void fold(uint number) {
   uint rest = number;
   const ivec3 place = locate(rest, record.extents_x);
   const uint c = rest % record.channels, n = rest / record.channels;
@@ -86,16 +86,15 @@ void fold(Record record, uint number) {
     const uint64_t element = column * uint64_t(places) + uint64_t(from);
     sum += load_f32(kColumnType, record.columns + element * uint64_t(size_of(kColumnType)));
   }
-  store_f32(kType, at(record, n, c, place), sum);
+  store_f32(kType, at(n, c, place), sum);
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint number = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(number) >= record.count) return;
   if (kFolds == 0u) {
-    unfold(record, number);
+    unfold(number);
   } else {
-    fold(record, number);
+    fold(number);
   }
 }

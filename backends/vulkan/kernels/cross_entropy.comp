@@ -21,31 +21,31 @@ layout(constant_id = 6) const uint kLossType = 14;  // What rows leave: f32 for 
 const uint kRows = 0u, kTotal = 1u, kCount = 2u, kBackward = 3u;
 
 // Strides are in bytes. What is missing is 0.
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t x, target, lse, losses, y, grad_y, count, failure;
   uint64_t row_count, row_size;
   int64_t x_row, x_col, target_row, lse_row, loss_row, grad_y_row, y_row, y_col;
   int64_t ignore_index;
   float smoothing;
-};
+} BP_RECORD_NAME;
 
 uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
 }
 
-int64_t target_of(Record record, uint row) {
+int64_t target_of(uint row) {
   return load_i64(kTargetType, moved(record.target, record.target_row, row));
 }
 
 // Whether the target of a row names a class. One that is neither that nor ignored is a failure.
-bool is_class(Record record, int64_t target) {
+bool is_class(int64_t target) {
   if (target == record.ignore_index) return false;
   if (target >= 0l && target < int64_t(record.row_size)) return true;
   fail_with(record.failure, target);
   return false;
 }
 
-void run_rows(Record record, uint row, uint size) {
+void run_rows(uint row, uint size) {
   const uint64_t x = moved(record.x, record.x_row, row);
   float peak = -infinity();
   for (uint i = lane(); i < size; i += kLanes) {
@@ -74,9 +74,9 @@ void run_rows(Record record, uint row, uint size) {
   if (record.lse != 0ul) {
     Float32(moved(record.lse, record.lse_row, row)).value = peak + log_sum;
   }
-  const int64_t target = target_of(record, row);
+  const int64_t target = target_of(row);
   float loss = 0.0;
-  if (is_class(record, target)) {
+  if (is_class(target)) {
     const float picked = load_f32(kType, x + uint64_t(target * record.x_col));
     loss = (peak - picked) + log_sum;
     if (record.smoothing != 0.0) {
@@ -87,17 +87,17 @@ void run_rows(Record record, uint row, uint size) {
 }
 
 // The rows that count, as a float: there are fewer than 2^24.
-float count_rows(Record record, bool exists) {
+float count_rows(bool exists) {
   float count = 0.0;
   if (exists) {
     for (uint i = lane(); i < uint(record.row_count); i += kLanes) {
-      if (target_of(record, i) != record.ignore_index) count += 1.0;
+      if (target_of(i) != record.ignore_index) count += 1.0;
     }
   }
   return sum_lanes(count);
 }
 
-void run_total(Record record, bool exists) {
+void run_total(bool exists) {
   float sum = 0.0, block = 0.0;
   uint taken = 0u;
   for (uint i = lane(); exists && i < uint(record.row_count); i += kLanes) {
@@ -108,15 +108,15 @@ void run_total(Record record, bool exists) {
     }
   }
   float total = sum_lanes(sum + block);
-  if (kIsMean != 0u) total /= count_rows(record, exists);
+  if (kIsMean != 0u) total /= count_rows(exists);
   if (exists && lane() == 0u) store_f32(kType, record.y, total);
 }
 
-void run_backward(Record record, uint row, uint size) {
+void run_backward(uint row, uint size) {
   if (size == 0u) return;
-  const int64_t target = target_of(record, row);
+  const int64_t target = target_of(row);
   bool counts = target != record.ignore_index;
-  if (lane() == 0u) counts = is_class(record, target);
+  if (lane() == 0u) counts = is_class(target);
   const float lse = Float32(moved(record.lse, record.lse_row, row)).value;
   float scale = load_f32(kType, moved(record.grad_y, record.grad_y_row, row));
   if (kIsMean != 0u) scale /= Float32(record.count).value;
@@ -131,19 +131,18 @@ void run_backward(Record record, uint row, uint size) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint row = row_number();
   const bool is_single = kOp == kTotal || kOp == kCount;
   const bool exists = is_single ? row == 0u : uint64_t(row) < record.row_count;
   const uint size = exists ? uint(record.row_size) : 0u;
   if (kOp == kRows) {
-    run_rows(record, exists ? row : 0u, size);
+    run_rows(exists ? row : 0u, size);
   } else if (kOp == kTotal) {
-    run_total(record, exists);
+    run_total(exists);
   } else if (kOp == kCount) {
-    const float count = count_rows(record, exists);
+    const float count = count_rows(exists);
     if (exists && lane() == 0u) Float32(record.count).value = count;
   } else {
-    run_backward(record, row, size);
+    run_backward(row, size);
   }
 }

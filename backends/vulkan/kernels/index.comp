@@ -11,17 +11,16 @@ layout(constant_id = 1) const uint kSize = 4;       // Bytes of an element.
 layout(constant_id = 2) const uint kIndexType = 7;  // i64 or i32.
 layout(constant_id = 3) const uint kRank = 1;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t y, x, indices, failure;
   uint64_t count;
   int64_t axis_stride;  // In bytes.
   int64_t axis_extent;
   uint extents[8];
   int64_t y_strides[8], x_strides[8], index_strides[8];  // In bytes; 0 where they do not move.
-};
+} BP_RECORD_NAME;
 
 void main() {
-  Record record = Record(push.record);
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
   const uint64_t place =

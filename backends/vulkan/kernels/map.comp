@@ -21,12 +21,12 @@ struct Operand {
   int64_t strides[8];   // In bytes, the innermost axis first.
 };
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t scalar;
   uint64_t count;
   uint extents[8];
   Operand operands[4];
-};
+} BP_RECORD_NAME;
 
 #if defined(COMPUTE_F32) || defined(COMPUTE_I32)
 BITS load(uint size, uint64_t address) { return load_bits(size, address); }
@@ -36,9 +36,9 @@ BITS load(uint size, uint64_t address) { return load_wide_bits(size, address); }
 void store(uint size, uint64_t address, BITS bits) { store_wide_bits(size, address, bits); }
 #endif
 
-uint64_t address_of(Record record, uint operand) {
+uint64_t address_of(uint operand) {
   const uint64_t address = record.operands[operand].address;
-  return address == 0ul ? push.record : address;
+  return address == 0ul ? push.arguments : address;
 }
 
 // ---- Dense ----------------------------------------------------------------------------------------
@@ -52,9 +52,9 @@ BITS unpack(uint size, uint64_t words[8], uint k) {
 }
 
 // The eight elements from `first` on.
-void load_group(Record record, uint operand, uint64_t first, out VALUE values[8]) {
+void load_group(uint operand, uint64_t first, out VALUE values[8]) {
   const uint type = type_of(operand), size = size_of(type);
-  const uint64_t address = address_of(record, operand);
+  const uint64_t address = address_of(operand);
   if (is_uniform(operand)) {
     const VALUE value = decode(type, load(size, address));
     [[unroll]] for (uint k = 0u; k < kGroup; ++k) values[k] = value;
@@ -68,9 +68,9 @@ void load_group(Record record, uint operand, uint64_t first, out VALUE values[8]
   [[unroll]] for (uint k = 0u; k < kGroup; ++k) values[k] = decode(type, unpack(size, words, k));
 }
 
-void store_group(Record record, uint64_t first, VALUE values[8]) {
+void store_group(uint64_t first, VALUE values[8]) {
   const uint size = size_of(kType0);
-  const uint64_t begin = address_of(record, 0u) + first * uint64_t(size);
+  const uint64_t begin = address_of(0u) + first * uint64_t(size);
   [[unroll]] for (uint k = 0u; k < 8u; ++k) {
     if (k >= size) continue;
     uvec2 word = uvec2(0u);
@@ -93,32 +93,32 @@ void store_group(Record record, uint64_t first, VALUE values[8]) {
   }
 }
 
-VALUE load_dense(Record record, uint operand, uint64_t index) {
+VALUE load_dense(uint operand, uint64_t index) {
   const uint type = type_of(operand), size = size_of(type);
   const uint64_t offset = is_uniform(operand) ? 0ul : index * uint64_t(size);
-  return decode(type, load(size, address_of(record, operand) + offset));
+  return decode(type, load(size, address_of(operand) + offset));
 }
 
-void run_dense(Record record) {
+void run_dense() {
   const uint64_t count = record.count;
   const uint64_t first =
       uint64_t(group_number() * kLocalSize + gl_LocalInvocationID.x) * uint64_t(kGroup);
   if (first + uint64_t(kGroup) <= count) {
     VALUE a[8], b[8], c[8], y[8];
-    load_group(record, 1u, first, a);
-    if (kOperands > 2u) load_group(record, 2u, first, b);
-    if (kOperands > 3u) load_group(record, 3u, first, c);
+    load_group(1u, first, a);
+    if (kOperands > 2u) load_group(2u, first, b);
+    if (kOperands > 3u) load_group(3u, first, c);
     [[unroll]] for (uint k = 0u; k < kGroup; ++k) y[k] = apply(a[k], b[k], c[k]);
-    store_group(record, first, y);
+    store_group(first, y);
     return;
   }
   const uint size = size_of(kType0);
   for (uint64_t i = first; i < count; ++i) {
-    const VALUE a = load_dense(record, 1u, i);
+    const VALUE a = load_dense(1u, i);
     VALUE b = VALUE(0), c = VALUE(0);
-    if (kOperands > 2u) b = load_dense(record, 2u, i);
-    if (kOperands > 3u) c = load_dense(record, 3u, i);
-    store(size, address_of(record, 0u) + i * uint64_t(size), encode(kType0, apply(a, b, c)));
+    if (kOperands > 2u) b = load_dense(2u, i);
+    if (kOperands > 3u) c = load_dense(3u, i);
+    store(size, address_of(0u) + i * uint64_t(size), encode(kType0, apply(a, b, c)));
   }
 }
 
@@ -129,12 +129,12 @@ VALUE load_at(uint operand, uint64_t address) {
   return decode(type, load(size_of(type), address));
 }
 
-void run_strided(Record record) {
+void run_strided() {
   const uint count = uint(record.count);
   const uint begin = group_number() * kLocalSize * kPerInvocation + gl_LocalInvocationID.x;
   uint64_t bases[4];
   [[unroll]] for (uint k = 0u; k < 4u; ++k) {
-    if (k < kOperands) bases[k] = address_of(record, k);
+    if (k < kOperands) bases[k] = address_of(k);
   }
   for (uint step = 0u; step < kPerInvocation; ++step) {
     const uint index = begin + step * kLocalSize;
@@ -161,10 +161,9 @@ void run_strided(Record record) {
 }
 
 void main() {
-  Record record = Record(push.record);
   if (kRank == 0u) {
-    run_dense(record);
+    run_dense();
   } else {
-    run_strided(record);
+    run_strided();
   }
 }

@@ -10,10 +10,9 @@ shared float slice_a[kSlice][kTile + 1u];
 shared float slice_b[kSlice][kTile + 1u];
 
 void main() {
-  Record record = Record(push.record);
   const uint self = gl_LocalInvocationID.x;
-  if (!tile_exists(record, group_number(), kTile, kTile)) return;
-  const Tile tile = find_tile(record, group_number(), kTile, kTile);
+  if (!tile_exists(group_number(), kTile, kTile)) return;
+  const Tile tile = find_tile(group_number(), kTile, kTile);
 
   const uint row = self / 16u, col = self % 16u;  // Of the 16 x 16.
   vec4 sums[4];
@@ -43,7 +42,7 @@ void main() {
 
   [[unroll]] for (uint i = 0u; i < 4u; ++i) {
     [[unroll]] for (uint j = 0u; j < 4u; ++j) {
-      finish(record, tile, tile.m + row + 16u * i, tile.n + col + 16u * j, sums[i][j]);
+      finish(tile, tile.m + row + 16u * i, tile.n + col + 16u * j, sums[i][j]);
     }
   }
 }

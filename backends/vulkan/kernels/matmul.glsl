@@ -19,7 +19,7 @@ layout(constant_id = 7) const uint kBatchRank = 1;
 layout(constant_id = 8) const uint kPairsA = 0;
 layout(constant_id = 9) const uint kPairsB = 0;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t a, b, y, bias, preactivation;
   uint64_t batch_count;  // Products, those of parts counted each.
   uint m, n, k;
@@ -28,7 +28,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   int64_t a_m, a_k, b_k, b_n, y_m, y_n, bias_n, preactivation_m, preactivation_n;  // In bytes.
   int64_t y_part;
   int64_t batch_a[8], batch_b[8], batch_y[8], batch_bias[8];
-};
+} BP_RECORD_NAME;
 
 uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
@@ -51,7 +51,7 @@ struct Tile {
 };
 
 // The tile of this workgroup, of rows x cols elements.
-Tile find_tile(Record record, uint number, uint rows, uint cols) {
+Tile find_tile(uint number, uint rows, uint cols) {
   const uint m_tiles = (record.m + rows - 1u) / rows, n_tiles = (record.n + cols - 1u) / cols;
   const uint product = number / (m_tiles * n_tiles);
   const uint place = number - product * (m_tiles * n_tiles);
@@ -71,13 +71,13 @@ Tile find_tile(Record record, uint number, uint rows, uint cols) {
   return tile;
 }
 
-bool tile_exists(Record record, uint number, uint rows, uint cols) {
+bool tile_exists(uint number, uint rows, uint cols) {
   const uint m_tiles = (record.m + rows - 1u) / rows, n_tiles = (record.n + cols - 1u) / cols;
   return uint64_t(number) < record.batch_count * uint64_t(m_tiles * n_tiles);
 }
 
 // Writes y[m, n].
-void finish(Record record, Tile tile, uint m, uint n, float sum) {
+void finish(Tile tile, uint m, uint n, float sum) {
   if (m >= record.m || n >= record.n) return;
   if (kHasBias != 0u) sum += load_f32(kTypeY, moved(tile.bias, record.bias_n, n));
   if (kHasPreactivation != 0u) {

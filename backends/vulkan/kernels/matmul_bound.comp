@@ -98,7 +98,7 @@ void load_b(uint at[4], uint step, out vec4 b[4]) {
 uint elements(int64_t bytes, uint type) { return uint(bytes) / size_of(type); }
 
 // The bias of columns n to n + 3.
-vec4 bias_of(Record record, Tile tile, uint n) {
+vec4 bias_of(Tile tile, uint n) {
   vec4 bias = vec4(0.0);
   if (kHasBias == 0u) return bias;
   [[unroll]] for (uint c = 0u; c < 4u; ++c) {
@@ -108,7 +108,7 @@ vec4 bias_of(Record record, Tile tile, uint n) {
 }
 
 // Writes columns n to n + 3 of row m.
-void finish_four(Record record, Tile tile, uint m, uint n, vec4 sums) {
+void finish_four(Tile tile, uint m, uint n, vec4 sums) {
   if (m >= record.m || n >= record.n) return;
   if (kHasPreactivation != 0u) {
     const uint64_t row = moved(record.preactivation, record.preactivation_m, m);
@@ -136,10 +136,9 @@ void finish_four(Record record, Tile tile, uint m, uint n, vec4 sums) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint lane = gl_LocalInvocationID.x, rows = 4u * kLocalSize, cols = 4u * kLocalSize;
-  if (!tile_exists(record, group_number(), rows, cols)) return;
-  const Tile tile = find_tile(record, group_number(), rows, cols);
+  if (!tile_exists(group_number(), rows, cols)) return;
+  const Tile tile = find_tile(group_number(), rows, cols);
   const uint a_m = elements(record.a_m, kTypeA), a_k = elements(record.a_k, kTypeA);
   const uint b_k = elements(record.b_k, kTypeB), b_n = elements(record.b_n, kTypeB);
 
@@ -194,8 +193,8 @@ void main() {
     }
   }
   const uint n = tile.n + 4u * lane;
-  const vec4 bias = bias_of(record, tile, n);
+  const vec4 bias = bias_of(tile, n);
   for (uint i = 0u; i < rows; ++i) {
-    finish_four(record, tile, tile.m + i, n, results[i * kLocalSize + lane] + bias);
+    finish_four(tile, tile.m + i, n, results[i * kLocalSize + lane] + bias);
   }
 }

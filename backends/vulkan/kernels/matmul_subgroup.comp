@@ -66,10 +66,9 @@ void load_b(uint64_t at[4], int64_t step, out vec4 b[4]) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint lane = gl_LocalInvocationID.x, rows = 4u * kLocalSize, cols = 4u * kLocalSize;
-  if (!tile_exists(record, group_number(), rows, cols)) return;
-  const Tile tile = find_tile(record, group_number(), rows, cols);
+  if (!tile_exists(group_number(), rows, cols)) return;
+  const Tile tile = find_tile(group_number(), rows, cols);
 
   // What lies outside is read as the last row or column, or pair of them, and not written.
   const uint last_m = kPairsA == 2u ? record.m - 2u : record.m - 1u;
@@ -126,6 +125,6 @@ void main() {
   }
   barrier();
   for (uint i = lane; i < rows * cols; i += kLocalSize) {
-    finish(record, tile, tile.m + i / cols, tile.n + i % cols, results[i]);
+    finish(tile, tile.m + i / cols, tile.n + i % cols, results[i]);
   }
 }

@@ -18,7 +18,7 @@ layout(constant_id = 6) const uint kInnerRank = 1;
 
 const uint kForward = 0u, kBackward = 1u, kColumns = 2u;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   // Those that are missing are 0. `y` is grad_x in a gradient.
   uint64_t y, x, grad_y, gamma, beta, mean, rstd;
   uint64_t gamma_sums, beta_sums;  // Of parts: (parts, columns), f32.
@@ -30,7 +30,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   int64_t row_y[8], row_x[8], row_grad_y[8], row_mean[8], row_rstd[8];
   uint inner_extents[8];
   int64_t inner_y[8], inner_x[8], inner_grad_y[8], inner_gamma[8], inner_beta[8];
-};
+} BP_RECORD_NAME;
 
 struct Row {
   uint64_t y, x, grad_y, mean, rstd;
@@ -38,7 +38,7 @@ struct Row {
   bool exists;
 };
 
-Row find_row(Record record, uint number, bool exists) {
+Row find_row(uint number, bool exists) {
   Row row;
   const uint i = exists ? number : 0u;
   row.y = record.y + offset_of(i, kRowRank, record.row_extents, record.row_y);
@@ -51,22 +51,22 @@ Row find_row(Record record, uint number, bool exists) {
   return row;
 }
 
-float x_at(Record record, Row row, uint i) {
+float x_at(Row row, uint i) {
   return load_f32(kType, row.x + offset_of(i, kInnerRank, record.inner_extents, record.inner_x));
 }
 
-float grad_y_at(Record record, Row row, uint i) {
+float grad_y_at(Row row, uint i) {
   return load_f32(kType,
                   row.grad_y + offset_of(i, kInnerRank, record.inner_extents, record.inner_grad_y));
 }
 
-float gamma_at(Record record, uint i) {
+float gamma_at(uint i) {
   if (record.gamma == 0ul) return 1.0;
   return load_f32(
       kType, record.gamma + offset_of(i, kInnerRank, record.inner_extents, record.inner_gamma));
 }
 
-float beta_at(Record record, uint i) {
+float beta_at(uint i) {
   if (record.beta == 0ul) return 0.0;
   return load_f32(kType,
                   record.beta + offset_of(i, kInnerRank, record.inner_extents, record.inner_beta));
@@ -88,31 +88,31 @@ void take(inout Sum sum, float term) {
 
 float value_of(Sum sum) { return sum_lanes(sum.total + sum.block); }
 
-void run_forward(Record record, Row row) {
+void run_forward(Row row) {
   const float count = float(record.row_size);
   float mean = 0.0;
   if (kIsLayer != 0u) {
     Sum sum = Sum(0.0, 0.0, 0u);
-    for (uint i = lane(); i < row.size; i += kLanes) take(sum, x_at(record, row, i));
+    for (uint i = lane(); i < row.size; i += kLanes) take(sum, x_at(row, i));
     mean = value_of(sum) / count;
   }
   Sum squares = Sum(0.0, 0.0, 0u);
   for (uint i = lane(); i < row.size; i += kLanes) {
-    const float centered = x_at(record, row, i) - mean;
+    const float centered = x_at(row, i) - mean;
     take(squares, centered * centered);
   }
   const float rstd = 1.0 / sqrt(value_of(squares) / count + record.eps);
   for (uint i = lane(); i < row.size; i += kLanes) {
-    const float value = (x_at(record, row, i) - mean) * rstd * gamma_at(record, i);
+    const float value = (x_at(row, i) - mean) * rstd * gamma_at(i);
     store_f32(kType, row.y + offset_of(i, kInnerRank, record.inner_extents, record.inner_y),
-              value + beta_at(record, i));
+              value + beta_at(i));
   }
   if (!row.exists || lane() != 0u) return;
   if (record.mean != 0ul) Float32(row.mean).value = mean;
   if (record.rstd != 0ul) Float32(row.rstd).value = rstd;
 }
 
-void run_backward(Record record, Row row) {
+void run_backward(Row row) {
   const float count = float(record.row_size);
   const bool exists = row.exists;
   float mean = 0.0, rstd = 0.0;
@@ -120,23 +120,23 @@ void run_backward(Record record, Row row) {
   if (exists && kIsLayer != 0u) mean = Float32(row.mean).value;
   Sum h_sum = Sum(0.0, 0.0, 0u), hu_sum = Sum(0.0, 0.0, 0u);
   for (uint i = lane(); i < row.size; i += kLanes) {
-    const float h = grad_y_at(record, row, i) * gamma_at(record, i);
-    const float u = (x_at(record, row, i) - mean) * rstd;
+    const float h = grad_y_at(row, i) * gamma_at(i);
+    const float u = (x_at(row, i) - mean) * rstd;
     if (kIsLayer != 0u) take(h_sum, h);
     take(hu_sum, h * u);
   }
   const float mean_h = kIsLayer != 0u ? value_of(h_sum) / count : 0.0;
   const float mean_hu = value_of(hu_sum) / count;
   for (uint i = lane(); i < row.size; i += kLanes) {
-    const float h = grad_y_at(record, row, i) * gamma_at(record, i);
-    const float u = (x_at(record, row, i) - mean) * rstd;
+    const float h = grad_y_at(row, i) * gamma_at(i);
+    const float u = (x_at(row, i) - mean) * rstd;
     store_f32(kType, row.y + offset_of(i, kInnerRank, record.inner_extents, record.inner_y),
               rstd * (h - mean_h - u * mean_hu));
   }
 }
 
 // One column of one part of the rows; kLanes is 1.
-void run_columns(Record record) {
+void run_columns() {
   const uint number = row_number(), columns = uint(record.row_size);
   if (number >= record.part_count * columns) return;
   const uint part = number / columns, column = number - part * columns;
@@ -144,12 +144,12 @@ void run_columns(Record record) {
   const uint end = min(begin + record.part_size, uint(record.row_count));
   Sum gamma_sum = Sum(0.0, 0.0, 0u), beta_sum = Sum(0.0, 0.0, 0u);
   for (uint i = begin; i < end; ++i) {
-    const Row row = find_row(record, i, true);
-    const float g = grad_y_at(record, row, column);
+    const Row row = find_row(i, true);
+    const float g = grad_y_at(row, column);
     if (record.gamma_sums != 0ul) {
       float mean = 0.0;
       if (kIsLayer != 0u) mean = Float32(row.mean).value;
-      take(gamma_sum, g * ((x_at(record, row, column) - mean) * Float32(row.rstd).value));
+      take(gamma_sum, g * ((x_at(row, column) - mean) * Float32(row.rstd).value));
     }
     take(beta_sum, g);
   }
@@ -163,16 +163,15 @@ void run_columns(Record record) {
 }
 
 void main() {
-  Record record = Record(push.record);
   if (kOp == kColumns) {
-    run_columns(record);
+    run_columns();
     return;
   }
   const uint number = row_number();
-  const Row row = find_row(record, number, uint64_t(number) < record.row_count);
+  const Row row = find_row(number, uint64_t(number) < record.row_count);
   if (kOp == kForward) {
-    run_forward(record, row);
+    run_forward(row);
   } else {
-    run_backward(record, row);
+    run_backward(row);
   }
 }

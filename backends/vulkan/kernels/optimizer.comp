@@ -19,7 +19,7 @@ layout(constant_id = 5) const uint kNesterov = 0;
 
 const uint kSgd = 0u, kAdamw = 1u, kScale = 2u;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t param, grad, first, second;  // The buffers of the op.
   uint64_t found;
   uint64_t lr_address, step_address;  // 0: the value is here.
@@ -33,7 +33,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   float eps;
   uint extents[8];
   int64_t strides[4][8];  // In bytes, the innermost axis first.
-};
+} BP_RECORD_NAME;
 
 // The nearest f32 of the f64 at an address: through its bits, so that no f64 is computed with.
 float load_f64_as_f32(uint64_t address) {
@@ -60,7 +60,7 @@ float load_f64_as_f32(uint64_t address) {
 // 1 - beta^step, for the logarithm of beta.
 float correction_of(float log_beta, int64_t step) { return -expm1_f32(float(step) * log_beta); }
 
-void run_sgd(Record record, uint64_t at[4]) {
+void run_sgd(uint64_t at[4]) {
   float lr = record.lr;
   int64_t step = record.step;
   if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
@@ -79,7 +79,7 @@ void run_sgd(Record record, uint64_t at[4]) {
   store_f32(kType, at[0], param - lr * grad);
 }
 
-void run_adamw(Record record, uint64_t at[4]) {
+void run_adamw(uint64_t at[4]) {
   float lr = record.lr, correction1 = record.correction1, correction2 = record.correction2;
   if (record.lr_address != 0ul) lr = load_f64_as_f32(record.lr_address);
   if (record.step_address != 0ul) {
@@ -98,7 +98,7 @@ void run_adamw(Record record, uint64_t at[4]) {
   store_f32(kType, at[0], param - lr * m / (sqrt(v) + record.eps));
 }
 
-void run_scale(Record record, uint64_t at[4]) {
+void run_scale(uint64_t at[4]) {
   float scale = record.lr;
   if (record.lr_address != 0ul) scale = load_f64_as_f32(record.lr_address);
   const float before = load_f32(kType, at[0]);
@@ -112,21 +112,20 @@ void run_scale(Record record, uint64_t at[4]) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
   uint64_t at[4];
   at[0] = record.param + offset_of(i, kRank, record.extents, record.strides[0]);
   if (kOp == kScale) {
-    run_scale(record, at);
+    run_scale(at);
     return;
   }
   at[1] = record.grad + offset_of(i, kRank, record.extents, record.strides[1]);
   at[2] = record.first + offset_of(i, kRank, record.extents, record.strides[2]);
   at[3] = record.second + offset_of(i, kRank, record.extents, record.strides[3]);
   if (kOp == kSgd) {
-    run_sgd(record, at);
+    run_sgd(at);
   } else {
-    run_adamw(record, at);
+    run_adamw(at);
   }
 }

@@ -14,13 +14,13 @@ const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u;
 
 // Axes are n, c and three spatial ones; strides in bytes. x is what a window lies in: grad_x is
 // computed from grad_y in place of x from y.
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t x, y, indices;
   uint64_t count;  // Elements of the result.
   uint extents_x[5], extents_y[5];
   int64_t strides_x[5], strides_y[5], strides_indices[5];
   uint window[3], stride[3], padding[3], dilation[3];
-};
+} BP_RECORD_NAME;
 
 uint64_t at(uint64_t base, int64_t strides[5], uint n, uint c, ivec3 place) {
   return base + uint64_t(int64_t(uint64_t(n)) * strides[0] + int64_t(uint64_t(c)) * strides[1] +
@@ -39,7 +39,7 @@ void locate(uint number, uint extents[5], out uint n, out uint c, out ivec3 plac
   n = rest / extents[1];
 }
 
-void run_max(Record record, uint number) {
+void run_max(uint number) {
   uint n, c;
   ivec3 place;
   locate(number, record.extents_y, n, c, place);
@@ -72,7 +72,7 @@ void run_max(Record record, uint number) {
 }
 
 // The elements of x, or with kCountsPadding those of padding too, in the window of a result.
-float divisor(Record record, ivec3 place) {
+float divisor(ivec3 place) {
   float count = 1.0;
   [[unroll]] for (uint d = 0u; d < 3u; ++d) {
     const int begin = place[d] * int(record.stride[d]) - int(record.padding[d]);
@@ -83,7 +83,7 @@ float divisor(Record record, ivec3 place) {
   return count;
 }
 
-void run_average(Record record, uint number) {
+void run_average(uint number) {
   uint n, c;
   ivec3 place;
   locate(number, record.extents_y, n, c, place);
@@ -103,13 +103,13 @@ void run_average(Record record, uint number) {
       sum += line;
     }
   }
-  const float count = divisor(record, place);
+  const float count = divisor(place);
   const float result = count == 0.0 ? 0.0 : sum / count;
   store_f32(kType, at(record.y, record.strides_y, n, c, place), result);
 }
 
 // The windows that hold an element of x begin from `first` to `last` of y.
-void run_average_backward(Record record, uint number) {
+void run_average_backward(uint number) {
   uint n, c;
   ivec3 place;
   locate(number, record.extents_x, n, c, place);
@@ -126,7 +126,7 @@ void run_average_backward(Record record, uint number) {
       float line = 0.0;
       for (int k = first.z; k <= last.z; ++k) {
         const ivec3 from = ivec3(i, j, k);
-        line += load_f32(kType, at(record.y, record.strides_y, n, c, from)) / divisor(record, from);
+        line += load_f32(kType, at(record.y, record.strides_y, n, c, from)) / divisor(from);
       }
       sum += line;
     }
@@ -135,14 +135,13 @@ void run_average_backward(Record record, uint number) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint number = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(number) >= record.count) return;
   if (kOp == kMax) {
-    run_max(record, number);
+    run_max(number);
   } else if (kOp == kAverage) {
-    run_average(record, number);
+    run_average(number);
   } else {
-    run_average_backward(record, number);
+    run_average_backward(number);
   }
 }

@@ -16,11 +16,23 @@ spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [44
 layout(constant_id = 0) const uint kLocalSize = 64;
 layout(local_size_x_id = 0) in;
 
-// What is pushed: where the record of the arguments lies, and what a shader adds to it.
+// The record of the arguments, `record`: BP_RECORD { members } BP_RECORD_NAME; makes it. It is read by
+// its address, or is a uniform buffer where BOUND_RECORD is defined: a processor's driver loads from
+// that once for all invocations, and from an address once for each.
+#if defined(BOUND_RECORD)
+#define BP_RECORD layout(set = 0, binding = 4, scalar) uniform Record
+#define BP_RECORD_NAME record
+#else
+#define BP_RECORD layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record
+#define BP_RECORD_NAME
+#define record Record(push.arguments)
+#endif
+
+// What is pushed: the address of the record, and what a shader adds to it.
 #if !defined(BP_PUSHED)
 #define BP_PUSHED
 #endif
-layout(push_constant, scalar) uniform Push { uint64_t record; BP_PUSHED } push;
+layout(push_constant, scalar) uniform Push { uint64_t arguments; BP_PUSHED } push;
 
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer Bytes1 { uint8_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 2) buffer Bytes2 { uint16_t value; };

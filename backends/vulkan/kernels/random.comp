@@ -16,7 +16,7 @@ layout(constant_id = 3) const uint kRank = 1;
 
 const uint kBits = 0u, kUniform = 1u, kNormal = 2u, kDropout = 3u;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t y, x;
   uint64_t seed_address, offset_address;  // 0: the value is here.
   uint64_t seed, offset;
@@ -26,7 +26,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   float scale;     // Of the elements that are kept.
   uint extents[8];
   int64_t y_strides[8], x_strides[8];  // In bytes, the innermost axis first.
-};
+} BP_RECORD_NAME;
 
 uvec4 philox(uvec4 counter, uvec2 key) {
   [[unroll]] for (uint round = 0u; round < 10u; ++round) {
@@ -73,7 +73,6 @@ vec2 normal_pair(float u1, float u2) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint block = group_number() * kLocalSize + gl_LocalInvocationID.x;
   const uint64_t first = 4ul * uint64_t(block), count = record.count;
   if (first >= count) return;

@@ -19,7 +19,7 @@ layout(constant_id = 6) const uint kInnerRank = 1;
 
 const uint kSum = 0u, kMean = 1u, kAmax = 2u, kArgmax = 3u;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t x, y;
   uint64_t outer_count;  // Results, those of parts counted each.
   uint64_t inner_count;  // Elements that are reduced to a result.
@@ -31,7 +31,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   int64_t outer_y[8];
   uint inner_extents[8];
   int64_t inner_x[8];
-};
+} BP_RECORD_NAME;
 
 #if defined(COMPUTE_F32)
 #define VALUE float
@@ -80,7 +80,7 @@ VALUE combine(VALUE a, VALUE b) {
   return is_none(b) ? b : (a < b ? b : a);
 }
 
-uint64_t inner_address(Record record, uint64_t base, uint64_t index) {
+uint64_t inner_address(uint64_t base, uint64_t index) {
   uint64_t at = base;
   uint rest = uint(index);
   [[unroll]] for (uint axis = 0u; axis < 8u; ++axis) {
@@ -97,32 +97,31 @@ uint64_t inner_address(Record record, uint64_t base, uint64_t index) {
 }
 
 // The value of this lane: of elements begin + lane, begin + lane + kLanes, ... below end.
-VALUE reduce_lane(Record record, uint64_t base, uint64_t begin, uint64_t end) {
+VALUE reduce_lane(uint64_t base, uint64_t begin, uint64_t end) {
   const bool adds = kOp == kSum || kOp == kMean;
   VALUE result = adds ? VALUE(0) : lowest();
   uint64_t i = begin;
   while (i < end) {
     VALUE block = adds ? VALUE(0) : lowest();
     for (uint k = 0u; k < 64u && i < end; ++k, i += uint64_t(kLanes)) {
-      block = combine(block, load(inner_address(record, base, i)));
+      block = combine(block, load(inner_address(base, i)));
     }
     result = combine(result, block);
   }
   return result;
 }
 
-Best find_lane(Record record, uint64_t base, uint64_t begin, uint64_t end, uint64_t first) {
+Best find_lane(uint64_t base, uint64_t begin, uint64_t end, uint64_t first) {
   Best best = Best(lowest(), end);
-  if (begin < end) best = Best(load(inner_address(record, base, begin)), begin);
+  if (begin < end) best = Best(load(inner_address(base, begin)), begin);
   for (uint64_t i = begin + uint64_t(kLanes); i < end; i += uint64_t(kLanes)) {
-    const VALUE value = load(inner_address(record, base, i));
+    const VALUE value = load(inner_address(base, i));
     best = better(best, Best(value, i));
   }
   return best;
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint self = gl_LocalInvocationID.x, lane = self & (kLanes - 1u);
   const uint row = group_number() * (kLocalSize / kLanes) + self / kLanes;
   const bool exists = uint64_t(row) < record.outer_count;
@@ -143,7 +142,7 @@ void main() {
   const uint64_t end = exists ? min(first + record.part_size, record.inner_count) : 0ul;
 
   if (kOp == kArgmax) {
-    Best best = find_lane(record, from, first + uint64_t(lane), end, first);
+    Best best = find_lane(from, first + uint64_t(lane), end, first);
     for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
       barrier();
       lane_values[self] = best.value;
@@ -156,7 +155,7 @@ void main() {
     if (exists && lane == 0u) Bytes8(to).value = best.place;
     return;
   }
-  VALUE value = reduce_lane(record, from, first + uint64_t(lane), end);
+  VALUE value = reduce_lane(from, first + uint64_t(lane), end);
   for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
     barrier();
     lane_values[self] = value;

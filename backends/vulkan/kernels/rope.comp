@@ -16,7 +16,7 @@ layout(constant_id = 3) const uint kIsInterleaved = 0;
 layout(constant_id = 4) const uint kIsBackward = 0;
 
 // Operands: y, x, cos and sin, the last two f32.
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t addresses[4];
   int64_t steps[4];  // In bytes, along the last axis.
   uint count;        // Invocations: those of a row are its pairs, and the elements in none.
@@ -24,14 +24,13 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   uint reserved;
   uint extents[8];  // Of the other axes.
   int64_t strides[4][8];
-};
+} BP_RECORD_NAME;
 
 uint64_t place(uint64_t row, int64_t step, uint i) {
   return row + uint64_t(step * int64_t(uint64_t(i)));
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint number = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (number >= record.count) return;
   const uint pairs = record.pairs, of_row = record.row_size - pairs;

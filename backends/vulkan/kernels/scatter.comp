@@ -20,7 +20,7 @@ layout(constant_id = 6) const uint kWalkRank = 1;
 layout(constant_id = 7) const uint kPlaceRank = 1;
 layout(constant_id = 8) const uint kSkipsMinusOne = 0;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t y, src, indices, failure;
   uint64_t line_count;
   uint walk_begin, walk_end;
@@ -32,7 +32,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   int64_t walk_src[8], walk_indices[8];
   uint place_extents[8];
   int64_t place_y[8];
-};
+} BP_RECORD_NAME;
 
 void put(uint64_t to, uint64_t from) {
 #if defined(COMPUTE_F32)
@@ -47,7 +47,6 @@ void put(uint64_t to, uint64_t from) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint line = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(line) >= record.line_count) return;
   const uint64_t y = record.y + offset_of(line, kLineRank, record.line_extents, record.line_y);

@@ -12,7 +12,7 @@ shared uint seen[kTile];  // Bit r: row r sees the key.
 bool row_sees(uint r, uint j) { return (seen[j] >> r & 1u) != 0u; }
 
 // The scores of a tile of keys for all rows.
-void score_tile(Record record, uint batch, uint head, uint first_query, uint first_key) {
+void score_tile(uint batch, uint head, uint first_query, uint first_key) {
   const uint key_head = head / (record.heads / record.key_heads);
   for (uint j = gl_LocalInvocationID.x; j < kTile; j += kLocalSize) {
     const uint key = first_key + j;
@@ -31,16 +31,15 @@ void score_tile(Record record, uint batch, uint head, uint first_query, uint fir
     uint bits = 0u;
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
       const uint query = first_query + r;
-      if (!is_seen(record, batch, head, query, key)) continue;
+      if (!is_seen(batch, head, query, key)) continue;
       bits |= 1u << r;
-      weights[r][j] = record.scale * dots[r] + bias_at(record, batch, head, query, key);
+      weights[r][j] = record.scale * dots[r] + bias_at(batch, head, query, key);
     }
     seen[j] = bits;
   }
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint lane = gl_LocalInvocationID.x;
   const uint blocks = (record.queries + kRows - 1u) / kRows, number = group_number();
   const uint block = number % blocks, head = number / blocks % record.heads;
@@ -62,7 +61,7 @@ void main() {
   for (uint first_key = 0u; first_key < record.keys; first_key += kTile) {
     const uint tile = min(kTile, record.keys - first_key);
     barrier();
-    score_tile(record, batch, head, first_query, first_key);
+    score_tile(batch, head, first_query, first_key);
     barrier();
     vec4 now = peaks, factors;
     for (uint j = 0u; j < tile; ++j) {

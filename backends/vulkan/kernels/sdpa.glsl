@@ -19,12 +19,13 @@ struct Tensor {
   int64_t strides[4];  // In bytes: batch, head, row and column.
 };
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   Tensor q, k, v, mask, bias, y, lse;
   Tensor grad_y, grad_q, grad_k, grad_v;  // An address of 0: not wanted.
   uint batch, heads, key_heads, queries, keys, width, value_width;
   float scale;
-};
+  uint64_t delta;  // Of the gradient: (batch, heads, queries), f32.
+} BP_RECORD_NAME;
 
 uint64_t at(Tensor t, uint batch, uint head, uint row) {
   return t.address + uint64_t(int64_t(uint64_t(batch)) * t.strides[0] +
@@ -38,7 +39,7 @@ uint64_t column(uint64_t row, Tensor t, uint i) {
 
 float element(Tensor t, uint64_t row, uint i) { return load_f32(kType, column(row, t, i)); }
 
-bool is_seen(Record record, uint batch, uint head, uint query, uint key) {
+bool is_seen(uint batch, uint head, uint query, uint key) {
   if (query >= record.queries || key >= record.keys) return false;
   if (kIsCausal != 0u && int64_t(key) > int64_t(query) + int64_t(record.keys) -
                                              int64_t(record.queries)) {
@@ -49,7 +50,7 @@ bool is_seen(Record record, uint batch, uint head, uint query, uint key) {
   return uint(Bytes1(column(row, record.mask, key)).value) != 0u;
 }
 
-float bias_at(Record record, uint batch, uint head, uint query, uint key) {
+float bias_at(uint batch, uint head, uint query, uint key) {
   if (kHasBias == 0u) return 0.0;
   return element(record.bias, at(record.bias, batch, head, query), key);
 }

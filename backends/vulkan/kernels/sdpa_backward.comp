@@ -15,14 +15,6 @@ layout(constant_id = 5) const uint kStep = 0;
 const uint kDelta = 0u, kQueries = 1u, kKeys = 2u;
 const uint kMostBackwardWidth = 192u;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer BackwardRecord {
-  Tensor q, k, v, mask, bias, y, lse;
-  Tensor grad_y, grad_q, grad_k, grad_v;
-  uint batch, heads, key_heads, queries, keys, width, value_width;
-  float scale;
-  uint64_t delta;  // (batch, heads, queries), f32.
-};
-
 shared float scored[kRows][kMostBackwardWidth];
 shared float valued[kRows][kMostBackwardWidth];
 shared float score_sums[kRows][kMostBackwardWidth];
@@ -31,12 +23,12 @@ shared float weights[kRows][kTile];
 shared float slopes[kRows][kTile];
 shared uint seen[kTile];
 
-uint64_t delta_of(uint64_t base, Record record, uint batch, uint head, uint query) {
+uint64_t delta_of(uint64_t base, uint batch, uint head, uint query) {
   const uint row = (batch * record.heads + head) * record.queries + query;
   return base + 4ul * uint64_t(row);
 }
 
-void run_delta(Record record, uint64_t delta) {
+void run_delta(uint64_t delta) {
   const uint number = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (number >= record.batch * record.heads * record.queries) return;
   const uint query = number % record.queries, head = number / record.queries % record.heads;
@@ -47,7 +39,7 @@ void run_delta(Record record, uint64_t delta) {
   for (uint c = 0u; c < record.value_width; ++c) {
     sum += element(record.y, y, c) * element(record.grad_y, grad_y, c);
   }
-  Float32(delta_of(delta, record, batch, head, query)).value = sum;
+  Float32(delta_of(delta, batch, head, query)).value = sum;
 }
 
 // One side of a pair: where its two vectors lie.
@@ -55,19 +47,19 @@ struct Side {
   uint64_t scored, valued;
 };
 
-Side side_of(Record record, bool is_query, uint batch, uint head, uint row) {
+Side side_of(bool is_query, uint batch, uint head, uint row) {
   if (is_query) {
     return Side(at(record.q, batch, head, row), at(record.grad_y, batch, head, row));
   }
   return Side(at(record.k, batch, head, row), at(record.v, batch, head, row));
 }
 
-float scored_at(Record record, bool is_query, Side side, uint c) {
+float scored_at(bool is_query, Side side, uint c) {
   if (is_query) return element(record.q, side.scored, c);
   return element(record.k, side.scored, c);
 }
 
-float valued_at(Record record, bool is_query, Side side, uint c) {
+float valued_at(bool is_query, Side side, uint c) {
   if (is_query) return element(record.grad_y, side.valued, c);
   return element(record.v, side.valued, c);
 }
@@ -78,33 +70,33 @@ struct Place {
 };
 
 // The weights and slopes of a tile.
-void weigh_tile(Record record, uint64_t delta, Place p, uint first) {
+void weigh_tile(uint64_t delta, Place p, uint first) {
   const bool rows_are_queries = kStep == kQueries;
   const uint count = rows_are_queries ? record.keys : record.queries;
   for (uint j = gl_LocalInvocationID.x; j < kTile; j += kLocalSize) {
     const uint other = min(first + j, count - 1u);
-    const Side side = side_of(record, !rows_are_queries, p.batch,
+    const Side side = side_of(!rows_are_queries, p.batch,
                               rows_are_queries ? p.key_head : p.head, other);
     vec4 scores = vec4(0.0), values = vec4(0.0);
     for (uint c = 0u; c < record.width; ++c) {
-      const float value = scored_at(record, !rows_are_queries, side, c);
+      const float value = scored_at(!rows_are_queries, side, c);
       [[unroll]] for (uint r = 0u; r < kRows; ++r) scores[r] += scored[r][c] * value;
     }
     for (uint c = 0u; c < record.value_width; ++c) {
-      const float value = valued_at(record, !rows_are_queries, side, c);
+      const float value = valued_at(!rows_are_queries, side, c);
       [[unroll]] for (uint r = 0u; r < kRows; ++r) values[r] += valued[r][c] * value;
     }
     uint bits = 0u;
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
       const uint query = rows_are_queries ? p.first_row + r : other;
       const uint key = rows_are_queries ? other : p.first_row + r;
-      if (first + j >= count || !is_seen(record, p.batch, p.head, query, key)) continue;
+      if (first + j >= count || !is_seen(p.batch, p.head, query, key)) continue;
       bits |= 1u << r;
       const float score =
-          record.scale * scores[r] + bias_at(record, p.batch, p.head, query, key);
+          record.scale * scores[r] + bias_at(p.batch, p.head, query, key);
       const float lse = Float32(at(record.lse, p.batch, p.head, query)).value;
       const float weight = exp_f32(score - lse);
-      const float d = Float32(delta_of(delta, record, p.batch, p.head, query)).value;
+      const float d = Float32(delta_of(delta, p.batch, p.head, query)).value;
       weights[r][j] = weight;
       slopes[r][j] = weight * (values[r] - d);
     }
@@ -113,7 +105,7 @@ void weigh_tile(Record record, uint64_t delta, Place p, uint first) {
 }
 
 // Adds a tile to the sums.
-void add_tile(Record record, Place p, uint first) {
+void add_tile(Place p, uint first) {
   const bool rows_are_queries = kStep == kQueries;
   const uint count = rows_are_queries ? record.keys : record.queries;
   const uint tile = min(kTile, count - first), head = rows_are_queries ? p.key_head : p.head;
@@ -122,11 +114,11 @@ void add_tile(Record record, Place p, uint first) {
     vec4 by_score = vec4(0.0), by_value = vec4(0.0);
     for (uint j = 0u; j < tile; ++j) {
       if (seen[j] == 0u) continue;
-      const Side side = side_of(record, !rows_are_queries, p.batch, head, first + j);
+      const Side side = side_of(!rows_are_queries, p.batch, head, first + j);
       float score = 0.0, value = 0.0;
-      if (c < record.width) score = scored_at(record, !rows_are_queries, side, c);
+      if (c < record.width) score = scored_at(!rows_are_queries, side, c);
       if (!rows_are_queries && c < record.value_width) {
-        value = valued_at(record, !rows_are_queries, side, c);
+        value = valued_at(!rows_are_queries, side, c);
       }
       [[unroll]] for (uint r = 0u; r < kRows; ++r) {
         if ((seen[j] >> r & 1u) == 0u) continue;
@@ -141,7 +133,7 @@ void add_tile(Record record, Place p, uint first) {
   }
 }
 
-void write_sums(Record record, Place p) {
+void write_sums(Place p) {
   const bool rows_are_queries = kStep == kQueries;
   const uint count = rows_are_queries ? record.queries : record.keys;
   [[unroll]] for (uint r = 0u; r < kRows; ++r) {
@@ -165,10 +157,9 @@ void write_sums(Record record, Place p) {
 }
 
 void main() {
-  Record record = Record(push.record);
-  const uint64_t delta = BackwardRecord(push.record).delta;
+  const uint64_t delta = record.delta;
   if (kStep == kDelta) {
-    run_delta(record, delta);
+    run_delta(delta);
     return;
   }
   const bool rows_are_queries = kStep == kQueries;
@@ -185,10 +176,10 @@ void main() {
   if (p.batch >= record.batch) return;
   for (uint c = gl_LocalInvocationID.x; c < kMostBackwardWidth; c += kLocalSize) {
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
-      const Side side = side_of(record, rows_are_queries, p.batch, row_head,
+      const Side side = side_of(rows_are_queries, p.batch, row_head,
                                 min(p.first_row + r, rows - 1u));
-      scored[r][c] = c < record.width ? scored_at(record, rows_are_queries, side, c) : 0.0;
-      valued[r][c] = c < record.value_width ? valued_at(record, rows_are_queries, side, c) : 0.0;
+      scored[r][c] = c < record.width ? scored_at(rows_are_queries, side, c) : 0.0;
+      valued[r][c] = c < record.value_width ? valued_at(rows_are_queries, side, c) : 0.0;
       score_sums[r][c] = value_sums[r][c] = 0.0;
     }
   }
@@ -198,11 +189,11 @@ void main() {
     p.head = first_head + h;
     for (uint first = 0u; first < others; first += kTile) {
       barrier();
-      weigh_tile(record, delta, p, first);
+      weigh_tile(delta, p, first);
       barrier();
-      add_tile(record, p, first);
+      add_tile(p, first);
     }
   }
   barrier();
-  write_sums(record, p);
+  write_sums(p);
 }

@@ -18,14 +18,14 @@ layout(constant_id = 5) const uint kPairs = 0;  // Neighbours in a row are loade
 const uint kSoftmax = 0u, kLogSoftmax = 1u, kSoftmaxBackward = 2u, kLogSoftmaxBackward = 3u;
 
 // Operands: the result, then x, or grad_y and y.
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t addresses[3];
   uint64_t row_count;
   uint64_t row_size;
   int64_t steps[3];         // In bytes, along the axis.
   uint extents[8];          // Of the other axes.
   int64_t strides[3][8];
-};
+} BP_RECORD_NAME;
 
 // Steps along a row: of one element, or of two that are loaded at once.
 const uint kStep = kPairs != 0u ? 2u : 1u;
@@ -103,7 +103,6 @@ uint64_t place(uint64_t address, int64_t step) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint number = row_number();
   const bool exists = uint64_t(number) < record.row_count;
   const uint index = exists ? number : 0u;

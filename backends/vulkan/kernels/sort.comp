@@ -21,7 +21,7 @@ layout(constant_id = 4) const uint kIsDescending = 0;
 
 const uint kEncode = 0u, kMerge = 1u, kWrite = 2u;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Record {
+BP_RECORD {
   uint64_t x, y, indices;                // `indices` may be 0.
   uint64_t keys, places;                 // What is read, or written by `encode`.
   uint64_t merged_keys, merged_places;
@@ -32,7 +32,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Rec
   uint run;
   uint extents[8];  // Of the other axes.
   int64_t x_strides[8], y_strides[8], index_strides[8];
-};
+} BP_RECORD_NAME;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Keys { uint64_t v[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Places { uint v[]; };
@@ -60,7 +60,7 @@ uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
 }
 
-void encode(Record record, uint i) {
+void encode(uint i) {
   const uint row = i / record.size, place = i - row * record.size;
   const uint64_t from = record.x + offset_of(row, kRank, record.extents, record.x_strides);
   const uint64_t key = key_of(moved(from, record.x_step, place));
@@ -68,7 +68,7 @@ void encode(Record record, uint i) {
   Places(record.places).v[i] = place;
 }
 
-void merge(Record record, uint i) {
+void merge(uint i) {
   Keys keys = Keys(record.keys);
   const uint size = record.size, run = record.run;
   const uint row = i / size * size, place = i - row;
@@ -93,7 +93,7 @@ void merge(Record record, uint i) {
   Places(record.merged_places).v[to] = Places(record.places).v[i];
 }
 
-void write(Record record, uint i) {
+void write(uint i) {
   const uint row = i / record.written, place = i - row * record.written;
   const uint from = Places(record.places).v[row * record.size + place];
   const uint64_t x = record.x + offset_of(row, kRank, record.extents, record.x_strides);
@@ -108,14 +108,13 @@ void write(Record record, uint i) {
 }
 
 void main() {
-  Record record = Record(push.record);
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (i >= record.count) return;
   if (kStage == kEncode) {
-    encode(record, i);
+    encode(i);
   } else if (kStage == kMerge) {
-    merge(record, i);
+    merge(i);
   } else {
-    write(record, i);
+    write(i);
   }
 }
