@@ -1,9 +1,11 @@
 #include "ops_spec/checks.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "ops_spec/frame.hpp"
 
@@ -41,6 +43,16 @@ std::string dtypes_text(uint32_t set) {
   return text;
 }
 
+// "2 tensors of shapes (2, 3), (2, 4)"; of many the first few.
+std::string shapes_text(const Tensors& tensors) {
+  constexpr uint64_t kMost = 8;
+  std::string text = std::to_string(tensors.count) + (tensors.count == 1 ? " tensor" : " tensors");
+  for (uint64_t i = 0; i < std::min(tensors.count, kMost); ++i) {
+    text += (i == 0 ? " of shapes " : ", ") + to_text(dims::shape(*tensors[i]));
+  }
+  return tensors.count > kMost ? text + ", ..." : text;
+}
+
 // "x is (2, 3)", "stride is (1)", "groups is 2"
 std::string value_text(const Argument& argument, const void* frame) {
   const std::string name = argument.name;
@@ -65,7 +77,7 @@ std::string value_text(const Argument& argument, const void* frame) {
       break;
   }
   const Tensors tensors = tensors_of(argument, frame);
-  if (tensors.is_list) return name + " has " + std::to_string(tensors.count) + " tensors";
+  if (tensors.is_list) return name + " has " + shapes_text(tensors);
   return tensors.single == nullptr ? name + " is not given"
                                    : name + " is " + to_text(dims::shape(*tensors.single));
 }
@@ -75,6 +87,17 @@ std::string values_text(const Row& row, const void* frame, uint32_t names) {
   for (uint32_t i = 0; i < row.argument_count; ++i) {
     if ((names >> i & 1u) == 0 || is_output(row.arguments[i].kind)) continue;
     text += (text.empty() ? "" : ", ") + value_text(row.arguments[i], frame);
+  }
+  return text;
+}
+
+// "none, relu" as "1 (none), 2 (relu)".
+std::string numbered(std::string_view values) {
+  std::string text;
+  for (int number = 1; !values.empty(); ++number) {
+    const std::string_view value = values.substr(0, values.find(','));
+    text += (number == 1 ? "" : ", ") + std::to_string(number) + " (" + std::string(value) + ")";
+    values.remove_prefix(std::min(value.size() + 2, values.size()));
   }
   return text;
 }
@@ -107,8 +130,12 @@ bp_status bad_tensor(const Row& row, uint32_t index, int64_t item, const bp_tens
     }
     if (tensor->shape == nullptr) return name + " has no shape; allowed: one entry per axis";
     if (tensor->strides == nullptr) return name + " has no strides; allowed: one entry per axis";
-    return name + " has shape " + to_text(dims::shape(*tensor)) +
-           "; allowed: extents of at least 0, and fewer than 2^58 elements";
+    const dims::View shape = dims::shape(*tensor);
+    const bool is_negative =
+        std::any_of(shape.begin(), shape.end(), [](int64_t n) { return n < 0; });
+    return name + " has shape " + to_text(shape) + "; allowed: " +
+           (is_negative ? "extents of at least 0"
+                        : "at most 2^58 elements, where an extent of 0 counts as 1");
   });
 }
 
@@ -170,9 +197,19 @@ bp_status bad_rank(const Row& row, uint32_t index, int64_t item, int64_t given, 
 bp_status bad_shape(const Row& row, uint32_t index, int64_t item, dims::View given,
                     dims::View allowed, const char* expression) {
   return refuse([&] {
-    return head(row, index, item) + " has shape " + to_text(given) + "; allowed: " +
-           (allowed.exists() ? to_text(allowed) + ", which is " + expression
-                             : std::string(expression) + ", which does not exist here");
+    return head(row, index, item) + " has shape " + to_text(given) +
+           "; allowed: " + to_text(allowed) + ", which is " + expression;
+  });
+}
+
+bp_status no_shape(const Row& row, uint32_t index, int64_t item, const void* frame,
+                   const char* expression, uint32_t names) {
+  return refuse([&] {
+    const Tensors given = tensors_of(row.arguments[index], frame);
+    const bp_tensor& tensor = *given[item == kNoItem ? 0 : static_cast<uint64_t>(item)];
+    return head(row, index, item) + " has shape " + to_text(dims::shape(tensor)) +
+           "; allowed: " + expression + ", which does not exist where " +
+           values_text(row, frame, names);
   });
 }
 
@@ -189,7 +226,7 @@ bp_status bad_bound(const Row& row, uint32_t index, int64_t item, double given, 
 bp_status bad_enumeration(const Row& row, uint32_t index, uint32_t given) {
   return refuse([&] {
     return head(row, index) + " is " + std::to_string(given) +
-           "; allowed, from 1: " + row.arguments[index].values;
+           "; allowed: " + numbered(row.arguments[index].values);
   });
 }
 
@@ -201,8 +238,16 @@ bp_status bad_duplicate(const Row& row, uint32_t index, dims::View given) {
 bp_status bad_output(const Row& row, uint32_t index, const void* frame, const char* expression,
                      uint32_t names) {
   return refuse([&] {
-    return head(row, index) + " has the shape " + expression + ", which does not exist where " +
-           values_text(row, frame, names);
+    const std::string_view text = expression;
+    const bool has_windows = text.find("window(") != std::string_view::npos;
+    const bool is_joined = text.find("concatenated(") != std::string_view::npos;
+    return head(row, index) + " has no shape where " + values_text(row, frame, names) +
+           "; allowed: " +
+           (has_windows ? "windows that fit into the padded extents"
+            : is_joined
+                ? "at least one tensor, and extents that differ along the axis alone"
+                : "at most " + std::to_string(BP_MAX_RANK) + " axes, and at most 2^58 elements") +
+           ", in " + expression;
   });
 }
 

@@ -139,6 +139,10 @@ bp_status bad_rank(const Row& row, uint32_t index, int64_t item, int64_t given, 
                    int64_t high, const char* expression);
 bp_status bad_shape(const Row& row, uint32_t index, int64_t item, dims::View given,
                     dims::View allowed, const char* expression);
+// The same where no shape is allowed; `names` has bit i for each argument that the expression
+// reads.
+bp_status no_shape(const Row& row, uint32_t index, int64_t item, const void* frame,
+                   const char* expression, uint32_t names);
 
 // Bounds that do not exist are NULL; `less` is "<" or "<=".
 bp_status bad_bound(const Row& row, uint32_t index, int64_t item, int64_t given, const int64_t* low,

@@ -141,10 +141,9 @@ TEST_F(Infer, RefusesTensorsThatAreNone) {
             "invalid argument: neg: x has no strides; allowed: one entry per axis");
   args.x = tensors.make({2, -1});
   EXPECT_EQ(infer(BP_OP_NEG, args),
-            "invalid argument: neg: x has shape (2, -1); allowed: extents of at least 0, and fewer "
-            "than 2^58 elements");
+            "invalid argument: neg: x has shape (2, -1); allowed: extents of at least 0");
   args.x = tensors.make({INT64_MAX, 0, INT64_MAX});
-  EXPECT_NE(infer(BP_OP_NEG, args).find("fewer than 2^58"), std::string::npos);
+  EXPECT_NE(infer(BP_OP_NEG, args).find("allowed: at most 2^58 elements"), std::string::npos);
 }
 
 TEST_F(Infer, SoftmaxBoundsItsAxis) {
@@ -248,7 +247,8 @@ TEST_F(Infer, LinearChecksBiasAndActivation) {
   args.bias = nullptr;
   args.activation = 5;
   EXPECT_EQ(infer(BP_OP_LINEAR, args),
-            "invalid argument: linear: activation is 5; allowed, from 1: none, relu, gelu, silu");
+            "invalid argument: linear: activation is 5; allowed: 1 (none), 2 (relu), 3 "
+            "(gelu), 4 (silu)");
 }
 
 TEST_F(Infer, CatAddsExtentsAlongItsAxis) {
@@ -259,7 +259,12 @@ TEST_F(Infer, CatAddsExtentsAlongItsAxis) {
   args.axis = 1;
   EXPECT_EQ(infer(BP_OP_CAT, args), "f32 2 7");
   args.axis = 0;
-  EXPECT_NE(infer(BP_OP_CAT, args).find("concatenated(xs, axis)"), std::string::npos);
+  EXPECT_EQ(
+      infer(BP_OP_CAT, args),
+      "invalid argument: cat: y has no shape where xs has 3 tensors of shapes (2, 3), (2, 0), "
+      "(2, 4), axis is 0; allowed: at least one tensor, and extents that differ along the axis "
+      "alone, in "
+      "concatenated(xs, axis)");
   args.axis = 2;
   EXPECT_NE(infer(BP_OP_CAT, args).find("axis is 2"), std::string::npos);
   args.xs_count = 0;
@@ -320,10 +325,13 @@ TEST_F(InferConvolution, RefusesGroupsAndCountsThatDoNotFit) {
 
 TEST_F(InferConvolution, RefusesAWindowThatDoesNotFit) {
   dilation[1] = 9;
-  EXPECT_NE(infer(BP_OP_CONVOLUTION, args).find("which does not exist where x is (2, 6, 8, 9), "),
+  const std::string dilated = infer(BP_OP_CONVOLUTION, args);
+  EXPECT_NE(dilated.find("convolution: y has no shape where x is (2, 6, 8, 9), "),
+            std::string::npos);
+  EXPECT_NE(dilated.find("; allowed: windows that fit into the padded extents, in "),
             std::string::npos);
   dilation[1] = INT64_MAX;
-  EXPECT_NE(infer(BP_OP_CONVOLUTION, args).find("which does not exist where"), std::string::npos);
+  EXPECT_NE(infer(BP_OP_CONVOLUTION, args).find("y has no shape where"), std::string::npos);
 }
 
 TEST_F(InferConvolution, GradientsHaveTheShapesOfWhatTheyAreFor) {
@@ -439,10 +447,12 @@ class InferSgd : public Infer {
 TEST_F(InferSgd, HasNoOutputsAndTakesNoBuffersWithoutMomentum) {
   EXPECT_EQ(infer(BP_OP_SGD_STEP, args), "");
   args.momentum = 0.9;
-  EXPECT_EQ(infer(BP_OP_SGD_STEP, args),
-            "invalid argument: sgd_step: params has 2 tensors, momentum_buffers has 0 tensors, "
-            "momentum is 0.9; allowed: len(momentum_buffers) == len(params) where momentum != 0 "
-            "(momentum needs a buffer for each parameter)");
+  EXPECT_EQ(
+      infer(BP_OP_SGD_STEP, args),
+      "invalid argument: sgd_step: params has 2 tensors of shapes (2, 3), (4), momentum_buffers "
+      "has 0 tensors, "
+      "momentum is 0.9; allowed: len(momentum_buffers) == len(params) where momentum != 0 "
+      "(momentum needs a buffer for each parameter)");
 }
 
 TEST_F(InferSgd, RefusesListsThatDiffer) {

@@ -5,6 +5,7 @@ Each op becomes one function over the predicates of checks.hpp, in this order: t
 ranks, attributes, shapes of inputs, rules, outputs, rules that read outputs.
 """
 
+import ast
 import pathlib
 import re
 import sys
@@ -219,9 +220,13 @@ class Function:
 
             def body(tensor, item, depth):
                 allowed = self.cpp(value, "[i]" if arg.is_list else "")
-                self.refuse(f"!(dims::shape(*{tensor}) == {allowed})",
-                            f"bad_shape(row, {index}, {item}, dims::shape(*{tensor}), {allowed}, "
-                            f"{quoted(value.text)})", depth)
+                refusal = (f"bad_shape(row, {index}, {item}, dims::shape(*{tensor}), {allowed}, "
+                           f"{quoted(value.text)})")
+                if not isinstance(value.node, ast.Attribute):  # All but a whole shape may be none.
+                    none = (f"no_shape(row, {index}, {item}, frame, {quoted(value.text)}, "
+                            f"{self.names(value)})")
+                    refusal = f"dims::View({allowed}).exists() ? {refusal} : {none}"
+                self.refuse(f"!(dims::shape(*{tensor}) == {allowed})", refusal, depth)
             self.each(arg, body)
 
     def rules(self, on_outputs):
