@@ -35,7 +35,7 @@ HostCall::HostCall(const OpCase& op_case) : case_(op_case), frame_(op_case.op) {
     slot.placement = place(argument.layout, argument.shape);
     slot.view.buffer = imaginary_buffer(slots_.size());
     slot.view.byte_offset =
-        static_cast<uint64_t>(-slot.placement.lowest) * element_size(argument.dtype);
+        static_cast<uint64_t>(-slot.placement.lowest) * (bp_dtype_bits(argument.dtype) / 8);
     slot.view.dtype = argument.dtype;
     const size_t own = slots_.size() - 1;
     for (size_t i = 0; i < own && !argument.alias.empty(); ++i) {

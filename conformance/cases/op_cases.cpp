@@ -81,6 +81,7 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_graph_rule(cases, rows, group);
   add_declaration_cases(cases, rows);
   add_bad_input_cases(cases, rows);
+  add_spec_rule_cases(cases, rows);
   add_foreign_buffer_cases(cases, rows);
   add_rows_by_rule(rows);
   add_buffer_cases(cases, rows);

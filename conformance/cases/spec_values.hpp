@@ -1,0 +1,44 @@
+// What expressions of the spec compute with: values, and the functions of ops_spec.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "conformance/memory/layout.hpp"
+
+namespace bp::conformance::spec {
+
+// What does not exist: an extent behind the last, a window that does not fit, a number that cannot
+// be counted.
+using Nothing = std::monostate;
+using Value = std::variant<Nothing, int64_t, double, Shape>;
+
+constexpr int64_t kEnd = INT64_MAX;  // Of a slice.
+
+inline bool exists(const Value& value) { return !std::holds_alternative<Nothing>(value); }
+
+// The product of all extents; none if it cannot be counted.
+std::optional<int64_t> product(const Shape& shape);
+
+// Whether the elements of a tensor can be counted, an axis without any taken for one element.
+bool is_countable(Shape shape);
+bool are_distinct(const Shape& values);
+
+// The operators and functions that ops_spec/README.md lists.
+Value add(int64_t a, int64_t b);
+Value sub(int64_t a, int64_t b);
+Value mul(int64_t a, int64_t b);
+Value quotient(int64_t a, int64_t b);
+Value remainder(int64_t a, int64_t b);
+Value lower(int64_t a, int64_t b);
+Value higher(int64_t a, int64_t b);
+Value at(const Shape& shape, int64_t i);
+Value slice(const Shape& shape, int64_t from, int64_t to);
+Value concat(const Shape& a, const Shape& b);
+Value repeat(const Shape& shape, int64_t times);
+Value reduced(const Shape& shape, const Shape& axes, int64_t keepdims);
+Value window(const Shape& size, const Shape& kernel, const Shape& stride, const Shape& padding,
+             const Shape& dilation);
+
+}  // namespace bp::conformance::spec
