@@ -30,6 +30,7 @@ services::Cache* cache_of(const bp_target* target, bp_status& status) {
 }  // namespace
 }  // namespace bp::core
 
+// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
 using namespace bp::core;
 
 bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,

@@ -160,10 +160,10 @@ class OneNode {
     for (uint32_t i = 0; i < row.tensor_count; ++i) {
       const TensorArgument& argument = row.tensors[i];
       if (argument.is_list()) {
-        std::memcpy(bytes + argument.offset, &next, sizeof(next));
+        std::memcpy(bytes + argument.offset, &next, sizeof(const bp_tensor* const*));
         next += list_at(args, argument).count;
       } else {
-        std::memcpy(bytes + argument.offset, next++, sizeof(*next));
+        std::memcpy(bytes + argument.offset, next++, sizeof(const bp_tensor*));
       }
     }
   }

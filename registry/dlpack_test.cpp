@@ -26,6 +26,7 @@ class Dlpack : public testing::Test {
                                      bp_buffer** out) -> bp_status {
       wrapped_size_bytes = size_bytes;
       ++wrapped_count;
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
       *out = reinterpret_cast<bp_buffer*>(address);
       return BP_OK;
     };

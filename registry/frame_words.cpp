@@ -24,6 +24,7 @@ constexpr Member kMembers[] = {
 template <typename T>
 T value_at(const void* args, uint32_t offset) {
   T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
   std::memcpy(&value, member(args, offset), sizeof(value));
   return value;
 }

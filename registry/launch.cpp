@@ -58,6 +58,7 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
 }  // namespace
 }  // namespace bp::core
 
+// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
 using namespace bp::core;
 using bp::is_null;
 
@@ -77,6 +78,7 @@ bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags, bp_kern
   });
 }
 
+// NOLINTNEXTLINE(readability-function-size): host.h has these arguments.
 bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flags, uint32_t op,
                             const void* args, uint64_t capacity, char* text, uint64_t* out_size) {
   return guarded([&]() -> bp_status {

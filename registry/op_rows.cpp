@@ -6,7 +6,17 @@
 namespace bp::core {
 namespace {
 
+// An op in its arguments' rows: names would be compared letter by letter, ops by arguments times.
+enum class OpName : uint32_t {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) op_##name,
+#define BP_ARG(op, member, kind, dtype_rule)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
 struct Op {
+  OpName op;
   uint32_t id, version, frame_size_bytes;
   const char* name;
   const char* numerics;
@@ -14,7 +24,7 @@ struct Op {
 
 constexpr Op kOps[] = {
 #define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
-  {id, version, sizeof(bp_##name##_args), #name, #numerics},
+  {OpName::op_##name, id, version, sizeof(bp_##name##_args), #name, #numerics},
 #define BP_ARG(op, member, kind, dtype_rule)
 #include "backplane/ops.def"
 #undef BP_OP
@@ -22,7 +32,7 @@ constexpr Op kOps[] = {
 };
 
 struct Argument {
-  std::string_view op;
+  OpName op;
   const char* name;
   size_t offset;
   Kind kind;
@@ -32,7 +42,7 @@ struct Argument {
 constexpr Argument kArguments[] = {
 #define BP_OP(id, name, version, profile, core_or_decomposable, numerics)
 #define BP_ARG(op, member, kind, dtype_rule) \
-  {#op, #member, offsetof(bp_##op##_args, member), Kind::kind, #dtype_rule},
+  {OpName::op_##op, #member, offsetof(bp_##op##_args, member), Kind::kind, #dtype_rule},
 #include "backplane/ops.def"
 #undef BP_OP
 #undef BP_ARG
@@ -65,7 +75,7 @@ consteval OpRow make_row(const Op& op, uint32_t index) {
   row.index = index;
   std::array<std::string_view, kMaxTensors> rules;
   for (const Argument& argument : kArguments) {
-    if (argument.op != op.name || argument.dtype_rule == "none") continue;
+    if (argument.op != op.op || argument.dtype_rule == "none") continue;
     rules[row.tensor_count] = argument.dtype_rule;
     TensorArgument& tensor = row.tensors[row.tensor_count++];
     tensor.name = argument.name;

@@ -225,10 +225,12 @@ void end_prepared(Target& target) {
 
 }  // namespace bp::core
 
+// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
 using namespace bp::core;
 using bp::fail;
 using bp::is_null;
 
+// NOLINTNEXTLINE(readability-function-size): host.h has these arguments.
 bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                         uint32_t op, const void* args, uint64_t constant_args,
                         bp_prepared** out_prepared) {

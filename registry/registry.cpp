@@ -174,6 +174,7 @@ const bp_target* host_target(const bp_registry* registry) {
 
 }  // namespace bp
 
+// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
 using namespace bp::core;
 using bp::fail;
 using bp::is_null;

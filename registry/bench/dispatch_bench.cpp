@@ -41,7 +41,7 @@ constexpr int64_t kBroadcast[4] = {0, 0, 0, 1};
 constexpr int64_t kPermuted[4] = {32768, 1, 1024, 16};
 
 // The lookup: from a frame to the remembered candidates.
-void BM_CachedChoice(benchmark::State& state, const int64_t (&strides)[4]) {
+void cached_choice(benchmark::State& state, const int64_t (&strides)[4]) {
   Setup s(strides);
   const OpRow& row = *find_op(BP_OP_ADD);
   bool has_null = false;
@@ -51,20 +51,20 @@ void BM_CachedChoice(benchmark::State& state, const int64_t (&strides)[4]) {
     benchmark::DoNotOptimize(choose(impl(s.target), row, key, &s.args));
   }
 }
-BENCHMARK_CAPTURE(BM_CachedChoice, dense, kDense);
-BENCHMARK_CAPTURE(BM_CachedChoice, broadcast, kBroadcast);
-BENCHMARK_CAPTURE(BM_CachedChoice, permuted, kPermuted);
+BENCHMARK_CAPTURE(cached_choice, dense, kDense);
+BENCHMARK_CAPTURE(cached_choice, broadcast, kBroadcast);
+BENCHMARK_CAPTURE(cached_choice, permuted, kPermuted);
 
-void BM_KernelFind(benchmark::State& state) {
+void kernel_find(benchmark::State& state) {
   Setup s(kDense);
   bp_kernel_choice choice;
   for (auto _ : state) {
     benchmark::DoNotOptimize(bp_kernel_find(s.target, 0, 0, BP_OP_ADD, &s.args, &choice));
   }
 }
-BENCHMARK(BM_KernelFind);
+BENCHMARK(kernel_find);
 
-void BM_BareLaunch(benchmark::State& state) {
+void bare_launch(benchmark::State& state) {
   Setup s(kDense);
   const bp_launch launch{.device = s.target->device, .stream = s.target->default_stream};
   const bp_kernel* kernel = &s.kernel;
@@ -73,15 +73,15 @@ void BM_BareLaunch(benchmark::State& state) {
     benchmark::DoNotOptimize(kernel->launch(kernel, &launch, &s.args));
   }
 }
-BENCHMARK(BM_BareLaunch);
+BENCHMARK(bare_launch);
 
-void BM_OpLaunch(benchmark::State& state) {
+void op_launch(benchmark::State& state) {
   Setup s(kDense);
   for (auto _ : state) {
     benchmark::DoNotOptimize(bp_op_launch(s.target, nullptr, 0, BP_OP_ADD, &s.args));
   }
 }
-BENCHMARK(BM_OpLaunch);
+BENCHMARK(op_launch);
 
 }  // namespace
 }  // namespace bp::core

@@ -14,7 +14,7 @@ bp_status nothing(const bp_kernel* /*self*/, const bp_launch* /*launch*/, const 
 }
 
 // The floor: a function that the compiler does not see.
-void BM_IndirectCall(benchmark::State& state) {
+void indirect_call(benchmark::State& state) {
   bp_kernel kernel = make_kernel("add");
   kernel.launch = nothing;
   const bp_kernel* pointer = &kernel;
@@ -24,9 +24,9 @@ void BM_IndirectCall(benchmark::State& state) {
     benchmark::DoNotOptimize(pointer->launch(pointer, &launch, nullptr));
   }
 }
-BENCHMARK(BM_IndirectCall);
+BENCHMARK(indirect_call);
 
-void BM_Launch(benchmark::State& state, const char* layers, const char* options) {
+void launch_through(benchmark::State& state, const char* layers, const char* options) {
   FakeBackend fake;
   bp_kernel kernel = make_kernel("add");
   kernel.launch = nothing;
@@ -35,7 +35,7 @@ void BM_Launch(benchmark::State& state, const char* layers, const char* options)
   if (fake.load(r.registry) != BP_OK) return state.SkipWithError(bp_error_text());
   const bp_target* target = r.target();
   const bp_allocate_desc desc{
-      .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = 3 * 1024};
+      .struct_size = sizeof(desc), .struct_type = BP_STRUCT_ALLOCATE_DESC, .size_bytes = 3072};
   const bp_allocator_ops& memory = *target->allocator;
   bp_buffer* buffer = nullptr;
   if (memory.allocate(memory.self, target->device, &desc, &buffer) != BP_OK) {
@@ -55,13 +55,13 @@ void BM_Launch(benchmark::State& state, const char* layers, const char* options)
   }
   static_cast<void>(memory.free(memory.self, buffer, nullptr));
 }
-BENCHMARK_CAPTURE(BM_Launch, none, "", nullptr);
-BENCHMARK_CAPTURE(BM_Launch, leak, "leak", nullptr);
-BENCHMARK_CAPTURE(BM_Launch, mask, "mask", "mask.kernels=mul");
-BENCHMARK_CAPTURE(BM_Launch, oldabi, "oldabi", nullptr);
-BENCHMARK_CAPTURE(BM_Launch, fault, "fault", "fault.fail=memory.allocate@1000");
-BENCHMARK_CAPTURE(BM_Launch, trace, "trace", "trace.file=/dev/null");
-BENCHMARK_CAPTURE(BM_Launch, validate, "validate", nullptr);
+BENCHMARK_CAPTURE(launch_through, none, "", nullptr);
+BENCHMARK_CAPTURE(launch_through, leak, "leak", nullptr);
+BENCHMARK_CAPTURE(launch_through, mask, "mask", "mask.kernels=mul");
+BENCHMARK_CAPTURE(launch_through, oldabi, "oldabi", nullptr);
+BENCHMARK_CAPTURE(launch_through, fault, "fault", "fault.fail=memory.allocate@1000");
+BENCHMARK_CAPTURE(launch_through, trace, "trace", "trace.file=/dev/null");
+BENCHMARK_CAPTURE(launch_through, validate, "validate", nullptr);
 
 }  // namespace
 }  // namespace bp::core

@@ -140,13 +140,13 @@ TEST(FaultLayer, FlipsOneBitOfAnOutput) {
   Faulty f("fault.corrupt=kernel.launch@2");
   const float before[4] = {1, 2, 3, 4};
   EXPECT_EQ(f.launch(), BP_OK);
-  EXPECT_EQ(std::memcmp(f.values, before, sizeof(before)), 0);
+  EXPECT_TRUE(std::equal(before, before + 4, f.values));
   EXPECT_EQ(f.launch(), BP_OK);
   uint32_t bits = 0, was = 0;
   std::memcpy(&bits, f.values, 4);
   std::memcpy(&was, before, 4);
   EXPECT_EQ(std::popcount(bits ^ was), 1);
-  EXPECT_EQ(std::memcmp(f.values + 1, before + 1, 3 * sizeof(float)), 0);
+  EXPECT_TRUE(std::equal(before + 1, before + 4, f.values + 1));
 }
 
 // The groups whose calls reached the backend, in one submit each.

@@ -204,8 +204,9 @@ TEST_F(HazardTest, AgreesWithTheSetsOfWhatIsBefore) {
       bool writes;
     };
     constexpr uint32_t kStreams = 3, kEvents = 3;
-    const auto stream = [](uint32_t i) { return reinterpret_cast<bp_stream*>(0x100 + 16 * i); };
-    const auto event = [](uint32_t i) { return reinterpret_cast<bp_event*>(0x200 + 16 * i); };
+    char streams[kStreams], events[kEvents];  // Their places are the handles.
+    const auto stream = [&](uint32_t i) { return reinterpret_cast<bp_stream*>(&streams[i]); };
+    const auto event = [&](uint32_t i) { return reinterpret_cast<bp_event*>(&events[i]); };
     for (uint32_t i = 0; i < kStreams; ++i) hazards.add_stream(stream(i), kDevice);
     std::vector<Done> work;
     std::set<size_t> before[kStreams], captured[kEvents], known;
@@ -234,7 +235,7 @@ TEST_F(HazardTest, AgreesWithTheSetsOfWhatIsBefore) {
             is_racy |= before[s].count(i) == 0 && work[i].place == now.place &&
                        (work[i].writes || now.writes);
           }
-          const bp_buffer_ref range{kBuffer, now.place * 8, 8};
+          const bp_buffer_ref range{kBuffer, uint64_t{now.place} * 8, 8};
           uint64_t epoch = 0;
           const auto found =
               hazards.submit(stream(s), {{footprint_of(range), now.writes}}, {"work", 0}, &epoch);

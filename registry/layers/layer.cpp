@@ -7,8 +7,11 @@ namespace bp::layers {
 namespace {
 
 constexpr std::string_view kSlotNames[] = {
-#define BP_SLOT(table, noun, slot, presence, gone) #noun "." #slot,
+#define BP_WORDS(words) #words
+// NOLINTNEXTLINE(bugprone-macro-parentheses): these are words.
+#define BP_SLOT(table, noun, slot, presence, gone) BP_WORDS(noun.slot),
 #include "registry/slots.def"
+#undef BP_WORDS
     "kernel.supports",  "kernel.workspace_size", "kernel.launch",       "kernel.prepare",
     "kernel.plan_info", "kernel.plan_pack",      "kernel.plan_release",
 };

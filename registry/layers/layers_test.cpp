@@ -255,6 +255,7 @@ TEST(Layers, ServeManyThreadsAtOnce) {
   ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
   std::atomic<int> failures = 0;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int n = 0; n < 100; ++n) failures += work_once(*r.target()) ? 0 : 1;

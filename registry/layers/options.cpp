@@ -9,9 +9,9 @@
 namespace bp::layers {
 
 const std::string& Options::text(std::string_view key) const {
-  static const std::string kNone;
+  static const std::string none;
   const auto found = values_.find(key);
-  return found == values_.end() ? kNone : found->second;
+  return found == values_.end() ? none : found->second;
 }
 
 bp_status Options::number(std::string_view layer, std::string_view key, uint64_t largest,

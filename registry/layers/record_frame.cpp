@@ -16,6 +16,7 @@ using NumberOf = std::function<uint64_t(const bp_buffer*)>;
 template <typename T>
 T value_at(const void* args, uint32_t offset) {
   T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
   std::memcpy(&value, core::member(args, offset), sizeof(value));
   return value;
 }

@@ -187,7 +187,7 @@ TEST_F(RecordLayer, WritesCallsInTheirOrder) {
 TEST_F(RecordLayer, KeepsEqualBytesOnce) {
   load();
   bp_buffer* buffer = allocate(24);
-  for (const uint64_t offset : {0, 8, 16}) upload(buffer, offset, "eight by");
+  for (const uint64_t offset : {0u, 8u, 16u}) upload(buffer, offset, "eight by");
   upload(buffer, 0, "other by");
   free(buffer);
   std::set<std::string> names;
@@ -310,6 +310,7 @@ TEST_F(RecordLayer, GivesEachBufferOfEachThreadANumberOfItsOwn) {
   };
   load();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([this] {
       for (int n = 0; n < 50; ++n) {

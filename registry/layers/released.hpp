@@ -15,9 +15,9 @@ template <typename Struct>
 constexpr uint32_t released_size(uint32_t minor) {
   if (minor >= BP_ABI_MINOR) return sizeof(Struct);
   uint32_t size = 0;
-#define BP_RELEASED(released_minor, type, last)                                    \
-  if constexpr (std::is_same_v<Struct, type>) {                                    \
-    if (released_minor <= minor) size = offsetof(type, last) + sizeof(type::last); \
+#define BP_RELEASED(released_minor, type, last)                                      \
+  if constexpr (std::is_same_v<Struct, type>) {                                      \
+    if ((released_minor) <= minor) size = offsetof(type, last) + sizeof(type::last); \
   }
 #include "registry/layers/released.def"
   return size;
@@ -27,9 +27,9 @@ constexpr uint32_t released_size(uint32_t minor) {
 template <typename Desc>
 constexpr uint32_t released_bits(uint32_t minor) {
   uint32_t known = UINT32_MAX;
-#define BP_RELEASED_BITS(released_minor, type, member, bits)             \
-  if constexpr (std::is_same_v<Desc, type>) {                            \
-    if (minor < BP_ABI_MINOR && released_minor <= minor) known = (bits); \
+#define BP_RELEASED_BITS(released_minor, type, member, bits)               \
+  if constexpr (std::is_same_v<Desc, type>) {                              \
+    if (minor < BP_ABI_MINOR && (released_minor) <= minor) known = (bits); \
   }
 #include "registry/layers/released.def"
   return known;

@@ -21,13 +21,14 @@ std::string hex(uint64_t value) {
 
 std::string frame_words(void* frame) {
   // A return address may lie behind the last byte of its function.
-  const auto address = reinterpret_cast<uintptr_t>(frame) - 1;
+  const char* const code = static_cast<const char*>(frame) - 1;
+  const auto address = reinterpret_cast<uintptr_t>(code);
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(address), &info) == 0 || info.dli_fname == nullptr) {
+  if (dladdr(code, &info) == 0 || info.dli_fname == nullptr) {
     return hex(address);
   }
-  const std::string place = std::string(file_name(info.dli_fname)) + "+" +
-                            hex(address - reinterpret_cast<uintptr_t>(info.dli_fbase));
+  std::string place = std::string(file_name(info.dli_fname)) + "+" +
+                      hex(address - reinterpret_cast<uintptr_t>(info.dli_fbase));
   if (info.dli_sname == nullptr) return place;
   return std::string(info.dli_sname) + " (" + place + ")";
 }

@@ -42,12 +42,16 @@ bp_status unknown_layer(const std::string& name) {
                   joined(all_layers(), [](const LayerInfo* info) { return info->name; }));
 }
 
+bp_status given_twice(const std::string& name, const std::string& text) {
+  return fail(BP_INVALID_ARGUMENT, "layers: '" + name + "' is given twice in '" + text + "'");
+}
+
 bp_status read_names(const std::string& text, std::vector<Named>& out) {
   for (const std::string& name : split(text)) {
     const LayerInfo* info = find_layer(name);
     if (info == nullptr) return unknown_layer(name);
     if (std::ranges::count(out, info, &Named::info) != 0) {
-      return fail(BP_INVALID_ARGUMENT, "layers: '" + name + "' is given twice in '" + text + "'");
+      return given_twice(name, text);
     }
     out.push_back({info, {}});
   }
