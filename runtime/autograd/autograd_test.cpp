@@ -216,6 +216,7 @@ TEST_F(Autograd, LeadsThroughViews) {
 
 TEST_F(Autograd, SplitsTheGradientOfManyTensors) {
   std::vector<Tensor> parts;
+  parts.reserve(40);
   for (int i = 0; i < 40; ++i) parts.push_back(i % 3 == 0 ? ones({1}, BP_F64) : x.narrow(0, 1, 1));
   const Tensor all = cat(parts, 0);
   sum(all * arange(40, BP_F64)).backward();

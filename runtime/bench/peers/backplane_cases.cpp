@@ -14,7 +14,7 @@ class Suite {
  public:
   // `setup` makes the inputs and gives the op over them.
   void add(std::string name, double bytes, double flops, std::function<Op()> setup) {
-    cases_.push_back({std::move(name), bytes, flops, [setup] {
+    cases_.push_back({std::move(name), bytes, flops, [setup = std::move(setup)] {
                         auto result = std::make_shared<Tensor>();
                         return Ready{[result, op = setup()] {
                                        const NoGradGuard no_grad;
@@ -28,7 +28,7 @@ class Suite {
   // An update in place, whose result depends on how often it ran.
   void add_update(std::string name, double bytes, double flops,
                   std::function<std::function<void()>()> setup) {
-    cases_.push_back({std::move(name), bytes, flops, [setup] {
+    cases_.push_back({std::move(name), bytes, flops, [setup = std::move(setup)] {
                         return Ready{setup(), [] { return kNotCompared; }};
                       }});
   }
@@ -214,7 +214,8 @@ void add_product(Suite& s, const std::string& name, const Shape& a, const Shape&
                  bp_dtype dtype = BP_F32, bool is_transposed = false) {
   const double width = static_cast<double>(bp_dtype_bits(dtype)) / 8;
   const int64_t n = b.back(), m = a[a.size() - 2];
-  const double y = static_cast<double>(count(a) / a.back() * n);
+  const int64_t rows = count(a) / a.back();
+  const auto y = static_cast<double>(rows * n);
   const double bytes = width * (static_cast<double>(count(a) + count(b)) + y);
   static_cast<void>(m);
   s.add(name, bytes, 2 * y * static_cast<double>(a.back()), [=] {
@@ -265,7 +266,8 @@ void add_convolutions(Suite& s) {
   for (const auto& [name, c] : rows) {
     const int64_t out = (c.x[2] + 2 * c.padding - c.weight[2]) / c.stride + 1;
     const Shape y = {c.x[0], c.weight[0], out, out};
-    const double flops = 2.0 * static_cast<double>(count(y) * count(c.weight) / c.weight[0]);
+    const int64_t sum_terms = count(c.weight) / c.weight[0];
+    const double flops = 2.0 * static_cast<double>(count(y) * sum_terms);
     const double bytes = 4.0 * static_cast<double>(count(c.x) + count(c.weight) + count(y));
     const Convolution row = c;
     s.add(name, bytes, flops, [row] {

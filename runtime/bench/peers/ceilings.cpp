@@ -20,8 +20,8 @@ double seconds_of(const std::function<void()>& run) {
 constexpr int kAccumulators = 96;  // Enough to hide the latency of a multiply-add.
 
 // The compiler makes one multiply-add of each line, and keeps the accumulators in registers.
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3"))) float
-multiply_add(int64_t rounds, float factor, float term) {
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) float multiply_add(
+    int64_t rounds, float factor, float term) {
   float sums[kAccumulators] = {};
   for (int64_t round = 0; round < rounds; ++round) {
     for (float& sum : sums) sum = sum * factor + term;
@@ -39,8 +39,8 @@ Array make_array(int64_t count) {
   return array;
 }
 
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3"))) float
-sum(const float* x, int64_t n) {
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) float sum(
+    const float* x, int64_t n) {
   float sums[64] = {};
   for (int64_t i = 0; i + 64 <= n; i += 64) {
     for (int64_t k = 0; k < 64; ++k) sums[k] += x[i + k];
@@ -48,8 +48,8 @@ sum(const float* x, int64_t n) {
   return std::accumulate(sums, sums + 64, 0.0F);
 }
 
-__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3"))) void
-add_arrays(const float* a, const float* b, float* y, int64_t n) {
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) void add_arrays(
+    const float* a, const float* b, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = a[i] + b[i];
 }
 

@@ -70,21 +70,21 @@ void add_convolution(std::vector<Case>& cases, const std::string& name, const Sh
                      const Shape& weight, int64_t stride, int64_t padding) {
   const int64_t out = (x[2] + 2 * padding - weight[2]) / stride + 1;
   const Shape y = {x[0], weight[0], out, out};
-  cases.push_back({name, 4 * (size_of(x) + size_of(weight) + size_of(y)),
-                   2 * size_of(y) * size_of(weight) / static_cast<double>(weight[0]), [=] {
-                     static const int64_t kOne[] = {1, 1}, kTwo[] = {2, 2}, kNone[] = {0, 0, 0, 0},
-                                          kSame[] = {1, 1, 1, 1}, kThree[] = {3, 3, 3, 3};
-                     std::vector<Tensor> t = {input(x), input(weight, 1), zeros(y, BP_F32)};
-                     bp_convolution_args args{
-                         .x = t[0].get(), .weight = t[1].get(), .y = t[2].get()};
-                     args.stride_count = args.dilation_count = 2;
-                     args.padding_count = 4;
-                     args.stride = stride == 1 ? kOne : kTwo;
-                     args.padding = padding == 0 ? kNone : padding == 1 ? kSame : kThree;
-                     args.dilation = kOne;
-                     args.groups = 1;
-                     return ready(BP_OP_CONVOLUTION, args, std::move(t));
-                   }});
+  cases.push_back(
+      {name, 4 * (size_of(x) + size_of(weight) + size_of(y)),
+       2 * size_of(y) * size_of(weight) / static_cast<double>(weight[0]), [=] {
+         static constexpr int64_t kOne[] = {1, 1}, kTwo[] = {2, 2}, kNone[] = {0, 0, 0, 0},
+                                  kSame[] = {1, 1, 1, 1}, kThree[] = {3, 3, 3, 3};
+         std::vector<Tensor> t = {input(x), input(weight, 1), zeros(y, BP_F32)};
+         bp_convolution_args args{.x = t[0].get(), .weight = t[1].get(), .y = t[2].get()};
+         args.stride_count = args.dilation_count = 2;
+         args.padding_count = 4;
+         args.stride = stride == 1 ? kOne : kTwo;
+         args.padding = padding == 0 ? kNone : padding == 1 ? kSame : kThree;
+         args.dilation = kOne;
+         args.groups = 1;
+         return ready(BP_OP_CONVOLUTION, args, std::move(t));
+       }});
 }
 
 }  // namespace
