@@ -2,6 +2,8 @@
 // They go through the same Launch as those of the device.
 #include <atomic>
 #include <cstring>
+#include <tuple>
+#include <type_traits>
 
 #include "backends/common/shape.hpp"
 #include "backends/cuda/fake/cuda.hpp"
@@ -12,9 +14,13 @@ namespace {
 
 // ---- What runs on the "device" ------------------------------------------------------------------
 
+// Integers wrap: they are computed without a sign.
 template <typename T>
 void add_elements(T* y, const T* a, const T* b, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<T>(a[i] + b[i]);
+  using Ring = std::conditional_t<std::is_integral_v<T>, uint32_t, T>;
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = static_cast<T>(static_cast<Ring>(a[i]) + static_cast<Ring>(b[i]));
+  }
 }
 
 void gather_elements(float* y, const float* x, const int64_t* indices, int64_t count,
