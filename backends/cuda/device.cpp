@@ -1,52 +1,14 @@
 #include "backends/cuda/device.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
-#include <iterator>
 
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/staging.hpp"
 #include "backends/cuda/stream.hpp"
 
 namespace bp::cuda {
-namespace {
-
-constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
-                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
-constexpr int32_t kDlpackCuda = 2;  // kDLCUDA.
-
-// 128-bit accesses of kernels are checked by them, so any offset will do.
-constexpr uint64_t kOffsetAlignment = 1;
-
-int attribute(const Driver& driver, cudaDeviceAttr which, int ordinal) {
-  int value = 0;
-  return driver.cudaDeviceGetAttribute(&value, which, ordinal) == cudaSuccess ? value : 0;
-}
-
-// f32 units of one multiprocessor, by compute capability; 0: not known.
-int f32_lanes(int major, int minor) {
-  switch (major) {
-    case 8:
-      return minor == 0 ? 64 : 128;
-    case 9:
-    case 10:
-    case 12:
-      return 128;
-    default:
-      return 0;
-  }
-}
-
-// What sysconf() counts in pages.
-uint64_t host_bytes(int which) {
-  return static_cast<uint64_t>(sysconf(which)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
-}  // namespace
 
 // Memory whose end waits for an event.
 struct Device::Ending {
@@ -56,88 +18,12 @@ struct Device::Ending {
   NativeEvent event;
 };
 
-// ---- What it is ---------------------------------------------------------------------------------
-
 Device::Device(Instance& instance, const Site& site)
     : instance_(instance),
       name_(site.name),
       bus_id_(site.bus_id),
       ordinal_(site.ordinal),
       staging_(std::make_unique<StagingBlocks>(*this)) {}
-
-// Initialises CUDA, and makes no context.
-void Device::open() {
-  if (is_open_.load(std::memory_order_acquire)) return;
-  const std::lock_guard lock(opening_);
-  if (is_open_.load(std::memory_order_relaxed)) return;
-  check(driver(), driver().cuInit(0), "cuInit");
-  if (ordinal_ < 0) {
-    const cudaError_t error = driver().cudaDeviceGetByPCIBusId(&ordinal_, bus_id_.c_str());
-    if (error == cudaErrorInvalidDevice) {
-      driver().cudaGetLastError();
-      refuse(BP_UNSUPPORTED, name_ + " at " + bus_id_ +
-                                 " is there, but CUDA does not show it: look at "
-                                 "CUDA_VISIBLE_DEVICES, or choose others by option devices");
-    }
-    check(driver(), error, "cudaDeviceGetByPCIBusId");
-  }
-  cudaDeviceProp properties{};
-  check(driver(), driver().cudaGetDeviceProperties(&properties, ordinal_),
-        "cudaGetDeviceProperties");
-  set_properties(properties);
-  is_open_.store(true, std::memory_order_release);
-}
-
-void Device::set_limits(const cudaDeviceProp& p) {
-  limits_ = {.major = p.major,
-             .minor = p.minor,
-             .multiprocessor_count = p.multiProcessorCount,
-             .max_threads_per_block = p.maxThreadsPerBlock,
-             .max_threads_per_multiprocessor = p.maxThreadsPerMultiProcessor,
-             .shared_bytes_per_block = static_cast<int>(p.sharedMemPerBlock),
-             .max_shared_bytes_per_block = static_cast<int>(p.sharedMemPerBlockOptin),
-             .shared_bytes_per_multiprocessor = static_cast<int>(p.sharedMemPerMultiprocessor),
-             .l2_cache_bytes = p.l2CacheSize};
-}
-
-void Device::set_properties(const cudaDeviceProp& p) {
-  set_limits(p);
-  has_pool_ = instance_.options.has_pool && p.memoryPoolsSupported != 0;
-  const auto heap = [](uint64_t size_bytes, bp_heap_flags flags) {
-    return bp_heap{.struct_size = sizeof(bp_heap),
-                   .struct_type = BP_STRUCT_HEAP,
-                   .size_bytes = size_bytes,
-                   .max_allocation_bytes = size_bytes,
-                   .tensor_offset_alignment_bytes = kOffsetAlignment,
-                   .suballocation_granularity_bytes = kOffsetAlignment,
-                   .flags = flags};
-  };
-  heaps_[0] = heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
-  heaps_[1] = heap(host_bytes(_SC_PHYS_PAGES),
-                   BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);
-  properties_.struct_size = sizeof(properties_);
-  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
-  properties_.name = name_.c_str();
-  properties_.bus_id = bus_id_.empty() ? nullptr : bus_id_.c_str();
-  static_assert(sizeof(properties_.uuid) == sizeof(p.uuid));
-  std::memcpy(properties_.uuid, &p.uuid, sizeof(p.uuid));
-  properties_.device_class = p.integrated != 0 ? BP_DEVICE_INTEGRATED : BP_DEVICE_DISCRETE;
-  properties_.compute_unit_count = static_cast<uint32_t>(p.multiProcessorCount);
-  properties_.subgroup_size = static_cast<uint32_t>(p.warpSize);
-  properties_.max_rank = BP_MAX_RANK;
-  properties_.heaps = heaps_;
-  properties_.heap_count = kHeapCount;
-  properties_.heap_stride_bytes = sizeof(bp_heap);
-  properties_.dtypes = kDtypes;
-  properties_.dtype_count = std::size(kDtypes);
-  // Clocks are in kHz, and memory moves data on both edges.
-  const double memory_hz = 1e3 * attribute(driver(), cudaDevAttrMemoryClockRate, ordinal_);
-  const double clock_hz = 1e3 * attribute(driver(), cudaDevAttrClockRate, ordinal_);
-  properties_.peak_bytes_per_second = 2 * memory_hz * p.memoryBusWidth / 8;
-  properties_.peak_f32_flops = 2 * clock_hz * p.multiProcessorCount * f32_lanes(p.major, p.minor);
-  properties_.dlpack_device_type = kDlpackCuda;
-  properties_.dlpack_device_id = ordinal_;
-}
 
 // ---- Context and loss ---------------------------------------------------------------------------
 
@@ -470,8 +356,6 @@ bool Device::find(uint64_t address, bp_address_info& info) {
   info.size_bytes = found->size_bytes;
   return true;
 }
-
-uint64_t free_host_bytes() { return host_bytes(_SC_AVPHYS_PAGES); }
 
 // ---- Handles of devices -------------------------------------------------------------------------
 

@@ -109,8 +109,8 @@ class Device {
   // Ends what the host has made and not ended. Nothing uses it any more.
   void end_handles();
 
-  // Of buffers that own their
-  // memory no two overlap: false if this one would, and nothing was added.
+  // Of buffers that own their memory no two overlap: false if this one would, and nothing was
+  // added.
   bool add(Buffer* buffer);
   void remove(Buffer* buffer);
   void add(Event* event);

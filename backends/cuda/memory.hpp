@@ -62,13 +62,27 @@ inline Buffer* buffer_or_null(bp_buffer* handle) {
 // The buffer behind a handle, for the argument `what` of the entry `call`. Throws StatusError.
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
 
+inline std::byte* pointer_to(uint64_t address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
+  return reinterpret_cast<std::byte*>(address);
+}
+
 // The address of a range, NULL for one without a buffer. Of a handle that was checked before.
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
-  const uint64_t address = reinterpret_cast<Buffer*>(range.buffer)->address;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
-  return reinterpret_cast<std::byte*>(address + range.byte_offset);
+  return pointer_to(reinterpret_cast<Buffer*>(range.buffer)->address + range.byte_offset);
 }
+
+// A range of a buffer, checked.
+struct Range {
+  Buffer& buffer;
+  uint64_t address, size_bytes;
+
+  std::byte* begin() const { return pointer_to(address); }
+};
+
+// Throws StatusError if the range leaves its buffer.
+Range checked_range(const bp_buffer_ref* range, const char* call, const char* name);
 
 // Ends the handle; what it owned is the caller's to end.
 std::unique_ptr<Buffer> end_handle(Buffer* buffer);
@@ -86,6 +100,20 @@ struct alignas(16) Pattern {
 // Submits filling `size_bytes`, a multiple of the pattern's, from `to` on. Throws CudaError.
 void fill_pattern(const Driver& driver, cudaStream_t stream, std::byte* to, uint64_t size_bytes,
                   const Pattern& pattern);
+
+// The entries of the allocator's table that copy and fill.
+bp_status memory_copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src);
+bp_status memory_copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow);
+bp_status memory_copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
+                              bp_borrow borrow);
+bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                           const bp_buffer_ref* src);
+bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
+                                 uint32_t* out_can);
+bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
+                      uint64_t pattern_size_bytes);
 
 // The entries of the allocator's table for memory that came from others, or goes to them.
 bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
