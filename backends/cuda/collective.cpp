@@ -322,8 +322,8 @@ bp_status status(void* self, bp_process_group* handle) {
 
 Collectives::~Collectives() {
   watch_.reset();
-  for (const auto& [device, address] : scratch_) {
-    device->quietly([&](const Driver& driver) { driver.cudaFree(address); });
+  for (const auto& taken : scratch_) {
+    taken.first->quietly([&](const Driver& driver) { driver.cudaFree(taken.second); });
   }
 }
 

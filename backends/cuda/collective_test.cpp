@@ -113,6 +113,7 @@ class Process {
   bp_status create(const std::vector<uint32_t>& ranks, uint32_t size, const Store* store,
                    uint64_t timeout_ns) {
     std::vector<bp_device*> devices;
+    devices.reserve(ranks.size());
     for (const uint32_t rank : ranks) {
       devices.push_back(reinterpret_cast<bp_device*>(instance_->cards[rank % 2].get()));
     }

@@ -133,7 +133,8 @@ Cudnn make_table() {
   Cudnn t{};
   t.create = [](cudnnHandle_t* out) {
     ++fake->handles;
-    *out = reinterpret_cast<cudnnHandle_t>(uintptr_t{16});
+    static int handle = 0;
+    *out = reinterpret_cast<cudnnHandle_t>(&handle);
     return CUDNN_STATUS_SUCCESS;
   };
   t.destroy = [](cudnnHandle_t) {

@@ -81,7 +81,8 @@ T shuffle(T value, unsigned from_lane) {
 
 }  // namespace bp::cuda::emulation
 
-// NOLINTBEGIN(bugprone-reserved-identifier): the names are those of CUDA.
+// The names are those of CUDA.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 #undef __shared__
 #define __shared__ static thread_local
 #undef __launch_bounds__
@@ -133,4 +134,4 @@ T atomicAdd(T* address, T value) {
   return old;
 }
 inline void __threadfence_system() {}
-// NOLINTEND(bugprone-reserved-identifier)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

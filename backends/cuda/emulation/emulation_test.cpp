@@ -26,13 +26,13 @@ emulation::Grid grid_of(unsigned blocks, unsigned threads) {
 }
 
 TEST(Emulation, RunsEachThreadOfEachBlockOnce) {
-  std::vector<int> runs(3 * 64);
+  std::vector<int> runs(size_t{3} * 64);
   emulation::run(grid_of(3, 64), [&] { ++runs[blockIdx.x * 64 + threadIdx.x]; });
-  EXPECT_EQ(runs, std::vector<int>(3 * 64, 1));
+  EXPECT_EQ(runs, std::vector<int>(size_t{3} * 64, 1));
 }
 
 TEST(Emulation, GivesEveryThreadTheSumOfItsBlock) {
-  std::vector<int> sums(2 * 96);
+  std::vector<int> sums(size_t{2} * 96);
   emulation::run(grid_of(2, 96), [&] {
     const int mine = static_cast<int>(blockIdx.x * 1000 + threadIdx.x);
     sums[blockIdx.x * 96 + threadIdx.x] = block_reduce(mine, Plus(), 0);
