@@ -35,6 +35,8 @@ const std::vector<Row>& all_rows() {
       {11, 17, {15}, kDense, kStepped},
       {11, 17, {5, 3}, kDense, kBroadcastFirst},
       {11, 17, {15}, kDense, kDense, kSliced},
+      {11, 5, {1, 2, 1, 2, 1, 2, 3}, kOffset, kOffset, kOffset},  // The most axes.
+      {0, 3, {0}},
       {11, 17, {5, 3}, kDense, kDense, kTransposed},
   };
   return rows;

@@ -39,6 +39,8 @@ const std::vector<Row>& all_rows() {
       {{5, 17}, 1, kStepped},
       {{5, 17}, 1, kNegative},
       {{5, 17}, 1, kOffset, kOffset},
+      {{2, 1, 2, 1, 2, 1, 2, 9}, 7, kOffset, kOffset},
+      {{2, 1, 2, 3, 2, 1, 2, 2}, 3, kSliced, kSliced},
       {{5, 17}, 1, kBroadcastFirst},
       {{5, 17}, 0, kTransposed, kTransposed},
       {{5, 17}, 0, kSliced},

@@ -25,6 +25,7 @@ const std::vector<List>& lists() {
       {{{5, 7}, {17}}, kSliced},
       {{{17}}, kStepped},
       {{{17}}, kOffset},
+      {{{2, 1, 2, 1, 2, 1, 2, 3}, {}}, kOffset},
       {{{4, 9}}, kNegative},
   };
   return all;

@@ -1,4 +1,6 @@
 // Cases of max_pool and avg_pool and of their gradients.
+#include <algorithm>
+
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/op_oracles.hpp"
 #include "conformance/reference/pooling.hpp"
@@ -30,6 +32,8 @@ const std::vector<Row>& all_rows() {
       {{1, 2, 7, 9}, {{3, 2}, {1, 3}, {1, 0, 0, 1}, {2, 1}}},
       {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Windows of padding alone.
       {{0, 2, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{1, 0, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{1, 2, 0, 4}, {{2, 2}, {1, 2}, {1, 0, 1, 0}, {1, 1}}},
       {{1, 2, 4, 5, 6}, {{2, 3, 2}, {2, 1, 2}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}}},
       {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}, true, kPermuted},
       {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}, true, kTransposed, kSliced},
@@ -132,6 +136,24 @@ void add_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   }
 }
 
+// One index is out of range, and is not the -1 that names none: the stream fails.
+void add_out_of_range(OpCases& cases) {
+  OpCases rows;
+  add_backward(rows, BP_F32, true);
+  for (const int64_t wrong : {int64_t{-2}, int64_t{64}, int64_t{1} << 40}) {
+    OpCase made = *std::ranges::find(rows, Shape{2, 3, 8, 8},
+                                     [](const OpCase& row) { return row.tensors.back().shape; });
+    made.fill = "out_of_range";
+    made.detail += "_index" + std::to_string(wrong);
+    made.fails_on_device = true;
+    made.derive = [derive = made.derive, wrong](CallData& data) {
+      derive(data);
+      data.tensor("indices").data[5] = DoubleDouble::from_int64(wrong);
+    };
+    cases.push_back(std::move(made));
+  }
+}
+
 // ---- avg_pool: layouts come by rule ---------------------------------------------------------- //
 
 struct AverageRow {
@@ -153,6 +175,7 @@ const std::vector<AverageRow>& average_rows() {
       {{1, 2, 5, 5}, {{4, 4}, {1, 1}, {2, 1, 0, 2}, {1, 1}}},
       {{0, 2, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
       {{1, 0, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
+      {{1, 2, 0, 4}, {{2, 2}, {1, 2}, {1, 0, 1, 0}, {1, 1}}},
       {{1, 2, 4, 5, 6}, {{2, 3, 2}, {2, 1, 2}, {0, 1, 0, 0, 1, 0}, {1, 1, 1}}},
   };
   return rows;
@@ -245,6 +268,7 @@ void add_pooling(OpCases& cases) {
     add_average(cases, dtype, true);
     add_average(cases, dtype, false);
   }
+  add_out_of_range(cases);
 }
 
 }  // namespace bp::conformance

@@ -15,7 +15,8 @@
 namespace bp::conformance {
 namespace {
 
-using namespace spec;
+using spec::exists;
+using spec::Value;
 
 Value to_value(std::optional<int64_t> number) { return number ? Value(*number) : Value(); }
 
@@ -40,7 +41,8 @@ std::vector<const bp_tensor*> tensors_of(const void* frame, const FrameMember& m
     return tensor == nullptr ? std::vector<const bp_tensor*>() : std::vector{tensor};
   }
   const auto* items = read<const bp_tensor* const*>(frame, member.offset);
-  return {items, items + read<uint64_t>(frame, member.offset - sizeof(uint64_t))};
+  const std::span list(items, read<uint64_t>(frame, member.offset - sizeof(uint64_t)));
+  return {list.begin(), list.end()};
 }
 
 Value attribute_of(const void* frame, const FrameMember& member) {
@@ -188,19 +190,19 @@ using Run = void (*)(Machine&, const Step&);
 // The words that name nothing.
 const std::map<std::string_view, Run>& plain_words() {
   static const std::map<std::string_view, Run> words = {
-      {"add", call<add>},
-      {"sub", call<sub>},
-      {"mul", call<mul>},
-      {"floor_div", call<quotient>},
-      {"mod", call<remainder>},
-      {"min", call<lower>},
-      {"max", call<higher>},
-      {"at", call<at>},
-      {"slice", call<slice>},
-      {"concat", call<concat>},
-      {"repeat", call<repeat>},
-      {"reduced", call<reduced>},
-      {"window", call<window>},
+      {"add", call<spec::add>},
+      {"sub", call<spec::sub>},
+      {"mul", call<spec::mul>},
+      {"floor_div", call<spec::quotient>},
+      {"mod", call<spec::remainder>},
+      {"min", call<spec::lower>},
+      {"max", call<spec::higher>},
+      {"at", call<spec::at>},
+      {"slice", call<spec::slice>},
+      {"concat", call<spec::concat>},
+      {"repeat", call<spec::repeat>},
+      {"reduced", call<spec::reduced>},
+      {"window", call<spec::window>},
       {"==", compare<std::equal_to>},
       {"!=", compare<std::not_equal_to>},
       {"<", compare<std::less>},
@@ -211,7 +213,7 @@ const std::map<std::string_view, Run>& plain_words() {
       {"each<=", compare_each<std::less_equal>},
       {"each>=", compare_each<std::greater_equal>},
       {"if", choose},
-      {"end", [](Machine& m, const Step&) { m.stack.emplace_back(kEnd); }},
+      {"end", [](Machine& m, const Step&) { m.stack.emplace_back(spec::kEnd); }},
       {"not", [](Machine& m, const Step&) { m.stack.emplace_back(int64_t{!is_true(m.pop())}); }},
       {"or",
        [](Machine& m, const Step&) {
@@ -228,18 +230,19 @@ const std::map<std::string_view, Run>& plain_words() {
        [](Machine& m, const Step&) {
          const Value list = m.pop();
          const auto* shape = std::get_if<Shape>(&list);
-         m.stack.push_back(shape == nullptr ? Value() : to_value(product(*shape)));
+         m.stack.push_back(shape == nullptr ? Value() : to_value(spec::product(*shape)));
        }},
       {"exists",
        [](Machine& m, const Step&) {
          const Value list = m.pop();
          const auto* shape = std::get_if<Shape>(&list);
-         const bool fits = shape != nullptr && shape->size() <= BP_MAX_RANK && is_countable(*shape);
+         const bool fits =
+             shape != nullptr && shape->size() <= BP_MAX_RANK && spec::is_countable(*shape);
          m.stack.emplace_back(int64_t{fits});
        }},
       {"distinct",
        [](Machine& m, const Step&) {
-         m.stack.emplace_back(int64_t{are_distinct(std::get<Shape>(m.pop()))});
+         m.stack.emplace_back(int64_t{spec::are_distinct(std::get<Shape>(m.pop()))});
        }},
       {"acc", [](Machine& m, const Step&) { m.stack.push_back(dtype_after(m.pop(), false)); }},
       {"sum_dtype", [](Machine& m, const Step&) { m.stack.push_back(dtype_after(m.pop(), true)); }},
@@ -263,7 +266,8 @@ const std::map<std::string_view, Run>& naming_words() {
       {"numel",
        [](Machine& m, const Step& s) {
          const bp_tensor* tensor = s.tensor(m);
-         m.stack.push_back(tensor == nullptr ? Value() : to_value(product(shape_of(*tensor))));
+         m.stack.push_back(tensor == nullptr ? Value()
+                                             : to_value(spec::product(shape_of(*tensor))));
        }},
       {"dtype",
        [](Machine& m, const Step& s) {
@@ -273,7 +277,7 @@ const std::map<std::string_view, Run>& naming_words() {
       {"sound",
        [](Machine& m, const Step& s) {
          const bp_tensor* tensor = s.tensor(m);
-         m.stack.emplace_back(int64_t{tensor != nullptr && is_countable(shape_of(*tensor))});
+         m.stack.emplace_back(int64_t{tensor != nullptr && spec::is_countable(shape_of(*tensor))});
        }},
       {"scalar",
        [](Machine& m, const Step& s) {

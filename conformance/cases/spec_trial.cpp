@@ -30,6 +30,27 @@ void resize(OpCase& row, std::string_view name, size_t count) {
   }
 }
 
+// Gives an argument what its rule asks for; false if that is nothing to give.
+bool follow(OpCase& row, const SpecRule& rule, size_t item, const Shape& wanted) {
+  const std::string_view kind = rule.kind;
+  if (kind == "count") {
+    resize(row, rule.argument, static_cast<size_t>(std::max<int64_t>(wanted.front(), 0)));
+    return true;
+  }
+  TensorArgument* const tensor = find(row, rule.argument, item);
+  if (tensor == nullptr || wanted.size() > BP_MAX_RANK) return false;
+  if (kind == "dtype") {
+    tensor->dtype = static_cast<bp_dtype>(wanted.front());
+  } else if (kind == "rank") {
+    tensor->shape.resize(static_cast<size_t>(wanted.front()), 1);
+  } else if (kind == "shape" && !has(rule.text, "one element")) {
+    tensor->shape = wanted;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // Gives the outputs what the spec says; false if one has something else already.
 bool fit(OpCase& row, const std::vector<SpecJudge::Output>& outputs) {
   bool is_right = true;
@@ -84,22 +105,7 @@ bool SpecTrial::repair(OpCase& row, std::string_view kept) const {
       const SpecRule& rule = judge_.rules()[breach.rule];
       const auto wanted = judge_.wanted(call.frame(), breach);
       if (rule.program == kept || !wanted) continue;
-      const std::string_view kind = rule.kind;
-      TensorArgument* const tensor = find(next, rule.argument, breach.item);
-      if (kind == "count") {
-        resize(next, rule.argument, static_cast<size_t>(std::max<int64_t>(wanted->front(), 0)));
-      } else if (tensor == nullptr || wanted->size() > BP_MAX_RANK) {
-        continue;
-      } else if (kind == "dtype") {
-        tensor->dtype = static_cast<bp_dtype>(wanted->front());
-      } else if (kind == "rank") {
-        tensor->shape.resize(static_cast<size_t>(wanted->front()), 1);
-      } else if (kind == "shape" &&
-                 std::string_view(rule.text).find("one element") == std::string_view::npos) {
-        tensor->shape = *wanted;
-      } else {
-        continue;
-      }
+      if (!follow(next, rule, breach.item, *wanted)) continue;
       changes = true;
       break;  // What follows from it may be another by now.
     }
