@@ -80,6 +80,10 @@ bp_status check_place(const Row& row, uint32_t index, int64_t item, const bp_ten
   }
   if (range.begin >= 0 && range.end < kFarthestByte) return BP_OK;
   return refuse([&] {
+    if (tensor.byte_offset > static_cast<uint64_t>(kFarthestByte)) {
+      return head(row, index, item) + " begins at byte " + std::to_string(tensor.byte_offset) +
+             " of its buffer; allowed: bytes from 0 to the end of the buffer";
+    }
     const bool is_known = range.begin > -kFarthestByte && range.end < kFarthestByte;
     return head(row, index, item) +
            (is_known ? " reaches down to byte " + std::to_string(range.begin) + " of its buffer"

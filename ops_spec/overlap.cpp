@@ -38,8 +38,9 @@ struct Layout {
       const int64_t step = dims::mul(tensor.strides[i], size);
       const int64_t reach = dims::mul(step, tensor.shape[i] - 1);
       if (reach < 0) begin = dims::add(begin, reach);
-      is_sane = is_sane && reach != dims::kNone && begin != dims::kNone;
       axes[count++] = {std::abs(std::max(step, -kFar)), std::abs(std::max(reach, -kFar))};
+      is_sane =
+          is_sane && reach != dims::kNone && begin != dims::kNone && axes[count - 1].step < kFar;
     }
     std::sort(axes, axes + count, [](Axis a, Axis b) { return a.step < b.step; });
   }

@@ -88,6 +88,14 @@ TEST(Overlap, SurvivesStridesThatDoNotFit) {
 }
 
 // Never says "apart" of two that share an element: against the positions one by one.
+TEST(Overlap, CountsNoStepThatIsBeyondEveryBuffer) {
+  const Strided far{{2, 2}, {INT64_MAX, 1}};
+  bp_tensor bytes = far.get();
+  bytes.dtype = BP_BOOL;  // Of 1 byte: the step itself can be counted.
+  const ByteRange range = byte_range(bytes);
+  EXPECT_EQ(range.end, kFarthestByte);
+}
+
 TEST(Overlap, IsNeverWrongAboutTensorsThatMeet) {
   const unsigned seed = 20240607;
   SCOPED_TRACE(seed);
