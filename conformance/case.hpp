@@ -97,6 +97,7 @@ struct Subject {
   std::string plugin;              // What bp_registry_load() took.
   std::vector<bp_option> options;  // The backend's.
   CaseOptions case_options;
+  std::string layer_options;  // Of the layers of the run.
 };
 
 // `hash(case id, seed)`: what all data of a case are made from.

@@ -64,7 +64,7 @@ void missing_tensor(Context& t, const OpCase& row) {
 
 // Calls bend(call, index) on a call of its own for each tensor, which must then be refused.
 template <typename Bend>
-void refuse_each(Context& t, const OpCase& row, const char* what, Bend bend) {
+void refuse_each(Context& t, const OpCase& row, const std::string& what, Bend bend) {
   for (size_t i = 0; i < row.tensors.size(); ++i) {
     HostCall call(row);
     if (!bend(call, i)) continue;
@@ -103,6 +103,29 @@ void size_that_overflows(Context& t, const OpCase& row) {
     call.refresh();
     return true;
   });
+}
+
+void strides_that_overflow(Context& t, const OpCase& row) {
+  for (const int64_t stride : {kLeast, kMost}) {
+    refuse_each(t, row, "an axis whose end cannot be counted", [stride](HostCall& call, size_t i) {
+      const auto axis = std::ranges::find_if(call.shape(i), [](int64_t n) { return n > 1; });
+      if (axis == call.shape(i).end()) return false;
+      call.strides(i)[static_cast<size_t>(axis - call.shape(i).begin())] = stride;
+      return true;
+    });
+  }
+}
+
+void offset_that_overflows(Context& t, const OpCase& row) {
+  for (const uint64_t offset : {uint64_t{1} << 63, ~uint64_t{0} - 63, (uint64_t{1} << 63) - 64}) {
+    refuse_each(t, row, "byte " + std::to_string(offset), [offset](HostCall& call, size_t i) {
+      // With all its bytes behind what can be counted.
+      const bool is_last = offset == (uint64_t{1} << 63) - 64;
+      const uint64_t size = element_size(call.tensor(i).dtype);
+      call.tensor(i).byte_offset = is_last ? offset + 64 - size : offset;
+      return true;
+    });
+  }
 }
 
 void shape_without_memory(Context& t, const OpCase& row) {
@@ -262,6 +285,11 @@ template <typename Test>
 bool any_member(const OpCase& row, Test test) {
   return std::ranges::any_of(op_info(row.op).members, test);
 }
+bool has_long_axis(const OpCase& row) {
+  return std::ranges::any_of(row.tensors, [](const TensorArgument& argument) {
+    return std::ranges::any_of(argument.shape, [](int64_t extent) { return extent > 1; });
+  });
+}
 bool has_list(const OpCase& row) {
   return std::ranges::any_of(row.attributes, [](const Attribute& attribute) {
     return std::holds_alternative<Shape>(attribute.value);
@@ -274,6 +302,8 @@ const Rule kRules[] = {
     {"rank_beyond_the_limit", rank_beyond_the_limit, always},
     {"negative_extent", negative_extent, always},
     {"size_that_overflows", size_that_overflows, always},
+    {"strides_that_overflow", strides_that_overflow, has_long_axis},
+    {"offset_that_overflows", offset_that_overflows, always},
     {"shape_without_memory", shape_without_memory, always},
     {"unknown_tensor_flags", unknown_tensor_flags, always},
     {"wrong_output_shape", wrong_output_shape, has_inputs},

@@ -113,6 +113,12 @@ void elements_behind_the_buffer(Context& t, const OpCase& row) {
   };
   refuse_each(t, row, "one element behind its buffer", shift,
               [](DeviceCall& call) { return call.check_buffers(); });
+  const auto shift_far = [](HostCall& call, size_t i) {
+    call.tensor(i).byte_offset = uint64_t{1} << 62;
+    return true;
+  };
+  refuse_each(t, row, "2^62 bytes behind its buffer", shift_far,
+              [](DeviceCall& call) { return call.check_buffers(); });
 }
 
 bool is_empty(const TensorArgument& argument) { return element_count(argument.shape) == 0; }

@@ -83,11 +83,15 @@ void check_unclaimed(Context& t, const OpCase& op_case, const CallData& data) {
               "\", and gives right results");
 }
 
-void check_failing_stream(Context& t, const Observation& seen) {
+void check_failing_stream(Context& t, const OpCase& op_case, const Observation& seen) {
+  const std::string_view op = op_info(op_case.op).name;
   if (seen.stream_status == BP_OK) {
     t.add({"an index is out of range, and the stream reported no failure", "no_failure", ""});
   } else if (seen.status_text.empty()) {
     t.add({"the failure of the stream came without an error text", "no_text", "ERROR-1"});
+  } else if (seen.source == BP_KERNEL_NATIVE && seen.status_text.find(op) == std::string::npos) {
+    t.add({"the failure of the stream does not name the op: " + seen.status_text, "no_text",
+           "ERROR-1"});
   }
   if (!seen.damage.empty()) t.add({seen.damage, "canary", "KERNEL-9"});
   if (!seen.modified_input.empty()) t.add({seen.modified_input, "input_modified", "KERNEL-9"});
@@ -181,7 +185,7 @@ void run_op_case(Context& t, const OpCase& op_case) {
   if (seen.source != BP_KERNEL_NATIVE) check_unclaimed(t, op_case, data);
   report_source(t, op_case, data, seen);
   require_launched(t, op_case, seen);
-  if (op_case.fails_on_device) return check_failing_stream(t, seen);
+  if (op_case.fails_on_device) return check_failing_stream(t, op_case, seen);
   const Verdict verdict = judge(op_case, data, seen);
   if (verdict.is_right()) {
     check_bias(t, op_case, verdict);

@@ -211,7 +211,8 @@ class Worker {
       return {.outcome = Outcome::kNotSupported,
               .message = which.dtype + " is not among the dtypes of the device"};
     }
-    const Subject subject{target_, registry_.get(), setup_.plugin, options_, setup_.case_options};
+    const Subject subject{target_,  registry_.get(),     setup_.plugin,
+                          options_, setup_.case_options, setup_.layer_options};
     Context context(subject, which, seed, [&](std::string_view phase) {
       send(RecordType::kProgress, {{"case", id}, {"phase", phase}});
     });
