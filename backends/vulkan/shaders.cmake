@@ -22,6 +22,7 @@ set(vulkan_shaders
   "scatter f32 i64"
   "sdpa"
   "sdpa_backward"
+  "sdpa_rows"
   "softmax"
   "sort f32 f64 i64")
 set(vulkan_shaders_without_record

@@ -4,6 +4,8 @@
 // never leave the workgroup. A new maximum scales what was added up before.
 #include "sdpa.glsl"
 
+layout(constant_id = 5) const uint kRepairs = 0;  // Only blocks with what is not finite.
+
 shared float queries[kRows][kMostWidth];
 shared float sums[kRows][kMostWidth];  // Of weight * v.
 shared float weights[kRows][kTile];
@@ -46,6 +48,10 @@ void main() {
   const uint batch = number / blocks / record.heads;
   if (batch >= record.batch) return;
   const uint first_query = block * kRows;
+  if (kRepairs != 0u && are_finite(record.y, batch, head, first_query, record.queries,
+                                   record.value_width)) {
+    return;
+  }
   for (uint c = lane; c < kMostWidth; c += kLocalSize) {
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
       const uint query = min(first_query + r, record.queries - 1u);

@@ -1,8 +1,9 @@
-// sdpa and its gradient (sdpa.comp, sdpa_backward.comp).
+// sdpa and its gradient: by tiles (sdpa.comp, sdpa_backward.comp), or, where a processor runs
+// shaders, by products (sdpa_products.hpp).
 #include <algorithm>
 #include <array>
 
-#include "backends/vulkan/kernels/submit.hpp"
+#include "backends/vulkan/kernels/sdpa_products.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -98,21 +99,39 @@ bp_reason backward_supports(const bp_sdpa_backward_args& args) {
 
 uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
 
+template <typename Args>
+bool may_hide(const Args& args) {
+  return args.mask != nullptr || args.is_causal != 0;
+}
+
 bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
   if (element_count(*args.y) == 0 && (args.lse == nullptr || element_count(*args.lse) == 0)) {
     return BP_OK;
   }
+  const bool repairs = multiplies_attention(launch);
+  if (repairs) {
+    const bp_status status = submit_attention(args, launch);
+    if (status != BP_OK || !may_hide(args)) return status;
+  }
   const SdpaRecord record = record_of(launch, args);
-  const std::array<uint32_t, 5> constants = {
-      lanes_of(args, launch.is_processor() ? 8 : 64), args.q->dtype, args.mask != nullptr ? 1u : 0u,
-      args.bias != nullptr ? 1u : 0u, args.is_causal != 0 ? 1u : 0u};
+  const std::array<uint32_t, 6> constants = {lanes_of(args, launch.is_processor() ? 8 : 64),
+                                             args.q->dtype,
+                                             args.mask != nullptr ? 1u : 0u,
+                                             args.bias != nullptr ? 1u : 0u,
+                                             args.is_causal != 0 ? 1u : 0u,
+                                             repairs ? 1u : 0u};
   return submit(launch, kSdpaModule, constants, record,
                 uint64_t{record.batch} * record.heads * blocks_of(record.queries),
-                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias}),
+                {Ranges(launch, {args.q, args.k, args.v, args.mask, args.bias, args.y}),
                  Ranges(launch, {args.y, args.lse})});
 }
 
-uint64_t backward_workspace(const bp_sdpa_backward_args& args, const Env&) {
+uint64_t forward_workspace(const bp_sdpa_args& args, const Env& env) {
+  return multiplies_attention(env) ? attention_workspace(args, env) : 0;
+}
+
+uint64_t backward_workspace(const bp_sdpa_backward_args& args, const Env& env) {
+  if (multiplies_attention(env)) return attention_workspace(args, env);
   return static_cast<uint64_t>(element_count(*args.lse)) * sizeof(float);
 }
 
@@ -124,12 +143,14 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   record.grad_v = tensor_of(launch, args.grad_v);
   record.delta = launch.workspace_address();
   const uint32_t lanes = lanes_of(args, launch.is_processor() ? 8 : 64);
-  std::array<uint32_t, 6> constants = {lanes,
+  const bool repairs = multiplies_attention(launch);
+  std::array<uint32_t, 7> constants = {lanes,
                                        args.q->dtype,
                                        args.mask != nullptr ? 1u : 0u,
                                        args.bias != nullptr ? 1u : 0u,
                                        args.is_causal != 0 ? 1u : 0u,
-                                       kDelta};
+                                       kDelta,
+                                       repairs ? 1u : 0u};
   Ranges reads(launch,
                {args.grad_y, args.q, args.k, args.v, args.mask, args.bias, args.y, args.lse});
   Ranges scratch(launch);
@@ -139,6 +160,10 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   if (rows != 0) {
     status = submit(launch, kSdpaBackwardModule, constants, record, ceil_divide(rows, lanes),
                     {Ranges(launch, {args.grad_y, args.y}), scratch});
+  }
+  if (repairs && status == BP_OK) {
+    status = submit_attention(args, launch);
+    if (!may_hide(args)) return status;
   }
   reads.add(launch.workspace());
   if (status == BP_OK && element_count(*args.grad_q) != 0) {
@@ -170,7 +195,8 @@ constexpr bp_kernel sdpa_row(const char* name, uint32_t op) {
 }  // namespace
 
 constinit const bp_kernel kSdpa =
-    make_kernel<bp_sdpa_args, forward_launch, forward_supports>(sdpa_row("sdpa", BP_OP_SDPA));
+    make_kernel<bp_sdpa_args, forward_launch, forward_supports, forward_workspace>(
+        sdpa_row("sdpa", BP_OP_SDPA));
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, backward_launch, backward_supports, backward_workspace>(
         sdpa_row("sdpa_backward", BP_OP_SDPA_BACKWARD));

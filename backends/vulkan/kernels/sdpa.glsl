@@ -1,5 +1,5 @@
-// What the kernels of attention share: the record, the tensors by their coordinates, and which keys
-// a query sees.
+// What the kernels of attention share: the record, the tensors by their coordinates, which keys a
+// query sees, and what is to be repaired.
 //
 // A workgroup works on kRows rows at once, queries or keys, so that what it reads of the other side
 // serves all of them. The other side comes in tiles of kTile.
@@ -53,4 +53,26 @@ bool is_seen(uint batch, uint head, uint query, uint key) {
 float bias_at(uint batch, uint head, uint query, uint key) {
   if (kHasBias == 0u) return 0.0;
   return element(record.bias, at(record.bias, batch, head, query), key);
+}
+
+// Whether all elements of kRows rows, as far as there are so many, are finite: the same for the
+// workgroup, of which all invocations call it.
+//
+// Where attention is made by products, what a query does not see has the weight 0, and makes NaN of
+// what is not finite there. A kernel that repairs makes such rows again, without what is not seen.
+shared uint is_wrong;
+
+bool are_finite(Tensor t, uint batch, uint head, uint first, uint rows, uint width) {
+  if (t.address == 0ul) return true;
+  barrier();
+  if (gl_LocalInvocationID.x == 0u) is_wrong = 0u;
+  barrier();
+  for (uint r = first; r < min(first + kRows, rows); ++r) {
+    const uint64_t row = at(t, batch, head, r);
+    for (uint c = gl_LocalInvocationID.x; c < width; c += kLocalSize) {
+      if (!(abs(element(t, row, c)) < infinity())) is_wrong = 1u;
+    }
+  }
+  barrier();
+  return is_wrong == 0u;
 }

@@ -11,6 +11,7 @@
 #include "sdpa.glsl"
 
 layout(constant_id = 5) const uint kStep = 0;
+layout(constant_id = 6) const uint kRepairs = 0;  // Only blocks with what is not finite.
 
 const uint kDelta = 0u, kQueries = 1u, kKeys = 2u;
 const uint kMostBackwardWidth = 192u;
@@ -156,6 +157,17 @@ void write_sums(Place p) {
   }
 }
 
+// Whether nothing of the rows of `p` is to be repaired.
+bool is_right(Place p, uint row_head, uint rows) {
+  if (kStep == kQueries) {
+    return are_finite(record.grad_q, p.batch, row_head, p.first_row, rows, record.width);
+  }
+  const bool is_k_right =
+      are_finite(record.grad_k, p.batch, row_head, p.first_row, rows, record.width);
+  return are_finite(record.grad_v, p.batch, row_head, p.first_row, rows, record.value_width) &&
+         is_k_right;
+}
+
 void main() {
   const uint64_t delta = record.delta;
   if (kStep == kDelta) {
@@ -174,6 +186,7 @@ void main() {
   p.first_row = number % blocks * kRows;
   p.key_head = rows_are_queries ? row_head / served : row_head;
   if (p.batch >= record.batch) return;
+  if (kRepairs != 0u && is_right(p, row_head, rows)) return;
   for (uint c = gl_LocalInvocationID.x; c < kMostBackwardWidth; c += kLocalSize) {
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
       const Side side = side_of(rows_are_queries, p.batch, row_head,

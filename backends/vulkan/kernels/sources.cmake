@@ -24,6 +24,7 @@ set(vulkan_kernel_sources
   kernels/rows.cpp
   kernels/scatter.cpp
   kernels/sdpa.cpp
+  kernels/sdpa_products.cpp
   kernels/softmax.cpp
   kernels/sort.cpp
   kernels/submit.cpp

@@ -1,0 +1,147 @@
+// The scores of attention in parts, which are made and used one after the other
+// (sdpa_products.cpp).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backplane/base.h"
+#include "backplane/tensor.h"
+
+namespace bp::vulkan {
+
+// Scores of a part, at most: 16 MiB.
+inline constexpr int64_t kMostScores = int64_t{1} << 22;
+
+// Scores that are made at once: some heads of some batches, and either all keys of some queries or
+// all queries of some keys. Several heads are all those of some heads of keys.
+struct Part {
+  int64_t batch = 0, batches = 0, head = 0, heads = 0;
+  int64_t query = 0, queries = 0, key = 0, keys = 0;
+
+  int64_t row_count() const { return batches * heads * queries; }
+};
+
+// What both ops have, and their extents.
+struct Attention {
+  template <typename Args>
+  explicit Attention(const Args& a)
+      : q(*a.q),
+        k(*a.k),
+        v(*a.v),
+        mask(a.mask),
+        bias(a.bias),
+        lse(a.lse),
+        scale(a.scale),
+        is_causal(a.is_causal != 0) {}
+
+  int64_t batches() const { return q.shape[0]; }
+  int64_t heads() const { return q.shape[1]; }
+  int64_t group() const { return std::max<int64_t>(1, q.shape[1] / k.shape[1]); }
+  int64_t queries() const { return q.shape[2]; }
+  int64_t keys() const { return k.shape[2]; }
+  int64_t width() const { return q.shape[3]; }
+  int64_t value_width() const { return v.shape[3]; }
+
+  // The keys that the queries before `end` see at most.
+  int64_t keys_before(int64_t end) const {
+    return is_causal ? std::clamp<int64_t>(end + keys() - queries(), 0, keys()) : keys();
+  }
+
+  const bp_tensor &q, &k, &v;
+  const bp_tensor *mask, *bias, *lse;
+  double scale;
+  bool is_causal;
+};
+
+inline int64_t round_up(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+// How far a row of scores is from the next one: rows begin at vectors of 16 bytes.
+inline int64_t row_stride(int64_t keys) { return std::max<int64_t>(4, round_up(keys, 4)); }
+
+// How many of `count` units of `scores` scores each make a part.
+inline int64_t step_of(int64_t count, int64_t scores) {
+  return std::clamp<int64_t>(kMostScores / std::max<int64_t>(1, scores), 1,
+                             std::max<int64_t>(1, count));
+}
+
+// Batches and heads of the parts.
+struct Steps {
+  int64_t batches, heads;
+};
+
+inline Steps steps_of(const Attention& a) {
+  const int64_t of_head = a.queries() * row_stride(a.keys());
+  const int64_t batches = step_of(a.batches(), of_head * a.heads());
+  if (of_head * a.heads() <= kMostScores) return {batches, std::max<int64_t>(1, a.heads())};
+  const int64_t heads = step_of(a.heads(), of_head) / a.group() * a.group();
+  return {1, std::max<int64_t>(1, heads)};
+}
+
+// Calls body(part) for all queries and keys of some heads, until one fails.
+template <typename Body>
+bp_status for_heads(const Attention& a, Body&& body) {
+  const Steps steps = steps_of(a);
+  for (int64_t batch = 0; batch < a.batches(); batch += steps.batches) {
+    for (int64_t head = 0; head < a.heads(); head += steps.heads) {
+      const Part part{.batch = batch,
+                      .batches = std::min(steps.batches, a.batches() - batch),
+                      .head = head,
+                      .heads = std::min(steps.heads, a.heads() - head),
+                      .queries = a.queries(),
+                      .keys = a.keys()};
+      const bp_status status = body(part);
+      if (status != BP_OK) return status;
+    }
+  }
+  return BP_OK;
+}
+
+// Whether all scores of a head make one part.
+inline bool is_whole(const Attention& a) {
+  return a.queries() * row_stride(a.keys()) <= kMostScores;
+}
+
+// Calls body(part) for the queries of `heads`, with the keys that they see.
+template <typename Body>
+bp_status for_queries(const Attention& a, const Part& heads, Body&& body) {
+  const int64_t step =
+      is_whole(a) ? std::max<int64_t>(1, a.queries()) : step_of(a.queries(), row_stride(a.keys()));
+  Part part = heads;
+  do {
+    part.queries = std::min(step, a.queries() - part.query);
+    part.keys = a.keys_before(part.query + part.queries);
+    const bp_status status = body(part);
+    if (status != BP_OK) return status;
+    part.query += step;
+  } while (part.query < a.queries());
+  return BP_OK;
+}
+
+// Calls body(part) for the keys of `heads`, with all queries.
+template <typename Body>
+bp_status for_keys(const Attention& a, const Part& heads, Body&& body) {
+  const int64_t step = std::max<int64_t>(4, step_of(a.keys(), a.queries()) / 4 * 4);
+  Part part = heads;
+  for (; part.key < a.keys(); part.key += step) {
+    part.keys = std::min(step, a.keys() - part.key);
+    const bp_status status = body(part);
+    if (status != BP_OK) return status;
+  }
+  return BP_OK;
+}
+
+// The memory of the scores of a part, at most.
+inline int64_t most_scores(const Attention& a) {
+  const int64_t of_head = a.queries() * row_stride(a.keys());
+  const Steps steps = steps_of(a);
+  if (is_whole(a)) return std::max<int64_t>(4, steps.batches * steps.heads * of_head);
+  const int64_t by_queries = step_of(a.queries(), row_stride(a.keys())) * row_stride(a.keys());
+  const int64_t by_keys =
+      std::max<int64_t>(4, step_of(a.keys(), a.queries()) / 4 * 4) * a.queries();
+  return std::max(by_queries, by_keys);
+}
+
+}  // namespace bp::vulkan

@@ -1,0 +1,164 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Attention by products: what happens to the rows of scores between them. kLanes invocations share a
+// row, four neighbours at a time. `scores` is buffer 0 of set 0, and `slopes` is 1.
+//
+//   forward   scores become weights, softmax(scale * score + bias) over the keys that are seen
+//   backward  scores become weights, exp(scale * score + bias - lse), and slopes, the products of
+//             grad_y and v, scale * weight * (slope - delta)
+//
+// What is not seen has the weight 0, whatever its score is.
+#include "prelude.glsl"
+#include "element.glsl"
+#include "math.glsl"
+#include "lanes.glsl"
+
+layout(constant_id = 2) const uint kStage = 0;
+layout(constant_id = 3) const uint kType = 14;  // Of the bias.
+layout(constant_id = 4) const uint kHasMask = 0;
+layout(constant_id = 5) const uint kHasBias = 0;
+layout(constant_id = 6) const uint kIsCausal = 0;
+
+const uint kForward = 0u, kBackward = 1u;
+
+struct Tensor {
+  uint64_t address;
+  int64_t strides[4];  // In bytes: batch, head, row and column.
+};
+
+BP_RECORD {
+  Tensor mask, bias, lse, delta;  // An address of 0: missing. delta and lse have no columns.
+  uint first_batch, first_head, first_query, first_key;  // Of the part whose rows these are,
+  uint heads, queries, keys;                             // its extents,
+  uint row_count, row_vectors;                           // and those of its memory.
+  int key_lead;  // Keys less queries, of all.
+  float scale;
+} BP_RECORD_NAME;
+
+layout(set = 0, binding = 0, scalar) buffer Scores { vec4 v[]; } scores;
+layout(set = 0, binding = 1, scalar) buffer Slopes { vec4 v[]; } slopes;
+
+// A row: where it lies, in vectors, how many keys it has and sees, and its tensors' rows.
+struct Row {
+  bool exists;
+  uint first, vectors, seen;
+  uint64_t mask, bias, lse, delta;
+};
+
+uint64_t row_of(Tensor t, uint batch, uint head, uint query) {
+  return t.address + uint64_t(int64_t(uint64_t(batch)) * t.strides[0] +
+                              int64_t(uint64_t(head)) * t.strides[1] +
+                              int64_t(uint64_t(query)) * t.strides[2]);
+}
+
+Row find_row(uint number) {
+  Row row;
+  row.exists = number < record.row_count;
+  const uint place = row.exists ? number : 0u;
+  const uint query = record.first_query + place % record.queries;
+  const uint head = record.first_head + place / record.queries % record.heads;
+  const uint batch = record.first_batch + place / record.queries / record.heads;
+  row.first = place * record.row_vectors;
+  row.vectors = row.exists ? (record.keys + 3u) / 4u : 0u;
+  row.seen = record.keys;
+  if (kIsCausal != 0u) {
+    const int last = int(query) + record.key_lead - int(record.first_key);
+    row.seen = uint(clamp(last + 1, 0, int(record.keys)));
+  }
+  row.mask = row_of(record.mask, batch, head, query);
+  row.bias = row_of(record.bias, batch, head, query);
+  row.lse = row_of(record.lse, batch, head, query);
+  row.delta = row_of(record.delta, batch, head, query);
+  return row;
+}
+
+uint64_t column(uint64_t row, Tensor t, uint key) {
+  return row + uint64_t(int64_t(uint64_t(record.first_key + key)) * t.strides[3]);
+}
+
+// scale * score + bias of vector i; -inf where the key is not seen.
+vec4 shifted(Row row, uint i) {
+  vec4 score = record.scale * scores.v[row.first + i];
+  [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+    const uint key = 4u * i + c;
+    bool is_seen = key < row.seen;
+    if (kHasMask != 0u && is_seen) {
+      is_seen = uint(Bytes1(column(row.mask, record.mask, key)).value) != 0u;
+    }
+    if (kHasBias != 0u && is_seen) {
+      score[c] += load_f32(kType, column(row.bias, record.bias, key));
+    }
+    if (!is_seen) score[c] = -infinity();
+  }
+  return score;
+}
+
+// Sums of vectors: in blocks of 64.
+struct Sum {
+  vec4 total, block;
+  uint count;
+};
+
+void take(inout Sum sum, vec4 term) {
+  sum.block += term;
+  if ((++sum.count & 63u) == 0u) {
+    sum.total += sum.block;
+    sum.block = vec4(0.0);
+  }
+}
+
+float value_of(Sum sum) {
+  const vec4 total = sum.total + sum.block;
+  return sum_lanes((total.x + total.y) + (total.z + total.w));
+}
+
+void run_forward(Row row) {
+  vec4 peaks = vec4(-infinity());
+  for (uint i = lane(); i < row.vectors; i += kLanes) {
+    const vec4 score = shifted(row, i);
+    if (kHasMask + kHasBias != 0u) scores.v[row.first + i] = score;
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) peaks[c] = larger_of(peaks[c], score[c]);
+  }
+  const float peak =
+      max_lanes(larger_of(larger_of(peaks.x, peaks.y), larger_of(peaks.z, peaks.w)));
+  Sum sum = Sum(vec4(0.0), vec4(0.0), 0u);
+  for (uint i = lane(); i < row.vectors; i += kLanes) {
+    vec4 weight = kHasMask + kHasBias != 0u ? scores.v[row.first + i] : shifted(row, i);
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+      weight[c] = weight[c] == -infinity() ? 0.0 : exp_of_negative(weight[c] - peak);
+    }
+    take(sum, weight);
+    scores.v[row.first + i] = weight;
+  }
+  const float total = value_of(sum);
+  for (uint i = lane(); i < row.vectors; i += kLanes) {
+    const vec4 weight = scores.v[row.first + i];
+    scores.v[row.first + i] = total == 0.0 ? vec4(0.0) : weight / total;
+  }
+  if (!row.exists || lane() != 0u || record.lse.address == 0ul) return;
+  Float32(row.lse).value = peak == -infinity() ? peak : peak + log_f32(total);
+}
+
+void run_backward(Row row) {
+  const float lse = row.exists ? Float32(row.lse).value : 0.0;
+  const float delta = row.exists ? Float32(row.delta).value : 0.0;
+  for (uint i = lane(); i < row.vectors; i += kLanes) {
+    vec4 weight = shifted(row, i);
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) {
+      weight[c] = weight[c] == -infinity() ? 0.0 : exp_f32(weight[c] - lse);
+    }
+    vec4 slope = record.scale * weight * (slopes.v[row.first + i] - delta);
+    [[unroll]] for (uint c = 0u; c < 4u; ++c) slope[c] = weight[c] == 0.0 ? 0.0 : slope[c];
+    scores.v[row.first + i] = weight;
+    slopes.v[row.first + i] = slope;
+  }
+}
+
+void main() {
+  const Row row = find_row(row_number());
+  if (kStage == kForward) {
+    run_forward(row);
+  } else {
+    run_backward(row);
+  }
+}
