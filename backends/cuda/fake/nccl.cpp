@@ -1,88 +1,19 @@
 #include "backends/cuda/fake/nccl.hpp"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
+#include <functional>
 #include <utility>
-#include <vector>
 
 #include "backends/common/shape.hpp"
 #include "backends/cpu/kernels/combine.hpp"
+#include "backends/cuda/fake/nccl_comm.hpp"
 #include "backends/cuda/fake/state.hpp"
 
 namespace bp::cuda::fake {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-// What one rank brings to a collective, and how the last one to come answers all of them.
-struct Offer {
-  const std::byte* send = nullptr;
-  std::byte* receive = nullptr;
-  size_t send_bytes = 0;
-  double scale = 1;
-};
-struct Meeting {
-  std::map<int, Offer> offers;
-  bool is_done = false;
-};
 using Finish = std::function<void(std::map<int, Offer>& offers)>;
-
-// The ranks of one communicator. One mutex for all of them: tests are not about speed.
-struct World {
-  int size = 0;
-  int joined = 0;
-  std::map<uint64_t, Meeting> meetings;
-  std::map<std::pair<int, int>, std::deque<Bytes>> mail;  // By sender and receiver.
-};
-
-// A split that some ranks have come to.
-struct Split {
-  std::map<int, std::pair<int, int>> wishes;  // Color and key, by rank.
-  std::map<int, ncclComm*> children;
-};
-
-}  // namespace
-}  // namespace bp::cuda::fake
-
-// NCCL's own handle; completed here as in its library.
-struct ncclComm {
-  std::shared_ptr<bp::cuda::fake::World> world;
-  int rank = 0;
-  uint64_t next = 0, next_split = 0;
-  std::shared_ptr<bp::cuda::fake::Split> splitting;  // Until all ranks have come.
-  bool is_aborted = false;
-  std::map<int, double> scales;  // Of its own reductions.
-};
-
-namespace bp::cuda::fake {
-namespace {
-
-struct Shared {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::map<std::string, std::shared_ptr<World>> worlds;  // By id.
-  std::map<std::pair<World*, uint64_t>, std::shared_ptr<Split>> splits;
-  std::vector<std::unique_ptr<ncclComm>> graveyard;  // Work may still look at them.
-  int next_id = 0, live = 0;
-  std::string failing;
-  ncclResult_t failure = ncclSuccess, async_failure = ncclSuccess;
-};
-
-Shared& shared() {
-  static Shared only;
-  return only;
-}
-
-bool fails(const char* name, ncclResult_t& result) {
-  const std::lock_guard lock(shared().mutex);
-  result = shared().failure;
-  return shared().failing == name;
-}
 
 // What a group of calls has gathered on this thread.
 struct Step {
@@ -290,111 +221,11 @@ ncclResult_t receive(void* to, size_t count, ncclDataType_t, int peer, ncclComm_
               }});
 }
 
-// ---- Communicators ------------------------------------------------------------------------------
-
-ncclResult_t get_unique_id(ncclUniqueId* id) {
-  ncclResult_t result;
-  if (fails("ncclGetUniqueId", result)) return result;
-  const std::lock_guard lock(shared().mutex);
-  *id = {};
-  std::memcpy(id->internal, &++shared().next_id, sizeof(int));
-  return ncclSuccess;
-}
-
-ncclComm* make_comm(const std::shared_ptr<World>& world, int rank) {
-  ++shared().live;
-  auto* const comm = new ncclComm;
-  comm->world = world;
-  comm->rank = rank;
-  return comm;
-}
-
-ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
-  ncclResult_t result;
-  if (fails("ncclCommInitRankConfig", result)) return result;
-  const std::lock_guard lock(shared().mutex);
-  auto& world = shared().worlds[std::string(id.internal, sizeof(int))];
-  if (world == nullptr) world = std::make_shared<World>(World{.size = size});
-  ++world->joined;
-  *comm = make_comm(world, rank);
-  return ncclInProgress;
-}
-
-// Makes the worlds of a split to which all ranks have come.
-void finish_split(Split& split) {
-  std::map<int, std::vector<std::pair<std::pair<int, int>, ncclComm*>>> parts;  // (key, rank)
-  for (const auto& [rank, wish] : split.wishes) {
-    if (wish.first == NCCL_SPLIT_NOCOLOR) continue;
-    parts[wish.first].push_back({{wish.second, rank}, split.children[rank]});
-  }
-  for (auto& [color, members] : parts) {
-    std::sort(members.begin(), members.end());
-    const int size = static_cast<int>(members.size());
-    const auto world = std::make_shared<World>(World{.size = size, .joined = size});
-    for (size_t i = 0; i < members.size(); ++i) {
-      members[i].second->world = world;
-      members[i].second->rank = static_cast<int>(i);
-    }
-  }
-}
-
-ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t*) {
-  ncclResult_t result;
-  if (fails("ncclCommSplit", result)) return result;
-  Shared& s = shared();
-  const std::lock_guard lock(s.mutex);
-  auto& meeting = s.splits[{comm->world.get(), comm->next_split++}];
-  if (meeting == nullptr) meeting = std::make_shared<Split>();
-  meeting->wishes[comm->rank] = {color, key};
-  if (color != NCCL_SPLIT_NOCOLOR) {
-    *child = make_comm(std::make_shared<World>(World{.size = 1}), 0);  // Nobody has joined it yet.
-    meeting->children[comm->rank] = *child;
-  }
-  comm->splitting = meeting;
-  if (std::ssize(meeting->wishes) == comm->world->size) finish_split(*meeting);
-  return ncclInProgress;
-}
-
-ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t* state) {
-  const std::lock_guard lock(shared().mutex);
-  *state = comm->world->joined < comm->world->size ? ncclInProgress : shared().async_failure;
-  if (comm->splitting == nullptr) return ncclSuccess;
-  if (std::ssize(comm->splitting->wishes) < comm->world->size) {
-    *state = ncclInProgress;
-  } else {
-    comm->splitting = nullptr;
-  }
-  return ncclSuccess;
-}
-
-ncclResult_t end_comm(ncclComm_t comm) {
-  const std::lock_guard lock(shared().mutex);
-  comm->is_aborted = true;
-  --shared().live;
-  shared().graveyard.emplace_back(comm);
-  shared().changed.notify_all();
-  return ncclSuccess;
-}
-
 }  // namespace
 
 Nccl nccl() {
   Nccl t{};
-  t.get_unique_id = get_unique_id;
-  t.init_rank = init_rank;
-  t.split = split;
-  t.finalize = [](ncclComm_t) { return ncclSuccess; };
-  t.destroy = end_comm;
-  t.abort = end_comm;
-  t.get_async_error = get_async_error;
-  t.count = [](const ncclComm_t comm, int* count) {
-    *count = comm->world->size;
-    return ncclSuccess;
-  };
-  t.user_rank = [](const ncclComm_t comm, int* rank) {
-    *rank = comm->rank;
-    return ncclSuccess;
-  };
+  add_communicators(t);
   t.error_string = [](ncclResult_t) -> const char* { return "an error of NCCL for tests"; };
   t.last_error = [](ncclComm_t) -> const char* { return ""; };
   t.group_start = group_start;
@@ -429,22 +260,6 @@ Nccl nccl() {
   };
   t.destroy_reduction = [](ncclRedOp_t, ncclComm_t) { return ncclSuccess; };
   return t;
-}
-
-void fail_nccl_call(const std::string& name, ncclResult_t result) {
-  const std::lock_guard lock(shared().mutex);
-  shared().failing = name;
-  shared().failure = result;
-}
-
-void fail_nccl_async(ncclResult_t result) {
-  const std::lock_guard lock(shared().mutex);
-  shared().async_failure = result;
-}
-
-int live_communicators() {
-  const std::lock_guard lock(shared().mutex);
-  return shared().live;
 }
 
 }  // namespace bp::cuda::fake

@@ -1,0 +1,142 @@
+#include "backends/cuda/fake/nccl_comm.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/cuda/fake/nccl.hpp"
+
+namespace bp::cuda::fake {
+namespace {
+
+ncclResult_t get_unique_id(ncclUniqueId* id) {
+  ncclResult_t result;
+  if (fails("ncclGetUniqueId", result)) return result;
+  const std::lock_guard lock(shared().mutex);
+  *id = {};
+  std::memcpy(id->internal, &++shared().next_id, sizeof(int));
+  return ncclSuccess;
+}
+
+ncclComm* make_comm(const std::shared_ptr<World>& world, int rank) {
+  ++shared().live;
+  auto* const comm = new ncclComm;
+  comm->world = world;
+  comm->rank = rank;
+  return comm;
+}
+
+ncclResult_t init_rank(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t*) {
+  ncclResult_t result;
+  if (fails("ncclCommInitRankConfig", result)) return result;
+  const std::lock_guard lock(shared().mutex);
+  auto& world = shared().worlds[std::string(id.internal, sizeof(int))];
+  if (world == nullptr) world = std::make_shared<World>(World{.size = size});
+  ++world->joined;
+  *comm = make_comm(world, rank);
+  return ncclInProgress;
+}
+
+// Makes the worlds of a split to which all ranks have come.
+void finish_split(Split& split) {
+  std::map<int, std::vector<std::pair<std::pair<int, int>, ncclComm*>>> parts;  // (key, rank)
+  for (const auto& [rank, wish] : split.wishes) {
+    if (wish.first == NCCL_SPLIT_NOCOLOR) continue;
+    parts[wish.first].push_back({{wish.second, rank}, split.children[rank]});
+  }
+  for (auto& [color, members] : parts) {
+    std::sort(members.begin(), members.end());
+    const int size = static_cast<int>(members.size());
+    const auto world = std::make_shared<World>(World{.size = size, .joined = size});
+    for (size_t i = 0; i < members.size(); ++i) {
+      members[i].second->world = world;
+      members[i].second->rank = static_cast<int>(i);
+    }
+  }
+}
+
+ncclResult_t split(ncclComm_t comm, int color, int key, ncclComm_t* child, ncclConfig_t*) {
+  ncclResult_t result;
+  if (fails("ncclCommSplit", result)) return result;
+  Shared& s = shared();
+  const std::lock_guard lock(s.mutex);
+  auto& meeting = s.splits[{comm->world.get(), comm->next_split++}];
+  if (meeting == nullptr) meeting = std::make_shared<Split>();
+  meeting->wishes[comm->rank] = {color, key};
+  if (color != NCCL_SPLIT_NOCOLOR) {
+    *child = make_comm(std::make_shared<World>(World{.size = 1}), 0);  // Nobody has joined it yet.
+    meeting->children[comm->rank] = *child;
+  }
+  comm->splitting = meeting;
+  if (std::ssize(meeting->wishes) == comm->world->size) finish_split(*meeting);
+  return ncclInProgress;
+}
+
+ncclResult_t get_async_error(ncclComm_t comm, ncclResult_t* state) {
+  const std::lock_guard lock(shared().mutex);
+  *state = comm->world->joined < comm->world->size ? ncclInProgress : shared().async_failure;
+  if (comm->splitting == nullptr) return ncclSuccess;
+  if (std::ssize(comm->splitting->wishes) < comm->world->size) {
+    *state = ncclInProgress;
+  } else {
+    comm->splitting = nullptr;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t end_comm(ncclComm_t comm) {
+  const std::lock_guard lock(shared().mutex);
+  comm->is_aborted = true;
+  --shared().live;
+  shared().graveyard.emplace_back(comm);
+  shared().changed.notify_all();
+  return ncclSuccess;
+}
+
+}  // namespace
+
+Shared& shared() {
+  static Shared only;
+  return only;
+}
+
+bool fails(const char* name, ncclResult_t& result) {
+  const std::lock_guard lock(shared().mutex);
+  result = shared().failure;
+  return shared().failing == name;
+}
+
+void add_communicators(Nccl& t) {
+  t.get_unique_id = get_unique_id;
+  t.init_rank = init_rank;
+  t.split = split;
+  t.finalize = [](ncclComm_t) { return ncclSuccess; };
+  t.destroy = end_comm;
+  t.abort = end_comm;
+  t.get_async_error = get_async_error;
+  t.count = [](const ncclComm_t comm, int* count) {
+    *count = comm->world->size;
+    return ncclSuccess;
+  };
+  t.user_rank = [](const ncclComm_t comm, int* rank) {
+    *rank = comm->rank;
+    return ncclSuccess;
+  };
+}
+
+void fail_nccl_call(const std::string& name, ncclResult_t result) {
+  const std::lock_guard lock(shared().mutex);
+  shared().failing = name;
+  shared().failure = result;
+}
+
+void fail_nccl_async(ncclResult_t result) {
+  const std::lock_guard lock(shared().mutex);
+  shared().async_failure = result;
+}
+
+int live_communicators() {
+  const std::lock_guard lock(shared().mutex);
+  return shared().live;
+}
+
+}  // namespace bp::cuda::fake
