@@ -31,68 +31,121 @@ bool is_needed(const Case& ceiling, const CaseList& cases, const std::vector<siz
   });
 }
 
-// The ceilings, which are measured first, and behind them the calls that are asked for.
-std::vector<size_t> select(const CaseList& cases, const SelectionQuery& query) {
+// What is measured: the ceilings first.
+struct PerfSelection {
+  std::vector<size_t> ceilings, calls;
+};
+
+PerfSelection select(const CaseList& cases, const SelectionQuery& query) {
   const std::vector<size_t> asked = select_cases(cases, query);
-  std::vector<size_t> selection;
+  PerfSelection selection;
   for (size_t i = 0; i < cases.size(); ++i) {
     const bool is_asked = std::ranges::count(asked, i) != 0;
     if (is_ceiling(cases[i]) && (is_asked || is_needed(cases[i], cases, asked))) {
-      selection.push_back(i);
+      selection.ceilings.push_back(i);
     }
   }
-  std::ranges::copy_if(asked, std::back_inserter(selection),
+  std::ranges::copy_if(asked, std::back_inserter(selection.calls),
                        [&](size_t index) { return !is_ceiling(cases[index]); });
   return selection;
 }
 
-// Turns attempts into lines as they come, and prints them: the ceilings come first.
-class PerfWatcher {
+// One run: passes over the ceilings, then the calls, with a line for each as it comes.
+class PerfRun {
  public:
-  PerfWatcher(const CommandLine& line, const CaseList& cases, size_t ceilings,
-              const std::string& log)
+  PerfRun(const CommandLine& line, const CaseList& cases, const BatchReport& probed,
+          const std::string& log)
       : line_(line),
         cases_(cases),
-        ceilings_left_(ceilings),
+        probed_(probed),
         has_color_(has_color(line)),
         log_(log, line.run.session.seed, cases),
         progress_(line.is_quiet, true) {}
 
+  PerfSummary run(const PerfSelection& selection) {
+    measure_ceilings(selection.ceilings);
+    print(ceilings_text(ceilings_) + troubled_ + columns_text());
+    if (!is_interrupted_) {
+      for (PerfLine& line : measure(selection.calls)) lines_.push_back(std::move(line));
+    }
+    progress_.clear();
+    return summarize_perf(std::move(lines_), ceilings_);
+  }
+
+  bool is_interrupted() const { return is_interrupted_; }
+
+ private:
+  // Of each ceiling the line of the last pass stays, or of the first in which it failed.
+  void measure_ceilings(const std::vector<size_t>& selection) {
+    std::vector<Ceilings> passes;
+    while (!is_interrupted_ && needs_another(passes)) {
+      Ceilings& pass = passes.emplace_back();
+      for (PerfLine& line : measure(selection)) {
+        take_ceiling(line, pass);
+        keep(std::move(line));
+      }
+      if (std::ranges::any_of(lines_, &PerfLine::is_failed)) break;
+    }
+    ceilings_ = best_of_passes(passes);
+    for (const PerfLine& line : lines_) {
+      if (!line.is_right()) troubled_ += line_text(line, has_color_);
+    }
+  }
+
+  void keep(PerfLine line) {
+    const auto found = std::ranges::find(lines_, line.id, &PerfLine::id);
+    if (found == lines_.end()) {
+      lines_.push_back(std::move(line));
+    } else if (!found->is_failed()) {
+      *found = std::move(line);
+    }
+  }
+
+  std::vector<PerfLine> measure(const std::vector<size_t>& selection) {
+    Supervisor supervisor(line_.run, cases_, [&](const Attempt& attempt, const Position& position) {
+      see(attempt, position);
+    });
+    const RunReport report = supervisor.run(selection, probed_);
+    is_interrupted_ = report.is_interrupted;
+    std::vector<PerfLine> lines;
+    for (const Final& final : report.finals) {
+      lines.push_back(make_line(cases_[final.index], final.attempt.result, ceilings_));
+    }
+    for (const Attempt& attempt : report.process) {
+      Case process;
+      process.id = attempt.index == kLoad ? "load" : "unload";
+      lines.push_back(make_line(process, attempt.result, ceilings_));
+    }
+    return lines;
+  }
+
   void see(const Attempt& attempt, const Position& position) {
     log_.add(attempt);
     const PerfLine line = make_line(cases_[attempt.index], attempt.result, ceilings_);
-    take_ceiling(line, ceilings_);
-    if (line.is_ceiling && !line.is_right()) troubled_ += line_text(line, has_color_);
-    if (!line_.is_quiet) print(line);
+    if (!line.is_ceiling) print(line_text(line, has_color_));
     progress_.update({.done = position.done,
                       .total = position.total,
                       .failed = failed_ += line.is_failed(),
                       .what = line.id});
   }
 
-  const Ceilings& ceilings() const { return ceilings_; }
-  Progress& progress() { return progress_; }
-
- private:
-  void print(const PerfLine& line) {
+  void print(const std::string& text) {
+    if (line_.is_quiet) return;
     progress_.clear();
-    if (!line.is_ceiling) {
-      std::cout << line_text(line, has_color_);
-    } else if (ceilings_left_ > 0 && --ceilings_left_ == 0) {
-      std::cout << ceilings_text(ceilings_) << troubled_ << columns_text();
-    }
-    std::cout.flush();
+    std::cout << text << std::flush;
   }
 
   const CommandLine& line_;
   const CaseList& cases_;
-  size_t ceilings_left_;
+  const BatchReport& probed_;
   bool has_color_;
   ResultLog log_;
   Progress progress_;
   Ceilings ceilings_;
-  std::string troubled_;  // The ceilings that were not measured, a line each.
+  std::string troubled_;         // The ceilings that were not measured, a line each.
+  std::vector<PerfLine> lines_;  // Ceilings first.
   size_t failed_ = 0;
+  bool is_interrupted_ = false;
 };
 
 PerfHeader make_header(const CommandLine& line, const CacheSize& cache) {
@@ -115,20 +168,6 @@ CacheSize settle_cache(CommandLine& line, const nlohmann::json& hello) {
   return found;
 }
 
-PerfSummary summarize_run(const CaseList& cases, const RunReport& report,
-                          const Ceilings& ceilings) {
-  std::vector<PerfLine> lines;
-  for (const Final& final : report.finals) {
-    lines.push_back(make_line(cases[final.index], final.attempt.result, ceilings));
-  }
-  for (const Attempt& attempt : report.process) {
-    Case process;
-    process.id = attempt.index == kLoad ? "load" : "unload";
-    lines.push_back(make_line(process, attempt.result, ceilings));
-  }
-  return summarize_perf(std::move(lines), ceilings);
-}
-
 void write_document(const CommandLine& line, const std::string& folder,
                     const nlohmann::json& document) {
   const std::string text =
@@ -143,8 +182,9 @@ std::string log_path(const std::string& folder, int run) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-int list_ids(const CaseList& cases, const std::vector<size_t>& selection) {
-  for (const size_t index : selection) std::cout << cases[index].id << "\n";
+int list_ids(const CaseList& cases, const PerfSelection& selection) {
+  for (const size_t index : selection.ceilings) std::cout << cases[index].id << "\n";
+  for (const size_t index : selection.calls) std::cout << cases[index].id << "\n";
   return kExitOk;
 }
 
@@ -154,7 +194,7 @@ int perf_verb(const CommandLine& given) {
   CommandLine line = given;
   // The options do not change which cases there are; a worker makes its own.
   const CaseList cases = perf_cases({});
-  const std::vector<size_t> selection = select(cases, line.selection);
+  const PerfSelection selection = select(cases, line.selection);
   if (line.wants_list) return list_ids(cases, selection);
   std::optional<Baseline> baseline;
   if (!line.baseline.empty()) baseline = Baseline::read(line.baseline);
@@ -173,22 +213,15 @@ int perf_verb(const CommandLine& given) {
 
   const std::string folder = make_result_folder(line.out);
   if (!line.is_quiet) std::cout << perf_head(header, probed.hello) << std::flush;
-  const auto ceilings =
-      std::ranges::count_if(selection, [&](size_t index) { return is_ceiling(cases[index]); });
   std::vector<PerfSummary> runs;
   bool is_interrupted = false;
   for (int run = 1; run <= line.perf_runs && !is_interrupted; ++run) {
     if (line.perf_runs > 1 && !line.is_quiet) {
       std::cout << "run " << run << " of " << line.perf_runs << "\n" << std::flush;
     }
-    PerfWatcher watcher(line, cases, static_cast<size_t>(ceilings), log_path(folder, run));
-    Supervisor supervisor(line.run, cases, [&](const Attempt& attempt, const Position& position) {
-      watcher.see(attempt, position);
-    });
-    const RunReport report = supervisor.run(selection, probed);
-    watcher.progress().clear();
-    runs.push_back(summarize_run(cases, report, watcher.ceilings()));
-    is_interrupted = report.is_interrupted;
+    PerfRun measured(line, cases, probed, log_path(folder, run));
+    runs.push_back(measured.run(selection));
+    is_interrupted = measured.is_interrupted();
   }
 
   const PerfSummary summary = middle_of(runs);

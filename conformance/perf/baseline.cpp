@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr double kSurely = 1.5;  // From two sigmas to three.
+
 struct Condition {
   const char* pointer;  // Into the document.
   const char* what;
@@ -34,6 +36,15 @@ constexpr Condition kSaid[] = {
     {"/settings/min_seconds", "--min-time"},
     {"/settings/seed", "seed"},
 };
+
+// Of an entry of `cases`. No uncertainty is written of what was too noisy to have one.
+PerfTime time_of(const json& entry) {
+  const bool is_known = entry.contains("uncertainty") && entry.at("uncertainty").is_number();
+  return {entry.at("median_s").get<double>(),
+          is_known ? entry.at("uncertainty").get<double>() : HUGE_VAL};
+}
+
+bool is_clear(const PerfTime& time) { return time.uncertainty <= kMostUncertain; }
 
 std::string text_at(const json& document, const char* pointer) {
   const json::json_pointer at(pointer);
@@ -60,6 +71,10 @@ void warn_of_ceilings(const json& before, const json& now, std::vector<std::stri
 }
 
 }  // namespace
+
+double PerfChange::uncertainty() const {
+  return kSurely * std::hypot(before.uncertainty, after.uncertainty);
+}
 
 Baseline Baseline::read(const std::string& path) {
   std::error_code error;
@@ -100,13 +115,13 @@ Comparison Baseline::compare(const PerfSummary& summary, const json& now,
                                   " then, " + current + " now");
   }
   warn_of_ceilings(document_, now, comparison.warnings);
-  std::map<std::string, Spread> before;
+  std::map<std::string, PerfTime> before;
   for (const json& entry : document_.at("cases")) {
-    if (!entry.is_object() || !entry.contains("median_s") || !entry.contains("deviation_s")) {
-      continue;
-    }
-    before[entry.value("id", "")] = {entry.value("median_s", 0.0), entry.value("deviation_s", 0.0)};
+    const bool has_time =
+        entry.is_object() && entry.contains("median_s") && entry.at("median_s").is_number();
+    if (has_time) before[entry.value("id", "")] = time_of(entry);
   }
+  std::vector<double> uncertainties;
   for (const PerfLine& line : summary.lines) {
     if (line.is_ceiling) continue;
     const auto found = before.find(line.id);
@@ -118,12 +133,19 @@ Comparison Baseline::compare(const PerfSummary& summary, const json& now,
       comparison.missing.push_back(line.id);
       continue;
     }
+    const PerfChange change{
+        line.id, found->second, {line.seconds.median, line.uncertainty.total()}};
+    if (!is_clear(change.before) || !is_clear(change.after)) {
+      comparison.unclear.push_back(line.id);
+      continue;
+    }
     ++comparison.compared;
-    const PerfChange change{line.id, found->second, line.seconds};
-    if (!differ(change.before, change.after)) continue;
+    uncertainties.push_back(change.uncertainty());
+    if (std::fabs(std::log(change.ratio())) <= change.uncertainty()) continue;
     if (change.ratio() > 1 + max_regress) comparison.regressions.push_back(change);
     if (change.ratio() < 1 / (1 + max_regress)) comparison.improvements.push_back(change);
   }
+  comparison.uncertainty = spread_of(std::move(uncertainties)).median;
   std::ranges::sort(comparison.regressions, std::greater<>(), &PerfChange::ratio);
   std::ranges::sort(comparison.improvements, std::less<>(), &PerfChange::ratio);
   return comparison;

@@ -1,7 +1,9 @@
 // Comparison with the perf.json of an earlier run.
 //
-// A call is a regression if its median is higher by more than --max-regress and by more than three
-// scaled deviations of both runs together, and an improvement if it is lower by as much.
+// A call is a regression if its median is higher by more than --max-regress and by more than one
+// and a half times the uncertainty of both runs together, and an improvement if it is lower by as
+// much: among a hundred calls, a chance of one in 20 for each would always find some. Where one of
+// the runs was too noisy for a grade, nothing is said of a call but that.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,11 +14,19 @@
 
 namespace bp::conformance {
 
+// The median of a call, and its uncertainty as that of the fraction is given.
+struct PerfTime {
+  double seconds = 0;
+  double uncertainty = 0;
+};
+
 struct PerfChange {
   std::string id;
-  Spread before, after;
+  PerfTime before, after;
 
-  double ratio() const { return after.median / before.median; }
+  double ratio() const { return after.seconds / before.seconds; }
+  // What both runs may differ by without a reason: a difference of logarithms, three sigmas.
+  double uncertainty() const;
 };
 
 struct Comparison {
@@ -25,7 +35,9 @@ struct Comparison {
   std::vector<PerfChange> regressions, improvements;
   std::vector<std::string> missing;  // Measured then, and selected but not measured now.
   std::vector<std::string> fresh;    // Measured now, and not then.
+  std::vector<std::string> unclear;  // Too noisy then or now: not compared.
   size_t compared = 0;
+  double uncertainty = 0;             // Of the changes: the median over compared calls.
   std::vector<std::string> warnings;  // What else differs between the runs.
 };
 

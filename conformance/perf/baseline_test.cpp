@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -12,15 +13,16 @@ namespace {
 
 using nlohmann::json;
 
-PerfLine line_of(const char* id, double median, double deviation) {
+PerfLine line_of(const char* id, double median, double scatter) {
   PerfLine line;
   line.id = id;
-  line.seconds = {median, deviation};
+  line.seconds.median = median;
+  line.uncertainty.scatter = scatter;
   return line;
 }
 
 json document() {
-  return {{"schema", "backplane-perf-1"},
+  return {{"schema", "backplane-perf-2"},
           {"suite", "0.1"},
           {"plugin", {{"name", "acme.npu"}, {"version", "1"}}},
           {"device", {{"name", "acme.npu:0"}, {"description", "X1"}}},
@@ -51,22 +53,22 @@ class Baselines : public testing::Test {
 
 // What make_line() keeps of a result, put back.
 PerfLine with_metrics(PerfLine line) {
-  line.result.metrics = {{"median_s", line.seconds.median},
-                         {"deviation_s", line.seconds.deviation}};
+  line.result.metrics = {{"median_s", line.seconds.median}};
   return line;
 }
 
+// Of quiet runs, both limits are 1.5 hypot(3 %, 3 %) = 6.4 %.
 TEST_F(Baselines, NeedAChangeBeyondBothLimits) {
-  const Baseline baseline = stored(with_cases({with_metrics(line_of("perf.small", 1, 0.001)),
-                                               with_metrics(line_of("perf.noisy", 1, 0.1)),
-                                               with_metrics(line_of("perf.slower", 1, 0.001)),
-                                               with_metrics(line_of("perf.faster", 1, 0.001)),
-                                               with_metrics(line_of("perf.gone", 1, 0.001))}));
-  const PerfSummary now =
-      summarize_perf({line_of("perf.small", 1.04, 0.001), line_of("perf.noisy", 1.3, 0.1),
-                      line_of("perf.slower", 1.06, 0.001), line_of("perf.faster", 0.9, 0.001),
-                      line_of("perf.fresh", 1, 0.001)},
-                     {});
+  std::vector<PerfLine> before;
+  for (const char* id : {"perf.small", "perf.slower", "perf.faster", "perf.gone"}) {
+    before.push_back(with_metrics(line_of(id, 1, 0)));
+  }
+  before.push_back(with_metrics(line_of("perf.noisy", 1, 0.2)));
+  const Baseline baseline = stored(with_cases(before));
+  const PerfSummary now = summarize_perf(
+      {line_of("perf.small", 1.06, 0), line_of("perf.noisy", 1.3, 0),
+       line_of("perf.slower", 1.2, 0), line_of("perf.faster", 0.8, 0), line_of("perf.fresh", 1, 0)},
+      {});
   const Comparison comparison = baseline.compare(now, document(), 0.05);
   EXPECT_EQ(comparison.compared, 4U);
   ASSERT_EQ(comparison.regressions.size(), 1U);
@@ -74,7 +76,20 @@ TEST_F(Baselines, NeedAChangeBeyondBothLimits) {
   ASSERT_EQ(comparison.improvements.size(), 1U);
   EXPECT_EQ(comparison.improvements[0].id, "perf.faster");
   EXPECT_EQ(comparison.fresh, std::vector<std::string>{"perf.fresh"});
+  EXPECT_NEAR(comparison.uncertainty, 1.5 * std::hypot(0.03, 0.03), 1e-12);
   EXPECT_EQ(perf_verdict(now, comparison, false).exit_code, kExitTooSlow);
+  EXPECT_TRUE(baseline.compare(now, document(), 0.25).regressions.empty());
+}
+
+TEST_F(Baselines, SayNothingOfWhatWasTooNoisyThenOrNow) {
+  const Baseline baseline = stored(with_cases(
+      {with_metrics(line_of("perf.then", 1, HUGE_VAL)), with_metrics(line_of("perf.now", 1, 0))}));
+  const Comparison comparison = baseline.compare(
+      summarize_perf({line_of("perf.then", 9, 0), line_of("perf.now", 9, HUGE_VAL)}, {}),
+      document(), 0.05);
+  EXPECT_EQ(comparison.unclear, (std::vector<std::string>{"perf.then", "perf.now"}));
+  EXPECT_EQ(comparison.compared, 0u);
+  EXPECT_TRUE(comparison.regressions.empty());
 }
 
 TEST_F(Baselines, NameWhatIsSelectedAndNoLongerMeasured) {

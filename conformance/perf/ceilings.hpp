@@ -1,17 +1,18 @@
 // The ceilings of a device, measured through the ABI before anything is judged by them.
 //
 //   perf.ceiling.copy            op copy, and the allocator's copy, of two buffers beyond the
-//   cache;
-//                                bytes read plus bytes written, by the faster of the two
+//                                cache; bytes read plus bytes written, by the faster of the two
 //   perf.ceiling.read            op sum of one large tensor, whole or by rows
 //   perf.ceiling.write           op fill of one large tensor
 //   perf.ceiling.update          op relu of one large tensor in place; bytes read plus bytes
-//   written perf.ceiling.launch          op copy of one element: alone, and in batches of 100
+//                                written
+//   perf.ceiling.launch          op copy of one element: alone, and in batches of 100
 //   perf.ceiling.matmul.<dtype>  op matmul of 512^3, 1024^3 and, until one takes a millisecond, of
 //                                larger cubes
 //
-// A ceiling is the best run of several, since noise only slows. Its results are verified: a ceiling
-// of work that was not done would make every grade too low.
+// A ceiling is the best run of several, since noise only slows; runs in which the process was
+// preempted do not count. It has settled when the three best runs agree within 2 %. Its results are
+// verified: a ceiling of work that was not done would make every grade too low.
 #pragma once
 
 #include <vector>
@@ -22,6 +23,8 @@
 namespace bp::conformance {
 
 constexpr const char* kCeilingPrefix = "perf.ceiling.";
+// The metric that says that a ceiling did not settle.
+constexpr const char* kUnsettled = "unsettled";
 
 // Leave the metrics "bytes_per_s", "flops_per_s", or "launch_s" and "batched_s".
 void add_ceiling_cases(std::vector<Case>& cases, const PerfOptions& options);

@@ -39,6 +39,25 @@ double slowdown(const PerfLine& line, const char* yardstick, double then) {
   return now > 0 && then > 0 ? now / then : 1;
 }
 
+// Of the roof: that of the least certain ceiling it stands on, and of the launch in proportion.
+double roof_uncertainty(const PerfLine& line, const Ceilings& ceilings) {
+  double most = 0;
+  const auto add = [&](const std::string& name, bool is_used) {
+    if (is_used) most = std::max(most, ceilings.uncertainty_of(name));
+  };
+  if (line.is_flops_bound) {
+    add("matmul." + line.dtype, true);
+  } else {
+    const double both = std::min(line.bytes_read, line.bytes_written);
+    add("copy", both > line.bytes_updated || ceilings.copy_yardstick_s > 0);
+    add("update", line.bytes_updated > 0);
+    add("read", line.bytes_read > both);
+    add("write", line.bytes_written > both);
+  }
+  const double launch = ceilings.batched_launch_s / line.roof_s;
+  return launch == 0 ? most : std::hypot(most, launch * ceilings.uncertainty_of("launch"));
+}
+
 void grade(PerfLine& line, const Ceilings& ceilings) {
   const double of_copies = slowdown(line, kCopyYardstick, ceilings.copy_yardstick_s);
   const double memory = memory_seconds(line, ceilings) * of_copies;
@@ -53,31 +72,52 @@ void grade(PerfLine& line, const Ceilings& ceilings) {
   if (memory == 0 || (line.flops > 0 && !has_peak)) return;
   line.is_flops_bound = products > memory;
   line.slowdown = line.is_flops_bound ? of_products : of_copies;
-  const std::string yard = line.is_flops_bound ? kProductYardstick : kCopyYardstick;
-  line.noise = metric(line.result, (yard + "_noise").c_str());
   line.roof_s = std::max(memory, products) + ceilings.batched_launch_s;
   line.fraction = line.roof_s / line.seconds.median;
-  line.grade = grade_of(line.fraction);
+  line.uncertainty.drift = kDriftShare * std::fabs(std::log(line.slowdown));
+  line.uncertainty.ceilings = roof_uncertainty(line, ceilings);
+  set_grades(line);
 }
 
 MachineNoise machine_of(const std::vector<PerfLine>& lines) {
   MachineNoise machine;
-  std::vector<double> slowdowns, noises;
+  std::vector<double> slowdowns, uncertainties;
   for (const PerfLine& line : lines) {
-    if (!line.is_measured() || line.grade == '-') continue;
+    if (!line.is_measured() || !line.has_roof()) continue;
     slowdowns.push_back(line.slowdown);
-    noises.push_back(line.noise);
+    uncertainties.push_back(line.uncertainty.total());
     machine.most_slowdown = std::max(machine.most_slowdown, line.slowdown);
-    machine.noisy += line.noise > kNoisy;
+    machine.busy += line.is_busy();
   }
   if (slowdowns.empty()) return machine;
   machine.slowdown = spread_of(std::move(slowdowns)).median;
-  machine.noise = spread_of(std::move(noises)).median;
+  machine.uncertainty = spread_of(std::move(uncertainties)).median;
   return machine;
 }
 
 std::string percent_text(double fraction) {
   return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %";
+}
+
+// Once for the ceilings, and once for the machine, with what to do.
+void add_noise_findings(PerfSummary& summary, size_t roofs) {
+  std::string uncertain;
+  for (const auto& [name, share] : summary.ceilings.uncertainty) {
+    if (share <= kPassesAgree || name == "launch") continue;
+    uncertain += (uncertain.empty() ? "" : ", ") + name + " (" +
+                 (std::isinf(share) ? "did not settle" : percent_text(share)) + ")";
+  }
+  if (!uncertain.empty()) {
+    summary.findings.push_back("ceilings that differ from pass to pass: " + uncertain +
+                               "; roofs that stand on them are as uncertain");
+  }
+  if (!summary.machine.is_noisy()) return;
+  const size_t open = summary.between + summary.ungraded;
+  summary.findings.push_back(
+      "the machine is too noisy: " + std::to_string(open) + " of " + std::to_string(roofs) +
+      " calls have no grade of their own, " + std::to_string(summary.machine.busy) +
+      " since other work took the processors away; stop other work, pin this to idle processors "
+      "(taskset), or measure longer (--min-time)");
 }
 
 }  // namespace
@@ -88,17 +128,35 @@ char grade_of(double fraction) {
       ->grade;
 }
 
-char held_grade(char before, double fraction) {
-  const auto* const row = std::ranges::find(kGrades, before, &GradeRow::grade);
-  if (row == std::end(kGrades)) return grade_of(fraction);
-  const double most = row == kGrades ? HUGE_VAL : (row - 1)->fraction;
-  const bool is_held = fraction >= row->fraction / (1 + kHeld) && fraction < most * (1 + kHeld);
-  return is_held ? before : grade_of(fraction);
+double Uncertainty::total() const {
+  return std::sqrt(scatter * scatter + drift * drift + ceilings * ceilings + runs * runs);
+}
+
+double PerfLine::least() const { return fraction * std::exp(-uncertainty.total()); }
+double PerfLine::most() const { return fraction * std::exp(uncertainty.total()); }
+
+bool PerfLine::is_between() const {
+  const auto row = [](char grade) { return std::ranges::find(kGrades, grade, &GradeRow::grade); };
+  return has_roof() && !is_too_noisy() && row(worst_grade) == row(best_grade) + 1;
+}
+
+std::string PerfLine::grade_text() const {
+  if (is_graded()) return {best_grade};
+  if (is_between()) return std::string(1, best_grade) + " or " + worst_grade;
+  if (is_busy()) return "not graded: busy machine";
+  if (std::isinf(uncertainty.ceilings)) return "not graded: its ceiling did not settle";
+  return "not graded: noise " + percent_text(uncertainty.total());
+}
+
+void set_grades(PerfLine& line) {
+  line.best_grade = grade_of(line.most());
+  line.worst_grade = grade_of(line.least());
 }
 
 void take_ceiling(const PerfLine& line, Ceilings& ceilings) {
   if (!line.is_ceiling || !line.is_right()) return;
   const std::string name = line.id.substr(std::string_view(kCeilingPrefix).size());
+  if (metric(line.result, kUnsettled) > 0) ceilings.uncertainty[name] = HUGE_VAL;
   const double bytes_per_s = metric(line.result, "bytes_per_s");
   if (name == "copy") ceilings.copy_bytes_per_s = bytes_per_s;
   if (name == "read") ceilings.read_bytes_per_s = bytes_per_s;
@@ -126,6 +184,7 @@ PerfLine make_line(const Case& which, const Result& result, const Ceilings& ceil
   line.bytes_written = metric(result, "bytes_written");
   line.bytes_updated = metric(result, "bytes_updated");
   line.flops = metric(result, "flops");
+  line.uncertainty.scatter = line.is_busy() ? HUGE_VAL : metric(result, "scatter");
   if (line.is_measured()) grade(line, ceilings);
   return line;
 }
@@ -135,26 +194,23 @@ PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings) {
   summary.ceilings = std::move(ceilings);
   summary.lines = std::move(lines);
   double logarithms = 0;
-  size_t graded = 0;
+  size_t roofs = 0;
   for (const PerfLine& line : summary.lines) {
     summary.failed += line.is_failed();
     summary.measured += line.is_measured();
-    if (line.is_ceiling && metric(line.result, "unsettled") > 0) {
-      summary.findings.push_back(
-          line.id +
-          " did not settle: its best runs differ, since the machine is busy; "
-          "grades that stand on it are too good");
-    }
     summary.skipped += !line.is_ceiling && !line.is_failed() && !line.is_measured();
     if (!line.is_measured()) continue;
-    if (line.grade == '-') {
+    if (!line.has_roof()) {
       summary.findings.push_back(line.id + " has no roof: its ceiling was not measured");
       continue;
     }
-    ++summary.grades[line.grade];
-    ++graded;
+    if (line.is_graded()) ++summary.grades[line.best_grade];
+    summary.between += line.is_between();
+    summary.ungraded += !line.is_graded() && !line.is_between();
+    ++roofs;
     logarithms += std::log(line.fraction);
-    if (line.fraction <= kTooFast) continue;
+    // Of noise, it would be no finding.
+    if (line.is_too_noisy() || line.least() <= kTooFast) continue;
     summary.findings.push_back(
         line.id + " reaches " + percent_text(line.fraction) + " of its roof: " +
         (line.is_flops_bound
@@ -163,20 +219,15 @@ PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings) {
                "ceiling was measured too low"));
   }
   summary.machine = machine_of(summary.lines);
-  if (summary.machine.noisy * 10 > graded) {
-    summary.findings.push_back(
-        "the machine is noisy: beside " + std::to_string(summary.machine.noisy) + " of " +
-        std::to_string(graded) + " calls its yardstick scattered by more than " +
-        percent_text(kNoisy) + "; grades near a limit may differ in another run");
-  }
-  if (graded > 0) summary.mean_fraction = std::exp(logarithms / static_cast<double>(graded));
+  if (roofs > 0) summary.mean_fraction = std::exp(logarithms / static_cast<double>(roofs));
+  add_noise_findings(summary, roofs);
   return summary;
 }
 
 std::vector<const PerfLine*> slowest(const PerfSummary& summary, size_t count) {
   std::vector<const PerfLine*> found;
   for (const PerfLine& line : summary.lines) {
-    if (line.is_measured() && line.grade != '-') found.push_back(&line);
+    if (line.is_measured() && line.has_roof() && !line.is_too_noisy()) found.push_back(&line);
   }
   std::ranges::stable_sort(found, {}, &PerfLine::fraction);
   found.resize(std::min(found.size(), count));

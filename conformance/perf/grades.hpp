@@ -11,14 +11,17 @@
 // rates may be higher than that of the copy, and never counts as lower. The slowdown is by how much
 // longer the yardstick of the side that binds took between the launches of the call than beside the
 // ceilings; the launch is one of many that are submitted together, as the launches of calls are.
+//
+// A fraction has an uncertainty, and a grade only where the whole interval around it has one. What
+// adds up to it stands in Uncertainty.
 #pragma once
 
-#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "conformance/case_list.hpp"
+#include "conformance/perf/ceiling_passes.hpp"
 #include "conformance/perf/spread.hpp"
 #include "conformance/report/summary.hpp"
 
@@ -26,18 +29,25 @@ namespace bp::conformance {
 
 constexpr double kTooFast = 1.1;  // A fraction above it is a finding about the cost model.
 
-// 0 where it was not measured.
-struct Ceilings {
-  double copy_bytes_per_s = 0;
-  double read_bytes_per_s = 0;
-  double write_bytes_per_s = 0;
-  double update_bytes_per_s = 0;
-  double launch_s = 0;
-  double batched_launch_s = 0;
-  std::map<std::string, double> flops_per_s;  // By dtype.
-  double copy_yardstick_s = 0;
-  std::map<std::string, double> product_yardstick_s;  // By dtype.
+// How far another run may find a call from where this one did, by what moves it: each as a
+// difference of logarithms, which is a share of the fraction while it is small, that is exceeded
+// once in 20 runs. They are independent, so that their squares add up (JCGM 100:2008, 5.1.2).
+struct Uncertainty {
+  double scatter = 0;  // Of the groups of launches; infinite on a busy machine.
+  double drift = 0;    // Of the machine since the ceilings: a share of what the yardstick corrects.
+  double ceilings = 0;  // Of the roof: how far passes differ; infinite if none confirms another.
+  double runs = kBetweenRuns;  // What no run sees by itself; with --runs, what they differ by.
+
+  double total() const;
+
+  // Pages and threads lie elsewhere in each process. Between quiet runs the fractions of a call
+  // differ by 1.8 % (one sigma, of 20 calls of a host of four processors).
+  static constexpr double kBetweenRuns = 0.03;
 };
+// A yardstick is not slowed as each call is: so much of the correction by it is uncertain.
+constexpr double kDriftShare = 0.25;
+// Nothing is graded beyond this uncertainty: then the noise is more than what is measured.
+constexpr double kMostUncertain = 0.5;
 
 struct PerfLine {
   std::string id;
@@ -53,9 +63,22 @@ struct PerfLine {
   double roof_s = 0;
   double fraction = 0;
   double slowdown = 1;  // Of the machine, while the call was measured.
-  double noise = 0;     // Of its yardstick then: the scaled deviation as a share of the median.
   bool is_flops_bound = false;
-  char grade = '-';
+  Uncertainty uncertainty;
+  // Of the interval around the fraction; '-' without a roof.
+  char best_grade = '-', worst_grade = '-';
+
+  bool has_roof() const { return fraction > 0; }
+  // The interval that the fraction of another run lies in.
+  double least() const;
+  double most() const;
+  bool is_busy() const { return result.metrics.contains("is_busy"); }
+  // The interval has one grade, or two next to each other.
+  bool is_graded() const { return has_roof() && best_grade == worst_grade && !is_too_noisy(); }
+  bool is_between() const;
+  // "A", "A or B", or "not graded" and the reason.
+  std::string grade_text() const;
+  bool is_too_noisy() const { return !(uncertainty.total() <= kMostUncertain); }
 
   bool is_measured() const { return !is_ceiling && seconds.median > 0 && is_right(); }
   bool is_right() const { return count_of(result.outcome) == Count::kPassed; }
@@ -67,26 +90,27 @@ struct PerfLine {
 // How steady the machine was while calls were measured.
 struct MachineNoise {
   double slowdown = 1, most_slowdown = 1;  // The median over calls, and the largest.
-  double noise = 0;                        // The median over calls.
-  size_t noisy = 0;                        // Calls beside which it was above kNoisy.
+  double uncertainty = 0;                  // The median over calls; infinite if half are busy.
+  size_t busy = 0;                         // Calls between which processors were taken away.
+
+  bool is_noisy() const { return uncertainty > kNoisy; }
+  static constexpr double kNoisy = 0.1;
 };
-constexpr double kNoisy = 0.1;
 
 struct PerfSummary {
   Ceilings ceilings;
-  std::vector<PerfLine> lines;  // Ceilings first.
-  std::map<char, size_t> grades;
+  std::vector<PerfLine> lines;       // Ceilings first.
+  std::map<char, size_t> grades;     // Of calls with one grade.
+  size_t between = 0, ungraded = 0;  // Calls with one of two grades, and those with none.
   size_t measured = 0, failed = 0, skipped = 0;  // Of calls; a failed ceiling is a failure as well.
   double mean_fraction = 0;                      // Geometric; 0 where no call has a roof.
   MachineNoise machine;
   std::vector<std::string> findings;
 };
 
-// A grade is held while the fraction lies within this share of its limits: what a machine's noise
-// moves across a limit is no change.
-constexpr double kHeld = 0.1;
 char grade_of(double fraction);
-char held_grade(char before, double fraction);
+// Finds the grades of the interval.
+void set_grades(PerfLine& line);
 
 // The ceilings that the results of their cases hold.
 void take_ceiling(const PerfLine& line, Ceilings& ceilings);

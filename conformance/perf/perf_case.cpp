@@ -15,6 +15,7 @@
 #include "conformance/cases/host_call.hpp"
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/perf/cost.hpp"
+#include "conformance/perf/spread.hpp"
 #include "conformance/perf/timing.hpp"
 #include "conformance/perf/yardstick.hpp"
 
@@ -148,37 +149,6 @@ void check_repeated(Context& t, const RepeatTimes& times) {
          "cached", "KERNEL-8"});
 }
 
-// What the machine was like: what a yardstick takes where the call takes its median, by the ratio
-// of the two in each group that counts; and how far it scatters between all.
-void report_yardstick(Context& t, const GroupTimes& times, size_t kind, const char* name) {
-  std::vector<double> seconds, ratios, all;
-  for (const GroupTimes::Group* group : times.counted()) {
-    seconds.push_back(group->seconds);
-    ratios.push_back(group->yardsticks[kind] / group->seconds);
-  }
-  for (const GroupTimes::Group& group : times.groups) all.push_back(group.yardsticks[kind]);
-  t.metric(name, spread_of(std::move(ratios)).median * spread_of(std::move(seconds)).median);
-  const Spread spread = spread_of(std::move(all));
-  t.metric(std::string(name) + "_noise", kDeviationScale * spread.deviation / spread.median);
-}
-
-void report(Context& t, const OpCase& op_case, const CallSets& sets, const GroupTimes& times) {
-  std::vector<double> seconds;
-  size_t launches = 0;
-  for (const GroupTimes::Group* group : times.counted()) {
-    seconds.push_back(group->seconds);
-    launches += group->launches;
-  }
-  t.metric("groups", static_cast<double>(seconds.size()));
-  t.metric("busy_groups", static_cast<double>(times.groups.size() - times.quiet_count()));
-  const Spread spread = spread_of(std::move(seconds));
-  t.metric("median_s", spread.median);
-  t.metric("deviation_s", spread.deviation);
-  t.metric("runs", static_cast<double>(launches));
-  t.metric("sets", static_cast<double>(sets.count()));
-  t.metric("set_bytes", static_cast<double>(CallSets::size_bytes(op_case)));
-}
-
 }  // namespace
 
 void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) {
@@ -208,11 +178,15 @@ void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) 
       cost.flops == 0 ? nullptr
                       : product_yardstick(t, bp_dtype_from_name(given.dtype.c_str()), stream.get());
   std::vector<Yardstick*> yardsticks = {copies.get()};
-  if (products != nullptr) yardsticks.push_back(products.get());
+  std::vector<std::string> names = {kCopyYardstick};
+  if (products != nullptr) {
+    yardsticks.push_back(products.get());
+    names.emplace_back(kProductYardstick);
+  }
   const GroupTimes times = time_rotating(sets, launcher, yardsticks, options);
-  report(t, op_case, sets, times);
-  report_yardstick(t, times, 0, kCopyYardstick);
-  if (products != nullptr) report_yardstick(t, times, 1, kProductYardstick);
+  for (const auto& [name, value] : metrics_of(times, names)) t.metric(name, value);
+  t.metric("sets", static_cast<double>(sets.count()));
+  t.metric("set_bytes", static_cast<double>(CallSets::size_bytes(op_case)));
   if (repeated) check_repeated(t, *repeated);
 
   t.progress("verify");

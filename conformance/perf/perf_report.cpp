@@ -10,7 +10,7 @@
 namespace bp::conformance {
 namespace {
 
-constexpr size_t kIdWidth = 46;
+constexpr size_t kIdWidth = 42;
 constexpr size_t kReasonWidth = 90;
 constexpr size_t kSlowest = 5;
 constexpr size_t kShownChanges = 20;
@@ -57,7 +57,22 @@ std::string painted(const std::string& text, const char* code, bool has_color) {
   return has_color ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
 }
 
-const char* color_of(char grade) { return grade == 'F' ? "31" : grade <= 'B' ? "32" : "33"; }
+// "3.1 %"; "-" where nothing is known.
+std::string share_text(double share) {
+  return std::isinf(share) ? "-" : format("%.1f %%", share * 100);
+}
+
+// "72-81": of the roof, in percent.
+std::string range_text(const PerfLine& line) {
+  if (line.is_too_noisy()) return "-";
+  return format("%.0f-%.0f", line.least() * 100, line.most() * 100);
+}
+
+const char* color_of(const PerfLine& line) {
+  if (!line.is_graded()) return "0";
+  const char grade = line.best_grade;
+  return grade == 'F' ? "31" : grade <= 'B' ? "32" : "33";
+}
 
 const nlohmann::json& target_of(const nlohmann::json& hello) {
   return hello.at("targets").at(hello.value("target", size_t{0}));
@@ -77,9 +92,10 @@ std::string status_line(const PerfLine& line, bool has_color) {
 }
 
 std::string change_text(const PerfChange& change) {
-  return format("  %s %9s -> %9s  %+5.0f %%\n", padded(change.id, kIdWidth).c_str(),
-                seconds_text(change.before.median).c_str(),
-                seconds_text(change.after.median).c_str(), (change.ratio() - 1) * 100);
+  return format("  %s %9s -> %9s  %+5.0f %% +- %.0f %%\n", padded(change.id, kIdWidth).c_str(),
+                seconds_text(change.before.seconds).c_str(),
+                seconds_text(change.after.seconds).c_str(), (change.ratio() - 1) * 100,
+                change.uncertainty() * 100);
 }
 
 std::string changes_text(const char* title, const std::vector<PerfChange>& changes) {
@@ -96,12 +112,18 @@ std::string changes_text(const char* title, const std::vector<PerfChange>& chang
 
 std::string comparison_text(const Comparison& comparison) {
   if (comparison.path.empty()) return "";
-  std::string text = "\nbaseline " + comparison.path +
-                     format(": %zu compared, beyond %g %% and three deviations\n",
-                            comparison.compared, comparison.max_regress * 100);
+  std::string text =
+      "\nbaseline " + comparison.path +
+      format(
+          ": %zu compared, beyond %g %% and the uncertainty of both, %.1f %% at "
+          "the median\n",
+          comparison.compared, comparison.max_regress * 100, comparison.uncertainty * 100);
   for (const std::string& warning : comparison.warnings) text += "  warning: " + warning + "\n";
   text += changes_text("slower", comparison.regressions);
   text += changes_text("faster", comparison.improvements);
+  if (!comparison.unclear.empty()) {
+    text += format("  %zu were too noisy to compare, then or now\n", comparison.unclear.size());
+  }
   for (const std::string& id : comparison.missing) {
     text += "  " + padded(id, kIdWidth) + " was measured then, and is not now\n";
   }
@@ -121,13 +143,21 @@ nlohmann::json line_json(const PerfLine& line) {
   if (!line.is_measured()) return entry;
   entry["bytes_per_s"] = line.bytes_per_s();
   if (line.flops > 0) entry["flops_per_s"] = line.flops_per_s();
-  if (line.grade == '-') return entry;
+  const Uncertainty& parts = line.uncertainty;
+  entry["uncertainty"] = parts.total();  // Infinite ones become null.
+  if (!line.has_roof()) return entry;
+  entry["uncertainty_of"] = {{"scatter", parts.scatter},
+                             {"drift", parts.drift},
+                             {"ceilings", parts.ceilings},
+                             {"runs", parts.runs}};
   entry["roof_s"] = line.roof_s;
   entry["slowdown"] = line.slowdown;
-  entry["noise"] = line.noise;
   entry["bound"] = line.is_flops_bound ? "flops" : "memory";
   entry["fraction"] = line.fraction;
-  entry["grade"] = std::string(1, line.grade);
+  entry["grade"] = line.is_graded() || line.is_between() ? line.grade_text() : "none";
+  if (line.is_too_noisy()) return entry;
+  entry["fraction_least"] = line.least();
+  entry["fraction_most"] = line.most();
   return entry;
 }
 
@@ -135,9 +165,10 @@ nlohmann::json changes_json(const std::vector<PerfChange>& changes) {
   nlohmann::json list = nlohmann::json::array();
   for (const PerfChange& change : changes) {
     list.push_back({{"id", change.id},
-                    {"before_s", change.before.median},
-                    {"after_s", change.after.median},
-                    {"ratio", change.ratio()}});
+                    {"before_s", change.before.seconds},
+                    {"after_s", change.after.seconds},
+                    {"ratio", change.ratio()},
+                    {"uncertainty", change.uncertainty()}});
   }
   return list;
 }
@@ -176,38 +207,39 @@ std::string ceilings_text(const Ceilings& ceilings) {
 }
 
 std::string columns_text() {
-  return padded("case", kIdWidth) + format(" %9s %7s %8s %8s %9s %-6s %5s  %s\n", "median", "+-",
-                                           "GB/s", "GFLOP/s", "roof", "bound", "of it", "grade");
+  return padded("case", kIdWidth) + format(" %9s %7s %8s %8s %9s %-6s %6s %8s  %s\n", "median",
+                                           "+-", "GB/s", "GFLOP/s", "roof", "bound", "of it",
+                                           "range %", "grade");
 }
 
 std::string line_text(const PerfLine& line, bool has_color) {
   if (line.is_ceiling || !line.is_measured()) return status_line(line, has_color);
-  const double scatter = line.seconds.deviation / line.seconds.median * 100;
-  std::string text = padded(line.id, kIdWidth) +
-                     format(" %9s %5.1f %% %8s %8s", seconds_text(line.seconds.median).c_str(),
-                            scatter, rate_text(line.bytes_per_s()).c_str(),
-                            line.flops > 0 ? rate_text(line.flops_per_s()).c_str() : "");
-  if (line.grade == '-') return text + "   no roof\n";
-  text += format(" %9s %-6s %3.0f %%  ", seconds_text(line.roof_s).c_str(),
-                 line.is_flops_bound ? "flops" : "memory", line.fraction * 100);
-  const std::string mark = line.grade == 'F' ? "F SLOW" : std::string(1, line.grade);
-  text += painted(mark, color_of(line.grade), has_color);
-  return text + (line.fraction > kTooFast ? " above the roof" : "") + "\n";
+  std::string text =
+      padded(line.id, kIdWidth) +
+      format(" %9s %7s %8s %8s", seconds_text(line.seconds.median).c_str(),
+             share_text(line.uncertainty.total()).c_str(), rate_text(line.bytes_per_s()).c_str(),
+             line.flops > 0 ? rate_text(line.flops_per_s()).c_str() : "");
+  if (!line.has_roof()) return text + "   no roof\n";
+  text += format(" %9s %-6s %4.0f %% %8s  ", seconds_text(line.roof_s).c_str(),
+                 line.is_flops_bound ? "flops" : "memory", line.fraction * 100,
+                 range_text(line).c_str());
+  const bool is_slow = line.is_graded() && line.best_grade == 'F';
+  text += painted(line.grade_text() + (is_slow ? " SLOW" : ""), color_of(line), has_color);
+  return text + (!line.is_too_noisy() && line.least() > kTooFast ? " above the roof" : "") + "\n";
 }
 
 std::string stability_text(const Stability& stability) {
-  std::string text = format(
-      "\n%zu runs; rows on both sides of a limit, and the grades they keep:\n", stability.runs);
+  std::string text =
+      format("\n%zu runs; rows that two of them graded differently:\n", stability.runs);
   for (const RowRuns& row : stability.rows) {
-    if (!row.has_crossed()) continue;
+    if (!row.has_changed) continue;
     const auto [least, most] = std::ranges::minmax(row.fractions);
-    text += "  " + padded(row.id, kIdWidth) + " " + row.grades + " -> " + row.held +
-            format("   %.0f to %.0f %% of the roof\n", least * 100, most * 100);
+    text += "  " + padded(row.id, kIdWidth);
+    for (size_t i = 0; i < row.grades.size(); ++i) text += (i == 0 ? " " : ", ") + row.grades[i];
+    text += format("   %.0f to %.0f %% of the roof\n", least * 100, most * 100);
   }
-  text += format(
-      "%zu of %zu rows changed their grade, %zu crossed a limit: a grade is kept within "
-      "%.0f %% of its limits\n",
-      stability.changed, stability.rows.size(), stability.crossed, kHeld * 100);
+  text += format("%zu of %zu rows changed their grade; %.0f %% of the lines of all runs have one\n",
+                 stability.changed, stability.rows.size(), stability.graded * 100);
   return text + format(
                     "between the best and the worst run of a row lie %.1f %% at the median, "
                     "%.1f %% at most\n",
@@ -223,18 +255,20 @@ std::string summary_text(const PerfSummary& summary, const Comparison& compariso
       const auto found = summary.grades.find(grade);
       text += format("  %c %zu", grade, found == summary.grades.end() ? size_t{0} : found->second);
     }
-    text += format("   geometric mean %.0f %% of the roof\nslowest", summary.mean_fraction * 100);
-    for (const PerfLine* line : slowest(summary, kSlowest)) {
+    text += format("   between two %zu   not graded %zu   geometric mean %.0f %% of the roof\n",
+                   summary.between, summary.ungraded, summary.mean_fraction * 100);
+    const std::vector<const PerfLine*> slow = slowest(summary, kSlowest);
+    if (!slow.empty()) text += "slowest";
+    for (const PerfLine* line : slow) {
       text += format("  %s %.0f %%", line->id.substr(5).c_str(), line->fraction * 100);
     }
-    text += "\n";
-  }
-  if (summary.mean_fraction > 0) {
+    if (!slow.empty()) text += "\n";
     const MachineNoise& machine = summary.machine;
     text += format(
         "machine  %.2f times slower beside the calls than beside the ceilings, %.2f at most; "
-        "yardsticks scatter by %.1f %%, by more than %.0f %% beside %zu calls\n",
-        machine.slowdown, machine.most_slowdown, machine.noise * 100, kNoisy * 100, machine.noisy);
+        "uncertainty %s at the median, busy beside %zu calls\n",
+        machine.slowdown, machine.most_slowdown, share_text(machine.uncertainty).c_str(),
+        machine.busy);
   }
   for (const std::string& finding : summary.findings) text += "finding: " + finding + "\n";
   text += comparison_text(comparison);
@@ -248,7 +282,7 @@ nlohmann::json perf_document(const PerfHeader& header, const nlohmann::json& hel
   nlohmann::json options = nlohmann::json::object();
   for (const auto& [key, value] : header.backend_options) options[key] = value;
   return {
-      {"schema", "backplane-perf-1"},
+      {"schema", "backplane-perf-2"},
       {"suite", kSuiteVersion},
       {"plugin",
        {{"name", plugin.value("name", "")},
@@ -273,7 +307,8 @@ void add_results(const PerfSummary& summary, nlohmann::json& document) {
                           {"update_bytes_per_s", ceilings.update_bytes_per_s},
                           {"launch_s", ceilings.launch_s},
                           {"batched_launch_s", ceilings.batched_launch_s},
-                          {"flops_per_s", ceilings.flops_per_s}};
+                          {"flops_per_s", ceilings.flops_per_s},
+                          {"uncertainty", ceilings.uncertainty}};
   nlohmann::json cases = nlohmann::json::array();
   for (const PerfLine& line : summary.lines) cases.push_back(line_json(line));
   document["cases"] = std::move(cases);
@@ -283,24 +318,28 @@ void add_results(const PerfSummary& summary, nlohmann::json& document) {
                          {"failed", summary.failed},
                          {"skipped", summary.skipped},
                          {"grades", std::move(grades)},
+                         {"between", summary.between},
+                         {"ungraded", summary.ungraded},
                          {"mean_fraction", summary.mean_fraction},
                          {"slowdown", summary.machine.slowdown},
                          {"most_slowdown", summary.machine.most_slowdown},
-                         {"noise", summary.machine.noise},
-                         {"noisy", summary.machine.noisy},
+                         {"uncertainty", summary.machine.uncertainty},
+                         {"busy", summary.machine.busy},
+                         {"is_noisy", summary.machine.is_noisy()},
                          {"findings", summary.findings}};
 }
 
 void add_stability(const Stability& stability, nlohmann::json& document) {
   nlohmann::json rows = nlohmann::json::array();
   for (const RowRuns& row : stability.rows) {
-    rows.push_back(
-        {{"id", row.id}, {"grades", row.grades}, {"held", row.held}, {"fractions", row.fractions}});
+    rows.push_back({{"id", row.id},
+                    {"grades", row.grades},
+                    {"changed", row.has_changed},
+                    {"fractions", row.fractions}});
   }
-  document["stability"] = {{"runs", stability.runs},       {"changed", stability.changed},
-                           {"crossed", stability.crossed}, {"held_within", kHeld},
-                           {"range", stability.range},     {"most_range", stability.most_range},
-                           {"rows", std::move(rows)}};
+  document["stability"] = {{"runs", stability.runs},     {"changed", stability.changed},
+                           {"graded", stability.graded}, {"range", stability.range},
+                           {"rows", std::move(rows)},    {"most_range", stability.most_range}};
 }
 
 void add_comparison(const Comparison& comparison, nlohmann::json& document) {
@@ -308,6 +347,8 @@ void add_comparison(const Comparison& comparison, nlohmann::json& document) {
   document["comparison"] = {{"baseline", comparison.path},
                             {"max_regress", comparison.max_regress},
                             {"compared", comparison.compared},
+                            {"uncertainty", comparison.uncertainty},
+                            {"unclear", comparison.unclear},
                             {"regressions", changes_json(comparison.regressions)},
                             {"improvements", changes_json(comparison.improvements)},
                             {"missing", comparison.missing},

@@ -31,7 +31,7 @@ std::string ceilings_text(const Ceilings& ceilings);
 std::string columns_text();
 // One line, with its end.
 std::string line_text(const PerfLine& line, bool has_color);
-// Of more than one run: the rows whose grade changed, and how many they are.
+// Of more than one run: the rows that have two grades, and how many they are.
 std::string stability_text(const Stability& stability);
 std::string summary_text(const PerfSummary& summary, const Comparison& comparison,
                          const std::string& verdict);

@@ -6,6 +6,11 @@
 namespace bp::conformance {
 namespace {
 
+constexpr size_t kMostStretches = 8;
+// By the number of stretches: of one degree of freedom less, the quantile at 97.5 %.
+constexpr double kStudent[kMostStretches + 1] = {0,     0,     12.71, 4.303, 3.182,
+                                                 2.776, 2.571, 2.447, 2.365};
+
 double median_of(std::vector<double>& values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -24,9 +29,22 @@ Spread spread_of(std::vector<double> values) {
   return spread;
 }
 
-bool differ(const Spread& a, const Spread& b) {
-  const double scatter = kDeviationScale * std::hypot(a.deviation, b.deviation);
-  return std::fabs(a.median - b.median) > 3 * scatter;
+double uncertainty_of(const std::vector<double>& values) {
+  const size_t count = std::min(values.size(), kMostStretches);
+  if (count < 2) return HUGE_VAL;
+  std::vector<double> logarithms;
+  double mean = 0, squares = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const auto at = [&](size_t stretch) {
+      return values.begin() + static_cast<std::ptrdiff_t>(stretch * values.size() / count);
+    };
+    std::vector<double> stretch(at(i), at(i + 1));
+    logarithms.push_back(std::log(median_of(stretch)));
+    mean += logarithms.back() / static_cast<double>(count);
+  }
+  for (const double logarithm : logarithms) squares += (logarithm - mean) * (logarithm - mean);
+  const auto freedom = static_cast<double>(count - 1);
+  return kStudent[count] * std::sqrt(squares / freedom / static_cast<double>(count));
 }
 
 double rank_difference(const std::vector<double>& a, const std::vector<double>& b) {

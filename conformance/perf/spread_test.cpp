@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
 
 namespace bp::conformance {
 namespace {
@@ -20,11 +22,46 @@ TEST(Spread, OfOneValueHasNoDeviation) {
   EXPECT_EQ(spread_of({7}).deviation, 0);
 }
 
-TEST(Spread, DiffersBeyondThreeScaledDeviationsOfBoth) {
-  // hypot(0.3, 0.4) = 0.5, and three times 1.4826 of it is 2.2239.
-  EXPECT_FALSE(differ({10, 0.3}, {12.2, 0.4}));
-  EXPECT_TRUE(differ({10, 0.3}, {12.3, 0.4}));
-  EXPECT_TRUE(differ({12.3, 0.3}, {10, 0.4}));
+// Share of `tries` in which the median of `count` values lies within their uncertainty of the
+// truth.
+template <typename Draw>
+double coverage(size_t count, Draw draw) {
+  constexpr int kTries = 400;
+  int covered = 0;
+  for (int i = 0; i < kTries; ++i) {
+    std::vector<double> values(count);
+    for (double& value : values) value = std::exp(draw());
+    covered += std::fabs(std::log(spread_of(values).median)) <= uncertainty_of(values);
+  }
+  return covered / static_cast<double>(kTries);
+}
+
+TEST(UncertaintyOf, HoldsTheMedianOfIndependentValues) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise(0, 0.05);
+  const double share = coverage(120, [&] { return noise(random); });
+  EXPECT_GE(share, 0.9);
+  EXPECT_LE(share, 0.99);
+}
+
+TEST(UncertaintyOf, HoldsTheMedianOfValuesThatAreAlikeInARow) {
+  std::mt19937_64 random(2);
+  std::normal_distribution<double> noise(0, 0.01);
+  double state = 0;
+  EXPECT_GE(coverage(240, [&] { return state = 0.9 * state + noise(random); }), 0.88);
+}
+
+TEST(UncertaintyOf, IsWideWhereTheSecondHalfIsSlower) {
+  std::vector<double> values(100, 1.0);
+  std::fill(values.begin() + 50, values.end(), 1.3);
+  EXPECT_GT(uncertainty_of(values), 0.1);
+  EXPECT_EQ(uncertainty_of(std::vector<double>(100, 1.3)), 0);
+}
+
+TEST(UncertaintyOf, OfTooFewValuesIsInfinite) {
+  EXPECT_TRUE(std::isinf(uncertainty_of({})));
+  EXPECT_TRUE(std::isinf(uncertainty_of({1})));
+  EXPECT_NEAR(uncertainty_of({1, std::exp(0.1)}), 12.71 * 0.1 / 2, 1e-9);
 }
 
 TEST(RankDifference, IsLargeOnlyWhereOneIsMostlyAboveTheOther) {

@@ -1,6 +1,8 @@
 #include "conformance/perf/stability.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 namespace bp::conformance {
 namespace {
@@ -20,12 +22,20 @@ std::vector<const PerfLine*> lines_of(const std::vector<PerfSummary>& runs, cons
   return lines;
 }
 
-const PerfLine& middle_line(std::vector<const PerfLine*> lines) {
+PerfLine middle_line(std::vector<const PerfLine*> lines) {
   for (const PerfLine* line : lines) {
     if (!line->is_measured()) return *line;
   }
   std::ranges::stable_sort(lines, {}, &PerfLine::fraction);
-  return *lines[lines.size() / 2];
+  PerfLine middle = *lines[lines.size() / 2];
+  if (!middle.has_roof()) return middle;
+  for (const PerfLine* line : lines) {
+    if (!line->has_roof()) continue;
+    const double distance = std::fabs(std::log(line->fraction / middle.fraction));
+    middle.uncertainty.runs = std::max(middle.uncertainty.runs, distance);
+  }
+  set_grades(middle);
+  return middle;
 }
 
 }  // namespace
@@ -39,22 +49,29 @@ Stability stability_of(const std::vector<PerfSummary>& runs) {
   Stability stability;
   stability.runs = runs.size();
   std::vector<double> ranges;
+  size_t graded = 0, all = 0;
   for (const PerfLine& first : runs.front().lines) {
     if (first.is_ceiling) continue;
-    RowRuns row{.id = first.id, .grades = {}, .held = {}, .fractions = {}};
+    RowRuns row;
+    row.id = first.id;
+    std::set<char> grades;
     for (const PerfLine* line : lines_of(runs, first.id)) {
-      if (!line->is_measured() || line->grade == '-') continue;
-      row.grades += line->grade;
-      row.held += row.held.empty() ? line->grade : held_grade(row.held.back(), line->fraction);
+      if (!line->is_measured() || !line->has_roof()) continue;
+      row.grades.push_back(line->grade_text());
       row.fractions.push_back(line->fraction);
+      if (!line->is_graded()) continue;
+      grades.insert(line->best_grade);
+      ++graded;
     }
+    all += row.grades.size();
     if (row.grades.size() != runs.size()) continue;
-    stability.crossed += row.has_crossed();
-    stability.changed += row.has_changed();
+    row.has_changed = grades.size() > 1;
+    stability.changed += row.has_changed;
     ranges.push_back(row.range());
     stability.most_range = std::max(stability.most_range, row.range());
     stability.rows.push_back(std::move(row));
   }
+  if (all > 0) stability.graded = static_cast<double>(graded) / static_cast<double>(all);
   stability.range = spread_of(std::move(ranges)).median;
   return stability;
 }

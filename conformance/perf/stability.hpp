@@ -1,5 +1,4 @@
-// What several runs of the same calls say of each other: whether grades are those of the backend,
-// or of the moment.
+// What several runs of the same calls say of each other: whether the grades of single runs held.
 #pragma once
 
 #include "conformance/perf/grades.hpp"
@@ -8,28 +7,27 @@ namespace bp::conformance {
 
 struct RowRuns {
   std::string id;
-  std::string grades;  // One of each run, by its fraction alone.
-  std::string held;    // The same, where a grade is held near its limits.
+  std::vector<std::string> grades;  // What each run says: "A", "A or B", "not graded: ...".
   std::vector<double> fractions;
+  bool has_changed = false;  // Two runs gave it two grades.
 
-  bool has_crossed() const { return grades.find_first_not_of(grades.front()) != grades.npos; }
-  bool has_changed() const { return held.find_first_not_of(held.front()) != held.npos; }
   // By how much the best run lies above the worst, as a share of the worst.
   double range() const;
 };
 
 struct Stability {
   size_t runs = 0;
-  std::vector<RowRuns> rows;         // Those that each run has graded.
-  size_t crossed = 0;                // Rows that were on both sides of a limit.
-  size_t changed = 0;                // Rows that were beyond it by more than a grade is held.
+  std::vector<RowRuns> rows;         // Those that each run has measured.
+  size_t changed = 0;                // Rows.
+  double graded = 0;                 // The share of all rows of all runs that have a grade.
   double range = 0, most_range = 0;  // The median over rows, and the largest.
 };
 
 Stability stability_of(const std::vector<PerfSummary>& runs);
 
 // One summary of all: each call has the line of the run in the middle, or of the first one in which
-// it failed. The ceilings are those of the run whose mean lies in the middle.
+// it failed; its uncertainty is at least what the runs differ by. The ceilings are those of the run
+// whose mean lies in the middle.
 PerfSummary middle_of(const std::vector<PerfSummary>& runs);
 
 }  // namespace bp::conformance

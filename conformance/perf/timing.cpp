@@ -5,6 +5,8 @@
 #include <random>
 #include <sstream>
 
+#include "conformance/perf/preemption.hpp"
+#include "conformance/perf/spread.hpp"
 #include "conformance/perf/yardstick.hpp"
 
 namespace bp::conformance {
@@ -13,8 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kGroupSeconds = 2e-3;
-constexpr double kQuiet = 1.15;  // Of the best fifth of a yardstick.
-constexpr size_t kFewestRuns = 20;
 constexpr double kMostSeconds = 8;     // Of launches of one call that are slower than that allows,
 constexpr size_t kFewestSlowRuns = 5;  // so many are timed.
 constexpr size_t kOfEach = 20, kFewestOfEach = 12;  // Launches after a change, and after none.
@@ -47,26 +47,9 @@ std::string own_reasons(const std::string& explained) {
   return reasons.empty() ? explained : reasons;
 }
 
-// Marks the groups before and behind which every yardstick was short.
-void mark_quiet(std::vector<GroupTimes::Group>& groups) {
-  for (GroupTimes::Group& group : groups) group.is_quiet = true;
-  const size_t kinds = groups.empty() ? 0 : groups.front().yardsticks.size();
-  for (size_t kind = 0; kind < kinds; ++kind) {
-    std::vector<double> times;
-    for (const GroupTimes::Group& group : groups) times.push_back(group.yardsticks[kind]);
-    const double most = quiet_limit(std::move(times));
-    for (size_t i = 0; i < groups.size(); ++i) {
-      const size_t before = i == 0 ? i : i - 1;
-      if (std::max(groups[before].yardsticks[kind], groups[i].yardsticks[kind]) > most) {
-        groups[i].is_quiet = false;
-      }
-    }
-  }
-}
-
 // Enough quiet groups, or no patience left.
 bool has_enough(GroupTimes& times, double elapsed, const PerfOptions& options) {
-  mark_quiet(times.groups);
+  times.mark_quiet();
   double all = 0, quiet = 0;
   for (const GroupTimes::Group& group : times.groups) {
     const double seconds = group.seconds * static_cast<double>(group.launches);
@@ -75,8 +58,8 @@ bool has_enough(GroupTimes& times, double elapsed, const PerfOptions& options) {
   }
   const size_t count = times.groups.size();
   if (all >= kMostSeconds && count >= kFewestSlowRuns) return true;
-  if (times.quiet_count() >= kFewestRuns && quiet >= options.min_seconds) return true;
-  return count >= kFewestRuns && elapsed >= options.patience_seconds();
+  if (times.quiet_count() >= GroupTimes::kFewest && quiet >= options.min_seconds) return true;
+  return count >= GroupTimes::kFewest && elapsed >= options.patience_seconds();
 }
 
 bool has_enough_of_both(const RepeatTimes& times, double seconds) {
@@ -169,25 +152,6 @@ double Launcher::timed_sets(const CallSets& sets, size_t first, size_t count) {
   return since(start) / static_cast<double>(count);
 }
 
-double quiet_limit(std::vector<double> yardsticks) {
-  const auto fifth = yardsticks.begin() + static_cast<std::ptrdiff_t>(yardsticks.size() / 5);
-  std::ranges::nth_element(yardsticks, fifth);
-  return kQuiet * *fifth;
-}
-
-size_t GroupTimes::quiet_count() const {
-  return static_cast<size_t>(std::ranges::count(groups, true, &Group::is_quiet));
-}
-
-std::vector<const GroupTimes::Group*> GroupTimes::counted() const {
-  const bool are_quiet = quiet_count() >= std::min(kFewestRuns, groups.size());
-  std::vector<const Group*> chosen;
-  for (const Group& group : groups) {
-    if (group.is_quiet || !are_quiet) chosen.push_back(&group);
-  }
-  return chosen;
-}
-
 GroupTimes time_rotating(CallSets& sets, Launcher& launcher,
                          const std::vector<Yardstick*>& yardsticks, const PerfOptions& options) {
   GroupTimes times;
@@ -207,7 +171,10 @@ GroupTimes time_rotating(CallSets& sets, Launcher& launcher,
     for (size_t set = 0; set < sets.count(); set += most) {
       GroupTimes::Group& group = times.groups.emplace_back();
       group.launches = std::min(most, sets.count() - set);
+      const PreemptionWatch watch;
       group.seconds = launcher.timed_sets(sets, set, group.launches);
+      const auto launches = static_cast<double>(group.launches);
+      group.was_preempted = watch.was_preempted(group.seconds * launches);
       for (Yardstick* yardstick : yardsticks) group.yardsticks.push_back(yardstick->seconds());
     }
   };
@@ -219,7 +186,7 @@ GroupTimes time_rotating(CallSets& sets, Launcher& launcher,
   for (size_t set = 0; set < sets.count(); ++set) sets.restore(set, set % 2);
   launcher.wait();
   round();
-  mark_quiet(times.groups);
+  times.mark_quiet();
   return times;
 }
 

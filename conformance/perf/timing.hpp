@@ -7,8 +7,9 @@
 // an earlier one saw.
 //
 // Yardsticks are measured between groups. A group counts if they say that the machine was quiet
-// before it and after it: that they took at most 15 % more than in their best fifth. Where too few
-// groups were quiet before patience ends, all count.
+// before it and after it: that they took at most 15 % more than in their best fifth; and if the
+// process kept its processors. Where too few groups were quiet before patience ends, all count, and
+// the call gets no grade.
 //
 // Whether results are cached is asked of one set alone, where caches of the hardware help every
 // launch alike: before each launch either one element of an input is changed, or the same bytes are
@@ -20,8 +21,8 @@
 #include <optional>
 
 #include "conformance/perf/call_sets.hpp"
+#include "conformance/perf/estimate.hpp"
 #include "conformance/perf/perf_options.hpp"
-#include "conformance/perf/spread.hpp"
 
 namespace bp::conformance {
 
@@ -60,25 +61,6 @@ class Launcher {
 const bp_kernel& native_kernel(Context& t, uint32_t op, const Frame& frame);
 
 class Yardstick;
-
-// Above this a yardstick says that the machine was busy: 15 % more than the best fifth of its
-// times.
-double quiet_limit(std::vector<double> yardsticks);
-
-// Groups of launches, each with what the yardsticks say behind it.
-struct GroupTimes {
-  struct Group {
-    double seconds = 0;  // Of each launch.
-    size_t launches = 0;
-    std::vector<double> yardsticks;  // Seconds.
-    bool is_quiet = true;            // Of the machine.
-  };
-  std::vector<Group> groups;
-
-  size_t quiet_count() const;
-  // Of the quiet groups, or of all where these are too few.
-  std::vector<const Group*> counted() const;
-};
 
 // Rounds over all sets. The last one, on restored data over poisoned outputs, is for the caller to
 // verify.

@@ -61,7 +61,7 @@ class AGoodBackend(Perf):
         self.assertIn("ceilings  copy", done.stdout)
         self.assertTrue(done.stdout.endswith("2 measured, 0 failed, 0 skipped\n"), done.stdout)
         document = self.document()
-        self.assertEqual(document["schema"], "backplane-perf-1")
+        self.assertEqual(document["schema"], "backplane-perf-2")
         for name in ("copy_bytes_per_s", "read_bytes_per_s", "write_bytes_per_s",
                      "update_bytes_per_s", "launch_s"):
             self.assertGreater(document["ceilings"][name], 0, name)
@@ -75,7 +75,15 @@ class AGoodBackend(Perf):
             self.assertGreaterEqual(case["runs"], 20)
             self.assertGreaterEqual(case["sets"], 2)
             self.assertAlmostEqual(case["fraction"], case["roof_s"] / case["median_s"])
-            self.assertIn(case["grade"], "ABCDF")
+            self.assertIn(case["grade"], ("A", "B", "C", "D", "F", "A or B", "B or C", "C or D",
+                                          "D or F", "none"))
+            # Nothing is known on a machine so busy that no group of launches was left alone.
+            if case["uncertainty"] is not None and case["uncertainty"] <= 0.5:
+                self.assertLess(case["fraction_least"], case["fraction"])
+                self.assertGreater(case["fraction_most"], case["fraction"])
+        summary = document["summary"]
+        graded = sum(summary["grades"].values()) + summary["between"] + summary["ungraded"]
+        self.assertEqual(graded, 2)
 
     def test_rotates_through_sets_that_exceed_the_cache_twice(self):
         self.perf("-k", "perf.softmax.axis1.f32", "--cache-bytes", "20M")
@@ -87,6 +95,7 @@ class AGoodBackend(Perf):
         done = self.perf("-k", "perf.fill.*:perf.adamw_step.*", "--runs", "2")
         self.assertIn("run 2 of 2", done.stdout)
         self.assertIn("of 2 rows changed their grade", done.stdout)
+        self.assertRegex(done.stdout, r"not graded \d")
         self.assertRegex(done.stdout, r"machine  [0-9.]+ times slower beside the calls")
         document = self.document()
         rows = document["stability"]["rows"]
@@ -95,7 +104,6 @@ class AGoodBackend(Perf):
                          ["perf.adamw_step.two_tensors.f32", "perf.fill.dense.f32"])
         for row in rows:
             self.assertEqual(len(row["grades"]), 2)
-            self.assertEqual(row["held"][0], row["grades"][0])
             self.assertIn(self.case(row["id"])["fraction"], row["fractions"])
         # Parameters and both averages are written where they were read, the gradients only read.
         step = self.case("perf.adamw_step.two_tensors.f32")
@@ -110,17 +118,22 @@ class AGoodBackend(Perf):
         # So much slower that no noise of the machine hides it.
         for case in before["cases"]:
             if case["id"] == "perf.relu.dense.f32":
-                case.update(median_s=case["median_s"] * 1000, deviation_s=0)
+                case.update(median_s=case["median_s"] * 1000, uncertainty=0)
             if case["id"] == "perf.fill.dense.f32":
                 case["id"] = "perf.fill.former.f32"
         stored.write_text(json.dumps(before))
         done = self.perf("-k", "perf.fill.*:perf.relu.dense.f32", "--baseline", str(stored),
                          "--max-regress", "50%")
         comparison = self.document()["comparison"]
-        self.assertEqual([c["id"] for c in comparison["improvements"]], ["perf.relu.dense.f32"])
+        # Beside other tests, the machine may be too busy to say anything: then that is said.
+        uncertainty = self.case("perf.relu.dense.f32")["uncertainty"]
+        is_clear = uncertainty is not None and uncertainty <= 0.5
+        faster = [change["id"] for change in comparison["improvements"]]
+        self.assertEqual(faster, ["perf.relu.dense.f32"] if is_clear else [])
+        self.assertEqual(comparison["unclear"], [] if is_clear else ["perf.relu.dense.f32"])
         self.assertEqual(comparison["fresh"], ["perf.fill.dense.f32"])
         self.assertEqual(comparison["regressions"], [])
-        self.assertIn("faster 1", done.stdout)
+        self.assertIn("faster 1" if is_clear else "1 were too noisy to compare", done.stdout)
 
     def test_is_not_compared_with_another_device(self):
         self.perf("-k", "perf.fill.*")
@@ -152,7 +165,7 @@ class ABrokenBackend(Perf):
 
     def test_that_dies_leaves_a_complete_report(self):
         process = subprocess.Popen(
-            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "5", "-k",
+            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "3", "-k",
                      "perf.fill.*:perf.relu.dense.f32"),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=inherited())
         # The fill is under way as soon as the titles of the table are there.
