@@ -154,9 +154,12 @@ bp_status bad_scalar(const Row& row, uint32_t index, const bp_scalar& given, bp_
       return head(row, index) + " is a bool of value " + std::to_string(given.bits) +
              "; allowed: 0 or 1";
     }
-    return head(row, index) + " is NULL, and the value beside it is " + dtype_text(given.dtype) +
-           "; allowed: " + (is_integer(target) ? "bool, i64 or u64" : "bool, i64, u64 or f64") +
-           " for " + dtype_text(target);
+    const std::string allowed =
+        std::string("; allowed: a tensor, or a number of ") +
+        (is_integer(target) ? "bool, i64 or u64" : "bool, i64, u64 or f64") + ", for " +
+        dtype_text(target);
+    if (given.dtype == 0) return head(row, index) + " is NULL, without a number" + allowed;
+    return head(row, index) + " is a number of " + dtype_text(given.dtype) + allowed;
   });
 }
 

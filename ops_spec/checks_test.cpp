@@ -108,8 +108,8 @@ TEST_F(Infer, AddTakesATensorOrAScalar) {
   EXPECT_EQ(infer(BP_OP_ADD, args), "f32 2 3");
   args.a = tensors.make({4}, BP_I64);
   EXPECT_EQ(infer(BP_OP_ADD, args),
-            "invalid argument: add: b is NULL, and the value beside it is f64; allowed: bool, i64 "
-            "or u64 for i64");
+            "invalid argument: add: b is a number of f64; allowed: a tensor, or a number of bool, "
+            "i64 or u64, for i64");
   args.b_scalar = scalar(int64_t{-1});
   EXPECT_EQ(infer(BP_OP_ADD, args), "i64 4");
 }
@@ -405,8 +405,8 @@ TEST_F(Infer, DropoutTakesItsSeedFromTheDeviceToo) {
   EXPECT_EQ(infer(BP_OP_DROPOUT, args), "invalid argument: dropout: seed is i64; allowed: u64");
   args.seed = nullptr;
   EXPECT_EQ(infer(BP_OP_DROPOUT, args),
-            "invalid argument: dropout: seed is NULL, and the value beside it is the unknown dtype "
-            "0; allowed: bool, i64 or u64 for u64");
+            "invalid argument: dropout: seed is NULL, without a number; allowed: a tensor, or a "
+            "number of bool, i64 or u64, for u64");
   args.p = 1.5;
   args.seed_scalar = scalar(int64_t{3});
   EXPECT_EQ(infer(BP_OP_DROPOUT, args),
