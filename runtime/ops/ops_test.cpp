@@ -196,6 +196,42 @@ TEST_F(Ops, NameOpAndArgumentInEveryRefusal) {
             "add: a and b are numbers; allowed: at least one tensor");
 }
 
+TEST_F(Ops, SayWhatIsGivenAndWhatIsAllowed) {
+  const auto z = [](std::initializer_list<int64_t> shape, bp_dtype dtype = BP_F32) {
+    return zeros(IntList(shape), dtype);
+  };
+  EXPECT_EQ(message_of([&] { full({2}, 1.5, BP_I64); }),
+            "fill: value is a number of f64; allowed: a tensor, or a number of bool, i64 or u64, "
+            "for i64");
+  EXPECT_EQ(message_of([&] {
+              cat(std::vector{x, z({2, 4})}, 0);
+            }),
+            "cat: y has no shape where xs has 2 tensors of shapes (2, 3), (2, 4), axis is 0; "
+            "allowed: at least one tensor, and extents that differ along the axis alone, in "
+            "concatenated(xs, axis)");
+  EXPECT_EQ(
+      message_of([&] { gather(x, z({4}, BP_I64), 1); }),
+      "gather: indices has shape (4); allowed: x.shape[:axis] + [indices.shape[axis]] + "
+      "x.shape[axis + 1:], which does not exist where x is (2, 3), indices is (4), axis is 1");
+  EXPECT_EQ(message_of([&] { layer_norm(x, z({4}), z({4}), 1, 1e-5); }),
+            "layer_norm: gamma has shape (4); allowed: (3), which is x.shape[x.ndim - "
+            "normalized_ndim:]");
+  EXPECT_EQ(message_of([&] { layer_norm(x, {}, {}, 1, std::nan("")); }),
+            "layer_norm: eps is nan; allowed: 0 <= eps");
+  EXPECT_EQ(message_of([&] { cross_entropy(x, z({2})); }),
+            "cross_entropy: target is f32; allowed: i32, i64");
+  EXPECT_EQ(message_of([&] {
+              amax(z({0, 3}), {0});
+            }),
+            "amax: x is (0, 3); allowed: numel(x) >= min(numel(y), 1) (no elements have no largest "
+            "one)");
+  const std::string window = message_of([&] { max_pool(z({1, 1, 2, 2}), {3, 3}, {1, 1}); });
+  EXPECT_NE(window.find("max_pool: y has no shape where x is (1, 1, 2, 2), kernel_size is (3, 3)"),
+            std::string::npos)
+      << window;
+  EXPECT_NE(window.find("allowed: windows that fit into the padded extents"), std::string::npos);
+}
+
 // ---- Reductions, matrices, windows
 // ---------------------------------------------------------------
 

@@ -14,16 +14,7 @@ namespace {
 uint64_t size_in_bytes(bp_dtype dtype, const int64_t* shape, uint32_t count) {
   const uint32_t bits = bp_dtype_bits(dtype);
   if (bits == 0 || bits % 8 != 0) fail("a tensor cannot have the dtype " + dtype_text(dtype));
-  uint64_t bytes = bits / 8;
-  for (uint32_t i = 0; i < count; ++i) {
-    if (shape[i] < 0)
-      fail("the shape " + to_string(IntList(shape, count)) + " has an extent below 0");
-    if (shape[i] == 0) return 0;
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(shape[i]), &bytes)) {
-      fail("a tensor of the shape " + to_string(IntList(shape, count)) + " has too many elements");
-    }
-  }
-  return bytes;
+  return static_cast<uint64_t>(count_elements(IntList(shape, count))) * (bits / 8);
 }
 
 void release(Storage* storage) noexcept {
@@ -60,6 +51,23 @@ void release(TensorImpl* impl) noexcept {
   release(impl->storage);
   delete impl;
   if (grad_fn != nullptr) release(grad_fn);
+}
+
+int64_t count_elements(IntList shape) {
+  constexpr int64_t kMost = int64_t{1} << 58;
+  int64_t count = 1;
+  bool is_empty = false;
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      fail("the shape " + to_string(shape) + " has an extent below 0; allowed: 0 and above");
+    }
+    is_empty = is_empty || extent == 0;
+    if (__builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count) || count > kMost) {
+      fail("a tensor of the shape " + to_string(shape) + " has too many elements; allowed: 2^58, " +
+           "where an extent of 0 counts as 1");
+    }
+  }
+  return is_empty ? 0 : count;
 }
 
 TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* shape,

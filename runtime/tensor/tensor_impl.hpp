@@ -38,6 +38,10 @@ struct TensorImpl {
 };
 static_assert(offsetof(TensorImpl, view) == 0);
 
+// The number of elements of a shape. Error if an extent is negative, or if they cannot be counted,
+// an extent of 0 taken for 1: the bound of every op.
+int64_t count_elements(IntList shape);
+
 // A tensor with memory for `count` extents of `shape`, without gaps, on the current stream.
 TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* shape, uint32_t count);
 

@@ -106,7 +106,14 @@ TEST_F(Tensors, SayWhereTheyAreEmpty) {
 }
 
 TEST_F(Tensors, RefuseShapesThatCannotBe) {
-  EXPECT_EQ(message_of([] { empty({-1, 2}, BP_F32); }), "the shape (-1, 2) has an extent below 0");
+  EXPECT_EQ(message_of([] {
+              empty({-1, 2}, BP_F32);
+            }),
+            "the shape (-1, 2) has an extent below 0; allowed: 0 and above");
+  EXPECT_EQ(message_of([] {
+              empty({0, -1}, BP_F32);
+            }),
+            "the shape (0, -1) has an extent below 0; allowed: 0 and above");
   EXPECT_EQ(message_of([] {
               empty({1, 1, 1, 1, 1, 1, 1, 1, 1}, BP_F32);
             }),
@@ -114,7 +121,21 @@ TEST_F(Tensors, RefuseShapesThatCannotBe) {
   EXPECT_EQ(message_of([] {
               empty({INT64_MAX, 4}, BP_F32);
             }),
-            "a tensor of the shape (9223372036854775807, 4) has too many elements");
+            "a tensor of the shape (9223372036854775807, 4) has too many elements; allowed: 2^58, "
+            "where an extent of 0 counts as 1");
+  const int64_t far = int64_t{1} << 40;
+  for (const auto& make :
+       std::vector<std::function<void()>>{[&] {
+                                            empty({0, far, far}, BP_F32);
+                                          },
+                                          [&] {
+                                            empty({1, 1}, BP_F32).expand({far, far});
+                                          },
+                                          [&] {
+                                            empty({0}, BP_F32).reshape({far, 0, far});
+                                          }}) {
+    EXPECT_NE(message_of(make).find("has too many elements; allowed: 2^58"), std::string::npos);
+  }
 }
 
 TEST(Devices, AreNamedWhereNoneIsCurrent) {
@@ -191,6 +212,11 @@ TEST_F(Tensors, StayWithinTheirMemoryWhenStrided) {
   EXPECT_EQ(x.as_strided({2, 2}, {1, 2}, 1).to_vector<float>(), (Floats{1, 3, 2, 4}));
   const uint64_t bytes = 1u << 20;
   EXPECT_NE(message_of([&] { x.as_strided({bytes}, {1}); }).find("leave the memory of"),
+            std::string::npos);
+  const int64_t wraps = int64_t{1} << 61;  // 3 floats lie 2^64 bytes apart.
+  EXPECT_NE(message_of([&] { x.as_strided({3}, {wraps}); }).find("leave the memory"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { x.as_strided({1}, {1}, 2 * wraps); }).find("leave the memory"),
             std::string::npos);
   EXPECT_NE(message_of([&] { x.as_strided({1}, {1}, -1); }).find("leave the memory of"),
             std::string::npos);

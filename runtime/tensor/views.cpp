@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backplane/runtime/ops.hpp"
+#include "ops_spec/dims.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
@@ -164,6 +165,7 @@ Tensor reshape_to(const char* op, const Tensor& x, IntList wanted, bool may_copy
   int64_t strides[kMaxRank];
   if (wanted.size() > kMaxRank) fail_shape(op, x, wanted, "has more than 8 axes, for a tensor of");
   if (!resolve_shape(x, wanted, shape)) fail_shape(op, x, wanted, "does not have the elements of");
+  count_elements({shape, wanted.size()});  // Beside an extent of 0 others may be anything.
   const auto ndim = static_cast<uint32_t>(wanted.size());
   if (strides_for(view, shape, ndim, strides)) return restride(x, shape, strides, ndim);
   if (!may_copy) {
@@ -253,6 +255,7 @@ Tensor Tensor::expand(IntList wanted) const {
     impl->shape()[i] = is_kept ? extent : wanted[i];
     impl->strides()[i] = is_kept && i >= lead ? x.strides[i - lead] : 0;
   }
+  detail::count_elements(result.shape());
   if (detail::is_recorded(*this))
     detail::attach(detail::make_node<detail::ExpandNode>(*this), result);
   return result;
@@ -339,17 +342,17 @@ Tensor Tensor::as_strided(IntList wanted, IntList strides, int64_t offset) const
   // In bytes from the beginning of the storage, both ends included.
   const auto element = static_cast<int64_t>(element_bytes());
   const bp_buffer_ref& memory = impl_->storage->block->ref;
-  int64_t low =
-      static_cast<int64_t>(impl_->view.byte_offset - memory.byte_offset) + offset * element;
-  int64_t high = low + element;
-  bool has_elements = true;
+  int64_t low = dims::add(static_cast<int64_t>(impl_->view.byte_offset - memory.byte_offset),
+                          dims::mul(offset, element));
+  int64_t high = dims::add(low, element);
+  const bool has_elements = detail::count_elements(wanted) > 0;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (wanted[i] < 0) detail::fail("as_strided: shape " + to_string(wanted) + " is below 0");
-    if (wanted[i] == 0) has_elements = false;
-    const int64_t reach = (wanted[i] - 1) * strides[i] * element;
-    (reach < 0 ? low : high) += reach;
+    const int64_t reach = dims::mul(dims::mul(wanted[i] - 1, strides[i]), element);
+    int64_t& end = reach < 0 && reach != dims::kNone ? low : high;
+    end = dims::add(end, reach);
   }
-  if (has_elements && (low < 0 || high > static_cast<int64_t>(memory.size_bytes))) {
+  const bool is_known = low != dims::kNone && high != dims::kNone;
+  if (has_elements && (!is_known || low < 0 || high > static_cast<int64_t>(memory.size_bytes))) {
     detail::fail("as_strided: shape " + to_string(wanted) + ", strides " + to_string(strides) +
                  " and offset " + std::to_string(offset) + " leave the memory of " +
                  std::to_string(memory.size_bytes) + " bytes");
