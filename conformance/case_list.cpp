@@ -51,6 +51,7 @@ CaseList CaseList::without_ops() {
   add_stream_program_cases(cases);
   add_failure_cases(cases);
   add_thread_cases(cases);
+  add_thread_handle_cases(cases);
   add_reload_cases(cases);
   add_guard_cases(cases);
   add_layout_cases(cases);

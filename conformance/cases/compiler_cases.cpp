@@ -2,124 +2,19 @@
 // numbers, whose results are exact.
 #include <algorithm>
 #include <cstring>
-#include <deque>
-#include <memory>
 #include <string>
 
 #include "backplane/ops.h"
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/graph_fixtures.hpp"
+#include "conformance/cases/program_fixtures.hpp"
 
 namespace bp::conformance {
 namespace {
 
-constexpr int64_t kCount = 100;
-constexpr int64_t kShape[] = {kCount};
-constexpr int64_t kStrides[] = {1};
-constexpr uint64_t kBytes = kCount * sizeof(float);
-
-const bp_compiler_ops& compiler_table(Context& t) {
-  if ((t.target().table_mask >> BP_STRUCT_COMPILER_OPS & 1) == 0) {
-    t.not_supported("the device has no compiler");
-  }
-  return *t.target().compiler;
-}
-
-// A program under construction; values are vectors of kCount floats.
-class ProgramMaker {
- public:
-  uint32_t add_value(bp_value_role role, const void* data = nullptr, bp_dtype dtype = BP_F32) {
-    values_.push_back({.struct_size = sizeof(bp_program_value),
-                       .struct_type = BP_STRUCT_PROGRAM_VALUE,
-                       .shape = kShape,
-                       .data = data,
-                       .dtype = dtype,
-                       .ndim = 1,
-                       .role = role});
-    return static_cast<uint32_t>(values_.size() - 1);
-  }
-
-  // A node of an op whose frame is that of add.
-  void add_node(uint32_t op, uint32_t a, uint32_t b, uint32_t y) {
-    bp_add_args& frame = frames_.emplace_back();
-    frame = {.struct_size = sizeof(frame), .a = view(a), .b = view(b), .y = view(y)};
-    const std::vector<uint32_t>& list = lists_.emplace_back(std::vector<uint32_t>{a, b, y});
-    nodes_.push_back({.struct_size = sizeof(bp_program_node),
-                      .struct_type = BP_STRUCT_PROGRAM_NODE,
-                      .args = &frame,
-                      .values = list.data(),
-                      .value_count = list.size(),
-                      .op = op,
-                      .op_version = 1});
-  }
-
-  // Valid until something is added.
-  const bp_compile_desc& desc() {
-    program_ = {.struct_size = sizeof(program_),
-                .struct_type = BP_STRUCT_PROGRAM,
-                .values = values_.data(),
-                .value_count = values_.size(),
-                .value_stride_bytes = sizeof(bp_program_value),
-                .nodes = nodes_.data(),
-                .node_count = nodes_.size(),
-                .node_stride_bytes = sizeof(bp_program_node)};
-    desc_ = {.struct_size = sizeof(desc_),
-             .struct_type = BP_STRUCT_COMPILE_DESC,
-             .format = "backplane.graph",
-             .data = &program_,
-             .size_bytes = sizeof(program_)};
-    return desc_;
-  }
-
-  size_t node_count() const { return nodes_.size(); }
-
- private:
-  const bp_tensor* view(uint32_t value) {
-    return &tensors_.emplace_back(
-        bp_tensor{.shape = kShape, .strides = kStrides, .ndim = 1, .dtype = values_[value].dtype});
-  }
-
-  std::vector<bp_program_value> values_;
-  std::vector<bp_program_node> nodes_;
-  std::deque<bp_tensor> tensors_;
-  std::deque<bp_add_args> frames_;
-  std::deque<std::vector<uint32_t>> lists_;
-  bp_program program_{};
-  bp_compile_desc desc_{};
-};
-
-struct ExecutableEnd {
-  const bp_compiler_ops* ops;
-  void operator()(bp_executable* executable) const {
-    static_cast<void>(ops->release(ops->self, executable));
-  }
-};
-using OwnedExecutable = std::unique_ptr<bp_executable, ExecutableEnd>;
-
-std::vector<bp_reason> query(Context& t, ProgramMaker& maker) {
-  const bp_compiler_ops& compiler = compiler_table(t);
-  std::vector<bp_reason> reasons(maker.node_count(), "not written");
-  t.require_ok(compiler.query(compiler.self, t.target().device, &maker.desc(), reasons.size(),
-                              reasons.data()),
-               "query");
-  return reasons;
-}
-
-// Ends the case as NotSupported where query() refuses a node.
-OwnedExecutable compile(Context& t, ProgramMaker& maker) {
-  const bp_compiler_ops& compiler = compiler_table(t);
-  for (const bp_reason reason : query(t, maker)) {
-    if (reason != nullptr) t.not_supported(std::string("the compiler refuses a node: ") + reason);
-  }
-  bp_executable* executable = nullptr;
-  t.require_ok(compiler.compile(compiler.self, t.target().device, &maker.desc(), &executable),
-               "compile");
-  return OwnedExecutable(executable, {&compiler});
-}
-
 std::vector<uint8_t> floats(Context& t, uint64_t salt) {
   std::vector<uint8_t> bytes;
-  for (const uint8_t byte : random_bytes(t, kCount, salt)) {
+  for (const uint8_t byte : random_bytes(t, kProgramCount, salt)) {
     const auto value = static_cast<float>(byte % 16);
     const auto* const words = reinterpret_cast<const uint8_t*>(&value);
     bytes.insert(bytes.end(), words, words + sizeof(value));
@@ -136,78 +31,11 @@ float at(const std::vector<uint8_t>& bytes, size_t index) {
 // Whether `bytes` holds expected(i) in each place.
 template <typename Expected>
 bool holds(const std::vector<uint8_t>& bytes, Expected expected) {
-  for (size_t i = 0; i < kCount; ++i) {
+  for (size_t i = 0; i < kProgramCount; ++i) {
     if (at(bytes, i) != expected(i)) return false;
   }
   return true;
 }
-
-// Memory for the launches of an executable with some inputs and one output.
-class Runner {
- public:
-  Runner(Context& t, const OwnedExecutable& executable,
-         const std::vector<std::vector<uint8_t>>& inputs)
-      : t_(t), stream_(make_stream(t)) {
-    const bp_compiler_ops& compiler = compiler_table(t);
-    t.require_ok(compiler.executable_kernel(compiler.self, executable.get(), &kernel_),
-                 "executable_kernel");
-    for (size_t i = 0; i <= inputs.size(); ++i) {
-      const OwnedBuffer& buffer = buffers_.emplace_back(make_buffer(t, kBytes));
-      write(t, stream_.get(), range(buffer, 0, kBytes),
-            i < inputs.size() ? inputs[i] : std::vector<uint8_t>(kBytes, 0xFF));
-      tensors_.push_back({.buffer = buffer.get(),
-                          .shape = kShape,
-                          .strides = kStrides,
-                          .ndim = 1,
-                          .dtype = BP_F32});
-    }
-    uint64_t required = 0, preferred = 0;
-    if (kernel_->workspace_size != nullptr) {
-      const bp_program_args frame = args();
-      t.require_ok(
-          kernel_->workspace_size(kernel_, t.target().device, &frame, &required, &preferred),
-          "workspace_size");
-    }
-    if (required != 0) {
-      workspace_buffer_.push_back(make_buffer(t, required));
-      workspace_ = range(workspace_buffer_.back(), 0, required);
-    }
-  }
-
-  const bp_kernel& kernel() const { return *kernel_; }
-  bp_stream* stream() const { return stream_.get(); }
-  std::vector<bp_tensor>& tensors() { return tensors_; }
-
-  bp_program_args args() const {
-    return {.struct_size = sizeof(bp_program_args),
-            .flags = 0,
-            .tensors = tensors_.data(),
-            .tensor_count = tensors_.size()};
-  }
-
-  bp_status launch(bp_launch_flags flags = 0) const { return launch(args(), flags); }
-  bp_status launch(const bp_program_args& frame, bp_launch_flags flags = 0) const {
-    const bp_launch launch{.device = t_.target().device,
-                           .stream = stream_.get(),
-                           .workspace = workspace_,
-                           .flags = flags};
-    return kernel_->launch(kernel_, &launch, &frame);
-  }
-
-  std::vector<uint8_t> output() const {
-    finish(t_, stream_.get());
-    return read(t_, stream_.get(), range(buffers_.back(), 0, kBytes));
-  }
-
- private:
-  Context& t_;
-  OwnedStream stream_;
-  const bp_kernel* kernel_ = nullptr;
-  std::deque<OwnedBuffer> buffers_;
-  std::deque<OwnedBuffer> workspace_buffer_;
-  bp_buffer_ref workspace_{};
-  std::vector<bp_tensor> tensors_;
-};
 
 // y = ((a + b) * a + b) * (a + b), through temporaries, one of which is written twice.
 void make_chain(ProgramMaker& maker) {
@@ -237,8 +65,8 @@ struct Chain {
 
 void nodes_run_in_order(Context& t) {
   Chain chain(t);
-  const OwnedExecutable executable = compile(t, chain.maker);
-  Runner runner(t, executable, {chain.a, chain.b});
+  const OwnedExecutable executable = compile_program(t, chain.maker);
+  ProgramRunner runner(t, executable, {chain.a, chain.b});
   for (int i = 0; i < 2; ++i) {
     t.require_ok(runner.launch(), "launch");
     t.expect(chain.is_right(runner.output()), "the result of the program");
@@ -253,12 +81,12 @@ void constants_belong_to_the_executable(Context& t) {
                  k = maker.add_value(BP_VALUE_CONSTANT, data.data()),
                  y = maker.add_value(BP_VALUE_OUTPUT);
   maker.add_node(BP_OP_ADD, x, k, y);
-  const OwnedExecutable executable = compile(t, maker);
+  const OwnedExecutable executable = compile_program(t, maker);
   std::ranges::fill(data, uint8_t{0xFF});  // Programs are borrowed during the call.
   const bp_compiler_ops& compiler = compiler_table(t);
   bp_executable_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_EXECUTABLE_INFO};
   t.require_ok(compiler.executable_info(compiler.self, executable.get(), &info), "executable_info");
-  Runner runner(t, executable, {a});
+  ProgramRunner runner(t, executable, {a});
   t.require_ok(runner.launch(), "launch");
   t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(c, i); }),
            "the result with a constant");
@@ -286,14 +114,14 @@ void formats_name_the_graph(Context& t) {
 void query_tells_what_compiles(Context& t) {
   const bp_compiler_ops& compiler = compiler_table(t);
   Chain chain(t);
-  compile(t, chain.maker);
+  compile_program(t, chain.maker);
   ProgramMaker odd;
   const uint32_t a = odd.add_value(BP_VALUE_INPUT, nullptr, BP_C128),
                  y = odd.add_value(BP_VALUE_OUTPUT, nullptr, BP_C128),
                  b = odd.add_value(BP_VALUE_INPUT), z = odd.add_value(BP_VALUE_OUTPUT);
   odd.add_node(BP_OP_ADD, b, b, z);
   odd.add_node(BP_OP_MAXIMUM, a, a, y);
-  const std::vector<bp_reason> reasons = query(t, odd);
+  const std::vector<bp_reason> reasons = query_program(t, odd);
   t.expect(reasons[0] == nullptr, "the first node is taken");
   bp_executable* executable = nullptr;
   const bp_status status =
@@ -337,8 +165,8 @@ void broken_programs_are_refused(Context& t) {
 
 void kernel_keeps_the_rules_of_kernels(Context& t) {
   Chain chain(t);
-  const OwnedExecutable executable = compile(t, chain.maker);
-  Runner runner(t, executable, {chain.a, chain.b});
+  const OwnedExecutable executable = compile_program(t, chain.maker);
+  ProgramRunner runner(t, executable, {chain.a, chain.b});
   t.expect_eq(runner.kernel().op, 0u, "its op");
   t.expect(runner.kernel().name != nullptr, "its name");
   t.expect_eq(runner.kernel().args_size_bytes, uint32_t{sizeof(bp_program_args)}, "its frame");
@@ -346,11 +174,11 @@ void kernel_keeps_the_rules_of_kernels(Context& t) {
   bp_program_args frame = runner.args();
   --frame.tensor_count;
   t.expect_refused(runner.launch(frame), BP_INVALID_ARGUMENT, "a tensor too few");
-  const int64_t other[] = {kCount - 1};
+  const int64_t other[] = {kProgramCount - 1};
   runner.tensors()[1].shape = other;
   t.expect_refused(runner.launch(), BP_INVALID_ARGUMENT, "a tensor of another shape");
-  runner.tensors()[1].shape = kShape;
-  t.expect(runner.output() == std::vector<uint8_t>(kBytes, 0xFF),
+  runner.tensors()[1].shape = kProgramShape;
+  t.expect(runner.output() == std::vector<uint8_t>(kProgramBytes, 0xFF),
            "refused launches leave the output alone");
   t.require_ok(runner.launch(), "launch");
   t.expect(chain.is_right(runner.output()), "the result");
@@ -360,7 +188,7 @@ void serialized_program_runs_again(Context& t) {
   const bp_compiler_ops& compiler = compiler_table(t);
   bp_device* const device = t.target().device;
   Chain chain(t);
-  OwnedExecutable executable = compile(t, chain.maker);
+  OwnedExecutable executable = compile_program(t, chain.maker);
   uint64_t size = 0;
   const bp_status status = compiler.serialize(compiler.self, executable.get(), 0, nullptr, &size);
   if (status == BP_UNSUPPORTED) t.not_supported(std::string("serialize: ") + bp_error_text());
@@ -375,7 +203,7 @@ void serialized_program_runs_again(Context& t) {
   t.require_ok(compiler.deserialize(compiler.self, device, bytes.data(), size, &out),
                "deserialize");
   const OwnedExecutable again(out, {&compiler});
-  Runner runner(t, again, {chain.a, chain.b});
+  ProgramRunner runner(t, again, {chain.a, chain.b});
   t.require_ok(runner.launch(), "launch");
   t.expect(chain.is_right(runner.output()), "the result after deserialize");
   for (size_t k = 0; k < 16; ++k) {
@@ -400,8 +228,8 @@ void submitted_launches_outlive_the_executable(Context& t) {
                  y = maker.add_value(BP_VALUE_OUTPUT), s = maker.add_value(BP_VALUE_TEMPORARY);
   maker.add_node(BP_OP_ADD, x, k, s);
   maker.add_node(BP_OP_ADD, s, k, y);
-  OwnedExecutable executable = compile(t, maker);
-  Runner runner(t, executable, {a});
+  OwnedExecutable executable = compile_program(t, maker);
+  ProgramRunner runner(t, executable, {a});
   Gate gate(t);
   gate.hold(runner.stream());
   t.require_ok(runner.launch(), "launch");
@@ -409,8 +237,9 @@ void submitted_launches_outlive_the_executable(Context& t) {
   // Memory that was given back too early would be handed out again.
   const OwnedStream other = make_stream(t);
   for (int i = 0; i < 8; ++i) {
-    const OwnedBuffer buffer = make_buffer(t, kBytes);
-    write(t, other.get(), range(buffer, 0, kBytes), std::vector<uint8_t>(kBytes, 0xFF));
+    const OwnedBuffer buffer = make_buffer(t, kProgramBytes);
+    write(t, other.get(), range(buffer, 0, kProgramBytes),
+          std::vector<uint8_t>(kProgramBytes, 0xFF));
   }
   gate.open();
   t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(c, i) + at(c, i); }),
@@ -421,15 +250,15 @@ void program_is_captured(Context& t) {
   compiler_table(t);
   graph_table(t);
   Chain chain(t);
-  const OwnedExecutable executable = compile(t, chain.maker);
-  Runner runner(t, executable, {chain.a, chain.b});
+  const OwnedExecutable executable = compile_program(t, chain.maker);
+  ProgramRunner runner(t, executable, {chain.a, chain.b});
   if ((runner.kernel().flags & BP_KERNEL_CAPTURABLE) == 0) {
     t.not_supported("programs are not capturable");
   }
   Capturing capture(t, runner.stream());
   t.require_ok(runner.launch(), "launch in a capture");
   const OwnedInstance instance = instantiate(t, capture.end());
-  t.expect(runner.output() == std::vector<uint8_t>(kBytes, 0xFF), "nothing ran");
+  t.expect(runner.output() == std::vector<uint8_t>(kProgramBytes, 0xFF), "nothing ran");
   replay(t, instance, runner.stream());
   t.expect(chain.is_right(runner.output()), "the result of the replay");
 }

@@ -13,6 +13,7 @@ void add_shared_event_cases(std::vector<Case>& cases);
 void add_stream_program_cases(std::vector<Case>& cases);
 void add_failure_cases(std::vector<Case>& cases);
 void add_thread_cases(std::vector<Case>& cases);
+void add_thread_handle_cases(std::vector<Case>& cases);
 void add_reload_cases(std::vector<Case>& cases);
 void add_guard_cases(std::vector<Case>& cases);
 
