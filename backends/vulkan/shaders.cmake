@@ -14,6 +14,7 @@ set(vulkan_shaders
   "matmul_bound"
   "matmul_subgroup"
   "norm"
+  "norm_bound"
   "optimizer"
   "pool"
   "random"
@@ -24,6 +25,7 @@ set(vulkan_shaders
   "sdpa_backward"
   "sdpa_rows"
   "softmax"
+  "softmax_bound"
   "sort f32 f64 i64")
 set(vulkan_shaders_without_record
   "map_bound f32 f64 i32 i64"

@@ -101,6 +101,35 @@ uint32_t put_axes(const bp_tensor& shaped, uint32_t begin, uint32_t end,
   return std::max(rank, 1u);
 }
 
+// What norm_bound.comp has as buffers 0 to 3.
+BoundTensors bound_tensors(NormOp op, const NormCall& call) {
+  return {op == kColumns ? nullptr : call.y, call.x, call.gamma,
+          op == kForward ? call.beta : call.grad_y};
+}
+
+// Whether the rows of all tensors are vectors that can be bound.
+bool has_vectors(const Launch& launch, NormOp op, const NormCall& call, const NormRecord& record,
+                 uint32_t row_rank, uint32_t inner_rank) {
+  if (inner_rank != 1 || call.row_size() % kNeighbours != 0) return false;
+  const int64_t item = dtype_size_bytes(call.x->dtype);
+  const auto is_dense = [&](const bp_tensor* t, const int64_t(&inner)[BP_MAX_RANK]) {
+    return t == nullptr || inner[0] == item;
+  };
+  if (!is_dense(call.y, record.inner_y) || !is_dense(call.x, record.inner_x) ||
+      !is_dense(call.grad_y, record.inner_grad_y) || !is_dense(call.gamma, record.inner_gamma) ||
+      !is_dense(call.beta, record.inner_beta)) {
+    return false;
+  }
+  for (uint32_t i = 0; i < row_rank; ++i) {
+    if (record.row_y[i] % (item * kNeighbours) != 0 ||
+        record.row_x[i] % (item * kNeighbours) != 0 ||
+        record.row_grad_y[i] % (item * kNeighbours) != 0) {
+      return false;
+    }
+  }
+  return can_bind_all(launch, bound_tensors(op, call));
+}
+
 bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecord& record,
                       const Ranges& reads, const Ranges& writes) {
   record.y = address_of(launch, call.y);
@@ -129,15 +158,22 @@ bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecor
                                         {call.beta, 0, record.inner_beta}},
                                        record.inner_extents);
   const bool sums_columns = op == kColumns;
-  const uint32_t lanes =
-      sums_columns ? 1 : lanes_of_row(launch, call.row_count(), call.row_size(), kMostTrips);
+  const bool bound = has_vectors(launch, op, call, record, row_rank, inner_rank);
+  const int64_t neighbours = bound ? kNeighbours : 1;
+  const uint32_t lanes = sums_columns ? 1
+                                      : lanes_of_row(launch, call.row_count(),
+                                                     call.row_size() / neighbours, kMostTrips);
   if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
   const uint32_t size = row_group_size(launch, lanes);
-  const uint64_t rows = sums_columns ? record.part_count * record.row_size : record.row_count;
+  const uint64_t rows =
+      sums_columns ? record.part_count * record.row_size / static_cast<uint64_t>(neighbours)
+                   : record.row_count;
   const std::array<uint32_t, 7> constants = {
       size, lanes, op, call.x->dtype, call.is_layer ? 1u : 0u, row_rank, inner_rank};
-  return submit(launch, kNormModule, constants, record, ceil_divide(rows, size / lanes),
-                {reads, writes});
+  const uint64_t groups = ceil_divide(rows, size / lanes);
+  if (!bound) return submit(launch, kNormModule, constants, record, groups, {reads, writes});
+  return submit(launch, kNormBoundModule, constants, record, groups,
+                {reads, writes, bound_ranges(launch, bound_tensors(op, call))});
 }
 
 bp_status forward(Launch& launch, const NormCall& call) {

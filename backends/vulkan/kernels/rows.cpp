@@ -45,6 +45,22 @@ uint32_t row_group_size(const Env& env, uint32_t lanes) {
   return std::max(env.is_processor() ? 8 : local_size(env), lanes);
 }
 
+bool can_bind_all(const Launch& launch, const BoundTensors& tensors) {
+  // All are asked: whether tensors are aligned is one question of a dispatch.
+  return std::ranges::all_of(tensors, [&](const bp_tensor* t) {
+    return t == nullptr || (launch.is_aligned(*t) && launch.can_bind(*t));
+  });
+}
+
+std::array<Range, 4> bound_ranges(const Launch& launch, const BoundTensors& tensors) {
+  const auto first = std::ranges::find_if(tensors, [](const bp_tensor* t) { return t != nullptr; });
+  std::array<Range, 4> ranges;
+  for (size_t k = 0; k < tensors.size(); ++k) {
+    ranges[k] = launch.range(tensors[k] == nullptr ? **first : *tensors[k]);
+  }
+  return ranges;
+}
+
 void copy_extents(const Walk& walk, uint32_t (&out_extents)[BP_MAX_RANK]) {
   std::fill_n(out_extents, BP_MAX_RANK, 1u);
   for (size_t i = 0; i < walk.rank; ++i) out_extents[i] = static_cast<uint32_t>(walk.extents[i]);

@@ -1,6 +1,7 @@
 // Kernels that work row by row, several invocations each (lanes.glsl): the walk over the rows.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
 
@@ -25,6 +26,18 @@ uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64
 // The invocations of a workgroup whose rows are shared by `lanes` each. A subgroup is enough for a
 // processor.
 uint32_t row_group_size(const Env& env, uint32_t lanes);
+
+// How many neighbours shaders take at a time of rows that are bound (row_values.glsl).
+constexpr int64_t kNeighbours = 4;
+
+// What such a shader has as buffers 0 to 3; NULL: it does not touch that one.
+using BoundTensors = std::array<const bp_tensor*, 4>;
+
+// Whether all begin at vectors and can be bound.
+bool can_bind_all(const Launch& launch, const BoundTensors& tensors);
+
+// The ranges that are then bound. A place that is not touched has another's range.
+std::array<Range, 4> bound_ranges(const Launch& launch, const BoundTensors& tensors);
 
 // The extents of a walk, as records have them.
 void copy_extents(const Walk& walk, uint32_t (&out_extents)[BP_MAX_RANK]);

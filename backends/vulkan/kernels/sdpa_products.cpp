@@ -163,14 +163,8 @@ bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, cons
   Ranges reads(launch, {a.mask, a.bias}), writes(launch);
   (call.stage == kForward ? writes : reads).add(a.lse);
   writes.add(launch.workspace());
-  Dispatch dispatch{.module = &kSdpaRowsModule,
-                    .constants = constants,
-                    .arguments = std::as_bytes(std::span(&record, 1)),
-                    .bound = bound,
-                    .reads = reads,
-                    .writes = writes};
-  fold_groups(launch, record.row_count, dispatch.groups);
-  return launch.dispatch(dispatch);
+  return submit(launch, kSdpaRowsModule, constants, record, record.row_count,
+                {reads, writes, bound});
 }
 
 // ---- The two ops, each as what it takes of the workspace, and what it does with it --------------

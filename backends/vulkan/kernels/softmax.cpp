@@ -20,16 +20,47 @@ struct SoftmaxRecord {
 // An invocation walks its part of a row three times.
 constexpr int64_t kMostTrips = 20000;
 
-// Whether every row of every tensor is pairs of neighbours at multiples of eight bytes.
-bool has_pairs(const SoftmaxRecord& record, const Walk& rows, size_t tensor_count) {
-  if (record.row_size % 2 != 0) return false;
+// How the shader takes neighbours.
+enum class Neighbours { kNone, kAlong, kAcross };
+
+// Whether all strides of the rows are whole vectors, from axis `first` on.
+bool has_vector_strides(const Walk& rows, size_t tensor_count, uint32_t first, int64_t bytes) {
   for (size_t k = 0; k < tensor_count; ++k) {
-    if (record.steps[k] != sizeof(float) || record.addresses[k] % 16 != 0) return false;
-    for (size_t i = 0; i < rows.rank; ++i) {
-      if (rows.strides[k][i] % 8 != 0) return false;
+    for (uint32_t i = first; i < rows.rank; ++i) {
+      if (rows.strides[k][i] % bytes != 0) return false;
     }
   }
   return true;
+}
+
+// What can be taken at once of tensors that can be bound.
+Neighbours neighbours_of(const SoftmaxRecord& record, const Walk& rows, size_t tensor_count,
+                         int64_t item) {
+  const int64_t bytes = item * kNeighbours;
+  const auto all = [&](const auto& is_right) {
+    for (size_t k = 0; k < tensor_count; ++k) {
+      if (!is_right(k)) return false;
+    }
+    return true;
+  };
+  if (record.row_size % kNeighbours == 0 && has_vector_strides(rows, tensor_count, 0, bytes) &&
+      all([&](size_t k) { return record.steps[k] == item; })) {
+    return Neighbours::kAlong;
+  }
+  if (rows.rank > 0 && rows.extents[0] % kNeighbours == 0 && record.row_size <= kMostTrips &&
+      has_vector_strides(rows, tensor_count, 1, bytes) &&
+      all([&](size_t k) { return rows.strides[k][0] == item && record.steps[k] % bytes == 0; })) {
+    return Neighbours::kAcross;
+  }
+  return Neighbours::kNone;
+}
+
+// The same rows, several of them as one.
+Walk join_rows(Walk rows) {
+  rows.extents[0] /= kNeighbours;
+  rows.count /= kNeighbours;
+  for (auto& strides : rows.strides) strides[0] *= kNeighbours;
+  return rows;
 }
 
 bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
@@ -37,31 +68,47 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
   const bp_tensor& to = **tensors.begin();
   const auto along = static_cast<uint32_t>(axis);
   const int64_t item = dtype_size_bytes(to.dtype);
-  const Walk rows = make_row_walk(tensors, along, 1);
+  Walk rows = make_row_walk(tensors, along, 1);
   // A scalar is a row of one element.
   const int64_t row_size = to.ndim == 0 ? 1 : to.shape[along];
   if (rows.count == 0 || row_size == 0) return BP_OK;
-  const uint32_t lanes = lanes_of_row(launch, rows.count, row_size, kMostTrips);
-  if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
-
   SoftmaxRecord record{};
-  record.row_count = static_cast<uint64_t>(rows.count);
   record.row_size = static_cast<uint64_t>(row_size);
-  copy_extents(rows, record.extents);
   Ranges reads(launch), writes(launch, {&to});
+  BoundTensors bound{};
   size_t k = 0;
   for (const bp_tensor* t : tensors) {
     record.addresses[k] = launch.device_address(*t);
     record.steps[k] = to.ndim == 0 ? 0 : t->strides[along] * item;
-    std::copy(rows.strides[k].begin(), rows.strides[k].end(), record.strides[k]);
+    bound[k] = t;
     if (k++ != 0) reads.add(t);
   }
-  const bool pairs = to.dtype == BP_F32 && has_pairs(record, rows, tensors.size());
+  const Neighbours neighbours = can_bind_all(launch, bound)
+                                    ? neighbours_of(record, rows, tensors.size(), item)
+                                    : Neighbours::kNone;
+  if (neighbours == Neighbours::kAcross) rows = join_rows(rows);
+  const int64_t steps = neighbours == Neighbours::kAlong ? row_size / kNeighbours : row_size;
+  const uint32_t lanes =
+      neighbours == Neighbours::kAcross ? 1 : lanes_of_row(launch, rows.count, steps, kMostTrips);
+  if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
+  record.row_count = static_cast<uint64_t>(rows.count);
+  copy_extents(rows, record.extents);
+  for (k = 0; k < tensors.size(); ++k) {
+    std::copy(rows.strides[k].begin(), rows.strides[k].end(), record.strides[k]);
+  }
   const uint32_t size = row_group_size(launch, lanes);
-  const std::array<uint32_t, 6> constants = {
-      size, lanes, op, to.dtype, std::max(rows.rank, 1u), pairs ? 1u : 0u};
-  return submit(launch, kSoftmaxModule, constants, record,
-                ceil_divide(record.row_count, size / lanes), {reads, writes});
+  const std::array<uint32_t, 6> constants = {size,
+                                             lanes,
+                                             op,
+                                             to.dtype,
+                                             std::max(rows.rank, 1u),
+                                             neighbours == Neighbours::kAcross ? 1u : 0u};
+  const uint64_t groups = ceil_divide(record.row_count, size / lanes);
+  if (neighbours == Neighbours::kNone) {
+    return submit(launch, kSoftmaxModule, constants, record, groups, {reads, writes});
+  }
+  return submit(launch, kSoftmaxBoundModule, constants, record, groups,
+                {reads, writes, bound_ranges(launch, bound)});
 }
 
 template <typename Args, SoftmaxOp kOp>

@@ -34,9 +34,10 @@ class Ranges {
   size_t count_ = 0;
 };
 
-// What a dispatch reads and writes.
+// What a dispatch reads and writes, and what of it is bound, as in Dispatch.
 struct Touched {
   const Ranges &reads, &writes;
+  std::span<const Range> bound = {};
 };
 
 // How many invocations a workgroup has where the kernel does not say: constant 0 of every module.
@@ -52,6 +53,7 @@ bp_status submit(Launch& launch, const Module& module, std::span<const uint32_t>
   Dispatch dispatch{.module = &module,
                     .constants = constants,
                     .arguments = std::as_bytes(std::span(&record, 1)),
+                    .bound = touched.bound,
                     .reads = touched.reads,
                     .writes = touched.writes};
   fold_groups(launch, group_count, dispatch.groups);
