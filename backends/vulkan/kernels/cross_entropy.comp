@@ -40,7 +40,7 @@ int64_t target_of(uint row) {
 // Whether the target of a row names a class. One that is neither that nor ignored is a failure.
 bool is_class(int64_t target) {
   if (target == record.ignore_index) return false;
-  if (target >= 0l && target < int64_t(record.row_size)) return true;
+  if (is_place(target, int64_t(record.row_size))) return true;
   fail_with(record.failure, target);
   return false;
 }

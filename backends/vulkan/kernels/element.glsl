@@ -149,6 +149,10 @@ int64_t load_i64(uint dtype, uint64_t address) {
   return decode_i64(dtype, load_wide_bits(size_of(dtype), address));
 }
 
+// Whether an index names one of `extent` places. Compared without signs: lavapipe takes a negative
+// i32 that has become an i64 for one that is not below 0.
+bool is_place(int64_t index, int64_t extent) { return uint64_t(index) < uint64_t(extent); }
+
 void store_i64(uint dtype, uint64_t address, int64_t value) {
   store_wide_bits(size_of(dtype), address, encode_i64(dtype, value));
 }

@@ -26,7 +26,7 @@ void main() {
   const uint64_t place =
       record.indices + offset_of(i, kRank, record.extents, record.index_strides);
   const int64_t index = load_i64(kIndexType, place);
-  if (index < 0l || index >= record.axis_extent) {
+  if (!is_place(index, record.axis_extent)) {
     fail_with(record.failure, index);
     return;
   }

@@ -58,7 +58,7 @@ void main() {
   for (uint i = record.walk_begin; i < record.walk_end; ++i) {
     const int64_t place = load_i64(
         kIndexType, indices + offset_of(i, kWalkRank, record.walk_extents, record.walk_indices));
-    if (place < 0l || place >= place_count) {
+    if (!is_place(place, place_count)) {
       if (kSkipsMinusOne == 0u || place != -1l) fail_with(record.failure, place);
       continue;
     }
