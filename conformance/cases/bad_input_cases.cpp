@@ -200,6 +200,27 @@ void output_over_part_of_an_input(Context& t, const OpCase& row) {
   }
 }
 
+// In the memory of an input, but from its end to its beginning: never legal either.
+void output_over_an_input_reversed(Context& t, const OpCase& row) {
+  for (size_t i = 0; i < row.tensors.size(); ++i) {
+    if (!is_output(row, i)) continue;
+    const Shape& shape = row.tensors[i].shape;
+    const auto axis = std::ranges::find_if(shape, [](int64_t extent) { return extent > 1; });
+    if (axis == shape.end()) continue;
+    for (size_t k = 0; k < row.tensors.size(); ++k) {
+      if (k == i) continue;
+      HostCall call(row);
+      int64_t& stride = call.strides(i)[static_cast<size_t>(axis - shape.begin())];
+      call.tensor(i).buffer = call.tensor(k).buffer;
+      call.tensor(i).byte_offset =
+          static_cast<uint64_t>((*axis - 1) * stride) * element_size(row.tensors[i].dtype);
+      stride = -stride;
+      expect_refused(t, call, row, row.tensors[i].name,
+                     "reversed in the memory of " + std::string(row.tensors[k].name));
+    }
+  }
+}
+
 // ---- Attributes -------------------------------------------------------------------------------
 
 void integer_beyond_bounds(Context& t, const OpCase& row) {
@@ -309,6 +330,7 @@ const Rule kRules[] = {
     {"wrong_output_shape", wrong_output_shape, has_inputs},
     {"output_over_itself", output_over_itself, always},
     {"output_over_part_of_an_input", output_over_part_of_an_input, has_inputs},
+    {"output_over_an_input_reversed", output_over_an_input_reversed, has_inputs},
     {"integer_beyond_bounds", integer_beyond_bounds,
      [](const OpCase& row) {
        return any_member(row, [](const auto& m) { return m.kind == "i32" || m.kind == "i64"; });

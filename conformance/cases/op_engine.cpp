@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <span>
 
+#include "conformance/cases/rules.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -51,6 +53,11 @@ bool claims_profile(const bp_device_properties& device, std::string_view profile
   if (!claims_profile(*t.target().properties, profile)) {
     t.not_supported("profile not claimed: " + profile);
   }
+  for (const TensorArgument& argument : op_case.tensors) {
+    if (is_index(op_case, argument) && argument.dtype != BP_I64) {
+      t.not_supported("indices of i32 not claimed: " + reasons);
+    }
+  }
   t.missing("no kernel for " + std::string(info.name) + " of profile " + profile + ": " + reasons);
 }
 
@@ -85,6 +92,7 @@ void check_unclaimed(Context& t, const OpCase& op_case, const CallData& data) {
 
 void check_failing_stream(Context& t, const OpCase& op_case, const Observation& seen) {
   const std::string_view op = op_info(op_case.op).name;
+  t.detail("failure", seen.status_text);
   if (seen.stream_status == BP_OK) {
     t.add({"an index is out of range, and the stream reported no failure", "no_failure", ""});
   } else if (seen.status_text.empty()) {

@@ -1,6 +1,7 @@
 // Layouts, memory that is shared, and shapes, for every op.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "conformance/cases/rules.hpp"
 
@@ -177,6 +178,27 @@ void add_shape_rows(RowList& rows, const Group& group) {
     row.varies = row.varies && element_count(shape) > 64;
     row.is_smoke = row.is_smoke && is_main_dtype(row);
     rows.add(std::move(row));
+  }
+}
+
+void add_index_rows(RowList& rows, const Group& group) {
+  const OpCase* base = widest(group);
+  for (const OpCase* given : group) {
+    if (given->dtype != "f32" || !(given == base || given->fails_on_device)) continue;
+    OpCase row = *given;
+    row.detail += "_i32";
+    const CallData data(row, 1);
+    bool has_index = false, fits = true;
+    for (size_t i = 0; i < row.tensors.size(); ++i) {
+      TensorArgument& argument = row.tensors[i];
+      if (!is_index(row, argument) || argument.dtype != BP_I64) continue;
+      argument.dtype = BP_I32;
+      has_index = true;
+      fits = fits && std::ranges::all_of(data.tensors()[i].data, [](const DoubleDouble& value) {
+               return std::abs(value.hi) <= INT32_MAX;
+             });
+    }
+    if (has_index && fits) rows.add(std::move(row));
   }
 }
 

@@ -118,6 +118,10 @@ bool holds_numbers(const TensorArgument& argument) {
          argument.fill.kind != FillKind::kIndex;
 }
 
+bool is_index(const OpCase& row, const TensorArgument& argument) {
+  return op_info(row.op).member(argument.name).dtype == "index";
+}
+
 std::vector<bool> derived_tensors(const OpCase& row) {
   std::vector<bool> derived(row.tensors.size());
   if (!row.derive) return derived;
@@ -174,6 +178,7 @@ void add_rows_by_rule(OpCases& rows) {
     add_alias_rows(added, group);
     add_shape_rows(added, group);
     add_fill_rows(added, group);
+    add_index_rows(added, group);
   }
   OpCases more = added.take();
   std::ranges::move(more, std::back_inserter(rows));

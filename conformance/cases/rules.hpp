@@ -36,6 +36,7 @@ void add_layout_rows(RowList& rows, const Group& group);
 void add_alias_rows(RowList& rows, const Group& group);
 void add_shape_rows(RowList& rows, const Group& group);
 void add_fill_rows(RowList& rows, const Group& group);
+void add_index_rows(RowList& rows, const Group& group);  // The indices in i32.
 
 // Appends the rows of all rules to those of a family.
 void add_rows_by_rule(OpCases& rows);
@@ -56,6 +57,9 @@ std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most);
 
 // An input of floating-point numbers whose values are free.
 bool holds_numbers(const TensorArgument& argument);
+
+// Indices are i64 in every backend, and may be i32.
+bool is_index(const OpCase& row, const TensorArgument& argument);
 
 // Which tensors have data that follow from others, argument by argument.
 std::vector<bool> derived_tensors(const OpCase& row);
