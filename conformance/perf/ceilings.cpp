@@ -155,6 +155,7 @@ void measure_copy(Context& t, const PerfOptions& options) {
   t.metric("bytes", 2 * static_cast<double>(from.size_bytes()));
   const auto yardstick = copy_yardstick(t, options, stream.get());
   t.metric(kCopyYardstick, beside(options, fastest, best, *yardstick));
+  t.metric(kPartYardstick, part_seconds(t, options, stream.get()));
 }
 
 // ---- Read and write -------------------------------------------------------------------------- //

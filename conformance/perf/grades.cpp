@@ -15,6 +15,9 @@ struct GradeRow {
 };
 constexpr GradeRow kGrades[] = {{'A', 0.8}, {'B', 0.6}, {'C', 0.4}, {'D', 0.25}, {'F', 0}};
 
+constexpr double kStalled = 0.5;      // An eighth of the work should take no more than that of it,
+constexpr double kManyLaunches = 10;  // unless it takes no longer than so many launches.
+
 double metric(const Result& result, const char* name) {
   const auto found = result.metrics.find(name);
   return found == result.metrics.end() ? 0 : found->second;
@@ -37,6 +40,13 @@ double memory_seconds(const PerfLine& line, const Ceilings& ceilings) {
 double slowdown(const PerfLine& line, const char* yardstick, double then) {
   const double now = metric(line.result, yardstick);
   return now > 0 && then > 0 ? now / then : 1;
+}
+
+// Whether what time the yardstick takes is not that of its work: see part_seconds().
+bool is_stalled(const Result& result, const Ceilings& ceilings) {
+  const double part = metric(result, kPartYardstick), whole = metric(result, kCopyYardstick);
+  const double launch = ceilings.batched_launch_s;
+  return launch > 0 && part > kStalled * whole && part > kManyLaunches * launch;
 }
 
 // Of the roof: that of the least certain ceiling it stands on, and of the launch in proportion.
@@ -87,7 +97,7 @@ MachineNoise machine_of(const std::vector<PerfLine>& lines) {
     slowdowns.push_back(line.slowdown);
     uncertainties.push_back(line.uncertainty.total());
     machine.most_slowdown = std::max(machine.most_slowdown, line.slowdown);
-    machine.busy += line.is_busy();
+    machine.busy += line.is_busy;
   }
   if (slowdowns.empty()) return machine;
   machine.slowdown = spread_of(std::move(slowdowns)).median;
@@ -143,7 +153,7 @@ bool PerfLine::is_between() const {
 std::string PerfLine::grade_text() const {
   if (is_graded()) return {best_grade};
   if (is_between()) return std::string(1, best_grade) + " or " + worst_grade;
-  if (is_busy()) return "not graded: busy machine";
+  if (is_busy) return "not graded: busy machine";
   if (std::isinf(uncertainty.ceilings)) return "not graded: its ceiling did not settle";
   return "not graded: noise " + percent_text(uncertainty.total());
 }
@@ -167,6 +177,7 @@ void take_ceiling(const PerfLine& line, Ceilings& ceilings) {
     ceilings.batched_launch_s = metric(line.result, "batched_s");
   }
   if (name == "copy") ceilings.copy_yardstick_s = metric(line.result, kCopyYardstick);
+  if (is_stalled(line.result, ceilings)) ceilings.uncertainty["copy"] = HUGE_VAL;
   const double flops = metric(line.result, "flops_per_s");
   if (flops == 0) return;
   ceilings.flops_per_s[line.dtype] = flops;
@@ -184,7 +195,8 @@ PerfLine make_line(const Case& which, const Result& result, const Ceilings& ceil
   line.bytes_written = metric(result, "bytes_written");
   line.bytes_updated = metric(result, "bytes_updated");
   line.flops = metric(result, "flops");
-  line.uncertainty.scatter = line.is_busy() ? HUGE_VAL : metric(result, "scatter");
+  line.is_busy = metric(result, "is_busy") > 0 || is_stalled(result, ceilings);
+  line.uncertainty.scatter = line.is_busy ? HUGE_VAL : metric(result, "scatter");
   if (line.is_measured()) grade(line, ceilings);
   return line;
 }

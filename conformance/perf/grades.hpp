@@ -64,6 +64,7 @@ struct PerfLine {
   double fraction = 0;
   double slowdown = 1;  // Of the machine, while the call was measured.
   bool is_flops_bound = false;
+  bool is_busy = false;  // Other work took processors away, or its own threads waited for one.
   Uncertainty uncertainty;
   // Of the interval around the fraction; '-' without a roof.
   char best_grade = '-', worst_grade = '-';
@@ -72,7 +73,6 @@ struct PerfLine {
   // The interval that the fraction of another run lies in.
   double least() const;
   double most() const;
-  bool is_busy() const { return result.metrics.contains("is_busy"); }
   // The interval has one grade, or two next to each other.
   bool is_graded() const { return has_roof() && best_grade == worst_grade && !is_too_noisy(); }
   bool is_between() const;

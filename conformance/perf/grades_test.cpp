@@ -129,6 +129,23 @@ TEST(Grades, AreAsUncertainAsTheCorrectionByTheYardstick) {
   }
 }
 
+TEST(Grades, AreNotGivenWhereAPartTakesAsLongAsTheWhole) {
+  Ceilings ceilings = plain_ceilings();
+  ceilings.batched_launch_s = 1e-6;
+  Result result = measured(0.5, 2e9, 1e9);
+  result.metrics["copy_yardstick_s"] = 10e-3;
+  for (const auto& [part, is_busy] : {std::pair(1.5e-3, false), std::pair(9e-3, true)}) {
+    result.metrics["part_yardstick_s"] = part;
+    const PerfLine line = make_line(perf_case("perf.a"), result, ceilings);
+    EXPECT_EQ(line.is_busy, is_busy) << part;
+    EXPECT_EQ(line.is_graded(), !is_busy) << part;
+    take_ceiling(make_line(perf_case("perf.ceiling.copy"), result, ceilings), ceilings);
+    EXPECT_EQ(std::isinf(ceilings.uncertainty_of("copy")), is_busy) << part;
+  }
+  ceilings.batched_launch_s = 1e-3;  // On a device whose launches take that long, it is no wonder.
+  EXPECT_FALSE(make_line(perf_case("perf.a"), result, ceilings).is_busy);
+}
+
 TEST(Grades, SayOnceThatTheMachineIsTooNoisyAndWhatToDo) {
   Result result = measured(0.5, 2e9, 1e9);
   result.metrics["is_busy"] = 1;

@@ -185,6 +185,7 @@ void run_perf_case(Context& t, const OpCase& given, const PerfOptions& options) 
   }
   const GroupTimes times = time_rotating(sets, launcher, yardsticks, options);
   for (const auto& [name, value] : metrics_of(times, names)) t.metric(name, value);
+  t.metric(kPartYardstick, part_seconds(t, options, stream.get()));
   t.metric("sets", static_cast<double>(sets.count()));
   t.metric("set_bytes", static_cast<double>(CallSets::size_bytes(op_case)));
   if (repeated) check_repeated(t, *repeated);

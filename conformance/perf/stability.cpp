@@ -22,6 +22,9 @@ std::vector<const PerfLine*> lines_of(const std::vector<PerfSummary>& runs, cons
   return lines;
 }
 
+// Of normally distributed values, the median absolute deviation times this is one sigma.
+constexpr double kDeviationScale = 1.4826;
+
 PerfLine middle_line(std::vector<const PerfLine*> lines) {
   for (const PerfLine* line : lines) {
     if (!line->is_measured()) return *line;
@@ -29,11 +32,13 @@ PerfLine middle_line(std::vector<const PerfLine*> lines) {
   std::ranges::stable_sort(lines, {}, &PerfLine::fraction);
   PerfLine middle = *lines[lines.size() / 2];
   if (!middle.has_roof()) return middle;
+  std::vector<double> logarithms;
   for (const PerfLine* line : lines) {
-    if (!line->has_roof()) continue;
-    const double distance = std::fabs(std::log(line->fraction / middle.fraction));
-    middle.uncertainty.runs = std::max(middle.uncertainty.runs, distance);
+    if (line->has_roof()) logarithms.push_back(std::log(line->fraction));
   }
+  // Two sigmas, which one run that went wrong does not move.
+  const double deviation = 2 * kDeviationScale * spread_of(std::move(logarithms)).deviation;
+  middle.uncertainty.runs = std::max(middle.uncertainty.runs, deviation);
   set_grades(middle);
   return middle;
 }

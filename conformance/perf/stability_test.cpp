@@ -31,11 +31,17 @@ TEST(Stability, CountsRowsThatTwoRunsGradeDifferently) {
   EXPECT_EQ(other.graded, 1);
 }
 
-TEST(Stability, WidensTheIntervalByWhatRunsDifferBy) {
-  const PerfSummary apart = middle_of({run_of(0.9, 0.7), run_of(0.9, 0.95), run_of(0.9, 0.72)});
+TEST(Stability, WidensTheIntervalByTwoSigmasOfTheRuns) {
+  const PerfSummary apart = middle_of({run_of(0.9, 0.7), run_of(0.9, 0.55), run_of(0.9, 0.9)});
   EXPECT_EQ(apart.lines[0].grade_text(), "A");
-  EXPECT_EQ(apart.lines[1].grade_text(), "not graded: noise 28 %");
-  EXPECT_NEAR(apart.lines[1].uncertainty.runs, std::log(0.95 / 0.72), 1e-12);
+  EXPECT_EQ(apart.lines[1].grade_text(), "not graded: noise 72 %");
+  EXPECT_NEAR(apart.lines[1].uncertainty.runs, 2 * 1.4826 * std::log(0.7 / 0.55), 1e-12);
+}
+
+TEST(Stability, IsNotMovedByOneRunThatWentWrong) {
+  const PerfSummary middle =
+      middle_of({run_of(0.9, 0.7), run_of(0.9, 0.04), run_of(0.9, 0.71), run_of(0.9, 0.69)});
+  EXPECT_EQ(middle.lines[1].grade_text(), "B");
 }
 
 TEST(Stability, HasTheRangeOfEachRow) {
@@ -51,7 +57,7 @@ TEST(Stability, GivesEachCallTheRunInTheMiddle) {
   const PerfSummary middle = middle_of({run_of(0.9, 0.7), run_of(0.95, 0.81), run_of(0.85, 0.75)});
   EXPECT_EQ(middle.lines[0].fraction, 0.9);
   EXPECT_EQ(middle.lines[1].fraction, 0.75);
-  EXPECT_EQ(middle.grades.at('A'), 1u);
+  EXPECT_EQ(middle.between, 2u);
 }
 
 TEST(Stability, KeepsAFailureOfOneRun) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <optional>
 
+#include "conformance/perf/spread.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -13,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kLongEnough = 1e-3;  // Seconds.
 constexpr int kMostPieces = 1024;
 constexpr int64_t kPieces = 8;  // Of the copied buffer.
+constexpr int64_t kPart = 8;
 constexpr int64_t kSide = 512;
 
 double since(Clock::time_point start) {
@@ -111,6 +114,15 @@ class ProductYardstick final : public Yardstick {
   std::optional<Launcher> launcher_;
 };
 
+// Elements of f32 on each side.
+int64_t copied_count(Context& t, const PerfOptions& options) {
+  const bp_heap& heap = *t.target().properties->heaps;
+  const uint64_t wanted = std::max<uint64_t>(8u << 20, options.cache_bytes / 2);
+  const uint64_t room = std::min(heap.max_allocation_bytes, heap.size_bytes / 8);
+  const auto count = static_cast<int64_t>(std::min(wanted, room) / sizeof(float));
+  return std::max(count / kPieces, int64_t{1}) * kPieces;
+}
+
 }  // namespace
 
 double Yardstick::seconds() {
@@ -128,12 +140,14 @@ double Yardstick::seconds() {
 
 std::unique_ptr<Yardstick> copy_yardstick(Context& t, const PerfOptions& options,
                                           bp_stream* stream) {
-  const bp_heap& heap = *t.target().properties->heaps;
-  const uint64_t wanted = std::max<uint64_t>(8u << 20, options.cache_bytes / 2);
-  const uint64_t room = std::min(heap.max_allocation_bytes, heap.size_bytes / 8);
-  const auto count = static_cast<int64_t>(std::min(wanted, room) / sizeof(float));
-  return std::make_unique<CopyYardstick>(t, std::max(count / kPieces, int64_t{1}) * kPieces,
-                                         stream);
+  return std::make_unique<CopyYardstick>(t, copied_count(t, options), stream);
+}
+
+double part_seconds(Context& t, const PerfOptions& options, bp_stream* stream) {
+  CopyYardstick yardstick(t, std::max(copied_count(t, options) / kPart, kPieces), stream);
+  std::vector<double> seconds;
+  for (int i = 0; i < 5; ++i) seconds.push_back(yardstick.seconds());
+  return spread_of(std::move(seconds)).median;
 }
 
 std::unique_ptr<Yardstick> product_yardstick(Context& t, bp_dtype dtype, bp_stream* stream) {

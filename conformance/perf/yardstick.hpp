@@ -21,6 +21,8 @@ namespace bp::conformance {
 // The metrics that hold the seconds of one piece.
 constexpr const char* kCopyYardstick = "copy_yardstick_s";
 constexpr const char* kProductYardstick = "product_yardstick_s";
+// That of an eighth of a copied piece.
+constexpr const char* kPartYardstick = "part_yardstick_s";
 
 class Yardstick {
  public:
@@ -43,6 +45,10 @@ class Yardstick {
 
 std::unique_ptr<Yardstick> copy_yardstick(Context& t, const PerfOptions& options,
                                           bp_stream* stream);
+// The median seconds of an eighth of its piece. Where it takes as long as all of it, and longer
+// than launches do, time does not go to the work: threads wait for their turn, as those do that
+// share a processor under a real-time policy, without being preempted.
+double part_seconds(Context& t, const PerfOptions& options, bp_stream* stream);
 // NULL where the backend has no matmul of the dtype.
 std::unique_ptr<Yardstick> product_yardstick(Context& t, bp_dtype dtype, bp_stream* stream);
 
