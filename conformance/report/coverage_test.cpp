@@ -9,7 +9,7 @@
 namespace bp::conformance {
 namespace {
 
-Case op_case(const std::string& id, const std::string& dtype, Shape shape, Layout layout) {
+Case op_case(const std::string& id, const std::string& dtype, const Shape& shape, Layout layout) {
   OpCase row = make_case(BP_OP_ADD, BP_F32, "random", "x", "dense");
   row.input("a", BP_F32, shape, kRandom, layout).input("b", BP_F32, shape, kRandom);
   row.output("y", BP_F32, shape);
@@ -23,8 +23,8 @@ Case op_case(const std::string& id, const std::string& dtype, Shape shape, Layou
 }
 
 TEST(Coverage, NamesTheLeastUsualLayoutOfACase) {
-  const auto layout_of = [](Shape shape, Layout layout) {
-    return layout_class_of(op_case("x", "f32", std::move(shape), layout));
+  const auto layout_of = [](const Shape& shape, Layout layout) {
+    return layout_class_of(op_case("x", "f32", shape, layout));
   };
   EXPECT_EQ(layout_of({3, 4}, Layout::kDense), "dense");
   EXPECT_EQ(layout_of({3, 4}, Layout::kTransposed), "permute");
@@ -42,8 +42,9 @@ TEST(Coverage, NamesTheLeastUsualLayoutOfACase) {
 
 class Coverages : public testing::Test {
  protected:
-  Coverage coverage_of(std::vector<std::pair<Case, Outcome>> results) {
+  Coverage coverage_of(const std::vector<std::pair<Case, Outcome>>& results) {
     std::vector<Case> all;
+    all.reserve(results.size());
     for (const auto& [which, outcome] : results) all.push_back(which);
     cases_.emplace(std::move(all));
     Summary summary;

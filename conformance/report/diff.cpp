@@ -73,6 +73,10 @@ std::string told(const json& info, const char* part, const char* key) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+std::string change_of(const char* label, const std::string& before, const std::string& after) {
+  return std::string(label) + "  " + before + " -> " + after;
+}
+
 void compare_context(const StoredRun& before, const StoredRun& after, RunDiff& diff) {
   struct Row {
     const char *label, *part, *key;
@@ -86,7 +90,7 @@ void compare_context(const StoredRun& before, const StoredRun& after, RunDiff& d
   for (const Row& row : kRows) {
     const std::string a = told(before.info(), row.part, row.key).substr(0, 24);
     const std::string b = told(after.info(), row.part, row.key).substr(0, 24);
-    if (a != b) diff.context.push_back(std::string(row.label) + "  " + a + " -> " + b);
+    if (a != b) diff.context.push_back(change_of(row.label, a, b));
   }
 }
 

@@ -53,6 +53,7 @@ TEST_F(Diffs, SortChangesByWhatTheyMean) {
   const RunDiff diff = diff_runs(before, after);
   const auto ids = [](const std::vector<Change>& changes) {
     std::vector<std::string> all;
+    all.reserve(changes.size());
     for (const Change& change : changes) all.push_back(change.id);
     return all;
   };

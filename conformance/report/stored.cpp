@@ -150,8 +150,9 @@ RestoredRun restore(const StoredRun& run) {
       continue;
     }
     const Case* which = restored.cases.find(stored.id);
-    attempt.index = static_cast<size_t>(which - restored.cases.cases().data());
-    report.finals.push_back({.index = attempt.index,
+    const auto index = static_cast<size_t>(which - restored.cases.cases().data());
+    attempt.index = index;
+    report.finals.push_back({.index = index,
                              .attempt = std::move(attempt),
                              .attempt_count = stored.attempt_count,
                              .is_confirmed = stored.has_agreed});

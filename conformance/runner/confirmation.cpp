@@ -67,6 +67,7 @@ void Supervisor::confirm_all(const std::vector<size_t>& selection) {
     }
   };
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(options_.jobs));
   for (int i = 0; i < options_.jobs; ++i) threads.emplace_back(serve_waiting);
   for (std::thread& thread : threads) thread.join();
 }

@@ -69,6 +69,7 @@ void Supervisor::run_pending(std::deque<size_t> pending, int jobs, int attempt) 
   pending_ = std::move(pending);
   batch_size_ = options_.batch;
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(jobs));
   for (int i = 0; i < jobs; ++i) threads.emplace_back([this, attempt] { serve(attempt); });
   for (std::thread& thread : threads) thread.join();
 }
