@@ -93,8 +93,13 @@ void copy_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t c
                const void* options) {
   alignas(64) T buffer[kTileSide<T> * kTileSide<T>];
   const int inner = loop.rank - 1;
-  transpose_elements(data[1], loop.strides[1][inner], reinterpret_cast<std::byte*>(buffer),
-                     kTileSide<T>, rows, cols, sizeof(T));
+  transpose_elements({.from = data[1],
+                      .from_stride = loop.strides[1][inner],
+                      .to = reinterpret_cast<std::byte*>(buffer),
+                      .to_pitch = kTileSide<T>,
+                      .rows = rows,
+                      .cols = cols},
+                     sizeof(T));
   const bool is_streamed = static_cast<const RowOptions*>(options)->is_streamed;
   std::byte* to = data[0];
   for (int64_t r = 0; r < rows; ++r, to += loop.strides[0][inner - 1]) {

@@ -286,7 +286,13 @@ void run_rows_of_tile(const Loop& loop, std::byte* const* data, int64_t rows, in
     if constexpr (kMayTurn) {
       if (k == 0 || steps[k] != size_bytes || strides[k] == size_bytes || strides[k] == 0) continue;
       at[k] = turned[k - 1].bytes;
-      transpose_elements(data[k], strides[k], at[k], kTileCols, rows, cols, size_bytes);
+      transpose_elements({.from = data[k],
+                          .from_stride = strides[k],
+                          .to = at[k],
+                          .to_pitch = kTileCols,
+                          .rows = rows,
+                          .cols = cols},
+                         size_bytes);
       strides[k] = size_bytes;
       steps[k] = kTileCols * size_bytes;
     }

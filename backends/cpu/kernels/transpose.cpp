@@ -11,21 +11,22 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Below, a Transposition is a value: stores through bytes might change what is behind a reference.
+
 // The elements from (first_row, first_col) on, one by one.
 template <typename T>
-void transpose_edge(const std::byte* from, int64_t stride, T* to, int64_t pitch, int64_t first_row,
-                    int64_t rows, int64_t first_col, int64_t cols) {
-  for (int64_t c = first_col; c < cols; ++c) {
-    const T* const line = reinterpret_cast<const T*>(from + c * stride);
-    for (int64_t r = first_row; r < rows; ++r) to[r * pitch + c] = line[r];
+void transpose_edge(const Transposition t, int64_t first_row, int64_t first_col) {
+  T* const to = reinterpret_cast<T*>(t.to);
+  for (int64_t c = first_col; c < t.cols; ++c) {
+    const T* const line = reinterpret_cast<const T*>(t.from + c * t.from_stride);
+    for (int64_t r = first_row; r < t.rows; ++r) to[r * t.to_pitch + c] = line[r];
   }
 }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_HAVE_SCALABLE
 template <typename T>
-void transpose_typed(const std::byte* from, int64_t stride, T* to, int64_t pitch, int64_t rows,
-                     int64_t cols) {
-  transpose_edge(from, stride, to, pitch, 0, rows, 0, cols);
+void transpose_typed(const Transposition t) {
+  transpose_edge<T>(t, 0, 0);
 }
 #else
 // Elements of lines `at` and, in a second block, kSide lines further.
@@ -42,41 +43,42 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const std::byte* at, int64_t stride) {
 }
 
 template <typename T>
-void transpose_typed(const std::byte* from, int64_t stride, T* to, int64_t pitch, int64_t rows,
-                     int64_t cols) {
+void transpose_typed(const Transposition t) {
   const hn::CappedTag<T, 32 / sizeof(T)> d;
   constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::CappedTag<T, 32 / sizeof(T)>()));
   constexpr int64_t kSide = 16 / sizeof(T);
-  const int64_t whole_rows = rows / kSide * kSide, whole_cols = cols / kLanes * kLanes;
+  T* const to = reinterpret_cast<T*>(t.to);
+  const int64_t whole_rows = t.rows / kSide * kSide, whole_cols = t.cols / kLanes * kLanes;
   for (int64_t c = 0; c < whole_cols; c += kLanes) {
     for (int64_t r = 0; r < whole_rows; r += kSide) {
       hn::Vec<decltype(d)> lines[kSide];
-      const std::byte* const at = from + c * stride + r * static_cast<int64_t>(sizeof(T));
+      const std::byte* const at = t.from + c * t.from_stride + r * static_cast<int64_t>(sizeof(T));
       for (int64_t i = 0; i < kSide; ++i) {
-        lines[i] = load_blocks<decltype(d), T>(d, at + i * stride, stride);
+        lines[i] = load_blocks<decltype(d), T>(d, at + i * t.from_stride, t.from_stride);
       }
       transpose_blocks(d, lines);
       for (int64_t i = 0; i < kSide; ++i) {
-        hn::Store(lines[i], d, to + (r + i) * pitch + c);
+        hn::Store(lines[i], d, to + (r + i) * t.to_pitch + c);
       }
     }
   }
-  transpose_edge(from, stride, to, pitch, whole_rows, rows, 0, whole_cols);
-  transpose_edge(from, stride, to, pitch, 0, rows, whole_cols, cols);
+  transpose_edge<T>(t, whole_rows, 0);
+  Transposition beside = t;
+  beside.rows = whole_rows;
+  transpose_edge<T>(beside, 0, whole_cols);
 }
 #endif
 
-void transpose(const std::byte* from, int64_t stride, std::byte* to, int64_t pitch, int64_t rows,
-               int64_t cols, int64_t element_size_bytes) {
+void transpose(const Transposition& t, int64_t element_size_bytes) {
   switch (element_size_bytes) {
     case 1:
-      return transpose_typed(from, stride, reinterpret_cast<uint8_t*>(to), pitch, rows, cols);
+      return transpose_typed<uint8_t>(t);
     case 2:
-      return transpose_typed(from, stride, reinterpret_cast<uint16_t*>(to), pitch, rows, cols);
+      return transpose_typed<uint16_t>(t);
     case 4:
-      return transpose_typed(from, stride, reinterpret_cast<uint32_t*>(to), pitch, rows, cols);
+      return transpose_typed<uint32_t>(t);
     default:
-      return transpose_typed(from, stride, reinterpret_cast<uint64_t*>(to), pitch, rows, cols);
+      return transpose_typed<uint64_t>(t);
   }
 }
 
@@ -90,9 +92,8 @@ namespace bp::kernels {
 
 HWY_EXPORT(transpose);
 
-void transpose_elements(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_pitch,
-                        int64_t rows, int64_t cols, int64_t element_size_bytes) {
-  HWY_DYNAMIC_DISPATCH(transpose)(from, from_stride, to, to_pitch, rows, cols, element_size_bytes);
+void transpose_elements(const Transposition& t, int64_t element_size_bytes) {
+  HWY_DYNAMIC_DISPATCH(transpose)(t, element_size_bytes);
 }
 
 }  // namespace bp::kernels

@@ -9,10 +9,16 @@
 
 namespace bp::kernels {
 
-// Writes rows x cols elements of 1, 2, 4 or 8 bytes. The lines of `from` are `from_stride` bytes
-// apart, the rows of `to` have `to_pitch` elements. `to` and its rows begin at multiples of 32
-// bytes.
-void transpose_elements(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_pitch,
-                        int64_t rows, int64_t cols, int64_t element_size_bytes);
+// `to` and its rows begin at multiples of 32 bytes.
+struct Transposition {
+  const std::byte* from;
+  int64_t from_stride;  // In bytes, from line to line.
+  std::byte* to;
+  int64_t to_pitch;  // In elements, from row to row.
+  int64_t rows, cols;
+};
+
+// Writes rows x cols elements of 1, 2, 4 or 8 bytes.
+void transpose_elements(const Transposition& t, int64_t element_size_bytes);
 
 }  // namespace bp::kernels
