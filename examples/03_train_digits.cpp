@@ -88,19 +88,19 @@ Options parse(int argc, char** argv) {
 
 // (n, 1, 8, 8) -> 10 logits.
 bp::nn::Sequential make_model() {
-  using namespace bp::nn;
-  const Conv2dOptions same{.padding = 1};
-  return Sequential({
-      std::make_shared<Conv2d>(1, 16, 3, same),
-      std::make_shared<Relu>(),
-      std::make_shared<Conv2d>(16, 32, 3, same),
-      std::make_shared<Relu>(),
-      std::make_shared<MaxPool2d>(2),
-      std::make_shared<Flatten>(),
-      std::make_shared<Dropout>(0.25),
-      std::make_shared<Linear>(32 * 4 * 4, 64),
-      std::make_shared<Relu>(),
-      std::make_shared<Linear>(64, 10),
+  namespace nn = bp::nn;
+  const nn::Conv2dOptions same{.padding = 1};
+  return nn::Sequential({
+      std::make_shared<nn::Conv2d>(1, 16, 3, same),
+      std::make_shared<nn::Relu>(),
+      std::make_shared<nn::Conv2d>(16, 32, 3, same),
+      std::make_shared<nn::Relu>(),
+      std::make_shared<nn::MaxPool2d>(2),
+      std::make_shared<nn::Flatten>(),
+      std::make_shared<nn::Dropout>(0.25),
+      std::make_shared<nn::Linear>(32 * 4 * 4, 64),
+      std::make_shared<nn::Relu>(),
+      std::make_shared<nn::Linear>(64, 10),
   });
 }
 
@@ -151,7 +151,7 @@ void train(bp::nn::Module& model, const bp::Dataset& dataset, bp::Device device,
       bar.step(note);
     }
     char text[64];
-    std::snprintf(text, sizeof(text), "epoch %lld, loss %.4f", static_cast<long long>(epoch + 1),
+    std::snprintf(text, sizeof(text), "epoch %lld, loss %.4f", static_cast<long long>(epoch) + 1,
                   total / static_cast<double>(loader.batch_count()));
     note = text;
   }

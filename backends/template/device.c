@@ -54,7 +54,7 @@ static bp_status memory_info(void* self, bp_device* handle, uint64_t heap_index,
 }
 
 void init_device(instance* i) {
-  static const uint8_t kUuid[16] = {0xac, 0x3e, 1}; /* Yours comes from the hardware. */
+  static const uint8_t uuid[16] = {0xac, 0x3e, 1}; /* Yours comes from the hardware. */
   i->device.heap =
       (bp_heap){.struct_size = sizeof(bp_heap),
                 .struct_type = BP_STRUCT_HEAP,
@@ -73,7 +73,7 @@ void init_device(instance* i) {
                                                 .heap_stride_bytes = sizeof(bp_heap),
                                                 .dtypes = kDtypes,
                                                 .dtype_count = sizeof(kDtypes) / sizeof(*kDtypes)};
-  memcpy(i->device.properties.uuid, kUuid, sizeof(kUuid));
+  memcpy(i->device.properties.uuid, uuid, sizeof(uuid));
   i->devices = (bp_device_ops){.struct_size = sizeof(bp_device_ops),
                                .struct_type = BP_STRUCT_DEVICE_OPS,
                                .self = i,

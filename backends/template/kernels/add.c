@@ -21,7 +21,7 @@ static bp_status launch_add(const bp_kernel* self, const bp_launch* launch, cons
 }
 
 void init_kernels(instance* i) {
-  static const bp_dtype kRows[] = {BP_F32};
+  static const bp_dtype dtype_rows[] = {BP_F32};
   i->add = (bp_kernel){.struct_size = sizeof(bp_kernel),
                        .struct_type = BP_STRUCT_KERNEL,
                        .state = i,
@@ -30,7 +30,7 @@ void init_kernels(instance* i) {
                        .op_version = 1,
                        .args_size_bytes = sizeof(bp_add_args),
                        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-                       .dtype_rows = kRows,
+                       .dtype_rows = dtype_rows,
                        .dtype_row_count = 1,
                        .dtype_count = 1,
                        .layouts = BP_LAYOUT_CONTIGUOUS,

@@ -48,7 +48,7 @@ static bp_status launch_softmax(const bp_kernel* self, const bp_launch* launch, 
 }
 
 void init_kernels(instance* i) {
-  static const bp_dtype kRows[] = {BP_F32};
+  static const bp_dtype dtype_rows[] = {BP_F32};
   i->softmax = (bp_kernel){.struct_size = sizeof(bp_kernel),
                            .struct_type = BP_STRUCT_KERNEL,
                            .state = i,
@@ -57,7 +57,7 @@ void init_kernels(instance* i) {
                            .op_version = 1,
                            .args_size_bytes = sizeof(bp_softmax_args),
                            .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-                           .dtype_rows = kRows,
+                           .dtype_rows = dtype_rows,
                            .dtype_row_count = 1,
                            .dtype_count = 1,
                            .layouts = BP_LAYOUT_CONTIGUOUS,
