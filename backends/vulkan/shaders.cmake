@@ -10,6 +10,7 @@ set(vulkan_shaders
   "cross_entropy"
   "index"
   "map f32 f64 i32 i64"
+  "map_rows f32 f64 i32 i64"
   "matmul"
   "matmul_bound"
   "matmul_subgroup"

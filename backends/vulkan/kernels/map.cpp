@@ -41,6 +41,12 @@ struct MapPush {
   uint32_t count;
 };
 
+// The record of map_rows.comp.
+struct GroupRecord {
+  uint32_t extents[BP_MAX_RANK];
+  uint32_t strides[kMaxOperands][BP_MAX_RANK];
+};
+
 // The module that computes in the type of the last operand; the first of `where` is bool, and the
 // result of a comparison too. A copy to a wider kind of number computes in that.
 const Module& module_of(const MapCall& call) {
@@ -64,11 +70,28 @@ bp_dtype bits_of(bp_dtype dtype) {
   }
 }
 
-const Module& bound_module_of(const MapCall& call) {
-  const Module& module = module_of(call);
-  if (&module == &kMapF64Module) return kMapBoundF64Module;
-  if (&module == &kMapF32Module) return kMapBoundF32Module;
-  return &module == &kMapI64Module ? kMapBoundI64Module : kMapBoundI32Module;
+// One module of each type.
+struct Modules {
+  const Module &f32, &f64, &i32, &i64;
+
+  const Module& of(const MapCall& call) const {
+    const Module& module = module_of(call);
+    if (&module == &kMapF64Module) return f64;
+    if (&module == &kMapF32Module) return f32;
+    return &module == &kMapI64Module ? i64 : i32;
+  }
+};
+
+const Modules& bound_modules() {
+  static constexpr Modules kModules{kMapBoundF32Module, kMapBoundF64Module, kMapBoundI32Module,
+                                    kMapBoundI64Module};
+  return kModules;
+}
+
+const Modules& row_modules() {
+  static constexpr Modules kModules{kMapRowsF32Module, kMapRowsF64Module, kMapRowsI32Module,
+                                    kMapRowsI64Module};
+  return kModules;
 }
 
 // Whether every operand lies in the order of the walk without gaps, or repeats one element. What is
@@ -86,11 +109,45 @@ bool is_dense(const MapCall& call, const Walk& walk) {
   return true;
 }
 
-bp_status submit_bound(Launch& launch, const MapCall& call, const Walk& walk) {
-  const auto count = static_cast<uint64_t>(walk.count);
+// Whether the innermost axis is groups, of neighbours or of one element, in every operand.
+bool has_groups(const MapCall& call, const Walk& walk) {
+  if (walk.rank == 0 || !call.is_aligned || walk.extents[0] % int64_t{kGroup} != 0) return false;
+  for (size_t k = 0; k < call.operand_count; ++k) {
+    const int64_t item = dtype_size_bytes(call.dtypes[k]);
+    if (walk.strides[k][0] == 0 && k != 0) continue;
+    if (walk.strides[k][0] != item) return false;
+    for (uint32_t i = 1; i < walk.rank; ++i) {
+      if (walk.strides[k][i] % (item * int64_t{kGroup}) != 0) return false;
+    }
+  }
+  return true;
+}
+
+GroupRecord group_record(const MapCall& call, const Walk& walk) {
+  GroupRecord record{};
+  std::fill_n(record.extents, BP_MAX_RANK, 1u);
+  for (uint32_t i = 0; i < walk.rank; ++i) {
+    record.extents[i] =
+        static_cast<uint32_t>(i == 0 ? walk.extents[0] / int64_t{kGroup} : walk.extents[i]);
+    for (size_t k = 0; k < call.operand_count; ++k) {
+      const int64_t item = dtype_size_bytes(call.dtypes[k]);
+      const bool is_uniform = walk.strides[k][0] == 0;
+      const int64_t unit = is_uniform ? item : item * int64_t{kGroup};
+      const int64_t stride = i == 0 && !is_uniform ? unit : walk.strides[k][i];
+      record.strides[k][i] = static_cast<uint32_t>(stride / unit);
+    }
+  }
+  return record;
+}
+
+// With tensors bound: as one row, or, where the walk has groups, as the record says.
+bp_status submit_bound(Launch& launch, const MapCall& call, const Walk& walk, bool is_one_row) {
+  const auto count = static_cast<uint64_t>(is_one_row ? walk.count : walk.count / int64_t{kGroup});
   const MapPush push{call.scalar, static_cast<uint32_t>(count)};
+  const GroupRecord record = is_one_row ? GroupRecord{} : group_record(call, walk);
   std::array<uint32_t, 10> constants = {local_size(launch), call.op,
-                                        static_cast<uint32_t>(call.operand_count), 0};
+                                        static_cast<uint32_t>(call.operand_count),
+                                        is_one_row ? 0 : walk.rank};
   std::array<Range, kMaxOperands> bound;
   Ranges reads(launch), writes(launch, {call.tensors[0]});
   for (size_t k = 0; k < call.operand_count; ++k) {
@@ -101,19 +158,23 @@ bp_status submit_bound(Launch& launch, const MapCall& call, const Walk& walk) {
     bound[k] = launch.range(*(call.tensors[k] == nullptr ? call.tensors[0] : call.tensors[k]));
     if (k > 0) reads.add(call.tensors[k]);
   }
-  Dispatch dispatch{.module = &bound_module_of(call),
+  Dispatch dispatch{.module = &(is_one_row ? bound_modules() : row_modules()).of(call),
                     .constants = constants,
                     .pushed = std::as_bytes(std::span(&push, 1)),
                     .bound = std::span(bound).first(call.operand_count),
                     .reads = reads,
                     .writes = writes};
-  fold_groups(launch, ceil_divide(count, local_size(launch) * kGroup), dispatch.groups);
+  if (!is_one_row) dispatch.arguments = std::as_bytes(std::span(&record, 1));
+  const uint64_t groups = is_one_row ? ceil_divide(count, kGroup) : count;
+  fold_groups(launch, ceil_divide(groups, local_size(launch)), dispatch.groups);
   return launch.dispatch(dispatch);
 }
 
 bp_status submit_part(Launch& launch, const MapCall& call, const Walk& walk) {
   const bool dense = is_dense(call, walk);
-  if (dense && call.binds) return submit_bound(launch, call, walk);
+  if (call.binds && (dense || has_groups(call, walk))) {
+    return submit_bound(launch, call, walk, dense);
+  }
   MapRecord record{};
   record.scalar = call.scalar;
   record.count = static_cast<uint64_t>(walk.count);
