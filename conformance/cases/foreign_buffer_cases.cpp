@@ -127,13 +127,14 @@ bool expect_refused(Context& t, const OpCase& row, const bp_target& target, bp_b
     call.take(i, foreign);
     const bp_status status = call.launch();
     const std::string text = bp_error_text(), name(row.tensors[i].name);
-    const std::string where = name + (" in " + what);
+    std::string where = name;
+    where.append(" in ").append(what);
     bp_error_clear();
     t.expect_eq(status, bp_status{BP_INVALID_ARGUMENT}, where);
     if (status == BP_OK) return false;
     if (status != BP_INVALID_ARGUMENT) continue;
-    t.expect(text.find("tensor " + name) != std::string::npos,
-             where + (": the sentence does not name it: " + text));
+    const bool is_named = text.find("tensor " + name) != std::string::npos;
+    t.expect(is_named, where.append(": the sentence does not name it: ").append(text));
   }
   return true;
 }

@@ -30,6 +30,16 @@ void resize(OpCase& row, std::string_view name, size_t count) {
   }
 }
 
+// Whether dense strides of all tensors can be counted: beyond that no call can be written down.
+bool has_strides(const OpCase& row) {
+  return std::ranges::all_of(row.tensors, [](const TensorArgument& argument) {
+    int64_t count = 1;
+    return std::ranges::none_of(argument.shape, [&count](int64_t extent) {
+      return __builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count);
+    });
+  });
+}
+
 // Gives an argument what its rule asks for; false if that is nothing to give.
 bool follow(OpCase& row, const SpecRule& rule, size_t item, const Shape& wanted) {
   const std::string_view kind = rule.kind;
@@ -74,11 +84,13 @@ void SpecTrial::run(const OpCase& row) {
 }
 
 void SpecTrial::try_bend(const Bend& bend) {
+  if (!has_strides(bend.row)) return;
   HostCall call(bend.row);
   const auto breaches = judge_.breaches(call.frame());
   if (breaches.empty() && !bend.is_of_output) {
     Bend whole = bend;
     fit(whole.row, judge_.outputs(call.frame()));
+    if (!has_strides(whole.row)) return;
     HostCall legal(whole.row);
     return judge(whole, legal.frame());
   }
@@ -109,7 +121,7 @@ bool SpecTrial::repair(OpCase& row, std::string_view kept) const {
       changes = true;
       break;  // What follows from it may be another by now.
     }
-    if (!changes) return has_changed;
+    if (!changes || !has_strides(next)) return has_changed;
     has_changed = true;
     row = std::move(next);
   }
