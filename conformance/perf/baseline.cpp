@@ -44,6 +44,16 @@ PerfTime time_of(const json& entry) {
           is_known ? entry.at("uncertainty").get<double>() : HUGE_VAL};
 }
 
+std::map<std::string, PerfTime> times_of(const json& cases) {
+  std::map<std::string, PerfTime> times;
+  for (const json& entry : cases) {
+    const bool has_time =
+        entry.is_object() && entry.contains("median_s") && entry.at("median_s").is_number();
+    if (has_time) times[entry.value("id", "")] = time_of(entry);
+  }
+  return times;
+}
+
 bool is_clear(const PerfTime& time) { return time.uncertainty <= kMostUncertain; }
 
 std::string text_at(const json& document, const char* pointer) {
@@ -115,12 +125,7 @@ Comparison Baseline::compare(const PerfSummary& summary, const json& now,
                                   " then, " + current + " now");
   }
   warn_of_ceilings(document_, now, comparison.warnings);
-  std::map<std::string, PerfTime> before;
-  for (const json& entry : document_.at("cases")) {
-    const bool has_time =
-        entry.is_object() && entry.contains("median_s") && entry.at("median_s").is_number();
-    if (has_time) before[entry.value("id", "")] = time_of(entry);
-  }
+  const std::map<std::string, PerfTime> before = times_of(document_.at("cases"));
   std::vector<double> uncertainties;
   for (const PerfLine& line : summary.lines) {
     if (line.is_ceiling) continue;

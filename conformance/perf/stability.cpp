@@ -29,6 +29,9 @@ PerfLine middle_line(std::vector<const PerfLine*> lines) {
   for (const PerfLine* line : lines) {
     if (!line->is_measured()) return *line;
   }
+  const auto clear = std::ranges::stable_partition(
+      lines, [](const PerfLine* line) { return !line->is_too_noisy(); });
+  if (clear.begin() != lines.begin()) lines.erase(clear.begin(), lines.end());
   std::ranges::stable_sort(lines, {}, &PerfLine::fraction);
   PerfLine middle = *lines[lines.size() / 2];
   if (!middle.has_roof()) return middle;

@@ -25,10 +25,10 @@ struct Stability {
 
 Stability stability_of(const std::vector<PerfSummary>& runs);
 
-// One summary of all: each call has the line of the run in the middle, or of the first one in which
-// it failed; its uncertainty is at least two sigmas of what the runs differ by. The
-// ceilings are those of the run
-// whose mean lies in the middle.
+// One summary of all: each call has the line of the run in the middle, of those that were not too
+// noisy if there are any, or of the first one in which it failed; its uncertainty is at least two
+// sigmas of what the runs differ by. The ceilings are those of the run whose mean lies in the
+// middle.
 PerfSummary middle_of(const std::vector<PerfSummary>& runs);
 
 }  // namespace bp::conformance

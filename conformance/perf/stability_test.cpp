@@ -44,6 +44,14 @@ TEST(Stability, IsNotMovedByOneRunThatWentWrong) {
   EXPECT_EQ(middle.lines[1].grade_text(), "B");
 }
 
+TEST(Stability, LeavesOutRunsThatWereTooNoisy) {
+  std::vector<PerfSummary> runs = {run_of(0.9, 0.7), run_of(0.9, 0.3), run_of(0.9, 0.4)};
+  for (size_t run : {1, 2}) runs[run].lines[1].uncertainty.scatter = HUGE_VAL;
+  EXPECT_EQ(middle_of(runs).lines[1].grade_text(), "B");
+  runs[0].lines[1].uncertainty.scatter = HUGE_VAL;
+  EXPECT_EQ(middle_of(runs).ungraded, 1u);
+}
+
 TEST(Stability, HasTheRangeOfEachRow) {
   const Stability stability = stability_of({run_of(0.9, 0.7), run_of(0.9, 0.81), run_of(0.9, 0.7)});
   EXPECT_EQ(stability.runs, 3u);

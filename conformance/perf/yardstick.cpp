@@ -145,8 +145,8 @@ std::unique_ptr<Yardstick> copy_yardstick(Context& t, const PerfOptions& options
 
 double part_seconds(Context& t, const PerfOptions& options, bp_stream* stream) {
   CopyYardstick yardstick(t, std::max(copied_count(t, options) / kPart, kPieces), stream);
-  std::vector<double> seconds;
-  for (int i = 0; i < 5; ++i) seconds.push_back(yardstick.seconds());
+  std::vector<double> seconds(5);
+  for (double& each : seconds) each = yardstick.seconds();
   return spread_of(std::move(seconds)).median;
 }
 
