@@ -116,6 +116,7 @@ bp_reduction reduction_of(ncclRedOp_t op) {
 // The reduction of all offers, as bytes.
 Bytes reduced(const std::map<int, Offer>& offers, ncclDataType_t type, ncclRedOp_t op) {
   std::vector<kernels::Contribution> from;
+  from.reserve(offers.size());
   for (const auto& [rank, offer] : offers) from.push_back({offer.send, offer.scale});
   const size_t size_bytes = offers.begin()->second.send_bytes;
   Bytes result(size_bytes);
@@ -133,6 +134,8 @@ Offer reduce_offer(const ncclComm* comm, const void* send, void* receive, size_t
           scale == comm->scales.end() ? 1 : scale->second};
 }
 
+// The signatures are those of NCCL.
+// NOLINTBEGIN(readability-function-size)
 ncclResult_t all_reduce(const void* send, void* receive, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return meet("ncclAllReduce", comm, stream, reduce_offer(comm, send, receive, count, type, op),
@@ -193,6 +196,7 @@ ncclResult_t all_gather(const void* send, void* receive, size_t count, ncclDataT
                 }
               });
 }
+// NOLINTEND(readability-function-size)
 
 ncclResult_t send(const void* from, size_t count, ncclDataType_t, int peer, ncclComm_t comm,
                   cudaStream_t stream) {
