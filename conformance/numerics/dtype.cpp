@@ -62,6 +62,11 @@ void write(T value, std::byte* address) {
   std::memcpy(address, &value, sizeof(T));
 }
 
+// 2^exponent, for the exponents of normal doubles: all that formats narrower than f64 need.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+}
+
 int64_t load_integer(bp_dtype dtype, const std::byte* address) {
   switch (dtype) {
     case BP_BOOL:
@@ -165,13 +170,13 @@ double round_to(bp_dtype dtype, DoubleDouble x) {
   const FloatFormat& format = *float_format(dtype);
   if (format.precision == 53 || x.hi == 0 || !std::isfinite(x.hi)) return x.hi;
   const int shift = format.precision - 1 - exponent_of(format, x.hi);
-  const double scaled = std::ldexp(std::fabs(x.hi), shift);
+  const double scaled = std::fabs(x.hi) * power_of_two(shift);
   const double tail = std::signbit(x.hi) ? -x.lo : x.lo;
-  double digits = std::floor(scaled);
-  const double fraction = scaled - digits;
-  const bool is_odd = std::fmod(digits, 2.0) != 0;
-  if (fraction > 0.5 || (fraction == 0.5 && (tail > 0 || (tail == 0 && is_odd)))) digits += 1;
-  const double magnitude = std::ldexp(digits, -shift);
+  auto digits = static_cast<int64_t>(scaled);  // Below 2^precision.
+  const double fraction = scaled - static_cast<double>(digits);
+  const bool is_odd = (digits & 1) != 0;
+  if (fraction > 0.5 || (fraction == 0.5 && (tail > 0 || (tail == 0 && is_odd)))) ++digits;
+  const double magnitude = static_cast<double>(digits) * power_of_two(-shift);
   if (magnitude > format.largest()) return std::copysign(HUGE_VAL, x.hi);
   return std::copysign(magnitude, x.hi);
 }
