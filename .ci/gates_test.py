@@ -156,18 +156,26 @@ add_library(user_chip SHARED user_chip.c)
 
 
 class Asan(Tree):
-    """The presets are the real ones; the project is one test."""
+    """The presets are the real ones; the project is one test, and targets that the gate names."""
 
     PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES C)
 enable_testing()
-add_executable(small small.c)
+foreach(module IN ITEMS registry runtime conformance)
+  add_subdirectory(${module})
+endforeach()
+add_custom_target(backplane_cpu)
+"""
+    REGISTRY = """add_executable(small ../small.c)
 add_test(NAME registry.small COMMAND small)
 add_test(NAME conformance.mutants COMMAND false)
 """
 
     def build(self, body):
         self.write("CMakeLists.txt", self.PROJECT)
+        self.write("registry/CMakeLists.txt", self.REGISTRY)
+        self.write("runtime/CMakeLists.txt", "")
+        self.write("conformance/CMakeLists.txt", "")
         self.write("small.c", "#include <stdlib.h>\n"
                    f"int main(int argc, char **argv) {{ (void)argv; {body} }}\n")
 

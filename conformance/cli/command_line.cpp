@@ -14,7 +14,7 @@
 namespace bp::conformance {
 namespace {
 
-constexpr const char* kPrefix = "BACKPLANE_CONFORMANCE_";
+constexpr const char* kVariables = "BACKPLANE_CONFORMANCE_";
 
 // In the order of the help.
 struct VerbName {
@@ -142,8 +142,8 @@ std::vector<std::string> mirrored_words(const CLI::App& app, const std::vector<s
     });
   };
   std::vector<std::string> added;
-  for (const std::string& name : environment_names(kPrefix)) {
-    std::string flag = "--" + name.substr(std::string_view(kPrefix).size());
+  for (const std::string& name : environment_names(kVariables)) {
+    std::string flag = "--" + name.substr(std::string_view(kVariables).size());
     std::transform(flag.begin(), flag.end(), flag.begin(), [](unsigned char c) {
       return c == '_' ? '-' : static_cast<char>(std::tolower(c));
     });

@@ -11,12 +11,12 @@ namespace {
 using nlohmann::json;
 
 // "info.declaration.<field>.<op>.<dtypes>"
-constexpr std::string_view kPrefix = "info.declaration.";
+constexpr std::string_view kProbes = "info.declaration.";
 
 std::vector<size_t> select_probes(const CaseList& cases, const json& target) {
   std::vector<size_t> selection;
   for (size_t i = 0; i < cases.size(); ++i) {
-    const bool is_probe = cases[i].id.starts_with(kPrefix) && cases[i].tier == Tier::kSmoke;
+    const bool is_probe = cases[i].id.starts_with(kProbes) && cases[i].tier == Tier::kSmoke;
     if (is_probe && is_claimed(cases[i], target)) selection.push_back(i);
   }
   return selection;
@@ -27,7 +27,7 @@ struct ProbeLine {
 };
 
 ProbeLine parts_of(const std::string& id) {
-  const std::string rest = id.substr(kPrefix.size());
+  const std::string rest = id.substr(kProbes.size());
   const size_t dot = rest.find('.');
   return {rest.substr(dot + 1), rest.substr(0, dot)};
 }

@@ -13,7 +13,7 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string dump(const json& value) {
+std::string document_text(const json& value) {
   return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -111,7 +111,7 @@ void write_saved_failure(const RunHeader& header, const json& hello, const Judge
       after != judged.result.details.end()) {
     described["before"] = parts_of(after->second);
   }
-  write_file((folder / "case.json").string(), dump(described));
+  write_file((folder / "case.json").string(), document_text(described));
   if (judged.attempt.output.empty()) return;
   write_file((folder / "output.txt").string(), judged.attempt.output);
 }

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 std::string text(const char* string) { return string == nullptr ? "" : string; }
 
-std::string dtype_text(bp_dtype dtype) {
+std::string dtype_or_number(bp_dtype dtype) {
   const char* name = bp_dtype_name(dtype);
   return name == nullptr ? "dtype " + std::to_string(dtype) : name;
 }
@@ -64,7 +64,7 @@ constexpr const char* kTies[] = {"first", "any"};
 json describe_numerics(const bp_numerics* given) {
   const bp_numerics zero = {};
   const bp_numerics& n = given == nullptr ? zero : *given;
-  return {{"accumulator", n.accumulator == 0 ? "default" : dtype_text(n.accumulator)},
+  return {{"accumulator", n.accumulator == 0 ? "default" : dtype_or_number(n.accumulator)},
           {"accumulator_bits", n.accumulator_bits},
           {"products", name_of(n.products, kProducts)},
           {"rounding", name_of(n.rounding, kRoundings)},
@@ -79,7 +79,7 @@ json describe_kernel(const bp_kernel& kernel) {
   for (uint32_t row = 0; kernel.dtype_rows != nullptr && row < kernel.dtype_row_count; ++row) {
     json columns = json::array();
     for (uint32_t column = 0; column < kernel.dtype_count; ++column) {
-      columns.push_back(dtype_text(kernel.dtype_rows[row * kernel.dtype_count + column]));
+      columns.push_back(dtype_or_number(kernel.dtype_rows[row * kernel.dtype_count + column]));
     }
     rows.push_back(std::move(columns));
   }
@@ -127,7 +127,7 @@ json describe_target(const bp_target& target) {
     heaps.push_back(
         describe_heap(*reinterpret_cast<const bp_heap*>(bytes + i * p.heap_stride_bytes)));
   }
-  for (uint64_t i = 0; i < p.dtype_count; ++i) dtypes.push_back(dtype_text(p.dtypes[i]));
+  for (uint64_t i = 0; i < p.dtype_count; ++i) dtypes.push_back(dtype_or_number(p.dtypes[i]));
   for (uint64_t i = 0; i < p.profile_count; ++i) profiles.push_back(text(p.profiles[i]));
   json kernels = json::array();
   for (uint64_t i = 0; i < bp_target_kernel_count(&target); ++i) {
