@@ -144,6 +144,7 @@ TEST_F(SharedEventTest, KeepsWhatSomebodyHolds) {
 
 TEST_F(SharedEventTest, RefusesMoreUnfinishedRecordsThanItHasPlacesFor) {
   std::vector<SharedRecord> records;
+  records.reserve(255);
   for (int i = 0; i < 255; ++i) records.push_back(event.claim("record"));
   try {
     event.claim("record");

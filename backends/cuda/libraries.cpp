@@ -70,7 +70,7 @@ class Search {
       std::string why;
       void* const handle = loader_.open(path, why);
       if (take(handle, path)) return true;
-      if (handle == nullptr) note(path + " does not open: " + why);
+      if (handle == nullptr) note(path, "does not open: " + why);
     }
     return false;
   }
@@ -90,6 +90,7 @@ class Search {
     return false;
   }
 
+  void note(const std::string& file, const std::string& text) { note(file + " " + text); }
   void note(const std::string& text) { notes_ += (notes_.empty() ? "" : "; ") + text; }
 
   FoundLibrary finish() {
