@@ -20,6 +20,7 @@ set(vulkan_shaders
   "pool"
   "random"
   "reduce f32 f64 i64"
+  "reduce_bound"
   "rope"
   "scatter f32 i64"
   "sdpa"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/vulkan/kernels/rows.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 
 namespace bp::vulkan {
@@ -17,6 +18,7 @@ struct ReduceRecord {
   int64_t outer_y[BP_MAX_RANK];
   uint32_t inner_extents[BP_MAX_RANK];
   int64_t inner_x[BP_MAX_RANK];
+  int64_t y_step;
 };
 
 // A part has at most this many elements, so that no invocation takes more than 8,192: drivers may
@@ -55,23 +57,34 @@ uint32_t lanes_of(const Env& env, const Reduction& r, int64_t part_size) {
   return lanes;
 }
 
-bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const Ranges& reads,
-                       const Ranges& writes) {
-  const int64_t part_size = (r.inner_count + parts - 1) / parts;
-  const uint32_t lanes = lanes_of(launch, r, part_size);
-  if (part_size > kMostOfLane * lanes) {
-    return launch.refuse(BP_UNSUPPORTED, "argmax: the axis has more than 2^21 elements");
+// How neighbours of what is read are taken: one by one, or four of one result, or of four.
+enum class Neighbours { kNone, kAlong, kAcross };
+
+Neighbours neighbours_of(const Launch& launch, const Reduction& r, int64_t part_size) {
+  const int64_t item = dtype_size_bytes(r.from), bytes = item * kNeighbours;
+  if (r.op == kReduceArgmax || !is_f32_class(r.from) || r.from_tensor == nullptr ||
+      r.inner_count == 0 || !can_bind_all(launch, {r.from_tensor})) {
+    return Neighbours::kNone;
   }
-  const uint32_t size = std::max(local_size(launch), lanes);
-  ReduceRecord record{};
-  record.x = r.from_address;
-  record.y = r.to_address;
-  record.outer_count = static_cast<uint64_t>(r.outer_count * parts);
-  record.inner_count = static_cast<uint64_t>(r.inner_count);
-  record.part_count = static_cast<uint64_t>(parts);
-  record.part_size = static_cast<uint64_t>(part_size);
-  record.divisor = static_cast<uint64_t>(r.divisor);
-  // The parts of a result are its innermost axis.
+  const auto are_vectors = [&](const auto& strides, uint32_t first, uint32_t rank) {
+    return std::all_of(strides.begin() + first, strides.begin() + std::max(first, rank),
+                       [&](int64_t stride) { return stride % bytes == 0; });
+  };
+  if (r.inner_rank == 1 && r.inner_from[0] == item && r.inner_count % kNeighbours == 0 &&
+      are_vectors(r.outer_from, 0, r.outer_rank)) {
+    return Neighbours::kAlong;
+  }
+  if (r.outer_rank > 0 && r.outer_from[0] == item && r.outer_extents[0] % kNeighbours == 0 &&
+      part_size <= kMostOfLane && are_vectors(r.outer_from, 1, r.outer_rank) &&
+      are_vectors(r.inner_from, 0, r.inner_rank)) {
+    return Neighbours::kAcross;
+  }
+  return Neighbours::kNone;
+}
+
+// The axes of the record. The parts of a result are the innermost of its outer ones; with
+// `joins`, four results are one along their own innermost axis. Returns the outer rank.
+uint32_t put_axes(const Reduction& r, int64_t parts, bool joins, ReduceRecord& record) {
   uint32_t rank = 0;
   const auto add_outer = [&](int64_t extent, int64_t from, int64_t to) {
     record.outer_extents[rank] = static_cast<uint32_t>(extent);
@@ -80,17 +93,47 @@ bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const 
   };
   if (parts > 1) add_outer(parts, 0, dtype_size_bytes(r.to));
   for (uint32_t i = 0; i < r.outer_rank; ++i) {
-    add_outer(r.outer_extents[i], r.outer_from[i], r.outer_to[i]);
+    const int64_t count = joins && i == 0 ? kNeighbours : 1;
+    add_outer(r.outer_extents[i] / count, r.outer_from[i] * count, r.outer_to[i] * count);
   }
   if (rank == 0) add_outer(1, 0, 0);
   for (uint32_t i = 0; i < r.inner_rank; ++i) {
     record.inner_extents[i] = static_cast<uint32_t>(r.inner_extents[i]);
     record.inner_x[i] = r.inner_from[i];
   }
-  const std::array<uint32_t, 7> constants = {
-      size, lanes, r.op, r.to, r.from, rank, std::max(r.inner_rank, 1u)};
-  return submit(launch, module_of(r.from), constants, record,
-                ceil_divide(record.outer_count, size / lanes), {reads, writes});
+  return rank;
+}
+
+bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const Ranges& reads,
+                       const Ranges& writes) {
+  // Parts begin at vectors.
+  const int64_t part_size =
+      (r.inner_count + parts * kNeighbours - 1) / (parts * kNeighbours) * kNeighbours;
+  const Neighbours neighbours = neighbours_of(launch, r, part_size);
+  const bool joins = neighbours == Neighbours::kAcross;
+  const uint32_t lanes = joins ? 1 : lanes_of(launch, r, part_size);
+  if (part_size > kMostOfLane * lanes) {
+    return launch.refuse(BP_UNSUPPORTED, "argmax: the axis has more than 2^21 elements");
+  }
+  const uint32_t size = joins ? row_group_size(launch, lanes) : std::max(local_size(launch), lanes);
+  ReduceRecord record{};
+  record.x = neighbours == Neighbours::kNone ? r.from_address : 0;
+  record.y = r.to_address;
+  record.outer_count = static_cast<uint64_t>(r.outer_count * parts / (joins ? kNeighbours : 1));
+  record.inner_count = static_cast<uint64_t>(r.inner_count);
+  record.part_count = static_cast<uint64_t>(parts);
+  record.part_size = static_cast<uint64_t>(part_size);
+  record.divisor = static_cast<uint64_t>(r.divisor);
+  record.y_step = r.outer_to[0];
+  const uint32_t rank = put_axes(r, parts, joins, record);
+  const std::array<uint32_t, 8> constants = {
+      size, lanes, r.op, r.to, r.from, rank, std::max(r.inner_rank, 1u), joins ? 1u : 0u};
+  const uint64_t groups = ceil_divide(record.outer_count, size / lanes);
+  if (neighbours == Neighbours::kNone) {
+    return submit(launch, module_of(r.from), constants, record, groups, {reads, writes});
+  }
+  const auto bound = bound_ranges(launch, {nullptr, r.from_tensor, nullptr, nullptr});
+  return submit(launch, kReduceBoundModule, constants, record, groups, {reads, writes, bound});
 }
 
 }  // namespace
@@ -161,6 +204,7 @@ bp_status submit_reduction(Launch& launch, const Reduction& r, const Ranges& rea
   Reduction second = r;
   second.from = dtype;
   second.from_address = workspace;
+  second.from_tensor = nullptr;
   second.outer_from = first.outer_to;
   second.inner_rank = 1;
   second.inner_extents = {parts};

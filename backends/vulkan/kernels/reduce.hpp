@@ -15,6 +15,7 @@ struct Reduction {
   ReduceOp op;
   bp_dtype from = BP_F32, to = BP_F32;
   uint64_t from_address = 0, to_address = 0;
+  const bp_tensor* from_tensor = nullptr;  // What lies at from_address, if it may be bound.
   uint32_t outer_rank = 0, inner_rank = 0;
   std::array<int64_t, BP_MAX_RANK> outer_extents{}, outer_from{}, outer_to{};
   std::array<int64_t, BP_MAX_RANK> inner_extents{}, inner_from{};

@@ -20,6 +20,7 @@ uint64_t workspace_of(const Args& args, const Env&) {
 bp_status submit_tensors(Launch& launch, Reduction reduction, const bp_tensor& x,
                          const bp_tensor& y) {
   reduction.from_address = address_of(launch, &x);
+  reduction.from_tensor = &x;
   reduction.to_address = address_of(launch, &y);
   return submit_reduction(launch, reduction, Ranges(launch, {&x}), Ranges(launch, {&y}),
                           launch.workspace_address());
