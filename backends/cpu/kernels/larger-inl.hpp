@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 template <typename T>
 HWY_INLINE T larger(T best, T x) {
   if constexpr (std::is_floating_point_v<T>) {
-    return (best < x) | (x != x) ? x : best;
+    return ((best < x) | (x != x)) ? x : best;
   } else {
     return best < x ? x : best;
   }
@@ -36,6 +36,16 @@ HWY_INLINE hn::Mask<D> is_larger(D, hn::Vec<D> best, hn::Vec<D> x) {
   } else {
     return hn::Lt(best, x);
   }
+}
+
+// Rows are short, and 64 lanes taken one by one would cost more than the rest of a row.
+template <class D>
+HWY_INLINE hn::TFromD<D> largest_lane(D d, hn::Vec<D> v) {
+  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    const intptr_t nan = hn::FindFirstTrue(d, hn::IsNaN(v));
+    if (HWY_UNLIKELY(nan >= 0)) return hn::ExtractLane(v, static_cast<size_t>(nan));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
 template <typename T>
@@ -57,12 +67,9 @@ Compute<T> largest_of_row(const T* x, int64_t n, Compute<T> best) {
     m3 = pick(m3, i + 3 * quarter);
   }
   i *= 4;
-  HWY_ALIGN Compute<T> of_lanes[4 * hn::MaxLanes(d)];
-  hn::Store(m0, d, of_lanes);
-  hn::Store(m1, d, of_lanes + lanes);
-  hn::Store(m2, d, of_lanes + 2 * lanes);
-  hn::Store(m3, d, of_lanes + 3 * lanes);
-  for (int64_t k = 0; k < 4 * lanes; ++k) best = larger(best, of_lanes[k]);
+  const auto either = [&](hn::Vec<decltype(d)> a, hn::Vec<decltype(d)> b)
+                          HWY_ATTR { return hn::IfThenElse(is_larger(d, a, b), b, a); };
+  best = largest_lane(d, either(either(m0, m1), either(m2, m3)));
   for (; i < n; ++i) best = larger(best, widen(x[i]));
   return best;
 }

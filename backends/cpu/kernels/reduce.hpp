@@ -24,7 +24,7 @@
 namespace bp::kernels {
 
 // Outputs of a tile at most.
-constexpr int64_t kTileWidth = 2048;
+constexpr int64_t kTileWidth = 512;
 
 // Axes of x, the outermost first. Strides are in bytes.
 struct ReduceAxes {
