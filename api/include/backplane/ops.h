@@ -936,7 +936,7 @@ typedef struct bp_cross_entropy_backward_args {
  * heads, keys, value width). Query head h reads key head h // (heads / key heads). mask says which
  * keys are seen; with is_causal, query i sees key j only where j <= i + keys - queries. A query
  * that sees no key gives 0. lse is the logarithm of the sum of the exponentials, -inf without a
- * key. The matrix of scores never lies in memory as a whole.
+ * key. A kernel holds parts of the scores: its memory for them does not grow with queries * keys.
  * ops_spec/ops/attention.yaml; profile llm; numerics R6; stable since 0.1. */
 enum { BP_OP_SDPA = 600 };
 typedef struct bp_sdpa_args {
