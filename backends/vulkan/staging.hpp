@@ -35,6 +35,7 @@ class Staging {
  private:
   static constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
   static constexpr size_t kMostIdleChunks = 8;
+  // The most that a device may ask of a uniform buffer's offset (Vulkan 1.3, required limits).
   static constexpr uint64_t kAlignmentBytes = 256;
 
   Slice cut(uint64_t size_bytes);
