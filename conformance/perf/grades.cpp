@@ -220,7 +220,7 @@ PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings) {
     summary.between += line.is_between();
     summary.ungraded += !line.is_graded() && !line.is_between();
     ++roofs;
-    logarithms += std::log(line.fraction);
+    if (line.is_graded() || line.is_between()) logarithms += std::log(line.fraction);
     // Of noise, it would be no finding.
     if (line.is_too_noisy() || line.least() <= kTooFast) continue;
     summary.findings.push_back(
@@ -231,7 +231,8 @@ PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings) {
                "ceiling was measured too low"));
   }
   summary.machine = machine_of(summary.lines);
-  if (roofs > 0) summary.mean_fraction = std::exp(logarithms / static_cast<double>(roofs));
+  const size_t graded = roofs - summary.ungraded;
+  if (graded > 0) summary.mean_fraction = std::exp(logarithms / static_cast<double>(graded));
   add_noise_findings(summary, roofs);
   return summary;
 }

@@ -103,9 +103,11 @@ struct PerfSummary {
   std::map<char, size_t> grades;     // Of calls with one grade.
   size_t between = 0, ungraded = 0;  // Calls with one of two grades, and those with none.
   size_t measured = 0, failed = 0, skipped = 0;  // Of calls; a failed ceiling is a failure as well.
-  double mean_fraction = 0;                      // Geometric; 0 where no call has a roof.
+  double mean_fraction = 0;  // Geometric, of calls with one grade or two; 0 where there is none.
   MachineNoise machine;
   std::vector<std::string> findings;
+
+  bool has_roofs() const { return !grades.empty() || between + ungraded > 0; }
 };
 
 char grade_of(double fraction);

@@ -112,12 +112,14 @@ std::string changes_text(const char* title, const std::vector<PerfChange>& chang
 
 std::string comparison_text(const Comparison& comparison) {
   if (comparison.path.empty()) return "";
-  std::string text =
-      "\nbaseline " + comparison.path +
-      format(
-          ": %zu compared, beyond %g %% and the uncertainty of both, %.1f %% at "
-          "the median\n",
-          comparison.compared, comparison.max_regress * 100, comparison.uncertainty * 100);
+  std::string text = "\nbaseline " + comparison.path + ": ";
+  if (comparison.compared == 0) {
+    text += "nothing could be compared\n";
+  } else {
+    text +=
+        format("%zu compared, beyond %g %% and the uncertainty of both, %.1f %% at the median\n",
+               comparison.compared, comparison.max_regress * 100, comparison.uncertainty * 100);
+  }
   for (const std::string& warning : comparison.warnings) text += "  warning: " + warning + "\n";
   text += changes_text("slower", comparison.regressions);
   text += changes_text("faster", comparison.improvements);
@@ -249,14 +251,18 @@ std::string stability_text(const Stability& stability) {
 std::string summary_text(const PerfSummary& summary, const Comparison& comparison,
                          const std::string& verdict) {
   std::string text = "\n";
-  if (summary.mean_fraction > 0) {
+  if (summary.has_roofs()) {
     text += "grades ";
     for (const char grade : {'A', 'B', 'C', 'D', 'F'}) {
       const auto found = summary.grades.find(grade);
       text += format("  %c %zu", grade, found == summary.grades.end() ? size_t{0} : found->second);
     }
-    text += format("   between two %zu   not graded %zu   geometric mean %.0f %% of the roof\n",
-                   summary.between, summary.ungraded, summary.mean_fraction * 100);
+    text += format("   between two %zu   not graded %zu", summary.between, summary.ungraded);
+    if (summary.mean_fraction > 0) {
+      text += format("   geometric mean of the graded %.0f %% of the roof",
+                     summary.mean_fraction * 100);
+    }
+    text += "\n";
     const std::vector<const PerfLine*> slow = slowest(summary, kSlowest);
     if (!slow.empty()) text += "slowest";
     for (const PerfLine* line : slow) {
