@@ -86,7 +86,7 @@ Device::~Device() {
   if (!has_context()) return;
   quietly([this](const Driver& driver) {
     staging_->clear();
-    for (void* const page : word_pages_) driver.cudaFreeHost(page);
+    for (void* const page : report_pages_) driver.cudaFreeHost(page);
     if (memory_stream_ != nullptr) driver.cudaStreamDestroy(memory_stream_);
     if (pool_ != nullptr) driver.cudaMemPoolDestroy(pool_);
   });
@@ -142,21 +142,21 @@ std::shared_ptr<Lane> Device::recorder() {
   return recorder_;
 }
 
-uint32_t* Device::take_word() {
-  constexpr size_t kWordsPerPage = 1024;
-  const std::lock_guard lock(words_mutex_);
-  if (free_words_ == 0) {
+FaultReport* Device::take_fault_report() {
+  constexpr size_t kReportsPerPage = 256;
+  const std::lock_guard lock(reports_mutex_);
+  if (free_reports_ == 0) {
     const Current current(*this);
     void* page = nullptr;
     check(driver(),
-          driver().cudaHostAlloc(&page, kWordsPerPage * sizeof(uint32_t),
+          driver().cudaHostAlloc(&page, kReportsPerPage * sizeof(FaultReport),
                                  cudaHostAllocMapped | cudaHostAllocPortable),
           "cudaHostAlloc");
-    std::memset(page, 0, kWordsPerPage * sizeof(uint32_t));
-    word_pages_.push_back(page);
-    free_words_ = kWordsPerPage;
+    std::memset(page, 0, kReportsPerPage * sizeof(FaultReport));
+    report_pages_.push_back(page);
+    free_reports_ = kReportsPerPage;
   }
-  return static_cast<uint32_t*>(word_pages_.back()) + --free_words_;
+  return static_cast<FaultReport*>(report_pages_.back()) + --free_reports_;
 }
 
 void Device::enable_peer(Device& peer) {

@@ -12,6 +12,7 @@
 
 #include "backends/common/address_map.hpp"
 #include "backends/cuda/backend.hpp"
+#include "backends/cuda/fault.hpp"
 #include "backends/cuda/inventory.hpp"
 #include "backplane/memory.h"
 
@@ -125,7 +126,7 @@ class Device {
 
   // A word of host memory that kernels of this device write to: 0, and nobody else's for as long as
   // the device lives. Throws CudaError.
-  uint32_t* take_word();
+  FaultReport* take_fault_report();
 
   // What waits for an event that nobody can complete any more is aborted.
   void abandon_work();
@@ -162,9 +163,9 @@ class Device {
   std::mutex recording_;  // Guards what follows.
   std::shared_ptr<Lane> recorder_;
 
-  std::mutex words_mutex_;  // Guards what follows.
-  std::vector<void*> word_pages_;
-  size_t free_words_ = 0;  // Of the last page.
+  std::mutex reports_mutex_;  // Guards what follows.
+  std::vector<void*> report_pages_;
+  size_t free_reports_ = 0;  // Of the last page.
 
   std::atomic<bool> is_lost_ = false;
   std::mutex mutex_;  // Guards what follows.

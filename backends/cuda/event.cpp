@@ -136,7 +136,7 @@ bp_status event_query(void* self, bp_event* handle, uint32_t* out_done) {
 bp_status surface_record(const Instance& i, const Event& e, const Record& record) {
   if (e.device->is_lost()) return i.fail(BP_DEVICE_LOST, e.device->loss());
   for (const FaultMark& mark : record.marks) {
-    if (mark.has_fired()) return i.fail(kFaultStatus, mark.word->text());
+    if (mark.has_fired()) return i.fail(kFaultStatus, mark.slot->text());
   }
   const Outcome& outcome = record.submitted->outcome();
   return outcome.status == BP_OK ? bp_status{BP_OK} : i.fail(outcome.status, outcome.text);

@@ -6,17 +6,27 @@
 
 namespace bp::cuda {
 
-// An argument of such a kernel: where to write, and which launch of its stream this is. All threads
-// of one launch write the same, and the launches of a stream run one behind the other.
+// What kernels write, in host memory that the device reaches.
+struct FaultReport {
+  uint32_t launch;  // The first that found something; 0: all was well so far.
+  uint32_t unused;
+  int64_t index;  // One of those that it found.
+};
+
+// An argument of such a kernel: where to write, and which launch of its stream this is. The
+// launches of a stream run one behind the other.
 struct Fault {
-  uint32_t* word;  // In host memory that the device reaches; 0: all was well so far.
-  uint32_t sequence;
+  FaultReport* report;
+  uint32_t launch;
 };
 
 #if defined(__CUDACC__) || defined(BACKPLANE_CUDA_EMULATED)
-__device__ inline void report(const Fault& fault) {
-  volatile uint32_t* const word = fault.word;
-  if (*word == 0) *word = fault.sequence;
+__device__ inline void report(const Fault& fault, int64_t index) {
+  volatile FaultReport* const to = fault.report;
+  if (to->launch != 0) return;
+  to->index = index;
+  __threadfence_system();  // Whoever sees the launch sees an index.
+  to->launch = fault.launch;
 }
 #endif
 

@@ -52,7 +52,7 @@ struct NativeGraph {
   Device& device;
   cudaGraphExec_t instance = nullptr;
   uint64_t revision = 0;
-  std::shared_ptr<FaultWord> word;  // Where its kernels report.
+  std::shared_ptr<FaultSlot> slot;  // Where its kernels report.
 };
 
 // What a capture of CUDA gave, until it is made executable.
@@ -109,7 +109,7 @@ void make_executable(std::shared_ptr<NativeGraph>& native, Device& device,
 // The executable graph of what `instance` holds now.
 bp_status bring_up_to_date(const Captures& captures, GraphInstance& instance, Device& device) {
   auto native = std::static_pointer_cast<NativeGraph>(std::exchange(instance.native, nullptr));
-  const bool has_reported = native != nullptr && native->word->reported() != 0;
+  const bool has_reported = native != nullptr && native->slot->reported() != 0;
   if (native == nullptr || native->revision != instance.revision || has_reported) {
     Recorder recorder(device);
     CapturedGraph graph(device.driver());
@@ -117,7 +117,7 @@ bp_status bring_up_to_date(const Captures& captures, GraphInstance& instance, De
     if (status != BP_OK) return status;
     make_executable(native, device, graph);
     native->revision = instance.revision;
-    native->word = recorder.word();
+    native->slot = recorder.slot();
   }
   instance.native = std::move(native);
   return BP_OK;
@@ -136,7 +136,7 @@ bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
   return lane.submit([&lane, native = std::static_pointer_cast<NativeGraph>(instance.native)] {
     const Driver& driver = lane.device().driver();
     check(driver, driver.cudaGraphLaunch(native->instance, lane.native()), "cudaGraphLaunch");
-    if (native->word->last() != 0) lane.inherit({{native->word, native->word->last()}});
+    if (native->slot->last() != 0) lane.inherit({{native->slot, native->slot->last()}});
   });
 }
 

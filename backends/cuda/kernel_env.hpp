@@ -92,9 +92,12 @@ class Launch : public Env {
   // Where the constant arguments are packed.
   std::byte* packed(const bp_buffer_ref& range) const { return address_of(range); }
 
-  // An argument for a kernel that checks its data: report(fault) on the device makes it a failure
-  // of the stream. One per launch of the device's kernel.
-  Fault fault() const { return only_checks() ? Fault{nullptr, 0} : lane_.next_fault(kernel_.name); }
+  // An argument for a kernel that checks indices, which are to be from 0 to below `extent`:
+  // report(fault, index) on the device makes one a failure of the stream. One per launch of the
+  // device's kernel.
+  Fault fault(int64_t extent) const {
+    return only_checks() ? Fault{} : lane_.next_fault(kernel_.name, extent);
+  }
 
   // Launches `kernel`, a __global__ function, with pointers to its arguments. An empty grid
   // launches nothing. Dynamic shared memory above 48 KiB is asked for here.

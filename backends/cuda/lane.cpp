@@ -9,27 +9,30 @@ namespace bp::cuda {
 
 // ---- Faults -------------------------------------------------------------------------------------
 
-FaultWord::FaultWord(Device& device) : host_(device.take_word()) {}
+FaultSlot::FaultSlot(Device& device) : report_(device.take_fault_report()) {}
 
 // The name stands before the number is given away: a report of it finds the name.
-Fault FaultWord::next(const char* name) {
+Fault FaultSlot::next(const char* name, int64_t extent) {
   const std::lock_guard lock(mutex_);
-  const uint32_t sequence = last_.load(std::memory_order_relaxed) + 1;
-  names_[sequence % names_.size()] = name;
-  last_.store(sequence, std::memory_order_release);
-  return {host_, sequence};
+  const uint32_t launch = last_.load(std::memory_order_relaxed) + 1;
+  launches_[launch % launches_.size()] = {name, extent};
+  last_.store(launch, std::memory_order_release);
+  return {report_, launch};
 }
 
-uint32_t FaultWord::reported() const {
-  return std::atomic_ref<uint32_t>(*host_).load(std::memory_order_relaxed);
+uint32_t FaultSlot::reported() const {
+  return std::atomic_ref(report_->launch).load(std::memory_order_acquire);
 }
 
-std::string FaultWord::text() const {
+std::string FaultSlot::text() const {
   const std::lock_guard lock(mutex_);
-  const uint32_t sequence = reported();
-  const bool is_kept = last_.load(std::memory_order_relaxed) - sequence < names_.size();
-  return std::string(is_kept ? names_[sequence % names_.size()] : "a kernel") +
-         ": an index is out of range";
+  const uint32_t launch = reported();
+  const int64_t index = std::atomic_ref(report_->index).load(std::memory_order_relaxed);
+  const bool is_kept = last_.load(std::memory_order_relaxed) - launch < launches_.size();
+  if (!is_kept) return "a kernel: an index is " + std::to_string(index) + ", which is out of range";
+  const Checked& checked = launches_[launch % launches_.size()];
+  return std::string(checked.name) + ": an index is " + std::to_string(index) + ", not from 0 to " +
+         std::to_string(checked.extent - 1);
 }
 
 // ---- Native events ------------------------------------------------------------------------------
@@ -106,13 +109,13 @@ bp_status Lane::surface() {
 void Lane::look_for_faults() {
   const std::lock_guard lock(mutex_);
   if (fault_.status != BP_OK) return;
-  const auto take = [&](const FaultWord& word) {
-    fault_ = {.status = kFaultStatus, .text = word.text(), .lets_queued_work_run = true};
+  const auto take = [&](const FaultSlot& slot) {
+    fault_ = {.status = kFaultStatus, .text = slot.text(), .lets_queued_work_run = true};
     has_faulted_.store(true, std::memory_order_release);
   };
-  if (word_ != nullptr && word_->reported() != 0) return take(*word_);
+  if (slot_ != nullptr && slot_->reported() != 0) return take(*slot_);
   for (const FaultMark& mark : inherited_) {
-    if (mark.has_fired()) return take(*mark.word);
+    if (mark.has_fired()) return take(*mark.slot);
   }
 }
 
@@ -147,25 +150,25 @@ bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
   return held == BP_OK && !has_come ? hold(wait) : held;
 }
 
-Fault Lane::next_fault(const char* name) {
+Fault Lane::next_fault(const char* name, int64_t extent) {
   const std::lock_guard lock(mutex_);
-  if (word_ == nullptr || word_->last() == UINT32_MAX) {
-    word_ = std::make_shared<FaultWord>(device_);
+  if (slot_ == nullptr || slot_->last() == UINT32_MAX) {
+    slot_ = std::make_shared<FaultSlot>(device_);
     has_marks_.store(true, std::memory_order_release);
   }
-  return word_->next(name);
+  return slot_->next(name, extent);
 }
 
-void Lane::use(std::shared_ptr<FaultWord> word) {
+void Lane::use(std::shared_ptr<FaultSlot> slot) {
   const std::lock_guard lock(mutex_);
-  word_ = std::move(word);
+  slot_ = std::move(slot);
 }
 
 std::vector<FaultMark> Lane::marks() {
   if (!has_marks_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
   std::vector<FaultMark> marks = inherited_;
-  if (word_ != nullptr) marks.push_back({word_, word_->last()});
+  if (slot_ != nullptr) marks.push_back({slot_, slot_->last()});
   return marks;
 }
 
@@ -173,8 +176,8 @@ void Lane::inherit(const std::vector<FaultMark>& marks) {
   if (marks.empty()) return;
   const std::lock_guard lock(mutex_);
   for (const FaultMark& mark : marks) {
-    const auto known = std::ranges::find(inherited_, mark.word, &FaultMark::word);
-    if (mark.word == word_) continue;
+    const auto known = std::ranges::find(inherited_, mark.slot, &FaultMark::slot);
+    if (mark.slot == slot_) continue;
     if (known == inherited_.end()) {
       inherited_.push_back(mark);
     } else {
@@ -232,7 +235,7 @@ void Lane::forget(const std::vector<FaultMark>& ended) {
   const std::lock_guard lock(mutex_);
   std::erase_if(inherited_, [&](const FaultMark& mark) {
     return !mark.has_fired() && std::ranges::any_of(ended, [&](const FaultMark& other) {
-      return other.word == mark.word && other.last == mark.last;
+      return other.slot == mark.slot && other.last == mark.last;
     });
   });
 }
@@ -243,7 +246,7 @@ void Lane::clear_failure() {
   fault_ = {};
   has_faulted_.store(false, std::memory_order_release);
   // Launches that still run may report to the old word, which is nobody's any more.
-  if (word_ != nullptr && word_->reported() != 0) word_ = nullptr;
+  if (slot_ != nullptr && slot_->reported() != 0) slot_ = nullptr;
   std::erase_if(inherited_, [](const FaultMark& mark) { return mark.has_fired(); });
 }
 
@@ -265,8 +268,8 @@ Recorder::Recorder(Device& device)
     : device_(device),
       lock_(device.recording_mutex()),
       stream_{.lane = device.recorder()},
-      word_(std::make_shared<FaultWord>(device)) {
-  lane().use(word_);
+      slot_(std::make_shared<FaultSlot>(device)) {
+  lane().use(slot_);
 }
 
 uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin) {

@@ -31,13 +31,14 @@ constexpr uint32_t kEventMagic = 0x43457665;
 constexpr bp_status kFaultStatus = BP_INVALID_ARGUMENT;
 
 // Where the kernels of one stream report bad data. Read at any time; never goes back to 0.
-class FaultWord {
+class FaultSlot {
  public:
-  explicit FaultWord(Device& device);
-  FaultWord(const FaultWord&) = delete;
+  explicit FaultSlot(Device& device);
+  FaultSlot(const FaultSlot&) = delete;
 
-  // The next launch that may report; `name` lives as long as its kernel.
-  Fault next(const char* name);
+  // The next launch that may report an index that is not from 0 to below `extent`; `name` lives as
+  // long as its kernel.
+  Fault next(const char* name, int64_t extent);
 
   // How many launches may have reported so far.
   uint32_t last() const { return last_.load(std::memory_order_acquire); }
@@ -47,15 +48,20 @@ class FaultWord {
   std::string text() const;
 
  private:
-  uint32_t* const host_;  // The device reaches it by the same address.
+  struct Checked {
+    const char* name = nullptr;
+    int64_t extent = 0;
+  };
+
+  FaultReport* const report_;  // The device reaches it by the same address.
   std::atomic<uint32_t> last_ = 0;
   mutable std::mutex mutex_;
-  std::array<const char*, 256> names_{};  // Of the latest launches.
+  std::array<Checked, 256> launches_{};  // The latest.
 };
 
 // The launches of another stream whose bad data is that of whoever waits for them.
 struct FaultMark {
-  std::shared_ptr<FaultWord> word;
+  std::shared_ptr<FaultSlot> slot;
   uint32_t last;
 
   bool has_fired() const {
@@ -143,8 +149,8 @@ class Lane : public std::enable_shared_from_this<Lane> {
   bp_status wait_for(const std::shared_ptr<Record>& record);
 
   // A launch that may report bad data, and the word where the next ones do.
-  Fault next_fault(const char* name);
-  void use(std::shared_ptr<FaultWord> word);
+  Fault next_fault(const char* name, int64_t extent);
+  void use(std::shared_ptr<FaultSlot> slot);
 
   std::vector<FaultMark> marks();
   void inherit(const std::vector<FaultMark>& marks);
@@ -187,7 +193,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   std::atomic<bool> has_marks_ = false, has_faulted_ = false;
 
   std::mutex mutex_;                 // Guards what follows.
-  std::shared_ptr<FaultWord> word_;  // NULL until a launch needs it.
+  std::shared_ptr<FaultSlot> slot_;  // NULL until a launch needs it.
   std::vector<FaultMark> inherited_;
   Outcome fault_;  // What bad data, or a process group, did to the stream.
 };
@@ -250,13 +256,13 @@ class Recorder {
   bp_stream* handle() const { return reinterpret_cast<bp_stream*>(&stream_); }
 
   // Where the kernels that were captured report bad data: nobody else's.
-  const std::shared_ptr<FaultWord>& word() const { return word_; }
+  const std::shared_ptr<FaultSlot>& slot() const { return slot_; }
 
  private:
   Device& device_;
   const std::unique_lock<std::mutex> lock_;
   mutable Stream stream_;
-  const std::shared_ptr<FaultWord> word_;
+  const std::shared_ptr<FaultSlot> slot_;
 };
 
 // Waits until done() or timeout_ns has passed: more and more rarely looking. False if it passed.

@@ -29,8 +29,10 @@ void gather_elements(float* y, const float* x, const int64_t* indices, int64_t c
     if (indices[i] >= 0 && indices[i] < extent) {
       y[i] = x[indices[i]];
     } else {
-      uint32_t none = 0;
-      std::atomic_ref<uint32_t>(*fault.word).compare_exchange_strong(none, fault.sequence);
+      const std::atomic_ref launch(fault.report->launch);
+      if (launch.load() != 0) continue;
+      std::atomic_ref(fault.report->index).store(indices[i]);
+      launch.store(fault.launch);
     }
   }
 }
@@ -70,7 +72,7 @@ bp_status gather(const bp_gather_args& a, Launch& launch) {
   const int64_t count = element_count(*a.y);
   return launch.launch(gather_elements, count == 0 ? 0 : 1, kThreads, 0, data<float>(*a.y),
                        data<const float>(*a.x), data<const int64_t>(*a.indices), count,
-                       a.x->shape[0], launch.fault());
+                       a.x->shape[0], launch.fault(a.x->shape[0]));
 }
 
 constexpr bp_dtype kAddDtypes[] = {BP_I32, BP_F32};

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
   const int64_t target = plan.targets.at(row);
   double loss = 0;
   if (target != plan.targets.ignore_index) {
-    if (!plan.targets.is_class(target)) return report(plan.targets.fault);
+    if (!plan.targets.is_class(target)) return report(plan.targets.fault, target);
     const T picked = x[plan.x.elements.offset(static_cast<uint32_t>(target))];
     loss = lse - static_cast<double>(widen(picked));
     if (plan.label_smoothing != 0) {
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   T* const grad_x = plan.y.row<T>(row);
   const int64_t target = plan.targets.at(row);
   const bool is_ignored = target == plan.targets.ignore_index;
-  if (!is_ignored && !plan.targets.is_class(target)) return report(plan.targets.fault);
+  if (!is_ignored && !plan.targets.is_class(target)) return report(plan.targets.fault, target);
   const C lse = *plan.lse.tensor.row<C>(row);
   const double divisor = plan.reduction == Reduce::kMean ? *plan.kept : 1.0;
   const T gradient = *grad_y.row<T>(plan.reduction == Reduce::kNone ? row : 0);
@@ -180,7 +180,7 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   plan.targets.is_i64 = args.target->dtype == BP_I64;
   plan.targets.ignore_index = args.ignore_index;
   plan.targets.classes = extents.count;
-  plan.targets.fault = launch.fault();
+  plan.targets.fault = launch.fault(extents.count);
   plan.label_smoothing = args.label_smoothing;
   plan.rows = static_cast<uint32_t>(extents.rows);
   plan.count = static_cast<uint32_t>(extents.count);

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kBlockThreads) gather_kernel(GatherPlan plan) 
   int64_t at[3];
   plan.axes.locate(unit, at);
   const int64_t index = reinterpret_cast<const Index*>(plan.indices)[at[2]];
-  if (index < 0 || index >= plan.axis_extent) return report(plan.fault);
+  if (index < 0 || index >= plan.axis_extent) return report(plan.fault, index);
   using Unit = Vec<T, kVector>;
   const T* const from = reinterpret_cast<const T*>(plan.x) + at[1] + index * plan.axis_stride;
   *reinterpret_cast<Unit*>(reinterpret_cast<T*>(plan.y) + at[0]) =
@@ -49,7 +49,7 @@ struct Axis {
 
 // Operands of `loop`: y, x and indices.
 bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, bool is_i64) {
-  const Fault fault = launch.fault();
+  const Fault fault = launch.fault(axis.extent);
   const auto launch_part = [&]<typename T, int kVector>(T, const Loop& part,
                                                         std::integral_constant<int, kVector>) {
     GatherPlan plan;

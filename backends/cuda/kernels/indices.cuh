@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kBlockThreads) index_records_kernel(IndexPlan 
   const auto i = static_cast<uint32_t>(at % plan.count);
   const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
   const bool is_inside = index >= 0 && index < plan.extent;
-  if (!is_inside) report(plan.fault);
+  if (!is_inside) report(plan.fault, index);
   plan.records[at] = Packed(is_inside ? static_cast<uint64_t>(index) : 0xFFFFFFFFu, i);
 }
 

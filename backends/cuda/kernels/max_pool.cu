@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for_elements(count, [&](int64_t output) {
     const int64_t index = index_at(p, output), size = p.grad_x.size();
     if (index == -1) return;
-    if (index < 0 || index >= size) return report(fault);
+    if (index < 0 || index >= size) return report(fault, index);
     int32_t* const head = p.heads + output / p.grad_y.size() * size + index;
     p.next[output] = atomicExch(head, static_cast<int32_t>(output));
   });
@@ -165,7 +165,9 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
           "cudaMemsetAsync");
     });
   }
-  if (status == BP_OK) status = run_elements<list_kernel>(launch, outputs, plan, launch.fault());
+  if (status == BP_OK) {
+    status = run_elements<list_kernel>(launch, outputs, plan, launch.fault(plan.grad_x.size()));
+  }
   if (status != BP_OK) return status;
   return with_float(args.grad_y->dtype, [&]<typename T>(T) {
     return run_elements<gather_kernel<T>>(launch, count, plan);
