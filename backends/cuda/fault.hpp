@@ -20,14 +20,4 @@ struct Fault {
   uint32_t launch;
 };
 
-#if defined(__CUDACC__) || defined(BACKPLANE_CUDA_EMULATED)
-__device__ inline void report(const Fault& fault, int64_t index) {
-  volatile FaultReport* const to = fault.report;
-  if (to->launch != 0) return;
-  to->index = index;
-  __threadfence_system();  // Whoever sees the launch sees an index.
-  to->launch = fault.launch;
-}
-#endif
-
 }  // namespace bp::cuda

@@ -65,7 +65,7 @@ struct FaultMark {
   uint32_t last;
 
   bool has_fired() const {
-    const uint32_t reported = word->reported();
+    const uint32_t reported = slot->reported();
     return reported != 0 && reported <= last;
   }
 };

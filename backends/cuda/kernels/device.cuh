@@ -20,6 +20,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "backends/cuda/fault.hpp"
+
 // Before a loop: it is unrolled on the device.
 #ifdef __CUDA_ARCH__
 #define BP_UNROLL _Pragma("unroll")
@@ -41,6 +43,15 @@ using std::rint;
 using std::sin;
 using std::sqrt;
 using std::tanh;
+
+// Makes an index that is out of range a failure of the stream.
+__device__ inline void report(const Fault& fault, int64_t index) {
+  volatile FaultReport* const to = fault.report;
+  if (to->launch != 0) return;
+  to->index = index;
+  __threadfence_system();  // Whoever sees the launch sees an index.
+  to->launch = fault.launch;
+}
 
 using Float16 = __half;
 using BFloat16 = __nv_bfloat16;
