@@ -27,6 +27,7 @@ double to_double(const Value& value) {
 template <typename T>
 T read(const void* frame, size_t offset) {
   T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): what is read may be a pointer.
   std::memcpy(&value, static_cast<const std::byte*>(frame) + offset, sizeof(T));
   return value;
 }
