@@ -63,9 +63,11 @@ void HostCall::refresh() {
   }
 }
 
-bp_status HostCall::check(std::string* out_text) {
+bp_status HostCall::check(std::string* out_text) { return check_call(case_.op, frame_, out_text); }
+
+bp_status check_call(uint32_t op, const Frame& frame, std::string* out_text) {
   bp_error_clear();
-  const bp_status status = bp_op_check(case_.op, frame_.data());
+  const bp_status status = bp_op_check(op, frame.data());
   if (out_text != nullptr) *out_text = bp_error_text();
   bp_error_clear();
   return status;

@@ -12,6 +12,9 @@ namespace bp::conformance {
 // Writes the attributes of `op_case` into `frame`, which borrows its lists.
 void set_attributes(Frame& frame, const OpCase& op_case);
 
+// bp_op_check(). `out_text`, if given, receives the sentence of a refusal, which is cleared.
+bp_status check_call(uint32_t op, const Frame& frame, std::string* out_text);
+
 class HostCall {
  public:
   // Each tensor has a buffer of its own, but for those with an alias.
@@ -29,7 +32,6 @@ class HostCall {
   // Points the tensors at their shapes and strides again, after these have changed their size.
   void refresh();
 
-  // bp_op_check(). `out_text` receives the sentence of a refusal, which is cleared.
   bp_status check(std::string* out_text = nullptr);
   bool is_legal() { return check() == BP_OK; }
 

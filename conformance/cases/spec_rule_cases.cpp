@@ -5,8 +5,8 @@
 #include <memory>
 #include <set>
 
-#include "backplane/host.h"
 #include "conformance/cases/bad_input_cases.hpp"
+#include "conformance/cases/host_call.hpp"
 #include "conformance/cases/spec_bends.hpp"
 
 namespace bp::conformance {
@@ -14,14 +14,6 @@ namespace {
 
 constexpr size_t kMostRows = 12;     // Of an op: each has other optional tensors or ranks.
 constexpr size_t kMostFindings = 8;  // Of a case; the rest is counted.
-
-bp_status check(uint32_t op, const Frame& frame, std::string& text) {
-  bp_error_clear();
-  const bp_status status = bp_op_check(op, frame.data());
-  text = bp_error_text();
-  bp_error_clear();
-  return status;
-}
 
 // Which arguments are given, how many of a list, and of which rank.
 std::string form_of(const OpCase& row) {
@@ -39,8 +31,8 @@ std::string form_of(const OpCase& row) {
 
 void every_rule_of_the_spec(Context& t, const OpCases& rows) {
   const uint32_t op = rows.front().op;
-  SpecTrial trial(op,
-                  [op](const Frame& frame, std::string& text) { return check(op, frame, text); });
+  SpecTrial trial(
+      op, [op](const Frame& frame, std::string& text) { return check_call(op, frame, &text); });
   for (const OpCase& row : rows) {
     trial.run(row);
     if (trial.never_alone().empty()) break;

@@ -13,14 +13,6 @@
 namespace bp::conformance {
 namespace {
 
-bp_status check(uint32_t op, const Frame& frame, std::string& text) {
-  bp_error_clear();
-  const bp_status status = bp_op_check(op, frame.data());
-  text = bp_error_text();
-  bp_error_clear();
-  return status;
-}
-
 // Rows of ops that have rules of every kind between them.
 std::map<uint32_t, OpCases> some_rows() {
   std::map<uint32_t, OpCases> chosen;
@@ -43,8 +35,9 @@ void run_all(SpecTrial& trial, const OpCases& rows) {
 
 TEST(SpecTrial, FindsNothingInTheChecksOfTheHost) {
   for (const auto& [op, rows] : some_rows()) {
-    SpecTrial trial(
-        op, [op = op](const Frame& frame, std::string& text) { return check(op, frame, text); });
+    SpecTrial trial(op, [op = op](const Frame& frame, std::string& text) {
+      return check_call(op, frame, &text);
+    });
     run_all(trial, rows);
     EXPECT_EQ(trial.findings(), std::vector<std::string>()) << op_info(op).name;
     EXPECT_EQ(trial.untried().size(), 0u) << op_info(op).name;
@@ -64,7 +57,7 @@ TEST(SpecTrial, FindsEachRuleThatTheChecksForget) {
         const auto breaches = judge.breaches(frame);
         const bool is_other = std::ranges::any_of(
             breaches, [&](const SpecJudge::Breach& breach) { return breach.rule != rule; });
-        if (breaches.empty() || is_other) return check(op, frame, text);
+        if (breaches.empty() || is_other) return check_call(op, frame, &text);
         is_met = true;
         return bp_status{BP_OK};
       });
@@ -92,7 +85,7 @@ TEST(SpecTrial, FindsRefusalsOfLegalCallsAndSentencesThatSayTooLittle) {
   EXPECT_TRUE(has_finding(strict, "no rule is broken"));
 
   SpecTrial terse(BP_OP_WHERE, [](const Frame& frame, std::string& text) {
-    const bp_status status = check(BP_OP_WHERE, frame, text);
+    const bp_status status = check_call(BP_OP_WHERE, frame, &text);
     text = "where: bad argument";
     return status;
   });
