@@ -1,4 +1,6 @@
 // Cases of layer_norm and rms_norm and of their gradients. Layouts come by rule.
+#include <algorithm>
+
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"

@@ -1,6 +1,7 @@
 #include "conformance/cases/rules.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <stdexcept>

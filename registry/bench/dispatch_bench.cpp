@@ -4,6 +4,8 @@
 // build/release/bin/registry.dispatch_bench --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 
+#include <cstdlib>
+
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {

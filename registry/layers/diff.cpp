@@ -14,6 +14,7 @@
 // It waits for each launch, and copies through the host: it is slow, and a stream that waits for
 // something which the same thread does later would wait for ever.
 #include <cmath>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -268,7 +269,7 @@ class DiffLayer final : public Layer {
   std::optional<AtExit> at_exit_;              // Last, so that it ends first.
 };
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kDiffOptions[] = {
     {"backend", "name or path of the backend that it compares with"},
     {"bound",
      "relative error of floats in ops that are not exact; default 1.5e-5, of f64 3e-14; 0: every "
@@ -278,7 +279,7 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-constinit const LayerInfo kDiffLayer{"diff", "compares each launch with another backend", kOptions,
-                                     make_layer<DiffLayer>};
+constinit const LayerInfo kDiffLayer{"diff", "compares each launch with another backend",
+                                     kDiffOptions, make_layer<DiffLayer>};
 
 }  // namespace bp::layers

@@ -299,7 +299,7 @@ class FaultLayer final : public Layer {
   std::set<bp_process_group*> dropped_;                            // Guarded by mutex_.
 };
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kFaultOptions[] = {
     {"fail", "GLOB@WHEN of the calls that fail, separated by ':', such as memory.allocate@3"},
     {"status", "what they return; default internal"},
     {"delay", "GLOB@WHEN of the calls that begin later"},
@@ -312,7 +312,7 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-constinit const LayerInfo kFaultLayer{"fault", "makes calls fail, late or wrong", kOptions,
+constinit const LayerInfo kFaultLayer{"fault", "makes calls fail, late or wrong", kFaultOptions,
                                       make_layer<FaultLayer>};
 
 }  // namespace bp::layers

@@ -291,12 +291,12 @@ class LeakLayer final : public Layer {
   std::map<std::pair<Kind, const void*>, Record> live_;  // Guarded by mutex_.
 };
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kLeakOptions[] = {
     {"fail", "1: the shutdown fails if something was not given back; default 0"}};
 
 }  // namespace
 
-constinit const LayerInfo kLeakLayer{"leak", "accounts for every handle at the shutdown", kOptions,
-                                     make_layer<LeakLayer>};
+constinit const LayerInfo kLeakLayer{"leak", "accounts for every handle at the shutdown",
+                                     kLeakOptions, make_layer<LeakLayer>};
 
 }  // namespace bp::layers

@@ -1,5 +1,6 @@
 // mask: hides kernels, dtypes, slots, tables and profiles of a backend, so that what a program does
 // without them can be seen: another kernel, a decomposition, the host.
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -155,7 +156,7 @@ class MaskLayer final : public Layer {
   std::vector<std::unique_ptr<std::vector<bp_dtype>>> rows_;  // Of changed claims.
 };
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kMaskOptions[] = {
     {"kernels", "globs of the names or ops of kernels, separated by ':'"},
     {"dtypes", "names of dtypes: f64:bf16"},
     {"slots", "globs of slots, such as memory.copy_peer"},
@@ -165,7 +166,7 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-constinit const LayerInfo kMaskLayer{"mask", "hides kernels, dtypes, slots and tables", kOptions,
-                                     make_layer<MaskLayer>};
+constinit const LayerInfo kMaskLayer{"mask", "hides kernels, dtypes, slots and tables",
+                                     kMaskOptions, make_layer<MaskLayer>};
 
 }  // namespace bp::layers

@@ -113,13 +113,13 @@ class OldAbiLayer final : public Layer {
   PropertiesCopies copies_;
 };
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kOldAbiOptions[] = {
     {"minor", "of the ABI that is pretended; default the oldest that is served"},
     {"side", "which side is older: backend, host or both; default both"}};
 
 }  // namespace
 
 constinit const LayerInfo kOldAbiLayer{"oldabi", "cuts structs to their size in an earlier minor",
-                                       kOptions, make_layer<OldAbiLayer>};
+                                       kOldAbiOptions, make_layer<OldAbiLayer>};
 
 }  // namespace bp::layers

@@ -325,7 +325,7 @@ bool RecordLayer::is_captured(bp_stream* stream) {
 
 namespace {
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kRecordOptions[] = {
     {"dir",
      "the folder, with %b for the backend and %p for the process; default backplane_record.%b.%p"},
     {"outputs", "1: what each launch has written too, for which it is waited; default 0"}};
@@ -333,6 +333,6 @@ constexpr OptionInfo kOptions[] = {
 }  // namespace
 
 constinit const LayerInfo kRecordLayer{"record", "writes a stream of calls that replay runs again",
-                                       kOptions, make_layer<RecordLayer>};
+                                       kRecordOptions, make_layer<RecordLayer>};
 
 }  // namespace bp::layers

@@ -21,6 +21,9 @@
 
 namespace bp::layers {
 
+// Why a call on a stream that is capturing is written as unrecorded.
+inline constexpr const char* kCaptured = "it is submitted to a capture";
+
 class RecordLayer final : public Layer {
  public:
   using Layer::Layer;

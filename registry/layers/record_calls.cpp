@@ -10,8 +10,6 @@
 namespace bp::layers {
 namespace {
 
-constexpr const char* kCaptured = "it is submitted to a capture";
-
 // Why a frame cannot be written; "" if it can.
 std::string frame_defect(const core::OpRow* row, const void* args) {
   if (row == nullptr) return "it runs a program, and no op of this build";

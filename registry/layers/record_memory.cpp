@@ -9,9 +9,7 @@
 namespace bp::layers {
 namespace {
 
-constexpr const char* kCaptured = "it is submitted to a capture";
-
-std::string hex(const void* bytes, uint64_t size) {
+std::string hex_bytes(const void* bytes, uint64_t size) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (uint64_t i = 0; i < size; ++i) {
@@ -187,7 +185,7 @@ bp_status RecordLayer::fill(const bp_allocator_ops& next, bp_stream* stream,
   write("memory.fill", status, [&](Json& line) {
     line["stream"] = number_of(stream);
     line["dst"] = range(*dst);
-    line["pattern"] = hex(pattern, pattern_size_bytes);
+    line["pattern"] = hex_bytes(pattern, pattern_size_bytes);
     note_written(dst->buffer);
   });
   return status;

@@ -1,6 +1,7 @@
 #include "registry/layers/replays.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace bp::layers {
 

@@ -264,7 +264,7 @@ class TraceLayer final : public Layer {
   std::optional<AtExit> at_exit_;  // Last, so that it ends first.
 };
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kTraceOptions[] = {
     {"file",
      "where it is written, with %b for the backend and %p for the process; default "
      "backplane_trace.%b.%p.json"},
@@ -272,7 +272,7 @@ constexpr OptionInfo kOptions[] = {
 
 }  // namespace
 
-constinit const LayerInfo kTraceLayer{"trace", "writes a timeline of every call", kOptions,
+constinit const LayerInfo kTraceLayer{"trace", "writes a timeline of every call", kTraceOptions,
                                       make_layer<TraceLayer>};
 
 }  // namespace bp::layers

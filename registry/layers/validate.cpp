@@ -229,7 +229,7 @@ void ValidateLayer::poison(std::vector<unsigned char> staging) {
 
 namespace {
 
-constexpr OptionInfo kOptions[] = {
+constexpr OptionInfo kValidateOptions[] = {
     {"races", "log: a line for each hazard; fail: the call that makes it fails; default log"},
     {"foreign", "1: takes handles of other instances of the library; default 0"},
     {"stage", "0: passes host memory on as it is, without poison behind the call; default 1"}};
@@ -237,6 +237,6 @@ constexpr OptionInfo kOptions[] = {
 }  // namespace
 
 constinit const LayerInfo kValidateLayer{"validate", "checks each call against the contract",
-                                         kOptions, make_layer<ValidateLayer>};
+                                         kValidateOptions, make_layer<ValidateLayer>};
 
 }  // namespace bp::layers

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/memory.hpp"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "backplane/runtime/ops.hpp"
 #include "runtime/test_device.hpp"
 
