@@ -86,6 +86,12 @@ static int run(bp_registry* registry, const char* backend) {
         failed(bp_block_allocate(target, NULL, kCount * sizeof(float), &blocks[i]), "allocate");
   }
   if (result == 0) result = add_and_print(target, blocks);
+  /* Nothing is served elsewhere without a word: the last line says what ran where. */
+  char report[256];
+  uint64_t size = 0;
+  if (result == 0)
+    result = failed(bp_target_report(target, 0, sizeof(report), report, &size), "report");
+  if (result == 0) puts(report);
   for (int i = 0; i < 3; ++i) bp_block_free(blocks[i]);
   return result;
 }

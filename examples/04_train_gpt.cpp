@@ -261,6 +261,7 @@ int run(const Options& options) {
   std::printf("validation loss %.4f after %lld steps\n", validate(model, text, options),
               static_cast<long long>(std::max(done, options.stop)));
   if (options.sample > 0) std::printf("%s\n", write(model, text, options).c_str());
+  std::printf("%s\n", device.report(options.explain).c_str());
   return 0;
 }
 

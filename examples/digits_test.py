@@ -22,12 +22,20 @@ def run(*arguments, expect=0):
     return result
 
 
+def accuracy_of(text):
+    """The line of the accuracy; the one behind it says where the ops ran."""
+    *_, line, report = text.splitlines()
+    assert re.fullmatch(r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host"
+                        r"(; \d+ inline scalars were copied to the device)?", report), report
+    return line
+
+
 def compare_with(device):
     with tempfile.TemporaryDirectory() as scratch:
         runs = [run("--epochs", "2", "--out", f"{scratch}/w.safetensors", *more).stdout
                 for more in ([], ["--device", device])]
     assert runs[1].startswith(f"{device}:0: "), runs[1]
-    lines = [text.splitlines()[-1] for text in runs]
+    lines = [accuracy_of(text) for text in runs]
     assert lines[0] == lines[1] and lines[0].startswith("test accuracy "), lines
 
 
@@ -68,13 +76,20 @@ def check_programs(device, options):
 
 def main():
     with tempfile.TemporaryDirectory() as scratch:
-        lines = [run("--epochs", "6", "--seed", "3", "--out", f"{scratch}/{i}.safetensors")
-                 .stdout.splitlines()[-1] for i in range(2)]
+        lines = [accuracy_of(run("--epochs", "6", "--seed", "3",
+                                 "--out", f"{scratch}/{i}.safetensors").stdout)
+                 for i in range(2)]
         accuracy = float(re.fullmatch(r"test accuracy (\S+) % \(\d+ of 360\)", lines[0])[1])
         assert lines[0] == lines[1], f"the same seed gave {lines}"
         assert accuracy > 90, lines[0]
         weights = [open(f"{scratch}/{i}.safetensors", "rb").read() for i in range(2)]
         assert weights[0] == weights[1], "the same seed gave other weights"
+
+        explained = run("--epochs", "1", "--out", f"{scratch}/w.safetensors", "--explain",
+                        "--device", "acme.template").stdout
+        assert re.search(r"^relu: \d+ launches: 0 native, .*\n"
+                         r"  acme.template: has no kernel for this op\n", explained,
+                         re.MULTILINE), explained
 
         no_folder = run("--epochs", "1", "--out", f"{scratch}/none/w.safetensors", expect=1)
         assert "cannot be written" in no_folder.stderr, no_folder.stderr

@@ -8,6 +8,7 @@
 #include "registry/fail.hpp"
 #include "registry/guard.hpp"
 #include "registry/out_struct.hpp"
+#include "registry/out_text.hpp"
 #include "registry/own_layouts.hpp"
 #include "registry/submit.hpp"
 
@@ -37,6 +38,12 @@ bp_status check_own_layouts(const Target& target, const OpRow& row, const bp_ker
               std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
 }
 
+// Keeps why the call was not served by a kernel of the backend, the first time for each op.
+void note_reason(Target& target, const Reading& r) {
+  if (target.counts[r.row->index].has_reason.exchange(true, std::memory_order_relaxed)) return;
+  target.reasons.keep(r.row->index, explain(target, *r.row, r.key, r.frame));
+}
+
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
   const bp_kernel_sources sources = allowed_sources(target);
   if (stream == nullptr) stream = target.default_stream;
@@ -47,6 +54,9 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
     bp_status status = submit(l, candidate.needs_scalar_tensors, r.frame);
     if (status == BP_OK) [[likely]] {
       count(target, *r.row, candidate.source);
+      if (candidate.source != BP_KERNEL_NATIVE) [[unlikely]] {
+        note_reason(target, r);
+      }
       return BP_OK;
     }
     if (classify(target, status) != BP_UNSUPPORTED) return status;
@@ -82,18 +92,9 @@ bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags, bp_kern
 bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flags, uint32_t op,
                             const void* args, uint64_t capacity, char* text, uint64_t* out_size) {
   return guarded([&]() -> bp_status {
-    if (out_size == nullptr) return is_null("out_size");
-    if (text == nullptr && capacity != 0) return is_null("text");
     Reading r;
     if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
-    const std::string whole = explain(impl(target), *r.row, r.key, r.frame);
-    if (capacity != 0) {
-      const size_t size = std::min<size_t>(whole.size(), capacity - 1);
-      std::memcpy(text, whole.data(), size);
-      text[size] = '\0';
-    }
-    *out_size = whole.size() + 1;
-    return BP_OK;
+    return write_text(explain(impl(target), *r.row, r.key, r.frame), capacity, text, out_size);
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "backplane/host.h"
 #include "registry/compiled_ops.hpp"
+#include "registry/dispatch_report.hpp"
 #include "registry/host_services.hpp"
 #include "registry/layers/stack.hpp"
 #include "registry/loader.hpp"
@@ -29,6 +30,7 @@ struct Target;
 // How calls of one op on one target were served. A cache line of its own.
 struct alignas(64) DispatchCounts {
   std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
+  std::atomic<bool> has_reason = false;  // Target::reasons has one for the op.
 };
 
 struct CacheRelease {
@@ -57,7 +59,8 @@ struct Target final : bp_target {
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.
   Selection selection;
-  std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
+  std::unique_ptr<DispatchCounts[]> counts;  // By OpRow::index.
+  FirstReasons reasons;
   std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.
 
   std::mutex prepared_mutex;

@@ -40,7 +40,11 @@ constexpr const char* kHelp = R"(usage: 04_train_gpt [OPTION ...]
   --prompt TEXT        what they continue (default: a line break)
   --temperature X      above 1 bolder, below 1 more careful (default: 0.8)
   --top-k N            chooses among the N likeliest characters; 0: all (default: 20)
+  --explain            says at the end why ops did not run on kernels of the device
   --help               this text
+
+The last line says how the ops were served: by kernels of the device, by decompositions, or on the
+host.
 )";
 
 [[noreturn]] void usage_error(const std::string& what) {
@@ -102,8 +106,8 @@ Options parse(int argc, char** argv) {
       std::cout << kHelp;
       std::exit(0);
     }
-    if (name == "--resume") {
-      o.resume = true;
+    if (name == "--resume" || name == "--explain") {
+      (name == "--resume" ? o.resume : o.explain) = true;
       continue;
     }
     const auto* found = std::ranges::find(table, name, &Named::name);

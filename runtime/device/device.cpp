@@ -145,6 +145,17 @@ void Device::synchronize() const {
   check(devices.synchronize(devices.self, target_->device, UINT64_MAX), "device.synchronize");
 }
 
+std::string Device::report(bool has_reasons) const {
+  const bp_report_flags flags = has_reasons ? BP_REPORT_REASONS : 0;
+  uint64_t size = 0;
+  check(bp_target_report(target_, flags, 0, nullptr, &size), "target.report");
+  std::string text(size, '\0');
+  // Other threads may launch meanwhile: the counts may have grown, so the text may be cut.
+  check(bp_target_report(target_, flags, text.size(), text.data(), &size), "target.report");
+  text.resize(std::char_traits<char>::length(text.c_str()));
+  return text;
+}
+
 Generator& Device::generator() const {
   Generators& generators = Generators::get();
   const std::lock_guard lock(generators.mutex);

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 #include "backplane/host.h"
@@ -68,6 +69,10 @@ class Device {
 
   // Blocks until all streams of the device are idle.
   void synchronize() const;
+
+  // How the ops on this device were served, in a line: by its kernels, by decompositions, on the
+  // host. With reasons, a line for each op that had none follows, and why (bp_target_report()).
+  std::string report(bool has_reasons = false) const;
 
   // The generator that random ops on this device use unless they are given another.
   Generator& generator() const;
