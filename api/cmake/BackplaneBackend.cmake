@@ -75,8 +75,32 @@ function(backplane_write_manifest target backend)
   string(CONFIGURE "${content}" manifest @ONLY)
   set(installed ${CMAKE_CURRENT_BINARY_DIR}/manifest/${target}.json)
   file(GENERATE OUTPUT ${installed} CONTENT "${manifest}")
-  install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane)
-  install(FILES ${installed} DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane/backends.d)
+  backplane_install_built(${target} ${CMAKE_INSTALL_LIBDIR}/backplane)
+  # Without its plugin, a manifest would promise what is not there.
+  backplane_install_beside(${target} ${installed} backends.d ${target}.json)
+endfunction()
+
+# Installs a program or a plugin if it was built, and says so if it was not: a build of a few
+# targets can be installed too.
+function(backplane_install_built target folder)
+  install(TARGETS ${target} RUNTIME DESTINATION ${folder} OPTIONAL
+    LIBRARY DESTINATION ${folder} OPTIONAL)
+  set(build "cmake --build ${CMAKE_BINARY_DIR} --target ${target}")
+  install(CODE "
+    if(NOT EXISTS \"$<TARGET_FILE:${target}>\")
+      message(STATUS \"Not built, so not installed: ${target} (${build})\")
+    endif()")
+endfunction()
+
+# Installs a file as lib/backplane/<folder>/<name> if plugin <target> was built. The script of the
+# installation asks for the plugin when it runs.
+function(backplane_install_beside target file folder name)
+  set(destination ${CMAKE_INSTALL_LIBDIR}/backplane/${folder})
+  install(CODE "
+    if(EXISTS \"$<TARGET_FILE:${target}>\")
+      file(INSTALL DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${destination}\" TYPE FILE
+        FILES \"${file}\" RENAME \"${name}\")
+    endif()")
 endfunction()
 
 # Puts the waivers of the backend, if its folder has any, beside the plugin, where bp-conformance
@@ -93,7 +117,7 @@ function(backplane_copy_waivers target)
     set(folder ${CMAKE_CURRENT_BINARY_DIR})
   endif()
   configure_file(${waivers} ${folder}/${name} COPYONLY)
-  install(FILES ${waivers} DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane RENAME ${name})
+  backplane_install_beside(${target} ${waivers} . ${name})
 endfunction()
 
 # The same backend as a static library <target>_static, with an entry of its own name: two backends

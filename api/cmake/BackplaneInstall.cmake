@@ -1,0 +1,22 @@
+# What is installed beside programs, libraries and headers.
+
+# Installs the pages of the tree in the folders that they have there, so that links between them
+# work.
+function(backplane_install_documents)
+  install(FILES README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  file(GLOB_RECURSE pages RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS
+    api/*.md backends/*.md conformance/*.md examples/*.md ops_spec/*.md registry/*.md runtime/*.md)
+  foreach(page IN LISTS pages)
+    cmake_path(GET page PARENT_PATH folder)
+    install(FILES ${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+  endforeach()
+endfunction()
+
+# Installs <name>.pc, by which build systems other than CMake find the library. Its paths are relative
+# to itself, so that a prefix can be moved.
+function(backplane_install_pkg_config name)
+  set(folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${folder} OUTPUT_VARIABLE to_prefix)
+  configure_file(${PROJECT_SOURCE_DIR}/api/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endfunction()
