@@ -39,3 +39,19 @@ default_jobs() {
 check_jobs() {
   [[ ${1:-} =~ ^[1-9][0-9]*$ ]] || usage_error "--jobs takes a number from 1, not '${1:-}'"
 }
+
+# Prints the sources that the last commit changed, or those since commit BACKPLANE_CI_BASE, one per
+# line. Only what the build of preset dev compiles is printed: the rest has no flags to check it
+# with. The order depends on the commit, so that a limit takes others each time.
+changed_sources() {
+  local database=build/dev/compile_commands.json base=${BACKPLANE_CI_BASE:-HEAD~1} file
+  [[ -f $database ]] || die "no $database: run ./test first"
+  if ! base=$(git rev-parse --quiet --verify "$base^{commit}"); then
+    base=$(git hash-object -t tree /dev/null)
+  fi
+  git diff --name-only --diff-filter=AMR "$base" HEAD -- '*.c' '*.cpp' |
+    shuf --random-source=<(yes "$(git rev-parse HEAD)") |
+    while IFS= read -r file; do
+      ! grep -qF "\"$PWD/$file\"" "$database" || printf '%s\n' "$file"
+    done
+}

@@ -87,13 +87,42 @@ class Format(Tree):
         self.assert_passes("format")
 
 
-@unittest.skipUnless(has("clang-tidy"), "clang-tidy is not installed")
-class Tidy(Tree):
-    def database(self, *paths):
+class Compiled(Tree):
+    """A tree with what the build of preset dev leaves behind: the commands of its sources."""
+
+    def database(self, *paths, compiler="c++ -std=c++20"):
         entries = [{"directory": str(self.root), "file": str(self.root / path),
-                    "command": f"c++ -std=c++20 -c {self.root / path}"} for path in paths]
+                    "command": f"{compiler} -o out.o -c {self.root / path}"} for path in paths]
         self.write("build/dev/compile_commands.json", json.dumps(entries, indent=1))
 
+
+@unittest.skipUnless(has("clang++"), "clang is not installed")
+class Clang(Compiled):
+    def test_sees_what_clang_alone_refuses_or_warns_of(self):
+        self.database("registry/add.cpp", compiler="ccache g++ -std=c++20 -Wall --param=x=1")
+        self.write("registry/add.cpp", GOOD)
+        self.commit()
+        self.assertIn("1 sources compiled, 0 refused", self.assert_passes("clang"))
+        self.write("registry/add.cpp", "int x = __clang_major__ ? y : 0;\n")
+        self.commit()
+        self.assert_fails("clang", "registry/add.cpp: refused", "undeclared identifier 'y'")
+        self.write("registry/add.cpp", "static int unused() { return 0; }\n")
+        self.commit()
+        self.assert_fails("clang", "unused function", "1 of 1 changed sources")
+
+    def test_looks_at_all_commits_since_the_base(self):
+        self.database("registry/add.cpp")
+        self.write("registry/add.cpp", "int x = y;\n")
+        self.commit()
+        self.commit()
+        self.assertIn("touches no source", self.assert_passes("clang"))
+        os.environ["BACKPLANE_CI_BASE"] = "HEAD~2"
+        self.addCleanup(os.environ.pop, "BACKPLANE_CI_BASE")
+        self.assert_fails("clang", "undeclared identifier 'y'")
+
+
+@unittest.skipUnless(has("clang-tidy"), "clang-tidy is not installed")
+class Tidy(Compiled):
     def test_sees_what_the_last_commit_brought(self):
         self.database("registry/add.cpp")
         self.write("registry/add.cpp", GOOD)
@@ -103,7 +132,7 @@ class Tidy(Tree):
         self.commit()
         self.assert_fails("tidy", "registry/add.cpp:1:5", "readability-identifier-naming")
         self.commit()
-        self.assertIn("changed no source", self.assert_passes("tidy"))
+        self.assertIn("touches no source", self.assert_passes("tidy"))
 
     def test_fails_where_nothing_is_built(self):
         self.assert_fails("tidy", "run ./test first")
