@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "backplane/host.h"
 #include "registry/fail.hpp"
 #include "registry/prefix.hpp"
 
@@ -22,6 +23,13 @@ bp_status check_tensor(const OpRow& row, const TensorArgument& argument, const b
   }
   if (tensor->ndim != 0 && (tensor->shape == nullptr || tensor->strides == nullptr)) {
     return refuse(row, argument, "has a rank, but shape or strides are NULL");
+  }
+  if (!is_known_dtype(tensor->dtype)) {
+    return refuse(row, argument,
+                  "has dtype " + std::to_string(tensor->dtype) +
+                      ", which this host does not know; allowed are " + std::to_string(BP_BOOL) +
+                      " (" + bp_dtype_name(BP_BOOL) + ") to " + std::to_string(BP_F4E2M1) + " (" +
+                      bp_dtype_name(BP_F4E2M1) + ")");
   }
   return BP_OK;
 }
@@ -55,7 +63,7 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
     constexpr Fact kRank = 0xFu << kRankShift, kAlignment = 0xFu << kAlignmentShift;
     fact = dtype_of(fact) | (classes_of(fact) | classes_of(next)) << kClassShift |
            std::max(fact & kRank, next & kRank) | std::min(fact & kAlignment, next & kAlignment) |
-           kIsGiven | (fact & kDiffers) | differs;
+           (fact & kDiffers) | differs;
   }
   return BP_OK;
 }
@@ -72,7 +80,7 @@ bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor
 
 // What the code that describes a tensor takes for granted; check_tensor() has the words.
 bool is_usable(const bp_tensor* tensor) {
-  return tensor != nullptr && tensor->ndim <= BP_MAX_RANK &&
+  return tensor != nullptr && tensor->ndim <= BP_MAX_RANK && is_known_dtype(tensor->dtype) &&
          (tensor->ndim == 0 || (tensor->shape != nullptr && tensor->strides != nullptr));
 }
 

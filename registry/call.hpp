@@ -17,23 +17,34 @@ inline constexpr bp_launch_flags kKnownLaunchFlags =
 // A tensor argument in 32 bits; 0 if it is not given. Of a list: the dtype of the first, all
 // classes, the highest rank, the smallest alignment.
 //
-//   bit 0        8            14       18            22      23        24
-//       dtype    | classes    | rank   | alignment   | given | differs | one element
+//   bit 0        16        22     26          30        31
+//       dtype    | classes | rank | alignment | differs | one element
+//
+// A tensor that is given has a class, so that no bit is needed to say that it is.
 using Fact = uint32_t;
 
-inline constexpr uint32_t kClassShift = 8, kRankShift = 14, kAlignmentShift = 18;
+inline constexpr uint32_t kClassShift = 16, kRankShift = 22, kAlignmentShift = 26;
 inline constexpr uint32_t kMaxAlignmentLog2 = 12;  // Claims ask for at most 4096 bytes.
-inline constexpr Fact kOpaqueClass = 1u << 5;      // A tensor with a bp_layout of its backend.
-inline constexpr Fact kIsGiven = 1u << 22;
-inline constexpr Fact kDiffers = 1u << 23;  // The dtypes of a list are not all the same.
-inline constexpr Fact kHasOneElement = 1u << 24;
+inline constexpr Fact kDtypeMask = (1u << kClassShift) - 1;
+inline constexpr Fact kOpaqueClass = 1u << 5;  // A tensor with a bp_layout of its backend.
+inline constexpr Fact kDiffers = 1u << 30;     // The dtypes of a list are not all the same.
+inline constexpr Fact kHasOneElement = 1u << 31;
 
-constexpr bp_dtype dtype_of(Fact fact) { return fact & 0xFF; }
+static_assert(2 * BP_LAYOUT_ANY <= kOpaqueClass && kOpaqueClass << kClassShift < 1u << kRankShift);
+static_assert(BP_MAX_RANK < 1u << (kAlignmentShift - kRankShift));
+static_assert(kMaxAlignmentLog2 << kAlignmentShift < kDiffers);
+
+constexpr bp_dtype dtype_of(Fact fact) { return fact & kDtypeMask; }
 constexpr bp_layout_flags classes_of(Fact fact) { return fact >> kClassShift & 0x3F; }
+constexpr bool is_given(Fact fact) { return classes_of(fact) != 0; }
 constexpr uint32_t rank_of(Fact fact) { return fact >> kRankShift & 0xF; }
 constexpr uint64_t alignment_of(Fact fact) {
   return uint64_t{1} << (fact >> kAlignmentShift & 0xF);
 }
+
+// Whether the host knows `dtype`: what it does not know is in no key.
+constexpr bool is_known_dtype(bp_dtype dtype) { return dtype - 1 < BP_F4E2M1; }
+static_assert(BP_BOOL == 1 && BP_F4E2M1 <= kDtypeMask);
 
 // What a selection is remembered by. Words behind those of the op are zero.
 struct Key {
@@ -82,13 +93,14 @@ inline const bp_scalar& scalar_at(const void* args, const TensorArgument& argume
 
 inline uint32_t frame_size(const void* args) { return *static_cast<const uint32_t*>(args); }
 
+// `t` is usable: its dtype is known, and its rank at most BP_MAX_RANK.
 inline Fact describe(const bp_tensor& t) {
   bool has_one_element;
   const bp_layout_flags layout = layout_class(t, &has_one_element);
   const uint64_t offset = t.byte_offset | uint64_t{1} << kMaxAlignmentLog2;
-  return (t.dtype & 0xFF) | (t.layout == nullptr ? layout : kOpaqueClass) << kClassShift |
+  return t.dtype | (t.layout == nullptr ? layout : kOpaqueClass) << kClassShift |
          t.ndim << kRankShift | static_cast<uint32_t>(std::countr_zero(offset)) << kAlignmentShift |
-         kIsGiven | (has_one_element ? kHasOneElement : 0);
+         (has_one_element ? kHasOneElement : 0);
 }
 
 // Reads the call with the frame `args`, of at least the row's size, into `key`, which is all zero.

@@ -27,10 +27,10 @@ std::string layout_names(bp_layout_flags layouts) {
 Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i) {
   const TensorArgument& argument = row.tensors[i];
   const Fact fact = key.fact(i);
-  const bool becomes_tensor = (fact & kIsGiven) == 0 && argument.has_scalar() &&
-                              (kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0;
+  const bool becomes_tensor =
+      !is_given(fact) && argument.has_scalar() && (kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0;
   if (!becomes_tensor) return fact;
-  const Fact one = kIsGiven | kHasOneElement | kMaxAlignmentLog2 << kAlignmentShift;
+  const Fact one = kHasOneElement | kMaxAlignmentLog2 << kAlignmentShift;
   if (argument.kind == Kind::scalar_tensor) return one | BP_LAYOUT_CONTIGUOUS << kClassShift;
   const Fact like = key.fact(argument.like);
   const bool is_single = (like & kHasOneElement) != 0;
@@ -130,7 +130,7 @@ std::string kernel_defect(const bp_kernel& kernel) {
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key) {
   if ((kernel.flags & BP_KERNEL_TAKES_SCALAR) != 0) return false;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
-    if (row.tensors[i].has_scalar() && (key.fact(i) & kIsGiven) == 0) return true;
+    if (row.tensors[i].has_scalar() && !is_given(key.fact(i))) return true;
   }
   return false;
 }
@@ -139,7 +139,7 @@ std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key&
   std::string refusal = flags_refusal(kernel, key);
   for (uint32_t i = 0; refusal.empty() && i < row.tensor_count; ++i) {
     const Fact fact = seen(row, kernel, key, i);
-    if ((fact & kIsGiven) != 0) refusal = tensor_refusal(kernel, row.tensors[i], fact);
+    if (is_given(fact)) refusal = tensor_refusal(kernel, row.tensors[i], fact);
   }
   return refusal.empty() ? dtypes_refusal(row, kernel, key) : refusal;
 }

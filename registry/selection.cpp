@@ -47,7 +47,7 @@ std::string dtype_text(Fact fact) {
 // "a f32 rank 2 contiguous" for a tensor of a call.
 std::string fact_text(const TensorArgument& argument, Fact fact) {
   std::string text = argument.name;
-  if ((fact & kIsGiven) == 0) return text + (argument.has_scalar() ? " scalar" : " not given");
+  if (!is_given(fact)) return text + (argument.has_scalar() ? " scalar" : " not given");
   text += " " + dtype_text(fact) + " rank " + std::to_string(rank_of(fact));
   for (bp_layout_flags bit = 1; bit <= kOpaqueClass; bit <<= 1) {
     if ((classes_of(fact) & bit) != 0) text += std::string(" ") + layout_name(bit);

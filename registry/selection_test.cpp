@@ -257,6 +257,71 @@ TEST(Selection, CutsTheExplanationAtTheCapacity) {
   EXPECT_EQ(size, bp::explain(*l.target, 0, BP_OP_ADD, &call.args).size() + 1);
 }
 
+TEST(Selection, RefusesADtypeThatNobodyKnows) {
+  const bp_kernel kernel = make_kernel("add");
+  const Loaded l({&kernel});
+  AddCall call;
+  ASSERT_EQ(l.find(call), &kernel);
+  for (const bp_dtype dtype : {bp_dtype{0}, bp_dtype{BP_F4E2M1 + 1}, bp_dtype{256 + BP_F32},
+                               bp_dtype{0x10000 + BP_F32}, bp_dtype{0x80000000 + BP_F32}}) {
+    call.b.dtype = dtype;
+    const auto expect_refusal = [&](bp_status status, const char* what) {
+      EXPECT_EQ(status, BP_INVALID_ARGUMENT) << what << " of dtype " << dtype;
+      const std::string text = bp_error_text();
+      EXPECT_NE(text.find("b has dtype " + std::to_string(dtype)), text.npos) << what << text;
+      bp_error_clear();
+    };
+    bp_kernel_choice choice{};
+    expect_refusal(bp_kernel_find(l.target, 0, 0, BP_OP_ADD, &call.args, &choice), "find");
+    expect_refusal(bp_op_launch(l.target, nullptr, 0, BP_OP_ADD, &call.args), "launch");
+    expect_refusal(bp_kernel_launch(l.target, nullptr, 0, &kernel, &call.args), "kernel_launch");
+    bp_prepared* prepared = nullptr;
+    expect_refusal(bp_op_prepare(l.target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared),
+                   "prepare");
+    uint64_t size = 0;
+    expect_refusal(bp_kernel_explain(l.target, 0, BP_OP_ADD, &call.args, 0, nullptr, &size),
+                   "explain");
+    EXPECT_EQ(bp_op_check(BP_OP_ADD, &call.args), BP_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(bp_error_text()).find(": b "), std::string::npos) << bp_error_text();
+    bp_op_output output{};
+    uint32_t count = 0;
+    EXPECT_EQ(bp_op_infer(BP_OP_ADD, &call.args, 1, &output, &count), BP_INVALID_ARGUMENT);
+  }
+}
+
+TEST(Selection, RefusesADtypeThatNobodyKnowsInAList) {
+  const bp_kernel kernel = make_kernel("cat", BP_OP_CAT, sizeof(bp_cat_args));
+  const Loaded l({&kernel});
+  AddCall call;
+  call.b.dtype = 256 + BP_F32;
+  const bp_tensor* xs[] = {&call.a, &call.b};
+  const bp_cat_args args{.struct_size = sizeof(args), .xs_count = 2, .xs = xs, .y = &call.y};
+  bp_kernel_choice choice{};
+  EXPECT_EQ(bp_kernel_find(l.target, 0, 0, BP_OP_CAT, &args, &choice), BP_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(bp_error_text()).find("xs has dtype 270"), std::string::npos)
+      << bp_error_text();
+}
+
+TEST(Selection, KeepsEveryFactOfATensorApart) {
+  Key key;
+  bool has_null = false;
+  AddCall call;
+  call.b.byte_offset = 4096;
+  call.b.dtype = BP_F4E2M1;
+  int64_t ones[BP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+  call.b.shape = call.b.strides = ones;
+  call.b.ndim = BP_MAX_RANK;
+  call.b.layout = reinterpret_cast<const bp_layout*>(&key);
+  ASSERT_EQ(read_call(*find_op(BP_OP_ADD), 0, &call.args, key, &has_null), BP_OK);
+  const Fact fact = key.fact(1);
+  EXPECT_EQ(dtype_of(fact), BP_F4E2M1);
+  EXPECT_EQ(classes_of(fact), kOpaqueClass);
+  EXPECT_EQ(rank_of(fact), BP_MAX_RANK);
+  EXPECT_EQ(alignment_of(fact), 4096u);
+  EXPECT_EQ(fact & kDiffers, 0u);
+  EXPECT_NE(fact & kHasOneElement, 0u);
+}
+
 TEST(Selection, RemembersMoreChoicesThanItsFirstTableHolds) {
   const bp_kernel kernel = make_kernel("add");
   const Loaded l({&kernel});

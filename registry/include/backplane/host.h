@@ -250,7 +250,8 @@ typedef struct bp_kernel_choice {
 /* Finds the best kernel for a call: the key is (op, device, dtypes, layout class per tensor, launch
  * flags), and the answer is remembered until a plugin is loaded or unloaded. `sources` limits where
  * it may come from; 0 is what the registry's flags allow. BP_UNSUPPORTED if there is none; the text
- * then is what bp_kernel_explain() gives. Tensors need no buffer. */
+ * then is what bp_kernel_explain() gives. Tensors need no buffer. A dtype that is none of base.h's
+ * is BP_INVALID_ARGUMENT here and in each function that takes a frame. */
 BP_API bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags,
                                 bp_kernel_sources sources, uint32_t op, const void* args,
                                 bp_kernel_choice* out_choice);
