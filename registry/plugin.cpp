@@ -44,8 +44,11 @@ bp_status read_properties(Target& target) {
   if (theirs->heap_count == 0 || theirs->heaps == nullptr) {
     return fail(BP_INTERNAL, target.own_name + ": its properties list no heap");
   }
-  return bp_struct_read(theirs, kFirstProperties, &target.own_properties,
-                        sizeof(target.own_properties), nullptr);
+  target.own_properties = layers::copy_properties(*theirs);
+  target.own_properties->seal();
+  target.own_properties->properties.struct_size = sizeof(bp_device_properties);
+  target.properties = &target.own_properties->properties;
+  return BP_OK;
 }
 
 bp_status read_default_stream(Target& target) {
@@ -99,7 +102,6 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   target.registry = face(*plugin.owner);
   target.device = device.device;
   target.index = index;
-  target.properties = &target.own_properties;
   set_tables(target);
   bp_status status = read_properties(target);
   if (status == BP_OK) status = read_default_stream(target);
@@ -249,6 +251,7 @@ bp_status end_plugin(Plugin& plugin) {
   }
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     end_tables(target->own_tables);
+    target->own_properties->end_links();
     target->kernels = {};
   }
   keep_first(plugin.instance.end(), "shutdown");

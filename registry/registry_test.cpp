@@ -268,6 +268,52 @@ TEST(Registry, EndsTheTablesThatItLent) {
   EXPECT_STREQ(plugin->name, "acme.npu");
 }
 
+TEST(Registry, KeepsWhatItLentOfADeviceReadableAfterTheUnload) {
+  FakeBackend fake;
+  std::string name = "Fake X1", bus = "0000:3b:00.0", profile = "infer";
+  const char* profiles[] = {profile.c_str()};
+  bp_dtype dtypes[] = {BP_F32, BP_BF16};
+  bp_heap heaps[2] = {fake.heap, fake.heap};
+  bp_struct_header link{sizeof(link), 0x01000000, nullptr};
+  heaps[1].size_bytes = 4096;
+  heaps[1].next = &link;
+  bp_device_properties& p = fake.devices[0].properties;
+  p.next = &link;
+  p.name = name.c_str();
+  p.bus_id = bus.c_str();
+  p.profiles = profiles;
+  p.profile_count = 1;
+  p.dtypes = dtypes;
+  p.dtype_count = 2;
+  p.heaps = heaps;
+  p.heap_count = 2;
+  fake.streams.next = &link;
+  TestRegistry r;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_target* const target = r.target();
+  EXPECT_EQ(target->properties->next, &link);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  for (std::string* text : {&name, &bus, &profile}) text->assign(text->size(), '?');
+  profiles[0] = nullptr;
+  std::fill(std::begin(dtypes), std::end(dtypes), 0);
+  std::memset(static_cast<void*>(heaps), 0, sizeof(heaps));
+  const bp_device_properties& ours = *target->properties;
+  EXPECT_STREQ(ours.name, "Fake X1");
+  EXPECT_STREQ(ours.bus_id, "0000:3b:00.0");
+  ASSERT_EQ(ours.profile_count, 1u);
+  EXPECT_STREQ(ours.profiles[0], "infer");
+  ASSERT_EQ(ours.dtype_count, 2u);
+  EXPECT_EQ(ours.dtypes[1], BP_BF16);
+  ASSERT_EQ(ours.heap_count, 2u);
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(ours.heaps);
+  const auto& heap = *reinterpret_cast<const bp_heap*>(bytes + ours.heap_stride_bytes);
+  EXPECT_EQ(heap.size_bytes, 4096u);
+  EXPECT_EQ(heap.next, nullptr) << "links are the backend's own";
+  EXPECT_EQ(ours.next, nullptr);
+  EXPECT_EQ(target->streams->next, nullptr);
+}
+
 TEST(Registry, HasATableForWhatADeviceLacks) {
   TestRegistry r;
   FakeBackend fake;

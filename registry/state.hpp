@@ -14,6 +14,7 @@
 #include "registry/compiled_ops.hpp"
 #include "registry/dispatch_report.hpp"
 #include "registry/host_services.hpp"
+#include "registry/layers/properties.hpp"
 #include "registry/layers/stack.hpp"
 #include "registry/loader.hpp"
 #include "registry/manifest.hpp"
@@ -54,7 +55,8 @@ struct Target final : bp_target {
   Target() : bp_target{} {}
 
   std::string own_name;
-  bp_device_properties own_properties{};  // As of the load: a reset raises the device's generation.
+  // As of the load: a reset raises the device's generation.
+  std::unique_ptr<layers::ShownProperties> own_properties;
   Tables own_tables;
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.

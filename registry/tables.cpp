@@ -89,6 +89,7 @@ void fill_all(Table& ours, std::string& missing) {
 
 template <typename Table>
 void end_all(Table& ours) {
+  ours.next = nullptr;  // Links are the backend's own.
 #define BP_SLOT(table, noun, slot, presence, gone)                                           \
   if constexpr (std::is_same_v<Table, table>) {                                              \
     end_with_##gone<#noun "." #slot ": the backend of this device was unloaded">(ours.slot); \

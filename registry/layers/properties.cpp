@@ -7,6 +7,15 @@
 namespace bp::layers {
 
 void ShownProperties::seal() {
+  const auto keep = [](const char*& text, std::string& own) {
+    if (text == nullptr) return;
+    own = text;
+    text = own.c_str();
+  };
+  keep(properties.name, own_name_);
+  keep(properties.bus_id, own_bus_id_);
+  own_profiles_.resize(profiles.size());
+  for (size_t i = 0; i < profiles.size(); ++i) keep(profiles[i], own_profiles_[i]);
   properties.dtypes = dtypes.data();
   properties.dtype_count = dtypes.size();
   properties.profiles = profiles.data();
@@ -16,7 +25,12 @@ void ShownProperties::seal() {
   properties.heap_stride_bytes = sizeof(bp_heap);
 }
 
-std::unique_ptr<ShownProperties> PropertiesCopies::copy(const bp_device_properties& theirs) {
+void ShownProperties::end_links() {
+  properties.next = nullptr;
+  for (bp_heap& heap : heaps) heap.next = nullptr;
+}
+
+std::unique_ptr<ShownProperties> copy_properties(const bp_device_properties& theirs) {
   auto shown = std::make_unique<ShownProperties>();
   bp_device_properties& p = shown->properties;
   core::copy_prefix(theirs, p);

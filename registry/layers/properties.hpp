@@ -1,9 +1,11 @@
-// Changed copies of the properties of devices, for layers that show less than there is.
+// Copies of the properties of devices: for targets, which stay readable after the unload of their
+// backend, and changed ones for layers that show less than there is.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "backplane/backend.h"
@@ -16,9 +18,19 @@ struct ShownProperties {
   std::vector<const char*> profiles;
   std::vector<bp_heap> heaps;
 
-  // Makes `properties` point to the lists above.
+  // Makes `properties` point to the lists above, and them to strings of its own.
   void seal();
+
+  // Ends the links, which are the backend's own.
+  void end_links();
+
+ private:
+  std::string own_name_, own_bus_id_;
+  std::vector<std::string> own_profiles_;
 };
+
+// To be sealed, after the caller has changed what it likes.
+std::unique_ptr<ShownProperties> copy_properties(const bp_device_properties& theirs);
 
 // Made once for each device and lent from then on; the generation follows the device's.
 // Thread-safe.
@@ -39,7 +51,7 @@ class PropertiesCopies {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<ShownProperties>& shown = copies_[device];
     if (shown == nullptr) {
-      shown = copy(*theirs);
+      shown = copy_properties(*theirs);
       change(*shown);
       shown->seal();
     }
@@ -49,8 +61,6 @@ class PropertiesCopies {
   }
 
  private:
-  static std::unique_ptr<ShownProperties> copy(const bp_device_properties& theirs);
-
   std::mutex mutex_;
   std::map<bp_device*, std::unique_ptr<ShownProperties>> copies_;  // Guarded by mutex_.
 };

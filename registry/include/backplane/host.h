@@ -171,7 +171,9 @@ BP_API const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t
 /* ---- Targets: devices with their tables ----------------------------------------------------- */
 
 /* One device and the tables that serve it. Lent. Every slot of the tables can be called: what the
- * backend left out returns BP_UNSUPPORTED. `self` stands in each table. */
+ * backend left out returns BP_UNSUPPORTED. `self` stands in each table. The properties and their
+ * strings and lists are copies of the load, and stay readable after the unload; links behind `next`
+ * are the backend's own, and are NULL then. */
 typedef struct bp_target {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_TARGET. */
