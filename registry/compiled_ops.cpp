@@ -249,6 +249,13 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
                                                               const void* args) {
   flags = (flags | BP_LAUNCH_DETERMINISTIC) & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
   const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
+  // A layout is an address, which may come back as that of another layout: it is no key.
+  const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
+  if (std::ranges::any_of(tensors, has_layout)) {
+    auto refused = std::make_shared<Program>();
+    refused->reason = "takes tensors by strides only";
+    return refused;
+  }
   Key key{row.op, flags};
   const std::vector<uint64_t> words = frame_words(row, args, 0);
   key.insert(key.end(), words.begin(), words.end());

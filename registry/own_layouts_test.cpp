@@ -27,6 +27,10 @@ bp_layout_ops tile_table() {
     *out = a == b ? 1 : 0;
     return BP_OK;
   };
+  table.retain = [](void*, const bp_layout*) -> bp_status {
+    ++references;
+    return BP_OK;
+  };
   table.release = [](void*, const bp_layout*) -> bp_status {
     --references;
     return BP_OK;
@@ -71,6 +75,19 @@ TEST(OwnLayouts, ComeToTheKernelThatPrefersThem) {
   EXPECT_NE(l.reasons().find("plain: a: layout \"tiles\" is not taken, only strides"),
             std::string::npos)
       << l.reasons();
+}
+
+TEST(OwnLayouts, LiveAsLongAsAPreparedOpThatComparesThemByAddress) {
+  Loaded l;
+  l.call.a.layout = &tiles;
+  bp_prepared* prepared = nullptr;
+  ASSERT_EQ(bp_op_prepare(l.target, nullptr, 0, BP_OP_ADD, &l.call.args, 0, &prepared), BP_OK)
+      << bp_error_text();
+  EXPECT_EQ(references, 1);
+  EXPECT_EQ(bp_prepared_launch(prepared, nullptr, &l.call.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(references, 1);
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+  EXPECT_EQ(references, 0);
 }
 
 TEST(OwnLayouts, OfOthersAreRefusedByNameAndArgument) {

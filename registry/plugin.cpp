@@ -106,6 +106,7 @@ bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
   bp_status status = read_properties(target);
   if (status == BP_OK) status = read_default_stream(target);
   if (status != BP_OK) return status;
+  watch_stream_ends(target);
   add_kernels(r, target);
   target.counts = std::make_unique<DispatchCounts[]>(op_rows().size());
   target.cache.reset(new services::Cache(target));
@@ -247,7 +248,7 @@ bp_status end_plugin(Plugin& plugin) {
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
     end_prepared(*target);
     target->compiled.reset();
-    target->cache.reset();
+    keep_first(services::Cache::release(target->cache.release()), "memory.free");
   }
   for (const std::unique_ptr<Target>& target : plugin.targets) {
     end_tables(target->own_tables);

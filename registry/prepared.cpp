@@ -1,6 +1,7 @@
 #include "registry/prepared.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "registry/frame_words.hpp"
 #include "registry/guard.hpp"
 #include "registry/out_struct.hpp"
+#include "registry/own_layouts.hpp"
 #include "registry/submit.hpp"
 
 namespace bp::core {
@@ -30,11 +32,13 @@ struct Prepared {
   bp_launch_flags flags = 0;
   uint64_t constant_args = 0;
   std::vector<uint64_t> words;  // Of the frame.
+  // Of the frame's tensors. A layout is compared by its address, which must not come back.
+  std::vector<const bp_layout*> layouts;
   bp_plan* plan = nullptr;
   bp_plan_info info{};
   std::string algorithm;  // Or why there is no plan.
   BlockHandle packed;
-  bp_stream* stream = nullptr;  // Of the packing.
+  std::atomic<bp_stream*> stream = nullptr;  // Of the packing; NULL once it has ended.
 
   Launch launch(bp_stream* on) const {
     return {*target,
@@ -52,6 +56,10 @@ struct Prepared {
     if (plan != nullptr) static_cast<void>(kernel->plan_release(kernel, plan));
     plan = nullptr;
     packed.reset();
+    for (const bp_layout* layout : layouts) {
+      static_cast<void>(target->layouts->release(target->layouts->self, layout));
+    }
+    layouts.clear();
     target = nullptr;
   }
 };
@@ -166,6 +174,22 @@ bp_status choose_kernel(Prepared& p, const Reading& r) {
   return nothing_left(*p.target, r, false);
 }
 
+// Lists have no layouts: no kernel takes them.
+bp_status retain_layouts(Prepared& p, const void* args) {
+  if (!has_own_layouts(*p.row, p.key)) return BP_OK;
+  const bp_layout_ops& layouts = *p.target->layouts;
+  for (uint32_t i = 0; i < p.row->tensor_count; ++i) {
+    if (p.row->tensors[i].is_list()) continue;
+    const bp_tensor* const tensor = tensor_at(args, p.row->tensors[i]);
+    if (tensor == nullptr || tensor->layout == nullptr) continue;
+    p.layouts.reserve(p.layouts.size() + 1);
+    const bp_status status = layouts.retain(layouts.self, tensor->layout);
+    if (status != BP_OK) return status;
+    p.layouts.push_back(tensor->layout);
+  }
+  return BP_OK;
+}
+
 bp_status prepare(Prepared& p, const Reading& r) {
   p.row = r.row;
   p.key = r.key;
@@ -174,6 +198,7 @@ bp_status prepare(Prepared& p, const Reading& r) {
   if (own_frame == nullptr) return BP_INCOMPATIBLE;
   bp_status status = check_constants(p, own_frame);
   if (status == BP_OK) status = choose_kernel(p, r);
+  if (status == BP_OK) status = retain_layouts(p, own_frame);
   if (status != BP_OK) return status;
   p.words = frame_words(*p.row, own_frame, p.constant_args);
   alignas(8) std::byte storage[kMaxFrameBytes];
@@ -216,6 +241,13 @@ bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
 }
 
 }  // namespace
+
+void forget_stream(Target& target, bp_stream* stream) {
+  const std::lock_guard lock(target.prepared_mutex);
+  for (Prepared* prepared : target.prepared) {
+    if (prepared->stream == stream) prepared->stream = nullptr;
+  }
+}
 
 void end_prepared(Target& target) {
   const std::lock_guard lock(target.prepared_mutex);

@@ -120,6 +120,42 @@ TEST_F(Prepare, PlansAndPacksOnce) {
   EXPECT_EQ(seen.releases, 1);
 }
 
+TEST_F(Prepare, HoldsWhatItPackedForAStreamThatHasTheAddressOfAnEndedOne) {
+  static std::vector<bp_stream*> recorded;
+  recorded.clear();
+  fake.streams.create = [](void*, bp_device*, const bp_stream_desc*, bp_stream** out) -> bp_status {
+    static char place;
+    *out = reinterpret_cast<bp_stream*>(&place);
+    return BP_OK;
+  };
+  fake.streams.destroy = [](void*, bp_stream*) -> bp_status { return BP_OK; };
+  fake.streams.query = [](void*, bp_stream*, uint32_t* out_done) -> bp_status {
+    *out_done = 1;
+    return BP_OK;
+  };
+  fake.events.create = [](void*, bp_device*, const bp_event_desc*, bp_event** out) -> bp_status {
+    *out = reinterpret_cast<bp_event*>(&recorded);
+    return BP_OK;
+  };
+  fake.events.record = [](void*, bp_event*, bp_stream* stream) -> bp_status {
+    recorded.push_back(stream);
+    return BP_OK;
+  };
+  load({&planner});
+  const bp_stream_ops& streams = *target->streams;
+  bp_stream *first = nullptr, *second = nullptr;
+  ASSERT_EQ(streams.create(streams.self, target->device, nullptr, &first), BP_OK);
+  ASSERT_EQ(bp_op_prepare(target, first, 0, BP_OP_ADD, &call.args, 2, &prepared), BP_OK)
+      << bp_error_text();
+  ASSERT_EQ(streams.destroy(streams.self, first), BP_OK);
+  ASSERT_EQ(streams.create(streams.self, target->device, nullptr, &second), BP_OK);
+  ASSERT_EQ(second, first);
+  ASSERT_EQ(bp_prepared_launch(prepared, second, &call.args), BP_OK) << bp_error_text();
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+  EXPECT_EQ(recorded, std::vector<bp_stream*>{second})
+      << "its launch may still read what is packed";
+}
+
 TEST_F(Prepare, LaunchesAgainAndAgainWithThePlan) {
   load({&planner});
   ASSERT_EQ(prepare(), BP_OK) << bp_error_text();

@@ -21,6 +21,7 @@
 #include "registry/registrar.hpp"
 #include "registry/selection.hpp"
 #include "registry/services/services.hpp"
+#include "registry/stream_ends.hpp"
 
 namespace bp::core {
 
@@ -34,8 +35,11 @@ struct alignas(64) DispatchCounts {
   std::atomic<bool> has_reason = false;  // Target::reasons has one for the op.
 };
 
+// end_plugin() asks for the status itself.
 struct CacheRelease {
-  void operator()(services::Cache* cache) const { services::Cache::release(cache); }
+  void operator()(services::Cache* cache) const {
+    static_cast<void>(services::Cache::release(cache));
+  }
 };
 
 // One backend in a registry.
@@ -58,6 +62,7 @@ struct Target final : bp_target {
   // As of the load: a reset raises the device's generation.
   std::unique_ptr<layers::ShownProperties> own_properties;
   Tables own_tables;
+  StreamEnds stream_ends;  // The `self` of own_tables.streams.
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.
   Selection selection;

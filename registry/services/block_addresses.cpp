@@ -60,13 +60,14 @@ bp_status Cache::address_of_segment(Segment& segment) {
 
 bp_status Cache::address(bp_block* handle, uint64_t* out_address) {
   auto& block = *reinterpret_cast<Block*>(handle);
-  if (block.segment == nullptr) {
-    *out_address = 0;
-    return BP_OK;
-  }
   Cache& cache = *block.cache;
   {
     const std::lock_guard lock(cache.mutex_);
+    if (!block.is_live) return was_freed("address");
+    if (block.segment == nullptr) {
+      *out_address = 0;
+      return BP_OK;
+    }
     if (cache.is_released_) return fail(BP_DEVICE_LOST, "block.address: the plugin was unloaded");
   }
   if (const bp_status status = cache.address_of_segment(*block.segment); status != BP_OK) {

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <new>
 #include <string>
+#include <utility>
 
+#include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
 
 namespace bp::services {
@@ -43,6 +45,12 @@ std::string mebibytes(uint64_t bytes) {
 
 }  // namespace
 
+bp_status was_freed(const char* what) {
+  return fail(BP_INVALID_ARGUMENT, std::string("block.") + what +
+                                       ": the block was freed before; a block that was freed must "
+                                       "not be used again");
+}
+
 bool BySize::operator()(const Block* a, const Block* b) const {
   if (a->size_bytes != b->size_bytes) return a->size_bytes < b->size_bytes;
   if (a->segment != b->segment) return a->segment < b->segment;
@@ -51,7 +59,7 @@ bool BySize::operator()(const Block* a, const Block* b) const {
 
 bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out_block) try {
   if (stream == nullptr) stream = target_.default_stream;
-  if (size_bytes == 0) return make_empty_block(stream, out_block);
+  if (size_bytes == 0) return make_empty_block(out_block);
   if (size_bytes > UINT64_MAX - kLargeRounding) return out_of_memory(size_bytes);
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
   const uint64_t rounded = round_up(size_bytes, kRounding);
@@ -71,18 +79,36 @@ bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out
   return fail(BP_OUT_OF_MEMORY, "block.allocate: out of host memory");
 }
 
-bp_status Cache::make_empty_block(bp_stream* stream, bp_block** out_block) {
-  auto block = std::make_unique<Block>();
-  block->cache = this;
-  block->stream = stream;
+bp_status Cache::make_empty_block(bp_block** out_block) {
   const std::lock_guard lock(mutex_);
-  *out_block = &hand_out_locked(block.release(), 0)->face;
+  *out_block = &hand_out_locked(new_handle_locked(), 0)->face;
   return BP_OK;
+}
+
+Block* Cache::new_handle_locked() {
+  if (unused_ == nullptr) {
+    auto* made = new Block;
+    made->cache = this;
+    return made;
+  }
+  Block* block = unused_;
+  unused_ = block->next_in_bin;
+  block->next_in_bin = nullptr;
+  return block;
+}
+
+// Keeps the handle for the next block. Until then it says that it is not live.
+void Cache::retire_handle_locked(Block* block) {
+  *block = Block{};
+  block->cache = this;
+  block->next_in_bin = unused_;
+  unused_ = block;
 }
 
 Block* Cache::hand_out_locked(Block* block, uint64_t requested_bytes) {
   bp_cache_statistics& s = statistics_;
   block->face.ref.size_bytes = requested_bytes;
+  block->is_live = true;
   s.allocated_bytes += block->size_bytes;
   s.allocated_peak_bytes = std::max(s.allocated_peak_bytes, s.allocated_bytes);
   s.requested_bytes += requested_bytes;
@@ -91,13 +117,17 @@ Block* Cache::hand_out_locked(Block* block, uint64_t requested_bytes) {
   return block;
 }
 
+const std::shared_ptr<Pool>& Cache::known_stream_locked(bp_stream* stream) {
+  std::shared_ptr<Pool>& pool = pools_[stream];
+  if (pool == nullptr) pool = std::make_shared<Pool>(stream);
+  return pool;
+}
+
 Pool& Cache::pool_locked(bp_stream* stream) {
   if (stream == last_stream_ && last_pool_ != nullptr) return *last_pool_;
-  std::unique_ptr<Pool>& pool = pools_[stream];
-  if (pool == nullptr) pool = std::make_unique<Pool>();
+  last_pool_ = known_stream_locked(stream).get();
   last_stream_ = stream;
-  last_pool_ = pool.get();
-  return *pool;
+  return *last_pool_;
 }
 
 // A block of at least size_bytes that is free for `stream`, cut to size; nullptr if there is none.
@@ -128,12 +158,8 @@ Block* Cache::split_locked(Block* block, uint64_t size_bytes) {
       target_.properties->heaps->suballocation_granularity_bytes != 0 &&
       block->size_bytes - size_bytes >= least_remainder(block->segment->is_small);
   if (!can_split) return block;
-  if (unused_.empty()) unused_.push_back(std::make_unique<Block>());
-  Block* rest = unused_.back().release();
-  unused_.pop_back();
+  Block* rest = new_handle_locked();
   rest->face.ref = {block->segment->buffer, block->face.ref.byte_offset + size_bytes, 0};
-  rest->cache = this;
-  rest->stream = block->stream;
   rest->segment = block->segment;
   rest->previous = block;
   rest->next = block->next;
@@ -150,11 +176,7 @@ bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
   {
     const std::lock_guard lock(mutex_);
     if (is_released_) return fail(BP_DEVICE_LOST, "block.allocate: the plugin was unloaded");
-    flush_bins_locked();
-    Block key;
-    key.size_bytes = size_bytes;
-    const auto& free = pool_locked(stream).free[size_bytes > kSmallLimit];
-    if (free.lower_bound(&key) != free.end()) return BP_OK;
+    if (has_fit_locked(stream, size_bytes)) return BP_OK;
   }
   const bool is_whole = target_.properties->heaps->suballocation_granularity_bytes == 0;
   uint64_t size = is_whole ? size_bytes : segment_size(size_bytes);
@@ -164,22 +186,42 @@ bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
     size = size_bytes;
     status = allocate_buffer(size, &buffer);
   }
+  if (status == BP_OUT_OF_MEMORY) {
+    // Waiting for streams has perhaps given blocks back.
+    const std::unique_lock lock(mutex_);
+    if (has_fit_locked(stream, size_bytes)) return BP_OK;
+  }
   if (status == BP_OUT_OF_MEMORY) return out_of_memory(size_bytes);
   if (status != BP_OK) return status;
 
   const std::lock_guard lock(mutex_);
-  Segment& segment = segments_.emplace_back(buffer, size, size_bytes <= kSmallLimit);
-  auto block = std::make_unique<Block>();
+  Pool& pool = pool_locked(stream);
+  Block* block = new_handle_locked();
+  Segment& segment = segments_.emplace_back(buffer, &pool, size, size_bytes <= kSmallLimit);
+  ++pool.segment_count;
   block->face.ref = {buffer, 0, 0};
-  block->cache = this;
-  block->stream = stream;
   block->segment = &segment;
   block->size_bytes = size;
   statistics_.reserved_bytes += size;
   statistics_.reserved_peak_bytes =
       std::max(statistics_.reserved_peak_bytes, statistics_.reserved_bytes);
-  put_free_locked(block.release());
+  put_free_locked(block);
   return BP_OK;
+}
+
+// Whether a block of at least size_bytes is free for `stream`, after everything was merged. Takes
+// one of those that every stream may have, if need be.
+bool Cache::has_fit_locked(bp_stream* stream, uint64_t size_bytes) {
+  flush_all_bins_locked();
+  const bool is_large = size_bytes > kSmallLimit;
+  Block key;
+  key.size_bytes = size_bytes;
+  Pool& pool = pool_locked(stream);
+  if (pool.free[is_large].lower_bound(&key) != pool.free[is_large].end()) return true;
+  const auto found = common_.free[is_large].lower_bound(&key);
+  if (found == common_.free[is_large].end()) return false;
+  take_common_segment_locked(*found, pool);
+  return true;
 }
 
 // Asks the backend, and once more after everything that can be freed has been.
@@ -212,11 +254,13 @@ bp_status Cache::out_of_memory(uint64_t size_bytes) {
     const std::lock_guard lock(mutex_);
     ++statistics_.out_of_memory_count;
     s = statistics_;
-    for (const auto& [stream, pool] : pools_) {
-      for (const auto& free : pool->free) {
+    const auto look_at = [&](const Pool& pool) {
+      for (const auto& free : pool.free) {
         if (!free.empty()) largest = std::max(largest, (*free.rbegin())->size_bytes);
       }
-    }
+    };
+    look_at(common_);
+    for (const auto& [stream, pool] : pools_) look_at(*pool);
   }
   uint64_t free_bytes = 0, total_bytes = 0;
   const bp_device_ops& devices = *target_.devices;
@@ -236,22 +280,23 @@ bp_status Cache::free(bp_block* handle) try {
   if (handle == nullptr) return BP_OK;
   Block& block = impl(handle);
   Cache& cache = *block.cache;
-  if (!block.other_streams.empty()) {
-    bool is_dead = false;
-    {
-      const std::lock_guard lock(cache.mutex_);
-      is_dead = cache.is_released_;
-      cache.forget_address_locked(block);
-    }
-    if (!is_dead) return cache.free_after_other_streams(&block);
-  }
   bool is_last = false;
   {
     const std::lock_guard lock(cache.mutex_);
-    cache.give_back_locked(&block);
-    is_last = cache.is_released_ && cache.live_block_count_ == 0;
+    if (!block.is_live) [[unlikely]] {
+      return was_freed("free");
+    }
+    if (block.other_streams.empty() || cache.is_released_) [[likely]] {
+      cache.give_back_locked(&block);
+      is_last = cache.is_released_ && cache.live_block_count_ == 0;
+      if (!is_last) return BP_OK;
+    } else {
+      cache.forget_address_locked(block);
+      block.is_live = false;
+    }
   }
-  if (is_last) delete &cache;
+  if (!is_last) return cache.free_after_other_streams(&block);
+  delete &cache;
   return BP_OK;
 } catch (const std::bad_alloc&) {
   return fail(BP_OUT_OF_MEMORY, "block.free: out of host memory");
@@ -264,10 +309,11 @@ void Cache::give_back_locked(Block* block) {
   statistics_.requested_bytes -= block->face.ref.size_bytes;
   ++statistics_.free_count;
   --live_block_count_;
+  block->is_live = false;
   if (block->segment == nullptr || is_released_) {
-    delete block;
+    retire_handle_locked(block);
   } else if (block->size_bytes <= kBinLimit && block->segment->is_small) {
-    Block*& bin = pool_locked(block->stream).bins[block->size_bytes / kRounding];
+    Block*& bin = block->segment->pool->bins[block->size_bytes / kRounding];
     block->next_in_bin = bin;
     bin = block;
   } else {
@@ -280,14 +326,12 @@ Block* Cache::merge_locked(Block* left, Block* right) {
   left->size_bytes += right->size_bytes;
   left->next = right->next;
   if (left->next != nullptr) left->next->previous = left;
-  unused_.emplace_back(right);
-  *right = Block{};
+  retire_handle_locked(right);
   return left;
 }
 
 void Cache::put_free_locked(Block* block) {
-  Pool& pool = pool_locked(block->stream);
-  std::set<Block*, BySize>& free = pool.free[!block->segment->is_small];
+  std::set<Block*, BySize>& free = block->segment->pool->free[!block->segment->is_small];
   if (Block* left = block->previous; left != nullptr && left->is_free) {
     free.erase(left);
     left->is_free = false;
@@ -302,76 +346,124 @@ void Cache::put_free_locked(Block* block) {
   free.insert(block);
 }
 
-// Moves the blocks of all bins to the free sets, where they merge.
-void Cache::flush_bins_locked() {
-  for (const auto& [stream, pool] : pools_) {
-    for (Block*& bin : pool->bins) {
-      while (bin != nullptr) {
-        Block* block = bin;
-        bin = block->next_in_bin;
-        block->next_in_bin = nullptr;
-        put_free_locked(block);
-      }
+// Moves the blocks of the bins to the free sets, where they merge.
+void Cache::flush_bins_locked(Pool& pool) {
+  for (Block*& bin : pool.bins) {
+    while (bin != nullptr) {
+      Block* block = bin;
+      bin = block->next_in_bin;
+      block->next_in_bin = nullptr;
+      put_free_locked(block);
     }
   }
+}
+
+void Cache::flush_all_bins_locked() {
+  flush_bins_locked(common_);
+  for (const auto& [stream, pool] : pools_) flush_bins_locked(*pool);
 }
 
 bp_status Cache::empty() {
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
-  std::vector<std::pair<bp_buffer*, bp_stream*>> buffers;
-  {
-    const std::lock_guard lock(mutex_);
-    flush_bins_locked();
-    for (auto& [stream, pool] : pools_) {
-      for (auto& free : pool->free) {
-        for (auto it = free.begin(); it != free.end();) {
-          Block* block = *it;
-          const bool is_whole = block->previous == nullptr && block->next == nullptr;
-          if (!is_whole) {
-            ++it;
-            continue;
-          }
-          it = free.erase(it);
-          buffers.emplace_back(block->segment->buffer, stream);
-          statistics_.reserved_bytes -= block->segment->size_bytes;
-          ++statistics_.backend_free_count;
-          segments_.remove_if([&](const Segment& s) { return &s == block->segment; });
-          delete block;
+  const std::shared_lock ends(ends_mutex_);
+  std::vector<Block*> wholes;
+  const auto take_wholes = [&](Pool& pool) {
+    for (auto& free : pool.free) {
+      for (auto it = free.begin(); it != free.end();) {
+        Block* block = *it;
+        const bool is_whole = block->previous == nullptr && block->next == nullptr;
+        if (!is_whole) {
+          ++it;
+          continue;
         }
+        it = free.erase(it);
+        block->is_free = false;
+        wholes.push_back(block);
       }
     }
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    wholes.reserve(segments_.size());  // Nothing may be lost between a set and the list.
+    flush_all_bins_locked();
+    take_wholes(common_);
+    for (auto& [stream, pool] : pools_) take_wholes(*pool);
   }
   bp_status first = BP_OK;
-  for (const auto& [buffer, stream] : buffers) {
-    const bp_status status = target_.allocator->free(target_.allocator->self, buffer, stream);
+  std::string words;
+  const bp_allocator_ops& allocator = *target_.allocator;
+  for (Block* block : wholes) {
+    Segment& segment = *block->segment;
+    const bp_status status = allocator.free(allocator.self, segment.buffer, segment.pool->stream);
+    if (status != BP_OK && first == BP_OK) words = core::take_error();
     if (first == BP_OK) first = status;
+    const std::lock_guard lock(mutex_);
+    if (status == BP_OK) {
+      drop_segment_locked(block);
+    } else {
+      put_free_locked(block);
+    }
   }
-  return first;
+  return first == BP_OK ? BP_OK
+                        : fail(first, std::string(target_.name) + ": cache.empty: " + words);
 }
 
-void Cache::release(Cache* cache) {
+// Forgets the segment that is the free block `block`, which is of no set.
+void Cache::drop_segment_locked(Block* block) {
+  Segment* segment = block->segment;
+  --segment->pool->segment_count;
+  statistics_.reserved_bytes -= segment->size_bytes;
+  ++statistics_.backend_free_count;
+  retire_handle_locked(block);
+  segments_.remove_if([&](const Segment& s) { return &s == segment; });
+}
+
+bp_status Cache::release(Cache* cache) {
+  if (cache == nullptr) return BP_OK;
   cache->reclaim_pending(true);
   std::vector<bp_buffer*> buffers;
+  std::vector<bp_event*> events;
   bool is_last = false;
   {
     const std::lock_guard lock(cache->mutex_);
-    cache->flush_bins_locked();
-    for (auto& [stream, pool] : cache->pools_) {
-      for (auto& free : pool->free) {
-        for (Block* block : free) delete block;
-      }
+    for (const auto& pool : cache->ended_) cache->end_pool_locked(*pool);
+    for (const Pending& pending : cache->pending_) {
+      events.insert(events.end(), pending.events.begin(), pending.events.end());
+      cache->give_back_locked(pending.block);
     }
-    cache->pools_.clear();
-    cache->last_pool_ = nullptr;
+    cache->pending_.clear();
     for (const Segment& segment : cache->segments_) buffers.push_back(segment.buffer);
     cache->is_released_ = true;
     is_last = cache->live_block_count_ == 0;
   }
+  cache->destroy_events(events);
+  const bp_allocator_ops& allocator = *cache->target_.allocator;
+  uint64_t refused_count = 0;
+  bp_status first = BP_OK;
+  std::string words;
   for (bp_buffer* buffer : buffers) {
-    static_cast<void>(
-        cache->target_.allocator->free(cache->target_.allocator->self, buffer, nullptr));
+    const bp_status status = allocator.free(allocator.self, buffer, nullptr);
+    if (status == BP_OK || refused_count++ != 0) continue;
+    first = status;
+    words = core::take_error();
   }
   if (is_last) delete cache;
+  if (first == BP_OK) return BP_OK;
+  return fail(first, "the backend did not take " + std::to_string(refused_count) + " of " +
+                         std::to_string(buffers.size()) + " cached buffers back: " + words);
+}
+
+// Every handle of the cache is free by now: in a bin, in a set, or retired.
+Cache::~Cache() {
+  flush_all_bins_locked();
+  const auto delete_free = [](Pool& pool) {
+    for (auto& free : pool.free) {
+      for (Block* block : free) delete block;
+    }
+  };
+  delete_free(common_);
+  for (auto& [stream, pool] : pools_) delete_free(*pool);
+  while (unused_ != nullptr) delete std::exchange(unused_, unused_->next_in_bin);
 }
 
 bp_cache_statistics Cache::statistics() const {

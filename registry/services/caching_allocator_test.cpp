@@ -202,6 +202,47 @@ TEST(Cache, ServesZeroBytesWithoutMemory) {
   EXPECT_EQ(Cache::free(nullptr), BP_OK);
 }
 
+TEST(Cache, RefusesToFreeABlockTwice) {
+  Fake fake;
+  fake.allocator.address = [](void*, bp_buffer*, uint64_t*) -> bp_status { return BP_UNSUPPORTED; };
+  // In a bin, in a free set, merged with its neighbour, waiting for a stream, without memory.
+  bp_block* const held = fake.take(700 << 10);
+  for (const uint64_t size :
+       {uint64_t{512}, uint64_t{30} << 20, uint64_t{600} << 10, uint64_t{0}}) {
+    bp_block* const block = fake.take(size);
+    EXPECT_EQ(Cache::free(block), BP_OK);
+    const bp_cache_statistics before = fake.cache->statistics();
+    EXPECT_EQ(Cache::free(block), BP_INVALID_ARGUMENT) << size;
+    EXPECT_NE(std::string(bp_error_text()).find("was freed before"), std::string::npos)
+        << bp_error_text();
+    EXPECT_EQ(Cache::record_stream(block, Fake::stream(2)), BP_INVALID_ARGUMENT);
+    uint64_t address = 1;
+    EXPECT_EQ(Cache::address(block, &address), BP_INVALID_ARGUMENT);
+    EXPECT_EQ(fake.cache->statistics().free_count, before.free_count);
+    EXPECT_EQ(fake.cache->statistics().allocated_bytes, before.allocated_bytes);
+    bp_block* const a = fake.take(size);
+    bp_block* const b = fake.take(size);
+    EXPECT_NE(a, b) << "one block was handed out twice";
+    Cache::free(a);
+    Cache::free(b);
+  }
+  bp_block* const shared = fake.take(4096);
+  EXPECT_EQ(Cache::record_stream(shared, Fake::stream(2)), BP_OK);
+  EXPECT_EQ(Cache::free(shared), BP_OK);
+  EXPECT_EQ(Cache::free(shared), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(fake.live_events, 1);
+  fake.events_are_done = true;
+  Cache::free(held);
+}
+
+TEST(Cache, RefusesToFreeABlockTwiceAfterItsBufferWasGivenBack) {
+  Fake fake;
+  bp_block* const block = fake.take(30 << 20);
+  EXPECT_EQ(Cache::free(block), BP_OK);
+  EXPECT_EQ(fake.cache->empty(), BP_OK);
+  EXPECT_EQ(Cache::free(block), BP_INVALID_ARGUMENT);
+}
+
 TEST(Cache, RefusesASizeThatOverflows) {
   Fake fake;
   bp_block* none = nullptr;

@@ -13,35 +13,59 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
     return fail(BP_INVALID_ARGUMENT, "block.record_stream: block and stream must not be NULL");
   }
   Block& block = *reinterpret_cast<Block*>(handle);
-  const std::lock_guard lock(block.cache->mutex_);
-  const bool is_known = std::ranges::count(block.other_streams, stream) != 0;
-  if (stream != block.stream && !is_known) block.other_streams.push_back(stream);
+  Cache& cache = *block.cache;
+  const std::lock_guard lock(cache.mutex_);
+  if (!block.is_live) return was_freed("record_stream");
+  if (block.segment == nullptr || cache.is_released_) return BP_OK;  // There is no memory.
+  const std::shared_ptr<Pool>& pool = cache.known_stream_locked(stream);
+  const bool is_known = std::ranges::count(block.other_streams, pool) != 0;
+  if (pool.get() != block.segment->pool && !is_known) block.other_streams.push_back(pool);
   return BP_OK;
 } catch (const std::bad_alloc&) {
   return fail(BP_OUT_OF_MEMORY, "block.record_stream: out of host memory");
 }
 
-// Records an event on each other stream; the block is given back when all have happened.
-bp_status Cache::free_after_other_streams(Block* block) try {
+// Records an event on each other stream; the block is given back when all have happened. The work
+// of a stream that has ended is over with its pool.
+bp_status Cache::free_after_other_streams(Block* block) {
+  Pending pending{block, {}, {}};
+  const bp_status status = record_events(pending);
+  {
+    const std::lock_guard lock(mutex_);
+    if (status == BP_OK) {
+      block->other_streams.clear();
+      pending_.push_back(std::move(pending));
+      has_pending_ = true;
+      return BP_OK;
+    }
+    block->is_live = true;  // The block stays with the caller, who can free it again.
+  }
+  destroy_events(pending.events);
+  return status;
+}
+
+bp_status Cache::record_events(Pending& pending) try {
   const bp_event_ops& events = *target_.events;
-  Pending pending{block, {}};
-  bp_status status = BP_OK;
-  for (bp_stream* stream : block->other_streams) {
+  const size_t count = pending.block->other_streams.size();
+  pending.events.reserve(count);
+  pending.ended.reserve(count);
+  {
+    const std::lock_guard lock(mutex_);
+    pending_.reserve(pending_.size() + 1);
+  }
+  const std::shared_lock ends(ends_mutex_);
+  for (const std::shared_ptr<Pool>& pool : pending.block->other_streams) {
+    if (pool->stream == nullptr) {
+      pending.ended.push_back(pool);
+      continue;
+    }
     bp_event* event = nullptr;
-    status = events.create(events.self, target_.device, nullptr, &event);
-    if (status != BP_OK) break;
+    bp_status status = events.create(events.self, target_.device, nullptr, &event);
+    if (status != BP_OK) return status;
     pending.events.push_back(event);
-    status = events.record(events.self, event, stream);
-    if (status != BP_OK) break;
+    status = events.record(events.self, event, pool->stream);
+    if (status != BP_OK) return status;
   }
-  if (status != BP_OK) {
-    destroy_events(pending.events);
-    return status;  // The block stays with the caller, who can free it again.
-  }
-  block->other_streams.clear();
-  const std::lock_guard lock(mutex_);
-  pending_.push_back(std::move(pending));
-  has_pending_ = true;
   return BP_OK;
 } catch (const std::bad_alloc&) {
   return fail(BP_OUT_OF_MEMORY, "block.free: out of host memory");
@@ -49,35 +73,51 @@ bp_status Cache::free_after_other_streams(Block* block) try {
 
 void Cache::destroy_events(const std::vector<bp_event*>& events) {
   for (bp_event* event : events) {
+    if (event == nullptr) continue;
     static_cast<void>(target_.events->destroy(target_.events->self, event));
   }
 }
 
+// Whether the work in front of `event` has ended; with `waits`, once it has. A failed wait is over
+// as well: the failure is that of its stream, and stays there. A query that fails says nothing.
+bool Cache::has_happened(bp_event* event, bool waits) const {
+  const bp_event_ops& ops = *target_.events;
+  if (waits) {
+    static_cast<void>(ops.synchronize(ops.self, event, UINT64_MAX));
+    return true;
+  }
+  uint32_t done = 0;
+  return ops.query(ops.self, event, &done) == BP_OK && done != 0;
+}
+
 // Gives back the blocks whose other streams are done; with `waits`, all of them.
 void Cache::reclaim_pending(bool waits) {
+  reclaim_ended_streams(waits);
   std::vector<Pending> looked_at;
   {
     const std::lock_guard lock(mutex_);
     looked_at.swap(pending_);
-    has_pending_ = false;
+    has_pending_ = !ended_.empty();
   }
-  const bp_event_ops& ops = *target_.events;
-  const auto is_done = [&](bp_event* event) {
-    uint32_t done = 0;
-    // A failed wait is over as well: the failure is that of its stream, and stays there.
-    if (waits) static_cast<void>(ops.synchronize(ops.self, event, UINT64_MAX));
-    return waits || ops.query(ops.self, event, &done) != BP_OK || done != 0;
-  };
   for (Pending& pending : looked_at) {
-    const bool all_done = std::ranges::all_of(pending.events, is_done);
-    if (all_done) destroy_events(pending.events);
-    const std::lock_guard lock(mutex_);
-    if (all_done) {
-      give_back_locked(pending.block);
-    } else {
-      pending_.push_back(std::move(pending));
-      has_pending_ = true;
+    const bool all_done = std::ranges::all_of(
+        pending.events, [&](bp_event* event) { return has_happened(event, waits); });
+    std::vector<bp_event*> happened;
+    {
+      const std::lock_guard lock(mutex_);
+      const bool is_over =
+          all_done && std::ranges::all_of(pending.ended, [](const std::shared_ptr<Pool>& pool) {
+            return pool->is_over;
+          });
+      if (is_over) {
+        happened.swap(pending.events);
+        give_back_locked(pending.block);
+      } else {
+        pending_.push_back(std::move(pending));
+        has_pending_ = true;
+      }
     }
+    destroy_events(happened);
   }
 }
 

@@ -173,7 +173,10 @@ BP_API const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t
 /* One device and the tables that serve it. Lent. Every slot of the tables can be called: what the
  * backend left out returns BP_UNSUPPORTED. `self` stands in each table. The properties and their
  * strings and lists are copies of the load, and stay readable after the unload; links behind `next`
- * are the backend's own, and are NULL then. */
+ * are the backend's own, and are NULL then.
+ *
+ * A stream is destroyed through the `streams` of a target, and not otherwise: the host stands in
+ * front of that table, and hears that the stream has ended. */
 typedef struct bp_target {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_TARGET. */
@@ -252,8 +255,7 @@ typedef struct bp_kernel_choice {
 /* Finds the best kernel for a call: the key is (op, device, dtypes, layout class per tensor, launch
  * flags), and the answer is remembered until a plugin is loaded or unloaded. `sources` limits where
  * it may come from; 0 is what the registry's flags allow. BP_UNSUPPORTED if there is none; the text
- * then is what bp_kernel_explain() gives. Tensors need no buffer. A dtype that is none of base.h's
- * is BP_INVALID_ARGUMENT here and in each function that takes a frame. */
+ * then is what bp_kernel_explain() gives. Tensors need no buffer. */
 BP_API bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags,
                                 bp_kernel_sources sources, uint32_t op, const void* args,
                                 bp_kernel_choice* out_choice);
@@ -351,24 +353,33 @@ BP_API bp_status bp_prepared_release(bp_prepared* prepared);
 /* ---- The caching allocator ------------------------------------------------------------------ */
 
 /* A part of a cached buffer. Made by the cache; `ref` is constant. Its byte_offset is a multiple of
- * 512 and is often not 0. */
+ * 512 and is often not 0.
+ *
+ * A stream may end before its blocks do. What it leaves, and blocks that are freed later, are for
+ * every stream once the work has ended that was submitted before the destroy. The cache records an
+ * event for that, and waits for it only where memory runs out. Where no event can be recorded, the
+ * blocks are kept until the cache has waited for the device, where memory runs out, or until the
+ * unload. */
 typedef struct bp_block {
   bp_buffer_ref ref;
 } bp_block;
 
 /* Takes memory of the first heap for use on `stream` (NULL: the default stream). Reuses freed
- * blocks of the same stream at once. On exhaustion frees what is cached and tries again; then it is
- * BP_OUT_OF_MEMORY with totals, largest free block and fragmentation in the text. 0 bytes are a
- * block without memory. Content is undefined. */
+ * blocks of the same stream at once. On exhaustion waits for the work that freed blocks wait for,
+ * frees what is cached and tries again; then it is BP_OUT_OF_MEMORY with totals, largest free block
+ * and fragmentation in the text. 0 bytes are a block without memory. Content is undefined. */
 BP_API bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,
                                    bp_block** out_block);
 
 /* Gives a block back. Work on its stream may still use it. NULL is a no-op. After the unload of its
- * plugin it does nothing but free the handle. */
+ * plugin it does nothing but free the handle. A second call for the same block is
+ * BP_INVALID_ARGUMENT, and changes nothing, until the cache has handed the handle out again, which
+ * a later bp_block_allocate() may do, or until the unload; then nobody can tell. */
 BP_API bp_status bp_block_free(bp_block* block);
 
 /* Says that `stream` uses the block too: its memory is reused only when the work submitted there
- * before bp_block_free() has ended. */
+ * before bp_block_free() has ended. The stream may end first. A block that was freed is
+ * BP_INVALID_ARGUMENT, as long as bp_block_free() would know it. */
 BP_API bp_status bp_block_record_stream(bp_block* block, bp_stream* stream);
 
 typedef struct bp_cache_statistics {
@@ -387,7 +398,9 @@ typedef struct bp_cache_statistics {
 BP_API bp_status bp_cache_get_statistics(const bp_target* target,
                                          bp_cache_statistics* out_statistics);
 
-/* Frees all buffers of the cache that hold no block in use. */
+/* Frees all buffers of the cache that hold no block in use, other than those that work of an ended
+ * stream may still use. A buffer that the backend refuses to take back stays in the cache and in
+ * its statistics; the first such failure is returned, after all were tried. */
 BP_API bp_status bp_cache_empty(const bp_target* target);
 
 #ifdef __cplusplus

@@ -1,0 +1,141 @@
+// Streams that end while the cache has blocks of theirs. The address of a stream may come back as
+// that of another one, so nothing of the cache may stand for both: the pool leaves the map with its
+// stream. Its segments go to the common pool, from which every stream may take, once the work has
+// ended that was submitted before the destroy.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "registry/services/caching_allocator.hpp"
+
+namespace bp::services {
+
+// Whether all work of `stream` has ended. Where the backend does not know, it has not.
+bool Cache::is_idle(bp_stream* stream) const {
+  const bp_stream_ops& streams = *target_.streams;
+  uint32_t is_done = 0;
+  return streams.query(streams.self, stream, &is_done) == BP_OK && is_done != 0;
+}
+
+// An event behind all work of `stream`; NULL where there can be none. One that is recorded in a
+// capture would be part of the graph, and say nothing of the stream.
+bp_event* Cache::record_end(bp_stream* stream) const {
+  const bp_stream_ops& streams = *target_.streams;
+  const bp_event_ops& events = *target_.events;
+  uint32_t is_capturing = 0;
+  const bool has_graphs = (target_.table_mask >> BP_STRUCT_GRAPH_OPS & 1) != 0;
+  if (has_graphs) static_cast<void>(streams.is_capturing(streams.self, stream, &is_capturing));
+  bp_event* event = nullptr;
+  if (is_capturing != 0) return nullptr;
+  if (events.create(events.self, target_.device, nullptr, &event) != BP_OK) return nullptr;
+  if (events.record(events.self, event, stream) == BP_OK) return event;
+  static_cast<void>(events.destroy(events.self, event));
+  return nullptr;
+}
+
+Cache::Ending Cache::begin_end(bp_stream* stream) {
+  Ending ending;
+  bool is_used = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = pools_.find(stream);
+    if (found == pools_.end()) return ending;
+    ending.pool.push_back(found->second);
+    // Besides the map and `ending`, blocks hold it that were recorded for this stream.
+    is_used = found->second->segment_count != 0 || found->second.use_count() > 2;
+  }
+  ending.is_idle = !is_used || is_idle(stream);
+  bp_event* const end = ending.is_idle ? nullptr : record_end(stream);
+  const std::unique_lock ends(ends_mutex_);  // From here on nobody hands the stream to the backend.
+  const std::lock_guard lock(mutex_);
+  ending.stream = pools_.extract(stream);
+  ending.pool.front()->end = end;
+  ending.pool.front()->stream = nullptr;
+  last_pool_ = nullptr;
+  return ending;
+}
+
+void Cache::finish_end(Ending& ending, bool is_destroyed) {
+  if (ending.pool.empty()) return;
+  if (!is_destroyed) return resume(ending);
+  const std::lock_guard lock(mutex_);
+  if (ending.is_idle) {
+    end_pool_locked(*ending.pool.front());
+  } else {
+    ended_.splice(ended_.end(), ending.pool);
+    has_pending_ = true;
+  }
+}
+
+// The stream lives on, and work that is submitted to it now comes behind the event.
+void Cache::resume(Ending& ending) {
+  Pool& pool = *ending.pool.front();
+  destroy_events({pool.end});
+  const std::unique_lock ends(ends_mutex_);
+  const std::lock_guard lock(mutex_);
+  pool.end = nullptr;
+  pool.stream = ending.stream.key();
+  if (pools_.insert(std::move(ending.stream)).inserted) return;
+  // Somebody used the stream meanwhile, and it has a new pool. The old one waits for the device.
+  pool.stream = nullptr;
+  ended_.splice(ended_.end(), ending.pool);
+  has_pending_ = true;
+}
+
+// What was a stream's is for every stream from now on.
+void Cache::end_pool_locked(Pool& pool) {
+  flush_bins_locked(pool);
+  pool.is_over = true;
+  for (Segment& segment : segments_) {
+    if (segment.pool != &pool) continue;
+    segment.pool = &common_;
+    ++common_.segment_count;
+  }
+  pool.segment_count = 0;
+  for (size_t i = 0; i < std::size(pool.free); ++i) common_.free[i].merge(pool.free[i]);
+}
+
+// Moves a segment of the common pool that has a free block, and whose bins are empty.
+void Cache::take_common_segment_locked(Block* block, Pool& to) {
+  Segment& segment = *block->segment;
+  const size_t is_large = segment.is_small ? 0 : 1;
+  while (block->previous != nullptr) block = block->previous;
+  for (; block != nullptr; block = block->next) {
+    if (block->is_free) to.free[is_large].insert(common_.free[is_large].extract(block));
+  }
+  segment.pool = &to;
+  --common_.segment_count;
+  ++to.segment_count;
+}
+
+// Ends the pools of streams whose work is over; with `waits`, of all. One without an event is over
+// once the device was waited for.
+void Cache::reclaim_ended_streams(bool waits) {
+  std::list<std::shared_ptr<Pool>> looked_at;
+  {
+    const std::lock_guard lock(mutex_);
+    looked_at.swap(ended_);
+  }
+  const bp_device_ops& devices = *target_.devices;
+  for (auto it = looked_at.begin(); it != looked_at.end();) {
+    Pool& pool = **it;
+    bp_event* const end = pool.end;
+    const bool is_over = end != nullptr ? has_happened(end, waits)
+                                        : waits && devices.synchronize(devices.self, target_.device,
+                                                                       UINT64_MAX) == BP_OK;
+    const auto next = std::next(it);
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_over) {
+        end_pool_locked(pool);
+      } else {
+        ended_.splice(ended_.end(), looked_at, it);
+        has_pending_ = true;
+      }
+    }
+    if (is_over) destroy_events({end});
+    it = next;
+  }
+}
+
+}  // namespace bp::services
