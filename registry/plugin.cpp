@@ -235,6 +235,19 @@ bp_status start_plugin(Registry& registry, const Source& source, uint64_t option
   return BP_OK;
 }
 
+namespace {
+
+// The streams of host fallbacks, of which none runs any more.
+void end_fallback_streams(Target& target) {
+  const bp_stream_ops& streams = target.own_tables.streams;
+  for (bp_stream* stream : target.fallback_streams) {
+    static_cast<void>(streams.destroy(streams.self, stream));
+  }
+  target.fallback_streams.clear();
+}
+
+}  // namespace
+
 bp_status end_plugin(Plugin& plugin) {
   bp_status status = BP_OK;
   std::string words;
@@ -248,6 +261,7 @@ bp_status end_plugin(Plugin& plugin) {
     keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
     end_prepared(*target);
     target->compiled.reset();
+    end_fallback_streams(*target);
     keep_first(services::Cache::release(target->cache.release()), "memory.free");
   }
   for (const std::unique_ptr<Target>& target : plugin.targets) {

@@ -73,6 +73,12 @@ struct Target final : bp_target {
   std::mutex prepared_mutex;
   std::vector<Prepared*> prepared;  // Guarded by prepared_mutex. Ended by the unload.
 
+  // Streams on which this device serves as the host of a fallback, those that nobody uses. Guarded
+  // by fallback_mutex.
+  std::mutex fallback_mutex;
+  std::vector<bp_stream*> fallback_streams;
+  size_t fallback_stream_count = 0;  // With those in use.
+
   const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
 };
 

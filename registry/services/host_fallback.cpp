@@ -3,7 +3,11 @@
 // Every tensor is copied as the range of bytes that its elements span, so that strides stay as they
 // are. An output with gaps between its elements is copied in first: what lies in the gaps must be
 // the same afterwards. An output that aliases an input gets memory of its own over there, which is
-// why in-place ops are right as well. The call waits for the device.
+// why in-place ops are right as well. The call waits for both devices.
+//
+// The host works on a stream that nobody else has meanwhile. So a failure of its work, such as an
+// index out of range, is that of this call: it becomes the failure of the caller's stream, as it
+// would be with a kernel of the device, and the stream of the host is cleared for the next call.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -12,11 +16,13 @@
 #include <string>
 #include <vector>
 
+#include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
 #include "registry/guard.hpp"
 #include "registry/host_target.hpp"
 #include "registry/op_rows.hpp"
 #include "registry/services/services.hpp"
+#include "registry/submit.hpp"
 
 namespace bp::services {
 namespace {
@@ -59,26 +65,110 @@ struct Copy {
   std::unique_ptr<bp_block, FreeBlock> block;
   bp_tensor tensor;
   bool is_written;
+  std::vector<std::byte> staging;  // On the way between the devices.
+
+  bp_buffer_ref there() const { return {original->buffer, span.begin_byte, span.size_bytes}; }
+  bp_buffer_ref here() const {
+    return {block->ref.buffer, block->ref.byte_offset, span.size_bytes};
+  }
+};
+
+// A stream of the host device that nobody else uses until the end of the scope.
+class HostStream {
+ public:
+  explicit HostStream(core::Target& host) : host_(host) {}
+  HostStream(const HostStream&) = delete;
+
+  bp_status take() {
+    {
+      const std::lock_guard lock(host_.fallback_mutex);
+      if (!host_.fallback_streams.empty()) {
+        stream_ = host_.fallback_streams.back();
+        host_.fallback_streams.pop_back();
+        return BP_OK;
+      }
+      host_.fallback_streams.reserve(host_.fallback_stream_count + 1);  // Nothing throws later.
+      ++host_.fallback_stream_count;
+    }
+    const bp_stream_ops& streams = host_.own_tables.streams;
+    const bp_status status = streams.create(streams.self, host_.device, nullptr, &stream_);
+    if (status == BP_OK) return BP_OK;
+    const std::lock_guard lock(host_.fallback_mutex);
+    --host_.fallback_stream_count;
+    return status;
+  }
+
+  // Waits for the work, and ends its failure, which is returned.
+  bp_status settle() {
+    const bp_stream_ops& streams = host_.own_tables.streams;
+    const bp_status status = streams.synchronize(streams.self, stream_, UINT64_MAX);
+    if (status == BP_OK) return BP_OK;
+    const std::string words = core::take_error();
+    is_usable_ = streams.clear_failure(streams.self, stream_) == BP_OK;
+    return fail(core::classify(host_, status), words);
+  }
+
+  ~HostStream() {
+    if (stream_ == nullptr) return;
+    {
+      const std::lock_guard lock(host_.fallback_mutex);
+      if (is_usable_) {
+        host_.fallback_streams.push_back(stream_);  // take() has made room.
+        return;
+      }
+      --host_.fallback_stream_count;
+    }
+    const bp_stream_ops& streams = host_.own_tables.streams;
+    static_cast<void>(streams.destroy(streams.self, stream_));
+  }
+
+  bp_stream* get() const { return stream_; }
+
+ private:
+  core::Target& host_;
+  bp_stream* stream_ = nullptr;
+  bool is_usable_ = true;
 };
 
 class Run {
  public:
   Run(const bp_target& target, const bp_target& host, const OpRow& row, bp_stream* stream)
-      : target_(target), host_(host), row_(row), stream_(stream) {}
+      : target_(target), host_(host), row_(row), stream_(stream), host_stream_(core::impl(&host)) {}
 
   bp_status operator()(bp_launch_flags flags, const void* args) {
+    bp_status status = host_stream_.take();
+    if (status != BP_OK) return status;
+    status = submit(flags & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}, args);
+    std::string words = status == BP_OK ? "" : core::take_error();
+    // Also where the call was refused: what was submitted before uses memory of this object.
+    const bp_status settled = host_stream_.settle();
+    if (settled != BP_OK && was_launched_) return fail_stream(settled, core::take_error());
+    if (status != BP_OK) return fail(core::classify(core::impl(&host_), status), words);
+    return settled == BP_OK ? take_back() : settled;
+  }
+
+ private:
+  // Everything but the way back to the device. Behind it the staging memory has the outputs.
+  bp_status submit(bp_launch_flags flags, const void* args) {
     alignas(16) std::array<std::byte, core::kMaxFrameBytes> frame;
     std::memcpy(frame.data(), args, row_.frame_size_bytes);
     for (uint32_t i = 0; i < row_.tensor_count; ++i) {
       const bp_status status = bring(row_.tensors[i], frame.data());
       if (status != BP_OK) return status;
     }
-    flags &= ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
-    const bp_status status = bp_op_launch(&host_, nullptr, flags, row_.op, frame.data());
-    return status == BP_OK ? take_back() : status;
+    bp_status status = bp_op_launch(&host_, host_stream_.get(), flags, row_.op, frame.data());
+    was_launched_ = status == BP_OK;
+    for (Copy& copy : copies_) {
+      if (status != BP_OK) break;
+      if (!copy.is_written || copy.span.size_bytes == 0) continue;
+      const bp_buffer_ref here = copy.here();
+      const bp_allocator_ops& memory = *host_.allocator;
+      status = memory.copy_to_host(memory.self, host_stream_.get(), copy.staging.data(), &here,
+                                   BP_BORROW_UNTIL_COMPLETE);
+    }
+    return status;
   }
 
- private:
   // Copies what the argument needs, and lets the frame name the copies.
   bp_status bring(const TensorArgument& argument, std::byte* frame) {
     const bool is_written = argument.is_output() || argument.kind == Kind::out_list ||
@@ -107,51 +197,72 @@ class Run {
     copy.tensor = *tensor;
     copy.is_written = is_written;
     bp_block* block = nullptr;
-    bp_status status = bp_block_allocate(&host_, nullptr, copy.span.size_bytes, &block);
+    bp_status status = bp_block_allocate(&host_, host_stream_.get(), copy.span.size_bytes, &block);
     if (status != BP_OK) return status;
     copy.block.reset(block);
     copy.tensor.buffer = block->ref.buffer;
     copy.tensor.byte_offset = block->ref.byte_offset + copy.span.origin_byte;
     tensor = &copy.tensor;
+    if (copy.span.size_bytes == 0) return BP_OK;
+    copy.staging.resize(copy.span.size_bytes);
     const bool copies_in = is_read || copy.span.has_gaps;
-    return copies_in ? move(copy, /*to_host=*/true) : bp_status{BP_OK};
+    return copies_in ? move_in(copy) : bp_status{BP_OK};
+  }
+
+  bp_status move_in(Copy& copy) {
+    const bp_buffer_ref there = copy.there(), here = copy.here();
+    const bp_allocator_ops& from = *target_.allocator;
+    const bp_allocator_ops& to = *host_.allocator;
+    const bp_status status =
+        from.copy_to_host(from.self, stream_, copy.staging.data(), &there, BP_BORROW_DURING_CALL);
+    if (status != BP_OK) return status;
+    return to.copy_from_host(to.self, host_stream_.get(), &here, copy.staging.data(),
+                             BP_BORROW_UNTIL_COMPLETE);
   }
 
   bp_status take_back() {
+    const bp_allocator_ops& memory = *target_.allocator;
     for (const Copy& copy : copies_) {
-      if (!copy.is_written) continue;
-      const bp_status status = move(copy, /*to_host=*/false);
+      if (!copy.is_written || copy.span.size_bytes == 0) continue;
+      const bp_buffer_ref there = copy.there();
+      const bp_status status = memory.copy_from_host(memory.self, stream_, &there,
+                                                     copy.staging.data(), BP_BORROW_DURING_CALL);
       if (status != BP_OK) return status;
     }
     return BP_OK;
   }
 
-  // Copies between the two devices by way of host memory.
-  bp_status move(const Copy& copy, bool to_host) {
-    if (copy.span.size_bytes == 0) return BP_OK;
-    staging_.resize(copy.span.size_bytes);
-    const bp_buffer_ref there{copy.original->buffer, copy.span.begin_byte, copy.span.size_bytes};
-    const bp_buffer_ref here{copy.block->ref.buffer, copy.block->ref.byte_offset,
-                             copy.span.size_bytes};
-    const bp_target& from = to_host ? target_ : host_;
-    const bp_target& to = to_host ? host_ : target_;
-    bp_stream* from_stream = to_host ? stream_ : host_.default_stream;
-    bp_stream* to_stream = to_host ? host_.default_stream : stream_;
-    const bp_status status =
-        from.allocator->copy_to_host(from.allocator->self, from_stream, staging_.data(),
-                                     to_host ? &there : &here, BP_BORROW_DURING_CALL);
-    if (status != BP_OK) return status;
-    return to.allocator->copy_from_host(to.allocator->self, to_stream, to_host ? &here : &there,
-                                        staging_.data(), BP_BORROW_DURING_CALL);
+  // Makes `status` the failure of the caller's stream, so that nothing behind it runs on outputs
+  // that were never written. Where the device has no events for that, the call itself fails.
+  bp_status fail_stream(bp_status status, const std::string& why) {
+    const std::string words = std::string(row_.name) + " on " + host_.name + ": " + why;
+    const bp_event_ops& events = *target_.events;
+    const bp_event_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_EVENT_DESC,
+                             .next = nullptr,
+                             .flags = BP_EVENT_HOST_SIGNAL,
+                             .reserved = 0};
+    bp_event* event = nullptr;
+    bool is_told = events.create(events.self, target_.device, &desc, &event) == BP_OK;
+    if (is_told) {
+      const bp_stream_ops& streams = *target_.streams;
+      is_told = events.signal(events.self, event, status) == BP_OK &&
+                streams.wait_event(streams.self, stream_, event) == BP_OK;
+      static_cast<void>(events.destroy(events.self, event));
+    }
+    if (!is_told) return fail(status, words);
+    core::remember_failure(core::impl(&target_), stream_, status, words);
+    return BP_OK;
   }
 
   const bp_target& target_;
   const bp_target& host_;
   const OpRow& row_;
   bp_stream* stream_;
-  std::deque<Copy> copies_;  // Does not move what the frame points to.
+  HostStream host_stream_;
+  bool was_launched_ = false;
+  std::deque<Copy> copies_;  // Does not move what the frame points to. Ends before the stream.
   std::deque<std::vector<const bp_tensor*>> lists_;
-  std::vector<std::byte> staging_;
 };
 
 bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {

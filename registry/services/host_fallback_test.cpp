@@ -181,6 +181,45 @@ TEST_F(HostFallback, GivesItsMemoryBack) {
   EXPECT_GT(s.allocation_count, 0);
 }
 
+// The device of these tests has no events that could give its stream a failure: the call has it.
+// fallback_failure_test.cpp is about the others.
+TEST_F(HostFallback, ReturnsAFailureOfTheWorkOnceAndNamesIt) {
+  Floats weight(*device, {3, 2}), rows(*device, {2, 2});
+  Tensor<int64_t> indices(*device, {2});
+  indices.set({0, 7});
+  const bp_embedding_args args{.struct_size = sizeof(args),
+                               .weight = weight.get(),
+                               .indices = indices.get(),
+                               .y = rows.get()};
+  EXPECT_EQ(bp_op_launch(device, nullptr, 0, BP_OP_EMBEDDING, &args), BP_INVALID_ARGUMENT);
+  const std::string text = bp_error_text();
+  EXPECT_NE(text.find(std::string("embedding on ") + host->name), text.npos) << text;
+  EXPECT_NE(text.find("7"), text.npos) << text;
+  const bp_stream_ops& streams = *host->streams;
+  EXPECT_EQ(streams.status(streams.self, host->default_stream), BP_OK) << bp_error_text();
+  Floats a(*device, {4}), b(*device, {4}), y(*device, {4});
+  expect_difference(a, b, y);
+}
+
+TEST_F(HostFallback, IsNotStoppedByAFailureOfTheHostsOwnStream) {
+  Floats weight(*host, {3, 2}), rows(*host, {1, 2});
+  Tensor<int64_t> indices(*host, {1});
+  indices.set({7});
+  const bp_embedding_args args{.struct_size = sizeof(args),
+                               .weight = weight.get(),
+                               .indices = indices.get(),
+                               .y = rows.get()};
+  ASSERT_EQ(bp_op_launch(host, nullptr, 0, BP_OP_EMBEDDING, &args), BP_OK) << bp_error_text();
+  const bp_stream_ops& streams = *host->streams;
+  ASSERT_EQ(streams.synchronize(streams.self, host->default_stream, UINT64_MAX),
+            BP_INVALID_ARGUMENT);
+  Floats a(*device, {3, 4}), b(*device, {3, 4}), y(*device, {3, 4});
+  expect_difference(a, b, y);
+  EXPECT_EQ(streams.status(streams.self, host->default_stream), BP_INVALID_ARGUMENT)
+      << "only the program may clear it";
+  ASSERT_EQ(streams.clear_failure(streams.self, host->default_stream), BP_OK);
+}
+
 // What a device says to an op that it has no kernel for.
 std::string refusal(const bp_target& device) {
   Tensor<float> x(device, {4});

@@ -242,7 +242,11 @@ typedef uint32_t bp_kernel_sources;
 enum {
   BP_KERNEL_NATIVE = 1u << 0,        /* The backend's own. */
   BP_KERNEL_DECOMPOSED = 1u << 1,    /* The spec's decomposition into other ops. */
-  BP_KERNEL_HOST_FALLBACK = 1u << 2, /* Copied to the first device of class host, and back. */
+  /* Copied to the first device of class host, and back; the call waits for both. A failure of the
+   * work over there, such as an index out of range, becomes the failure of the caller's stream, in
+   * the words of the host device. A device without host-signalled events cannot be given one: then
+   * the launch returns it, and outputs were not written. */
+  BP_KERNEL_HOST_FALLBACK = 1u << 2,
 };
 
 /* The kernel for a call. Frozen. */
