@@ -54,6 +54,9 @@ class Captures {
 
   void forget_event(bp_event* event) { events_.erase(event); }
 
+  // `stream` has ended, and began no capture: the next one of its address is in none.
+  void forget_stream(bp_stream* stream) { origins_.erase(stream); }
+
  private:
   std::map<bp_stream*, bp_stream*> origins_;  // By each stream in a capture, who began it.
   std::map<bp_event*, bp_stream*> events_;    // By each event recorded in one, who began it.

@@ -65,6 +65,7 @@ bp_status RecordLayer::destroy_stream(const bp_stream_ops& next, bp_stream* stre
     const std::lock_guard lock(mutex_);
     if (const RecordedStream* facts = streams_.find(stream)) was = *facts;
     static_cast<void>(streams_.take(stream));
+    if (captures_.erase(stream) != 0) capture_count_.fetch_sub(1);
   }
   const bp_status status = next.destroy(next.self, stream);
   if (was.number == 0) return status;

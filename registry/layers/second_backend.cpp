@@ -112,6 +112,16 @@ Status SecondBackend::fill(const Parts& parts, Blocks& blocks) {
 
 Status SecondBackend::run(const core::OpRow& row, bp_launch_flags flags, const void* args,
                           Parts& parts) {
+  Status status = submit(row, flags, args, parts);
+  const bp_stream_ops& streams = *target_->streams;
+  if (!status.ok()) {
+    static_cast<void>(streams.clear_failure(streams.self, target_->default_stream));
+  }
+  return status;
+}
+
+Status SecondBackend::submit(const core::OpRow& row, bp_launch_flags flags, const void* args,
+                             Parts& parts) {
   Blocks blocks;
   if (Status status = fill(parts, blocks); !status.ok()) return status;
   ShadowFrame shadow;

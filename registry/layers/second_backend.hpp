@@ -40,10 +40,12 @@ class SecondBackend {
   // Of its first device.
   const char* device_name() const { return target_->name; }
 
-  // Runs the op on copies of the parts, and leaves in them what they hold afterwards.
+  // Runs the op on copies of the parts, and leaves in them what they hold afterwards. A failure of
+  // the work is that of this call alone.
   Status run(const core::OpRow& row, bp_launch_flags flags, const void* args, Parts& parts);
 
  private:
+  Status submit(const core::OpRow& row, bp_launch_flags flags, const void* args, Parts& parts);
   using Blocks = std::map<bp_buffer*, BlockHandle>;
   Status fill(const Parts& parts, Blocks& blocks);
 

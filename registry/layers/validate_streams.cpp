@@ -47,6 +47,11 @@ bp_status ValidateLayer::call(At<Slot::stream_destroy>, Continue next, bp_stream
     }
     for (bp_stream* each : captures_.end(stream)) hazards_.end_unseen(each);
     replays_.end(stream, nullptr);
+    if (Hazards* within = replays_.hazards(captures_.origin(stream))) {
+      within->remove_stream(stream);
+    }
+    captures_.forget_stream(stream);
+    for (auto& [event, waiters] : signal_waiters_) std::erase(waiters, stream);
     hazards_.remove_stream(stream);
   }
   return end_through(HandleKind::stream, stream, Slot::stream_destroy, next);

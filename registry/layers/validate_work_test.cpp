@@ -1,5 +1,7 @@
 // What the layer validate knows of work that other calls than plain launches and copies submit:
 // replays of graphs, packing and conversions.
+#include <utility>
+
 #include "registry/tests/validate_fixture.hpp"
 
 namespace bp::core {
@@ -40,9 +42,28 @@ struct Graphs {
   }
 };
 
+// The stream that was destroyed last, whose address is given again.
+bp_stream* ended_stream = nullptr;
+
+void give_addresses_again(FakeBackend& fake) {
+  static bp_stream_ops theirs;
+  theirs = fake.streams;
+  fake.streams.create = [](void* self, bp_device* device, const bp_stream_desc* desc,
+                           bp_stream** out) -> bp_status {
+    if (ended_stream == nullptr) return theirs.create(self, device, desc, out);
+    *out = std::exchange(ended_stream, nullptr);
+    return BP_OK;
+  };
+  fake.streams.destroy = [](void* self, bp_stream* stream) -> bp_status {
+    bp_stream* const before = std::exchange(ended_stream, stream);
+    return before == nullptr ? BP_OK : theirs.destroy(self, before);
+  };
+}
+
 class ValidateGraphs : public ValidateTest {
  protected:
   ValidateGraphs() {
+    give_addresses_again(fake_);
     fake_.graphs = &graphs_.ops;
     kernel_.state = &launch_status_;
     kernel_.launch = [](const bp_kernel* self, const bp_launch*, const void*) -> bp_status {
@@ -142,6 +163,24 @@ TEST_F(ValidateGraphs, RefusesReplaysOfWhatHasEnded) {
   EXPECT_EQ(ops().destroy_instance(ops().self, instance), BP_OK);
   EXPECT_EQ(replay(instance, first_), BP_INVALID_ARGUMENT);
   expect_words("[GRAPH-10] graph.launch: graph instance 0x");
+}
+
+TEST_F(ValidateGraphs, AStreamIsInNoCaptureOfAnEndedOneOfItsAddress) {
+  bp_event* const fork = event();
+  EXPECT_EQ(ops().begin_capture(ops().self, first_, nullptr), BP_OK);
+  EXPECT_EQ(events().record(events().self, fork, first_), BP_OK);
+  EXPECT_EQ(streams().wait_event(streams().self, second_, fork), BP_OK);
+  EXPECT_EQ(streams().destroy(streams().self, second_), BP_OK);
+  bp_stream* const third = stream();
+  ASSERT_EQ(third, second_);
+  bp_stream* const fourth = stream();
+  EXPECT_EQ(fill(third, in_), BP_OK);
+  EXPECT_EQ(fill(fourth, in_), BP_OK);
+  EXPECT_EQ(reports(), 1) << "two streams write the same bytes\n" << r_.log;
+  EXPECT_EQ(ops().end_capture(ops().self, first_, &graph_), BP_OK);
+  EXPECT_EQ(events().destroy(events().self, fork), BP_OK);
+  EXPECT_EQ(streams().destroy(streams().self, fourth), BP_OK);
+  EXPECT_EQ(ops().destroy(ops().self, graph_), BP_OK);
 }
 
 TEST_F(ValidateGraphs, WorkOfOneCaptureIsOrderedByItsEventsAlone) {
