@@ -1,6 +1,7 @@
 // Decompositions on a real host, whose own kernels are what results are compared with.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,80 @@ TYPED_TEST(Decompositions, OfLogSoftmaxEqualsTheKernelOnEveryAxis) {
     const bp_log_softmax_args args{.x = x.get(), .axis = axis};
     this->compare(BP_OP_LOG_SOFTMAX, args, &bp_log_softmax_args::y, {4, 3, 6});
   }
+}
+
+TYPED_TEST(Decompositions, OfMeanOverNoAxesKeepsTheSignOfZero) {
+  Tensor<TypeParam> x(*this->host, {2}), y(*this->host, {2});
+  x.set({TypeParam(-0.0), TypeParam(0.0)});
+  for (const bp_kernel_sources source : {BP_KERNEL_NATIVE, BP_KERNEL_DECOMPOSED}) {
+    this->launch(source, BP_OP_MEAN, bp_mean_args{.x = x.get(), .y = y.get()});
+    EXPECT_TRUE(std::signbit(y.elements()[0]));
+    EXPECT_FALSE(std::signbit(y.elements()[1]));
+  }
+}
+
+// Each axis in turn has no elements.
+TYPED_TEST(Decompositions, TakeAxesWithoutElements) {
+  for (const std::vector<int64_t>& shape : {std::vector<int64_t>{3, 0}, {0, 3}, {0, 0}}) {
+    SCOPED_TRACE(testing::Message() << "shape " << shape[0] << "x" << shape[1]);
+    Tensor<TypeParam> x(*this->host, shape), weight(*this->host, {shape[1]}),
+        statistics(*this->host, {shape[0]}), matrix(*this->host, {2, shape[1]});
+    statistics.set(std::vector<TypeParam>(static_cast<size_t>(shape[0]), TypeParam(1)));
+    for (const int32_t axis : {0, 1}) {
+      this->compare(BP_OP_LOG_SOFTMAX, bp_log_softmax_args{.x = x.get(), .axis = axis},
+                    &bp_log_softmax_args::y, shape);
+      this->compare(BP_OP_LOG_SOFTMAX_BACKWARD,
+                    bp_log_softmax_backward_args{.grad_y = x.get(), .y = x.get(), .axis = axis},
+                    &bp_log_softmax_backward_args::grad_x, shape);
+      const int64_t axes[] = {axis};
+      this->compare(BP_OP_MEAN, bp_mean_args{.x = x.get(), .axes_count = 1, .axes = axes},
+                    &bp_mean_args::y, {shape[static_cast<size_t>(1 - axis)]});
+    }
+    this->compare(BP_OP_LAYER_NORM,
+                  bp_layer_norm_args{.x = x.get(), .gamma = weight.get(), .normalized_ndim = 1},
+                  &bp_layer_norm_args::y, shape);
+    this->compare(BP_OP_RMS_NORM,
+                  bp_rms_norm_args{.x = x.get(), .gamma = weight.get(), .normalized_ndim = 1},
+                  &bp_rms_norm_args::y, shape);
+    this->compare(BP_OP_LAYER_NORM_BACKWARD,
+                  bp_layer_norm_backward_args{.grad_y = x.get(),
+                                              .x = x.get(),
+                                              .mean = statistics.get(),
+                                              .rstd = statistics.get(),
+                                              .normalized_ndim = 1},
+                  &bp_layer_norm_backward_args::grad_x, shape);
+    this->compare(
+        BP_OP_RMS_NORM_BACKWARD,
+        bp_rms_norm_backward_args{
+            .grad_y = x.get(), .x = x.get(), .rstd = statistics.get(), .normalized_ndim = 1},
+        &bp_rms_norm_backward_args::grad_x, shape);
+    this->compare(BP_OP_SILU, bp_silu_args{.x = x.get()}, &bp_silu_args::y, shape);
+    this->compare(
+        BP_OP_LINEAR,
+        bp_linear_args{
+            .x = x.get(), .weight = matrix.get(), .activation = BP_LINEAR_ACTIVATION_NONE},
+        &bp_linear_args::y, {shape[0], 2});
+  }
+}
+
+TYPED_TEST(Decompositions, OfCrossEntropyTakeNoRows) {
+  Tensor<TypeParam> x(*this->host, {0, 4});
+  Tensor<int64_t> target(*this->host, {0});
+  for (const uint32_t reduction :
+       {BP_CROSS_ENTROPY_REDUCTION_MEAN, BP_CROSS_ENTROPY_REDUCTION_SUM}) {
+    const bp_cross_entropy_args args{
+        .x = x.get(), .target = target.get(), .ignore_index = -100, .reduction = reduction};
+    this->compare(BP_OP_CROSS_ENTROPY, args, &bp_cross_entropy_args::y, {});
+  }
+}
+
+TYPED_TEST(Decompositions, OfElementwiseOpsTakeRankZero) {
+  Tensor<TypeParam> x(*this->host, {});
+  x.set({TypeParam(-2.5)});
+  this->compare(BP_OP_SILU, bp_silu_args{.x = x.get()}, &bp_silu_args::y, {});
+  this->compare(BP_OP_SILU_BACKWARD, bp_silu_backward_args{.grad_y = x.get(), .x = x.get()},
+                &bp_silu_backward_args::grad_x, {});
+  this->compare(BP_OP_MEAN, bp_mean_args{.x = x.get()}, &bp_mean_args::y, {});
 }
 
 TYPED_TEST(Decompositions, OfCrossEntropyEqualsTheKernelForEveryChoice) {

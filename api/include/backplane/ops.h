@@ -332,7 +332,8 @@ typedef struct bp_sigmoid_backward_args {
 } bp_sigmoid_backward_args;
 
 /* gelu: x * (1 + erf(x / sqrt(2))) / 2; with the approximation tanh, x * (1 + tanh(sqrt(2 / pi) *
- * (x + 0.044715 * x^3))) / 2.
+ * (x + 0.044715 * x^3))) / 2. With erf the error is relative to the result, also far below 0, where
+ * the sum of the formula cancels: there y is x * erfc(-x / sqrt(2)) / 2.
  * ops_spec/ops/unary.yaml; profile infer; numerics E2c; stable since 0.1. */
 enum { BP_OP_GELU = 111 };
 enum {
@@ -486,8 +487,9 @@ typedef struct bp_lt_args {
   const bp_tensor* y; /* Out, bool, shape a.shape. */
 } bp_lt_args;
 
-/* sum: The sum over axes; x itself, converted, if there are none. The sum of no elements is 0.
- * Integers are added in i64 and wrap.
+/* sum: The sum over axes. Without axes y is x itself, converted, so that -0 stays -0; the sum over
+ * an axis of no elements is 0. Integers are added in i64 and wrap. The error of a sum of n floats
+ * grows no faster than the square root of n.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R1; stable since 0.1. */
 enum { BP_OP_SUM = 300 };
 typedef struct bp_sum_args {
@@ -502,7 +504,8 @@ typedef struct bp_sum_args {
   uint32_t reserved_0; /* 0. */
 } bp_sum_args;
 
-/* mean: The mean over axes; x itself if there are none. The mean of no elements is NaN.
+/* mean: The mean over axes. Without axes y is x itself, so that -0 stays -0; the mean over an axis
+ * of no elements is NaN.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R1; stable since 0.1. */
 enum { BP_OP_MEAN = 301 };
 typedef struct bp_mean_args {
@@ -516,8 +519,9 @@ typedef struct bp_mean_args {
   uint32_t reserved_0; /* 0. */
 } bp_mean_args;
 
-/* amax: The largest element over axes; x itself if there are none. NaN if one of them is NaN. Where
- * several are the largest, the gradient is shared between them.
+/* amax: The largest element over axes; x itself if there are none. NaN if one of them is NaN. -0
+ * equals 0: of both, either may be y. Where several are the largest, the gradient is shared between
+ * them.
  * ops_spec/ops/reduction.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_AMAX = 302 };
 typedef struct bp_amax_args {
@@ -663,8 +667,9 @@ typedef struct bp_convolution_backward_bias_args {
 
 /* max_pool: The largest element of each window over the 1 to 3 spatial axes of x (N, C, spatial),
  * and the index of the first such element, flat over the spatial axes. NaN is larger than every
- * number. padding is the elements before each axis, then those after each; they are never chosen. A
- * window that holds nothing else gives -inf and the index -1.
+ * number, and -0 equals 0. y is the value of the first such element, whether or not indices are
+ * asked for. padding is the elements before each axis, then those after each; they are never
+ * chosen. A window that holds nothing else gives -inf and the index -1.
  * ops_spec/ops/pooling.yaml; profile infer; numerics R3; stable since 0.1. */
 enum { BP_OP_MAX_POOL = 480 };
 typedef struct bp_max_pool_args {
@@ -758,7 +763,8 @@ typedef struct bp_softmax_args {
   uint32_t reserved_0; /* 0. */
 } bp_softmax_args;
 
-/* log_softmax: The logarithm of softmax along axis, x - log(sum(exp(x))), without overflow.
+/* log_softmax: The logarithm of softmax along axis, x - log(sum(exp(x))), without overflow. The
+ * axis may have no elements.
  * ops_spec/ops/normalization.yaml; profile infer; numerics R4L; stable since 0.1. */
 enum { BP_OP_LOG_SOFTMAX = 501 };
 typedef struct bp_log_softmax_args {
@@ -935,8 +941,9 @@ typedef struct bp_cross_entropy_backward_args {
  * sees: q is (batch, heads, queries, width), k (batch, key heads, keys, width) and v (batch, key
  * heads, keys, value width). Query head h reads key head h // (heads / key heads). mask says which
  * keys are seen; with is_causal, query i sees key j only where j <= i + keys - queries. A query
- * that sees no key gives 0. lse is the logarithm of the sum of the exponentials, -inf without a
- * key. A kernel holds parts of the scores: its memory for them does not grow with queries * keys.
+ * that sees no key gives 0, and so does a query all of whose keys have the bias -inf. lse is the
+ * logarithm of the sum of the exponentials, and -inf for such a query. A kernel holds parts of the
+ * scores: its memory for them does not grow with queries * keys.
  * ops_spec/ops/attention.yaml; profile llm; numerics R6; stable since 0.1. */
 enum { BP_OP_SDPA = 600 };
 typedef struct bp_sdpa_args {
@@ -956,7 +963,9 @@ typedef struct bp_sdpa_args {
 
 /* sdpa_backward: The gradients of sdpa for q, k and v. p = exp(scale * q k^T + bias - lse) is
  * computed again; then grad_v = p^T grad_y, s = p * (grad_y v^T - sum(grad_y * y)), grad_q = scale
- * * s k and grad_k = scale * s^T q, summed over the query heads that a head of keys serves.
+ * * s k and grad_k = scale * s^T q, summed over the query heads that a head of keys serves. A query
+ * whose lse is -inf has p = 0 for every key: its gradient is 0, and it adds nothing to grad_k and
+ * grad_v.
  * ops_spec/ops/attention.yaml; profile llm; numerics P; stable since 0.1. */
 enum { BP_OP_SDPA_BACKWARD = 601 };
 typedef struct bp_sdpa_backward_args {
