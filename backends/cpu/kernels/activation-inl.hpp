@@ -24,7 +24,7 @@ HWY_INLINE V activate(D d, uint32_t activation, V x) {
     case BP_LINEAR_ACTIVATION_RELU:
       return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
     case BP_LINEAR_ACTIVATION_GELU:
-      return hn::Mul(x, normal_cdf(d, x));
+      return times_normal_cdf(d, x);
     case BP_LINEAR_ACTIVATION_SILU:
       return times_sigmoid(d, x, x);
     default:

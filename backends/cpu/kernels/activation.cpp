@@ -60,19 +60,14 @@ struct SiluBackward {
 struct Gelu {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V x) const {
-    return hn::Mul(x, normal_cdf(d, x));
+    return times_normal_cdf(d, x);
   }
 };
 
-// P(x) + x * exp(-x^2 / 2) / sqrt(2 pi).
 struct GeluBackward {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V grad_y, V x) const {
-    using T = hn::TFromD<D>;
-    const V half_square = hn::Mul(hn::Mul(x, x), hn::Set(d, static_cast<T>(-0.5)));
-    const V density =
-        hn::Mul(exp_of_negative(d, half_square), hn::Set(d, static_cast<T>(0.3989422804014327)));
-    return hn::Mul(grad_y, hn::MulAdd(x, density, normal_cdf(d, x)));
+    return hn::Mul(grad_y, normal_cdf_slope(d, x));
   }
 };
 
