@@ -31,14 +31,14 @@ int64_t grad_outputs(const AvgPool& p) {
   return std::min(covering, p.y.extent[2]);
 }
 
-// What a thread has in the workspace: a line, and two values for each output of a block.
+// What a thread has in the workspace: two lines, and two values for each output of a block.
 struct AvgPoolSizes {
   explicit AvgPoolSizes(const AvgPool& p, bool is_backward)
-      : line(is_backward ? kGradColumns + 2 * p.window.kernel[2] + kSpare
+      : line(is_backward ? kGradColumns + 2 * p.window.kernel[2] + 2 * kSpare
                          : line_elements(p.window, p.y.extent[2])),
         outputs((is_backward ? grad_outputs(p) : block_outputs(p.window, p.y.extent[2])) + kSpare) {
   }
-  int64_t elements() const { return line + 2 * outputs; }
+  int64_t elements() const { return 2 * line + 2 * outputs; }
 
   static constexpr int64_t kSpare = 16;  // A vector, which may reach over the end.
   int64_t line, outputs;
@@ -48,9 +48,10 @@ template <typename Value>
 struct AvgPoolMemory {
   AvgPoolMemory(const AvgPoolSizes& sizes, std::byte* memory)
       : line(reinterpret_cast<Value*>(memory)),
-        columns(line + sizes.line),
+        earlier(line + sizes.line),
+        columns(earlier + sizes.line),
         shares(columns + sizes.outputs) {}
-  Value *line, *columns, *shares;
+  Value *line, *earlier, *columns, *shares;
 };
 
 // Pools one plane, or spreads one; `memory` is that of the thread.
@@ -117,7 +118,7 @@ void pool_row(const AvgPool& p, int64_t plane, const OutputRow& place, const Lin
   const Divisor<Value> divisor = {
       static_cast<Value>(has_columns ? rows : rows * p.window.kernel[2]),
       has_columns ? memory.columns : nullptr};
-  join_rows<Sum>(p.window, p.x, from, place, block, memory.line);
+  join_rows<Sum>(p.window, p.x, from, place, block, memory.line, memory.earlier, [](auto) {});
   for_each_output<Sum>(p.window, block, memory.line,
                        [&](auto sums, int64_t first, int64_t count, auto whole) HWY_ATTR {
                          const ComputeTag<T> d;
@@ -180,6 +181,30 @@ struct GradBlock {
   Range columns, outputs;
 };
 
+// Sums of n columns, of which parts of kJoined terms are added to those before.
+template <typename Value>
+class PartSums {
+ public:
+  PartSums(Value* sums, Value* earlier, int64_t n) : sums_(sums), earlier_(earlier), n_(n) {
+    std::fill_n(sums, n, Value{0});
+  }
+  // Another term is in the sums.
+  void count_term() {
+    if (++terms_ % kJoined != 0) return;
+    for (int64_t i = 0; i < n_; ++i) {
+      earlier_[i] = (terms_ == kJoined ? Value{0} : earlier_[i]) + sums_[i];
+      sums_[i] = 0;
+    }
+  }
+  void finish() {
+    for (int64_t i = 0; i < n_ && terms_ >= kJoined; ++i) sums_[i] += earlier_[i];
+  }
+
+ private:
+  Value *sums_, *earlier_;
+  int64_t n_, terms_ = 0;
+};
+
 // Row (a, b) of a block of grad_x.
 template <typename T>
 void spread_row(const AvgPool& p, int64_t plane, int64_t a, int64_t b, const GradBlock& block,
@@ -189,23 +214,27 @@ void spread_row(const AvgPool& p, int64_t plane, int64_t a, int64_t b, const Gra
   const ComputeTag<T> d;
   const int64_t n = block.outputs.size(), before = w.kernel[2] - 1;
   const Range depth = outputs_over(p, 0, a), rows = outputs_over(p, 1, b);
-  std::fill_n(memory.shares, n, Value{0});
+  PartSums<Value> shares(memory.shares, memory.earlier, n);
   for (int64_t i = depth.begin; i < depth.end; ++i) {
     for (int64_t j = rows.begin; j < rows.end; ++j) {
       const T* const from = reinterpret_cast<const T*>(p.y.plane(plane)) + i * p.y.stride[0] +
                             j * p.y.stride[1] + block.outputs.begin * p.y.stride[2];
       const auto divisor = static_cast<Value>(divisor_of(p, 0, i) * divisor_of(p, 1, j));
       add_shares<T>(from, p.y.stride[2], n, {divisor, nullptr}, memory.shares);
+      shares.count_term();
     }
   }
+  shares.finish();
   // Windows may begin before the block, and end behind it.
-  std::fill_n(memory.line, block.columns.size() + 2 * before, Value{0});
+  PartSums<Value> line(memory.line, memory.earlier, block.columns.size() + 2 * before);
   Value* const first =
       memory.line + before + w.input_of(2, block.outputs.begin, 0) - block.columns.begin;
   for (int64_t k = 0; k < n; ++k) memory.shares[k] /= memory.columns[k];
   for (int64_t tap = 0; tap < w.kernel[2]; ++tap) {
     for (int64_t k = 0; k < n; ++k) first[k * w.stride[2] + tap] += memory.shares[k];
+    line.count_term();
   }
+  line.finish();
   T* const to = reinterpret_cast<T*>(p.x.plane(plane)) + a * p.x.stride[0] + b * p.x.stride[1] +
                 block.columns.begin * p.x.stride[2];
   const int64_t count = block.columns.size();

@@ -2,7 +2,8 @@
 // than every number, and it counts indices in a way of its own.
 //
 // Rows are joined before columns, so that among equal elements it is the index that says which is
-// the first. Without indices only a zero can tell, by its sign.
+// the first. Without indices only the sign of a zero can tell, so that indices are kept for those
+// rows of outputs alone whose windows hold a -0.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/max_pool.cpp"
@@ -147,12 +148,14 @@ struct Indexed {
     };
     T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + first_of(p.y);
     int64_t* const places =
-        reinterpret_cast<int64_t*>(p.indices.plane(plane)) + first_of(p.indices);
+        p.has_indices ? reinterpret_cast<int64_t*>(p.indices.plane(plane)) + first_of(p.indices)
+                      : nullptr;
     join_rows(p, reinterpret_cast<const T*>(p.x.plane(plane)), place, block, line, indices);
     const int64_t n = block.outputs.size(), stride = p.indices.stride[2];
     for_each_vector(D(), n, [&](int64_t k, auto whole) HWY_ATTR {
       const Best best = join_taps(w, line, indices, k * w.stride[2], n - k);
       store_outputs<whole>(best.values, D(), to + k * p.y.stride[2], p.y.stride[2], n - k);
+      if (places == nullptr) return;
       HWY_ALIGN Index chosen[hn::MaxLanes(IndexD())];
       hn::Store(best.indices, IndexD(), chosen);
       const int64_t count = whole ? static_cast<int64_t>(hn::Lanes(IndexD())) : n - k;
@@ -179,14 +182,40 @@ void pool_plane_with_indices(const MaxPool& p, int64_t plane, std::byte* memory)
   });
 }
 
+// Whether a -0 was seen: of the bits of all floats, taken as integers, its are the smallest.
+template <typename T>
+class NegativeZeros {
+ public:
+  HWY_INLINE void look(hn::Vec<ComputeTag<T>> v) {
+    least_ = hn::Min(least_, hn::BitCast(BitsTag(), v));
+  }
+  HWY_INLINE bool has_any() const {
+    const auto bits = hn::Set(BitsTag(), hwy::LimitsMin<hn::TFromD<BitsTag>>());
+    return !hn::AllFalse(BitsTag(), hn::Eq(least_, bits));
+  }
+
+ private:
+  using BitsTag = hn::RebindToSigned<ComputeTag<T>>;
+  hn::Vec<BitsTag> least_ = hn::Zero(BitsTag());
+};
+
 template <typename T>
 void pool_plane(const MaxPool& p, int64_t plane, std::byte* memory) {
+  using Index = typename Indexed<T>::Index;
   const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
   T* const to = reinterpret_cast<T*>(p.y.plane(plane));
   auto* const line = reinterpret_cast<Compute<T>*>(memory);
+  const int64_t elements = line_elements(p.window, p.y.extent[2]);
+  auto* const indices = reinterpret_cast<Index*>(line + elements);
   const auto pool_row = [&](const LineBlock& block, const OutputRow& place) HWY_ATTR {
     T* const row = to + place.offset_in(p.y) + block.outputs.begin * p.y.stride[2];
-    join_rows<Max>(p.window, p.x, from, place, block, line);
+    NegativeZeros<T> zeros;
+    join_rows<Max>(p.window, p.x, from, place, block, line, line + elements,
+                   [&](auto v) HWY_ATTR { zeros.look(v); });
+    if (zeros.has_any()) {
+      std::fill_n(indices, elements, kNoIndex<Index>);
+      return Indexed<T>::pool_row(p, plane, place, block, line, indices);
+    }
     for_each_output<Max>(
         p.window, block, line, [&](auto values, int64_t first, int64_t count, auto whole) HWY_ATTR {
           const ComputeTag<T> d;

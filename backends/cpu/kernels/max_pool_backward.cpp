@@ -1,5 +1,6 @@
 // The gradient of max_pool (pool.hpp): what an output gets goes to the element that its index
-// names.
+// names. All outputs of a plane may name one element, so that sums are kept in f64 and rounded
+// once.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/max_pool_backward.cpp"
@@ -20,9 +21,8 @@ struct MaxPoolBackward {
   Planes grad_y, indices, grad_x;
 };
 
-// Scatters one plane; returns an index that is out of range, or -1. Sums of 16-bit floats are kept
-// in `sums`, which has room for a plane.
-using ScatterPlane = int64_t(const MaxPoolBackward& pool, int64_t plane, float* sums);
+// Scatters one plane; returns an index that is out of range, or -1. `sums` has room for a plane.
+using ScatterPlane = int64_t(const MaxPoolBackward& pool, int64_t plane, double* sums);
 
 }  // namespace
 }  // namespace bp::kernels
@@ -34,14 +34,20 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <typename T>
-void store_row(const float* from, T* to, int64_t stride, int64_t n) {
+void store_row(const double* from, T* to, int64_t stride, int64_t n) {
+  if (stride != 1) {
+    for (int64_t i = 0; i < n; ++i) to[i * stride] = narrow<T>(static_cast<Compute<T>>(from[i]));
+    return;
+  }
   const ComputeTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN Compute<T> part[hn::MaxLanes(ComputeTag<T>())];
   int64_t i = 0;
-  if (stride == 1) {
-    for (; i + lanes <= n; i += lanes) store_lanes(hn::LoadU(d, from + i), d, to + i);
+  for (; i + lanes <= n; i += lanes) {
+    for (int64_t k = 0; k < lanes; ++k) part[k] = static_cast<Compute<T>>(from[i + k]);
+    store_lanes(hn::Load(d, part), d, to + i);
   }
-  for (; i < n; ++i) to[i * stride] = narrow<T>(from[i]);
+  for (; i < n; ++i) to[i] = narrow<T>(static_cast<Compute<T>>(from[i]));
 }
 
 // Calls fn(offset, i, j, k) for each position of a plane, in row-major order.
@@ -56,9 +62,9 @@ void for_each_position(const Planes& p, Fn&& fn) {
   }
 }
 
-// Adds to the places that the indices name; place(index) is where the sum of one is.
-template <typename T, typename Place>
-int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, const Place& place) {
+// Adds to the sums that the indices name.
+template <typename T>
+int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
   const auto* const from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
   const auto* const indices = reinterpret_cast<const int64_t*>(p.indices.plane(plane));
   const int64_t size = p.grad_x.size();
@@ -67,7 +73,7 @@ int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, const Place& place
     const auto& strides = p.indices.stride;
     const int64_t index = indices[i * strides[0] + j * strides[1] + k * strides[2]];
     if (index >= 0 && index < size) {
-      place(index) += widen(from[at]);
+      sums[index] += static_cast<double>(widen(from[at]));
     } else if (index != -1) {
       wrong = index;
     }
@@ -76,31 +82,18 @@ int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, const Place& place
 }
 
 template <typename T>
-int64_t scatter_plane(const MaxPoolBackward& p, int64_t plane, float* sums) {
+int64_t scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
   T* const to = reinterpret_cast<T*>(p.grad_x.plane(plane));
   const Planes& x = p.grad_x;
-  if constexpr (kIsNarrow<T>) {
-    std::fill_n(sums, x.size(), 0.0f);
-    const int64_t wrong =
-        add_to_plane<T>(p, plane, [&](int64_t index) -> float& { return sums[index]; });
-    int64_t next = 0;
-    for (int64_t i = 0; i < x.extent[0]; ++i) {
-      for (int64_t j = 0; j < x.extent[1]; ++j, next += x.extent[2]) {
-        store_row(sums + next, to + i * x.stride[0] + j * x.stride[1], x.stride[2], x.extent[2]);
-      }
+  std::fill_n(sums, x.size(), 0.0);
+  const int64_t wrong = add_to_plane<T>(p, plane, sums);
+  int64_t next = 0;
+  for (int64_t i = 0; i < x.extent[0]; ++i) {
+    for (int64_t j = 0; j < x.extent[1]; ++j, next += x.extent[2]) {
+      store_row(sums + next, to + i * x.stride[0] + j * x.stride[1], x.stride[2], x.extent[2]);
     }
-    return wrong;
-  } else {
-    for_each_position(x, [&](int64_t at, int64_t, int64_t, int64_t) { to[at] = 0; });
-    if (x.is_dense()) {
-      return add_to_plane<T>(p, plane, [&](int64_t index) -> T& { return to[index]; });
-    }
-    return add_to_plane<T>(p, plane, [&](int64_t index) -> T& {
-      const int64_t row = index / x.extent[2];
-      return to[row / x.extent[1] * x.stride[0] + row % x.extent[1] * x.stride[1] +
-                index % x.extent[2] * x.stride[2]];
-    });
   }
+  return wrong;
 }
 
 ScatterPlane* find_scatter_plane(bp_dtype dtype) {
@@ -127,15 +120,14 @@ namespace {
 
 HWY_EXPORT(find_scatter_plane);
 
-// Threads that have a plane of sums of their own.
+// Threads, each of which has a plane of sums of its own.
 int64_t sum_slots(const bp_max_pool_backward_args& args, const Env& env) {
   return std::min<int64_t>(env.thread_count(), args.grad_x->shape[0] * args.grad_x->shape[1]);
 }
 
 uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, const Env& env) {
-  if (dtype_size_bytes(args.grad_y->dtype) > 2) return 0;
   const int64_t elements = sum_slots(args, env) * plane_size(*args.grad_x);
-  return static_cast<uint64_t>(elements) * sizeof(float);
+  return static_cast<uint64_t>(elements) * sizeof(double);
 }
 
 bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch& launch) {
@@ -144,12 +136,12 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   const int64_t planes = args.grad_x->shape[0] * args.grad_x->shape[1];
   const int64_t size = pool.grad_x.size();
   const int64_t slots = planes < 2 * plane_grain(size) ? 1 : sum_slots(args, launch);
-  return launch.submit([=, threads = launch.thread_count(), sums = launch.workspace<float>()] {
+  return launch.submit([=, threads = launch.thread_count(), sums = launch.workspace<double>()] {
     std::atomic<int64_t> wrong = -1;
     parallel_for(threads, slots, 1, [&](int64_t first, int64_t last) {
       for (int64_t slot = first; slot < last; ++slot) {
         for (int64_t plane = planes * slot / slots; plane < planes * (slot + 1) / slots; ++plane) {
-          const int64_t index = run(pool, plane, sums == nullptr ? nullptr : sums + slot * size);
+          const int64_t index = run(pool, plane, sums + slot * size);
           if (index != -1) wrong = index;
         }
       }

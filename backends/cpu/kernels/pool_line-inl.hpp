@@ -9,6 +9,9 @@
 //   identity<Value>()   what padding holds: it changes nothing
 //   join(d, a, b)       of two vectors, where the elements of a are in front of those of b
 //
+// Long windows are joined from parts of kJoined rows or taps, since a long sum that is made element
+// by element loses digits.
+//
 // Included once per Highway target, by sources that foreach_target.h compiles.
 #if defined(BACKPLANE_CPU_POOL_LINE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_POOL_LINE_INL_HPP
@@ -27,6 +30,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
+
+constexpr int64_t kJoined = 256;
 
 // A part of an input row, and the number that its first element has in the plane.
 template <typename T>
@@ -93,26 +98,52 @@ bool for_each_row_group(const Window& w, const Planes& x, const T* plane, const 
   return count > 0 || !is_first;
 }
 
-// The line of a block in a row of outputs, whose padding is there already.
-template <class Op, typename T>
+// The line of a block in a row of outputs, whose padding is there already. `earlier` has room for
+// another line, and is used where the rows may be more than kJoined. look(v) sees each vector of
+// elements.
+template <class Op, typename T, typename Look>
 void join_rows(const Window& w, const Planes& x, const T* plane, const OutputRow& place,
-               const LineBlock& block, Compute<T>* line) {
+               const LineBlock& block, Compute<T>* line, Compute<T>* earlier, const Look& look) {
   const ComputeTag<T> d;
   Compute<T>* const inputs = line + block.offset;
+  const auto join_lines = [&](const Compute<T>* first, const Compute<T>* second, Compute<T>* to) {
+    for_each_vector(d, block.inputs.size(), [&](int64_t c, auto whole) HWY_ATTR {
+      const int64_t rest = block.inputs.size() - c;
+      store_part<whole>(
+          Op::join(d, load_part<whole>(d, first + c, rest), load_part<whole>(d, second + c, rest)),
+          d, to + c, rest);
+    });
+  };
+  int64_t joined = 0;
+  bool has_earlier = false, is_new = true;
   const bool has_rows = for_each_row_group(
       w, x, plane, place, block,
       [&](const Row<T>* rows, int64_t count, bool is_first, int64_t column, int64_t n) {
+        if (column == 0) {
+          is_new = is_first || joined >= kJoined;
+          if (is_new && !is_first && !has_earlier) {
+            std::copy_n(inputs, block.inputs.size(), earlier);
+          } else if (is_new && !is_first) {
+            join_lines(earlier, inputs, earlier);
+          }
+          has_earlier = has_earlier || (is_new && !is_first);
+          joined = is_new ? count : joined + count;
+        }
         for_each_vector(d, n, [&](int64_t c, auto whole) HWY_ATTR {
           Compute<T>* const to = inputs + column + c;
-          auto v = is_first ? load_part<whole>(d, rows[0].at + c, n - c)
-                            : load_part<whole>(d, to, n - c);
-          for (int64_t r = is_first ? 1 : 0; r < count; ++r) {
-            v = Op::join(d, v, load_part<whole>(d, rows[r].at + c, n - c));
+          auto v =
+              is_new ? load_part<whole>(d, rows[0].at + c, n - c) : load_part<whole>(d, to, n - c);
+          look(v);
+          for (int64_t r = is_new ? 1 : 0; r < count; ++r) {
+            const auto row = load_part<whole>(d, rows[r].at + c, n - c);
+            look(row);
+            v = Op::join(d, v, row);
           }
           store_part<whole>(v, d, to, n - c);
         });
       });
   if (!has_rows) std::fill_n(inputs, block.inputs.size(), Op::template identity<Compute<T>>());
+  if (has_earlier) join_lines(earlier, inputs, inputs);
 }
 
 // Every `stride`-th of the elements from `from` on; `count` of them are wanted. With a stride of 1
@@ -129,12 +160,25 @@ HWY_INLINE hn::Vec<D> load_every(D d, const Value* from, int64_t stride, int64_t
   return hn::Load(d, gathered);
 }
 
-// The windows of outputs whose first taps are `stride` elements apart, from `line` on.
+// The taps [begin, end) of windows of outputs whose first ones are `stride` elements apart, from
+// `line` on.
+template <class Op, class D, typename Value>
+HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t count,
+                                int64_t begin, int64_t end) {
+  auto v = load_every(d, line + begin * w.dilation[2], w.stride[2], count);
+  for (int64_t tap = begin + 1; tap < end; ++tap) {
+    v = Op::join(d, v, load_every(d, line + tap * w.dilation[2], w.stride[2], count));
+  }
+  return v;
+}
+
+// All taps.
 template <class Op, class D, typename Value>
 HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t count) {
-  auto v = load_every(d, line, w.stride[2], count);
-  for (int64_t tap = 1; tap < w.kernel[2]; ++tap) {
-    v = Op::join(d, v, load_every(d, line + tap * w.dilation[2], w.stride[2], count));
+  auto v = join_taps<Op>(d, w, line, count, 0, std::min(kJoined, w.kernel[2]));
+  for (int64_t tap = kJoined; tap < w.kernel[2]; tap += kJoined) {
+    const int64_t end = std::min(tap + kJoined, w.kernel[2]);
+    v = Op::join(d, v, join_taps<Op>(d, w, line, count, tap, end));
   }
   return v;
 }
@@ -145,8 +189,16 @@ HWY_INLINE Value join_line(const Value* line, int64_t size) {
   const hn::ScalableTag<Value> d;
   const hn::CappedTag<Value, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto v = hn::LoadU(d, line);  // Behind the end there is padding.
-  for (int64_t c = lanes; c < size; c += lanes) v = Op::join(d, v, hn::LoadU(d, line + c));
+  const auto join_vectors = [&](int64_t c, int64_t end) HWY_ATTR {
+    auto v = hn::LoadU(d, line + c);  // Behind the end there is padding.
+    while ((c += lanes) < end) v = Op::join(d, v, hn::LoadU(d, line + c));
+    return v;
+  };
+  const int64_t step = kJoined * lanes;
+  auto v = join_vectors(0, std::min(step, size));
+  for (int64_t c = step; c < size; c += step) {
+    v = Op::join(d, v, join_vectors(c, std::min(c + step, size)));
+  }
   HWY_ALIGN Value parts[hn::MaxLanes(hn::ScalableTag<Value>())];
   hn::Store(v, d, parts);
   auto joined = hn::Load(one, parts);

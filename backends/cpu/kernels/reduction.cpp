@@ -3,7 +3,7 @@
 // Sums of floats are kept in f64, so that the error does not grow with the number of elements.
 // Where the result is no f64, eight vectors are added in f32 first, as a tree: widening each of
 // them took 1.6 times as long out of a last-level cache. Where that tree overflows, the f64 sum is
-// taken instead. Integers are added in 64 bits and wrap.
+// taken instead. Integers are added in 64 bits and wrap. A sum over no axes is x itself: -0 stays.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels/reduction.cpp"
@@ -259,11 +259,22 @@ uint64_t reduction_workspace(const Args& args, const Env&) {
   return parts_size_bytes(plan_of(args));
 }
 
+// -0 changes no element that is added to it; 0 would change -0. A sum of no elements must be 0.
+void start_at_identity(void* accumulators, int64_t n) {
+  std::fill_n(static_cast<double*>(accumulators), n, -0.0);
+}
+
+bool is_float(bp_dtype dtype) {
+  return dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F32 || dtype == BP_F64;
+}
+
 template <typename Args, uint32_t kOp>
 bp_status reduction_launch(const Args& args, Launch& launch) {
   ReducePlan plan = plan_of(args);
   plan.parts = launch.workspace();
-  const Reducer reducer = HWY_DYNAMIC_DISPATCH(find_reducer)(kOp, args.x->dtype, args.y->dtype);
+  Reducer reducer = HWY_DYNAMIC_DISPATCH(find_reducer)(kOp, args.x->dtype, args.y->dtype);
+  const bool is_sum = kOp == BP_OP_SUM || kOp == BP_OP_MEAN;
+  if (is_sum && is_float(args.x->dtype) && args.axes_count == 0) reducer.start = start_at_identity;
   return launch.submit(
       [plan, reducer, threads = launch.thread_count()] { run_reduce(plan, reducer, threads); });
 }
