@@ -19,13 +19,16 @@ int64_t AttentionBackward::sum_elements() const {
 
 AttentionScratch::AttentionScratch(const Attention& a, bool is_backward) {
   q_panels = reserve(a.width * kRowBlock);
-  y_panels = reserve((is_backward ? a.width : a.value_width) * kRowBlock);
+  const int64_t y_width = is_backward ? a.width : a.value_width;
+  y_panels = reserve(y_width * kRowBlock);
   keys = reserve(a.width * kKeyBlock);
   values = reserve(a.value_width * kKeyBlock);
   scores = reserve(kKeyBlock * kRowBlock);
   line = reserve(std::max({a.width, a.value_width, kKeyBlock}) + kKeyBlock);
   peaks = reserve(kRowBlock);
   sums = reserve(kRowBlock);
+  y_totals = reserve(a.has_key_totals() ? y_width * kRowBlock : 0);
+  sum_totals = reserve(a.has_key_totals() ? kRowBlock : 0);
   grad_panels = reserve(is_backward ? a.value_width * kRowBlock : 0);
   q_rows = reserve(is_backward ? padded_width(a.width) * kRowBlock : 0);
   grad_rows = reserve(is_backward ? padded_width(a.value_width) * kRowBlock : 0);
@@ -45,8 +48,7 @@ uint64_t attention_workspace_size_bytes(const AttentionForward& a, int thread_co
 
 uint64_t attention_workspace_size_bytes(const AttentionBackward& a, int thread_count) {
   const int64_t sums = a.splits() > 1 ? a.splits() * a.problems() : thread_count;
-  const int64_t elements =
-      AttentionScratch(a, true).size() * thread_count + a.sum_elements() * sums;
+  const int64_t elements = AttentionScratch(a, true).size() * thread_count + a.sum_stride() * sums;
   return static_cast<uint64_t>(elements * a.sum_size_bytes());
 }
 

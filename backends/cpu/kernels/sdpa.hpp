@@ -19,6 +19,10 @@ namespace bp::kernels {
 constexpr int64_t kRowBlock = 64;
 constexpr int64_t kKeyBlock = 64;
 
+// Sums over keys, and over rows, are made of sums over tiles. What so many tiles add up to is added
+// to totals, so that long sums keep their digits.
+constexpr int64_t kTilesOfSum = 64;
+
 // The operands that both ways have.
 struct Attention {
   bp_dtype dtype = 0;
@@ -31,6 +35,7 @@ struct Attention {
   int64_t rows() const { return group * queries; }
   int64_t row_blocks() const { return (rows() + kRowBlock - 1) / kRowBlock; }
   int64_t sum_size_bytes() const { return dtype == BP_F64 ? 8 : 4; }
+  bool has_key_totals() const { return keys > kTilesOfSum * kKeyBlock; }
 
   // How many keys a row sees, from the first on, before the mask.
   int64_t key_limit(int64_t row) const {
@@ -63,8 +68,11 @@ struct AttentionBackward : Attention {
   // Parts of the rows, each with its own sums of grad_k and grad_v, which are added in order. Their
   // number depends on the extents alone: equal input gives equal bits for any number of threads.
   int64_t splits() const;
-  // The sums of one part, with rows of whole vectors.
+  // Whether a part has so many rows that its sums are added to totals on the way.
+  bool has_row_totals() const { return row_blocks() > kTilesOfSum * splits(); }
+  // The sums of one part, with rows of whole vectors; as many totals lie behind them, if any.
   int64_t sum_elements() const;
+  int64_t sum_stride() const { return (has_row_totals() ? 2 : 1) * sum_elements(); }
 };
 
 uint64_t attention_workspace_size_bytes(const AttentionForward& attention, int thread_count);
@@ -85,6 +93,7 @@ class AttentionScratch {
 
   // Where each part begins.
   int64_t q_panels, y_panels, keys, values, scores, line, peaks, sums;
+  int64_t y_totals, sum_totals;                         // Of the keys before, where they are many.
   int64_t grad_panels, q_rows, grad_rows, grad_scores;  // Of the backward way alone.
 
  private:

@@ -6,6 +6,8 @@
 //   grad_k   scale * grad_s^T q                    sums over rows, with those of grad_v = p^T
 //   grad_y
 //
+// A row whose lse is -inf has no weights, and all its gradients are 0.
+//
 // The sums lie in the workspace: one pair for each head of keys that is worked on, or for each part
 // of its rows where the heads are few.
 
@@ -62,27 +64,39 @@ class BlockBackward {
       const bool may_hide = a_.has_mask || a_.is_causal;
       is_finite_ = !may_hide || (are_rows_finite_ && is_finite(keys_, count, a_.width));
       for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
-      if (!is_finite_) {
-        add_seen(key, count);
-        continue;
-      }
-      if (sums_.keys != nullptr) {
-        add_over_rows(part(scratch_.grad_scores), part(scratch_.q_rows), sums_.key_stride, count,
-                      sums_.keys + key * sums_.key_stride);
-      }
-      if (sums_.values != nullptr) {
-        add_over_rows(part(scratch_.scores), part(scratch_.grad_rows), sums_.value_stride, count,
-                      sums_.values + key * sums_.value_stride);
-      }
+      is_finite_ ? add_to_key_sums(key, count) : add_seen(key, count);
+      const bool is_full = (key / kKeyBlock + 1) % kTilesOfSum == 0;
+      if (is_full && a_.has_key_totals()) take_query_sums();
     }
+    if (has_totals_) take_query_sums();
     Sum* const factors = part(scratch_.sums);
     std::fill_n(factors, kRowBlock, static_cast<Sum>(a_.scale));
     store_panels<T>(a_, block_, a_.grad_q, a_.width, factors, part(scratch_.line),
-                    part(scratch_.y_panels));
+                    part(has_totals_ ? scratch_.y_totals : scratch_.y_panels));
   }
 
  private:
   Sum* part(int64_t offset) const { return memory_ + offset; }
+
+  // Adds the sums of grad_q so far to the totals, which are the sums in the end.
+  void take_query_sums() {
+    const int64_t count = block_.panels * kPanel<Sum> * a_.width;
+    if (!has_totals_) std::fill_n(part(scratch_.y_totals), count, Sum{0});
+    has_totals_ = true;
+    take_sums(count, part(scratch_.y_panels), part(scratch_.y_totals));
+  }
+
+  // Adds a tile to the sums of grad_k and grad_v.
+  void add_to_key_sums(int64_t key, int64_t count) {
+    if (sums_.keys != nullptr) {
+      add_over_rows(part(scratch_.grad_scores), part(scratch_.q_rows), sums_.key_stride, count,
+                    sums_.keys + key * sums_.key_stride);
+    }
+    if (sums_.values != nullptr) {
+      add_over_rows(part(scratch_.scores), part(scratch_.grad_rows), sums_.value_stride, count,
+                    sums_.values + key * sums_.value_stride);
+    }
+  }
 
   // q and grad_y as panels and as rows, lse, and sum(grad_y * y).
   void load_rows() {
@@ -156,10 +170,12 @@ class BlockBackward {
     Sum *const p_at = part(scratch_.scores) + first, *const to = part(scratch_.grad_scores) + first;
     const auto lse = hn::LoadU(d, part(scratch_.peaks) + first);
     const auto delta = hn::LoadU(d, part(scratch_.sums) + first);
+    const auto has_weights = hn::Ne(lse, hn::Set(d, -kInfinity<Sum>));
     for (int64_t j = 0; j < count; ++j) {
       const auto raw = hn::LoadU(d, p_at + j * kRowBlock);
       const auto s = hn::Mul(raw, hn::Set(d, scale));
-      const auto is_seen = hn::AndNot(is_hidden(d, raw), limits.sees(half, j));
+      const auto is_seen =
+          hn::And(has_weights, hn::AndNot(is_hidden(d, raw), limits.sees(half, j)));
       const auto x = hn::Sub(s, lse);  // The smallest weights count, for gradients may be large.
       auto p = hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
       p = hn::IfThenElse(is_seen, p, hn::Set(d, Sum{-0.0}));
@@ -206,13 +222,29 @@ class BlockBackward {
   const KeySums<Sum> sums_;
   TileRows<Sum> keys_{}, values_{};
   bool are_rows_finite_ = true, is_finite_ = true;  // q and grad_y; and the keys of the tile.
+  bool has_totals_ = false;                         // Of grad_q.
 };
+
+// The blocks of rows of one split; their sums are left at the beginning of `sums`.
+template <typename T, typename Sum>
+void run_split(const AttentionBackward& a, int64_t problem, int64_t split, Sum* memory, Sum* sums) {
+  const int64_t blocks = a.row_blocks(), splits = a.splits(), size = a.sum_elements();
+  const int64_t begin = blocks * split / splits, end = blocks * (split + 1) / splits;
+  Sum* const totals = sums + size;
+  std::fill_n(sums, a.sum_stride(), Sum{0});
+  for (int64_t b = begin; b < end; ++b) {
+    BlockBackward<T>(a, problem, b, memory, KeySums<Sum>(a, sums)).run();
+    const bool is_full = (b - begin + 1) % kTilesOfSum == 0;
+    if (is_full && a.has_row_totals()) take_sums(size, sums, totals);
+  }
+  if (a.has_row_totals()) take_sums(size, totals, sums);
+}
 
 // Writes grad_k and grad_v of the keys [begin, end) from the sums of all splits, in order.
 template <typename T, typename Sum>
 void store_key_sums(const AttentionBackward& a, int64_t problem, int64_t begin, int64_t end,
                     Sum* memory, int64_t splits) {
-  const int64_t split_stride = a.sum_elements();
+  const int64_t split_stride = a.sum_stride();
   const auto store = [&](const View& view, Sum* HWY_RESTRICT sums, int64_t width, Sum scale) {
     const int64_t stride = padded_width(width);
     for (int64_t key = begin; key < end; ++key) {
@@ -236,8 +268,7 @@ constexpr int64_t kParallelProducts = 1 << 16;
 template <typename T>
 void run_blocks(const AttentionBackward& a, std::byte* workspace, int thread_count) {
   using Sum = Compute<T>;
-  const int64_t blocks = a.row_blocks(), splits = a.splits(),
-                size = AttentionScratch(a, true).size();
+  const int64_t splits = a.splits(), size = AttentionScratch(a, true).size();
   const int64_t row_cost = std::max<int64_t>(1, a.keys * (a.width + a.value_width));
   const bool is_small = a.problems() * a.rows() <= kParallelProducts / row_cost;
   Sum* const scratch = reinterpret_cast<Sum*>(workspace);
@@ -248,11 +279,8 @@ void run_blocks(const AttentionBackward& a, std::byte* workspace, int thread_cou
 #pragma omp for schedule(dynamic, 1)
     for (int64_t unit = 0; unit < a.problems() * splits; ++unit) {
       const int64_t problem = unit / splits, split = unit % splits;
-      Sum* const memory = all_sums + (splits > 1 ? unit : thread) * a.sum_elements();
-      std::fill_n(memory, a.sum_elements(), Sum{0});
-      for (int64_t b = blocks * split / splits; b < blocks * (split + 1) / splits; ++b) {
-        BlockBackward<T>(a, problem, b, scratch + thread * size, KeySums<Sum>(a, memory)).run();
-      }
+      Sum* const memory = all_sums + (splits > 1 ? unit : thread) * a.sum_stride();
+      run_split<T>(a, problem, split, scratch + thread * size, memory);
       if (splits == 1) store_key_sums<T>(a, problem, 0, a.keys, memory, 1);
     }
     if (splits > 1) {
@@ -261,7 +289,7 @@ void run_blocks(const AttentionBackward& a, std::byte* workspace, int thread_cou
       for (int64_t i = 0; i < a.problems() * key_blocks; ++i) {
         const int64_t problem = i / key_blocks, key = i % key_blocks * kKeyBlock;
         store_key_sums<T>(a, problem, key, std::min(a.keys, key + kKeyBlock),
-                          all_sums + problem * splits * a.sum_elements(), splits);
+                          all_sums + problem * splits * a.sum_stride(), splits);
       }
     }
   }

@@ -1,6 +1,7 @@
 // Attention forwards: each block of rows walks the keys that it sees, tile by tile, and keeps the
 // largest score, the sum of the exponentials and the sum of values of each row so far. A larger
-// score scales the two sums down. No more than one tile of scores is ever in memory.
+// score scales the two sums down. No more than one tile of scores is ever in memory. A row all of
+// whose scores are -inf is one that sees no key.
 
 #include <cmath>
 #include <limits>
@@ -34,7 +35,7 @@ class BlockForward {
 
   void run() {
     load_panels<T>(a_, block_, a_.q, a_.width, part(scratch_.line), part(scratch_.q_panels));
-    std::fill_n(part(scratch_.y_panels), block_.panels * kPanel<Sum> * a_.value_width, Sum{0});
+    std::fill_n(part(scratch_.y_panels), y_elements(), Sum{0});
     std::fill_n(part(scratch_.peaks), kRowBlock, -kInfinity<Sum>);
     std::fill_n(part(scratch_.sums), kRowBlock, Sum{0});
     const int64_t end = *std::max_element(block_.limits, block_.limits + kRowBlock);
@@ -44,12 +45,30 @@ class BlockForward {
       values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
                                 part(scratch_.values));
       for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
+      const bool is_full = (key / kKeyBlock + 1) % kTilesOfSum == 0;
+      if (is_full && a_.has_key_totals()) take_all_sums();
     }
+    if (has_totals_) take_all_sums();
     finish();
   }
 
  private:
   Sum* part(int64_t offset) const { return memory_ + offset; }
+
+  int64_t y_elements() const { return block_.panels * kPanel<Sum> * a_.value_width; }
+
+  // Adds the sums so far to the totals, which are the sums in the end.
+  void take_all_sums() {
+    if (!has_totals_) {
+      std::fill_n(part(scratch_.y_totals), y_elements(), Sum{0});
+      std::fill_n(part(scratch_.sum_totals), kRowBlock, Sum{0});
+    }
+    has_totals_ = true;
+    take_sums(y_elements(), part(scratch_.y_panels), part(scratch_.y_totals));
+    take_sums(kRowBlock, part(scratch_.sums), part(scratch_.sum_totals));
+  }
+  // Where the sums are in the end.
+  Sum* result_of(int64_t sums, int64_t totals) const { return part(has_totals_ ? totals : sums); }
 
   // The keys [key, key + count) for one panel.
   void run_tile(int64_t panel, int64_t key, int64_t count) {
@@ -122,9 +141,16 @@ class BlockForward {
     const auto factor = exp_of_score(d, hn::Sub(old_peak, shift));
     hn::StoreU(hn::MulAdd(hn::LoadU(d, sums), factor, sum), d, sums);
     if (hn::AllTrue(d, hn::Eq(factor, hn::Set(d, Sum{1})))) return;
+    const auto scale_down = [&](Sum* at)
+                                HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, at), factor), d, at); };
+    const int64_t y_offset = y - part(scratch_.y_panels) + half * kTileLanes<Sum>;
     for (int64_t c = 0; c < a_.value_width; ++c) {
-      Sum* const at = y + c * kPanel<Sum> + half * kTileLanes<Sum>;
-      hn::StoreU(hn::Mul(hn::LoadU(d, at), factor), d, at);
+      scale_down(part(scratch_.y_panels) + y_offset + c * kPanel<Sum>);
+    }
+    if (!has_totals_) return;
+    scale_down(part(scratch_.sum_totals) + first);
+    for (int64_t c = 0; c < a_.value_width; ++c) {
+      scale_down(part(scratch_.y_totals) + y_offset + c * kPanel<Sum>);
     }
   }
 
@@ -142,43 +168,32 @@ class BlockForward {
     }
   }
 
-  bool sees_a_key(int64_t row) const {
-    const int64_t limit = a_.key_limit(row);
-    if (!a_.has_mask) return limit > 0;
-    const auto* const mask = a_.template row_of<const uint8_t>(a_.mask, block_.problem, row);
-    for (int64_t key = 0; key < limit; ++key) {
-      if (mask[key * a_.mask.strides[3]] != 0) return true;
-    }
-    return false;
-  }
-
-  // Divides by the sums, and writes y and lse. A row without a key has 0 and -inf there, and one
-  // whose scores are all -inf has NaN, as softmax gives it.
+  // Divides by the sums, and writes y and lse: 0 and -inf for a row without a weight, whatever the
+  // values are.
   void finish() {
     const Tag d;
-    Sum *const sums = part(scratch_.sums), *const peaks = part(scratch_.peaks);
-    for (int64_t r = 0; r < block_.count; ++r) {
-      Sum lse = peaks[r] + std::log(sums[r]);
-      if (sums[r] == 0) {
-        const bool is_blind = !sees_a_key(block_.begin + r);
-        sums[r] = is_blind ? Sum{1} : std::numeric_limits<Sum>::quiet_NaN();
-        lse = is_blind ? -kInfinity<Sum> : sums[r];
-      }
-      if (!a_.has_lse) continue;
-      *a_.template row_of<Sum>(a_.lse, block_.problem, block_.begin + r) = lse;
+    const Sum* const sums = result_of(scratch_.sums, scratch_.sum_totals);
+    for (int64_t r = 0; r < block_.count && a_.has_lse; ++r) {
+      *a_.template row_of<Sum>(a_.lse, block_.problem, block_.begin + r) =
+          part(scratch_.peaks)[r] + std::log(sums[r]);
     }
-    Sum* y = part(scratch_.y_panels);
+    Sum* const first = result_of(scratch_.y_panels, scratch_.y_totals);
+    Sum* y = first;
     for (int64_t panel = 0; panel < block_.panels; ++panel) {
       const Sum* const of_panel = sums + panel * kPanel<Sum>;
       const auto s0 = hn::LoadU(d, of_panel), s1 = hn::LoadU(d, of_panel + kTileLanes<Sum>);
+      const auto divide = [&](Sum* at, Vector sum) HWY_ATTR {
+        const auto mean = hn::Div(hn::LoadU(d, at), sum);
+        hn::StoreU(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), mean), d, at);
+      };
       for (int64_t c = 0; c < a_.value_width; ++c, y += kPanel<Sum>) {
-        hn::StoreU(hn::Div(hn::LoadU(d, y), s0), d, y);
-        hn::StoreU(hn::Div(hn::LoadU(d, y + kTileLanes<Sum>), s1), d, y + kTileLanes<Sum>);
+        divide(y, s0);
+        divide(y + kTileLanes<Sum>, s1);
       }
     }
-    std::fill_n(sums, kRowBlock, Sum{1});
-    store_panels<T>(a_, block_, a_.y, a_.value_width, sums, part(scratch_.line),
-                    part(scratch_.y_panels));
+    Sum* const factors = part(scratch_.peaks);  // Of no more use.
+    std::fill_n(factors, kRowBlock, Sum{1});
+    store_panels<T>(a_, block_, a_.y, a_.value_width, factors, part(scratch_.line), first);
   }
 
   const AttentionForward& a_;
@@ -186,6 +201,7 @@ class BlockForward {
   const AttentionScratch scratch_;
   Sum* const memory_;
   TileRows<Sum> keys_{}, values_{};
+  bool has_totals_ = false;
 };
 
 // Below this many products a team of threads costs more than it saves.

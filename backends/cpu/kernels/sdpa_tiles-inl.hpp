@@ -40,7 +40,8 @@ constexpr int kProductRows = HWY_TARGET <= HWY_AVX3 ? 12 : HWY_TARGET <= HWY_AVX
 // a[r + i * stride].
 enum class Read { kAlong, kAcross };
 
-// (kRows, kPanel) of a product: to(r) = or += the sum of a(r, i) * b(i) over i < depth.
+// (kRows, kPanel) of a product: to(r) = or += the sum of a(r, i) * b(i) over i < depth, which
+// begins at 0: long sums of short ones lose fewer digits.
 template <int kRows, Read kRead, bool kAccumulates, typename Sum>
 HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
                                 const Sum* HWY_RESTRICT b, int64_t b_stride, int64_t depth,
@@ -54,8 +55,8 @@ HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
   }
   hn::Vec<TileTag<Sum>> sums[kRows][2];
   for (int r = 0; r < kRows; ++r) {
-    sums[r][0] = kAccumulates ? hn::LoadU(d, to + r * to_stride) : hn::Zero(d);
-    sums[r][1] = kAccumulates ? hn::LoadU(d, to + r * to_stride + kLanes) : hn::Zero(d);
+    sums[r][0] = hn::Zero(d);
+    sums[r][1] = hn::Zero(d);
   }
   do {  // A loop that may run no time keeps the sums in memory.
     const auto b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
@@ -68,8 +69,22 @@ HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
     b += b_stride;
   } while (--depth > 0);
   for (int r = 0; r < kRows; ++r) {
-    hn::StoreU(sums[r][0], d, to + r * to_stride);
-    hn::StoreU(sums[r][1], d, to + r * to_stride + kLanes);
+    Sum* const row = to + r * to_stride;
+    if constexpr (kAccumulates) {
+      sums[r][0] = hn::Add(hn::LoadU(d, row), sums[r][0]);
+      sums[r][1] = hn::Add(hn::LoadU(d, row + kLanes), sums[r][1]);
+    }
+    hn::StoreU(sums[r][0], d, row);
+    hn::StoreU(sums[r][1], d, row + kLanes);
+  }
+}
+
+// totals += sums, and sums = 0.
+template <typename Sum>
+HWY_INLINE void take_sums(int64_t count, Sum* HWY_RESTRICT sums, Sum* HWY_RESTRICT totals) {
+  for (int64_t i = 0; i < count; ++i) {
+    totals[i] += sums[i];
+    sums[i] = 0;
   }
 }
 
