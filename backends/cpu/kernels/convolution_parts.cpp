@@ -20,6 +20,21 @@ Convolution images_of(const Convolution& c, int64_t begin, int64_t count) {
   return part;
 }
 
+// Outputs [begin, begin + count) along the first spatial axis, and what their windows reach of x.
+Convolution outputs_of(const Convolution& c, int64_t begin, int64_t count) {
+  Convolution part = c;
+  const int64_t first = begin * c.stride[0] - c.low[0];
+  const int64_t end = first + (count - 1) * c.stride[0] + (c.kernel[0] - 1) * c.dilation[0] + 1;
+  const int64_t x_begin = std::clamp<int64_t>(first, 0, c.input[0]);
+  part.low[0] = std::max<int64_t>(0, -first);
+  part.high[0] = std::max<int64_t>(0, end - c.input[0]);
+  part.input[0] = part.x.shape[2] = std::clamp(end, x_begin, c.input[0]) - x_begin;
+  part.output[0] = part.y.shape[2] = count;
+  part.x.address += x_begin * c.x.strides[2] * dtype_size_bytes(c.x_dtype);
+  part.y.address += begin * c.y.strides[2] * dtype_size_bytes(c.y_dtype);
+  return part;
+}
+
 // How many images are converted to f32 at once: a part of the batch that the last cache holds.
 int64_t images_at_once(const Convolution& c) {
   constexpr int64_t kPartElements = 1 << 22;
@@ -30,50 +45,87 @@ int64_t images_at_once(const Convolution& c) {
   return (c.batch + parts - 1) / parts;
 }
 
+// Outputs whose sum loses few digits. Smaller parts take longer: 4096 outputs of 64x64 images twice
+// as long as all of them.
+constexpr int64_t kSummedOutputs = 1 << 16;
+
+// The images of a slice, and their outputs along the first spatial axis.
+struct SliceExtents {
+  explicit SliceExtents(const Convolution& c) {
+    int64_t row = 1;  // Outputs that lie side by side at one place of the first axis.
+    for (int axis = 1; axis < c.axes; ++axis) row *= c.output[static_cast<size_t>(axis)];
+    const int64_t image = c.output[0] * row;
+    images = std::clamp<int64_t>(kSummedOutputs / image, 1, images_at_once(c));
+    outputs = image > kSummedOutputs ? std::max<int64_t>(1, kSummedOutputs / row) : c.output[0];
+  }
+  int64_t images, outputs;
+};
+
+template <typename MakeProgram>
+void add_slice(const Convolution& c, MakeProgram&& make_program, Parts& parts) {
+  if (element_count(c.x) == 0) return;  // Windows of padding alone.
+  Slice slice;
+  slice.copied = make_copied(c);
+  slice.program = make_program(slice.copied);
+  uint64_t end = place_copies(slice.copied, slice.program->workspace_size_bytes());
+  const auto size_bytes = static_cast<uint64_t>(element_count(c.weight)) * sizeof(float);
+  slice.copied.weight.offset = reserve_bytes(size_bytes, end);
+  parts.size_bytes = std::max(parts.size_bytes, end);
+  parts.slices.push_back(std::move(slice));
+}
+
+template <typename MakeProgram>
+void add_slices(const Convolution& c, MakeProgram&& make_program, Parts& parts) {
+  const SliceExtents extents(c);
+  parts.sum = dense_view(c.weight, nullptr);
+  Convolution sliced = c;
+  sliced.weight = parts.sum;
+  sliced.weight_dtype = BP_F32;
+  for (int64_t image = 0; image < c.batch; image += extents.images) {
+    const Convolution images = images_of(sliced, image, std::min(extents.images, c.batch - image));
+    for (int64_t output = 0; output < c.output[0]; output += extents.outputs) {
+      const int64_t count = std::min(extents.outputs, c.output[0] - output);
+      add_slice(outputs_of(images, output, count), make_program, parts);
+    }
+  }
+  parts.sum_offset = reserve_bytes(static_cast<uint64_t>(element_count(c.weight)) * sizeof(float),
+                                   parts.size_bytes);
+}
+
+bool is_sliced(const Convolution& c) {
+  if (c.direction != Direction::kBackwardWeight) return false;
+  const SliceExtents extents(c);
+  return extents.images != c.batch || extents.outputs != c.output[0];
+}
+
 // make_program(c) gives the program of a part whose tensors are taken as they are.
 template <typename MakeProgram>
 Parts make_parts(const Convolution& c, MakeProgram&& make_program) {
   Parts parts;
   parts.c = c;
+  if (is_sliced(c)) {
+    add_slices(c, make_program, parts);
+    return parts;
+  }
   parts.images = images_at_once(c);
   const int64_t last = c.batch - (c.batch - 1) / parts.images * parts.images;
-  Convolution first = images_of(c, 0, parts.images);
-  const bool is_summed = c.direction == Direction::kBackwardWeight && parts.images != c.batch;
-  if (is_summed) {
-    // Each part leaves its own gradient where its copies have it, in f32.
-    parts.sum = dense_view(c.weight, nullptr);
-    first.weight = parts.sum;
-    first.weight_dtype = BP_F32;
-  }
   const auto place = [&](const Convolution& part, Copied& copied,
                          std::shared_ptr<const Program>& program) {
     copied = make_copied(part);
     program = make_program(copied);
-    uint64_t end = place_copies(copied, program->workspace_size_bytes());
-    if (is_summed) {
-      const auto size_bytes = static_cast<uint64_t>(element_count(c.weight)) * sizeof(float);
-      copied.weight.offset = reserve_bytes(size_bytes, end);
-    }
+    const uint64_t end = place_copies(copied, program->workspace_size_bytes());
     parts.size_bytes = std::max(parts.size_bytes, end);
   };
-  place(first, parts.copied, parts.program);
-  if (last != parts.images) place(images_of(first, 0, last), parts.last_copied, parts.last_program);
-  if (is_summed) {
-    parts.sum_offset = reserve_bytes(static_cast<uint64_t>(element_count(c.weight)) * sizeof(float),
-                                     parts.size_bytes);
-  }
+  place(images_of(c, 0, parts.images), parts.copied, parts.program);
+  if (last != parts.images) place(images_of(c, 0, last), parts.last_copied, parts.last_program);
   return parts;
 }
 
-// sum = part, or sum += part.
-void add_part(const float* part, float* sum, int64_t count, bool is_first, int thread_count) {
+// sum += part.
+void add_part(const float* part, float* sum, int64_t count, int thread_count) {
   constexpr int64_t kGrainElements = 32768;
   parallel_for(thread_count, count, kGrainElements, [&](int64_t begin, int64_t end) {
-    if (is_first) {
-      std::copy(part + begin, part + end, sum + begin);
-    } else {
-      for (int64_t i = begin; i < end; ++i) sum[i] += part[i];
-    }
+    for (int64_t i = begin; i < end; ++i) sum[i] += part[i];
   });
 }
 
@@ -90,6 +142,21 @@ void run_part(Copied copied, const Program& program, std::byte* packed, std::byt
       program.run(plain, workspace);
     }
   });
+}
+
+void run_slices(const Parts& parts, std::byte* workspace, int thread_count) {
+  auto* const sum = reinterpret_cast<float*>(workspace + parts.sum_offset);
+  const int64_t count = element_count(parts.sum);
+  std::fill_n(sum, count, 0.0f);
+  for (const Slice& slice : parts.slices) {
+    Copied copied = slice.copied;
+    copied.c.weight.address = workspace + copied.weight.offset;
+    run_part(copied, *slice.program, nullptr, workspace, thread_count);
+    add_part(reinterpret_cast<const float*>(copied.c.weight.address), sum, count, thread_count);
+  }
+  View from = parts.sum;
+  from.address = workspace + parts.sum_offset;
+  convert_elements(from, BP_F32, parts.c.weight, parts.c.weight_dtype, thread_count);
 }
 
 }  // namespace
@@ -127,8 +194,7 @@ Parts make_parts(const Convolution& c, const Env& env) {
 
 void run_parts(const Parts& parts, std::byte* packed, std::byte* workspace, int thread_count) {
   const Convolution& c = parts.c;
-  const bool is_summed = parts.sum.ndim != 0;
-  auto* const sum = reinterpret_cast<float*>(workspace + parts.sum_offset);
+  if (!parts.slices.empty()) return run_slices(parts, workspace, thread_count);
   for (int64_t begin = 0; begin < c.batch; begin += parts.images) {
     const bool is_last = begin + parts.images >= c.batch && parts.last_program != nullptr;
     Copied copied = is_last ? parts.last_copied : parts.copied;
@@ -137,18 +203,9 @@ void run_parts(const Parts& parts, std::byte* packed, std::byte* workspace, int 
                                      std::tuple(&copied.y, &copied.c.y, &part.y)}) {
       (copy->is_needed ? copy->view : *taken).address = view->address;
     }
-    if (is_summed) copied.c.weight.address = workspace + copied.weight.offset;
     run_part(copied, is_last ? *parts.last_program : *parts.program, packed, workspace,
              thread_count);
-    if (is_summed) {
-      add_part(reinterpret_cast<const float*>(copied.c.weight.address), sum,
-               element_count(parts.sum), begin == 0, thread_count);
-    }
   }
-  if (!is_summed) return;
-  View from = parts.sum;
-  from.address = workspace + parts.sum_offset;
-  convert_elements(from, BP_F32, c.weight, c.weight_dtype, thread_count);
 }
 
 PackedParts make_packed_parts(const Convolution& c, const Env& env) {

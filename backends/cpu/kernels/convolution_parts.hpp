@@ -1,10 +1,12 @@
 // How convolutions are run on tensors that a method does not take as they are: what needs it is
 // copied to the workspace first, and a result from there at the end. f16 and bf16 go through f32,
-// so many images at once as a cache holds.
+// so many images at once as a cache holds. A gradient of weight is the sum of those of parts of the
+// outputs, since oneDNN adds up all outputs one after the other, and a long sum loses digits.
 #pragma once
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "backends/cpu/kernels/convolution.hpp"
 #include "backends/cpu/kernels/dnnl_convolution.hpp"
@@ -41,13 +43,20 @@ void run_copied(Copied& copied, std::byte* workspace, int thread_count, Compute&
   if (result != nullptr) result->store(thread_count);
 }
 
+// A part of the outputs, which leaves a gradient of weight of its own in the workspace, in f32.
+struct Slice {
+  Copied copied;
+  std::shared_ptr<const Program> program;
+};
+
 // An f32 convolution, part by part of its batch. The parts have equal extents but for the last one.
 struct Parts {
   Convolution c;
   int64_t images;
   Copied copied, last_copied;
   std::shared_ptr<const Program> program, last_program;
-  View sum;  // Of the gradients of weight that several parts have; else without extents.
+  std::vector<Slice> slices;  // Of a gradient of weight, in place of the parts above.
+  View sum;                   // Of those.
   uint64_t sum_offset = 0, size_bytes = 0;
 };
 

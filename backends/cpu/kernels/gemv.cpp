@@ -34,6 +34,8 @@ namespace bp::kernels {
 constexpr int64_t kShortColumn = 256;  // Elements of y, below which the depth is divided.
 constexpr int64_t kPartDepth = 16384;  // Of such a part.
 constexpr int64_t kBlockSums = 2048;   // Of y, which a thread works on at a time.
+constexpr int64_t kRowDepth = 4096;    // Of a row, summed in vectors: longer sums lose digits.
+constexpr int64_t kColumnDepth = 256;  // Columns, summed one after the other.
 constexpr int64_t kGrainProducts = 1 << 15;
 
 // y (rows, 1) = a (rows, depth) by b (depth, 1), in parts of the depth.
@@ -87,15 +89,26 @@ HWY_INLINE void multiply_rows(const T* a, int64_t stride, const Sum* HWY_RESTRIC
   }
 }
 
+// The same for any depth.
+template <int64_t kCount, typename T, typename Sum>
+HWY_INLINE void multiply_long_rows(const T* a, int64_t stride, const Sum* x, int64_t depth,
+                                   Sum* sums) {
+  multiply_rows<kCount>(a, stride, x, std::min(depth, kRowDepth), sums);
+  for (int64_t k = kRowDepth; k < depth; k += kRowDepth) {
+    Sum more[kCount];
+    multiply_rows<kCount>(a + k, stride, x + k, std::min(depth - k, kRowDepth), more);
+    for (int64_t r = 0; r < kCount; ++r) sums[r] += more[r];
+  }
+}
+
 template <typename T, typename Sum>
 void multiply_by_rows(const Matrix& a, const Sum* x, Sum* sums) {
+  const auto row = [&](int64_t r) { return reinterpret_cast<const T*>(a.at(r, 0)); };
   int64_t r = 0;
   for (; r + kRows <= a.rows; r += kRows) {
-    multiply_rows<kRows>(reinterpret_cast<const T*>(a.at(r, 0)), a.row_stride, x, a.cols, sums + r);
+    multiply_long_rows<kRows>(row(r), a.row_stride, x, a.cols, sums + r);
   }
-  for (; r < a.rows; ++r) {
-    multiply_rows<1>(reinterpret_cast<const T*>(a.at(r, 0)), a.row_stride, x, a.cols, sums + r);
-  }
+  for (; r < a.rows; ++r) multiply_long_rows<1>(row(r), a.row_stride, x, a.cols, sums + r);
 }
 
 // sums += kCount columns of a, each times its element of x.
@@ -120,15 +133,25 @@ HWY_INLINE void add_columns(const T* a, int64_t stride, const Sum* x, int64_t ro
   }
 }
 
+// sums = the columns [begin, end) of a, each times its element of x.
+template <typename T, typename Sum>
+void multiply_columns(const Matrix& a, int64_t begin, int64_t end, const Sum* x, Sum* sums) {
+  std::fill_n(sums, a.rows, Sum{0});
+  const auto column = [&](int64_t c) { return reinterpret_cast<const T*>(a.at(0, c)); };
+  int64_t c = begin;
+  for (; c + kCols <= end; c += kCols) {
+    add_columns<kCols>(column(c), a.col_stride, x + c, a.rows, sums);
+  }
+  for (; c < end; ++c) add_columns<1>(column(c), a.col_stride, x + c, a.rows, sums);
+}
+
 template <typename T, typename Sum>
 void multiply_by_columns(const Matrix& a, const Sum* x, Sum* sums) {
-  std::fill_n(sums, a.rows, Sum{0});
-  int64_t c = 0;
-  for (; c + kCols <= a.cols; c += kCols) {
-    add_columns<kCols>(reinterpret_cast<const T*>(a.at(0, c)), a.col_stride, x + c, a.rows, sums);
-  }
-  for (; c < a.cols; ++c) {
-    add_columns<1>(reinterpret_cast<const T*>(a.at(0, c)), a.col_stride, x + c, a.rows, sums);
+  multiply_columns<T>(a, 0, std::min(a.cols, kColumnDepth), x, sums);
+  HWY_ALIGN Sum more[kBlockSums];
+  for (int64_t c = kColumnDepth; c < a.cols; c += kColumnDepth) {
+    multiply_columns<T>(a, c, std::min(a.cols, c + kColumnDepth), x, more);
+    for (int64_t r = 0; r < a.rows; ++r) sums[r] += more[r];
   }
 }
 

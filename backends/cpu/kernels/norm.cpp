@@ -47,8 +47,9 @@ NormShape::NormShape(const bp_tensor& x, int32_t normalized_ndim, bool its_is_ce
 }
 
 int64_t norm_block_count(const NormShape& shape) {
-  constexpr int64_t kBlocks = 64, kBlockRows = 16;
-  return std::clamp<int64_t>(shape.rows / kBlockRows, 1, kBlocks);
+  constexpr int64_t kBlocks = 64, kLeastRows = 16, kMostRows = 256;
+  const int64_t needed = (shape.rows + kMostRows - 1) / kMostRows;
+  return std::max(std::clamp<int64_t>(shape.rows / kLeastRows, 1, kBlocks), needed);
 }
 
 uint64_t NormForward::reserve() {

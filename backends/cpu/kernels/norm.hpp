@@ -116,7 +116,8 @@ struct NormBackwardRows {
 };
 
 // Blocks of rows whose sums of grad_gamma and grad_beta are added in order: their number depends on
-// the extents alone, so equal input gives equal bits for every number of threads.
+// the extents alone, so equal input gives equal bits for every number of threads. Few enough rows
+// make a block that their sums keep their digits.
 int64_t norm_block_count(const NormShape& shape);
 
 void run_norm(const NormRows& norm, int thread_count);

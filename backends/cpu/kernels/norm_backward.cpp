@@ -33,9 +33,10 @@ struct RowGradient {
     return hn::Mul(v, hn::Set(Tag(), rstd));
   }
 
+  // lanes.at counts from column i on.
   template <class Lanes>
-  HWY_INLINE Vector scaled(Lanes lanes, Vector g) const {
-    if constexpr (kHasGamma) return hn::Mul(g, lanes.load(gamma));
+  HWY_INLINE Vector scaled(Lanes lanes, Vector g, int64_t i) const {
+    if constexpr (kHasGamma) return hn::Mul(g, lanes.load(gamma + i));
     return g;
   }
 
@@ -43,22 +44,29 @@ struct RowGradient {
   template <bool kHasSums>
   void run(const T* grad_y, const T* x, T* grad_x, Sum* HWY_RESTRICT sums) const {
     const Tag d;
-    auto h_sum = hn::Zero(d), hu_sum = h_sum;
-    for_each_lanes<T>(cols, [&](auto lanes) HWY_ATTR {
-      const auto g = lanes.load(grad_y), u = normalized(lanes, x), h = scaled(lanes, g);
-      if constexpr (kIsCentered) h_sum = hn::Add(h_sum, lanes.clear_rest(h));
-      hu_sum = hn::Add(hu_sum, lanes.clear_rest(hn::Mul(h, u)));
-      if constexpr (kHasSums) {
-        lanes.store(hn::Add(lanes.load(sums), hn::Mul(g, u)), sums);
-        lanes.store(hn::Add(lanes.load(sums + cols), g), sums + cols);
-      }
-    });
-    const auto count = hn::Set(d, static_cast<Sum>(cols));
-    const auto h_mean = hn::Div(hn::SumOfLanes(d, h_sum), count);
-    const auto hu_mean = hn::Div(hn::SumOfLanes(d, hu_sum), count);
+    double h_sum = 0, hu_sum = 0;
+    for (int64_t i = 0; i < cols; i += kSumBlock) {
+      auto h_block = hn::Zero(d), hu_block = h_block;
+      for_each_lanes<T>(std::min(kSumBlock, cols - i), [&](auto lanes) HWY_ATTR {
+        const auto g = lanes.load(grad_y + i), u = normalized(lanes, x + i);
+        const auto h = scaled(lanes, g, i);
+        if constexpr (kIsCentered) h_block = hn::Add(h_block, lanes.clear_rest(h));
+        hu_block = hn::Add(hu_block, lanes.clear_rest(hn::Mul(h, u)));
+        if constexpr (kHasSums) {
+          Sum *const of_gamma = sums + i, *const of_beta = of_gamma + cols;
+          lanes.store(hn::Add(lanes.load(of_gamma), hn::Mul(g, u)), of_gamma);
+          lanes.store(hn::Add(lanes.load(of_beta), g), of_beta);
+        }
+      });
+      h_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, h_block)));
+      hu_sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hu_block)));
+    }
+    const auto count = static_cast<double>(cols);
+    const auto h_mean = hn::Set(d, static_cast<Sum>(h_sum / count));
+    const auto hu_mean = hn::Set(d, static_cast<Sum>(hu_sum / count));
     for_each_lanes<T>(cols, [&](auto lanes) HWY_ATTR {
       const auto u = normalized(lanes, x);
-      auto h = scaled(lanes, lanes.load(grad_y));
+      auto h = scaled(lanes, lanes.load(grad_y), 0);
       if constexpr (kIsCentered) h = hn::Sub(h, h_mean);
       lanes.store(hn::Mul(hn::Set(d, rstd), hn::Sub(h, hn::Mul(u, hu_mean))), grad_x);
     });
@@ -91,11 +99,11 @@ void add_blocks(const Compute<T>* sums, int64_t blocks, int64_t cols, int64_t be
                 T* to) {
   const ComputeTag<T> d;
   for_each_lanes<T>(end - begin, [&](auto lanes) HWY_ATTR {
-    auto total = hn::Zero(d);
+    RowSums<ComputeTag<T>> total(d);
     for (int64_t block = 0; block < blocks; ++block) {
-      total = hn::Add(total, lanes.load(sums + block * 2 * cols + begin));
+      total.add(lanes.load(sums + block * 2 * cols + begin));
     }
-    lanes.store(total, to + begin);
+    lanes.store(total.total(), to + begin);
   });
 }
 

@@ -1,7 +1,9 @@
 // scatter and scatter_reduce. A line is what lies along `axis`: threads share the lines, and each
 // line is walked in the order of its indices, so that the last one counts, and sums have one order.
 //
-// Sums of 16-bit floats are kept in f32, in the workspace, and rounded once.
+// Sums of 16-bit floats are kept in f32, in the workspace, and rounded once. Where so many indices
+// lie along the axis that a sum of them would lose digits, sums of f32 and narrower are kept in
+// f64.
 #include <cstring>
 
 #include "backends/cpu/kernels/indices.hpp"
@@ -28,7 +30,7 @@ struct Replace {
 struct Add {
   template <typename To, typename From>
   static void put(To& to, From from) {
-    to += widen(from);
+    to += static_cast<To>(widen(from));
   }
 };
 
@@ -64,10 +66,10 @@ void convert_row(std::byte* const* data, const int64_t* strides, int64_t n, cons
   const auto convert = [](From x) {
     if constexpr (std::is_same_v<To, From>) {
       return x;
-    } else if constexpr (kIsNarrow<From>) {
-      return x.to_f32();
+    } else if constexpr (std::is_floating_point_v<From>) {
+      return narrow<To>(x);
     } else {
-      return To::from_f32(x);
+      return static_cast<To>(widen(x));
     }
   };
   if (strides[0] == sizeof(To) && strides[1] == sizeof(From)) {
@@ -87,13 +89,12 @@ struct Method {
   int64_t sum_size_bytes;
 };
 
-template <class Op, typename T, typename Index>
+template <class Op, typename T, typename Index, typename Sum = Compute<T>>
 Method method() {
-  if constexpr (kIsNarrow<T>) {
-    return {scatter_row<Op, float, T, Index>, convert_row<float, T>, convert_row<T, float>,
-            sizeof(float)};
-  } else {
+  if constexpr (std::is_same_v<T, Sum>) {
     return {scatter_row<Op, T, T, Index>, convert_row<T, T>, nullptr, 0};
+  } else {
+    return {scatter_row<Op, Sum, T, Index>, convert_row<Sum, T>, convert_row<T, Sum>, sizeof(Sum)};
   }
 }
 
@@ -111,16 +112,24 @@ Method replace_method(int64_t size_bytes) {
   }
 }
 
+// Terms of a sum in f32 at most.
+constexpr int64_t kShortSum = 256;
+
+template <typename T, typename Index>
+Method add_floats(bool is_long) {
+  return is_long ? method<Add, T, Index, double>() : method<Add, T, Index>();
+}
+
 // Integers are added without a sign: then they wrap.
 template <typename Index>
-Method add_method(bp_dtype dtype) {
+Method add_method(bp_dtype dtype, bool is_long) {
   switch (dtype) {
     case BP_F16:
-      return method<Add, Float16, Index>();
+      return add_floats<Float16, Index>(is_long);
     case BP_BF16:
-      return method<Add, BFloat16, Index>();
+      return add_floats<BFloat16, Index>(is_long);
     case BP_F32:
-      return method<Add, float, Index>();
+      return add_floats<float, Index>(is_long);
     case BP_F64:
       return method<Add, double, Index>();
     case BP_I32:
@@ -137,18 +146,19 @@ Method method_of(const bp_scatter_args& args) {
 }
 
 Method method_of(const bp_scatter_reduce_args& args) {
-  return args.indices->dtype == BP_I64 ? add_method<int64_t>(args.x->dtype)
-                                       : add_method<int32_t>(args.x->dtype);
+  const bool is_long = args.indices->shape[args.axis] >= kShortSum;
+  return args.indices->dtype == BP_I64 ? add_method<int64_t>(args.x->dtype, is_long)
+                                       : add_method<int32_t>(args.x->dtype, is_long);
 }
 
-// y without gaps in the workspace, with f32 elements.
+// y without gaps in the workspace, with elements of f32 or f64.
 class Sums {
  public:
-  explicit Sums(const bp_tensor& y) : tensor_(y) {
+  Sums(const bp_tensor& y, int64_t sum_size_bytes) : tensor_(y) {
     int64_t stride = 1;
     for (uint32_t i = y.ndim; i-- > 0; stride *= y.shape[i]) strides_[i] = stride;
     tensor_.strides = strides_.data();
-    tensor_.dtype = BP_F32;
+    tensor_.dtype = sum_size_bytes == 8 ? bp_dtype{BP_F64} : bp_dtype{BP_F32};
   }
   Sums(const Sums&) = delete;
   const bp_tensor& tensor() const { return tensor_; }
@@ -184,7 +194,7 @@ template <typename Args>
 bp_status submit_scatter(const char* op, const Args& args, const Launch& launch) {
   const Method method = method_of(args);
   const bool has_sums = method.sum_size_bytes != 0;
-  const Sums sums(*args.y);
+  const Sums sums(*args.y, method.sum_size_bytes);
   const bp_tensor& target = has_sums ? sums.tensor() : *args.y;
   Axis axis;
   Loop begin = make_loop({&target, args.x}), lines = lines_of(args, target, axis);

@@ -47,10 +47,12 @@ void run_row(const T* grad_y, const T* y, T* grad_x, int64_t count) {
 // The first columns of (count, stride), one in each lane.
 template <bool kIsLog, class D, typename T>
 void run_columns(D d, const T* grad_y, const T* y, T* grad_x, int64_t count, int64_t stride) {
-  auto sum = hn::Zero(d);
-  for (int64_t i = 0; i < count * stride; i += stride) {
-    sum = hn::Add(sum, sum_term<kIsLog>(load_lanes(d, grad_y + i), load_lanes(d, y + i)));
+  RowSums<D> sums(d);
+  for (int64_t row = 0; row < count; ++row) {
+    const int64_t i = row * stride;
+    sums.add(sum_term<kIsLog>(load_lanes(d, grad_y + i), load_lanes(d, y + i)));
   }
+  const auto sum = sums.total();
   for (int64_t i = 0; i < count * stride; i += stride) {
     store_lanes(gradient<kIsLog>(d, load_lanes(d, grad_y + i), load_lanes(d, y + i), sum), d,
                 grad_x + i);

@@ -64,15 +64,18 @@ template <bool kStores, typename T>
 Compute<T> sum_of_exp(const T* x, Compute<T>* terms, int64_t count, Compute<T> peak) {
   const ComputeTag<T> d;
   const auto shift = hn::Set(d, peak);
-  auto sum = hn::Zero(d);
-  for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR {
-    if (count <= kKeptElements) prefetch(x + lanes.at, count);
-    const auto power = scaled_exp_of_negative(d, hn::Sub(lanes.load(x), shift));
-    const auto term = lanes.clear_rest(power);
-    if constexpr (kStores) lanes.store(term, terms);
-    sum = hn::Add(sum, term);
+  const double total = sum_of_blocks<T>(count, [&](int64_t begin, int64_t n) HWY_ATTR {
+    auto sum = hn::Zero(d);
+    for_each_lanes<T>(n, [&](auto lanes) HWY_ATTR {
+      if (count <= kKeptElements) prefetch(x + begin + lanes.at, count);
+      const auto power = scaled_exp_of_negative(d, hn::Sub(lanes.load(x + begin), shift));
+      const auto term = lanes.clear_rest(power);
+      if constexpr (kStores) lanes.store(term, terms + begin);
+      sum = hn::Add(sum, term);
+    });
+    return sum;
   });
-  return std::isnan(peak) ? kNaN<Compute<T>> : hn::GetLane(hn::SumOfLanes(d, sum));
+  return std::isnan(peak) ? kNaN<Compute<T>> : static_cast<Compute<T>>(total);
 }
 
 template <typename T>
@@ -120,7 +123,6 @@ struct ColumnSums {
   using Sum = Compute<T>;
 
   void take(const T* x, int64_t count, int64_t stride, int64_t n) {
-    const ComputeTag<T> d;
     std::fill_n(peaks, n, -kInfinity<Sum>);
     std::fill_n(sums, n, Sum{0});
     for (int64_t row = 0; row < count; ++row) {
@@ -130,20 +132,35 @@ struct ColumnSums {
         lanes.store(hn::IfThenElse(is_more, v, peak), peaks);
       });
     }
+    for (int64_t row = 0; row < count; row += kSumRows) {
+      add_rows(x + row * stride, std::min(kSumRows, count - row), stride, n);
+      if (count <= kSumRows) break;
+      for (int64_t i = 0; i < n; ++i) {
+        totals[i] = (row == 0 ? 0 : totals[i]) + static_cast<double>(sums[i]);
+        sums[i] = 0;
+      }
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      if (count > kSumRows) sums[i] = static_cast<Sum>(totals[i]);
+      if (!std::isfinite(peaks[i])) sums[i] = kNaN<Sum>;
+    }
+  }
+
+  // sums += the exponentials of some rows.
+  void add_rows(const T* x, int64_t count, int64_t stride, int64_t n) {
+    const ComputeTag<T> d;
     for (int64_t row = 0; row < count; ++row) {
       for_each_lanes<T>(n, [&](auto lanes) HWY_ATTR {
         const auto v = hn::Sub(lanes.load(x + row * stride), lanes.load(peaks));
         lanes.store(hn::Add(lanes.load(sums), scaled_exp_of_negative(d, v)), sums);
       });
     }
-    for (int64_t i = 0; i < n; ++i) {
-      if (!std::isfinite(peaks[i])) sums[i] = kNaN<Sum>;
-    }
   }
 
   // Each line for itself, though that leaves room between columns of a narrow dtype.
   HWY_ALIGN Sum peaks[kColumns];
   HWY_ALIGN Sum sums[kColumns];
+  double totals[kColumns];  // Of more than kSumRows rows.
 };
 
 // Columns [0, n) of (count, stride), of which there are at most kColumns.
