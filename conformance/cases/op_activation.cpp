@@ -89,6 +89,12 @@ struct Activation {
   Reference reference;
 };
 
+// Down to where gelu underflows.
+Fill gelu_tail(bp_dtype dtype) {
+  const double end = dtype == BP_F64 ? -39 : dtype == BP_F16 ? -6 : -14;
+  return {FillKind::kUniform, end, 0};
+}
+
 const char* form_text(int64_t approximation) {
   if (approximation == 0) return "";
   return approximation == BP_GELU_APPROXIMATION_TANH ? "_tanh" : "_erf";
@@ -120,6 +126,7 @@ void add_forward(OpCases& cases, const Activation& op, bp_dtype dtype) {
   // Where the exponentials and the error function end.
   const double end = dtype == BP_F64 ? 760 : 110;
   add("ends", {FillKind::kUniform, -end, end}, {1031}, Layout::kDense);
+  if (op.op == BP_OP_GELU) add("tail", gelu_tail(dtype), {4099}, Layout::kDense);
 }
 
 // ---- Backward -------------------------------------------------------------------------------- //
@@ -204,6 +211,9 @@ void add_backward(OpCases& cases, const Gradient& op, bp_dtype dtype) {
   if (takes_result) return;
   const double end = dtype == BP_F64 ? 760 : 110;
   add("ends", kRandom, {FillKind::kUniform, -end, end}, {1031}, Layout::kDense);
+  if (op.op == BP_OP_GELU_BACKWARD) {
+    add("tail", kPositive, gelu_tail(dtype), {4099}, Layout::kDense);
+  }
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ struct Row {
   bool has_bias = false;
   bool has_lse = true;
   double scale = 0;  // 0: 1 / sqrt(width).
+  bool has_blocked_keys =
+      false;  // By a bias of -inf: all keys of some queries, and some of others.
 };
 
 const std::vector<Row>& all_rows() {
@@ -49,6 +51,10 @@ const std::vector<Row>& all_rows() {
       {2, 2, 1, 9, 5, 7, 3, true, kRandomBlind, true, false},
       {1, 1, 1, 5, 7, 8, 8, false, kNone, false, true, 1.5},
       {1, 1, 1, 5, 7, 8, 8, false, kNone, false, true, -0.5},
+      {1, 1, 1, 9, 5, 8, 8, false, kNone, true, true, 0, true},
+      {2, 4, 2, 9, 5, 7, 3, false, kRandom, true, true, 0, true},
+      {1, 2, 2, 9, 7, 8, 8, true, kNone, true, true, 0, true},
+      {1, 1, 1, 17, 150, 16, 8, false, kNone, true, true, 0, true},
       {1, 1, 1, 0, 5, 4, 4},
       {1, 1, 1, 5, 0, 4, 4},
       {0, 2, 1, 5, 3, 4, 4},
@@ -66,7 +72,8 @@ std::string detail_of(const Row& row) {
                      number("v", row.value_width);
   constexpr const char* kMasks[] = {"", "_mask", "_blindmask", "_onekey"};
   text += (row.is_causal ? "_causal" : "") + std::string(kMasks[static_cast<int>(row.mask)]);
-  text += std::string(row.has_bias ? "_bias" : "") + (row.has_lse ? "" : "_nolse");
+  text += std::string(row.has_bias ? "_bias" : "") + (row.has_blocked_keys ? "_blocked" : "");
+  text += row.has_lse ? "" : "_nolse";
   if (row.scale != 0) text += row.scale < 0 ? "_negative" : "_scaled";
   return text;
 }
@@ -105,6 +112,16 @@ void derive_mask(CallData& data, const Row& row) {
   }
 }
 
+void derive_bias(CallData& data, const Row& row) {
+  if (!row.has_blocked_keys) return;
+  HostTensor& bias = data.tensor("bias");
+  for (size_t i = 0; i < bias.data.size(); ++i) {
+    const auto query = static_cast<int64_t>(i) / row.keys, key = static_cast<int64_t>(i) % row.keys;
+    const bool is_blocked = query % 4 == 1 || (query % 4 == 2 && key < row.keys / 2);
+    if (is_blocked) bias.data[i] = DoubleDouble(-HUGE_VAL);
+  }
+}
+
 // ---- Forward --------------------------------------------------------------------------------- //
 
 // The bounds of one query, from the exact scores of the keys that it sees.
@@ -121,9 +138,12 @@ QueryBounds bounds_of_query(const Attention<double>& a, const Attention<double>&
   for (const int64_t j : query.seen) {
     scores.push_back(a.score(row, j));
     const double magnitude = magnitudes.score(row, j);
-    score_bounds.push_back(sum_bound(magnitude, static_cast<double>(a.width() + 1), numerics) +
-                           2 * numerics.unit * magnitude);
+    const double bound = sum_bound(magnitude, static_cast<double>(a.width() + 1), numerics) +
+                         2 * numerics.unit * magnitude;
+    score_bounds.push_back(scores.back() == -HUGE_VAL ? 0 : bound);
   }
+  // Without weights y is 0.
+  if (std::ranges::count(scores, -HUGE_VAL) == std::ssize(scores)) return {};
   query.bounds = attention_bounds(scores, score_bounds, dtype);
   double peak = -HUGE_VAL, total = 0;
   for (const double score : scores) peak = std::fmax(peak, score);
@@ -155,14 +175,20 @@ void add_bounds(const CallData& data, const Numerics& numerics, std::vector<Expe
   }
 }
 
-// A query whose scores are all -inf may count as one that sees no key, or give NaN.
+// A query whose scores are all -inf counts as one that sees no key. It may give NaN where that is
+// the work of its products, and not of the bias alone.
 void allow_nothing(const CallData& data, std::vector<Expected>& expected) {
   const Attention<double> a = attention_of<double>(data);
   std::vector<bool> is_nothing;
   for (int64_t row = 0; row < a.row_count(); ++row) {
     const std::vector<int64_t> seen = a.seen_keys(row);
-    is_nothing.push_back(std::all_of(seen.begin(), seen.end(),
-                                     [&](int64_t j) { return a.score(row, j) == -HUGE_VAL; }));
+    const auto all_seen = [&](const auto& test) {
+      return std::all_of(seen.begin(), seen.end(), test);
+    };
+    const bool is_blocked =
+        all_seen([&](int64_t j) { return (*a.bias)[row * a.keys() + j] == -HUGE_VAL; });
+    const bool has_weights = !all_seen([&](int64_t j) { return a.score(row, j) == -HUGE_VAL; });
+    is_nothing.push_back(!has_weights && !is_blocked);
   }
   const int64_t width = a.value_width();
   expected[0].also_right = [is_nothing, width](int64_t element, DoubleDouble y) {
@@ -208,8 +234,11 @@ OpCase make_forward(const Row& row, bp_dtype dtype, const std::string& fill, con
   add_inputs(made, row, dtype, fills);
   made.output("y", dtype, queries_shape(row, row.value_width));
   if (row.has_lse) made.output("lse", accumulator_of(dtype), {row.batch, row.heads, row.queries});
-  if (row.mask == Mask::kOneKey || row.mask == Mask::kRandomBlind) {
-    made.derive = [row](CallData& data) { derive_mask(data, row); };
+  if (row.mask == Mask::kOneKey || row.mask == Mask::kRandomBlind || row.has_blocked_keys) {
+    made.derive = [row](CallData& data) {
+      derive_mask(data, row);
+      derive_bias(data, row);
+    };
   }
   made.reference = expected_sdpa;
   return made;
@@ -267,6 +296,7 @@ OpCase make_backward(const Row& row, bp_dtype dtype, const std::string& fill, co
   }
   made.derive = [row](CallData& data) {
     derive_mask(data, row);
+    derive_bias(data, row);
     derive_results(data);
   };
   made.reference = expected_sdpa_backward;

@@ -10,6 +10,7 @@
 #include "conformance/cases/layout_fixtures.hpp"
 #include "conformance/cases/op_engine.hpp"
 #include "conformance/cases/op_families.hpp"
+#include "conformance/cases/op_long_sums.hpp"
 #include "conformance/cases/op_parts.hpp"
 #include "conformance/cases/rules.hpp"
 
@@ -58,11 +59,11 @@ std::vector<std::string> tags_of(const OpCase& op_case) {
   return tags;
 }
 
-Case make_entry(OpCase op_case, const char* group) {
+Case make_entry(OpCase op_case, Tier tier, const char* group) {
   Case entry;
   entry.id = op_case.id();
   entry.tags = tags_of(op_case);
-  entry.tier = op_case.is_smoke ? Tier::kSmoke : Tier::kQuick;
+  entry.tier = tier;
   entry.group = group;
   entry.op = op_case.op;
   entry.dtype = op_case.dtype;
@@ -83,9 +84,15 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_bad_input_cases(cases, rows);
   add_spec_rule_cases(cases, rows);
   add_foreign_buffer_cases(cases, rows);
+  for (LongSum& sum : long_sums(rows)) {
+    cases.push_back(make_entry(std::move(sum.op_case), sum.tier, group));
+  }
   add_rows_by_rule(rows);
   add_buffer_cases(cases, rows);
-  for (OpCase& row : rows) cases.push_back(make_entry(std::move(row), group));
+  for (OpCase& row : rows) {
+    const Tier tier = row.is_smoke ? Tier::kSmoke : Tier::kQuick;
+    cases.push_back(make_entry(std::move(row), tier, group));
+  }
 }
 
 // The ops of each family.

@@ -70,6 +70,7 @@ std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
   return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
     const auto pooled = reference::max_pool(data.array<N>("x"), window);
     std::vector<Expected> expected = {exactly(pooled.values)};
+    expected[0].sign_of_zero = true;
     if (data.has("indices")) expected.push_back(exactly(pooled.indices));
     return expected;
   });
@@ -92,6 +93,16 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics& nu
   });
 }
 
+// Every other zero is a -0: zeros of both signs are tied, and the sign of y says which was chosen.
+void flip_zeros(CallData& data) {
+  bool is_flipped = false;
+  for (DoubleDouble& value : data.tensor("x").data) {
+    if (value.hi != 0) continue;
+    is_flipped = !is_flipped;
+    value = DoubleDouble(is_flipped ? -0.0 : 0.0);
+  }
+}
+
 void add_forward(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fill& data,
                  bool is_smoke) {
   for (const Row& row : all_rows()) {
@@ -104,7 +115,13 @@ void add_forward(OpCases& cases, bp_dtype dtype, const std::string& fill, const 
     made.reference = expected_forward;
     made.is_smoke = is_smoke;
     made.varies = false;
+    if (fill == "zeros") made.derive = flip_zeros;
     cases.push_back(std::move(made));
+    if (fill != "zeros" || !row.has_indices) continue;
+    OpCase values = cases.back();
+    values.detail += "_values";
+    std::erase_if(values.tensors, [](const auto& tensor) { return tensor.name == "indices"; });
+    cases.push_back(std::move(values));
   }
 }
 
@@ -264,6 +281,7 @@ void add_pooling(OpCases& cases) {
     add_forward(cases, dtype, "random", kRandom, is_smoke);
     add_forward(cases, dtype, "repeat", kRepeat, is_smoke);  // Tied extremes.
     add_forward(cases, dtype, "special", kSpecial, is_smoke);
+    add_forward(cases, dtype, "zeros", {FillKind::kIndex, -2, 1}, is_smoke);
     add_backward(cases, dtype, is_smoke);
     add_average(cases, dtype, true);
     add_average(cases, dtype, false);

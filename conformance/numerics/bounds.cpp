@@ -103,8 +103,14 @@ double silu_bound(bp_dtype dtype, double x, double r) {
 }
 
 double gelu_bound(bp_dtype dtype, double x) {
-  const double factor = 16 + 3 * (1 + std::fabs(std::erf(x * M_SQRT1_2)));
-  return unit(dtype) * std::fabs(x) * factor + smallest_normal(dtype);
+  if (x < 0) {
+    // By erfc, which carries a rounding of its argument on as x^2 of the result's.
+    const double r = 0.5 * x * std::erfc(-x * M_SQRT1_2);
+    const double part = r == 0 ? 0 : std::fabs(r) * (36 + 2 * x * x);
+    return unit(dtype) * part + smallest_normal(dtype);
+  }
+  const double factor = 16 + 3 * (1 + std::erf(x * M_SQRT1_2));
+  return unit(dtype) * x * factor + smallest_normal(dtype);
 }
 
 double gelu_tanh_bound(bp_dtype dtype, double x) {

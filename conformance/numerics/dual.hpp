@@ -92,6 +92,13 @@ Dual<N> erf(Dual<N> x) {
   return chained(x, erf(x.value), two_by_root_pi * exp(-(x.value * x.value)));
 }
 template <typename N>
+Dual<N> erfc(Dual<N> x) {
+  using std::erfc;
+  using std::exp;
+  const N two_by_root_pi(1.12837916709551257390);
+  return chained(x, erfc(x.value), -(two_by_root_pi * exp(-(x.value * x.value))));
+}
+template <typename N>
 Dual<N> sin(Dual<N> x) {
   using std::cos;
   using std::sin;

@@ -31,6 +31,7 @@ TEST(Dual, DerivesFunctions) {
   expect([](D x) { return log(x); }, [](double x) { return std::log(x); });
   expect([](D x) { return tanh(x); }, [](double x) { return std::tanh(x); });
   expect([](D x) { return erf(x); }, [](double x) { return std::erf(x); });
+  expect([](D x) { return erfc(x); }, [](double x) { return std::erfc(x); });
   expect([](D x) { return sin(x); }, [](double x) { return std::sin(x); });
   expect([](D x) { return cos(x); }, [](double x) { return std::cos(x); });
 }

@@ -66,10 +66,13 @@ N root_over_pi(double a, double b) {
   }
 }
 
+// Below 0 the sum of the definition cancels: there it is erfc, whose error is relative.
 template <typename N>
 N normal_distribution(N x) {
   using std::erf;
+  using std::erfc;
   using std::sqrt;
+  if (x < N(0)) return erfc(-x / sqrt(N(2))) * N(0.5);
   return (N(1) + erf(x / sqrt(N(2)))) * N(0.5);
 }
 

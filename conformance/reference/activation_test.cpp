@@ -42,6 +42,29 @@ TEST(Functions, ErrorFunctionFollowsItsOtherSeries) {
   }
 }
 
+TEST(Functions, ComplementOfTheErrorFunctionKeepsItsDigits) {
+  for (const double x : {0.0, 0.5, 1.9, 2.0, 2.1, 3.5, 8.0, 20.0, 26.0}) {
+    const double expected = std::erfc(x);
+    EXPECT_NEAR(erfc(DoubleDouble(x)).hi, expected, 0x1p-50 * expected) << x;
+  }
+  // The series and the fraction meet, but for what 1 - erf(x) loses.
+  const DoubleDouble x = 2;
+  EXPECT_LE(distance(DoubleDouble(1) - erf(x), erfc(x)), 0x1p-100);
+  EXPECT_EQ(erfc(DoubleDouble(41)).hi, 0);
+  EXPECT_TRUE(isnan(erfc(DoubleDouble(NAN))));
+}
+
+TEST(Activation, GeluKeepsItsDigitsFarBelowZero) {
+  for (const double x : {-0.5, -2.869063, -4.5, -5.2985473, -8.0, -13.0, -30.0}) {
+    const double expected = x * std::erfc(-x * M_SQRT1_2) / 2;
+    EXPECT_NEAR(gelu(x, Gelu::kErf), expected, 0x1p-45 * -expected) << x;
+    EXPECT_NEAR(gelu(DoubleDouble(x), Gelu::kErf).hi, expected, 0x1p-45 * -expected) << x;
+    // The bound is relative there, until the result is no normal number.
+    const double normal = 0x1p-126, u = 0x1p-24;
+    EXPECT_LE(gelu_bound(BP_F32, x) - normal, u * -expected * (37 + 2 * x * x)) << x;
+  }
+}
+
 TEST(Functions, SineAndCosineLieOnTheCircle) {
   for (int i = 0; i < 97; ++i) {
     const double turns = i / 97.0;

@@ -61,7 +61,7 @@ struct Attended {
   Array<N> y, lse;
 };
 
-// A query that sees no key gives 0, and -inf in lse.
+// A query that sees no key gives 0, and -inf in lse, and so does one all of whose scores are -inf.
 template <typename N>
 Attended<N> sdpa(const Attention<N>& a) {
   using std::exp;
@@ -76,12 +76,12 @@ Attended<N> sdpa(const Attention<N>& a) {
     for (const int64_t j : seen) weights.push_back(a.score(row, j));
     N peak = weights.front();
     for (const N& weight : weights) peak = peak < weight ? weight : peak;
-    // Scores of -inf alone: the quotient of two zeros.
     const bool is_nothing = std::all_of(weights.begin(), weights.end(),
                                         [](const N& weight) { return weight == N(-HUGE_VAL); });
+    if (is_nothing) continue;
     for (N& weight : weights) weight = exp(weight - peak);
     const N total = sum_of(std::span<const N>(weights));
-    if (!is_nothing) result.lse[row] = log(total) + peak;
+    result.lse[row] = log(total) + peak;
     for (int64_t c = 0; c < a.value_width(); ++c) {
       std::vector<N> terms;
       for (size_t i = 0; i < seen.size(); ++i) {
@@ -138,17 +138,19 @@ N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_o
 template <typename N>
 N weight_of(N score, N lse) {
   using std::exp;
+  if (score == N(-HUGE_VAL)) return N(0);
   N weight = exp(score - lse);
   if constexpr (requires { N::kUnit; }) weight.error += N::kWide ? 0x1p-1022 : 0x1p-126;
   return weight;
 }
 
-// y and lse are what sdpa gave.
+// y and lse are what sdpa gave. A query without weights has no gradient, and gives none.
 template <typename N>
 AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
                                     const Array<N>& y, const Array<N>& lse) {
   TermSums<N> grad_q(a.q.shape), grad_k(a.k.shape), grad_v(a.v.shape);
   for (int64_t row = 0; row < a.row_count(); ++row) {
+    if (lse[row] == N(-HUGE_VAL)) continue;
     const N delta = dot_rows(grad_y, row, y, row, a.value_width());
     for (const int64_t j : a.seen_keys(row)) {
       const int64_t key = a.key_row(row, j);

@@ -53,6 +53,18 @@ inline DoubleDouble erf(DoubleDouble x) {
   return DoubleDouble(2) / sqrt(kPi) * exp(-(x * x)) * sum;
 }
 
+// 1 - erf(x) for x >= 0, where it is small by the continued fraction of
+//
+//   sqrt(pi) * exp(x^2) * erfc(x) = 1 / (x + (1/2) / (x + 1 / (x + (3/2) / (x + 2 / ...))))
+inline DoubleDouble erfc(DoubleDouble x) {
+  if (isnan(x) || x.hi < 2) return DoubleDouble(1) - erf(x);
+  if (x.hi > 40) return DoubleDouble(0);
+  constexpr int kSteps = 400;  // At 2, which takes the most, 2^-106 is reached.
+  DoubleDouble rest = x;
+  for (int n = kSteps; n > 0; --n) rest = x + DoubleDouble(n * 0.5) / rest;
+  return exp(-(x * x)) / (sqrt(kPi) * rest);
+}
+
 struct SineAndCosine {
   DoubleDouble sine, cosine;
 };
@@ -93,6 +105,15 @@ Bounded<kBits> erf(Bounded<kBits> x) {
   const double nearest = std::fmax(std::fabs(x.value) - x.error, 0.0);
   const double carried = x.error == 0 ? 0 : x.error * M_2_SQRTPI * std::exp(-nearest * nearest);
   return Bounded<kBits>::step(std::erf(x.value), carried, kErfUlps<kBits>);
+}
+
+// For x >= 0. The slope of the logarithm is at most 2 x + 2 / sqrt(pi) there.
+template <int kBits>
+Bounded<kBits> erfc(Bounded<kBits> x) {
+  const double value = std::erfc(x.value);
+  const double slope = 2 * (x.value + x.error) + M_2_SQRTPI;
+  const double carried = x.error == 0 ? 0 : value * std::expm1(x.error * slope);
+  return Bounded<kBits>::step(value, carried, kErfUlps<kBits>);
 }
 
 // ---- By number type ---------------------------------------------------------------------------

@@ -36,8 +36,10 @@ Array<N> reduce(const Array<N>& x, const Shape& axes, bool keepdims, N start, Co
   return result;
 }
 
+// A sum over no axes is x, whose -0 no sum has.
 template <typename N>
 Array<N> sum(const Array<N>& x, const Shape& axes, bool keepdims) {
+  if (axes.empty()) return x;
   return reduce(x, axes, keepdims, N(0), [](N total, N value) { return total + value; });
 }
 
