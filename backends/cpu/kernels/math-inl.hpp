@@ -238,7 +238,7 @@ HWY_INLINE V sigmoid(D d, V x) {
 // coefficients are positive, so that nothing cancels.
 template <typename T>
 struct TailTraits {
-  static constexpr double kMost = 38.6;  // Then x * P(-x) is 0.
+  static constexpr double kMost = 38.75;  // Then gelu and its slope are 0.
   static constexpr double kNumerator[] = {0.5,
                                           0.827182602669902622,
                                           0.678391801917662591,
