@@ -196,41 +196,14 @@ void add_linear(const Builder& b) {
   b.add(std::move(made));
 }
 
-void set_window(OpCase& made) {
+void add_convolution_backward_weight(const Builder& b) {
+  const Shape x = {1, 1, b.terms()};
+  OpCase made = b.start("image");
+  made.input("grad_y", b.dtype(), x, kHundredth).input("x", b.dtype(), x, kOnes);
+  made.output("grad_weight", b.dtype(), {1, 1, 1}).set("kernel_size", Shape{1});
   made.set("stride", Shape{1}).set("padding", Shape{0, 0}).set("dilation", Shape{1});
   made.set("groups", int64_t{1});
-}
-
-void add_convolution(const Builder& b) {
-  const int64_t n = b.terms();
-  for (const bool is_kernel : {true, false}) {
-    const Shape x = is_kernel ? Shape{1, 1, n} : Shape{1, n, 1};
-    OpCase made = b.start(is_kernel ? "kernel" : "channels");
-    made.input("x", b.dtype(), x, kHundredth).input("weight", b.dtype(), x, kOnes);
-    made.output("y", b.dtype(), {1, 1, 1});
-    set_window(made);
-    b.add(std::move(made));
-  }
-}
-
-void add_convolution_backward_input(const Builder& b) {
-  OpCase made = b.start("channels");
-  made.input("grad_y", b.dtype(), {1, b.terms(), 1}, kHundredth);
-  made.input("weight", b.dtype(), {b.terms(), 1, 1}, kOnes).output("grad_x", b.dtype(), {1, 1, 1});
-  made.set("input_size", Shape{1});
-  set_window(made);
   b.add(std::move(made));
-}
-
-void add_convolution_backward_weight(const Builder& b) {
-  for (const bool is_image : {true, false}) {
-    const Shape x = is_image ? Shape{1, 1, b.terms()} : Shape{b.terms(), 1, 1};
-    OpCase made = b.start(is_image ? "image" : "batch");
-    made.input("grad_y", b.dtype(), x, kHundredth).input("x", b.dtype(), x, kOnes);
-    made.output("grad_weight", b.dtype(), {1, 1, 1}).set("kernel_size", Shape{1});
-    set_window(made);
-    b.add(std::move(made));
-  }
 }
 
 void add_convolution_backward_bias(const Builder& b) {
@@ -303,8 +276,6 @@ constexpr LongOp kOps[] = {
     {BP_OP_AVG_POOL, add_avg_pool, true},
     {BP_OP_MATMUL, add_matmul},
     {BP_OP_LINEAR, add_linear},
-    {BP_OP_CONVOLUTION, add_convolution, true},
-    {BP_OP_CONVOLUTION_BACKWARD_INPUT, add_convolution_backward_input, true},
     {BP_OP_CONVOLUTION_BACKWARD_WEIGHT, add_convolution_backward_weight, true},
     {BP_OP_CONVOLUTION_BACKWARD_BIAS, add_convolution_backward_bias, true},
     {BP_OP_SDPA, add_sdpa, true},
