@@ -76,8 +76,12 @@ class TestBackend {
 
   // Launches the first kernel of `op` on `stream`, with the workspace that it asks for.
   template <typename Args>
-  bp_status launch(uint32_t op, Args args, bp_stream* stream) {
-    const bp_kernel* const k = kernel(op);
+  bp_status launch(uint32_t op, const Args& args, bp_stream* stream) {
+    return launch(kernel(op), args, stream);
+  }
+  // The same with a kernel that the test has chosen.
+  template <typename Args>
+  bp_status launch(const bp_kernel* k, Args args, bp_stream* stream) {
     args.struct_size = sizeof(Args);
     bp_launch launch{.device = device, .stream = stream};
     uint64_t required = 0, preferred = 0;

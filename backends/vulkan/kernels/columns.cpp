@@ -17,15 +17,6 @@ struct ConvolutionRecord {
   uint32_t kernel[3], stride[3], padding[3], dilation[3];
 };
 
-// Whether the axes from `first` on lie behind each other without gaps.
-bool is_dense_from(const bp_tensor& t, uint32_t first) {
-  int64_t expected = 1;
-  for (uint32_t i = t.ndim; i-- > first; expected *= t.shape[i]) {
-    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
-  }
-  return true;
-}
-
 ConvolutionRecord record_of(const Convolution& c, const bp_tensor& x) {
   ConvolutionRecord record{};
   const int64_t item = dtype_size_bytes(x.dtype);

@@ -9,6 +9,8 @@
 // One invocation for each element of the result.
 #include "prelude.glsl"
 #include "element.glsl"
+#define SUMMED float
+#include "sum.glsl"
 
 layout(constant_id = 1) const uint kFolds = 0;
 layout(constant_id = 2) const uint kType = 14;         // Of x.
@@ -68,7 +70,7 @@ void fold(uint number) {
   const uint c = rest % record.channels, n = rest / record.channels;
   const uint taps = record.kernel[0] * record.kernel[1] * record.kernel[2];
   const uint places = record.extents_y[0] * record.extents_y[1] * record.extents_y[2];
-  float sum = 0.0;
+  Sum sum = no_sum();
   for (uint tap = 0u; tap < taps; ++tap) {
     uint left = tap;
     const ivec3 k = locate(left, record.kernel);
@@ -84,9 +86,9 @@ void fold(uint number) {
     if (!is_seen) continue;
     const uint64_t column = uint64_t(c * taps + tap) * uint64_t(record.images) + uint64_t(n);
     const uint64_t element = column * uint64_t(places) + uint64_t(from);
-    sum += load_f32(kColumnType, record.columns + element * uint64_t(size_of(kColumnType)));
+    take(sum, load_f32(kColumnType, record.columns + element * uint64_t(size_of(kColumnType))));
   }
-  store_f32(kType, at(n, c, place), sum);
+  store_f32(kType, at(n, c, place), sum_of(sum));
 }
 
 void main() {

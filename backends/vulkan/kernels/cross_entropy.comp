@@ -11,6 +11,8 @@
 #include "math.glsl"
 #include "lanes.glsl"
 #include "failure.glsl"
+#define SUMMED float
+#include "sum.glsl"
 
 layout(constant_id = 2) const uint kOp = 0;
 layout(constant_id = 3) const uint kType = 14;
@@ -52,22 +54,16 @@ void run_rows(uint row, uint size) {
     peak = larger_of(peak, load_f32(kType, moved(x, record.x_col, i)));
   }
   peak = max_lanes(peak);
-  float sum = 0.0, block = 0.0, distance = 0.0, distance_block = 0.0;
-  uint taken = 0u;
+  Sum sum = no_sum(), distance = no_sum();
   for (uint i = lane(); i < size; i += kLanes) {
     const float value = load_f32(kType, moved(x, record.x_col, i));
-    block += exp_f32(value - peak);
-    distance_block += peak - value;
-    if ((++taken & 63u) == 0u) {
-      sum += block;
-      distance += distance_block;
-      block = distance_block = 0.0;
-    }
+    take(sum, exp_f32(value - peak));
+    take(distance, peak - value);
   }
-  const float log_sum = log_f32(sum_lanes(sum + block));
+  const float log_sum = log_f32(sum_lanes(sum_of(sum)));
   float mean_distance = 0.0;
   if (record.smoothing != 0.0) {
-    mean_distance = sum_lanes(distance + distance_block) / float(record.row_size);
+    mean_distance = sum_lanes(sum_of(distance)) / float(record.row_size);
   }
   if (size == 0u || lane() != 0u) return;
 
@@ -98,16 +94,11 @@ float count_rows(bool exists) {
 }
 
 void run_total(bool exists) {
-  float sum = 0.0, block = 0.0;
-  uint taken = 0u;
+  Sum sum = no_sum();
   for (uint i = lane(); exists && i < uint(record.row_count); i += kLanes) {
-    block += Float32(moved(record.losses, record.loss_row, i)).value;
-    if ((++taken & 63u) == 0u) {
-      sum += block;
-      block = 0.0;
-    }
+    take(sum, Float32(moved(record.losses, record.loss_row, i)).value);
   }
-  float total = sum_lanes(sum + block);
+  float total = sum_lanes(sum_of(sum));
   if (kIsMean != 0u) total /= count_rows(exists);
   if (exists && lane() == 0u) store_f32(kType, record.y, total);
 }

@@ -15,8 +15,8 @@ void main() {
   const Tile tile = find_tile(group_number(), kTile, kTile);
 
   const uint row = self / 16u, col = self % 16u;  // Of the 16 x 16.
-  vec4 sums[4];
-  [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] = vec4(0.0);
+  vec4 sums[4], totals[4];
+  [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] = totals[i] = vec4(0.0);
   for (uint begin = 0u; begin < tile.k; begin += kSlice) {
     barrier();
     // Neighbours in the workgroup load neighbours along k of a, and along n of b.
@@ -38,11 +38,17 @@ void main() {
       [[unroll]] for (uint j = 0u; j < 4u; ++j) right[j] = slice_b[k][col + 16u * j];
       [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] += slice_a[k][row + 16u * i] * right;
     }
+    if ((begin + kSlice) % kBlock != 0u) continue;
+    [[unroll]] for (uint i = 0u; i < 4u; ++i) {
+      totals[i] += sums[i];
+      sums[i] = vec4(0.0);
+    }
   }
 
   [[unroll]] for (uint i = 0u; i < 4u; ++i) {
     [[unroll]] for (uint j = 0u; j < 4u; ++j) {
-      finish(tile, tile.m + row + 16u * i, tile.n + col + 16u * j, sums[i][j]);
+      finish(tile, tile.m + row + 16u * i, tile.n + col + 16u * j,
+             totals[i][j] + sums[i][j]);
     }
   }
 }

@@ -34,6 +34,10 @@ uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
 }
 
+// Elements along k that are summed at a time, before the sum is added to what there is: the error
+// grows with the square root of k. A part has no more than 65536.
+const uint kBlock = 128u;
+
 const uint kActivationRelu = 2u, kActivationGelu = 3u, kActivationSilu = 4u;
 
 float activate(float x) {

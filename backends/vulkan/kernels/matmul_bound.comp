@@ -155,23 +155,29 @@ void main() {
     if (kPairsB == kAcross) b_at[q] += q * b_n;
   }
 
-  vec4 sums[kQuarters * kMostLanes];
-  [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) sums[j] = vec4(0.0);
+  vec4 totals[kQuarters * kMostLanes];
+  [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) totals[j] = vec4(0.0);
   const uint whole = tile.k / kSteps;
-  for (uint i = 0u; i < whole; ++i) {
-    vec4 a[4], b[4];
-    load_a(a_at, a_k, a);
-    load_b(b_at, b_k, b);
-    [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
-      [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
-        if (j >= kLocalSize) continue;
-        vec4 sum = sums[q * kMostLanes + j];
-        [[unroll]] for (uint s = 0u; s < kSteps; ++s) sum += subgroupShuffle(a[q][s], j) * b[s];
-        sums[q * kMostLanes + j] = sum;
+  for (uint begin = 0u; begin < whole; begin += kBlock / kSteps) {
+    vec4 sums[kQuarters * kMostLanes];
+    [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) sums[j] = vec4(0.0);
+    const uint end = min(begin + kBlock / kSteps, whole);
+    for (uint i = begin; i < end; ++i) {
+      vec4 a[4], b[4];
+      load_a(a_at, a_k, a);
+      load_b(b_at, b_k, b);
+      [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
+        [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
+          if (j >= kLocalSize) continue;
+          vec4 sum = sums[q * kMostLanes + j];
+          [[unroll]] for (uint s = 0u; s < kSteps; ++s) sum += subgroupShuffle(a[q][s], j) * b[s];
+          sums[q * kMostLanes + j] = sum;
+        }
+        a_at[q] += kSteps * a_k;
+        b_at[q] += kSteps * b_k;
       }
-      a_at[q] += kSteps * a_k;
-      b_at[q] += kSteps * b_k;
     }
+    [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) totals[j] += sums[j];
   }
   for (uint i = whole * kSteps; i < tile.k; ++i) {
     vec4 b;
@@ -179,7 +185,7 @@ void main() {
     [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
       const float a = a_one(a_at[q]);
       [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
-        if (j < kLocalSize) sums[q * kMostLanes + j] += subgroupShuffle(a, j) * b;
+        if (j < kLocalSize) totals[q * kMostLanes + j] += subgroupShuffle(a, j) * b;
       }
       a_at[q] += a_k;
       b_at[q] += b_k;
@@ -189,7 +195,7 @@ void main() {
   // By way of shared memory, so that what follows the sum is compiled once and not for each row.
   [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
     [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
-      if (j < kLocalSize) results[row_of(q, j) * kLocalSize + lane] = sums[q * kMostLanes + j];
+      if (j < kLocalSize) results[row_of(q, j) * kLocalSize + lane] = totals[q * kMostLanes + j];
     }
   }
   const uint n = tile.n + 4u * lane;

@@ -82,24 +82,30 @@ void main() {
     if (kPairsB == 2u && (q & 1u) != 0u) b_at[q] = b_at[q - 1u] + 4ul;
   }
 
-  vec4 sums[kQuarters * kMostLanes];
-  [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) sums[j] = vec4(0.0);
+  vec4 totals[kQuarters * kMostLanes];
+  [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) totals[j] = vec4(0.0);
   const uint64_t a_step = uint64_t(4l * record.a_k), b_step = uint64_t(4l * record.b_k);
   const uint whole = tile.k / kSteps;
-  for (uint i = 0u; i < whole; ++i) {
-    vec4 a[4], b[4];
-    load_a(a_at, record.a_k, a);
-    load_b(b_at, record.b_k, b);
-    [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
-      [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
-        if (j >= kLocalSize) continue;
-        vec4 sum = sums[q * kMostLanes + j];
-        [[unroll]] for (uint s = 0u; s < kSteps; ++s) sum += subgroupShuffle(a[q][s], j) * b[s];
-        sums[q * kMostLanes + j] = sum;
+  for (uint begin = 0u; begin < whole; begin += kBlock / kSteps) {
+    vec4 sums[kQuarters * kMostLanes];
+    [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) sums[j] = vec4(0.0);
+    const uint end = min(begin + kBlock / kSteps, whole);
+    for (uint i = begin; i < end; ++i) {
+      vec4 a[4], b[4];
+      load_a(a_at, record.a_k, a);
+      load_b(b_at, record.b_k, b);
+      [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
+        [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
+          if (j >= kLocalSize) continue;
+          vec4 sum = sums[q * kMostLanes + j];
+          [[unroll]] for (uint s = 0u; s < kSteps; ++s) sum += subgroupShuffle(a[q][s], j) * b[s];
+          sums[q * kMostLanes + j] = sum;
+        }
+        a_at[q] += a_step;
+        b_at[q] += b_step;
       }
-      a_at[q] += a_step;
-      b_at[q] += b_step;
     }
+    [[unroll]] for (uint j = 0u; j < kQuarters * kMostLanes; ++j) totals[j] += sums[j];
   }
   for (uint i = whole * kSteps; i < tile.k; ++i) {
     vec4 b;
@@ -107,7 +113,7 @@ void main() {
     [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
       const float a = load_f32(kTypeA, a_at[q]);
       [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
-        if (j < kLocalSize) sums[q * kMostLanes + j] += subgroupShuffle(a, j) * b;
+        if (j < kLocalSize) totals[q * kMostLanes + j] += subgroupShuffle(a, j) * b;
       }
       a_at[q] += uint64_t(record.a_k);
       b_at[q] += uint64_t(record.b_k);
@@ -119,7 +125,7 @@ void main() {
     [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
       if (j >= kLocalSize) continue;
       [[unroll]] for (uint c = 0u; c < 4u; ++c) {
-        results[row_of(q, j) * cols + 4u * lane + c] = sums[q * kMostLanes + j][c];
+        results[row_of(q, j) * cols + 4u * lane + c] = totals[q * kMostLanes + j][c];
       }
     }
   }

@@ -83,7 +83,7 @@ void store(Row row, uint i, VALUES values) {
   store_values(kType, inner(row.y, i, record.inner_y), values);
 }
 
-float value_of(Sum sum) { return sum_lanes(total_of(sum.total + sum.block)); }
+float value_of(Sum sum) { return sum_lanes(total_of(sum_of(sum))); }
 
 void run_forward(Row row) {
   const float count = float(record.row_size);
@@ -132,7 +132,7 @@ void run_backward(Row row) {
 
 void store_sums(uint64_t address, Sum sum) {
   if (address == 0ul) return;
-  const VALUES values = sum.total + sum.block;
+  const VALUES values = sum_of(sum);
 #if defined(BOUND_ROWS)
   [[unroll]] for (uint c = 0u; c < kNeighbours; ++c) {
     Float32(address + uint64_t(4u * c)).value = values[c];

@@ -4,6 +4,8 @@
 // element of the result.
 #include "prelude.glsl"
 #include "element.glsl"
+#define SUMMED float
+#include "sum.glsl"
 
 layout(constant_id = 1) const uint kOp = 0;
 layout(constant_id = 2) const uint kType = 14;
@@ -93,18 +95,16 @@ void run_average(uint number) {
     end[d] = min(begin[d] + int(record.window[d]), int(record.extents_x[d + 2u]));
     begin[d] = max(begin[d], 0);
   }
-  float sum = 0.0;
+  Sum sum = no_sum();
   for (int i = begin.x; i < end.x; ++i) {
     for (int j = begin.y; j < end.y; ++j) {
-      float line = 0.0;
       for (int k = begin.z; k < end.z; ++k) {
-        line += load_f32(kType, at(record.x, record.strides_x, n, c, ivec3(i, j, k)));
+        take(sum, load_f32(kType, at(record.x, record.strides_x, n, c, ivec3(i, j, k))));
       }
-      sum += line;
     }
   }
   const float count = divisor(place);
-  const float result = count == 0.0 ? 0.0 : sum / count;
+  const float result = count == 0.0 ? 0.0 : sum_of(sum) / count;
   store_f32(kType, at(record.y, record.strides_y, n, c, place), result);
 }
 
@@ -120,18 +120,16 @@ void run_average_backward(uint number) {
     first[d] = behind <= 0 ? 0 : (behind + stride - 1) / stride;
     last[d] = min(shifted / stride, int(record.extents_y[d + 2u]) - 1);
   }
-  float sum = 0.0;
+  Sum sum = no_sum();
   for (int i = first.x; i <= last.x; ++i) {
     for (int j = first.y; j <= last.y; ++j) {
-      float line = 0.0;
       for (int k = first.z; k <= last.z; ++k) {
         const ivec3 from = ivec3(i, j, k);
-        line += load_f32(kType, at(record.y, record.strides_y, n, c, from)) / divisor(from);
+        take(sum, load_f32(kType, at(record.y, record.strides_y, n, c, from)) / divisor(from));
       }
-      sum += line;
     }
   }
-  store_f32(kType, at(record.x, record.strides_x, n, c, place), sum);
+  store_f32(kType, at(record.x, record.strides_x, n, c, place), sum_of(sum));
 }
 
 void main() {

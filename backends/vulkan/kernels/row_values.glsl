@@ -1,4 +1,4 @@
-// The elements of rows, one at a time by address; or, with BOUND_ROWS defined, four neighbours at a
+// The elements of rows, one at a time by address, as f32 or, with COMPUTE_F64, as f64; or, with BOUND_ROWS defined, four neighbours at a
 // time from storage buffers, of which 0 is written and 1, 2 and 3 are read. On lavapipe a load of
 // four costs little more than a load of one.
 //
@@ -55,6 +55,17 @@ vec4 larger_of(vec4 a, vec4 b) {
   return vec4(larger_of(a.x, b.x), larger_of(a.y, b.y), larger_of(a.z, b.z), larger_of(a.w, b.w));
 }
 
+#elif defined(COMPUTE_F64)
+#define VALUES double
+#define PLACE uint64_t
+const uint kNeighbours = 1u;
+
+double load_values(uint operand, uint type, uint64_t place) { return load_f64(place); }
+void store_values(uint type, uint64_t place, double value) { store_f64(place, value); }
+uint64_t place_of(uint type, uint64_t address, uint64_t offset) { return address + offset; }
+double total_of(double value) { return value; }
+double most_of(double value) { return value; }
+
 #else
 #define VALUES float
 #define PLACE uint64_t
@@ -67,18 +78,5 @@ float total_of(float value) { return value; }
 float most_of(float value) { return value; }
 #endif
 
-// A sum of many terms: in blocks of 64.
-struct Sum {
-  VALUES total, block;
-  uint count;
-};
-
-Sum no_sum() { return Sum(VALUES(0.0), VALUES(0.0), 0u); }
-
-void take(inout Sum sum, VALUES term) {
-  sum.block += term;
-  if ((++sum.count & 63u) == 0u) {
-    sum.total += sum.block;
-    sum.block = VALUES(0.0);
-  }
-}
+#define SUMMED VALUES
+#include "sum.glsl"

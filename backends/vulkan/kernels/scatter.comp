@@ -4,7 +4,8 @@
 // added to, the places of y that indices name.
 //
 // What can meet in one place is a line, which one invocation walks from its beginning: results are
-// the same in every run, and the last of equal indices counts. A walk is cut into several dispatches
+// the same in every run, and the last of equal indices counts. What rounding takes from a sum of
+// floats is added up beside it, so that the error does not grow with the number of terms. A walk is cut into several dispatches
 // where it would be long, since drivers may end a loop silently after 65,535 trips.
 #include "prelude.glsl"
 #include "element.glsl"
@@ -22,6 +23,7 @@ layout(constant_id = 8) const uint kSkipsMinusOne = 0;
 
 BP_RECORD {
   uint64_t y, src, indices, failure;
+  uint64_t lost;  // How far behind a sum in y lies what rounding took from it.
   uint64_t line_count;
   uint walk_begin, walk_end;
   int64_t place_count;  // Indices are below it.
@@ -36,9 +38,17 @@ BP_RECORD {
 
 void put(uint64_t to, uint64_t from) {
 #if defined(COMPUTE_F32)
-  float value = load_f32(kFromType, from);
-  if (kAdds != 0u) value += load_f32(kToType, to);
-  store_f32(kToType, to, value);
+  const float value = load_f32(kFromType, from);
+  if (kAdds == 0u) {
+    store_f32(kToType, to, value);
+    return;
+  }
+  // The sum and what its rounding leaves are exact together (Knuth's two-sum).
+  const float sum = Float32(to).value;
+  precise const float total = sum + value, part = total - sum;
+  precise const float rest = (sum - (total - part)) + (value - part);
+  Float32(to).value = total;
+  if (rest != 0.0 && abs(total) < infinity()) Float32(to + record.lost).value += rest;
 #else
   int64_t value = load_i64(kFromType, from);
   if (kAdds != 0u) value += load_i64(kToType, to);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backends/vulkan/kernels/map.hpp"
+#include "backends/vulkan/kernels/scratch.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
 
 namespace bp::vulkan {
@@ -11,6 +12,7 @@ namespace {
 
 struct ScatterRecord {
   uint64_t y, src, indices, failure;
+  uint64_t lost;
   uint64_t line_count;
   uint32_t walk_begin, walk_end;
   int64_t place_count;
@@ -74,6 +76,7 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   record.src = launch.device_address(*s.src.tensor);
   record.indices = launch.device_address(*s.indices.tensor);
   record.failure = launch.failure_address(wrong_index(s.op, place.count));
+  record.lost = s.lost;
   record.line_count = static_cast<uint64_t>(line.count);
   record.place_count = place.count;
   const bp_dtype dtype = moved_dtype(s);
@@ -92,38 +95,52 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   for (int64_t begin = 0; begin < walk.count; begin += kMostTrips) {
     record.walk_begin = static_cast<uint32_t>(begin);
     record.walk_end = static_cast<uint32_t>(std::min(begin + kMostTrips, walk.count));
-    const bp_status status =
-        submit(launch, module, constants, record, groups,
-               {Ranges(launch, {s.src.tensor, s.indices.tensor}), Ranges(launch, {s.y.tensor})});
+    Ranges writes(launch, {s.y.tensor});
+    if (s.lost != 0) writes.add(launch.workspace());
+    const bp_status status = submit(launch, module, constants, record, groups,
+                                    {Ranges(launch, {s.src.tensor, s.indices.tensor}), writes});
     if (status != BP_OK) return status;
   }
   return BP_OK;
 }
 
-uint64_t sum_workspace(const bp_tensor& y) {
-  const bool is_narrow = y.dtype == BP_F16 || y.dtype == BP_BF16;
-  return is_narrow ? static_cast<uint64_t>(element_count(y)) * sizeof(float) : 0;
-}
+namespace {
+
+// Sums of floats, as a scatter adds to them: f32 without gaps, which is y itself where it is that.
+// What rounding takes from each lies in a second tensor. Integers are added to y alone.
+struct SumScratch {
+  SumScratch(const bp_tensor& y, Scratch scratch)
+      : is_exact(!is_f32_class(y.dtype)),
+        is_y(is_exact || (y.dtype == BP_F32 && is_dense_from(y, 0))),
+        own(is_y ? ScratchTensor() : scratch.take(BP_F32, y.shape, y.ndim)),
+        lost(is_exact ? ScratchTensor() : scratch.take(BP_F32, y.shape, y.ndim)),
+        size_bytes(scratch.size_bytes()) {}
+
+  const bool is_exact, is_y;
+  const ScratchTensor own, lost;
+  const uint64_t size_bytes;
+};
+
+constexpr uint64_t kMinusZero = 0x80000000u;  // What is added to a sum and leaves it as it is.
+
+}  // namespace
+
+uint64_t sum_workspace(const bp_tensor& y) { return SumScratch(y, Scratch()).size_bytes; }
 
 bp_status submit_scatter_sum(Launch& launch, const bp_tensor& y, const bp_tensor* base,
                              const std::function<Scatter(const bp_tensor& y)>& scatter_to) {
   if (element_count(y) == 0) return submit_scatter(launch, scatter_to(y));
-  // Without gaps, in the workspace.
-  Strides dense{};
-  int64_t size = 1;
-  for (uint32_t i = y.ndim; i-- > 0; size *= y.shape[i]) dense[i] = size;
-  bp_tensor sums = y;
-  if (sum_workspace(y) != 0) {
-    const bp_buffer_ref& scratch = launch.workspace_ref();
-    sums.buffer = scratch.buffer;
-    sums.byte_offset = scratch.byte_offset;
-    sums.strides = dense.data();
-    sums.dtype = BP_F32;
-  }
+  const SumScratch scratch(y, Scratch(launch));
+  const bp_tensor& sums = scratch.is_y ? y : scratch.own.tensor();
   bp_status status = submit_map(launch, kMapCopy, {&sums, base});
-  if (status == BP_OK) status = submit_scatter(launch, scatter_to(sums));
-  if (status == BP_OK && sums.dtype != y.dtype) status = submit_map(launch, kMapCopy, {&y, &sums});
-  return status;
+  if (status != BP_OK) return status;
+  Scatter scatter = scatter_to(sums);
+  if (scratch.is_exact) return submit_scatter(launch, scatter);
+  const bp_tensor& lost = scratch.lost.tensor();
+  status = submit_map(launch, kMapCopy, {&lost, nullptr}, kMinusZero);
+  scatter.lost = launch.device_address(lost) - launch.device_address(sums);
+  if (status == BP_OK) status = submit_scatter(launch, scatter);
+  return status == BP_OK ? submit_map(launch, kMapAdd, {&y, &sums, &lost}) : status;
 }
 
 namespace {

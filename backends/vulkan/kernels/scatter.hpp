@@ -21,13 +21,15 @@ struct Scatter {
   uint32_t line_ndim = 0, walk_ndim = 0, place_ndim = 0;
   Strides line_shape{}, walk_shape{}, place_shape{};
   ScatterOperand y, src, indices;
-  Strides place{};  // Of y.
+  Strides place{};    // Of y.
+  uint64_t lost = 0;  // Where floats are added: how far behind a sum lies what rounding took of it.
 };
 
 // Submits it. y holds what is added to.
 bp_status submit_scatter(Launch& launch, const Scatter& scatter);
 
-// The scratch memory of a sum into `y`: narrow floats are added up in f32.
+// The scratch memory of a sum into `y`: narrow floats are added up in f32, and what rounding takes
+// from a sum of floats is added up beside it.
 uint64_t sum_workspace(const bp_tensor& y);
 
 // Adds to y, which begins as `base`, or as zeros if that is NULL. scatter_to(y) is what is added:

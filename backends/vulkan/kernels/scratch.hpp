@@ -10,6 +10,15 @@
 
 namespace bp::vulkan {
 
+// Whether the axes from `first` on lie behind each other without gaps.
+inline bool is_dense_from(const bp_tensor& t, uint32_t first) {
+  int64_t expected = 1;
+  for (uint32_t i = t.ndim; i-- > first; expected *= t.shape[i]) {
+    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
+  }
+  return true;
+}
+
 // A tensor in the workspace.
 class ScratchTensor {
  public:
@@ -67,9 +76,10 @@ class Scratch {
   ScratchTensor take(bp_dtype dtype, std::initializer_list<int64_t> shape) {
     return reserve(ScratchTensor(next(), dtype, shape));
   }
-  ScratchTensor like(const bp_tensor& t) {
-    return reserve(ScratchTensor(next(), t.dtype, t.shape, t.ndim));
+  ScratchTensor take(bp_dtype dtype, const int64_t* shape, uint32_t ndim) {
+    return reserve(ScratchTensor(next(), dtype, shape, ndim));
   }
+  ScratchTensor like(const bp_tensor& t) { return take(t.dtype, t.shape, t.ndim); }
 
   // The device address of `bytes`; meaningless where nothing is launched.
   uint64_t take_bytes(uint64_t bytes) {

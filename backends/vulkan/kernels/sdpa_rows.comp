@@ -12,6 +12,8 @@
 #include "element.glsl"
 #include "math.glsl"
 #include "lanes.glsl"
+#define SUMMED vec4
+#include "sum.glsl"
 
 layout(constant_id = 2) const uint kStage = 0;
 layout(constant_id = 3) const uint kType = 14;  // Of the bias.
@@ -93,22 +95,8 @@ vec4 shifted(Row row, uint i) {
   return score;
 }
 
-// Sums of vectors: in blocks of 64.
-struct Sum {
-  vec4 total, block;
-  uint count;
-};
-
-void take(inout Sum sum, vec4 term) {
-  sum.block += term;
-  if ((++sum.count & 63u) == 0u) {
-    sum.total += sum.block;
-    sum.block = vec4(0.0);
-  }
-}
-
 float value_of(Sum sum) {
-  const vec4 total = sum.total + sum.block;
+  const vec4 total = sum_of(sum);
   return sum_lanes((total.x + total.y) + (total.z + total.w));
 }
 
@@ -121,7 +109,7 @@ void run_forward(Row row) {
   }
   const float peak =
       max_lanes(larger_of(larger_of(peaks.x, peaks.y), larger_of(peaks.z, peaks.w)));
-  Sum sum = Sum(vec4(0.0), vec4(0.0), 0u);
+  Sum sum = no_sum();
   for (uint i = lane(); i < row.vectors; i += kLanes) {
     vec4 weight = kHasMask + kHasBias != 0u ? scores.v[row.first + i] : shifted(row, i);
     [[unroll]] for (uint c = 0u; c < 4u; ++c) {
