@@ -26,7 +26,7 @@ set(vulkan_shaders
   "sdpa"
   "sdpa_backward"
   "sdpa_rows"
-  "softmax"
+  "softmax f32 f64"
   "softmax_bound"
   "sort f32 f64 i64")
 set(vulkan_shaders_without_record

@@ -42,3 +42,35 @@ float max_lanes(float value) {
   }
   return value;
 }
+
+#if defined(COMPUTE_F64)
+// The same in f64, which crosses as two words.
+shared uvec2 lane_doubles[kLocalSize];
+
+double exchange(double value, uint step) {
+  const uvec2 words = unpackDouble2x32(value);
+  if (kLocalSize == kLanes && kLanes <= gl_SubgroupSize) {
+    return packDouble2x32(subgroupShuffleXor(words, step));
+  }
+  barrier();
+  lane_doubles[gl_LocalInvocationID.x] = words;
+  barrier();
+  return packDouble2x32(lane_doubles[gl_LocalInvocationID.x ^ step]);
+}
+
+double larger_of(double a, double b) { return is_nan(b) ? b : (a < b ? b : a); }
+
+double sum_lanes(double value) {
+  [[unroll]] for (uint step = 128u; step > 0u; step >>= 1) {
+    if (step < kLanes) value += exchange(value, step);
+  }
+  return value;
+}
+
+double max_lanes(double value) {
+  [[unroll]] for (uint step = 128u; step > 0u; step >>= 1) {
+    if (step < kLanes) value = larger_of(value, exchange(value, step));
+  }
+  return value;
+}
+#endif

@@ -2,6 +2,8 @@
 // shader is compiled for.
 #if defined(COMPUTE_F32)
 #include "math.glsl"
+#elif defined(COMPUTE_F64)
+#include "math64.glsl"
 #endif
 
 #define BP_MAP_OP(name, number) const uint name = number;
@@ -101,10 +103,6 @@ BITS encode(uint type, VALUE value) {
   return packUint2x32(unpackDouble2x32(value));
 }
 
-bool is_nan(double x) {
-  return (packUint2x32(unpackDouble2x32(x)) & 0x7ffffffffffffffful) > 0x7ff0000000000000ul;
-}
-
 VALUE apply(VALUE a, VALUE b, VALUE c) {
   switch (kOp) {
     case kMapNeg:
@@ -115,6 +113,10 @@ VALUE apply(VALUE a, VALUE b, VALUE c) {
       return a < 0.0lf ? 0.0lf : a;
     case kMapReluBackward:
       return b > 0.0lf ? a : 0.0lf;
+    case kMapExp:
+      return exp_f64(a);
+    case kMapLog:
+      return log_f64(a);
     case kMapSqrt:
       return sqrt(a);
     case kMapAdd:

@@ -91,31 +91,53 @@ float tanh_f32(float x) {
   return is_nan(x) ? x : uintBitsToFloat(floatBitsToUint(magnitude) | sign);
 }
 
-// y * sigmoid(x), without overflow.
+// x * 2^n for n in [-378, 0]: the result can be subnormal, or 0.
+float scaled(float x, float n) {
+  const int whole = int(n), third = whole / 3;
+  return x * power_of_two(third) * power_of_two(third) * power_of_two(whole - 2 * third);
+}
+
+// y * sigmoid(x), without overflow. Below 0 it is y * exp(x) / (1 + exp(x)), whose numerator is
+// rounded once: the exponential alone may be subnormal where y times it is not.
 float times_sigmoid(float y, float x) {
-  const float power = exp_f32(-abs(x));
-  const float part = x < 0.0 ? power : 1.0;
-  return y * (part / (1.0 + power));
+  const float size = max(-abs(x), -250.0), n = nearest_exponent(size);
+  const float significand = 1.0 + exp_tail(exponent_rest(size, n));
+  const float numerator = x < 0.0 ? scaled(y * significand, n) : y;
+  return x < -250.0 ? y * 0.0 : numerator / (1.0 + scaled(significand, n));
 }
 
 float sigmoid_f32(float x) { return is_nan(x) ? x : times_sigmoid(1.0, x); }
 
-// The distribution function of the standard normal distribution. The error is relative to 1.
-float normal_cdf(float x) {
-  const float z = x * x;
-  float p = 6.26080991412423e-06, q = 5.295127601609623e-07;
-  p = p * z + 0.00034141442020362657;
-  p = p * z + 0.005698176173641594;
-  p = p * z + 0.05205304917467261;
-  p = p * z + 0.39894182905661973;
-  q = q * z + 0.0001224520220620703;
-  q = q * z + 0.002862352151741116;
-  q = q * z + 0.03881939161317791;
-  q = q * z + 0.297137022646427;
-  q = q * z + 1.0;
-  const float ratio = x * p / q;
-  if (abs(x) >= 5.3) return x < 0.0 ? 0.0 : 1.0;
-  return 0.5 + ratio;
+// The normal distribution at -t for a t from 0 to 20: with e = significand * 2^n = exp(-t^2 / 2), its
+// distribution function is ratio * e, to the last places, and its density 0.3989 * e.
+struct NormalTail {
+  float ratio, significand, n;
+};
+
+NormalTail normal_tail(float t) {
+  // (1 + t) * ratio, as a polynomial in (t - 4) / (t + 4).
+  precise const float q = (t - 4.0) / (t + 4.0);
+  precise float p = -7.43745477e-05;
+  p = p * q - 6.6737186e-05;
+  p = p * q + 0.000690844841;
+  p = p * q - 0.000299918756;
+  p = p * q - 0.005002141;
+  p = p * q + 0.0179394502;
+  p = p * q - 0.0321978144;
+  p = p * q + 0.0286000334;
+  p = p * q + 0.0139996363;
+  p = p * q - 0.0967034698;
+  p = p * q + 0.4720532;
+  NormalTail tail;
+  tail.ratio = p / (1.0 + t);
+  // t^2 = square + lost: the exponential would make many units of what is lost.
+  precise const float square = t * t;
+  precise const float high = uintBitsToFloat(floatBitsToUint(t) & 0xfffff000u), low = t - high;
+  precise const float lost = ((high * high - square) + 2.0 * high * low) + low * low;
+  tail.n = nearest_exponent(-0.5 * square);
+  precise const float rest = exponent_rest(-0.5 * square, tail.n) - 0.5 * lost;
+  tail.significand = 1.0 + exp_tail(rest);
+  return tail;
 }
 
 // The argument of the sigmoid in gelu(tanh), sqrt(8 / pi) * (x + 0.044715 x^3). Where the sigmoid is
@@ -126,23 +148,31 @@ float gelu_argument(float x) {
 }
 
 // Like the formulas of the ops: infinity times zero is NaN.
-float gelu_f32(float x) { return x * normal_cdf(x); }
+float gelu_f32(float x) {
+  const NormalTail tail = normal_tail(abs(x) > 20.0 ? 20.0 : abs(x));
+  if (x < -20.0) return x * 0.0;
+  if (x < 0.0) return scaled(x * tail.ratio * tail.significand, tail.n);
+  return x * (1.0 - scaled(tail.ratio * tail.significand, tail.n));
+}
 
 float gelu_derivative(float x) {
-  const float density = 0.3989422804014327 * exp_f32(-0.5 * x * x);
-  return normal_cdf(x) + x * density;
+  const float t = abs(x) > 20.0 ? 20.0 : abs(x);
+  const NormalTail tail = normal_tail(t);
+  const float slope = scaled((tail.ratio - 0.3989422804014327 * t) * tail.significand, tail.n);
+  if (abs(x) > 20.0) return x * 0.0 + (x < 0.0 ? 0.0 : 1.0);
+  return x < 0.0 ? slope : 1.0 - slope;
 }
 
 float gelu_tanh_f32(float x) { return times_sigmoid(x, gelu_argument(cap_for_gelu(x))); }
 
-// With s = sigmoid(g(x)): s + x * s * (1 - s) * g'(x).
+// With s = sigmoid(g(x)): s * (1 + x * (1 - s) * g'(x)).
 float gelu_tanh_derivative(float x) {
   const float capped = cap_for_gelu(x), argument = gelu_argument(capped);
-  const float s = sigmoid_f32(argument), rest = sigmoid_f32(-argument);
+  const float rest = sigmoid_f32(-argument);
   const float slope = capped * capped * (3.0 * 0.044715 * 1.5957691216057308) + 1.5957691216057308;
-  return s + capped * slope * (s * rest);
+  return times_sigmoid(1.0 + capped * slope * rest, argument);
 }
 
 float silu_f32(float x) { return times_sigmoid(x, x); }
 
-float silu_derivative(float x) { return sigmoid_f32(x) * (1.0 + x * sigmoid_f32(-x)); }
+float silu_derivative(float x) { return times_sigmoid(1.0 + x * sigmoid_f32(-x), x); }

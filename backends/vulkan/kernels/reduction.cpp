@@ -28,8 +28,10 @@ bp_status submit_tensors(Launch& launch, Reduction reduction, const bp_tensor& x
 
 template <typename Args, ReduceOp kOp>
 bp_status reduction_launch(const Args& args, Launch& launch) {
-  if (args.axes_count == 0 && args.x->dtype == args.y->dtype) {
-    return submit_move(launch, kMapCopy, {args.y, args.x});
+  // A sum would begin with a zero, and -0 would lose its sign.
+  if (args.axes_count == 0) {
+    return args.x->dtype == args.y->dtype ? submit_move(launch, kMapCopy, {args.y, args.x})
+                                          : submit_map(launch, kMapCopy, {args.y, args.x});
   }
   return submit_tensors(launch, make_reduction(kOp, *args.x, *args.y, axes_of(args)), *args.x,
                         *args.y);

@@ -119,7 +119,8 @@ void main() {
     const uint query = first_query + r;
     if (query >= record.queries) continue;
     const uint64_t row = at(record.y, batch, head, query);
-    const bool sees_any = (sees >> r & 1u) != 0u;
+    // Where every score is -inf it is as if no key was seen.
+    const bool sees_any = (sees >> r & 1u) != 0u && peaks[r] != -infinity();
     for (uint c = lane; c < record.value_width; c += kLocalSize) {
       store_f32(kType, column(row, record.y, c), sees_any ? sums[r][c] / totals[r] : 0.0);
     }

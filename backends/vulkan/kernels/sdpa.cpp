@@ -99,9 +99,10 @@ bp_reason backward_supports(const bp_sdpa_backward_args& args) {
 
 uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
 
+// A bias of -inf hides a key too, if it does so with all keys of a query.
 template <typename Args>
 bool may_hide(const Args& args) {
-  return args.mask != nullptr || args.is_causal != 0;
+  return args.mask != nullptr || args.bias != nullptr || args.is_causal != 0;
 }
 
 bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {

@@ -92,10 +92,11 @@ void weigh_tile(uint64_t delta, Place p, uint first) {
       const uint query = rows_are_queries ? p.first_row + r : other;
       const uint key = rows_are_queries ? other : p.first_row + r;
       if (first + j >= count || !is_seen(p.batch, p.head, query, key)) continue;
+      const float lse = Float32(at(record.lse, p.batch, p.head, query)).value;
+      if (lse == -infinity()) continue;  // Every score is: it is as if no key was seen.
       bits |= 1u << r;
       const float score =
           record.scale * scores[r] + bias_at(p.batch, p.head, query, key);
-      const float lse = Float32(at(record.lse, p.batch, p.head, query)).value;
       const float weight = exp_f32(score - lse);
       const float d = Float32(delta_of(delta, p.batch, p.head, query)).value;
       weights[r][j] = weight;

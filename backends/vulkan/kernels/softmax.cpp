@@ -1,4 +1,4 @@
-// softmax and log_softmax along any axis, and their gradients (softmax.comp).
+// softmax and log_softmax along any axis, and their gradients, in f32 or in f64 (softmax.comp).
 #include <algorithm>
 #include <array>
 
@@ -83,7 +83,8 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
     bound[k] = t;
     if (k++ != 0) reads.add(t);
   }
-  const Neighbours neighbours = can_bind_all(launch, bound)
+  const bool is_f64 = to.dtype == BP_F64;
+  const Neighbours neighbours = !is_f64 && can_bind_all(launch, bound)
                                     ? neighbours_of(record, rows, tensors.size(), item)
                                     : Neighbours::kNone;
   if (neighbours == Neighbours::kAcross) rows = join_rows(rows);
@@ -105,7 +106,8 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
                                              neighbours == Neighbours::kAcross ? 1u : 0u};
   const uint64_t groups = ceil_divide(record.row_count, size / lanes);
   if (neighbours == Neighbours::kNone) {
-    return submit(launch, kSoftmaxModule, constants, record, groups, {reads, writes});
+    const Module& module = is_f64 ? kSoftmaxF64Module : kSoftmaxF32Module;
+    return submit(launch, module, constants, record, groups, {reads, writes});
   }
   return submit(launch, kSoftmaxBoundModule, constants, record, groups,
                 {reads, writes, bound_ranges(launch, bound)});
@@ -141,8 +143,8 @@ constexpr bp_kernel softmax_row(const char* name, uint32_t op) {
       .name = name,
       .op = op,
       .flags = BP_KERNEL_IN_PLACE,
-      .dtype_rows = kF32Dtypes,
-      .dtype_row_count = std::size(kF32Dtypes),
+      .dtype_rows = kFloatDtypes,
+      .dtype_row_count = std::size(kFloatDtypes),
       .dtype_count = 1,
   };
 }

@@ -5,7 +5,12 @@
 // tensors are bound, neighbours are elements of one row, or of rows next to each other.
 #include "prelude.glsl"
 #include "element.glsl"
+#if defined(COMPUTE_F64)
+#include "float64.glsl"
+#include "math64.glsl"
+#else
 #include "math.glsl"
+#endif
 #include "lanes.glsl"
 #include "axes.glsl"
 #include "row_values.glsl"
@@ -36,8 +41,15 @@ vec4 exp_of_negative(vec4 x) {
   return vec4(exp_of_negative(x.x), exp_of_negative(x.y), exp_of_negative(x.z),
               exp_of_negative(x.w));
 }
-vec4 exp_f32(vec4 x) { return vec4(exp_f32(x.x), exp_f32(x.y), exp_f32(x.z), exp_f32(x.w)); }
-vec4 log_f32(vec4 x) { return vec4(log_f32(x.x), log_f32(x.y), log_f32(x.z), log_f32(x.w)); }
+vec4 exp_of(vec4 x) { return vec4(exp_f32(x.x), exp_f32(x.y), exp_f32(x.z), exp_f32(x.w)); }
+vec4 log_of(vec4 x) { return vec4(log_f32(x.x), log_f32(x.y), log_f32(x.z), log_f32(x.w)); }
+#elif defined(COMPUTE_F64)
+double exp_of_negative(double x) { return exp_f64(x); }
+double exp_of(double x) { return exp_f64(x); }
+double log_of(double x) { return log_f64(x); }
+#else
+float exp_of(float x) { return exp_f32(x); }
+float log_of(float x) { return log_f32(x); }
 #endif
 
 VALUES sum_of_row(VALUES values) {
@@ -73,7 +85,7 @@ VALUES find_sum(Row row, VALUES peak) {
     row.first += row.first_step;
     row.second += row.second_step;
   }
-  return sum_of_row(sum.total + sum.block);
+  return sum_of_row(sum_of(sum));
 }
 
 VALUES find_peak(Row row) {
@@ -94,7 +106,7 @@ VALUES result(Row row, VALUES peak, VALUES sum, VALUES log_sum) {
   }
   const VALUES y = load(2u, row.second);
   if (kOp == kSoftmaxBackward) return y * (x - sum);
-  return x - exp_f32(y) * sum;
+  return x - exp_of(y) * sum;
 }
 
 // The place of this lane in row `index`, and the way to its next one.
@@ -126,7 +138,7 @@ void main() {
   const bool is_forward = kOp == kSoftmax || kOp == kLogSoftmax;
   const VALUES peak = is_forward ? find_peak(row) : VALUES(0.0);
   const VALUES sum = find_sum(row, peak);
-  const VALUES log_sum = kOp == kLogSoftmax ? log_f32(sum) : VALUES(0.0);
+  const VALUES log_sum = kOp == kLogSoftmax ? log_of(sum) : VALUES(0.0);
   for (uint i = 0u; i < row.count; ++i) {
     store_values(kType, row.to, result(row, peak, sum, log_sum));
     row.to += row.to_step;

@@ -36,8 +36,8 @@ constinit const bp_kernel kNeg =
     unary_kernel<bp_neg_args, kMapNeg>("neg", BP_OP_NEG, kArithmeticDtypes);
 constinit const bp_kernel kAbs =
     unary_kernel<bp_abs_args, kMapAbs>("abs", BP_OP_ABS, kArithmeticDtypes);
-constinit const bp_kernel kExp = unary_kernel<bp_exp_args, kMapExp>("exp", BP_OP_EXP, kF32Dtypes);
-constinit const bp_kernel kLog = unary_kernel<bp_log_args, kMapLog>("log", BP_OP_LOG, kF32Dtypes);
+constinit const bp_kernel kExp = unary_kernel<bp_exp_args, kMapExp>("exp", BP_OP_EXP, kFloatDtypes);
+constinit const bp_kernel kLog = unary_kernel<bp_log_args, kMapLog>("log", BP_OP_LOG, kFloatDtypes);
 constinit const bp_kernel kSqrt =
     unary_kernel<bp_sqrt_args, kMapSqrt>("sqrt", BP_OP_SQRT, kFloatDtypes);
 constinit const bp_kernel kRelu =
