@@ -19,12 +19,23 @@ struct TanhBackward {
   }
 };
 
-// The exponential of -|x|, so that it never overflows.
+// y * sigmoid(x), by the exponential of -|x|, so that it never overflows. Where that is no normal
+// number, y times it may be one: it is taken in two factors.
+template <typename C>
+__host__ __device__ C times_sigmoid(C y, C x) {
+  constexpr C kLeast = sizeof(C) == sizeof(float) ? -80 : -700;
+  if (x < kLeast) {
+    const C root = exp(C(0.5) * x);
+    return y * root * root;
+  }
+  const C power = exp(-fabs(x));
+  return (x < 0 ? y * power : y) / (C{1} + power);
+}
+
 struct Sigmoid {
   template <typename C>
   __host__ __device__ C operator()(C x) const {
-    const C power = exp(-fabs(x));
-    return (x < 0 ? power : C{1}) / (C{1} + power);
+    return times_sigmoid(C{1}, x);
   }
 };
 
@@ -38,7 +49,7 @@ struct SigmoidBackward {
 struct Silu {
   template <typename C>
   __host__ __device__ C operator()(C x) const {
-    return x * Sigmoid()(x);
+    return times_sigmoid(x, x);
   }
 };
 
@@ -46,28 +57,69 @@ struct Silu {
 struct SiluBackward {
   template <typename C>
   __host__ __device__ C operator()(C grad_y, C x) const {
-    return grad_y * (Sigmoid()(x) * (C{1} + x * Sigmoid()(-x)));
+    return grad_y * times_sigmoid(C{1} + x * Sigmoid()(-x), x);
   }
 };
 
-// The distribution function of the standard normal distribution.
+// y * exp(-t^2 / 2). The square is exact in two parts, and the exponential is taken in two factors:
+// where it is no normal number, the product may be one.
 template <typename C>
-__host__ __device__ C normal_cdf(C x) {
-  return C(0.5) * erfc(x * C(-0.70710678118654752440));
+__host__ __device__ C times_bell(C y, C t) {
+  const C square = t * t, lost = fma(t, t, -square);
+  const C root = exp(C(-0.25) * square);
+  return y * (C{1} - C(0.5) * lost) * root * root;
 }
 
+// The distribution function of the standard normal distribution at -t, over exp(-t^2 / 2), for a t
+// from 0 to 20: a polynomial in (t - 4) / (t + 4), over 1 + t.
+__host__ __device__ inline float normal_ratio(float t) {
+  const float q = (t - 4.0f) / (t + 4.0f);
+  float p = -7.43745477e-05f;
+  p = p * q - 6.6737186e-05f;
+  p = p * q + 0.000690844841f;
+  p = p * q - 0.000299918756f;
+  p = p * q - 0.005002141f;
+  p = p * q + 0.0179394502f;
+  p = p * q - 0.0321978144f;
+  p = p * q + 0.0286000334f;
+  p = p * q + 0.0139996363f;
+  p = p * q - 0.0967034698f;
+  p = p * q + 0.4720532f;
+  return p / (1.0f + t);
+}
+
+// The distribution function. What rounding takes from the argument z of erfc is put back by the
+// slope of its logarithm, which is about z + sqrt(z^2 + 4 / pi).
+__host__ __device__ inline double normal_cdf(double x) {
+  constexpr double kHigh = -0.70710678118654752440, kLow = 4.8336466567264565e-17;
+  const double z = x * kHigh, result = 0.5 * erfc(z);
+  if (!(z > 0) || z > 30) return result;
+  const double lost = fma(x, kHigh, -z) + x * kLow;
+  return result * (1 - lost * (z + sqrt(z * z + 1.2732395447351628)));
+}
+
+// Below -20 the distribution function is 0: infinity times zero is NaN, as in the formula.
 struct Gelu {
-  template <typename C>
-  __host__ __device__ C operator()(C x) const {
-    return x * normal_cdf(x);
+  __host__ __device__ float operator()(float x) const {
+    const float t = fabs(x) > 20 ? 20.0f : fabs(x);
+    if (x < -20) return x * 0.0f;
+    if (x < 0) return times_bell(x * normal_ratio(t), t);
+    return x * (1.0f - times_bell(normal_ratio(t), t));
   }
+  __host__ __device__ double operator()(double x) const { return x * normal_cdf(x); }
 };
 
 // P(x) + x * exp(-x^2 / 2) / sqrt(2 pi).
 struct GeluBackward {
-  template <typename C>
-  __host__ __device__ C operator()(C grad_y, C x) const {
-    const C density = C(0.39894228040143267794) * exp(C(-0.5) * x * x);
+  __host__ __device__ float operator()(float grad_y, float x) const {
+    const float t = fabs(x) > 20 ? 20.0f : fabs(x);
+    if (fabs(x) > 20) return grad_y * (x * 0.0f + (x < 0 ? 0.0f : 1.0f));
+    const float slope = times_bell(normal_ratio(t) - 0.39894228f * t, t);
+    return grad_y * (x < 0 ? slope : 1.0f - slope);
+  }
+  __host__ __device__ double operator()(double grad_y, double x) const {
+    const double capped = x < -40 ? -40 : x > 40 ? 40 : x;
+    const double density = times_bell(0.39894228040143267794, capped);
     return grad_y * (normal_cdf(x) + x * density);
   }
 };
@@ -78,12 +130,12 @@ constexpr double kGeluLinear = 1.59576912160573071, kGeluCubic = 0.0713548162726
 struct GeluTanh {
   template <typename C>
   __host__ __device__ C operator()(C x) const {
-    return x * Sigmoid()(x * (C(kGeluLinear) + C(kGeluCubic) * (x * x)));
+    return times_sigmoid(x, x * (C(kGeluLinear) + C(kGeluCubic) * (x * x)));
   }
 };
 
-// With s = sigmoid(v) and v = 2 u, the derivative is s + x * s * (1 - s) * v'. Beyond 40, s is 0 or
-// 1 and x may stay there, so that v' does not overflow.
+// With s = sigmoid(v) and v = 2 u, the derivative is s * (1 + x * (1 - s) * v'). Beyond 40, s is 0
+// or 1 and x may stay there, so that v' does not overflow.
 struct GeluTanhBackward {
   template <typename C>
   __host__ __device__ C operator()(C grad_y, C x) const {
@@ -91,8 +143,7 @@ struct GeluTanhBackward {
     const C square = capped * capped;
     const C v = capped * (C(kGeluLinear) + C(kGeluCubic) * square);
     const C slope = C(kGeluLinear) + C(3 * kGeluCubic) * square;
-    const C s = Sigmoid()(v);
-    return grad_y * (s + s * Sigmoid()(-v) * (capped * slope));
+    return grad_y * times_sigmoid(C{1} + Sigmoid()(-v) * (capped * slope), v);
   }
 };
 

@@ -55,18 +55,19 @@ __host__ __device__ __forceinline__ void average_element(const AvgPlan& p, int64
   const T* const x = reinterpret_cast<const T*>(p.x.address);
   Span spans[kGridAxes];
   for (int i = 0; i < kGridAxes; ++i) spans[i] = inputs_of(p, i, output.at[i]);
-  Compute<T> sum = 0;
+  LongSum<Compute<T>> sum;
   GridAt from;
   for (from.at[0] = spans[0].begin; from.at[0] < spans[0].end; ++from.at[0]) {
     for (from.at[1] = spans[1].begin; from.at[1] < spans[1].end; ++from.at[1]) {
       for (from.at[2] = spans[2].begin; from.at[2] < spans[2].end; ++from.at[2]) {
-        sum += widen(x[offset(p.x, plane / p.x.inner, plane % p.x.inner, from)]);
+        sum.add(widen(x[offset(p.x, plane / p.x.inner, plane % p.x.inner, from)]));
       }
     }
   }
   const int64_t count = divisor(p, output);
-  if (count != 0) sum /= static_cast<Compute<T>>(count);
-  reinterpret_cast<T*>(p.y.address)[offset(p.y, index)] = narrow<T>(sum);
+  const Compute<T> total = sum.total();
+  const Compute<T> mean = count == 0 ? total : total / static_cast<Compute<T>>(count);
+  reinterpret_cast<T*>(p.y.address)[offset(p.y, index)] = narrow<T>(mean);
 }
 
 template <typename T>
@@ -76,17 +77,17 @@ __host__ __device__ __forceinline__ void spread_element(const AvgPlan& p, int64_
   const T* const grad_y = reinterpret_cast<const T*>(p.y.address);
   Span spans[kGridAxes];
   for (int i = 0; i < kGridAxes; ++i) spans[i] = outputs_over(p, i, input.at[i]);
-  Compute<T> sum = 0;
+  LongSum<Compute<T>> sum;
   GridAt from;
   for (from.at[0] = spans[0].begin; from.at[0] < spans[0].end; ++from.at[0]) {
     for (from.at[1] = spans[1].begin; from.at[1] < spans[1].end; ++from.at[1]) {
       for (from.at[2] = spans[2].begin; from.at[2] < spans[2].end; ++from.at[2]) {
-        sum += widen(grad_y[offset(p.y, plane / p.y.inner, plane % p.y.inner, from)]) /
-               static_cast<Compute<T>>(divisor(p, from));
+        sum.add(widen(grad_y[offset(p.y, plane / p.y.inner, plane % p.y.inner, from)]) /
+                static_cast<Compute<T>>(divisor(p, from)));
       }
     }
   }
-  reinterpret_cast<T*>(p.x.address)[offset(p.x, index)] = narrow<T>(sum);
+  reinterpret_cast<T*>(p.x.address)[offset(p.x, index)] = narrow<T>(sum.total());
 }
 
 template <typename T>

@@ -55,18 +55,18 @@ __host__ __device__ __forceinline__ void forward_element(const DirectPlan& p, in
   const GridAt output = position(p.y, index);
   const int64_t channel = index / p.y.size() % p.y.inner, image = index / p.y.size() / p.y.inner;
   const int64_t first = channel / (p.weight.outer / p.groups) * p.weight.inner;
-  Sum sum = 0;
+  LongSum<Sum> sum;
   for (int64_t c = 0; c < p.weight.inner; ++c) {
     for (int64_t k = 0; k < p.weight.size(); ++k) {
       const GridAt tap = position(p.weight, k);
       GridAt input;
       if (!input_of(p, output, tap, input)) continue;
-      sum += load<Sum>(p.x, offset(p.x, image, first + c, input)) *
-             load<Sum>(p.weight, offset(p.weight, channel, c, tap));
+      sum.add(load<Sum>(p.x, offset(p.x, image, first + c, input)) *
+              load<Sum>(p.weight, offset(p.weight, channel, c, tap)));
     }
   }
-  if (p.bias != nullptr) sum += load_as<Sum>(p.bias, p.y.dtype, channel * p.bias_stride);
-  store_as(p.y.address, p.y.dtype, offset(p.y, image, channel, output), sum);
+  if (p.bias != nullptr) sum.add(load_as<Sum>(p.bias, p.y.dtype, channel * p.bias_stride));
+  store_as(p.y.address, p.y.dtype, offset(p.y, image, channel, output), sum.total());
 }
 
 template <typename Sum>
@@ -75,17 +75,17 @@ __host__ __device__ __forceinline__ void input_element(const DirectPlan& p, int6
   const int64_t channel = index / p.x.size() % p.x.inner, image = index / p.x.size() / p.x.inner;
   const int64_t outputs = p.weight.outer / p.groups;
   const int64_t first = channel / p.weight.inner * outputs, c = channel % p.weight.inner;
-  Sum sum = 0;
+  LongSum<Sum> sum;
   for (int64_t o = first; o < first + outputs; ++o) {
     for (int64_t k = 0; k < p.weight.size(); ++k) {
       const GridAt tap = position(p.weight, k);
       GridAt output;
       if (!output_of(p, input, tap, output)) continue;
-      sum += load<Sum>(p.y, offset(p.y, image, o, output)) *
-             load<Sum>(p.weight, offset(p.weight, o, c, tap));
+      sum.add(load<Sum>(p.y, offset(p.y, image, o, output)) *
+              load<Sum>(p.weight, offset(p.weight, o, c, tap)));
     }
   }
-  store_as(p.x.address, p.x.dtype, offset(p.x, image, channel, input), sum);
+  store_as(p.x.address, p.x.dtype, offset(p.x, image, channel, input), sum.total());
 }
 
 // The part of an element of grad_weight that `lane` of `lanes` sums up.
@@ -96,16 +96,16 @@ __host__ __device__ __forceinline__ Sum weight_part(const DirectPlan& p, int64_t
   const int64_t c = index / p.weight.size() % p.weight.inner;
   const int64_t o = index / p.weight.size() / p.weight.inner;
   const int64_t channel = o / (p.weight.outer / p.groups) * p.weight.inner + c;
-  Sum sum = 0;
+  LongSum<Sum> sum;
   for (int64_t i = lane; i < p.y.outer * p.y.size(); i += lanes) {
     const GridAt output = position(p.y, i);
     GridAt input;
     if (!input_of(p, output, tap, input)) continue;
     const int64_t image = i / p.y.size();
-    sum += load<Sum>(p.y, offset(p.y, image, o, output)) *
-           load<Sum>(p.x, offset(p.x, image, channel, input));
+    sum.add(load<Sum>(p.y, offset(p.y, image, o, output)) *
+            load<Sum>(p.x, offset(p.x, image, channel, input)));
   }
-  return sum;
+  return sum.total();
 }
 
 template <typename Sum>

@@ -49,17 +49,17 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
     for (int k = 0; k < lanes(); ++k) peak = Larger()(peak, widen(values.at[k]));
   });
   peak = Group::reduce(peak, Larger(), -infinity<C>());
-  C sum = 0, total = 0;
+  LongSum<C> own_sum, own_total;
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     const auto values = plan.x.load<lanes()>(x, i);
     BP_UNROLL
     for (int k = 0; k < lanes(); ++k) {
-      sum += exp(widen(values.at[k]) - peak);
-      total += widen(values.at[k]);
+      own_sum.add(exp(widen(values.at[k]) - peak));
+      own_total.add(widen(values.at[k]));
     }
   });
-  sum = Group::reduce(sum, Plus(), C{0});
-  total = Group::reduce(total, Plus(), C{0});
+  const C sum = Group::reduce(own_sum.total(), Plus(), C{0});
+  const C total = Group::reduce(own_total.total(), Plus(), C{0});
   if (!is_inside || Group::first() != 0) return;
   const double lse = static_cast<double>(peak) + log(static_cast<double>(sum));
   if (plan.lse.is_given) *plan.lse.tensor.row<C>(row) = static_cast<C>(lse);

@@ -36,6 +36,7 @@ using std::cos;
 using std::erfc;
 using std::exp;
 using std::fabs;
+using std::fma;
 using std::isfinite;
 using std::log;
 using std::pow;
@@ -175,6 +176,33 @@ template <typename T>
 inline constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
 
 // ---- Reductions ---------------------------------------------------------------------------------
+
+// A sum of many terms by one thread. What rounding takes from a sum in f32 is added up beside it
+// (Knuth's two-sum), so that the error does not grow with the number of terms.
+template <typename C>
+class LongSum {
+ public:
+  LongSum() = default;
+  __host__ __device__ explicit LongSum(C first) : sum_(first) {}
+
+  __host__ __device__ __forceinline__ void add(C term) {
+    const C next = sum_ + term;
+    if constexpr (std::is_same_v<C, float>) {
+      const C part = next - sum_;
+      lost_ += (sum_ - (next - part)) + (term - part);
+    }
+    sum_ = next;
+  }
+  // What was lost of an infinite sum is no number.
+  __host__ __device__ __forceinline__ C total() const {
+    if constexpr (std::is_same_v<C, float>) return isfinite(sum_) ? sum_ + lost_ : sum_;
+    return sum_;
+  }
+
+ private:
+  C sum_ = 0;
+  C lost_ = static_cast<C>(-0.0);  // Which leaves a sum of -0 as it is.
+};
 
 constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 constexpr int kWarpSize = 32;

@@ -21,11 +21,11 @@ __global__ void __launch_bounds__(kRowThreads) add_rows_kernel(AddPlan plan) {
   T* const grad_weight = plan.grad_weight.row<T>(row);
   for (uint32_t i = threadIdx.x; i < plan.count; i += kRowThreads) {
     const int64_t at = plan.grad_y.elements.offset(i);
-    Compute<T> sum = 0;
+    LongSum<Compute<T>> sum;
     for (int64_t k = begin; k < plan.positions && plan.sorted[k].key() == row; ++k) {
-      sum += widen(plan.grad_y.row<T>(static_cast<uint32_t>(plan.sorted[k].index()))[at]);
+      sum.add(widen(plan.grad_y.row<T>(static_cast<uint32_t>(plan.sorted[k].index()))[at]));
     }
-    grad_weight[plan.grad_weight.elements.offset(i)] = narrow<T>(sum);
+    grad_weight[plan.grad_weight.elements.offset(i)] = narrow<T>(sum.total());
   }
 }
 

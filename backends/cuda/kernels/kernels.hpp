@@ -4,6 +4,7 @@
 // row per kernel, listed in list.hpp.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -29,6 +30,13 @@ constexpr unsigned kBlockThreads = 256;
 // Blocks of `per_block` that hold `count`, at most 2^31 - 1.
 constexpr unsigned blocks_for(int64_t count, int64_t per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
+}
+
+// How many of `count` terms, in whole units, are summed at a time before that sum is added to what
+// there is: as many as there are blocks, so that the error grows with the square root of `count`.
+inline int64_t block_of_sum(int64_t count, int64_t unit) {
+  const auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(count)));
+  return (root / unit + 1) * unit;
 }
 
 // Launches kKernel with one argument of the types it takes.

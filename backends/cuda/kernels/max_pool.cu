@@ -116,11 +116,11 @@ __device__ __forceinline__ Compute<T> sum_of_plane(const ScatterPlan& p, int64_t
   const T* const grad_y = reinterpret_cast<const T*>(p.grad_y.address);
   const int64_t outputs = p.grad_y.size(), size = p.grad_x.size();
   const int64_t first = element / size * outputs, index = element % size;
-  Compute<T> sum = 0;
+  LongSum<Compute<T>> sum;
   for (int64_t output = first; output < first + outputs; ++output) {
-    if (index_at(p, output) == index) sum += widen(grad_y[offset(p.grad_y, output)]);
+    if (index_at(p, output) == index) sum.add(widen(grad_y[offset(p.grad_y, output)]));
   }
-  return sum;
+  return sum.total();
 }
 
 template <typename T>

@@ -16,23 +16,24 @@ __global__ void __launch_bounds__(kRowThreads) norm_kernel(NormPlan plan) {
   const C elements = static_cast<C>(plan.count);
   C mean = 0;
   if constexpr (kIsCentered) {
+    LongSum<C> own;
     walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
       const auto values = plan.x.load<lanes()>(x, i);
       BP_UNROLL
-      for (int k = 0; k < lanes(); ++k) mean += widen(values.at[k]);
+      for (int k = 0; k < lanes(); ++k) own.add(widen(values.at[k]));
     });
-    mean = Group::reduce(mean, Plus(), C{0}) / elements;
+    mean = Group::reduce(own.total(), Plus(), C{0}) / elements;
   }
-  C squares = 0;
+  LongSum<C> own_squares;
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     const auto values = plan.x.load<lanes()>(x, i);
     BP_UNROLL
     for (int k = 0; k < lanes(); ++k) {
       const C centered = widen(values.at[k]) - mean;
-      squares += centered * centered;
+      own_squares.add(centered * centered);
     }
   });
-  squares = Group::reduce(squares, Plus(), C{0});
+  const C squares = Group::reduce(own_squares.total(), Plus(), C{0});
   const C rstd = C{1} / sqrt(squares / elements + static_cast<C>(plan.eps));
   if (is_inside && Group::first() == 0) {
     if (plan.mean.is_given) *plan.mean.tensor.row<C>(row) = mean;
@@ -81,16 +82,16 @@ __global__ void __launch_bounds__(kRowThreads) norm_backward_kernel(NormBackward
       each(k, h, (widen(values.at[k]) - mean) * rstd);
     }
   };
-  C sum_h = 0, sum_hu = 0;
+  LongSum<C> sum_h, sum_hu;
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     load(lanes, i, [&](int, C h, C u) {
-      sum_h += h;
-      sum_hu += h * u;
+      sum_h.add(h);
+      sum_hu.add(h * u);
     });
   });
   const C elements = static_cast<C>(plan.count);
-  const C mean_h = kIsCentered ? Group::reduce(sum_h, Plus(), C{0}) / elements : C{0};
-  const C mean_hu = Group::reduce(sum_hu, Plus(), C{0}) / elements;
+  const C mean_h = kIsCentered ? Group::reduce(sum_h.total(), Plus(), C{0}) / elements : C{0};
+  const C mean_hu = Group::reduce(sum_hu.total(), Plus(), C{0}) / elements;
   T* const grad_x = plan.grad_x.row<T>(at_row);
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     Vec<T, lanes()> result;
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_sums_kernel(NormSumsPlan pla
   const uint32_t column = blockIdx.x * kWarpSize + lane;
   const uint32_t begin = blockIdx.y * plan.chunk;
   const uint32_t end = plan.rows - begin < plan.chunk ? plan.rows : begin + plan.chunk;
-  C sum_gu = 0, sum_g = 0;
+  LongSum<C> sum_gu, sum_g;
   if (column < plan.count) {
     const int64_t at_g = plan.grad_y.elements.offset(column);
     const int64_t at_x = plan.x.elements.offset(column);
@@ -119,12 +120,12 @@ __global__ void __launch_bounds__(kRowThreads) norm_sums_kernel(NormSumsPlan pla
       const C g = widen(plan.grad_y.row<T>(row)[at_g]);
       const C rstd = *plan.rstd.row<C>(row);
       const C mean = kIsCentered ? *plan.mean.tensor.row<C>(row) : C{0};
-      sum_gu += g * ((widen(plan.x.row<T>(row)[at_x]) - mean) * rstd);
-      sum_g += g;
+      sum_gu.add(g * ((widen(plan.x.row<T>(row)[at_x]) - mean) * rstd));
+      sum_g.add(g);
     }
   }
-  parts[0][warp][lane] = sum_gu;
-  parts[1][warp][lane] = sum_g;
+  parts[0][warp][lane] = sum_gu.total();
+  parts[1][warp][lane] = sum_g.total();
   __syncthreads();
   if (warp >= 2 || column >= plan.count) return;
   C sum = parts[warp][0][lane];

@@ -3,8 +3,9 @@
 //
 // A block of 256 threads computes a tile of 64 by 64, from tiles of a and b in shared memory that
 // are 16 deep; a thread computes 4 by 4. Sums are f32, or f64 for f64, and each runs over the depth
-// in one order, so that equal input gives equal bits. Elements of narrow dtypes are widened on
-// their way to shared memory, by dtypes known at run time: one kernel serves all mixtures.
+// in blocks and in one order, so that equal input gives equal bits. Elements of narrow dtypes are
+// widened on their way to shared memory, by dtypes known at run time: one kernel serves all
+// mixtures.
 #include "backends/cuda/kernels/activation.cuh"
 #include "backends/cuda/kernels/map.cuh"
 #include "backends/cuda/kernels/mixed.cuh"
@@ -28,6 +29,7 @@ constexpr int kA = 0, kB = 1, kY = 2, kPreactivation = 3;
 
 struct TilesPlan {
   int64_t rows = 0, cols = 0, depth = 0;
+  int64_t block = 0;  // Of the depth: what is summed at a time.
   uint32_t col_tiles = 0, batches = 0;
   TileMatrix a, b, y, preactivation;  // The last without an address: there is none.
   const std::byte* bias = nullptr;
@@ -94,26 +96,33 @@ __global__ void __launch_bounds__(kTileThreads) product_tiles(TilesPlan p) {
   for (uint32_t batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
     int64_t at[4];
     p.batch.locate(batch, at);
-    Sum sums[kPerThread][kPerThread] = {};
-    for (int64_t k = 0; k < p.depth; k += kDepth) {
-      __syncthreads();
-      load_tile(p.a, at[kA], p.a.row_stride, p.a.col_stride, first_row, p.rows, k, p.depth, a);
-      load_tile(p.b, at[kB], p.b.col_stride, p.b.row_stride, first_col, p.cols, k, p.depth, b);
-      __syncthreads();
-      BP_UNROLL for (int d = 0; d < kDepth; ++d) {
-        BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
-          const Sum left = a[d][row + i * (kTile / kPerThread)];
-          BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
-            sums[i][j] += left * b[d][col + j * (kTile / kPerThread)];
+    Sum totals[kPerThread][kPerThread] = {};
+    for (int64_t begin = 0; begin < p.depth; begin += p.block) {
+      const int64_t end = begin + p.block < p.depth ? begin + p.block : p.depth;
+      Sum sums[kPerThread][kPerThread] = {};
+      for (int64_t k = begin; k < end; k += kDepth) {
+        __syncthreads();
+        load_tile(p.a, at[kA], p.a.row_stride, p.a.col_stride, first_row, p.rows, k, p.depth, a);
+        load_tile(p.b, at[kB], p.b.col_stride, p.b.row_stride, first_col, p.cols, k, p.depth, b);
+        __syncthreads();
+        BP_UNROLL for (int d = 0; d < kDepth; ++d) {
+          BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
+            const Sum left = a[d][row + i * (kTile / kPerThread)];
+            BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
+              sums[i][j] += left * b[d][col + j * (kTile / kPerThread)];
+            }
           }
         }
+      }
+      BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
+        BP_UNROLL for (int j = 0; j < kPerThread; ++j) totals[i][j] += sums[i][j];
       }
     }
     BP_UNROLL for (int i = 0; i < kPerThread; ++i) {
       BP_UNROLL for (int j = 0; j < kPerThread; ++j) {
         const int64_t y_row = first_row + row + i * (kTile / kPerThread);
         const int64_t y_col = first_col + col + j * (kTile / kPerThread);
-        if (y_row < p.rows && y_col < p.cols) store_sum(p, at, y_row, y_col, sums[i][j]);
+        if (y_row < p.rows && y_col < p.cols) store_sum(p, at, y_row, y_col, totals[i][j]);
       }
     }
   }
@@ -176,6 +185,7 @@ bp_status launch_product_tiles(const Product& product, Launch& launch) {
   plan.rows = product.y.rows;
   plan.cols = product.y.cols;
   plan.depth = product.a.cols;
+  plan.block = block_of_sum(plan.depth, kDepth);
   plan.a = matrix(product.a);
   plan.b = matrix(product.b);
   plan.y = matrix(product.y);

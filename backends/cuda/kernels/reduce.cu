@@ -8,6 +8,9 @@ namespace {
 // Blocks that fill a large device a few times over, and elements below which a chunk of one output
 // is not worth a second stage.
 constexpr int64_t kBlocks = 1024, kLeastChunk = 4096, kLeastChunkAcross = 256;
+// Elements of a chunk at most: a thread adds up a part of it one after the other, and the error of
+// that is to stay below the square root of their number.
+constexpr int64_t kMostChunk = int64_t{1} << 20, kMostChunkAcross = int64_t{1} << 16;
 
 struct Shape {
   uint32_t ndim = 0;
@@ -61,6 +64,7 @@ Reduction::Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool
   const int64_t least = is_across ? kLeastChunkAcross : kLeastChunk;
   const int64_t longest = std::max<int64_t>(1, std::min(reduced.count, kMaxLaunchElements));
   chunk = std::max<int64_t>(least, (longest + wanted - 1) / wanted);
+  chunk = std::min(chunk, is_across ? kMostChunkAcross : kMostChunk);
   chunk = (chunk + 15) / 16 * 16;  // Whole vectors.
   part_count = 0;
   for (const Loop& part : reduced_parts) {

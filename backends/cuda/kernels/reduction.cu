@@ -1,5 +1,6 @@
 // sum, mean and amax over any axes, for tensors of every layout.
 #include "backends/cuda/kernels/list.hpp"
+#include "backends/cuda/kernels/movement.hpp"
 #include "backends/cuda/kernels/reduce.cuh"
 
 namespace bp::cuda {
@@ -85,7 +86,17 @@ bp_status submit_sum(Launch& launch, const Reduction& r, const ReduceResult& res
   }
 }
 
+// Over no axes a reduction is x itself: a sum would begin with a zero, and -0 lose its sign.
+template <typename Args>
+bp_status submit_itself(const Args& args, Launch& launch) {
+  const bp_tensor &x = *args.x, &y = *args.y;
+  const Loop loop = make_loop(x.ndim, x.shape, {operand(&y), operand(&x)});
+  return x.dtype == y.dtype ? submit_copy(launch, loop, dtype_size_bytes(x.dtype))
+                            : submit_cast(launch, loop, x.dtype, y.dtype);
+}
+
 bp_status sum_launch(const bp_sum_args& args, Launch& launch) {
+  if (args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
   ReduceResult result;
   result.dtype = args.y->dtype;
@@ -95,6 +106,7 @@ bp_status sum_launch(const bp_sum_args& args, Launch& launch) {
 }
 
 bp_status mean_launch(const bp_mean_args& args, Launch& launch) {
+  if (args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
   ReduceResult result;
   result.dtype = args.y->dtype;
@@ -105,6 +117,7 @@ bp_status mean_launch(const bp_mean_args& args, Launch& launch) {
 }
 
 bp_status amax_launch(const bp_amax_args& args, Launch& launch) {
+  if (args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
   return with_number(args.x->dtype, [&]<typename X>(X) {
     return submit_reduce<Largest<X>, X>(launch, r, ReduceResult());

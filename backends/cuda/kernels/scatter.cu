@@ -49,12 +49,12 @@ __global__ void __launch_bounds__(kBlockThreads) scatter_sum_kernel(ScatterPlan 
   const auto i = static_cast<uint32_t>(at % plan.extent);
   const Packed* const records = plan.sorted + line * plan.count;
   int64_t next = count_before(records, plan.count, Packed(i, 0));
-  auto sum = widen(plan.x.row<T>(line)[plan.x.elements.offset(i)]);
+  LongSum<Compute<T>> sum(widen(plan.x.row<T>(line)[plan.x.elements.offset(i)]));
   for (; next < plan.count && records[next].key() == i; ++next) {
     const auto position = static_cast<uint32_t>(records[next].index());
-    sum += widen(plan.src.row<T>(line)[plan.src.elements.offset(position)]);
+    sum.add(widen(plan.src.row<T>(line)[plan.src.elements.offset(position)]));
   }
-  plan.y.row<T>(line)[plan.y.elements.offset(i)] = narrow<T>(sum);
+  plan.y.row<T>(line)[plan.y.elements.offset(i)] = narrow<T>(sum.total());
 }
 
 template <typename Args>

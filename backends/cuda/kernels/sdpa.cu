@@ -25,14 +25,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
     if (first_row + i >= a.rows) return nullptr;
     return reinterpret_cast<const T*>(a.q.data) + problem.row(a, a.q, first_row + i);
   };
-  C peaks[kTileRows], totals[kTileRows], sums[kTileRows][kColumns];
+  C peaks[kTileRows];
   BP_UNROLL
-  for (uint32_t r = 0; r < kTileRows; ++r) {
-    peaks[r] = -infinity<C>();
-    totals[r] = C(-0.0);  // It stays so where no key is seen.
-    BP_UNROLL
-    for (int c = 0; c < kColumns; ++c) sums[r][c] = 0;
-  }
+  for (uint32_t r = 0; r < kTileRows; ++r) peaks[r] = -infinity<C>();
+  TileSums<C, 1> totals;
+  TileSums<C, kColumns> sums;
   const uint32_t end = tile_key_limit(a, first_row);
   for (uint32_t first_key = 0; first_key < end; first_key += kTile) {
     const auto at = [&](const View4& view) {
@@ -53,34 +50,35 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
       const C shift = peak == -infinity<C>() ? C{0} : peak;
       const C weight = is_seen ? exp(score - shift) : C(-0.0);
       const C factor = exp(peaks[r] - shift);
-      totals[r] = totals[r] * factor + warp_reduce(weight, Plus());
+      totals.scale(r, factor);
+      totals.now[r][0] += warp_reduce(weight, Plus());
+      sums.scale(r, factor);
       peaks[r] = peak;
-      BP_UNROLL
-      for (int c = 0; c < kColumns; ++c) sums[r][c] *= factor;
       tiles.weights[(tile_row() + r) * kTile + tile_lane()] = weight;
     }
     const bool has_infinite = load_values<T>(tiles, first_column, a.value_width,
                                              kColumns * kWarpSize, a.v.strides[3], at(a.v));
-    add_products<kColumns>(tiles, has_infinite, sums);
+    add_products<kColumns>(tiles, has_infinite, sums.now);
+    totals.end_tile(a.key_tiles);
+    sums.end_tile(a.key_tiles);
   }
   BP_UNROLL
   for (uint32_t r = 0; r < kTileRows; ++r) {
     const uint32_t row = first_row + tile_row() + r;
     if (row >= a.rows) continue;
-    // A row whose scores are all -inf has NaN, as softmax gives it.
-    const bool is_blind = is_hidden(totals[r]);
+    // No key is seen, or all scores are -inf, which is the same: else the largest has the weight 1.
+    const C total = totals.total(r, 0);
+    const bool is_blind = total == 0;
     T* const y = reinterpret_cast<T*>(plan.y.data) + problem.row(a, plan.y, row);
     BP_UNROLL
     for (int c = 0; c < kColumns; ++c) {
       const uint32_t column = first_column + c * kWarpSize + tile_lane();
       if (column >= a.value_width) continue;
-      y[column * plan.y.strides[3]] = narrow<T>(is_blind ? C{0} : sums[r][c] / totals[r]);
+      y[column * plan.y.strides[3]] = narrow<T>(is_blind ? C{0} : sums.total(r, c) / total);
     }
     if (plan.lse.data != nullptr && blockIdx.z == 0 && tile_lane() == 0) {
       C* const lse = reinterpret_cast<C*>(plan.lse.data) + problem.row(a, plan.lse, row);
-      *lse = is_blind         ? -infinity<C>()
-             : totals[r] == 0 ? std::numeric_limits<C>::quiet_NaN()
-                              : peaks[r] + log(totals[r]);
+      *lse = is_blind ? -infinity<C>() : peaks[r] + log(total);
     }
   }
 }

@@ -34,6 +34,7 @@ struct Attention {
   int64_t key_heads = 0, group = 0, queries = 0, keys = 0, rows = 0;
   uint32_t width = 0, value_width = 0;
   Divider by_queries;
+  uint32_t key_tiles = 1, row_tiles = 1;  // That are summed at a time: TileSums.
   bool is_causal = false;
   double scale = 0;
 };
@@ -120,6 +121,7 @@ __device__ __forceinline__ void multiply_tiles(const Tiles<C>& tiles, uint32_t w
                                                C (&sums)[kTileRows]) {
   BP_UNROLL
   for (uint32_t r = 0; r < kTileRows; ++r) sums[r] = 0;
+  C parts[kTileRows];
   const C* const left = tiles.left + tile_row() * kDepth;
   const C* const right = tiles.right + tile_lane() * (kDepth + 1);
   for (uint32_t from = 0; from < width; from += kDepth) {
@@ -128,11 +130,15 @@ __device__ __forceinline__ void multiply_tiles(const Tiles<C>& tiles, uint32_t w
     load_tile<T>(tiles.left, kDepth, from, width, depth, left_stride, left_at);
     load_tile<T>(tiles.right, kDepth + 1, from, width, depth, right_stride, right_at);
     __syncthreads();
+    BP_UNROLL
+    for (uint32_t r = 0; r < kTileRows; ++r) parts[r] = 0;
     for (uint32_t d = 0; d < depth; ++d) {
       const C value = right[d];
       BP_UNROLL
-      for (uint32_t r = 0; r < kTileRows; ++r) sums[r] += left[r * kDepth + d] * value;
+      for (uint32_t r = 0; r < kTileRows; ++r) parts[r] += left[r * kDepth + d] * value;
     }
+    BP_UNROLL
+    for (uint32_t r = 0; r < kTileRows; ++r) sums[r] += parts[r];
   }
 }
 
@@ -157,6 +163,43 @@ template <typename C>
 __device__ __forceinline__ bool is_hidden(C weight) {
   return weight == 0 && std::signbit(weight);
 }
+
+// Sums of the rows of this warp over tiles. In f32 those of some tiles are added up before they are
+// added to the others, so that the error grows with the square root of the number of terms.
+template <typename C, int kColumns>
+struct TileSums {
+  static constexpr bool kHasBlocks = std::is_same_v<C, float>;
+  C now[kTileRows][kColumns] = {};
+  C before[kHasBlocks ? kTileRows : 1][kColumns] = {};
+  uint32_t tiles = 0;
+
+  __device__ __forceinline__ void scale(uint32_t r, C factor) {
+    BP_UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      now[r][c] *= factor;
+      if constexpr (kHasBlocks) before[r][c] *= factor;
+    }
+  }
+  // Behind each tile: `block` of them are summed at a time.
+  __device__ __forceinline__ void end_tile(uint32_t block) {
+    if constexpr (kHasBlocks) {
+      if (++tiles != block) return;
+      tiles = 0;
+      BP_UNROLL
+      for (uint32_t r = 0; r < kTileRows; ++r) {
+        BP_UNROLL
+        for (int c = 0; c < kColumns; ++c) {
+          before[r][c] += now[r][c];
+          now[r][c] = 0;
+        }
+      }
+    }
+  }
+  __device__ __forceinline__ C total(uint32_t r, int c) const {
+    if constexpr (kHasBlocks) return before[r][c] + now[r][c];
+    return now[r][c];
+  }
+};
 
 // Adds weights * values to the rows of this warp; lane l has the columns l, l + 32 and so on.
 template <int kColumns, typename C>
@@ -232,6 +275,8 @@ Attention attention_of(const Args& args) {
   a.width = static_cast<uint32_t>(args.q->shape[3]);
   a.value_width = static_cast<uint32_t>(args.v->shape[3]);
   a.by_queries = Divider(static_cast<uint32_t>(std::max<int64_t>(1, a.queries)));
+  a.key_tiles = static_cast<uint32_t>(block_of_sum(a.keys, kTile) / kTile);
+  a.row_tiles = static_cast<uint32_t>(block_of_sum(a.rows, kTile) / kTile);
   a.is_causal = args.is_causal != 0;
   a.scale = args.scale;
   return a;

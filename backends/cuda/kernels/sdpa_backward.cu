@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) deltas_kernel(BackwardPlan pl
   if (tile_lane() == 0) static_cast<C*>(plan.deltas)[blockIdx.y * a.rows + row] = sum;
 }
 
-// The weight p of a row and a key, and grad_s; -0 for a key that the row does not see. A row
-// without a key has an lse of -inf.
+// The weight p of a row and a key, and grad_s; -0 for a key that the row does not see. A row has an
+// lse of -inf if it sees no key, or if all its scores are -inf, which is the same.
 template <typename T, typename C>
 __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const Problem& problem,
                                                uint32_t row, uint32_t key, C score, C product,
@@ -76,6 +76,7 @@ __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const P
   weight = gradient = C(-0.0);
   if (!is_seen) return;
   const C lse = reinterpret_cast<const C*>(plan.lse.data)[problem.row(plan.a, plan.lse, row)];
+  if (lse == -infinity<C>()) return;
   const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.a.rows + row];
   weight = exp(score - lse);
   gradient = weight * (product - delta) + C{0};  // Never -0, for the row sees the key.
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
   const Problem problem(a, blockIdx.y);
   const uint32_t first_row = blockIdx.x * kTile;
   const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
-  C sums[kTileRows][kColumns] = {};
+  TileSums<C, kColumns> sums;
   const uint32_t end = tile_key_limit(a, first_row);
   for (uint32_t first_key = 0; first_key < end; first_key += kTile) {
     const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
@@ -108,7 +109,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
     }
     const bool has_infinite =
         load_values<T>(tiles, first_column, a.width, kColumns * kWarpSize, a.k.strides[3], k_at);
-    add_products<kColumns>(tiles, has_infinite, sums);
+    add_products<kColumns>(tiles, has_infinite, sums.now);
+    sums.end_tile(a.key_tiles);
   }
   const C scale = static_cast<C>(a.scale);
   BP_UNROLL
@@ -119,7 +121,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
     BP_UNROLL
     for (int c = 0; c < kColumns; ++c) {
       const uint32_t column = first_column + c * kWarpSize + tile_lane();
-      if (column < a.width) to[column * plan.grad_q.strides[3]] = narrow<T>(scale * sums[r][c]);
+      if (column < a.width)
+        to[column * plan.grad_q.strides[3]] = narrow<T>(scale * sums.total(r, c));
     }
   }
 }
@@ -141,7 +144,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan 
   const uint32_t first_key = blockIdx.x * kTile;
   const uint32_t first_column = blockIdx.z * kColumns * kWarpSize;
   const KeysOf<T> k_at{a, problem, a.k, first_key}, v_at{a, problem, a.v, first_key};
-  C sums[kTileRows][kColumns] = {};
+  TileSums<C, kColumns> sums;
   for (uint32_t first_row = 0; first_row < a.rows; first_row += kTile) {
     if (!sees_tile(a, first_row, first_key)) continue;
     const RowsOf<T> q_at{a, problem, a.q, first_row}, g_at{a, problem, plan.grad_y, first_row};
@@ -162,7 +165,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan 
     const bool has_infinite =
         load_values<T>(tiles, first_column, kIsValue ? a.value_width : a.width,
                        kColumns * kWarpSize, from.strides[3], kIsValue ? g_at : q_at);
-    add_products<kColumns>(tiles, has_infinite, sums);
+    add_products<kColumns>(tiles, has_infinite, sums.now);
+    sums.end_tile(a.row_tiles);
   }
   const View4& to = kIsValue ? plan.grad_v : plan.grad_k;
   const uint32_t width = kIsValue ? a.value_width : a.width;
@@ -175,7 +179,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan 
     BP_UNROLL
     for (int c = 0; c < kColumns; ++c) {
       const uint32_t column = first_column + c * kWarpSize + tile_lane();
-      if (column < width) at[column * to.strides[3]] = narrow<T>(scale * sums[r][c]);
+      if (column < width) at[column * to.strides[3]] = narrow<T>(scale * sums.total(r, c));
     }
   }
 }

@@ -28,13 +28,13 @@ __global__ void __launch_bounds__(kRowThreads) softmax_kernel(SoftmaxPlan plan) 
     for (int k = 0; k < lanes(); ++k) peak = Larger()(peak, widen(values.at[k]));
   });
   peak = Group::reduce(peak, Larger(), -infinity<C>());
-  C sum = 0;
+  LongSum<C> own;
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     const auto values = plan.x.load<lanes()>(x, i);
     BP_UNROLL
-    for (int k = 0; k < lanes(); ++k) sum += exp(widen(values.at[k]) - peak);
+    for (int k = 0; k < lanes(); ++k) own.add(exp(widen(values.at[k]) - peak));
   });
-  sum = Group::reduce(sum, Plus(), C{0});
+  const C sum = Group::reduce(own.total(), Plus(), C{0});
   const C log_sum = kIsLog ? log(sum) : C{0};
   T* const y = plan.y.row<T>(count == 0 ? 0 : row);
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
@@ -64,16 +64,16 @@ __global__ void __launch_bounds__(kRowThreads) softmax_backward_kernel(SoftmaxBa
   const uint32_t inside = count == 0 ? 0 : row;
   const T* const grad_y = plan.grad_y.row<T>(inside);
   const T* const y = plan.y.row<T>(inside);
-  C sum = 0;
+  LongSum<C> own;
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     const auto g = plan.grad_y.load<lanes()>(grad_y, i);
     const auto saved = plan.y.load<lanes()>(y, i);
     BP_UNROLL
     for (int k = 0; k < lanes(); ++k) {
-      sum += kIsLog ? widen(g.at[k]) : widen(g.at[k]) * widen(saved.at[k]);
+      own.add(kIsLog ? widen(g.at[k]) : widen(g.at[k]) * widen(saved.at[k]));
     }
   });
-  sum = Group::reduce(sum, Plus(), C{0});
+  const C sum = Group::reduce(own.total(), Plus(), C{0});
   T* const grad_x = plan.grad_x.row<T>(inside);
   walk_row<Group, T>(count, plan.has_vectors, [&](auto lanes, uint32_t i) {
     auto g = plan.grad_y.load<lanes()>(grad_y, i);
