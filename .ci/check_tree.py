@@ -24,11 +24,17 @@ COMPILED_INTO = {"ops_spec": "registry"}
 OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 
+# Public headers in folders of their own, and the module that each is of.
+PUBLIC_FOLDERS = {"backplane/runtime/": "runtime", "backplane/shell/": "backends"}
+
+# What backends share knows none of them.
+SHARED_BY_BACKENDS = ("backends/shell/", "backends/host_kernels/")
+
 # Which module a library of the build belongs to; those of no module are free to all.
 LIBRARY_MODULE = {
     "api": "api",
     "registry": "registry",
-    "backend_common": "backends",
+    "shell": "backends",
     "conformance": "conformance",
     "runtime": "runtime",
     "warnings": None,
@@ -84,8 +90,9 @@ def owner(header, headers):
         return COMPILED_INTO.get(first, first)
     if first != "backplane":
         return ""
-    if header.startswith("backplane/runtime/"):
-        return "runtime"
+    for folder, module in PUBLIC_FOLDERS.items():
+        if header.startswith(folder):
+            return module
     return headers.get(header)
 
 
@@ -96,6 +103,9 @@ def check_includes(path, text, headers):
         used = owner(header, headers)
         if header in OF_GENERATED_SOURCES:
             continue
+        if str(path).startswith(SHARED_BY_BACKENDS) and header.startswith("backends/"):
+            if not header.startswith(SHARED_BY_BACKENDS):
+                yield f"{path}: knows no backend, and includes {header}"
         if used is None:
             yield f"{path}: includes {header}, which no module has"
         elif used and used not in MAY_USE[module]:

@@ -45,6 +45,15 @@ class CheckTree(unittest.TestCase):
         runtime = '#include "backplane/runtime/tensor.hpp"\n'
         self.assertEqual(len(findings("ops_spec/checks.cpp", runtime)), 1)
 
+    def test_keeps_what_backends_share_free_of_backends(self):
+        own = '#include "backends/host_kernels/loop.hpp"\n#include "backplane/shell/queue.hpp"\n'
+        self.assertEqual(findings("backends/host_kernels/unary.cpp", own), [])
+        chip = '#include "backends/mychip/stream.hpp"\n'
+        self.assertEqual(
+            findings("backends/shell/queue.cpp", chip),
+            ["backends/shell/queue.cpp: knows no backend, and includes backends/mychip/stream.hpp"],
+        )
+
     def test_refuses_a_header_that_nobody_has(self):
         self.assertEqual(len(findings("api/a.c", '#include "backplane/gone.h"\n')), 1)
 

@@ -12,11 +12,12 @@ function(backplane_install_documents)
   endforeach()
 endfunction()
 
-# Installs <name>.pc, by which build systems other than CMake find the library. Its paths are relative
-# to itself, so that a prefix can be moved.
+# Installs <name>.pc, by which build systems other than CMake find the library. Its paths are
+# relative to itself, so that a prefix can be moved.
 function(backplane_install_pkg_config name)
   set(folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
   cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${folder} OUTPUT_VARIABLE to_prefix)
-  configure_file(${PROJECT_SOURCE_DIR}/api/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
+  configure_file(
+    ${PROJECT_SOURCE_DIR}/api/cmake/${name}.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/compiler.hpp"
-#include "backends/common/profiler.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/full_instance.hpp"
-#include "backends/cpu/kernels/list.hpp"
+#include "backends/host_kernels/list.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/compiler.hpp"
+#include "backplane/shell/profiler.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/boundary.hpp"
-#include "backends/common/hooks.hpp"
 #include "backplane/backend.h"
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/hooks.hpp"
 
 namespace bp::kernels {
 

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <string>
 
-#include "backends/common/shape.hpp"
-#include "backends/cpu/kernels/inner_product.hpp"
-#include "backends/cpu/kernels/kernels.hpp"
-#include "backends/cpu/kernels/product.hpp"
+#include "backends/host_kernels/inner_product.hpp"
+#include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/product.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "backends/cpu/full_instance.hpp"
-#include "backends/cpu/kernels/dnnl_program.hpp"
+#include "backends/host_kernels/dnnl_program.hpp"
 #include "backplane/tensor.h"
 
 namespace bp::cpu {

@@ -1,5 +1,5 @@
-// The compiler of the CPU backend: programs run as its kernels (backends/common/compiler.hpp).
-#include "backends/common/compiler.hpp"
+// The compiler of the CPU backend: programs run as its kernels (backends/shell/compiler.hpp).
+#include "backplane/shell/compiler.hpp"
 
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/device.hpp"

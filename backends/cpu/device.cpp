@@ -9,10 +9,10 @@
 #include <fstream>
 #include <limits>
 
-#include "backends/common/identity.hpp"
-#include "backends/common/virtual_memory.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/stream.hpp"
+#include "backplane/shell/identity.hpp"
+#include "backplane/shell/virtual_memory.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -9,10 +9,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backends/common/address_map.hpp"
-#include "backends/common/queue.hpp"
 #include "backends/cpu/backend.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/address_map.hpp"
+#include "backplane/shell/queue.hpp"
 
 namespace bp {
 

@@ -4,8 +4,8 @@
 #include <random>
 #include <utility>
 
-#include "backends/common/test_backend.hpp"
-#include "backends/cpu/kernels/narrow.hpp"
+#include "backends/shell/test_backend.hpp"
+#include "backplane/shell/narrow.hpp"
 
 namespace bp {
 namespace {

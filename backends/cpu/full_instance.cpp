@@ -1,8 +1,8 @@
 #include "backends/cpu/full_instance.hpp"
 
-#include "backends/common/shared_event_front.hpp"
 #include "backends/cpu/blocked_weight.hpp"
 #include "backends/cpu/device.hpp"
+#include "backplane/shell/shared_event_front.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "backends/common/layout.hpp"
-#include "backends/common/shared_events.hpp"
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/stream.hpp"
+#include "backplane/shell/layout.hpp"
+#include "backplane/shell/shared_events.hpp"
 
 namespace bp::cpu {
 

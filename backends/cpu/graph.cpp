@@ -1,9 +1,9 @@
-// Graphs of the CPU backend: captures of its own calls (backends/common/capture.hpp).
-#include "backends/common/capture_front.hpp"
+// Graphs of the CPU backend: captures of its own calls (backends/shell/capture.hpp).
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/stream.hpp"
+#include "backplane/shell/capture_front.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -12,12 +12,12 @@
 #include <string>
 #include <utility>
 
-#include "backends/common/boundary.hpp"
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/kernel.h"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::kernels {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
 
 namespace bp {
 namespace {

@@ -7,17 +7,17 @@
 #include <new>
 #include <string>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/frame.hpp"
-#include "backends/common/shape.hpp"
 #include "backends/cpu/blocked_weight.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/full_instance.hpp"
-#include "backends/cpu/kernels/inner_product.hpp"
-#include "backends/cpu/kernels/strided.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/profiler.hpp"
+#include "backends/host_kernels/inner_product.hpp"
+#include "backends/host_kernels/strided.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/frame.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/bytes.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/profiler.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/bytes.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <memory>
 
-#include "backends/common/reservation.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/reservation.hpp"
 
 namespace bp::cpu {
 

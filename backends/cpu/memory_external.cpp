@@ -3,9 +3,9 @@
 #include <limits>
 #include <string>
 
-#include "backends/common/boundary.hpp"
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/memory.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::cpu {
 namespace {

@@ -6,8 +6,8 @@
 #include <array>
 #include <numeric>
 
-#include "backends/common/address_map.hpp"
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
+#include "backplane/shell/address_map.hpp"
 
 namespace bp {
 namespace {

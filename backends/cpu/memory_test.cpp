@@ -1,6 +1,6 @@
 #include <array>
 
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
 
 namespace bp {
 namespace {

@@ -2,8 +2,8 @@
 // and values that two roundings would get wrong.
 #include <cmath>
 
-#include "backends/common/test_backend.hpp"
-#include "backends/cpu/kernels/narrow.hpp"
+#include "backends/shell/test_backend.hpp"
+#include "backplane/shell/narrow.hpp"
 
 namespace bp {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "backends/common/profiler.hpp"
 #include "backends/cpu/backend.hpp"
 #include "backends/cpu/stream.hpp"
+#include "backplane/shell/profiler.hpp"
 
 namespace bp::cpu {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <mutex>
 
-#include "backends/common/queue.hpp"
+#include "backplane/shell/queue.hpp"
 #include "backplane/stream.h"
 
 namespace bp::cpu {

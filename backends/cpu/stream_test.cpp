@@ -2,7 +2,7 @@
 #include <chrono>
 #include <thread>
 
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
 
 namespace bp {
 namespace {

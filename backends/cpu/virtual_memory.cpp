@@ -1,4 +1,4 @@
-#include "backends/common/virtual_memory.hpp"
+#include "backplane/shell/virtual_memory.hpp"
 
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/memory.hpp"

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/compiler.hpp"
 #include "backends/cuda/collective.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/engines.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/compiler.hpp"
 
 namespace bp::cuda {
 namespace {

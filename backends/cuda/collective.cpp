@@ -7,11 +7,11 @@
 #include <string>
 #include <unordered_set>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/shape.hpp"
 #include "backends/cuda/collective_world.hpp"
 #include "backends/cuda/engines.hpp"
 #include "backends/cuda/memory.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 namespace {

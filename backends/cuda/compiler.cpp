@@ -1,5 +1,5 @@
-// The compiler: programs run as the kernels of this backend (backends/common/compiler.hpp).
-#include "backends/common/compiler.hpp"
+// The compiler: programs run as the kernels of this backend (backends/shell/compiler.hpp).
+#include "backplane/shell/compiler.hpp"
 
 #include "backends/cuda/device.hpp"
 

@@ -10,11 +10,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backends/common/address_map.hpp"
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/fault.hpp"
 #include "backends/cuda/inventory.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/address_map.hpp"
 
 namespace bp::cuda {
 

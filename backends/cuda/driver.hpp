@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::cuda {
 

@@ -1,11 +1,11 @@
-// Graphs. What is captured is kept as calls (backends/common/capture.hpp): that knows slots, and
+// Graphs. What is captured is kept as calls (backends/shell/capture.hpp): that knows slots, and
 // refuses what is not legal without harm to the capture, where CUDA would end it. What is replayed
 // is a graph of CUDA, made of these calls by a capture of its own on a stream that nothing else
 // uses; when a slot was bound anew, it is made again, and the instance updated in place.
-#include "backends/common/graph.hpp"
+#include "backplane/shell/graph.hpp"
 
-#include "backends/common/capture_front.hpp"
 #include "backends/cuda/memory.hpp"
+#include "backplane/shell/capture_front.hpp"
 
 namespace bp::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include <memory>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/work.hpp"
 #include "backends/cuda/kernel_env.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/work.hpp"
 
 namespace bp::cuda {
 namespace {

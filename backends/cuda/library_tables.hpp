@@ -7,7 +7,7 @@
 #include <cudnn_graph.h>
 #include <nccl.h>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::cuda {
 

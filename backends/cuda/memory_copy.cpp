@@ -1,9 +1,9 @@
 // Copies and fills.
 #include <cstring>
 
-#include "backends/common/bytes.hpp"
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/staging.hpp"
+#include "backplane/shell/bytes.hpp"
 
 namespace bp::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "backends/common/shape.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 namespace {

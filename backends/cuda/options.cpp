@@ -3,7 +3,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::cuda {
 namespace {

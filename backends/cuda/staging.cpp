@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "backends/common/bytes.hpp"
+#include "backplane/shell/bytes.hpp"
 
 namespace bp::cuda {
 namespace {

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/queue.hpp"
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/fault.hpp"
+#include "backplane/shell/queue.hpp"
 #include "backplane/stream.h"
 
 namespace bp::cuda {

@@ -4,16 +4,16 @@
 #include <iterator>
 #include <string_view>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/compiler.hpp"
-#include "backends/common/layout.hpp"
-#include "backends/common/profiler.hpp"
-#include "backends/common/shared_events.hpp"
-#include "backends/cpu/kernels/list.hpp"
+#include "backends/host_kernels/list.hpp"
 #include "backends/sim/collective.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/processor.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/compiler.hpp"
+#include "backplane/shell/layout.hpp"
+#include "backplane/shell/profiler.hpp"
+#include "backplane/shell/shared_events.hpp"
 
 namespace bp::sim {
 namespace {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/common/address_map.hpp"
+#include "backplane/shell/address_map.hpp"
 
 namespace bp::sim {
 

@@ -1,8 +1,8 @@
 // Process groups of simulated devices: all ranks live in this process.
 #pragma once
 
-#include "backends/common/local_group.hpp"
 #include "backends/sim/backend.hpp"
+#include "backplane/shell/local_group.hpp"
 
 namespace bp::sim {
 

@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "backends/common/queue.hpp"
 #include "backends/sim/options.hpp"
 #include "backends/sim/pages.hpp"
+#include "backplane/shell/queue.hpp"
 #include "backplane/test_fault.h"
 
 namespace bp::sim {

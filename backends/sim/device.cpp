@@ -4,10 +4,10 @@
 #include <chrono>
 #include <iterator>
 
-#include "backends/common/identity.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
 #include "backends/sim/virtual_memory.hpp"
+#include "backplane/shell/identity.hpp"
 
 namespace bp::sim {
 namespace {

@@ -10,10 +10,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backends/common/address_map.hpp"
 #include "backends/sim/backend.hpp"
 #include "backends/sim/card.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/address_map.hpp"
 
 namespace bp::sim {
 

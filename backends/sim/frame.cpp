@@ -6,11 +6,11 @@
 #include <span>
 #include <string>
 
-#include "backends/common/shape.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/layout.h"
 #include "backplane/ops.h"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::sim {
 namespace {

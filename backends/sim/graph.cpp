@@ -1,8 +1,8 @@
-// Graphs of the simulated device: captures of its own calls (backends/common/capture.hpp).
-#include "backends/common/capture_front.hpp"
+// Graphs of the simulated device: captures of its own calls (backends/shell/capture.hpp).
 #include "backends/sim/device.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
+#include "backplane/shell/capture_front.hpp"
 
 namespace bp::sim {
 namespace {

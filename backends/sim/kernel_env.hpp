@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/boundary.hpp"
 #include "backends/sim/backend.hpp"
 #include "backends/sim/frame.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
 #include "backplane/kernel.h"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::kernels {
 

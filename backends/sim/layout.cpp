@@ -5,12 +5,12 @@
 #include <bit>
 #include <string>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/frame.hpp"
-#include "backends/common/shape.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/frame.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::sim {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "backends/common/layout.hpp"
 #include "backends/sim/stream.hpp"
 #include "backends/sim/tiles.hpp"
+#include "backplane/shell/layout.hpp"
 
 namespace bp::sim {
 

@@ -3,9 +3,9 @@
 #include <bit>
 #include <string>
 
-#include "backends/common/bytes.hpp"
 #include "backends/sim/entry.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/bytes.hpp"
 
 namespace bp::sim {
 namespace {

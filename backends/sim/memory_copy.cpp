@@ -3,9 +3,9 @@
 #include <cstring>
 #include <string>
 
-#include "backends/common/bytes.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/shell/bytes.hpp"
 
 namespace bp::sim {
 namespace {

@@ -4,10 +4,10 @@
 #include <limits>
 #include <string>
 
-#include "backends/common/memory_file.hpp"
-#include "backends/common/memory_file_kind.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/shell/memory_file.hpp"
+#include "backplane/shell/memory_file_kind.hpp"
 
 namespace bp::sim {
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <string>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::sim {
 namespace {

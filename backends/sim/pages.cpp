@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string>
 
-#include "backends/common/boundary.hpp"
-#include "backends/common/memory_file.hpp"
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/memory_file.hpp"
 
 namespace bp::sim {
 namespace {

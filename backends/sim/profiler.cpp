@@ -1,5 +1,5 @@
 // Activity records of the simulated device, by its own clock.
-#include "backends/common/profiler.hpp"
+#include "backplane/shell/profiler.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -1,8 +1,8 @@
 // What the options leave of the tables, and events that processes share.
-#include "backends/common/shared_event_front.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/stream.hpp"
+#include "backplane/shell/shared_event_front.hpp"
 
 namespace bp::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
 #include "backplane/test_fault.h"
 
 namespace bp::sim {

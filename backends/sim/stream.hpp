@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/queue.hpp"
 #include "backends/sim/conduct.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/pages.hpp"
 #include "backplane/profiler.h"
+#include "backplane/shell/queue.hpp"
 #include "backplane/stream.h"
 
 namespace bp::sim {

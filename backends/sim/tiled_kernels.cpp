@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/frame.hpp"
-#include "backends/common/shape.hpp"
-#include "backends/cpu/kernels/list.hpp"
+#include "backends/host_kernels/list.hpp"
 #include "backends/sim/entry.hpp"
 #include "backends/sim/layout.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/shell/frame.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::sim {
 namespace {

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <string>
 
-#include "backends/common/reservation.hpp"
-#include "backends/common/virtual_memory.hpp"
 #include "backends/sim/pages.hpp"
+#include "backplane/shell/reservation.hpp"
+#include "backplane/shell/virtual_memory.hpp"
 
 namespace bp::sim {
 

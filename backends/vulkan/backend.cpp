@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <string_view>
 
-#include "backends/common/capture.hpp"
-#include "backends/common/compiler.hpp"
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/entry.hpp"
 #include "backends/vulkan/kernels/list.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/compiler.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/boundary.hpp"
-#include "backends/common/hooks.hpp"
-#include "backends/common/queue.hpp"
 #include "backends/vulkan/options.hpp"
 #include "backends/vulkan/physical.hpp"
 #include "backplane/backend.h"
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/queue.hpp"
 #include "backplane/test_fault.h"
 
 namespace bp {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/common/boundary.hpp"
 #include "backends/vulkan/device.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 

@@ -1,5 +1,5 @@
-// Programs run as kernels of this backend, one after the other (backends/common/compiler.hpp).
-#include "backends/common/compiler.hpp"
+// Programs run as kernels of this backend, one after the other (backends/shell/compiler.hpp).
+#include "backplane/shell/compiler.hpp"
 
 #include <algorithm>
 

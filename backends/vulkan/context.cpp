@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 namespace {

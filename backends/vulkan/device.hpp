@@ -8,10 +8,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "backends/common/address_map.hpp"
 #include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/card.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/address_map.hpp"
 
 namespace bp::vulkan {
 

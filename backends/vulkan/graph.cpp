@@ -1,8 +1,8 @@
-// Graphs: captures of this backend's own calls (backends/common/capture.hpp).
-#include "backends/common/capture_front.hpp"
+// Graphs: captures of this backend's own calls (backends/shell/capture.hpp).
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/memory.hpp"
 #include "backends/vulkan/stream.hpp"
+#include "backplane/shell/capture_front.hpp"
 
 namespace bp::vulkan {
 namespace {

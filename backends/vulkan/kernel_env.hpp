@@ -19,12 +19,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/boundary.hpp"
 #include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/memory.hpp"
 #include "backends/vulkan/modules.hpp"
 #include "backends/vulkan/stream.hpp"
 #include "backplane/kernel.h"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/common/frame.hpp"
-#include "backends/common/shape.hpp"
 #include "backends/vulkan/entry.hpp"
 #include "backends/vulkan/kernel_env.hpp"
+#include "backplane/shell/frame.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::vulkan {
 namespace {

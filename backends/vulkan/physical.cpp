@@ -5,7 +5,7 @@
 #include <iterator>
 #include <limits>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/common/boundary.hpp"
 #include "backends/vulkan/cache_file.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -1,6 +1,6 @@
 // Streams and events: what the handles are, and how work is submitted.
 //
-// A stream is a queue of the host (backends/common/queue.hpp), which runs its tasks in the caller:
+// A stream is a queue of the host (backends/shell/queue.hpp), which runs its tasks in the caller:
 // they record commands. Only behind a wait for what has not been recorded yet, or behind a
 // callback, tasks stay in the queue. A lane tells how far the stream has come on the device.
 #pragma once
@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/queue.hpp"
 #include "backends/vulkan/card.hpp"
 #include "backends/vulkan/device.hpp"
+#include "backplane/shell/queue.hpp"
 #include "backplane/stream.h"
 #include "backplane/test_fault.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/bytes.hpp"
 #include "backends/vulkan/entry.hpp"
 #include "backends/vulkan/memory.hpp"
+#include "backplane/shell/bytes.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "backends/common/boundary.hpp"
+#include "backplane/shell/boundary.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
 #include "backplane/ops.h"
 #include "backplane/test_fault.h"
 

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <type_traits>
 
-#include "backends/common/shape.hpp"
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/cuda/kernel_row.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <utility>
 
-#include "backends/common/shape.hpp"
-#include "backends/cpu/kernels/combine.hpp"
 #include "backends/cuda/fake/nccl_comm.hpp"
 #include "backends/cuda/fake/state.hpp"
+#include "backplane/shell/combine.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda::fake {
 namespace {

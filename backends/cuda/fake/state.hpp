@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/common/queue.hpp"
 #include "backends/cuda/fake/cuda.hpp"
+#include "backplane/shell/queue.hpp"
 
 namespace bp::cuda::fake {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/common/test_backend.hpp"
+#include "backends/shell/test_backend.hpp"
 
 namespace bp::cuda::fake {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "backends/common/shape.hpp"
 #include "backends/cuda/kernels/library_kernel.hpp"
 #include "backends/cuda/kernels/list.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 namespace {

@@ -11,11 +11,11 @@
 #include <string>
 #include <type_traits>
 
-#include "backends/common/shape.hpp"
 #include "backends/cuda/kernel_row.hpp"
 #include "backends/cuda/kernels/loop.hpp"
 #include "backends/cuda/kernels/scalar.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/shape.hpp"
 
 #ifdef BACKPLANE_CUDA_EMULATED
 #include "backends/cuda/emulation/emulation.hpp"

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "backends/common/shape.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 namespace {

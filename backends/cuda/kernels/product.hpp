@@ -8,10 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backends/common/product.hpp"
 #include "backends/cuda/cublaslt.hpp"
 #include "backends/cuda/kernel_env.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/product.hpp"
 
 namespace bp::cuda {
 

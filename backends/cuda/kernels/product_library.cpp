@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/common/shape.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
 namespace {

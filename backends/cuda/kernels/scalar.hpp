@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "backends/common/scalar.hpp"
 #include "backends/cuda/kernel_env.hpp"
 #include "backends/cuda/kernels/device.cuh"
+#include "backplane/shell/scalar.hpp"
 #include "backplane/tensor.h"
 
 namespace bp::cuda {

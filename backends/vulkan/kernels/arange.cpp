@@ -1,7 +1,7 @@
 // arange of integers and floats (arange.comp). Floats are computed in f64, which not every device
 // has.
-#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
+#include "backplane/shell/scalar.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -1,6 +1,6 @@
 // add, sub, mul, div, maximum, minimum, eq and lt, for tensors of every layout (map.comp).
-#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/map.hpp"
+#include "backplane/shell/scalar.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -9,9 +9,9 @@
 #include <iterator>
 #include <type_traits>
 
-#include "backends/common/shape.hpp"
 #include "backends/vulkan/kernel_env.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/shape.hpp"
 #include "shader_modules.hpp"
 
 namespace bp::vulkan {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/map.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
+#include "backplane/shell/scalar.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
+#include "backplane/shell/scalar.hpp"
 
 namespace bp::vulkan {
 namespace {

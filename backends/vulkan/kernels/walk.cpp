@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "backends/common/shape.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -1,6 +1,6 @@
 // where, for tensors of every layout (map.comp): elements move as they are.
-#include "backends/common/scalar.hpp"
 #include "backends/vulkan/kernels/map.hpp"
+#include "backplane/shell/scalar.hpp"
 
 namespace bp::vulkan {
 namespace {

@@ -1,0 +1,191 @@
+// tanh, sigmoid, gelu and silu with their gradients, for tensors of every layout.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/activation.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "backends/host_kernels/math-inl.hpp"
+#include "backends/host_kernels/rows-inl.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+struct Tanh {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return tanh(d, x);
+  }
+};
+
+struct TanhBackward {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V grad_y, V y) const {
+    return hn::Mul(grad_y, hn::NegMulAdd(y, y, hn::Set(d, hn::TFromD<D>{1})));
+  }
+};
+
+struct Sigmoid {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return sigmoid(d, x);
+  }
+};
+
+struct SigmoidBackward {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V grad_y, V y) const {
+    return hn::Mul(hn::Mul(grad_y, y), hn::Sub(hn::Set(d, hn::TFromD<D>{1}), y));
+  }
+};
+
+struct Silu {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return times_sigmoid(d, x, x);
+  }
+};
+
+struct SiluBackward {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V grad_y, V x) const {
+    const auto s = sigmoid_pair(d, x);
+    const V slope = hn::MulAdd(x, s.of_minus_x, hn::Set(d, hn::TFromD<D>{1}));
+    return hn::Mul(grad_y, hn::Mul(s.of_x, slope));
+  }
+};
+
+struct Gelu {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return times_normal_cdf(d, x);
+  }
+};
+
+struct GeluBackward {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V grad_y, V x) const {
+    return hn::Mul(grad_y, normal_cdf_slope(d, x));
+  }
+};
+
+// (1 + tanh(u)) / 2 is sigmoid(2 u).
+struct GeluTanh {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V x) const {
+    return times_sigmoid(d, x, gelu_argument(d, x));
+  }
+};
+
+// With s = sigmoid(v) and v = 2 u, the derivative is s + x * s * (1 - s) * v'. Beyond 40, s is 0 or
+// 1 and x may stay there, so that v' does not overflow.
+struct GeluTanhBackward {
+  template <class D, class V = hn::Vec<D>>
+  HWY_INLINE V operator()(D d, V grad_y, V x) const {
+    using T = hn::TFromD<D>;
+    const V most = hn::Set(d, T{40});
+    const V capped = hn::IfThenElse(hn::Gt(hn::Abs(x), most), hn::CopySignToAbs(most, x), x);
+    const auto s = sigmoid_pair(d, gelu_argument(d, capped));
+    const V slope = hn::MulAdd(hn::Mul(capped, capped),
+                               hn::Set(d, static_cast<T>(3 * 0.044715 * 1.5957691216057308)),
+                               hn::Set(d, static_cast<T>(1.5957691216057308)));
+    const V bend = hn::Mul(hn::Mul(s.of_x, s.of_minus_x), hn::Mul(capped, slope));
+    return hn::Mul(grad_y, hn::Add(s.of_x, bend));
+  }
+};
+
+// The function of `op` for `dtype`, one of kFloatDtypes.
+RowFunction* activation_row(uint32_t op, bool is_tanh, bp_dtype dtype) {
+  switch (op) {
+    case BP_OP_TANH:
+      return floating_row<Tanh, 1>(dtype);
+    case BP_OP_TANH_BACKWARD:
+      return floating_row<TanhBackward, 2>(dtype);
+    case BP_OP_SIGMOID:
+      return floating_row<Sigmoid, 1>(dtype);
+    case BP_OP_SIGMOID_BACKWARD:
+      return floating_row<SigmoidBackward, 2>(dtype);
+    case BP_OP_SILU:
+      return floating_row<Silu, 1>(dtype);
+    case BP_OP_SILU_BACKWARD:
+      return floating_row<SiluBackward, 2>(dtype);
+    case BP_OP_GELU:
+      return is_tanh ? floating_row<GeluTanh, 1>(dtype) : floating_row<Gelu, 1>(dtype);
+    default:
+      return is_tanh ? floating_row<GeluTanhBackward, 2>(dtype)
+                     : floating_row<GeluBackward, 2>(dtype);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(activation_row);
+
+template <typename Args, uint32_t kOp>
+bp_status activation_launch(const Args& args, Launch& launch) {
+  bool is_tanh = false;
+  if constexpr (requires { args.approximation; }) {
+    is_tanh = args.approximation == BP_GELU_APPROXIMATION_TANH;
+    if (!is_tanh && args.approximation != BP_GELU_APPROXIMATION_NONE) {
+      const std::string op = kOp == BP_OP_GELU ? "gelu" : "gelu_backward";
+      return launch.refuse(BP_INVALID_ARGUMENT, op + ": approximation is " +
+                                                    std::to_string(args.approximation) +
+                                                    "; none (1) and tanh (2) are allowed");
+    }
+  }
+  if constexpr (requires { args.grad_x; }) {
+    const bp_tensor* saved = nullptr;
+    if constexpr (requires { args.y; }) {
+      saved = args.y;
+    } else {
+      saved = args.x;
+    }
+    return submit_rows(launch, make_loop({args.grad_x, args.grad_y, saved}),
+                       HWY_DYNAMIC_DISPATCH(activation_row)(kOp, is_tanh, saved->dtype),
+                       kMathGrain);
+  } else {
+    return submit_rows(launch, make_loop({args.y, args.x}),
+                       HWY_DYNAMIC_DISPATCH(activation_row)(kOp, is_tanh, args.x->dtype),
+                       kMathGrain);
+  }
+}
+
+template <typename Args, uint32_t kOp>
+constexpr bp_kernel activation_kernel(const char* name) {
+  return make_kernel<Args, activation_launch<Args, kOp>>({
+      .name = name,
+      .op = kOp,
+      .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
+      .dtype_rows = kFloatDtypes,
+      .dtype_row_count = std::size(kFloatDtypes),
+      .dtype_count = 1,
+      .layouts = BP_LAYOUT_ANY,
+  });
+}
+
+}  // namespace
+
+constinit const bp_kernel kTanh = activation_kernel<bp_tanh_args, BP_OP_TANH>("tanh");
+constinit const bp_kernel kTanhBackward =
+    activation_kernel<bp_tanh_backward_args, BP_OP_TANH_BACKWARD>("tanh_backward");
+constinit const bp_kernel kSigmoid = activation_kernel<bp_sigmoid_args, BP_OP_SIGMOID>("sigmoid");
+constinit const bp_kernel kSigmoidBackward =
+    activation_kernel<bp_sigmoid_backward_args, BP_OP_SIGMOID_BACKWARD>("sigmoid_backward");
+constinit const bp_kernel kGelu = activation_kernel<bp_gelu_args, BP_OP_GELU>("gelu");
+constinit const bp_kernel kGeluBackward =
+    activation_kernel<bp_gelu_backward_args, BP_OP_GELU_BACKWARD>("gelu_backward");
+constinit const bp_kernel kSilu = activation_kernel<bp_silu_args, BP_OP_SILU>("silu");
+constinit const bp_kernel kSiluBackward =
+    activation_kernel<bp_silu_backward_args, BP_OP_SILU_BACKWARD>("silu_backward");
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,305 @@
+// argmax, for tensors of every layout (reduce.hpp). The result of a part is its largest element,
+// and where that is.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/argmax.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <array>
+#include <cstring>
+
+#include "backends/host_kernels/larger-inl.hpp"
+#include "backends/host_kernels/reduce.hpp"
+
+#ifndef BACKPLANE_CPU_ARGMAX_FUNCTIONS
+#define BACKPLANE_CPU_ARGMAX_FUNCTIONS
+namespace bp::kernels {
+namespace {
+
+// The largest element of a part, and its index.
+struct Candidate {
+  int64_t index;
+  uint64_t value;  // The bytes of an element, as it is computed with.
+};
+
+struct ArgmaxFunctions {
+  void (*part)(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to);
+  bool (*is_later)(const Candidate& earlier, const Candidate& later);
+};
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Whether an element is one that is looked for: equal to `best`, or NaN as it is.
+template <typename T>
+HWY_INLINE bool is_match(T x, T best) {
+  return x == best || (x != x && best != best);
+}
+
+// The index of the first of n dense elements that is `best`; there is one.
+template <typename T>
+int64_t find_in_row(const T* x, int64_t n, Compute<T> best) {
+  const ComputeTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto wanted = hn::Set(d, best);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = load_lanes(d, x + i);
+    auto found = hn::Eq(v, wanted);
+    if constexpr (std::is_floating_point_v<Compute<T>>) {
+      if (best != best) found = hn::IsNaN(v);
+    }
+    const intptr_t first = hn::FindFirstTrue(d, found);
+    if (first >= 0) return i + first;
+  }
+  while (i + 1 < n && !is_match(widen(x[i]), best)) ++i;
+  return i;
+}
+
+// The first index of the largest of n dense elements. They are read once: the index is looked for
+// while the block that holds it is still in the nearest cache.
+template <typename T>
+int64_t argmax_of_dense(const T* x, int64_t n) {
+  constexpr int64_t kBlock = 8192;
+  Compute<T> best = widen(x[0]);
+  int64_t index = 0;
+  for (int64_t i = 0; i < n && best == best; i += kBlock) {
+    const int64_t count = std::min(kBlock, n - i);
+    const Compute<T> largest = largest_of_row(x + i, count, best);
+    if (is_match(largest, best)) continue;  // Nothing is larger than what came before.
+    best = largest;
+    index = i + find_in_row(x + i, count, best);
+  }
+  return index;
+}
+
+template <typename T>
+int64_t argmax_of_row(const std::byte* x, int64_t stride, int64_t n) {
+  if (stride == sizeof(T)) return argmax_of_dense(reinterpret_cast<const T*>(x), n);
+  const auto at = [&](int64_t i) { return widen(*reinterpret_cast<const T*>(x + i * stride)); };
+  Compute<T> best = at(0);
+  int64_t index = 0;
+  for (int64_t i = 1; i < n && best == best; ++i) {
+    const Compute<T> value = at(i);
+    if (!(value <= best)) index = i, best = value;
+  }
+  return index;
+}
+
+// The largest elements so far of neighbouring outputs, and their rows, counted in 32 bits where
+// elements have them.
+template <typename T>
+struct Best {
+  using Value = Compute<T>;
+  using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
+
+  // Takes kRows rows, `row_stride` bytes apart, of which `row` is the first.
+  template <int kRows>
+  void take(const std::byte* x, int64_t row_stride, int64_t row, int64_t n) {
+    const ComputeTag<T> d;
+    const hn::RebindToSigned<decltype(d)> index_d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto at = [&](int r) { return reinterpret_cast<const T*>(x + r * row_stride); };
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      auto best = hn::LoadU(d, values + i);
+      auto index = hn::LoadU(index_d, indices + i);
+      for (int r = 0; r < kRows; ++r) {
+        const auto v = load_lanes(d, at(r) + i);
+        auto is_better = is_larger(d, best, v);
+        if constexpr (std::is_floating_point_v<Value>) {
+          is_better = hn::And(is_better, hn::Eq(best, best));  // The first NaN stays.
+        }
+        const auto here = hn::Set(index_d, static_cast<Index>(row + r));
+        best = hn::IfThenElse(is_better, v, best);
+        index = hn::IfThenElse(hn::RebindMask(index_d, is_better), here, index);
+      }
+      hn::StoreU(best, d, values + i);
+      hn::StoreU(index, index_d, indices + i);
+    }
+    for (; i < n; ++i) {
+      for (int r = 0; r < kRows; ++r) take_one(i, row + r, widen(at(r)[i]));
+    }
+  }
+
+  void take_one(int64_t i, int64_t row, Value value) {
+    if (!(value <= values[i]) && values[i] == values[i]) {
+      values[i] = value;
+      indices[i] = static_cast<Index>(row);
+    }
+  }
+
+  // Not a multiple of 4 KiB apart, or loads wait for stores that they seem to overlap.
+  alignas(64) Value values[kTileWidth + 32];
+  alignas(64) Index indices[kTileWidth];
+};
+
+// The same for n outputs at once, over `rows` rows.
+template <typename T>
+void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows, int64_t n,
+                   Candidate* to) {
+  Best<T> best;
+  const auto at = [&](int64_t row, int64_t i) {
+    return widen(*reinterpret_cast<const T*>(x + row * strides.reduced_x + i * strides.kept_x));
+  };
+  for (int64_t i = 0; i < n; ++i) best.values[i] = at(0, i);
+  std::fill_n(best.indices, n, 0);
+  constexpr int kRows = 8;
+  int64_t row = 1;
+  if (strides.kept_x == sizeof(T)) {
+    const auto from = [&](int64_t first) { return x + first * strides.reduced_x; };
+    for (; row + kRows <= rows; row += kRows) {
+      best.template take<kRows>(from(row), strides.reduced_x, row, n);
+    }
+    for (; row < rows; ++row) best.template take<1>(from(row), strides.reduced_x, row, n);
+  }
+  for (; row < rows; ++row) {
+    for (int64_t i = 0; i < n; ++i) best.take_one(i, row, at(row, i));
+  }
+  for (int64_t i = 0; i < n; ++i) to[i].index = best.indices[i];
+}
+
+// The candidates for n outputs, among the reduced elements of one part.
+template <typename T>
+void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to) {
+  const auto [begin, end] = part_range(plan, part);
+  const InnerStrides strides = inner_strides(plan);
+  const std::byte* const origin = x_address(plan, output);
+  const std::byte* const x = origin + begin * strides.reduced_x;
+  if (plan.is_across) {
+    argmax_across<T>(x, strides, end - begin, n, to);
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      to[i].index = argmax_of_row<T>(x + i * strides.kept_x, strides.reduced_x, end - begin);
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    to[i].index += begin;
+    if (plan.part_count == 1) continue;  // Then it is compared with nothing.
+    const std::byte* const at = origin + to[i].index * strides.reduced_x + i * strides.kept_x;
+    const Compute<T> value = widen(*reinterpret_cast<const T*>(at));
+    std::memcpy(&to[i].value, &value, sizeof(value));
+  }
+}
+
+// Whether the value of `later` is the larger one.
+template <typename T>
+bool argmax_is_later(const Candidate& earlier, const Candidate& later) {
+  Compute<T> a, b;
+  std::memcpy(&a, &earlier.value, sizeof(a));
+  std::memcpy(&b, &later.value, sizeof(b));
+  return a == a && !(b <= a);
+}
+
+template <typename T>
+ArgmaxFunctions functions() {
+  return {argmax_part<T>, argmax_is_later<T>};
+}
+
+ArgmaxFunctions find_argmax(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F16:
+      return functions<Float16>();
+    case BP_BF16:
+      return functions<BFloat16>();
+    case BP_F32:
+      return functions<float>();
+    case BP_F64:
+      return functions<double>();
+    case BP_I32:
+      return functions<int32_t>();
+    default:
+      return functions<int64_t>();
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(find_argmax);
+
+// Rows that Best counts in 32 bits.
+constexpr int64_t kMostRows = int64_t{1} << 30;
+
+ReducePlan plan_of(const bp_argmax_args& args) {
+  ReducePlan plan = make_reduce_plan(*args.x, *args.y, 1u << args.axis, args.keepdims != 0);
+  plan.part_count = std::max(plan.part_count, (plan.reduced.count + kMostRows - 1) / kMostRows);
+  plan.part_count =
+      std::clamp<int64_t>(plan.part_count, 1, std::max<int64_t>(1, plan.reduced.count));
+  return plan;
+}
+
+uint64_t argmax_workspace(const bp_argmax_args& args, const Env&) {
+  const ReducePlan plan = plan_of(args);
+  if (plan.part_count == 1) return 0;
+  return static_cast<uint64_t>(plan.part_count * plan.kept.count) * sizeof(Candidate);
+}
+
+void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
+  const auto* const parts = reinterpret_cast<const Candidate*>(plan.parts);
+  for (int64_t output = 0; output < plan.kept.count; ++output) {
+    const Candidate* best = parts + output;
+    for (int64_t part = 1; part < plan.part_count; ++part) {
+      const Candidate& later = parts[part * plan.kept.count + output];
+      if (functions.is_later(*best, later)) best = &later;
+    }
+    *reinterpret_cast<int64_t*>(y_address(plan, output)) = best->index;
+  }
+}
+
+void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int threads) {
+  if (plan.reduced.count == 0) return;  // Then there is no output either.
+  auto* const parts = reinterpret_cast<Candidate*>(plan.parts);
+  for_each_tile(plan, threads, [&](int64_t part, int64_t output, int64_t n) {
+    if (plan.part_count > 1) {
+      functions.part(plan, part, output, n, parts + part * plan.kept.count + output);
+      return;
+    }
+    std::array<Candidate, kTileWidth> best;
+    functions.part(plan, part, output, n, best.data());
+    std::byte* const y = y_address(plan, output);
+    for (int64_t i = 0; i < n; ++i) {
+      *reinterpret_cast<int64_t*>(y + i * inner_strides(plan).kept_y) =
+          best[static_cast<size_t>(i)].index;
+    }
+  });
+  if (plan.part_count > 1) combine_parts(plan, functions);
+}
+
+bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
+  ReducePlan plan = plan_of(args);
+  plan.parts = launch.workspace();
+  const ArgmaxFunctions functions = HWY_DYNAMIC_DISPATCH(find_argmax)(args.x->dtype);
+  return launch.submit(
+      [plan, functions, threads = launch.thread_count()] { run_argmax(plan, functions, threads); });
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64};
+
+}  // namespace
+
+constinit const bp_kernel kArgmax =
+    make_kernel<bp_argmax_args, argmax_launch, nullptr, argmax_workspace>({
+        .name = "argmax",
+        .op = BP_OP_ARGMAX,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes),
+        .dtype_count = 1,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

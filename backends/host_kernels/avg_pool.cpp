@@ -1,0 +1,369 @@
+// avg_pool and its gradient (pool.hpp). The gradient is computed from the other side: each row of
+// the input adds up the rows of outputs whose windows cover it, in a line, and spreads that over
+// the taps.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/avg_pool.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <cmath>
+
+#include "backends/host_kernels/pool.hpp"
+#include "backends/host_kernels/pool_line-inl.hpp"
+#include "backends/host_kernels/strided.hpp"
+
+#ifndef BACKPLANE_CPU_AVG_POOL_PLAN
+#define BACKPLANE_CPU_AVG_POOL_PLAN
+namespace bp::kernels {
+namespace {
+
+struct AvgPool {
+  Window window;
+  Planes x, y;  // In the gradient these are grad_x and grad_y.
+  bool counts_padding = false;
+};
+
+// Columns of the input that the gradient takes together, and the outputs whose windows cover them.
+constexpr int64_t kGradColumns = 512;
+
+int64_t grad_outputs(const AvgPool& p) {
+  const int64_t covering = (kGradColumns + p.window.kernel[2]) / p.window.stride[2] + 2;
+  return std::min(covering, p.y.extent[2]);
+}
+
+// What a thread has in the workspace: two lines, and two values for each output of a block.
+struct AvgPoolSizes {
+  explicit AvgPoolSizes(const AvgPool& p, bool is_backward)
+      : line(is_backward ? kGradColumns + 2 * p.window.kernel[2] + 2 * kSpare
+                         : line_elements(p.window, p.y.extent[2])),
+        outputs((is_backward ? grad_outputs(p) : block_outputs(p.window, p.y.extent[2])) + kSpare) {
+  }
+  int64_t elements() const { return 2 * line + 2 * outputs; }
+
+  static constexpr int64_t kSpare = 16;  // A vector, which may reach over the end.
+  int64_t line, outputs;
+};
+
+template <typename Value>
+struct AvgPoolMemory {
+  AvgPoolMemory(const AvgPoolSizes& sizes, std::byte* memory)
+      : line(reinterpret_cast<Value*>(memory)),
+        earlier(line + sizes.line),
+        columns(earlier + sizes.line),
+        shares(columns + sizes.outputs) {}
+  Value *line, *earlier, *columns, *shares;
+};
+
+// Pools one plane, or spreads one; `memory` is that of the thread.
+using PoolPlane = void(const AvgPool& pool, int64_t plane, std::byte* memory);
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// ---- The means ----------------------------------------------------------------------------------
+
+struct Sum {
+  template <typename Value>
+  static constexpr Value identity() {
+    return 0;
+  }
+  template <class D>
+  static HWY_INLINE hn::Vec<D> join(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::Add(a, b);
+  }
+};
+
+// The elements of a window along one axis that count, and at least one: the sum of none is 0, and
+// stays.
+int64_t divisor_of(const AvgPool& p, size_t axis, int64_t output) {
+  if (p.counts_padding) return p.window.kernel[axis];
+  return std::max<int64_t>(1, p.window.taps(axis, output, p.x.extent[axis]).size());
+}
+
+// What the outputs of a row are divided by: `rows` times `columns`, one number for all where that
+// is NULL. A division takes as long as ten multiplications, and gives the same if the divisor is a
+// power of two.
+template <typename Value>
+struct Divisor {
+  Value rows;
+  const Value* columns;
+
+  template <class D>
+  HWY_INLINE hn::Vec<D> divide(D d, hn::Vec<D> sums, int64_t first) const {
+    if (columns != nullptr) {
+      return hn::Div(sums, hn::Mul(hn::Set(d, rows), hn::LoadU(d, columns + first)));
+    }
+    int exponent;
+    if (std::frexp(rows, &exponent) == Value{0.5}) return hn::Mul(sums, hn::Set(d, 1 / rows));
+    return hn::Div(sums, hn::Set(d, rows));
+  }
+};
+
+// One row of outputs of a block. `columns` are their divisors along the row, or NULL.
+template <typename T>
+void pool_row(const AvgPool& p, int64_t plane, const OutputRow& place, const LineBlock& block,
+              const AvgPoolMemory<Compute<T>>& memory) {
+  using Value = Compute<T>;
+  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
+  T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + place.offset_in(p.y) +
+                block.outputs.begin * p.y.stride[2];
+  const bool has_columns = block.has_padding() && !p.counts_padding;
+  const int64_t rows = divisor_of(p, 0, place.i) * divisor_of(p, 1, place.j);
+  const Divisor<Value> divisor = {
+      static_cast<Value>(has_columns ? rows : rows * p.window.kernel[2]),
+      has_columns ? memory.columns : nullptr};
+  join_rows<Sum>(p.window, p.x, from, place, block, memory.line, memory.earlier, [](auto) {});
+  for_each_output<Sum>(p.window, block, memory.line,
+                       [&](auto sums, int64_t first, int64_t count, auto whole) HWY_ATTR {
+                         const ComputeTag<T> d;
+                         store_outputs<whole>(divisor.divide(d, sums, first), d,
+                                              to + first * p.y.stride[2], p.y.stride[2], count);
+                       });
+}
+
+template <typename T>
+void pool_plane(const AvgPool& p, int64_t plane, std::byte* of_thread) {
+  const AvgPoolMemory<Compute<T>> memory(AvgPoolSizes(p, false), of_thread);
+  for_each_block<Sum>(p.window, p.x, p.y, memory.line, [&](const LineBlock& block) {
+    for (int64_t k = 0; k < block.outputs.size(); ++k) {
+      memory.columns[k] = static_cast<Compute<T>>(divisor_of(p, 2, block.outputs.begin + k));
+    }
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) pool_row<T>(p, plane, {i, j}, block, memory);
+    }
+  });
+}
+
+// ---- The gradient -------------------------------------------------------------------------------
+
+// The outputs along one axis whose windows cover a position of the input.
+Range outputs_over(const AvgPool& p, size_t axis, int64_t position) {
+  const Window& w = p.window;
+  const int64_t first = position + w.low[axis] - w.kernel[axis] + 1;
+  return {std::max<int64_t>(0, divide_up(first, w.stride[axis])),
+          std::min(p.y.extent[axis], (position + w.low[axis]) / w.stride[axis] + 1)};
+}
+
+// shares += what each of n outputs in a row of grad_y gives to one row of its window.
+template <typename T>
+void add_shares(const T* grad_y, int64_t stride, int64_t n, const Divisor<Compute<T>>& divisor,
+                Compute<T>* HWY_RESTRICT shares) {
+  constexpr int64_t kGatherElements = 64;
+  const ComputeTag<T> d;
+  T gathered[kGatherElements];
+  const int64_t step = stride == 1 ? n : kGatherElements;
+  for (int64_t begin = 0; begin < n; begin += step) {
+    const int64_t part = std::min(step, n - begin);
+    const T* from = grad_y + begin * stride;
+    if (stride != 1) {
+      for (int64_t k = 0; k < part; ++k) gathered[k] = from[k * stride];
+      from = gathered;
+    }
+    for_each_vector(d, part, [&](int64_t k, auto whole) HWY_ATTR {
+      Compute<T>* const to = shares + begin + k;
+      const auto share = divisor.divide(d, load_part<whole>(d, from + k, part - k), k);
+      hn::StoreU(hn::Add(hn::LoadU(d, to), share), d, to);
+    });
+  }
+}
+
+// Columns of grad_x, and the outputs whose windows cover any of them.
+struct GradBlock {
+  GradBlock(const AvgPool& p, int64_t begin)
+      : columns{begin, std::min(p.x.extent[2], begin + kGradColumns)},
+        outputs{outputs_over(p, 2, begin).begin, outputs_over(p, 2, columns.end - 1).end} {}
+  Range columns, outputs;
+};
+
+// Sums of n columns, of which parts of kJoined terms are added to those before.
+template <typename Value>
+class PartSums {
+ public:
+  PartSums(Value* sums, Value* earlier, int64_t n) : sums_(sums), earlier_(earlier), n_(n) {
+    std::fill_n(sums, n, Value{0});
+  }
+  // Another term is in the sums.
+  void count_term() {
+    if (++terms_ % kJoined != 0) return;
+    for (int64_t i = 0; i < n_; ++i) {
+      earlier_[i] = (terms_ == kJoined ? Value{0} : earlier_[i]) + sums_[i];
+      sums_[i] = 0;
+    }
+  }
+  void finish() {
+    for (int64_t i = 0; i < n_ && terms_ >= kJoined; ++i) sums_[i] += earlier_[i];
+  }
+
+ private:
+  Value *sums_, *earlier_;
+  int64_t n_, terms_ = 0;
+};
+
+// Row (a, b) of a block of grad_x.
+template <typename T>
+void spread_row(const AvgPool& p, int64_t plane, int64_t a, int64_t b, const GradBlock& block,
+                const AvgPoolMemory<Compute<T>>& memory) {
+  using Value = Compute<T>;
+  const Window& w = p.window;
+  const ComputeTag<T> d;
+  const int64_t n = block.outputs.size(), before = w.kernel[2] - 1;
+  const Range depth = outputs_over(p, 0, a), rows = outputs_over(p, 1, b);
+  PartSums<Value> shares(memory.shares, memory.earlier, n);
+  for (int64_t i = depth.begin; i < depth.end; ++i) {
+    for (int64_t j = rows.begin; j < rows.end; ++j) {
+      const T* const from = reinterpret_cast<const T*>(p.y.plane(plane)) + i * p.y.stride[0] +
+                            j * p.y.stride[1] + block.outputs.begin * p.y.stride[2];
+      const auto divisor = static_cast<Value>(divisor_of(p, 0, i) * divisor_of(p, 1, j));
+      add_shares<T>(from, p.y.stride[2], n, {divisor, nullptr}, memory.shares);
+      shares.count_term();
+    }
+  }
+  shares.finish();
+  // Windows may begin before the block, and end behind it.
+  PartSums<Value> line(memory.line, memory.earlier, block.columns.size() + 2 * before);
+  Value* const first =
+      memory.line + before + w.input_of(2, block.outputs.begin, 0) - block.columns.begin;
+  for (int64_t k = 0; k < n; ++k) memory.shares[k] /= memory.columns[k];
+  for (int64_t tap = 0; tap < w.kernel[2]; ++tap) {
+    for (int64_t k = 0; k < n; ++k) first[k * w.stride[2] + tap] += memory.shares[k];
+    line.count_term();
+  }
+  line.finish();
+  T* const to = reinterpret_cast<T*>(p.x.plane(plane)) + a * p.x.stride[0] + b * p.x.stride[1] +
+                block.columns.begin * p.x.stride[2];
+  const int64_t count = block.columns.size();
+  for_each_vector(d, count, [&](int64_t c, auto whole) HWY_ATTR {
+    store_outputs<whole>(hn::LoadU(d, memory.line + before + c), d, to + c * p.x.stride[2],
+                         p.x.stride[2], count - c);
+  });
+}
+
+template <typename T>
+void spread_plane(const AvgPool& p, int64_t plane, std::byte* of_thread) {
+  const AvgPoolMemory<Compute<T>> memory(AvgPoolSizes(p, true), of_thread);
+  for (int64_t begin = 0; begin < p.x.extent[2]; begin += kGradColumns) {
+    const GradBlock block(p, begin);
+    for (int64_t k = 0; k < block.outputs.size(); ++k) {
+      memory.columns[k] = static_cast<Compute<T>>(divisor_of(p, 2, block.outputs.begin + k));
+    }
+    for (int64_t a = 0; a < p.x.extent[0]; ++a) {
+      for (int64_t b = 0; b < p.x.extent[1]; ++b) spread_row<T>(p, plane, a, b, block, memory);
+    }
+  }
+}
+
+template <typename T>
+PoolPlane* plane_of(bool is_backward) {
+  return is_backward ? spread_plane<T> : pool_plane<T>;
+}
+
+PoolPlane* find_plane(bp_dtype dtype, bool is_backward) {
+  switch (dtype) {
+    case BP_F16:
+      return plane_of<Float16>(is_backward);
+    case BP_BF16:
+      return plane_of<BFloat16>(is_backward);
+    case BP_F32:
+      return plane_of<float>(is_backward);
+    default:
+      return plane_of<double>(is_backward);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(find_plane);
+
+template <typename Args>
+AvgPool pool_of(const Args& args, const bp_tensor& x, const bp_tensor& y) {
+  AvgPool pool;
+  pool.window = Window(x.ndim - 2, args.kernel_size, args.stride, args.padding, nullptr);
+  pool.x = Planes(x);
+  pool.y = Planes(y);
+  pool.counts_padding = args.counts_padding != 0;
+  return pool;
+}
+
+uint64_t thread_bytes(const AvgPool& pool, bp_dtype dtype, bool is_backward) {
+  const int64_t value_size_bytes = dtype == BP_F64 ? sizeof(double) : sizeof(float);
+  uint64_t size_bytes = 0;
+  reserve_bytes(
+      static_cast<uint64_t>(AvgPoolSizes(pool, is_backward).elements() * value_size_bytes),
+      size_bytes);
+  return size_bytes;
+}
+
+bp_status submit_pool(const AvgPool& pool, const bp_tensor& x, bool is_backward, bool is_empty,
+                      const Launch& launch) {
+  PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_plane)(x.dtype, is_backward);
+  const uint64_t of_thread_bytes = thread_bytes(pool, x.dtype, is_backward);
+  const int64_t planes = is_empty ? 0 : x.shape[0] * x.shape[1];
+  const int64_t work = std::max(pool.x.size(), pool.y.size());
+  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
+    parallel_for(threads, planes, plane_grain(work), [&](int64_t begin, int64_t end) {
+      std::byte* const of_thread =
+          memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes;
+      for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, of_thread);
+    });
+  });
+}
+
+uint64_t avg_pool_workspace(const bp_avg_pool_args& args, const Env& env) {
+  return static_cast<uint64_t>(env.thread_count()) *
+         thread_bytes(pool_of(args, *args.x, *args.y), args.x->dtype, false);
+}
+
+bp_status avg_pool_launch(const bp_avg_pool_args& args, Launch& launch) {
+  return submit_pool(pool_of(args, *args.x, *args.y), *args.x, false, element_count(*args.y) == 0,
+                     launch);
+}
+
+uint64_t avg_pool_backward_workspace(const bp_avg_pool_backward_args& args, const Env& env) {
+  return static_cast<uint64_t>(env.thread_count()) *
+         thread_bytes(pool_of(args, *args.grad_x, *args.grad_y), args.grad_x->dtype, true);
+}
+
+bp_status avg_pool_backward_launch(const bp_avg_pool_backward_args& args, Launch& launch) {
+  return submit_pool(pool_of(args, *args.grad_x, *args.grad_y), *args.grad_x, true,
+                     element_count(*args.grad_x) == 0, launch);
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+
+constexpr bp_kernel avg_pool_row(const char* name, uint32_t op) {
+  return {
+      .name = name,
+      .op = op,
+      .flags = BP_KERNEL_DETERMINISTIC,
+      .dtype_rows = kDtypes,
+      .dtype_row_count = std::size(kDtypes),
+      .dtype_count = 1,
+      .layouts = BP_LAYOUT_ANY,
+  };
+}
+
+}  // namespace
+
+constinit const bp_kernel kAvgPool =
+    make_kernel<bp_avg_pool_args, avg_pool_launch, nullptr, avg_pool_workspace>(
+        avg_pool_row("avg_pool", BP_OP_AVG_POOL));
+constinit const bp_kernel kAvgPoolBackward =
+    make_kernel<bp_avg_pool_backward_args, avg_pool_backward_launch, nullptr,
+                avg_pool_backward_workspace>(
+        avg_pool_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD));
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

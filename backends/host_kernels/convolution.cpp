@@ -1,0 +1,295 @@
+// convolution and its gradients: f32 by oneDNN (dnnl_convolution.cpp), f64 as matrix products
+// (convolution_f64.cpp), f16 and bf16 through f32 (convolution_parts.cpp).
+#include "backends/host_kernels/convolution.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "backends/host_kernels/convolution_parts.hpp"
+#include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/product.hpp"
+#include "backplane/shell/narrow.hpp"
+
+namespace bp::kernels {
+namespace {
+
+template <typename Args>
+void set_window(const Args& args, Convolution& c) {
+  for (int i = 0; i < c.axes; ++i) {
+    const auto a = static_cast<size_t>(i);
+    c.input[a] = c.x.shape[a + 2];
+    c.kernel[a] = c.weight.shape[a + 2];
+    c.output[a] = c.y.shape[a + 2];
+    c.stride[a] = args.stride[a];
+    c.low[a] = args.padding[a];
+    c.high[a] = args.padding[a + static_cast<size_t>(c.axes)];
+    c.dilation[a] = args.dilation[a];
+  }
+}
+
+template <typename Args>
+Convolution describe(Direction direction, const Args& args, const bp_tensor& x,
+                     const bp_tensor& weight, const bp_tensor& y) {
+  Convolution c;
+  c.direction = direction;
+  c.axes = static_cast<int>(x.ndim) - 2;
+  c.x = view_of(x);
+  c.weight = view_of(weight);
+  c.y = view_of(y);
+  set_window(args, c);
+  c.x_dtype = x.dtype;
+  c.weight_dtype = weight.dtype;
+  c.y_dtype = y.dtype;
+  c.sum_dtype = x.dtype == BP_F64 ? BP_F64 : BP_F32;
+  c.batch = x.shape[0];
+  c.groups = args.groups;
+  c.in_channels = weight.shape[1];
+  c.out_channels = weight.shape[0] / args.groups;
+  return c;
+}
+
+Convolution describe(const bp_convolution_args& args) {
+  Convolution c = describe(Direction::kForward, args, *args.x, *args.weight, *args.y);
+  c.has_bias = args.bias != nullptr;
+  if (c.has_bias) c.bias = view_of(*args.bias);
+  return c;
+}
+
+Convolution describe(const bp_convolution_backward_input_args& args) {
+  return describe(Direction::kBackwardInput, args, *args.grad_x, *args.weight, *args.grad_y);
+}
+
+Convolution describe(const bp_convolution_backward_weight_args& args) {
+  return describe(Direction::kBackwardWeight, args, *args.x, *args.grad_weight, *args.grad_y);
+}
+
+bool is_empty(const View& view) { return element_count(view) == 0; }
+
+// There is a result, but nothing that could be summed for it.
+bool is_without_products(const Convolution& c) {
+  return is_empty(c.x) || is_empty(c.weight) || is_empty(c.y);
+}
+
+// The bias, or zero.
+void fill_result(const Convolution& c, int thread_count) {
+  const uint64_t zero = 0;
+  View from = c.result();
+  std::fill_n(from.strides, from.ndim, 0);
+  from.address = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&zero));
+  if (c.has_bias) {
+    from.address = c.bias.address;
+    from.strides[1] = c.bias.strides[0];
+  }
+  copy_elements(from, c.result(), dtype_size_bytes(c.result_dtype()), thread_count);
+}
+
+uint64_t workspace_of(const Convolution& c, const Env& env) {
+  if (is_without_products(c)) return 0;
+  if (c.sum_dtype == BP_F32) return make_parts(c, env).size_bytes;
+  Copied copied = make_copied(c);
+  return place_copies(copied, convolution_f64_workspace_size_bytes(c, env.thread_count()));
+}
+
+bp_status submit(const Convolution& c, const Launch& launch) {
+  const int thread_count = launch.thread_count();
+  std::byte* const workspace = launch.workspace();
+  if (is_empty(c.result())) return launch.submit([] {});
+  if (is_without_products(c)) return launch.submit([=] { fill_result(c, thread_count); });
+  if (c.sum_dtype == BP_F32) {
+    return launch.submit([parts = make_parts(c, launch), workspace, thread_count] {
+      run_parts(parts, nullptr, workspace, thread_count);
+    });
+  }
+  Copied copied = make_copied(c);
+  place_copies(copied, convolution_f64_workspace_size_bytes(c, thread_count));
+  return launch.submit([=]() mutable {
+    run_copied(copied, workspace, thread_count, [&](const Convolution& taken) {
+      run_convolution_f64(taken, workspace, thread_count);
+    });
+  });
+}
+
+uint64_t forward_workspace(const bp_convolution_args& args, const Env& env) {
+  return workspace_of(describe(args), env);
+}
+bp_status forward_launch(const bp_convolution_args& args, Launch& launch) {
+  return submit(describe(args), launch);
+}
+
+// The weight in the layout and dtype that oneDNN reads.
+class ConvolutionPlan {
+ public:
+  ConvolutionPlan(const bp_convolution_args& args, uint64_t constant_args, const Env& env) {
+    const Convolution c = describe(args);
+    if ((constant_args >> 1 & 1) == 0) refuse_plan("the weight is not constant");
+    if (c.sum_dtype != BP_F32) refuse_plan("an f64 weight is read as it lies");
+    if (is_without_products(c)) refuse_plan("there are no products");
+    packed_parts_ = make_packed_parts(c, env);
+    DenseCopy& weight = packed_parts_.weight;
+    packing_bytes_ = packed_parts_.packing.packer->workspace_size_bytes();
+    weight.offset = reserve_bytes(weight.size_bytes(), packing_bytes_);
+  }
+
+  uint64_t packed_size_bytes() const { return packed_parts_.packing.weight.get_size(); }
+  uint64_t workspace_size_bytes() const {
+    return std::max(packed_parts_.parts.size_bytes, packing_bytes_);
+  }
+  const char* algorithm() const { return "oneDNN with a packed weight"; }
+
+  bp_status pack(const bp_convolution_args& args, const Launch& launch, std::byte* packed) const {
+    return launch.submit([weight = packed_parts_.weight, address = data<std::byte>(*args.weight),
+                          packer = packed_parts_.packing.packer, packed,
+                          workspace = launch.workspace(),
+                          thread_count = launch.thread_count()]() mutable {
+      void* from = address;
+      if (weight.is_needed) {
+        weight.view.address = address;
+        from = weight.dense.address = workspace + weight.offset;
+        weight.fetch(thread_count);
+      }
+      void* const externals[] = {from, packed};
+      packer->run(externals, workspace);
+    });
+  }
+
+  bp_status launch(const bp_convolution_args& args, const Launch& launch, std::byte* packed) const {
+    Parts parts = packed_parts_.parts;
+    parts.c = describe(args);
+    for (Copied* copied : {&parts.copied, &parts.last_copied}) {
+      (copied->bias.is_needed ? copied->bias.view : copied->c.bias).address = parts.c.bias.address;
+    }
+    return launch.submit(
+        [parts, packed, workspace = launch.workspace(), thread_count = launch.thread_count()] {
+          run_parts(parts, packed, workspace, thread_count);
+        });
+  }
+
+ private:
+  PackedParts packed_parts_;
+  uint64_t packing_bytes_ = 0;
+};
+
+uint64_t backward_input_workspace(const bp_convolution_backward_input_args& args, const Env& env) {
+  return workspace_of(describe(args), env);
+}
+bp_status backward_input_launch(const bp_convolution_backward_input_args& args, Launch& launch) {
+  return submit(describe(args), launch);
+}
+
+uint64_t backward_weight_workspace(const bp_convolution_backward_weight_args& args,
+                                   const Env& env) {
+  return workspace_of(describe(args), env);
+}
+bp_status backward_weight_launch(const bp_convolution_backward_weight_args& args, Launch& launch) {
+  return submit(describe(args), launch);
+}
+
+// The sum over all axes but the second, in f64 for narrower dtypes too: it costs nothing beside the
+// loads.
+template <typename T>
+double sum_channel(const View& x, int64_t channel) {
+  const T* const plane = reinterpret_cast<const T*>(x.address) + channel * x.strides[1];
+  const uint32_t last = x.ndim - 1;
+  const int64_t rows = element_count(x) / (x.shape[1] * x.shape[last]);
+  double total = 0.0;
+  for (int64_t row = 0; row < rows; ++row) {
+    const T* element = plane;
+    int64_t rest = row;
+    for (uint32_t i = last; i-- > 0;) {
+      if (i == 1) continue;
+      element += rest % x.shape[i] * x.strides[i];
+      rest /= x.shape[i];
+    }
+    double parts[4] = {};
+    for (int64_t c = 0; c < x.shape[last]; ++c) parts[c % 4] += widen(element[c * x.strides[last]]);
+    total += (parts[0] + parts[1]) + (parts[2] + parts[3]);
+  }
+  return total;
+}
+
+void store_sum(double sum, bp_dtype dtype, std::byte* to) {
+  switch (dtype) {
+    case BP_F16:
+      *reinterpret_cast<Float16*>(to) = Float16::from_f64(sum);
+      break;
+    case BP_BF16:
+      *reinterpret_cast<BFloat16*>(to) = BFloat16::from_f64(sum);
+      break;
+    case BP_F32:
+      *reinterpret_cast<float*>(to) = static_cast<float>(sum);
+      break;
+    default:
+      *reinterpret_cast<double*>(to) = sum;
+  }
+}
+
+bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, Launch& launch) {
+  const View x = view_of(*args.grad_y), y = view_of(*args.grad_bias);
+  const auto sum = args.grad_y->dtype == BP_F16    ? sum_channel<Float16>
+                   : args.grad_y->dtype == BP_BF16 ? sum_channel<BFloat16>
+                   : args.grad_y->dtype == BP_F32  ? sum_channel<float>
+                                                   : sum_channel<double>;
+  return launch.submit([=, dtype = args.grad_bias->dtype, thread_count = launch.thread_count()] {
+    if (is_empty(y)) return;
+    const int64_t elements = std::max<int64_t>(1, element_count(x) / y.shape[0]);
+    parallel_for(thread_count, y.shape[0], std::max<int64_t>(1, 32768 / elements),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t c = begin; c < end; ++c) {
+                     store_sum(is_empty(x) ? 0.0 : sum(x, c), dtype,
+                               y.address + c * y.strides[0] * dtype_size_bytes(dtype));
+                   }
+                 });
+  });
+}
+
+constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F64, BP_F64, BP_F16,  BP_F16,
+                                    BP_F16,  BP_F32, BP_F32, BP_F16, BP_BF16, BP_BF16,
+                                    BP_BF16, BP_F32, BP_F32, BP_BF16};
+
+}  // namespace
+
+constinit const bp_kernel kConvolution =
+    make_kernel<bp_convolution_args, forward_launch, nullptr, forward_workspace, ConvolutionPlan>({
+        .name = "convolution",
+        .op = BP_OP_CONVOLUTION,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
+constinit const bp_kernel kConvolutionBackwardInput =
+    make_kernel<bp_convolution_backward_input_args, backward_input_launch, nullptr,
+                backward_input_workspace>({
+        .name = "convolution_backward_input",
+        .op = BP_OP_CONVOLUTION_BACKWARD_INPUT,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
+constinit const bp_kernel kConvolutionBackwardWeight =
+    make_kernel<bp_convolution_backward_weight_args, backward_weight_launch, nullptr,
+                backward_weight_workspace>({
+        .name = "convolution_backward_weight",
+        .op = BP_OP_CONVOLUTION_BACKWARD_WEIGHT,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kProductDtypes,
+        .dtype_row_count = std::size(kProductDtypes) / 3,
+        .dtype_count = 3,
+        .layouts = BP_LAYOUT_ANY,
+    });
+constinit const bp_kernel kConvolutionBackwardBias =
+    make_kernel<bp_convolution_backward_bias_args, backward_bias_launch>({
+        .name = "convolution_backward_bias",
+        .op = BP_OP_CONVOLUTION_BACKWARD_BIAS,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kBiasDtypes,
+        .dtype_row_count = std::size(kBiasDtypes) / 2,
+        .dtype_count = 2,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels

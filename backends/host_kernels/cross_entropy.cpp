@@ -1,0 +1,295 @@
+// cross_entropy and its gradient, row by row (softmax_rows.cpp). What is left of a row after its
+// exponentials is a handful of numbers, which are f64 for every dtype; the losses lie in the
+// workspace until they are summed, in the order of the rows.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/softmax_rows.hpp"
+#include "backends/host_kernels/strided.hpp"
+
+namespace bp::kernels {
+namespace {
+
+constexpr int64_t kGrainElements = 4096;
+
+int64_t grain_for(int64_t cols) {
+  return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, cols));
+}
+
+// Calls fn(T{}) for the element type of `dtype`.
+template <typename Fn>
+void with_float(bp_dtype dtype, const Fn& fn) {
+  switch (dtype) {
+    case BP_F16:
+      return fn(Float16{});
+    case BP_BF16:
+      return fn(BFloat16{});
+    case BP_F64:
+      return fn(double{});
+    default:
+      return fn(float{});
+  }
+}
+
+template <typename T>
+T* at(const View& view, int64_t index) {
+  return reinterpret_cast<T*>(view.address) + index * view.strides[0];
+}
+
+// The target class of each row.
+struct Targets {
+  View view;
+  bool is_i64;
+  int64_t ignore_index;
+  int64_t classes;
+
+  int64_t operator[](int64_t row) const {
+    return is_i64 ? *at<const int64_t>(view, row) : *at<const int32_t>(view, row);
+  }
+
+  // How many rows count. Throws StatusError if a target names no class.
+  int64_t check(const char* op) const {
+    int64_t kept = 0;
+    for (int64_t row = 0; row < view.shape[0]; ++row) {
+      const int64_t target = (*this)[row];
+      if (target == ignore_index) continue;
+      if (target < 0 || target >= classes) {
+        throw StatusError(BP_INVALID_ARGUMENT,
+                          std::string(op) + ": the target of row " + std::to_string(row) + " is " +
+                              std::to_string(target) + ", not from 0 to " +
+                              std::to_string(classes - 1) + " and not ignore_index");
+      }
+      ++kept;
+    }
+    return kept;
+  }
+};
+
+// Rows of x are read as they lie if their elements are neighbours, else from a copy.
+DenseCopy copy_of_rows(const View& x, bp_dtype dtype) {
+  return x.strides[1] == 1 || x.shape[1] == 1 ? DenseCopy() : DenseCopy(x, dtype, dtype);
+}
+
+// Gives `copy` its place and brings the rows there; returns where they are.
+View fetch_rows(DenseCopy& copy, const View& x, std::byte* address, int thread_count) {
+  if (!copy.is_needed) return x;
+  copy.dense.address = address;
+  copy.fetch(thread_count);
+  return copy.dense;
+}
+
+struct Forward {
+  View x, y, lse;
+  Targets targets;
+  bool has_lse;
+  uint32_t reduction;
+  double label_smoothing;
+
+  uint64_t losses_size_bytes() const { return static_cast<uint64_t>(x.shape[0]) * sizeof(double); }
+};
+
+template <typename T>
+double row_sum(const T* row, int64_t count) {
+  double parts[8] = {};
+  for (int64_t i = 0; i < count; ++i) parts[i % 8] += static_cast<double>(widen(row[i]));
+  for (int step = 4; step > 0; step /= 2) {
+    for (int i = 0; i < step; ++i) parts[i] += parts[i + step];
+  }
+  return parts[0];
+}
+
+template <typename T>
+double row_loss(const Forward& f, const T* row, int64_t target, double lse) {
+  const double picked = lse - static_cast<double>(widen(row[target]));
+  if (f.label_smoothing == 0) return picked;
+  const double mean = row_sum(row, f.x.shape[1]) / static_cast<double>(f.x.shape[1]);
+  return (1 - f.label_smoothing) * picked + f.label_smoothing * (lse - mean);
+}
+
+template <typename T>
+void run_forward(const Forward& f, double* losses, int thread_count) {
+  const int64_t rows = f.x.shape[0], cols = f.x.shape[1];
+  const int64_t kept = f.targets.check("cross_entropy");
+  parallel_for(thread_count, rows, grain_for(cols), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const T* const row = at<const T>(f.x, i);
+      const int64_t target = f.targets[i];
+      const bool is_ignored = target == f.targets.ignore_index;
+      const double lse = is_ignored && !f.has_lse ? 0.0 : log_sum_exp(row, cols);
+      if (f.has_lse) *at<Compute<T>>(f.lse, i) = static_cast<Compute<T>>(lse);
+      losses[i] = is_ignored ? 0.0 : row_loss(f, row, target, lse);
+      if (f.reduction == BP_CROSS_ENTROPY_REDUCTION_NONE) {
+        *at<T>(f.y, i) = narrow<T>(losses[i]);
+      }
+    }
+  });
+  if (f.reduction == BP_CROSS_ENTROPY_REDUCTION_NONE) return;
+  double total = 0.0;
+  for (int64_t i = 0; i < rows; ++i) total += losses[i];
+  if (f.reduction == BP_CROSS_ENTROPY_REDUCTION_MEAN) total /= static_cast<double>(kept);
+  *reinterpret_cast<T*>(f.y.address) = narrow<T>(total);
+}
+
+bp_reason unknown_reduction(uint32_t reduction) {
+  const bool is_known = reduction == BP_CROSS_ENTROPY_REDUCTION_NONE ||
+                        reduction == BP_CROSS_ENTROPY_REDUCTION_MEAN ||
+                        reduction == BP_CROSS_ENTROPY_REDUCTION_SUM;
+  return is_known ? nullptr : "the reduction is not known";
+}
+
+bp_reason forward_supports(const bp_cross_entropy_args& args) {
+  return unknown_reduction(args.reduction);
+}
+
+uint64_t forward_workspace(const bp_cross_entropy_args& args, const Env&) {
+  uint64_t size_bytes = 0;
+  reserve_bytes(static_cast<uint64_t>(args.x->shape[0]) * sizeof(double), size_bytes);
+  reserve_bytes(copy_of_rows(view_of(*args.x), args.x->dtype).size_bytes(), size_bytes);
+  return size_bytes;
+}
+
+template <typename Args>
+Targets targets_of(const Args& args) {
+  return {view_of(*args.target), args.target->dtype == BP_I64, args.ignore_index, args.x->shape[1]};
+}
+
+bp_status forward_launch(const bp_cross_entropy_args& args, Launch& launch) {
+  if (const bp_reason reason = unknown_reduction(args.reduction)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy: ") + reason);
+  }
+  Forward f = {
+      view_of(*args.x),    view_of(*args.y),    args.lse == nullptr ? View() : view_of(*args.lse),
+      targets_of(args),    args.lse != nullptr, args.reduction,
+      args.label_smoothing};
+  uint64_t end = 0;
+  reserve_bytes(f.losses_size_bytes(), end);
+  return launch.submit([f, end, copy = copy_of_rows(f.x, args.x->dtype), dtype = args.x->dtype,
+                        workspace = launch.workspace(),
+                        thread_count = launch.thread_count()]() mutable {
+    f.x = fetch_rows(copy, f.x, workspace + end, thread_count);
+    double* const losses = reinterpret_cast<double*>(workspace);
+    with_float(dtype, [&]<typename T>(T) { run_forward<T>(f, losses, thread_count); });
+  });
+}
+
+struct Backward {
+  View grad_y, x, lse, grad_x;
+  Targets targets;
+  uint32_t reduction;
+  double label_smoothing;
+};
+
+// grad_x has rows of neighbours; it may be x.
+template <typename T>
+void run_backward(const Backward& b, int thread_count) {
+  using Sum = Compute<T>;
+  const int64_t rows = b.x.shape[0], cols = b.x.shape[1];
+  const int64_t kept = b.targets.check("cross_entropy_backward");
+  const bool is_mean = b.reduction == BP_CROSS_ENTROPY_BACKWARD_REDUCTION_MEAN;
+  const double divisor = is_mean ? static_cast<double>(kept) : 1.0;
+  const bool has_rows = b.reduction == BP_CROSS_ENTROPY_BACKWARD_REDUCTION_NONE;
+  const double base = b.label_smoothing / static_cast<double>(cols);
+  parallel_for(thread_count, rows, grain_for(cols), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      T* const to = at<T>(b.grad_x, i);
+      const int64_t target = b.targets[i];
+      if (target == b.targets.ignore_index) {
+        std::fill_n(to, cols, T{});
+        continue;
+      }
+      const T* const row = at<const T>(b.x, i);
+      const Sum lse = *at<const Sum>(b.lse, i);
+      const T grad =
+          has_rows ? *at<const T>(b.grad_y, i) : *reinterpret_cast<const T*>(b.grad_y.address);
+      const Sum scale = static_cast<Sum>(static_cast<double>(widen(grad)) / divisor);
+      // The element of the target subtracts more; from the exponential, not from the difference.
+      T picked = row[target];
+      const Sum picked_base = static_cast<Sum>(1 - b.label_smoothing + base);
+      scaled_exp(&picked, &picked, 1, lse, picked_base, scale);
+      scaled_exp(row, to, cols, lse, static_cast<Sum>(base), scale);
+      to[target] = picked;
+    }
+  });
+}
+
+bp_reason backward_supports(const bp_cross_entropy_backward_args& args) {
+  return unknown_reduction(args.reduction);
+}
+
+// One copy serves x and, where its rows cannot be written as they lie, grad_x.
+struct BackwardCopies {
+  DenseCopy x, grad_x;
+};
+
+BackwardCopies backward_copies(const bp_cross_entropy_backward_args& args) {
+  return {copy_of_rows(view_of(*args.x), args.x->dtype),
+          copy_of_rows(view_of(*args.grad_x), args.x->dtype)};
+}
+
+uint64_t place_copies(BackwardCopies& copies) {
+  uint64_t size_bytes = 0;
+  for (DenseCopy* copy : {&copies.x, &copies.grad_x}) {
+    copy->offset = reserve_bytes(copy->size_bytes(), size_bytes);
+  }
+  return size_bytes;
+}
+
+uint64_t backward_workspace(const bp_cross_entropy_backward_args& args, const Env&) {
+  BackwardCopies copies = backward_copies(args);
+  return place_copies(copies);
+}
+
+bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& launch) {
+  if (const bp_reason reason = unknown_reduction(args.reduction)) {
+    return launch.refuse(BP_UNSUPPORTED, std::string("cross_entropy_backward: ") + reason);
+  }
+  Backward b = {view_of(*args.grad_y), view_of(*args.x), view_of(*args.lse),  view_of(*args.grad_x),
+                targets_of(args),      args.reduction,   args.label_smoothing};
+  BackwardCopies copies = backward_copies(args);
+  place_copies(copies);
+  return launch.submit([b, copies, dtype = args.x->dtype, workspace = launch.workspace(),
+                        thread_count = launch.thread_count()]() mutable {
+    b.x = fetch_rows(copies.x, b.x, workspace + copies.x.offset, thread_count);
+    if (copies.grad_x.is_needed) {
+      copies.grad_x.dense.address = workspace + copies.grad_x.offset;
+      b.grad_x = copies.grad_x.dense;
+    }
+    with_float(dtype, [&]<typename T>(T) { run_backward<T>(b, thread_count); });
+    if (copies.grad_x.is_needed) copies.grad_x.store(thread_count);
+  });
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F32, BP_I64, BP_F32, BP_I32, BP_F64,  BP_I64, BP_F64,  BP_I32,
+                                BP_F16, BP_I64, BP_F16, BP_I32, BP_BF16, BP_I64, BP_BF16, BP_I32};
+
+}  // namespace
+
+constinit const bp_kernel kCrossEntropy =
+    make_kernel<bp_cross_entropy_args, forward_launch, forward_supports, forward_workspace>({
+        .name = "cross_entropy",
+        .op = BP_OP_CROSS_ENTROPY,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 2,
+        .dtype_count = 2,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+constinit const bp_kernel kCrossEntropyBackward =
+    make_kernel<bp_cross_entropy_backward_args, backward_launch, backward_supports,
+                backward_workspace>({
+        .name = "cross_entropy_backward",
+        .op = BP_OP_CROSS_ENTROPY_BACKWARD,
+        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
+        .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes) / 2,
+        .dtype_count = 2,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels

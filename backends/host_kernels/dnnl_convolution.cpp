@@ -1,0 +1,236 @@
+// f32 convolutions by oneDNN. It chooses the layouts that its fast kernels work in, and what lies
+// otherwise is reordered before and after: 8x64x56x56 with 3x3 takes 4.2 ms so, and 7.1 ms in the
+// layouts of the caller. A 1x1 window is one matrix product per image and stays as it is, 1.8 ms
+// against 3.0 ms.
+#include "backends/host_kernels/dnnl_convolution.hpp"
+
+#include <algorithm>
+
+#include "backplane/ops.h"
+
+namespace bp::kernels {
+namespace {
+
+using dnnl::memory;
+
+// The strides of a tensor for oneDNN, which wants one for an extent of 1 too.
+std::vector<int64_t> full_strides(const View& view) {
+  std::vector<int64_t> strides(view.strides, view.strides + view.ndim);
+  for (uint32_t i = view.ndim; i-- > 0;) {
+    if (view.shape[i] != 1) continue;
+    strides[i] = i + 1 == view.ndim ? 1 : strides[i + 1] * view.shape[i + 1];
+  }
+  return strides;
+}
+
+memory::dims spatial(const Convolution& c, const std::array<int64_t, 3>& values, int64_t less = 0) {
+  memory::dims dims(values.begin(), values.begin() + c.axes);
+  for (int64_t& value : dims) value -= less;
+  return dims;
+}
+
+// Weights of several groups have the group as an axis of their own.
+memory::desc weight_desc(const Convolution& c) {
+  memory::dims shape(c.weight.shape, c.weight.shape + c.weight.ndim);
+  memory::dims strides = full_strides(c.weight);
+  if (c.groups > 1) {
+    shape[0] = c.out_channels;
+    shape.insert(shape.begin(), c.groups);
+    strides.insert(strides.begin(), strides[0] * c.out_channels);
+  }
+  return {shape, memory::data_type::f32, strides};
+}
+
+memory::desc desc_of(const View& view) {
+  return {memory::dims(view.shape, view.shape + view.ndim), memory::data_type::f32,
+          full_strides(view)};
+}
+
+memory::desc any_layout(const memory::desc& desc) {
+  return {desc.get_dims(), memory::data_type::f32, memory::format_tag::any};
+}
+
+bool is_pointwise(const Convolution& c) {
+  const auto all = [&](const std::array<int64_t, 3>& values, int64_t value) {
+    return std::all_of(values.begin(), values.begin() + c.axes,
+                       [&](int64_t v) { return v == value; });
+  };
+  return c.groups == 1 && all(c.kernel, 1) && all(c.stride, 1) && all(c.low, 0) && all(c.high, 0) &&
+         is_contiguous(c.x) && is_contiguous(c.weight) && is_contiguous(c.y);
+}
+
+// A program while it is built: what the primitive wants, and the caller's memory reordered to it.
+struct Builder {
+  Builder(const Convolution& its_convolution, int thread_count)
+      : c(its_convolution), program(std::make_shared<Program>(thread_count)) {
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const memory::desc descs[] = {desc_of(c.x), weight_desc(c), desc_of(c.y)};
+    const bool is_fixed = is_pointwise(c);
+    x = is_fixed ? descs[0] : any_layout(descs[0]);
+    weight = is_fixed ? descs[1] : any_layout(descs[1]);
+    y = is_fixed ? descs[2] : any_layout(descs[2]);
+    for (const memory::desc& desc : descs) program->add_external(desc);
+  }
+
+  dnnl::convolution_forward::primitive_desc forward(dnnl::prop_kind kind,
+                                                    const memory::desc& bias) const {
+    return {program->engine(),
+            kind,
+            dnnl::algorithm::convolution_direct,
+            x,
+            weight,
+            bias,
+            y,
+            spatial(c, c.stride),
+            spatial(c, c.dilation, 1),
+            spatial(c, c.low),
+            spatial(c, c.high),
+            attr};
+  }
+
+  // The memory that the primitive reads for external `from`.
+  Program::Memory input(Program::Memory from, const memory::desc& wanted) {
+    if (wanted == program->desc(from)) return from;
+    const Program::Memory to = program->add_workspace(wanted);
+    program->add_reorder(from, to);
+    return to;
+  }
+
+  // Runs `primitive`, and brings its result to external `to`.
+  void finish(const dnnl::primitive& primitive, std::vector<Program::Argument> arguments,
+              int result_name, Program::Memory to, const memory::desc& result) {
+    const bool is_direct = result == program->desc(to);
+    const Program::Memory memory = is_direct ? to : program->add_workspace(result);
+    arguments.push_back({result_name, memory});
+    program->add_step(primitive, std::move(arguments));
+    if (!is_direct) program->add_reorder(memory, to);
+  }
+
+  const Convolution& c;
+  std::shared_ptr<Program> program;
+  dnnl::primitive_attr attr;
+  memory::desc x, weight, y;
+  Program::Memory weight_memory = 0;  // What the primitive reads, once it is made.
+};
+
+constexpr Program::Memory kX = 0, kWeight = 1, kY = 2;
+
+// Externals are x, weight, y, then the packed weight in place of the plain one, and the bias.
+void build_forward(Builder& b, bool takes_packed_weight = false) {
+  memory::desc bias;
+  if (b.c.has_bias) {
+    bias = {{b.c.groups * b.c.out_channels}, memory::data_type::f32, memory::format_tag::x};
+  }
+  const auto pd = b.forward(dnnl::prop_kind::forward_inference, bias);
+  b.weight_memory = takes_packed_weight ? b.program->add_external(pd.weights_desc())
+                                        : b.input(kWeight, pd.weights_desc());
+  std::vector<Program::Argument> arguments = {
+      {DNNL_ARG_SRC, b.input(kX, pd.src_desc())},
+      {DNNL_ARG_WEIGHTS, b.weight_memory},
+      {DNNL_ARG_SCRATCHPAD, b.program->add_workspace(pd.scratchpad_desc())}};
+  if (b.c.has_bias) arguments.push_back({DNNL_ARG_BIAS, b.program->add_external(bias)});
+  b.finish(dnnl::convolution_forward(pd), std::move(arguments), DNNL_ARG_DST, kY, pd.dst_desc());
+}
+
+void build_backward_input(Builder& b) {
+  const dnnl::convolution_backward_data::primitive_desc pd(
+      b.program->engine(), dnnl::algorithm::convolution_direct, b.x, b.weight, b.y,
+      spatial(b.c, b.c.stride), spatial(b.c, b.c.dilation, 1), spatial(b.c, b.c.low),
+      spatial(b.c, b.c.high), b.forward(dnnl::prop_kind::forward_training, {}), b.attr);
+  b.finish(dnnl::convolution_backward_data(pd),
+           {{DNNL_ARG_WEIGHTS, b.input(kWeight, pd.weights_desc())},
+            {DNNL_ARG_DIFF_DST, b.input(kY, pd.diff_dst_desc())},
+            {DNNL_ARG_SCRATCHPAD, b.program->add_workspace(pd.scratchpad_desc())}},
+           DNNL_ARG_DIFF_SRC, kX, pd.diff_src_desc());
+}
+
+void build_backward_weight(Builder& b) {
+  const dnnl::convolution_backward_weights::primitive_desc pd(
+      b.program->engine(), dnnl::algorithm::convolution_direct, b.x, b.weight, b.y,
+      spatial(b.c, b.c.stride), spatial(b.c, b.c.dilation, 1), spatial(b.c, b.c.low),
+      spatial(b.c, b.c.high), b.forward(dnnl::prop_kind::forward_training, {}), b.attr);
+  b.finish(dnnl::convolution_backward_weights(pd),
+           {{DNNL_ARG_SRC, b.input(kX, pd.src_desc())},
+            {DNNL_ARG_DIFF_DST, b.input(kY, pd.diff_dst_desc())},
+            {DNNL_ARG_SCRATCHPAD, b.program->add_workspace(pd.scratchpad_desc())}},
+           DNNL_ARG_DIFF_WEIGHTS, kWeight, pd.diff_weights_desc());
+}
+
+std::shared_ptr<const Program> make_program(const Convolution& c, int thread_count) {
+  const ThreadCountScope scope(thread_count);
+  Builder builder(c, thread_count);
+  switch (c.direction) {
+    case Direction::kForward:
+      build_forward(builder);
+      break;
+    case Direction::kBackwardInput:
+      build_backward_input(builder);
+      break;
+    case Direction::kBackwardWeight:
+      build_backward_weight(builder);
+      break;
+  }
+  return builder.program;
+}
+
+int thread_count_of(const Convolution& c, const Env& env) {
+  const int64_t products =
+      element_count(c.y) * (element_count(c.weight) / (c.groups * c.out_channels));
+  return threads_for(products, env.thread_count());
+}
+
+}  // namespace
+
+bool is_describable(const View& view) {
+  int64_t last_stride = 0, least = 1;
+  for (uint32_t axes = 0; axes < view.ndim; ++axes) {
+    // The axis with the next larger stride; of two with one stride, the second overlaps the first.
+    uint32_t next = view.ndim;
+    for (uint32_t i = 0; i < view.ndim; ++i) {
+      if (view.shape[i] == 1) continue;
+      if (view.strides[i] < 1) return false;
+      if (view.strides[i] <= last_stride) continue;
+      if (next == view.ndim || view.strides[i] < view.strides[next]) next = i;
+    }
+    if (next == view.ndim) break;
+    if (view.strides[next] < least) return false;
+    last_stride = view.strides[next];
+    least = last_stride * view.shape[next];
+    for (uint32_t i = 0; i < view.ndim; ++i) {
+      if (i != next && view.shape[i] != 1 && view.strides[i] == last_stride) return false;
+    }
+  }
+  return true;
+}
+
+std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env) {
+  const int thread_count = thread_count_of(c, env);
+  ProgramKey key;
+  key.add(BP_OP_CONVOLUTION);
+  key.add(static_cast<int64_t>(c.direction));
+  key.add(thread_count);
+  key.add(c.axes);
+  key.add(c.has_bias ? 1 : 0);
+  for (const int64_t extent : {c.batch, c.groups, c.in_channels, c.out_channels}) key.add(extent);
+  const auto axes = static_cast<size_t>(c.axes);
+  for (const auto* values :
+       {&c.input, &c.kernel, &c.output, &c.stride, &c.low, &c.high, &c.dilation}) {
+    key.add({values->data(), axes});
+  }
+  for (const View* view : {&c.x, &c.weight, &c.y}) key.add({view->strides, view->ndim});
+  return env.programs().find(key, [&] { return make_program(c, thread_count); });
+}
+
+PackedConvolution make_packed_convolution(const Convolution& c, const Env& env) {
+  const int thread_count = thread_count_of(c, env);
+  const ThreadCountScope scope(thread_count);
+  Builder builder(c, thread_count);
+  build_forward(builder, true);
+  auto packer = std::make_shared<Program>(env.thread_count());
+  const memory::desc plain = weight_desc(c), packed = builder.program->desc(builder.weight_memory);
+  const Program::Memory from = packer->add_external(plain), to = packer->add_external(packed);
+  packer->add_reorder(from, to);
+  return {builder.program, packer, packed, plain != packed};
+}
+
+}  // namespace bp::kernels

@@ -1,0 +1,82 @@
+// What ops with a tensor of indices share: tensors in the shape of a loop, and indices that are out
+// of range. Such an index is known when the work runs, and is then a failure of the stream.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "backends/host_kernels/kernels.hpp"
+
+namespace bp::kernels {
+
+// A tensor as a loop walks it: with the extents of `like`, and strides that may be set.
+class Reshaped {
+ public:
+  // Moves along the axes of `like` as `tensor` does along its own, as far as it has as many.
+  Reshaped(const bp_tensor& tensor, const bp_tensor& like) : tensor_(tensor) {
+    std::copy_n(like.shape, like.ndim, extents_.begin());
+    if (tensor.ndim == like.ndim) std::copy_n(tensor.strides, like.ndim, strides_.begin());
+    tensor_.ndim = like.ndim;
+    tensor_.shape = extents_.data();
+    tensor_.strides = strides_.data();
+  }
+  Reshaped(const Reshaped&) = delete;
+
+  Reshaped& set_stride(size_t axis, int64_t stride) {
+    strides_[axis] = stride;
+    return *this;
+  }
+  // Leaves only the first index of an axis.
+  Reshaped& collapse(size_t axis) {
+    extents_[axis] = std::min<int64_t>(extents_[axis], 1);
+    return *this;
+  }
+  const bp_tensor* operator&() const { return &tensor_; }
+
+ private:
+  bp_tensor tensor_;
+  std::array<int64_t, BP_MAX_RANK> extents_{}, strides_{};
+};
+
+// One of the indices that are out of range, if there is one. Threads share it.
+class WrongIndex {
+ public:
+  void set(int64_t index) {
+    value_ = index;
+    is_set_ = true;
+  }
+  // Fails the work of `op` if an index was not below `extent`.
+  void check(const char* op, int64_t extent) const {
+    if (!is_set_) return;
+    throw StatusError(BP_INVALID_ARGUMENT, std::string(op) + ": an index is " +
+                                               std::to_string(value_.load()) + ", not from 0 to " +
+                                               std::to_string(extent - 1));
+  }
+
+ private:
+  std::atomic<int64_t> value_ = 0;
+  std::atomic<bool> is_set_ = false;
+};
+
+// What kernels move that do not look at elements, only at how wide they are.
+constexpr bp_dtype kMovable[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
+                                 BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
+
+// The rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
+template <size_t kCount>
+constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)[kCount]) {
+  std::array<bp_dtype, 4 * kCount> rows{};
+  size_t next = 0;
+  for (const bp_dtype dtype : dtypes) {
+    for (const bp_dtype index : {BP_I64, BP_I32}) {
+      rows[next++] = dtype;
+      rows[next++] = index;
+    }
+  }
+  return rows;
+}
+
+}  // namespace bp::kernels

@@ -1,0 +1,81 @@
+// The largest of some elements, where NaN is larger than every number: for amax and argmax.
+//
+// Included once per Highway target, by sources that foreach_target.h compiles.
+#if defined(BACKPLANE_CPU_LARGER_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_LARGER_INL_HPP
+#undef BACKPLANE_CPU_LARGER_INL_HPP
+#else
+#define BACKPLANE_CPU_LARGER_INL_HPP
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "backends/host_kernels/lanes-inl.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+// NaN is larger than every number; of two equal elements the first stays.
+template <typename T>
+HWY_INLINE T larger(T best, T x) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return ((best < x) | (x != x)) ? x : best;
+  } else {
+    return best < x ? x : best;
+  }
+}
+
+template <class D>
+HWY_INLINE hn::Mask<D> is_larger(D, hn::Vec<D> best, hn::Vec<D> x) {
+  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    return hn::Or(hn::Lt(best, x), hn::IsNaN(x));
+  } else {
+    return hn::Lt(best, x);
+  }
+}
+
+// Rows are short, and 64 lanes taken one by one would cost more than the rest of a row.
+template <class D>
+HWY_INLINE hn::TFromD<D> largest_lane(D d, hn::Vec<D> v) {
+  if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
+    const intptr_t nan = hn::FindFirstTrue(d, hn::IsNaN(v));
+    if (HWY_UNLIKELY(nan >= 0)) return hn::ExtractLane(v, static_cast<size_t>(nan));
+  }
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+}
+
+template <typename T>
+Compute<T> largest_of_row(const T* x, int64_t n, Compute<T> best) {
+  const ComputeTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto pick = [&](hn::Vec<decltype(d)> m, int64_t at) HWY_ATTR {
+    const auto v = load_lanes(d, x + at);
+    return hn::IfThenElse(is_larger(d, m, v), v, m);
+  };
+  // Four quarters side by side: memory serves several streams faster than one.
+  const int64_t quarter = n / (4 * lanes) * lanes;
+  auto m0 = hn::Set(d, best), m1 = m0, m2 = m0, m3 = m0;
+  int64_t i = 0;
+  for (; i < quarter; i += lanes) {
+    m0 = pick(m0, i);
+    m1 = pick(m1, i + quarter);
+    m2 = pick(m2, i + 2 * quarter);
+    m3 = pick(m3, i + 3 * quarter);
+  }
+  i *= 4;
+  const auto either = [&](hn::Vec<decltype(d)> a, hn::Vec<decltype(d)> b)
+                          HWY_ATTR { return hn::IfThenElse(is_larger(d, a, b), b, a); };
+  best = largest_lane(d, either(either(m0, m1), either(m2, m3)));
+  for (; i < n; ++i) best = larger(best, widen(x[i]));
+  return best;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_LARGER_INL_HPP

@@ -1,0 +1,320 @@
+// max_pool (pool.hpp). oneDNN's pooling is not used: it never chooses NaN, which here is larger
+// than every number, and it counts indices in a way of its own.
+//
+// Rows are joined before columns, so that among equal elements it is the index that says which is
+// the first. Without indices only the sign of a zero can tell, so that indices are kept for those
+// rows of outputs alone whose windows hold a -0.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/max_pool.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <limits>
+
+#include "backends/host_kernels/pool.hpp"
+#include "backends/host_kernels/pool_line-inl.hpp"
+#include "backends/host_kernels/strided.hpp"
+
+#ifndef BACKPLANE_CPU_MAX_POOL_PLAN
+#define BACKPLANE_CPU_MAX_POOL_PLAN
+namespace bp::kernels {
+namespace {
+
+struct MaxPool {
+  Window window;
+  Planes x, y, indices;
+  bool has_indices = false;
+};
+
+// Pools one plane; a thread has the line of values and of indices in `memory`.
+using PoolPlane = void(const MaxPool& pool, int64_t plane, std::byte* memory);
+
+// The number of padding, which is behind every element.
+template <typename Index>
+constexpr Index kNoIndex = std::numeric_limits<Index>::max();
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Whether b is larger than a, as NaN is than every number.
+template <class D>
+HWY_INLINE hn::Mask<D> is_larger(D, hn::Vec<D> b, hn::Vec<D> a) {
+  return hn::AndNot(hn::IsNaN(a), hn::Or(hn::Lt(a, b), hn::IsNaN(b)));
+}
+
+struct Max {
+  template <typename Value>
+  static constexpr Value identity() {
+    return -std::numeric_limits<Value>::infinity();
+  }
+  // A NaN of a stays, since no b is larger.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> join(D, hn::Vec<D> a, hn::Vec<D> b) {
+    return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(b)), b, a);
+  }
+};
+
+template <typename T>
+struct Indexed {
+  using Value = Compute<T>;
+  using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
+  using D = ComputeTag<T>;
+  using IndexD = hn::RebindToSigned<D>;
+
+  // The largest elements so far, and their numbers.
+  struct Best {
+    hn::Vec<D> values;
+    hn::Vec<IndexD> indices;
+
+    HWY_INLINE void take_if(hn::Mask<D> is_better, const Best& other) {
+      values = hn::IfThenElse(is_better, other.values, values);
+      indices = hn::IfThenElse(hn::RebindMask(IndexD(), is_better), other.indices, indices);
+    }
+    // Offers what is behind all that was offered before.
+    HWY_INLINE void offer_later(const Best& other) {
+      take_if(is_larger(D(), other.values, values), other);
+    }
+    // Offers what may be in front of it: the smaller of the numbers of equal elements stays.
+    HWY_INLINE void offer(const Best& other) {
+      const auto both_nan = hn::And(hn::IsNaN(values), hn::IsNaN(other.values));
+      const auto are_equal = hn::Or(hn::Eq(values, other.values), both_nan);
+      const auto is_first = hn::RebindMask(D(), hn::Lt(other.indices, indices));
+      take_if(hn::Or(is_larger(D(), other.values, values), hn::And(are_equal, is_first)), other);
+    }
+  };
+
+  template <bool kIsWhole>
+  static HWY_INLINE Best load_row(const Row<T>& row, int64_t c, int64_t count) {
+    const IndexD index_d;
+    return {load_part<kIsWhole>(D(), row.at + c, count),
+            hn::Iota(index_d, static_cast<Index>(row.index + c))};
+  }
+
+  // The line of a block in a row of outputs, whose padding is there already.
+  static void join_rows(const MaxPool& p, const T* plane, const OutputRow& place,
+                        const LineBlock& block, Value* line, Index* indices) {
+    const bool has_rows = for_each_row_group(
+        p.window, p.x, plane, place, block,
+        [&](const Row<T>* rows, int64_t count, bool is_first, int64_t column, int64_t n) HWY_ATTR {
+          for_each_vector(D(), n, [&](int64_t c, auto whole) HWY_ATTR {
+            Value* const to = line + block.offset + column + c;
+            Index* const index_to = indices + block.offset + column + c;
+            Best best;
+            if (is_first) {
+              best = load_row<whole>(rows[0], c, n - c);
+            } else {
+              best = {load_part<whole>(D(), to, n - c),
+                      load_part<whole>(IndexD(), index_to, n - c)};
+            }
+            for (int64_t r = is_first ? 1 : 0; r < count; ++r) {
+              best.offer_later(load_row<whole>(rows[r], c, n - c));
+            }
+            store_part<whole>(best.values, D(), to, n - c);
+            store_part<whole>(best.indices, IndexD(), index_to, n - c);
+          });
+        });
+    if (has_rows) return;
+    std::fill_n(line + block.offset, block.inputs.size(), Max::identity<Value>());
+    std::fill_n(indices + block.offset, block.inputs.size(), kNoIndex<Index>);
+  }
+
+  // The outputs from the one on whose first tap is at `at` of the line.
+  static HWY_INLINE Best join_taps(const Window& w, const Value* line, const Index* indices,
+                                   int64_t at, int64_t count) {
+    const D d;
+    const IndexD index_d;
+    Best best = {load_every(d, line + at, w.stride[2], count),
+                 load_every(index_d, indices + at, w.stride[2], count)};
+    for (int64_t tap = 1; tap < w.kernel[2]; ++tap) {
+      const int64_t next = at + tap * w.dilation[2];
+      best.offer({load_every(d, line + next, w.stride[2], count),
+                  load_every(index_d, indices + next, w.stride[2], count)});
+    }
+    return best;
+  }
+
+  // One row of outputs of a block.
+  static void pool_row(const MaxPool& p, int64_t plane, const OutputRow& place,
+                       const LineBlock& block, Value* line, Index* indices) {
+    const Window& w = p.window;
+    const auto first_of = [&](const Planes& t) {
+      return place.offset_in(t) + block.outputs.begin * t.stride[2];
+    };
+    T* const to = reinterpret_cast<T*>(p.y.plane(plane)) + first_of(p.y);
+    int64_t* const places =
+        p.has_indices ? reinterpret_cast<int64_t*>(p.indices.plane(plane)) + first_of(p.indices)
+                      : nullptr;
+    join_rows(p, reinterpret_cast<const T*>(p.x.plane(plane)), place, block, line, indices);
+    const int64_t n = block.outputs.size(), stride = p.indices.stride[2];
+    for_each_vector(D(), n, [&](int64_t k, auto whole) HWY_ATTR {
+      const Best best = join_taps(w, line, indices, k * w.stride[2], n - k);
+      store_outputs<whole>(best.values, D(), to + k * p.y.stride[2], p.y.stride[2], n - k);
+      if (places == nullptr) return;
+      HWY_ALIGN Index chosen[hn::MaxLanes(IndexD())];
+      hn::Store(best.indices, IndexD(), chosen);
+      const int64_t count = whole ? static_cast<int64_t>(hn::Lanes(IndexD())) : n - k;
+      for (int64_t o = 0; o < count; ++o) {
+        places[(k + o) * stride] = chosen[o] == kNoIndex<Index> ? -1 : chosen[o];
+      }
+    });
+  }
+};
+
+template <typename T>
+void pool_plane_with_indices(const MaxPool& p, int64_t plane, std::byte* memory) {
+  using Index = typename Indexed<T>::Index;
+  auto* const line = reinterpret_cast<Compute<T>*>(memory);
+  const int64_t elements = line_elements(p.window, p.y.extent[2]);
+  auto* const indices = reinterpret_cast<Index*>(line + elements);
+  for_each_block<Max>(p.window, p.x, p.y, line, [&](const LineBlock& block) {
+    std::fill_n(indices, elements, kNoIndex<Index>);
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) {
+        Indexed<T>::pool_row(p, plane, {i, j}, block, line, indices);
+      }
+    }
+  });
+}
+
+// Whether a -0 was seen: of the bits of all floats, taken as integers, its are the smallest.
+template <typename T>
+class NegativeZeros {
+ public:
+  HWY_INLINE void look(hn::Vec<ComputeTag<T>> v) {
+    least_ = hn::Min(least_, hn::BitCast(BitsTag(), v));
+  }
+  HWY_INLINE bool has_any() const {
+    const auto bits = hn::Set(BitsTag(), hwy::LimitsMin<hn::TFromD<BitsTag>>());
+    return !hn::AllFalse(BitsTag(), hn::Eq(least_, bits));
+  }
+
+ private:
+  using BitsTag = hn::RebindToSigned<ComputeTag<T>>;
+  hn::Vec<BitsTag> least_ = hn::Zero(BitsTag());
+};
+
+template <typename T>
+void pool_plane(const MaxPool& p, int64_t plane, std::byte* memory) {
+  using Index = typename Indexed<T>::Index;
+  const T* const from = reinterpret_cast<const T*>(p.x.plane(plane));
+  T* const to = reinterpret_cast<T*>(p.y.plane(plane));
+  auto* const line = reinterpret_cast<Compute<T>*>(memory);
+  const int64_t elements = line_elements(p.window, p.y.extent[2]);
+  auto* const indices = reinterpret_cast<Index*>(line + elements);
+  const auto pool_row = [&](const LineBlock& block, const OutputRow& place) HWY_ATTR {
+    T* const row = to + place.offset_in(p.y) + block.outputs.begin * p.y.stride[2];
+    NegativeZeros<T> zeros;
+    join_rows<Max>(p.window, p.x, from, place, block, line, line + elements,
+                   [&](auto v) HWY_ATTR { zeros.look(v); });
+    if (zeros.has_any()) {
+      std::fill_n(indices, elements, kNoIndex<Index>);
+      return Indexed<T>::pool_row(p, plane, place, block, line, indices);
+    }
+    for_each_output<Max>(
+        p.window, block, line, [&](auto values, int64_t first, int64_t count, auto whole) HWY_ATTR {
+          const ComputeTag<T> d;
+          store_outputs<whole>(values, d, row + first * p.y.stride[2], p.y.stride[2], count);
+        });
+  };
+  for_each_block<Max>(p.window, p.x, p.y, line, [&](const LineBlock& block) {
+    for (int64_t i = 0; i < p.y.extent[0]; ++i) {
+      for (int64_t j = 0; j < p.y.extent[1]; ++j) pool_row(block, {i, j});
+    }
+  });
+}
+
+template <typename T>
+PoolPlane* plane_of(bool has_indices) {
+  return has_indices ? pool_plane_with_indices<T> : pool_plane<T>;
+}
+
+PoolPlane* find_pool_plane(bp_dtype dtype, bool has_indices) {
+  switch (dtype) {
+    case BP_F16:
+      return plane_of<Float16>(has_indices);
+    case BP_BF16:
+      return plane_of<BFloat16>(has_indices);
+    case BP_F32:
+      return plane_of<float>(has_indices);
+    default:
+      return plane_of<double>(has_indices);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(find_pool_plane);
+
+// Indices of 4-byte elements are counted in 32 bits.
+bp_reason max_pool_supports(const bp_max_pool_args& args) {
+  if (args.x->dtype == BP_F64) return nullptr;
+  const bool is_small = plane_size(*args.x) < std::numeric_limits<int32_t>::max();
+  return is_small ? nullptr : "x: a channel has more than 2^31 - 2 elements";
+}
+
+Window window_of(const bp_max_pool_args& args) {
+  return Window(args.x->ndim - 2, args.kernel_size, args.stride, args.padding, args.dilation);
+}
+
+// A line of values and one of indices of the same size.
+uint64_t thread_bytes(const bp_max_pool_args& args) {
+  const int64_t value_size_bytes = args.x->dtype == BP_F64 ? 8 : 4;
+  const int64_t elements = line_elements(window_of(args), args.y->shape[args.y->ndim - 1]);
+  uint64_t size_bytes = 0;
+  reserve_bytes(static_cast<uint64_t>(2 * elements * value_size_bytes), size_bytes);
+  return size_bytes;
+}
+
+uint64_t max_pool_workspace(const bp_max_pool_args& args, const Env& env) {
+  return static_cast<uint64_t>(env.thread_count()) * thread_bytes(args);
+}
+
+bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
+  MaxPool pool;
+  pool.window = window_of(args);
+  pool.x = Planes(*args.x);
+  pool.y = Planes(*args.y);
+  pool.has_indices = args.indices != nullptr;
+  if (pool.has_indices) pool.indices = Planes(*args.indices);
+  PoolPlane* const run = HWY_DYNAMIC_DISPATCH(find_pool_plane)(args.x->dtype, pool.has_indices);
+  const int64_t planes = element_count(*args.y) == 0 ? 0 : args.y->shape[0] * args.y->shape[1];
+  const uint64_t of_thread_bytes = thread_bytes(args);
+  return launch.submit([=, threads = launch.thread_count(), memory = launch.workspace()] {
+    parallel_for(threads, planes, plane_grain(pool.x.size()), [&](int64_t begin, int64_t end) {
+      std::byte* const of_thread =
+          memory + static_cast<uint64_t>(thread_number()) * of_thread_bytes;
+      for (int64_t plane = begin; plane < end; ++plane) run(pool, plane, of_thread);
+    });
+  });
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+
+}  // namespace
+
+constinit const bp_kernel kMaxPool =
+    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports, max_pool_workspace>({
+        .name = "max_pool",
+        .op = BP_OP_MAX_POOL,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes),
+        .dtype_count = 1,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,173 @@
+// The gradient of max_pool (pool.hpp): what an output gets goes to the element that its index
+// names. All outputs of a plane may name one element, so that sums are kept in f64 and rounded
+// once.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/max_pool_backward.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <array>
+#include <atomic>
+
+#include "backends/host_kernels/lanes-inl.hpp"
+#include "backends/host_kernels/pool.hpp"
+
+#ifndef BACKPLANE_CPU_MAX_POOL_BACKWARD_PLAN
+#define BACKPLANE_CPU_MAX_POOL_BACKWARD_PLAN
+namespace bp::kernels {
+namespace {
+
+struct MaxPoolBackward {
+  Planes grad_y, indices, grad_x;
+};
+
+// Scatters one plane; returns an index that is out of range, or -1. `sums` has room for a plane.
+using ScatterPlane = int64_t(const MaxPoolBackward& pool, int64_t plane, double* sums);
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <typename T>
+void store_row(const double* from, T* to, int64_t stride, int64_t n) {
+  if (stride != 1) {
+    for (int64_t i = 0; i < n; ++i) to[i * stride] = narrow<T>(static_cast<Compute<T>>(from[i]));
+    return;
+  }
+  const ComputeTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN Compute<T> part[hn::MaxLanes(ComputeTag<T>())];
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    for (int64_t k = 0; k < lanes; ++k) part[k] = static_cast<Compute<T>>(from[i + k]);
+    store_lanes(hn::Load(d, part), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = narrow<T>(static_cast<Compute<T>>(from[i]));
+}
+
+// Calls fn(offset, i, j, k) for each position of a plane, in row-major order.
+template <typename Fn>
+void for_each_position(const Planes& p, Fn&& fn) {
+  for (int64_t i = 0; i < p.extent[0]; ++i) {
+    for (int64_t j = 0; j < p.extent[1]; ++j) {
+      for (int64_t k = 0; k < p.extent[2]; ++k) {
+        fn(i * p.stride[0] + j * p.stride[1] + k * p.stride[2], i, j, k);
+      }
+    }
+  }
+}
+
+// Adds to the sums that the indices name.
+template <typename T>
+int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
+  const auto* const from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
+  const auto* const indices = reinterpret_cast<const int64_t*>(p.indices.plane(plane));
+  const int64_t size = p.grad_x.size();
+  int64_t wrong = -1;
+  for_each_position(p.grad_y, [&](int64_t at, int64_t i, int64_t j, int64_t k) {
+    const auto& strides = p.indices.stride;
+    const int64_t index = indices[i * strides[0] + j * strides[1] + k * strides[2]];
+    if (index >= 0 && index < size) {
+      sums[index] += static_cast<double>(widen(from[at]));
+    } else if (index != -1) {
+      wrong = index;
+    }
+  });
+  return wrong;
+}
+
+template <typename T>
+int64_t scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
+  T* const to = reinterpret_cast<T*>(p.grad_x.plane(plane));
+  const Planes& x = p.grad_x;
+  std::fill_n(sums, x.size(), 0.0);
+  const int64_t wrong = add_to_plane<T>(p, plane, sums);
+  int64_t next = 0;
+  for (int64_t i = 0; i < x.extent[0]; ++i) {
+    for (int64_t j = 0; j < x.extent[1]; ++j, next += x.extent[2]) {
+      store_row(sums + next, to + i * x.stride[0] + j * x.stride[1], x.stride[2], x.extent[2]);
+    }
+  }
+  return wrong;
+}
+
+ScatterPlane* find_scatter_plane(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F16:
+      return scatter_plane<Float16>;
+    case BP_BF16:
+      return scatter_plane<BFloat16>;
+    case BP_F32:
+      return scatter_plane<float>;
+    default:
+      return scatter_plane<double>;
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(find_scatter_plane);
+
+// Threads, each of which has a plane of sums of its own.
+int64_t sum_slots(const bp_max_pool_backward_args& args, const Env& env) {
+  return std::min<int64_t>(env.thread_count(), args.grad_x->shape[0] * args.grad_x->shape[1]);
+}
+
+uint64_t max_pool_backward_workspace(const bp_max_pool_backward_args& args, const Env& env) {
+  const int64_t elements = sum_slots(args, env) * plane_size(*args.grad_x);
+  return static_cast<uint64_t>(elements) * sizeof(double);
+}
+
+bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch& launch) {
+  const MaxPoolBackward pool = {Planes(*args.grad_y), Planes(*args.indices), Planes(*args.grad_x)};
+  ScatterPlane* const run = HWY_DYNAMIC_DISPATCH(find_scatter_plane)(args.grad_y->dtype);
+  const int64_t planes = args.grad_x->shape[0] * args.grad_x->shape[1];
+  const int64_t size = pool.grad_x.size();
+  const int64_t slots = planes < 2 * plane_grain(size) ? 1 : sum_slots(args, launch);
+  return launch.submit([=, threads = launch.thread_count(), sums = launch.workspace<double>()] {
+    std::atomic<int64_t> wrong = -1;
+    parallel_for(threads, slots, 1, [&](int64_t first, int64_t last) {
+      for (int64_t slot = first; slot < last; ++slot) {
+        for (int64_t plane = planes * slot / slots; plane < planes * (slot + 1) / slots; ++plane) {
+          const int64_t index = run(pool, plane, sums + slot * size);
+          if (index != -1) wrong = index;
+        }
+      }
+    });
+    if (wrong == -1) return;
+    throw StatusError(BP_INVALID_ARGUMENT, "max_pool_backward: an index is " +
+                                               std::to_string(wrong.load()) + ", not below " +
+                                               std::to_string(size) + " and not -1");
+  });
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+
+}  // namespace
+
+constinit const bp_kernel kMaxPoolBackward =
+    make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
+                max_pool_backward_workspace>({
+        .name = "max_pool_backward",
+        .op = BP_OP_MAX_POOL_BACKWARD,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes),
+        .dtype_count = 1,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

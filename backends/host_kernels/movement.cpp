@@ -1,0 +1,283 @@
+// fill, copy and arange, for tensors of every layout.
+//
+// copy converts between all dtypes of the device; one that converts nothing is in copy.cpp. The
+// 16-bit floats are converted by way of f32, where a value with too many bits for an f32 is rounded
+// to odd: its last bit says that something was dropped, so that the second rounding is the only
+// one.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/movement.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <bit>
+#include <cmath>
+#include <type_traits>
+
+#include "backends/host_kernels/copy.hpp"
+#include "backends/host_kernels/rows-inl.hpp"
+#include "backends/host_kernels/scalar.hpp"
+#include "backends/host_kernels/strided.hpp"
+#include "hwy/highway.h"
+
+#ifndef BACKPLANE_CPU_MOVEMENT_BOOL
+#define BACKPLANE_CPU_MOVEMENT_BOOL
+namespace bp::kernels {
+namespace {
+
+// An element of bool, so that conversions to it can differ from those to u8.
+struct Bool {
+  uint8_t value;
+};
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Integers wrap, and a float drops its fraction. One that fits in no 64 bits gives some value.
+template <typename To, typename From>
+HWY_INLINE To convert(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<To, Bool>) {
+    return Bool{x != From{0}};
+  } else if constexpr (std::is_floating_point_v<From> && sizeof(To) < 4) {
+    return static_cast<To>(static_cast<int32_t>(x));
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+// The f32 next to x whose last bit is set where x is none itself. The order of comparisons leaves
+// NaN as it is.
+HWY_INLINE float round_to_odd_f32(double x) {
+  const auto nearest = static_cast<float>(x);
+  const double back = nearest;
+  const auto bits = std::bit_cast<uint32_t>(nearest);
+  const bool is_inexact = back < x || back > x;
+  const bool is_low = std::abs(back) < std::abs(x);
+  const uint32_t step = is_low ? 1u : ~0u;
+  return std::bit_cast<float>(bits + (is_inexact && (bits & 1) == 0 ? step : 0u));
+}
+
+template <typename From>
+HWY_INLINE float to_f32_for_narrowing(From x) {
+  if constexpr (sizeof(From) <= 2) {
+    return x;
+  } else {
+    return round_to_odd_f32(round_to_odd(x));
+  }
+}
+
+template <typename To, typename From>
+struct Cast {
+  static void run(int64_t n, To* HWY_RESTRICT y, const From* from) {
+    BlockBuffer<Compute<From>> wide;
+    const Compute<From>* const HWY_RESTRICT x = widen_block(from, n, wide);
+    if constexpr (kIsNarrow<To> && std::is_same_v<Compute<From>, float>) {
+      narrow_block(n, y, x);
+    } else if constexpr (kIsNarrow<To>) {
+      BlockBuffer<float> rounded;
+      for (int64_t i = 0; i < n; ++i) rounded.elements[i] = to_f32_for_narrowing(x[i]);
+      narrow_block(n, y, rounded.elements);
+    } else {
+      for (int64_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
+    }
+  }
+};
+
+template <typename To, typename From>
+constexpr RowFunction* cast_row() {
+  return Row<Cast<To, From>, To, From>::run;
+}
+
+template <typename From>
+RowFunction* cast_row_from(bp_dtype to) {
+  switch (to) {
+    case BP_BOOL:
+      return cast_row<Bool, From>();
+    case BP_U8:
+      return cast_row<uint8_t, From>();
+    case BP_I8:
+      return cast_row<int8_t, From>();
+    case BP_I16:
+      return cast_row<int16_t, From>();
+    case BP_I32:
+      return cast_row<int32_t, From>();
+    case BP_I64:
+      return cast_row<int64_t, From>();
+    case BP_F16:
+      return cast_row<Float16, From>();
+    case BP_BF16:
+      return cast_row<BFloat16, From>();
+    case BP_F32:
+      return cast_row<float, From>();
+    default:
+      return cast_row<double, From>();
+  }
+}
+
+// The function that converts from one dtype to another, which the claims limit to those below.
+RowFunction* row_of_cast(bp_dtype to, bp_dtype from) {
+  switch (from) {
+    case BP_BOOL:
+    case BP_U8:
+      return cast_row_from<uint8_t>(to);
+    case BP_I8:
+      return cast_row_from<int8_t>(to);
+    case BP_I16:
+      return cast_row_from<int16_t>(to);
+    case BP_I32:
+      return cast_row_from<int32_t>(to);
+    case BP_I64:
+      return cast_row_from<int64_t>(to);
+    case BP_F16:
+      return cast_row_from<Float16>(to);
+    case BP_BF16:
+      return cast_row_from<BFloat16>(to);
+    case BP_F32:
+      return cast_row_from<float>(to);
+    default:
+      return cast_row_from<double>(to);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(row_of_cast);
+
+bp_status copy_launch(const bp_copy_args& args, Launch& launch) {
+  const Loop loop = make_loop({args.y, args.x});
+  const int threads = launch.thread_count();
+  if (args.y->dtype == args.x->dtype) {
+    return launch.submit([loop, size_bytes = dtype_size_bytes(args.y->dtype), threads] {
+      run_copy(loop, size_bytes, threads);
+    });
+  }
+  RowFunction* const row = HWY_DYNAMIC_DISPATCH(row_of_cast)(args.y->dtype, args.x->dtype);
+  return submit_rows(launch, loop, row, kGrain);
+}
+
+// A copy of one element that does not move.
+bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
+  const bp_dtype dtype = args.y->dtype;
+  const ScalarArgument value(args.value, args.value_scalar, dtype);
+  Loop loop = make_loop({args.y, nullptr});
+  loop.data[1] = const_cast<std::byte*>(value.address());
+  loop.scalar = value.bits();
+  return launch.submit([loop, size_bytes = dtype_size_bytes(dtype),
+                        threads = launch.thread_count()] { run_copy(loop, size_bytes, threads); });
+}
+
+// Computes in W, as the op says, and rounds once; integers wrap.
+template <typename T, typename W>
+void arange(T* y, int64_t stride, int64_t count, W start, W step) {
+  for (int64_t i = 0; i < count; ++i) {
+    const W value = start + static_cast<W>(i) * step;
+    if constexpr (std::is_floating_point_v<W>) {
+      y[i * stride] = narrow<T>(value);
+    } else {
+      y[i * stride] = static_cast<T>(value);
+    }
+  }
+}
+
+bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
+  const bp_dtype dtype = args.y->dtype;
+  const ScalarArgument start(args.start, args.start_scalar, dtype);
+  const ScalarArgument step(args.step, args.step_scalar, dtype);
+  const int64_t count = args.y->shape[0], stride = args.y->strides[0];
+  const auto submit = [&]<typename T, typename W>(T, W) {
+    return launch.submit([=, y = data<T>(*args.y)] {
+      arange(y, stride, count, static_cast<W>(widen(start.get<T>())),
+             static_cast<W>(widen(step.get<T>())));
+    });
+  };
+  switch (dtype) {
+    case BP_F16:
+      return submit(Float16{}, double{});
+    case BP_BF16:
+      return submit(BFloat16{}, double{});
+    case BP_F32:
+      return submit(float{}, double{});
+    case BP_F64:
+      return submit(double{}, double{});
+    case BP_I32:
+      return submit(int32_t{}, uint64_t{});
+    default:
+      return submit(int64_t{}, uint64_t{});
+  }
+}
+
+constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
+
+// Every pair of dtypes.
+constexpr auto kPairs = [] {
+  std::array<bp_dtype, 2 * std::size(kAnyDtypes) * std::size(kAnyDtypes)> pairs{};
+  size_t next = 0;
+  for (const bp_dtype x : kAnyDtypes) {
+    for (const bp_dtype y : kAnyDtypes) {
+      pairs[next++] = x;
+      pairs[next++] = y;
+    }
+  }
+  return pairs;
+}();
+
+}  // namespace
+
+void convert_elements(const View& from, bp_dtype from_dtype, const View& to, bp_dtype to_dtype,
+                      int thread_count) {
+  if (from_dtype == to_dtype) {
+    return copy_elements(from, to, dtype_size_bytes(to_dtype), thread_count);
+  }
+  const LoopOperand operands[] = {{to.address, to.strides, dtype_size_bytes(to_dtype)},
+                                  {from.address, from.strides, dtype_size_bytes(from_dtype)}};
+  const RowOptions options;  // What is converted is read again soon.
+  run_loop(make_loop(to.ndim, to.shape, operands),
+           HWY_DYNAMIC_DISPATCH(row_of_cast)(to_dtype, from_dtype), thread_count, kGrain, &options);
+}
+
+constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>({
+    .name = "fill",
+    .op = BP_OP_FILL,
+    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR,
+    .dtype_rows = kAnyDtypes,
+    .dtype_row_count = std::size(kAnyDtypes),
+    .dtype_count = 1,
+    .layouts = BP_LAYOUT_ANY,
+});
+
+constinit const bp_kernel kCopy = make_kernel<bp_copy_args, copy_launch>({
+    .name = "copy",
+    .op = BP_OP_COPY,
+    .flags = BP_KERNEL_DETERMINISTIC,
+    .dtype_rows = kPairs.data(),
+    .dtype_row_count = kPairs.size() / 2,
+    .dtype_count = 2,
+    .layouts = BP_LAYOUT_ANY,
+});
+
+constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>({
+    .name = "arange",
+    .op = BP_OP_ARANGE,
+    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR,
+    .dtype_rows = kArithmetic,
+    .dtype_row_count = std::size(kArithmetic),
+    .dtype_count = 1,
+    .layouts = BP_LAYOUT_ANY,
+});
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

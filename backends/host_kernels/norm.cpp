@@ -1,0 +1,120 @@
+#include "backends/host_kernels/norm.hpp"
+
+#include <algorithm>
+
+namespace bp::kernels {
+
+RowPlaces::RowPlaces(const View& view, uint32_t outer_ndim, int64_t element_size_bytes)
+    : address_(view.address) {
+  for (uint32_t i = 0; i < outer_ndim; ++i) {
+    if (view.shape[i] == 1) continue;
+    const int64_t stride = view.strides[i] * element_size_bytes;
+    const size_t last = rank_ - 1;
+    if (rank_ > 0 && strides_[last] == stride * view.shape[i]) {
+      extents_[last] *= view.shape[i];
+      strides_[last] = stride;
+    } else {
+      extents_[rank_] = view.shape[i];
+      strides_[rank_++] = stride;
+    }
+  }
+}
+
+NormOperand::NormOperand(const bp_tensor* tensor, uint32_t outer_ndim) : outer_ndim_(outer_ndim) {
+  if (tensor == nullptr) return;
+  is_given_ = true;
+  element_size_bytes_ = dtype_size_bytes(tensor->dtype);
+  view_ = view_of(*tensor);
+  int64_t expected = 1;
+  bool is_dense = true;
+  for (uint32_t i = view_.ndim; i-- > outer_ndim; expected *= view_.shape[i]) {
+    is_dense = is_dense && (view_.shape[i] == 1 || view_.strides[i] == expected);
+  }
+  if (!is_dense) copy_ = DenseCopy(view_, tensor->dtype, tensor->dtype);
+}
+
+RowPlaces NormOperand::rows(std::byte* workspace) {
+  if (!copy_.is_needed) return {view_, outer_ndim_, element_size_bytes_};
+  copy_.dense.address = workspace + copy_.offset;
+  return {copy_.dense, outer_ndim_, element_size_bytes_};
+}
+
+NormShape::NormShape(const bp_tensor& x, int32_t normalized_ndim, bool its_is_centered)
+    : is_centered(its_is_centered),
+      dtype(x.dtype),
+      outer_ndim(x.ndim - static_cast<uint32_t>(normalized_ndim)) {
+  for (uint32_t i = 0; i < x.ndim; ++i) (i < outer_ndim ? rows : cols) *= x.shape[i];
+}
+
+int64_t norm_block_count(const NormShape& shape) {
+  constexpr int64_t kBlocks = 64, kLeastRows = 16, kMostRows = 256;
+  const int64_t needed = (shape.rows + kMostRows - 1) / kMostRows;
+  return std::max(std::clamp<int64_t>(shape.rows / kLeastRows, 1, kBlocks), needed);
+}
+
+uint64_t NormForward::reserve() {
+  uint64_t size_bytes = 0;
+  for (NormOperand* operand : {&x, &gamma, &beta, &y}) operand->reserve(size_bytes);
+  return size_bytes;
+}
+
+bp_status NormForward::submit(Launch& launch) {
+  reserve();
+  return launch.submit([norm = *this, workspace = launch.workspace(),
+                        thread_count = launch.thread_count()]() mutable {
+    const NormRows rows = {norm.shape,
+                           norm.eps,
+                           norm.x.rows(workspace),
+                           norm.y.rows(workspace),
+                           norm.mean.rows(workspace),
+                           norm.rstd.rows(workspace),
+                           norm.gamma.rows(workspace).at<std::byte>(0),
+                           norm.beta.rows(workspace).at<std::byte>(0),
+                           norm.mean.is_given(),
+                           norm.rstd.is_given()};
+    for (const NormOperand* operand : {&norm.x, &norm.gamma, &norm.beta}) {
+      operand->fetch(thread_count);
+    }
+    run_norm(rows, thread_count);
+    norm.y.store(thread_count);
+  });
+}
+
+uint64_t NormBackward::reserve() {
+  uint64_t size_bytes = 0;
+  for (NormOperand* operand : {&grad_y, &x, &gamma, &grad_x, &grad_gamma, &grad_beta}) {
+    operand->reserve(size_bytes);
+  }
+  const bool has_sums = grad_gamma.is_given() || grad_beta.is_given();
+  const int64_t sums = has_sums ? norm_block_count(shape) * 2 * shape.cols : 0;
+  const int64_t sum_size_bytes = shape.dtype == BP_F64 ? sizeof(double) : sizeof(float);
+  sums_offset = reserve_bytes(static_cast<uint64_t>(sums * sum_size_bytes), size_bytes);
+  return size_bytes;
+}
+
+bp_status NormBackward::submit(Launch& launch) {
+  reserve();
+  return launch.submit([norm = *this, workspace = launch.workspace(),
+                        thread_count = launch.thread_count()]() mutable {
+    const bool has_sums = norm.grad_gamma.is_given() || norm.grad_beta.is_given();
+    const NormBackwardRows rows = {norm.shape,
+                                   norm.grad_y.rows(workspace),
+                                   norm.x.rows(workspace),
+                                   norm.mean.rows(workspace),
+                                   norm.rstd.rows(workspace),
+                                   norm.grad_x.rows(workspace),
+                                   norm.gamma.rows(workspace).at<std::byte>(0),
+                                   norm.grad_gamma.rows(workspace).at<std::byte>(0),
+                                   norm.grad_beta.rows(workspace).at<std::byte>(0),
+                                   has_sums ? workspace + norm.sums_offset : nullptr};
+    for (const NormOperand* operand : {&norm.grad_y, &norm.x, &norm.gamma}) {
+      operand->fetch(thread_count);
+    }
+    run_norm_backward(rows, thread_count);
+    for (const NormOperand* operand : {&norm.grad_x, &norm.grad_gamma, &norm.grad_beta}) {
+      operand->store(thread_count);
+    }
+  });
+}
+
+}  // namespace bp::kernels

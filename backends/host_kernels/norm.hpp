@@ -1,0 +1,126 @@
+// What layer_norm and rms_norm share, both ways: rows of elements that are normalized one by one.
+//
+//   layer_norm   u = (x - mean) * rstd    y = u * gamma + beta
+//   rms_norm     u = x * rstd             y = u * gamma
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backends/host_kernels/strided.hpp"
+#include "kernel_env.hpp"
+
+namespace bp::kernels {
+
+// Where the rows of a tensor begin: rows are counted along its first axes, in row-major order.
+class RowPlaces {
+ public:
+  RowPlaces() = default;
+  RowPlaces(const View& view, uint32_t outer_ndim, int64_t element_size_bytes);
+
+  template <typename T>
+  T* at(int64_t row) const {
+    std::byte* place = address_;
+    for (size_t axis = rank_; axis-- > 1; row /= extents_[axis]) {
+      place += row % extents_[axis] * strides_[axis];
+    }
+    return reinterpret_cast<T*>(place + row * strides_[0]);
+  }
+
+ private:
+  std::byte* address_ = nullptr;
+  size_t rank_ = 0;  // Axes that could not be merged; strides_[0] is 0 without one.
+  std::array<int64_t, BP_MAX_RANK> extents_{}, strides_{};  // The strides count bytes.
+};
+
+// An operand of a norm: absent, or rows whose elements are neighbours, if need be in a copy.
+class NormOperand {
+ public:
+  NormOperand() = default;
+  // NULL is an absent operand. The first outer_ndim axes count rows.
+  NormOperand(const bp_tensor* tensor, uint32_t outer_ndim);
+
+  bool is_given() const { return is_given_; }
+
+  // Reserves the place of the copy in the workspace, which ends at `end` so far.
+  void reserve(uint64_t& end) { copy_.offset = reserve_bytes(copy_.size_bytes(), end); }
+  // The rows, where the workspace is known.
+  RowPlaces rows(std::byte* workspace);
+  // Bring the elements to the copy, and back, if there is one.
+  void fetch(int thread_count) const {
+    if (copy_.is_needed) copy_.fetch(thread_count);
+  }
+  void store(int thread_count) const {
+    if (copy_.is_needed) copy_.store(thread_count);
+  }
+
+ private:
+  bool is_given_ = false;
+  uint32_t outer_ndim_ = 0;
+  int64_t element_size_bytes_ = 0;
+  View view_;
+  DenseCopy copy_;
+};
+
+// The extents, and what kind of norm it is.
+struct NormShape {
+  NormShape(const bp_tensor& x, int32_t normalized_ndim, bool its_is_centered);
+
+  bool is_centered;  // Has a mean.
+  bp_dtype dtype;
+  uint32_t outer_ndim;
+  int64_t rows = 1, cols = 1;
+};
+
+struct NormForward {
+  NormForward(const NormShape& its_shape, double its_eps) : shape(its_shape), eps(its_eps) {}
+
+  // Reserves the workspace, and returns its size.
+  uint64_t reserve();
+  bp_status submit(Launch& launch);
+
+  NormShape shape;
+  double eps;
+  NormOperand x, gamma, beta, y, mean, rstd;
+};
+
+struct NormBackward {
+  explicit NormBackward(const NormShape& its_shape) : shape(its_shape) {}
+
+  uint64_t reserve();
+  bp_status submit(Launch& launch);
+
+  NormShape shape;
+  NormOperand grad_y, x, gamma, mean, rstd, grad_x, grad_gamma, grad_beta;
+  uint64_t sums_offset = 0;
+};
+
+// The same with addresses, as the loops see it: addresses that are absent are NULL.
+struct NormRows {
+  NormShape shape;
+  double eps;
+  RowPlaces x, y, mean, rstd;
+  const std::byte *gamma, *beta;
+  bool has_mean, has_rstd;
+};
+
+struct NormBackwardRows {
+  NormShape shape;
+  RowPlaces grad_y, x, mean, rstd, grad_x;
+  const std::byte* gamma;
+  std::byte *grad_gamma, *grad_beta;
+  std::byte*
+      sums;  // (blocks, 2, cols) of what elements are computed in; NULL if none is asked for.
+};
+
+// Blocks of rows whose sums of grad_gamma and grad_beta are added in order: their number depends on
+// the extents alone, so equal input gives equal bits for every number of threads. Few enough rows
+// make a block that their sums keep their digits.
+int64_t norm_block_count(const NormShape& shape);
+
+void run_norm(const NormRows& norm, int thread_count);
+void run_norm_backward(const NormBackwardRows& norm, int thread_count);
+
+}  // namespace bp::kernels

@@ -1,0 +1,161 @@
+// Windows that slide over the planes of a tensor, for max_pool and avg_pool. One channel of one
+// image is a plane, and threads share the planes: so results depend on the shape alone.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "backends/host_kernels/kernels.hpp"
+
+namespace bp::kernels {
+
+// The elements of one channel. Asked of tensors whose buffers must not be followed: supports() and
+// workspace_size() look at shapes alone.
+inline int64_t plane_size(const bp_tensor& tensor) {
+  int64_t size = 1;
+  for (uint32_t i = 2; i < tensor.ndim; ++i) size *= tensor.shape[i];
+  return size;
+}
+
+// A tensor (batch, channels, spatial) with three spatial axes; those it lacks lead, with extent 1.
+// Strides are in elements.
+struct Planes {
+  Planes() = default;
+  explicit Planes(const bp_tensor& tensor)
+      : address(data<std::byte>(tensor)),
+        item_size_bytes(dtype_size_bytes(tensor.dtype)),
+        channels(tensor.shape[1]),
+        batch_stride(tensor.strides[0]),
+        channel_stride(tensor.strides[1]) {
+    const uint32_t axes = tensor.ndim - 2;
+    for (uint32_t i = 0; i < axes; ++i) {
+      extent[3 - axes + i] = tensor.shape[2 + i];
+      stride[3 - axes + i] = tensor.strides[2 + i];
+    }
+  }
+
+  int64_t size() const { return extent[0] * extent[1] * extent[2]; }
+
+  // Whether the elements of a plane lie in row-major order without gaps.
+  bool is_dense() const {
+    return (extent[2] <= 1 || stride[2] == 1) && (extent[1] <= 1 || stride[1] == extent[2]) &&
+           (extent[0] <= 1 || stride[0] == extent[1] * extent[2]);
+  }
+
+  // Element 0 of a plane; NULL if there are no elements.
+  std::byte* plane(int64_t index) const {
+    if (address == nullptr) return nullptr;
+    return address +
+           (index / channels * batch_stride + index % channels * channel_stride) * item_size_bytes;
+  }
+
+  std::byte* address = nullptr;
+  int64_t item_size_bytes = 0, channels = 0, batch_stride = 0, channel_stride = 0;
+  std::array<int64_t, 3> extent = {1, 1, 1}, stride = {};
+};
+
+// A range of positions along one axis.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return std::max<int64_t>(0, end - begin); }
+};
+
+// A division takes longer than a row of a small plane does, and b is mostly 1.
+inline int64_t divide_up(int64_t a, int64_t b) {
+  if (b == 1) return a;
+  return a >= 0 ? (a + b - 1) / b : -(-a / b);
+}
+
+// Element `tap` of the window of output o is o * stride - low + tap * dilation of the input.
+struct Window {
+  Window() = default;
+  // `dilation` NULL is 1 along every axis.
+  Window(uint32_t axes, const int64_t* its_kernel, const int64_t* its_stride,
+         const int64_t* padding, const int64_t* its_dilation) {
+    for (uint32_t i = 0; i < axes; ++i) {
+      const size_t at = 3 - axes + i;
+      kernel[at] = its_kernel[i];
+      stride[at] = its_stride[i];
+      low[at] = padding[i];
+      dilation[at] = its_dilation == nullptr ? 1 : its_dilation[i];
+    }
+  }
+
+  int64_t input_of(size_t axis, int64_t output, int64_t tap) const {
+    return output * stride[axis] - low[axis] + tap * dilation[axis];
+  }
+  // The taps of an output that lie in the input.
+  Range taps(size_t axis, int64_t output, int64_t input_extent) const {
+    const int64_t first = input_of(axis, output, 0);
+    return {std::max<int64_t>(0, divide_up(-first, dilation[axis])),
+            std::min(kernel[axis], divide_up(input_extent - first, dilation[axis]))};
+  }
+  // The input columns from the first to the last that the windows of `count` outputs reach over.
+  int64_t columns_of(int64_t count) const {
+    return (count - 1) * stride[2] + (kernel[2] - 1) * dilation[2] + 1;
+  }
+
+  std::array<int64_t, 3> kernel = {1, 1, 1}, stride = {1, 1, 1}, low = {}, dilation = {1, 1, 1};
+};
+
+// A row of the outputs of a plane: its places along the first two axes.
+struct OutputRow {
+  int64_t i, j;
+
+  int64_t offset_in(const Planes& y) const { return i * y.stride[0] + j * y.stride[1]; }
+};
+
+// Outputs that lie side by side in a row, and the line of columns that their windows reach over:
+//
+//   padding | columns `inputs` of an input row | padding
+//           ^ element `offset` of the line              ^ element `size`
+struct LineBlock {
+  LineBlock(const Window& window, int64_t input_extent, const Range& its_outputs)
+      : outputs(its_outputs), size(window.columns_of(its_outputs.size())) {
+    const int64_t first = window.input_of(2, outputs.begin, 0);
+    inputs.begin = std::clamp<int64_t>(first, 0, input_extent);
+    inputs.end = std::clamp<int64_t>(first + size, inputs.begin, input_extent);
+    offset = std::clamp<int64_t>(inputs.begin - first, 0, size);
+  }
+
+  bool has_padding() const { return inputs.size() != size; }
+
+  Range outputs, inputs;
+  int64_t offset = 0, size = 0;
+};
+
+// The outputs of a block: as many as have a line that stays in the first cache, and at least one.
+inline int64_t block_outputs(const Window& window, int64_t outputs) {
+  constexpr int64_t kLineElements = 2048;
+  const int64_t more = (kLineElements - window.columns_of(1)) / window.stride[2];
+  return std::clamp<int64_t>(1 + more, 1, std::max<int64_t>(1, outputs));
+}
+
+// Elements of memory for a line, which whole vectors are read from: two behind its end.
+inline int64_t line_elements(const Window& window, int64_t outputs) {
+  constexpr int64_t kVectorElements = 16, kTwoVectors = 2 * kVectorElements;
+  const int64_t columns = window.columns_of(block_outputs(window, outputs));
+  return (columns + kTwoVectors + kVectorElements - 1) / kVectorElements * kVectorElements;
+}
+
+// Calls body(a, b) for the rows (a, b) of a plane that the windows of a row of outputs cover, in
+// order.
+template <typename Body>
+void for_each_covered_row(const Window& w, const Planes& x, const OutputRow& at, const Body& body) {
+  const Range depth = w.taps(0, at.i, x.extent[0]), rows = w.taps(1, at.j, x.extent[1]);
+  for (int64_t a = depth.begin; a < depth.end; ++a) {
+    for (int64_t b = rows.begin; b < rows.end; ++b) {
+      body(w.input_of(0, at.i, a), w.input_of(1, at.j, b));
+    }
+  }
+}
+
+constexpr int64_t kPoolGrain = 8192;  // Elements of the input, below which a team costs more.
+
+// Planes of `elements` each that are worth a thread.
+inline int64_t plane_grain(int64_t elements) {
+  return std::max<int64_t>(1, kPoolGrain / std::max<int64_t>(1, elements));
+}
+
+}  // namespace bp::kernels

@@ -1,0 +1,48 @@
+// Plans of matmul and linear: the weight in the blocks that the kernel reads.
+//
+// oneDNN packs b anew in every product. Packed once, 1024 columns by 1024 take, on one processor
+// with AVX2, 0.10 instead of 0.37 ms for 4 rows and 0.40 instead of 0.64 ms for 16; from some
+// hundred rows on the two are equal.
+#pragma once
+
+#include <memory>
+
+#include "backends/host_kernels/product.hpp"
+
+namespace bp::kernels {
+
+class ProductPlan {
+ public:
+  // Of a product whose addresses are not known yet. Throws StatusError of BP_UNSUPPORTED.
+  ProductPlan(Product product, bool is_b_constant, const Env& env);
+
+  uint64_t packed_size_bytes() const;
+  uint64_t workspace_size_bytes() const;
+  const char* algorithm() const { return "inner product with a packed weight"; }
+
+  bp_status pack(const Product& product, const Launch& launch, std::byte* packed) const;
+  bp_status launch(Product product, const Launch& launch, std::byte* packed) const;
+
+ private:
+  std::shared_ptr<const Program> program_, packer_;
+};
+
+// The plan of an op that is a product: product_of() reads its frame, and the weight is its second
+// tensor argument.
+template <typename Args, Product (*product_of)(const Args&)>
+class ProductOpPlan : private ProductPlan {
+ public:
+  ProductOpPlan(const Args& args, uint64_t constant_args, const Env& env)
+      : ProductPlan(product_of(args), (constant_args >> 1 & 1) != 0, env) {}
+
+  using ProductPlan::algorithm, ProductPlan::packed_size_bytes, ProductPlan::workspace_size_bytes;
+
+  bp_status pack(const Args& args, const Launch& launch, std::byte* packed) const {
+    return ProductPlan::pack(product_of(args), launch, packed);
+  }
+  bp_status launch(const Args& args, const Launch& launch, std::byte* packed) const {
+    return ProductPlan::launch(product_of(args), launch, packed);
+  }
+};
+
+}  // namespace bp::kernels

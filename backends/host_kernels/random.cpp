@@ -1,0 +1,361 @@
+// random_bits, uniform, normal, dropout and dropout_backward: Philox4x32-10 (Salmon and others,
+// 2011).
+//
+// Block b of (seed, offset) has the counter (b low, b high, offset low, offset high) and the key
+// (seed low, seed high), and gives four words. Element i, counted in row-major order, takes word
+// i % 4 of block i / 4, in f64 the two words 2 (i % 2) of block i / 2. kBlocks blocks are computed
+// side by side, a word of all of them in one vector, and every element depends on its number alone:
+// strides and threads do not matter.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/random.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <array>
+
+#include "backends/host_kernels/lanes-inl.hpp"
+#include "backends/host_kernels/normal-inl.hpp"
+#include "backends/host_kernels/random.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// The high and low halves of a product.
+HWY_INLINE uint32_t high_of(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
+}
+
+// words[w * kRandomBlocks + k] becomes word w of block first + k. The compiler makes vectors of
+// the loop over k.
+void random_blocks(uint64_t seed, uint64_t offset, uint64_t first, uint32_t* HWY_RESTRICT words) {
+  std::array<uint32_t, kRandomBlocks> c0, c1, c2, c3;
+  for (size_t k = 0; k < kRandomBlocks; ++k) {
+    c0[k] = static_cast<uint32_t>(first + k);
+    c1[k] = static_cast<uint32_t>((first + k) >> 32);
+    c2[k] = static_cast<uint32_t>(offset);
+    c3[k] = static_cast<uint32_t>(offset >> 32);
+  }
+  auto key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+    for (size_t k = 0; k < kRandomBlocks; ++k) {
+      const uint32_t high0 = high_of(0xD2511F53u, c0[k]), low0 = 0xD2511F53u * c0[k];
+      const uint32_t high1 = high_of(0xCD9E8D57u, c2[k]), low1 = 0xCD9E8D57u * c2[k];
+      c0[k] = high1 ^ c1[k] ^ key0;
+      c1[k] = low1;
+      c2[k] = high0 ^ c3[k] ^ key1;
+      c3[k] = low0;
+    }
+  }
+  for (size_t k = 0; k < kRandomBlocks; ++k) {
+    words[k * 4] = c0[k];
+    words[k * 4 + 1] = c1[k];
+    words[k * 4 + 2] = c2[k];
+    words[k * 4 + 3] = c3[k];
+  }
+}
+
+// ---- What is made of the words of some blocks ---------------------------------------------------
+
+template <typename T>
+HWY_INLINE T& element(std::byte* data, int64_t stride, int64_t i) {
+  return *reinterpret_cast<T*>(data + i * stride);
+}
+
+// Writes value(i) to the elements [0, n) of y.
+template <typename T, typename Value>
+HWY_INLINE void write(const RandomRun& run, int64_t n, const Value& value) {
+  if (run.y_stride == sizeof(T)) {
+    auto* const y = reinterpret_cast<T*>(run.y);
+    for (int64_t i = 0; i < n; ++i) y[i] = value(i);
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) element<T>(run.y, run.y_stride, i) = value(i);
+}
+
+HWY_INLINE float uniform_f32(uint32_t word) {
+  return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
+}
+
+// As many bits as the fraction of T and its hidden bit: every number is exact.
+template <typename T>
+HWY_INLINE T uniform(uint32_t word) {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return Float16::from_f32(static_cast<float>(static_cast<int32_t>(word >> 21)) * 0x1p-11f);
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return BFloat16::from_f32(static_cast<float>(static_cast<int32_t>(word >> 24)) * 0x1p-8f);
+  } else {
+    return uniform_f32(word);
+  }
+}
+
+// The words of element i are words[first + i], in f64 the two from words[first + 2 * i] on.
+void write_bits(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
+  write<uint32_t>(run, n, [&](int64_t i) { return words[first + i]; });
+}
+
+template <typename T>
+void write_uniform(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
+  if constexpr (std::is_same_v<T, double>) {
+    write<T>(run, n, [&](int64_t i) {
+      const uint64_t word = words[first + 2 * i] | uint64_t{words[first + 2 * i + 1]} << 32;
+      return static_cast<double>(word >> 11) * 0x1p-53;
+    });
+  } else {
+    write<T>(run, n, [&](int64_t i) { return uniform<T>(words[first + i]); });
+  }
+}
+
+// Elements are computed in pairs from the first of the blocks on, and those that are wanted taken.
+template <typename T>
+void write_normal(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
+  using C = Compute<T>;
+  constexpr bool kIsDouble = std::is_same_v<C, double>;
+  constexpr size_t kCount = 4 * kRandomBlocks / (kIsDouble ? 2 : 1);
+  alignas(64) std::array<C, kCount> z;
+  RandomRun all;
+  all.y = reinterpret_cast<std::byte*>(z.data());
+  all.y_stride = sizeof(C);
+  write_uniform<C>(words, 0, all, kCount);
+  const hn::ScalableTag<C> d;
+  for (size_t i = 0; i < kCount; i += 2 * hn::Lanes(d)) {
+    auto u1 = hn::Zero(d), u2 = u1, z1 = u1, z2 = u1;
+    hn::LoadInterleaved2(d, z.data() + i, u1, u2);
+    normal_pair(d, u1, u2, z1, z2);
+    hn::StoreInterleaved2(z1, z2, d, z.data() + i);
+  }
+  const C* const wanted = z.data() + first / (kIsDouble ? 2 : 1);
+  write<T>(run, n, [&](int64_t i) {
+    return narrow<T>(run.mean + run.std * static_cast<double>(wanted[i]));
+  });
+}
+
+// The quotient is exact to the last place, since it is taken in f64.
+template <typename T>
+HWY_INLINE T scaled(T x, double kept) {
+  return narrow<T>(static_cast<double>(widen(x)) / kept);
+}
+
+// Dense rows are scaled first and chosen from afterwards: in one loop the compiler would branch
+// around the division.
+template <typename T>
+void write_dropout(const uint32_t* HWY_RESTRICT words, int64_t first, const RandomRun& run,
+                   int64_t n) {
+  const double p = run.p, kept = 1.0 - run.p;
+  const auto is_kept = [&](int64_t i) {
+    return static_cast<double>(uniform_f32(words[first + i])) >= p;
+  };
+  if (run.y_stride == sizeof(T) && run.x_stride == sizeof(T)) {
+    auto* const y = reinterpret_cast<T*>(run.y);
+    const auto* const x = reinterpret_cast<const T*>(run.x);
+    for (int64_t i = 0; i < n; ++i) y[i] = scaled(x[i], kept);
+    for (int64_t i = 0; i < n; ++i) y[i] = is_kept(i) ? y[i] : T{0};
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const T x = *reinterpret_cast<const T*>(run.x + i * run.x_stride);
+    element<T>(run.y, run.y_stride, i) = is_kept(i) ? scaled(x, kept) : T{0};
+  }
+}
+
+using Writer = void(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n);
+
+template <typename T>
+Writer* writer_of(RandomKind kind) {
+  switch (kind) {
+    case RandomKind::kBits:
+      return write_bits;
+    case RandomKind::kFraction:
+      return write_uniform<T>;
+    case RandomKind::kNormalValue:
+      return write_normal<T>;
+    default:
+      return write_dropout<T>;
+  }
+}
+
+Writer* find_writer(RandomKind kind, bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F16:
+      return writer_of<Float16>(kind);
+    case BP_BF16:
+      return writer_of<BFloat16>(kind);
+    case BP_F64:
+      return writer_of<double>(kind);
+    default:
+      return writer_of<float>(kind);
+  }
+}
+
+void random_run(const RandomRun& run) {
+  const bool is_wide = run.dtype == BP_F64 && run.kind != RandomKind::kDropped;
+  const int64_t words_per_element = is_wide ? 2 : 1, per_block = 4 / words_per_element;
+  Writer* const writer = find_writer(run.kind, run.dtype);
+  alignas(64) std::array<uint32_t, 4 * kRandomBlocks> words;
+  RandomRun rest = run;
+  while (rest.count > 0) {
+    const int64_t skipped = rest.first % per_block;
+    const int64_t n = std::min(rest.count, per_block * int64_t{kRandomBlocks} - skipped);
+    random_blocks(run.seed, run.offset, static_cast<uint64_t>(rest.first / per_block),
+                  words.data());
+    writer(words.data(), skipped * words_per_element, rest, n);
+    rest.first += n;
+    rest.count -= n;
+    rest.y += n * rest.y_stride;
+    rest.x += n * rest.x_stride;
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(random_run);
+
+// A block of words costs about as much as moving 16 elements.
+constexpr int64_t kRandomGrain = 8192;
+
+// The axes of y, and of x where there is one, in row-major order: numbers follow it.
+struct RandomPlan {
+  RandomKind kind{};
+  bp_dtype dtype = 0;
+  std::byte* y = nullptr;
+  const std::byte* x = nullptr;
+  uint32_t ndim = 0;
+  int64_t count = 1;
+  std::array<int64_t, BP_MAX_RANK> shape{}, y_strides{}, x_strides{};  // Strides in bytes.
+  double p = 0, mean = 0, std = 0;
+};
+
+RandomPlan plan_of(RandomKind kind, const bp_tensor& y, const bp_tensor* x) {
+  RandomPlan plan;
+  plan.kind = kind;
+  plan.dtype = y.dtype;
+  plan.y = data<std::byte>(y);
+  plan.x = x == nullptr ? plan.y : data<const std::byte>(*x);
+  plan.count = element_count(y);
+  const bool is_dense = is_contiguous(y) && (x == nullptr || is_contiguous(*x));
+  const int64_t item = dtype_size_bytes(y.dtype);
+  if (is_dense) {
+    plan.ndim = 1;
+    plan.shape[0] = plan.count;
+    plan.y_strides[0] = plan.x_strides[0] = item;
+    return plan;
+  }
+  plan.ndim = y.ndim;
+  for (uint32_t i = 0; i < y.ndim; ++i) {
+    plan.shape[i] = y.shape[i];
+    plan.y_strides[i] = y.strides[i] * item;
+    plan.x_strides[i] = x == nullptr ? 0 : x->strides[i] * item;
+  }
+  return plan;
+}
+
+// The elements [begin, end), one run per row.
+void run_part(const RandomPlan& plan, RandomRun run, int64_t begin, int64_t end) {
+  const int64_t length = plan.shape[plan.ndim - 1];
+  run.y_stride = plan.y_strides[plan.ndim - 1];
+  run.x_stride = plan.x_strides[plan.ndim - 1];
+  while (begin < end) {
+    run.first = begin;
+    run.count = std::min(length - begin % length, end - begin);
+    run.y = plan.y;
+    run.x = plan.x;
+    int64_t index = begin;
+    for (uint32_t axis = plan.ndim; axis-- > 0; index /= plan.shape[axis]) {
+      run.y += index % plan.shape[axis] * plan.y_strides[axis];
+      run.x += index % plan.shape[axis] * plan.x_strides[axis];
+    }
+    HWY_DYNAMIC_DISPATCH(random_run)(run);
+    begin += run.count;
+  }
+}
+
+template <typename Args>
+bp_status submit(const Args& args, const RandomPlan& plan, Launch& launch) {
+  const ScalarArgument seed(args.seed, args.seed_scalar, BP_U64);
+  const ScalarArgument offset(args.offset, args.offset_scalar, BP_U64);
+  return launch.submit([plan, seed, offset, threads = launch.thread_count()] {
+    if (plan.count == 0) return;
+    RandomRun run;
+    run.kind = plan.kind;
+    run.dtype = plan.dtype;
+    run.p = plan.p;
+    run.mean = plan.mean;
+    run.std = plan.std;
+    run.seed = seed.get<uint64_t>();
+    run.offset = offset.get<uint64_t>();
+    parallel_for(threads, plan.count, kRandomGrain,
+                 [&](int64_t begin, int64_t end) { run_part(plan, run, begin, end); });
+  });
+}
+
+bp_status random_bits_launch(const bp_random_bits_args& args, Launch& launch) {
+  return submit(args, plan_of(RandomKind::kBits, *args.y, nullptr), launch);
+}
+
+bp_status uniform_launch(const bp_uniform_args& args, Launch& launch) {
+  return submit(args, plan_of(RandomKind::kFraction, *args.y, nullptr), launch);
+}
+
+bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
+  RandomPlan plan = plan_of(RandomKind::kNormalValue, *args.y, nullptr);
+  plan.mean = args.mean;
+  plan.std = args.std;
+  return submit(args, plan, launch);
+}
+
+// At p = 1 nothing is kept, and uniform numbers are all below it.
+template <typename Args>
+bp_status submit_dropout(const Args& args, const bp_tensor& y, const bp_tensor& x, Launch& launch) {
+  RandomPlan plan = plan_of(RandomKind::kDropped, y, &x);
+  plan.p = args.p;
+  return submit(args, plan, launch);
+}
+
+bp_status dropout_launch(const bp_dropout_args& args, Launch& launch) {
+  return submit_dropout(args, *args.y, *args.x, launch);
+}
+
+bp_status dropout_backward_launch(const bp_dropout_backward_args& args, Launch& launch) {
+  return submit_dropout(args, *args.grad_x, *args.grad_y, launch);
+}
+
+constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+
+// `dtype_count` is 0 for random_bits, none of whose dtypes is free.
+constexpr bp_kernel random_row(const char* name, uint32_t op, bp_kernel_flags flags,
+                               uint32_t dtype_count) {
+  return {
+      .name = name,
+      .op = op,
+      .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR | flags,
+      .dtype_rows = dtype_count == 0 ? nullptr : kFloating,
+      .dtype_row_count = dtype_count * static_cast<uint32_t>(std::size(kFloating)),
+      .dtype_count = dtype_count,
+      .layouts = BP_LAYOUT_ANY,
+  };
+}
+
+}  // namespace
+
+constinit const bp_kernel kRandomBits = make_kernel<bp_random_bits_args, random_bits_launch>(
+    random_row("random_bits", BP_OP_RANDOM_BITS, 0, 0));
+constinit const bp_kernel kUniform =
+    make_kernel<bp_uniform_args, uniform_launch>(random_row("uniform", BP_OP_UNIFORM, 0, 1));
+constinit const bp_kernel kNormal =
+    make_kernel<bp_normal_args, normal_launch>(random_row("normal", BP_OP_NORMAL, 0, 1));
+constinit const bp_kernel kDropout = make_kernel<bp_dropout_args, dropout_launch>(
+    random_row("dropout", BP_OP_DROPOUT, BP_KERNEL_IN_PLACE, 1));
+constinit const bp_kernel kDropoutBackward =
+    make_kernel<bp_dropout_backward_args, dropout_backward_launch>(
+        random_row("dropout_backward", BP_OP_DROPOUT_BACKWARD, BP_KERNEL_IN_PLACE, 1));
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

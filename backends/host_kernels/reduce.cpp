@@ -1,0 +1,209 @@
+#include "backends/host_kernels/reduce.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace bp::kernels {
+namespace {
+
+// Elements of a part at least, and what keeps the threads of a large machine busy: an op with fewer
+// tiles than that is cut into parts.
+constexpr int64_t kPartSize = 65536;
+constexpr int64_t kManyTiles = 64;
+
+// Elements of a tile of rows that are reduced along themselves, at least: below kGrain, so that
+// threads have as many tiles as they can use.
+constexpr int64_t kAlongElements = 16384;
+
+void append(ReduceAxes& axes, int64_t extent, int64_t x_stride, int64_t y_stride) {
+  axes.count *= extent;
+  if (extent == 1) return;
+  const auto end = static_cast<size_t>(axes.rank++);
+  axes.extents[end] = extent;
+  axes.x_strides[end] = x_stride;
+  axes.y_strides[end] = y_stride;
+}
+
+// Orders the axes by the strides of x and merges those that lie behind each other in x and y.
+void simplify(ReduceAxes& axes) {
+  ReduceAxes ordered;
+  std::array<bool, BP_MAX_RANK> is_taken{};
+  for (int i = 0; i < axes.rank; ++i) {
+    size_t outermost = BP_MAX_RANK;
+    for (size_t k = 0; k < static_cast<size_t>(axes.rank); ++k) {
+      if (is_taken[k]) continue;
+      if (outermost == BP_MAX_RANK ||
+          std::abs(axes.x_strides[k]) > std::abs(axes.x_strides[outermost])) {
+        outermost = k;
+      }
+    }
+    is_taken[outermost] = true;
+    const int64_t extent = axes.extents[outermost];
+    const int64_t x = axes.x_strides[outermost], y = axes.y_strides[outermost];
+    const auto last = static_cast<size_t>(ordered.rank - 1);
+    if (ordered.rank > 0 && ordered.x_strides[last] == x * extent &&
+        ordered.y_strides[last] == y * extent) {
+      ordered.extents[last] *= extent;
+      ordered.x_strides[last] = x;
+      ordered.y_strides[last] = y;
+      ordered.count *= extent;
+    } else {
+      append(ordered, extent, x, y);
+    }
+  }
+  ordered.count = axes.count;
+  axes = ordered;
+}
+
+// Bytes from the first element to number `index`.
+int64_t offset_of(const ReduceAxes& axes, const std::array<int64_t, BP_MAX_RANK>& strides,
+                  int64_t index) {
+  int64_t offset = 0;
+  for (auto axis = static_cast<size_t>(axes.rank); axis-- > 0;) {
+    offset += index % axes.extents[axis] * strides[axis];
+    index /= axes.extents[axis];
+  }
+  return offset;
+}
+
+// Calls row(x, n) for the rows of the reduced elements [begin, end), behind x.
+template <typename Row>
+void for_each_row(const ReduceAxes& axes, const std::byte* x, int64_t begin, int64_t end,
+                  const Row& row) {
+  const int64_t length = inner_extent(axes);
+  for (int64_t done = begin; done < end;) {
+    const int64_t n = std::min(length - done % length, end - done);
+    row(x + offset_of(axes, axes.x_strides, done), n);
+    done += n;
+  }
+}
+
+// Where the results of a part go: to y, or to their place among the parts.
+void store(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
+           const void* accumulators, int64_t n) {
+  if (plan.part_count > 1) {
+    std::byte* const place =
+        plan.parts + (part * plan.kept.count + output) * reducer.accumulator_size_bytes;
+    std::memcpy(place, accumulators, static_cast<size_t>(n * reducer.accumulator_size_bytes));
+    return;
+  }
+  reducer.finish(accumulators, y_address(plan, output), inner_strides(plan).kept_y, n,
+                 plan.reduced.count);
+}
+
+// The outputs [output, output + n), which are neighbours on the innermost kept axis, over the
+// reduced elements [begin, end).
+void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
+                 int64_t n) {
+  const auto [begin, end] = part_range(plan, part);
+  const std::byte* const x = x_address(plan, output);
+  const InnerStrides strides = inner_strides(plan);
+  alignas(64) std::array<uint64_t, kTileWidth> accumulators;
+  reducer.start(accumulators.data(), n);
+  if (!plan.is_across) {
+    auto* const bytes = reinterpret_cast<std::byte*>(accumulators.data());
+    for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
+      for (int64_t i = 0; i < n; ++i) {
+        reducer.along(bytes + i * reducer.accumulator_size_bytes, row + i * strides.kept_x,
+                      strides.reduced_x, length);
+      }
+    });
+  } else {
+    for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
+      reducer.across(accumulators.data(), row, strides.reduced_x, length, strides.kept_x, n);
+    });
+  }
+  store(plan, reducer, part, output, accumulators.data(), n);
+}
+
+// Combines the parts of all outputs, in order.
+void combine_parts(const ReducePlan& plan, const Reducer& reducer) {
+  const int64_t size_bytes = plan.kept.count * reducer.accumulator_size_bytes;
+  for (int64_t part = 1; part < plan.part_count; ++part) {
+    reducer.combine(plan.parts, plan.parts + part * size_bytes, plan.kept.count);
+  }
+  const int64_t columns = inner_extent(plan.kept);
+  for (int64_t output = 0; output < plan.kept.count; output += columns) {
+    reducer.finish(plan.parts + output * reducer.accumulator_size_bytes, y_address(plan, output),
+                   inner_strides(plan).kept_y, columns, plan.reduced.count);
+  }
+}
+
+}  // namespace
+
+uint32_t axis_bits(uint64_t count, const int64_t* axes) {
+  uint32_t bits = 0;
+  for (uint64_t i = 0; i < count; ++i) bits |= 1u << axes[i];
+  return bits;
+}
+
+ReducePlan make_reduce_plan(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool keepdims) {
+  ReducePlan plan;
+  plan.x = data<const std::byte>(x);
+  plan.y = data<std::byte>(y);
+  uint32_t y_axis = 0;
+  for (uint32_t axis = 0; axis < x.ndim; ++axis) {
+    const bool is_reduced = (axes >> axis & 1) != 0;
+    const int64_t x_stride = x.strides[axis] * dtype_size_bytes(x.dtype);
+    if (is_reduced) {
+      append(plan.reduced, x.shape[axis], x_stride, 0);
+      y_axis += keepdims ? 1 : 0;
+    } else {
+      append(plan.kept, x.shape[axis], x_stride, y.strides[y_axis++] * dtype_size_bytes(y.dtype));
+    }
+  }
+  simplify(plan.kept);
+  simplify(plan.reduced);
+  const InnerStrides strides = inner_strides(plan);
+  const bool is_kept_denser = std::abs(strides.kept_x) < std::abs(strides.reduced_x);
+  // Rows of a few elements are not worth a call each.
+  const bool is_short = inner_extent(plan.reduced) < 16 && inner_extent(plan.kept) >= 16;
+  plan.is_across = plan.kept.rank > 0 && (plan.reduced.rank == 0 || is_kept_denser || is_short);
+  if (plan.kept.count == 0) return plan;
+  const int64_t widest =
+      plan.is_across ? kTileWidth : kAlongElements / std::max<int64_t>(1, plan.reduced.count);
+  plan.tile_width = std::clamp<int64_t>(widest, 1, std::min(kTileWidth, inner_extent(plan.kept)));
+  const int64_t tiles = tile_count(plan);
+  if (tiles < kManyTiles) {
+    const int64_t worth = plan.reduced.count * plan.kept.count / (tiles * kPartSize);
+    plan.part_count =
+        std::clamp<int64_t>(worth, 1, std::min(kManyTiles / tiles, plan.reduced.count + 1));
+  }
+  return plan;
+}
+
+uint64_t parts_size_bytes(const ReducePlan& plan) {
+  if (plan.part_count == 1) return 0;
+  return static_cast<uint64_t>(plan.part_count * plan.kept.count) * sizeof(uint64_t);
+}
+
+const std::byte* x_address(const ReducePlan& plan, int64_t output) {
+  return plan.x + offset_of(plan.kept, plan.kept.x_strides, output);
+}
+
+std::byte* y_address(const ReducePlan& plan, int64_t output) {
+  return plan.y + offset_of(plan.kept, plan.kept.y_strides, output);
+}
+
+InnerStrides inner_strides(const ReducePlan& plan) {
+  InnerStrides strides{};
+  if (plan.kept.rank > 0) {
+    const auto inner = static_cast<size_t>(plan.kept.rank - 1);
+    strides.kept_x = plan.kept.x_strides[inner];
+    strides.kept_y = plan.kept.y_strides[inner];
+  }
+  if (plan.reduced.rank > 0) {
+    strides.reduced_x = plan.reduced.x_strides[static_cast<size_t>(plan.reduced.rank - 1)];
+  }
+  return strides;
+}
+
+void run_reduce(const ReducePlan& plan, const Reducer& reducer, int threads) {
+  for_each_tile(plan, threads, [&](int64_t part, int64_t output, int64_t n) {
+    reduce_tile(plan, reducer, part, output, n);
+  });
+  if (plan.part_count > 1 && plan.kept.count > 0) combine_parts(plan, reducer);
+}
+
+}  // namespace bp::kernels

@@ -1,0 +1,48 @@
+// How rows that are computed one after another meet memory: results that are written past the
+// caches, and rows that are asked for before their turn.
+//
+// Included once per Highway target, by sources that foreach_target.h compiles.
+#if defined(BACKPLANE_CPU_ROW_STORE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_ROW_STORE_INL_HPP
+#undef BACKPLANE_CPU_ROW_STORE_INL_HPP
+#else
+#define BACKPLANE_CPU_ROW_STORE_INL_HPP
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/host_kernels/rows-inl.hpp"
+#include "backends/host_kernels/sums-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+// Stores value(lanes, i) at y + i for a row of `count` elements; lanes.at counts from i on. Whoever
+// streams calls hwy::FlushStream() after the last row.
+template <typename T, class Value>
+HWY_INLINE void store_row(T* y, int64_t count, bool is_streamed, const Value& value) {
+  if (!is_streamed) {
+    for_each_lanes<T>(count, [&](auto lanes) HWY_ATTR { lanes.store(value(lanes, 0), y); });
+    return;
+  }
+  BlockBuffer<T> block;
+  const int64_t head = std::min(count, count_to_line(y));
+  for (int64_t i = 0, n = 0; i < count; i += n) {
+    n = i < head ? head : std::min(kBlock, count - i);
+    for_each_lanes<T>(n,
+                      [&](auto lanes) HWY_ATTR { lanes.store(value(lanes, i), block.elements); });
+    if (i < head) {
+      std::copy_n(block.elements, n, y);
+    } else {
+      stream_block(block.elements, y + i, n);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_ROW_STORE_INL_HPP

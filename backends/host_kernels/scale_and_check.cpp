@@ -1,0 +1,129 @@
+// scale_and_check_finite over a list of tensors, for every layout: one pass, in place.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/scale_and_check.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backends/host_kernels/lanes-inl.hpp"
+#include "backends/host_kernels/loop.hpp"
+#include "backends/host_kernels/scalar.hpp"
+
+#ifndef BACKPLANE_CPU_SCALE_AND_CHECK
+#define BACKPLANE_CPU_SCALE_AND_CHECK
+namespace bp::kernels {
+namespace {
+
+struct ScaleAndCheck {
+  double scale = 0;
+  std::atomic<bool>* found = nullptr;  // Whether an element was not finite.
+};
+
+}  // namespace
+}  // namespace bp::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// What is checked after the product is what memory holds: a 16-bit float may overflow where the
+// product in f32 does not.
+template <typename T>
+void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
+  using C = Compute<T>;
+  const auto& options = *static_cast<const ScaleAndCheck*>(context);
+  const auto scale = static_cast<C>(options.scale);
+  bool is_found = false;
+  int64_t i = 0;
+  if (strides[0] == sizeof(T)) {
+    const ComputeTag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto factor = hn::Set(d, scale), most = hn::Set(d, std::numeric_limits<C>::max());
+    T* const x = reinterpret_cast<T*>(data[0]);
+    for (; i + lanes <= n; i += lanes) {
+      const auto before = load_lanes(d, x + i);
+      store_lanes(hn::Mul(before, factor), d, x + i);
+      const auto after = load_lanes(d, x + i);
+      const auto is_finite = hn::And(hn::Le(hn::Abs(before), most), hn::Le(hn::Abs(after), most));
+      is_found = is_found || !hn::AllTrue(d, is_finite);
+    }
+  }
+  for (; i < n; ++i) {
+    T& x = *reinterpret_cast<T*>(data[0] + i * strides[0]);
+    const C before = widen(x);
+    x = narrow<T>(before * scale);
+    is_found = is_found || !std::isfinite(before) || !std::isfinite(widen(x));
+  }
+  if (is_found) options.found->store(true, std::memory_order_relaxed);
+}
+
+RowFunction* find_scale_row(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F16:
+      return scale_row<Float16>;
+    case BP_BF16:
+      return scale_row<BFloat16>;
+    case BP_F32:
+      return scale_row<float>;
+    default:
+      return scale_row<double>;
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(find_scale_row);
+
+// One list has one dtype for each of its tensors; so each loop has its own row.
+struct ScaleStep {
+  Loop loop;
+  RowFunction* row;
+};
+
+bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launch) {
+  const ScalarArgument scale(args.scale, args.scale_scalar, BP_F64);
+  std::vector<ScaleStep> steps;
+  steps.reserve(args.xs_count);
+  for (uint64_t i = 0; i < args.xs_count; ++i) {
+    steps.push_back(
+        {make_loop({args.xs[i]}), HWY_DYNAMIC_DISPATCH(find_scale_row)(args.xs[i]->dtype)});
+  }
+  return launch.submit([scale, steps = std::move(steps), found = data<float>(*args.found),
+                        threads = launch.thread_count()] {
+    std::atomic<bool> is_found = false;
+    const ScaleAndCheck options = {scale.get<double>(), &is_found};
+    for (const ScaleStep& step : steps) run_loop(step.loop, step.row, threads, kGrain, &options);
+    if (is_found) *found = 1;
+  });
+}
+
+constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
+
+}  // namespace
+
+constinit const bp_kernel kScaleAndCheckFinite =
+    make_kernel<bp_scale_and_check_finite_args, scale_launch>({
+        .name = "scale_and_check_finite",
+        .op = BP_OP_SCALE_AND_CHECK_FINITE,
+        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
+        .dtype_rows = kFloating,
+        .dtype_row_count = std::size(kFloating),
+        .dtype_count = 1,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

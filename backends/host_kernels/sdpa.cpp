@@ -1,0 +1,150 @@
+// sdpa:  y = softmax(scale * q k^T + bias) v  and its gradients (sdpa_forward.cpp,
+// sdpa_backward.cpp)
+#include "backends/host_kernels/sdpa.hpp"
+
+#include "backends/host_kernels/kernels.hpp"
+
+namespace bp::kernels {
+
+int64_t AttentionBackward::splits() const {
+  constexpr int64_t kUnits = 32, kBlocksOfSplit = 4;
+  const int64_t wanted = (kUnits + problems() - 1) / std::max<int64_t>(1, problems());
+  return std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, row_blocks() / kBlocksOfSplit));
+}
+
+int64_t AttentionBackward::sum_elements() const {
+  return keys *
+         ((has_grad_k ? padded_width(width) : 0) + (has_grad_v ? padded_width(value_width) : 0));
+}
+
+AttentionScratch::AttentionScratch(const Attention& a, bool is_backward) {
+  q_panels = reserve(a.width * kRowBlock);
+  const int64_t y_width = is_backward ? a.width : a.value_width;
+  y_panels = reserve(y_width * kRowBlock);
+  keys = reserve(a.width * kKeyBlock);
+  values = reserve(a.value_width * kKeyBlock);
+  scores = reserve(kKeyBlock * kRowBlock);
+  line = reserve(std::max({a.width, a.value_width, kKeyBlock}) + kKeyBlock);
+  peaks = reserve(kRowBlock);
+  sums = reserve(kRowBlock);
+  y_totals = reserve(a.has_key_totals() ? y_width * kRowBlock : 0);
+  sum_totals = reserve(a.has_key_totals() ? kRowBlock : 0);
+  grad_panels = reserve(is_backward ? a.value_width * kRowBlock : 0);
+  q_rows = reserve(is_backward ? padded_width(a.width) * kRowBlock : 0);
+  grad_rows = reserve(is_backward ? padded_width(a.value_width) * kRowBlock : 0);
+  grad_scores = reserve(is_backward ? kKeyBlock * kRowBlock : 0);
+}
+
+int64_t AttentionScratch::reserve(int64_t elements) {
+  const int64_t begin = size_;
+  size_ += (elements + 15) / 16 * 16;  // A cache line.
+  return begin;
+}
+
+uint64_t attention_workspace_size_bytes(const AttentionForward& a, int thread_count) {
+  const int64_t elements = AttentionScratch(a, false).size() * thread_count;
+  return static_cast<uint64_t>(elements * a.sum_size_bytes());
+}
+
+uint64_t attention_workspace_size_bytes(const AttentionBackward& a, int thread_count) {
+  const int64_t sums = a.splits() > 1 ? a.splits() * a.problems() : thread_count;
+  const int64_t elements = AttentionScratch(a, true).size() * thread_count + a.sum_stride() * sums;
+  return static_cast<uint64_t>(elements * a.sum_size_bytes());
+}
+
+namespace {
+
+template <typename Args>
+void set_operands(Attention& a, const Args& args) {
+  a.dtype = args.q->dtype;
+  a.batch = args.q->shape[0];
+  a.key_heads = args.k->shape[1];
+  a.group = args.q->shape[1] / std::max<int64_t>(1, a.key_heads);
+  a.queries = args.q->shape[2];
+  a.keys = args.k->shape[2];
+  a.width = args.q->shape[3];
+  a.value_width = args.v->shape[3];
+  a.q = view_of(*args.q);
+  a.k = view_of(*args.k);
+  a.v = view_of(*args.v);
+  a.has_mask = args.mask != nullptr;
+  a.has_bias = args.bias != nullptr;
+  if (a.has_mask) a.mask = view_of(*args.mask);
+  if (a.has_bias) a.bias = view_of(*args.bias);
+  a.is_causal = args.is_causal != 0;
+  a.scale = args.scale;
+}
+
+AttentionForward forward_of(const bp_sdpa_args& args) {
+  AttentionForward a;
+  set_operands(a, args);
+  a.y = view_of(*args.y);
+  a.has_lse = args.lse != nullptr;
+  if (a.has_lse) a.lse = view_of(*args.lse);
+  return a;
+}
+
+AttentionBackward backward_of(const bp_sdpa_backward_args& args) {
+  AttentionBackward a;
+  set_operands(a, args);
+  a.grad_y = view_of(*args.grad_y);
+  a.y = view_of(*args.y);
+  a.lse = view_of(*args.lse);
+  a.grad_q = view_of(*args.grad_q);
+  a.has_grad_k = args.grad_k != nullptr;
+  a.has_grad_v = args.grad_v != nullptr;
+  if (a.has_grad_k) a.grad_k = view_of(*args.grad_k);
+  if (a.has_grad_v) a.grad_v = view_of(*args.grad_v);
+  return a;
+}
+
+template <typename Operands>
+bp_status submit(const Operands& operands, Launch& launch) {
+  return launch.submit(
+      [operands, workspace = launch.workspace(), thread_count = launch.thread_count()] {
+        run_attention(operands, workspace, thread_count);
+      });
+}
+
+uint64_t sdpa_workspace(const bp_sdpa_args& args, const Env& env) {
+  return attention_workspace_size_bytes(forward_of(args), env.thread_count());
+}
+
+bp_status sdpa_launch(const bp_sdpa_args& args, Launch& launch) {
+  return submit(forward_of(args), launch);
+}
+
+uint64_t sdpa_backward_workspace(const bp_sdpa_backward_args& args, const Env& env) {
+  return attention_workspace_size_bytes(backward_of(args), env.thread_count());
+}
+
+bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
+  return submit(backward_of(args), launch);
+}
+
+constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
+
+}  // namespace
+
+constinit const bp_kernel kSdpa = make_kernel<bp_sdpa_args, sdpa_launch, nullptr, sdpa_workspace>({
+    .name = "sdpa",
+    .op = BP_OP_SDPA,
+    .flags = BP_KERNEL_DETERMINISTIC,
+    .dtype_rows = kDtypes,
+    .dtype_row_count = std::size(kDtypes),
+    .dtype_count = 1,
+    .layouts = BP_LAYOUT_ANY,
+});
+
+constinit const bp_kernel kSdpaBackward =
+    make_kernel<bp_sdpa_backward_args, sdpa_backward_launch, nullptr, sdpa_backward_workspace>({
+        .name = "sdpa_backward",
+        .op = BP_OP_SDPA_BACKWARD,
+        .flags = BP_KERNEL_DETERMINISTIC,
+        .dtype_rows = kDtypes,
+        .dtype_row_count = std::size(kDtypes),
+        .dtype_count = 1,
+        .layouts = BP_LAYOUT_ANY,
+    });
+
+}  // namespace bp::kernels

@@ -1,0 +1,256 @@
+// Attention forwards: each block of rows walks the keys that it sees, tile by tile, and keeps the
+// largest score, the sum of the exponentials and the sum of values of each row so far. A larger
+// score scales the two sums down. No more than one tile of scores is ever in memory. A row all of
+// whose scores are -inf is one that sees no key.
+
+#include <cmath>
+#include <limits>
+
+#include "backends/host_kernels/sdpa.hpp"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/sdpa_forward.cpp"
+// clang-format off: this header compiles the file once for each target, and comes first.
+#include <hwy/foreach_target.h>
+// clang-format on
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include "backends/host_kernels/sdpa_tiles-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels::HWY_NAMESPACE {
+namespace {
+
+// One block of rows. `memory` is that of the thread.
+template <typename T>
+class BlockForward {
+ public:
+  using Sum = Compute<T>;
+  using Tag = TileTag<Sum>;
+  using Vector = hn::Vec<Tag>;
+
+  BlockForward(const AttentionForward& a, int64_t problem, int64_t block, Sum* memory)
+      : a_(a), block_(a, problem, block), scratch_(a, false), memory_(memory) {}
+
+  void run() {
+    load_panels<T>(a_, block_, a_.q, a_.width, part(scratch_.line), part(scratch_.q_panels));
+    std::fill_n(part(scratch_.y_panels), y_elements(), Sum{0});
+    std::fill_n(part(scratch_.peaks), kRowBlock, -kInfinity<Sum>);
+    std::fill_n(part(scratch_.sums), kRowBlock, Sum{0});
+    const int64_t end = *std::max_element(block_.limits, block_.limits + kRowBlock);
+    for (int64_t key = 0; key < end; key += kKeyBlock) {
+      const int64_t count = std::min(kKeyBlock, end - key);
+      keys_ = tile_of_keys<T>(a_, a_.k, block_.problem, key, count, a_.width, part(scratch_.keys));
+      values_ = tile_of_keys<T>(a_, a_.v, block_.problem, key, count, a_.value_width,
+                                part(scratch_.values));
+      for (int64_t panel = 0; panel < block_.panels; ++panel) run_tile(panel, key, count);
+      const bool is_full = (key / kKeyBlock + 1) % kTilesOfSum == 0;
+      if (is_full && a_.has_key_totals()) take_all_sums();
+    }
+    if (has_totals_) take_all_sums();
+    finish();
+  }
+
+ private:
+  Sum* part(int64_t offset) const { return memory_ + offset; }
+
+  int64_t y_elements() const { return block_.panels * kPanel<Sum> * a_.value_width; }
+
+  // Adds the sums so far to the totals, which are the sums in the end.
+  void take_all_sums() {
+    if (!has_totals_) {
+      std::fill_n(part(scratch_.y_totals), y_elements(), Sum{0});
+      std::fill_n(part(scratch_.sum_totals), kRowBlock, Sum{0});
+    }
+    has_totals_ = true;
+    take_sums(y_elements(), part(scratch_.y_panels), part(scratch_.y_totals));
+    take_sums(kRowBlock, part(scratch_.sums), part(scratch_.sum_totals));
+  }
+  // Where the sums are in the end.
+  Sum* result_of(int64_t sums, int64_t totals) const { return part(has_totals_ ? totals : sums); }
+
+  // The keys [key, key + count) for one panel.
+  void run_tile(int64_t panel, int64_t key, int64_t count) {
+    count = std::min(count, block_.most(panel) - key);
+    if (count <= 0) return;
+    Sum* const scores = part(scratch_.scores);
+    multiply_panel<Read::kAlong, false>(count, keys_.data, keys_.stride,
+                                        part(scratch_.q_panels) + panel * kPanel<Sum> * a_.width,
+                                        kPanel<Sum>, a_.width, scores, kPanel<Sum>);
+    auto scale = static_cast<Sum>(a_.scale);
+    if (a_.has_bias || a_.has_mask) {
+      apply_bias_and_mask<T>(a_, block_, panel, key, count, part(scratch_.line), scores,
+                             kPanel<Sum>);
+      scale = Sum{1};
+    }
+    const bool may_hide = a_.has_mask || block_.fewest(panel) < key + count;
+    may_hide ? add_tile<true>(panel, key, count, scale) : add_tile<false>(panel, key, count, scale);
+  }
+
+  template <bool kMayHide>
+  void add_tile(int64_t panel, int64_t key, int64_t count, Sum scale) {
+    Sum* const y = part(scratch_.y_panels) + panel * kPanel<Sum> * a_.value_width;
+    const LaneLimits<Sum> limits(block_, panel, key);
+    for (int half = 0; half < 2; ++half) {
+      exponentiate<kMayHide>(panel, half, count, scale, limits, y);
+    }
+    const Sum* const p = part(scratch_.scores);
+    if (kMayHide && !is_finite(values_, count, a_.value_width)) {
+      return add_seen_values(count, y);
+    }
+    multiply_panel<Read::kAcross, true>(a_.value_width, values_.data, values_.stride, p,
+                                        kPanel<Sum>, count, y, kPanel<Sum>);
+  }
+
+  // The scores of one vector of rows become exp(score - peak), or -0 for a key that is not seen,
+  // and the state of the rows takes them in.
+  template <bool kMayHide>
+  HWY_NOINLINE void exponentiate(int64_t panel, int half, int64_t count, Sum scale,
+                                 const LaneLimits<Sum>& limits, Sum* y) {
+    const Tag d;
+    const int64_t first = panel * kPanel<Sum> + half * kTileLanes<Sum>;
+    Sum* const scores = part(scratch_.scores) + half * kTileLanes<Sum>;
+    const auto lowest = hn::Set(d, -kInfinity<Sum>);
+    const auto old_peak = hn::LoadU(d, part(scratch_.peaks) + first);
+    auto peak = old_peak;
+    for (int64_t j = 0; j < count; ++j) {
+      const auto raw = hn::LoadU(d, scores + j * kPanel<Sum>);
+      auto s = hn::Mul(raw, hn::Set(d, scale));
+      if constexpr (kMayHide) {
+        const auto is_seen = hn::AndNot(is_hidden(d, raw), limits.sees(half, j));
+        peak = hn::Max(peak, hn::IfThenElse(is_seen, s, lowest));
+        s = hn::IfThenElse(is_seen, s, hn::Set(d, hidden_score<Sum>()));
+      } else {
+        peak = hn::Max(peak, s);
+      }
+      hn::StoreU(s, d, scores + j * kPanel<Sum>);
+    }
+    hn::StoreU(peak, d, part(scratch_.peaks) + first);
+    // Without a score so far, the peak is no number to subtract.
+    const auto shift = hn::IfThenZeroElse(hn::Eq(peak, lowest), peak);
+    auto sum = hn::Zero(d);
+    for (int64_t j = 0; j < count; ++j) {
+      const auto s = hn::LoadU(d, scores + j * kPanel<Sum>);
+      auto p = exp_of_score(d, hn::Sub(s, shift));
+      if constexpr (kMayHide) p = hn::IfThenElse(is_hidden(d, s), hn::Set(d, Sum{-0.0}), p);
+      hn::StoreU(p, d, scores + j * kPanel<Sum>);
+      sum = hn::Add(sum, p);
+    }
+    Sum* const sums = part(scratch_.sums) + first;
+    const auto factor = exp_of_score(d, hn::Sub(old_peak, shift));
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, sums), factor, sum), d, sums);
+    if (hn::AllTrue(d, hn::Eq(factor, hn::Set(d, Sum{1})))) return;
+    const auto scale_down = [&](Sum* at)
+                                HWY_ATTR { hn::StoreU(hn::Mul(hn::LoadU(d, at), factor), d, at); };
+    const int64_t y_offset = y - part(scratch_.y_panels) + half * kTileLanes<Sum>;
+    for (int64_t c = 0; c < a_.value_width; ++c) {
+      scale_down(part(scratch_.y_panels) + y_offset + c * kPanel<Sum>);
+    }
+    if (!has_totals_) return;
+    scale_down(part(scratch_.sum_totals) + first);
+    for (int64_t c = 0; c < a_.value_width; ++c) {
+      scale_down(part(scratch_.y_totals) + y_offset + c * kPanel<Sum>);
+    }
+  }
+
+  // y += p v without the keys that are not seen, for what is not finite times 0 is NaN.
+  void add_seen_values(int64_t count, Sum* y) const {
+    const Sum* p = part(scratch_.scores);
+    for (int64_t j = 0; j < count; ++j, p += kPanel<Sum>) {
+      for (int64_t c = 0; c < a_.value_width; ++c) {
+        const Sum value = values_.data[j * values_.stride + c];
+        for (int64_t lane = 0; lane < kPanel<Sum>; ++lane) {
+          if (p[lane] == 0 && std::signbit(p[lane])) continue;
+          y[c * kPanel<Sum> + lane] += p[lane] * value;
+        }
+      }
+    }
+  }
+
+  // Divides by the sums, and writes y and lse: 0 and -inf for a row without a weight, whatever the
+  // values are.
+  void finish() {
+    const Tag d;
+    const Sum* const sums = result_of(scratch_.sums, scratch_.sum_totals);
+    for (int64_t r = 0; r < block_.count && a_.has_lse; ++r) {
+      *a_.template row_of<Sum>(a_.lse, block_.problem, block_.begin + r) =
+          part(scratch_.peaks)[r] + std::log(sums[r]);
+    }
+    Sum* const first = result_of(scratch_.y_panels, scratch_.y_totals);
+    Sum* y = first;
+    for (int64_t panel = 0; panel < block_.panels; ++panel) {
+      const Sum* const of_panel = sums + panel * kPanel<Sum>;
+      const auto s0 = hn::LoadU(d, of_panel), s1 = hn::LoadU(d, of_panel + kTileLanes<Sum>);
+      const auto divide = [&](Sum* at, Vector sum) HWY_ATTR {
+        const auto mean = hn::Div(hn::LoadU(d, at), sum);
+        hn::StoreU(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), mean), d, at);
+      };
+      for (int64_t c = 0; c < a_.value_width; ++c, y += kPanel<Sum>) {
+        divide(y, s0);
+        divide(y + kTileLanes<Sum>, s1);
+      }
+    }
+    Sum* const factors = part(scratch_.peaks);  // Of no more use.
+    std::fill_n(factors, kRowBlock, Sum{1});
+    store_panels<T>(a_, block_, a_.y, a_.value_width, factors, part(scratch_.line), first);
+  }
+
+  const AttentionForward& a_;
+  const RowBlock<Sum> block_;
+  const AttentionScratch scratch_;
+  Sum* const memory_;
+  TileRows<Sum> keys_{}, values_{};
+  bool has_totals_ = false;
+};
+
+// Below this many products a team of threads costs more than it saves.
+constexpr int64_t kParallelProducts = 1 << 17;
+
+template <typename T>
+void run_blocks(const AttentionForward& a, std::byte* workspace, int thread_count) {
+  using Sum = Compute<T>;
+  const int64_t blocks = a.row_blocks(), tasks = a.problems() * blocks;
+  const int64_t size = AttentionScratch(a, false).size();
+  const int64_t row_cost = std::max<int64_t>(1, a.keys * (a.width + a.value_width));
+  const bool is_small = a.problems() * a.rows() <= kParallelProducts / row_cost;
+  Sum* const memory = reinterpret_cast<Sum*>(workspace);
+  // The last rows of a causal problem see the most keys: they come first.
+#pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
+  for (int64_t task = 0; task < tasks; ++task) {
+    BlockForward<T>(a, task / blocks, blocks - 1 - task % blocks, memory + thread_number() * size)
+        .run();
+  }
+}
+
+void run_forward(const AttentionForward& a, std::byte* workspace, int thread_count) {
+  switch (a.dtype) {
+    case BP_F16:
+      return run_blocks<Float16>(a, workspace, thread_count);
+    case BP_BF16:
+      return run_blocks<BFloat16>(a, workspace, thread_count);
+    case BP_F64:
+      return run_blocks<double>(a, workspace, thread_count);
+    default:
+      return run_blocks<float>(a, workspace, thread_count);
+  }
+}
+
+}  // namespace
+}  // namespace bp::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(run_forward);
+
+}  // namespace
+
+void run_attention(const AttentionForward& attention, std::byte* workspace, int thread_count) {
+  HWY_DYNAMIC_DISPATCH(run_forward)(attention, workspace, thread_count);
+}
+
+}  // namespace bp::kernels
+#endif

@@ -1,0 +1,298 @@
+// What both ways of attention compute tiles with. Rows lie along the lanes, two vectors of them, a
+// panel: maxima and sums over keys are then made lane by lane, and k and v are read one element at
+// a time for all lanes, as they lie in memory.
+//
+//   a panel of q, y   (width, kPanel)   element (c, r) is column c of row r
+//   a tile of scores  (keys, kPanel)    element (j, r) is the score of key j for row r
+//
+// Included once per Highway target, by sources that foreach_target.h compiles.
+#if defined(BACKPLANE_CPU_SDPA_TILES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_SDPA_TILES_INL_HPP
+#undef BACKPLANE_CPU_SDPA_TILES_INL_HPP
+#else
+#define BACKPLANE_CPU_SDPA_TILES_INL_HPP
+#endif
+
+#include <bit>
+#include <limits>
+
+#include "backends/host_kernels/lines-inl.hpp"
+#include "backends/host_kernels/sdpa.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+template <typename Sum>
+using TileTag = hn::CappedTag<Sum, 64 / sizeof(Sum)>;
+template <typename Sum>
+constexpr int64_t kTileLanes = static_cast<int64_t>(hn::MaxLanes(TileTag<Sum>()));
+template <typename Sum>
+constexpr int64_t kPanel = 2 * kTileLanes<Sum>;
+
+template <typename Sum>
+constexpr Sum kInfinity = std::numeric_limits<Sum>::infinity();
+
+// The accumulators, two vectors of b and one of a fill the registers.
+constexpr int kProductRows = HWY_TARGET <= HWY_AVX3 ? 12 : HWY_TARGET <= HWY_AVX2 ? 6 : 4;
+
+// How a product reads a: along its depth, a(r, i) = a[r * stride + i], or across it, a(r, i) =
+// a[r + i * stride].
+enum class Read { kAlong, kAcross };
+
+// (kRows, kPanel) of a product: to(r) = or += the sum of a(r, i) * b(i) over i < depth, which
+// begins at 0: long sums of short ones lose fewer digits.
+template <int kRows, Read kRead, bool kAccumulates, typename Sum>
+HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
+                                const Sum* HWY_RESTRICT b, int64_t b_stride, int64_t depth,
+                                Sum* HWY_RESTRICT to, int64_t to_stride) {
+  const TileTag<Sum> d;
+  constexpr int64_t kLanes = kTileLanes<Sum>;
+  if (depth == 0) {
+    for (int r = 0; r < kRows && !kAccumulates; ++r)
+      std::fill_n(to + r * to_stride, kPanel<Sum>, Sum{0});
+    return;
+  }
+  hn::Vec<TileTag<Sum>> sums[kRows][2];
+  for (int r = 0; r < kRows; ++r) {
+    sums[r][0] = hn::Zero(d);
+    sums[r][1] = hn::Zero(d);
+  }
+  do {  // A loop that may run no time keeps the sums in memory.
+    const auto b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const auto value = hn::Set(d, kRead == Read::kAlong ? a[r * a_stride] : a[r]);
+      sums[r][0] = hn::MulAdd(value, b0, sums[r][0]);
+      sums[r][1] = hn::MulAdd(value, b1, sums[r][1]);
+    }
+    a += kRead == Read::kAlong ? 1 : a_stride;
+    b += b_stride;
+  } while (--depth > 0);
+  for (int r = 0; r < kRows; ++r) {
+    Sum* const row = to + r * to_stride;
+    if constexpr (kAccumulates) {
+      sums[r][0] = hn::Add(hn::LoadU(d, row), sums[r][0]);
+      sums[r][1] = hn::Add(hn::LoadU(d, row + kLanes), sums[r][1]);
+    }
+    hn::StoreU(sums[r][0], d, row);
+    hn::StoreU(sums[r][1], d, row + kLanes);
+  }
+}
+
+// totals += sums, and sums = 0.
+template <typename Sum>
+HWY_INLINE void take_sums(int64_t count, Sum* HWY_RESTRICT sums, Sum* HWY_RESTRICT totals) {
+  for (int64_t i = 0; i < count; ++i) {
+    totals[i] += sums[i];
+    sums[i] = 0;
+  }
+}
+
+// The last rows, up to kRows of them.
+template <int kRows, Read kRead, bool kAccumulates, typename Sum>
+HWY_INLINE void multiply_last_rows(int64_t rows, const Sum* a, int64_t a_stride, const Sum* b,
+                                   int64_t b_stride, int64_t depth, Sum* to, int64_t to_stride) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) {
+      return multiply_rows<kRows, kRead, kAccumulates>(a, a_stride, b, b_stride, depth, to,
+                                                       to_stride);
+    }
+    multiply_last_rows<kRows - 1, kRead, kAccumulates>(rows, a, a_stride, b, b_stride, depth, to,
+                                                       to_stride);
+  }
+}
+
+// The same for any number of rows.
+template <Read kRead, bool kAccumulates, typename Sum>
+HWY_INLINE void multiply_panel(int64_t rows, const Sum* a, int64_t a_stride, const Sum* b,
+                               int64_t b_stride, int64_t depth, Sum* to, int64_t to_stride) {
+  const int64_t step = kRead == Read::kAlong ? a_stride : 1;
+  int64_t r = 0;
+  for (; r + kProductRows <= rows; r += kProductRows) {
+    multiply_rows<kProductRows, kRead, kAccumulates>(a + r * step, a_stride, b, b_stride, depth,
+                                                     to + r * to_stride, to_stride);
+  }
+  multiply_last_rows<kProductRows - 1, kRead, kAccumulates>(
+      rows - r, a + r * step, a_stride, b, b_stride, depth, to + r * to_stride, to_stride);
+}
+
+// The score of a key that is not seen: a NaN of its own, for -inf is a score like others.
+template <typename Sum>
+HWY_INLINE Sum hidden_score() {
+  if constexpr (sizeof(Sum) == 8) {
+    return std::bit_cast<double>(uint64_t{0x7ffc5a5a5a5a5a5a});
+  } else {
+    return std::bit_cast<float>(uint32_t{0x7fe5a5a5});
+  }
+}
+template <class D>
+HWY_INLINE hn::Mask<D> is_hidden(D d, hn::Vec<D> scores) {
+  const hn::RebindToUnsigned<D> bits_d;
+  const auto hidden = hn::Set(d, hidden_score<hn::TFromD<D>>());
+  return hn::RebindMask(d, hn::Eq(hn::BitCast(bits_d, scores), hn::BitCast(bits_d, hidden)));
+}
+
+// Rows of a tile in memory.
+template <typename Sum>
+struct TileRows {
+  const Sum* data;
+  int64_t stride;
+};
+
+// Whether no element is NaN or infinite: 0 times one of these is NaN.
+template <typename Sum>
+bool is_finite(const TileRows<Sum>& rows, int64_t count, int64_t width) {
+  const TileTag<Sum> d;
+  constexpr int64_t kLanes = kTileLanes<Sum>;
+  for (int64_t j = 0; j < count; ++j) {
+    const Sum* const row = rows.data + j * rows.stride;
+    auto zeros = hn::Zero(d);
+    int64_t c = 0;
+    for (; c + kLanes <= width; c += kLanes) {
+      zeros = hn::MulAdd(hn::LoadU(d, row + c), hn::Zero(d), zeros);
+    }
+    Sum zero = hn::GetLane(hn::SumOfLanes(d, zeros));
+    for (; c < width; ++c) zero += row[c] * Sum{0};
+    if (zero != 0) return false;
+  }
+  return true;
+}
+
+// Keys or values [key, key + count) as they are computed with: in place where that is possible.
+template <typename T, typename Sum = Compute<T>>
+TileRows<Sum> tile_of_keys(const Attention& a, const View& view, int64_t problem, int64_t key,
+                           int64_t count, int64_t width, Sum* buffer) {
+  const T* const from = a.key_of<const T>(view, problem, key);
+  if constexpr (std::is_same_v<T, Sum>) {
+    if (view.strides[3] == 1 || width == 1) return {from, view.strides[2]};
+  }
+  for (int64_t j = 0; j < count; ++j) {
+    load_line(from + j * view.strides[2], view.strides[3], width, buffer + j * width);
+  }
+  return {buffer, width};
+}
+
+// A block of rows, and the keys that they see.
+template <typename Sum>
+struct RowBlock {
+  RowBlock(const Attention& a, int64_t its_problem, int64_t block)
+      : problem(its_problem),
+        begin(block * kRowBlock),
+        count(std::min(kRowBlock, a.rows() - begin)),
+        panels((count + kPanel<Sum> - 1) / kPanel<Sum>) {
+    for (int64_t r = 0; r < kRowBlock; ++r) limits[r] = r < count ? a.key_limit(begin + r) : 0;
+  }
+
+  // The most and the fewest keys that a row of the panel sees.
+  int64_t most(int64_t panel) const {
+    const int64_t* const first = limits + panel * kPanel<Sum>;
+    return *std::max_element(first, first + kPanel<Sum>);
+  }
+  int64_t fewest(int64_t panel) const {
+    const int64_t* const first = limits + panel * kPanel<Sum>;
+    return *std::min_element(first, first + kPanel<Sum>);
+  }
+
+  int64_t problem, begin, count, panels;
+  int64_t limits[kRowBlock];
+};
+
+// Reads the rows of the block into panels; lanes without a row are 0.
+template <typename T, typename Sum>
+void load_panels(const Attention& a, const RowBlock<Sum>& block, const View& view, int64_t width,
+                 Sum* line, Sum* panels) {
+  std::fill_n(panels, block.panels * kPanel<Sum> * width, Sum{0});
+  for (int64_t r = 0; r < block.count; ++r) {
+    load_line(a.row_of<const T>(view, block.problem, block.begin + r), view.strides[3], width,
+              line);
+    Sum* const to = panels + r / kPanel<Sum> * kPanel<Sum> * width + r % kPanel<Sum>;
+    for (int64_t c = 0; c < width; ++c) to[c * kPanel<Sum>] = line[c];
+  }
+}
+
+// Writes panels to the rows of the block, each row times its factor.
+template <typename T, typename Sum>
+void store_panels(const Attention& a, const RowBlock<Sum>& block, const View& view, int64_t width,
+                  const Sum* factors, Sum* line, const Sum* panels) {
+  for (int64_t r = 0; r < block.count; ++r) {
+    const Sum* const from = panels + r / kPanel<Sum> * kPanel<Sum> * width + r % kPanel<Sum>;
+    for (int64_t c = 0; c < width; ++c) line[c] = from[c * kPanel<Sum>] * factors[r];
+    store_line(line, width, a.row_of<T>(view, block.problem, block.begin + r), view.strides[3]);
+  }
+}
+
+// scores = scale * scores + bias, and hidden_score() where the mask hides the key, for a tile of
+// `count` keys from `key` on.
+template <typename T, typename Sum>
+void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t panel, int64_t key,
+                         int64_t count, Sum* HWY_RESTRICT line, Sum* HWY_RESTRICT scores,
+                         int64_t scores_stride) {
+  const auto scale = static_cast<Sum>(a.scale);
+  const int64_t lanes = std::min(kPanel<Sum>, block.count - panel * kPanel<Sum>);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    const int64_t row = block.begin + panel * kPanel<Sum> + lane;
+    if (a.has_bias) {
+      const int64_t stride = a.bias.strides[3];
+      load_line(a.row_of<const T>(a.bias, block.problem, row) + key * stride, stride, count, line);
+    } else {
+      std::fill_n(line, count, Sum{0});
+    }
+    for (int64_t j = 0; j < count; ++j) {
+      Sum& score = scores[j * scores_stride + lane];
+      score = scale * score + line[j];
+    }
+    if (!a.has_mask) continue;
+    const int64_t stride = a.mask.strides[3];
+    const auto* const mask = a.row_of<const uint8_t>(a.mask, block.problem, row) + key * stride;
+    for (int64_t j = 0; j < count; ++j) {
+      if (mask[j * stride] == 0) scores[j * scores_stride + lane] = hidden_score<Sum>();
+    }
+  }
+}
+
+// How many keys of a tile that begins at `key` each lane of a panel sees; exact, for they are few.
+template <typename Sum>
+struct LaneLimits {
+  LaneLimits(const RowBlock<Sum>& block, int64_t panel, int64_t key) {
+    for (int64_t lane = 0; lane < kPanel<Sum>; ++lane) {
+      const int64_t limit = block.limits[panel * kPanel<Sum> + lane] - key;
+      values[lane] = static_cast<Sum>(std::clamp<int64_t>(limit, 0, kKeyBlock));
+    }
+  }
+  // The mask of the lanes of vector `half` that see key j of the tile.
+  HWY_INLINE auto sees(int half, int64_t j) const {
+    const TileTag<Sum> d;
+    return hn::Lt(hn::Set(d, static_cast<Sum>(j)), hn::LoadU(d, values + half * kTileLanes<Sum>));
+  }
+  Sum values[kPanel<Sum>];
+};
+
+// exp(x) for x of at most about 0, and NaN for NaN. That of f32 is at most 1.4 * 2^-24 wrong, and 0
+// where the result is below the smallest normal number: 2^n * e^r with |r| <= log(2) / 2, and a
+// polynomial for (e^r - 1 - r) / r^2 that has the least largest error there.
+template <class D, typename Sum = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> exp_of_score(D d, hn::Vec<D> x) {
+  if constexpr (sizeof(Sum) == 8) {
+    return hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
+  } else {
+    const hn::RebindToSigned<D> int_d;
+    const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+    auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);  // log(2) in two parts: n times the
+    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);    // first is exact.
+    auto p = hn::MulAdd(hn::Set(d, 1.979029803e-04f), r, hn::Set(d, 1.394470357e-03f));
+    p = hn::MulAdd(p, r, hn::Set(d, 8.333497341e-03f));
+    p = hn::MulAdd(p, r, hn::Set(d, 4.166629436e-02f));
+    p = hn::MulAdd(p, r, hn::Set(d, 1.666666587e-01f));
+    p = hn::MulAdd(p, r, hn::Set(d, 5.000000068e-01f));
+    p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+    const auto bits = hn::Add(hn::ConvertTo(int_d, n), hn::Set(int_d, 127));
+    const auto power = hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(bits)));
+    return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3f)), power);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_SDPA_TILES_INL_HPP

@@ -1,0 +1,56 @@
+# The sources of the kernels, for every backend that builds them, relative to this folder.
+# What is in the second list needs oneDNN.
+set(kernel_sources
+  activation.cpp
+  argmax.cpp
+  avg_pool.cpp
+  binary.cpp
+  cat.cpp
+  convolution_f64.cpp
+  copy.cpp
+  cross_entropy.cpp
+  embedding.cpp
+  gather.cpp
+  gemm.cpp
+  gemv.cpp
+  layer_norm.cpp
+  log_softmax.cpp
+  loop.cpp
+  max_pool.cpp
+  max_pool_backward.cpp
+  movement.cpp
+  norm.cpp
+  norm_backward.cpp
+  norm_rows.cpp
+  optimizer.cpp
+  random.cpp
+  reduce.cpp
+  reduction.cpp
+  rms_norm.cpp
+  rope.cpp
+  scale_and_check.cpp
+  scatter.cpp
+  sdpa.cpp
+  sdpa_backward.cpp
+  sdpa_forward.cpp
+  softmax.cpp
+  softmax_backward.cpp
+  softmax_backward_rows.cpp
+  softmax_rows.cpp
+  sort.cpp
+  strided.cpp
+  transpose.cpp
+  unary.cpp
+  where.cpp
+)
+set(library_kernel_sources
+  convolution.cpp
+  convolution_parts.cpp
+  dnnl_convolution.cpp
+  dnnl_program.cpp
+  inner_product.cpp
+  linear.cpp
+  matmul.cpp
+  product.cpp
+  product_plan.cpp
+)

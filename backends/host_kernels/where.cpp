@@ -1,0 +1,77 @@
+// where, for tensors of every layout. Elements keep their bits, so that their width says how.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/host_kernels/where.cpp"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "backends/host_kernels/rows-inl.hpp"
+#include "backends/host_kernels/scalar.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+namespace {
+
+// y may be a or b. Both are read, so that the compiler can blend vectors.
+template <typename T>
+struct Select {
+  static void run(int64_t n, T* y, const uint8_t* condition, const T* a, const T* b) {
+    for (int64_t i = 0; i < n; ++i) {
+      const T left = a[i], right = b[i];
+      y[i] = condition[i] != 0 ? left : right;
+    }
+  }
+};
+
+template <typename T>
+constexpr RowFunction* select_row() {
+  return Row<Select<T>, T, uint8_t, T, T>::run;
+}
+
+RowFunction* where_row(int64_t element_size_bytes) {
+  switch (element_size_bytes) {
+    case 1:
+      return select_row<uint8_t>();
+    case 2:
+      return select_row<uint16_t>();
+    case 4:
+      return select_row<uint32_t>();
+    default:
+      return select_row<uint64_t>();
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bp::kernels {
+namespace {
+
+HWY_EXPORT(where_row);
+
+bp_status where_launch(const bp_where_args& args, Launch& launch) {
+  const bp_dtype dtype = args.a->dtype;
+  const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, dtype) : 0;
+  const Loop loop = make_loop({args.y, args.condition, args.a, args.b}, scalar);
+  RowFunction* const row = HWY_DYNAMIC_DISPATCH(where_row)(dtype_size_bytes(dtype));
+  return submit_rows(launch, loop, row, kGrain);
+}
+
+}  // namespace
+
+constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>({
+    .name = "where",
+    .op = BP_OP_WHERE,
+    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
+    .dtype_rows = kAnyDtypes,
+    .dtype_row_count = std::size(kAnyDtypes),
+    .dtype_count = 1,
+    .layouts = BP_LAYOUT_ANY,
+});
+
+}  // namespace bp::kernels
+#endif  // HWY_ONCE

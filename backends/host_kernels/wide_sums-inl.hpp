@@ -1,0 +1,180 @@
+// Sums of elements in memory that are kept in f64, whatever their dtype: what sum and mean are made
+// of. The error does not grow with the number of elements.
+//
+// Where f32 is digits enough, groups of eight vectors are added in f32 first, as a tree, and only
+// their sum is widened: with every vector widened, rows out of a last-level cache took 1.6 times as
+// long. A group that overflows is added in f64 instead.
+//
+// Included once per Highway target, by sources that foreach_target.h compiles.
+#if defined(BACKPLANE_CPU_WIDE_SUMS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_WIDE_SUMS_INL_HPP
+#undef BACKPLANE_CPU_WIDE_SUMS_INL_HPP
+#else
+#define BACKPLANE_CPU_WIDE_SUMS_INL_HPP
+#endif
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "backends/host_kernels/lanes-inl.hpp"
+#include "hwy/cache_control.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kPageBytes = 4096;
+
+// What the sum of T is kept in. Unsigned integers wrap without being undefined.
+template <typename T>
+using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+
+// Elements as f64.
+template <class D, typename T>
+HWY_INLINE hn::Vec<D> load_wide(D d, const T* x) {
+  if constexpr (std::is_same_v<T, double>) {
+    return hn::LoadU(d, x);
+  } else {
+    const hn::Rebind<float, D> narrow_d;
+    return hn::PromoteTo(d, load_lanes(narrow_d, x));
+  }
+}
+
+// Where the vectors of a row are read: in order while the row fits into a few pages, as the
+// prefetcher of a cache expects it; else in four quarters, since memory serves several streams
+// faster than one.
+struct RowOrder {
+  RowOrder(int64_t n, int64_t size_bytes, int64_t lanes, int64_t group_size)
+      : is_split(n * size_bytes >= kSplitBytes) {
+    const int64_t quarter = n / (group_size * lanes) * (group_size / 4) * lanes;
+    end = is_split ? quarter : 4 * quarter;
+    stride = is_split ? quarter : group_size / 4 * lanes;
+    step = is_split ? group_size / 4 * lanes : group_size * lanes;
+  }
+
+  static constexpr int64_t kSplitBytes = 4 * kPageBytes;
+  bool is_split;
+  int64_t end;     // Groups begin at [0, end), `step` elements apart,
+  int64_t step;    // and consist of four runs,
+  int64_t stride;  // which begin this many elements apart.
+};
+
+template <typename T>
+SumOf<T> sum_of_row(const T* x, int64_t n) {
+  int64_t i = 0;
+  SumOf<T> sum = 0;
+  if constexpr (!std::is_integral_v<T>) {
+    const hn::ScalableTag<double> d;
+    const RowOrder order(n, sizeof(T), static_cast<int64_t>(hn::Lanes(d)), 4);
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    for (; i < order.end; i += order.step) {
+      s0 = hn::Add(s0, load_wide(d, x + i));
+      s1 = hn::Add(s1, load_wide(d, x + i + order.stride));
+      s2 = hn::Add(s2, load_wide(d, x + i + 2 * order.stride));
+      s3 = hn::Add(s3, load_wide(d, x + i + 3 * order.stride));
+    }
+    i = order.is_split ? 4 * order.end : order.end;
+    sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  }
+  for (; i < n; ++i) sum += static_cast<SumOf<T>>(widen(x[i]));
+  return sum;
+}
+
+// Vectors of f32 that are added before they are widened.
+constexpr int kGroupSize = 8;
+
+using GroupTag = hn::ScalableTag<float>;
+using GroupVector = hn::Vec<GroupTag>;
+
+// The sum of kGroupSize vectors: four runs of two, whose beginnings and elements are so far apart.
+template <typename T>
+HWY_INLINE GroupVector sum_of_group(const T* x, int64_t run_stride, int64_t stride) {
+  const auto run = [=](int64_t k) HWY_ATTR {
+    const T* const from = x + k * run_stride;
+    return hn::Add(load_lanes(GroupTag(), from), load_lanes(GroupTag(), from + stride));
+  };
+  return hn::Add(hn::Add(run(0), run(1)), hn::Add(run(2), run(3)));
+}
+
+// Asks for the lines of four runs, `run_stride` elements apart, that lie so many bytes later. There
+// may be no memory.
+template <typename T>
+HWY_INLINE void prefetch_group(const T* x, int64_t ahead_bytes, int64_t run_stride) {
+  const auto from = reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(ahead_bytes);
+  for (int64_t k = 0; k < 4; ++k) {
+    const auto offset = static_cast<uintptr_t>(k * run_stride) * sizeof(T);
+    hwy::Prefetch(reinterpret_cast<const T*>(from + offset));
+  }
+}
+
+// Calls take(i, v) for the vectors of f64 that make up `group`; i counts elements.
+template <class Take>
+HWY_INLINE void for_each_wide(GroupVector group, const Take& take) {
+  const hn::ScalableTag<double> d;
+  HWY_ALIGN float elements[hn::MaxLanes(GroupTag())];
+  hn::Store(group, GroupTag(), elements);
+  for (size_t i = 0; i < hn::Lanes(GroupTag()); i += hn::Lanes(d)) {
+    take(static_cast<int64_t>(i), load_wide(d, elements + i));
+  }
+}
+
+template <typename T>
+double sum_of_row_by_groups(const T* x, int64_t n) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(GroupTag()));
+  const RowOrder order(n, sizeof(T), lanes, kGroupSize);
+  auto s0 = hn::Zero(d), s1 = s0;
+  for (int64_t i = 0; i < order.end; i += order.step) {
+    // The prefetcher of a cache stops at the end of a page, where the next row often begins.
+    if (!order.is_split) prefetch_group(x + i, kPageBytes, order.stride);
+    for_each_wide(sum_of_group(x + i, order.stride, lanes), [&](int64_t at, auto v) HWY_ATTR {
+      (at == 0 ? s0 : s1) = hn::Add(at == 0 ? s0 : s1, v);
+    });
+  }
+  const double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
+  if (!std::isfinite(sum)) return sum_of_row(x, n);
+  const int64_t done = order.is_split ? 4 * order.end : order.end;
+  return sum + sum_of_row(x + done, n - done);
+}
+
+// Takes kGroupSize rows of dense columns into the accumulators of as many columns as are whole
+// vectors, and returns how many those are.
+template <typename T>
+int64_t take_group(double* HWY_RESTRICT a, const T* x, int64_t row_stride, int64_t n) {
+  const hn::ScalableTag<double> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(GroupTag()));
+  const auto infinity = hn::Set(GroupTag(), std::numeric_limits<float>::infinity());
+  // Several rows in a page are more streams than the prefetcher of a cache tells apart.
+  const int64_t stride_bytes = row_stride * static_cast<int64_t>(sizeof(T));
+  const bool is_close = stride_bytes < kPageBytes;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto take = [&](int64_t at, auto v) HWY_ATTR {
+      hn::StoreU(hn::Add(hn::LoadU(d, a + i + at), v), d, a + i + at);
+    };
+    if (is_close) {
+      prefetch_group(x + i, kGroupSize * stride_bytes, 2 * row_stride);
+      prefetch_group(x + i, (kGroupSize + 1) * stride_bytes, 2 * row_stride);
+    }
+    const GroupVector group = sum_of_group(x + i, 2 * row_stride, row_stride);
+    if (HWY_LIKELY(hn::AllTrue(GroupTag(), hn::Lt(hn::Abs(group), infinity)))) {
+      for_each_wide(group, take);
+    } else {
+      for (int row = 0; row < kGroupSize; ++row) {
+        for_each_wide(load_lanes(GroupTag(), x + i + row * row_stride), take);
+      }
+    }
+  }
+  return i;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_WIDE_SUMS_INL_HPP

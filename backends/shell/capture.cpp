@@ -1,0 +1,302 @@
+#include "backplane/shell/capture.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+
+#include "backplane/shell/graph.hpp"
+
+namespace bp {
+namespace {
+
+// The ends of the last members of the first release.
+constexpr uint32_t kFirstDesc = offsetof(bp_capture_desc, slot_count) + sizeof(uint64_t);
+constexpr uint32_t kFirstInfo = offsetof(bp_capture_info, is_origin) + sizeof(uint32_t);
+
+bool overlap(const bp_buffer_ref& a, const bp_buffer_ref& b) {
+  return a.buffer == b.buffer && a.byte_offset < b.byte_offset + b.size_bytes &&
+         b.byte_offset < a.byte_offset + a.size_bytes;
+}
+
+void merge(std::vector<uint64_t>& into, const std::vector<uint64_t>& other) {
+  if (into.size() < other.size()) into.resize(other.size());
+  for (size_t i = 0; i < other.size(); ++i) into[i] = std::max(into[i], other[i]);
+}
+
+}  // namespace
+
+Captures::Captures(const CaptureBackend& backend) : backend_(backend) {}
+
+Captures::~Captures() {
+  for (GraphInstance* instance : instances_) delete instance;
+  for (Graph* graph : graphs_) delete graph;
+}
+
+// ---- Questions ----------------------------------------------------------------------------------
+
+bool Captures::has_seat(bp_stream* stream) const {
+  const std::lock_guard lock(mutex_);
+  return seats_.contains(backend_.queue_of(stream));
+}
+
+bool Captures::has_mark(bp_event* event) const {
+  const std::lock_guard lock(mutex_);
+  return marks_.contains(event);
+}
+
+Captures::Seat* Captures::find_seat(bp_stream* stream) {
+  const auto found = seats_.find(backend_.queue_of(stream));
+  return found == seats_.end() ? nullptr : &found->second;
+}
+
+bp_status Captures::refuse(const char* call) const {
+  return fail(BP_INVALID_ARGUMENT,
+              std::string(call) +
+                  ": the stream captures; launches, copies between buffers, fills, record and "
+                  "wait are legal");
+}
+
+bp_status Captures::refuse_captured(const char* call) const {
+  return fail(BP_INVALID_ARGUMENT,
+              std::string(call) + ": the latest record of the event was captured, and never ran");
+}
+
+bp_status Captures::refuse_kernel(const bp_kernel& kernel) const {
+  return fail(BP_INVALID_ARGUMENT, std::string(kernel.name) +
+                                       ": the stream captures, and the kernel has no "
+                                       "BP_KERNEL_CAPTURABLE");
+}
+
+void Captures::check_range(const bp_buffer_ref* range, const char* what) const {
+  if (range == nullptr) throw StatusError(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
+  uint64_t size_bytes = 0;
+  if (!backend_.size_of(range->buffer, size_bytes)) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      std::string(what) + ": buffer is NULL or not one of this backend");
+  }
+  if (range->byte_offset > size_bytes || range->size_bytes > size_bytes - range->byte_offset) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      std::string(what) + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                          std::to_string(range->byte_offset) + " leave the buffer of " +
+                          std::to_string(size_bytes));
+  }
+}
+
+// ---- Begin and end ------------------------------------------------------------------------------
+
+// Ids grow with the clock, so that another instance of this library repeats none.
+uint64_t Captures::next_id() {
+  const auto now_ns =
+      std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+  const uint64_t place = reinterpret_cast<uintptr_t>(this) >> 6 & 0x3FF;
+  last_id_ = std::max(last_id_ + 0x400, static_cast<uint64_t>(now_ns) << 10 | place);
+  return last_id_;
+}
+
+std::vector<bp_buffer_ref> Captures::read_slots(const bp_capture_desc& desc) const {
+  if (desc.slot_count != 0 && desc.slots == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "begin_capture: slots is NULL, and slot_count is " +
+                                               std::to_string(desc.slot_count));
+  }
+  std::vector<bp_buffer_ref> slots(desc.slots, desc.slots + desc.slot_count);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    check_range(&slots[i], ("begin_capture: slot " + std::to_string(i)).c_str());
+    for (size_t j = 0; j < i; ++j) {
+      if (!overlap(slots[i], slots[j])) continue;
+      throw StatusError(BP_INVALID_ARGUMENT, "begin_capture: slots " + std::to_string(j) + " and " +
+                                                 std::to_string(i) + " overlap");
+    }
+  }
+  return slots;
+}
+
+bp_status Captures::begin(bp_stream* stream, const bp_capture_desc* desc) {
+  const void* const queue = backend_.queue_of(stream);
+  if (queue == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, "begin_capture: stream is NULL or not one of this backend");
+  }
+  const auto request = read_desc(desc, kFirstDesc, BP_STRUCT_CAPTURE_DESC, "begin_capture");
+  auto capture = std::make_shared<Capture>();
+  capture->origin = queue;
+  capture->device = backend_.device_of(backend_.streams.self, stream);
+  capture->slots = read_slots(request);
+  capture->clocks = {{0}};
+  const bp_status status = backend_.streams.status(backend_.streams.self, stream);
+  if (status == BP_DEVICE_LOST) return status;
+  if (status != BP_OK) {
+    return fail(BP_INVALID_ARGUMENT, "begin_capture: the stream has failed: clear_failure() first");
+  }
+  const std::lock_guard lock(mutex_);
+  if (seats_.contains(queue)) {
+    return fail(BP_INVALID_ARGUMENT, "begin_capture: the stream captures already");
+  }
+  capture->id = next_id();
+  seats_[queue] = {std::move(capture), 0};
+  backend_.hooks->open_captures.fetch_add(1, std::memory_order_relaxed);
+  return BP_OK;
+}
+
+bp_status Captures::info(bp_stream* stream, bp_capture_info* out_info) {
+  if (backend_.queue_of(stream) == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, "capture_info: stream is NULL or not one of this backend");
+  }
+  check_offer(out_info, kFirstInfo, "capture_info: out_info");
+  const std::lock_guard lock(mutex_);
+  const Seat* const seat = find_seat(stream);
+  const bool is_on = seat != nullptr;
+  out_info->node_count = is_on ? seat->capture->works.size() : 0;
+  out_info->capture_id = is_on ? seat->capture->id : 0;
+  out_info->is_valid = is_on ? 1 : 0;
+  out_info->is_origin = is_on && seat->place == 0 ? 1 : 0;
+  return BP_OK;
+}
+
+bp_status Captures::end(bp_stream* stream, bp_graph** out_graph) {
+  if (backend_.queue_of(stream) == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, "end_capture: stream is NULL or not one of this backend");
+  }
+  auto graph = std::make_unique<Graph>();
+  const std::lock_guard lock(mutex_);
+  const Seat* const seat = find_seat(stream);
+  if (seat == nullptr) return fail(BP_INVALID_ARGUMENT, "end_capture: the stream does not capture");
+  if (seat->place != 0) {
+    return fail(BP_INVALID_ARGUMENT, "end_capture: the capture began on another stream");
+  }
+  const std::shared_ptr<Capture> capture = seat->capture;
+  std::erase_if(seats_, [&](const auto& entry) { return entry.second.capture == capture; });
+  backend_.hooks->open_captures.fetch_sub(1, std::memory_order_relaxed);
+  if (out_graph == nullptr) return BP_OK;
+  Clock& known = capture->clocks[0];
+  known.resize(capture->clocks.size());
+  for (size_t place = 1; place < known.size(); ++place) {
+    if (known[place] == capture->clocks[place][place]) continue;
+    return fail(BP_INVALID_ARGUMENT, "end_capture: stream " + std::to_string(place) +
+                                         " of the capture was not joined again");
+  }
+  graph->device = capture->device;
+  graph->slots = std::move(capture->slots);
+  graph->works = std::move(capture->works);
+  graphs_.insert(graph.get());
+  *out_graph = reinterpret_cast<bp_graph*>(graph.release());
+  return BP_OK;
+}
+
+// ---- What is submitted meanwhile ----------------------------------------------------------------
+
+bp_status Captures::keep(bp_stream* stream, Work work) {
+  const std::vector<Place> places = places_of(work);
+  const std::lock_guard lock(mutex_);
+  const Seat* const seat = find_seat(stream);
+  if (seat == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, std::string(work.name()) + ": the capture ended meanwhile");
+  }
+  Capture& capture = *seat->capture;
+  for (const Place& place : places) slot_of(place, capture.slots);
+  capture.works.push_back(std::move(work));
+  ++capture.clocks[seat->place][seat->place];
+  return BP_OK;
+}
+
+bp_status Captures::copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
+                         const bp_buffer_ref* src) {
+  check_range(dst, "copy: dst");
+  check_range(src, "copy: src");
+  if (dst->size_bytes != src->size_bytes) {
+    return fail(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(dst->size_bytes) +
+                                         " bytes, and src has " + std::to_string(src->size_bytes));
+  }
+  const bool is_same = dst->buffer == src->buffer && dst->byte_offset == src->byte_offset;
+  if (!is_same && overlap(*dst, *src)) {
+    return fail(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
+  }
+  return keep(stream, Work::copy(kind, *dst, *src));
+}
+
+bp_status Captures::fill(bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
+                         uint64_t pattern_size_bytes) {
+  check_range(dst, "fill: dst");
+  const bool is_size = pattern_size_bytes >= 1 && pattern_size_bytes <= Work().pattern.size();
+  if (pattern == nullptr || !is_size || dst->size_bytes % pattern_size_bytes != 0) {
+    return fail(BP_INVALID_ARGUMENT,
+                "fill: a pattern of 1 to 16 bytes that divides the size of dst is allowed; " +
+                    std::to_string(pattern_size_bytes) + " and " + std::to_string(dst->size_bytes) +
+                    " were given");
+  }
+  return keep(stream, Work::fill(*dst, pattern, pattern_size_bytes));
+}
+
+bp_status Captures::record(bp_event* event, bp_stream* stream) {
+  const EventState state = backend_.state_of(event);
+  if (!state.is_known) {
+    return fail(BP_INVALID_ARGUMENT, "event.record: event is NULL or not one of this backend");
+  }
+  if (state.is_host_signalled) {
+    return fail(BP_INVALID_ARGUMENT, "event.record: the event is host-signalled");
+  }
+  const std::lock_guard lock(mutex_);
+  const Seat* const seat = find_seat(stream);
+  if (seat == nullptr)
+    return fail(BP_INVALID_ARGUMENT, "event.record: the capture ended meanwhile");
+  marks_[event] = {seat->capture, seat->capture->clocks[seat->place]};
+  mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
+  return BP_OK;
+}
+
+void Captures::forget(bp_event* event) {
+  const std::lock_guard lock(mutex_);
+  marks_.erase(event);
+  mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
+}
+
+// Lets a stream that does not capture take part. It has to run on the device of the others, since a
+// replay runs there.
+bp_status Captures::join(bp_stream* stream, const std::shared_ptr<Capture>& capture) {
+  const void* const queue = backend_.queue_of(stream);
+  if (backend_.device_of(backend_.streams.self, stream) != capture->device) {
+    return fail(BP_INVALID_ARGUMENT,
+                "stream.wait_event: the stream is of another device than the capture");
+  }
+  const bp_status status = backend_.streams.status(backend_.streams.self, stream);
+  if (status != BP_OK) return status;
+  const size_t place = capture->clocks.size();
+  capture->clocks.emplace_back(place + 1).back() = 1;
+  seats_[queue] = {capture, place};
+  return BP_OK;
+}
+
+bp_status Captures::wait_in_capture(bp_stream* stream, const Mark& mark) {
+  const std::shared_ptr<Capture> capture = mark.capture.lock();
+  const bool is_on = capture != nullptr && std::ranges::any_of(seats_, [&](const auto& entry) {
+                       return entry.second.capture == capture;
+                     });
+  Seat* seat = find_seat(stream);
+  if (!is_on || (seat != nullptr && seat->capture != capture)) {
+    return fail(BP_INVALID_ARGUMENT,
+                "stream.wait_event: the event was recorded in a capture that has ended, or in "
+                "another than that of the stream");
+  }
+  if (seat == nullptr) {
+    if (const bp_status status = join(stream, capture); status != BP_OK) return status;
+    seat = find_seat(stream);
+  }
+  merge(capture->clocks[seat->place], mark.clock);
+  return BP_OK;
+}
+
+bp_status Captures::wait_event(bp_stream* stream, bp_event* event) {
+  const EventState state = backend_.state_of(event);
+  if (!state.is_known || backend_.queue_of(stream) == nullptr) {
+    return fail(BP_INVALID_ARGUMENT,
+                "stream.wait_event: stream or event is NULL or not one of this backend");
+  }
+  const std::lock_guard lock(mutex_);
+  if (const auto mark = marks_.find(event); mark != marks_.end()) {
+    return wait_in_capture(stream, mark->second);
+  }
+  if (!state.was_recorded) return BP_OK;
+  return fail(BP_INVALID_ARGUMENT,
+              "stream.wait_event: the stream captures, and the event was recorded outside of the "
+              "capture");
+}
+
+}  // namespace bp

@@ -1,0 +1,241 @@
+#include "backplane/shell/compiler.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/kernel_choice.hpp"
+
+namespace bp {
+namespace {
+
+// The ends of the last members of the first release.
+constexpr uint32_t kFirstDesc = offsetof(bp_compile_desc, reserved) + sizeof(uint32_t);
+constexpr uint32_t kFirstInfo = offsetof(bp_executable_info, code_bytes) + sizeof(uint64_t);
+
+constexpr const char* kFormats[] = {"backplane.graph"};
+
+// Serialized: "bpgraph1", the identity of the build, a checksum of what follows, the launch flags,
+// the program; all in words of 8 bytes.
+constexpr uint64_t kMagic = 0x3168706172677062;
+constexpr size_t kHeaderWords = 3;
+
+constexpr bp_launch_flags kKnownFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// FNV-1a.
+uint64_t hash(const void* data, size_t size_bytes) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (size_t i = 0; i < size_bytes; ++i) {
+    value = (value ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3u;
+  }
+  return value;
+}
+
+uint64_t checksum(const std::vector<uint64_t>& words) {
+  return hash(words.data() + kHeaderWords, (words.size() - kHeaderWords) * sizeof(uint64_t));
+}
+
+[[noreturn]] void invalid(const std::string& text) { throw StatusError(BP_INVALID_ARGUMENT, text); }
+
+Compiler& compiler(void* self) { return *static_cast<Compiler*>(self); }
+
+}  // namespace
+
+Compiler::~Compiler() {
+  for (Executable* executable : executables_) delete executable;
+}
+
+void Compiler::check_device(bp_device* device, const char* call) const {
+  if (backend_.is_device(backend_.self, device)) return;
+  invalid(std::string(call) + ": device is NULL or not one of this backend");
+}
+
+Executable& Compiler::checked(bp_executable* executable, const char* call) const {
+  auto* const ours = reinterpret_cast<Executable*>(executable);
+  const std::lock_guard lock(mutex_);
+  if (!executables_.contains(ours)) {
+    invalid(std::string(call) + ": executable is NULL or not one of this backend");
+  }
+  return *ours;
+}
+
+bp_executable* Compiler::add(std::unique_ptr<Executable> executable) {
+  const std::lock_guard lock(mutex_);
+  executables_.insert(executable.get());
+  return reinterpret_cast<bp_executable*>(executable.release());
+}
+
+bp_status Compiler::formats(bp_device* device, uint64_t* out_count,
+                            const char* const** out_names) const {
+  check_device(device, "formats");
+  if (out_count == nullptr || out_names == nullptr) {
+    invalid("formats: out_count or out_names is NULL");
+  }
+  *out_count = std::size(kFormats);
+  *out_names = kFormats;
+  return BP_OK;
+}
+
+bp_compile_desc Compiler::read(bp_device* device, const bp_compile_desc* desc,
+                               const char* call) const {
+  check_device(device, call);
+  if (desc == nullptr) invalid(std::string(call) + ": desc is NULL");
+  const auto ours = read_desc(desc, kFirstDesc, BP_STRUCT_COMPILE_DESC, call);
+  if (ours.format == nullptr || std::string_view(ours.format) != kFormats[0]) {
+    throw StatusError(BP_UNSUPPORTED, std::string(call) + ": format is " +
+                                          (ours.format == nullptr ? "NULL" : ours.format) +
+                                          ", and " + kFormats[0] + " is allowed");
+  }
+  if ((ours.flags & ~kKnownFlags) != 0 || ours.reserved != 0) {
+    throw StatusError(BP_UNSUPPORTED, std::string(call) + ": flags are " +
+                                          std::to_string(ours.flags) + ", known bits are " +
+                                          std::to_string(kKnownFlags) + "; reserved is 0");
+  }
+  return ours;
+}
+
+bp_status Compiler::query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
+                          bp_reason* out_reasons) const {
+  const bp_compile_desc ours = read(device, desc, "query");
+  const Program program(static_cast<const bp_program*>(ours.data));
+  if (capacity < program.nodes.size() || out_reasons == nullptr) {
+    invalid("query: capacity is " + std::to_string(capacity) + ", and the program has " +
+            std::to_string(program.nodes.size()) + " nodes; or out_reasons is NULL");
+  }
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    bp_reason reason = nullptr;
+    choose_kernel(backend_.kernels, device, ours.flags, program.nodes[i].frame,
+                  program.nodes[i].is_in_place(), reason);
+    out_reasons[i] = reason;
+  }
+  return BP_OK;
+}
+
+bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
+                            bp_executable** out_executable) {
+  const bp_compile_desc ours = read(device, desc, "compile");
+  if (out_executable == nullptr) invalid("compile: out_executable is NULL");
+  *out_executable = add(std::make_unique<Executable>(
+      backend_, device, ours.flags, Program(static_cast<const bp_program*>(ours.data))));
+  return BP_OK;
+}
+
+bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info) const {
+  const Executable& e = checked(executable, "executable_info");
+  check_offer(out_info, kFirstInfo, "executable_info: out_info");
+  out_info->constant_bytes = e.constant_bytes();
+  out_info->workspace_bytes = e.workspace_bytes();
+  out_info->code_bytes = 0;
+  return BP_OK;
+}
+
+uint64_t Compiler::identity_hash() const {
+  return hash(backend_.identity, std::strlen(backend_.identity));
+}
+
+bp_status Compiler::serialize(bp_executable* executable, uint64_t capacity, void* out_data,
+                              uint64_t* out_size_bytes) const {
+  const Executable& e = checked(executable, "serialize");
+  if (out_size_bytes == nullptr || (capacity != 0 && out_data == nullptr)) {
+    invalid("serialize: out_size_bytes is NULL, or out_data is, with a capacity");
+  }
+  std::vector<uint64_t> words{kMagic, identity_hash(), 0, e.flags()};
+  e.program().write_to(words);
+  words[2] = checksum(words);
+  *out_size_bytes = words.size() * sizeof(uint64_t);
+  if (capacity != 0) std::memcpy(out_data, words.data(), std::min(capacity, *out_size_bytes));
+  return BP_OK;
+}
+
+bp_status Compiler::deserialize(bp_device* device, const void* data, uint64_t size_bytes,
+                                bp_executable** out_executable) {
+  check_device(device, "deserialize");
+  if (data == nullptr || out_executable == nullptr) {
+    invalid("deserialize: data or out_executable is NULL");
+  }
+  if (size_bytes % sizeof(uint64_t) != 0 || size_bytes <= kHeaderWords * sizeof(uint64_t)) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: " + std::to_string(size_bytes) +
+                                           " bytes are no serialized program");
+  }
+  std::vector<uint64_t> words(size_bytes / sizeof(uint64_t));
+  std::memcpy(words.data(), data, size_bytes);
+  if (words[0] != kMagic || words[1] != identity_hash()) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: the bytes are not of this build of " +
+                                           std::string(backend_.identity));
+  }
+  if (words[2] != checksum(words)) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: the checksum does not match");
+  }
+  size_t position = kHeaderWords + 1;
+  Program program(words, position);
+  *out_executable = add(std::make_unique<Executable>(
+      backend_, device, static_cast<bp_launch_flags>(words[kHeaderWords]), std::move(program)));
+  return BP_OK;
+}
+
+bp_status Compiler::release(bp_executable* executable) {
+  if (executable == nullptr) return BP_OK;
+  const std::unique_ptr<Executable> owned(&checked(executable, "release"));
+  const std::lock_guard lock(mutex_);
+  executables_.erase(owned.get());
+  return BP_OK;
+}
+
+bp_compiler_ops Compiler::table() {
+  bp_compiler_ops ops{};
+  ops.struct_size = sizeof(ops);
+  ops.struct_type = BP_STRUCT_COMPILER_OPS;
+  ops.self = this;
+  ops.formats = [](void* self, bp_device* device, uint64_t* out_count,
+                   const char* const** out_names) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.formats(device, out_count, out_names); });
+  };
+  ops.query = [](void* self, bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
+                 bp_reason* out_reasons) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.query(device, desc, capacity, out_reasons); });
+  };
+  ops.compile = [](void* self, bp_device* device, const bp_compile_desc* desc,
+                   bp_executable** out_executable) {
+    Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.compile(device, desc, out_executable); });
+  };
+  ops.executable_kernel = [](void* self, bp_executable* executable, const bp_kernel** out_kernel) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] {
+      const Executable& e = c.checked(executable, "executable_kernel");
+      if (out_kernel == nullptr) invalid("executable_kernel: out_kernel is NULL");
+      *out_kernel = &e.kernel();
+      return bp_status{BP_OK};
+    });
+  };
+  ops.executable_info = [](void* self, bp_executable* executable, bp_executable_info* out_info) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.info(executable, out_info); });
+  };
+  ops.serialize = [](void* self, bp_executable* executable, uint64_t capacity, void* out_data,
+                     uint64_t* out_size_bytes) {
+    const Compiler& c = compiler(self);
+    return guarded(*c.backend_.host,
+                   [&] { return c.serialize(executable, capacity, out_data, out_size_bytes); });
+  };
+  ops.deserialize = [](void* self, bp_device* device, const void* data, uint64_t size_bytes,
+                       bp_executable** out_executable) {
+    Compiler& c = compiler(self);
+    return guarded(*c.backend_.host,
+                   [&] { return c.deserialize(device, data, size_bytes, out_executable); });
+  };
+  ops.release = [](void* self, bp_executable* executable) {
+    Compiler& c = compiler(self);
+    return guarded(*c.backend_.host, [&] { return c.release(executable); });
+  };
+  return ops;
+}
+
+}  // namespace bp

@@ -1,0 +1,396 @@
+#include "backplane/shell/executable.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/capture.hpp"
+#include "backplane/shell/kernel_choice.hpp"
+
+namespace bp {
+namespace {
+
+constexpr uint64_t kAlignmentBytes = 256;  // Of workspace, and so of everything in it.
+
+uint64_t rounded(uint64_t size_bytes) {
+  return (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
+}
+
+// Throws StatusError for a status of the backend's own tables; the text is in the error slot.
+void require(bp_status status, const char* what) {
+  if (status != BP_OK) throw StatusError(status, std::string("compile: ") + what + " failed");
+}
+
+bool equals(const bp_tensor& tensor, const ProgramValue& value) {
+  const bool is_shape = tensor.dtype == value.dtype && tensor.ndim == value.shape.size() &&
+                        std::equal(value.shape.begin(), value.shape.end(), tensor.shape);
+  if (!is_shape) return false;
+  for (size_t i = 0; i < value.shape.size(); ++i) {
+    if (value.shape[i] > 1 && tensor.strides[i] != value.strides[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Executable::Executable(const CompilerBackend& backend, bp_device* device, bp_launch_flags flags,
+                       Program program)
+    : backend_(backend), device_(device), flags_(flags), program_(std::move(program)) {
+  offsets_.resize(program_.values.size());
+  argument_of_.resize(program_.values.size());
+  for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
+    for (size_t i = 0; i < program_.values.size(); ++i) {
+      if (program_.values[i].role == role) argument_of_[i] = argument_count_++;
+    }
+  }
+  try {
+    for (size_t i = 0; i < program_.nodes.size(); ++i) choose(i);
+    place_temporaries();
+    upload_constants();
+  } catch (...) {
+    release();
+    throw;
+  }
+  make_kernel();
+}
+
+Executable::~Executable() { release(); }
+
+void Executable::free_memory(bp_stream* stream) const {
+  const bp_allocator_ops& memory = backend_.memory;
+  for (const Node& node : nodes_) {
+    static_cast<void>(memory.free(memory.self, node.packed, stream));
+  }
+  static_cast<void>(memory.free(memory.self, constants_, stream));
+}
+
+// Work that was submitted goes on: a stream of its own frees the memory behind all uses of it.
+void Executable::release() {
+  for (Node& node : nodes_) {
+    if (node.plan != nullptr) static_cast<void>(node.kernel->plan_release(node.kernel, node.plan));
+  }
+  const bp_stream_ops& streams = backend_.streams;
+  bp_stream* stream = nullptr;
+  if (uses_.empty() || streams.create(streams.self, device_, nullptr, &stream) != BP_OK) {
+    for (const Use& use : uses_) {
+      static_cast<void>(backend_.events.synchronize(backend_.events.self, use.event, UINT64_MAX));
+    }
+    free_memory(nullptr);
+  } else {
+    for (const Use& use : uses_) {
+      static_cast<void>(streams.wait_event(streams.self, stream, use.event));
+    }
+    free_memory(stream);
+    static_cast<void>(streams.destroy(streams.self, stream));
+  }
+  for (const Use& use : uses_) {
+    static_cast<void>(backend_.events.destroy(backend_.events.self, use.event));
+  }
+}
+
+// A handle may be that of a new stream at the place of an old one, whose work still runs: the event
+// is recorded behind what it stood for.
+void Executable::mark_use(bp_stream* stream) {
+  const bp_event_ops& events = backend_.events;
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(uses_, stream, &Use::stream);
+  if (found != uses_.end()) {
+    static_cast<void>(backend_.streams.wait_event(backend_.streams.self, stream, found->event));
+    static_cast<void>(events.record(events.self, found->event, stream));
+    return;
+  }
+  bp_event* event = nullptr;
+  require(events.create(events.self, device_, nullptr, &event), "event.create");
+  static_cast<void>(events.record(events.self, event, stream));
+  uses_.push_back({stream, event});
+}
+
+// ---- Compilation --------------------------------------------------------------------------------
+
+void Executable::choose(size_t index) {
+  const ProgramNode& given = program_.nodes[index];
+  Node& node = nodes_.emplace_back();
+  bp_reason reason = nullptr;
+  node.kernel =
+      choose_kernel(backend_.kernels, device_, flags_, given.frame, given.is_in_place(), reason);
+  if (node.kernel == nullptr) {
+    throw StatusError(BP_UNSUPPORTED, "compile: node " + std::to_string(index) + ": " +
+                                          op_name(given.frame.op()) + ": " + reason);
+  }
+  node.frame = given.frame.fitted(node.kernel->args_size_bytes);
+  if (node.kernel->workspace_size == nullptr) return;
+  uint64_t required = 0, preferred = 0;
+  require(
+      node.kernel->workspace_size(node.kernel, device_, node.frame.data(), &required, &preferred),
+      "workspace_size");
+  node.workspace_bytes = std::max(required, preferred);
+}
+
+// Each temporary gets the first gap among those that live with it.
+void Executable::place_temporaries() {
+  struct Life {
+    size_t value, first, last;
+    uint64_t begin = 0, end = 0;
+  };
+  std::vector<Life> lives;
+  for (size_t value = 0; value < program_.values.size(); ++value) {
+    if (program_.values[value].role != BP_VALUE_TEMPORARY) continue;
+    Life life{value, program_.nodes.size(), 0};
+    for (size_t n = 0; n < program_.nodes.size(); ++n) {
+      if (std::ranges::count(program_.nodes[n].values, value) == 0) continue;
+      life.first = std::min(life.first, n);
+      life.last = n;
+    }
+    const uint64_t size_bytes = rounded(program_.values[value].size_bytes());
+    std::vector<Life> others;
+    for (const Life& other : lives) {
+      if (other.first <= life.last && life.first <= other.last) others.push_back(other);
+    }
+    std::ranges::sort(others, {}, &Life::begin);
+    for (const Life& other : others) {
+      if (life.begin + size_bytes <= other.begin) break;
+      life.begin = std::max(life.begin, other.end);
+    }
+    life.end = life.begin + size_bytes;
+    offsets_[value] = life.begin;
+    scratch_offset_ = std::max(scratch_offset_, life.end);
+    lives.push_back(life);
+  }
+}
+
+bp_buffer* Executable::allocate(uint64_t size_bytes) {
+  bp_allocate_desc desc{};
+  desc.struct_size = sizeof(desc);
+  desc.struct_type = BP_STRUCT_ALLOCATE_DESC;
+  desc.size_bytes = size_bytes;
+  desc.alignment_bytes = kAlignmentBytes;
+  bp_buffer* buffer = nullptr;
+  require(backend_.memory.allocate(backend_.memory.self, device_, &desc, &buffer), "allocate");
+  constant_bytes_ += size_bytes;
+  return buffer;
+}
+
+// On a stream of its own, whose work alone is waited for.
+void Executable::upload_constants() {
+  uint64_t size_bytes = 0;
+  for (size_t i = 0; i < program_.values.size(); ++i) {
+    if (program_.values[i].role != BP_VALUE_CONSTANT) continue;
+    offsets_[i] = size_bytes;
+    size_bytes += rounded(program_.values[i].data.size());
+  }
+  const bp_stream_ops& streams = backend_.streams;
+  bp_stream* stream = nullptr;
+  require(streams.create(streams.self, device_, nullptr, &stream), "stream.create");
+  const auto end_stream = [&](bp_stream* s) {
+    static_cast<void>(streams.destroy(streams.self, s));
+  };
+  const std::unique_ptr<bp_stream, decltype(end_stream)> owned(stream, end_stream);
+  if (size_bytes != 0) constants_ = allocate(size_bytes);
+  for (size_t i = 0; i < program_.values.size(); ++i) {
+    const std::vector<std::byte>& data = program_.values[i].data;
+    if (data.empty()) continue;
+    const bp_buffer_ref range{constants_, offsets_[i], data.size()};
+    require(backend_.memory.copy_from_host(backend_.memory.self, stream, &range, data.data(),
+                                           BP_BORROW_DURING_CALL),
+            "the copy of constants");
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) prepare(i, stream);
+  require(streams.synchronize(streams.self, stream, UINT64_MAX), "the copy of constants");
+  for (const Node& node : nodes_) {
+    workspace_bytes_ = std::max(workspace_bytes_, rounded(node.workspace_bytes));
+  }
+  workspace_bytes_ += scratch_offset_;
+}
+
+// A node whose kernel makes plans gets one, over the constants among its arguments.
+void Executable::prepare(size_t index, bp_stream* stream) {
+  Node& node = nodes_[index];
+  if (node.kernel->prepare == nullptr) return;
+  bp_prepare_desc desc{};
+  desc.struct_size = sizeof(desc);
+  desc.struct_type = BP_STRUCT_PREPARE_DESC;
+  desc.flags = flags_;
+  OwnedFrame frame = node.frame.clone();
+  uint64_t bit = 0;
+  for (size_t i = 0; i < frame.tensors().size(); ++i) {
+    if (i != 0 && frame.arguments()[i].is_first) ++bit;
+    const uint32_t value = program_.nodes[index].values[i];
+    if (value == BP_NO_VALUE || program_.values[value].role != BP_VALUE_CONSTANT) continue;
+    const bool is_last = i + 1 == frame.tensors().size() || frame.arguments()[i + 1].is_first;
+    if (!frame.arguments()[i].is_first || !is_last) continue;  // Of a list, some may not be.
+    desc.constant_args |= uint64_t{1} << bit;
+    frame.tensors()[i]->buffer = constants_;
+    frame.tensors()[i]->byte_offset += offsets_[value];
+  }
+  const bp_status status =
+      node.kernel->prepare(node.kernel, device_, &desc, frame.data(), &node.plan);
+  if (status == BP_UNSUPPORTED) {
+    node.plan = nullptr;  // The kernel serves the frame without one.
+    return;
+  }
+  require(status, "prepare");
+  pack(node, frame.data(), stream);
+}
+
+void Executable::pack(Node& node, const void* args, bp_stream* stream) {
+  bp_plan_info info{};
+  info.struct_size = sizeof(info);
+  info.struct_type = BP_STRUCT_PLAN_INFO;
+  require(node.kernel->plan_info(node.kernel, node.plan, &info), "plan_info");
+  node.workspace_bytes = std::max(info.workspace_required_bytes, info.workspace_preferred_bytes);
+  if (info.packed_size_bytes == 0) return;
+  node.packed = allocate(info.packed_size_bytes);
+  bp_buffer* const workspace = allocate(rounded(node.workspace_bytes));
+  constant_bytes_ -= rounded(node.workspace_bytes);
+  bp_launch launch{};
+  launch.device = device_;
+  launch.stream = stream;
+  launch.workspace = {workspace, 0, node.workspace_bytes};
+  launch.plan = node.plan;
+  launch.flags = flags_;
+  const bp_buffer_ref packed{node.packed, 0, info.packed_size_bytes};
+  const bp_status status = node.kernel->plan_pack(node.kernel, &launch, args, &packed);
+  static_cast<void>(backend_.memory.free(backend_.memory.self, workspace, stream));
+  require(status, "plan_pack");
+}
+
+void Executable::make_kernel() {
+  kernel_.struct_size = sizeof(bp_kernel);
+  kernel_.struct_type = BP_STRUCT_KERNEL;
+  kernel_.state = this;
+  kernel_.name = "program";
+  kernel_.op_version = 1;
+  kernel_.args_size_bytes = sizeof(bp_program_args);
+  kernel_.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC;
+  for (const Node& node : nodes_) kernel_.flags &= node.kernel->flags;
+  kernel_.layouts = BP_LAYOUT_ANY;
+  kernel_.workspace_size = [](const bp_kernel* self, bp_device*, const void*, uint64_t* required,
+                              uint64_t* preferred) -> bp_status {
+    const auto* const executable = static_cast<const Executable*>(self->state);
+    if (required != nullptr) *required = executable->workspace_bytes_;
+    if (preferred != nullptr) *preferred = executable->workspace_bytes_;
+    return BP_OK;
+  };
+  kernel_.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
+    auto* const e = static_cast<Executable*>(self->state);
+    return guarded(*e->backend_.host, [&]() -> bp_status {
+      if (launch == nullptr || args == nullptr) {
+        throw StatusError(BP_INVALID_ARGUMENT, "program: launch or args is NULL");
+      }
+      const auto& frame = *static_cast<const bp_program_args*>(args);
+      if (e->backend_.captures == nullptr || !e->backend_.captures->is_capturing(launch->stream)) {
+        return e->launch(*launch, frame, false);
+      }
+      return e->backend_.captures->launch(*self, *launch, args,
+                                          [&] { return e->launch(*launch, frame, true); });
+    });
+  };
+}
+
+// ---- Launch -------------------------------------------------------------------------------------
+
+void Executable::check_args(const bp_program_args& args) const {
+  if (args.struct_size < sizeof(bp_program_args) || args.flags != 0) {
+    throw StatusError(BP_UNSUPPORTED, "program: a frame of " + std::to_string(args.struct_size) +
+                                          " bytes with flags " + std::to_string(args.flags) +
+                                          "; no flag is known");
+  }
+  if (args.tensor_count != argument_count_ || (argument_count_ != 0 && args.tensors == nullptr)) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "program: " + std::to_string(args.tensor_count) + " tensors, and it has " +
+                          std::to_string(argument_count_) + " inputs and outputs");
+  }
+  for (size_t i = 0; i < program_.values.size(); ++i) {
+    const ProgramValue& value = program_.values[i];
+    if (!value.is_argument()) continue;
+    const bp_tensor& tensor = args.tensors[argument_of_[i]];
+    const std::string name = "program: tensor " + std::to_string(argument_of_[i]);
+    if (!equals(tensor, value)) {
+      throw StatusError(
+          BP_INVALID_ARGUMENT,
+          name + " has not the dtype, shape and strides of value " + std::to_string(i));
+    }
+    if (tensor.buffer == nullptr && value.size_bytes() != 0) {
+      throw StatusError(BP_INVALID_ARGUMENT, name + " has no buffer");
+    }
+  }
+}
+
+bp_buffer_ref Executable::place_of(uint32_t value, const bp_program_args& args,
+                                   const bp_buffer_ref& workspace) const {
+  const bp_value_role role = program_.values[value].role;
+  if (role == BP_VALUE_CONSTANT) return {constants_, offsets_[value], 0};
+  if (role == BP_VALUE_TEMPORARY) {
+    return {workspace.buffer, workspace.byte_offset + offsets_[value], 0};
+  }
+  const bp_tensor& tensor = args.tensors[argument_of_[value]];
+  return {tensor.buffer, tensor.byte_offset, 0};
+}
+
+std::unique_ptr<Executable::Frames> Executable::take_frames() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      std::unique_ptr<Frames> frames = std::move(idle_.back());
+      idle_.pop_back();
+      return frames;
+    }
+  }
+  auto frames = std::make_unique<Frames>();
+  for (const Node& node : nodes_) frames->push_back(node.frame.clone());
+  return frames;
+}
+
+bp_status Executable::launch(const bp_launch& launch, const bp_program_args& args,
+                             bool only_checks) {
+  if ((launch.flags & ~flags_ & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT}) != 0) {
+    throw StatusError(BP_UNSUPPORTED, "program: launch flags are " + std::to_string(launch.flags) +
+                                          ", and it was compiled for " + std::to_string(flags_));
+  }
+  if (launch.plan != nullptr) throw StatusError(BP_INVALID_ARGUMENT, "program: it has no plans");
+  check_args(args);
+  if (launch.workspace.size_bytes < workspace_bytes_ ||
+      (workspace_bytes_ != 0 && launch.workspace.buffer == nullptr)) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "program: the workspace has " + std::to_string(launch.workspace.size_bytes) +
+                          " bytes, and needs " + std::to_string(workspace_bytes_));
+  }
+  if (only_checks) return BP_OK;
+  std::unique_ptr<Frames> frames = take_frames();
+  const bp_status status = run(launch, args, *frames);
+  if (has_memory()) mark_use(launch.stream);
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(frames));
+  return status;
+}
+
+bp_status Executable::run(const bp_launch& launch, const bp_program_args& args,
+                          Frames& frames) const {
+  for (size_t n = 0; n < nodes_.size(); ++n) {
+    const Node& node = nodes_[n];
+    const std::vector<bp_tensor*>& tensors = frames[n].tensors();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i] == nullptr) continue;
+      const bp_buffer_ref place = place_of(program_.nodes[n].values[i], args, launch.workspace);
+      tensors[i]->buffer = place.buffer;
+      tensors[i]->byte_offset = place.byte_offset + node.frame.tensors()[i]->byte_offset;
+    }
+    bp_launch own = launch;
+    own.plan = node.plan;
+    own.workspace = {};
+    if (node.workspace_bytes != 0) {
+      own.workspace = {launch.workspace.buffer, launch.workspace.byte_offset + scratch_offset_,
+                       node.workspace_bytes};
+    }
+    const bp_status status = node.kernel->launch(node.kernel, &own, frames[n].data());
+    if (status == BP_OK) continue;
+    // Nodes in front of it were submitted: then its failure is one of the stream, as of any launch
+    // behind a piece of work that failed. Only the first may refuse for all.
+    return n == 0 || status != BP_UNSUPPORTED ? status : bp_status{BP_INTERNAL};
+  }
+  return BP_OK;
+}
+
+}  // namespace bp

@@ -1,0 +1,186 @@
+#include "backplane/shell/frame.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "backplane/layout.h"
+#include "backplane/ops.h"
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/shape.hpp"
+
+namespace bp {
+namespace {
+
+// Ids by the spelling that BP_ARG names its op with.
+enum : uint32_t {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) kOp_##name = (id),
+#define BP_ARG(op, member, kind, dtype_rule)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+struct OpName {
+  uint32_t op;
+  const char* name;
+};
+
+constexpr OpName kNames[] = {
+    {0, "program"},
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) {id, #name},
+#define BP_ARG(op, member, kind, dtype_rule)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+constexpr FrameMember kMembers[] = {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule) \
+  {kOp_##op, offsetof(bp_##op##_args, member), #member, #kind, #dtype_rule},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+bool is_free(std::string_view rule) {
+  return rule == "any" || rule == "float" || rule == "int" || rule == "index" ||
+         rule.starts_with("set(");
+}
+
+}  // namespace
+
+std::span<const FrameMember> frame_members() { return kMembers; }
+
+bool FrameMember::is_tensor() const {
+  constexpr std::string_view kKinds[] = {"tensor", "tensor_opt", "out",          "out_opt",
+                                         "inout",  "operand",    "scalar_tensor"};
+  return std::ranges::find(kKinds, kind) != std::end(kKinds);
+}
+
+const char* op_name(uint32_t op) {
+  for (const OpName& row : kNames) {
+    if (row.op == op) return row.name;
+  }
+  return nullptr;
+}
+
+OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes)
+    : op_(op), size_bytes_(size_bytes), words_((size_bytes + 7) / 8) {
+  if (op_name(op) == nullptr) {
+    throw StatusError(BP_UNSUPPORTED, "op " + std::to_string(op) + " is not known to this build");
+  }
+  std::memcpy(words_.data(), args, size_bytes);
+  if (op == 0) {
+    own_program();
+    return;
+  }
+  for (const FrameMember& member : kMembers) {
+    // A member that an older frame lacks was not copied.
+    if (member.op == op && member.offset + sizeof(void*) <= size_bytes) own_member(member);
+  }
+}
+
+OwnedFrame OwnedFrame::fitted(uint32_t size_bytes) const {
+  std::vector<uint64_t> words((std::max(size_bytes, size_bytes_) + 7) / 8);
+  std::memcpy(words.data(), words_.data(), size_bytes_);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(words.data());
+  for (uint32_t i = size_bytes; i < size_bytes_; ++i) {
+    if (bytes[i] == std::byte{0}) continue;
+    throw StatusError(BP_INCOMPATIBLE, std::string(op_name(op_)) + ": byte " + std::to_string(i) +
+                                           " of the frame is not understood");
+  }
+  std::memcpy(words.data(), &size_bytes, sizeof(size_bytes));
+  return OwnedFrame(op_, words.data(), size_bytes);
+}
+
+template <typename T>
+T OwnedFrame::read(size_t offset) const {
+  T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
+  std::memcpy(&value, reinterpret_cast<const std::byte*>(words_.data()) + offset, sizeof(T));
+  return value;
+}
+
+template <typename T>
+void OwnedFrame::write(size_t offset, const T& value) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
+  std::memcpy(reinterpret_cast<std::byte*>(words_.data()) + offset, &value, sizeof(T));
+}
+
+bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
+  bp_tensor& ours = storage_.emplace_back(*theirs);
+  if (ours.ndim == 0) return &ours;
+  if (ours.shape != nullptr) {
+    ours.shape = numbers_.emplace_back(ours.shape, ours.shape + ours.ndim).data();
+  }
+  if (ours.strides != nullptr) {
+    ours.strides = numbers_.emplace_back(ours.strides, ours.strides + ours.ndim).data();
+  }
+  return &ours;
+}
+
+void OwnedFrame::own_program() {
+  const auto args = read<bp_program_args>(0);
+  std::vector<bp_tensor>& array = arrays_.emplace_back();
+  for (uint64_t i = 0; i < args.tensor_count; ++i) array.push_back(*own(&args.tensors[i]));
+  for (bp_tensor& tensor : array) tensors_.push_back(&tensor);
+  write(offsetof(bp_program_args, tensors), static_cast<const bp_tensor*>(array.data()));
+}
+
+void OwnedFrame::own_member(const FrameMember& member) {
+  const size_t offset = member.offset;
+  if (member.is_tensor()) {
+    const auto* const theirs = read<const bp_tensor*>(offset);
+    bp_tensor* const ours = theirs == nullptr ? nullptr : own(theirs);
+    add_argument(ours, member, true);
+    write(offset, ours);
+    return;
+  }
+  if (!member.is_list()) return;
+  const auto count = read<uint64_t>(offset - sizeof(uint64_t));
+  if (member.is_numbers()) return own_numbers(offset, count);
+  const auto* const theirs = read<const bp_tensor* const*>(offset);
+  std::vector<bp_tensor*>& list = lists_.emplace_back();
+  for (uint64_t i = 0; i < count; ++i) {
+    list.push_back(own(theirs[i]));
+    add_argument(list.back(), member, i == 0);
+  }
+  write(offset, list.data());
+}
+
+void OwnedFrame::own_numbers(size_t offset, uint64_t count) {
+  const auto* const theirs = read<const int64_t*>(offset);
+  if (theirs != nullptr) write(offset, numbers_.emplace_back(theirs, theirs + count).data());
+}
+
+void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, bool is_first) {
+  const bool is_output = member.kind.starts_with("out");
+  const bool is_both = member.kind.starts_with("inout");
+  tensors_.push_back(tensor);
+  arguments_.push_back({.name = member.name,
+                        .is_read = !is_output,
+                        .is_written = is_output || is_both,
+                        .has_scalar = member.kind == "operand" || member.kind == "scalar_tensor",
+                        .has_free_dtype = is_free(member.dtype_rule),
+                        .is_first = is_first});
+}
+
+Extent extent_of(const bp_tensor& tensor) {
+  if (tensor.layout != nullptr) {
+    return {0, static_cast<int64_t>(tensor.layout->physical_size_bytes)};
+  }
+  Extent extent;
+  const auto size_bytes = static_cast<int64_t>(dtype_size_bytes(tensor.dtype));
+  extent.end = size_bytes;
+  for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {
+    if (tensor.shape[axis] == 0) return {};
+    const int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis] * size_bytes;
+    (reach < 0 ? extent.begin : extent.end) += reach;
+  }
+  return extent;
+}
+
+}  // namespace bp

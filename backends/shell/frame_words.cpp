@@ -1,0 +1,132 @@
+// Frames as words that mean the same in another process.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/frame.hpp"
+
+namespace bp {
+namespace {
+
+constexpr uint64_t kMaxFrameBytes = 4096;
+constexpr uint64_t kMaxListLength = 1 << 20;
+
+[[noreturn]] void damaged(const char* what) {
+  throw StatusError(BP_INCOMPATIBLE, std::string("deserialize: ") + what + " is damaged");
+}
+
+uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
+  if (position >= words.size()) damaged("the end");
+  return words[position++];
+}
+
+void write_tensor(const bp_tensor& tensor, std::vector<uint64_t>& words) {
+  words.insert(words.end(), {tensor.byte_offset, tensor.dtype, tensor.ndim});
+  words.insert(words.end(), tensor.shape, tensor.shape + tensor.ndim);
+  words.insert(words.end(), tensor.strides, tensor.strides + tensor.ndim);
+}
+
+// What is read, until the frame has its own copy.
+struct Storage {
+  std::deque<bp_tensor> tensors;
+  std::deque<std::vector<int64_t>> numbers;
+  std::deque<std::vector<const bp_tensor*>> lists;
+
+  const int64_t* read_numbers(const std::vector<uint64_t>& words, size_t& position,
+                              uint64_t count) {
+    if (count > kMaxListLength) damaged("the length of a list");
+    std::vector<int64_t>& list = numbers.emplace_back();
+    for (uint64_t i = 0; i < count; ++i) {
+      list.push_back(static_cast<int64_t>(next(words, position)));
+    }
+    return list.data();
+  }
+
+  const bp_tensor* read_tensor(const std::vector<uint64_t>& words, size_t& position) {
+    bp_tensor& tensor = tensors.emplace_back();
+    tensor.byte_offset = next(words, position);
+    tensor.dtype = static_cast<bp_dtype>(next(words, position));
+    const uint64_t ndim = next(words, position);
+    if (ndim > BP_MAX_RANK) damaged("the rank of a tensor");
+    tensor.ndim = static_cast<uint32_t>(ndim);
+    tensor.shape = read_numbers(words, position, ndim);
+    tensor.strides = read_numbers(words, position, ndim);
+    return &tensor;
+  }
+};
+
+// A pointer of a frame, in the words of that frame.
+template <typename T>
+void put(std::vector<uint64_t>& frame, size_t offset, T pointer) {
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.
+  std::memcpy(reinterpret_cast<std::byte*>(frame.data()) + offset, &pointer, sizeof(pointer));
+}
+
+uint64_t get(const std::vector<uint64_t>& frame, size_t offset) {
+  uint64_t word = 0;
+  std::memcpy(&word, reinterpret_cast<const std::byte*>(frame.data()) + offset, sizeof(word));
+  return word;
+}
+
+}  // namespace
+
+void OwnedFrame::write_to(std::vector<uint64_t>& words) const {
+  words.insert(words.end(), {op_, size_bytes_});
+  const size_t begin = words.size();
+  words.insert(words.end(), words_.begin(), words_.end());
+  const auto* const bytes = reinterpret_cast<const std::byte*>(words_.data());
+  for (const FrameMember& member : frame_members()) {
+    const bool is_pointer = member.is_tensor() || member.is_list();
+    if (member.op != op_ || !is_pointer || member.offset + sizeof(void*) > size_bytes_) continue;
+    const bool is_given = get(words_, member.offset) != 0;
+    const uint64_t mark = is_given ? 1 : 0;
+    std::memcpy(reinterpret_cast<std::byte*>(words.data() + begin) + member.offset, &mark,
+                sizeof(mark));
+    if (!is_given) continue;
+    if (member.is_tensor()) {
+      write_tensor(**reinterpret_cast<const bp_tensor* const*>(bytes + member.offset), words);
+      continue;
+    }
+    const uint64_t count = get(words_, member.offset - sizeof(uint64_t));
+    if (member.is_numbers()) {
+      const auto* const numbers = *reinterpret_cast<const int64_t* const*>(bytes + member.offset);
+      words.insert(words.end(), numbers, numbers + count);
+      continue;
+    }
+    const auto* const list =
+        *reinterpret_cast<const bp_tensor* const* const*>(bytes + member.offset);
+    for (uint64_t i = 0; i < count; ++i) write_tensor(*list[i], words);
+  }
+}
+
+OwnedFrame OwnedFrame::read_from(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t op = next(words, position), size_bytes = next(words, position);
+  if (size_bytes > kMaxFrameBytes || op == 0) damaged("a frame");
+  std::vector<uint64_t> frame((size_bytes + 7) / 8);
+  for (uint64_t& word : frame) word = next(words, position);
+  Storage storage;
+  for (const FrameMember& member : frame_members()) {
+    const bool is_pointer = member.is_tensor() || member.is_list();
+    if (member.op != op || !is_pointer || member.offset + sizeof(void*) > size_bytes) continue;
+    const uint64_t mark = get(frame, member.offset);
+    if (mark > 1) damaged("a pointer");
+    if (mark == 0) continue;
+    if (member.is_tensor()) {
+      put(frame, member.offset, storage.read_tensor(words, position));
+      continue;
+    }
+    const uint64_t count = get(frame, member.offset - sizeof(uint64_t));
+    if (count > kMaxListLength) damaged("the length of a list");
+    if (member.is_numbers()) {
+      put(frame, member.offset, storage.read_numbers(words, position, count));
+      continue;
+    }
+    std::vector<const bp_tensor*>& list = storage.lists.emplace_back();
+    for (uint64_t i = 0; i < count; ++i) list.push_back(storage.read_tensor(words, position));
+    put(frame, member.offset, list.data());
+  }
+  return OwnedFrame(static_cast<uint32_t>(op), frame.data(), static_cast<uint32_t>(size_bytes));
+}
+
+}  // namespace bp

@@ -1,0 +1,167 @@
+// Captures for backends without graphs of their own: what is submitted to a capturing stream is
+// kept as Work, and replayed by submitting it again.
+//
+// Nothing of the backend's streams and events changes. Which streams capture, and which events were
+// recorded there, stands in side tables here; while nothing captures, a submission costs one
+// relaxed load. The order of a capture is the order of its calls: it respects every edge that
+// events made, so that a replay may run on one stream. Edges are only followed to tell whether each
+// stream was joined again.
+//
+// A backend puts CaptureFront (capture_front.hpp) in front of its tables, lets its launches ask
+// is_capturing(), and registers graphs() as its table.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "backplane/graph.h"
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/work.hpp"
+
+namespace bp {
+
+// What a backend says of an event.
+struct EventState {
+  bool is_known = false;  // One of this backend.
+  bool is_host_signalled = false;
+  bool was_recorded = false;
+};
+
+struct Graph;
+struct GraphInstance;
+
+// What captures need of a backend. The functions answer for handles that may be NULL or foreign.
+struct CaptureBackend {
+  const bp_host* host;
+  Hooks* hooks;
+  bp_allocator_ops memory;  // With their self, and without captures in front of them.
+  bp_stream_ops streams;
+  bp_event_ops events;
+
+  // The same for all handles of one queue; NULL for a handle that is none of this backend.
+  const void* (*queue_of)(bp_stream* stream);
+  bp_device* (*device_of)(void* self, bp_stream* stream);
+  EventState (*state_of)(bp_event* event);
+
+  // The size of a buffer; false if it is none of this backend.
+  bool (*size_of)(bp_buffer* buffer, uint64_t& out_size_bytes);
+
+  // Lets the work that was submitted to `stream` end in a failure.
+  void (*fail)(bp_stream* stream, bp_status status, const std::string& text);
+
+  // Optional: submits all work of `instance` at once, or none of it. NULL: it is submitted piece by
+  // piece.
+  bp_status (*replay)(void* self, GraphInstance& instance, bp_stream* stream) = nullptr;
+};
+
+class Captures {
+ public:
+  explicit Captures(const CaptureBackend& backend);
+  Captures(const Captures&) = delete;
+  ~Captures();
+
+  const CaptureBackend& backend() const { return backend_; }
+  bp_graph_ops graphs();
+
+  bool is_capturing(bp_stream* stream) const {
+    return backend_.hooks->is_capture_open() && has_seat(stream);
+  }
+
+  // Whether the latest record of `event` was captured.
+  bool is_captured(bp_event* event) const {
+    return mark_count_.load(std::memory_order_relaxed) != 0 && has_mark(event);
+  }
+
+  // Refuses a call that is not legal on a capturing stream: refuse("stream.query").
+  bp_status refuse(const char* call) const;
+  bp_status refuse_captured(const char* call) const;
+
+  // Keeps a launch. `check` does everything that a launch does but submit, and says whether it
+  // would be accepted.
+  template <typename Check>
+  bp_status launch(const bp_kernel& kernel, const bp_launch& launch, const void* args,
+                   Check&& check) {
+    if ((kernel.flags & BP_KERNEL_CAPTURABLE) == 0) return refuse_kernel(kernel);
+    const bp_status status = check();
+    if (status != BP_OK) return status;
+    return keep(launch.stream, Work::launch(kernel, launch, args));
+  }
+
+  // What replaces the calls of the tables on a capturing stream, or of a captured event.
+  bp_status copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
+                 const bp_buffer_ref* src);
+  bp_status fill(bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
+                 uint64_t pattern_size_bytes);
+  bp_status record(bp_event* event, bp_stream* stream);
+  bp_status wait_event(bp_stream* stream, bp_event* event);
+  void forget(bp_event* event);
+
+  // The entries of bp_graph_ops.
+  bp_status begin(bp_stream* stream, const bp_capture_desc* desc);
+  bp_status info(bp_stream* stream, bp_capture_info* out_info);
+  bp_status end(bp_stream* stream, bp_graph** out_graph);
+  bp_status instantiate(bp_graph* graph, bp_graph_instance** out_instance);
+  bp_status bind(bp_graph_instance* instance, uint64_t slot, const bp_buffer_ref* range);
+  bp_status update(bp_graph_instance* instance, bp_graph* graph);
+  bp_status replay(bp_graph_instance* instance, bp_stream* stream);
+  bp_status destroy(bp_graph* graph);
+  bp_status destroy(bp_graph_instance* instance);
+  bp_status dump(bp_graph* graph, uint64_t capacity, char* text, uint64_t* out_size);
+
+ private:
+  // How many of the steps of each stream something comes behind, by the stream's place.
+  using Clock = std::vector<uint64_t>;
+
+  struct Capture {
+    uint64_t id = 0;
+    const void* origin = nullptr;
+    bp_device* device = nullptr;
+    std::vector<bp_buffer_ref> slots;
+    std::vector<Work> works;
+    std::vector<Clock> clocks;  // Of each stream, the origin first.
+  };
+  struct Seat {
+    std::shared_ptr<Capture> capture;
+    size_t place = 0;
+  };
+  struct Mark {
+    std::weak_ptr<Capture> capture;
+    Clock clock;
+  };
+
+  bool has_seat(bp_stream* stream) const;
+  bool has_mark(bp_event* event) const;
+  Seat* find_seat(bp_stream* stream);
+  bp_status refuse_kernel(const bp_kernel& kernel) const;
+  bp_status fail(bp_status status, const std::string& text) const {
+    return backend_.host->set_error(backend_.host->self, status, text.c_str());
+  }
+  bp_status keep(bp_stream* stream, Work work);
+  bp_status wait_in_capture(bp_stream* stream, const Mark& mark);
+  bp_status join(bp_stream* stream, const std::shared_ptr<Capture>& capture);
+  uint64_t next_id();
+  void check_range(const bp_buffer_ref* range, const char* what) const;
+  std::vector<bp_buffer_ref> read_slots(const bp_capture_desc& desc) const;
+  bp_status check_before_launch(const GraphInstance& instance) const;
+  bp_status submit_works(const GraphInstance& instance, bp_stream* stream) const;
+  Graph& checked(bp_graph* graph, const char* call) const;
+  GraphInstance& checked(bp_graph_instance* instance, const char* call) const;
+
+  const CaptureBackend backend_;
+  std::atomic<uint32_t> mark_count_ = 0;
+  mutable std::mutex mutex_;  // Guards what follows.
+  uint64_t last_id_ = 0;
+  std::unordered_map<const void*, Seat> seats_;  // By queue.
+  std::unordered_map<bp_event*, Mark> marks_;
+  std::unordered_set<Graph*> graphs_;
+  std::unordered_set<GraphInstance*> instances_;
+};
+
+}  // namespace bp

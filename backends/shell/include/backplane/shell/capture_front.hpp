@@ -1,0 +1,159 @@
+// Entries that stand in front of a backend's own, and turn to its Captures what is submitted to a
+// capturing stream. Everything else passes through.
+//
+//   CaptureFront<captures_of>::put(streams, events, memory);
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "backplane/shell/capture.hpp"
+
+namespace bp {
+
+// The name of an entry as an argument of a template.
+template <size_t kSize>
+struct EntryName {
+  constexpr EntryName(const char (&text)[kSize]) { std::copy_n(text, kSize, value); }
+  char value[kSize];
+};
+
+// `kCapturesOf` finds the captures by the self of the backend's tables.
+template <Captures& (*kCapturesOf)(void* self)>
+class CaptureFront {
+ public:
+  // Replaces the entries that a capture concerns. Captures has a copy of the tables from before.
+  static void put(bp_stream_ops& streams, bp_event_ops& events, bp_allocator_ops& memory) {
+    put_streams(streams);
+    put_events(events);
+    put_memory(memory);
+  }
+
+ private:
+  // An entry of `streams` whose first argument is a stream, and that is not legal in a capture.
+  template <EntryName kName, auto kEntry, typename... Args>
+  static bp_status refused_stream(void* self, bp_stream* stream, Args... args) {
+    Captures& c = kCapturesOf(self);
+    if (c.is_capturing(stream)) return c.refuse(kName.value);
+    return (c.backend().streams.*kEntry)(self, stream, args...);
+  }
+
+  // An entry of `events` about an event that has to have been recorded in earnest.
+  template <EntryName kName, auto kEntry, typename... Args>
+  static bp_status refused_event(void* self, bp_event* event, Args... args) {
+    Captures& c = kCapturesOf(self);
+    if (c.is_captured(event)) return c.refuse_captured(kName.value);
+    return (c.backend().events.*kEntry)(self, event, args...);
+  }
+
+  // An entry of `memory` that is not legal in a capture.
+  template <EntryName kName, auto kEntry, typename... Args>
+  static bp_status refused_copy(void* self, bp_stream* stream, Args... args) {
+    Captures& c = kCapturesOf(self);
+    if (c.is_capturing(stream)) return c.refuse(kName.value);
+    return (c.backend().memory.*kEntry)(self, stream, args...);
+  }
+
+  static void put_streams(bp_stream_ops& streams) {
+    streams.destroy = refused_stream<"stream.destroy", &bp_stream_ops::destroy>;
+    streams.query = refused_stream<"stream.query", &bp_stream_ops::query>;
+    streams.status = refused_stream<"stream.status", &bp_stream_ops::status>;
+    streams.clear_failure = refused_stream<"stream.clear_failure", &bp_stream_ops::clear_failure>;
+    streams.synchronize = refused_stream<"stream.synchronize", &bp_stream_ops::synchronize>;
+    streams.flush = refused_stream<"stream.flush", &bp_stream_ops::flush>;
+    streams.add_callback = refused_stream<"stream.add_callback", &bp_stream_ops::add_callback>;
+    if (streams.native_handle != nullptr) {
+      streams.native_handle = refused_stream<"stream.native_handle", &bp_stream_ops::native_handle>;
+    }
+    streams.wait_event = [](void* self, bp_stream* stream, bp_event* event) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      if (c.is_capturing(stream) || c.is_captured(event)) {
+        return guarded(*c.backend().host, [&] { return c.wait_event(stream, event); });
+      }
+      return c.backend().streams.wait_event(self, stream, event);
+    };
+    streams.is_capturing = [](void* self, bp_stream* stream,
+                              uint32_t* out_is_capturing) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      const bp_host& host = *c.backend().host;
+      if (c.backend().queue_of(stream) == nullptr || out_is_capturing == nullptr) {
+        return host.set_error(host.self, BP_INVALID_ARGUMENT,
+                              "stream.is_capturing: stream is not one of this backend, or "
+                              "out_is_capturing is NULL");
+      }
+      if (!c.is_capturing(stream) && c.backend().streams.is_capturing != nullptr) {
+        return c.backend().streams.is_capturing(self, stream, out_is_capturing);
+      }
+      *out_is_capturing = c.is_capturing(stream) ? 1 : 0;
+      return BP_OK;
+    };
+  }
+
+  static void put_events(bp_event_ops& events) {
+    events.query = refused_event<"event.query", &bp_event_ops::query>;
+    events.synchronize = refused_event<"event.synchronize", &bp_event_ops::synchronize>;
+    events.record = [](void* self, bp_event* event, bp_stream* stream) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      if (c.is_capturing(stream)) {
+        return guarded(*c.backend().host, [&] { return c.record(event, stream); });
+      }
+      const bp_status status = c.backend().events.record(self, event, stream);
+      if (status == BP_OK && c.is_captured(event)) c.forget(event);
+      return status;
+    };
+    events.elapsed_ns = [](void* self, bp_event* start, bp_event* end,
+                           int64_t* out_elapsed_ns) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      if (c.is_captured(start) || c.is_captured(end)) return c.refuse_captured("event.elapsed_ns");
+      return c.backend().events.elapsed_ns(self, start, end, out_elapsed_ns);
+    };
+    events.destroy = [](void* self, bp_event* event) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      if (c.is_captured(event)) c.forget(event);
+      return c.backend().events.destroy(self, event);
+    };
+  }
+
+  static void put_memory(bp_allocator_ops& memory) {
+    memory.copy_from_host = refused_copy<"copy_from_host", &bp_allocator_ops::copy_from_host>;
+    memory.copy_to_host = refused_copy<"copy_to_host", &bp_allocator_ops::copy_to_host>;
+    memory.copy = copy<Work::Kind::kCopy, &bp_allocator_ops::copy>;
+    if (memory.copy_peer != nullptr) {
+      memory.copy_peer = copy<Work::Kind::kCopyPeer, &bp_allocator_ops::copy_peer>;
+    }
+    memory.fill = [](void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
+                     uint64_t size_bytes) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      if (c.is_capturing(stream)) {
+        return guarded(*c.backend().host, [&] { return c.fill(stream, dst, pattern, size_bytes); });
+      }
+      return c.backend().memory.fill(self, stream, dst, pattern, size_bytes);
+    };
+    memory.free = [](void* self, bp_buffer* buffer, bp_stream* stream) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      if (stream != nullptr && c.is_capturing(stream)) return c.refuse("free");
+      return c.backend().memory.free(self, buffer, stream);
+    };
+    memory.allocate = [](void* self, bp_device* device, const bp_allocate_desc* desc,
+                         bp_buffer** out_buffer) -> bp_status {
+      Captures& c = kCapturesOf(self);
+      constexpr uint32_t kHasStream = offsetof(bp_allocate_desc, stream) + sizeof(bp_stream*);
+      const bool has_stream =
+          desc != nullptr && desc->struct_size >= kHasStream && desc->stream != nullptr;
+      if (has_stream && c.is_capturing(desc->stream)) return c.refuse("allocate");
+      return c.backend().memory.allocate(self, device, desc, out_buffer);
+    };
+  }
+
+  template <Work::Kind kKind, auto kEntry>
+  static bp_status copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
+                        const bp_buffer_ref* src) {
+    Captures& c = kCapturesOf(self);
+    if (c.is_capturing(stream)) {
+      return guarded(*c.backend().host, [&] { return c.copy(kKind, stream, dst, src); });
+    }
+    return (c.backend().memory.*kEntry)(self, stream, dst, src);
+  }
+};
+
+}  // namespace bp

@@ -1,0 +1,44 @@
+// The compiler of backends that have kernels: programs of format "backplane.graph" run as the
+// kernels of their nodes, each chosen once.
+#pragma once
+
+#include <mutex>
+#include <unordered_set>
+#include <vector>
+
+#include "backplane/shell/executable.hpp"
+
+namespace bp {
+
+class Compiler {
+ public:
+  explicit Compiler(CompilerBackend backend) : backend_(std::move(backend)) {}
+  Compiler(const Compiler&) = delete;
+  ~Compiler();
+
+  bp_compiler_ops table();
+
+ private:
+  bp_status formats(bp_device* device, uint64_t* out_count, const char* const** out_names) const;
+  bp_status query(bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
+                  bp_reason* out_reasons) const;
+  bp_status compile(bp_device* device, const bp_compile_desc* desc, bp_executable** out_executable);
+  bp_status info(bp_executable* executable, bp_executable_info* out_info) const;
+  bp_status serialize(bp_executable* executable, uint64_t capacity, void* out_data,
+                      uint64_t* out_size_bytes) const;
+  bp_status deserialize(bp_device* device, const void* data, uint64_t size_bytes,
+                        bp_executable** out_executable);
+  bp_status release(bp_executable* executable);
+
+  void check_device(bp_device* device, const char* call) const;
+  bp_compile_desc read(bp_device* device, const bp_compile_desc* desc, const char* call) const;
+  Executable& checked(bp_executable* executable, const char* call) const;
+  bp_executable* add(std::unique_ptr<Executable> executable);
+  uint64_t identity_hash() const;
+
+  const CompilerBackend backend_;
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::unordered_set<Executable*> executables_;
+};
+
+}  // namespace bp

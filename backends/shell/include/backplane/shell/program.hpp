@@ -1,0 +1,51 @@
+// A program of format "backplane.graph" that owns what it consists of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "backplane/compiler.h"
+#include "backplane/shell/frame.hpp"
+
+namespace bp {
+
+struct ProgramValue {
+  bp_value_role role = 0;
+  bp_dtype dtype = 0;
+  std::vector<int64_t> shape, strides;
+  std::vector<std::byte> data;  // Of a constant.
+
+  bp_tensor tensor() const;     // A view without a buffer.
+  uint64_t size_bytes() const;  // From its first element to behind its last.
+  bool is_argument() const { return role == BP_VALUE_INPUT || role == BP_VALUE_OUTPUT; }
+};
+
+struct ProgramNode {
+  // Whether it writes a value that it reads as another argument.
+  bool is_in_place() const;
+
+  OwnedFrame frame;              // Byte offsets count from the beginning of the value.
+  std::vector<uint32_t> values;  // One for each of frame.tensors(), or BP_NO_VALUE.
+};
+
+struct Program {
+  // Reads the host's. Throws StatusError for what is no program.
+  explicit Program(const bp_program* theirs);
+
+  // Reads what write() wrote. Throws StatusError of BP_INCOMPATIBLE where it cannot be that.
+  Program(const std::vector<uint64_t>& words, size_t& position);
+
+  void write_to(std::vector<uint64_t>& words) const;
+
+  std::vector<ProgramValue> values;
+  std::vector<ProgramNode> nodes;
+
+ private:
+  void read_value(const bp_program_value* theirs, size_t index);
+  void read_node(const bp_program_node* theirs, size_t index);
+  void check_node(size_t index, std::vector<bool>& is_written) const;
+  void check() const;
+};
+
+}  // namespace bp

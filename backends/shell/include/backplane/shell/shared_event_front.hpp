@@ -1,0 +1,81 @@
+// Entries that stand in front of a backend's own, and turn to its SharedEvents what concerns an
+// event that processes share. Everything else passes through.
+//
+//   SharedEventFront<shared_events_of>::put(streams, events);
+#pragma once
+
+#include <cstddef>
+
+#include "backplane/shell/shared_events.hpp"
+
+namespace bp {
+
+// `kSharedEventsOf` finds them by the self of the backend's tables.
+template <SharedEvents& (*kSharedEventsOf)(void* self)>
+class SharedEventFront {
+ public:
+  // Replaces the entries that shared events concern. SharedEvents has a copy of the tables from
+  // before.
+  static void put(bp_stream_ops& streams, bp_event_ops& events) {
+    streams.wait_event = wait_event;
+    events.create = create;
+    events.destroy = turned<&SharedEvents::destroy, &bp_event_ops::destroy>;
+    events.record = turned<&SharedEvents::record, &bp_event_ops::record>;
+    events.query = turned<&SharedEvents::query, &bp_event_ops::query>;
+    events.synchronize = turned<&SharedEvents::synchronize, &bp_event_ops::synchronize>;
+    events.elapsed_ns = elapsed_ns;
+    events.export_event = always<&SharedEvents::export_event>;
+    events.import_event = always<&SharedEvents::import_event>;
+  }
+
+ private:
+  template <auto kCall, typename... Args>
+  static bp_status always(void* self, Args... args) {
+    SharedEvents& shared = kSharedEventsOf(self);
+    return guarded(*shared.backend().host, [&] { return (shared.*kCall)(args...); });
+  }
+
+  template <auto kCall, auto kEntry, typename... Args>
+  static bp_status turned(void* self, bp_event* event, Args... args) {
+    SharedEvents& shared = kSharedEventsOf(self);
+    if (!shared.is_shared(event)) return (shared.backend().events.*kEntry)(self, event, args...);
+    return guarded(*shared.backend().host, [&] { return (shared.*kCall)(event, args...); });
+  }
+
+  static bp_status wait_event(void* self, bp_stream* stream, bp_event* event) {
+    SharedEvents& shared = kSharedEventsOf(self);
+    if (!shared.is_shared(event)) return shared.backend().streams.wait_event(self, stream, event);
+    return guarded(*shared.backend().host, [&] { return shared.wait_event(stream, event); });
+  }
+
+  static bp_status elapsed_ns(void* self, bp_event* start, bp_event* end, int64_t* out_elapsed_ns) {
+    SharedEvents& shared = kSharedEventsOf(self);
+    if (!shared.is_shared(start) && !shared.is_shared(end)) {
+      return shared.backend().events.elapsed_ns(self, start, end, out_elapsed_ns);
+    }
+    return guarded(*shared.backend().host,
+                   [&] { return shared.elapsed_ns(start, end, out_elapsed_ns); });
+  }
+
+  // Only a desc that asks for it: what a desc must say otherwise is checked by the backend.
+  static bp_status create(void* self, bp_device* device, const bp_event_desc* desc,
+                          bp_event** out_event) {
+    SharedEvents& shared = kSharedEventsOf(self);
+    const bp_host& host = *shared.backend().host;
+    constexpr uint32_t kHasFlags = offsetof(bp_event_desc, flags) + sizeof(bp_event_flags);
+    if (desc == nullptr || desc->struct_size < kHasFlags ||
+        (desc->flags & BP_EVENT_EXPORTABLE) == 0) {
+      return shared.backend().events.create(self, device, desc, out_event);
+    }
+    if (out_event == nullptr) {
+      return host.set_error(host.self, BP_INVALID_ARGUMENT, "event.create: out_event is NULL");
+    }
+    return guarded(host, [&] {
+      constexpr uint32_t kFirstDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
+      const auto request = read_desc(desc, kFirstDesc, BP_STRUCT_EVENT_DESC, "event.create");
+      return shared.create(device, request, out_event);
+    });
+  }
+};
+
+}  // namespace bp

@@ -1,0 +1,97 @@
+// Events of a backend that processes share, for backends whose own events know nothing of others.
+//
+// Nothing of these changes. An event that can be exported is one of the backend, with a SharedEvent
+// beside it in a table here: a record goes to both. Who waits for what this process recorded last
+// waits for the event itself; for a record of another process, a thread of its own lets go an event
+// of the backend that the host signals. While no event is shared, a call costs one relaxed load.
+//
+// A backend puts SharedEventFront (shared_event_front.hpp) in front of its tables, outside that of
+// captures.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/shared_event.hpp"
+#include "backplane/stream.h"
+
+namespace bp {
+
+// What shared events need of a backend.
+struct SharedEventBackend {
+  const bp_host* host;
+  bp_stream_ops streams;  // With their self, and without shared events in front of them.
+  bp_event_ops events;
+  std::string kind;  // What the descriptors are called.
+
+  // Throws StatusError, whose text begins with `call`, unless the handle can be used.
+  void (*check_device)(void* self, bp_device* device, const char* call);
+  void (*check_event)(void* self, bp_event* event, const char* call);
+};
+
+class SharedEvents {
+ public:
+  explicit SharedEvents(SharedEventBackend backend) : backend_(std::move(backend)) {}
+  SharedEvents(const SharedEvents&) = delete;
+
+  // Ends all waits for other processes. What waits for them in the backend goes on waiting.
+  ~SharedEvents();
+
+  const SharedEventBackend& backend() const { return backend_; }
+
+  bool is_shared(bp_event* event) const {
+    return count_.load(std::memory_order_relaxed) != 0 && find(event) != nullptr;
+  }
+
+  // What replaces the calls of the tables on a shared event. They may throw StatusError.
+  bp_status create(bp_device* device, const bp_event_desc& desc, bp_event** out_event);
+  bp_status destroy(bp_event* event);
+  bp_status record(bp_event* event, bp_stream* stream);
+  bp_status query(bp_event* event, uint32_t* out_done);
+  bp_status synchronize(bp_event* event, uint64_t timeout_ns);
+  bp_status elapsed_ns(bp_event* start, bp_event* end, int64_t* out_elapsed_ns);
+  bp_status wait_event(bp_stream* stream, bp_event* event);
+  bp_status export_event(bp_event* event, bp_external_type type, bp_external_handle* out_handle);
+  bp_status import_event(bp_device* device, const bp_external_handle* handle, bp_event** out_event);
+
+ private:
+  struct Entry {
+    bp_device* device;
+    bool is_exportable;
+    std::shared_ptr<SharedEvent> shared;
+    std::mutex mutex;       // Guards what follows; held while the backend takes a record.
+    SharedRecord recorded;  // Here, and last; its generation is 0 if nothing was.
+  };
+
+  // A thread that waits for another process.
+  struct Watch {
+    std::shared_ptr<SharedEvent> shared;  // NULL when the wait is over; guarded by mutex_.
+    std::atomic<bool> is_over = false;
+    std::thread thread;
+  };
+
+  std::shared_ptr<Entry> find(bp_event* event) const;
+  bool is_own(Entry& entry, SharedRecord latest) const;
+  bp_status add(bp_device* device, const bp_event_desc& desc, bool is_exportable,
+                std::shared_ptr<SharedEvent> shared, bp_event** out_event);
+  bp_status fail_as_recorded(const char* call, bp_status status) const;
+  void watch(Watch& watch, SharedRecord record, bp_event* proxy);
+  bp_status wait_for_other(bp_stream* stream, const Entry& entry, SharedRecord held);
+  void start_watch(const Entry& entry, SharedRecord held, bp_event* proxy);
+
+  const SharedEventBackend backend_;
+  std::atomic<uint32_t> count_ = 0;
+  std::atomic<bool> is_stopped_ = false;
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::unordered_map<bp_event*, std::shared_ptr<Entry>> entries_;
+  std::list<Watch> watches_;
+};
+
+}  // namespace bp

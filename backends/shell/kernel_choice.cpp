@@ -1,0 +1,105 @@
+#include "backplane/shell/kernel_choice.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "backplane/shell/shape.hpp"
+
+namespace bp {
+namespace {
+
+// Whether the axes that count lie behind each other without gaps, in some order.
+bool is_dense(const bp_tensor& t) {
+  std::array<uint32_t, BP_MAX_RANK> axes{};
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < t.ndim; ++i) {
+    if (t.shape[i] != 1) axes[count++] = i;
+  }
+  std::sort(axes.begin(), axes.begin() + count,
+            [&](uint32_t a, uint32_t b) { return t.strides[a] < t.strides[b]; });
+  int64_t expected = 1;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (t.strides[axes[i]] != expected) return false;
+    expected *= t.shape[axes[i]];
+  }
+  return true;
+}
+
+bool claims_dtypes(const bp_kernel& kernel, const OwnedFrame& frame) {
+  if (kernel.dtype_rows == nullptr) return true;
+  std::vector<bp_dtype> given;
+  for (size_t i = 0; i < frame.tensors().size(); ++i) {
+    const FrameArgument& argument = frame.arguments()[i];
+    if (!argument.has_free_dtype || !argument.is_first) continue;
+    const bp_tensor* const tensor = frame.tensors()[i];
+    given.push_back(tensor == nullptr ? bp_dtype{0} : tensor->dtype);
+  }
+  if (given.size() != kernel.dtype_count) return false;
+  for (uint32_t row = 0; row < kernel.dtype_row_count; ++row) {
+    const bp_dtype* const claimed = kernel.dtype_rows + size_t{row} * kernel.dtype_count;
+    if (std::equal(given.begin(), given.end(), claimed)) return true;
+  }
+  return false;
+}
+
+bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
+  for (size_t i = 0; i < frame.tensors().size(); ++i) {
+    const bp_tensor* const tensor = frame.tensors()[i];
+    if (tensor == nullptr) {
+      const bool is_scalar = frame.arguments()[i].has_scalar;
+      if (is_scalar && (kernel.flags & BP_KERNEL_TAKES_SCALAR) == 0) {
+        return "an inline scalar is not claimed";
+      }
+      continue;
+    }
+    if (tensor->layout != nullptr) return "a layout of the backend's own is not claimed";
+    const bool takes_any = (kernel.layouts & BP_LAYOUT_ANY) != 0;
+    if (!takes_any && (layout_class(*tensor) & kernel.layouts) == 0) return "layout not claimed";
+    if (kernel.max_rank != 0 && tensor->ndim > kernel.max_rank) return "rank not claimed";
+    const uint64_t alignment = std::max<uint64_t>(1, kernel.min_byte_alignment_bytes);
+    if (tensor->byte_offset % alignment != 0) return "alignment not claimed";
+  }
+  return nullptr;
+}
+
+bp_reason refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
+                  const OwnedFrame& frame, bool is_in_place) {
+  if (is_in_place && (kernel.flags & BP_KERNEL_IN_PLACE) == 0) return "not for use in place";
+  if ((flags & BP_LAUNCH_DETERMINISTIC) != 0 && (kernel.flags & BP_KERNEL_DETERMINISTIC) == 0) {
+    return "not deterministic";
+  }
+  if ((flags & BP_LAUNCH_STRICT_F32) != 0 && kernel.numerics != nullptr &&
+      kernel.numerics->products != BP_PRODUCTS_NATIVE) {
+    return "multiplies in reduced precision";
+  }
+  if (!claims_dtypes(kernel, frame)) return "dtypes not claimed";
+  if (const bp_reason reason = tensors_refusal(kernel, frame)) return reason;
+  return kernel.supports == nullptr ? nullptr
+                                    : kernel.supports(&kernel, device, flags, frame.data());
+}
+
+}  // namespace
+
+bp_layout_flags layout_class(const bp_tensor& t) {
+  if (is_contiguous(t)) return BP_LAYOUT_CONTIGUOUS;
+  for (uint32_t i = 0; i < t.ndim; ++i) {
+    if (t.shape[i] != 1 && t.strides[i] == 0) return BP_LAYOUT_BROADCAST;
+  }
+  if (is_dense(t)) return BP_LAYOUT_DENSE_PERMUTED;
+  const bool is_inner_dense = t.shape[t.ndim - 1] == 1 || t.strides[t.ndim - 1] == 1;
+  return is_inner_dense ? BP_LAYOUT_INNER_DENSE : BP_LAYOUT_ANY;
+}
+
+const bp_kernel* choose_kernel(std::span<const bp_kernel* const> kernels, bp_device* device,
+                               bp_launch_flags flags, const OwnedFrame& frame, bool is_in_place,
+                               bp_reason& out_reason) {
+  out_reason = "the device has no kernel for the op";
+  for (const bp_kernel* kernel : kernels) {
+    if (kernel->op != frame.op()) continue;
+    out_reason = refusal(*kernel, device, flags, frame, is_in_place);
+    if (out_reason == nullptr) return kernel;
+  }
+  return nullptr;
+}
+
+}  // namespace bp

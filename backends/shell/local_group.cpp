@@ -1,0 +1,353 @@
+// The table of process groups: checks what the host hands in, and puts calls on their streams.
+#include "backplane/shell/local_group.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <unordered_set>
+#include <utility>
+
+#include "backplane/shell/combine.hpp"
+#include "backplane/shell/shape.hpp"
+
+namespace bp {
+namespace {
+
+LocalGroups& groups_of(void* self) { return *static_cast<LocalGroups*>(self); }
+
+[[noreturn]] void refuse(const std::string& text, bp_status status = BP_INVALID_ARGUMENT) {
+  throw StatusError(status, text);
+}
+
+LocalGroup& group_of(bp_process_group* handle, const char* call) {
+  auto* const group = reinterpret_cast<LocalGroup*>(handle);
+  if (group == nullptr || group->magic != LocalGroup::kMagic) {
+    refuse(std::string(call) + ": group is not a group of this backend");
+  }
+  return *group;
+}
+
+bp_process_group* face(LocalGroup* group) { return reinterpret_cast<bp_process_group*>(group); }
+
+bool reduces(bp_collective_kind kind) {
+  return kind == BP_COLLECTIVE_ALL_REDUCE || kind == BP_COLLECTIVE_REDUCE ||
+         kind == BP_COLLECTIVE_REDUCE_SCATTER;
+}
+
+// Why calls of this kind are not run; "" if they are.
+std::string unsupported(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype) {
+  if (kind < BP_COLLECTIVE_ALL_REDUCE || kind > BP_COLLECTIVE_BARRIER) {
+    return "there is no collective of kind " + std::to_string(kind);
+  }
+  if (kind == BP_COLLECTIVE_BARRIER) return "";
+  if (dtype_size_bytes(dtype) == 0) return "dtype " + std::to_string(dtype) + " is not sent";
+  if (reduces(kind) && !kernels::can_combine(reduction, dtype)) {
+    return "reduction " + std::to_string(reduction) + " does not take dtype " +
+           std::to_string(dtype);
+  }
+  return "";
+}
+
+// The groups of `ranks` of a new world, one for each device of it.
+std::vector<bp_process_group*> make_groups(LocalGroups& g, const std::vector<bp_device*>& devices,
+                                           uint64_t timeout_ns) {
+  const auto world = std::make_shared<World>(g.deadlines(), devices, timeout_ns);
+  std::vector<bp_process_group*> made;
+  for (uint32_t rank = 0; rank < devices.size(); ++rank) {
+    made.push_back(face(new LocalGroup{.rank = rank, .device = devices[rank], .world = world}));
+  }
+  return made;
+}
+
+void check_desc(LocalGroups& g, const bp_process_group_desc& desc) {
+  if (desc.local_count == 0 || desc.devices == nullptr || desc.ranks == nullptr) {
+    refuse("create: the desc lists no devices or ranks");
+  }
+  if (desc.local_count != desc.world_size) {
+    refuse("create: " + std::to_string(desc.local_count) + " of " +
+               std::to_string(desc.world_size) +
+               " ranks are here; this backend makes groups whose ranks all live in one process",
+           BP_UNSUPPORTED);
+  }
+  std::unordered_set<uint32_t> seen;
+  for (uint32_t i = 0; i < desc.local_count; ++i) {
+    g.backend().check_device(desc.devices[i], "create");
+    if (desc.ranks[i] >= desc.world_size) {
+      refuse("create: rank " + std::to_string(desc.ranks[i]) + " of " +
+             std::to_string(desc.world_size));
+    }
+    if (!seen.insert(desc.ranks[i]).second) {
+      refuse("create: rank " + std::to_string(desc.ranks[i]) + " occurs twice");
+    }
+  }
+}
+
+bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_group** out_groups) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    if (theirs == nullptr) refuse("create: desc is NULL");
+    if (out_groups == nullptr) refuse("create: out_groups is NULL");
+    constexpr uint32_t kFirst = offsetof(bp_process_group_desc, timeout_ns) + sizeof(uint64_t);
+    const auto desc = read_desc(theirs, kFirst, BP_STRUCT_PROCESS_GROUP_DESC, "create");
+    check_desc(g, desc);
+    std::vector<bp_device*> devices(desc.world_size);
+    for (uint32_t i = 0; i < desc.local_count; ++i) devices[desc.ranks[i]] = desc.devices[i];
+    const std::vector<bp_process_group*> made = make_groups(g, devices, desc.timeout_ns);
+    for (uint32_t i = 0; i < desc.local_count; ++i) out_groups[i] = made[desc.ranks[i]];
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status destroy(void* self, bp_process_group* handle) {
+  return guarded(groups_of(self).host(), [&] {
+    if (handle == nullptr) return bp_status{BP_OK};
+    LocalGroup& group = group_of(handle, "destroy");
+    group.magic = 0;
+    delete &group;
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind,
+                   bp_reduction reduction, bp_dtype dtype) {
+  return guarded(groups_of(self).host(), [&] {
+    static_cast<void>(group_of(handle, "supports"));
+    const std::string reason = unsupported(kind, reduction, dtype);
+    if (!reason.empty()) refuse("supports: " + reason, BP_UNSUPPORTED);
+    return bp_status{BP_OK};
+  });
+}
+
+// One call that was looked at, before any is submitted.
+struct Checked {
+  LocalGroup* group;
+  std::shared_ptr<RankCall> call;
+  uint64_t sequence = 0;
+};
+
+void read_counts(const bp_collective_call& theirs, uint32_t size, RankCall& call) {
+  call.send_counts.assign(size, theirs.count);
+  if (theirs.counts != nullptr) call.send_counts.assign(theirs.counts, theirs.counts + size);
+  call.receive_counts = call.send_counts;
+  if (theirs.receive_counts != nullptr) {
+    call.receive_counts.assign(theirs.receive_counts, theirs.receive_counts + size);
+  }
+}
+
+void check_root(const RankCall& call, const std::string& name) {
+  const bool has_root = call.kind == BP_COLLECTIVE_REDUCE || call.kind == BP_COLLECTIVE_BROADCAST ||
+                        call.kind == BP_COLLECTIVE_GATHER || call.kind == BP_COLLECTIVE_SCATTER ||
+                        call.kind == BP_COLLECTIVE_SEND || call.kind == BP_COLLECTIVE_RECEIVE;
+  const bool is_any = call.kind == BP_COLLECTIVE_RECEIVE && call.root == BP_RANK_ANY;
+  if (has_root && !is_any && call.root >= call.world_size) {
+    refuse(name + "root is " + std::to_string(call.root) + "; the group has " +
+           std::to_string(call.world_size) + " ranks");
+  }
+}
+
+std::shared_ptr<GroupMemory> memory_for(LocalGroups& g, const bp_buffer_ref& range,
+                                        const RankCall& call, bp_device* device, bool is_written) {
+  const uint64_t elements = is_written ? received_elements(call) : sent_elements(call);
+  const char* const what = is_written ? "receive" : "send";
+  if (elements == 0) return nullptr;
+  const uint64_t needed = elements * static_cast<uint64_t>(dtype_size_bytes(call.dtype));
+  if (range.size_bytes < needed) {
+    refuse(std::string("submit: ") + what + " has " + std::to_string(range.size_bytes) +
+           " bytes; the call needs " + std::to_string(needed));
+  }
+  return g.backend().memory(range, device, is_written, "submit", what);
+}
+
+Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index) {
+  const std::string name = "submit: call " + std::to_string(index) + ": ";
+  constexpr uint32_t kFirst = offsetof(bp_collective_call, root) + sizeof(uint32_t);
+  const auto theirs = read_desc(at, kFirst, BP_STRUCT_COLLECTIVE_CALL, "submit");
+  LocalGroup& group = group_of(theirs.group, "submit");
+  if (std::string why = unsupported(theirs.kind, theirs.reduction, theirs.dtype); !why.empty()) {
+    refuse(name + why, BP_UNSUPPORTED);
+  }
+  if (const Outcome ended = group.world->status(); ended.status != BP_OK) {
+    refuse(name + "the group has ended: " + ended.text, ended.status);
+  }
+  auto call = std::make_shared<RankCall>();
+  call->rank = group.rank;
+  call->world_size = group.world->size();
+  call->root = theirs.root;
+  call->kind = theirs.kind;
+  call->reduction = reduces(theirs.kind) ? theirs.reduction : 0;
+  call->dtype = theirs.dtype;
+  call->count = theirs.count;
+  call->tag = theirs.tag;
+  call->timeout_ns = theirs.timeout_ns;
+  call->scale = theirs.scale;
+  read_counts(theirs, call->world_size, *call);
+  check_root(*call, name);
+  call->queue = g.backend().queue(theirs.stream, group.device, "submit");
+  call->send = memory_for(g, theirs.send, *call, group.device, false);
+  call->receive = memory_for(g, theirs.receive, *call, group.device, true);
+  return {&group, std::move(call)};
+}
+
+// Nothing is submitted unless every stream takes its calls.
+bp_status check_streams(const std::vector<Checked>& calls) {
+  for (const Checked& c : calls) {
+    if (c.call->queue->has_failed()) return c.call->queue->surface();
+  }
+  return BP_OK;
+}
+
+bp_status submit(void* self, uint64_t call_count, const bp_collective_call* calls,
+                 uint64_t call_stride_bytes) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    if (calls == nullptr && call_count != 0) refuse("submit: calls is NULL");
+    std::vector<Checked> checked;
+    const auto* at = reinterpret_cast<const std::byte*>(calls);
+    for (uint64_t i = 0; i < call_count; ++i, at += call_stride_bytes) {
+      check_stride(at, call_stride_bytes, "submit: call_stride_bytes");
+      checked.push_back(check_call(g, reinterpret_cast<const bp_collective_call*>(at), i));
+    }
+    if (const bp_status status = check_streams(checked); status != BP_OK) return status;
+    // All arrive before one waits: a send and a receive of one stream must not wait for each other.
+    for (Checked& c : checked) {
+      const bool is_peer =
+          c.call->kind == BP_COLLECTIVE_SEND || c.call->kind == BP_COLLECTIVE_RECEIVE;
+      if (!is_peer) c.sequence = c.group->world->take_sequence(*c.group);
+      static_cast<void>(c.call->queue->submit_always(
+          [world = c.group->world, call = c.call, sequence = c.sequence](const Outcome& before) {
+            world->arrive(call, sequence, before);
+          },
+          false));
+    }
+    for (const Checked& c : checked) static_cast<void>(c.call->queue->wait_for(c.call->done));
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status abort_group(void* self, bp_process_group* handle) {
+  return guarded(groups_of(self).host(), [&] {
+    LocalGroup& group = group_of(handle, "abort");
+    group.world->end({BP_ABORTED, "rank " + std::to_string(group.rank) + " aborted the group"});
+    return bp_status{BP_OK};
+  });
+}
+
+bp_status status(void* self, bp_process_group* handle) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    const Outcome ended = group_of(handle, "status").world->status();
+    if (ended.status == BP_OK) return bp_status{BP_OK};
+    return g.host().set_error(g.host().self, ended.status, ended.text.c_str());
+  });
+}
+
+// The handles of split() and shrink(): all are of one world, each once. Throws StatusError.
+std::vector<LocalGroup*> read_groups(uint32_t count, bp_process_group* const* handles,
+                                     const char* call) {
+  if (handles == nullptr || count == 0) refuse(std::string(call) + ": no groups are given");
+  std::vector<LocalGroup*> groups;
+  for (uint32_t i = 0; i < count; ++i) {
+    groups.push_back(&group_of(handles[i], call));
+    if (groups[i]->world != groups[0]->world) {
+      refuse(std::string(call) + ": group " + std::to_string(i) + " is one of other ranks");
+    }
+  }
+  return groups;
+}
+
+// NOLINTNEXTLINE(readability-function-size): the table has these arguments.
+bp_status split(void* self, uint32_t local_count, bp_process_group* const* handles,
+                const uint32_t* colors, const uint32_t* keys, uint64_t /*timeout_ns*/,
+                bp_process_group** out_groups) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    const std::vector<LocalGroup*> groups = read_groups(local_count, handles, "split");
+    if (colors == nullptr || keys == nullptr || out_groups == nullptr) {
+      refuse("split: colors, keys or out_groups is NULL");
+    }
+    if (local_count != groups[0]->world->size()) {
+      refuse("split: " + std::to_string(local_count) + " of " +
+             std::to_string(groups[0]->world->size()) + " ranks; all are in this process");
+    }
+    std::map<uint32_t, std::vector<uint32_t>> parts;
+    for (uint32_t i = 0; i < local_count; ++i) parts[colors[i]].push_back(i);
+    std::vector<bp_process_group*> made(local_count);
+    for (auto& [color, members] : parts) {
+      if (color == UINT32_MAX) continue;
+      std::ranges::sort(members, {},
+                        [&](uint32_t i) { return std::pair(keys[i], groups[i]->rank); });
+      std::vector<bp_device*> devices;
+      for (const uint32_t i : members) devices.push_back(groups[i]->device);
+      const auto part = make_groups(g, devices, groups[0]->world->timeout_ns());
+      for (size_t rank = 0; rank < members.size(); ++rank) made[members[rank]] = part[rank];
+    }
+    std::ranges::copy(made, out_groups);
+    return bp_status{BP_OK};
+  });
+}
+
+// NOLINTNEXTLINE(readability-function-size): the table has these arguments.
+bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* handles,
+                 uint32_t gone_count, const uint32_t* gone_ranks, uint64_t /*timeout_ns*/,
+                 bp_process_group** out_groups) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    std::vector<LocalGroup*> groups = read_groups(local_count, handles, "shrink");
+    if (out_groups == nullptr || (gone_count != 0 && gone_ranks == nullptr)) {
+      refuse("shrink: gone_ranks or out_groups is NULL");
+    }
+    World& world = *groups[0]->world;
+    const std::unordered_set<uint32_t> gone(gone_ranks, gone_ranks + gone_count);
+    if (local_count + gone.size() != world.size()) {
+      refuse("shrink: " + std::to_string(local_count) + " ranks stay and " +
+             std::to_string(gone.size()) + " are gone, of " + std::to_string(world.size()));
+    }
+    std::vector<uint32_t> order(local_count);
+    for (uint32_t i = 0; i < local_count; ++i) {
+      order[i] = i;
+      if (gone.contains(groups[i]->rank)) {
+        refuse("shrink: rank " + std::to_string(groups[i]->rank) + " is listed as gone");
+      }
+    }
+    std::ranges::sort(order, {}, [&](uint32_t i) { return groups[i]->rank; });
+    std::vector<bp_device*> devices;
+    devices.reserve(order.size());
+    for (const uint32_t i : order) devices.push_back(groups[i]->device);
+    const auto made = make_groups(g, devices, world.timeout_ns());
+    for (size_t rank = 0; rank < order.size(); ++rank) out_groups[order[rank]] = made[rank];
+    world.end({BP_ABORTED, "the group was shrunk"});
+    return bp_status{BP_OK};
+  });
+}
+
+// Host memory needs no preparation: only the range is looked at.
+bp_status use_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
+  LocalGroups& g = groups_of(self);
+  return guarded(g.host(), [&] {
+    const LocalGroup& group = group_of(handle, "register_buffer");
+    if (range == nullptr) refuse("register_buffer: range is NULL");
+    static_cast<void>(g.backend().memory(*range, group.device, true, "register_buffer", "range"));
+    return bp_status{BP_OK};
+  });
+}
+
+}  // namespace
+
+bp_process_group_ops LocalGroups::table() {
+  return {.struct_size = sizeof(bp_process_group_ops),
+          .struct_type = BP_STRUCT_PROCESS_GROUP_OPS,
+          .next = nullptr,
+          .self = this,
+          .create = create,
+          .destroy = destroy,
+          .supports = supports,
+          .submit = submit,
+          .abort = abort_group,
+          .status = status,
+          .split = split,
+          .shrink = shrink,
+          .register_buffer = use_buffer,
+          .deregister_buffer = use_buffer};
+}
+
+}  // namespace bp

@@ -1,0 +1,260 @@
+// Where the ranks of a group meet.
+#include <algorithm>
+#include <string>
+
+#include "backplane/shell/local_group.hpp"
+
+namespace bp {
+namespace {
+
+const char* name_of(bp_collective_kind kind) {
+  static constexpr const char* kNames[] = {
+      "",           "all_reduce", "reduce",  "broadcast", "all_gather", "reduce_scatter",
+      "all_to_all", "gather",     "scatter", "send",      "receive",    "barrier"};
+  return kNames[kind];
+}
+
+// Why two ranks do not mean the same call; "" if they do.
+std::string difference(const RankCall& a, const RankCall& b) {
+  const auto differ = [&](const char* what, uint64_t theirs, uint64_t ours) {
+    return "rank " + std::to_string(b.rank) + " gives " + what + " " + std::to_string(ours) +
+           ", rank " + std::to_string(a.rank) + " gives " + std::to_string(theirs);
+  };
+  if (a.kind != b.kind) {
+    return "rank " + std::to_string(b.rank) + " calls " + name_of(b.kind) + ", rank " +
+           std::to_string(a.rank) + " calls " + name_of(a.kind);
+  }
+  if (a.kind == BP_COLLECTIVE_BARRIER) return "";
+  if (a.dtype != b.dtype) return differ("dtype", a.dtype, b.dtype);
+  if (a.reduction != b.reduction) return differ("reduction", a.reduction, b.reduction);
+  if (a.root != b.root) return differ("root", a.root, b.root);
+  if (a.kind == BP_COLLECTIVE_ALL_TO_ALL) {
+    if (a.send_counts[b.rank] != b.receive_counts[a.rank]) {
+      return differ("a count", a.send_counts[b.rank], b.receive_counts[a.rank]);
+    }
+    if (b.send_counts[a.rank] != a.receive_counts[b.rank]) {
+      return differ("a count", a.receive_counts[b.rank], b.send_counts[a.rank]);
+    }
+    return "";
+  }
+  if (a.send_counts != b.send_counts) return differ("other counts, such as", a.count, b.count);
+  return "";
+}
+
+void complete_all(const std::vector<std::shared_ptr<RankCall>>& calls, const Outcome& outcome) {
+  for (const std::shared_ptr<RankCall>& call : calls) {
+    if (call == nullptr) continue;
+    call->send = call->receive = nullptr;  // Who waits for the call may end its memory.
+    call->done->complete(outcome);
+  }
+}
+
+Outcome outcome_of(const std::function<void()>& work) {
+  try {
+    work();
+    return {};
+  } catch (const StatusError& e) {
+    return {e.status(), e.what()};
+  } catch (const std::bad_alloc&) {
+    return {BP_OUT_OF_MEMORY, "out of host memory"};
+  } catch (const std::exception& e) {
+    return {BP_INTERNAL, e.what()};
+  }
+}
+
+// Runs what `calls` mean, and lets their streams go on.
+void run_and_complete(const std::vector<std::shared_ptr<RankCall>>& calls) {
+  std::vector<const RankCall*> plain;
+  plain.reserve(calls.size());
+  for (const std::shared_ptr<RankCall>& call : calls) plain.push_back(call.get());
+  complete_all(calls, outcome_of([&] { run_collective(plain); }));
+}
+
+bool is_peer_call(const RankCall& call) {
+  return call.kind == BP_COLLECTIVE_SEND || call.kind == BP_COLLECTIVE_RECEIVE;
+}
+
+}  // namespace
+
+Deadlines::~Deadlines() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Deadlines::add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
+                    std::function<void()> expire) {
+  const std::lock_guard lock(mutex_);
+  entries_.emplace(when, Entry{std::move(owner), std::move(expire)});
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+void Deadlines::run() {
+  std::unique_lock lock(mutex_);
+  while (!is_stopping_) {
+    if (entries_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const auto first = entries_.begin();
+    if (std::chrono::steady_clock::now() < first->first) {
+      // A copy: the entry may be gone while the lock is not held.
+      const std::chrono::steady_clock::time_point when = first->first;
+      changed_.wait_until(lock, when);
+      continue;
+    }
+    const Entry entry = std::move(first->second);
+    entries_.erase(first);
+    lock.unlock();
+    if (const std::shared_ptr<void> owner = entry.owner.lock(); owner != nullptr) entry.expire();
+    lock.lock();
+  }
+}
+
+Outcome World::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+uint64_t World::take_sequence(LocalGroup& group) {
+  const std::lock_guard lock(mutex_);
+  return group.next_sequence++;
+}
+
+void World::arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence,
+                   const Outcome& before) {
+  if (before.status != BP_OK) {
+    call->done->complete(before);
+    end({BP_ABORTED, std::string(name_of(call->kind)) + ": the stream of rank " +
+                         std::to_string(call->rank) + " failed before: " + before.text});
+    return;
+  }
+  is_peer_call(*call) ? arrive_at_peer(call) : arrive_at_meeting(call, sequence);
+}
+
+void World::arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
+  std::string problem;
+  std::vector<std::shared_ptr<RankCall>> complete;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.status != BP_OK) {  // Looked at here, or an end would miss this call.
+      call->done->complete(status_);
+      return;
+    }
+    Meeting& meeting = meetings_[sequence];
+    meeting.calls.resize(size());
+    for (const std::shared_ptr<RankCall>& other : meeting.calls) {
+      if (other != nullptr && problem.empty()) problem = difference(*other, *call);
+    }
+    meeting.calls[call->rank] = call;
+    if (++meeting.arrived == size()) {
+      complete = std::move(meeting.calls);
+      meetings_.erase(sequence);
+    }
+  }
+  if (!problem.empty()) {
+    complete_all(complete, {BP_INVALID_ARGUMENT, problem});
+    end({BP_INVALID_ARGUMENT, problem});
+  } else if (!complete.empty()) {
+    run_and_complete(complete);
+  } else {
+    watch(call, sequence);
+  }
+}
+
+void World::arrive_at_peer(const std::shared_ptr<RankCall>& call) {
+  const bool is_send = call->kind == BP_COLLECTIVE_SEND;
+  std::shared_ptr<RankCall> other;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.status != BP_OK) {  // Looked at here, or an end would miss this call.
+      call->done->complete(status_);
+      return;
+    }
+    std::deque<std::shared_ptr<RankCall>>& waiting = is_send ? receives_ : sends_;
+    const auto meets = [&](const std::shared_ptr<RankCall>& candidate) {
+      const RankCall& send = is_send ? *call : *candidate;
+      const RankCall& receive = is_send ? *candidate : *call;
+      return send.tag == receive.tag && send.root == receive.rank &&
+             (receive.root == BP_RANK_ANY || receive.root == send.rank);
+    };
+    const auto found = std::ranges::find_if(waiting, meets);
+    if (found == waiting.end()) {
+      (is_send ? sends_ : receives_).push_back(call);
+    } else {
+      other = *found;
+      waiting.erase(found);
+    }
+  }
+  if (other == nullptr) return watch(call, 0);
+  const std::shared_ptr<RankCall>&send = is_send ? call : other, &receive = is_send ? other : call;
+  if (send->count != receive->count || send->dtype != receive->dtype) {
+    const std::string problem =
+        "rank " + std::to_string(send->rank) + " sends " + std::to_string(send->count) +
+        " elements of dtype " + std::to_string(send->dtype) + ", rank " +
+        std::to_string(receive->rank) + " receives " + std::to_string(receive->count) +
+        " of dtype " + std::to_string(receive->dtype);
+    complete_all({send, receive}, {BP_INVALID_ARGUMENT, problem});
+    return end({BP_INVALID_ARGUMENT, problem});
+  }
+  run_and_complete({send, receive});
+}
+
+std::string World::awaited(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (is_peer_call(*call)) {
+    const bool waits = std::ranges::count(sends_, call) + std::ranges::count(receives_, call) != 0;
+    if (!waits) return "";
+    return call->root == BP_RANK_ANY ? " any peer" : " rank " + std::to_string(call->root);
+  }
+  std::string absent;
+  const auto meeting = meetings_.find(sequence);
+  if (meeting == meetings_.end()) return "";
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    if (meeting->second.calls[rank] == nullptr) absent += " rank " + std::to_string(rank);
+  }
+  return absent;
+}
+
+void World::watch(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
+  const uint64_t timeout_ns = call->timeout_ns == 0 ? timeout_ns_ : call->timeout_ns;
+  const auto now = std::chrono::steady_clock::now();
+  const auto longest = static_cast<uint64_t>((now.max() - now).count());
+  if (timeout_ns >= longest) return;
+  const std::weak_ptr<RankCall> weak = call;
+  deadlines_.add(now + std::chrono::nanoseconds(timeout_ns), shared_from_this(),
+                 [this, weak, sequence, timeout_ns] {
+                   const std::shared_ptr<RankCall> late = weak.lock();
+                   if (late == nullptr || late->done->is_complete()) return;
+                   const std::string who = awaited(late, sequence);
+                   if (who.empty()) return;  // All have come: the work runs.
+                   end({BP_TIMEOUT, std::string(name_of(late->kind)) + ": rank " +
+                                        std::to_string(late->rank) + " waited " +
+                                        std::to_string(timeout_ns / 1'000'000) + " ms for" + who});
+                 });
+}
+
+void World::end(const Outcome& why) {
+  std::vector<std::shared_ptr<RankCall>> waiting;
+  Outcome first;
+  {
+    const std::lock_guard lock(mutex_);
+    if (status_.status == BP_OK) status_ = why;
+    first = status_;
+    for (auto& [sequence, meeting] : meetings_) {
+      waiting.insert(waiting.end(), meeting.calls.begin(), meeting.calls.end());
+    }
+    waiting.insert(waiting.end(), sends_.begin(), sends_.end());
+    waiting.insert(waiting.end(), receives_.begin(), receives_.end());
+    meetings_.clear();
+    sends_.clear();
+    receives_.clear();
+  }
+  complete_all(waiting, first);
+}
+
+}  // namespace bp

@@ -1,0 +1,214 @@
+#include "backplane/shell/profiler.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+namespace bp {
+namespace {
+
+// The end of the last member of the first release.
+constexpr uint32_t kFirstDesc = offsetof(bp_profile_desc, kinds) + sizeof(uint64_t);
+
+// Bits 1 to 6.
+constexpr uint64_t kKinds = (uint64_t{2} << BP_ACTIVITY_DROPPED) - 2;
+
+int64_t host_now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+Profiler& profiler(void* self) { return *static_cast<Profiler*>(self); }
+
+}  // namespace
+
+// One recording of one device.
+struct Profiler::Session {
+  ProfilerBackend backend{};  // A copy: work may end after the profiler.
+  bp_device* device = nullptr;
+  bp_profile_desc request{};
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t pending = 0;  // Activities that have not ended. Guarded by `mutex`.
+
+  int64_t now_ns() const { return backend.now_ns(backend.self, device); }
+};
+
+Profiler::Activity::Activity(std::shared_ptr<Session> session, const bp_activity& data)
+    : session_(std::move(session)), data_(data) {
+  const std::lock_guard lock(session_->mutex);
+  ++session_->pending;
+}
+
+Profiler::Activity::~Activity() {
+  const std::lock_guard lock(session_->mutex);
+  if (--session_->pending == 0) session_->changed.notify_all();
+}
+
+void Profiler::Activity::start() { data_.start_ns = session_->now_ns(); }
+
+void Profiler::Activity::finish() {
+  data_.end_ns = session_->now_ns();
+  session_->request.sink(session_->request.user_data, &data_);
+}
+
+std::shared_ptr<Profiler::Activity> Profiler::begin(const Description& d) {
+  std::shared_ptr<Session> session;
+  bp_activity data{};
+  data.struct_size = sizeof(data);
+  data.struct_type = BP_STRUCT_ACTIVITY;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(d.device);
+    if (found == sessions_.end()) return nullptr;
+    session = found->second;
+    const auto pushed = pushed_.find(std::this_thread::get_id());
+    if (pushed != pushed_.end()) data.external_correlation = pushed->second.back();
+    if ((session->request.kinds >> d.kind & 1) == 0) return nullptr;
+    data.name = d.name;
+    data.device = d.device;
+    data.stream = d.stream;
+    data.correlation_id = d.correlation_id;
+    data.bytes = d.bytes;
+    data.kind = d.kind;
+    // Counted before the lock is left: stop() sees it, or it does not see the session.
+    return std::make_shared<Activity>(std::move(session), data);
+  }
+}
+
+std::function<void()> Profiler::recorded(const Description& description,
+                                         std::function<void()> task) {
+  std::shared_ptr<Activity> activity = begin(description);
+  if (activity == nullptr) return task;
+  return [activity = std::move(activity), task = std::move(task)] {
+    activity->start();
+    task();
+    activity->finish();
+  };
+}
+
+bp_status Profiler::check_device(bp_device* device, const char* call) const {
+  if (backend_.is_device(backend_.self, device)) return BP_OK;
+  return fail(BP_INVALID_ARGUMENT,
+              std::string(call) + ": device is NULL or not one of this backend");
+}
+
+bp_status Profiler::start(bp_device* device, const bp_profile_desc* desc) {
+  if (const bp_status status = check_device(device, "profiler.start"); status != BP_OK) {
+    return status;
+  }
+  auto session = std::make_shared<Session>();
+  session->backend = backend_;
+  session->device = device;
+  session->request = read_desc(desc, kFirstDesc, BP_STRUCT_PROFILE_DESC, "profiler.start");
+  if (session->request.sink == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, "profiler.start: sink is NULL");
+  }
+  if ((session->request.kinds & ~kKinds) != 0) {
+    return fail(BP_INVALID_ARGUMENT, "profiler.start: kinds is " +
+                                         std::to_string(session->request.kinds) +
+                                         "; bits 1 to 6 are known");
+  }
+  if (session->request.kinds == 0) session->request.kinds = kKinds;
+  const std::lock_guard lock(mutex_);
+  if (!sessions_.emplace(device, std::move(session)).second) {
+    return fail(BP_ALREADY_EXISTS, "profiler.start: the device is recorded already");
+  }
+  backend_.hooks->recorded_devices.fetch_add(1, std::memory_order_relaxed);
+  return BP_OK;
+}
+
+bp_status Profiler::stop(bp_device* device) {
+  if (const bp_status status = check_device(device, "profiler.stop"); status != BP_OK) {
+    return status;
+  }
+  std::shared_ptr<Session> session;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = sessions_.find(device);
+    if (found == sessions_.end()) return BP_OK;
+    session = std::move(found->second);
+    sessions_.erase(found);
+    backend_.hooks->recorded_devices.fetch_sub(1, std::memory_order_relaxed);
+  }
+  std::unique_lock lock(session->mutex);
+  session->changed.wait(lock, [&] { return session->pending == 0; });
+  return BP_OK;
+}
+
+bp_status Profiler::push(uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  pushed_[std::this_thread::get_id()].push_back(id);
+  return BP_OK;
+}
+
+bp_status Profiler::pop() {
+  const std::lock_guard lock(mutex_);
+  const auto found = pushed_.find(std::this_thread::get_id());
+  if (found == pushed_.end()) {
+    return fail(BP_INVALID_ARGUMENT, "pop_correlation: this thread has pushed nothing");
+  }
+  found->second.pop_back();
+  if (found->second.empty()) pushed_.erase(found);
+  return BP_OK;
+}
+
+// The host's clock is read before and behind the device's; of some tries the closest pair counts.
+bp_status Profiler::calibrate(bp_device* device, int64_t* out_device_ns, int64_t* out_host_ns,
+                              int64_t* out_error_ns) {
+  if (const bp_status status = check_device(device, "calibrate"); status != BP_OK) return status;
+  if (out_device_ns == nullptr || out_host_ns == nullptr || out_error_ns == nullptr) {
+    return fail(BP_INVALID_ARGUMENT, "calibrate: an out parameter is NULL");
+  }
+  int64_t best_ns = INT64_MAX;
+  for (int i = 0; i < 8; ++i) {
+    const int64_t before = host_now_ns(), device_ns = backend_.now_ns(backend_.self, device),
+                  after = host_now_ns();
+    if (after - before >= best_ns) continue;
+    best_ns = after - before;
+    *out_device_ns = device_ns;
+    *out_host_ns = before + best_ns / 2;
+    *out_error_ns = best_ns - best_ns / 2;
+  }
+  return BP_OK;
+}
+
+bp_profiler_ops Profiler::table() {
+  return {.struct_size = sizeof(bp_profiler_ops),
+          .struct_type = BP_STRUCT_PROFILER_OPS,
+          .next = nullptr,
+          .self = this,
+          .start =
+              [](void* self, bp_device* device, const bp_profile_desc* desc) {
+                Profiler& p = profiler(self);
+                return guarded(*p.backend_.host, [&] { return p.start(device, desc); });
+              },
+          .stop =
+              [](void* self, bp_device* device) {
+                Profiler& p = profiler(self);
+                return guarded(*p.backend_.host, [&] { return p.stop(device); });
+              },
+          // Records are handed over as soon as the work has ended.
+          .flush =
+              [](void* self, bp_device* device) {
+                return profiler(self).check_device(device, "profiler.flush");
+              },
+          .push_correlation =
+              [](void* self, uint64_t id) {
+                Profiler& p = profiler(self);
+                return guarded(*p.backend_.host, [&] { return p.push(id); });
+              },
+          .pop_correlation =
+              [](void* self) {
+                Profiler& p = profiler(self);
+                return guarded(*p.backend_.host, [&] { return p.pop(); });
+              },
+          .calibrate =
+              [](void* self, bp_device* device, int64_t* out_device_ns, int64_t* out_host_ns,
+                 int64_t* out_error_ns) {
+                return profiler(self).calibrate(device, out_device_ns, out_host_ns, out_error_ns);
+              }};
+}
+
+}  // namespace bp

@@ -1,0 +1,251 @@
+#include "backplane/shell/program.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/shape.hpp"
+
+namespace bp {
+namespace {
+
+// The ends of the last members of the first release.
+constexpr uint32_t kFirstProgram = offsetof(bp_program, node_stride_bytes) + sizeof(uint64_t);
+constexpr uint32_t kFirstValue = offsetof(bp_program_value, reserved) + sizeof(uint32_t);
+constexpr uint32_t kFirstNode = offsetof(bp_program_node, op_version) + sizeof(uint32_t);
+
+constexpr uint32_t kMaxFrameBytes = 4096;
+
+[[noreturn]] void invalid(const std::string& text) {
+  throw StatusError(BP_INVALID_ARGUMENT, "program: " + text);
+}
+
+std::string numbered(const char* what, size_t index) {
+  return std::string(what) + " " + std::to_string(index);
+}
+
+template <typename T>
+const T* element(const T* first, uint64_t stride_bytes, size_t index) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
+                                    index * stride_bytes);
+}
+
+std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(shape[i], 1);
+  }
+  return strides;
+}
+
+uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
+  if (position >= words.size()) {
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: the end is damaged");
+  }
+  return words[position++];
+}
+
+// A count of things that have at least a word each.
+uint64_t next_count(const std::vector<uint64_t>& words, size_t& position) {
+  const uint64_t count = next(words, position);
+  if (count > words.size()) throw StatusError(BP_INCOMPATIBLE, "deserialize: a count is damaged");
+  return count;
+}
+
+}  // namespace
+
+bp_tensor ProgramValue::tensor() const {
+  bp_tensor tensor{};
+  tensor.shape = shape.data();
+  tensor.strides = strides.data();
+  tensor.ndim = static_cast<uint32_t>(shape.size());
+  tensor.dtype = dtype;
+  return tensor;
+}
+
+uint64_t ProgramValue::size_bytes() const { return static_cast<uint64_t>(extent_of(tensor()).end); }
+
+bool ProgramNode::is_in_place() const {
+  const std::vector<FrameArgument>& arguments = frame.arguments();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!arguments[i].is_written || values[i] == BP_NO_VALUE) continue;
+    for (size_t j = 0; j < values.size(); ++j) {
+      if (i != j && values[i] == values[j]) return true;
+    }
+  }
+  return false;
+}
+
+Program::Program(const bp_program* theirs) {
+  if (theirs == nullptr) invalid("data is NULL");
+  const auto ours = read_desc(theirs, kFirstProgram, BP_STRUCT_PROGRAM, "compile");
+  if (ours.values == nullptr || ours.nodes == nullptr || ours.node_count == 0) {
+    invalid("it has no values or no nodes");
+  }
+  if (ours.value_stride_bytes < kFirstValue || ours.node_stride_bytes < kFirstNode) {
+    invalid("value_stride_bytes or node_stride_bytes is smaller than one of them");
+  }
+  for (size_t i = 0; i < ours.value_count; ++i) {
+    read_value(element(ours.values, ours.value_stride_bytes, i), i);
+  }
+  for (size_t i = 0; i < ours.node_count; ++i) {
+    read_node(element(ours.nodes, ours.node_stride_bytes, i), i);
+  }
+  check();
+}
+
+void Program::read_value(const bp_program_value* theirs, size_t index) {
+  const auto ours = read_desc(theirs, kFirstValue, BP_STRUCT_PROGRAM_VALUE, "compile");
+  const std::string name = numbered("value", index);
+  if (ours.role < BP_VALUE_INPUT || ours.role > BP_VALUE_CONSTANT || ours.reserved != 0) {
+    invalid(name + ": role is " + std::to_string(ours.role) + ", or reserved is not 0");
+  }
+  if (ours.ndim > BP_MAX_RANK || (ours.ndim != 0 && ours.shape == nullptr)) {
+    invalid(name + ": ndim is " + std::to_string(ours.ndim) + ", or shape is NULL");
+  }
+  if (dtype_size_bytes(ours.dtype) == 0) {
+    throw StatusError(BP_UNSUPPORTED, "program: " + name + ": dtype " + std::to_string(ours.dtype) +
+                                          " is not served");
+  }
+  ProgramValue& value = values.emplace_back();
+  value.role = ours.role;
+  value.dtype = ours.dtype;
+  value.shape.assign(ours.shape, ours.shape + ours.ndim);
+  if (std::ranges::any_of(value.shape, [](int64_t extent) { return extent < 0; })) {
+    invalid(name + ": an extent is negative");
+  }
+  value.strides = row_major(value.shape);
+  if (ours.strides != nullptr) value.strides.assign(ours.strides, ours.strides + ours.ndim);
+  if (!value.is_argument() && !is_contiguous(value.tensor())) {
+    invalid(name + ": a temporary or constant is row-major");
+  }
+  if (value.role != BP_VALUE_CONSTANT) return;
+  const auto* const bytes = static_cast<const std::byte*>(ours.data);
+  if (bytes == nullptr && value.size_bytes() != 0) invalid(name + ": a constant has no data");
+  value.data.assign(bytes, bytes + value.size_bytes());
+}
+
+void Program::read_node(const bp_program_node* theirs, size_t index) {
+  const auto ours = read_desc(theirs, kFirstNode, BP_STRUCT_PROGRAM_NODE, "compile");
+  const std::string name = numbered("node", index);
+  if (ours.args == nullptr) invalid(name + ": args is NULL");
+  if (ours.op == 0 || op_name(ours.op) == nullptr || ours.op_version != 1) {
+    throw StatusError(BP_UNSUPPORTED, "program: " + name + ": op " + std::to_string(ours.op) +
+                                          " in version " + std::to_string(ours.op_version) +
+                                          " is not known to this build");
+  }
+  uint32_t size_bytes = 0;
+  std::memcpy(&size_bytes, ours.args, sizeof(size_bytes));
+  if (size_bytes < sizeof(uint64_t) || size_bytes > kMaxFrameBytes) {
+    throw StatusError(BP_INCOMPATIBLE, "program: " + name + ": the frame has " +
+                                           std::to_string(size_bytes) + " bytes; 8 to " +
+                                           std::to_string(kMaxFrameBytes) + " are allowed");
+  }
+  ProgramNode& node = nodes.emplace_back();
+  node.frame = OwnedFrame(ours.op, ours.args, size_bytes);
+  if (ours.value_count != node.frame.tensors().size() || ours.values == nullptr) {
+    invalid(name + ": it names " + std::to_string(ours.value_count) +
+            " values, and the frame has " + std::to_string(node.frame.tensors().size()) +
+            " tensors");
+  }
+  node.values.assign(ours.values, ours.values + ours.value_count);
+}
+
+// A value is written before it is read, and views lie inside of it.
+void Program::check_node(size_t index, std::vector<bool>& is_written) const {
+  const ProgramNode& node = nodes[index];
+  for (size_t i = 0; i < node.values.size(); ++i) {
+    const FrameArgument& argument = node.frame.arguments()[i];
+    const bp_tensor* const tensor = node.frame.tensors()[i];
+    const std::string name = numbered("node", index) + ": " + argument.name;
+    if ((tensor == nullptr) != (node.values[i] == BP_NO_VALUE)) {
+      invalid(name + ": a tensor and its value are given together, or neither");
+    }
+    if (tensor == nullptr) continue;
+    if (node.values[i] >= values.size()) invalid(name + ": there is no such value");
+    const ProgramValue& value = values[node.values[i]];
+    const Extent extent = extent_of(*tensor), whole = extent_of(value.tensor());
+    const auto offset = static_cast<int64_t>(tensor->byte_offset);
+    const bool is_empty = extent.begin == extent.end;
+    if (!is_empty && (offset + extent.begin < whole.begin || offset + extent.end > whole.end)) {
+      invalid(name + ": it leaves value " + std::to_string(node.values[i]));
+    }
+    const bool is_source = value.role == BP_VALUE_INPUT || value.role == BP_VALUE_CONSTANT;
+    if (argument.is_written && is_source) {
+      invalid(name + ": it is written, and value " + std::to_string(node.values[i]) +
+              " is an input or a constant");
+    }
+    const bool is_temporary = value.role == BP_VALUE_TEMPORARY;
+    if (argument.is_read && is_temporary && !is_written[node.values[i]]) {
+      invalid(name + ": value " + std::to_string(node.values[i]) + " is read before it is written");
+    }
+  }
+  for (size_t i = 0; i < node.values.size(); ++i) {
+    if (node.frame.arguments()[i].is_written && node.values[i] != BP_NO_VALUE) {
+      is_written[node.values[i]] = true;
+    }
+  }
+}
+
+void Program::check() const {
+  std::vector<bool> is_written(values.size(), false);
+  for (size_t i = 0; i < nodes.size(); ++i) check_node(i, is_written);
+}
+
+void Program::write_to(std::vector<uint64_t>& words) const {
+  words.push_back(values.size());
+  for (const ProgramValue& value : values) {
+    words.insert(words.end(), {value.role, value.dtype, value.shape.size()});
+    words.insert(words.end(), value.shape.begin(), value.shape.end());
+    words.insert(words.end(), value.strides.begin(), value.strides.end());
+    words.push_back(value.data.size());
+    const size_t begin = words.size();
+    words.resize(begin + (value.data.size() + 7) / 8);
+    std::ranges::copy(value.data, reinterpret_cast<std::byte*>(words.data() + begin));
+  }
+  words.push_back(nodes.size());
+  for (const ProgramNode& node : nodes) {
+    words.push_back(node.values.size());
+    words.insert(words.end(), node.values.begin(), node.values.end());
+    node.frame.write_to(words);
+  }
+}
+
+Program::Program(const std::vector<uint64_t>& words, size_t& position) {
+  for (uint64_t left = next_count(words, position); left > 0; --left) {
+    ProgramValue& value = values.emplace_back();
+    value.role = static_cast<bp_value_role>(next(words, position));
+    value.dtype = static_cast<bp_dtype>(next(words, position));
+    const uint64_t ndim = next_count(words, position);
+    for (std::vector<int64_t>* const axes : {&value.shape, &value.strides}) {
+      for (uint64_t i = 0; i < ndim; ++i) {
+        axes->push_back(static_cast<int64_t>(next(words, position)));
+      }
+    }
+    const uint64_t size_bytes = next(words, position);
+    if (size_bytes / 8 > words.size() - position) {
+      throw StatusError(BP_INCOMPATIBLE, "deserialize: a constant is damaged");
+    }
+    std::vector<uint64_t> data;
+    for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next(words, position));
+    const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
+    value.data.assign(bytes, bytes + size_bytes);
+  }
+  for (uint64_t left = next_count(words, position); left > 0; --left) {
+    ProgramNode& node = nodes.emplace_back();
+    const uint64_t count = next_count(words, position);
+    for (uint64_t i = 0; i < count; ++i) {
+      node.values.push_back(static_cast<uint32_t>(next(words, position)));
+    }
+    node.frame = OwnedFrame::read_from(words, position);
+    if (node.values.size() != node.frame.tensors().size()) {
+      throw StatusError(BP_INCOMPATIBLE, "deserialize: a node is damaged");
+    }
+  }
+  check();
+}
+
+}  // namespace bp

@@ -1,0 +1,287 @@
+#include "backplane/shell/queue.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <utility>
+
+namespace bp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How many items of one queue run before another queue has its turn.
+constexpr int kItemsPerTurn = 16;
+
+// Waits until `is_done()`; false if timeout_ns passed first. `lock` holds the mutex of `changed`.
+template <typename Predicate>
+bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+             uint64_t timeout_ns, Predicate is_done) {
+  // Beyond a century the deadline could overflow; nobody sees the difference.
+  constexpr uint64_t kForeverNs = uint64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
+  if (timeout_ns == 0) return is_done();
+  if (timeout_ns >= kForeverNs) {
+    changed.wait(lock, is_done);
+    return true;
+  }
+  return changed.wait_until(lock, Clock::now() + std::chrono::nanoseconds(timeout_ns), is_done);
+}
+
+}  // namespace
+
+// ---- Point --------------------------------------------------------------------------------------
+
+bool Point::complete(Outcome outcome) {
+  std::vector<std::shared_ptr<Queue>> waiters;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_complete_) return false;
+    outcome_ = std::move(outcome);
+    if (is_timed_) time_ns_ = Clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    is_complete_ = true;
+    waiters.swap(waiters_);
+    completed_.notify_all();
+  }
+  for (const std::shared_ptr<Queue>& waiter : waiters) waiter->unpark();
+  return true;
+}
+
+bool Point::is_complete() const {
+  const std::lock_guard lock(mutex_);
+  return is_complete_;
+}
+
+bool Point::park(const std::shared_ptr<Queue>& queue) {
+  const std::lock_guard lock(mutex_);
+  if (is_complete_) return false;
+  waiters_.push_back(queue);
+  return true;
+}
+
+bool Point::wait(uint64_t timeout_ns) {
+  std::unique_lock lock(mutex_);
+  return wait_on(completed_, lock, timeout_ns, [&] { return is_complete_; });
+}
+
+// ---- Executor -----------------------------------------------------------------------------------
+
+void Executor::start() {
+  if (is_started_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  if (is_started_) return;
+  threads_.emplace_back([this] { run(); });
+  is_started_ = true;
+}
+
+void Executor::schedule(std::shared_ptr<Queue> queue) {
+  const std::lock_guard lock(mutex_);
+  scheduled_.push_back(std::move(queue));
+  if (scheduled_.size() > waiting_ && threads_.size() < max_threads_) {
+    try {
+      threads_.emplace_back([this] { run(); });
+    } catch (const std::system_error&) {
+      // The system has no more threads: those that run take the work, one after the other.
+    }
+  }
+  changed_.notify_one();
+}
+
+void Executor::wait_idle() {
+  std::unique_lock lock(mutex_);
+  idle_.wait(lock, [&] { return scheduled_.empty() && running_ == 0; });
+}
+
+void Executor::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+    changed_.notify_all();
+  }
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void Executor::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    ++waiting_;
+    changed_.wait(lock, [&] { return is_stopping_ || !scheduled_.empty(); });
+    --waiting_;
+    if (scheduled_.empty()) return;
+    std::shared_ptr<Queue> queue = std::move(scheduled_.front());
+    scheduled_.pop_front();
+    ++running_;
+    lock.unlock();
+    const bool has_more = queue->run_items();
+    if (!has_more) queue.reset();  // Perhaps the last reference to a destroyed stream.
+    lock.lock();
+    if (has_more) scheduled_.push_back(std::move(queue));
+    --running_;
+    if (scheduled_.empty() && running_ == 0) idle_.notify_all();
+  }
+}
+
+// ---- Queue --------------------------------------------------------------------------------------
+
+bp_status Queue::enqueue(Item item) {
+  executor_.start();
+  uint32_t before = kQueued;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!item.always && has_failed()) {
+      return host_.set_error(host_.self, failure_.status, failure_.text.c_str());
+    }
+    item.epoch = epoch_;
+    items_.push_back(std::move(item));
+    ++queued_;
+    before = state_.exchange(kQueued, std::memory_order_acq_rel);
+  }
+  // In the state kOwned the owner schedules when it is through, in kQueued somebody did.
+  if (before == kIdle) schedule();
+  return BP_OK;
+}
+
+void Queue::schedule() { executor_.schedule(shared_from_this()); }
+
+bp_status Queue::submit_always(std::function<void(const Outcome&)> task, bool anywhere) {
+  if ((is_inline_ || anywhere) && try_own()) {
+    auto with_outcome = [&] { task(outcome_for(UINT64_MAX)); };
+    run_task(with_outcome);
+    disown();
+    return BP_OK;
+  }
+  return enqueue({.run = std::move(task), .always = true});
+}
+
+bp_status Queue::wait_for(std::shared_ptr<Point> point) {
+  if (point->is_complete() && try_own()) {
+    const bp_status status = has_failed() ? surface() : bp_status{BP_OK};
+    const Outcome& outcome = point->outcome();
+    if (outcome.status != BP_OK) fail(outcome);
+    disown();
+    return status;
+  }
+  return enqueue({.point = std::move(point)});
+}
+
+bool Queue::wait(uint64_t timeout_ns) {
+  if (is_idle()) return true;
+  if (timeout_ns == 0) return false;
+  // Behind work that another thread runs at once, an item that does nothing tells when it is over.
+  if (state_.load(std::memory_order_acquire) == kOwned) {
+    enqueue({.run = [](const Outcome&) {}, .always = true});
+  }
+  std::unique_lock lock(mutex_);
+  const uint64_t last = queued_;
+  return wait_on(ended_, lock, timeout_ns, [&] { return done_ >= last; });
+}
+
+bp_status Queue::surface() const {
+  if (!has_failed()) return BP_OK;
+  Outcome failure;
+  {
+    const std::lock_guard lock(mutex_);
+    failure = failure_;
+  }
+  if (failure.status == BP_OK) return BP_OK;
+  return host_.set_error(host_.self, failure.status, failure.text.c_str());
+}
+
+void Queue::clear_failure() {
+  const std::lock_guard lock(mutex_);
+  if (failure_.status == BP_OK) return;
+  cleared_ = std::exchange(failure_, {});
+  ++epoch_;
+  failed_.store(false, std::memory_order_release);
+}
+
+void Queue::lose(Outcome loss) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = std::move(loss);
+    failed_.store(true, std::memory_order_release);
+  }
+  unpark();
+}
+
+void Queue::fail(bp_status status, const char* text, bool lets_queued_work_run) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failure_.status != BP_OK) return;
+  failure_.status = status;
+  failure_.lets_queued_work_run = lets_queued_work_run;
+  try {
+    failure_.text = text;
+  } catch (const std::bad_alloc&) {
+    failure_.text.clear();
+  }
+  failed_.store(true, std::memory_order_release);
+}
+
+Outcome Queue::outcome_for(uint64_t epoch) const {
+  if (!has_failed() && epoch == UINT64_MAX) return {};
+  const std::lock_guard lock(mutex_);
+  return epoch < epoch_ ? cleared_ : failure_;
+}
+
+void Queue::run_item(Item& item, const Outcome& before) {
+  if (item.point != nullptr) {
+    const Outcome& outcome = item.point->outcome();
+    if (before.stops_queued_work() || !item.point->is_complete()) return;
+    if (outcome.status != BP_OK) fail(outcome);
+  } else if (item.always || !before.stops_queued_work()) {
+    auto task = [&] { item.run(before); };
+    run_task(task);
+  }
+}
+
+bool Queue::run_items() {
+  std::unique_lock lock(mutex_);
+  for (int turn = 0; !items_.empty(); ++turn) {
+    if (turn == kItemsPerTurn) return true;
+    Item& item = items_.front();  // Stays where it is while others are appended.
+    const bool is_skipped = (item.epoch < epoch_ ? cleared_ : failure_).stops_queued_work();
+    if (item.point != nullptr && !is_skipped && !is_abandoned_) {
+      is_parked_ = item.point->park(shared_from_this());
+      if (is_parked_) return false;
+    }
+    if (item.point != nullptr && is_abandoned_ && !item.point->is_complete() && !is_skipped) {
+      failure_ = {BP_ABORTED, "the backend was shut down while the stream waited for an event"};
+      failed_.store(true, std::memory_order_release);
+    }
+    lock.unlock();
+    run_item(item, outcome_for(item.epoch));
+    // What a task holds, memory that was freed meanwhile perhaps, ends before the work counts as
+    // done: who has waited for it must not see it end later.
+    item.run = nullptr;
+    item.point = nullptr;
+    lock.lock();
+    items_.pop_front();
+    ++done_;
+    const bool is_last = items_.empty();
+    // From here on another thread may own the queue, or schedule it: it is not touched again.
+    if (is_last) state_.store(kIdle, std::memory_order_release);
+    ended_.notify_all();
+    if (is_last) return false;
+  }
+  return false;
+}
+
+void Queue::unpark() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!is_parked_) return;
+    is_parked_ = false;
+  }
+  schedule();
+}
+
+void Queue::abandon() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_abandoned_ = true;
+  }
+  unpark();
+}
+
+}  // namespace bp

@@ -1,0 +1,311 @@
+#include "backplane/shell/shared_events.hpp"
+
+#include <cstddef>
+#include <system_error>
+#include <utility>
+
+namespace bp {
+namespace {
+
+constexpr uint32_t kFirstHandle =
+    offsetof(bp_external_handle, bytes) + sizeof(bp_external_handle::bytes);
+
+// What a callback completes.
+struct Completion {
+  std::shared_ptr<SharedEvent> shared;
+  SharedRecord record;
+};
+
+void complete(void* data, bp_status status) {
+  const std::unique_ptr<Completion> completion(static_cast<Completion*>(data));
+  completion->shared->complete(completion->record, status);
+}
+
+void check_type(bp_external_type type, const char* call) {
+  if (type == BP_EXTERNAL_FD) return;
+  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
+                                        "; BP_EXTERNAL_FD, a descriptor, is offered");
+}
+
+// Keeps a record in its place while it lives, unless somebody else takes over.
+class Hold {
+ public:
+  explicit Hold(SharedEvent& shared) : shared_(shared), holds_(shared.hold_latest(record_)) {}
+  ~Hold() {
+    if (holds_) shared_.release(record_);
+  }
+  Hold(const Hold&) = delete;
+
+  bool has_record() const { return holds_; }
+  SharedRecord record() const { return record_; }
+  void give_up() { holds_ = false; }
+
+ private:
+  SharedEvent& shared_;
+  SharedRecord record_;
+  bool holds_;
+};
+
+}  // namespace
+
+SharedEvents::~SharedEvents() {
+  is_stopped_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Watch& watch : watches_) {
+      if (watch.shared != nullptr) watch.shared->wake();
+    }
+  }
+  for (Watch& watch : watches_) watch.thread.join();
+}
+
+std::shared_ptr<SharedEvents::Entry> SharedEvents::find(bp_event* event) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(event);
+  return found == entries_.end() ? nullptr : found->second;
+}
+
+// Whether the latest record is this process's own, which the event of the backend has captured.
+bool SharedEvents::is_own(Entry& entry, SharedRecord latest) const {
+  const std::lock_guard lock(entry.mutex);
+  return entry.recorded == latest;
+}
+
+bp_status SharedEvents::fail_as_recorded(const char* call, bp_status status) const {
+  return backend_.host->set_error(
+      backend_.host->self, status,
+      (std::string(call) + ": the work that another process recorded " +
+       (status == BP_ABORTED ? "was aborted, or its process ended before it" : "has failed"))
+          .c_str());
+}
+
+bp_status SharedEvents::add(bp_device* device, const bp_event_desc& desc, bool is_exportable,
+                            std::shared_ptr<SharedEvent> shared, bp_event** out_event) {
+  auto entry = std::make_shared<Entry>();
+  entry->device = device;
+  entry->is_exportable = is_exportable;
+  entry->shared = std::move(shared);
+  bp_event* event = nullptr;
+  const bp_status status = backend_.events.create(backend_.events.self, device, &desc, &event);
+  if (status != BP_OK) return status;
+  try {
+    const std::lock_guard lock(mutex_);
+    entries_.emplace(event, std::move(entry));
+  } catch (...) {
+    static_cast<void>(backend_.events.destroy(backend_.events.self, event));
+    throw;
+  }
+  ++count_;
+  *out_event = event;
+  return BP_OK;
+}
+
+bp_status SharedEvents::create(bp_device* device, const bp_event_desc& desc, bp_event** out_event) {
+  if ((desc.flags & BP_EVENT_HOST_SIGNAL) != 0) {
+    throw StatusError(BP_UNSUPPORTED,
+                      "event.create: flags has BP_EVENT_HOST_SIGNAL and BP_EVENT_EXPORTABLE; what "
+                      "processes share is recorded, not signalled");
+  }
+  backend_.check_device(backend_.events.self, device, "event.create");
+  bp_event_desc plain = desc;
+  plain.flags &= ~bp_event_flags{BP_EVENT_EXPORTABLE};
+  return add(device, plain, true, std::make_shared<SharedEvent>("event.create", backend_.kind),
+             out_event);
+}
+
+bp_status SharedEvents::destroy(bp_event* event) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (entries_.erase(event) != 0) --count_;
+  }
+  return backend_.events.destroy(backend_.events.self, event);
+}
+
+bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
+  const std::shared_ptr<Entry> entry = find(event);
+  const bp_stream_ops& streams = backend_.streams;
+  uint32_t is_capturing = 0;
+  // A stream that it refuses is refused below, in the words of the call.
+  bp_status status = streams.is_capturing(streams.self, stream, &is_capturing);
+  if (status == BP_OK && is_capturing != 0) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "event.record: the stream captures, and a replay is not seen by the other "
+                      "processes that the event may be exported to");
+  }
+  // Under the lock, so that of two racing records the later submission is the one that counts.
+  const std::lock_guard lock(entry->mutex);
+  auto completion = std::make_unique<Completion>();
+  completion->shared = entry->shared;
+  const SharedRecord record = completion->record = entry->shared->claim("event.record");
+  status = backend_.events.record(backend_.events.self, event, stream);
+  if (status == BP_OK) {
+    status = streams.add_callback(streams.self, stream, complete, completion.get());
+  }
+  if (status != BP_OK) {
+    entry->shared->complete(record, status);
+    return status;
+  }
+  static_cast<void>(completion.release());
+  entry->recorded = record;
+  entry->shared->publish(record);
+  return BP_OK;
+}
+
+bp_status SharedEvents::query(bp_event* event, uint32_t* out_done) {
+  const std::shared_ptr<Entry> entry = find(event);
+  const Hold hold(*entry->shared);
+  if (!hold.has_record() || is_own(*entry, hold.record()) || out_done == nullptr) {
+    return backend_.events.query(backend_.events.self, event, out_done);
+  }
+  backend_.check_event(backend_.events.self, event, "event.query");
+  *out_done = entry->shared->is_done(hold.record()) ? 1 : 0;
+  return BP_OK;
+}
+
+bp_status SharedEvents::synchronize(bp_event* event, uint64_t timeout_ns) {
+  const std::shared_ptr<Entry> entry = find(event);
+  const Hold hold(*entry->shared);
+  if (!hold.has_record() || is_own(*entry, hold.record())) {
+    return backend_.events.synchronize(backend_.events.self, event, timeout_ns);
+  }
+  backend_.check_event(backend_.events.self, event, "event.synchronize");
+  bp_status outcome = BP_OK;
+  switch (entry->shared->wait(hold.record(), timeout_ns, is_stopped_, outcome)) {
+    case SharedWait::kDone:
+      return outcome == BP_OK ? BP_OK : fail_as_recorded("event.synchronize", outcome);
+    case SharedWait::kTimeout:
+      return backend_.host->set_error(
+          backend_.host->self, BP_TIMEOUT,
+          ("event.synchronize: what another process recorded did not end within " +
+           std::to_string(timeout_ns) + " ns")
+              .c_str());
+    case SharedWait::kStopped:
+      break;
+  }
+  throw StatusError(BP_ABORTED, "event.synchronize: the backend is shut down");
+}
+
+bp_status SharedEvents::elapsed_ns(bp_event* start, bp_event* end, int64_t* out_elapsed_ns) {
+  for (bp_event* const event : {start, end}) {
+    const std::shared_ptr<Entry> entry = find(event);
+    SharedRecord latest;
+    if (entry == nullptr || !entry->shared->latest(latest) || is_own(*entry, latest)) continue;
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      std::string("event.elapsed_ns: ") + (event == start ? "start" : "end") +
+                          " was recorded last by another process, whose times are not known");
+  }
+  return backend_.events.elapsed_ns(backend_.events.self, start, end, out_elapsed_ns);
+}
+
+bp_status SharedEvents::wait_event(bp_stream* stream, bp_event* event) {
+  const std::shared_ptr<Entry> entry = find(event);
+  Hold hold(*entry->shared);
+  if (!hold.has_record() || is_own(*entry, hold.record())) {
+    return backend_.streams.wait_event(backend_.streams.self, stream, event);
+  }
+  backend_.check_event(backend_.events.self, event, "stream.wait_event");
+  const SharedRecord record = hold.record();
+  hold.give_up();
+  return wait_for_other(stream, *entry, record);
+}
+
+// Lets `stream` wait for an event that the host signals: at once, or when the record completes.
+bp_status SharedEvents::wait_for_other(bp_stream* stream, const Entry& entry, SharedRecord held) {
+  const bp_event_ops& events = backend_.events;
+  const bp_event_desc desc{.struct_size = sizeof(bp_event_desc),
+                           .struct_type = BP_STRUCT_EVENT_DESC,
+                           .flags = BP_EVENT_HOST_SIGNAL};
+  bp_event* proxy = nullptr;
+  bp_status status = events.create(events.self, entry.device, &desc, &proxy);
+  if (status == BP_OK) {
+    status = backend_.streams.wait_event(backend_.streams.self, stream, proxy);
+    if (status == BP_OK) {
+      start_watch(entry, held, proxy);
+      return BP_OK;
+    }
+    static_cast<void>(events.destroy(events.self, proxy));
+  }
+  entry.shared->release(held);
+  return status;
+}
+
+// Takes over the hold on the record, and the proxy.
+void SharedEvents::start_watch(const Entry& entry, SharedRecord held, bp_event* proxy) {
+  const std::lock_guard lock(mutex_);
+  for (auto watch = watches_.begin(); watch != watches_.end();) {
+    if (!watch->is_over) {
+      ++watch;
+      continue;
+    }
+    watch->thread.join();
+    watch = watches_.erase(watch);
+  }
+  Watch& added = watches_.emplace_back();
+  added.shared = entry.shared;
+  try {
+    added.thread = std::thread([this, &added, held, proxy] { watch(added, held, proxy); });
+  } catch (const std::system_error&) {
+    watches_.pop_back();
+    entry.shared->release(held);
+    // The wait is submitted already: it ends in a failure, not never.
+    static_cast<void>(backend_.events.signal(backend_.events.self, proxy, BP_OUT_OF_MEMORY));
+    static_cast<void>(backend_.events.destroy(backend_.events.self, proxy));
+    throw StatusError(BP_OUT_OF_MEMORY,
+                      "stream.wait_event: no thread is left to wait for another process");
+  }
+}
+
+void SharedEvents::watch(Watch& watch, SharedRecord record, bp_event* proxy) {
+  const bp_event_ops& events = backend_.events;
+  bp_status outcome = BP_OK;
+  const SharedWait end = watch.shared->wait(record, UINT64_MAX, is_stopped_, outcome);
+  watch.shared->release(record);
+  {
+    // Before anybody goes on, who may count the descriptors of the process.
+    const std::lock_guard lock(mutex_);
+    watch.shared.reset();
+  }
+  if (end == SharedWait::kDone) static_cast<void>(events.signal(events.self, proxy, outcome));
+  static_cast<void>(events.destroy(events.self, proxy));
+  watch.is_over = true;
+}
+
+bp_status SharedEvents::export_event(bp_event* event, bp_external_type type,
+                                     bp_external_handle* out_handle) {
+  backend_.check_event(backend_.events.self, event, "export_event");
+  const std::shared_ptr<Entry> entry = find(event);
+  if (entry == nullptr || !entry->is_exportable) {
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "export_event: event is not one made with BP_EVENT_EXPORTABLE");
+  }
+  check_type(type, "export_event");
+  check_offer(out_handle, kFirstHandle, "export_event: out_handle");
+  bp_external_handle given{};
+  given.type = BP_EXTERNAL_FD;
+  given.fd = entry->shared->duplicate("export_event");
+  write_offer(given, out_handle);
+  return BP_OK;
+}
+
+bp_status SharedEvents::import_event(bp_device* device, const bp_external_handle* handle,
+                                     bp_event** out_event) {
+  backend_.check_device(backend_.events.self, device, "import_event");
+  if (out_event == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "import_event: out_event is NULL");
+  }
+  if (handle == nullptr) throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle is NULL");
+  const auto given =
+      read_desc(handle, kFirstHandle, BP_STRUCT_EXTERNAL_HANDLE, "import_event", "handle");
+  check_type(given.type, "import_event");
+  if (given.size_bytes != 0) {
+    throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle: size_bytes is " +
+                                               std::to_string(given.size_bytes) +
+                                               ", and that of an event is 0");
+  }
+  const bp_event_desc desc{.struct_size = sizeof(bp_event_desc),
+                           .struct_type = BP_STRUCT_EVENT_DESC};
+  return add(device, desc, false,
+             std::make_shared<SharedEvent>("import_event", backend_.kind, given.fd), out_event);
+}
+
+}  // namespace bp
