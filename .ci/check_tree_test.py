@@ -39,6 +39,12 @@ class CheckTree(unittest.TestCase):
             ["runtime/a.cpp: registry/claims.hpp is private to registry"],
         )
 
+    def test_lets_the_modules_above_share_headers_without_a_library(self):
+        shared = '#include "registry/json_depth.hpp"\n'
+        self.assertEqual(findings("runtime/io/a.cpp", shared), [])
+        self.assertEqual(findings("conformance/a.cpp", shared), [])
+        self.assertEqual(len(findings("backends/mychip/a.cpp", shared)), 1)
+
     def test_holds_sources_compiled_into_a_library_to_its_rules(self):
         private = '#include "registry/fail.hpp"\n'
         self.assertEqual(findings("ops_spec/checks.cpp", private), [])
