@@ -24,7 +24,11 @@ COMPILED_INTO = {"ops_spec": "registry"}
 OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
 # Headers without a library behind them, for each module that may use theirs: what is read from
 # outside and what is written for others is guarded in one way.
-SHARED_HEADERS = {"registry/json_depth.hpp", "registry/plugin_text.hpp"}
+SHARED_HEADERS = {
+    "api/fuzz/fuzz.hpp",
+    "registry/json_depth.hpp",
+    "registry/plugin_text.hpp",
+}
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 
 # Public headers in folders of their own, and the module that each is of.

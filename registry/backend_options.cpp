@@ -22,7 +22,7 @@ std::string_view key_for(std::string_view name, std::string_view full_key) {
 bp_status add_part(std::string_view part, std::string_view name, BackendOptions& options) {
   const size_t equals = part.find('=');
   const size_t dot = part.substr(0, equals).find('.');
-  if (equals == part.npos || dot == part.npos || dot == 0 || dot + 1 == equals) {
+  if (equals == part.npos || dot == part.npos || dot == 0 || part[equals - 1] == '.') {
     return fail(BP_INVALID_ARGUMENT, "BACKPLANE_OPTIONS: '" + std::string(part) +
                                          "' is not NAME.KEY=VALUE, such as cpu.threads=4");
   }

@@ -88,6 +88,45 @@ function(backplane_test module source)
   set_tests_properties(${test} PROPERTIES TIMEOUT 300)
 endfunction()
 
+# backplane_fuzz_target(<module> <source> CORPUS <folder> [LINK ...])
+#
+# Defines the program and CTest entry <module>.<stem of source>, such as registry.manifest_fuzz, of
+# a source that defines LLVMFuzzerTestOneInput (api/fuzz/fuzz.hpp). CORPUS has the seeds: small
+# files, one of each kind of input, and each input that once failed.
+#
+# In every preset the test runs the seeds and 20,000 mutations of them, always the same ones
+# (api/fuzz/driver.cpp). In preset fuzz, which needs clang, the program is one of libFuzzer:
+#
+#   cmake --preset fuzz && cmake --build --preset fuzz --target registry.manifest_fuzz
+#   mkdir -p found && build/fuzz/bin/registry.manifest_fuzz -max_total_time=60 found \
+#     registry/fuzz/corpus/manifest
+option(BACKPLANE_USE_LIBFUZZER "Build the fuzz targets with clang's libFuzzer" OFF)
+function(backplane_fuzz_target module source)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "CORPUS" "LINK")
+  if(NOT BACKPLANE_BUILD_TESTS)
+    return()
+  endif()
+  cmake_path(GET source STEM stem)
+  set(target ${module}.${stem})
+  set(corpus ${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS})
+  add_executable(${target} ${source})
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE ${arg_LINK} backplane::warnings)
+  set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+  if(BACKPLANE_USE_LIBFUZZER)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    # libFuzzer writes what it finds into the first folder, which is not that of the sources.
+    set(found ${CMAKE_CURRENT_BINARY_DIR}/found/${stem})
+    file(MAKE_DIRECTORY ${found})
+    add_test(NAME ${target} COMMAND ${target} -runs=20000 -seed=1 ${found} ${corpus})
+  else()
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/api/fuzz/driver.cpp)
+    add_test(NAME ${target} COMMAND ${target} ${corpus})
+  endif()
+  set_tests_properties(${target} PROPERTIES TIMEOUT 300 LABELS fuzz)
+endfunction()
+
 # Flags for our own code only; never exported to users. CI alone makes warnings errors: a newer
 # compiler with a new warning must not stop somebody's build. A member left out of an initialiser is
 # zero, and zero means "not given": that is how tables grow, so there is no warning about it. g++ 12
