@@ -591,4 +591,21 @@ TEST_F(Check, TakesEmptyTensorsWithoutABuffer) {
   EXPECT_EQ(check(BP_OP_ADD, args), "");
 }
 
+// Comparing each with each of them would take a quarter of an hour.
+TEST_F(Check, ComparesManyTensorsThatShareMemoryOnce) {
+  std::vector<const bp_tensor*> xs(500'000, tensors.make({1, 1}));
+  auto cat = frame<bp_cat_args>();
+  cat.xs_count = xs.size();
+  cat.xs = xs.data();
+  cat.axis = 0;
+  bp_tensor* whole = tensors.make({static_cast<int64_t>(xs.size()), 1});
+  cat.y = whole;
+  EXPECT_EQ(check(BP_OP_CAT, cat), "");
+  whole->buffer = xs[0]->buffer;
+  EXPECT_EQ(check(BP_OP_CAT, cat),
+            "invalid argument: cat: y overlaps the memory of xs; allowed: memory of its own");
+  whole->byte_offset = 4;
+  EXPECT_EQ(check(BP_OP_CAT, cat), "") << "behind them";
+}
+
 }  // namespace

@@ -42,21 +42,37 @@ bp_status bad_overlap(const Row& row, const Use& a, const Use& b) {
   });
 }
 
-// Sorted by where they begin, only neighbours can meet: lists of a thousand parameters stay cheap.
+// Sorted by where they begin, so that only neighbours can meet: lists of thousands of parameters
+// stay cheap. Two that are read never clash, so each use is held against the written ones alone;
+// many written ones that reach into each other are refused at the first pair that shares a byte.
 bp_status check_memory(const Row& row, std::pmr::vector<Use>& uses) {
   std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
     const std::less<const bp_buffer*> before;
     if (a.tensor->buffer != b.tensor->buffer) return before(a.tensor->buffer, b.tensor->buffer);
     return a.range.begin < b.range.begin;
   });
-  for (size_t i = 0; i < uses.size(); ++i) {
-    for (size_t j = i + 1; j < uses.size(); ++j) {
-      const Use& a = uses[i];
-      const Use& b = uses[j];
-      if (a.tensor->buffer != b.tensor->buffer || b.range.begin >= a.range.end) break;
-      if (!a.written && !b.written) continue;
-      if (overlap(*a.tensor, *b.tensor) && !may_share(row, a, b)) return bad_overlap(row, a, b);
+  const auto meet = [](const Use& a, const Use& b) {
+    return a.tensor->buffer == b.tensor->buffer && a.range.begin < b.range.end &&
+           b.range.begin < a.range.end;
+  };
+  // The uses before this one that may still reach it: the written ones, and those that are read.
+  std::pmr::vector<const Use*> written(uses.get_allocator()), read(uses.get_allocator());
+  for (const Use& use : uses) {
+    std::erase_if(written, [&](const Use* earlier) { return !meet(*earlier, use); });
+    for (const Use* earlier : written) {
+      if (overlap(*earlier->tensor, *use.tensor) && !may_share(row, *earlier, use)) {
+        return bad_overlap(row, *earlier, use);
+      }
     }
+    if (use.written) {
+      std::erase_if(read, [&](const Use* earlier) { return !meet(*earlier, use); });
+      for (const Use* earlier : read) {
+        if (overlap(*earlier->tensor, *use.tensor) && !may_share(row, *earlier, use)) {
+          return bad_overlap(row, *earlier, use);
+        }
+      }
+    }
+    (use.written ? written : read).push_back(&use);
   }
   return BP_OK;
 }
@@ -181,7 +197,7 @@ bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
     return refuse([op] { return "there is no op " + std::to_string(op); });
   }
   if (args == nullptr) {
-    return refuse([&frame] { return std::string(frame.row->name) + ": the frame is NULL"; });
+    return refuse([&frame] { return std::string(frame.row->name) + ": args, the frame, is NULL"; });
   }
   frame.args = args;
   const uint32_t ours = frame.row->frame_bytes;
@@ -212,6 +228,8 @@ bp_status read_frame(uint32_t op, const void* args, Frame& frame) {
 
 bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity, bp_op_output* out_outputs,
                       uint32_t* out_count) {
+  if (out_outputs == nullptr) return bp::is_null("bp_op_infer: out_outputs");
+  if (out_count == nullptr) return bp::is_null("bp_op_infer: out_count");
   bp::ops::Frame frame;
   bp_status status = bp::ops::read_frame(op, args, frame);
   if (status != BP_OK) return status;
