@@ -26,7 +26,10 @@ OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
 # outside and what is written for others is guarded in one way.
 SHARED_HEADERS = {
     "api/fuzz/fuzz.hpp",
+    "api/fuzz/scratch.hpp",
     "registry/json_depth.hpp",
+    "registry/read_file.hpp",
+    "registry/whole_file.hpp",
     "registry/plugin_text.hpp",
 }
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}

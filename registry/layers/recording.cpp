@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <string_view>
 
 #include "registry/fail.hpp"
 #include "registry/sha256.hpp"
+#include "registry/whole_file.hpp"
 
 namespace bp::layers {
 namespace {
@@ -51,12 +51,10 @@ std::string Recording::store(const void* bytes, size_t size) {
   const std::string path = folder_ + "/payloads/" + name;
   std::error_code error;
   if (has_failed() || fs::exists(path, error)) return name;
-  const std::string draft = path + "." + std::to_string(draft_count_.fetch_add(1)) + ".draft";
-  const std::string_view content(static_cast<const char*>(bytes), size);
-  if (!write_to(draft, O_CREAT | O_TRUNC, content) ||
-      std::rename(draft.c_str(), path.c_str()) != 0) {
-    has_failed_ = true;
-  }
+  // Not synchronised: a program stores thousands, and a replay sees damage by the name.
+  WholeFile file(path, false);
+  file.write(bytes, size);
+  if (!file.commit().empty()) has_failed_ = true;
   return name;
 }
 

@@ -41,7 +41,6 @@ class Recording {
  private:
   std::string folder_;
   std::atomic<bool> has_failed_ = false;
-  std::atomic<uint64_t> draft_count_ = 0;
 };
 
 }  // namespace bp::layers
