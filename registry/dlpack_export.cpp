@@ -8,6 +8,7 @@
 #include "registry/dlpack.hpp"
 #include "registry/fail.hpp"
 #include "registry/guard.hpp"
+#include "registry/tables.hpp"
 
 namespace bp::core {
 namespace {
@@ -34,8 +35,9 @@ bp_status read_export(const bp_dlpack_export_desc* desc, uint64_t allowed_flags,
   if (desc == nullptr) return is_null("dlpack.export: desc");
   uint32_t offset = 0;
   if (bp_struct_read(desc, kFirstExportDesc, &out, sizeof(out), &offset) != BP_OK) {
-    return fail(BP_INCOMPATIBLE,
-                "dlpack.export: desc: byte " + std::to_string(offset) + " is not understood");
+    std::string defect = struct_defect(desc, BP_STRUCT_DLPACK_EXPORT_DESC, kFirstExportDesc);
+    if (defect.empty()) defect = "byte " + std::to_string(offset) + " is not understood";
+    return fail(BP_INCOMPATIBLE, "dlpack.export: desc: " + defect);
   }
   if (out.struct_type != BP_STRUCT_DLPACK_EXPORT_DESC) {
     return fail(BP_INVALID_ARGUMENT, "dlpack.export: desc: struct_type is " +
@@ -58,7 +60,44 @@ bp_status check_tensor(const bp_tensor& ours) {
                                          "; up to " + std::to_string(BP_MAX_RANK) +
                                          ", with shape and strides, are allowed");
   }
+  if (ours.flags != 0) {
+    return fail(BP_INVALID_ARGUMENT, "dlpack.export: flags of the tensor are " +
+                                         std::to_string(ours.flags) + "; 0 is allowed");
+  }
+  for (uint32_t i = 0; i < ours.ndim; ++i) {
+    if (ours.shape[i] >= 0) continue;
+    return fail(BP_INVALID_ARGUMENT, "dlpack.export: shape[" + std::to_string(i) + "] is " +
+                                         std::to_string(ours.shape[i]) + "; 0 or more is allowed");
+  }
   return BP_OK;
+}
+
+// Whether the elements lie in their buffer, as far as the allocator can say.
+bp_status check_place(const bp_target& target, const bp_tensor& ours, uint64_t item_bytes) {
+  Place place;
+  if (!place_of(ours, item_bytes, ours.byte_offset, place)) {
+    if (place.first_offset <= ours.byte_offset) {
+      return fail(BP_INVALID_ARGUMENT, "dlpack.export: the elements leave the address space");
+    }
+    return fail(BP_INVALID_ARGUMENT, "dlpack.export: the elements begin " +
+                                         std::to_string(place.first_offset - ours.byte_offset) +
+                                         " bytes before their buffer");
+  }
+  if (place.size_bytes == 0) return BP_OK;  // Without elements it needs no buffer.
+  if (ours.buffer == nullptr) return is_null("dlpack.export: buffer of a tensor with elements");
+  if (ours.byte_offset % item_bytes != 0) {
+    return fail(BP_INVALID_ARGUMENT, "dlpack.export: byte_offset is " +
+                                         std::to_string(ours.byte_offset) + "; multiples of " +
+                                         std::to_string(item_bytes) + ", the size of " +
+                                         bp_dtype_name(ours.dtype) + ", are allowed");
+  }
+  // A copy of nothing behind the last element: the allocator refuses it outside of the buffer.
+  const bp_buffer_ref end{ours.buffer, place.begin + place.size_bytes, 0};
+  const bp_allocator_ops& m = *target.allocator;
+  if (m.copy(m.self, target.default_stream, &end, &end) != BP_INVALID_ARGUMENT) return BP_OK;
+  return fail(BP_INVALID_ARGUMENT,
+              "dlpack.export: the elements take bytes " + std::to_string(place.begin) + " to " +
+                  std::to_string(place.begin + place.size_bytes) + " of a buffer that is smaller");
 }
 
 // Fills what both forms have in common.
@@ -79,7 +118,8 @@ bp_status write_tensor(const bp_target& target, const bp_tensor& ours, bp_dlpack
   out.dtype = row->theirs;
   out.ndim = static_cast<int32_t>(ours.ndim);
   out.byte_offset = 0;  // Takers are known to pass over it: the address has it all.
-  if (ours.buffer == nullptr) return BP_OK;
+  const bp_status placed = check_place(target, ours, bp_dtype_bits(ours.dtype) / 8);
+  if (placed != BP_OK || ours.buffer == nullptr) return placed;
   const bp_allocator_ops& m = *target.allocator;
   uint64_t address = 0;
   const bp_status status = m.address(m.self, ours.buffer, &address);

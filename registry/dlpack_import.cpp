@@ -90,37 +90,6 @@ bp_status read_shape(const bp_dlpack_tensor& theirs, Foreign& ours) {
   return BP_OK;
 }
 
-// The bytes that the elements lie in, and where in them the first element is.
-struct Place {
-  uint64_t address = 0, size_bytes = 0, first_offset = 0;
-};
-
-// False if there is none in 64 bits.
-bool place_of(const Foreign& ours, uint64_t item_bytes, uint64_t first, Place& out) {
-  // How far the elements reach below the first one, and above it.
-  uint64_t below = 0, above = 0;
-  for (uint32_t i = 0; i < ours.lent.tensor.ndim; ++i) {
-    if (ours.shape[i] == 0) return true;
-    const int64_t stride = ours.strides[i];
-    const uint64_t step =
-        stride < 0 ? 0 - static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride);
-    uint64_t reach;
-    if (__builtin_mul_overflow(static_cast<uint64_t>(ours.shape[i] - 1), step, &reach))
-      return false;
-    uint64_t& side = stride < 0 ? below : above;
-    if (__builtin_add_overflow(side, reach, &side)) return false;
-  }
-  uint64_t count, size_bytes, below_bytes, end;
-  if (__builtin_add_overflow(below, above, &count) || __builtin_add_overflow(count, 1, &count) ||
-      __builtin_mul_overflow(count, item_bytes, &size_bytes) ||
-      __builtin_mul_overflow(below, item_bytes, &below_bytes) || below_bytes > first ||
-      __builtin_add_overflow(first - below_bytes, size_bytes, &end)) {
-    return false;
-  }
-  out = {first - below_bytes, size_bytes, below_bytes};
-  return true;
-}
-
 // The buffer of the backend that the bytes lie in, as one of its own tensors that came back.
 bool find_buffer(const bp_target& target, const Place& place, uint64_t alignment_bytes,
                  bp_tensor& out) {
@@ -128,7 +97,7 @@ bool find_buffer(const bp_target& target, const Place& place, uint64_t alignment
   bp_address_info info{};
   info.struct_size = sizeof(info);
   info.struct_type = BP_STRUCT_ADDRESS_INFO;
-  const bp_status status = m.address_info(m.self, place.address, &info);
+  const bp_status status = m.address_info(m.self, place.begin, &info);
   if (status != BP_OK || info.device != target.device) return false;
   const uint64_t offset = info.byte_offset + place.first_offset;
   if (place.size_bytes > info.size_bytes - info.byte_offset || offset % alignment_bytes != 0) {
@@ -142,9 +111,15 @@ bool find_buffer(const bp_target& target, const Place& place, uint64_t alignment
 bp_status place_tensor(const bp_target& target, const bp_dlpack_tensor& theirs, Foreign& ours) {
   bp_tensor& tensor = ours.lent.tensor;
   const uint64_t item_bytes = bp_dtype_bits(tensor.dtype) / 8;
-  const auto first = reinterpret_cast<uintptr_t>(theirs.data) + theirs.byte_offset;
+  uint64_t first = 0;
+  if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(theirs.data), theirs.byte_offset,
+                             &first)) {
+    return fail(BP_INVALID_ARGUMENT, "dlpack.import: byte_offset is " +
+                                         std::to_string(theirs.byte_offset) +
+                                         ", and the elements leave the address space");
+  }
   Place place;
-  if (!place_of(ours, item_bytes, first, place)) {
+  if (!place_of(tensor, item_bytes, first, place)) {
     return fail(BP_INVALID_ARGUMENT, "dlpack.import: the elements leave the address space");
   }
   if (place.size_bytes == 0) return BP_OK;  // Without elements it needs no buffer.
@@ -164,7 +139,7 @@ bp_status place_tensor(const bp_target& target, const bp_dlpack_tensor& theirs, 
   }
   const bp_allocator_ops& m = *target.allocator;
   const bp_status status =
-      m.wrap_address(m.self, target.device, place.address, place.size_bytes, &ours.wrapped);
+      m.wrap_address(m.self, target.device, place.begin, place.size_bytes, &ours.wrapped);
   tensor.buffer = ours.wrapped;
   tensor.byte_offset = place.first_offset;
   return status;

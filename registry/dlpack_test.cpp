@@ -308,5 +308,81 @@ TEST_F(Dlpack, FindsTheDeviceByItsName) {
   EXPECT_EQ(found, nullptr);
 }
 
+// What an export of `tensor` says; "" where it succeeds.
+std::string export_words(const bp_target* target, const bp_tensor& tensor) {
+  const bp_dlpack_export_desc desc{.struct_size = sizeof(desc),
+                                   .struct_type = BP_STRUCT_DLPACK_EXPORT_DESC,
+                                   .next = nullptr,
+                                   .tensor = &tensor,
+                                   .flags = 0,
+                                   .release = nullptr,
+                                   .user_data = nullptr};
+  bp_dlpack_managed* managed = nullptr;
+  const bp_status status = bp_dlpack_export(target, &desc, &managed);
+  if (status != BP_OK) return std::string(bp_status_name(status)) + ": " + bp_error_text();
+  managed->deleter(managed);
+  return "";
+}
+
+TEST_F(Dlpack, RefusesToHandOutWhatIsNoTensor) {
+  load();
+  int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
+  const bp_tensor good{.buffer = reinterpret_cast<bp_buffer*>(memory.data()),
+                       .byte_offset = 0,
+                       .shape = shape,
+                       .strides = strides,
+                       .ndim = 2,
+                       .dtype = BP_F32,
+                       .layout = nullptr,
+                       .flags = 0,
+                       .reserved = 0};
+  EXPECT_EQ(export_words(r.target(), good), "");
+  bp_tensor bad = good;
+  shape[1] = -5;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: shape[1] is -5; 0 or more is allowed");
+  shape[1] = 3;
+  bad.buffer = nullptr;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: buffer of a tensor with elements is NULL");
+  shape[0] = 0;
+  EXPECT_EQ(export_words(r.target(), bad), "") << "without elements it needs none";
+  shape[0] = 2;
+  bad = good;
+  bad.byte_offset = uint64_t{1} << 40;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: the elements take bytes 1099511627776 to "
+            "1099511627800 of a buffer that is smaller");
+  bad.byte_offset = 2;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: byte_offset is 2; multiples of 4, the size of f32, "
+            "are allowed");
+  bad.byte_offset = 0;
+  strides[0] = -3;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: the elements begin 12 bytes before their buffer");
+  strides[0] = INT64_MAX;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: the elements leave the address space");
+  strides[0] = 3;
+  bad = good;
+  bad.flags = 1;
+  EXPECT_EQ(export_words(r.target(), bad),
+            "invalid argument: dlpack.export: flags of the tensor are 1; 0 is allowed");
+}
+
+TEST_F(Dlpack, SaysWhatIsWrongWithForeignAddresses) {
+  load();
+  std::vector<int64_t> shape{2, 3}, strides{3, 1};
+  bp_dlpack_managed m = managed(shape, &strides);
+  m.tensor.byte_offset = UINT64_MAX - 3;
+  expect_refused(m, BP_INVALID_ARGUMENT, "byte_offset is 18446744073709551612");
+  m.tensor.byte_offset = 0;
+  m.tensor.data = nullptr;
+  expect_refused(m, BP_INVALID_ARGUMENT, "data of a tensor with elements is NULL");
+  m.tensor.byte_offset = 1 << 20;
+  expect_refused(m, BP_INVALID_ARGUMENT, "data of a tensor with elements is NULL");
+}
+
 }  // namespace
 }  // namespace bp::core

@@ -133,7 +133,9 @@ enum { BP_STRUCT_DLPACK_EXPORT_DESC = 0x00100102 };
 /* Makes what DLPack hands over. The taker calls its deleter, in whatever thread and order, also
  * after the registry has ended. BP_UNSUPPORTED where buffers have no address, for a device that
  * DLPack has no name for, and for dtypes below 8 bits. The unversioned form has no flags: one that
- * is given is BP_INVALID_ARGUMENT there. */
+ * is given is BP_INVALID_ARGUMENT there. In both forms a tensor is BP_INVALID_ARGUMENT that has a
+ * negative extent, that has elements and no buffer, or that does not lie in its buffer: the
+ * allocator is asked by a copy of 0 bytes behind the last element, on the default stream. */
 BP_API bp_status bp_dlpack_export(const bp_target* target, const bp_dlpack_export_desc* desc,
                                   bp_dlpack_managed** out_managed);
 BP_API bp_status bp_dlpack_export_unversioned(const bp_target* target,
