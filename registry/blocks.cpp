@@ -51,12 +51,14 @@ bp_status bp_block_free(bp_block* block) {
 }
 
 bp_status bp_block_record_stream(bp_block* block, bp_stream* stream) {
-  if (block == nullptr) return bp::fail(BP_INVALID_ARGUMENT, "block is NULL");
+  if (block == nullptr) return bp::is_null("block");
+  if (stream == nullptr) return bp::is_null("stream");
   return guarded([&] { return bp::services::Cache::record_stream(block, stream); });
 }
 
 bp_status bp_block_address(bp_block* block, uint64_t* out_address) {
-  if (block == nullptr || out_address == nullptr) return bp::is_null("block or out_address");
+  if (block == nullptr) return bp::is_null("block");
+  if (out_address == nullptr) return bp::is_null("out_address");
   return guarded([&] { return bp::services::Cache::address(block, out_address); });
 }
 
@@ -65,9 +67,8 @@ bp_status bp_target_find_block(const bp_target* target, uint64_t address, bp_blo
   bp_status status = BP_OK;
   bp::services::Cache* cache = cache_of(target, status);
   if (cache == nullptr) return status;
-  if (out_block == nullptr || out_byte_offset == nullptr) {
-    return bp::is_null("out_block or out_byte_offset");
-  }
+  if (out_block == nullptr) return bp::is_null("out_block");
+  if (out_byte_offset == nullptr) return bp::is_null("out_byte_offset");
   return guarded([&] { return cache->find(address, out_block, out_byte_offset); });
 }
 

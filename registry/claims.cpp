@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "backplane/host.h"
+#include "registry/plugin_text.hpp"
 
 namespace bp::core {
 namespace {
@@ -96,6 +97,11 @@ std::string flags_refusal(const bp_kernel& kernel, const Key& key) {
 
 std::string kernel_defect(const bp_kernel& kernel) {
   if (kernel.name == nullptr || kernel.launch == nullptr) return "name or launch is NULL";
+  if (clean_name(kernel.name) !=
+      std::string_view(kernel.name, strnlen(kernel.name, kMaxPluginName + 1))) {
+    return "its name has control characters, is no UTF-8, or has more than " +
+           std::to_string(kMaxPluginName) + " bytes";
+  }
   const OpRow* row = find_op(kernel.op);
   if (row == nullptr) return "op " + std::to_string(kernel.op) + " is not known to this host";
   if (kernel.op_version != row->version) {

@@ -4,6 +4,7 @@
 
 #include "backplane/host.h"
 #include "registry/fail.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp {
 namespace {
@@ -13,7 +14,13 @@ thread_local std::string slot;
 }  // namespace
 
 bp_status fail(bp_status code, const std::string& message) noexcept {
-  return core::set_error(nullptr, code, message.c_str());
+  try {
+    // Whatever went into it: paths, options and names that were given to the host.
+    const std::string text = clean_text(message, LineBreaks::kKeep, message.size());
+    return core::set_error(nullptr, code, text.c_str());
+  } catch (...) {
+    return core::set_error(nullptr, code, nullptr);
+  }
 }
 
 namespace core {

@@ -73,7 +73,8 @@ bool visit_member(const Member& m, const void* args, bool is_constant, Word&& wo
     }
     case Kind::i64_list: {
       const auto count = value_at<uint64_t>(args, m.offset - 8);
-      return word(count) && visit_words({value_at<const int64_t*>(args, m.offset), count}, word);
+      const auto* const values = value_at<const int64_t*>(args, m.offset);
+      return word(count) && (values == nullptr || visit_words({values, count}, word));
     }
     case Kind::i32:
     case Kind::dtype:

@@ -40,14 +40,21 @@ std::string HostServices::unread_options() const {
   return keys;
 }
 
+// The text of a plugin. Out of memory loses the text, never the status.
+bp_status HostServices::set_error(void* self, bp_status status, const char* message) noexcept try {
+  return core::set_error(self, status, clean_text(message, LineBreaks::kIndent).c_str());
+} catch (...) {
+  return core::set_error(self, status, nullptr);
+}
+
 bp_status HostServices::log(void* self, bp_log_level level, const char* message) noexcept try {
   if (message == nullptr) return set_error(self, BP_INVALID_ARGUMENT, "log: message is NULL");
   HostServices& services = impl(self);
   if (level >= BP_LOG_INFO) {
     const std::lock_guard lock(services.mutex_);
-    services.last_line_ = message;
+    services.last_line_ = clean_text(message, LineBreaks::kEscape);
   }
-  services.sink_.line(level, services.source_, message);
+  services.sink_.line(level, services.source_, clean_text(message, LineBreaks::kEscape));
   return BP_OK;
 } catch (...) {
   return set_error(self, BP_OUT_OF_MEMORY, "log: out of host memory");

@@ -9,16 +9,19 @@
 
 #include "backplane/host.h"
 #include "registry/backend_options.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::core {
 
-// Where lines go; a NULL function drops them.
+// Where lines go, cleaned: plugins wrote some of them. A NULL function drops them.
 struct LogSink {
   void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
   void* user_data;
 
   void line(bp_log_level level, const std::string& source, const std::string& message) const {
-    if (log != nullptr) log(user_data, level, source.c_str(), message.c_str());
+    if (log == nullptr) return;
+    log(user_data, level, clean_text(source, LineBreaks::kEscape, kMaxPluginName).c_str(),
+        clean_text(message, LineBreaks::kEscape).c_str());
   }
 };
 
@@ -51,6 +54,7 @@ class HostServices {
     Option(Option&& other) noexcept : key(std::move(other.key)), value(std::move(other.value)) {}
   };
 
+  static bp_status set_error(void* self, bp_status status, const char* message) noexcept;
   static bp_status log(void* self, bp_log_level level, const char* message) noexcept;
   static bp_status get_option(void* self, const char* key, const char** out_value) noexcept;
   static bp_status allocate(void* self, uint64_t size_bytes, uint64_t alignment_bytes,

@@ -10,7 +10,9 @@
 #include "registry/out_struct.hpp"
 #include "registry/out_text.hpp"
 #include "registry/own_layouts.hpp"
+#include "registry/prefix.hpp"
 #include "registry/submit.hpp"
+#include "registry/tables.hpp"
 
 namespace bp::core {
 namespace {
@@ -18,6 +20,19 @@ namespace {
 // The end of the last member of the first release: it must not grow when the struct does.
 constexpr uint32_t kFirstStatistics =
     offsetof(bp_dispatch_statistics, copied_scalar_count) + sizeof(uint64_t);
+
+constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
+
+bool is_kernel(const bp_kernel& kernel) {
+  return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
+         kernel.struct_size <= kMaxStructBytes && kernel.launch != nullptr;
+}
+
+bp_status not_a_kernel(const bp_kernel& kernel) {
+  const std::string defect = struct_defect(&kernel, BP_STRUCT_KERNEL, kFirstKernel);
+  if (defect.empty()) return fail(BP_INVALID_ARGUMENT, "kernel: its launch is NULL");
+  return fail(BP_INCOMPATIBLE, "kernel: " + defect);
+}
 
 bp_kernel_sources source_of(const bp_kernel& kernel) {
   if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
@@ -112,6 +127,7 @@ bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch
                            const bp_kernel* kernel, const void* args) {
   return guarded([&]() -> bp_status {
     if (kernel == nullptr) return is_null("kernel");
+    if (!is_kernel(*kernel)) return not_a_kernel(*kernel);
     Reading r;
     const bp_status status = read_to_launch(target, flags, kernel->op, args, r);
     if (status != BP_OK) return status;

@@ -11,6 +11,8 @@
 
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
+#include "registry/plugin_text.hpp"
+#include "registry/read_file.hpp"
 #include "registry/tables.hpp"
 
 namespace bp::core {
@@ -57,7 +59,7 @@ std::string backend_defect(const bp_backend& backend) {
   std::string defect = struct_defect(&backend, BP_STRUCT_BACKEND, kFirstBackend);
   if (!defect.empty()) return "bp_backend: " + defect;
   if (!is_valid_name(backend.name)) {
-    return "its name is " + std::string(backend.name == nullptr ? "NULL" : backend.name) +
+    return "its name is " + (backend.name == nullptr ? "NULL" : clean_name(backend.name)) +
            ", not vendor.backend with both in [a-z0-9_]+";
   }
   if (backend.register_all == nullptr || backend.shutdown == nullptr) {
@@ -77,6 +79,9 @@ bool is_served(const bp_entry_reply& reply) {
 bp_status Instance::open(const std::string& path, const bp_host* host, layers::Stack& layers) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return fail(BP_NOT_FOUND, path + ": no such file");
+  if (const std::string defect = regular_file_defect(path); !defect.empty()) {
+    return fail(BP_INCOMPATIBLE, path + ": not a plugin: " + defect);
+  }
   if (!is_shared_library(path)) {
     return fail(BP_INCOMPATIBLE, path + ": not a plugin: it is not a shared library");
   }

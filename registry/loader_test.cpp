@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -74,6 +75,20 @@ TEST(Loader, ServesTwoRegistriesFromOneFile) {
   ASSERT_EQ(bp_registry_load(second.registry, path.c_str(), 0, nullptr, nullptr), BP_OK);
   EXPECT_EQ(bp_registry_load(first.registry, path.c_str(), 0, nullptr, nullptr), BP_ALREADY_EXISTS);
   EXPECT_EQ(bp_registry_target_count(second.registry), 1);
+}
+
+TEST(Loader, SaysWhatAPathIsThatIsNoRegularFile) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("bp_loader_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder / "folder.so");
+  ASSERT_EQ(mkfifo((folder / "fifo.so").c_str(), 0600), 0);
+  for (const char* kind : {"FIFO", "folder"}) {
+    const std::string path = folder / (kind == std::string("FIFO") ? "fifo.so" : "folder.so");
+    TestRegistry r;
+    EXPECT_EQ(bp_registry_load(r.registry, path.c_str(), 0, nullptr, nullptr), BP_INCOMPATIBLE);
+    EXPECT_EQ(bp_error_text(), path + ": not a plugin: it is a " + kind + ", not a regular file");
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

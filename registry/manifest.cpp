@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "registry/json_depth.hpp"
+#include "registry/plugin_text.hpp"
+#include "registry/read_file.hpp"
 #include "registry/static_backends.hpp"
 
 namespace bp::core {
@@ -47,15 +49,21 @@ std::vector<std::string> split(const std::string& path) {
   return parts;
 }
 
+// A file that may be a manifest, or a folder that cannot be read: then with the reason.
+struct Found {
+  fs::path path;
+  std::string problem;
+};
+
 // The manifests that one part of the search path stands for: itself unless it is a folder.
-std::vector<fs::path> files_of(const fs::path& part) {
+void add_files(const fs::path& part, std::vector<Found>& files) {
   std::error_code error;
-  if (!fs::is_directory(part, error)) return {part};
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(part, error)) {
-    if (entry.path().extension() == ".json") files.push_back(entry.path());
+  if (!fs::is_directory(part, error)) return files.push_back({part, ""});
+  fs::directory_iterator entry(part, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    if (entry->path().extension() == ".json") files.push_back({entry->path(), ""});
   }
-  return files;
+  if (error) files.push_back({part, "the folder cannot be read: " + error.message()});
 }
 
 const std::string kServed = std::to_string(BP_ABI_MAJOR) + "." + std::to_string(BP_ABI_MINOR_MIN) +
@@ -72,12 +80,16 @@ std::string served_range(const Manifest& m) {
   return major + std::to_string(m.abi_minor_min) + " to " + major + std::to_string(m.abi_minor);
 }
 
+constexpr uint64_t kMaxManifestBytes = 1 << 20;
+
 // Fills `m` from its file; throws where the file does not say what a manifest says.
 void read(const fs::path& file, Manifest& m) {
-  std::ifstream stream(file);
-  if (!stream) throw std::runtime_error("the file cannot be read");
-  const nlohmann::json json = nlohmann::json::parse(stream);
-  m.own_name = json.at("name").get<std::string>();
+  std::string text;
+  std::string defect = read_file(file.string(), kMaxManifestBytes, text);
+  if (defect.empty()) defect = json_depth_defect(text);
+  if (!defect.empty()) throw std::runtime_error(defect);
+  const nlohmann::json json = nlohmann::json::parse(text);
+  m.own_name = clean_text(json.at("name").get<std::string>(), LineBreaks::kEscape, kMaxPluginName);
   const nlohmann::json& abi = json.at("abi");
   m.abi_major = abi.at("major").get<uint32_t>();
   m.abi_minor_min = abi.at("minor_min").get<uint32_t>();
@@ -86,11 +98,13 @@ void read(const fs::path& file, Manifest& m) {
   m.own_library = library.lexically_normal().string();
 }
 
-std::unique_ptr<Manifest> read_manifest(const fs::path& path) {
+std::unique_ptr<Manifest> read_manifest(const Found& found) {
   auto m = std::make_unique<Manifest>();
   std::error_code error;
-  const fs::path file = fs::absolute(path, error).lexically_normal();
+  const fs::path file = fs::absolute(found.path, error).lexically_normal();
   m->own_file = file.string();
+  m->own_problem = found.problem;
+  if (!found.problem.empty()) return m;
   if (!fs::exists(file, error)) {
     m->own_problem = "no such file or folder";
     return m;
@@ -98,12 +112,14 @@ std::unique_ptr<Manifest> read_manifest(const fs::path& path) {
   try {
     read(file, *m);
     if (!fs::exists(m->own_library, error)) {
-      m->own_problem = "its library does not exist: " + m->own_library;
+      m->own_problem =
+          "its library does not exist: " + clean_text(m->own_library, LineBreaks::kEscape);
     } else if (!serves(*m)) {
       m->own_problem = "it serves ABI " + served_range(*m) + ", this host ABI " + kServed;
     }
   } catch (const std::exception& problem) {
-    m->own_problem = "not a manifest: " + std::string(problem.what());
+    m->own_problem =
+        "not a manifest: " + clean_text(std::string_view(problem.what()), LineBreaks::kEscape);
   }
   return m;
 }
@@ -144,15 +160,13 @@ std::string effective_search_path(const char* search_path, bool reads_environmen
 }
 
 Manifests discover(const std::string& search_path) {
-  std::vector<fs::path> files;
-  for (const std::string& part : split(search_path)) {
-    for (fs::path& file : files_of(part)) files.push_back(std::move(file));
-  }
-  std::ranges::stable_sort(files, {}, [](const fs::path& file) { return file.filename(); });
+  std::vector<Found> files;
+  for (const std::string& part : split(search_path)) add_files(part, files);
+  std::ranges::stable_sort(files, {}, [](const Found& file) { return file.path.filename(); });
   Manifests manifests;
   add_static_backends(manifests);
   std::set<std::string> seen_files;
-  for (const fs::path& file : files) {
+  for (const Found& file : files) {
     std::unique_ptr<Manifest> m = read_manifest(file);
     if (!seen_files.insert(m->own_file).second) continue;  // Listed twice in the search path.
     manifests.push_back(std::move(m));

@@ -2,6 +2,7 @@
 #include "registry/manifest.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -154,6 +155,53 @@ TEST_F(Discovery, ReadsOnlyVariablesOfItsOwn) {
   EXPECT_STREQ(bp_environment("BACKPLANE_BACKENDS"), "/a");
   EXPECT_EQ(bp_environment("PATH"), nullptr);
   EXPECT_EQ(bp_environment(nullptr), nullptr);
+}
+
+TEST_F(Discovery, RefusesAManifestThatNestsWithoutEnd) {
+  std::string deep = R"({"name": )" + std::string(100'000, '[') + std::string(100'000, ']') + "}";
+  write("a_deep.json", deep);
+  const Manifests found = discover(search_path());
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]->own_problem,
+            "not a manifest: the JSON nests deeper than 64 levels at byte 72; write it with fewer "
+            "levels");
+}
+
+TEST_F(Discovery, ListsWhatIsNoRegularFileWithoutWaitingForIt) {
+  ASSERT_EQ(mkfifo((folder / "backends.d" / "a_fifo.json").c_str(), 0600), 0);
+  fs::create_directories(folder / "backends.d" / "b_folder.json");
+  fs::create_symlink("/dev/zero", folder / "backends.d" / "c_device.json");
+  write("d_large.json", std::string(2 << 20, ' ') + manifest("test.good"));
+  const Manifests found = discover(search_path());
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[0]->own_problem, "not a manifest: it is a FIFO, not a regular file");
+  EXPECT_EQ(found[1]->own_problem, "not a manifest: it is a folder, not a regular file");
+  EXPECT_EQ(found[2]->own_problem, "not a manifest: it is a device, not a regular file");
+  EXPECT_NE(found[3]->own_problem.find("bytes; allowed are at most 1048576"), std::string::npos)
+      << found[3]->own_problem;
+}
+
+TEST_F(Discovery, ListsAFolderThatCannotBeReadWithTheReason) {
+  // A superuser reads every folder, so that this test becomes somebody else for a moment.
+  const bool is_root = geteuid() == 0;
+  const fs::path closed = folder / "backends.d";
+  fs::permissions(closed, fs::perms::none);
+  if (is_root && seteuid(65534) != 0) GTEST_SKIP() << "cannot give up the rights of a superuser";
+  const Manifests found = discover(closed.string());
+  if (is_root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+  fs::permissions(closed, fs::perms::owner_all);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]->own_file, closed.string());
+  EXPECT_EQ(found[0]->own_problem, "the folder cannot be read: Permission denied");
+}
+
+TEST_F(Discovery, ShowsControlCharactersOfAManifestAsEscapes) {
+  write("a.json", manifest("test.\\u001b[2Jgood"));
+  const Manifests found = discover(search_path());
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0]->own_name, "test.\\x1b[2Jgood");
 }
 
 }  // namespace

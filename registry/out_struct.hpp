@@ -6,6 +6,7 @@
 #include <string>
 
 #include "registry/fail.hpp"
+#include "registry/prefix.hpp"
 
 namespace bp::core {
 
@@ -16,10 +17,11 @@ bp_status write_out(const Struct& ours, Struct* theirs, uint32_t first_size_byte
                     const char* name) {
   if (theirs == nullptr) return fail(BP_INVALID_ARGUMENT, std::string(name) + " is NULL");
   const uint32_t size_bytes = theirs->struct_size;
-  if (size_bytes < first_size_bytes) {
+  if (size_bytes < first_size_bytes || size_bytes > kMaxStructBytes) {
     return fail(BP_INCOMPATIBLE, std::string(name) + ": struct_size is " +
-                                     std::to_string(size_bytes) + ", allowed is " +
-                                     std::to_string(first_size_bytes) + " or more");
+                                     std::to_string(size_bytes) + ", allowed are " +
+                                     std::to_string(first_size_bytes) + " to " +
+                                     std::to_string(kMaxStructBytes));
   }
   const size_t header = sizeof(bp_struct_header);
   std::memcpy(reinterpret_cast<char*>(theirs) + header,

@@ -6,6 +6,7 @@
 #include "registry/backend_options.hpp"
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
+#include "registry/plugin_text.hpp"
 #include "registry/prepared.hpp"
 #include "registry/tables.hpp"
 
@@ -134,7 +135,7 @@ bp_status register_tables(Plugin& plugin, Registration& r) {
 
 void describe(Plugin& plugin, const Registration& r) {
   const bp_backend& backend = *plugin.instance.backend();
-  plugin.own_version = backend.version == nullptr ? "" : backend.version;
+  plugin.own_version = clean_name(backend.version);
   plugin.own_refusals = r.refusals;
   plugin.struct_size = sizeof(bp_plugin);
   plugin.struct_type = BP_STRUCT_PLUGIN;

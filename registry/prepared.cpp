@@ -12,6 +12,8 @@
 #include "registry/guard.hpp"
 #include "registry/out_struct.hpp"
 #include "registry/own_layouts.hpp"
+#include "registry/plugin_text.hpp"
+#include "registry/prefix.hpp"
 #include "registry/submit.hpp"
 
 namespace bp::core {
@@ -74,6 +76,10 @@ const Prepared& impl(const bp_prepared* prepared) {
 // The frame without what only a newer build knows; NULL if that is given.
 const void* frame_of_this_build(const OpRow& row, const void* args, std::byte* storage) {
   if (frame_size(args) < row.frame_size_bytes) return lengthened_frame(row, args, storage);
+  if (frame_size(args) > kMaxStructBytes) {
+    frame_too_long(row, args);
+    return nullptr;
+  }
   uint32_t offset = 0;
   const void* frame = fit_frame(row, args, row.frame_size_bytes, storage, &offset);
   if (frame == nullptr) {
@@ -158,7 +164,7 @@ bp_status make_plan(Prepared& p, const void* frame) {
   p.info.struct_type = BP_STRUCT_PLAN_INFO;
   status = p.kernel->plan_info(p.kernel, p.plan, &p.info);
   if (status != BP_OK) return status;
-  if (p.info.algorithm != nullptr) p.algorithm = p.info.algorithm;
+  if (p.info.algorithm != nullptr) p.algorithm = clean_name(p.info.algorithm);
   return p.info.packed_size_bytes == 0 ? BP_OK : pack(p, frame);
 }
 
@@ -209,10 +215,12 @@ bp_status prepare(Prepared& p, const Reading& r) {
 }
 
 // Buffers may differ, and with them alignment and what is in place: the kernel has to claim it.
-bp_status check_claims(const Prepared& p, const void* frame) {
+bp_status check_call(const Prepared& p, const void* frame) {
   Key key;
   bool has_null = false;
+  // First: what the rest reads of a tensor has to be there.
   bp_status status = read_call(*p.row, p.flags, frame, key, &has_null);
+  if (status == BP_OK) status = check_frame(p, frame);
   if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
   if (status != BP_OK || key == p.key || p.source != BP_KERNEL_NATIVE) return status;
   const std::string refusal = claims_refusal(*p.row, *p.kernel, key);
@@ -227,8 +235,7 @@ bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
   alignas(8) std::byte storage[kMaxFrameBytes];
   const void* frame = frame_of_this_build(*p.row, args, storage);
   if (frame == nullptr) return BP_INCOMPATIBLE;
-  bp_status status = check_frame(p, frame);
-  if (status == BP_OK) status = check_claims(p, frame);
+  bp_status status = check_call(p, frame);
   if (status != BP_OK) return status;
   if (stream == nullptr) stream = target.default_stream;
   if (p.packed != nullptr && stream != p.stream) {
@@ -289,7 +296,8 @@ bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_fl
 
 bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const void* args) {
   return guarded([&]() -> bp_status {
-    if (prepared == nullptr || args == nullptr) return is_null("prepared or args");
+    if (prepared == nullptr) return is_null("prepared");
+    if (args == nullptr) return is_null("args");
     Prepared& p = impl(prepared);
     if (p.target == nullptr) return fail(BP_DEVICE_LOST, "prepared: its backend was unloaded");
     return launch(p, stream, args);

@@ -6,6 +6,7 @@
 
 #include "registry/claims.hpp"
 #include "registry/guard.hpp"
+#include "registry/plugin_text.hpp"
 #include "registry/tables.hpp"
 
 namespace bp::core {
@@ -219,7 +220,7 @@ Outcome add_kernel(Registration& r, const RegisteredKernel& added) {
 std::string kernel_label(const bp_kernel* kernel, uint64_t index) {
   const bool is_readable = kernel != nullptr && kernel->struct_type == BP_STRUCT_KERNEL &&
                            kernel->struct_size >= kFirstKernel && kernel->name != nullptr;
-  return is_readable ? kernel->name : "kernel " + std::to_string(index);
+  return is_readable ? clean_name(kernel->name) : "kernel " + std::to_string(index);
 }
 
 bp_status add_kernels(void* self, uint64_t device_count, bp_device* const* device_list,

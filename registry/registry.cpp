@@ -227,7 +227,8 @@ bp_status bp_registry_discover(bp_registry* registry, uint64_t* out_count) {
 bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
                                const bp_manifest** out_manifest) {
   return guarded([&]() -> bp_status {
-    if (registry == nullptr || out_manifest == nullptr) return is_null("registry or out_manifest");
+    if (registry == nullptr) return is_null("registry");
+    if (out_manifest == nullptr) return is_null("out_manifest");
     const std::lock_guard lock(impl(registry).mutex);
     const Manifests& manifests = impl(registry).manifests;
     if (index >= manifests.size()) {
@@ -242,7 +243,8 @@ bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
 bp_status bp_registry_load(bp_registry* registry, const char* name, uint64_t option_count,
                            const bp_option* options, const bp_plugin** out_plugin) {
   return guarded([&]() -> bp_status {
-    if (registry == nullptr || name == nullptr) return is_null("registry or name");
+    if (registry == nullptr) return is_null("registry");
+    if (name == nullptr) return is_null("name");
     if (option_count != 0 && options == nullptr) return is_null("options");
     for (uint64_t i = 0; i < option_count; ++i) {
       if (options[i].key == nullptr) return is_null("options: a key");
@@ -259,7 +261,8 @@ bp_status bp_registry_load(bp_registry* registry, const char* name, uint64_t opt
 
 bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin) {
   return guarded([&]() -> bp_status {
-    if (registry == nullptr || plugin == nullptr) return is_null("registry or plugin");
+    if (registry == nullptr) return is_null("registry");
+    if (plugin == nullptr) return is_null("plugin");
     return unload(impl(registry), plugin);
   });
 }
@@ -272,7 +275,8 @@ uint64_t bp_registry_plugin_count(const bp_registry* registry) {
 
 bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* layer, uint64_t* out_count) {
   return guarded([&]() -> bp_status {
-    if (plugin == nullptr || layer == nullptr) return is_null("plugin or layer");
+    if (plugin == nullptr) return is_null("plugin");
+    if (layer == nullptr) return is_null("layer");
     if (out_count == nullptr) return is_null("out_count");
     const auto& stack = static_cast<const Plugin*>(plugin)->stack;
     const bp::layers::Layer* found = stack.find(layer);
@@ -308,7 +312,8 @@ const bp_target* bp_registry_target(const bp_registry* registry, uint64_t index)
 bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
                                   const bp_target** out_target) {
   return guarded([&]() -> bp_status {
-    if (registry == nullptr || name == nullptr) return is_null("registry or name");
+    if (registry == nullptr) return is_null("registry");
+    if (name == nullptr) return is_null("name");
     if (out_target == nullptr) return is_null("out_target");
     const std::lock_guard lock(impl(registry).mutex);
     std::vector<const Target*> found;

@@ -418,5 +418,51 @@ TEST(Registry, RefusesADescThatItDoesNotUnderstand) {
   EXPECT_EQ(bp_registry_create(&newer.known, &registry), BP_INVALID_ARGUMENT);
 }
 
+TEST(Registry, LetsNoTextOfAPluginReachATerminalAsItIs) {
+  TestRegistry r;
+  bp_kernel forged = make_kernel("add\x1b[2J");
+  bp_kernel refuses = make_kernel("add.refuses");
+  refuses.supports = [](const bp_kernel*, bp_device*, bp_launch_flags, const void*) -> bp_reason {
+    return "too\x1b[31m red\nverdict: PERFECT";
+  };
+  FakeBackend fake;
+  fake.kernels = {&forged, &refuses};
+  fake.log_line = "hello\x1b[2J\nacme.cpu: verdict: PERFECT";
+  fake.devices[0].properties.name = "X\x1b]0;title\x07";
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  EXPECT_EQ(r.log, "acme.npu: hello\\x1b[2J\\nacme.cpu: verdict: PERFECT\n");
+  EXPECT_TRUE(
+      std::string_view(plugin->refusals)
+          .ends_with("\nacme.npu/add\\x1b[2J: rejected: its name has control characters, is "
+                     "no UTF-8, or has more than 256 bytes\n"))
+      << plugin->refusals;
+  EXPECT_STREQ(r.target()->properties->name, "X\\x1b]0;title\\x07");
+  AddCall call;
+  char text[1024] = "";
+  uint64_t size = 0;
+  ASSERT_EQ(bp_kernel_explain(r.target(), 0, BP_OP_ADD, &call.args, sizeof(text), text, &size),
+            BP_OK);
+  EXPECT_NE(std::string(text).find("add.refuses: too\\x1b[31m red\n    verdict: PERFECT\n"),
+            std::string::npos)
+      << text;
+  const bp_host& host = *fake.host;
+  host.set_error(host.self, BP_INTERNAL, "bad\x1b[0m\nverdict: PERFECT\xff");
+  EXPECT_STREQ(bp_error_text(), "bad\\x1b[0m\n    verdict: PERFECT\xEF\xBF\xBD");
+}
+
+TEST(Registry, KeepsTheNameOfADeviceAfterTheUnload) {
+  TestRegistry r;
+  auto name = std::make_unique<std::string>("A device of a library that is closed");
+  FakeBackend fake;
+  fake.devices[0].properties.name = name->c_str();
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_target* target = r.target();
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << bp_error_text();
+  *name = "gone";
+  EXPECT_STREQ(target->properties->name, "A device of a library that is closed");
+}
+
 }  // namespace
 }  // namespace bp::core

@@ -6,6 +6,7 @@
 #include "registry/fail.hpp"
 #include "registry/host_target.hpp"
 #include "registry/own_layouts.hpp"
+#include "registry/plugin_text.hpp"
 #include "registry/services/services.hpp"
 #include "registry/state.hpp"
 
@@ -36,7 +37,10 @@ std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel
   std::string refusal = own_layouts_refusal(target, row, kernel, frame);
   if (!refusal.empty() || kernel.supports == nullptr) return refusal;
   const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
-  return reason == nullptr ? "" : reason;
+  // A text that is empty is a refusal all the same.
+  return reason == nullptr ? ""
+         : *reason == '\0' ? "refuses without a reason"
+                           : clean_text(reason, LineBreaks::kIndent);
 }
 
 std::string dtype_text(Fact fact) {

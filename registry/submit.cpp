@@ -8,6 +8,7 @@
 #include "registry/claims.hpp"
 #include "registry/error_slot.hpp"
 #include "registry/fail.hpp"
+#include "registry/prefix.hpp"
 #include "registry/scalar.hpp"
 
 namespace bp::core {
@@ -148,6 +149,12 @@ bp_status unknown_op(uint32_t op) {
   return fail(BP_NOT_FOUND, "op " + std::to_string(op) + " is not known to this host");
 }
 
+bp_status frame_too_long(const OpRow& row, const void* args) {
+  return fail(BP_INCOMPATIBLE,
+              std::string(row.name) + ": the frame has " + std::to_string(frame_size(args)) +
+                  " bytes; allowed are at most " + std::to_string(kMaxStructBytes));
+}
+
 bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, const void* args,
                Reading& r) {
   if (target == nullptr) return is_null("target");
@@ -155,6 +162,9 @@ bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, cons
   r.row = find_op(op);
   if (r.row == nullptr) return unknown_op(op);
   if ((flags & ~kKnownLaunchFlags) != 0) return bad_flags(*r.row, flags);
+  if (frame_size(args) > kMaxStructBytes) [[unlikely]] {
+    return frame_too_long(*r.row, args);
+  }
   r.frame = known_frame(*r.row, args, r.storage);
   if (r.frame == nullptr) return BP_INCOMPATIBLE;
   if (impl(target).cache == nullptr) {

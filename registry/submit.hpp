@@ -85,6 +85,9 @@ inline void count(Target& target, const OpRow& row, bp_kernel_sources source) {
 
 bp_status unknown_op(uint32_t op);
 
+// BP_INCOMPATIBLE: no struct has so many bytes.
+bp_status frame_too_long(const OpRow& row, const void* args);
+
 // What every function on a call starts with. `storage` holds the frame of an older caller.
 struct Reading {
   const OpRow* row = nullptr;

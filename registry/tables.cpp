@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "registry/error_slot.hpp"
+#include "registry/prefix.hpp"
 
 namespace bp::core {
 namespace {
@@ -140,8 +141,17 @@ std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t firs
     return "struct_size is " + std::to_string(header->struct_size) + ", its first release has " +
            std::to_string(first_size_bytes);
   }
+  if (header->struct_size > kMaxStructBytes) {
+    return "struct_size is " + std::to_string(header->struct_size) + ", allowed are at most " +
+           std::to_string(kMaxStructBytes);
+  }
+  uint32_t link_count = 0;
   for (const void* link = header->next; link != nullptr;) {
     const auto* node = static_cast<const bp_struct_header*>(link);
+    if (++link_count > kMaxLinks) {
+      return "its chain has more than " + std::to_string(kMaxLinks) +
+             " links, or leads back into itself";
+    }
     if ((node->struct_type & BP_STRUCT_MUST_UNDERSTAND) != 0) {
       return "it has a link of type " +
              std::to_string(node->struct_type & ~BP_STRUCT_MUST_UNDERSTAND) +

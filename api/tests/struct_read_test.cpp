@@ -109,4 +109,58 @@ TEST(AbiIsServed, RefusesAHostThatCannotBeRead) {
   EXPECT_FALSE(bp_abi_is_served(&r));
 }
 
+TEST(StructRead, RefusesASizeThatNoStructHasWithoutReadingSoFar) {
+  bp_stream_desc theirs{UINT32_MAX, BP_STRUCT_STREAM_DESC, nullptr, 0, 7};
+  bp_stream_desc ours{};
+  for (const uint32_t size : {UINT32_MAX, 65537u}) {
+    theirs.struct_size = size;
+    uint32_t offset = 99;
+    EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), &offset), BP_INCOMPATIBLE);
+    EXPECT_EQ(offset, 0u) << "the size itself is wrong";
+    EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), nullptr), BP_INCOMPATIBLE);
+  }
+}
+
+TEST(StructRead, RefusesAChainThatDoesNotEnd) {
+  bp_struct_header first{sizeof(first), 77, nullptr};
+  const bp_struct_header second{sizeof(second), 78, &first};
+  first.next = &second;
+  const bp_stream_desc theirs{sizeof(bp_stream_desc), BP_STRUCT_STREAM_DESC, &first, 0, 7};
+  bp_stream_desc ours{};
+  uint32_t offset = 99;
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), &offset), BP_INCOMPATIBLE);
+  EXPECT_EQ(offset, offsetof(bp_stream_desc, next));
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), nullptr), BP_INCOMPATIBLE);
+}
+
+TEST(StructRead, TakesAChainOfAsManyLinksAsItSays) {
+  bp_struct_header links[65];
+  for (int i = 0; i < 65; ++i) links[i] = {sizeof(links[i]), 77, i == 0 ? nullptr : &links[i - 1]};
+  bp_stream_desc theirs{sizeof(bp_stream_desc), BP_STRUCT_STREAM_DESC, &links[63], 0, 7};
+  bp_stream_desc ours{};
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), nullptr), BP_OK);
+  theirs.next = &links[64];
+  EXPECT_EQ(bp_struct_read(&theirs, kFirst, &ours, sizeof(ours), nullptr), BP_INCOMPATIBLE);
+}
+
+TEST(StructRead, RefusesNull) {
+  bp_stream_desc ours{};
+  uint32_t offset = 99;
+  EXPECT_EQ(bp_struct_read(nullptr, kFirst, &ours, sizeof(ours), &offset), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(offset, 0u);
+}
+
+TEST(AbiIsServed, IsNotWithoutARequestOrAHost) {
+  EXPECT_EQ(bp_abi_is_served(nullptr), 0);
+  const bp_entry_request request{.struct_size = sizeof(request),
+                                 .struct_type = BP_STRUCT_ENTRY_REQUEST,
+                                 .next = nullptr,
+                                 .abi_major_min = BP_ABI_MAJOR,
+                                 .abi_major_max = BP_ABI_MAJOR,
+                                 .abi_minor = BP_ABI_MINOR,
+                                 .abi_minor_min = BP_ABI_MINOR_MIN,
+                                 .host = nullptr};
+  EXPECT_EQ(bp_abi_is_served(&request), 0);
+}
+
 }  // namespace

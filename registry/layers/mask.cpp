@@ -1,21 +1,23 @@
 // mask: hides kernels, dtypes, slots, tables and profiles of a backend, so that what a program does
 // without them can be seen: another kernel, a decomposition, the host.
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "registry/call.hpp"
 #include "registry/fail.hpp"
+#include "registry/json_depth.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/properties.hpp"
 #include "registry/layers/slots.hpp"
 #include "registry/layers/words.hpp"
+#include "registry/read_file.hpp"
 
 namespace bp::layers {
 namespace {
 
 constexpr const char* kKeys[] = {"kernels", "dtypes", "slots", "tables", "profiles"};
+constexpr uint64_t kMaxFileBytes = 1 << 20;
 enum Key { kKernels, kDtypes, kSlots, kTables, kProfiles };
 
 class MaskLayer final : public Layer {
@@ -132,9 +134,14 @@ class MaskLayer final : public Layer {
     const auto wrong = [&](const std::string& why) {
       return fail(BP_INVALID_ARGUMENT, "layer option mask.file: " + path + ": " + why);
     };
-    std::ifstream stream(path);
-    if (!stream) return fail(BP_NOT_FOUND, "layer option mask.file: " + path + ": no such file");
-    const nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
+    std::string text;
+    std::string defect = bp::read_file(path, kMaxFileBytes, text);
+    if (!defect.empty()) {
+      return fail(BP_NOT_FOUND, "layer option mask.file: " + path + ": " + defect);
+    }
+    defect = json_depth_defect(text);
+    if (!defect.empty()) return wrong(defect);
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
     if (!json.is_object()) return wrong("not a JSON object");
     for (const auto& [key, names] : json.items()) {
       const auto known = std::ranges::find(kKeys, key);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "registry/plugin_text.hpp"
 #include "registry/prefix.hpp"
 
 namespace bp::layers {
@@ -9,9 +10,10 @@ namespace bp::layers {
 void ShownProperties::seal() {
   const auto keep = [](const char*& text, std::string& own) {
     if (text == nullptr) return;
-    own = text;
+    own = clean_name(text);
     text = own.c_str();
   };
+  if (properties.name == nullptr) properties.name = "";
   keep(properties.name, own_name_);
   keep(properties.bus_id, own_bus_id_);
   own_profiles_.resize(profiles.size());

@@ -224,16 +224,25 @@ typedef struct bp_external_handle {
 
 /* Reads an extensible struct of any build into `ours`; nothing else compares sizes. Members it
  * lacks become zero, and `ours` gets our size. [SIZE-1] A size below first_size_bytes, that of the
- * first release, is BP_INCOMPATIBLE. [SIZE-2] Members behind ours are ignored in an offer
+ * first release, is BP_INCOMPATIBLE. So is a size above 65,536 bytes, which no struct ever has, at
+ * byte 0, and a chain of more than 64 links, at the byte of `next`. A NULL `theirs` is
+ * BP_INVALID_ARGUMENT, at byte 0. [SIZE-2] Members behind ours are ignored in an offer
  * (out_offset is NULL). [SIZE-3] In a request (out_offset is given) they must be zero, else it is
  * BP_INCOMPATIBLE. *out_offset is then the byte at which the two builds part. [SIZE-4] A link with
  * BP_STRUCT_MUST_UNDERSTAND is BP_INCOMPATIBLE, at the byte of `next`; other links are skipped. Who
  * knows a link looks for it first. */
 static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
                                        uint32_t our_size_bytes, uint32_t* out_offset) {
+  const uint32_t most_bytes = 65536, most_links = 64;
   const bp_struct_header* link;
   uint32_t size_bytes, i;
+  if (out_offset != NULL && theirs == NULL) *out_offset = 0;
+  if (theirs == NULL) return BP_INVALID_ARGUMENT;
   memcpy(&size_bytes, theirs, sizeof(size_bytes));
+  if (size_bytes > most_bytes) {
+    if (out_offset != NULL) *out_offset = 0;
+    return BP_INCOMPATIBLE;
+  }
   for (i = our_size_bytes; out_offset != NULL && i < size_bytes; ++i) {
     if (((const unsigned char*)theirs)[i] != 0) return *out_offset = i, BP_INCOMPATIBLE;
   }
@@ -241,9 +250,10 @@ static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_b
     if (out_offset != NULL) *out_offset = size_bytes;
     return BP_INCOMPATIBLE;
   }
+  i = 0;
   for (link = (const bp_struct_header*)theirs; link->next != NULL;) {
     link = (const bp_struct_header*)link->next;
-    if ((link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
+    if (++i <= most_links && (link->struct_type & BP_STRUCT_MUST_UNDERSTAND) == 0) continue;
     if (out_offset != NULL) *out_offset = offsetof(bp_struct_header, next);
     return BP_INCOMPATIBLE;
   }

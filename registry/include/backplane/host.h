@@ -17,6 +17,11 @@
  *   Errors     Returns a status; bp_error_text() has the sentence of the calling thread. Out
  *              parameters are left alone on failure. Where BP_INVALID_ARGUMENT is returned for the
  *              frame of an op, the sentence names op, argument, what was given and what is allowed.
+ *   Sizes      A struct_size below that of the first release, or above 65,536, is
+ *              BP_INCOMPATIBLE, and so is a `next` chain of more than 64 links.
+ *   Texts      Those that come from a backend hold no control characters and are valid UTF-8: what
+ *              is not becomes an escape such as \\x1b, or U+FFFD. After a line break of a backend
+ *              follow 4 spaces. A name has at most 256 bytes, an error text 16,384.
  *   Ownership  What is lent as `const` belongs to the registry and lives until the unload of its
  *              plugin; what is made is owned by the caller until the matching destroy or free.
  */
@@ -120,7 +125,9 @@ typedef struct bp_manifest {
 } bp_manifest;
 
 /* Reads the manifests in the search path, sorted by file name, backends linked into the program
- * first. A manifest that cannot be used is listed with its problem. */
+ * first. A manifest that cannot be used is listed with its problem, and so is a folder that cannot
+ * be read: `file` is the folder then. A manifest is a regular file of at most 1 MiB. `out_count`
+ * may be NULL. */
 BP_API bp_status bp_registry_discover(bp_registry* registry, uint64_t* out_count);
 BP_API bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
                                       const bp_manifest** out_manifest);
@@ -240,8 +247,8 @@ BP_API bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const
 /* Where a kernel comes from. */
 typedef uint32_t bp_kernel_sources;
 enum {
-  BP_KERNEL_NATIVE = 1u << 0,        /* The backend's own. */
-  BP_KERNEL_DECOMPOSED = 1u << 1,    /* The spec's decomposition into other ops. */
+  BP_KERNEL_NATIVE = 1u << 0,     /* The backend's own. */
+  BP_KERNEL_DECOMPOSED = 1u << 1, /* The spec's decomposition into other ops. */
   /* Copied to the first device of class host, and back; the call waits for both. A failure of the
    * work over there, such as an index out of range, becomes the failure of the caller's stream, in
    * the words of the host device. A device without host-signalled events cannot be given one: then
@@ -381,9 +388,9 @@ BP_API bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, u
  * a later bp_block_allocate() may do, or until the unload; then nobody can tell. */
 BP_API bp_status bp_block_free(bp_block* block);
 
-/* Says that `stream` uses the block too: its memory is reused only when the work submitted there
- * before bp_block_free() has ended. The stream may end first. A block that was freed is
- * BP_INVALID_ARGUMENT, as long as bp_block_free() would know it. */
+/* Says that `stream`, which is not NULL, uses the block too: its memory is reused only when the
+ * work submitted there before bp_block_free() has ended. The stream may end first. A block that was
+ * freed is BP_INVALID_ARGUMENT, as long as bp_block_free() would know it. */
 BP_API bp_status bp_block_record_stream(bp_block* block, bp_stream* stream);
 
 typedef struct bp_cache_statistics {

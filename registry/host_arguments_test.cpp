@@ -1,0 +1,550 @@
+// What each function of the public headers does with NULL and with structs of garbage: the table
+// has a row for each pointer of each function, and a test fails where one is missing.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "backplane/addresses.h"
+#include "backplane/dlpack.h"
+#include "registry/tests/fake_backend.hpp"
+
+namespace bp::core {
+namespace {
+
+// A registry with one device, one kernel and one of each handle.
+struct World {
+  World() {
+    kernel.launch = [](const bp_kernel*, const bp_launch*, const void*) -> bp_status {
+      return BP_OK;
+    };
+    fake.devices[0].properties.dlpack_device_type = 2;
+    fake.kernels = {&kernel};
+    fake.load(r.registry, &plugin);
+    target = r.target();
+    bp_op_prepare(target, nullptr, 0, BP_OP_ADD, &call.args, 0, &prepared);
+    bp_block_allocate(target, nullptr, 4096, &block);
+  }
+  ~World() {
+    bp_prepared_release(prepared);
+    bp_block_free(block);
+  }
+  bool is_whole() const { return target != nullptr && prepared != nullptr && block != nullptr; }
+
+  bp_kernel kernel = make_kernel("add.any");
+  FakeBackend fake;  // Outlives the registry.
+  TestRegistry r;
+  const bp_plugin* plugin = nullptr;
+  const bp_target* target = nullptr;
+  bp_prepared* prepared = nullptr;
+  bp_block* block = nullptr;
+  AddCall call;
+
+  // Where results go; nothing looks at them.
+  bp_registry* registry = nullptr;
+  uint64_t number = 0;
+  uint32_t count = 0;
+  char text[64] = "";
+  const bp_target* found = nullptr;
+  const bp_manifest* manifest = nullptr;
+  bp_op_output outputs[4] = {};
+  bp_kernel_choice choice{};
+  const bp_foreign_tensor* foreign = nullptr;
+  bp_prepared* other_prepared = nullptr;
+  bp_block* other_block = nullptr;
+  bp_dlpack_managed* managed = nullptr;
+  bp_dlpack_unversioned* unversioned = nullptr;
+  bp_dlpack_managed theirs{.version_major = 1};
+  bp_dlpack_unversioned old_theirs{};
+  bp_dispatch_statistics statistics{.struct_size = sizeof(statistics)};
+  bp_cache_statistics cache{.struct_size = sizeof(cache)};
+  bp_prepared_info info{.struct_size = sizeof(info)};
+  bp_dlpack_export_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_DLPACK_EXPORT_DESC,
+                             .next = nullptr,
+                             .tensor = nullptr,
+                             .flags = 0,
+                             .release = nullptr,
+                             .user_data = nullptr};
+};
+
+constexpr bp_status kRefused = BP_INVALID_ARGUMENT;
+
+// What a function returns where `argument` is NULL and all others are given.
+struct Row {
+  const char* function;
+  const char* argument;
+  bp_status expected;
+  bp_status (*call)(World& w);
+};
+
+// A function without a status: whether it answers with nothing.
+template <typename T>
+bp_status nothing(T value) {
+  return value == T{} ? BP_OK : BP_INTERNAL;
+}
+
+constexpr Row kRows[] = {
+    {"bp_dtype_from_name", "name", BP_OK,
+     [](World&) { return nothing(bp_dtype_from_name(nullptr)); }},
+    {"bp_op_from_name", "name", BP_OK, [](World&) { return nothing(bp_op_from_name(nullptr)); }},
+    {"bp_environment", "name", BP_OK, [](World&) { return nothing(bp_environment(nullptr)); }},
+
+    {"bp_registry_create", "desc", BP_OK,
+     [](World& w) {
+       const bp_status status = bp_registry_create(nullptr, &w.registry);
+       bp_registry_destroy(w.registry);
+       return status;
+     }},
+    {"bp_registry_create", "out_registry", kRefused,
+     [](World&) { return bp_registry_create(nullptr, nullptr); }},
+    {"bp_registry_destroy", "registry", BP_OK, [](World&) { return bp_registry_destroy(nullptr); }},
+    {"bp_registry_discover", "registry", kRefused,
+     [](World& w) { return bp_registry_discover(nullptr, &w.number); }},
+    {"bp_registry_discover", "out_count", BP_OK,
+     [](World& w) { return bp_registry_discover(w.r.registry, nullptr); }},
+    {"bp_registry_manifest", "registry", kRefused,
+     [](World& w) { return bp_registry_manifest(nullptr, 0, &w.manifest); }},
+    {"bp_registry_manifest", "out_manifest", kRefused,
+     [](World& w) { return bp_registry_manifest(w.r.registry, 0, nullptr); }},
+    {"bp_registry_load", "registry", kRefused,
+     [](World&) { return bp_registry_load(nullptr, "npu", 0, nullptr, nullptr); }},
+    {"bp_registry_load", "name", kRefused,
+     [](World& w) { return bp_registry_load(w.r.registry, nullptr, 0, nullptr, nullptr); }},
+    {"bp_registry_load", "options", kRefused,
+     [](World& w) { return bp_registry_load(w.r.registry, "npu", 1, nullptr, nullptr); }},
+    {"bp_registry_load", "out_plugin", BP_NOT_FOUND,
+     [](World& w) { return bp_registry_load(w.r.registry, "/no.so", 0, nullptr, nullptr); }},
+    {"bp_registry_unload", "registry", kRefused,
+     [](World& w) { return bp_registry_unload(nullptr, w.plugin); }},
+    {"bp_registry_unload", "plugin", kRefused,
+     [](World& w) { return bp_registry_unload(w.r.registry, nullptr); }},
+    {"bp_plugin_layer_reports", "plugin", kRefused,
+     [](World& w) { return bp_plugin_layer_reports(nullptr, "leak", &w.number); }},
+    {"bp_plugin_layer_reports", "layer", kRefused,
+     [](World& w) { return bp_plugin_layer_reports(w.plugin, nullptr, &w.number); }},
+    {"bp_plugin_layer_reports", "out_count", kRefused,
+     [](World& w) { return bp_plugin_layer_reports(w.plugin, "leak", nullptr); }},
+    {"bp_registry_plugin_count", "registry", BP_OK,
+     [](World&) { return nothing(bp_registry_plugin_count(nullptr)); }},
+    {"bp_registry_plugin", "registry", BP_OK,
+     [](World&) { return nothing(bp_registry_plugin(nullptr, 0)); }},
+
+    {"bp_registry_target_count", "registry", BP_OK,
+     [](World&) { return nothing(bp_registry_target_count(nullptr)); }},
+    {"bp_registry_target", "registry", BP_OK,
+     [](World&) { return nothing(bp_registry_target(nullptr, 0)); }},
+    {"bp_registry_find_target", "registry", kRefused,
+     [](World& w) { return bp_registry_find_target(nullptr, "npu", &w.found); }},
+    {"bp_registry_find_target", "name", kRefused,
+     [](World& w) { return bp_registry_find_target(w.r.registry, nullptr, &w.found); }},
+    {"bp_registry_find_target", "out_target", kRefused,
+     [](World& w) { return bp_registry_find_target(w.r.registry, "npu", nullptr); }},
+
+    {"bp_op_infer", "args", kRefused,
+     [](World& w) { return bp_op_infer(BP_OP_ADD, nullptr, 4, w.outputs, &w.count); }},
+    {"bp_op_infer", "out_outputs", kRefused,
+     [](World& w) { return bp_op_infer(BP_OP_ADD, &w.call.args, 4, nullptr, &w.count); }},
+    {"bp_op_infer", "out_count", kRefused,
+     [](World& w) { return bp_op_infer(BP_OP_ADD, &w.call.args, 4, w.outputs, nullptr); }},
+    {"bp_op_check", "args", kRefused, [](World&) { return bp_op_check(BP_OP_ADD, nullptr); }},
+    {"bp_op_check_buffers", "target", kRefused,
+     [](World& w) { return bp_op_check_buffers(nullptr, BP_OP_ADD, &w.call.args); }},
+    {"bp_op_check_buffers", "args", kRefused,
+     [](World& w) { return bp_op_check_buffers(w.target, BP_OP_ADD, nullptr); }},
+    {"bp_kernel_find", "target", kRefused,
+     [](World& w) { return bp_kernel_find(nullptr, 0, 0, BP_OP_ADD, &w.call.args, &w.choice); }},
+    {"bp_kernel_find", "args", kRefused,
+     [](World& w) { return bp_kernel_find(w.target, 0, 0, BP_OP_ADD, nullptr, &w.choice); }},
+    {"bp_kernel_find", "out_choice", kRefused,
+     [](World& w) { return bp_kernel_find(w.target, 0, 0, BP_OP_ADD, &w.call.args, nullptr); }},
+    {"bp_kernel_explain", "target", kRefused,
+     [](World& w) {
+       return bp_kernel_explain(nullptr, 0, BP_OP_ADD, &w.call.args, 64, w.text, &w.number);
+     }},
+    {"bp_kernel_explain", "args", kRefused,
+     [](World& w) {
+       return bp_kernel_explain(w.target, 0, BP_OP_ADD, nullptr, 64, w.text, &w.number);
+     }},
+    {"bp_kernel_explain", "text", kRefused,
+     [](World& w) {
+       return bp_kernel_explain(w.target, 0, BP_OP_ADD, &w.call.args, 64, nullptr, &w.number);
+     }},
+    {"bp_kernel_explain", "out_size", kRefused,
+     [](World& w) {
+       return bp_kernel_explain(w.target, 0, BP_OP_ADD, &w.call.args, 64, w.text, nullptr);
+     }},
+    {"bp_op_launch", "target", kRefused,
+     [](World& w) { return bp_op_launch(nullptr, nullptr, 0, BP_OP_ADD, &w.call.args); }},
+    {"bp_op_launch", "stream", BP_OK,
+     [](World& w) { return bp_op_launch(w.target, nullptr, 0, BP_OP_ADD, &w.call.args); }},
+    {"bp_op_launch", "args", kRefused,
+     [](World& w) { return bp_op_launch(w.target, nullptr, 0, BP_OP_ADD, nullptr); }},
+    {"bp_kernel_launch", "target", kRefused,
+     [](World& w) { return bp_kernel_launch(nullptr, nullptr, 0, &w.kernel, &w.call.args); }},
+    {"bp_kernel_launch", "stream", BP_OK,
+     [](World& w) { return bp_kernel_launch(w.target, nullptr, 0, &w.kernel, &w.call.args); }},
+    {"bp_kernel_launch", "kernel", kRefused,
+     [](World& w) { return bp_kernel_launch(w.target, nullptr, 0, nullptr, &w.call.args); }},
+    {"bp_kernel_launch", "args", kRefused,
+     [](World& w) { return bp_kernel_launch(w.target, nullptr, 0, &w.kernel, nullptr); }},
+    {"bp_target_kernel_count", "target", BP_OK,
+     [](World&) { return nothing(bp_target_kernel_count(nullptr)); }},
+    {"bp_target_kernel", "target", BP_OK,
+     [](World&) { return nothing(bp_target_kernel(nullptr, 0)); }},
+    {"bp_target_statistics", "target", kRefused,
+     [](World& w) { return bp_target_statistics(nullptr, BP_OP_ADD, &w.statistics); }},
+    {"bp_target_statistics", "out_statistics", kRefused,
+     [](World& w) { return bp_target_statistics(w.target, BP_OP_ADD, nullptr); }},
+
+    {"bp_op_prepare", "target", kRefused,
+     [](World& w) {
+       return bp_op_prepare(nullptr, nullptr, 0, BP_OP_ADD, &w.call.args, 0, &w.other_prepared);
+     }},
+    {"bp_op_prepare", "stream", BP_OK,
+     [](World& w) {
+       const bp_status status =
+           bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, 0, &w.other_prepared);
+       bp_prepared_release(w.other_prepared);
+       return status;
+     }},
+    {"bp_op_prepare", "args", kRefused,
+     [](World& w) {
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, nullptr, 0, &w.other_prepared);
+     }},
+    {"bp_op_prepare", "out_prepared", kRefused,
+     [](World& w) {
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &w.call.args, 0, nullptr);
+     }},
+    {"bp_prepared_launch", "prepared", kRefused,
+     [](World& w) { return bp_prepared_launch(nullptr, nullptr, &w.call.args); }},
+    {"bp_prepared_launch", "stream", BP_OK,
+     [](World& w) { return bp_prepared_launch(w.prepared, nullptr, &w.call.args); }},
+    {"bp_prepared_launch", "args", kRefused,
+     [](World& w) { return bp_prepared_launch(w.prepared, nullptr, nullptr); }},
+    {"bp_prepared_get_info", "prepared", kRefused,
+     [](World& w) { return bp_prepared_get_info(nullptr, &w.info); }},
+    {"bp_prepared_get_info", "out_info", kRefused,
+     [](World& w) { return bp_prepared_get_info(w.prepared, nullptr); }},
+    {"bp_prepared_release", "prepared", BP_OK, [](World&) { return bp_prepared_release(nullptr); }},
+
+    {"bp_block_allocate", "target", kRefused,
+     [](World& w) { return bp_block_allocate(nullptr, nullptr, 1, &w.other_block); }},
+    {"bp_block_allocate", "stream", BP_OK,
+     [](World& w) {
+       const bp_status status = bp_block_allocate(w.target, nullptr, 1, &w.other_block);
+       bp_block_free(w.other_block);
+       return status;
+     }},
+    {"bp_block_allocate", "out_block", kRefused,
+     [](World& w) { return bp_block_allocate(w.target, nullptr, 1, nullptr); }},
+    {"bp_block_free", "block", BP_OK, [](World&) { return bp_block_free(nullptr); }},
+    {"bp_block_record_stream", "block", kRefused,
+     [](World& w) { return bp_block_record_stream(nullptr, w.target->default_stream); }},
+    {"bp_block_record_stream", "stream", kRefused,
+     [](World& w) { return bp_block_record_stream(w.block, nullptr); }},
+    {"bp_cache_get_statistics", "target", kRefused,
+     [](World& w) { return bp_cache_get_statistics(nullptr, &w.cache); }},
+    {"bp_cache_get_statistics", "out_statistics", kRefused,
+     [](World& w) { return bp_cache_get_statistics(w.target, nullptr); }},
+    {"bp_cache_empty", "target", kRefused, [](World&) { return bp_cache_empty(nullptr); }},
+
+    {"bp_block_address", "block", kRefused,
+     [](World& w) { return bp_block_address(nullptr, &w.number); }},
+    {"bp_block_address", "out_address", kRefused,
+     [](World& w) { return bp_block_address(w.block, nullptr); }},
+    {"bp_target_find_block", "target", kRefused,
+     [](World& w) { return bp_target_find_block(nullptr, 1, &w.other_block, &w.number); }},
+    {"bp_target_find_block", "out_block", kRefused,
+     [](World& w) { return bp_target_find_block(w.target, 1, nullptr, &w.number); }},
+    {"bp_target_find_block", "out_byte_offset", kRefused,
+     [](World& w) { return bp_target_find_block(w.target, 1, &w.other_block, nullptr); }},
+
+    {"bp_dlpack_find_target", "registry", kRefused,
+     [](World& w) {
+       return bp_dlpack_find_target(nullptr, {2, 0}, &w.found);
+     }},
+    {"bp_dlpack_find_target", "out_target", kRefused,
+     [](World& w) {
+       return bp_dlpack_find_target(w.r.registry, {2, 0}, nullptr);
+     }},
+    {"bp_dlpack_import", "target", kRefused,
+     [](World& w) { return bp_dlpack_import(nullptr, &w.theirs, &w.foreign); }},
+    {"bp_dlpack_import", "managed", kRefused,
+     [](World& w) { return bp_dlpack_import(w.target, nullptr, &w.foreign); }},
+    {"bp_dlpack_import", "out_tensor", kRefused,
+     [](World& w) { return bp_dlpack_import(w.target, &w.theirs, nullptr); }},
+    {"bp_dlpack_import_unversioned", "target", kRefused,
+     [](World& w) { return bp_dlpack_import_unversioned(nullptr, &w.old_theirs, &w.foreign); }},
+    {"bp_dlpack_import_unversioned", "managed", kRefused,
+     [](World& w) { return bp_dlpack_import_unversioned(w.target, nullptr, &w.foreign); }},
+    {"bp_dlpack_import_unversioned", "out_tensor", kRefused,
+     [](World& w) { return bp_dlpack_import_unversioned(w.target, &w.old_theirs, nullptr); }},
+    {"bp_foreign_tensor_release", "tensor", BP_OK,
+     [](World&) { return bp_foreign_tensor_release(nullptr); }},
+    {"bp_dlpack_export", "target", kRefused,
+     [](World& w) { return bp_dlpack_export(nullptr, &w.desc, &w.managed); }},
+    {"bp_dlpack_export", "desc", kRefused,
+     [](World& w) { return bp_dlpack_export(w.target, nullptr, &w.managed); }},
+    {"bp_dlpack_export", "out_managed", kRefused,
+     [](World& w) { return bp_dlpack_export(w.target, &w.desc, nullptr); }},
+    {"bp_dlpack_export_unversioned", "target", kRefused,
+     [](World& w) { return bp_dlpack_export_unversioned(nullptr, &w.desc, &w.unversioned); }},
+    {"bp_dlpack_export_unversioned", "desc", kRefused,
+     [](World& w) { return bp_dlpack_export_unversioned(w.target, nullptr, &w.unversioned); }},
+    {"bp_dlpack_export_unversioned", "out_managed", kRefused,
+     [](World& w) { return bp_dlpack_export_unversioned(w.target, &w.desc, nullptr); }},
+};
+
+// "function(argument)" of each pointer that a function of the public headers takes.
+std::set<std::string> declared_pointers() {
+  std::set<std::string> pointers;
+  for (const char* name : {"host.h", "dlpack.h", "addresses.h"}) {
+    std::ifstream file(std::string(BP_TEST_HEADERS) + "/" + name);
+    EXPECT_TRUE(file) << name;
+    std::ostringstream read;
+    read << file.rdbuf();
+    const std::string text = read.str();
+    const std::regex function(R"(\nBP_API\s[^;(]*?(bp_\w+)\(([^;]*)\);)");
+    const std::regex pointer(R"(\*+\s*(\w+)\s*(,|$))");
+    for (std::sregex_iterator f(text.begin(), text.end(), function), end; f != end; ++f) {
+      const std::string parameters = (*f)[2];
+      for (std::sregex_iterator p(parameters.begin(), parameters.end(), pointer); p != end; ++p) {
+        pointers.insert((*f)[1].str() + "(" + (*p)[1].str() + ")");
+      }
+    }
+  }
+  return pointers;
+}
+
+TEST(HostArguments, HaveARowForEachPointerOfEachFunction) {
+  std::set<std::string> rows;
+  for (const Row& row : kRows) {
+    EXPECT_TRUE(rows.insert(std::string(row.function) + "(" + row.argument + ")").second)
+        << row.function << " has " << row.argument << " twice";
+  }
+  const std::set<std::string> declared = declared_pointers();
+  EXPECT_GT(declared.size(), 80u);
+  for (const std::string& name : declared) EXPECT_TRUE(rows.count(name)) << name << " has no row";
+  for (const std::string& name : rows) EXPECT_TRUE(declared.count(name)) << name << " is of none";
+}
+
+TEST(HostArguments, RefuseNullByNameWhereTheyMustBeGiven) {
+  World w;
+  ASSERT_TRUE(w.is_whole()) << bp_error_text();
+  for (const Row& row : kRows) {
+    SCOPED_TRACE(std::string(row.function) + "(" + row.argument + ")");
+    bp_error_clear();
+    EXPECT_EQ(row.call(w), row.expected) << bp_error_text();
+    if (row.expected != kRefused) continue;
+    const std::string words = bp_error_text();
+    EXPECT_TRUE(std::regex_search(words, std::regex("\\b" + std::string(row.argument) + "\\b")))
+        << "the text does not name it: " << words;
+  }
+}
+
+// ---- Structs ------------------------------------------------------------------------------------
+
+// Bytes at the end of a page, behind which none can be read.
+class LastBytes {
+ public:
+  LastBytes(const void* bytes, size_t size)
+      : page_(
+            mmap(nullptr, kPage * 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    mprotect(static_cast<char*>(page_) + kPage, kPage, PROT_NONE);
+    std::memcpy(static_cast<char*>(page_) + kPage - size, bytes, size);
+    bytes_ = static_cast<char*>(page_) + kPage - size;
+  }
+  LastBytes(const LastBytes&) = delete;
+  ~LastBytes() { munmap(page_, kPage * 2); }
+  template <typename Struct>
+  Struct* as() const {
+    return reinterpret_cast<Struct*>(bytes_);
+  }
+
+ private:
+  static constexpr size_t kPage = 65536;  // No smaller than a page anywhere.
+  void* page_;
+  char* bytes_;
+};
+
+// A struct that the caller makes, and a function that reads it.
+struct StructRow {
+  const char* name;     // What the text calls it.
+  uint32_t size_bytes;  // Of the first release.
+  std::vector<char> (*make)(World& w);
+  bp_status (*call)(World& w, void* given);
+  uint32_t struct_type = 0;  // 0: it is not looked at.
+};
+
+template <typename Struct>
+std::vector<char> bytes_of(const Struct& value) {
+  const auto* bytes = reinterpret_cast<const char*>(&value);
+  return {bytes, bytes + sizeof(value)};
+}
+
+std::vector<char> make_frame(World& w) { return bytes_of(w.call.args); }
+constexpr uint32_t kFrame = sizeof(bp_add_args);
+
+const StructRow kStructs[] = {
+    {"bp_registry_desc", offsetof(bp_registry_desc, layers),
+     [](World&) {
+       bp_registry_desc desc{};
+       desc.struct_type = BP_STRUCT_REGISTRY_DESC;
+       return bytes_of(desc);
+     },
+     [](World& w, void* given) {
+       const auto status =
+           bp_registry_create(static_cast<const bp_registry_desc*>(given), &w.registry);
+       if (status == BP_OK) bp_registry_destroy(w.registry);
+       return status;
+     },
+     BP_STRUCT_REGISTRY_DESC},
+    {"desc", sizeof(bp_dlpack_export_desc), [](World& w) { return bytes_of(w.desc); },
+     [](World& w, void* given) {
+       return bp_dlpack_export(w.target, static_cast<const bp_dlpack_export_desc*>(given),
+                               &w.managed);
+     },
+     BP_STRUCT_DLPACK_EXPORT_DESC},
+    {"desc", sizeof(bp_dlpack_export_desc), [](World& w) { return bytes_of(w.desc); },
+     [](World& w, void* given) {
+       return bp_dlpack_export_unversioned(
+           w.target, static_cast<const bp_dlpack_export_desc*>(given), &w.unversioned);
+     },
+     BP_STRUCT_DLPACK_EXPORT_DESC},
+    {"kernel", offsetof(bp_kernel, launch) + sizeof(void*),
+     [](World& w) { return bytes_of(w.kernel); },
+     [](World& w, void* given) {
+       return bp_kernel_launch(w.target, nullptr, 0, static_cast<const bp_kernel*>(given),
+                               &w.call.args);
+     },
+     BP_STRUCT_KERNEL},
+    {"out_statistics", sizeof(bp_dispatch_statistics),
+     [](World& w) { return bytes_of(w.statistics); },
+     [](World& w, void* given) {
+       return bp_target_statistics(w.target, 0, static_cast<bp_dispatch_statistics*>(given));
+     }},
+    {"out_statistics", sizeof(bp_cache_statistics), [](World& w) { return bytes_of(w.cache); },
+     [](World& w, void* given) {
+       return bp_cache_get_statistics(w.target, static_cast<bp_cache_statistics*>(given));
+     }},
+    {"out_info", sizeof(bp_prepared_info), [](World& w) { return bytes_of(w.info); },
+     [](World& w, void* given) {
+       return bp_prepared_get_info(w.prepared, static_cast<bp_prepared_info*>(given));
+     }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) { return bp_op_infer(BP_OP_ADD, given, 4, w.outputs, &w.count); }},
+    {"frame", kFrame, make_frame,
+     [](World&, void* given) { return bp_op_check(BP_OP_ADD, given); }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) { return bp_op_check_buffers(w.target, BP_OP_ADD, given); }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) {
+       return bp_kernel_find(w.target, 0, 0, BP_OP_ADD, given, &w.choice);
+     }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) {
+       return bp_kernel_explain(w.target, 0, BP_OP_ADD, given, 64, w.text, &w.number);
+     }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) { return bp_op_launch(w.target, nullptr, 0, BP_OP_ADD, given); }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) {
+       return bp_kernel_launch(w.target, nullptr, 0, &w.kernel, given);
+     }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) {
+       return bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, given, 0, &w.other_prepared);
+     }},
+    {"frame", kFrame, make_frame,
+     [](World& w, void* given) { return bp_prepared_launch(w.prepared, nullptr, given); }},
+};
+
+TEST(HostArguments, RefuseStructsOfNoPossibleSizeByName) {
+  World w;
+  ASSERT_TRUE(w.is_whole()) << bp_error_text();
+  for (const StructRow& row : kStructs) {
+    for (const uint32_t size : {0u, 1u, row.size_bytes - 1, 65537u, UINT32_MAX}) {
+      SCOPED_TRACE(std::string(row.name) + " " + std::to_string(&row - kStructs) + " of " +
+                   std::to_string(size) + " bytes");
+      const std::vector<char> bytes = row.make(w);
+      const LastBytes given(bytes.data(), bytes.size());
+      std::memcpy(given.as<char>(), &size, sizeof(size));
+      bp_error_clear();
+      EXPECT_EQ(row.call(w, given.as<void>()), BP_INCOMPATIBLE) << bp_error_text();
+      EXPECT_NE(std::string(bp_error_text()).find(row.name), std::string::npos) << bp_error_text();
+    }
+  }
+}
+
+TEST(HostArguments, RefuseStructsOfAnotherTypeByName) {
+  World w;
+  ASSERT_TRUE(w.is_whole()) << bp_error_text();
+  for (const StructRow& row : kStructs) {
+    if (row.struct_type == 0) continue;
+    std::vector<char> bytes = row.make(w);
+    auto* const header = reinterpret_cast<bp_struct_header*>(bytes.data());
+    header->struct_size = static_cast<uint32_t>(bytes.size());
+    header->struct_type = row.struct_type + 1;
+    bp_error_clear();
+    EXPECT_NE(row.call(w, bytes.data()), BP_OK) << row.name;
+    const std::string words = bp_error_text();
+    EXPECT_NE(words.find(row.name), std::string::npos) << words;
+    EXPECT_NE(words.find("struct_type"), std::string::npos) << words;
+  }
+}
+
+TEST(HostArguments, RefuseAChainThatDoesNotEnd) {
+  World w;
+  ASSERT_TRUE(w.is_whole()) << bp_error_text();
+  bp_struct_header first{sizeof(first), 0x01000001, nullptr};
+  bp_struct_header second{sizeof(second), 0x01000002, &first};
+  first.next = &second;
+  std::vector<bp_struct_header> many(100'000, first);
+  for (size_t i = 0; i + 1 < many.size(); ++i) many[i].next = &many[i + 1];
+  many.back().next = nullptr;
+  for (const StructRow& row : kStructs) {
+    if (row.struct_type == 0 || row.struct_type == BP_STRUCT_KERNEL) continue;
+    for (const bp_struct_header* next : {&first, many.data()}) {
+      std::vector<char> bytes = row.make(w);
+      auto* const header = reinterpret_cast<bp_struct_header*>(bytes.data());
+      header->struct_size = static_cast<uint32_t>(bytes.size());
+      header->next = next;
+      bp_error_clear();
+      EXPECT_EQ(row.call(w, bytes.data()), BP_INCOMPATIBLE) << row.name << bp_error_text();
+      const std::string words = bp_error_text();
+      EXPECT_NE(words.find(row.name), std::string::npos) << words;
+      EXPECT_NE(words.find("links"), std::string::npos) << words;
+    }
+  }
+}
+
+TEST(HostArguments, RefuseATensorWithoutAShapeByName) {
+  World w;
+  ASSERT_TRUE(w.is_whole()) << bp_error_text();
+  bp_tensor bad = *w.call.args.a;
+  bp_add_args args = w.call.args;
+  args.a = &bad;
+  const auto expect = [&](bp_status status) {
+    EXPECT_EQ(status, kRefused);
+    EXPECT_NE(std::string(bp_error_text()).find("add: a "), std::string::npos) << bp_error_text();
+    bp_error_clear();
+  };
+  for (const bool lacks_strides : {false, true}) {
+    bad = *w.call.args.a;
+    (lacks_strides ? bad.strides : bad.shape) = nullptr;
+    expect(bp_op_check(BP_OP_ADD, &args));
+    expect(bp_op_launch(w.target, nullptr, 0, BP_OP_ADD, &args));
+    expect(bp_kernel_find(w.target, 0, 0, BP_OP_ADD, &args, &w.choice));
+    expect(bp_op_prepare(w.target, nullptr, 0, BP_OP_ADD, &args, 0, &w.other_prepared));
+    expect(bp_prepared_launch(w.prepared, nullptr, &args));
+  }
+}
+
+}  // namespace
+}  // namespace bp::core
