@@ -1,6 +1,7 @@
 #include "backplane/runtime/safetensors.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -31,6 +32,15 @@ class Safetensors : public testing::Test {
     return path();
   }
 
+  // The names in the folder.
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+
   // The message with which loading fails.
   static std::string failure(const std::string& path) {
     try {
@@ -58,7 +68,7 @@ TEST_F(Safetensors, GivesBackWhatWasSaved) {
   EXPECT_EQ(loaded.tensors.at("a").to_vector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
   EXPECT_EQ(loaded.tensors.at("b.c").to_vector<int64_t>(), (std::vector<int64_t>{-1, 1}));
   EXPECT_EQ(loaded.tensors.at("empty").shape(), IntList({0, 3}));
-  EXPECT_FALSE(std::filesystem::exists(path() + ".partial"));
+  EXPECT_EQ(files(), std::vector<std::string>{"weights.safetensors"});
 }
 
 TEST_F(Safetensors, SaysWhichFieldOfAMalformedFileIsWrong) {
@@ -90,6 +100,64 @@ TEST_F(Safetensors, SaysWhichFieldOfAMalformedFileIsWrong) {
   expect(path(), "the file has 3 bytes");
 }
 
+TEST_F(Safetensors, FollowsNoLinkThatSomebodyPlanted) {
+  std::ofstream(path("victim")) << "precious";
+  for (const char* name : {"weights.safetensors.partial", "weights.safetensors"}) {
+    std::filesystem::create_symlink(path("victim"), path(name));
+  }
+  save_safetensors(path(), {{"w", from_host<float>({1, 2}, {2})}});
+  std::ifstream victim(path("victim"));
+  std::string content;
+  std::getline(victim, content);
+  EXPECT_EQ(content, "precious");
+  EXPECT_FALSE(std::filesystem::is_symlink(path())) << "the link was replaced";
+  EXPECT_EQ(load_safetensors(path()).tensors.size(), 1u);
+}
+
+TEST_F(Safetensors, LeavesTheOldFileAndNothingElseWhereAWriteFails) {
+  save_safetensors(path(), {{"w", from_host<float>({1, 2}, {2})}});
+  std::filesystem::create_directories(path("folder"));
+  try {
+    save_safetensors(path("folder"), {{"w", from_host<float>({1}, {1})}});
+    FAIL();
+  } catch (const Error& e) {
+    const std::string words = e.what();
+    EXPECT_NE(words.find(path("folder")), std::string::npos) << words;
+    EXPECT_NE(words.find("Is a directory"), std::string::npos) << words;
+  }
+  EXPECT_EQ(files().size(), 2u) << "the folder and the old file";
+  EXPECT_EQ(load_safetensors(path()).tensors.at("w").numel(), 2);
+}
+
+TEST_F(Safetensors, LeavesTheRightsToTheUmask) {
+  const mode_t before = umask(027);
+  save_safetensors(path(), {});
+  umask(before);
+  struct stat found {};
+  ASSERT_EQ(stat(path().c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0640u);
+}
+
+TEST_F(Safetensors, RefusesAHeaderThatNestsWithoutEnd) {
+  const std::string deep = R"({"w": {"dtype": )" + std::string(100'000, '[') +
+                           std::string(100'000, ']') + R"(, "shape": [], "data_offsets": [0, 0]}})";
+  EXPECT_NE(failure(file(deep, 0)).find("the JSON nests deeper than 64 levels"), std::string::npos);
+}
+
+TEST_F(Safetensors, SaysWhatIsNoRegularFile) {
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  EXPECT_NE(failure(path("fifo")).find("it is a FIFO, not a regular file"), std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesANameThatIsNoUtf8) {
+  try {
+    save_safetensors(path(), {{"w\xff", from_host<float>({1}, {1})}});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("no UTF-8"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(Safetensors, NamesAFileThatIsMissing) {
   EXPECT_NE(failure("/nonexistent/w.safetensors").find("/nonexistent/w.safetensors"),
             std::string::npos);
@@ -97,7 +165,8 @@ TEST_F(Safetensors, NamesAFileThatIsMissing) {
     save_safetensors("/nonexistent/w.safetensors", {});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("cannot be written"), std::string::npos);
+    EXPECT_NE(std::string(e.what()).find("cannot be created: No such file or directory"),
+              std::string::npos);
   }
 }
 

@@ -20,7 +20,9 @@ using TensorMap = std::map<std::string, Tensor>;  // By name, sorted.
 using Metadata = std::map<std::string, std::string>;
 
 // Writes all tensors. The file appears under its name only when it is complete: an interrupted save
-// leaves the one before it. Waits for the work that the tensors depend on.
+// leaves the one before it, and so does a loss of power: the file is on disk when this returns. The
+// bytes go to a new file in the same folder first, with the rights that the umask leaves. Waits for
+// the work that the tensors depend on.
 void save_safetensors(const std::string& path, const TensorMap& tensors,
                       const Metadata& metadata = {});
 

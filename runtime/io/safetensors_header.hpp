@@ -1,0 +1,38 @@
+// The header of a file of weights as text, without the file and without a device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backplane/runtime/safetensors.hpp"
+
+namespace bp::safetensors {
+
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // What other readers accept.
+inline constexpr uint64_t kAlignment = 8;                 // Of the elements behind the header.
+
+// One tensor: its elements are bytes [begin, end) behind the header.
+struct Entry {
+  std::string name;
+  bp_dtype dtype;
+  std::vector<int64_t> shape;
+  uint64_t begin, end;
+
+  bool operator==(const Entry&) const = default;
+};
+
+struct Header {
+  Metadata metadata;
+  std::vector<Entry> entries;  // By name.
+};
+
+// Reads the header `text` in front of `data_bytes` of elements. Everything is checked: JSON,
+// dtypes, shapes, and that the elements lie without gaps and overlap. Throws Error, which names the
+// file `path` and the field.
+Header read_header(const std::string& path, const std::string& text, uint64_t data_bytes);
+
+// The text of `header`, padded with spaces so that the elements are aligned. Throws Error.
+std::string write_header(const Header& header);
+
+}  // namespace bp::safetensors
