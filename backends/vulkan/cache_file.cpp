@@ -1,8 +1,12 @@
 #include "backends/vulkan/cache_file.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -40,13 +44,47 @@ bool is_of(const std::vector<std::byte>& data, const CacheIdentity& identity) {
          std::memcmp(header.uuid, identity.uuid.data(), sizeof(header.uuid)) == 0;
 }
 
+bool write_all(int file, const void* bytes, size_t size) {
+  const char* next = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t written = ::write(file, next, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    next += written;
+    size -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+// What registry/whole_file.hpp does, for a plugin, which takes nothing of its host: a draft of a
+// unique name that follows no link. It is not synchronised: the hash shows damage.
+bool replace_file(const std::string& path, const Header& header,
+                  const std::vector<std::byte>& data) {
+  std::string draft = path + ".XXXXXX";
+  const int file = ::mkostemp(draft.data(), O_CLOEXEC);
+  if (file < 0) return false;
+  bool is_written =
+      write_all(file, &header, sizeof(header)) && write_all(file, data.data(), data.size());
+  is_written = ::close(file) == 0 && is_written;
+  if (is_written && std::rename(draft.c_str(), path.c_str()) == 0) return true;
+  const int error = errno;
+  ::unlink(draft.c_str());
+  errno = error;
+  return false;
+}
+
 }  // namespace
 
 std::vector<std::byte> read_cache(const std::string& path, const CacheIdentity& identity,
                                   std::string& out_warning) {
+  std::error_code error;
+  // To open a FIFO would wait for a writer.
+  if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+    out_warning = "the pipeline cache " + path + " is no regular file, and is not used";
+    return {};
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
-  std::error_code error;
   const uint64_t file_bytes = std::filesystem::file_size(path, error);
   Header header{};
   file.read(reinterpret_cast<char*>(&header), sizeof(header));
@@ -71,18 +109,12 @@ std::vector<std::byte> read_cache(const std::string& path, const CacheIdentity& 
 
 bool write_cache(const std::string& path, const std::vector<std::byte>& data,
                  std::string& out_warning) {
-  const std::string draft = path + "." + std::to_string(getpid());
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
   header.size_bytes = data.size();
   header.hash = hash_of(data);
-  std::ofstream file(draft, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&header), sizeof(header));
-  file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
-  file.close();
-  if (file && std::rename(draft.c_str(), path.c_str()) == 0) return true;
-  std::remove(draft.c_str());
-  out_warning = "the pipeline cache " + path + " cannot be written";
+  if (replace_file(path, header, data)) return true;
+  out_warning = "the pipeline cache " + path + " cannot be written: " + std::strerror(errno);
   return false;
 }
 

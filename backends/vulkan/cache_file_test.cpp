@@ -1,6 +1,8 @@
 #include "backends/vulkan/cache_file.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -101,10 +103,28 @@ TEST_F(CacheFile, IsLeftAsideOfAnotherDeviceOrDriver) {
   expect_ignored("another device", {kIdentity.vendor_id, kIdentity.device_id, {9}});
 }
 
+TEST_F(CacheFile, FollowsNoLinkThatSomebodyPlanted) {
+  const std::string victim = path_ + ".victim", planted = path_ + "." + std::to_string(getpid());
+  std::ofstream(victim) << "precious";
+  std::filesystem::remove(planted);
+  std::filesystem::create_symlink(victim, planted);
+  write(driver_data(kIdentity, 10));
+  std::filesystem::remove(planted);
+  EXPECT_EQ(std::filesystem::file_size(victim), 8u);
+  std::filesystem::remove(victim);
+}
+
+TEST_F(CacheFile, IsLeftAsideWhereItIsNoRegularFile) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  expect_ignored("is no regular file");
+}
+
 TEST_F(CacheFile, SaysWhereItCannotBeWritten) {
   std::string warning;
   EXPECT_FALSE(write_cache("/nonexistent/cache.bin", driver_data(kIdentity, 1), warning));
-  EXPECT_NE(warning.find("/nonexistent/cache.bin cannot be written"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("/nonexistent/cache.bin cannot be written: No such file"),
+            std::string::npos)
+      << warning;
 }
 
 }  // namespace
