@@ -86,6 +86,12 @@ def is_code(path):
     )
 
 
+def is_text(path):
+    """Whether the file is text of ours: seeds of the fuzz targets are any bytes."""
+    is_seed = path.parts[1:3] == ("fuzz", "corpus") or path.parts[2:4] == ("fuzz", "corpus")
+    return path.suffix != ".csv" and path.name != "LICENSE" and not is_seed
+
+
 def lines_matching(pattern, text):
     """Yields (line number, matched text)."""
     for number, line in enumerate(text.splitlines(), 1):
@@ -203,7 +209,7 @@ def main():
     for path in files:
         if len(path.parts) > 1 and path.parts[0] not in FOLDERS:
             found.append(f"{path}: {path.parts[0]} is not a folder of the tree")
-        elif path.suffix != ".csv" and path.name != "LICENSE":
+        elif is_text(path):
             found += check_file(path, path.read_text(encoding="utf-8"), headers)
     found += check_versions(lambda name: Path(name).read_text(encoding="utf-8"))
     for line in found:

@@ -45,6 +45,11 @@ class CheckTree(unittest.TestCase):
         self.assertEqual(findings("conformance/a.cpp", shared), [])
         self.assertEqual(len(findings("backends/mychip/a.cpp", shared)), 1)
 
+    def test_takes_seeds_of_fuzz_targets_for_bytes(self):
+        self.assertFalse(check_tree.is_text(Path("registry/fuzz/corpus/manifest/whole")))
+        self.assertFalse(check_tree.is_text(Path("backends/mychip/fuzz/corpus/file/whole")))
+        self.assertTrue(check_tree.is_text(Path("registry/fuzz/manifest_fuzz.cpp")))
+
     def test_holds_sources_compiled_into_a_library_to_its_rules(self):
         private = '#include "registry/fail.hpp"\n'
         self.assertEqual(findings("ops_spec/checks.cpp", private), [])
