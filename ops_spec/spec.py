@@ -1,8 +1,8 @@
 """The operators of ops_spec/ops as Python objects: what every generator and emitter starts from.
 
 load(folder) reads and checks the YAML files and returns the ops by id. Whatever is wrong with them
-is a SpecError that names file and line. Expressions are parsed by expressions.py, formulas by
-formulas.py.
+is a SpecError that names file and line. Expressions are parsed by expressions.py, formulas over
+tensors by formulas.py, those over elements by compute.py.
 """
 
 import json
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import jsonschema
 import yaml
 
+import compute
 import expressions
 import formulas
 
@@ -149,6 +150,7 @@ class Op:
     source: str
     args: list
     requires: list                 # Of Requirement.
+    compute: str                   # "" if the op is not element-wise, or its formula is not given.
     decompose: str                 # "" if the op is core.
     backward: object               # As written; `gradients` has it parsed.
     numerics: str
@@ -158,6 +160,7 @@ class Op:
     lines: dict = field(default_factory=dict, repr=False)  # Line per path of keys in the entry.
     dtype_order: list = field(default_factory=list, repr=False)  # Args, each after what it is like.
     costs: dict = field(default_factory=dict, repr=False)        # Value of flops and of bytes.
+    formula: object = None         # compute.Compute, or None
     decomposition: object = None   # formulas.Formula, or None if the op is core.
     gradients: object = None       # formulas.Backward
 
@@ -285,7 +288,8 @@ def _make_op(name, entry, path, lines):
                 for r in entry.get("requires", [])]
     return Op(name=name, id=entry["id"], path=str(path), line=own[()], lifecycle=entry["lifecycle"],
               profile=entry["profile"], doc=entry["doc"].strip(), source=entry.get("source", ""),
-              args=args, requires=requires, decompose=entry.get("decompose", "").rstrip(),
+              args=args, requires=requires, compute=entry.get("compute", ""),
+              decompose=entry.get("decompose", "").rstrip(),
               backward=entry["backward"], numerics=entry["numerics"], samples=entry["samples"],
               cost=entry["cost"], version=entry.get("version", 1), lines=own)
 
@@ -399,6 +403,7 @@ def _parse_expressions(op, ops):
             for t in (item.rule, item.when))
     op.costs = {key: parse(lambda t=text: expressions.parse_value(t, scope, "int"), "cost", key)
                 for key, text in op.cost.items()}
+    op.formula = parse(lambda: compute.parse_compute(op), "compute")
     op.decomposition = parse(lambda: formulas.parse_decomposition(op, ops, DTYPES), "decompose")
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 

@@ -1,0 +1,210 @@
+"""The formula of an element-wise op: `compute` of an entry, parsed and checked.
+
+Lines `name = expression` and a last expression, a subset of Python read with `ast`. Names are the
+op's tensors and earlier lines, numbers are written out, and the operators and functions are the
+primitives (primitives.py). What comes out is a tree of Nodes, in which equal parts are one part.
+
+A condition is decided by inputs and numbers alone, so that every precision takes the same branch.
+"""
+
+import ast
+import decimal
+import fractions
+from dataclasses import dataclass, field
+
+import expressions
+from primitives import CONDITION, CONTEXT, NUMBER, PRIMITIVES
+
+OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
+COMPARISONS = {ast.Lt: ("lt", False), ast.Gt: ("lt", True), ast.LtE: ("le", False),
+               ast.GtE: ("le", True), ast.Eq: ("eq", False)}  # Whether the sides change places.
+WITHOUT_NAME = {"neg", "add", "sub", "mul", "div", "lt", "le", "eq"}  # Written as operators.
+WIDEST_SIGNIFICAND = 24  # Bits of the compute type of f32 and narrower.
+refuse = expressions.refuse
+
+
+@dataclass(frozen=True)
+class Node:
+    """An input, a number, or a primitive with its arguments. Equal parts are equal objects."""
+
+    kind: str                      # "input", "number" or a key of PRIMITIVES.
+    args: tuple = ()
+    name: str = ""                 # Of an input.
+    value: fractions.Fraction = None  # Of a number.
+
+    @property
+    def type(self):
+        return PRIMITIVES[self.kind].gives if self.kind in PRIMITIVES else NUMBER
+
+    @property
+    def is_given(self):
+        """Known exactly in every precision: an input or a number, with any sign."""
+        return not self.args or (self.kind in ("neg", "abs") and self.args[0].is_given)
+
+    def walk(self, seen=None):
+        """All parts, each once and behind its arguments."""
+        seen = set() if seen is None else seen
+        if self in seen:
+            return
+        seen.add(self)
+        for arg in self.args:
+            yield from arg.walk(seen)
+        yield self
+
+
+@dataclass
+class Compute:
+    """The formula of an op."""
+
+    result: Node
+    names: dict = field(default_factory=dict)  # Of lines, by their Nodes: for what is emitted.
+
+    @property
+    def inputs(self):
+        return [n.name for n in self.result.walk() if n.kind == "input"]
+
+    def evaluate(self, **inputs):
+        """The value at floats with 60 digits: a Decimal, or a bool of a condition."""
+        return evaluate(self.result, inputs)
+
+
+def evaluate(node, inputs):
+    values = {}
+    with decimal.localcontext(CONTEXT):
+        for part in node.walk():
+            if part.kind == "input":
+                values[part] = decimal.Decimal(inputs[part.name])
+            elif part.kind == "number":
+                values[part] = decimal.Decimal(part.value.numerator) / part.value.denominator
+            else:
+                values[part] = PRIMITIVES[part.kind].evaluate(*(values[a] for a in part.args))
+    return values[node]
+
+
+def number(value):
+    return Node("number", value=fractions.Fraction(value))
+
+
+class _Parser:
+    def __init__(self, inputs, has_integers):
+        self.scope = {name: Node("input", name=name) for name in inputs}
+        self.inputs, self.has_integers, self.names = list(inputs), has_integers, {}
+
+    def parse(self, text):
+        *lines, last = expressions.parse(text, "exec").body or [None]
+        for line in lines:
+            self.line(line)
+        if not isinstance(last, ast.Expr):
+            raise expressions.ExpressionError("the last line is an expression, the result")
+        result = self.node(last.value)
+        used = {n.name for n in result.walk() if n.kind == "input"}
+        for name in self.inputs:
+            if name not in used:
+                raise expressions.ExpressionError(f"the result does not depend on '{name}'")
+        for node, name in self.names.items():
+            if node not in set(result.walk()):
+                raise expressions.ExpressionError(f"the result does not depend on '{name}'")
+        return Compute(result, self.names)
+
+    def line(self, line):
+        if not isinstance(line, ast.Assign) or len(line.targets) != 1 or \
+                not isinstance(line.targets[0], ast.Name):
+            refuse(line, "a line is 'name = expression'")
+        name = line.targets[0].id
+        if name in self.scope:
+            refuse(line, f"'{name}' has a value already")
+        node = self.node(line.value)
+        self.scope[name] = node
+        self.names.setdefault(node, name)
+
+    def node(self, tree):
+        if isinstance(tree, ast.Name):
+            if tree.id not in self.scope:
+                refuse(tree, f"no such name here; there are {', '.join(sorted(self.scope))}")
+            return self.scope[tree.id]
+        if isinstance(tree, ast.Constant):
+            return self.number(tree)
+        if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+            operand = self.node(tree.operand)
+            return number(-operand.value) if operand.kind == "number" else \
+                self.apply(tree, "neg", [operand])
+        if isinstance(tree, ast.BinOp) and type(tree.op) in OPERATORS:
+            return self.apply(tree, OPERATORS[type(tree.op)],
+                              [self.node(tree.left), self.node(tree.right)])
+        if isinstance(tree, ast.Compare):
+            return self.comparison(tree)
+        if isinstance(tree, ast.Call):
+            return self.call(tree)
+        return refuse(tree, "formulas have nothing like this")
+
+    def number(self, tree):
+        if isinstance(tree.value, bool) or not isinstance(tree.value, (int, float)):
+            refuse(tree, "is not a number")
+        if self.has_integers and not isinstance(tree.value, int):
+            refuse(tree, "is no integer, and the op takes integers")
+        # What is written counts, not the nearest double.
+        return number(repr(tree.value))
+
+    def comparison(self, tree):
+        if len(tree.ops) != 1 or type(tree.ops[0]) not in COMPARISONS:
+            refuse(tree, "a condition is one comparison: < <= == >= or >")
+        kind, is_swapped = COMPARISONS[type(tree.ops[0])]
+        sides = [self.node(tree.left), self.node(tree.comparators[0])]
+        for side in sides:
+            if not side.is_given:
+                refuse(tree, "a condition compares inputs and numbers, which are exact")
+            if side.kind == "number" and not is_representable(side.value):
+                refuse(tree, "a number of a condition is one of f32")
+        return self.apply(tree, kind, sides[::-1] if is_swapped else sides)
+
+    def call(self, tree):
+        name = tree.func.id if isinstance(tree.func, ast.Name) else ""
+        known = sorted(PRIMITIVES.keys() - WITHOUT_NAME)
+        if name not in known or tree.keywords:
+            refuse(tree, f"no such function; there are {', '.join(known)}")
+        return self.apply(tree, name, [self.node(a) for a in tree.args])
+
+    def apply(self, tree, kind, args):
+        primitive = PRIMITIVES[kind]
+        if len(args) != len(primitive.takes):
+            refuse(tree, f"{kind} takes {len(primitive.takes)} arguments")
+        for arg, wanted in zip(args, primitive.takes):
+            if arg.type != wanted:
+                refuse(tree, f"{kind} takes a {wanted} where a {arg.type} stands")
+        if self.has_integers and not primitive.for_integers:
+            refuse(tree, f"the op takes integers, and {kind} is for floats alone")
+        return Node(kind, tuple(args))
+
+
+def is_representable(value):
+    """Whether a Fraction is a number of f32 of usual size."""
+    return value == 0 or (value.denominator & (value.denominator - 1) == 0 and
+                          value.numerator.bit_length() <= WIDEST_SIGNIFICAND)
+
+
+def parse_compute(op):
+    """The Compute of `op`; None where it has none. Raises ExpressionError."""
+    if not op.compute:
+        return None
+    if len(op.outputs) != 1 or op.attributes or op.scalars or \
+            any(a.is_list or a.is_optional or a.is_inout for a in op.args):
+        raise expressions.ExpressionError(
+            "only an op of tensors and operands with one output and no attribute is element-wise")
+    first, out = op.inputs[0], op.outputs[0]
+    for arg in op.args:
+        if arg is not first and arg.shape != f"{first.name}.shape":
+            raise expressions.ExpressionError(f"{arg.name} needs the shape {first.name}.shape")
+        if arg is not first and arg is not out and arg.dtype != f"like({first.name})":
+            raise expressions.ExpressionError(f"{arg.name} needs the dtype like({first.name})")
+    floats = {"f16", "bf16", "f32", "f64"}
+    made = _Parser([a.name for a in op.inputs],
+                   not floats.issuperset(first.dtypes)).parse(op.compute)
+    wanted = CONDITION if out.dtype == "bool" else NUMBER
+    if made.result.type != wanted:
+        raise expressions.ExpressionError(
+            f"the result is a {made.result.type}, and {out.name} is {out.dtype}")
+    if wanted == NUMBER and out.dtype != f"like({first.name})":
+        raise expressions.ExpressionError(f"{out.name} needs the dtype like({first.name})")
+    if wanted == CONDITION and any(not a.is_given for a in made.result.args):
+        raise expressions.ExpressionError("a condition compares inputs and numbers")
+    return made

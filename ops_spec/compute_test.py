@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Tests of `compute`: what is refused, the formulas against goldens that know nothing of them, and
+that no change to a formula passes those.
+"""
+
+import decimal
+import math
+import pathlib
+import unittest
+
+import compute
+import expressions
+import spec
+from generate_test import SQUARE, Folder
+from primitives import CONTEXT, PRIMITIVES
+
+GOLDENS = pathlib.Path(__file__).resolve().parent / "goldens" / "elementwise.txt"
+# Of two doubles, and what is lost where a double is subnormal.
+RELATIVE, ABSOLUTE = decimal.Decimal(2)**-100, decimal.Decimal(2)**-1074
+LARGEST = decimal.Decimal(1.7976931348623157e308)
+
+
+def goldens():
+    """{op: [(inputs, the result as a Decimal)]}"""
+    found = {}
+    for line in GOLDENS.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        op, *numbers = line.split()
+        *inputs, high, low = map(float, numbers)
+        with decimal.localcontext(CONTEXT):
+            total = decimal.Decimal(high) + decimal.Decimal(low) if low else decimal.Decimal(high)
+        found.setdefault(op, []).append((inputs, total))
+    return found
+
+
+def fits(got, wanted):
+    """Whether a value is that of a golden. The sign of a zero is for the suite to say."""
+    if isinstance(got, bool):
+        return wanted == int(got)
+    with decimal.localcontext(CONTEXT):
+        if abs(got) > LARGEST:
+            got = decimal.Decimal("Infinity").copy_sign(got)
+        if got.is_nan() or wanted.is_nan() or got.is_infinite() or wanted.is_infinite():
+            return got.is_nan() and wanted.is_nan() or got == wanted
+        return abs(got - wanted) <= abs(wanted) * RELATIVE + ABSOLUTE
+
+
+def first_difference(op, result, lines):
+    names = [a.name for a in op.inputs]
+    for inputs, wanted in lines:
+        if not fits(compute.evaluate(result, dict(zip(names, inputs))), wanted):
+            return inputs
+    return None
+
+
+# ---- Mutations -----------------------------------------------------------------------------------
+
+# What a primitive is mistaken for: one that takes the same.
+MISTAKEN = {"add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "div"), "div": ("mul",),
+            "ratio": ("mul",), "max": ("min",), "min": ("max",), "lt": ("eq",), "le": ("lt",),
+            "eq": ("le",), "exp": ("tanh",), "log": ("sqrt",), "sqrt": ("exp",), "tanh": ("exp",)}
+ORDERED = ("sub", "div", "ratio", "lt", "le")  # Whose two sides differ.
+
+
+def mistakes(node):
+    """What could stand in place of `node` itself by one mistake: (what was done, Node)."""
+    if node.kind == "number":
+        for change in (1, -1, node.value / 1024 or 1):
+            yield f"{node.value} by {change}", compute.number(node.value + change)
+    for other in MISTAKEN.get(node.kind, ()):
+        yield f"{node.kind} as {other}", compute.Node(other, node.args)
+    if node.kind in ORDERED:
+        yield f"{node.kind} the other way", compute.Node(node.kind, node.args[::-1])
+    if node.kind in ("neg", "abs"):
+        yield f"no {node.kind}", node.args[0]
+    if node.kind == "select":
+        condition, yes, no = node.args
+        yield "the first branch alone", yes
+        yield "the second branch alone", no
+        yield "branches the other way", compute.Node("select", (condition, no, yes))
+    if node.kind == "fma":
+        a, b, c = node.args
+        yield "a product without its sum", compute.Node("mul", (a, b))
+        yield "a sum without its factor", compute.Node("add", (a, c))
+
+
+def mutations(result):
+    """The formula with one mistake in one of its parts, wherever this part stands."""
+    for part in result.walk():
+        for what, other in mistakes(part):
+            yield f"{what} in {part.kind}", replaced(result, part, other)
+
+
+def replaced(node, part, other):
+    if node == part:
+        return other
+    args = tuple(replaced(a, part, other) for a in node.args)
+    return node if args == node.args else compute.Node(node.kind, args)
+
+
+class FormulaTest(unittest.TestCase):
+    """The formulas of ops/*.yaml."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ops = [op for op in spec.load() if op.formula]
+        cls.goldens = goldens()
+
+    def test_every_op_has_goldens_and_equals_them(self):
+        for op in self.ops:
+            with self.subTest(op.name):
+                self.assertGreaterEqual(len(self.goldens.get(op.name, ())), 40)
+                self.assertIsNone(first_difference(op, op.formula.result, self.goldens[op.name]))
+
+    def test_no_golden_is_of_another_op(self):
+        self.assertEqual(self.goldens.keys() - {op.name for op in self.ops}, set())
+
+    def test_goldens_notice_every_mutation(self):
+        count = 0
+        for op in self.ops:
+            for what, mutant in mutations(op.formula.result):
+                if mutant == op.formula.result:
+                    continue
+                count += 1
+                # Those with ordinary inputs first: one is enough, and they differ soonest.
+                with self.subTest(op.name, mutation=what):
+                    self.assertIsNotNone(
+                        first_difference(op, mutant, self.goldens[op.name][::-1]),
+                        f"{op.name}: {what}: no golden tells")
+        self.assertGreater(count, 60)
+
+
+class RefusalTest(Folder):
+    """What `compute` does not have is refused with file and line."""
+
+    def entry(self, text, old="", new=""):
+        entry = SQUARE.replace("    axis: {kind: i32, min: 0, below: \"x.ndim\", default: 0}\n", "")
+        entry = entry.replace("square(grad_y, axis=axis)", "square(grad_y)").replace(old, new)
+        return entry.replace("  backward:", f"  compute: \"{text}\"\n  backward:")
+
+    def test_a_formula_is_a_tree_in_which_equal_parts_are_one(self):
+        op = self.load(self.entry("e = exp(x)\\ne / (1 + exp(x))"))[0]
+        self.assertEqual(len([n for n in op.formula.result.walk() if n.kind == "exp"]), 1)
+        self.assertEqual(list(op.formula.names.values()), ["e"])
+        self.assertAlmostEqual(float(op.formula.evaluate(x=0.0)), 0.5)
+
+    def test_refusals_name_file_line_and_part(self):
+        cases = {
+            "sqr(x)": "'sqr(x)': no such function; there are abs, exp",
+            "x + z": "'z': no such name here; there are x",
+            "x ** 2": "'x ** 2': formulas have nothing like this",
+            "exp(x, x)": "'exp(x, x)': exp takes 1 arguments",
+            "select(x, x, x)": "'select(x, x, x)': select takes a condition where a number stands",
+            "x < 0": "the result is a condition, and y is like(x)",
+            "select(exp(x) < 1, x, 0)":
+                "'exp(x) < 1': a condition compares inputs and numbers, which are exact",
+            "select(x < 0.1, x, 0)": "'x < 0.1': a number of a condition is one of f32",
+            "select(0 < x < 1, x, 0)":
+                "'0 < x < 1': a condition is one comparison: < <= == >= or >",
+            "1 + 1": "the result does not depend on 'x'",
+            "e = exp(x)\\nx": "the result does not depend on 'e'",
+            "x = exp(x)\\nx": "'x = exp(x)': 'x' has a value already",
+            "e = exp(x)": "the last line is an expression, the result",
+            "x + True": "'True': is not a number",
+        }
+        for text, message in cases.items():
+            with self.subTest(text):
+                self.assertIn(f"small.yaml:9: square: {message}", self.refusal(self.entry(text)))
+
+    def test_integers_have_few_primitives(self):
+        integers = ("dtypes: float", "dtypes: [float, int]")
+        self.assertIn("'exp(x)': the op takes integers, and exp is for floats alone",
+                      self.refusal(self.entry("exp(x)", *integers)))
+        self.assertIn("'0.5': is no integer, and the op takes integers",
+                      self.refusal(self.entry("x * 0.5", *integers)))
+
+    def test_only_element_wise_ops_have_a_formula(self):
+        entry = SQUARE.replace("  backward:", "  compute: \"x\"\n  backward:")
+        self.assertIn("only an op of tensors and operands", self.refusal(entry))
+        shape = ('shape: "x.shape", may', 'shape: "[1]", may')
+        self.assertIn("y needs the shape x.shape", self.refusal(self.entry("x", *shape)))
+
+
+class PrimitiveTest(unittest.TestCase):
+    """The values of primitives, where goldens do not reach: of Python's own library."""
+
+    def value(self, name, x):
+        with decimal.localcontext(CONTEXT):
+            return PRIMITIVES[name].evaluate(decimal.Decimal(x))
+
+    def test_functions_are_those_of_the_library(self):
+        library = {"exp": math.exp, "log": math.log, "sqrt": math.sqrt, "tanh": math.tanh}
+        for name, function in library.items():
+            for x in (1e-12, 0.25, 0.9, 3.0):
+                value = self.value(name, x)
+                self.assertAlmostEqual(float(value) / function(x), 1, delta=1e-15)
+
+
+if __name__ == "__main__":
+    unittest.main()

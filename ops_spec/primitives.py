@@ -1,0 +1,78 @@
+"""The primitives of `compute`: a closed set, with what each takes, gives and is in Python.
+
+Each language writes a primitive once: emit_cpu_kernels.py in Highway, emit_elementwise.py in the
+number types of the conformance suite, and the functions below with 60 digits, for tests. A row that
+one of them lacks fails the build. Highway's are accurate to what math-inl.hpp says, and the
+bound on what any backend may be off is in conformance/numerics (Bounded).
+"""
+
+import decimal
+import sys
+from dataclasses import dataclass
+from typing import Callable
+
+NUMBER, CONDITION = "number", "condition"
+
+# Like IEEE 754: what is invalid is NaN, and a division by zero is infinite.
+CONTEXT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
+_ONE = decimal.Decimal(1)
+
+
+@dataclass(frozen=True)
+class Primitive:
+    takes: tuple                   # The type of each argument.
+    gives: str
+    evaluate: Callable             # On Decimals in CONTEXT, and bools for conditions.
+    says: str                      # For people.
+    for_integers: bool = False     # Exists for integers too, where it wraps.
+
+
+def _tanh(x):
+    if not x.is_finite() or abs(x) > 100:
+        return x if x.is_nan() else _ONE.copy_sign(x)
+    if abs(x) < decimal.Decimal("1e-8"):
+        square = x * x
+        return x * (1 - square * (1 - square * 2 / 5) / 3)
+    power = CONTEXT.exp(x + x)
+    return (power - 1) / (power + 1)
+
+
+def _extreme(choose):
+    return lambda a, b: a if a.is_nan() else b if b.is_nan() else choose(a, b)
+
+
+_TWO, _COMPARED = (NUMBER, NUMBER), ((NUMBER, NUMBER), CONDITION)
+
+PRIMITIVES = {
+    "neg": Primitive((NUMBER,), NUMBER, lambda x: x.copy_negate(), "-x", True),
+    "abs": Primitive((NUMBER,), NUMBER, lambda x: x.copy_abs(), "the magnitude", True),
+    "add": Primitive(_TWO, NUMBER, lambda a, b: a + b, "a + b", True),
+    "sub": Primitive(_TWO, NUMBER, lambda a, b: a - b, "a - b", True),
+    "mul": Primitive(_TWO, NUMBER, lambda a, b: a * b, "a * b", True),
+    "div": Primitive(_TWO, NUMBER, lambda a, b: a / b, "a / b, correctly rounded"),
+    "ratio": Primitive(_TWO, NUMBER, lambda a, b: a / b,
+                       "a / b but for the last bits, for normal b and 1 / b"),
+    "fma": Primitive((NUMBER,) * 3, NUMBER, lambda a, b, c: a * b + c,
+                     "a * b + c, rounded once or twice"),
+    "max": Primitive(_TWO, NUMBER, _extreme(max),
+                     "the larger; NaN where either is NaN, and either of two zeros", True),
+    "min": Primitive(_TWO, NUMBER, _extreme(min),
+                     "the smaller; NaN where either is NaN, and either of two zeros", True),
+    "lt": Primitive(*_COMPARED, lambda a, b: a < b, "a < b", True),
+    "le": Primitive(*_COMPARED, lambda a, b: a <= b, "a <= b", True),
+    "eq": Primitive(*_COMPARED, lambda a, b: a == b, "a == b", True),
+    "select": Primitive((CONDITION, NUMBER, NUMBER), NUMBER, lambda c, a, b: a if c else b,
+                        "a where the condition holds, else b", True),
+    "sqrt": Primitive((NUMBER,), NUMBER, CONTEXT.sqrt,
+                      "the square root, correctly rounded"),
+    "exp": Primitive((NUMBER,), NUMBER, CONTEXT.exp, "the exponential"),
+    "log": Primitive((NUMBER,), NUMBER, CONTEXT.ln, "the natural logarithm"),
+    "tanh": Primitive((NUMBER,), NUMBER, _tanh, "the hyperbolic tangent"),
+}
+
+
+def check_rows(rows, language):
+    """Fails unless `rows`, what a language has, are those of the closed set."""
+    missing, unknown = PRIMITIVES.keys() - rows.keys(), rows.keys() - PRIMITIVES.keys()
+    if missing or unknown:
+        sys.exit(f"{language}: no row for {sorted(missing)}; not in the set: {sorted(unknown)}")
