@@ -81,6 +81,26 @@ def evaluate(node, inputs):
     return values[node]
 
 
+def written(formula, write, declare):
+    """`formula` in some language: the lines that give names to parts, and what the result is.
+
+    write(part, args) gives the text of a part from those of its arguments, declare(name, part,
+    text) a line. A part has a name if it stands in several places, or on a line of its own.
+    """
+    parts = list(formula.result.walk())
+    uses = [arg for part in parts for arg in part.args]
+    texts, lines = {}, []
+    for part in parts:
+        text = write(part, [texts[a] for a in part.args])
+        is_shared = bool(part.args) and (uses.count(part) > 1 or part in formula.names)
+        if is_shared and part is not formula.result:
+            name = formula.names.get(part, f"part_{len(lines)}")
+            lines.append(declare(name, part, text))
+            text = name
+        texts[part] = text
+    return lines, texts[formula.result]
+
+
 def number(value):
     return Node("number", value=fractions.Fraction(value))
 
@@ -113,6 +133,8 @@ class _Parser:
         name = line.targets[0].id
         if name in self.scope:
             refuse(line, f"'{name}' has a value already")
+        if name in PRIMITIVES:
+            refuse(line, f"'{name}' is a function")
         node = self.node(line.value)
         self.scope[name] = node
         self.names.setdefault(node, name)
@@ -166,6 +188,8 @@ class _Parser:
 
     def apply(self, tree, kind, args):
         primitive = PRIMITIVES[kind]
+        if kind == "signbit" and not args[0].is_given:
+            refuse(tree, "the sign of an input or a number alone is exact")
         if len(args) != len(primitive.takes):
             refuse(tree, f"{kind} takes {len(primitive.takes)} arguments")
         for arg, wanted in zip(args, primitive.takes):

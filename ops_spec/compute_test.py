@@ -9,7 +9,7 @@ import pathlib
 import unittest
 
 import compute
-import expressions
+import emit_highway
 import spec
 from generate_test import SQUARE, Folder
 from primitives import CONTEXT, PRIMITIVES
@@ -72,6 +72,9 @@ def mistakes(node):
         yield f"{node.kind} as {other}", compute.Node(other, node.args)
     if node.kind in ORDERED:
         yield f"{node.kind} the other way", compute.Node(node.kind, node.args[::-1])
+    if node.kind == "signbit":
+        yield "the sign the other way", compute.Node("signbit", (
+            compute.Node("neg", node.args),))
     if node.kind in ("neg", "abs"):
         yield f"no {node.kind}", node.args[0]
     if node.kind == "select":
@@ -163,6 +166,9 @@ class RefusalTest(Folder):
             "x = exp(x)\\nx": "'x = exp(x)': 'x' has a value already",
             "e = exp(x)": "the last line is an expression, the result",
             "x + True": "'True': is not a number",
+            "exp = -x\\nexp": "'exp = -x': 'exp' is a function",
+            "select(signbit(exp(x)), x, 0)":
+                "'signbit(exp(x))': the sign of an input or a number alone is exact",
         }
         for text, message in cases.items():
             with self.subTest(text):
@@ -180,6 +186,21 @@ class RefusalTest(Folder):
         self.assertIn("only an op of tensors and operands", self.refusal(entry))
         shape = ('shape: "x.shape", may', 'shape: "[1]", may')
         self.assertIn("y needs the shape x.shape", self.refusal(self.entry("x", *shape)))
+
+
+class HighwayTest(unittest.TestCase):
+    """What emit_highway.py makes of formulas."""
+
+    def test_parts_that_are_shared_are_computed_once(self):
+        ops = {op.name: op for op in spec.load()}
+        text = "\n".join(emit_highway.functor(ops["silu_backward"]))
+        self.assertEqual(text.count("exp_of_negative"), 1)
+        self.assertEqual(text.count("quotient("), 2)
+
+    def test_nan_is_kept_where_nothing_else_brings_it(self):
+        ops = {op.name: op for op in spec.load()}
+        self.assertIn("exp_of_negative(d", "\n".join(emit_highway.functor(ops["sigmoid"])))
+        self.assertIn("exp_of_negative_number(d", "\n".join(emit_highway.functor(ops["silu"])))
 
 
 class PrimitiveTest(unittest.TestCase):

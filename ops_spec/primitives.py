@@ -61,6 +61,8 @@ PRIMITIVES = {
     "lt": Primitive(*_COMPARED, lambda a, b: a < b, "a < b", True),
     "le": Primitive(*_COMPARED, lambda a, b: a <= b, "a <= b", True),
     "eq": Primitive(*_COMPARED, lambda a, b: a == b, "a == b", True),
+    "signbit": Primitive((NUMBER,), CONDITION, lambda x: x.is_signed(),
+                         "whether the sign is -, also of -0; of NaN it is open"),
     "select": Primitive((CONDITION, NUMBER, NUMBER), NUMBER, lambda c, a, b: a if c else b,
                         "a where the condition holds, else b", True),
     "sqrt": Primitive((NUMBER,), NUMBER, CONTEXT.sqrt,

@@ -89,6 +89,7 @@ Instance::Instance(const bp_host* its_host)
   streams.self = this;
   events.self = this;
   virtual_memory.self = this;
+  for (const bp_kernel* kernel : kElementwiseKernels) kernels.push_back(*kernel);
   for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
   for (const bp_kernel* kernel : kLibraryKernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;

@@ -1,4 +1,4 @@
-// tanh, sigmoid, gelu and silu with their gradients, for tensors of every layout.
+// gelu and its gradient, for tensors of every layout.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/activation.cpp"
@@ -12,50 +12,6 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-struct Tanh {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return tanh(d, x);
-  }
-};
-
-struct TanhBackward {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V grad_y, V y) const {
-    return hn::Mul(grad_y, hn::NegMulAdd(y, y, hn::Set(d, hn::TFromD<D>{1})));
-  }
-};
-
-struct Sigmoid {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return sigmoid(d, x);
-  }
-};
-
-struct SigmoidBackward {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V grad_y, V y) const {
-    return hn::Mul(hn::Mul(grad_y, y), hn::Sub(hn::Set(d, hn::TFromD<D>{1}), y));
-  }
-};
-
-struct Silu {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V x) const {
-    return times_sigmoid(d, x, x);
-  }
-};
-
-struct SiluBackward {
-  template <class D, class V = hn::Vec<D>>
-  HWY_INLINE V operator()(D d, V grad_y, V x) const {
-    const auto s = sigmoid_pair(d, x);
-    const V slope = hn::MulAdd(x, s.of_minus_x, hn::Set(d, hn::TFromD<D>{1}));
-    return hn::Mul(grad_y, hn::Mul(s.of_x, slope));
-  }
-};
 
 struct Gelu {
   template <class D, class V = hn::Vec<D>>
@@ -99,18 +55,6 @@ struct GeluTanhBackward {
 // The function of `op` for `dtype`, one of kFloatDtypes.
 RowFunction* activation_row(uint32_t op, bool is_tanh, bp_dtype dtype) {
   switch (op) {
-    case BP_OP_TANH:
-      return floating_row<Tanh, 1>(dtype);
-    case BP_OP_TANH_BACKWARD:
-      return floating_row<TanhBackward, 2>(dtype);
-    case BP_OP_SIGMOID:
-      return floating_row<Sigmoid, 1>(dtype);
-    case BP_OP_SIGMOID_BACKWARD:
-      return floating_row<SigmoidBackward, 2>(dtype);
-    case BP_OP_SILU:
-      return floating_row<Silu, 1>(dtype);
-    case BP_OP_SILU_BACKWARD:
-      return floating_row<SiluBackward, 2>(dtype);
     case BP_OP_GELU:
       return is_tanh ? floating_row<GeluTanh, 1>(dtype) : floating_row<Gelu, 1>(dtype);
     default:
@@ -132,30 +76,18 @@ HWY_EXPORT(activation_row);
 
 template <typename Args, uint32_t kOp>
 bp_status activation_launch(const Args& args, Launch& launch) {
-  bool is_tanh = false;
-  if constexpr (requires { args.approximation; }) {
-    is_tanh = args.approximation == BP_GELU_APPROXIMATION_TANH;
-    if (!is_tanh && args.approximation != BP_GELU_APPROXIMATION_NONE) {
-      const std::string op = kOp == BP_OP_GELU ? "gelu" : "gelu_backward";
-      return launch.refuse(BP_INVALID_ARGUMENT, op + ": approximation is " +
-                                                    std::to_string(args.approximation) +
-                                                    "; none (1) and tanh (2) are allowed");
-    }
+  const bool is_tanh = args.approximation == BP_GELU_APPROXIMATION_TANH;
+  if (!is_tanh && args.approximation != BP_GELU_APPROXIMATION_NONE) {
+    const std::string op = kOp == BP_OP_GELU ? "gelu" : "gelu_backward";
+    return launch.refuse(BP_INVALID_ARGUMENT, op + ": approximation is " +
+                                                  std::to_string(args.approximation) +
+                                                  "; none (1) and tanh (2) are allowed");
   }
+  RowFunction* const row = HWY_DYNAMIC_DISPATCH(activation_row)(kOp, is_tanh, args.x->dtype);
   if constexpr (requires { args.grad_x; }) {
-    const bp_tensor* saved = nullptr;
-    if constexpr (requires { args.y; }) {
-      saved = args.y;
-    } else {
-      saved = args.x;
-    }
-    return submit_rows(launch, make_loop({args.grad_x, args.grad_y, saved}),
-                       HWY_DYNAMIC_DISPATCH(activation_row)(kOp, is_tanh, saved->dtype),
-                       kMathGrain);
+    return submit_rows(launch, make_loop({args.grad_x, args.grad_y, args.x}), row, kMathGrain);
   } else {
-    return submit_rows(launch, make_loop({args.y, args.x}),
-                       HWY_DYNAMIC_DISPATCH(activation_row)(kOp, is_tanh, args.x->dtype),
-                       kMathGrain);
+    return submit_rows(launch, make_loop({args.y, args.x}), row, kMathGrain);
   }
 }
 
@@ -174,18 +106,9 @@ constexpr bp_kernel activation_kernel(const char* name) {
 
 }  // namespace
 
-constinit const bp_kernel kTanh = activation_kernel<bp_tanh_args, BP_OP_TANH>("tanh");
-constinit const bp_kernel kTanhBackward =
-    activation_kernel<bp_tanh_backward_args, BP_OP_TANH_BACKWARD>("tanh_backward");
-constinit const bp_kernel kSigmoid = activation_kernel<bp_sigmoid_args, BP_OP_SIGMOID>("sigmoid");
-constinit const bp_kernel kSigmoidBackward =
-    activation_kernel<bp_sigmoid_backward_args, BP_OP_SIGMOID_BACKWARD>("sigmoid_backward");
 constinit const bp_kernel kGelu = activation_kernel<bp_gelu_args, BP_OP_GELU>("gelu");
 constinit const bp_kernel kGeluBackward =
     activation_kernel<bp_gelu_backward_args, BP_OP_GELU_BACKWARD>("gelu_backward");
-constinit const bp_kernel kSilu = activation_kernel<bp_silu_args, BP_OP_SILU>("silu");
-constinit const bp_kernel kSiluBackward =
-    activation_kernel<bp_silu_backward_args, BP_OP_SILU_BACKWARD>("silu_backward");
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -68,11 +68,7 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
 }
 
 // activation.cpp
-extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, kGeluBackward,
-    kSilu, kSiluBackward;
-
-// binary.cpp
-extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
+extern const bp_kernel kGelu, kGeluBackward;
 
 // movement.cpp
 extern const bp_kernel kFill, kCopy, kArange;
@@ -85,9 +81,6 @@ extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackwar
 
 // reduction.cpp, argmax.cpp
 extern const bp_kernel kSum, kMean, kAmax, kArgmax;
-
-// unary.cpp
-extern const bp_kernel kNeg, kAbs, kExp, kLog, kSqrt, kRelu, kReluBackward;
 
 // where.cpp
 extern const bp_kernel kWhere;

@@ -1,8 +1,10 @@
 // Every kernel of this folder, for the backends that register them. Those of one op stand in the
-// order in which they are tried.
+// order in which they are tried. The element-wise ones, which have one kernel each, are in the
+// generated list.
 #pragma once
 
 #include "backends/host_kernels/kernels.hpp"
+#include "elementwise_list.hpp"
 
 namespace bp::kernels {
 
@@ -11,29 +13,8 @@ inline constexpr const bp_kernel* kKernels[] = {
     &kCopy,
     &kArange,
     &kWhere,
-    &kNeg,
-    &kAbs,
-    &kExp,
-    &kLog,
-    &kSqrt,
-    &kRelu,
-    &kReluBackward,
-    &kTanh,
-    &kTanhBackward,
-    &kSigmoid,
-    &kSigmoidBackward,
     &kGelu,
     &kGeluBackward,
-    &kSilu,
-    &kSiluBackward,
-    &kAdd,
-    &kSub,
-    &kMul,
-    &kDiv,
-    &kMaximum,
-    &kMinimum,
-    &kEq,
-    &kLt,
     &kSum,
     &kMean,
     &kAmax,

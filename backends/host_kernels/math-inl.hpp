@@ -5,7 +5,7 @@
 //   exp              1.0           1.0               2^n times a polynomial
 //   log              0.9           0.9               Highway's, with the special values put right
 //   tanh             2.4           2.4               by exp(2 |x|) - 1
-//   sigmoid          2.4           2.3               by exp of -|x|
+//   times_sigmoid    2.4           2.3               by exp of -|x|
 //   gelu             4.0           4.0               exp(-x^2 / 2) times a rational function
 //
 // NaN gives NaN, and infinities give the limits. Each lane is computed by itself.
@@ -137,19 +137,39 @@ HWY_INLINE V exp_by_exponent(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(bits_d, parts.significand), exponent));
 }
 
-// exp(x) for x <= 0.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V exp_of_negative(D d, V x) {
-  const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
-  return exp_in_range(d, hn::IfThenElse(hn::Lt(x, least), least, x));
-}
-
-// exp(x) times 2^kExpScaleBits, for x <= 0: never subnormal, and so rounded no more than once where
-// it is divided by a sum of its kind. NaN gives anything.
+// By this power of 2, exponentials of negative numbers are normal numbers until they are 0.
 constexpr int kExpScaleBits = 64;
 template <typename T>
 constexpr T kExpScale = static_cast<T>(0x1p64);
 
+// exp(x) for x in [kLeast, 0], with the bits of exp(). NaN stays. The power of 2 is a normal number
+// until the last product: one more than scaled_exp_of_negative() needs, and no branch as in exp().
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of_small(D d, V x) {
+  using T = hn::TFromD<D>;
+  using E = ExpTraits<T>;
+  const hn::RebindToUnsigned<D> bits_d;
+  const ExpParts<V> parts = split_exp(d, x, E::kRound + E::kBias + kExpScaleBits);
+  const auto power = hn::ShiftLeft<E::kFractionBits>(hn::BitCast(bits_d, parts.shifted));
+  const V scaled = hn::Mul(parts.significand, hn::BitCast(d, power));
+  return hn::Mul(scaled, hn::Set(d, 1 / kExpScale<T>));
+}
+
+// exp(x) for x <= 0. NaN stays.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of_negative(D d, V x) {
+  const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
+  return exp_of_small(d, hn::IfThenElse(hn::Lt(x, least), least, x));
+}
+
+// The same, for where the result does not matter if x is NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_of_negative_number(D d, V x) {
+  return exp_of_small(d, hn::Max(x, hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast)));
+}
+
+// exp(x) times 2^kExpScaleBits, for x <= 0: never subnormal, and so rounded no more than once where
+// it is divided by a sum of its kind. NaN gives anything.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scaled_exp_of_negative(D d, V x) {
   const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
@@ -162,8 +182,9 @@ HWY_INLINE V exp(D d, V x) {
   using E = ExpTraits<hn::TFromD<D>>;
   const auto is_normal = hn::Lt(hn::Abs(x), hn::Set(d, E::kNormal));
   if (HWY_LIKELY(hn::AllTrue(d, is_normal))) return exp_by_exponent<0>(d, x);
-  const V most = hn::Set(d, E::kMost);
-  return exp_of_negative(d, hn::IfThenElse(hn::Gt(x, most), most, x));
+  const V least = hn::Set(d, E::kLeast), most = hn::Set(d, E::kMost);
+  const V above = hn::IfThenElse(hn::Lt(x, least), least, x);
+  return exp_in_range(d, hn::IfThenElse(hn::Gt(above, most), most, above));
 }
 
 // Highway's polynomial is made for positive finite numbers.
@@ -225,12 +246,6 @@ HWY_INLINE V times_sigmoid(D d, V y, V x) {
   const V power = scaled_exp_of_negative(d, hn::Or(hn::SignBit(d), x));
   const V part = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), power, one);
   return hn::Mul(y, quotient(d, part, hn::Add(one, power)));
-}
-
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V sigmoid(D d, V x) {
-  const V result = times_sigmoid(d, hn::Set(d, hn::TFromD<D>{1}), x);
-  return hn::IfThenElse(hn::Eq(x, x), result, x);
 }
 
 // exp(x^2 / 2) * P(-x) in terms of x, where P is the distribution function of the standard normal

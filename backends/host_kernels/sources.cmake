@@ -4,7 +4,6 @@ set(kernel_sources
   activation.cpp
   argmax.cpp
   avg_pool.cpp
-  binary.cpp
   cat.cpp
   convolution_f64.cpp
   copy.cpp
@@ -40,9 +39,10 @@ set(kernel_sources
   sort.cpp
   strided.cpp
   transpose.cpp
-  unary.cpp
   where.cpp
 )
+# Those that ops_spec/emit_highway.py writes to the build tree.
+set(emitted_kernel_sources elementwise_binary.cpp elementwise_list.hpp elementwise_unary.cpp)
 set(library_kernel_sources
   convolution.cpp
   convolution_parts.cpp

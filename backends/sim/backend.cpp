@@ -115,7 +115,10 @@ Instance::Instance(const bp_host* its_host)
       faults(with_self(kFaults, this)),
       executor(options.has_shared_queue ? 1 : kMaxWorkers),
       collectives(std::make_unique<Collectives>(*this)) {
-  plain_kernels.assign(std::begin(kernels::kKernels), std::end(kernels::kKernels));
+  plain_kernels.assign(std::begin(kernels::kElementwiseKernels),
+                       std::end(kernels::kElementwiseKernels));
+  plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kKernels),
+                       std::end(kernels::kKernels));
 #if BP_SIM_HAS_ONEDNN
   programs = kernels::make_program_cache();
   plain_kernels.insert(plain_kernels.end(), std::begin(kernels::kLibraryKernels),

@@ -1,0 +1,113 @@
+// What the element-wise kernels that ops_spec/emit_highway.py writes are made of: primitives beside
+// those of Highway and math-inl.hpp, and row functions by dtype.
+//
+// Included once per Highway target, by sources that foreach_target.h compiles.
+#if defined(BACKPLANE_CPU_ELEMENTWISE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef BACKPLANE_CPU_ELEMENTWISE_INL_HPP
+#undef BACKPLANE_CPU_ELEMENTWISE_INL_HPP
+#else
+#define BACKPLANE_CPU_ELEMENTWISE_INL_HPP
+#endif
+
+#include <cstdint>
+
+#include "backends/host_kernels/math-inl.hpp"
+#include "backends/host_kernels/rows-inl.hpp"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bp::kernels {
+namespace HWY_NAMESPACE {
+
+// NaN where either is NaN; `a` where both are equal, so also of two zeros.
+template <class D, class V>
+HWY_INLINE V larger_of(D, V a, V b) {
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    const V larger = hn::IfThenElse(hn::Lt(a, b), b, a);
+    return hn::IfThenElse(hn::IsNaN(b), b, larger);
+  } else {
+    return hn::Max(a, b);
+  }
+}
+
+// As larger_of().
+template <class D, class V>
+HWY_INLINE V smaller_of(D, V a, V b) {
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    const V smaller = hn::IfThenElse(hn::Lt(b, a), b, a);
+    return hn::IfThenElse(hn::IsNaN(b), b, smaller);
+  } else {
+    return hn::Min(a, b);
+  }
+}
+
+// larger_of() x and 0. A comparison with NaN is false: it stays.
+template <class D, class V>
+HWY_INLINE V positive_part(D d, V x) {
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
+}
+
+// -|x|.
+template <class D, class V>
+HWY_INLINE V negative_abs(D d, V x) {
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
+    return hn::Or(hn::SignBit(d), x);
+  } else {
+    return hn::Neg(hn::Abs(x));
+  }
+}
+
+// y = Op()(a, b), which the compiler turns into vectors.
+template <class Op, typename T>
+struct Compare {
+  static void run(int64_t n, uint8_t* HWY_RESTRICT y, const T* left, const T* right) {
+    BlockBuffer<Compute<T>> left_buffer, right_buffer;
+    const Compute<T>* const HWY_RESTRICT a = widen_block(left, n, left_buffer);
+    const Compute<T>* const HWY_RESTRICT b = widen_block(right, n, right_buffer);
+    for (int64_t i = 0; i < n; ++i) y[i] = Op()(a[i], b[i]);
+  }
+};
+
+template <class Op, typename T>
+constexpr RowFunction* compare_row() {
+  return Row<Compare<Op, T>, uint8_t, T, T>::run;
+}
+
+// The row function of Op for a dtype of kNumberDtypes, with a result of this dtype.
+template <class Op, int kInputs>
+RowFunction* number_row(bp_dtype dtype) {
+  if (dtype == BP_I32) return map_row<Op, int32_t, kInputs>();
+  if (dtype == BP_I64) return map_row<Op, int64_t, kInputs>();
+  return floating_row<Op, kInputs>(dtype);
+}
+
+// The same for one of kAnyDtypes, with a result of bool.
+template <class Op>
+RowFunction* comparison_row(bp_dtype dtype) {
+  switch (dtype) {
+    case BP_F32:
+      return compare_row<Op, float>();
+    case BP_F64:
+      return compare_row<Op, double>();
+    case BP_F16:
+      return compare_row<Op, Float16>();
+    case BP_BF16:
+      return compare_row<Op, BFloat16>();
+    case BP_I8:
+      return compare_row<Op, int8_t>();
+    case BP_I16:
+      return compare_row<Op, int16_t>();
+    case BP_I32:
+      return compare_row<Op, int32_t>();
+    case BP_I64:
+      return compare_row<Op, int64_t>();
+    default:
+      return compare_row<Op, uint8_t>();
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace bp::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // BACKPLANE_CPU_ELEMENTWISE_INL_HPP

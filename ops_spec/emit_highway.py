@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Writes the element-wise kernels of the cpu and sim backends, from `compute`:
+emit_highway.py elementwise_FAMILY.cpp | elementwise_list.hpp
+
+A FAMILY is a file of ops_spec/ops. Each op becomes a functor on vectors, its row functions and a
+kernel kElementwise_NAME, which the list names. What they are made of is elementwise-inl.hpp.
+"""
+
+import pathlib
+import sys
+
+import compute
+import primitives
+import spec
+from signatures import pascal
+
+FAMILIES = ("unary", "binary")
+# Each primitive on vectors of D d. A signbit is the vector itself, which select looks at.
+ROWS = {
+    "neg": "hn::Neg({0})", "abs": "hn::Abs({0})", "add": "hn::Add({0}, {1})",
+    "sub": "hn::Sub({0}, {1})", "mul": "hn::Mul({0}, {1})", "div": "hn::Div({0}, {1})",
+    "ratio": "quotient(d, {0}, {1})", "fma": "hn::MulAdd({0}, {1}, {2})",
+    "max": "larger_of(d, {0}, {1})", "min": "smaller_of(d, {0}, {1})", "lt": "hn::Lt({0}, {1})",
+    "le": "hn::Le({0}, {1})", "eq": "hn::Eq({0}, {1})",
+    "signbit": "{0}",
+    "select": "hn::IfThenElse({0}, {1}, {2})", "sqrt": "hn::Sqrt({0})", "exp": "exp(d, {0})",
+    "log": "log(d, {0})", "tanh": "tanh(d, {0})",
+}
+primitives.check_rows(ROWS, "emit_highway.py")
+# Comparisons of scalars, which the compiler turns into vectors.
+SCALAR_ROWS = {"lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}"}
+# As long as exp(): fewer elements are worth another thread.
+LONG = {"exp", "log", "tanh"}
+
+
+# What gives NaN where one of its arguments is NaN.
+SPREADS_NAN = {"neg", "abs", "add", "sub", "mul", "div", "ratio", "fma"}
+
+
+def nan_anyway(part):
+    """The inputs whose NaN reaches the result whatever functions make of it."""
+    if part.kind == "input":
+        return {part.name}
+    spreads = part.kind in SPREADS_NAN
+    return set().union(*map(nan_anyway, part.args)) if spreads else set()
+
+
+def exp_of_negative(op, part, arg):
+    """exp() of what is never positive: the value at NaN need not be NaN if the result is anyway."""
+    inputs = {n.name for n in part.walk() if n.kind == "input"}
+    kept = inputs <= nan_anyway(op.formula.result)
+    return f"exp_of_negative{'_number' if kept else ''}(d, {arg})"
+
+
+def write_vector(op, part, args):
+    if part.kind == "input":
+        return part.name
+    if part.kind == "number":
+        value = repr(float(part.value)) if part.value.denominator > 1 else part.value.numerator
+        return f"hn::Set(d, static_cast<hn::TFromD<D>>({value}))" if value else "hn::Zero(d)"
+    if part.kind == "exp" and part.args[0].kind == "neg" and part.args[0].args[0].kind == "abs":
+        return exp_of_negative(op, part, args[0])
+    if part.kind == "neg" and part.args[0].kind == "abs" and args[0].startswith("hn::Abs("):
+        return f"negative_abs(d, {args[0][8:-1]})"
+    if part.kind == "select" and part.args[0].kind == "signbit":
+        return f"hn::IfNegativeThenElse({args[0]}, {args[1]}, {args[2]})"
+    zeros = [a.kind == "number" and a.value == 0 for a in part.args]
+    if part.kind == "select" and zeros[1]:
+        return f"hn::IfThenZeroElse({args[0]}, {args[2]})"
+    if part.kind == "select" and zeros[2]:
+        return f"hn::IfThenElseZero({args[0]}, {args[1]})"
+    if part.kind == "max" and zeros[1]:
+        return f"positive_part(d, {args[0]})"
+    if part.kind == "fma" and part.args[0].kind == "neg" and args[0].startswith("hn::Neg("):
+        return f"hn::NegMulAdd({args[0][8:-1]}, {args[1]}, {args[2]})"
+    return ROWS[part.kind].format(*args)
+
+
+def write_scalar(part, args):
+    if part.kind == "input":
+        return part.name
+    if part.kind not in SCALAR_ROWS:
+        sys.exit(f"emit_highway.py: a condition is one of {', '.join(SCALAR_ROWS)} of two inputs, "
+                 f"and not of {part.kind}")
+    return SCALAR_ROWS[part.kind].format(*args)
+
+
+def declare(name, part, text):
+    return f"const {'V' if part.type == primitives.NUMBER else 'auto'} {name} = {text};"
+
+
+def functor(op):
+    """What the op does to vectors, or to two scalars if it gives conditions."""
+    names = [a.name for a in op.inputs]
+    if op.outputs[0].dtype == "bool":
+        _, result = compute.written(op.formula, write_scalar, declare)
+        return [f"struct {pascal(op.c_name)} {{", "  template <typename T>",
+                f"  HWY_INLINE bool operator()({', '.join(f'T {n}' for n in names)}) const {{",
+                f"    return {result};", "  }", "};", ""]
+    lines, result = compute.written(
+        op.formula, lambda part, args: write_vector(op, part, args), declare)
+    return [f"struct {pascal(op.c_name)} {{", "  template <class D, class V = hn::Vec<D>>",
+            f"  HWY_INLINE V operator()([[maybe_unused]] D d, "
+            f"{', '.join(f'V {n}' for n in names)}) const {{",
+            *(f"    {line}" for line in lines), f"    return {result};", "  }", "};", ""]
+
+
+def row(op):
+    """The row function of the op for `dtype`."""
+    name = pascal(op.c_name)
+    if op.outputs[0].dtype == "bool":
+        return f"comparison_row<{name}>(dtype)"
+    kind = "number_row" if "i32" in op.inputs[0].dtypes else "floating_row"
+    return f"{kind}<{name}, {len(op.inputs)}>(dtype)"
+
+
+def dtypes(op):
+    """The constant with the dtypes of the op's claims."""
+    found = op.inputs[0].dtypes
+    return ("kAnyDtypes" if "bool" in found else "kNumberDtypes" if "i32" in found else
+            "kFloatDtypes")
+
+
+def launch(op):
+    first, operand = op.inputs[0], next((a for a in op.inputs if a.has_scalar), None)
+    tensors = ", ".join(f"args.{a.name}" for a in [op.outputs[0], *op.inputs])
+    grain = "kMathGrain" if LONG & {n.kind for n in op.formula.result.walk()} else "kGrain"
+    body = [f"const Loop loop = make_loop({{{tensors}}});"]
+    if operand:
+        body = [f"const uint64_t scalar = args.{operand.name} == nullptr",
+                f"    ? convert_scalar(args.{operand.name}_scalar, args.{first.name}->dtype) : 0;",
+                f"const Loop loop = make_loop({{{tensors}}}, scalar);"]
+    identifier = f"BP_OP_{op.c_name.upper()}"
+    body += ["RowFunction* const row =",
+             f"    HWY_DYNAMIC_DISPATCH(elementwise_row)({identifier}, args.{first.name}->dtype);",
+             f"return submit_rows(launch, loop, row, {grain});"]
+    return [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
+            *(f"  {line}" for line in body), "}", ""]
+
+
+def kernel(op):
+    flags = " | BP_KERNEL_TAKES_SCALAR" if any(a.has_scalar for a in op.inputs) else ""
+    return [f"constinit const bp_kernel kElementwise_{op.c_name} =",
+            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(elementwise_kernel(",
+            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes(op)}, '
+            f"kElementwiseFlags{flags}));", ""]
+
+
+def source(ops, name):
+    out = ["// Generated by ops_spec/emit_highway.py from ops_spec/ops. Do not edit.",
+           "#undef HWY_TARGET_INCLUDE", f'#define HWY_TARGET_INCLUDE "{name}"',
+           '#include "hwy/foreach_target.h"',
+           '#include "backends/host_kernels/elementwise-inl.hpp"',
+           '#include "backends/host_kernels/elementwise.hpp"',
+           '#include "backends/host_kernels/scalar.hpp"', '#include "elementwise_list.hpp"',
+           '#include "hwy/highway.h"', "", "HWY_BEFORE_NAMESPACE();", "namespace bp::kernels {",
+           "namespace HWY_NAMESPACE {", "namespace {", ""]
+    for op in ops:
+        out += functor(op)
+    out += ["RowFunction* elementwise_row(uint32_t op, bp_dtype dtype) {", "  switch (op) {"]
+    for op in ops:
+        out += [f"    case BP_OP_{op.c_name.upper()}:", f"      return {row(op)};"]
+    out += ["    default:", "      return nullptr;", "  }", "}", "", "}  // namespace",
+            "}  // namespace HWY_NAMESPACE", "}  // namespace bp::kernels",
+            "HWY_AFTER_NAMESPACE();", "", "#if HWY_ONCE", "namespace bp::kernels {", "namespace {",
+            "", "HWY_EXPORT(elementwise_row);", ""]
+    for op in ops:
+        out += launch(op)
+    out += ["}  // namespace", ""]
+    for op in ops:
+        out += kernel(op)
+    return "\n".join(out + ["}  // namespace bp::kernels", "#endif  // HWY_ONCE", ""])
+
+
+def listing(ops):
+    names = [f"kElementwise_{op.c_name}" for op in ops]
+    return "\n".join([
+        "// Generated by ops_spec/emit_highway.py from ops_spec/ops. Do not edit.",
+        "// The kernels of the element-wise ops.", "#pragma once", "",
+        '#include "backplane/kernel.h"', "", "namespace bp::kernels {", "",
+        f"extern const bp_kernel {', '.join(names)};", "",
+        "inline constexpr const bp_kernel* kElementwiseKernels[] = {",
+        *(f"    &{name}," for name in names), "};", "", "}  // namespace bp::kernels", ""])
+
+
+def main(target):
+    ops = [op for op in spec.load() if op.formula]
+    for op in ops:
+        if pathlib.Path(op.path).stem not in FAMILIES:
+            raise op.error(f"compute: the families with element-wise ops are {FAMILIES}", "compute")
+    family = target.stem.removeprefix("elementwise_")
+    own = [op for op in ops if pathlib.Path(op.path).stem == family]
+    text = listing(ops) if target.suffix == ".hpp" else source(own, target.name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
