@@ -1,4 +1,4 @@
-// Cases of tanh, sigmoid, gelu and silu, and of their gradients. Layouts come by rule.
+// Cases of gelu and its gradient. Layouts come by rule.
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
@@ -47,29 +47,6 @@ void allow_limit(Expected& expected, const HostTensor& x) {
   };
 }
 
-std::vector<Expected> expected_tanh(const CallData& data, const Numerics&) {
-  const bp_dtype dtype = data.tensor("x").dtype;
-  return {mapped(
-      data, [](auto x) { return reference::hyperbolic_tangent(x); },
-      [dtype](double, double r) { return tanh_bound(dtype, r); })};
-}
-
-std::vector<Expected> expected_sigmoid(const CallData& data, const Numerics&) {
-  const bp_dtype dtype = data.tensor("x").dtype;
-  return {mapped(
-      data, [](auto x) { return reference::sigmoid(x); },
-      [dtype](double x, double r) { return sigmoid_bound(dtype, x, r); })};
-}
-
-std::vector<Expected> expected_silu(const CallData& data, const Numerics&) {
-  const bp_dtype dtype = data.tensor("x").dtype;
-  Expected expected = mapped(
-      data, [](auto x) { return reference::silu(x); },
-      [dtype](double x, double r) { return silu_bound(dtype, x, r); });
-  allow_limit(expected, data.tensor("x"));
-  return {expected};
-}
-
 std::vector<Expected> expected_gelu(const CallData& data, const Numerics&) {
   const bp_dtype dtype = data.tensor("x").dtype;
   const Gelu form = form_of(data);
@@ -84,7 +61,7 @@ std::vector<Expected> expected_gelu(const CallData& data, const Numerics&) {
 
 struct Activation {
   uint32_t op;
-  int64_t approximation;  // 0: the op has none.
+  int64_t approximation;
   Fill data;
   Reference reference;
 };
@@ -96,7 +73,6 @@ Fill gelu_tail(bp_dtype dtype) {
 }
 
 const char* form_text(int64_t approximation) {
-  if (approximation == 0) return "";
   return approximation == BP_GELU_APPROXIMATION_TANH ? "_tanh" : "_erf";
 }
 
@@ -108,7 +84,7 @@ void add_forward(OpCases& cases, const Activation& op, bp_dtype dtype) {
         make_case(op.op, dtype, fill, shape_text(shape) + form_text(op.approximation), lies);
     made.input("x", dtype, shape, data, layout).output("y", dtype, shape, layout);
     made.tensors.back().alias = alias;
-    if (op.approximation != 0) made.set("approximation", op.approximation);
+    made.set("approximation", op.approximation);
     made.reference = op.reference;
     made.is_smoke = is_smoke_dtype(dtype);
     made.varies = element_count(shape) > 64 && fill == "random";
@@ -131,37 +107,21 @@ void add_forward(OpCases& cases, const Activation& op, bp_dtype dtype) {
 
 // ---- Backward -------------------------------------------------------------------------------- //
 
-// `f` on each element of grad_y and of the other input.
+// `f` on each element of grad_y and of x.
 template <typename F>
-std::vector<Expected> gradient(const CallData& data, std::string_view other, F f) {
+std::vector<Expected> gradient(const CallData& data, F f) {
   return propagated(data.tensor("grad_y").dtype, [&]<typename N>(N) {
     Array<N> grad = data.array<N>("grad_y");
-    const Array<N> at = data.array<N>(other);
+    const Array<N> at = data.array<N>("x");
     for (int64_t i = 0; i < grad.size(); ++i) grad[i] = f(grad[i], at[i]);
     return std::vector{grad};
   });
 }
 
-std::vector<Expected> expected_tanh_backward(const CallData& data, const Numerics&) {
-  return gradient(data, "y", [](auto grad, auto y) { return reference::tanh_backward(grad, y); });
-}
-
-std::vector<Expected> expected_sigmoid_backward(const CallData& data, const Numerics&) {
-  return gradient(data, "y",
-                  [](auto grad, auto y) { return reference::sigmoid_backward(grad, y); });
-}
-
-std::vector<Expected> expected_silu_backward(const CallData& data, const Numerics&) {
-  std::vector<Expected> expected =
-      gradient(data, "x", [](auto grad, auto x) { return reference::silu_backward(grad, x); });
-  allow_nan_at_infinity(expected[0], data.tensor("x"));
-  return expected;
-}
-
 std::vector<Expected> expected_gelu_backward(const CallData& data, const Numerics&) {
   const Gelu form = form_of(data);
-  std::vector<Expected> expected = gradient(
-      data, "x", [form](auto grad, auto x) { return reference::gelu_backward(grad, x, form); });
+  std::vector<Expected> expected =
+      gradient(data, [form](auto grad, auto x) { return reference::gelu_backward(grad, x, form); });
   allow_nan_at_infinity(expected[0], data.tensor("x"));
   return expected;
 }
@@ -169,20 +129,11 @@ std::vector<Expected> expected_gelu_backward(const CallData& data, const Numeric
 struct Gradient {
   uint32_t op;
   int64_t approximation;
-  const char* other;  // The input that the derivative is taken at.
-  Fill data;          // Of it.
+  Fill data;  // Of x.
   Reference reference;
 };
 
-// Results of tanh and sigmoid lie in [-1, 1].
-void limit_results(CallData& data) {
-  for (DoubleDouble& y : data.tensor("y").data) {
-    if (std::fabs(y.hi) > 1) y = std::copysign(1.0, y.hi);
-  }
-}
-
 void add_backward(OpCases& cases, const Gradient& op, bp_dtype dtype) {
-  const bool takes_result = std::string_view(op.other) == "y";
   const auto add = [&](const std::string& fill, const Fill& grad, const Fill& at,
                        const Shape& shape, Layout layout, std::string_view alias = "") {
     const std::string lies = alias.empty()
@@ -190,17 +141,16 @@ void add_backward(OpCases& cases, const Gradient& op, bp_dtype dtype) {
                                  : "inplace_" + std::string(alias) + "_" + layout_text(layout);
     OpCase made =
         make_case(op.op, dtype, fill, shape_text(shape) + form_text(op.approximation), lies);
-    made.input("grad_y", dtype, shape, grad, layout).input(op.other, dtype, shape, at, layout);
+    made.input("grad_y", dtype, shape, grad, layout).input("x", dtype, shape, at, layout);
     made.output("grad_x", dtype, shape, layout).tensors.back().alias = alias;
-    if (op.approximation != 0) made.set("approximation", op.approximation);
+    made.set("approximation", op.approximation);
     made.reference = op.reference;
     made.is_smoke = is_smoke_dtype(dtype);
     made.varies = element_count(shape) > 64 && fill == "random";
-    if (takes_result) made.derive = limit_results;
     cases.push_back(std::move(made));
   };
   for (const Shape& shape : shapes()) add("random", kRandom, op.data, shape, Layout::kDense);
-  for (const std::string_view input : {std::string_view("grad_y"), std::string_view(op.other)}) {
+  for (const std::string_view input : {std::string_view("grad_y"), std::string_view("x")}) {
     for (const Layout layout : {Layout::kDense, Layout::kSliced, Layout::kTransposed}) {
       add("random", kRandom, op.data, {6, 11}, layout, input);
     }
@@ -208,7 +158,6 @@ void add_backward(OpCases& cases, const Gradient& op, bp_dtype dtype) {
   const auto specials = static_cast<int64_t>(special_values(dtype).size());
   add("special", kSpecial, kSpecialSlow, {specials, specials}, Layout::kDense);
   add("special", kSpecial, kSpecialSlow, {specials, specials}, Layout::kSliced);
-  if (takes_result) return;
   const double end = dtype == BP_F64 ? 760 : 110;
   add("ends", kRandom, {FillKind::kUniform, -end, end}, {1031}, Layout::kDense);
   if (op.op == BP_OP_GELU_BACKWARD) {
@@ -221,19 +170,13 @@ void add_backward(OpCases& cases, const Gradient& op, bp_dtype dtype) {
 void add_activation(OpCases& cases) {
   const Fill moderate{FillKind::kUniform, -6, 6};
   const Activation activations[] = {
-      {BP_OP_TANH, 0, moderate, expected_tanh},
-      {BP_OP_SIGMOID, 0, {FillKind::kUniform, -20, 20}, expected_sigmoid},
       {BP_OP_GELU, BP_GELU_APPROXIMATION_NONE, moderate, expected_gelu},
       {BP_OP_GELU, BP_GELU_APPROXIMATION_TANH, moderate, expected_gelu},
-      {BP_OP_SILU, 0, {FillKind::kUniform, -20, 20}, expected_silu},
   };
   static_assert(int{BP_GELU_BACKWARD_APPROXIMATION_TANH} == int{BP_GELU_APPROXIMATION_TANH});
   const Gradient gradients[] = {
-      {BP_OP_TANH_BACKWARD, 0, "y", kRandom, expected_tanh_backward},
-      {BP_OP_SIGMOID_BACKWARD, 0, "y", {FillKind::kUniform, 0, 1}, expected_sigmoid_backward},
-      {BP_OP_GELU_BACKWARD, BP_GELU_APPROXIMATION_NONE, "x", moderate, expected_gelu_backward},
-      {BP_OP_GELU_BACKWARD, BP_GELU_APPROXIMATION_TANH, "x", moderate, expected_gelu_backward},
-      {BP_OP_SILU_BACKWARD, 0, "x", {FillKind::kUniform, -20, 20}, expected_silu_backward},
+      {BP_OP_GELU_BACKWARD, BP_GELU_APPROXIMATION_NONE, moderate, expected_gelu_backward},
+      {BP_OP_GELU_BACKWARD, BP_GELU_APPROXIMATION_TANH, moderate, expected_gelu_backward},
   };
   for (const bp_dtype dtype : kFloats) {
     for (const Activation& op : activations) add_forward(cases, op, dtype);

@@ -2,8 +2,8 @@
 #include "conformance/cases/op_families.hpp"
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/reference/activation.hpp"
+#include "conformance/reference/elementwise.hpp"
 #include "conformance/reference/matrix.hpp"
-#include "conformance/reference/unary.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -115,12 +115,12 @@ Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
     DoubleDouble& y = after.value[i];
     const double x = before.value[i].hi;
     if (activation == BP_LINEAR_ACTIVATION_RELU) {
-      y = reference::relu(y);
+      y = elementwise::relu(y);
     } else if (activation == BP_LINEAR_ACTIVATION_GELU) {
       y = reference::gelu(y, reference::Gelu::kErf);
       after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x);
     } else {
-      y = reference::silu(y);
+      y = elementwise::silu(y);
       after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x, y.hi);
     }
   }

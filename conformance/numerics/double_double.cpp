@@ -32,6 +32,18 @@ DoubleDouble small_expm1(DoubleDouble x) {
   return sum;
 }
 
+// log(m) = 2 * artanh((m - 1) / (m + 1)) for m near 1, where a sum with an exponential loses the
+// digits of the result.
+DoubleDouble log_near_one(DoubleDouble m) {
+  const DoubleDouble s = (m - DoubleDouble(1)) / (m + DoubleDouble(1)), square = s * s;
+  DoubleDouble power = s, sum = s;
+  for (int n = 3; n <= 25; n += 2) {
+    power = power * square;
+    sum = sum + power / DoubleDouble(n);
+  }
+  return sum + sum;
+}
+
 }  // namespace
 
 DoubleDouble DoubleDouble::from_int64(int64_t value) {
@@ -114,6 +126,7 @@ DoubleDouble log(DoubleDouble x) {
   int k = 0;
   if (std::frexp(x.hi, &k) < 0.75) k -= 1;
   const DoubleDouble m = scaled(x, -k);
+  if (k == 0 && std::fabs(m.hi - 1) < 0.0625) return log_near_one(m);
   DoubleDouble y = std::log(m.hi);
   y = y + (m * exp(-y) - DoubleDouble(1));
   return y + kLn2 * DoubleDouble(k);

@@ -1,4 +1,4 @@
-// Oracles of the activations and their gradients, on one element.
+// Oracles of gelu and its gradient, on one element.
 //
 // What vanishes faster than x grows is zero times x as a limit: the gradients are right, and no
 // NaN, for all numbers and at infinities.
@@ -17,41 +17,6 @@ template <typename N>
 N hyperbolic_tangent(N x) {
   using std::tanh;
   return tanh(x);
-}
-
-// `y` is the result of tanh.
-template <typename N>
-N tanh_backward(N grad_y, N y) {
-  return grad_y * (N(1) - y * y);
-}
-
-// The exponential never overflows.
-template <typename N>
-N sigmoid(N x) {
-  using std::exp;
-  if (x < N(0)) {
-    const N e = exp(x);
-    return e / (N(1) + e);
-  }
-  return N(1) / (N(1) + exp(-x));
-}
-
-// `y` is the result of sigmoid.
-template <typename N>
-N sigmoid_backward(N grad_y, N y) {
-  return grad_y * y * (N(1) - y);
-}
-
-template <typename N>
-N silu(N x) {
-  return x * sigmoid(x);
-}
-
-template <typename N>
-N silu_backward(N grad_y, N x) {
-  const N s = sigmoid(x), rest = sigmoid(-x);
-  const N bend = rest == N(0) || s == N(0) ? N(0) : x * rest;
-  return grad_y * (s * (N(1) + bend));
 }
 
 // A constant of the form sqrt(a / b / pi), to the precision of the number type.

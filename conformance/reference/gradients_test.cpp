@@ -5,13 +5,13 @@
 #include "conformance/numerics/dual.hpp"
 #include "conformance/numerics/philox.hpp"
 #include "conformance/reference/convolution.hpp"
+#include "conformance/reference/elementwise.hpp"
 #include "conformance/reference/embedding.hpp"
 #include "conformance/reference/loss.hpp"
 #include "conformance/reference/matrix.hpp"
 #include "conformance/reference/normalization.hpp"
 #include "conformance/reference/pooling.hpp"
 #include "conformance/reference/random.hpp"
-#include "conformance/reference/unary.hpp"
 
 namespace bp::conformance::reference {
 namespace {
@@ -49,8 +49,8 @@ TEST(Gradients, ReluPassesWhatWasPositive) {
   Array<D> y = along(x, u);
   Array<double> grad(x.shape);
   for (int64_t i = 0; i < x.size(); ++i) {
-    y[i] = relu(y[i]);
-    grad[i] = relu_backward(v[i], y[i].value);
+    y[i] = elementwise::relu(y[i]);
+    grad[i] = elementwise::relu_backward(v[i], y[i].value);
   }
   EXPECT_NEAR(dot_slopes(v, y), dot(grad, u), 1e-12);
 }

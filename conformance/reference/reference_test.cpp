@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include "conformance/numerics/double_double.hpp"
-#include "conformance/numerics/integer.hpp"
 #include "conformance/numerics/philox.hpp"
-#include "conformance/reference/binary.hpp"
 #include "conformance/reference/convolution.hpp"
 #include "conformance/reference/embedding.hpp"
 #include "conformance/reference/loss.hpp"
@@ -14,7 +12,6 @@
 #include "conformance/reference/optimizer.hpp"
 #include "conformance/reference/pooling.hpp"
 #include "conformance/reference/random.hpp"
-#include "conformance/reference/unary.hpp"
 
 namespace bp::conformance::reference {
 namespace {
@@ -50,24 +47,6 @@ void expect_gradient(const Array<double>& x, const Array<double>& gradient, F f)
     below[i] -= kStep;
     EXPECT_NEAR(gradient[i], (f(above) - f(below)) / (2 * kStep), 1e-6) << i;
   }
-}
-
-TEST(Reference, ElementwiseOpsFollowTheirDefinition) {
-  EXPECT_EQ(relu(-2.0), 0);
-  EXPECT_TRUE(std::isnan(relu(std::nan(""))));
-  EXPECT_EQ(relu_backward(3.0, 0.0), 0);
-  EXPECT_EQ(relu_backward(3.0, std::nan("")), 0);
-  EXPECT_EQ(relu_backward(3.0, 0.5), 3);
-  EXPECT_TRUE(std::isnan(maximum(1.0, std::nan(""))));
-  EXPECT_TRUE(std::isnan(minimum(std::nan(""), 1.0)));
-  EXPECT_EQ(minimum(-1.0, 2.0), -1);
-  EXPECT_EQ(lt(-0.0, 0.0), 0);
-  EXPECT_EQ(lt(std::nan(""), 0.0), 0);
-  EXPECT_EQ(lt(1.0, 2.0), 1);
-  EXPECT_EQ(absolute_value(Integer(INT64_MIN)).value, INT64_MIN);
-  EXPECT_EQ(eq(0.0, -0.0), 1);
-  EXPECT_EQ(eq(std::nan(""), std::nan("")), 0);
-  EXPECT_EQ(add(Integer(INT64_MAX), Integer(1)).value, INT64_MIN);
 }
 
 TEST(Reference, MatmulMultipliesRowsByColumns) {

@@ -1,0 +1,133 @@
+// The oracles that are made of the spec's formulas against goldens, which know nothing of them.
+#include "conformance/reference/elementwise.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "conformance/numerics/bounded.hpp"
+#include "conformance/numerics/dual.hpp"
+#include "conformance/numerics/integer.hpp"
+
+namespace bp::conformance::elementwise {
+namespace {
+
+struct Golden {
+  std::vector<double> inputs;
+  DoubleDouble result;
+};
+
+// By the name of the op.
+const std::map<std::string, std::vector<Golden>>& goldens() {
+  static const auto all = [] {
+    std::map<std::string, std::vector<Golden>> found;
+    std::ifstream file(GOLDENS);
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with('#')) continue;
+      std::istringstream words(line);
+      std::string op, word;
+      words >> op;
+      std::vector<double> numbers;
+      while (words >> word) numbers.push_back(std::strtod(word.c_str(), nullptr));
+      const DoubleDouble result(numbers[numbers.size() - 2], numbers.back());
+      numbers.resize(numbers.size() - 2);
+      found[op].push_back({numbers, result});
+    }
+    return found;
+  }();
+  return all;
+}
+
+std::string name_of(uint32_t op) {
+#define BP_OP(id, name, version, profile, form, numerics) \
+  if (op == id) return #name;
+#define BP_ARG(op, member, kind, dtype)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+  return "";
+}
+
+template <typename N>
+N value_at(uint32_t op, const Golden& golden) {
+  N x[kMostInputs]{};
+  for (size_t i = 0; i < golden.inputs.size(); ++i) x[i] = N(golden.inputs[i]);
+  return value_of(op, x);
+}
+
+TEST(Elementwise, EveryOpHasGoldens) {
+  for (const Row& row : kRows) {
+    EXPECT_GE(goldens().at(name_of(row.op)).size(), 40u) << name_of(row.op);
+  }
+}
+
+TEST(Elementwise, OraclesInTwoDoublesEqualTheGoldens) {
+  for (const Row& row : kRows) {
+    for (const Golden& golden : goldens().at(name_of(row.op))) {
+      const DoubleDouble y = value_at<DoubleDouble>(row.op, golden);
+      const std::string where = name_of(row.op) + "(" + testing::PrintToString(golden.inputs) + ")";
+      if (!std::isfinite(golden.result.hi)) {
+        EXPECT_TRUE(y.hi == golden.result.hi || (isnan(y) && isnan(golden.result)))
+            << where << " is " << y.hi << ", not " << golden.result.hi;
+        continue;
+      }
+      // What is left of a product near 2^-1022 has fewer digits, or none.
+      const double allowed = 0x1p-92 * std::fabs(golden.result.hi) + 0x1p-1060;
+      EXPECT_LE(std::fabs((y - golden.result).hi), allowed) << where << " is " << y.hi;
+    }
+  }
+}
+
+// In doubles, whose errors Bounded<53> is to cover.
+TEST(Elementwise, BoundsCoverTheErrorOfTheSameStepsInDoubles) {
+  for (const Row& row : kRows) {
+    for (const Golden& golden : goldens().at(name_of(row.op))) {
+      const double y = value_at<double>(row.op, golden);
+      const Bounded<53> bounded = value_at<Bounded<53>>(row.op, golden);
+      if (!std::isfinite(y) || !std::isfinite(golden.result.hi)) continue;
+      const double error = std::fabs((DoubleDouble(y) - golden.result).hi);
+      EXPECT_LE(error, bounded.error)
+          << name_of(row.op) << "(" << testing::PrintToString(golden.inputs) << ")";
+    }
+  }
+}
+
+TEST(Elementwise, GradientsAreTheSlopes) {
+  for (double x = -9; x < 9; x += 0.37) {
+    const Dual<double> at(x, 1.0);
+    EXPECT_NEAR(silu_backward(1.0, x), silu(at).slope, 1e-14) << x;
+    EXPECT_NEAR(sigmoid_backward(1.0, sigmoid(x)), sigmoid(at).slope, 1e-15) << x;
+    EXPECT_NEAR(tanh_backward(1.0, tanh(x)), tanh(at).slope, 1e-15) << x;
+    EXPECT_EQ(relu_backward(1.0, relu(x)), relu(at).slope) << x;
+  }
+}
+
+TEST(Elementwise, GradientsHaveTheirLimitsFarOut) {
+  for (const double x : {1e3, 1e30, 1e200}) {
+    EXPECT_EQ(silu_backward(1.0, -x), 0) << x;
+    EXPECT_EQ(silu_backward(1.0, x), 1) << x;
+  }
+}
+
+TEST(Elementwise, NaNStaysWhereItMatters) {
+  EXPECT_TRUE(std::isnan(relu(std::nan(""))));
+  EXPECT_EQ(relu_backward(3.0, std::nan("")), 0);
+  EXPECT_TRUE(std::isnan(maximum(1.0, std::nan(""))));
+  EXPECT_TRUE(std::isnan(minimum(std::nan(""), 1.0)));
+  EXPECT_TRUE(std::isnan(sigmoid(std::nan(""))));
+  EXPECT_EQ(lt(std::nan(""), 0.0), 0);
+  EXPECT_EQ(eq(std::nan(""), std::nan("")), 0);
+}
+
+TEST(Elementwise, IntegersWrap) {
+  EXPECT_EQ(abs(Integer(INT64_MIN)).value, INT64_MIN);
+  EXPECT_EQ(add(Integer(INT64_MAX), Integer(1)).value, INT64_MIN);
+  EXPECT_EQ(neg(Integer(INT64_MIN)).value, INT64_MIN);
+}
+
+}  // namespace
+}  // namespace bp::conformance::elementwise
