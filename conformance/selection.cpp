@@ -6,8 +6,9 @@
 #include <fstream>
 #include <iostream>
 #include <random>
-#include <regex>
 #include <set>
+
+#include "conformance/pattern.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -122,12 +123,13 @@ void mark_filter(Marker& marker, const std::string& filter) {
 }
 
 void mark_regex(Marker& marker, const std::string& text) {
+  // A text that is too long to be read is too long to be shown.
+  const std::string shown = text.size() <= 200 ? text : text.substr(0, 200) + "...";
   try {
-    const std::regex pattern(text, std::regex::ECMAScript | std::regex::optimize);
-    marker.mark("--regex " + text,
-                [&](const std::string& id) { return std::regex_match(id, pattern); });
-  } catch (const std::regex_error& e) {
-    throw UsageError("--regex " + text + ": " + e.what());
+    const Pattern pattern(text);
+    marker.mark("--regex " + shown, [&](const std::string& id) { return pattern.matches(id); });
+  } catch (const PatternError& e) {
+    throw UsageError("--regex " + shown + ": " + e.what());
   }
 }
 

@@ -21,7 +21,7 @@ struct NothingMatched : std::runtime_error {
 
 struct SelectionQuery {
   std::vector<std::string> filters;    // GLOB[:GLOB...][-GLOB[:GLOB...]]
-  std::vector<std::string> regexes;    // Of the whole id.
+  std::vector<std::string> regexes;    // Of the whole id; pattern.hpp says what is known.
   std::vector<std::string> ids;        // Named one by one: at any tier, in this order, and first.
   std::vector<std::string> caselists;  // Files with an id a line; "-" is the standard input.
   std::vector<std::string> excludes;   // Globs.
