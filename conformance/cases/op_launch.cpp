@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "conformance/cases/op_call.hpp"
+#include "conformance/runner/setup.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -282,6 +283,9 @@ Observation observe(Context& t, const OpCase& op_case, const CallData& data,
     throw std::runtime_error(std::string("the case is not a legal call: ") + bp_error_text());
   }
   const bp_kernel_choice choice = choose(t, op_case, call.frame());
+  if (choice.source != BP_KERNEL_NATIVE) {
+    t.detail(kWhyFallback, explanation(t, op_case, call.frame()));
+  }
   return launch_twice(t, call, choice, stream.get());
 }
 

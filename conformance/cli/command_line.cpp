@@ -34,8 +34,9 @@ constexpr const char* kFooter =
 A bare PLUGIN means run. BACKPLANE_CONFORMANCE_<FLAG> sets a flag that is not on the command line.
 
 Exit codes: 0 all right; 1 failures; 2 wrong command line; 3 the plugin does not load;
-4 the suite broke; 5 nothing matched or nothing ran; 6 all is right but a declaration;
-7 over the budget, or slower than the baseline; 130 interrupted.)";
+4 the suite broke, or its output could not be written; 5 nothing matched or nothing ran;
+6 all is right but a declaration; 7 over the budget, or slower than the baseline;
+130 interrupted.)";
 
 uint64_t parse_number(const std::string& flag, const std::string& text) {
   size_t end = 0;

@@ -39,7 +39,7 @@ struct CommandLine {
 
   std::string waivers, write_waivers;
   std::string out, resume, format = "pretty", junit, html, markdown, json_file, color = "auto";
-  bool is_verbose = false, is_quiet = false;
+  bool is_verbose = false, is_quiet = false, explains_fallbacks = false;
   int list_slowest = 0;
   double budget_seconds = 0;
   std::string shrunk;         // Of run: a file that shrink wrote.

@@ -4,6 +4,7 @@
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -89,8 +90,8 @@ void print_declarations(const json& probes) {
       if (found != declared) text += " (probed " + found + ")";
     }
     if (count_of(outcome) == Count::kFailed) {
-      findings +=
-          "  finding: " + probe.value("kernel_of", "") + ": " + probe.value("message", "") + "\n";
+      findings += "  finding: " + probe.value("kernel_of", "") + ": " +
+                  clean_text(probe.value("message", ""), LineBreaks::kIndent) + "\n";
     }
   }
   if (lines.empty() && findings.empty()) return;

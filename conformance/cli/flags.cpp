@@ -238,6 +238,9 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
 
 void add_reports(CLI::App& app, CommandLine& line) {
   const char* group = "Output";
+  app.add_flag("--explain-fallbacks", line.explains_fallbacks,
+               "why calls were decomposed or ran on the host")
+      ->group(group);
   app.add_option("--junit", line.junit, "write JUnit XML here as well")->group(group);
   app.add_option("--html", line.html, "write the page for browsers here as well")->group(group);
   app.add_option("--md", line.markdown, "write Markdown here as well")->group(group);

@@ -8,6 +8,7 @@
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/tags.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -223,14 +224,17 @@ int info_verb(const CommandLine& line) {
     std::cout << "  warning: " << warning.get<std::string>() << "\n";
   }
   const std::string refusals = plugin.value("refusals", "");
-  if (!refusals.empty()) std::cout << "  not taken:\n" << refusals << "\n";
+  if (!refusals.empty()) {
+    std::cout << "  not taken:\n    " << clean_text(refusals, LineBreaks::kIndent) << "\n";
+  }
   for (const json& finding : hello.value("findings", json::array())) {
     std::cout << "  finding: while loading, " << finding.get<std::string>() << "\n";
   }
   for (const json& target : hello.at("targets")) print_target(target);
   print_declarations(hello.value("probes", json::array()));
-  if (report.unload_failure) {
-    std::cout << "  finding: " << report.unload_failure->message << "\n";
+  for (const auto& finding : {report.unload_failure, report.unload_warning}) {
+    if (!finding) continue;
+    std::cout << "  finding: " << clean_text(finding->message, LineBreaks::kIndent) << "\n";
   }
   return exit_code;
 }

@@ -3,13 +3,18 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
+#include <system_error>
 
 #include "conformance/cases/child_routines.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/report/files.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/runner/worker.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -23,14 +28,19 @@ void on_interrupt(int number) {
   signal(number, SIG_DFL);
 }
 
-bool prepare_signals() {
-  if (pipe2(g_interrupt_pipe, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+// Where a signal was ignored when the program began, as nohup does with SIGHUP, it stays ignored.
+void prepare_signals() {
+  if (pipe2(g_interrupt_pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
+    throw std::system_error(errno, std::generic_category(), "no pipe for signals");
+  }
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // A worker may be gone when it is written to.
-  return true;
 }
 
 int dispatch(const CommandLine& line) {
@@ -68,10 +78,6 @@ int dispatch(const CommandLine& line) {
 int run_program(std::vector<std::string> words) {
   try {
     const CommandLine line = parse_command_line(std::move(words));
-    if (!prepare_signals()) {
-      complain("no pipe for signals");
-      return kExitHarness;
-    }
     return dispatch(line);
   } catch (const CommandLineEnd& end) {
     if (end.exit_code == kExitOk) {
@@ -86,23 +92,44 @@ int run_program(std::vector<std::string> words) {
   } catch (const NothingMatched& e) {
     complain(e.what());
     return kExitNothingRan;
+  } catch (const OutputError& e) {
+    complain(e.what());
+    return kExitHarness;
   } catch (const std::exception& e) {
     complain(std::string("the suite broke: ") + e.what());
     return kExitHarness;
   }
 }
 
+// Whether all of standard output was written. Where a full disk or a closed pipe took nothing, the
+// exit code must not say that all is right.
+int with_output_checked(int exit_code) {
+  std::cout.flush();
+  errno = 0;
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  if (is_written) return exit_code;
+  const std::string reason = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
+  complain("standard output could not be written" + reason);
+  return exit_code == kExitInterrupted ? exit_code : kExitHarness;
+}
+
 }  // namespace
 
-int interrupt_descriptor() { return g_interrupt_pipe[0]; }
+int interrupt_descriptor() {
+  // Before the first call a signal ends the process at once: there is nothing to keep.
+  if (g_interrupt_pipe[0] < 0) prepare_signals();
+  return g_interrupt_pipe[0];
+}
 
 void complain(const std::string& text) {
-  std::string one_line = "bp-conformance: " + text;
+  std::string one_line = text;
   while (!one_line.empty() && one_line.back() == '\n') one_line.pop_back();
   for (size_t at = 0; (at = one_line.find('\n', at)) != std::string::npos;) {
     one_line.replace(at, 1, "; ");
   }
-  std::fprintf(stderr, "%s\n", one_line.c_str());
+  // It may hold words of a file or of a backend.
+  one_line = clean_text(one_line, LineBreaks::kEscape);
+  std::fprintf(stderr, "bp-conformance: %s\n", one_line.c_str());
 }
 
 }  // namespace bp::conformance
@@ -114,5 +141,6 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--child") == 0) {
     return bp::conformance::run_child(argv[2], bp::conformance::child_routines());
   }
-  return bp::conformance::run_program({argv + 1, argv + argc});
+  return bp::conformance::with_output_checked(
+      bp::conformance::run_program({argv + 1, argv + argc}));
 }

@@ -69,6 +69,7 @@ class PerfRun {
       for (PerfLine& line : measure(selection.calls)) lines_.push_back(std::move(line));
     }
     progress_.clear();
+    log_.finish();
     return summarize_perf(std::move(lines_), ceilings_);
   }
 
@@ -107,6 +108,7 @@ class PerfRun {
     });
     const RunReport report = supervisor.run(selection, probed_);
     is_interrupted_ = report.is_interrupted;
+    if (!report.observer_failure.empty()) throw OutputError(report.observer_failure);
     std::vector<PerfLine> lines;
     for (const Final& final : report.finals) {
       lines.push_back(make_line(cases_[final.index], final.attempt.result, ceilings_));
@@ -121,6 +123,7 @@ class PerfRun {
 
   void see(const Attempt& attempt, const Position& position) {
     log_.add(attempt);
+    if (attempt.index >= cases_.size()) return;  // Loading or unloading: measure() has its line.
     const PerfLine line = make_line(cases_[attempt.index], attempt.result, ceilings_);
     if (!line.is_ceiling) print(line_text(line, has_color_));
     progress_.update({.done = position.done,
@@ -182,6 +185,16 @@ std::string log_path(const std::string& folder, int run) {
   return (std::filesystem::path(folder) / name).string();
 }
 
+// Nothing that falls back is timed: such a call has the status Missing or NotSupported.
+std::string served_text(const PerfSummary& summary) {
+  const auto timed = std::ranges::count_if(
+      summary.lines, [](const PerfLine& line) { return !line.is_ceiling && line.is_measured(); });
+  const auto untimed = std::ranges::count_if(
+      summary.lines, [](const PerfLine& line) { return !line.is_ceiling && !line.is_measured(); });
+  return "\nserved: " + std::to_string(timed) + " calls timed, all on kernels of the backend; " +
+         std::to_string(untimed) + " not timed; fallbacks are never timed\n";
+}
+
 int list_ids(const CaseList& cases, const PerfSelection& selection) {
   for (const size_t index : selection.ceilings) std::cout << cases[index].id << "\n";
   for (const size_t index : selection.calls) std::cout << cases[index].id << "\n";
@@ -211,7 +224,8 @@ int perf_verb(const CommandLine& given) {
   nlohmann::json document = perf_document(header, probed.hello);
   if (baseline) baseline->require_comparable(document);
 
-  const std::string folder = make_result_folder(line.out);
+  const ResultFolder result_folder = make_result_folder(line.out);
+  const std::string& folder = result_folder.path;
   if (!line.is_quiet) std::cout << perf_head(header, probed.hello) << std::flush;
   std::vector<PerfSummary> runs;
   bool is_interrupted = false;
@@ -237,6 +251,7 @@ int perf_verb(const CommandLine& given) {
   const PerfVerdict verdict = perf_verdict(summary, comparison, is_interrupted);
   document["summary"]["verdict"] = verdict.text;
   write_document(line, folder, document);
+  if (!line.is_quiet) std::cout << served_text(summary);
   std::cout << summary_text(summary, comparison, verdict.text + "   " + folder + "/perf.json")
             << std::flush;
   return verdict.exit_code;

@@ -4,10 +4,12 @@
 #include <iostream>
 
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/replay/replay_cases.hpp"
 #include "conformance/report/saved_failure.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/shrink/changed_case.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -53,7 +55,7 @@ CaseList list_of(const SavedFailure& saved) {
   CaseList named = CaseList::of(ids);
   if (saved.change.empty()) return named;
   std::vector<Case> cases = named.cases();
-  const nlohmann::json change = nlohmann::json::parse(saved.change);
+  const nlohmann::json change = parse_json(saved.change, saved.id + ": change");
   std::ranges::replace_if(
       cases, [&](const Case& each) { return each.id == saved.id; },
       make_changed_case(named, change));
@@ -79,7 +81,8 @@ std::vector<size_t> batch_of(const SavedFailure& saved, const CaseList& cases) {
 std::string text_of(const Result& result) {
   std::string text = outcome_name(result.outcome);
   if (!result.cause.empty()) text += " (" + result.cause + ")";
-  return result.message.empty() ? text : text + ": " + result.message;
+  if (result.message.empty()) return text;
+  return text + ": " + clean_text(result.message, LineBreaks::kIndent);
 }
 
 // What became of the failure, and its exit code.
@@ -135,7 +138,10 @@ int repro_verb(const CommandLine& line) {
     return kExitFailures;
   }
   std::cout << text_of(last->result) << "\n";
-  if (!last->output.empty()) std::cout << last->output << "\n";
+  if (!last->output.empty()) {
+    std::cout << "  it printed\n    "
+              << clean_text(last->output, LineBreaks::kIndent, last->output.size()) << "\n";
+  }
   const ExitCode code = judge(saved.seen, last->result);
   std::cout.flush();
   return code;

@@ -3,11 +3,11 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/replay/replay_cases.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/report/page.hpp"
@@ -61,6 +61,7 @@ class Watcher {
       std::cout << attempt_json(cases_, attempt, seed_)
                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
                 << "\n";
+      if (!std::cout) throw OutputError("standard output could not be written");
     } else if (line_.is_verbose || (line_.format == "plain" && !line_.is_quiet)) {
       progress_.clear();
       // Where the page or TAP goes to standard output, it goes there alone.
@@ -105,13 +106,11 @@ RunHeader make_header(const CommandLine& line) {
 
 // The case of a file that shrink wrote.
 CaseList read_shrunk(const std::string& path) {
-  std::ifstream file(path);
-  const nlohmann::json described = nlohmann::json::parse(file, nullptr, false);
-  if (!file || !described.is_object()) {
+  const nlohmann::json described = read_json_file(path);
+  if (!described.is_object())
     throw UsageError("--shrunk " + path + ": is no file that shrink wrote");
-  }
   try {
-    const CaseList base = CaseList::of({described.value("case", "")});
+    const CaseList base = CaseList::of({JsonObject(described, path).text("case")});
     return CaseList({make_changed_case(base, described)});
   } catch (const UsageError& e) {
     throw UsageError("--shrunk " + path + ": " + e.what());
@@ -151,23 +150,28 @@ void write_waiver_drafts(const std::string& path, const Summary& summary) {
 }
 
 void write_outputs(const CommandLine& line, const RunHeader& header, const RunReport& report,
-                   const Summary& summary) {
-  write_result_files(header, report, summary);
-  write_documents(line, header, report, summary);
+                   const Summary& summary, Outputs& outputs) {
+  write_result_files(header, report, summary, outputs);
+  write_documents(line, header, report, summary, outputs);
   if (!line.json_file.empty()) {
-    write_file(line.json_file,
-               summary_json(header, report, summary)
-                       .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                   "\n");
+    outputs.attempt([&] {
+      write_file(line.json_file,
+                 summary_json(header, report, summary)
+                         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                     "\n");
+    });
   }
-  if (!line.write_waivers.empty()) write_waiver_drafts(line.write_waivers, summary);
+  if (!line.write_waivers.empty()) {
+    outputs.attempt([&] { write_waiver_drafts(line.write_waivers, summary); });
+  }
 
   if (line.format == "tap") std::cout << tap_text(summary);
   if (line.format == "pretty" || line.format == "plain") {
     const PageOptions options{.has_color = has_color(line),
                               .is_verbose = line.is_verbose,
                               .is_quiet = line.is_quiet,
-                              .slowest = line.list_slowest};
+                              .slowest = line.list_slowest,
+                              .explains_fallbacks = line.explains_fallbacks};
     std::cout << verdict_page(header, report, summary, options);
   }
   std::cout.flush();
@@ -198,6 +202,24 @@ std::vector<Final> settled_results(const StoredRun& stored, const CaseList& case
     final.is_confirmed = old.has_agreed;
   }
   return known;
+}
+
+// The folder of the run, a new one or that of the run to go on with; `line` and `header` learn of
+// it.
+ResultFolder open_folder(CommandLine& line, const CaseList& cases, RunHeader& header,
+                         const nlohmann::json& hello) {
+  if (line.resume.empty()) {
+    ResultFolder folder = make_result_folder(line.out);
+    header.folder = folder.path;
+    return folder;
+  }
+  header.folder = line.resume;
+  // What the other run is still to write belongs to what is known.
+  ResultFolder folder{line.resume, FolderLock(line.resume, "--resume " + line.resume)};
+  const StoredRun stored = StoredRun::read(line.resume);
+  continue_result_folder(line.resume, stored, header, hello);
+  line.run.known = settled_results(stored, cases);
+  return folder;
 }
 
 }  // namespace
@@ -246,14 +268,7 @@ int run_verb(const CommandLine& given) {
     if (!header.waivers.empty()) waivers = read_waivers(header.waivers, line, cases);
   }
   header.selection_sha256 = sha256_of_selection(cases, selection);
-  if (line.resume.empty()) {
-    header.folder = make_result_folder(line.out);
-  } else {
-    header.folder = line.resume;
-    const StoredRun stored = StoredRun::read(line.resume);
-    continue_result_folder(line.resume, stored, header, probed.hello);
-    line.run.known = settled_results(stored, cases);
-  }
+  const ResultFolder folder = open_folder(line, cases, header, probed.hello);
   write_info(header, probed.hello);
 
   line.run.is_expected = [&](const Case& which, const Result& result) {
@@ -266,9 +281,14 @@ int run_verb(const CommandLine& given) {
   const RunReport report = supervisor.run(selection, probed);
   watcher.progress().clear();
   const Summary summary = summarize(header, cases, report, waivers);
-  watcher.log().add_finals(summary);
-  write_outputs(line, header, report, summary);
-  return summary.exit_code;
+  Outputs outputs;
+  outputs.attempt([&] {
+    if (!report.observer_failure.empty()) throw OutputError(report.observer_failure);
+    watcher.log().add_finals(summary);
+    watcher.log().finish();
+  });
+  write_outputs(line, header, report, summary, outputs);
+  return with_outputs_checked(summary.exit_code, outputs);
 }
 
 }  // namespace bp::conformance

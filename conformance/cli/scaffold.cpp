@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <regex>
+#include <string_view>
 
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/files.hpp"
@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMaxNameBytes = 100;  // It becomes part of the names of files.
+
 struct Name {
   std::string vendor, backend;
 
@@ -23,14 +25,22 @@ struct Name {
 };
 
 Name parse_name(const std::string& text) {
-  static const std::regex pattern("([a-z][a-z0-9_]*)\\.([a-z][a-z0-9_]*)");
-  std::smatch match;
-  if (!std::regex_match(text, match, pattern)) {
-    throw UsageError("new: NAME is '" + text +
+  // No regular expression: a name may be long.
+  const auto is_word = [](std::string_view word) {
+    const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
+    return !word.empty() && is_lower(word[0]) && std::ranges::all_of(word, [&](char c) {
+      return is_lower(c) || (c >= '0' && c <= '9') || c == '_';
+    });
+  };
+  const size_t dot = std::min(text.find('.'), text.size());
+  const Name name{text.substr(0, dot), dot == text.size() ? "" : text.substr(dot + 1)};
+  if (!is_word(name.vendor) || !is_word(name.backend) || text.size() > kMaxNameBytes) {
+    throw UsageError("new: NAME is '" + text.substr(0, kMaxNameBytes) +
                      "'; allowed: vendor.backend in lower case letters, digits and _, such as "
-                     "acme.npu");
+                     "acme.npu, of at most " +
+                     std::to_string(kMaxNameBytes) + " bytes");
   }
-  return {match[1], match[2]};
+  return name;
 }
 
 std::string upper(std::string text) {

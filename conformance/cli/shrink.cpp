@@ -9,6 +9,7 @@
 #include "conformance/shrink/candidates.hpp"
 #include "conformance/shrink/changed_case.hpp"
 #include "conformance/shrink/shrinker.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -25,8 +26,9 @@ const Case& op_case_of(const CaseList& suite, const std::string& id) {
 }
 
 fs::path make_folder(const CommandLine& line) {
-  const fs::path folder =
-      line.out.empty() ? fs::path("bp-results") / "shrunk" / line.case_id : fs::path(line.out);
+  const fs::path folder = line.out.empty()
+                              ? fs::path("bp-results") / "shrunk" / file_name_of(line.case_id)
+                              : fs::path(line.out);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw UsageError("--out " + folder.string() + ": " + error.message());
@@ -77,7 +79,7 @@ void write_outputs(const CommandLine& line, const Case& which, const OpCase& cal
   changed.change = "yes";  // It is named by its file.
   std::cout << which.id << "\n" << call_text(call) << outcome_name(failure.outcome);
   if (!failure.cause.empty()) std::cout << " (" << failure.cause << ")";
-  std::cout << ": " << failure.message
+  std::cout << ": " << clean_text(failure.message, LineBreaks::kIndent)
             << "\nrepro: " << repro_line(header, {.which = &changed, .id = which.id})
             << "\nC:     " << (folder / "repro.c").string() << "\n";
   std::cout.flush();

@@ -21,10 +21,19 @@ bool has_color(const CommandLine& line) {
 }
 
 void write_documents(const CommandLine& line, const RunHeader& header, const RunReport& report,
-                     const Summary& summary) {
-  if (!line.junit.empty()) write_file(line.junit, junit_xml(report, summary));
-  if (!line.html.empty()) write_file(line.html, html_page(header, report, summary));
-  if (!line.markdown.empty()) write_file(line.markdown, markdown_page(header, report, summary));
+                     const Summary& summary, Outputs& outputs) {
+  const auto write = [&](const std::string& path, const auto& text) {
+    if (!path.empty()) outputs.attempt([&] { write_file(path, text()); });
+  };
+  write(line.junit, [&] { return junit_xml(report, summary); });
+  write(line.html, [&] { return html_page(header, report, summary); });
+  write(line.markdown, [&] { return markdown_page(header, report, summary); });
+}
+
+int with_outputs_checked(int exit_code, const Outputs& outputs) {
+  if (outputs.problem().empty()) return exit_code;
+  complain(outputs.problem());
+  return exit_code == kExitInterrupted ? exit_code : kExitHarness;
 }
 
 int diff_verb(const CommandLine& line) {
@@ -46,14 +55,16 @@ int report_verb(const CommandLine& given) {
     line.html = line.folder + "/report.html";
     line.markdown = line.folder + "/report.md";
   }
-  write_documents(line, run.header, run.report, run.summary);
+  Outputs outputs;
+  write_documents(line, run.header, run.report, run.summary, outputs);
   const PageOptions options{.has_color = has_color(line),
                             .is_verbose = line.is_verbose,
                             .is_quiet = line.is_quiet,
-                            .slowest = line.list_slowest};
+                            .slowest = line.list_slowest,
+                            .explains_fallbacks = line.explains_fallbacks};
   std::cout << verdict_page(run.header, run.report, run.summary, options);
   std::cout.flush();
-  return run.summary.exit_code;
+  return with_outputs_checked(run.summary.exit_code, outputs);
 }
 
 }  // namespace bp::conformance

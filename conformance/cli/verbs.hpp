@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conformance/cli/command_line.hpp"
+#include "conformance/report/files.hpp"
 #include "conformance/report/summary.hpp"
 
 namespace bp::conformance {
@@ -25,7 +26,11 @@ bool probe(const CommandLine& line, const CaseList& cases, BatchReport& out_repo
 
 // The documents that were asked for on the command line.
 void write_documents(const CommandLine& line, const RunHeader& header, const RunReport& report,
-                     const Summary& summary);
+                     const Summary& summary, Outputs& outputs);
+
+// Says what could not be written, on standard error. The exit code of a run that would have ended
+// with `exit_code`.
+int with_outputs_checked(int exit_code, const Outputs& outputs);
 
 // Whether what goes to standard output may have colors.
 bool has_color(const CommandLine& line);
@@ -42,7 +47,8 @@ ExitCode probe_declarations(const CommandLine& line, const BatchReport& probed,
                             nlohmann::json& out_probes);
 void print_declarations(const nlohmann::json& probes);
 
-// The descriptor that becomes readable when the process gets SIGINT or SIGTERM.
+// The descriptor that becomes readable when the process gets SIGINT, SIGTERM or SIGHUP. Before the
+// first call these signals end the process.
 int interrupt_descriptor();
 
 // One line for people, on standard error.

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
+
+#include "conformance/json_file.hpp"
+#include "conformance/runner/setup.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -38,20 +41,32 @@ constexpr Condition kSaid[] = {
 };
 
 // Of an entry of `cases`. No uncertainty is written of what was too noisy to have one.
-PerfTime time_of(const json& entry) {
-  const bool is_known = entry.contains("uncertainty") && entry.at("uncertainty").is_number();
-  return {entry.at("median_s").get<double>(),
-          is_known ? entry.at("uncertainty").get<double>() : HUGE_VAL};
+PerfTime time_of(const JsonObject& entry) {
+  const bool is_known = entry.has("uncertainty") && !entry.member("uncertainty").is_null();
+  return {entry.number("median_s", 0, kMostSeconds),
+          is_known ? entry.number("uncertainty", 0, HUGE_VAL) : HUGE_VAL};
 }
 
-std::map<std::string, PerfTime> times_of(const json& cases) {
+std::map<std::string, PerfTime> times_of(const json& cases, const std::string& path) {
   std::map<std::string, PerfTime> times;
-  for (const json& entry : cases) {
-    const bool has_time =
-        entry.is_object() && entry.contains("median_s") && entry.at("median_s").is_number();
-    if (has_time) times[entry.value("id", "")] = time_of(entry);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const JsonObject entry(cases[i], path + ": cases[" + std::to_string(i) + "]");
+    const std::string id = entry.text("id");
+    if (!entry.has("median_s") || entry.member("median_s").is_null()) continue;
+    if (!times.emplace(id, time_of(entry)).second) {
+      entry.refuse("id", "\"" + id + "\", as in an entry before", "an id of its own");
+    }
   }
   return times;
+}
+
+// Whether it is a document of perf, and all that a comparison reads of it.
+void check_document(const JsonObject& document) {
+  if (!document.has("schema") || !document.has("cases")) {
+    throw UsageError(document.name() + ": was not written by perf: it has no " +
+                     (document.has("schema") ? "cases" : "schema"));
+  }
+  static_cast<void>(times_of(document.list("cases"), document.name()));
 }
 
 bool is_clear(const PerfTime& time) { return time.uncertainty <= kMostUncertain; }
@@ -60,7 +75,8 @@ std::string text_at(const json& document, const char* pointer) {
   const json::json_pointer at(pointer);
   if (!document.contains(at)) return "none";
   const json& value = document.at(at);
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return clean_text(value.is_string() ? value.get<std::string>() : value.dump(),
+                    LineBreaks::kEscape, 200);
 }
 
 // "copy 12.1 GB/s then, 9.8 GB/s now", for ceilings that changed by more than a tenth.
@@ -88,17 +104,16 @@ double PerfChange::uncertainty() const {
 
 Baseline Baseline::read(const std::string& path) {
   std::error_code error;
-  Baseline baseline;
   const bool is_folder = std::filesystem::is_directory(path, error);
-  baseline.path_ = is_folder ? (std::filesystem::path(path) / "perf.json").string() : path;
-  std::ifstream file(baseline.path_);
-  if (!file) throw UsageError("--baseline " + path + ": cannot read " + baseline.path_);
-  baseline.document_ = json::parse(file, nullptr, false);
-  const json& document = baseline.document_;
-  if (!document.is_object() || !document.contains("schema") || !document.contains("cases") ||
-      !document.at("cases").is_array()) {
-    throw UsageError("--baseline " + path + ": " + baseline.path_ + " was not written by perf");
-  }
+  const std::string file = is_folder ? (std::filesystem::path(path) / "perf.json").string() : path;
+  return parse(read_regular_file(file), file);
+}
+
+Baseline Baseline::parse(const std::string& text, const std::string& path) {
+  Baseline baseline;
+  baseline.path_ = path;
+  baseline.document_ = parse_json(text, path);
+  check_document(JsonObject(baseline.document_, path));
   return baseline;
 }
 
@@ -125,7 +140,7 @@ Comparison Baseline::compare(const PerfSummary& summary, const json& now,
                                   " then, " + current + " now");
   }
   warn_of_ceilings(document_, now, comparison.warnings);
-  const std::map<std::string, PerfTime> before = times_of(document_.at("cases"));
+  const std::map<std::string, PerfTime> before = times_of(document_.at("cases"), path_);
   std::vector<double> uncertainties;
   for (const PerfLine& line : summary.lines) {
     if (line.is_ceiling) continue;

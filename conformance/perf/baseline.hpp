@@ -47,6 +47,9 @@ class Baseline {
   // The file, or perf.json in the folder. Throws UsageError if it cannot be read.
   static Baseline read(const std::string& path);
 
+  // The same of the text of the file `path`.
+  static Baseline parse(const std::string& text, const std::string& path);
+
   // Throws UsageError where `now`, the document of this run, is of another device, backend or
   // suite, or was measured in another way.
   void require_comparable(const nlohmann::json& now) const;

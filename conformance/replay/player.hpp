@@ -34,6 +34,7 @@ struct LineResult {
   std::string checked;  // "oracle", "bits", ...: what a pass rests on.
   std::string kernel;
   std::string source;  // "decomposed" or "host": of a launch that no kernel of the backend served.
+  std::string why_fallback;  // Of such a launch: a line for each kernel that was not taken.
 };
 
 class Player {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backplane/registry.hpp"
 #include "conformance/replay/player.hpp"
 #include "conformance/selection.hpp"
 
@@ -123,6 +124,9 @@ LineResult Player::launch(size_t index) {
               ""};
   }
   result.kernel = choice.kernel->name == nullptr ? "" : choice.kernel->name;
+  if (choice.source != BP_KERNEL_NATIVE) {
+    result.why_fallback = explain(target, launch.flags, launch.op, frame.data());
+  }
   if (choice.source == BP_KERNEL_DECOMPOSED) result.source = "decomposed";
   if (choice.source == BP_KERNEL_HOST_FALLBACK) result.source = "host";
   return result;

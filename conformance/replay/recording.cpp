@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "backplane/host.h"
+#include "conformance/json_file.hpp"
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/replay/launch_line.hpp"
 #include "conformance/report/sha256.hpp"
@@ -122,8 +123,10 @@ ReplayRecording::ReplayRecording(const ReplaySource& source) : source_(source) {
   file_ = fs::is_directory(source.path, error) ? source.path + "/stream.jsonl" : source.path;
   folder_ = fs::path(file_).parent_path().string();
   if (folder_.empty()) folder_ = ".";
-  std::ifstream file(file_);
-  if (!file) throw UsageError(file_ + ": cannot be read; the layer record writes such a file");
+  if (!fs::exists(file_, error)) {
+    throw UsageError(file_ + ": cannot be read; the layer record writes such a file");
+  }
+  std::istringstream file(read_regular_file(file_));
   std::string text;
   if (!std::getline(file, text)) throw UsageError(file_ + ": is empty");
   read_header(text);
@@ -147,7 +150,7 @@ bool ReplayRecording::is_judged(size_t line) const {
 }
 
 void ReplayRecording::read_header(const std::string& text) {
-  header_ = json::parse(text, nullptr, false);
+  header_ = parse_json(text, file_);
   if (!header_.is_object() || header_.value("format", json()) != kFormat) {
     throw UsageError(file_ + ": is no recording: its first line has no format '" + kFormat + "'");
   }
@@ -160,8 +163,7 @@ void ReplayRecording::read_header(const std::string& text) {
 
 void ReplayRecording::read_line(const std::string& text) {
   const size_t index = lines_.size();
-  json line = json::parse(text, nullptr, false);
-  if (line.is_discarded()) throw UsageError(place(index) + ": is no JSON");
+  json line = parse_json(text, file_, index + 2);
   try {
     const std::string defect = line_defect(line);
     if (!defect.empty()) throw UsageError(place(index) + ": " + defect);

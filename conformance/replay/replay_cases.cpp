@@ -7,6 +7,7 @@
 #include <string>
 
 #include "conformance/replay/player.hpp"
+#include "conformance/runner/setup.hpp"
 #include "conformance/selection.hpp"
 
 namespace bp::conformance {
@@ -50,6 +51,7 @@ void run_line(Context& t, Replay& replay, size_t line) {
   if (!result.kernel.empty()) t.detail("kernel", result.kernel);
   if (!result.checked.empty()) t.detail("checked", result.checked);
   if (!result.source.empty()) t.fallback(result.source);
+  if (!result.why_fallback.empty()) t.detail(kWhyFallback, result.why_fallback);
   if (result.outcome == Outcome::kPass) return;
   if (result.outcome == Outcome::kSkip) t.skip(result.finding.message);
   if (result.outcome == Outcome::kMissing) t.missing(result.finding.message);

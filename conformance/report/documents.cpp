@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
+#include <string_view>
+
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -36,6 +39,9 @@ std::string escaped(const std::string& text) {
         break;
       case '"':
         result += "&quot;";
+        break;
+      case '\'':
+        result += "&#39;";
         break;
       default:
         result += c;
@@ -187,14 +193,24 @@ class HtmlPage {
   std::ostringstream out_;
 };
 
-// A cell of a table must not end it.
-std::string cell(std::string text) {
-  text = text.substr(0, text.find('\n'));
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) {
-    text.insert(at, "\\");
+// Text of Markdown in one line: no character of it begins markup or ends a cell of a table.
+std::string markdown(const std::string& text) {
+  std::string result;
+  for (const char c : clean_text(text, LineBreaks::kEscape)) {
+    if (c == '<') {
+      result += "&lt;";
+    } else if (c == '&') {
+      result += "&amp;";
+    } else {
+      if (std::string_view("\\`*_{}[]>|#~!").find(c) != std::string_view::npos) result += '\\';
+      result += c;
+    }
   }
-  return text;
+  return result;
 }
+
+// The first line of a text, for a cell of a table.
+std::string cell(const std::string& text) { return markdown(text.substr(0, text.find('\n'))); }
 
 }  // namespace
 
@@ -220,8 +236,8 @@ std::string html_page(const RunHeader& header, const RunReport& report, const Su
 std::string markdown_page(const RunHeader& header, const RunReport& report,
                           const Summary& summary) {
   std::ostringstream out;
-  out << "# " << header.plugin << "\n\n**" << summary.verdict << "**\n\n"
-      << plugin_text(header, report) << "; suite " << kSuiteVersion << ", "
+  out << "# " << markdown(header.plugin) << "\n\n**" << markdown(summary.verdict) << "**\n\n"
+      << markdown(plugin_text(header, report)) << "; suite " << kSuiteVersion << ", "
       << run_text(header, report) << "\n\n"
       << summary.passed << " passed, " << summary.failed << " failed, " << summary.skipped
       << " skipped\n\n| status | cases |\n|---|---:|\n";
@@ -236,13 +252,14 @@ std::string markdown_page(const RunHeader& header, const RunReport& report,
   out << "\n## Failures by cause\n\n| cause | cases | status | what |\n|---|---:|---|---|\n";
   for (const FailureGroup& group : summary.failures) {
     const Judged& first = summary.judged[group.members.front()];
-    out << "| " << cell(group.title()) << " `" << cell(group.label) << "` | "
+    out << "| " << cell(group.title()) << " <code>" << cell(group.label) << "</code> | "
         << group.members.size() << " | " << outcome_name(group.outcome) << " | "
         << cell(first.result.message) << " |\n";
   }
   out << "\n";
   for (const FailureGroup& group : summary.failures) {
-    out << "    " << repro_line(header, summary.judged[group.members.front()]) << "\n";
+    const std::string repro = repro_line(header, summary.judged[group.members.front()]);
+    out << "    " << clean_text(repro, LineBreaks::kEscape) << "\n";
   }
   return out.str();
 }

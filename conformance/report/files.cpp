@@ -1,17 +1,27 @@
 #include "conformance/report/files.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "conformance/report/documents.hpp"
 #include "conformance/report/saved_failure.hpp"
+#include "conformance/report/sha256.hpp"
 #include "conformance/runner/protocol.hpp"
+#include "registry/plugin_text.hpp"
+#include "registry/whole_file.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -49,6 +59,16 @@ std::string xml(const std::string& text) {
     } else {
       escaped += c;
     }
+  }
+  return escaped;
+}
+
+// Text of a line of TAP, in which # begins a directive.
+std::string tap(const std::string& text) {
+  std::string escaped;
+  for (const char c : clean_text(text, LineBreaks::kEscape)) {
+    if (c == '#' || c == '\\') escaped += '\\';
+    escaped += c;
   }
   return escaped;
 }
@@ -94,6 +114,57 @@ json failure_json(const RunHeader& header, const Summary& summary, const Failure
           {"cases", std::move(ids)}};
 }
 
+std::string errno_text() { return std::error_code(errno, std::generic_category()).message(); }
+
+void write_in_place(const std::string& path, const std::string& text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const bool is_written = fd >= 0 && write_all(fd, text);
+  const std::string reason = errno_text();
+  if (fd >= 0) close(fd);
+  if (!is_written) throw OutputError(path + ": cannot be written: " + reason);
+}
+
+// "process 1234 (bp-conformance)", from the kernel's list of locks.
+std::string holder_of_lock(int fd) {
+  struct stat status = {};
+  std::ifstream locks("/proc/locks");
+  if (fstat(fd, &status) != 0) return "another process";
+  for (std::string line; std::getline(locks, line);) {
+    char kind[16] = "";
+    long pid = 0;
+    unsigned device_major = 0, device_minor = 0;
+    unsigned long inode = 0;
+    const int found = std::sscanf(line.c_str(), "%*d: %15s %*s %*s %ld %x:%x:%lu", kind, &pid,
+                                  &device_major, &device_minor, &inode);
+    if (found != 5 || std::string_view(kind) != "FLOCK" || pid <= 0 || inode != status.st_ino ||
+        device_major != major(status.st_dev) || device_minor != minor(status.st_dev)) {
+      continue;
+    }
+    std::string name;
+    std::getline(std::ifstream("/proc/" + std::to_string(pid) + "/comm") >> std::ws, name);
+    return "process " + std::to_string(pid) +
+           (name.empty() ? "" : " (" + clean_name(name.c_str()) + ")");
+  }
+  return "another process";
+}
+
+// A folder that no other run has made, even one that began in the same second.
+std::string make_folder_of_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local = {};
+  localtime_r(&now, &local);
+  char name[64];
+  std::strftime(name, sizeof(name), "bp-results/%Y-%m-%d_%H-%M-%S", &local);
+  std::error_code error;
+  fs::create_directories("bp-results", error);
+  std::string folder = name;
+  for (int i = 2; !error && !fs::create_directory(folder, error); ++i) {
+    folder = name + ("-" + std::to_string(i));
+  }
+  if (error) throw UsageError("--out " + folder + ": " + error.message());
+  return folder;
+}
+
 template <typename Map>
 json counts_json(const Map& counts) {
   json object = json::object();
@@ -105,25 +176,36 @@ json counts_json(const Map& counts) {
 
 }  // namespace
 
-std::string make_result_folder(std::string folder) {
+FolderLock::FolderLock(const std::string& folder, const std::string& flag) {
+  fd_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd_ < 0) throw UsageError(flag + ": is not a folder: " + errno_text());
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
+  // Some network file systems have no locks: then nothing keeps two runs apart.
+  if (error != EWOULDBLOCK) return;
+  const std::string holder = holder_of_lock(fd_);
+  close(fd_);
+  throw UsageError(flag + ": " + holder +
+                   " writes to this folder; wait for its end, or give "
+                   "another folder");
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+ResultFolder make_result_folder(const std::string& given) {
+  const std::string folder = given.empty() ? make_folder_of_now() : given;
   std::error_code error;
-  if (folder.empty()) {
-    const std::time_t now = std::time(nullptr);
-    std::tm local = {};
-    localtime_r(&now, &local);
-    char name[64];
-    std::strftime(name, sizeof(name), "bp-results/%Y-%m-%d_%H-%M-%S", &local);
-    folder = name;
-    for (int i = 2; fs::exists(folder, error); ++i) folder = name + ("-" + std::to_string(i));
-  }
   fs::create_directories(folder, error);
   if (error) throw UsageError("--out " + folder + ": " + error.message());
+  FolderLock lock(folder, "--out " + folder);
   for (const char* name : {"results.jsonl", "summary.json", "info.json", "junit.xml", "report.html",
                            "report.md", "repro"}) {
     fs::remove_all(fs::path(folder) / name, error);
     if (error) throw UsageError("--out " + folder + ": " + name + ": " + error.message());
   }
-  return folder;
+  return {folder, std::move(lock)};
 }
 
 void continue_result_folder(const std::string& folder, const StoredRun& stored,
@@ -136,7 +218,7 @@ void continue_result_folder(const std::string& folder, const StoredRun& stored,
   if (info.value("sha256", "") != hello.value("sha256", "")) {
     throw UsageError(flag + "the plugin has changed since; start the run anew");
   }
-  const RunHeader before = run_header_from_json(info.at("run"));
+  const RunHeader before = run_header_from_json(info.at("run"), folder + "/info.json: run");
   if (before.seed != header.seed || before.selection_sha256 != header.selection_sha256 ||
       before.repro_flags != header.repro_flags) {
     std::string words;
@@ -176,10 +258,9 @@ json attempt_json(const CaseList& cases, const Attempt& attempt, uint64_t seed) 
 }
 
 ResultLog::ResultLog(const std::string& path, uint64_t seed, const CaseList& cases)
-    : seed_(seed), cases_(cases), synced_(std::chrono::steady_clock::now()) {
-  if (path.empty()) return;
+    : path_(path), seed_(seed), cases_(cases), synced_(std::chrono::steady_clock::now()) {
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (fd_ < 0) throw UsageError(path + ": cannot be written");
+  if (fd_ < 0) throw OutputError(path_ + ": cannot be written: " + errno_text());
 }
 
 ResultLog::~ResultLog() {
@@ -189,12 +270,25 @@ ResultLog::~ResultLog() {
 }
 
 void ResultLog::write(const json& line, bool at_once) {
-  if (fd_ < 0) return;
-  if (!write_all(fd_, dump(line) + "\n")) throw std::runtime_error("results.jsonl: write failed");
-  const auto now = std::chrono::steady_clock::now();
-  if (!at_once && now - synced_ < std::chrono::seconds(1)) return;
-  fdatasync(fd_);
-  synced_ = now;
+  if (!write_all(fd_, dump(line) + "\n")) {
+    throw OutputError(path_ + ": cannot be written: " + errno_text());
+  }
+  if (at_once || std::chrono::steady_clock::now() - synced_ >= std::chrono::seconds(1)) sync();
+}
+
+void ResultLog::sync() {
+  // EINVAL: what is written to, such as a pipe, needs no sync.
+  if (fdatasync(fd_) != 0 && errno != EINVAL) {
+    throw OutputError(path_ + ": cannot be brought to the disk: " + errno_text());
+  }
+  synced_ = std::chrono::steady_clock::now();
+}
+
+void ResultLog::finish() {
+  sync();
+  if (close(std::exchange(fd_, -1)) != 0) {
+    throw OutputError(path_ + ": cannot be closed: " + errno_text());
+  }
 }
 
 void ResultLog::add(const Attempt& attempt) {
@@ -274,9 +368,9 @@ std::string tap_text(const Summary& summary) {
   for (const Judged& judged : summary.judged) {
     const Count count = count_of(judged.result.outcome);
     std::string message = judged.result.message.substr(0, judged.result.message.find('\n'));
-    out << (count == Count::kFailed ? "not ok " : "ok ") << ++number << " - " << judged.id;
+    out << (count == Count::kFailed ? "not ok " : "ok ") << ++number << " - " << tap(judged.id);
     if (count == Count::kSkipped) {
-      out << " # SKIP " << outcome_name(judged.result.outcome) << ": " << message;
+      out << " # SKIP " << outcome_name(judged.result.outcome) << ": " << tap(message);
     }
     out << "\n";
     if (count == Count::kFailed) {
@@ -289,25 +383,61 @@ std::string tap_text(const Summary& summary) {
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) throw UsageError(path + ": cannot be written");
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  // A pipe or a device, such as /dev/stdout, is written to and not replaced.
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    write_in_place(path, text);
+    return;
+  }
+  WholeFile file(path);
+  file.write(text);
+  if (const std::string problem = file.commit(); !problem.empty()) throw OutputError(problem);
 }
 
-void write_result_files(const RunHeader& header, const RunReport& report, const Summary& summary) {
+void Outputs::attempt(const std::function<void()>& write) {
+  const auto note = [this](const char* text) {
+    problem_ += (problem_.empty() ? "" : "; ") + std::string(text);
+  };
+  try {
+    write();
+  } catch (const OutputError& e) {
+    note(e.what());
+  } catch (const UsageError& e) {
+    note(e.what());
+  }
+}
+
+void write_result_files(const RunHeader& header, const RunReport& report, const Summary& summary,
+                        Outputs& outputs) {
   const fs::path folder = header.folder;
-  write_file(folder / "summary.json", dump(summary_json(header, report, summary), 2) + "\n");
-  write_file(folder / "junit.xml", junit_xml(report, summary));
-  write_file(folder / "report.html", html_page(header, report, summary));
-  write_file(folder / "report.md", markdown_page(header, report, summary));
+  const auto write = [&](const char* name, const std::string& text) {
+    outputs.attempt([&] { write_file(folder / name, text); });
+  };
+  write("summary.json", dump(summary_json(header, report, summary), 2) + "\n");
+  write("junit.xml", junit_xml(report, summary));
+  write("report.html", html_page(header, report, summary));
+  write("report.md", markdown_page(header, report, summary));
   size_t written = 0;
   for (const FailureGroup& group : summary.failures) {
     for (const size_t member : group.members) {
-      if (written++ >= kReproFolders) return;
-      write_saved_failure(header, report.hello, summary.judged[member]);
+      if (written++ >= kReproFolders || !outputs.problem().empty()) return;
+      outputs.attempt([&] { write_saved_failure(header, report.hello, summary.judged[member]); });
     }
   }
+}
+
+std::string file_name_of(const std::string& id) {
+  constexpr size_t kMostBytes = 180, kKeptBytes = 140, kHashDigits = 32;
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
+  };
+  const bool is_name = !id.empty() && id[0] != '.' && id.size() <= kMostBytes;
+  if (is_name && std::ranges::all_of(id, is_plain)) return id;
+  std::string name = id.substr(0, kKeptBytes);
+  std::ranges::replace_if(name, std::not_fn(is_plain), '_');
+  if (name.starts_with('.')) name[0] = '_';
+  return name + "~" + sha256(id).substr(0, kHashDigits);
 }
 
 }  // namespace bp::conformance

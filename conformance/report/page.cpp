@@ -5,6 +5,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "registry/plugin_text.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -23,6 +25,9 @@ std::string_view kind_of_reason(std::string_view message) {
   return is_call ? line.substr(0, arguments) : line;
 }
 
+// No line of it begins where a line of the page does.
+std::string indented(const std::string& text) { return clean_text(text, LineBreaks::kIndent); }
+
 class Page {
  public:
   Page(const RunHeader& header, const RunReport& report, const Summary& summary,
@@ -35,7 +40,9 @@ class Page {
       write_counts();
       write_failures();
       write_slowest();
+      write_served();
     }
+    if (options_.explains_fallbacks) write_fallbacks();
     write_verdict();
     return out_.str();
   }
@@ -176,6 +183,11 @@ class Page {
     row("33", "NOT RUN", s.count(not_run), reasons_of(not_run));
     row("33", "WARNINGS", s.count({O::kQualityWarning, O::kCompatWarning}),
         "among the RIGHT: within the contract, but suspicious");
+    for (const Judged& judged : s.judged) {
+      const bool is_warning = judged.result.outcome == O::kQualityWarning;
+      if (judged.which != nullptr || !is_warning) continue;
+      out_ << "  warning: " << indented(judged.result.message) << "\n";
+    }
     out_ << "\n";
   }
 
@@ -203,9 +215,9 @@ class Page {
                              "  " + group.label)
            << "  " << count << (count == 1 ? " case" : " cases") << "  "
            << outcome_name(group.outcome) << (group.cause.empty() ? "" : " (" + group.cause + ")")
-           << "\n   " << first.result.message << "\n";
+           << "\n   " << indented(first.result.message) << "\n";
       for (size_t note = 0; note < first.result.notes.size() && note < 3; ++note) {
-        out_ << "   also: " << first.result.notes[note] << "\n";
+        out_ << "   also: " << indented(first.result.notes[note]) << "\n";
       }
       out_ << "   repro: " << repro_line(header_, first) << "\n";
     }
@@ -251,6 +263,45 @@ class Page {
       char time[32];
       std::snprintf(time, sizeof(time), "%10.1f ms  ", sorted[i]->attempt.wall_ms);
       out_ << time << sorted[i]->id << "\n";
+    }
+  }
+
+  // How the calls were served. Nothing falls back without being counted here.
+  void write_served() {
+    size_t native = 0, decomposed = 0, host = 0;
+    for (const Judged& judged : summary_.judged) {
+      const Result& result = judged.result;
+      const bool is_fallback = result.outcome == Outcome::kFallback;
+      decomposed += is_fallback && result.cause == "decomposed";
+      host += is_fallback && result.cause == "host";
+      native += count_of(result.outcome) == Count::kPassed && result.details.contains("kernel");
+    }
+    out_ << "served: " << native << " cases on kernels of the backend, " << decomposed
+         << " decomposed, " << host << " on the host";
+    if (report_.dispatch) {
+      const DispatchCounts& calls = *report_.dispatch;
+      out_ << "; calls through the registry: " << calls.native << " native, " << calls.decomposed
+           << " decomposed, " << calls.host << " on the host, " << calls.copied_scalars
+           << " scalars copied";
+    }
+    const bool is_replay = !header_.session.setup.replay.path.empty();
+    if (report_.dispatch && !is_replay) out_ << "; only a case that asks for a fallback gets one";
+    out_ << "\n";
+  }
+
+  void write_fallbacks() {
+    std::map<std::string, std::vector<const Judged*>> reasons;
+    for (const Judged& judged : summary_.judged) {
+      if (judged.result.outcome != Outcome::kFallback) continue;
+      const auto why = judged.result.details.find(kWhyFallback);
+      reasons[why == judged.result.details.end() ? judged.result.message : why->second].push_back(
+          &judged);
+    }
+    if (reasons.empty()) out_ << "fallbacks: none\n";
+    for (const auto& [why, members] : reasons) {
+      out_ << "fallback " << members.front()->result.cause << "  " << members.front()->id;
+      if (members.size() > 1) out_ << " and " << members.size() - 1 << " more";
+      out_ << "\n    " << indented(why.substr(0, why.find_last_not_of("\n") + 1)) << "\n";
     }
   }
 

@@ -12,6 +12,7 @@ struct PageOptions {
   bool is_verbose = false;  // Every group of failures, not the ten largest.
   bool is_quiet = false;    // The verdict and the counts alone.
   int slowest = 0;          // So many of the slowest cases at the end.
+  bool explains_fallbacks = false;
 };
 
 std::string verdict_page(const RunHeader& header, const RunReport& report, const Summary& summary,

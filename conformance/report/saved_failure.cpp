@@ -1,10 +1,11 @@
 #include "conformance/report/saved_failure.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
+#include "conformance/json_file.hpp"
 #include "conformance/report/files.hpp"
 
 namespace bp::conformance {
@@ -49,24 +50,34 @@ json session_json(const SessionOptions& session) {
   return described;
 }
 
-SessionOptions session_from_json(json described) {
+SessionOptions session_from_json(const JsonObject& described, const json& value) {
   SessionOptions session;
-  described["parent"] = 0;
-  session.setup = worker_setup_from_json(described);
-  described.at("timeout_seconds").get_to(session.timeout_seconds);
+  session.setup = worker_setup_from_json(value, described.name());
+  session.timeout_seconds = described.number("timeout_seconds", 1e-9, kMostSeconds);
   return session;
 }
 
-SavedFailure from_json(const json& described) {
+uint64_t seed_from(const JsonObject& described) {
+  const std::string text = described.text("seed");
+  char* end = nullptr;
+  errno = 0;
+  const uint64_t seed = std::strtoull(text.c_str(), &end, 0);
+  const bool is_number = !text.empty() && text[0] >= '0' && text[0] <= '9' && *end == '\0';
+  if (!is_number || errno != 0) described.refuse("seed", "\"" + text + "\"", "a number of 64 bits");
+  return seed;
+}
+
+SavedFailure from_json(const json& value, const std::string& path) {
+  const JsonObject described(value, path);
   SavedFailure saved;
-  described.at("case").get_to(saved.id);
-  saved.change = described.value("change", "");
-  saved.before = described.value("before", saved.before);
-  saved.seen = result_from_json(described.at("seen"));
-  described.at("plugin_path").get_to(saved.plugin_path);
-  described.at("plugin_sha256").get_to(saved.plugin_sha256);
-  saved.session = session_from_json(described.at("session"));
-  saved.session.seed = std::stoull(described.at("seed").get<std::string>(), nullptr, 0);
+  saved.id = described.text("case");
+  saved.change = described.text("change", "");
+  saved.before = described.texts("before");
+  saved.seen = result_from_json(described.member("seen"), path + ": seen");
+  saved.plugin_path = described.text("plugin_path");
+  saved.plugin_sha256 = described.text("plugin_sha256");
+  saved.session = session_from_json(described.object("session"), described.member("session"));
+  saved.session.seed = seed_from(described);
   // The very library, however it was named then.
   if (!saved.plugin_path.empty()) saved.session.setup.plugin = saved.plugin_path;
   return saved;
@@ -76,22 +87,14 @@ SavedFailure from_json(const json& described) {
 
 SavedFailure SavedFailure::read(const std::string& folder) {
   const std::string path = (fs::path(folder) / "case.json").string();
-  std::ifstream file(path);
-  if (!file) throw UsageError(path + ": cannot be read");
-  const json described = json::parse(file, nullptr, false);
-  if (!described.is_object()) throw UsageError(path + ": is no JSON object");
-  try {
-    return from_json(described);
-  } catch (const std::exception& e) {
-    throw UsageError(path + ": is no failure that this suite saved: " + e.what());
-  }
+  return from_json(read_json_file(path), path);
 }
 
 void write_saved_failure(const RunHeader& header, const json& hello, const Judged& judged) {
-  const fs::path folder = fs::path(header.folder) / "repro" / judged.id;
+  const fs::path folder = fs::path(header.folder) / "repro" / file_name_of(judged.id);
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw UsageError(folder.string() + ": " + error.message());
+  if (error) throw OutputError(folder.string() + ": cannot be made: " + error.message());
   json described = to_json(judged.result);
   char seed[32];
   std::snprintf(seed, sizeof(seed), "0x%llx", static_cast<unsigned long long>(header.seed));
@@ -122,7 +125,7 @@ std::vector<std::string> saved_failures_in(const std::string& folder) {
   std::vector<std::string> found;
   for (const fs::path& parent : {fs::path(folder) / "repro", fs::path(folder)}) {
     for (const fs::directory_entry& entry : fs::directory_iterator(parent, error)) {
-      if (fs::exists(entry.path() / "case.json")) found.push_back(entry.path().string());
+      if (fs::exists(entry.path() / "case.json", error)) found.push_back(entry.path().string());
     }
     if (!found.empty()) break;
   }

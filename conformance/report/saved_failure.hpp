@@ -1,4 +1,5 @@
-// One failure of a run as it lies under repro/<case id>/: enough to run it again without its run.
+// One failure of a run as it lies under repro/<case id>/, or what file_name_of() makes of a
+// long id: enough to run it again without its run.
 #pragma once
 
 #include <string>
@@ -20,7 +21,8 @@ struct SavedFailure {
   static SavedFailure read(const std::string& folder);
 };
 
-// Writes case.json, and what the plugin printed, into a folder of the run. Throws UsageError.
+// Writes case.json, and what the plugin printed, into a folder of the run. Throws
+// OutputError.
 void write_saved_failure(const RunHeader& header, const nlohmann::json& hello,
                          const Judged& judged);
 

@@ -2,9 +2,11 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
+
+#include "conformance/json_file.hpp"
+#include "conformance/runner/describe.hpp"
+#include "registry/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -12,20 +14,17 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) throw UsageError(path.string() + ": cannot be read");
-  return text.str();
+// "" if there is no such file.
+std::string read_optional(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) ? read_regular_file(path.string()) : "";
 }
 
-// Null if there is no such file.
-json read_json(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return nullptr;
-  json parsed = json::parse(read_text(path), nullptr, false);
-  if (!parsed.is_object()) throw UsageError(path.string() + ": not a JSON object");
+// Null of "".
+json parse_object(const std::string& text, const std::string& name) {
+  if (text.empty()) return nullptr;
+  json parsed = parse_json(text, name);
+  static_cast<void>(JsonObject(parsed, name));
   return parsed;
 }
 
@@ -44,44 +43,64 @@ Case case_of(const CaseList& suite, const StoredCase& stored) {
   return made;
 }
 
+void check_summary(const json& summary, const std::string& name) {
+  const JsonObject told(summary, name);
+  static_cast<void>(told.flag("is_interrupted", false));
+  static_cast<void>(told.number("wall_seconds", 0, kMostSeconds, 0));
+}
+
 bool is_process(const StoredCase& stored) { return stored.id == "load" || stored.id == "unload"; }
 
 }  // namespace
 
 StoredRun StoredRun::read(const std::string& folder) {
-  StoredRun run;
-  run.folder_ = folder;
   const fs::path path = fs::path(folder) / "results.jsonl";
   std::error_code error;
   if (!fs::is_directory(folder, error)) throw UsageError(folder + ": is not a folder");
   if (!fs::exists(path, error)) {
     throw UsageError(folder + ": holds no results.jsonl, so it is not a result of bp-conformance");
   }
-  const std::string text = read_text(path);
+  return parse(folder, read_regular_file(path.string()),
+               read_optional(fs::path(folder) / "info.json"),
+               read_optional(fs::path(folder) / "summary.json"));
+}
+
+StoredRun StoredRun::parse(const std::string& folder, const std::string& results,
+                           const std::string& info, const std::string& summary) {
+  StoredRun run;
+  run.folder_ = folder;
+  const std::string results_name = (fs::path(folder) / "results.jsonl").string();
   size_t number = 0;
-  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;) {
+  for (size_t begin = 0, end; (end = results.find('\n', begin)) != std::string::npos;) {
+    const std::string_view line(results.data() + begin, end - begin);
     ++number;
-    try {
-      run.take_line(json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                text.begin() + static_cast<std::ptrdiff_t>(end)));
-    } catch (const std::exception& e) {
-      throw UsageError(path.string() + ":" + std::to_string(number) + ": " + e.what());
-    }
+    run.take_line(parse_json(line, results_name, number),
+                  results_name + ":" + std::to_string(number));
     begin = end + 1;
     run.whole_bytes_ = begin;
   }
-  run.info_ = read_json(fs::path(folder) / "info.json");
-  run.summary_ = read_json(fs::path(folder) / "summary.json");
+  const std::string info_name = (fs::path(folder) / "info.json").string();
+  run.info_ = parse_object(info, info_name);
+  if (!run.info_.is_null()) {
+    check_description(run.info_, info_name);
+    if (run.info_.contains("run")) {
+      static_cast<void>(run_header_from_json(run.info_.at("run"), info_name + ": run"));
+    }
+  }
+  const std::string summary_name = (fs::path(folder) / "summary.json").string();
+  run.summary_ = parse_object(summary, summary_name);
+  if (!run.summary_.is_null()) check_summary(run.summary_, summary_name);
   return run;
 }
 
-void StoredRun::take_line(const json& line) {
-  const std::string id = line.at("case").get<std::string>();
+void StoredRun::take_line(const json& line, const std::string& name) {
+  const JsonObject told(line, name);
+  const std::string id = clean_text(told.text("case"), LineBreaks::kEscape);
   const auto [found, is_new] = index_.emplace(id, cases_.size());
   if (is_new) cases_.push_back({.id = id});
   StoredCase& stored = cases_[found->second];
-  Result result = result_from_json(line);
-  if (line.value("final", false)) {
+  Result result = result_from_json(line, name);
+  if (told.flag("final", false)) {
     stored.result = std::move(result);
     return;
   }
@@ -89,12 +108,16 @@ void StoredRun::take_line(const json& line) {
   ++stored.attempt_count;
   stored.result = result;
   stored.attempt.result = std::move(result);
-  stored.attempt.number = line.value("attempt", 1);
-  stored.attempt.wall_ms = line.value("wall_ms", 0.0);
-  stored.attempt.pid = line.value("pid", 0);
-  stored.attempt.output = line.value("output", "");
-  stored.attempt.output_bytes = line.value("output_bytes", uint64_t{0});
-  stored.tags = line.value("tags", std::vector<std::string>());
+  stored.attempt.number = static_cast<int>(told.count("attempt", INT32_MAX, 1));
+  stored.attempt.wall_ms = told.number("wall_ms", 0, kMostSeconds * 1e3, 0);
+  stored.attempt.pid = static_cast<int>(told.count("pid", INT32_MAX, 0));
+  const std::string output = told.text("output", "");
+  stored.attempt.output = clean_text(output, LineBreaks::kKeep, output.size());
+  stored.attempt.output_bytes = told.count("output_bytes", UINT64_MAX, 0);
+  stored.tags.clear();
+  for (const std::string& tag : told.texts("tags")) {
+    stored.tags.push_back(clean_text(tag, LineBreaks::kEscape));
+  }
 }
 
 const StoredCase* StoredRun::find(std::string_view id) const {
@@ -115,21 +138,19 @@ json to_json(const RunHeader& header) {
           {"selection", header.selection_sha256}};
 }
 
-RunHeader run_header_from_json(const json& json) {
+RunHeader run_header_from_json(const json& json, const std::string& name) {
+  const JsonObject told(json, name);
   RunHeader header;
-  const auto read = [&](const char* key, auto& member) {
-    if (json.contains(key)) json.at(key).get_to(member);
-  };
-  read("plugin", header.plugin);
-  read("seed", header.seed);
-  header.tier = tier_from_name(json.value("tier", "quick"));
-  read("is_whole_tier", header.is_whole_tier);
-  read("repro_flags", header.repro_flags);
-  read("environment", header.environment);
-  read("command_line", header.command_line);
-  read("budget_seconds", header.budget_seconds);
-  read("waivers", header.waivers);
-  read("selection", header.selection_sha256);
+  header.plugin = told.text("plugin", "");
+  header.seed = told.count("seed", UINT64_MAX, header.seed);
+  header.tier = tier_from_name(told.text("tier", "quick"));
+  header.is_whole_tier = told.flag("is_whole_tier", header.is_whole_tier);
+  header.repro_flags = told.texts("repro_flags");
+  header.environment = told.texts("environment");
+  header.command_line = told.texts("command_line");
+  header.budget_seconds = told.number("budget_seconds", 0, kMostSeconds, 0);
+  header.waivers = told.text("waivers", "");
+  header.selection_sha256 = told.text("selection", "");
   return header;
 }
 
@@ -162,7 +183,8 @@ RestoredRun restore(const StoredRun& run) {
   if (!run.summary().is_null()) report.wall_seconds = run.summary().value("wall_seconds", 0.0);
   const json* asked =
       run.info().is_object() && run.info().contains("run") ? &run.info().at("run") : nullptr;
-  if (asked != nullptr) restored.header = run_header_from_json(*asked);
+  if (asked != nullptr)
+    restored.header = run_header_from_json(*asked, run.folder() + "/info.json: run");
   restored.header.folder = run.folder();
   restored.summary = summarize(restored.header, restored.cases, report, Waivers());
   return restored;

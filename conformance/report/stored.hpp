@@ -25,6 +25,11 @@ class StoredRun {
   // cut, as a run that was killed leaves it, does not count.
   static StoredRun read(const std::string& folder);
 
+  // The same of the texts of results.jsonl, info.json and summary.json; "" is a file that is not
+  // there. `folder` is for errors.
+  static StoredRun parse(const std::string& folder, const std::string& results,
+                         const std::string& info, const std::string& summary);
+
   const std::string& folder() const { return folder_; }
   const std::vector<StoredCase>& cases() const { return cases_; }
 
@@ -39,7 +44,7 @@ class StoredRun {
   uint64_t whole_bytes() const { return whole_bytes_; }
 
  private:
-  void take_line(const nlohmann::json& line);
+  void take_line(const nlohmann::json& line, const std::string& name);
 
   std::string folder_;
   std::vector<StoredCase> cases_;
@@ -59,6 +64,7 @@ RestoredRun restore(const StoredRun& run);
 
 // What a run was asked for, as info.json holds it under "run"; and back.
 nlohmann::json to_json(const RunHeader& header);
-RunHeader run_header_from_json(const nlohmann::json& json);
+// Throws UsageError, which calls the document `name`.
+RunHeader run_header_from_json(const nlohmann::json& json, const std::string& name);
 
 }  // namespace bp::conformance

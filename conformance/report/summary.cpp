@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "registry/plugin_text.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -124,7 +126,20 @@ ExitCode exit_code_of(const Summary& s, const RunHeader& header, const RunReport
   return kExitOk;
 }
 
+// As bash reads it, with escapes in the place of what would not be shown as it is.
+std::string escaped_word(const std::string& word) {
+  std::string text = "$'";
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    char escape[8] = {c, '\0'};
+    if (byte < 0x20 || byte >= 0x7f) std::snprintf(escape, sizeof(escape), "\\%03o", byte);
+    text += (c == '\'' || c == '\\' ? "\\" : "") + std::string(escape);
+  }
+  return text + "'";
+}
+
 std::string quoted(const std::string& word) {
+  if (clean_text(word, LineBreaks::kEscape, word.size()) != word) return escaped_word(word);
   const bool is_plain =
       !word.empty() && word.find_first_of(" \t\n'\"\\$&;|<>*?()[]{}~#!`") == std::string::npos;
   if (is_plain) return word;

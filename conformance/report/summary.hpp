@@ -13,6 +13,8 @@ namespace bp::conformance {
 
 // Exit codes; where several apply, the first of this list wins.
 //
+// kExitHarness also says that standard output or a file could not be written.
+//
 // A failure of cause "declaration" is a false statement about results that are right.
 enum ExitCode {
   kExitInterrupted = 130,

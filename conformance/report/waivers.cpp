@@ -2,10 +2,11 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <fstream>
 #include <sstream>
 
+#include "conformance/json_file.hpp"
 #include "conformance/selection.hpp"
+#include "registry/json_depth.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -50,6 +51,10 @@ Waiver read_entry(const std::string& name, const YAML::Node& entry) {
 
 Waivers Waivers::parse(const std::string& text, const std::string& name, const CaseList& cases) {
   Waivers waivers;
+  // The flow style of YAML is that of JSON.
+  if (const std::string defect = json_depth_defect(text); !defect.empty()) {
+    throw UsageError(name + ": " + defect);
+  }
   try {
     const YAML::Node root = YAML::Load(text);
     if (root.IsNull()) return waivers;
@@ -68,11 +73,7 @@ Waivers Waivers::parse(const std::string& text, const std::string& name, const C
 }
 
 Waivers Waivers::read(const std::string& path, const CaseList& cases) {
-  std::ifstream file(path);
-  if (!file) throw UsageError(path + ": cannot be read");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return parse(text.str(), path, cases);
+  return parse(read_regular_file(path), path, cases);
 }
 
 const Waiver* Waivers::find(const std::string& id) const {

@@ -15,6 +15,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "conformance/json_file.hpp"
 #include "conformance/runner/process.hpp"
 
 extern char** environ;
@@ -82,10 +83,16 @@ int start(const ChildTask& task, pid_t& out_pid) {
 }
 
 ChildReport report_of(const std::string& text, const std::string& how_it_ended) {
-  const json parsed = json::parse(text, nullptr, false);
-  if (!parsed.is_object()) return failure("the child made no report: " + how_it_ended);
-  return {static_cast<ChildReport::Kind>(parsed.value("kind", 2)), parsed.value("message", ""),
-          parsed.value("cause", ""), parsed.value("tag", "")};
+  if (text.empty()) return failure("the child made no report: " + how_it_ended);
+  try {
+    // The backend shares the process of the child, and may have written it.
+    const json parsed = parse_json(text, "the report of the child");
+    const JsonObject told(parsed, "the report of the child");
+    return {static_cast<ChildReport::Kind>(told.count("kind", 2)), told.text("message"),
+            told.text("cause"), told.text("tag")};
+  } catch (const std::exception& e) {
+    return failure(std::string(e.what()) + "; " + how_it_ended);
+  }
 }
 
 ChildReport run_routine(const ChildTask& task, const std::vector<ChildRoutine>& routines) {

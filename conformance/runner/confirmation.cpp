@@ -36,7 +36,7 @@ std::optional<Attempt> Supervisor::replay(const std::vector<size_t>& before, con
     report_.is_interrupted = true;
     stop("not reached: interrupted");
   }
-  if (found) observer_(*found, position_);
+  if (found) observe(*found);
   return found;
 }
 

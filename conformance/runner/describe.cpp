@@ -4,6 +4,10 @@
 #include <string_view>
 #include <utility>
 
+#include "conformance/json_file.hpp"
+#include "conformance/runner/protocol.hpp"
+#include "registry/plugin_text.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -165,6 +169,106 @@ json describe_manifests(bp_registry* registry) {
                     {"problem", text(manifest->problem)}});
   }
   return list;
+}
+
+namespace {
+
+// "error" and "refusals" are texts of several lines.
+void clean_texts(json& value, LineBreaks breaks) {
+  if (value.is_string()) {
+    value = clean_text(value.get_ref<const std::string&>(), breaks, kMaxRecordBytes);
+  } else if (value.is_array()) {
+    for (json& part : value) clean_texts(part, breaks);
+  } else if (value.is_object()) {
+    json clean = json::object();
+    for (auto& [key, part] : value.items()) {
+      const bool has_lines = key == "refusals" || key == "error";
+      clean_texts(part, has_lines ? LineBreaks::kKeep : LineBreaks::kEscape);
+      clean[clean_text(key, LineBreaks::kEscape)] = std::move(part);
+    }
+    value = std::move(clean);
+  }
+}
+
+void check_texts(const JsonObject& object, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) static_cast<void>(object.text(key, ""));
+}
+
+void check_counts(const JsonObject& object, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) static_cast<void>(object.count(key, UINT64_MAX, 0));
+}
+
+std::string part_name(const JsonObject& object, const char* key, size_t index) {
+  return object.name() + ": " + key + "[" + std::to_string(index) + "]";
+}
+
+void check_kernel(const JsonObject& kernel) {
+  static_cast<void>(kernel.text("op"));
+  check_texts(kernel, {"name"});
+  check_counts(kernel, {"max_rank"});
+  for (const char* key : {"flags", "layouts"}) static_cast<void>(kernel.list(key));
+  for (const char* key : {"flags", "layouts"}) static_cast<void>(kernel.texts(key));
+  if (!kernel.member("claims_every_dtype").is_boolean()) {
+    kernel.refuse("claims_every_dtype", kind_text(kernel.member("claims_every_dtype")),
+                  "true or false");
+  }
+  static_cast<void>(kernel.flag("refuses_some", false));
+  for (const json& row : kernel.list("dtype_rows")) {
+    static_cast<void>(JsonObject(json{{"row", row}}, kernel.name() + ": dtype_rows").texts("row"));
+  }
+  const JsonObject numerics = kernel.object("numerics");
+  check_texts(numerics, {"accumulator", "products", "rounding", "overflow", "math", "tie"});
+  check_counts(numerics, {"accumulator_bits"});
+  static_cast<void>(numerics.list("flush"));
+  static_cast<void>(numerics.texts("flush"));
+}
+
+void check_target(const JsonObject& target) {
+  check_texts(target, {"name", "device", "class", "bus_id"});
+  check_counts(target, {"index", "compute_unit_count", "subgroup_size", "max_rank"});
+  for (const char* key : {"dtypes", "profiles"}) {
+    static_cast<void>(target.list(key));
+    static_cast<void>(target.texts(key));
+  }
+  size_t index = 0;
+  for (const json& heap : target.list("heaps")) {
+    const JsonObject object(heap, part_name(target, "heaps", index++));
+    static_cast<void>(object.count("size_bytes", UINT64_MAX));
+    check_counts(object, {"max_allocation_bytes", "tensor_offset_alignment_bytes"});
+    static_cast<void>(object.list("flags"));
+    static_cast<void>(object.texts("flags"));
+  }
+  index = 0;
+  for (const json& kernel : target.list("kernels")) {
+    check_kernel(JsonObject(kernel, part_name(target, "kernels", index++)));
+  }
+}
+
+}  // namespace
+
+void check_description(json& document, const std::string& name) {
+  const JsonObject told(document, name);
+  clean_texts(document, LineBreaks::kEscape);
+  check_texts(told, {"suite", "host_abi", "sha256", "error", "output"});
+  for (const char* key : {"log", "findings"}) static_cast<void>(told.texts(key));
+  if (told.has("manifests")) {
+    size_t index = 0;
+    for (const json& manifest : told.list("manifests")) {
+      check_texts(JsonObject(manifest, part_name(told, "manifests", index++)),
+                  {"name", "file", "library", "problem"});
+    }
+  }
+  if (told.has("plugin")) {
+    check_texts(told.object("plugin"), {"name", "version", "path", "refusals", "layers", "abi"});
+  }
+  if (!told.has("targets")) return;
+  size_t index = 0;
+  for (const json& target : told.list("targets")) {
+    check_target(JsonObject(target, part_name(told, "targets", index++)));
+  }
+  if (told.count("target", UINT64_MAX) >= index) {
+    told.refuse("target", told.member("target").dump(), "the number of a device of \"targets\"");
+  }
 }
 
 }  // namespace bp::conformance

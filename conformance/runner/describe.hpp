@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "backplane/host.h"
 
@@ -14,5 +15,10 @@ nlohmann::json describe_target(const bp_target& target);
 
 // The manifests that discovery finds, each with its problem.
 nlohmann::json describe_manifests(bp_registry* registry);
+
+// Cleans all texts of such a description, a HELLO or an info.json, and checks what reports read of
+// it. A backend shares the process of the worker that sends it, and may have changed any of it.
+// Throws UsageError, which calls the document `name`.
+void check_description(nlohmann::json& document, const std::string& name);
 
 }  // namespace bp::conformance

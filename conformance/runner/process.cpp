@@ -5,13 +5,20 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <mutex>
+#include <set>
 #include <system_error>
+
+#include "conformance/runner/warden.hpp"
+#include "registry/plugin_text.hpp"
 
 extern char** environ;
 
@@ -86,6 +93,58 @@ class SpawnActions {
   posix_spawn_file_actions_t actions_;
 };
 
+// The children of this process that are no orphans of a worker: the wardens, and what was there
+// before the first of them.
+class KnownChildren {
+ public:
+  static KnownChildren& of_this_process() {
+    static KnownChildren children;
+    return children;
+  }
+
+  // Starts a warden. No one can take it for an orphan before its number is known.
+  template <typename Start>
+  pid_t start(const Start& start_warden) {
+    const std::lock_guard lock(mutex_);
+    const pid_t warden = start_warden();
+    known_.insert(warden);
+    return warden;
+  }
+
+  void reap(pid_t warden, int& out_status) {
+    const std::lock_guard lock(mutex_);
+    while (waitpid(warden, &out_status, 0) < 0 && errno == EINTR) continue;
+    known_.erase(warden);
+  }
+
+  // Kills the orphans of a worker whose warden is dead, the worker among them. False if one does
+  // not die.
+  bool kill_orphans(Clock::time_point deadline) {
+    const std::lock_guard lock(mutex_);
+    for (;;) {
+      std::vector<pid_t> orphans = children_of(getpid());
+      std::erase_if(orphans, [&](pid_t child) { return known_.contains(child); });
+      if (orphans.empty()) return true;
+      for (const pid_t orphan : orphans) {
+        kill(orphan, SIGKILL);
+        waitpid(orphan, nullptr, WNOHANG);
+      }
+      if (Clock::now() >= deadline) return false;
+      usleep(1000);
+    }
+  }
+
+ private:
+  KnownChildren() {
+    for (const pid_t child : children_of(getpid())) known_.insert(child);
+    // The orphans of a dead warden become children of this process.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+
+  std::mutex mutex_;
+  std::set<pid_t> known_;  // Guarded by mutex_.
+};
+
 int milliseconds_until(Clock::time_point deadline) {
   const auto left =
       std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
@@ -96,47 +155,58 @@ int milliseconds_until(Clock::time_point deadline) {
 
 std::string ProcessEnd::text() const {
   if (is_abandoned) return "the process did not die of SIGKILL and was abandoned";
+  std::string text = has_lost_warden ? "the parent of the process, which only watches it, " : "";
   if (WIFSIGNALED(wait_status)) {
     const int number = WTERMSIG(wait_status);
     const char* name = sigabbrev_np(number);
-    return "died of signal " + std::to_string(number) +
-           (name == nullptr ? "" : std::string(" (SIG") + name + ")");
+    text += "died of signal " + std::to_string(number) +
+            (name == nullptr ? "" : std::string(" (SIG") + name + ")");
+  } else {
+    text += (has_lost_warden ? "exited with code " : "the process exited with code ") +
+            std::to_string(WEXITSTATUS(wait_status));
   }
-  return "the process exited with code " + std::to_string(WEXITSTATUS(wait_status));
+  return has_lost_warden ? text + ": the backend may have killed its parent" : text;
 }
 
 WorkerProcess::WorkerProcess(const WorkerSetup& setup, int interrupt_fd)
     : interrupt_fd_(interrupt_fd) {
-  Pipe commands, records, output;
+  Pipe commands, records, output, reports;
   SpawnActions actions;
   actions.open_null(STDIN_FILENO);
   actions.connect(output.write_end, STDOUT_FILENO);
   actions.connect(output.write_end, STDERR_FILENO);
   actions.connect(commands.read_end, kCommandFd);
   actions.connect(records.write_end, kRecordFd);
+  actions.connect(reports.write_end, kWardenFd);
 
   WorkerSetup told = setup;
   told.parent = getpid();
   std::string name = "bp-conformance", verb = "--worker", text = to_json(told).dump();
   const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
   const SpawnAttributes attributes;
-  const int error = posix_spawn(&pid_, "/proc/self/exe", actions.get(), attributes.get(),
-                                arguments.data(), environ);
-  if (error != 0) throw_errno(error, "posix_spawn of a worker");
+  warden_ = KnownChildren::of_this_process().start([&] {
+    pid_t warden = -1;
+    const int error = posix_spawn(&warden, "/proc/self/exe", actions.get(), attributes.get(),
+                                  arguments.data(), environ);
+    if (error != 0) throw_errno(error, "posix_spawn of a worker");
+    return warden;
+  });
 
   // Where the kernel has no pidfd_open(), the end of the record pipe tells.
-  pid_fd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-  if (pid_fd_ >= 0) fcntl(pid_fd_, F_SETFD, FD_CLOEXEC);
+  warden_pid_fd_ = static_cast<int>(syscall(SYS_pidfd_open, warden_, 0));
+  if (warden_pid_fd_ >= 0) fcntl(warden_pid_fd_, F_SETFD, FD_CLOEXEC);
+  report_fd_ = Pipe::take(reports.read_end);
   command_fd_ = Pipe::take(commands.write_end);
   record_fd_ = Pipe::take(records.read_end);
   output_fd_ = Pipe::take(output.read_end);
   set_nonblocking(record_fd_);
   set_nonblocking(output_fd_);
+  set_nonblocking(report_fd_);
 }
 
 WorkerProcess::~WorkerProcess() {
   if (!is_reaped_) finish(Clock::now());
-  for (const int fd : {pid_fd_, command_fd_, record_fd_, output_fd_}) {
+  for (const int fd : {warden_pid_fd_, report_fd_, command_fd_, record_fd_, output_fd_}) {
     if (fd >= 0) close(fd);
   }
 }
@@ -198,7 +268,8 @@ Waited WorkerProcess::wait(Clock::time_point deadline, Record& out_record) {
     if (Clock::now() >= deadline) return Waited::kDeadline;
 
     std::array<pollfd, 4> sources = {pollfd{record_fd_, POLLIN, 0}, pollfd{output_fd_, POLLIN, 0},
-                                     pollfd{pid_fd_, POLLIN, 0}, pollfd{interrupt_fd_, POLLIN, 0}};
+                                     pollfd{warden_pid_fd_, POLLIN, 0},
+                                     pollfd{interrupt_fd_, POLLIN, 0}};
     poll(sources.data(), sources.size(), milliseconds_until(deadline));
     if (sources[3].revents != 0) return Waited::kInterrupted;
     if (sources[1].revents != 0) drain_output();
@@ -210,15 +281,16 @@ Waited WorkerProcess::wait(Clock::time_point deadline, Record& out_record) {
 bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
   for (;;) {
     siginfo_t info = {};
-    // The process stays a zombie, so that its group keeps its number until the group is killed.
-    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid == pid_) {
+    // The warden stays a zombie, so that it keeps its number until it is reaped.
+    if (waitid(P_PID, static_cast<id_t>(warden_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == warden_) {
       return true;
     }
     if (Clock::now() >= deadline) return false;
-    std::array<pollfd, 2> sources = {pollfd{output_fd_, POLLIN, 0}, pollfd{pid_fd_, POLLIN, 0}};
+    std::array<pollfd, 2> sources = {pollfd{output_fd_, POLLIN, 0},
+                                     pollfd{warden_pid_fd_, POLLIN, 0}};
     // Without a pidfd the only way to learn of the end is to look again.
-    poll(sources.data(), sources.size(), pid_fd_ < 0 ? 5 : milliseconds_until(deadline));
+    poll(sources.data(), sources.size(), warden_pid_fd_ < 0 ? 5 : milliseconds_until(deadline));
     if ((sources[0].revents & POLLIN) != 0) {
       drain_output();
     } else if (sources[0].revents != 0 && sources[1].revents == 0) {
@@ -227,20 +299,54 @@ bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
   }
 }
 
+pid_t WorkerProcess::pid() {
+  pid_t worker = 0;
+  // The worker writes its number before anything else, in one piece.
+  if (worker_ == 0 && read(report_fd_, &worker, sizeof(worker)) == sizeof(worker)) worker_ = worker;
+  return worker_;
+}
+
+bool WorkerProcess::take_warden_report(ProcessEnd& end) {
+  static_cast<void>(pid());
+  WardenReport report;
+  if (read(report_fd_, &report, sizeof(report)) != sizeof(report)) return false;
+  end.wait_status = report.wait_status;
+  if (report.left_count == 0) return true;
+  report.left_names[sizeof(report.left_names) - 1] = '\0';
+  end.left_behind = std::to_string(report.left_count) +
+                    (report.left_count == 1 ? " process (" : " processes (") +
+                    clean_name(report.left_names) + ")";
+  return true;
+}
+
 ProcessEnd WorkerProcess::finish(Clock::time_point deadline) {
   ProcessEnd end;
   if (is_reaped_) return end;
   if (command_fd_ >= 0) close(std::exchange(command_fd_, -1));
-  if (!wait_for_end(deadline)) {
-    kill(-pid_, SIGTERM);
-    if (!wait_for_end(Clock::now() + kGrace)) {
-      kill(-pid_, SIGKILL);
-      end.is_abandoned = !wait_for_end(Clock::now() + kGrace);
+  bool has_ended = wait_for_end(deadline);
+  if (!has_ended) {
+    // The warden passes the first on, and kills the worker at the second. The backend may have
+    // stopped the warden.
+    for (const int number : {SIGTERM, SIGUSR1}) {
+      if (has_ended) break;
+      kill(warden_, SIGCONT);
+      kill(warden_, number);
+      has_ended = wait_for_end(Clock::now() + kGrace);
     }
   }
-  kill(-pid_, SIGKILL);
+  const bool was_silent = !has_ended;
+  if (was_silent) {
+    kill(warden_, SIGKILL);
+    has_ended = wait_for_end(Clock::now() + kGrace);
+  }
   is_reaped_ = true;
-  if (!end.is_abandoned) waitpid(pid_, &end.wait_status, 0);
+  KnownChildren& children = KnownChildren::of_this_process();
+  int warden_status = 0;
+  if (has_ended) children.reap(warden_, warden_status);
+  if (take_warden_report(end)) return end;
+  end.is_abandoned = !children.kill_orphans(Clock::now() + kGrace) || !has_ended;
+  end.has_lost_warden = !was_silent;
+  end.wait_status = warden_status;
   return end;
 }
 

@@ -1,4 +1,5 @@
 // A worker process: this program once more, with two pipes for records and one for what it prints.
+// Its parent is a warden (warden.hpp), whose parent is this process.
 #pragma once
 
 #include <sys/types.h>
@@ -16,10 +17,12 @@ using Clock = std::chrono::steady_clock;
 
 // How a process ended.
 struct ProcessEnd {
-  int wait_status = 0;
-  bool is_abandoned = false;  // It did not even die of SIGKILL.
+  int wait_status = 0;           // Of the worker; where its warden died before, of the warden.
+  bool is_abandoned = false;     // It did not even die of SIGKILL.
+  bool has_lost_warden = false;  // Its warden died before it, and it with its warden.
+  std::string left_behind;       // "2 processes (sleep, python3)"; "" if there were none.
 
-  bool is_clean() const { return !is_abandoned && wait_status == 0; }
+  bool is_clean() const { return !is_abandoned && !has_lost_warden && wait_status == 0; }
   // "died of signal 11 (SIGSEGV)", "the process exited with code 3".
   std::string text() const;
 };
@@ -48,20 +51,25 @@ class WorkerProcess {
   std::string take_output(uint64_t& out_bytes);
 
   // Waits until the process is gone; past the deadline it gets SIGTERM, and 2 s later SIGKILL.
-  // Whatever it left in its process group is killed too.
+  // Every process that it left behind is killed too.
   ProcessEnd finish(Clock::time_point deadline);
 
-  pid_t pid() const { return pid_; }
+  // Of the worker; 0 before it has sent a record.
+  pid_t pid();
 
  private:
   void drain_output();
   // False at the end of the stream.
   bool read_records();
-  // Waits for the end of the process, taking what it prints.
+  // Waits for the end of the warden, and so of the worker, taking what the worker prints.
   bool wait_for_end(Clock::time_point deadline);
+  // False if the warden ended without a report.
+  bool take_warden_report(ProcessEnd& end);
 
-  pid_t pid_ = -1;
-  int pid_fd_ = -1;
+  pid_t warden_ = -1;
+  pid_t worker_ = 0;
+  int warden_pid_fd_ = -1;
+  int report_fd_ = -1;
   int command_fd_ = -1;
   int record_fd_ = -1;
   int output_fd_ = -1;

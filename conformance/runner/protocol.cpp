@@ -4,6 +4,8 @@
 
 #include <cerrno>
 
+#include "registry/json_depth.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -42,6 +44,9 @@ std::optional<Record> RecordReader::next() {
   if (rest.size() < kHeaderBytes + size) return std::nullopt;
 
   const std::string_view text = rest.substr(kHeaderBytes, size);
+  if (const std::string defect = json_depth_defect(text); !defect.empty()) {
+    throw ProtocolError("a record that cannot be read: " + defect);
+  }
   nlohmann::json payload = nlohmann::json::parse(text, nullptr, false);
   if (!payload.is_object()) throw ProtocolError("a record whose payload is not a JSON object");
   position_ += kHeaderBytes + size;

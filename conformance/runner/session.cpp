@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "conformance/json_file.hpp"
+#include "conformance/runner/describe.hpp"
+#include "conformance/selection.hpp"
+#include "registry/plugin_text.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -18,34 +23,41 @@ std::string seconds_text(double seconds) {
 
 // The first line of what was printed, for a message.
 std::string first_line(const std::string& output) {
-  std::string line = output.substr(0, std::min(output.find('\n'), size_t{120}));
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  }
-  return line;
+  return clean_text(output.substr(0, output.find('\n')), LineBreaks::kEscape, 120);
 }
 
 // "" where there is none, or something else than text.
 std::string text_at(const json& payload, const char* key) {
   const auto found = payload.find(key);
-  return found != payload.end() && found->is_string() ? found->get<std::string>() : "";
+  const bool is_text = found != payload.end() && found->is_string();
+  return is_text ? clean_text(found->get_ref<const std::string&>(), LineBreaks::kEscape) : "";
 }
 
-bool holds_texts(const json& payload, const char* key) {
-  const json list = payload.value(key, json::array());
-  return list.is_array() && std::ranges::all_of(list, [](const json& e) { return e.is_string(); });
+// None where there is something else than a list of texts.
+std::vector<std::string> lines_at(const json& payload, const char* key) {
+  std::vector<std::string> lines;
+  const auto found = payload.find(key);
+  if (found == payload.end() || !found->is_array()) return lines;
+  for (const json& line : *found) {
+    if (!line.is_string()) return {};
+    lines.push_back(clean_text(line.get_ref<const std::string&>(), LineBreaks::kKeep));
+  }
+  return lines;
 }
 
-// Whether a HELLO has what the reports read. The backend shares the worker's process, and may have
-// sent it itself.
-bool is_whole_hello(const json& hello, bool has_plugin) {
-  if (!holds_texts(hello, "log") || !holds_texts(hello, "findings")) return false;
-  if (!has_plugin || hello.contains("error")) return true;
-  const json plugin = hello.value("plugin", json()), targets = hello.value("targets", json());
-  const json target = hello.value("target", json());
-  return plugin.is_object() && targets.is_array() && target.is_number_unsigned() &&
-         target.get<size_t>() < targets.size() &&
-         std::ranges::all_of(targets, [](const json& e) { return e.is_object(); });
+// What is wrong with a HELLO, or "". The backend shares the worker's process, and may have sent it
+// itself.
+std::string hello_defect(json& hello, bool has_plugin) {
+  try {
+    check_description(hello, "HELLO");
+    if (!has_plugin || hello.contains("error")) return "";
+    const JsonObject told(hello, "HELLO");
+    static_cast<void>(told.object("plugin"));
+    static_cast<void>(told.list("targets"));
+    return "";
+  } catch (const UsageError& e) {
+    return e.what();
+  }
 }
 
 class Session {
@@ -79,6 +91,12 @@ class Session {
   }
   Clock::time_point deadline() const { return after(options_.timeout_seconds); }
 
+  // What the backend printed, cleaned.
+  std::string take_output(uint64_t& out_bytes) {
+    const std::string raw = worker_.take_output(out_bytes);
+    return clean_text(raw, LineBreaks::kKeep, raw.size());
+  }
+
   // How a worker that cannot be used any more ended: the outcome and the words for it.
   Result describe_death(Waited waited, const std::string& where) {
     const bool is_late = waited == Waited::kDeadline;
@@ -99,6 +117,9 @@ class Session {
       result.cause = waited == Waited::kBroken ? "protocol" : "crash";
       result.message = (waited == Waited::kBroken ? worker_.problem() : end.text()) + where;
     }
+    if (!end.left_behind.empty()) {
+      result.notes.push_back("the worker left " + end.left_behind + " behind; killed");
+    }
     return result;
   }
 
@@ -115,10 +136,11 @@ class Session {
                            .message = "the worker did not begin with HELLO",
                            .cause = "protocol"});
     }
-    if (!is_whole_hello(report_.hello, !options_.setup.plugin.empty())) {
+    const std::string defect = hello_defect(report_.hello, !options_.setup.plugin.empty());
+    if (!defect.empty()) {
       report_.hello = json::object();
       return fail_to_load({.outcome = Outcome::kCrash,
-                           .message = "the worker sent a HELLO that cannot be read",
+                           .message = "the worker sent a HELLO that cannot be read: " + defect,
                            .cause = "protocol"});
     }
     if (report_.hello.contains("error")) {
@@ -126,7 +148,7 @@ class Session {
           {.outcome = Outcome::kFail, .message = text_at(report_.hello, "error"), .cause = "load"});
     }
     uint64_t bytes = 0;
-    const std::string output = worker_.take_output(bytes);
+    const std::string output = take_output(bytes);
     report_.hello["output_bytes"] = bytes;
     report_.hello["output"] = output;
     return true;
@@ -191,12 +213,16 @@ class Session {
 
   Ended take_end(Attempt& attempt, const json& payload) {
     try {
-      attempt.result = result_from_json(payload);
-      attempt.wall_ms = payload.at("wall_ms").get<double>();
+      attempt.result = result_from_json(payload, "END");
+      attempt.wall_ms = JsonObject(payload, "END").number("wall_ms", 0, kMostSeconds * 1e3);
+      const auto dispatch = payload.find("dispatch");
+      if (dispatch != payload.end()) {
+        report_.dispatch = dispatch_counts_from_json(*dispatch, "END: dispatch");
+      }
     } catch (const std::exception& e) {
       return charge_protocol(attempt, std::string("an END that cannot be read: ") + e.what());
     }
-    attempt.output = worker_.take_output(attempt.output_bytes);
+    attempt.output = take_output(attempt.output_bytes);
     if (attempt.output_bytes > 0 && count_of(attempt.result.outcome) != Count::kFailed) {
       attempt.result.outcome = Outcome::kFail;
       attempt.result.cause = "output";
@@ -229,7 +255,7 @@ class Session {
       // The case after it has not begun, and runs again.
       last_->result = std::move(result);
       last_->is_after_end = true;
-      last_->output = worker_.take_output(last_->output_bytes);
+      last_->output = take_output(last_->output_bytes);
       on_attempt_(*last_);
       return Ended::kBadly;
     }
@@ -246,7 +272,7 @@ class Session {
     if (!cases_[attempt.index].tags.empty()) {
       attempt.result.tag = cases_[attempt.index].tags.front();
     }
-    attempt.output = worker_.take_output(attempt.output_bytes);
+    attempt.output = take_output(attempt.output_bytes);
     ++report_.finished_count;
     on_attempt_(attempt);
     return Ended::kBadly;
@@ -266,18 +292,18 @@ class Session {
       report_.has_died = false;  // All cases of the batch have ended before.
       return;
     }
-    const json changes = record.payload.value("findings", json::array());
-    if (holds_texts(record.payload, "findings") && !changes.empty()) {
+    const std::vector<std::string> changes = lines_at(record.payload, "findings");
+    if (!changes.empty()) {
       report_.unload_failure = {.outcome = Outcome::kFail,
-                                .message = "while unloading, " + changes[0].get<std::string>(),
+                                .message = "while unloading, " + changes[0],
                                 .cause = "hygiene",
                                 .tag = "ENTRY-4"};
     }
-    const json reports = record.payload.value("layer_reports", json::array());
-    if (holds_texts(record.payload, "layer_reports") && !reports.empty()) {
+    const std::vector<std::string> reports = lines_at(record.payload, "layer_reports");
+    if (!reports.empty()) {
       report_.unload_failure = {
           .outcome = Outcome::kFail,
-          .message = "while unloading, " + reports[0].get<std::string>() +
+          .message = "while unloading, " + reports[0] +
                      (reports.size() == 1 ? ""
                                           : "; and " + std::to_string(reports.size() - 1) +
                                                 " more reports of layers"),
@@ -290,6 +316,11 @@ class Session {
           .outcome = Clock::now() >= limit ? Outcome::kTimeout : Outcome::kCrash,
           .message = end.text() + " after unloading",
           .cause = "crash"};
+    } else if (!end.left_behind.empty()) {
+      report_.unload_warning = {
+          .outcome = Outcome::kQualityWarning,
+          .message = "the backend left " + end.left_behind + " behind at its end; killed",
+          .cause = "left_behind"};
     }
   }
 

@@ -38,6 +38,8 @@ struct BatchReport {
   nlohmann::json hello;                // Null if the worker never said it.
   std::optional<Result> load_failure;  // Nothing was run.
   std::optional<Result> unload_failure;
+  std::optional<Result> unload_warning;
+  DispatchCounts dispatch;    // Up to the end of the last case that ended.
   size_t finished_count = 0;  // The first so many cases of the batch have an attempt.
   bool has_died = false;
   bool is_abandoned = false;

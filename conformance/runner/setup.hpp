@@ -19,10 +19,16 @@ constexpr const char* kSuiteVersion = "0.1";
 // The detail of a result behind which the device was lost.
 constexpr const char* kLostDetail = "device";
 
+// The detail that says why a call fell back: a line for each kernel that was not taken.
+constexpr const char* kWhyFallback = "why_fallback";
+
 // The descriptors of the two protocol pipes in a worker: high, so that a backend that closes or
 // reuses the first few does not meet them.
 constexpr int kCommandFd = 230;
 constexpr int kRecordFd = 231;
+
+// The longest time limit that a stored run can have: it fits every clock.
+constexpr double kMostSeconds = 1e8;
 
 struct WorkerSetup {
   std::string plugin;  // A path, or the name of a manifest.
@@ -35,10 +41,28 @@ struct WorkerSetup {
   int parent = 0;       // The supervisor's process id.
 };
 
+// What a registry counted of the calls that went through it: bp_dispatch_statistics.
+struct DispatchCounts {
+  uint64_t native = 0, decomposed = 0, host = 0, copied_scalars = 0;
+
+  void add(const DispatchCounts& other) {
+    native += other.native;
+    decomposed += other.decomposed;
+    host += other.host;
+    copied_scalars += other.copied_scalars;
+  }
+};
+
+nlohmann::json to_json(const DispatchCounts& counts);
+// Throws UsageError.
+DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name);
+
 nlohmann::json to_json(const WorkerSetup& setup);
-WorkerSetup worker_setup_from_json(const nlohmann::json& json);
+// Throws UsageError, which names what is missing or wrong in `name`, and what is allowed.
+WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string& name);
 
 nlohmann::json to_json(const Result& result);
-Result result_from_json(const nlohmann::json& json);
+// Throws UsageError likewise.
+Result result_from_json(const nlohmann::json& json, const std::string& name);
 
 }  // namespace bp::conformance

@@ -48,7 +48,7 @@ RunReport Supervisor::run(const std::vector<size_t>& selection, const BatchRepor
                        : Result{.outcome = Outcome::kHarnessError,
                                 .message = "the case was selected and has no result",
                                 .cause = "harness"};
-      if (!report_.load_failure) observer_(entry.result.attempt, position_);
+      if (!report_.load_failure) observe(entry.result.attempt);
     }
     report_.finals.push_back(std::move(entry.result));
   }
@@ -142,7 +142,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
     final.attempt = attempt;
   }
   entry.is_done = true;
-  observer_(attempt, position_);
+  observe(attempt);
 
   const Result& result = attempt.result;
   if (count_of(result.outcome) != Count::kFailed) return !is_stopped();
@@ -159,6 +159,16 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
   return !is_stopped();
 }
 
+void Supervisor::observe(const Attempt& attempt) {
+  if (!report_.observer_failure.empty()) return;
+  try {
+    observer_(attempt, position_);
+  } catch (const std::exception& e) {
+    report_.observer_failure = e.what();
+    stop("not reached: " + report_.observer_failure);
+  }
+}
+
 void Supervisor::stop(std::string reason) {
   if (!is_stopped()) stop_reason_ = std::move(reason);
   is_stopped_ = true;
@@ -173,7 +183,7 @@ void Supervisor::note_process(size_t where, const Result& result) {
   attempt.index = where;
   attempt.result = result;
   report_.process.push_back(attempt);
-  observer_(attempt, position_);
+  observe(attempt);
 }
 
 // What the worker found or did outside of any case.
@@ -206,12 +216,17 @@ void Supervisor::take_process_findings(const BatchReport& report) {
     }
   }
   if (report.unload_failure) note_process(kUnload, *report.unload_failure);
+  if (report.unload_warning) note_process(kUnload, *report.unload_warning);
 }
 
 void Supervisor::settle(const std::shared_ptr<const std::vector<size_t>>& batch,
                         const BatchReport& report) {
   const std::lock_guard lock(mutex_);
   --busy_;
+  if (report.finished_count > 0) {
+    if (!report_.dispatch) report_.dispatch.emplace();
+    report_.dispatch->add(report.dispatch);
+  }
   if (report.is_interrupted) {
     report_.is_interrupted = true;
     stop("not reached: interrupted");

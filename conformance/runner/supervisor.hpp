@@ -43,7 +43,9 @@ struct RunReport {
   std::optional<Result> load_failure;  // The backend never loaded.
   std::vector<Final> finals;           // In the order of the selection, one for each.
   std::vector<Attempt> process;        // Findings outside of any case: index is kLoad or kUnload.
+  std::optional<DispatchCounts> dispatch;  // Of all workers; none where nothing ran.
   bool is_interrupted = false;
+  std::string observer_failure;  // "" unless the observer threw.
   double wall_seconds = 0;
 };
 constexpr size_t kLoad = SIZE_MAX, kUnload = SIZE_MAX - 1;
@@ -55,7 +57,8 @@ struct Position {
   size_t total = 0;
 };
 
-// Sees each attempt as it ends, under a lock of the supervisor.
+// Sees each attempt as it ends, under a lock of the supervisor. One that throws ends the run: what
+// it says is RunReport::observer_failure.
 using Observer = std::function<void(const Attempt&, const Position&)>;
 
 class Supervisor {
@@ -99,6 +102,7 @@ class Supervisor {
   std::optional<Attempt> replay(const std::vector<size_t>& before, const Attempt& failed,
                                 int attempt);
 
+  void observe(const Attempt& attempt);
   void stop(std::string reason);
   bool is_stopped() const { return is_stopped_; }
 

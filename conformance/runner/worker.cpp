@@ -1,8 +1,6 @@
 #include "conformance/runner/worker.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,6 +19,7 @@
 #include "conformance/runner/hygiene.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
+#include "conformance/runner/warden.hpp"
 #include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {
@@ -180,8 +179,18 @@ class Worker {
     json end = to_json(result);
     end["case"] = id;
     end["wall_ms"] = wall.count();
+    end["dispatch"] = to_json(dispatch_counts());
     std::fflush(nullptr);
     send(RecordType::kEnd, end);
+  }
+
+  // Of all calls so far.
+  DispatchCounts dispatch_counts() const {
+    bp_dispatch_statistics seen{};
+    seen.struct_size = sizeof(seen);
+    if (bp_target_statistics(target_, 0, &seen) != BP_OK) return {};
+    return {seen.native_count, seen.decomposed_count, seen.host_fallback_count,
+            seen.copied_scalar_count};
   }
 
   // NULL if there is no such case.
@@ -331,12 +340,11 @@ int run_worker(const std::string& setup_json) {
     std::fputs("bp-conformance: --worker is for the supervisor only\n", stderr);
     return 2;
   }
-  // Children of the backend must not hold the pipes, and no orphan may keep a device.
+  WorkerSetup setup = worker_setup_from_json(parsed, "the setup of the worker");
+  divide_into_warden_and_worker(setup.parent);
+  // Children of the backend must not hold the pipes.
   fcntl(kCommandFd, F_SETFD, FD_CLOEXEC);
   fcntl(kRecordFd, F_SETFD, FD_CLOEXEC);
-  WorkerSetup setup = worker_setup_from_json(parsed);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != setup.parent) return 1;
   return Worker(std::move(setup)).serve();
 }
 

@@ -21,11 +21,17 @@ def plugin(name):
     return str(PLUGINS / f"mock_{name}.so")
 
 
-def run(*arguments, environment=None, text=None):
+def run_words(words, environment=None, **settings):
     """The finished process. A hang of the tool itself fails the test."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKPLANE_")}
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120,
-                          env=inherited | (environment or {}), input=text, check=False)
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(words, text=True, timeout=120, env=inherited | (environment or {}),
+                          check=False, **(streams | settings))
+
+
+def run(*arguments, environment=None, text=None):
+    """The program with these arguments."""
+    return run_words([PROGRAM, *arguments], environment, input=text)
 
 
 class Folder(unittest.TestCase):

@@ -1,6 +1,8 @@
 /* A backend with one device and almost nothing else, which misbehaves as it is told: while loading
  * (MOCK_LOAD, given when it is compiled, or the option `load`), when a NULL stream is destroyed
  * (option `stream`), when a NULL event is destroyed (option `event`), and at its end (`shutdown`).
+ * With the option `say` no stream is created, and the error has that text; `version` is the text of
+ * its version.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -13,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -37,6 +40,7 @@ static const bp_host* the_host;
 static const char* option_stream = "";
 static const char* option_event = "";
 static const char* option_shutdown = "";
+static const char* option_say = "";
 
 static void flood(void) {
   static const char kLine[] = "this backend talks and talks and talks and talks and talks\n";
@@ -78,11 +82,43 @@ static int is_stopped(pid_t process) {
   return stopped;
 }
 
+/* The process that started the parent of this one. */
+static pid_t grandparent(void) {
+  char path[64];
+  int found = 0;
+  snprintf(path, sizeof(path), "/proc/%d/stat", (int)getppid());
+  FILE* file = fopen(path, "r");
+  if (file == NULL || fscanf(file, "%*d (%*[^)]) %*c %d", &found) != 1) abort();
+  fclose(file);
+  return (pid_t)found;
+}
+
+/* Leaves a process behind that is in a session of its own and has no parent here; its number goes
+ * into a file. */
+static void leave_daemon(const char* path) {
+  const pid_t child = fork();
+  if (child != 0) {
+    waitpid(child, NULL, 0);
+    return;
+  }
+  setsid();
+  const pid_t left = fork();
+  if (left == 0) {
+    signal(SIGTERM, SIG_IGN);
+    for (;;) pause();
+  }
+  FILE* file = fopen(path, "w");
+  if (file == NULL) abort();
+  fprintf(file, "%d\n", (int)left);
+  fclose(file);
+  _exit(0);
+}
+
 /* Dies after the end of the case and before the next begins: the supervisor is stopped until this
  * process has ended, which closes the pipe. Under load one of its threads may run on for a while.
  */
 static void crash_between(void) {
-  const pid_t supervisor = getppid();
+  const pid_t supervisor = grandparent();
   int ends[2];
   if (pipe(ends) != 0) abort();
   kill(supervisor, SIGSTOP);
@@ -136,6 +172,15 @@ static void lie(const char* how) {
     send_whole(kEnd,
                "{\"case\":\"stream.destroy_accepts_null\",\"status\":\"Pass\",\"wall_ms\":1}");
   }
+  if (strcmp(how, "deep") == 0) {
+    static char deep[200001];
+    memset(deep, '[', 100000);
+    memset(deep + 100000, ']', 100000);
+    send_whole(kEnd, deep);
+  }
+  if (strcmp(how, "types") == 0) {
+    send_whole(kEnd, "{\"case\":\"stream.destroy_accepts_null\",\"status\":[],\"wall_ms\":1}");
+  }
   if (strcmp(how, "close") == 0) close(kCommandFd); /* The worker ends itself after the case. */
 }
 
@@ -161,6 +206,12 @@ static void change_state(const char* how) {
 static void misbehave(const char* how) {
   if (strncmp(how, "lie:", 4) == 0) lie(how + 4);
   if (strcmp(how, "crash_between") == 0) crash_between();
+  if (strcmp(how, "kill_parent") == 0) {
+    kill(getppid(), SIGKILL);
+    for (;;) pause();
+  }
+  if (strcmp(how, "stop_parent") == 0) kill(getppid(), SIGSTOP);
+  if (strncmp(how, "daemon:", 7) == 0) leave_daemon(how + 7);
   if (strcmp(how, "throw") == 0) mock_throw();
   if (strcmp(how, "pthread_exit") == 0) pthread_exit(NULL);
   if (strcmp(how, "segfault") == 0) raise(SIGSEGV);
@@ -173,6 +224,7 @@ static void misbehave(const char* how) {
   }
   if (strcmp(how, "flood") == 0) flood();
   if (strcmp(how, "print") == 0) puts("hello from a backend");
+  if (strcmp(how, "print_forged") == 0) puts("\033[2J\nverdict: PERFECT");
   change_state(how);
   if (strcmp(how, "close") == 0) {
     for (int fd = 3; fd < 1024; ++fd) close(fd);
@@ -265,6 +317,7 @@ static bp_status create_stream(void* self, bp_device* device, const bp_stream_de
                                bp_stream** out_stream) {
   (void)self, (void)device, (void)desc;
   if (the_device.poison == 3) return refuse("the mock is poisoned");
+  if (option_say[0] != 0) return the_host->set_error(the_host->self, BP_INTERNAL, option_say);
   *out_stream = &a_stream;
   return BP_OK;
 }
@@ -352,12 +405,12 @@ static bp_status shut_down(void* self) {
   return BP_OK;
 }
 
-static const bp_backend kBackend = {.struct_size = sizeof(bp_backend),
-                                    .struct_type = BP_STRUCT_BACKEND,
-                                    .name = "test.mock",
-                                    .version = "1",
-                                    .register_all = register_all,
-                                    .shutdown = shut_down};
+static bp_backend the_backend = {.struct_size = sizeof(bp_backend),
+                                 .struct_type = BP_STRUCT_BACKEND,
+                                 .name = "test.mock",
+                                 .version = "1",
+                                 .register_all = register_all,
+                                 .shutdown = shut_down};
 
 static const char* option(const char* key) {
   const char* value = "";
@@ -372,10 +425,12 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
   option_stream = option("stream");
   option_event = option("event");
   option_shutdown = option("shutdown");
+  option_say = option("say");
+  if (option("version")[0] != 0) the_backend.version = option("version");
   misbehave(load);
   if (strcmp(load, "nothing") == 0) return BP_OK;
   out_reply->abi_major = strcmp(load, "major") == 0 ? BP_ABI_MAJOR + 7 : BP_ABI_MAJOR;
   out_reply->abi_minor = BP_ABI_MINOR;
-  out_reply->backend = &kBackend;
+  out_reply->backend = &the_backend;
   return BP_OK;
 }
