@@ -39,7 +39,7 @@ struct Place {
 };
 
 // Of a tensor whose first element lies at `first`, an address or an offset in a buffer. Nothing for
-// a tensor without elements. False if 64 bits do not count it.
+// a tensor without elements. False if 63 bits do not count it.
 inline bool place_of(const bp_tensor& tensor, uint64_t item_bytes, uint64_t first, Place& out) {
   // How far the elements reach below the first one, and above it.
   uint64_t below = 0, above = 0;
@@ -69,6 +69,8 @@ inline bool place_of(const bp_tensor& tensor, uint64_t item_bytes, uint64_t firs
     return false;
   }
   if (__builtin_add_overflow(first - below_bytes, size_bytes, &end)) return false;
+  // Offsets between elements are signed.
+  if (size_bytes > static_cast<uint64_t>(INT64_MAX)) return false;
   out = {first - below_bytes, size_bytes, below_bytes};
   return true;
 }

@@ -209,9 +209,15 @@ TEST_F(Dlpack, RefusesWhatItCannotTakeAndLeavesItToTheCaller) {
   expect_refused(good, BP_INVALID_ARGUMENT, "address space");
   strides = {-(int64_t{1} << 62), 1};
   expect_refused(good, BP_INVALID_ARGUMENT, "address space");
+  strides = {0, int64_t{1} << 60};
+  expect_refused(good, BP_INVALID_ARGUMENT, "address space");
+}
+
+TEST_F(Dlpack, RefusesAFirstElementThatTheDeviceCannotBeginAt) {
   fake.heap.tensor_offset_alignment_bytes = 16;
-  strides = {3, -1};
-  m = good;
+  load();
+  std::vector<int64_t> shape{2, 3}, strides{3, -1};
+  bp_dlpack_managed m = managed(shape, &strides);
   m.tensor.byte_offset = 8;
   expect_refused(m, BP_UNSUPPORTED, "multiples of 16");
 }

@@ -186,6 +186,9 @@ void pool_plane_with_indices(const MaxPool& p, int64_t plane, std::byte* memory)
 template <typename T>
 class NegativeZeros {
  public:
+  // Spelled out: one that the compiler made would not be compiled for the target.
+  HWY_INLINE NegativeZeros() : least_(hn::Zero(BitsTag())) {}
+
   HWY_INLINE void look(hn::Vec<ComputeTag<T>> v) {
     least_ = hn::Min(least_, hn::BitCast(BitsTag(), v));
   }
@@ -196,7 +199,7 @@ class NegativeZeros {
 
  private:
   using BitsTag = hn::RebindToSigned<ComputeTag<T>>;
-  hn::Vec<BitsTag> least_ = hn::Zero(BitsTag());
+  hn::Vec<BitsTag> least_;
 };
 
 template <typename T>

@@ -170,12 +170,12 @@ class BlockBackward {
     Sum *const p_at = part(scratch_.scores) + first, *const to = part(scratch_.grad_scores) + first;
     const auto lse = hn::LoadU(d, part(scratch_.peaks) + first);
     const auto delta = hn::LoadU(d, part(scratch_.sums) + first);
-    const auto has_weights = hn::Ne(lse, hn::Set(d, -kInfinity<Sum>));
+    const auto has_nothing = hn::Eq(lse, hn::Set(d, -kInfinity<Sum>));  // Not of a NaN.
     for (int64_t j = 0; j < count; ++j) {
       const auto raw = hn::LoadU(d, p_at + j * kRowBlock);
       const auto s = hn::Mul(raw, hn::Set(d, scale));
       const auto is_seen =
-          hn::And(has_weights, hn::AndNot(is_hidden(d, raw), limits.sees(half, j)));
+          hn::AndNot(has_nothing, hn::AndNot(is_hidden(d, raw), limits.sees(half, j)));
       const auto x = hn::Sub(s, lse);  // The smallest weights count, for gradients may be large.
       auto p = hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
       p = hn::IfThenElse(is_seen, p, hn::Set(d, Sum{-0.0}));

@@ -17,11 +17,10 @@ constexpr Fill kFar = constant_fill(-2.3);  // The exponential of which is about
 struct Length {
   int64_t terms;
   Tier tier;
-  bool is_heavy;  // Oracles that take a microsecond for each term are left out.
 };
-constexpr Length kSmoke{(1 << 17) + 1, Tier::kSmoke, false};
-constexpr Length kQuick{(1 << 20) + 3, Tier::kQuick, false};
-constexpr Length kFull{(1 << 24) + 1, Tier::kFull, true};
+constexpr Length kSmoke{(1 << 17) + 1, Tier::kSmoke};
+constexpr Length kQuick{(1 << 20) + 3, Tier::kQuick};
+constexpr Length kFull{(1 << 24) + 1, Tier::kFull};
 
 // What the rows of an op are made with: its oracle, and the inputs that follow from others.
 class Builder {
@@ -303,8 +302,8 @@ std::vector<LongSum> long_sums(const OpCases& rows) {
       if (model == nullptr || dtype == BP_F64) continue;
       const bool is_f32 = dtype == BP_F32;
       for (const Length& length : {kSmoke, kQuick, kFull}) {
-        if (length.tier != Tier::kQuick && !is_f32) continue;
-        if (length.is_heavy && op.is_heavy) continue;
+        const bool is_quick = length.tier == Tier::kQuick;
+        if (!is_quick && (!is_f32 || op.is_heavy)) continue;
         op.add(Builder(*model, length, sums));
       }
     }

@@ -111,6 +111,12 @@ Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
   if (activation == BP_LINEAR_ACTIVATION_NONE) return before;
   Expected after = before;
   after.checks_bias = false;
+  if (activation != BP_LINEAR_ACTIVATION_RELU) {
+    // At -inf gelu and silu are NaN by their formulas, and 0 as a limit.
+    after.also_right = [products = before.value](int64_t element, DoubleDouble y) {
+      return y.hi == 0 && products[static_cast<size_t>(element)].hi == -HUGE_VAL;
+    };
+  }
   for (size_t i = 0; i < before.value.size(); ++i) {
     DoubleDouble& y = after.value[i];
     const double x = before.value[i].hi;

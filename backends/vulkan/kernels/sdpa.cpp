@@ -2,6 +2,7 @@
 // shaders, by products (sdpa_products.hpp).
 #include <algorithm>
 #include <array>
+#include <string>
 
 #include "backends/vulkan/kernels/sdpa_products.hpp"
 
@@ -97,6 +98,11 @@ bp_reason backward_supports(const bp_sdpa_backward_args& args) {
   return reason_of(args, kMostBackwardWidth);
 }
 
+// A launch that nobody asked supports() about must not divide by lanes that it does not have.
+void check_supported(bp_reason reason) {
+  if (reason != nullptr) throw StatusError(BP_UNSUPPORTED, std::string("attention: ") + reason);
+}
+
 uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
 
 // A bias of -inf hides a key too, if it does so with all keys of a query.
@@ -106,6 +112,7 @@ bool may_hide(const Args& args) {
 }
 
 bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
+  check_supported(forward_supports(args));
   if (element_count(*args.y) == 0 && (args.lse == nullptr || element_count(*args.lse) == 0)) {
     return BP_OK;
   }
@@ -137,6 +144,7 @@ uint64_t backward_workspace(const bp_sdpa_backward_args& args, const Env& env) {
 }
 
 bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
+  check_supported(backward_supports(args));
   SdpaRecord record = record_of(launch, args);
   record.grad_y = tensor_of(launch, args.grad_y);
   record.grad_q = tensor_of(launch, args.grad_q);
