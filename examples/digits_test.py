@@ -3,7 +3,7 @@
 name of a device, compares it with the default one instead: most of what it lacks runs there. With
 options for its backend too, the device must have run all of it as programs of its compiler; with
 "learns" in their place its sums may differ in their last bits: its losses follow those of the
-default one for two epochs, and it must reach 97 % by itself."""
+default one for an epoch, and it must reach 97 % by itself."""
 import json
 import os
 import re
@@ -48,16 +48,18 @@ def losses(path):
 
 def check_learning(device):
     """The same seed, split, weights, order and dropout masks: what is left is the order of sums.
-    Its rounding errors grow with the steps: 5e-6 of the losses of two epochs on lavapipe."""
+    Training is chaotic: the rounding errors grow tenfold in some 15 steps, from 1e-7 of the loss in
+    the first one to 8e-7 at the end of the first epoch and 1e-4 at the end of the second, on
+    lavapipe. So the first epoch is compared, and the last one must have learned."""
     with tempfile.TemporaryDirectory() as scratch:
         out = ("--out", f"{scratch}/w.safetensors", "--log")
-        run("--epochs", "2", *out, f"{scratch}/default.csv")
+        run("--epochs", "1", *out, f"{scratch}/default.csv")
         lines = run("--epochs", "8", "--device", device, *out, f"{scratch}/other.csv").stdout
         ours, theirs = losses(f"{scratch}/default.csv"), losses(f"{scratch}/other.csv")
-    assert len(ours) == 2 * 23 and len(theirs) == 8 * 23, (len(ours), len(theirs))
+    assert len(ours) == 23 and len(theirs) == 8 * 23, (len(ours), len(theirs))
     furthest = max(abs(a / b - 1) for a, b in zip(ours, theirs))
-    print(f"losses of {len(ours)} steps differ by at most {furthest:.1e} of them; allowed: 1e-04")
-    assert furthest <= 1e-4, list(zip(ours, theirs))
+    print(f"losses of {len(ours)} steps differ by at most {furthest:.1e} of them; allowed: 1e-05")
+    assert furthest <= 1e-5, list(zip(ours, theirs))
     accuracy = float(re.search(r"^test accuracy (\S+) %", lines, re.MULTILINE)[1])
     assert accuracy >= 97, lines
     print(lines)

@@ -16,7 +16,7 @@ StreamEnds& ends_of(void* self) { return *static_cast<StreamEnds*>(self); }
 // Makes `slot` call the table behind.
 template <auto kSlot, typename... Args>
 void pass_on(bp_status (*&slot)(void*, Args...)) {
-  slot = [](void* self, Args... args) noexcept -> bp_status {
+  slot = [](void* self, Args... args) -> bp_status {
     const bp_stream_ops& next = ends_of(self).next;
     return (next.*kSlot)(next.self, args...);
   };
@@ -59,24 +59,24 @@ bp_status in_words(StreamEnds& ends, bp_stream* stream, bp_status status) {
   return set_error(nullptr, status, found->second.text.c_str());
 }
 
-bp_status stream_status(void* self, bp_stream* stream) noexcept {
+bp_status stream_status(void* self, bp_stream* stream) {
   const bp_stream_ops& next = ends_of(self).next;
   return in_words(ends_of(self), stream, next.status(next.self, stream));
 }
 
-bp_status synchronize(void* self, bp_stream* stream, uint64_t timeout_ns) noexcept {
+bp_status synchronize(void* self, bp_stream* stream, uint64_t timeout_ns) {
   const bp_stream_ops& next = ends_of(self).next;
   return in_words(ends_of(self), stream, next.synchronize(next.self, stream, timeout_ns));
 }
 
-bp_status clear_failure(void* self, bp_stream* stream) noexcept {
+bp_status clear_failure(void* self, bp_stream* stream) {
   const bp_stream_ops& next = ends_of(self).next;
   const bp_status status = next.clear_failure(next.self, stream);
   if (status == BP_OK) forget_failure(ends_of(self), stream);
   return status;
 }
 
-bp_status destroy(void* self, bp_stream* stream) noexcept {
+bp_status destroy(void* self, bp_stream* stream) {
   const bp_stream_ops& next = ends_of(self).next;
   if (stream == nullptr) return next.destroy(next.self, stream);
   return guarded([&] {

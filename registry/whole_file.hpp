@@ -38,7 +38,7 @@ class WholeFile {
       if (file_ < 0 && errno != EEXIST) break;
     }
     if (file_ >= 0) return;
-    note("a file beside it cannot be created");
+    note("cannot be written: a file beside it cannot be created");
     draft_.clear();  // It is somebody else's, or none.
   }
   WholeFile(const WholeFile&) = delete;

@@ -91,8 +91,10 @@ TEST_F(Files, MayHaveTheLongestName) {
 TEST_F(Files, SayWithThePathWhyTheyCannotBeWritten) {
   WholeFile nowhere(path("no/such"));
   nowhere.write("lost");
-  EXPECT_EQ(nowhere.commit(),
-            path("no/such") + ": a file beside it cannot be created: No such file or directory");
+  EXPECT_EQ(
+      nowhere.commit(),
+      path("no/such") +
+          ": cannot be written: a file beside it cannot be created: No such file or directory");
   fs::create_directories(path("folder"));
   WholeFile file(path("folder"));
   EXPECT_EQ(file.commit(),

@@ -201,6 +201,15 @@ int list_ids(const CaseList& cases, const PerfSelection& selection) {
   return kExitOk;
 }
 
+// The error of a file names the option that it was given to.
+Baseline read_baseline(const std::string& path) {
+  try {
+    return Baseline::read(path);
+  } catch (const UsageError& e) {
+    throw UsageError(std::string("--baseline: ") + e.what());
+  }
+}
+
 }  // namespace
 
 int perf_verb(const CommandLine& given) {
@@ -210,7 +219,7 @@ int perf_verb(const CommandLine& given) {
   const PerfSelection selection = select(cases, line.selection);
   if (line.wants_list) return list_ids(cases, selection);
   std::optional<Baseline> baseline;
-  if (!line.baseline.empty()) baseline = Baseline::read(line.baseline);
+  if (!line.baseline.empty()) baseline = read_baseline(line.baseline);
 
   line.run.session.interrupt_fd = interrupt_descriptor();
   line.run.retries = 0;

@@ -100,6 +100,7 @@ std::string line_defect(const json& line) {
       return call + " has no text '" + name + "'";
     }
   }
+  if (line.contains("why") && !line.at("why").is_string()) return call + " has a 'why' of no text";
   if (call == "memory.fill" && !is_pattern(line.at("pattern").get<std::string>())) {
     return "fills with '" + line.at("pattern").get<std::string>() +
            "'; allowed are 1 to 16 bytes as pairs of hexadecimal digits";
