@@ -87,11 +87,14 @@ static int run(bp_registry* registry, const char* backend) {
   }
   if (result == 0) result = add_and_print(target, blocks);
   /* Nothing is served elsewhere without a word: the last line says what ran where. */
-  char report[256];
-  uint64_t size = 0;
-  if (result == 0)
-    result = failed(bp_target_report(target, 0, sizeof(report), report, &size), "report");
-  if (result == 0) puts(report);
+  bp_dispatch_statistics served = {.struct_size = sizeof(served),
+                                   .struct_type = BP_STRUCT_DISPATCH_STATISTICS};
+  if (result == 0) result = failed(bp_target_statistics(target, 0, &served), "statistics");
+  if (result == 0) {
+    printf("%s: %llu native, %llu decomposed, %llu on the host\n", target->name,
+           (unsigned long long)served.native_count, (unsigned long long)served.decomposed_count,
+           (unsigned long long)served.host_fallback_count);
+  }
   for (int i = 0; i < 3; ++i) bp_block_free(blocks[i]);
   return result;
 }

@@ -33,7 +33,7 @@ constexpr const char* kHelp = R"(usage: 03_train_digits [OPTION ...]
   --out FILE      where the weights go (default: digits.safetensors)
   --log FILE      the loss of each step as CSV (default: none)
   --data FILE     the digits as CSV (default: the copy that came with this program)
-  --explain       says at the end why ops did not run on kernels of the device
+  --explain       says at the end which ops did not run on kernels of the device
   --help          this text
 
 The last lines are the accuracy on the test data, for which the same seed gives the same figure, and

@@ -25,8 +25,7 @@ def run(*arguments, expect=0):
 def accuracy_of(text):
     """The line of the accuracy; the one behind it says where the ops ran."""
     *_, line, report = text.splitlines()
-    assert re.fullmatch(r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host"
-                        r"(; \d+ inline scalars were copied to the device)?", report), report
+    assert re.fullmatch(r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host", report), report
     return line
 
 
@@ -89,9 +88,7 @@ def main():
 
         explained = run("--epochs", "1", "--out", f"{scratch}/w.safetensors", "--explain",
                         "--device", "acme.template").stdout
-        assert re.search(r"^relu: \d+ launches: 0 native, .*\n"
-                         r"  acme.template: has no kernel for this op\n", explained,
-                         re.MULTILINE), explained
+        assert re.search(r"^  relu: \d+ launches: 0 native, ", explained, re.MULTILINE), explained
 
         no_folder = run("--epochs", "1", "--out", f"{scratch}/none/w.safetensors", expect=1)
         assert "cannot be written" in no_folder.stderr, no_folder.stderr

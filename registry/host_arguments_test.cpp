@@ -202,13 +202,6 @@ constexpr Row kRows[] = {
     {"bp_target_statistics", "out_statistics", kRefused,
      [](World& w) { return bp_target_statistics(w.target, BP_OP_ADD, nullptr); }},
 
-    {"bp_target_report", "target", kRefused,
-     [](World& w) { return bp_target_report(nullptr, 0, 0, nullptr, &w.number); }},
-    {"bp_target_report", "text", kRefused,
-     [](World& w) { return bp_target_report(w.target, 0, 1, nullptr, &w.number); }},
-    {"bp_target_report", "out_size", kRefused,
-     [](World& w) { return bp_target_report(w.target, 0, 0, nullptr, nullptr); }},
-
     {"bp_op_prepare", "target", kRefused,
      [](World& w) {
        return bp_op_prepare(nullptr, nullptr, 0, BP_OP_ADD, &w.call.args, 0, &w.other_prepared);

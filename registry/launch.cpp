@@ -53,12 +53,6 @@ bp_status check_own_layouts(const Target& target, const OpRow& row, const bp_ker
               std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
 }
 
-// Keeps why the call was not served by a kernel of the backend, the first time for each op.
-void note_reason(Target& target, const Reading& r) {
-  if (target.counts[r.row->index].has_reason.exchange(true, std::memory_order_relaxed)) return;
-  target.reasons.keep(r.row->index, explain(target, *r.row, r.key, r.frame));
-}
-
 bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
   const bp_kernel_sources sources = allowed_sources(target);
   if (stream == nullptr) stream = target.default_stream;
@@ -69,9 +63,6 @@ bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, co
     bp_status status = submit(l, candidate.needs_scalar_tensors, r.frame);
     if (status == BP_OK) [[likely]] {
       count(target, *r.row, candidate.source);
-      if (candidate.source != BP_KERNEL_NATIVE) [[unlikely]] {
-        note_reason(target, r);
-      }
       return BP_OK;
     }
     if (classify(target, status) != BP_UNSUPPORTED) return status;

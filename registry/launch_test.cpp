@@ -76,24 +76,6 @@ TEST_F(Launch, HandsDeviceStreamAndFlagsToTheKernel) {
   EXPECT_EQ(statistics(BP_OP_SUB).native_count, 0);
 }
 
-TEST_F(Launch, ReportsHowCallsWereServed) {
-  bp_kernel kernel = make_kernel("add");
-  kernel.launch = see;
-  load({&kernel});
-  ASSERT_EQ(bp_op_launch(target, nullptr, 0, BP_OP_ADD, &call.args), BP_OK);
-  const std::string expected = "acme.npu:0: 1 launches: 1 native, 0 decomposed, 0 on the host";
-  char text[128] = {};
-  uint64_t size = 0;
-  ASSERT_EQ(bp_target_report(target, BP_REPORT_REASONS, sizeof(text), text, &size), BP_OK);
-  EXPECT_EQ(text, expected);
-  EXPECT_EQ(size, expected.size() + 1);
-  ASSERT_EQ(bp_target_report(target, 0, 9, text, &size), BP_OK);
-  EXPECT_STREQ(text, "acme.npu") << "cut at the capacity";
-  EXPECT_EQ(size, expected.size() + 1);
-  EXPECT_EQ(bp_target_report(target, 2, sizeof(text), text, &size), BP_INVALID_ARGUMENT);
-  EXPECT_STREQ(bp_error_text(), "flags is 2; allowed is BP_REPORT_REASONS");
-}
-
 TEST_F(Launch, TriesTheNextKernelAfterARefusal) {
   bp_kernel refuses = make_kernel("refuses"), works = make_kernel("works");
   refuses.launch = [](const bp_kernel*, const bp_launch*, const void*) -> bp_status {

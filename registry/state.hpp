@@ -12,7 +12,6 @@
 
 #include "backplane/host.h"
 #include "registry/compiled_ops.hpp"
-#include "registry/dispatch_report.hpp"
 #include "registry/host_services.hpp"
 #include "registry/layers/properties.hpp"
 #include "registry/layers/stack.hpp"
@@ -32,7 +31,6 @@ struct Target;
 // How calls of one op on one target were served. A cache line of its own.
 struct alignas(64) DispatchCounts {
   std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
-  std::atomic<bool> has_reason = false;  // Target::reasons has one for the op.
 };
 
 // end_plugin() asks for the status itself.
@@ -66,8 +64,7 @@ struct Target final : bp_target {
   KernelTable kernels;
   std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.
   Selection selection;
-  std::unique_ptr<DispatchCounts[]> counts;  // By OpRow::index.
-  FirstReasons reasons;
+  std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
   std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.
 
   std::mutex prepared_mutex;

@@ -40,7 +40,7 @@ constexpr const char* kHelp = R"(usage: 04_train_gpt [OPTION ...]
   --prompt TEXT        what they continue (default: a line break)
   --temperature X      above 1 bolder, below 1 more careful (default: 0.8)
   --top-k N            chooses among the N likeliest characters; 0: all (default: 20)
-  --explain            says at the end why ops did not run on kernels of the device
+  --explain            says at the end which ops did not run on kernels of the device
   --help               this text
 
 The last line says how the ops were served: by kernels of the device, by decompositions, or on the

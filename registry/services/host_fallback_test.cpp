@@ -51,20 +51,6 @@ TEST_F(HostFallback, RunsWhatTheDeviceHasNoKernelFor) {
   EXPECT_EQ(statistics(*device, 0).host_fallback_count, 1);
 }
 
-TEST_F(HostFallback, IsReportedWithItsReason) {
-  Floats a(*device, {3, 4}), b(*device, {3, 4}), y(*device, {3, 4});
-  expect_difference(a, b, y);
-  char text[1024] = {};
-  uint64_t size = 0;
-  ASSERT_EQ(bp_target_report(device, BP_REPORT_REASONS, sizeof(text), text, &size), BP_OK);
-  EXPECT_STREQ(text,
-               "acme.template:0: 1 launches: 0 native, 0 decomposed, 1 on the host\n"
-               "sub: 1 launches: 0 native, 0 decomposed, 1 on the host\n"
-               "  acme.template: has no kernel for this op\n"
-               "  decomposition: the op has none\n"
-               "  host fallback: taken");
-}
-
 TEST_F(HostFallback, LeavesWhatTheDeviceHasToIt) {
   Floats a(*device, {3, 4}), y(*device, {3, 4});
   const bp_add_args args{.struct_size = sizeof(args), .a = a.get(), .b = a.get(), .y = y.get()};

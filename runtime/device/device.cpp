@@ -29,6 +29,17 @@ struct Generators {
   }
 };
 
+// The ids of all ops of this build.
+std::vector<uint32_t> all_ops() {
+  return {
+#define BP_OP(id, name, version, profile, kind, numerics) id,
+#define BP_ARG(op, member, kind, dtype)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+  };
+}
+
 bool has_host_device(const bp_registry* registry) {
   for (uint64_t i = 0; i < bp_registry_target_count(registry); ++i) {
     if (bp_registry_target(registry, i)->properties->device_class == BP_DEVICE_HOST) return true;
@@ -145,14 +156,24 @@ void Device::synchronize() const {
   check(devices.synchronize(devices.self, target_->device, UINT64_MAX), "device.synchronize");
 }
 
-std::string Device::report(bool has_reasons) const {
-  const bp_report_flags flags = has_reasons ? BP_REPORT_REASONS : 0;
-  uint64_t size = 0;
-  check(bp_target_report(target_, flags, 0, nullptr, &size), "target.report");
-  std::string text(size, '\0');
-  // Other threads may launch meanwhile: the counts may have grown, so the text may be cut.
-  check(bp_target_report(target_, flags, text.size(), text.data(), &size), "target.report");
-  text.resize(std::char_traits<char>::length(text.c_str()));
+std::string Device::report(bool has_ops) const {
+  const auto counts_of = [&](uint32_t op, bool& is_native) {
+    bp_dispatch_statistics s{};
+    s.struct_size = sizeof(s);
+    s.struct_type = BP_STRUCT_DISPATCH_STATISTICS;
+    check(bp_target_statistics(target_, op, &s), "target.statistics");
+    is_native = s.decomposed_count == 0 && s.host_fallback_count == 0;
+    const uint64_t all = s.native_count + s.decomposed_count + s.host_fallback_count;
+    return std::to_string(all) + " launches: " + std::to_string(s.native_count) + " native, " +
+           std::to_string(s.decomposed_count) + " decomposed, " +
+           std::to_string(s.host_fallback_count) + " on the host";
+  };
+  bool is_native = false;
+  std::string text = std::string(target_->name) + ": " + counts_of(0, is_native);
+  for (const uint32_t op : has_ops && !is_native ? all_ops() : std::vector<uint32_t>{}) {
+    const std::string counts = counts_of(op, is_native);
+    if (!is_native) text += "\n  " + std::string(bp_op_name(op)) + ": " + counts;
+  }
   return text;
 }
 

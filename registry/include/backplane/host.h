@@ -306,21 +306,6 @@ typedef struct bp_dispatch_statistics {
 BP_API bp_status bp_target_statistics(const bp_target* target, uint32_t op,
                                       bp_dispatch_statistics* out_statistics);
 
-/* What bp_target_report() writes besides the counts. */
-typedef uint32_t bp_report_flags;
-enum {
-  BP_REPORT_REASONS = 1u << 0, /* Why calls did not go to a kernel of the backend. */
-};
-
-/* Writes how the calls on `target` were served since it was loaded. The first line has the counts
- * of all ops, such as "acme.npu:0: 1200 launches: 1100 native, 60 decomposed, 40 on the host". With
- * BP_REPORT_REASONS, each op with calls that were not native follows: a line with its counts, and
- * for its first such call the lines of bp_kernel_explain(). The text ends with a zero byte and is
- * cut at `capacity`; *out_size is what the whole text needs, the zero included. An unknown flag is
- * BP_INVALID_ARGUMENT. */
-BP_API bp_status bp_target_report(const bp_target* target, bp_report_flags flags, uint64_t capacity,
-                                  char* text, uint64_t* out_size);
-
 /* ---- Prepared ops: a call that is launched many times ---------------------------------------- */
 
 /* A call whose kernel was chosen, and planned where the kernel can (bp_kernel::prepare). */

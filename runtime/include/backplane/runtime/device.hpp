@@ -71,8 +71,9 @@ class Device {
   void synchronize() const;
 
   // How the ops on this device were served, in a line: by its kernels, by decompositions, on the
-  // host. With reasons, a line for each op that had none follows, and why (bp_target_report()).
-  std::string report(bool has_reasons = false) const;
+  // host. With `has_ops` a line follows for each op that did not always run on its kernels;
+  // bp_kernel_explain() says why for a call.
+  std::string report(bool has_ops = false) const;
 
   // The generator that random ops on this device use unless they are given another.
   Generator& generator() const;
