@@ -25,7 +25,8 @@ def run(*arguments, expect=0):
 def accuracy_of(text):
     """The line of the accuracy; the one behind it says where the ops ran."""
     *_, line, report = text.splitlines()
-    assert re.fullmatch(r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host", report), report
+    served = r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host"
+    assert re.fullmatch(served, report), report
     return line
 
 
