@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "conformance/cases/op_families.hpp"
 #include "conformance/cases/op_oracles.hpp"
@@ -143,6 +145,20 @@ std::vector<Expected> expected_of(const Op& op, const CallData& data, const Nume
     return std::vector{expected};
   });
 }
+
+// A function for each row, which captures nothing: such an oracle follows the call alone, so that
+// recorded launches are judged by it and failing calls are made smaller.
+template <size_t kIndex>
+std::vector<Expected> expected_of_row(const CallData& data, const Numerics& numerics) {
+  return expected_of(elementwise::kRows[kIndex], data, numerics);
+}
+
+template <size_t... kIndex>
+constexpr auto make_oracles(std::index_sequence<kIndex...>) {
+  return std::array{&expected_of_row<kIndex>...};
+}
+
+constexpr auto kOracles = make_oracles(std::make_index_sequence<std::size(elementwise::kRows)>());
 
 // ---- Data ------------------------------------------------------------------------------------ //
 
@@ -310,9 +326,7 @@ class Rows {
     }
     if (op_.input_count == 1) made.tensors[0].layout = lies.first;
     made.output(op_.output, gives_bool_ ? bp_dtype{BP_BOOL} : dtype_, lies.shape, lies.output);
-    made.reference = [&op = op_](const CallData& call, const Numerics& numerics) {
-      return expected_of(op, call, numerics);
-    };
+    made.reference = kOracles[static_cast<size_t>(&op_ - std::data(elementwise::kRows))];
     made.is_smoke =
         is_smoke_dtype(dtype_) || dtype_ == BP_I32 || dtype_ == BP_I64 || dtype_ == BP_BOOL;
     made.varies = varies(lies) && std::string_view(data.text) != "special";

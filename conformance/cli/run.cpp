@@ -113,7 +113,8 @@ CaseList read_shrunk(const std::string& path) {
     const CaseList base = CaseList::of({JsonObject(described, path).text("case")});
     return CaseList({make_changed_case(base, described)});
   } catch (const UsageError& e) {
-    throw UsageError("--shrunk " + path + ": " + e.what());
+    throw UsageError("--shrunk: " + std::string(e.what()) +
+                     "; allowed is a file that shrink wrote");
   }
 }
 

@@ -134,11 +134,12 @@ N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_o
   return sum_of(std::span<const N>(terms));
 }
 
-// The weight of a key, which may vanish where it is no normal number.
+// The weight of a key, which may vanish where it is no normal number. A lse that is NaN stays one.
 template <typename N>
 N weight_of(N score, N lse) {
   using std::exp;
-  if (score == N(-HUGE_VAL)) return N(0);
+  const bool is_number = lse == lse;
+  if (score == N(-HUGE_VAL) && is_number) return N(0);
   N weight = exp(score - lse);
   if constexpr (requires { N::kUnit; }) weight.error += N::kWide ? 0x1p-1022 : 0x1p-126;
   return weight;
