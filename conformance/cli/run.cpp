@@ -106,10 +106,8 @@ RunHeader make_header(const CommandLine& line) {
 
 // The case of a file that shrink wrote.
 CaseList read_shrunk(const std::string& path) {
-  const nlohmann::json described = read_json_file(path);
-  if (!described.is_object())
-    throw UsageError("--shrunk " + path + ": is no file that shrink wrote");
   try {
+    const nlohmann::json described = read_json_file(path);
     const CaseList base = CaseList::of({JsonObject(described, path).text("case")});
     return CaseList({make_changed_case(base, described)});
   } catch (const UsageError& e) {
