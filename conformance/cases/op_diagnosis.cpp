@@ -62,7 +62,7 @@ bool any_tail(const OpCase& op_case, const CallData& data, bool takes_all, Test 
 
 // Each of up to forty tests for a tail computes the oracle again: long cases would take minutes.
 bool takes_tail_tests(const OpCase& op_case) {
-  constexpr int64_t kMaxElements = int64_t{1} << 18;
+  constexpr int64_t kMaxElements = int64_t{1} << 17;
   return std::ranges::all_of(op_case.tensors, [](const TensorArgument& argument) {
     return element_count(argument.shape) <= kMaxElements;
   });

@@ -92,7 +92,7 @@ Placement place(Layout layout, const Shape& shape, int64_t row_gap) {
 
 int64_t element_offset(const Placement& placement, const Shape& shape, int64_t index) {
   int64_t offset = 0;
-  for (size_t axis = shape.size(); axis-- > 0;) {
+  for (size_t axis = shape.size(); axis-- > 0 && index != 0;) {
     offset += index % shape[axis] * placement.strides[axis];
     index /= shape[axis];
   }

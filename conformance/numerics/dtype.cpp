@@ -15,6 +15,11 @@ constexpr FloatFormat kF32{24, -126, 127};
 constexpr FloatFormat kF16{11, -14, 15};
 constexpr FloatFormat kBf16{8, -126, 127};
 
+// 2^exponent, for the exponents of normal doubles: all that formats narrower than f64 need.
+double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
+}
+
 int exponent_of(const FloatFormat& format, double x) {
   if (x == 0) return format.min_exponent;
   const int exponent = std::ilogb(x);
@@ -28,9 +33,9 @@ uint64_t encode(const FloatFormat& format, int bits, double x) {
   const uint64_t all_ones = (uint64_t{1} << (bits - 1 - fraction_bits)) - 1;
   if (std::isnan(x)) return (all_ones << fraction_bits) | (uint64_t{1} << (fraction_bits - 1));
   if (std::isinf(x)) return sign | (all_ones << fraction_bits);
+  if (format.precision == kF64.precision) return std::bit_cast<uint64_t>(x);
   const int exponent = exponent_of(format, x);
-  const auto digits =
-      static_cast<uint64_t>(std::ldexp(std::fabs(x), format.precision - 1 - exponent));
+  const auto digits = static_cast<uint64_t>(std::fabs(x) * power_of_two(fraction_bits - exponent));
   const auto biased = static_cast<uint64_t>(exponent - format.min_exponent);
   return sign | (digits + (biased << fraction_bits));  // The hidden bit raises the exponent.
 }
@@ -47,7 +52,7 @@ double decode(const FloatFormat& format, int bits, uint64_t word) {
   }
   const uint64_t hidden = biased == 0 ? 0 : uint64_t{1} << fraction_bits;
   const int exponent = format.min_exponent + (biased == 0 ? 0 : static_cast<int>(biased) - 1);
-  return sign * std::ldexp(static_cast<double>(fraction + hidden), exponent - fraction_bits);
+  return sign * static_cast<double>(fraction + hidden) * power_of_two(exponent - fraction_bits);
 }
 
 template <typename T>
@@ -60,11 +65,6 @@ T read(const std::byte* address) {
 template <typename T>
 void write(T value, std::byte* address) {
   std::memcpy(address, &value, sizeof(T));
-}
-
-// 2^exponent, for the exponents of normal doubles: all that formats narrower than f64 need.
-double power_of_two(int exponent) {
-  return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
 }
 
 int64_t load_integer(bp_dtype dtype, const std::byte* address) {
@@ -91,7 +91,7 @@ double FloatFormat::smallest_subnormal() const {
   return std::ldexp(1.0, min_exponent - precision + 1);
 }
 double FloatFormat::largest() const {
-  return std::ldexp(2.0 - std::ldexp(1.0, 1 - precision), max_exponent);
+  return (2.0 - power_of_two(1 - precision)) * power_of_two(max_exponent);
 }
 
 const FloatFormat* float_format(bp_dtype dtype) {

@@ -165,14 +165,14 @@ class ABrokenBackend(Perf):
 
     def test_that_dies_leaves_a_complete_report(self):
         process = subprocess.Popen(
-            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "3", "-k",
+            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "1", "-k",
                      "perf.fill.*:perf.relu.dense.f32"),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=inherited())
         # The fill is under way as soon as the titles of the table are there.
         for line in process.stdout:
             if line.startswith("case "):
                 break
-        time.sleep(1)
+        time.sleep(0.5)
         children = pathlib.Path(f"/proc/{process.pid}/task").glob("*/children")
         workers = [int(word) for child in children for word in child.read_text().split()]
         self.assertEqual(len(workers), 1)
