@@ -27,10 +27,10 @@ OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
 SHARED_HEADERS = {
     "api/fuzz/fuzz.hpp",
     "api/fuzz/scratch.hpp",
-    "registry/json_depth.hpp",
-    "registry/read_file.hpp",
-    "registry/whole_file.hpp",
-    "registry/plugin_text.hpp",
+    "registry/files/json_depth.hpp",
+    "registry/files/read_file.hpp",
+    "registry/files/whole_file.hpp",
+    "registry/boundary/plugin_text.hpp",
 }
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 
@@ -39,6 +39,10 @@ PUBLIC_FOLDERS = {"backplane/runtime/": "runtime", "backplane/shell/": "backends
 
 # What backends share knows none of them.
 SHARED_BY_BACKENDS = ("backends/shell/", "backends/host_kernels/")
+
+# The rooms of the suite's cases: each may include those before it. Tests look into all of them.
+CASES = "conformance/cases/"
+ROOMS_OF_CASES = ("fixtures", "engine", "ops", "rules", "layouts", "abi")
 
 # Which module a library of the build belongs to; those of no module are free to all.
 LIBRARY_MODULE = {
@@ -132,6 +136,18 @@ def check_includes(path, text, headers):
             yield f"{path}: {header} is private to {used}"
 
 
+def check_rooms(path, text):
+    """Dependencies between the rooms of the suite's cases, which point one way."""
+    room = path.parts[2] if str(path).startswith(CASES) else ""
+    if room not in ROOMS_OF_CASES or path.stem.endswith("_test"):
+        return
+    for header in INCLUDE.findall(text):
+        used = header.removeprefix(CASES).split("/")[0] if header.startswith(CASES) else ""
+        later = ROOMS_OF_CASES[ROOMS_OF_CASES.index(room) + 1 :]
+        if used in later:
+            yield f"{path}: {CASES}{room} must not include {header}, of a later room"
+
+
 def check_links(path, text):
     """Dependencies between modules, as the build lists show them."""
     module = module_of(path)
@@ -174,6 +190,7 @@ def check_file(path, text, headers):
     yield from check_names(path, text)
     if path.suffix in (".c", ".h", ".cpp", ".hpp") and not str(path).startswith(RELEASED):
         yield from check_includes(path, text, headers)
+        yield from check_rooms(path, text)
     if path.name == "CMakeLists.txt":
         yield from check_links(path, text)
 

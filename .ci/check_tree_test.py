@@ -32,15 +32,15 @@ class CheckTree(unittest.TestCase):
         self.assertEqual(len(findings("api/include/backplane/dlpack.h", host)), 1)
 
     def test_refuses_the_private_header_of_another_module(self):
-        private = '#include "registry/claims.hpp"\n'
-        self.assertEqual(findings("registry/claims.cpp", private), [])
+        private = '#include "registry/calls/claims.hpp"\n'
+        self.assertEqual(findings("registry/calls/claims.cpp", private), [])
         self.assertEqual(
             findings("runtime/a.cpp", private),
-            ["runtime/a.cpp: registry/claims.hpp is private to registry"],
+            ["runtime/a.cpp: registry/calls/claims.hpp is private to registry"],
         )
 
     def test_lets_the_modules_above_share_headers_without_a_library(self):
-        shared = '#include "registry/json_depth.hpp"\n'
+        shared = '#include "registry/files/json_depth.hpp"\n'
         self.assertEqual(findings("runtime/io/a.cpp", shared), [])
         self.assertEqual(findings("conformance/a.cpp", shared), [])
         self.assertEqual(len(findings("backends/mychip/a.cpp", shared)), 1)
@@ -51,7 +51,7 @@ class CheckTree(unittest.TestCase):
         self.assertTrue(check_tree.is_text(Path("registry/fuzz/manifest_fuzz.cpp")))
 
     def test_holds_sources_compiled_into_a_library_to_its_rules(self):
-        private = '#include "registry/fail.hpp"\n'
+        private = '#include "registry/boundary/fail.hpp"\n'
         self.assertEqual(findings("ops_spec/checks.cpp", private), [])
         runtime = '#include "backplane/runtime/tensor.hpp"\n'
         self.assertEqual(len(findings("ops_spec/checks.cpp", runtime)), 1)
@@ -64,6 +64,14 @@ class CheckTree(unittest.TestCase):
             findings("backends/shell/queue.cpp", chip),
             ["backends/shell/queue.cpp: knows no backend, and includes backends/mychip/stream.hpp"],
         )
+
+    def test_keeps_the_rooms_of_the_cases_in_order(self):
+        text = '#include "conformance/cases/rules/rules.hpp"\n'
+        for name, found in (("engine/a.cpp", 1), ("layouts/a.cpp", 0), ("rules/a.cpp", 0),
+                            ("engine/a_test.cpp", 0), ("op_cases.cpp", 0)):
+            with self.subTest(name=name):
+                path = Path("conformance/cases") / name
+                self.assertEqual(len(list(check_tree.check_rooms(path, text))), found)
 
     def test_refuses_a_header_that_nobody_has(self):
         self.assertEqual(len(findings("api/a.c", '#include "backplane/gone.h"\n')), 1)

@@ -232,18 +232,4 @@ class Context {
 // std::logic_error is a defect of the suite, a HarnessError; any other exception is the backend's.
 Result run_case(const Case& which, Context& context);
 
-// ---- The lists of cases -------------------------------------------------------------------------
-
-// Each family appends its cases. None needs a plugin: the list is the same for every backend.
-void add_abi_cases(std::vector<Case>& cases);
-void add_load_cases(std::vector<Case>& cases);
-void add_device_cases(std::vector<Case>& cases);
-void add_memory_cases(std::vector<Case>& cases);
-void add_stream_cases(std::vector<Case>& cases);
-void add_event_cases(std::vector<Case>& cases);
-void add_graph_cases(std::vector<Case>& cases);
-void add_profiler_cases(std::vector<Case>& cases);
-void add_compiler_cases(std::vector<Case>& cases);
-void add_op_cases(std::vector<Case>& cases);
-
 }  // namespace bp::conformance

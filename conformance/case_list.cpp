@@ -4,10 +4,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "conformance/cases/layout_fixtures.hpp"
-#include "conformance/cases/memory_families.hpp"
-#include "conformance/cases/rank_group.hpp"
-#include "conformance/cases/runtime_families.hpp"
+#include "conformance/cases/families.hpp"
 
 namespace bp::conformance {
 
@@ -33,32 +30,8 @@ CaseList CaseList::whole_suite() {
 
 CaseList CaseList::without_ops() {
   std::vector<Case> cases;
-  add_abi_cases(cases);
-  add_load_cases(cases);
-  add_device_cases(cases);
-  add_memory_cases(cases);
-  add_address_cases(cases);
-  add_external_cases(cases);
-  add_virtual_memory_cases(cases);
-  add_churn_cases(cases);
-  add_dlpack_cases(cases);
-  add_host_memory_cases(cases);
-  add_stream_cases(cases);
-  add_event_cases(cases);
-  add_shared_event_cases(cases);
-  add_stream_order_cases(cases);
-  add_native_stream_cases(cases);
-  add_stream_program_cases(cases);
-  add_failure_cases(cases);
-  add_thread_cases(cases);
-  add_thread_handle_cases(cases);
-  add_reload_cases(cases);
-  add_guard_cases(cases);
-  add_layout_cases(cases);
-  add_graph_cases(cases);
-  add_profiler_cases(cases);
-  add_compiler_cases(cases);
-  add_collective_cases(cases);
+#define BP_FAMILY(name) add_##name##_cases(cases);
+#undef BP_FAMILY
   return CaseList(std::move(cases));
 }
 

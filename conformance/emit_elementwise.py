@@ -121,7 +121,7 @@ HEAD = '''\
 #include <type_traits>
 
 #include "backplane/ops.h"
-#include "conformance/cases/elementwise_row.hpp"
+#include "conformance/cases/ops/elementwise_row.hpp"
 #include "conformance/reference/primitives.hpp"
 
 namespace bp::conformance::elementwise {

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes each rule that the spec has for a call, as data: emit_spec_rules.py SPEC_RULES.CPP
 
-A rule is a condition in postfix notation, which cases/spec_rules.cpp evaluates over a frame: a
-second reading of the spec beside the checks that ops_spec/emit_infer.py writes. The words:
+A rule is a condition in postfix notation, which cases/rules/spec_rules.cpp evaluates over a frame:
+a second reading of the spec beside the checks that ops_spec/emit_infer.py writes. The words:
 
   #N #F.F          an int, a number
   shape:X ndim:X numel:X dtype:X count:X given:X     of an argument; of a list, its first tensor
@@ -239,7 +239,8 @@ def spelled(op, words):
 
 def source(ops):
     out = [generate.banner("ops_spec/ops", "emit_spec_rules.py", "Do not edit."),
-           '#include "conformance/cases/spec_rules.hpp"', "", '#include "backplane/ops.h"', "",
+           '#include "conformance/cases/rules/spec_rules.hpp"', "",
+           '#include "backplane/ops.h"', "",
            "namespace bp::conformance {", "namespace {", ""]
     for op in ops:
         out.append(f"const SpecRule k_{op.c_name}_rules[] = {{")

@@ -5,8 +5,8 @@
 #include <cstdio>
 
 #include "conformance/selection.hpp"
-#include "registry/json_depth.hpp"
-#include "registry/read_file.hpp"
+#include "registry/files/json_depth.hpp"
+#include "registry/files/read_file.hpp"
 
 namespace bp::conformance {
 namespace {

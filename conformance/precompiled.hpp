@@ -10,5 +10,5 @@
 #include <string>
 #include <vector>
 
-#include "conformance/cases/fixtures.hpp"
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
+#include "conformance/cases/fixtures/fixtures.hpp"

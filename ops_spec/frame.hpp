@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ops_spec/checks.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 
 namespace bp::ops {
 

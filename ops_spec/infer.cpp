@@ -11,7 +11,7 @@
 #include "ops_spec/checks.hpp"
 #include "ops_spec/frame.hpp"
 #include "ops_spec/overlap.hpp"
-#include "registry/prefix.hpp"
+#include "registry/boundary/prefix.hpp"
 
 namespace bp::ops {
 namespace {

@@ -2,9 +2,9 @@
 #include <cstddef>
 
 #include "backplane/addresses.h"
-#include "registry/fail.hpp"
-#include "registry/guard.hpp"
-#include "registry/out_struct.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/boundary/out_struct.hpp"
 #include "registry/state.hpp"
 
 namespace bp::core {

@@ -3,12 +3,12 @@
 #include <filesystem>
 #include <string_view>
 
-#include "registry/fail.hpp"
-#include "registry/guard.hpp"
-#include "registry/host_target.hpp"
-#include "registry/plugin.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/boundary/tables.hpp"
+#include "registry/plugins/host_target.hpp"
+#include "registry/plugins/plugin.hpp"
 #include "registry/state.hpp"
-#include "registry/tables.hpp"
 
 namespace bp {
 namespace core {

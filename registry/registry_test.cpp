@@ -1,7 +1,7 @@
 // Loading, naming and unloading backends of this process.
 #include <gtest/gtest.h>
 
-#include "registry/host_target.hpp"
+#include "registry/plugins/host_target.hpp"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "backplane/host.h"
-#include "registry/compiled_ops.hpp"
-#include "registry/host_services.hpp"
+#include "registry/calls/compiled_ops.hpp"
+#include "registry/calls/selection.hpp"
 #include "registry/layers/properties.hpp"
 #include "registry/layers/stack.hpp"
-#include "registry/loader.hpp"
-#include "registry/manifest.hpp"
-#include "registry/registrar.hpp"
-#include "registry/selection.hpp"
+#include "registry/plugins/host_services.hpp"
+#include "registry/plugins/loader.hpp"
+#include "registry/plugins/manifest.hpp"
+#include "registry/plugins/registrar.hpp"
 #include "registry/services/services.hpp"
 #include "registry/stream_ends.hpp"
 

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "registry/guard.hpp"
-#include "registry/prepared.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/calls/prepared.hpp"
 #include "registry/state.hpp"
 
 namespace bp::core {
@@ -26,7 +26,7 @@ template <typename Table>
 void pass_all_on(Table& table) {
 #define BP_SLOT(slot_table, noun, slot, presence, gone) \
   if constexpr (std::is_same_v<Table, slot_table>) pass_on<&slot_table::slot>(table.slot);
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 }
 
 bool is_same_table(const bp_stream_ops& a, const bp_stream_ops& b) {

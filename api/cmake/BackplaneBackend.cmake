@@ -143,7 +143,8 @@ function(backplane_add_static_backend target backend)
 endfunction()
 
 # Adds the table of the backends in BACKPLANE_LINK_STATIC_BACKENDS to the shared module <target>,
-# generated into the build tree, and links them. registry/static_backends.hpp declares the table.
+# generated into the build tree, and links them. registry/plugins/static_backends.hpp declares the
+# table.
 function(backplane_link_static_backends target)
   set(declarations "")
   set(rows "")
@@ -160,7 +161,7 @@ function(backplane_link_static_backends target)
   set(table ${CMAKE_CURRENT_BINARY_DIR}/static_backends.cpp)
   file(GENERATE OUTPUT ${table} CONTENT
 "// Written by CMake from BACKPLANE_LINK_STATIC_BACKENDS.
-#include \"registry/static_backends.hpp\"
+#include \"registry/plugins/static_backends.hpp\"
 
 ${declarations}
 const bp_static_backend kStaticBackends[] = {

@@ -56,8 +56,8 @@ bool write_all(int file, const void* bytes, size_t size) {
   return true;
 }
 
-// What registry/whole_file.hpp does, for a plugin, which takes nothing of its host: a draft of a
-// unique name that follows no link. It is not synchronised: the hash shows damage.
+// What registry/files/whole_file.hpp does, for a plugin, which takes nothing of its host: a draft
+// of a unique name that follows no link. It is not synchronised: the hash shows damage.
 bool replace_file(const std::string& path, const Header& header,
                   const std::vector<std::byte>& data) {
   std::string draft = path + ".XXXXXX";

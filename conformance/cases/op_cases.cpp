@@ -3,40 +3,19 @@
 #include <memory>
 #include <set>
 
-#include "conformance/cases/bad_input_cases.hpp"
-#include "conformance/cases/buffer_cases.hpp"
-#include "conformance/cases/declarations.hpp"
-#include "conformance/cases/gradient_cases.hpp"
-#include "conformance/cases/layout_fixtures.hpp"
-#include "conformance/cases/op_engine.hpp"
-#include "conformance/cases/op_families.hpp"
-#include "conformance/cases/op_long_sums.hpp"
+#include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/families.hpp"
 #include "conformance/cases/op_parts.hpp"
-#include "conformance/cases/rules.hpp"
+#include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_long_sums.hpp"
+#include "conformance/cases/rules/bad_input_cases.hpp"
+#include "conformance/cases/rules/buffer_cases.hpp"
+#include "conformance/cases/rules/declarations.hpp"
+#include "conformance/cases/rules/gradient_cases.hpp"
+#include "conformance/cases/rules/rules.hpp"
 
 namespace bp::conformance {
 namespace {
-
-constexpr OpFamily kFamilies[] = {
-    {"element-wise", add_unary},
-    {"element-wise", add_binary},
-    {"element-wise", add_activation},
-    {"movement", add_movement},
-    {"embedding", add_embedding},
-    {"selection", add_selection},
-    {"selection", add_sort},
-    {"reduction", add_reduction},
-    {"matrix", add_matrix},
-    {"convolution", add_convolution},
-    {"pooling", add_pooling},
-    {"normalization", add_normalization},
-    {"normalization", add_layer_norm},
-    {"attention", add_attention},
-    {"attention", add_rope},
-    {"loss", add_loss},
-    {"random", add_random},
-    {"optimizer", add_optimizer},
-};
 
 bool is_empty(const OpCase& op_case) {
   for (const TensorArgument& argument : op_case.tensors) {
@@ -98,7 +77,7 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
 // The ops of each family.
 std::vector<std::set<uint32_t>> ops_of_families() {
   std::vector<std::set<uint32_t>> ops;
-  for (const OpFamily& family : kFamilies) {
+  for (const OpFamily& family : op_families()) {
     OpCases rows;
     family.add(rows);
     std::set<uint32_t>& own = ops.emplace_back();
@@ -118,8 +97,6 @@ bool has_word(std::string_view id, std::string_view word) {
 
 }  // namespace
 
-std::span<const OpFamily> op_families() { return kFamilies; }
-
 std::vector<OpPart> parts_of(std::string_view id) {
   static const std::vector<std::set<uint32_t>> kOps = ops_of_families();
   const bool is_gradient = id.starts_with("gradient.");
@@ -133,7 +110,7 @@ std::vector<OpPart> parts_of(std::string_view id) {
 }
 
 void add_op_part(std::vector<Case>& cases, const OpPart& part) {
-  const OpFamily& family = kFamilies[part.family];
+  const OpFamily& family = op_families()[part.family];
   OpCases rows;
   family.add(rows);
   if (part.op == 0) return add_gradient_cases(cases, rows);
@@ -143,7 +120,7 @@ void add_op_part(std::vector<Case>& cases, const OpPart& part) {
 
 void add_op_cases(std::vector<Case>& cases) {
   add_known_answers(cases);
-  for (const OpFamily& family : kFamilies) {
+  for (const OpFamily& family : op_families()) {
     OpCases rows;
     family.add(rows);
     add_gradient_cases(cases, rows);

@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "conformance/cases/op_families.hpp"
+#include "conformance/cases/ops/op_families.hpp"
 #include "conformance/memory/layout.hpp"
 
 namespace bp::conformance {

@@ -4,7 +4,7 @@
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -8,7 +8,7 @@
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/tags.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -9,12 +9,12 @@
 #include <iostream>
 #include <system_error>
 
-#include "conformance/cases/child_routines.hpp"
+#include "conformance/cases/fixtures/child_routines.hpp"
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/runner/worker.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

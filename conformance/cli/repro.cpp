@@ -9,7 +9,7 @@
 #include "conformance/report/saved_failure.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/shrink/changed_case.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

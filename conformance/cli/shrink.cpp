@@ -9,7 +9,7 @@
 #include "conformance/shrink/candidates.hpp"
 #include "conformance/shrink/changed_case.hpp"
 #include "conformance/shrink/shrinker.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

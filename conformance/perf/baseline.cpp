@@ -8,7 +8,7 @@
 
 #include "conformance/json_file.hpp"
 #include "conformance/runner/setup.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "conformance/cases/host_call.hpp"
+#include "conformance/cases/engine/host_call.hpp"
 
 namespace bp::conformance {
 namespace {

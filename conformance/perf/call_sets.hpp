@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "conformance/case.hpp"
-#include "conformance/cases/fixtures.hpp"
-#include "conformance/cases/op_launch.hpp"
+#include "conformance/cases/engine/op_launch.hpp"
+#include "conformance/cases/fixtures/fixtures.hpp"
 
 namespace bp::conformance {
 

@@ -15,7 +15,7 @@
 // All other ops are counted as 0 flops: their roof is memory.
 #pragma once
 
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 

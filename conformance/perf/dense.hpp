@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "conformance/case.hpp"
-#include "conformance/cases/fixtures.hpp"
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
+#include "conformance/cases/fixtures/fixtures.hpp"
 
 namespace bp::conformance {
 

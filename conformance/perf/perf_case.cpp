@@ -12,8 +12,8 @@
 #include <future>
 #include <memory>
 
-#include "conformance/cases/host_call.hpp"
-#include "conformance/cases/op_engine.hpp"
+#include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/perf/cost.hpp"
 #include "conformance/perf/spread.hpp"
 #include "conformance/perf/timing.hpp"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "conformance/case.hpp"
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 #include "conformance/perf/perf_options.hpp"
 
 namespace bp::conformance {

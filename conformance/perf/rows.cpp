@@ -4,8 +4,8 @@
 #include <map>
 #include <stdexcept>
 
-#include "conformance/cases/host_call.hpp"
-#include "conformance/cases/op_families.hpp"
+#include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/ops/op_families.hpp"
 #include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "conformance/cases/op_families.hpp"
+#include "conformance/cases/ops/op_families.hpp"
 #include "conformance/shrink/candidates.hpp"
 
 namespace bp::conformance {

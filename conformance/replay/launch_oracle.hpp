@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "conformance/cases/op_judge.hpp"
+#include "conformance/cases/engine/op_judge.hpp"
 #include "conformance/replay/launch_line.hpp"
 
 namespace bp::conformance {

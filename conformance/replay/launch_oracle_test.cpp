@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "conformance/cases/op_families.hpp"
+#include "conformance/cases/ops/op_families.hpp"
 
 namespace bp::conformance {
 namespace {

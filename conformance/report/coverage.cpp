@@ -5,7 +5,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 namespace {

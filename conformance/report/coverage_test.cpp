@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -20,8 +20,8 @@
 #include "conformance/report/saved_failure.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/runner/protocol.hpp"
-#include "registry/plugin_text.hpp"
-#include "registry/whole_file.hpp"
+#include "registry/boundary/plugin_text.hpp"
+#include "registry/files/whole_file.hpp"
 
 namespace bp::conformance {
 namespace {

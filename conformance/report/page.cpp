@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

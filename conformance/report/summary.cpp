@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

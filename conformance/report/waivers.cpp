@@ -6,7 +6,7 @@
 
 #include "conformance/json_file.hpp"
 #include "conformance/selection.hpp"
-#include "registry/json_depth.hpp"
+#include "registry/files/json_depth.hpp"
 
 namespace bp::conformance {
 namespace {

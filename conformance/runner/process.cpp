@@ -18,7 +18,7 @@
 #include <system_error>
 
 #include "conformance/runner/warden.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 extern char** environ;
 

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "registry/json_depth.hpp"
+#include "registry/files/json_depth.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -6,7 +6,7 @@
 #include "conformance/json_file.hpp"
 #include "conformance/runner/describe.hpp"
 #include "conformance/selection.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "conformance/cases/host_call.hpp"
+#include "conformance/cases/engine/host_call.hpp"
 #include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {

@@ -2,8 +2,8 @@
 
 #include <stdexcept>
 
-#include "conformance/cases/host_call.hpp"
-#include "conformance/cases/op_engine.hpp"
+#include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/selection.hpp"
 #include "conformance/shrink/program.hpp"
 

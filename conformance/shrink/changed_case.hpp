@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/case_list.hpp"
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <sstream>
 
-#include "conformance/cases/host_call.hpp"
-#include "conformance/cases/op_judge.hpp"
+#include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/engine/op_judge.hpp"
 #include "conformance/runner/setup.hpp"
 #include "conformance/shrink/program_text.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "conformance/case.hpp"
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {
 

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "conformance/case_list.hpp"
-#include "conformance/cases/op_case.hpp"
+#include "conformance/cases/engine/op_case.hpp"
 #include "conformance/runner/session.hpp"
 
 namespace bp::conformance {

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "conformance/cases/addition.hpp"
+#include "conformance/streams/addition.hpp"
 #include "conformance/streams/generator.hpp"
 
 namespace bp::conformance {

@@ -99,8 +99,9 @@ class Shrinking(unittest.TestCase):
         self.expect(run(*good, "stream.new_stream_is_idle"), 2, "no single call of an op")
         path = pathlib.Path(self.folder, "no.json")
         path.write_text("{}")
-        self.expect(run(PROGRAM, "run", GOOD, "--shrunk", str(path)), 2, "there is no \"case\"")
-        self.expect(run(PROGRAM, "run", GOOD, "--shrunk", "/no/such"), 2, "a file that shrink wrote")
+        shrunk = (PROGRAM, "run", GOOD, "--shrunk")
+        self.expect(run(*shrunk, str(path)), 2, "there is no \"case\"")
+        self.expect(run(*shrunk, "/no/such"), 2, "a file that shrink wrote")
 
 
 if __name__ == "__main__":

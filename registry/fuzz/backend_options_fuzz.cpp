@@ -3,8 +3,8 @@
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"
-#include "registry/backend_options.hpp"
-#include "registry/error_slot.hpp"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/plugins/backend_options.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using bp::fuzz::check;

@@ -3,9 +3,9 @@
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"
-#include "registry/error_slot.hpp"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/layers/stack.hpp"
-#include "registry/plugin_text.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using bp::fuzz::check;

@@ -3,8 +3,8 @@
 
 #include "api/fuzz/fuzz.hpp"
 #include "api/fuzz/scratch.hpp"
-#include "registry/manifest.hpp"
-#include "registry/plugin_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
+#include "registry/plugins/manifest.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using bp::fuzz::check;

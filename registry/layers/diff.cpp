@@ -19,8 +19,8 @@
 #include <optional>
 #include <set>
 
-#include "registry/call.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/calls/call.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/elements.hpp"

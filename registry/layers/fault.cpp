@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "registry/call.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/calls/call.hpp"
 #include "registry/layers/directory.hpp"
 #include "registry/layers/fault_rules.hpp"
 #include "registry/layers/list.hpp"
@@ -36,7 +36,7 @@ constexpr bool frees(Slot slot) {
   enum : bool { lost = false, nothing = true };  // The words of slots.def.
   constexpr bool kFrees[] = {
 #define BP_SLOT(table, noun, name, presence, gone) gone,
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
   };
   const auto index = static_cast<uint32_t>(slot);
   return index < std::size(kFrees) ? kFrees[index] : slot == Slot::kernel_plan_release;

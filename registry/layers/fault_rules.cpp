@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/options.hpp"
 #include "registry/layers/slots.hpp"
 

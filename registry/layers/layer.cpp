@@ -1,7 +1,7 @@
 #include "registry/layers/layer.hpp"
 
+#include "registry/boundary/prefix.hpp"
 #include "registry/layers/slots.hpp"
-#include "registry/prefix.hpp"
 
 namespace bp::layers {
 namespace {
@@ -10,7 +10,7 @@ constexpr std::string_view kSlotNames[] = {
 #define BP_WORDS(words) #words
 // NOLINTNEXTLINE(bugprone-macro-parentheses): these are words.
 #define BP_SLOT(table, noun, slot, presence, gone) BP_WORDS(noun.slot),
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 #undef BP_WORDS
     "kernel.supports",  "kernel.workspace_size", "kernel.launch",       "kernel.prepare",
     "kernel.plan_info", "kernel.plan_pack",      "kernel.plan_release",

@@ -34,9 +34,9 @@
 #include <variant>
 #include <vector>
 
-#include "registry/guard.hpp"
-#include "registry/host_services.hpp"
+#include "registry/boundary/guard.hpp"
 #include "registry/layers/options.hpp"
+#include "registry/plugins/host_services.hpp"
 
 namespace bp::layers {
 

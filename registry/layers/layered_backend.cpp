@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/prefix.hpp"
 #include "registry/layers/slots.hpp"
-#include "registry/prefix.hpp"
 
 namespace bp::layers {
 namespace {
@@ -31,14 +31,14 @@ template <typename Table>
 constexpr uint32_t struct_type_of() {
 #define BP_TABLE(table, struct_type, last, member) \
   if constexpr (std::is_same_v<Table, table>) return struct_type;
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 }
 
 template <typename Table>
 void pass_all_on(Table& ours) {
 #define BP_SLOT(slot_table, noun, slot, presence, gone) \
   if constexpr (std::is_same_v<Table, slot_table>) pass_on<Table, &slot_table::slot>(ours.slot);
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 }
 
 template <auto kMember, typename Result, typename... Args>

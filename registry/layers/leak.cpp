@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/site.hpp"
 #include "registry/layers/slots.hpp"

@@ -4,14 +4,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "registry/call.hpp"
-#include "registry/fail.hpp"
-#include "registry/json_depth.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/calls/call.hpp"
+#include "registry/files/json_depth.hpp"
+#include "registry/files/read_file.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/properties.hpp"
 #include "registry/layers/slots.hpp"
 #include "registry/layers/words.hpp"
-#include "registry/read_file.hpp"
 
 namespace bp::layers {
 namespace {
@@ -112,7 +112,7 @@ class MaskLayer final : public Layer {
   if constexpr (std::is_same_v<Table, slot_table>) {                        \
     if (fits(kSlots, slot_name(Slot::noun##_##slot))) table.slot = nullptr; \
   }
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
   }
 
   // Takes the rows with a hidden dtype out of the claims; false if none is left.

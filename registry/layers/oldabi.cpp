@@ -3,7 +3,7 @@
 // without one being built.
 #include <algorithm>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/properties.hpp"
 #include "registry/layers/released.hpp"

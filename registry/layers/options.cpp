@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 
 namespace bp::layers {
 

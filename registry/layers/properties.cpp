@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "registry/plugin_text.hpp"
-#include "registry/prefix.hpp"
+#include "registry/boundary/plugin_text.hpp"
+#include "registry/boundary/prefix.hpp"
 
 namespace bp::layers {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backplane/host.h"
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/list.hpp"
 #include "registry/layers/words.hpp"
 
@@ -113,7 +113,7 @@ void RecordLayer::note_unrecorded(const Table& surrounded, const Table& table) {
   if constexpr (std::is_same_v<Table, slot_table>) {                   \
     note_unrecorded(Slot::noun##_##slot, surrounded.slot, table.slot); \
   }
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 }
 
 bool RecordLayer::on_kernel(WrappedKernel& kernel) {

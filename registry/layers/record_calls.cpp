@@ -1,7 +1,7 @@
 // What the record layer writes of streams, events, devices and launches.
 #include "backplane/host.h"
-#include "registry/call.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/calls/call.hpp"
 #include "registry/layers/footprint.hpp"
 #include "registry/layers/record.hpp"
 #include "registry/layers/record_frame.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backplane/host.h"
-#include "registry/frame_words.hpp"
+#include "registry/calls/frame_words.hpp"
 
 namespace bp::layers {
 namespace {

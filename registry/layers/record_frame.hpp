@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "registry/calls/op_rows.hpp"
 #include "registry/layers/recording.hpp"
-#include "registry/op_rows.hpp"
 
 namespace bp::layers {
 

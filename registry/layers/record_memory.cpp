@@ -2,9 +2,9 @@
 #include <cstring>
 #include <vector>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/files/sha256.hpp"
 #include "registry/layers/record.hpp"
-#include "registry/sha256.hpp"
 
 namespace bp::layers {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <string_view>
 
-#include "registry/fail.hpp"
-#include "registry/sha256.hpp"
-#include "registry/whole_file.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/files/sha256.hpp"
+#include "registry/files/whole_file.hpp"
 
 namespace bp::layers {
 namespace {

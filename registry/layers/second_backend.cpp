@@ -4,8 +4,8 @@
 #include <cstring>
 #include <deque>
 
-#include "registry/call.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/calls/call.hpp"
 #include "registry/layers/footprint.hpp"
 
 namespace bp::layers {

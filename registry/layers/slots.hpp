@@ -12,7 +12,7 @@ namespace bp::layers {
 // memory_free for bp_allocator_ops::free. The functions of kernels come last.
 enum class Slot : uint16_t {
 #define BP_SLOT(table, noun, slot, presence, gone) noun##_##slot,
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
   kernel_supports,
   kernel_workspace_size,
   kernel_launch,
@@ -33,7 +33,7 @@ template <typename Table>
 constexpr std::string_view table_noun() {
 #define BP_SLOT(table, noun, slot, presence, gone) \
   if constexpr (std::is_same_v<Table, table>) return #noun;
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 }
 
 // The names of its arguments behind self, as in the headers: "buffer, stream". Generated.
@@ -81,7 +81,7 @@ void surround_all(Wrapped<Table>& wrapped) {
   if constexpr (std::is_same_v<Table, slot_table>) {                                \
     surround<L, Table, &slot_table::slot, Slot::noun##_##slot>(wrapped.table.slot); \
   }
-#include "registry/slots.def"
+#include "registry/boundary/slots.def"
 }
 
 // The same for the functions of a kernel that return a status:

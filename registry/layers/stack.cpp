@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "registry/error_slot.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/layered_backend.hpp"
 
 namespace bp::layers {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <set>
 
-#include "registry/error_slot.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/layers/captures.hpp"
 #include "registry/layers/handles.hpp"
 #include "registry/layers/hazards.hpp"

@@ -1,7 +1,7 @@
 // The rules of launches, plans and conversions, and what they touch.
 #include <algorithm>
 
-#include "registry/call.hpp"
+#include "registry/calls/call.hpp"
 #include "registry/layers/record_frame.hpp"
 #include "registry/layers/validate.hpp"
 #include "registry/layers/words.hpp"

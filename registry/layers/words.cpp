@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "backplane/host.h"
-#include "registry/call.hpp"
-#include "registry/layout.hpp"
+#include "registry/calls/call.hpp"
+#include "registry/tensors/layout.hpp"
 
 namespace bp::layers {
 namespace {

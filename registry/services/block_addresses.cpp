@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/services/caching_allocator.hpp"
 
 namespace bp::services {

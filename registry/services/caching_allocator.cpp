@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "registry/error_slot.hpp"
-#include "registry/fail.hpp"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
 
 namespace bp::services {
 namespace {

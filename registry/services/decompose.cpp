@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "registry/fail.hpp"
-#include "registry/guard.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
 #include "registry/services/services.hpp"
 
 namespace bp::services {

@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
-#include "registry/error_slot.hpp"
-#include "registry/fail.hpp"
-#include "registry/guard.hpp"
-#include "registry/host_target.hpp"
-#include "registry/op_rows.hpp"
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/calls/op_rows.hpp"
+#include "registry/calls/submit.hpp"
+#include "registry/plugins/host_target.hpp"
 #include "registry/services/services.hpp"
-#include "registry/submit.hpp"
 
 namespace bp::services {
 namespace {

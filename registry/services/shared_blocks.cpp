@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-#include "registry/fail.hpp"
+#include "registry/boundary/fail.hpp"
 #include "registry/services/caching_allocator.hpp"
 
 namespace bp::services {

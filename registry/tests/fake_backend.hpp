@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/plugin.hpp"
+#include "registry/plugins/plugin.hpp"
 
 namespace bp::core {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "registry/read_file.hpp"
-#include "registry/whole_file.hpp"
+#include "registry/files/read_file.hpp"
+#include "registry/files/whole_file.hpp"
 #include "runtime/io/safetensors_header.hpp"
 
 namespace bp {

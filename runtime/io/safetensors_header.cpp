@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "registry/json_depth.hpp"
+#include "registry/files/json_depth.hpp"
 
 namespace bp::safetensors {
 namespace {

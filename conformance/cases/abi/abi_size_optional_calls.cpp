@@ -1,0 +1,282 @@
+// The functions of the tables that a device may do without.
+#include <array>
+#include <memory>
+#include <string>
+
+#include "backplane/ops.h"
+#include "conformance/cases/abi/abi_size_calls.hpp"
+#include "conformance/cases/fixtures/fixtures.hpp"
+
+namespace bp::conformance {
+namespace {
+
+void require_table(Context& t, uint32_t struct_type, const char* name) {
+  if ((t.target().table_mask >> struct_type & 1) == 0) {
+    t.not_supported("the device has no table of " + std::string(name));
+  }
+}
+
+template <typename Struct>
+Struct blank(uint32_t struct_type) {
+  Struct made{};
+  made.struct_size = sizeof(Struct);
+  made.struct_type = struct_type;
+  return made;
+}
+
+// A stream that lives as long as the call that holds it.
+std::shared_ptr<bp_stream> shared_stream(Context& t) {
+  OwnedStream stream = make_stream(t);
+  const StreamEnd end = stream.get_deleter();
+  return {stream.release(), end};
+}
+
+// Begins a capture with `desc` and abandons it.
+bp_status capture(Context& t, bp_stream* stream, const bp_capture_desc* desc) {
+  const bp_graph_ops& graphs = *t.target().graphs;
+  const bp_status status = graphs.begin_capture(graphs.self, stream, desc);
+  if (status != BP_OK) return status;
+  t.require_ok(graphs.end_capture(graphs.self, stream, nullptr), "end_capture that abandons");
+  return status;
+}
+
+}  // namespace
+
+// ---- Graphs -------------------------------------------------------------------------------------
+
+SizedCall make_bp_graph_ops_begin_capture(Context& t) {
+  require_table(t, BP_STRUCT_GRAPH_OPS, "graphs");
+  const std::shared_ptr<bp_stream> stream = shared_stream(t);
+  return sized_call<bp_capture_desc>(
+      blank<bp_capture_desc>(BP_STRUCT_CAPTURE_DESC),
+      [&t, stream](bp_capture_desc* at) { return capture(t, stream.get(), at); });
+}
+
+SizedCall make_bp_graph_ops_capture_info(Context& t) {
+  require_table(t, BP_STRUCT_GRAPH_OPS, "graphs");
+  const std::shared_ptr<bp_stream> stream = shared_stream(t);
+  const bp_graph_ops& graphs = *t.target().graphs;
+  return sized_call<bp_capture_info>(blank<bp_capture_info>(BP_STRUCT_CAPTURE_INFO),
+                                     [&graphs, stream](bp_capture_info* at) {
+                                       return graphs.capture_info(graphs.self, stream.get(), at);
+                                     });
+}
+
+// ---- Compilers ----------------------------------------------------------------------------------
+
+namespace {
+
+// y = a + b for eight elements.
+struct Program {
+  static constexpr int64_t kShape[1] = {8};
+  static constexpr int64_t kStrides[1] = {1};
+
+  Program() {
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = blank<bp_program_value>(BP_STRUCT_PROGRAM_VALUE);
+      values[i].shape = kShape;
+      values[i].dtype = BP_F32;
+      values[i].ndim = 1;
+      values[i].role = i == 2 ? BP_VALUE_OUTPUT : BP_VALUE_INPUT;
+      tensors[i].shape = kShape;
+      tensors[i].strides = kStrides;
+      tensors[i].ndim = 1;
+      tensors[i].dtype = BP_F32;
+    }
+    args.struct_size = sizeof(args);
+    args.a = &tensors[0];
+    args.b = &tensors[1];
+    args.y = &tensors[2];
+    node = blank<bp_program_node>(BP_STRUCT_PROGRAM_NODE);
+    node.args = &args;
+    node.values = indices.data();
+    node.value_count = indices.size();
+    node.op = BP_OP_ADD;
+    node.op_version = 1;
+    program = blank<bp_program>(BP_STRUCT_PROGRAM);
+    program.values = values.data();
+    program.value_count = values.size();
+    program.value_stride_bytes = sizeof(bp_program_value);
+    program.nodes = &node;
+    program.node_count = 1;
+    program.node_stride_bytes = sizeof(bp_program_node);
+  }
+  Program(const Program&) = delete;
+
+  bp_compile_desc desc(const bp_program* of) const {
+    bp_compile_desc d = blank<bp_compile_desc>(BP_STRUCT_COMPILE_DESC);
+    d.format = "backplane.graph";
+    d.data = of;
+    d.size_bytes = sizeof(bp_program);
+    return d;
+  }
+
+  std::array<bp_program_value, 3> values;
+  std::array<bp_tensor, 3> tensors{};
+  std::array<uint32_t, 3> indices{0, 1, 2};
+  bp_add_args args{};
+  bp_program_node node;
+  bp_program program;
+};
+
+bp_status compile(Context& t, const bp_compile_desc* desc) {
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  bp_executable* executable = t.sentinel<bp_executable>();
+  const bp_status status = compiler.compile(compiler.self, t.target().device, desc, &executable);
+  if (status == BP_OK) {
+    t.expect_eq(compiler.release(compiler.self, executable), bp_status{BP_OK}, "release");
+  } else {
+    t.expect_eq(executable, t.sentinel<bp_executable>(), "out_executable after a failure");
+  }
+  return status;
+}
+
+std::shared_ptr<Program> make_program(Context& t) {
+  require_table(t, BP_STRUCT_COMPILER_OPS, "a compiler");
+  return std::make_shared<Program>();
+}
+
+}  // namespace
+
+SizedCall make_bp_compiler_ops_query(Context& t) {
+  const auto p = make_program(t);
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  return sized_call<bp_compile_desc>(p->desc(&p->program), [&t, &compiler, p](bp_compile_desc* at) {
+    bp_reason reason = nullptr;
+    return compiler.query(compiler.self, t.target().device, at, 1, &reason);
+  });
+}
+
+SizedCall make_bp_compiler_ops_compile(Context& t) {
+  const auto p = make_program(t);
+  return sized_call<bp_compile_desc>(p->desc(&p->program),
+                                     [&t, p](bp_compile_desc* at) { return compile(t, at); });
+}
+
+SizedCall make_bp_program(Context& t) {
+  const auto p = make_program(t);
+  return sized_call<bp_program>(p->program, [&t, p](bp_program* at) {
+    bp_compile_desc desc = p->desc(at);
+    desc.size_bytes = at->struct_size;
+    return compile(t, &desc);
+  });
+}
+
+SizedCall make_bp_program_node(Context& t) {
+  const auto p = make_program(t);
+  return sized_call<bp_program_node>(p->node, [&t, p](bp_program_node* at) {
+    p->program.nodes = at;
+    p->program.node_stride_bytes = std::max<uint64_t>(at->struct_size, sizeof(*at));
+    const bp_compile_desc desc = p->desc(&p->program);
+    return compile(t, &desc);
+  });
+}
+
+// The last of the values is the one that is looked at; the others lie in front of it.
+SizedCall make_bp_program_value(Context& t) {
+  const auto p = make_program(t);
+  return sized_call<bp_program_value>(p->values[2], [&t, p](bp_program_value* at) {
+    constexpr uint64_t kStride = 256;
+    std::byte* const first = reinterpret_cast<std::byte*>(at) - 2 * kStride;
+    std::memcpy(first, &p->values[0], sizeof(bp_program_value));
+    std::memcpy(first + kStride, &p->values[1], sizeof(bp_program_value));
+    p->program.values = reinterpret_cast<const bp_program_value*>(first);
+    p->program.value_stride_bytes = kStride;
+    const bp_compile_desc desc = p->desc(&p->program);
+    return compile(t, &desc);
+  });
+}
+
+SizedCall make_bp_compiler_ops_executable_info(Context& t) {
+  const auto p = make_program(t);
+  const bp_compiler_ops& compiler = *t.target().compiler;
+  const bp_compile_desc desc = p->desc(&p->program);
+  bp_executable* made = nullptr;
+  t.require_ok(compiler.compile(compiler.self, t.target().device, &desc, &made), "compile");
+  const std::shared_ptr<bp_executable> executable(
+      made, [&compiler](bp_executable* e) { compiler.release(compiler.self, e); });
+  return sized_call<bp_executable_info>(blank<bp_executable_info>(BP_STRUCT_EXECUTABLE_INFO),
+                                        [&compiler, executable](bp_executable_info* at) {
+                                          return compiler.executable_info(compiler.self,
+                                                                          executable.get(), at);
+                                        });
+}
+
+// ---- Process groups -----------------------------------------------------------------------------
+
+namespace {
+
+// A group of this device alone.
+struct Alone {
+  explicit Alone(Context& t) : device(t.target().device) {
+    desc = blank<bp_process_group_desc>(BP_STRUCT_PROCESS_GROUP_DESC);
+    desc.devices = &device;
+    desc.ranks = &rank;
+    desc.local_count = 1;
+    desc.world_size = 1;
+    desc.key_prefix = "size";
+    desc.timeout_ns = kTimeoutNs;
+  }
+  Alone(const Alone&) = delete;
+
+  bp_device* device;
+  uint32_t rank = 0;
+  bp_process_group_desc desc;
+};
+
+}  // namespace
+
+SizedCall make_bp_process_group_ops_create(Context& t) {
+  require_table(t, BP_STRUCT_PROCESS_GROUP_OPS, "process groups");
+  const auto alone = std::make_shared<Alone>(t);
+  return sized_call<bp_process_group_desc>(alone->desc, [&t, alone](bp_process_group_desc* at) {
+    const bp_process_group_ops& groups = *t.target().process_groups;
+    bp_process_group* group = t.sentinel<bp_process_group>();
+    const bp_status status = groups.create(groups.self, at, &group);
+    if (status == BP_OK) {
+      t.expect_eq(groups.destroy(groups.self, group), bp_status{BP_OK}, "destroy");
+    } else {
+      t.expect_eq(group, t.sentinel<bp_process_group>(), "out_groups after a failure");
+    }
+    return status;
+  });
+}
+
+SizedCall make_bp_process_group_ops_submit(Context& t) {
+  require_table(t, BP_STRUCT_PROCESS_GROUP_OPS, "process groups");
+  const bp_process_group_ops& groups = *t.target().process_groups;
+  const Alone alone(t);
+  bp_process_group* made = nullptr;
+  t.require_ok(groups.create(groups.self, &alone.desc, &made), "create of a group of one");
+  const std::shared_ptr<bp_process_group> group(
+      made, [&groups](bp_process_group* g) { groups.destroy(groups.self, g); });
+  const std::shared_ptr<bp_stream> stream = shared_stream(t);
+  bp_collective_call call = blank<bp_collective_call>(BP_STRUCT_COLLECTIVE_CALL);
+  call.group = group.get();
+  call.stream = stream.get();
+  call.kind = BP_COLLECTIVE_BARRIER;
+  return sized_call<bp_collective_call>(call, [&t, &groups, group, stream](bp_collective_call* at) {
+    const uint64_t stride_bytes = std::max<uint64_t>(at->struct_size, sizeof(*at));
+    const bp_status status = groups.submit(groups.self, 1, at, stride_bytes);
+    if (status == BP_OK) finish(t, stream.get());
+    return status;
+  });
+}
+
+// ---- Profilers ----------------------------------------------------------------------------------
+
+SizedCall make_bp_profiler_ops_start(Context& t) {
+  require_table(t, BP_STRUCT_PROFILER_OPS, "a profiler");
+  const bp_profiler_ops& profiler = *t.target().profiler;
+  bp_profile_desc desc = blank<bp_profile_desc>(BP_STRUCT_PROFILE_DESC);
+  desc.sink = [](void*, const bp_activity*) {};
+  return sized_call<bp_profile_desc>(desc, [&t, &profiler](bp_profile_desc* at) {
+    const bp_status status = profiler.start(profiler.self, t.target().device, at);
+    if (status == BP_OK) {
+      t.require_ok(profiler.stop(profiler.self, t.target().device), "profiler.stop");
+    }
+    return status;
+  });
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,133 @@
+// Cases for api/include/backplane/collective.h: how far reductions of floats may be off. Elements
+// have all bits of their significand, so that every order of additions, and every rounding between
+// them, gives another result.
+#include "conformance/cases/families.hpp"
+#include "conformance/cases/fixtures/api_cases.hpp"
+#include "conformance/cases/fixtures/rank_group.hpp"
+#include "conformance/numerics/bounds.hpp"
+#include "conformance/numerics/dtype.hpp"
+
+namespace bp::conformance {
+namespace {
+
+constexpr uint64_t kCount = 500;
+
+struct Numbers {
+  bp_dtype dtype;
+  bp_reduction reduction;
+};
+
+// Of a scaled sum: no power of two, and another one on each rank.
+double scale_of(uint32_t rank) { return 0.3 + 0.2 * rank; }
+
+// Elements between 1/2 and 2 of both signs, so that no step overflows or is subnormal.
+std::vector<double> elements(Context& t, bp_dtype dtype, uint32_t rank) {
+  const std::vector<uint8_t> noise = random_bytes(t, 8 * kCount, rank + 1);
+  std::vector<double> values(kCount);
+  for (uint64_t i = 0; i < kCount; ++i) {
+    double fraction = 0;
+    for (uint64_t k = 0; k < 7; ++k) fraction = (fraction + noise[8 * i + k]) / 256;
+    const double sign = noise[8 * i + 7] % 2 == 0 ? 1 : -1;
+    values[i] = round_to(dtype, DoubleDouble(sign * (0.5 + 1.5 * fraction)));
+  }
+  return values;
+}
+
+struct Exact {
+  DoubleDouble result;
+  double magnitude = 0;  // What the bound is relative to.
+};
+
+// Element i over all ranks.
+Exact combined(const std::vector<std::vector<double>>& given, bp_reduction reduction, uint64_t i) {
+  const auto size = static_cast<double>(given.size());
+  Exact exact;
+  if (reduction == BP_REDUCTION_PRODUCT) {
+    exact.result = 1;
+    for (const std::vector<double>& values : given) exact.result = exact.result * values[i];
+    exact.magnitude = abs(exact.result).hi;
+    return exact;
+  }
+  for (uint32_t rank = 0; rank < given.size(); ++rank) {
+    DoubleDouble term = given[rank][i];
+    if (reduction == BP_REDUCTION_AVERAGE) term = term / size;
+    if (reduction == BP_REDUCTION_SCALED_SUM) term = term * scale_of(rank);
+    exact.result = exact.result + term;
+    exact.magnitude += abs(term).hi;
+  }
+  return exact;
+}
+
+std::string describe(Numbers n, uint32_t rank, uint64_t i) {
+  return "reduction " + std::to_string(n.reduction) + " of " + dtype_text(n.dtype) + ", rank " +
+         std::to_string(rank) + ", element " + std::to_string(i);
+}
+
+// One all_reduce; reports the first element of each rank that is farther off than it may be.
+void check_bound(Context& t, RankGroup& g, Numbers n) {
+  std::vector<std::vector<double>> given;
+  std::vector<bp_collective_call> calls;
+  for (uint32_t rank = 0; rank < g.size(); ++rank) {
+    given.push_back(elements(t, n.dtype, rank));
+    bp_collective_call call = g.call(rank, BP_COLLECTIVE_ALL_REDUCE, n.dtype, kCount, n.reduction);
+    call.send = g.allocate(rank, kCount * element_size(n.dtype));
+    call.receive = g.allocate(rank, kCount * element_size(n.dtype));
+    call.scale = n.reduction == BP_REDUCTION_SCALED_SUM ? scale_of(rank) : 0;
+    g.store(rank, call.send, n.dtype, [&](uint32_t r, uint64_t i) { return given[r][i]; });
+    calls.push_back(call);
+  }
+  t.require_ok(g.submit(calls), "submit");
+  g.finish_all();
+  for (uint32_t rank = 0; rank < g.size(); ++rank) {
+    const std::vector<double> got = g.load(rank, calls[rank].receive, n.dtype);
+    for (uint64_t i = 0; i < kCount; ++i) {
+      const Exact exact = combined(given, n.reduction, i);
+      const double error = abs(DoubleDouble(got[i]) - exact.result).hi;
+      const double bound = collective_bound(n.dtype, g.size(), exact.magnitude);
+      if (error <= bound) continue;
+      t.add({describe(n, rank, i) + " is " + std::to_string(got[i]) + ", off by " +
+                 std::to_string(error) + " where " + std::to_string(bound) + " is allowed",
+             "values", ""});
+      break;
+    }
+  }
+}
+
+template <uint32_t kSize>
+void reductions_of_floats_keep_their_bound(Context& t) {
+  RankGroup g(t, kSize);
+  const bp_device_properties& p = *t.target().properties;
+  bool is_any = false;
+  for (uint64_t d = 0; d < p.dtype_count; ++d) {
+    if (!is_float(p.dtypes[d])) continue;
+    for (const bp_reduction r :
+         {BP_REDUCTION_SUM, BP_REDUCTION_PRODUCT, BP_REDUCTION_AVERAGE, BP_REDUCTION_SCALED_SUM}) {
+      if (g.ops().supports(g.ops().self, g.group(0), BP_COLLECTIVE_ALL_REDUCE, r, p.dtypes[d]) !=
+          BP_OK) {
+        continue;
+      }
+      is_any = true;
+      check_bound(t, g, {p.dtypes[d], r});
+    }
+  }
+  if (!is_any) t.missing("all_reduce is not supported for any float of the device");
+}
+
+}  // namespace
+
+void add_collective_bound_cases(std::vector<Case>& cases) {
+  add_api_cases(cases, "collective",
+                {
+                    {"reductions_of_floats_keep_their_bound_on_2_ranks",
+                     {"COLLECTIVE-11"},
+                     reductions_of_floats_keep_their_bound<2>},
+                    {"reductions_of_floats_keep_their_bound_on_3_ranks",
+                     {"COLLECTIVE-11"},
+                     reductions_of_floats_keep_their_bound<3>},
+                    {"reductions_of_floats_keep_their_bound_on_8_ranks",
+                     {"COLLECTIVE-11"},
+                     reductions_of_floats_keep_their_bound<8>},
+                });
+}
+
+}  // namespace bp::conformance

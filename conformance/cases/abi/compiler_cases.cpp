@@ -1,0 +1,289 @@
+// Cases for api/include/backplane/compiler.h: programs of a few element-wise nodes over small whole
+// numbers, whose results are exact.
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "backplane/ops.h"
+#include "conformance/cases/families.hpp"
+#include "conformance/cases/fixtures/api_cases.hpp"
+#include "conformance/cases/fixtures/graph_fixtures.hpp"
+#include "conformance/cases/fixtures/program_fixtures.hpp"
+
+namespace bp::conformance {
+namespace {
+
+std::vector<uint8_t> floats(Context& t, uint64_t salt) {
+  std::vector<uint8_t> bytes;
+  for (const uint8_t byte : random_bytes(t, kProgramCount, salt)) {
+    const auto value = static_cast<float>(byte % 16);
+    const auto* const words = reinterpret_cast<const uint8_t*>(&value);
+    bytes.insert(bytes.end(), words, words + sizeof(value));
+  }
+  return bytes;
+}
+
+float at(const std::vector<uint8_t>& bytes, size_t index) {
+  float value = 0;
+  std::memcpy(&value, bytes.data() + index * sizeof(value), sizeof(value));
+  return value;
+}
+
+// Whether `bytes` holds expected(i) in each place.
+template <typename Expected>
+bool holds(const std::vector<uint8_t>& bytes, Expected expected) {
+  for (size_t i = 0; i < kProgramCount; ++i) {
+    if (at(bytes, i) != expected(i)) return false;
+  }
+  return true;
+}
+
+// y = ((a + b) * a + b) * (a + b), through temporaries, one of which is written twice.
+void make_chain(ProgramMaker& maker) {
+  const uint32_t a = maker.add_value(BP_VALUE_INPUT), b = maker.add_value(BP_VALUE_INPUT),
+                 y = maker.add_value(BP_VALUE_OUTPUT), sum = maker.add_value(BP_VALUE_TEMPORARY),
+                 t1 = maker.add_value(BP_VALUE_TEMPORARY), t2 = maker.add_value(BP_VALUE_TEMPORARY);
+  maker.add_node(BP_OP_ADD, a, b, sum);
+  maker.add_node(BP_OP_MUL, sum, a, t1);
+  maker.add_node(BP_OP_ADD, t1, b, t2);
+  maker.add_node(BP_OP_MUL, t2, sum, t1);
+  maker.add_node(BP_OP_MAXIMUM, t1, t1, y);
+}
+
+struct Chain {
+  explicit Chain(Context& t) : a(floats(t, 1)), b(floats(t, 2)) { make_chain(maker); }
+
+  bool is_right(const std::vector<uint8_t>& bytes) const {
+    return holds(bytes, [&](size_t i) {
+      const float x = at(a, i), y = at(b, i);
+      return ((x + y) * x + y) * (x + y);
+    });
+  }
+
+  ProgramMaker maker;
+  const std::vector<uint8_t> a, b;
+};
+
+void nodes_run_in_order(Context& t) {
+  Chain chain(t);
+  const OwnedExecutable executable = compile_program(t, chain.maker);
+  ProgramRunner runner(t, executable, {chain.a, chain.b});
+  for (int i = 0; i < 2; ++i) {
+    t.require_ok(runner.launch(), "launch");
+    t.expect(chain.is_right(runner.output()), "the result of the program");
+  }
+}
+
+void constants_belong_to_the_executable(Context& t) {
+  ProgramMaker maker;
+  const std::vector<uint8_t> a = floats(t, 1), c = floats(t, 3);
+  std::vector<uint8_t> data = c;
+  const uint32_t x = maker.add_value(BP_VALUE_INPUT),
+                 k = maker.add_value(BP_VALUE_CONSTANT, data.data()),
+                 y = maker.add_value(BP_VALUE_OUTPUT);
+  maker.add_node(BP_OP_ADD, x, k, y);
+  const OwnedExecutable executable = compile_program(t, maker);
+  std::ranges::fill(data, uint8_t{0xFF});  // Programs are borrowed during the call.
+  const bp_compiler_ops& compiler = compiler_table(t);
+  bp_executable_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_EXECUTABLE_INFO};
+  t.require_ok(compiler.executable_info(compiler.self, executable.get(), &info), "executable_info");
+  ProgramRunner runner(t, executable, {a});
+  t.require_ok(runner.launch(), "launch");
+  t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(c, i); }),
+           "the result with a constant");
+}
+
+void formats_name_the_graph(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  uint64_t count = 0;
+  const char* const* names = nullptr;
+  t.require_ok(compiler.formats(compiler.self, t.target().device, &count, &names), "formats");
+  const bool is_there = std::any_of(names, names + count, [](const char* name) {
+    return std::string_view(name) == "backplane.graph";
+  });
+  t.expect(is_there, "\"backplane.graph\" is a format");
+  Chain chain(t);
+  bp_compile_desc desc = chain.maker.desc();
+  desc.format = "acme.unheard_of";
+  bp_executable* executable = t.sentinel<bp_executable>();
+  t.expect_refused(compiler.compile(compiler.self, t.target().device, &desc, &executable),
+                   BP_UNSUPPORTED, "a format that formats() lacks");
+  t.expect_eq(executable, t.sentinel<bp_executable>(), "out_executable after a failure");
+}
+
+// A node over a dtype that the compiler may refuse: query() says whether compile() does.
+void query_tells_what_compiles(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  Chain chain(t);
+  compile_program(t, chain.maker);
+  ProgramMaker odd;
+  const uint32_t a = odd.add_value(BP_VALUE_INPUT, nullptr, BP_C128),
+                 y = odd.add_value(BP_VALUE_OUTPUT, nullptr, BP_C128),
+                 b = odd.add_value(BP_VALUE_INPUT), z = odd.add_value(BP_VALUE_OUTPUT);
+  odd.add_node(BP_OP_ADD, b, b, z);
+  odd.add_node(BP_OP_MAXIMUM, a, a, y);
+  const std::vector<bp_reason> reasons = query_program(t, odd);
+  t.expect(reasons[0] == nullptr, "the first node is taken");
+  bp_executable* executable = nullptr;
+  const bp_status status =
+      compiler.compile(compiler.self, t.target().device, &odd.desc(), &executable);
+  if (reasons[1] == nullptr) {
+    t.require_ok(status, "compile of nodes that are all taken");
+    t.require_ok(compiler.release(compiler.self, executable), "release");
+  } else {
+    t.expect(reasons[1][0] != '\0', "a reason in words");
+    t.expect_refused(status, BP_UNSUPPORTED, "compile of a node that query() refuses");
+  }
+  t.expect_refused(compiler.query(compiler.self, t.target().device, &odd.desc(), 1,
+                                  const_cast<bp_reason*>(reasons.data())),
+                   BP_INVALID_ARGUMENT, "query with too little room");
+}
+
+void broken_programs_are_refused(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  const auto refused = [&](ProgramMaker& maker, const char* what) {
+    bp_executable* executable = nullptr;
+    t.expect_refused(compiler.compile(compiler.self, t.target().device, &maker.desc(), &executable),
+                     BP_INVALID_ARGUMENT, what);
+  };
+  ProgramMaker empty;
+  empty.add_value(BP_VALUE_INPUT);
+  refused(empty, "a program without nodes");
+  ProgramMaker unwritten;
+  const uint32_t x = unwritten.add_value(BP_VALUE_TEMPORARY),
+                 y = unwritten.add_value(BP_VALUE_OUTPUT);
+  unwritten.add_node(BP_OP_ADD, x, x, y);
+  refused(unwritten, "a temporary that is read before it is written");
+  ProgramMaker written;
+  const uint32_t a = written.add_value(BP_VALUE_INPUT), b = written.add_value(BP_VALUE_INPUT);
+  written.add_node(BP_OP_ADD, a, a, b);
+  refused(written, "an input that is written");
+  ProgramMaker roleless;
+  const uint32_t c = roleless.add_value(BP_VALUE_INPUT), d = roleless.add_value(9);
+  roleless.add_node(BP_OP_ADD, c, c, d);
+  refused(roleless, "a value with an unknown role");
+}
+
+void kernel_keeps_the_rules_of_kernels(Context& t) {
+  Chain chain(t);
+  const OwnedExecutable executable = compile_program(t, chain.maker);
+  ProgramRunner runner(t, executable, {chain.a, chain.b});
+  t.expect_eq(runner.kernel().op, 0u, "its op");
+  t.expect(runner.kernel().name != nullptr, "its name");
+  t.expect_eq(runner.kernel().args_size_bytes, uint32_t{sizeof(bp_program_args)}, "its frame");
+  t.expect_refused(runner.launch(1u << 31), BP_UNSUPPORTED, "an unknown launch flag");
+  bp_program_args frame = runner.args();
+  --frame.tensor_count;
+  t.expect_refused(runner.launch(frame), BP_INVALID_ARGUMENT, "a tensor too few");
+  const int64_t other[] = {kProgramCount - 1};
+  runner.tensors()[1].shape = other;
+  t.expect_refused(runner.launch(), BP_INVALID_ARGUMENT, "a tensor of another shape");
+  runner.tensors()[1].shape = kProgramShape;
+  t.expect(runner.output() == std::vector<uint8_t>(kProgramBytes, 0xFF),
+           "refused launches leave the output alone");
+  t.require_ok(runner.launch(), "launch");
+  t.expect(chain.is_right(runner.output()), "the result");
+}
+
+void serialized_program_runs_again(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  bp_device* const device = t.target().device;
+  Chain chain(t);
+  OwnedExecutable executable = compile_program(t, chain.maker);
+  uint64_t size = 0;
+  const bp_status status = compiler.serialize(compiler.self, executable.get(), 0, nullptr, &size);
+  if (status == BP_UNSUPPORTED) t.not_supported(std::string("serialize: ") + bp_error_text());
+  t.require_ok(status, "serialize");
+  t.require(size > 0, "the size of a serialized program");
+  std::vector<uint8_t> bytes(size);
+  t.require_ok(
+      compiler.serialize(compiler.self, executable.get(), bytes.size(), bytes.data(), &size),
+      "serialize");
+  executable.reset();
+  bp_executable* out = nullptr;
+  t.require_ok(compiler.deserialize(compiler.self, device, bytes.data(), size, &out),
+               "deserialize");
+  const OwnedExecutable again(out, {&compiler});
+  ProgramRunner runner(t, again, {chain.a, chain.b});
+  t.require_ok(runner.launch(), "launch");
+  t.expect(chain.is_right(runner.output()), "the result after deserialize");
+  for (size_t k = 0; k < 16; ++k) {
+    std::vector<uint8_t> damaged = bytes;
+    damaged[k * (bytes.size() - 1) / 15] ^= 0x10;
+    out = t.sentinel<bp_executable>();
+    t.expect_refused(compiler.deserialize(compiler.self, device, damaged.data(), size, &out),
+                     BP_INCOMPATIBLE, "bytes that were damaged");
+    t.expect_eq(out, t.sentinel<bp_executable>(), "out_executable after a failure");
+  }
+  t.expect_refused(compiler.deserialize(compiler.self, device, bytes.data(), size / 2, &out),
+                   BP_INCOMPATIBLE, "bytes that were cut");
+}
+
+void submitted_launches_outlive_the_executable(Context& t) {
+  const bp_compiler_ops& compiler = compiler_table(t);
+  t.expect_eq(compiler.release(compiler.self, nullptr), BP_OK, "release(NULL)");
+  ProgramMaker maker;
+  const std::vector<uint8_t> a = floats(t, 1), c = floats(t, 3);
+  const uint32_t x = maker.add_value(BP_VALUE_INPUT),
+                 k = maker.add_value(BP_VALUE_CONSTANT, c.data()),
+                 y = maker.add_value(BP_VALUE_OUTPUT), s = maker.add_value(BP_VALUE_TEMPORARY);
+  maker.add_node(BP_OP_ADD, x, k, s);
+  maker.add_node(BP_OP_ADD, s, k, y);
+  OwnedExecutable executable = compile_program(t, maker);
+  ProgramRunner runner(t, executable, {a});
+  Gate gate(t);
+  gate.hold(runner.stream());
+  t.require_ok(runner.launch(), "launch");
+  executable.reset();
+  // Memory that was given back too early would be handed out again.
+  const OwnedStream other = make_stream(t);
+  for (int i = 0; i < 8; ++i) {
+    const OwnedBuffer buffer = make_buffer(t, kProgramBytes);
+    write(t, other.get(), range(buffer, 0, kProgramBytes),
+          std::vector<uint8_t>(kProgramBytes, 0xFF));
+  }
+  gate.open();
+  t.expect(holds(runner.output(), [&](size_t i) { return at(a, i) + at(c, i) + at(c, i); }),
+           "the result of a launch whose executable has ended");
+}
+
+void program_is_captured(Context& t) {
+  compiler_table(t);
+  graph_table(t);
+  Chain chain(t);
+  const OwnedExecutable executable = compile_program(t, chain.maker);
+  ProgramRunner runner(t, executable, {chain.a, chain.b});
+  if ((runner.kernel().flags & BP_KERNEL_CAPTURABLE) == 0) {
+    t.not_supported("programs are not capturable");
+  }
+  Capturing capture(t, runner.stream());
+  t.require_ok(runner.launch(), "launch in a capture");
+  const OwnedInstance instance = instantiate(t, capture.end());
+  t.expect(runner.output() == std::vector<uint8_t>(kProgramBytes, 0xFF), "nothing ran");
+  replay(t, instance, runner.stream());
+  t.expect(chain.is_right(runner.output()), "the result of the replay");
+}
+
+}  // namespace
+
+void add_compiler_cases(std::vector<Case>& cases) {
+  add_api_cases(
+      cases, "compiler",
+      {
+          {"nodes_run_in_order", {"COMPILER-1"}, nodes_run_in_order},
+          {"constants_belong_to_the_executable",
+           {"COMPILER-1"},
+           constants_belong_to_the_executable},
+          {"formats_name_the_graph", {"COMPILER-2"}, formats_name_the_graph},
+          {"query_tells_what_compiles", {"COMPILER-3"}, query_tells_what_compiles},
+          {"broken_programs_are_refused", {"COMPILER-1", "ERROR-1"}, broken_programs_are_refused},
+          {"kernel_keeps_the_rules_of_kernels", {"COMPILER-4"}, kernel_keeps_the_rules_of_kernels},
+          {"serialized_program_runs_again", {"COMPILER-5"}, serialized_program_runs_again},
+          {"submitted_launches_outlive_the_executable",
+           {"COMPILER-6"},
+           submitted_launches_outlive_the_executable},
+          {"program_is_captured", {"GRAPH-8", "COMPILER-4"}, program_is_captured},
+      });
+}
+
+}  // namespace bp::conformance

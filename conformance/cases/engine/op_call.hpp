@@ -1,0 +1,82 @@
+// The tensors of one call of an op in guarded memory.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conformance/cases/engine/op_launch.hpp"
+
+namespace bp::conformance {
+
+// A stream of its own for each case: a failure on it ends with it.
+class CaseStream {
+ public:
+  explicit CaseStream(Context& t) : target_(t.target()) {
+    const bp_stream_ops& streams = *target_.streams;
+    t.require_ok(streams.create(streams.self, target_.device, nullptr, &stream_), "stream.create");
+  }
+  ~CaseStream() { static_cast<void>(target_.streams->destroy(target_.streams->self, stream_)); }
+  CaseStream(const CaseStream&) = delete;
+  CaseStream& operator=(const CaseStream&) = delete;
+
+  bp_stream* get() const { return stream_; }
+
+ private:
+  const bp_target& target_;
+  bp_stream* stream_ = nullptr;
+};
+
+// Workspace lies at multiples of 256 bytes, tensors at those of the heap's alignment.
+MemoryPlace memory_place(const Context& t, bp_stream* stream);
+
+// A sentence about damage to the memory called `name`.
+std::string damage_text(std::string_view name, const Damage& damage);
+
+// The tensors of a call in guarded memory, and the frame that names them.
+class Call {
+ public:
+  Call(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
+       bp_stream* stream);
+
+  const Frame& frame() const { return frame_; }
+  const MemoryPlace& place_in() const { return place_; }
+
+  // Takes the memory away from every tensor of the frame.
+  void strip_buffers();
+
+  // Puts inline scalars into tensors, for a kernel that does not take them.
+  void materialize_scalars();
+
+  void prepare(Poison poison);
+  void finish();
+  void look(bool is_first, Observation& seen) const;
+  bool is_untouched() const;  // Nothing at all has changed.
+
+ private:
+  struct Slot {
+    const TensorArgument* argument;  // NULL: a scalar.
+    const HostTensor* host;
+    std::shared_ptr<GuardedTensor> memory;
+    bool is_shared = false;  // An output in the memory of an input.
+  };
+
+  void add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,
+           int64_t row_stride);
+  void set_tensor(std::string_view name, const bp_tensor* tensor);
+  const bp_tensor* without_buffer(const GuardedTensor& memory);
+  bp_dtype dtype_of_scalar(const FrameMember& member) const;
+  bool is_output(const Slot& slot) const { return slot.host->role != Role::kInput; }
+
+  Context& t_;
+  const OpCase& case_;
+  const CallData& data_;
+  MemoryPlace place_;
+  Frame frame_;
+  std::vector<Slot> slots_;
+  std::vector<HostTensor> scalars_;
+  std::list<bp_tensor> stripped_;
+};
+
+}  // namespace bp::conformance

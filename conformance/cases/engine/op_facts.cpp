@@ -1,0 +1,40 @@
+#include "conformance/cases/engine/op_facts.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace bp::conformance {
+
+bool holds_numbers(const TensorArgument& argument) {
+  return argument.role != Role::kOutput && is_float(argument.dtype) &&
+         argument.fill.kind != FillKind::kIndex;
+}
+
+bool is_index(const OpCase& row, const TensorArgument& argument) {
+  return op_info(row.op).member(argument.name).dtype == "index";
+}
+
+std::vector<bool> derived_tensors(const OpCase& row) {
+  std::vector<bool> derived(row.tensors.size());
+  if (!row.derive) return derived;
+  OpCase plain = row;
+  plain.derive = nullptr;
+  CallData call(plain, 1);
+  const std::vector<HostTensor> before = call.tensors();
+  row.derive(call);
+  // A zero of the other sign is another element too.
+  const auto is_same = [](DoubleDouble a, DoubleDouble b) {
+    return a == b && std::signbit(a.hi) == std::signbit(b.hi);
+  };
+  for (size_t i = 0; i < derived.size(); ++i) {
+    derived[i] = !std::ranges::equal(before[i].data, call.tensors()[i].data, is_same);
+  }
+  return derived;
+}
+
+bool has_class(const OpCase& row, std::initializer_list<std::string_view> classes) {
+  const std::string_view own = op_info(row.op).numerics;
+  return std::ranges::any_of(classes, [&](std::string_view each) { return own.starts_with(each); });
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,227 @@
+// What a kernel promises of the layouts that it prefers: a launch with arguments in them gives what
+// one with strides gives. One case for each op, over the first plain rows of each dtype.
+#include <cstring>
+#include <memory>
+
+#include "conformance/cases/engine/op_call.hpp"
+#include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/layouts/layout_fixtures.hpp"
+#include "conformance/cases/rules/rules.hpp"
+
+namespace bp::conformance {
+namespace {
+
+// A tensor argument with a layout that the kernel prefers for it.
+struct Chosen {
+  const TensorArgument* argument;
+  OwnedLayout layout;
+};
+
+const bp_tensor* tensor_of(const OpCase& row, const Frame& frame, std::string_view name) {
+  const bp_tensor* tensor = nullptr;
+  const auto* const bytes = static_cast<const std::byte*>(frame.data());
+  std::memcpy(&tensor, bytes + op_info(row.op).member(name).offset, sizeof(tensor));
+  return tensor;
+}
+
+// One call of one kernel, launched with some of its arguments in layouts.
+class LaidCall {
+ public:
+  LaidCall(Context& t, const OpCase& row)
+      : t_(t),
+        row_(row),
+        data_(row, t.seed()),
+        stream_(t),
+        call_(t, row, data_, {}, stream_.get()) {}
+
+  // False if the backend has no kernel for the call.
+  bool find() {
+    bp_kernel_choice choice{};
+    const bp_status status =
+        bp_kernel_find(&t_.target(), 0, BP_KERNEL_NATIVE, row_.op, call_.frame().data(), &choice);
+    bp_error_clear();
+    if (status != BP_OK) return false;
+    kernel_ = choice.kernel;
+    if ((kernel_->flags & BP_KERNEL_TAKES_SCALAR) == 0) call_.materialize_scalars();
+    return true;
+  }
+
+  // What the kernel prefers, which tensors without memory do not change.
+  std::vector<Chosen> preferences() {
+    Call bare(t_, row_, data_, {}, stream_.get());
+    bare.strip_buffers();
+    const std::vector<uint64_t> words = call_.frame().fitted(kernel_->args_size_bytes),
+                                bare_words = bare.frame().fitted(kernel_->args_size_bytes);
+    std::vector<Chosen> chosen;
+    for (const TensorArgument& argument : row_.tensors) {
+      if (op_info(row_.op).member(argument.name).is_list()) continue;
+      const uint32_t number = tensor_argument(row_.op, argument.name);
+      OwnedLayout layout = preferred_layout(t_, *kernel_, number, words.data());
+      const OwnedLayout without = preferred_layout(t_, *kernel_, number, bare_words.data());
+      t_.expect(are_equal(t_, layout.get(), without.get()),
+                row_.id() + ": the layout preferred of tensors without a buffer is the same");
+      if (layout != nullptr) chosen.push_back({&argument, std::move(layout)});
+    }
+    return chosen;
+  }
+
+  // Launches over two kinds of poison with the arguments of `chosen` in their layouts.
+  Observation launch(const std::vector<const Chosen*>& chosen) {
+    Observation seen;
+    seen.kernel = kernel_;
+    seen.source = BP_KERNEL_NATIVE;
+    std::vector<std::unique_ptr<LaidTensor>> laid;
+    Frame frame = call_.frame();
+    for (const Chosen* each : chosen) {
+      laid.push_back(std::make_unique<LaidTensor>(memory_place(t_, stream_.get()), *each->layout,
+                                                  each->argument->dtype, each->argument->shape));
+      frame.set_tensor(each->argument->name, laid.back()->view());
+    }
+    expect_found(frame);
+    for (const Poison poison : {Poison::kNan, Poison::kOnes}) {
+      launch_once(frame, chosen, laid, poison, seen);
+      if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) return seen;
+    }
+    return seen;
+  }
+
+  Verdict judge(const Observation& seen) const { return bp::conformance::judge(row_, data_, seen); }
+
+ private:
+  // The host's selection takes the layouts as well.
+  void expect_found(const Frame& frame) {
+    bp_kernel_choice choice{};
+    const bp_status status =
+        bp_kernel_find(&t_.target(), 0, BP_KERNEL_NATIVE, row_.op, frame.data(), &choice);
+    const std::string text = bp_error_text();
+    bp_error_clear();
+    t_.expect(status == BP_OK, row_.id() + ": no kernel is found for the layouts: " + text);
+  }
+
+  // Runs the kernel with workspace between canaries.
+  void run(const Frame& frame, Poison poison, Observation& seen) {
+    const std::vector<uint64_t> words = frame.fitted(kernel_->args_size_bytes);
+    uint64_t required = 0, preferred = 0;
+    if (kernel_->workspace_size != nullptr) {
+      seen.launch_status =
+          kernel_->workspace_size(kernel_, t_.target().device, words.data(), &required, &preferred);
+      if (seen.launch_status != BP_OK) return;
+    }
+    const Shape shape{static_cast<int64_t>(required)};
+    GuardedTensor workspace(memory_place(t_, stream_.get()),
+                            {BP_U8, shape, place(Layout::kDense, shape)});
+    workspace.poison_elements(poison);
+    workspace.upload();
+    const bp_launch launch{.device = t_.target().device,
+                           .stream = stream_.get(),
+                           .workspace = required == 0 ? bp_buffer_ref{} : workspace.ref()};
+    seen.launch_status = kernel_->launch(kernel_, &launch, words.data());
+    if (seen.launch_status != BP_OK) return;
+    const bp_stream_ops& streams = *t_.target().streams;
+    seen.stream_status = streams.synchronize(streams.self, stream_.get(), kTimeoutNs);
+    if (seen.stream_status != BP_OK) return;
+    workspace.download();
+    if (const auto damage = workspace.damage(); damage && seen.damage.empty()) {
+      seen.damage = damage_text("workspace", *damage);
+    }
+  }
+
+  void launch_once(const Frame& frame, const std::vector<const Chosen*>& chosen,
+                   const std::vector<std::unique_ptr<LaidTensor>>& laid, Poison poison,
+                   Observation& seen) {
+    call_.prepare(poison);
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      laid[i]->poison(poison);
+      if (chosen[i]->argument->role == Role::kOutput) continue;
+      convert(t_, stream_.get(), laid[i]->view(), strided(*chosen[i]));
+    }
+    run(frame, poison, seen);
+    if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) {
+      seen.status_text = bp_error_text();
+      bp_error_clear();
+      return;
+    }
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const std::string damage = laid[i]->damage(chosen[i]->argument->name);
+      if (seen.damage.empty()) seen.damage = damage;
+      if (chosen[i]->argument->role == Role::kInput) continue;
+      convert(t_, stream_.get(), strided(*chosen[i]), laid[i]->view());
+    }
+    bp::conformance::finish(t_, stream_.get());
+    call_.finish();
+    call_.look(poison == Poison::kNan, seen);
+  }
+
+  const bp_tensor* strided(const Chosen& chosen) const {
+    return tensor_of(row_, call_.frame(), chosen.argument->name);
+  }
+
+  Context& t_;
+  const OpCase& row_;
+  const CallData data_;
+  CaseStream stream_;
+  Call call_;
+  const bp_kernel* kernel_ = nullptr;
+};
+
+// Each preferred argument alone, and all of them.
+std::vector<std::vector<const Chosen*>> sets_of(const std::vector<Chosen>& chosen) {
+  std::vector<std::vector<const Chosen*>> sets;
+  std::vector<const Chosen*> all;
+  for (const Chosen& each : chosen) {
+    sets.push_back({&each});
+    all.push_back(&each);
+  }
+  if (all.size() > 1) sets.push_back(std::move(all));
+  return sets;
+}
+
+std::string text_of(const OpCase& row, const std::vector<const Chosen*>& set) {
+  std::string text = row.id() + ", in layouts:";
+  for (const Chosen* each : set) {
+    text += " " + std::string(each->argument->name) + " as " +
+            (each->layout->name == nullptr ? "?" : each->layout->name);
+  }
+  return text + ": ";
+}
+
+// How many launches there were.
+size_t check_row(Context& t, const OpCase& row) {
+  LaidCall call(t, row);
+  if (!call.find()) return 0;
+  const std::vector<Chosen> chosen = call.preferences();
+  const auto sets = sets_of(chosen);
+  for (const auto& set : sets) {
+    const std::string where = text_of(row, set);
+    const Observation seen = call.launch(set);
+    if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) {
+      const bool is_launched = seen.launch_status == BP_OK;
+      t.fail({where + (is_launched ? "the stream failed: " : "the launch failed: ") +
+                  bp_status_name(is_launched ? seen.stream_status : seen.launch_status) + ": " +
+                  seen.status_text,
+              is_launched ? "stream_failure" : "launch", "LAYOUT-2"});
+    }
+    const Verdict verdict = call.judge(seen);
+    if (!verdict.is_right()) t.fail({where + verdict.message, verdict.cause, "LAYOUT-2"});
+  }
+  return sets.size();
+}
+
+void preferred_layout_is_right(Context& t, const OpCases& rows) {
+  layout_table(t);
+  size_t count = 0;
+  for (const OpCase& row : rows) {
+    if (is_listed(t, row)) count += check_row(t, row);
+  }
+  if (count == 0) t.not_supported("no kernel of the op prefers a layout for any argument");
+  t.metric("launches", static_cast<double>(count));
+}
+
+}  // namespace
+
+void add_layout_rule(std::vector<Case>& cases, const OpCases& rows, const char* group) {
+  add_promise(cases, rows, group,
+              {"preferred_layout_is_right", {"LAYOUT-2"}, preferred_layout_is_right});
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,187 @@
+// Cases of gelu and its gradient. Layouts come by rule.
+#include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
+#include "conformance/numerics/bounds.hpp"
+#include "conformance/reference/activation.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using reference::Gelu;
+
+// Around vector widths, and each rank.
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {
+      {},      {1},  {3},  {4},    {7},    {8}, {9},       {16},         {17},
+      {31},    {33}, {67}, {1031}, {5, 7}, {0}, {3, 0, 5}, {2, 3, 4, 5}, {2, 1, 2, 1, 2, 1, 2, 3},
+      {1, 257}};
+  return all;
+}
+
+Gelu form_of(const CallData& data) {
+  const bool is_tanh = data.integer("approximation") == BP_GELU_APPROXIMATION_TANH;
+  return is_tanh ? Gelu::kTanh : Gelu::kErf;
+}
+
+// ---- Forward --------------------------------------------------------------------------------- //
+
+// The oracle `f` on each element of x; `bound` gives B from argument and result.
+template <typename F, typename Bound>
+Expected mapped(const CallData& data, F f, Bound bound) {
+  return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
+    const Array<N> x = data.array<N>("x");
+    Array<N> y(x.shape);
+    for (int64_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);
+    Expected expected = exactly(y);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      expected.bound.push_back(bound(exact_of(x[i]).hi, exact_of(y[i]).hi));
+    }
+    return expected;
+  });
+}
+
+// x times what vanishes at -inf: NaN by the formula, and 0 as a limit.
+void allow_limit(Expected& expected, const HostTensor& x) {
+  expected.also_right = [data = x.data](int64_t element, DoubleDouble y) {
+    return y.hi == 0 && data[static_cast<size_t>(element)].hi == -HUGE_VAL;
+  };
+}
+
+std::vector<Expected> expected_gelu(const CallData& data, const Numerics&) {
+  const bp_dtype dtype = data.tensor("x").dtype;
+  const Gelu form = form_of(data);
+  Expected expected = mapped(
+      data, [form](auto x) { return reference::gelu(x, form); },
+      [dtype, form](double x, double) {
+        return form == Gelu::kErf ? gelu_bound(dtype, x) : gelu_tanh_bound(dtype, x);
+      });
+  allow_limit(expected, data.tensor("x"));
+  return {expected};
+}
+
+struct Activation {
+  uint32_t op;
+  int64_t approximation;
+  Fill data;
+  Reference reference;
+};
+
+// Down to where gelu underflows, or the density in it, whose digits the oracle needs.
+Fill gelu_tail(bp_dtype dtype) {
+  const double end = dtype == BP_F64 ? -37.6 : dtype == BP_F16 ? -6 : -14;
+  return {FillKind::kUniform, end, 0};
+}
+
+const char* form_text(int64_t approximation) {
+  return approximation == BP_GELU_APPROXIMATION_TANH ? "_tanh" : "_erf";
+}
+
+void add_forward(OpCases& cases, const Activation& op, bp_dtype dtype) {
+  const auto add = [&](const std::string& fill, const Fill& data, const Shape& shape, Layout layout,
+                       std::string_view alias = "") {
+    const std::string lies = std::string(alias.empty() ? "" : "inplace_") + layout_text(layout);
+    OpCase made =
+        make_case(op.op, dtype, fill, shape_text(shape) + form_text(op.approximation), lies);
+    made.input("x", dtype, shape, data, layout).output("y", dtype, shape, layout);
+    made.tensors.back().alias = alias;
+    made.set("approximation", op.approximation);
+    made.reference = op.reference;
+    made.is_smoke = is_smoke_dtype(dtype);
+    made.varies = element_count(shape) > 64 && fill == "random";
+    cases.push_back(std::move(made));
+  };
+  for (const Shape& shape : shapes()) add("random", op.data, shape, Layout::kDense);
+  for (const Layout layout : {Layout::kDense, Layout::kSliced, Layout::kTransposed}) {
+    add("random", op.data, {6, 11}, layout, "x");
+  }
+  const auto specials = static_cast<int64_t>(special_values(dtype).size());
+  add("special", kSpecial, {2 * specials + 1}, Layout::kDense);
+  add("special", kSpecial, {3, specials}, Layout::kSliced);
+  const double low = dtype == BP_F16 ? -14 : -40, high = dtype == BP_F16 ? 15 : 20;
+  add("range", {FillKind::kLogUniform, low, high}, {5, 257}, Layout::kDense);
+  // Where the exponentials and the error function end.
+  const double end = dtype == BP_F64 ? 760 : 110;
+  add("ends", {FillKind::kUniform, -end, end}, {1031}, Layout::kDense);
+  if (op.op == BP_OP_GELU) add("tail", gelu_tail(dtype), {4099}, Layout::kDense);
+}
+
+// ---- Backward -------------------------------------------------------------------------------- //
+
+// `f` on each element of grad_y and of x.
+template <typename F>
+std::vector<Expected> gradient(const CallData& data, F f) {
+  return propagated(data.tensor("grad_y").dtype, [&]<typename N>(N) {
+    Array<N> grad = data.array<N>("grad_y");
+    const Array<N> at = data.array<N>("x");
+    for (int64_t i = 0; i < grad.size(); ++i) grad[i] = f(grad[i], at[i]);
+    return std::vector{grad};
+  });
+}
+
+std::vector<Expected> expected_gelu_backward(const CallData& data, const Numerics&) {
+  const Gelu form = form_of(data);
+  std::vector<Expected> expected =
+      gradient(data, [form](auto grad, auto x) { return reference::gelu_backward(grad, x, form); });
+  allow_nan_at_infinity(expected[0], data.tensor("x"));
+  return expected;
+}
+
+struct Gradient {
+  uint32_t op;
+  int64_t approximation;
+  Fill data;  // Of x.
+  Reference reference;
+};
+
+void add_backward(OpCases& cases, const Gradient& op, bp_dtype dtype) {
+  const auto add = [&](const std::string& fill, const Fill& grad, const Fill& at,
+                       const Shape& shape, Layout layout, std::string_view alias = "") {
+    const std::string lies = alias.empty()
+                                 ? layout_text(layout)
+                                 : "inplace_" + std::string(alias) + "_" + layout_text(layout);
+    OpCase made =
+        make_case(op.op, dtype, fill, shape_text(shape) + form_text(op.approximation), lies);
+    made.input("grad_y", dtype, shape, grad, layout).input("x", dtype, shape, at, layout);
+    made.output("grad_x", dtype, shape, layout).tensors.back().alias = alias;
+    made.set("approximation", op.approximation);
+    made.reference = op.reference;
+    made.is_smoke = is_smoke_dtype(dtype);
+    made.varies = element_count(shape) > 64 && fill == "random";
+    cases.push_back(std::move(made));
+  };
+  for (const Shape& shape : shapes()) add("random", kRandom, op.data, shape, Layout::kDense);
+  for (const std::string_view input : {std::string_view("grad_y"), std::string_view("x")}) {
+    for (const Layout layout : {Layout::kDense, Layout::kSliced, Layout::kTransposed}) {
+      add("random", kRandom, op.data, {6, 11}, layout, input);
+    }
+  }
+  const auto specials = static_cast<int64_t>(special_values(dtype).size());
+  add("special", kSpecial, kSpecialSlow, {specials, specials}, Layout::kDense);
+  add("special", kSpecial, kSpecialSlow, {specials, specials}, Layout::kSliced);
+  const double end = dtype == BP_F64 ? 760 : 110;
+  add("ends", kRandom, {FillKind::kUniform, -end, end}, {1031}, Layout::kDense);
+  if (op.op == BP_OP_GELU_BACKWARD) {
+    add("tail", kPositive, gelu_tail(dtype), {4099}, Layout::kDense);
+  }
+}
+
+}  // namespace
+
+void add_activation(OpCases& cases) {
+  const Fill moderate{FillKind::kUniform, -6, 6};
+  const Activation activations[] = {
+      {BP_OP_GELU, BP_GELU_APPROXIMATION_NONE, moderate, expected_gelu},
+      {BP_OP_GELU, BP_GELU_APPROXIMATION_TANH, moderate, expected_gelu},
+  };
+  static_assert(int{BP_GELU_BACKWARD_APPROXIMATION_TANH} == int{BP_GELU_APPROXIMATION_TANH});
+  const Gradient gradients[] = {
+      {BP_OP_GELU_BACKWARD, BP_GELU_APPROXIMATION_NONE, moderate, expected_gelu_backward},
+      {BP_OP_GELU_BACKWARD, BP_GELU_APPROXIMATION_TANH, moderate, expected_gelu_backward},
+  };
+  for (const bp_dtype dtype : kFloats) {
+    for (const Activation& op : activations) add_forward(cases, op, dtype);
+    for (const Gradient& op : gradients) add_backward(cases, op, dtype);
+  }
+}
+
+}  // namespace bp::conformance

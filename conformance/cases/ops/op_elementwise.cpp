@@ -1,0 +1,447 @@
+// Cases of the element-wise ops whose formula the spec has: shapes, layouts and data follow from
+// the kind of the op and its `samples`, values and bounds from the formula.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
+#include "conformance/numerics/bounds.hpp"
+#include "conformance/reference/elementwise.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using elementwise::BoundRule;
+using elementwise::Dtypes;
+using elementwise::kMostInputs;
+using elementwise::Zero;
+using Op = elementwise::Row;
+
+// ---- Oracles --------------------------------------------------------------------------------- //
+
+// The inputs as the op sees them: an inline scalar is converted to the dtype of the others.
+template <typename N>
+std::vector<Array<N>> inputs_of(const Op& op, const CallData& data) {
+  std::vector<Array<N>> inputs;
+  for (uint32_t i = 0; i < op.input_count; ++i) {
+    if (data.has(op.inputs[i])) {
+      inputs.push_back(data.array<N>(op.inputs[i]));
+      continue;
+    }
+    std::byte bytes[8] = {};
+    const bp_dtype dtype = data.tensor(op.inputs[0]).dtype;
+    store_element(dtype, data.value(op.inputs[i]), bytes);
+    const DoubleDouble value = load_element(dtype, bytes);
+    Array<N>& repeated = inputs.emplace_back(data.tensor(op.inputs[0]).shape);
+    for (N& element : repeated.data) {
+      if constexpr (std::is_same_v<N, Integer>) {
+        element = Integer(to_int64(value));
+      } else if constexpr (std::is_same_v<N, DoubleDouble>) {
+        element = value;
+      } else {
+        element = N(value.hi);
+      }
+    }
+  }
+  return inputs;
+}
+
+template <typename N>
+Array<N> computed(const Op& op, const std::vector<Array<N>>& inputs) {
+  Array<N> y(inputs[0].shape);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    std::array<N, kMostInputs> x;
+    for (size_t k = 0; k < inputs.size(); ++k) x[k] = inputs[k][i];
+    y[i] = elementwise::value_of(op.op, x.data());
+  }
+  return y;
+}
+
+// Elements where an input fits `is_it`.
+template <typename N, typename Is>
+std::vector<bool> where_an_input(const std::vector<Array<N>>& inputs, Is is_it) {
+  std::vector<bool> found(inputs[0].data.size());
+  for (const Array<N>& input : inputs) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (is_it(exact_of(input.data[i]).hi)) found[i] = true;
+    }
+  }
+  return found;
+}
+
+double primitive_bound(std::string_view primitive, bp_dtype dtype, double x, double r,
+                       const Numerics& numerics) {
+  if (primitive == "div") return divide_bound(dtype, r, numerics);
+  if (primitive == "sqrt") return sqrt_bound(dtype, r, numerics);
+  if (primitive == "exp") return exp_bound(dtype, x, r, numerics);
+  if (primitive == "log") return log_bound(dtype, x, r, numerics);
+  if (primitive == "tanh") return tanh_bound(dtype, r);
+  throw std::out_of_range("no bound of the primitive " + std::string(primitive));
+}
+
+// Where an argument is infinite, a formula gives NaN in place of its limit if it takes 0 times
+// that. The limit, which is found at the largest number, is right as well, and NaN is for
+// gradients.
+template <typename N>
+void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<Array<N>> inputs) {
+  const auto is_infinite = where_an_input(inputs, [](double x) { return std::isinf(x); });
+  for (Array<N>& input : inputs) {
+    for (N& x : input.data) {
+      const double value = exact_of(x).hi;
+      if (std::isinf(value)) x = N(std::copysign(std::numeric_limits<double>::max(), value));
+    }
+  }
+  std::vector<double> limits;
+  for (const N& limit : computed(op, inputs).data)
+    limits.push_back(round_to(dtype, exact_of(limit)));
+  const bool may_be_nan = op.bound == BoundRule::kGradient;
+  expected.also_right = [is_infinite, limits, may_be_nan](int64_t element, DoubleDouble y) {
+    const auto i = static_cast<size_t>(element);
+    return is_infinite[i] && (isnan(y) ? may_be_nan : y.hi == limits[i]);
+  };
+}
+
+// B of each element of a formula of several steps.
+std::vector<double> propagated_bounds(const Op& op, const CallData& data, bp_dtype dtype) {
+  const double lost =
+      op.bound == BoundRule::kComposite ? float_format(dtype)->smallest_normal() : 0;
+  return with_bounded(dtype, [&]<typename N>(N) {
+    std::vector<double> bounds;
+    for (const N& y : computed(op, inputs_of<N>(op, data)).data) bounds.push_back(y.error + lost);
+    return bounds;
+  });
+}
+
+template <typename N>
+void add_bounds(Expected& expected, const Op& op, const CallData& data, const Numerics& numerics,
+                const std::vector<Array<N>>& inputs) {
+  const bp_dtype dtype = data.tensor(op.inputs[0]).dtype;
+  if (op.bound == BoundRule::kPrimitive) {
+    for (size_t i = 0; i < expected.value.size(); ++i) {
+      expected.bound.push_back(primitive_bound(op.primitive, dtype, exact_of(inputs[0].data[i]).hi,
+                                               expected.value[i].hi, numerics));
+    }
+  } else if (op.bound != BoundRule::kExact) {
+    expected.bound = propagated_bounds(op, data, dtype);
+    allow_limits(expected, op, dtype, inputs);
+  }
+}
+
+std::vector<Expected> expected_of(const Op& op, const CallData& data, const Numerics& numerics) {
+  return with_number(data.tensor(op.inputs[0]).dtype, [&]<typename N>(N) {
+    const std::vector<Array<N>> inputs = inputs_of<N>(op, data);
+    Expected expected = exactly(computed(op, inputs));
+    expected.sign_of_zero = op.zero != Zero::kFree;
+    expected.checks_bias = op.checks_bias;
+    if (op.zero == Zero::kOpenAtZeros) {
+      expected.free_zero_sign = where_an_input(inputs, [](double x) { return x == 0; });
+    }
+    if constexpr (!std::is_same_v<N, Integer>) add_bounds(expected, op, data, numerics, inputs);
+    return std::vector{expected};
+  });
+}
+
+// A function for each row, which captures nothing: such an oracle follows the call alone, so that
+// recorded launches are judged by it and failing calls are made smaller.
+template <size_t kIndex>
+std::vector<Expected> expected_of_row(const CallData& data, const Numerics& numerics) {
+  return expected_of(elementwise::kRows[kIndex], data, numerics);
+}
+
+template <size_t... kIndex>
+constexpr auto make_oracles(std::index_sequence<kIndex...>) {
+  return std::array{&expected_of_row<kIndex>...};
+}
+
+constexpr auto kOracles = make_oracles(std::make_index_sequence<std::size(elementwise::kRows)>());
+
+// ---- Data ------------------------------------------------------------------------------------ //
+
+struct Samples {
+  Fill data[kMostInputs];
+  const char* text = "random";
+};
+
+constexpr Fill kWide{FillKind::kUniform, -20, 20};
+
+// By what the spec says of an op.
+const std::map<std::string_view, Samples>& samples() {
+  static const std::map<std::string_view, Samples> all = {
+      {"unary", {{kRandom}}},
+      {"unary_positive", {{{FillKind::kUniform, 0.001, 100}}}},
+      {"unary_moderate", {{{FillKind::kUniform, -6, 6}}}},
+      {"unary_wide", {{kWide}}},
+      {"unary_rectified", {{{FillKind::kUniform, -1, 2}}}},
+      {"binary", {{kRandom, kRandom}}},
+      {"binary_repeat", {{kRepeat, kRepeat}, "repeat"}},
+      {"gradient_mask", {{kRandom, kRandom}}},
+      {"gradient_of_result", {{kRandom, kRandom}}},
+      {"gradient_wide", {{kRandom, kWide}}},
+  };
+  return all;
+}
+
+// Results of tanh and sigmoid lie in [-1, 1].
+void limit_results(CallData& data) {
+  for (DoubleDouble& y : data.tensor("y").data) {
+    if (std::fabs(y.hi) > 1) y = std::copysign(1.0, y.hi);
+  }
+}
+
+// Around vector widths, and each rank.
+const std::vector<Shape>& dense_shapes() {
+  static const std::vector<Shape> shapes = {{},
+                                            {1},
+                                            {3},
+                                            {4},
+                                            {7},
+                                            {8},
+                                            {9},
+                                            {15},
+                                            {16},
+                                            {17},
+                                            {31},
+                                            {33},
+                                            {65},
+                                            {67},
+                                            {257},
+                                            {1031},
+                                            {5, 7},
+                                            {1, 257},
+                                            {0},
+                                            {4, 0},
+                                            {3, 0, 5},
+                                            {2, 3, 4, 5},
+                                            {2, 1, 2, 1, 2, 1, 2, 3}};
+  return shapes;
+}
+
+// How the first input, the last one and the output lie.
+struct Lies {
+  Shape shape;
+  Layout first = Layout::kDense;
+  Layout last = Layout::kDense;
+  Layout output = Layout::kDense;
+};
+
+const std::vector<Lies>& layouts_of_one() {
+  using enum Layout;
+  static const std::vector<Lies> all = {
+      {{5, 7}, kTransposed, kTransposed},
+      {{3, 4, 5}, kPermuted, kPermuted},
+      {{5, 7}, kSliced, kSliced},
+      {{17}, kStepped, kStepped},
+      {{3, 9}, kStepped, kStepped},
+      {{17}, kNegative, kNegative},
+      {{4, 9}, kNegative, kNegative},
+      {{17}, kOffset, kOffset},
+      {{5, 7}, kOffset, kOffset},
+      {{5, 7}, kBroadcastFirst, kBroadcastFirst},
+      {{5, 7}, kBroadcastLast, kBroadcastLast},
+      {{5, 7}, kBroadcastAll, kBroadcastAll},
+      {{5, 7}, kDense, kDense, kSliced},
+      {{5, 7}, kDense, kDense, kTransposed},
+      {{17}, kDense, kDense, kStepped},
+      {{17}, kDense, kDense, kNegative},
+      {{17}, kDense, kDense, kOffset},
+      {{5, 7}, kTransposed, kTransposed, kSliced},
+      {{5, 7}, kTransposed, kTransposed, kTransposed},
+      {{6, 5, 4}, kPermuted, kPermuted, kPermuted},
+      {{2, 3, 2, 3, 2}, kTransposed, kTransposed, kSliced},
+  };
+  return all;
+}
+
+const std::vector<Lies>& layouts_of_more() {
+  using enum Layout;
+  static const std::vector<Lies> all = {
+      {{5, 7}, kDense, kBroadcastFirst},
+      {{5, 7}, kDense, kBroadcastLast},
+      {{5, 7}, kDense, kBroadcastAll},
+      {{5, 7}, kBroadcastFirst, kDense},
+      {{5, 7}, kBroadcastLast, kBroadcastFirst},
+      {{3, 4, 5}, kDense, kBroadcastFirst},
+      {{3, 4, 5}, kBroadcastLast, kDense},
+      {{5, 7}, kTransposed, kDense},
+      {{5, 7}, kDense, kTransposed},
+      {{5, 7}, kTransposed, kTransposed, kTransposed},
+      {{3, 4, 5}, kPermuted, kTransposed},
+      {{5, 7}, kSliced, kDense},
+      {{5, 7}, kDense, kSliced, kSliced},
+      {{19}, kStepped, kDense},
+      {{19}, kDense, kStepped, kStepped},
+      {{19}, kNegative, kDense},
+      {{4, 9}, kDense, kNegative},
+      {{19}, kOffset, kDense},
+      {{19}, kDense, kOffset},
+      {{5, 7}, kOffset, kOffset, kOffset},
+      {{2, 3, 2, 3, 2}, kSliced, kTransposed, kPermuted},
+  };
+  return all;
+}
+
+// "transposed_dense_to_sliced": the inputs, one alone by itself, and the output unless it is dense.
+std::string layouts_text(const Op& op, const Lies& lies) {
+  std::string text = layout_text(lies.first);
+  const bool are_dense = lies.first == Layout::kDense && lies.last == Layout::kDense;
+  if (op.input_count > 1 && !are_dense) text += std::string("_") + layout_text(lies.last);
+  if (lies.output != Layout::kDense) text += std::string("_to_") + layout_text(lies.output);
+  return text;
+}
+
+// ---- Cases ----------------------------------------------------------------------------------- //
+
+class Rows {
+ public:
+  Rows(OpCases& cases, const Op& op, bp_dtype dtype)
+      : cases_(cases), op_(op), dtype_(dtype), samples_(samples().at(op.samples)) {
+    gives_bool_ = op.dtypes == Dtypes::kAny;
+    is_gradient_ = std::string_view(op.samples).starts_with("gradient");
+    if (is_float(dtype) || gives_bool_) return;
+    samples_.text = "exact_dense";
+    std::ranges::fill(samples_.data, kExactDense);
+  }
+
+  void add_all() {
+    for (const Shape& shape : dense_shapes()) add(samples_, {shape}, "dense");
+    add_layouts();
+    add_specials();
+    if (op_.may_alias) add_in_place();
+    if (*op_.operand != '\0') add_operand();
+    if (op_.input_count == 1) add_ranges();
+    if (std::string_view(op_.samples) == "gradient_wide") add_ends();
+  }
+
+ private:
+  OpCase& add(const Samples& data, const Lies& lies, const std::string& layout) {
+    OpCase made = make_case(op_.op, dtype_, data.text, shape_text(lies.shape), layout);
+    for (uint32_t i = 0; i < op_.input_count; ++i) {
+      const bool is_last = i + 1 == op_.input_count;
+      made.input(op_.inputs[i], dtype_, lies.shape, data.data[i], is_last ? lies.last : lies.first);
+    }
+    if (op_.input_count == 1) made.tensors[0].layout = lies.first;
+    made.output(op_.output, gives_bool_ ? bp_dtype{BP_BOOL} : dtype_, lies.shape, lies.output);
+    made.reference = kOracles[static_cast<size_t>(&op_ - std::data(elementwise::kRows))];
+    made.is_smoke =
+        is_smoke_dtype(dtype_) || dtype_ == BP_I32 || dtype_ == BP_I64 || dtype_ == BP_BOOL;
+    made.varies = varies(lies) && std::string_view(data.text) != "special";
+    if (std::string_view(op_.samples) == "gradient_of_result") made.derive = limit_results;
+    cases_.push_back(std::move(made));
+    return cases_.back();
+  }
+
+  // A third of the results of relu are zero, and more of its gradients.
+  bool varies(const Lies& lies) const {
+    const std::string_view name = op_.samples;
+    if (gives_bool_ || name == "gradient_mask") return false;
+    if (op_.input_count == 1 && is_broadcast(lies.first)) return false;
+    if (lies.first == Layout::kBroadcastAll || lies.last == Layout::kBroadcastAll) return false;
+    return element_count(lies.shape) > (is_gradient_ || name == "unary_rectified" ? 64 : 8);
+  }
+
+  // Coordinates name the element that was read instead of the right one.
+  void add_layouts() {
+    if (op_.input_count == 1) {
+      for (const Lies& lies : layouts_of_one()) add(samples_, lies, layouts_text(op_, lies));
+      return;
+    }
+    Samples data = samples_;
+    if (!gives_bool_) {
+      data.text = "coord";
+      data.data[0] = kCoord;
+      for (uint32_t i = 1; i < kMostInputs && !is_gradient_; ++i) data.data[i] = kExactDense;
+    }
+    for (const Lies& lies : layouts_of_more()) add(data, lies, layouts_text(op_, lies));
+  }
+
+  // Those of more inputs come by rule.
+  void add_specials() {
+    const auto count = static_cast<int64_t>(special_values(dtype_).size());
+    const Samples data{{kSpecial, kSpecialSlow}, "special"};
+    using enum Layout;
+    if (op_.input_count == 1) {
+      add(data, {{2 * count + 1}}, "dense");
+      add(data, {{3, count}, kSliced, kSliced}, "sliced");
+    } else if (op_.input_count == 2) {
+      add(data, {{count, count}}, "dense");
+      add(data, {{count, count}, kSliced, kDense}, "sliced_dense");
+    }
+  }
+
+  void add_in_place() {
+    for (uint32_t i = 0; i < op_.input_count; ++i) {
+      const std::string name = op_.input_count == 1 ? "" : std::string(op_.inputs[i]) + "_";
+      for (const Layout layout : {Layout::kDense, Layout::kSliced, Layout::kTransposed}) {
+        const Lies lies{{6, 11}, layout, layout, layout};
+        add(samples_, lies, "inplace_" + name + layout_text(layout)).tensors.back().alias =
+            op_.inputs[i];
+      }
+    }
+  }
+
+  // The inline scalar, and one tensor twice.
+  void add_operand() {
+    OpCase& twice = add(samples_, {{6, 11}}, "twice");
+    twice.tensors[1].alias = op_.inputs[0];
+    twice.varies = false;  // a - a and a == a are constant.
+    twice.derive = [&op = op_](CallData& call) {
+      call.tensor(op.inputs[1]).data = call.tensor(op.inputs[0]).data;
+    };
+    for (const Layout layout : {Layout::kDense, Layout::kSliced}) {
+      const std::string text = std::string("scalar_") + op_.operand + "_" + layout_text(layout);
+      OpCase& made = add(samples_, {{3, 11}, layout}, text);
+      std::erase_if(made.tensors, [&](const TensorArgument& t) { return t.name == op_.operand; });
+      made.set(op_.operand, is_float(dtype_) ? float_scalar(gives_bool_ ? 1.0 : 0.1)
+                                             : integer_scalar(dtype_ == BP_BOOL ? 1 : 3));
+      if (dtype_ == BP_BOOL) made.attributes.back().value = bp_scalar{BP_BOOL, 0, 1};
+    }
+  }
+
+  void add_ranges() {
+    // More elements than 16 bits count, in place of the 2^31 that would break an index of 32 bits.
+    Samples data = samples_;
+    data.text = "tail";
+    add(data, {{65549}}, "dense").is_smoke = false;
+    if (op_.bound == BoundRule::kExact) return;
+    const double low = dtype_ == BP_F16 ? -14 : -40, high = dtype_ == BP_F16 ? 15 : 20;
+    add({{{FillKind::kLogUniform, low, high}}, "range"}, {{5, 257}}, "dense").varies = false;
+    add_ends();
+  }
+
+  // Where exponentials end.
+  void add_ends() {
+    const double end = dtype_ == BP_F64 ? 760 : 110;
+    Samples data{{kRandom, kRandom}, "ends"};
+    data.data[op_.input_count - 1] = {FillKind::kUniform, -end, end};
+    add(data, {{1031}}, "dense").varies = false;
+  }
+
+  OpCases& cases_;
+  const Op& op_;
+  bp_dtype dtype_;
+  Samples samples_;
+  bool gives_bool_, is_gradient_;
+};
+
+void add_family(OpCases& cases, std::string_view family) {
+  for (const Op& op : elementwise::kRows) {
+    if (op.family != family) continue;
+    for (const bp_dtype dtype : kFloats) Rows(cases, op, dtype).add_all();
+    if (op.dtypes == Dtypes::kFloats) continue;
+    for (const bp_dtype dtype : {BP_I32, BP_I64}) Rows(cases, op, dtype).add_all();
+    if (op.dtypes == Dtypes::kNumbers) continue;
+    for (const bp_dtype dtype : {BP_BOOL, BP_U8, BP_I8, BP_I16}) Rows(cases, op, dtype).add_all();
+  }
+}
+
+}  // namespace
+
+void add_unary(OpCases& cases) { add_family(cases, "unary"); }
+void add_binary(OpCases& cases) { add_family(cases, "binary"); }
+
+}  // namespace bp::conformance

@@ -1,0 +1,213 @@
+// Cases of cross_entropy and its gradient.
+#include <algorithm>
+#include <iterator>
+
+#include "conformance/cases/ops/op_families.hpp"
+#include "conformance/reference/loss.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using enum Layout;
+using reference::CrossEntropySettings;
+using reference::Reduction;
+
+constexpr int64_t kIgnored = -100;
+
+struct Row {
+  int64_t rows, classes;
+  Reduction reduction = Reduction::kMean;
+  double smoothing = 0;
+  bool has_lse = true;
+  bool ignores = false;  // Every third row.
+  Layout x = kDense;
+};
+
+const std::vector<Row>& all_rows() {
+  using enum Reduction;
+  static const std::vector<Row> rows = {
+      {1, 1},
+      {1, 10},
+      {8, 10},
+      {17, 10},
+      {5, 67},
+      {3, 1031},
+      {8, 10, kNone},
+      {17, 33, kNone, 0.1},
+      {8, 10, kSum},
+      {17, 33, kSum, 0.1},
+      {17, 33, kMean, 0.25},
+      {8, 10, kMean, 0, false},
+      {8, 10, kNone, 0, false},
+      {17, 10, kMean, 0, true, true},
+      {17, 10, kNone, 0.1, true, true},
+      {17, 10, kSum, 0, false, true},
+      {17, 10, kMean, 0, true, false, kTransposed},
+      {17, 10, kNone, 0.1, true, false, kSliced},
+      {17, 10, kMean, 0, true, true, kStepped},
+      {17, 10, kMean, 0, true, false, kOffset},
+      {17, 10, kNone, 0, true, false, kNegative},
+      {17, 10, kMean, 0, true, false, kBroadcastFirst},
+      {0, 10, kNone},
+      {0, 10, kSum},
+  };
+  return rows;
+}
+
+std::string detail_of(const Row& row) {
+  constexpr const char* kNames[] = {"none", "mean", "sum"};
+  std::string text = "n" + std::to_string(row.rows) + "c" + std::to_string(row.classes) + "_" +
+                     kNames[static_cast<int>(row.reduction)];
+  if (row.smoothing != 0) text += "_smooth" + std::to_string(static_cast<int>(row.smoothing * 100));
+  return text + (row.has_lse ? "" : "_nolse") + (row.ignores ? "_ignore" : "");
+}
+
+constexpr int64_t kReductions[] = {BP_CROSS_ENTROPY_REDUCTION_NONE, BP_CROSS_ENTROPY_REDUCTION_MEAN,
+                                   BP_CROSS_ENTROPY_REDUCTION_SUM};
+
+CrossEntropySettings settings_of(const CallData& data) {
+  const auto reduction = std::ranges::find(kReductions, data.integer("reduction"));
+  return {data.integer("ignore_index"), data.number("label_smoothing"),
+          static_cast<Reduction>(reduction - std::begin(kReductions))};
+}
+
+void set_attributes(OpCase& made, const Row& row) {
+  made.set("ignore_index", kIgnored).set("label_smoothing", row.smoothing);
+  made.set("reduction", kReductions[static_cast<int>(row.reduction)]);
+}
+
+void ignore_rows(CallData& data, const Row& row) {
+  if (!row.ignores) return;
+  std::vector<DoubleDouble>& target = data.tensor("target").data;
+  for (size_t i = 1; i < target.size(); i += 3) {
+    target[i] = DoubleDouble(static_cast<double>(kIgnored));
+  }
+}
+
+std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
+  const bp_dtype dtype = data.tensor("x").dtype;
+  const Array<int64_t> target = data.indices("target");
+  const CrossEntropySettings settings = settings_of(data);
+  const auto run = [&]<typename N>(N) {
+    return reference::cross_entropy(data.array<N>("x"), target, settings);
+  };
+  return with_float(dtype, [&](auto number) {
+    const auto exact = run(number);
+    return with_bounded(dtype, [&](auto bounded_number) {
+      const auto bounds = run(bounded_number);
+      std::vector<Expected> expected = {bounded_by(exact.y, bounds.y)};
+      if (data.has("lse")) expected.push_back(bounded_by(exact.lse, bounds.lse));
+      return expected;
+    });
+  });
+}
+
+std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
+  const bp_dtype dtype = data.tensor("x").dtype;
+  const Array<int64_t> target = data.indices("target");
+  const CrossEntropySettings settings = settings_of(data);
+  const auto run = [&]<typename N>(N) {
+    return reference::cross_entropy_backward(data.array<N>("grad_y"), data.array<N>("x"), target,
+                                             data.array<N>("lse"), settings);
+  };
+  return with_float(dtype, [&](auto number) {
+    const auto exact = run(number);
+    return with_bounded(dtype, [&](auto bounded_number) {
+      return std::vector{bounded_by(exact, run(bounded_number))};
+    });
+  });
+}
+
+// What the forward op would have saved, rounded to its dtype.
+void derive_lse(CallData& data) {
+  HostTensor& lse = data.tensor("lse");
+  const auto losses =
+      reference::cross_entropy(data.array<double>("x"), data.indices("target"), settings_of(data));
+  lse.data.clear();
+  for (const double value : losses.lse.data) {
+    lse.data.emplace_back(round_to(lse.dtype, value));
+  }
+}
+
+Shape loss_shape(const Row& row) {
+  return row.reduction == Reduction::kNone ? Shape{row.rows} : Shape{};
+}
+
+void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fill& fill_of_x,
+              bool is_smoke) {
+  for (const Row& row : all_rows()) {
+    OpCase forward =
+        make_case(BP_OP_CROSS_ENTROPY, dtype, fill, detail_of(row), layout_text(row.x));
+    forward.input("x", dtype, {row.rows, row.classes}, fill_of_x, row.x);
+    forward.input("target", BP_I64, {row.rows}, index_fill(row.classes));
+    forward.output("y", dtype, loss_shape(row));
+    if (row.has_lse) forward.output("lse", accumulator_of(dtype), {row.rows});
+    forward.derive = [row](CallData& data) { ignore_rows(data, row); };
+    forward.reference = expected_forward;
+
+    OpCase backward =
+        make_case(BP_OP_CROSS_ENTROPY_BACKWARD, dtype, fill, detail_of(row), layout_text(row.x));
+    backward.input("grad_y", dtype, loss_shape(row), kRandom);
+    backward.input("x", dtype, {row.rows, row.classes}, fill_of_x, row.x);
+    backward.input("target", BP_I64, {row.rows}, index_fill(row.classes));
+    backward.input("lse", accumulator_of(dtype), {row.rows}, {});
+    backward.output("grad_x", dtype, {row.rows, row.classes});
+    backward.derive = [row](CallData& data) {
+      ignore_rows(data, row);
+      derive_lse(data);
+    };
+    backward.reference = expected_backward;
+
+    for (OpCase* made : {&forward, &backward}) {
+      set_attributes(*made, row);
+      made->is_smoke = is_smoke;
+      made->varies = false;  // Ignored rows are zero, and a mean is one number.
+      if (made == &backward && !row.has_lse) continue;  // The gradient always has it.
+      cases.push_back(std::move(*made));
+    }
+  }
+}
+
+void add_in_place(OpCases& cases, bp_dtype dtype) {
+  OpCases rows;
+  add_rows(rows, dtype, "random", {FillKind::kUniform, -4, 4}, true);
+  for (OpCase& made : rows) {
+    if (made.op != BP_OP_CROSS_ENTROPY_BACKWARD || made.layout != "dense") continue;
+    made.layout = "inplace_dense";
+    made.tensors.back().alias = "x";
+    cases.push_back(std::move(made));
+    return;
+  }
+}
+
+void add_out_of_range(OpCases& cases) {
+  for (const int64_t wrong : {int64_t{-1}, int64_t{10}}) {
+    OpCases rows;
+    add_rows(rows, BP_F32, "out_of_range", kRandom, true);
+    for (OpCase& made : rows) {
+      if (made.detail != "n8c10_mean") continue;
+      made.detail += "_target" + std::to_string(wrong);
+      made.fails_on_device = true;
+      made.derive = [derive = made.derive, wrong](CallData& data) {
+        derive(data);
+        data.tensor("target").data[5] = DoubleDouble::from_int64(wrong);
+      };
+      cases.push_back(std::move(made));
+    }
+  }
+}
+
+}  // namespace
+
+void add_loss(OpCases& cases) {
+  for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
+    const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
+    add_rows(cases, dtype, "random", {FillKind::kUniform, -4, 4}, is_smoke);
+    add_rows(cases, dtype, "range", {FillKind::kUniform, -100, 100}, is_smoke);
+  }
+  add_in_place(cases, BP_F32);
+  add_in_place(cases, BP_F64);
+  add_out_of_range(cases);
+}
+
+}  // namespace bp::conformance

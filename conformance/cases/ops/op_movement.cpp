@@ -1,0 +1,211 @@
+// Cases of fill, copy and arange.
+#include "conformance/cases/ops/op_families.hpp"
+
+namespace bp::conformance {
+namespace {
+
+using enum Layout;
+
+std::string pair_text(Layout x, Layout y) {
+  return std::string(layout_text(x)) + "_to_" + layout_text(y);
+}
+
+// ---- fill ------------------------------------------------------------------------------------ //
+
+std::vector<Expected> expected_fill(const CallData& data, const Numerics&) {
+  const HostTensor& y = data.tensor("y");
+  std::byte bytes[8] = {};
+  store_element(y.dtype, data.value("value"), bytes);
+  Expected expected;
+  expected.value.assign(static_cast<size_t>(element_count(y.shape)), load_element(y.dtype, bytes));
+  expected.sign_of_zero = true;
+  return {expected};
+}
+
+bp_scalar scalar_of(bp_dtype dtype, double value) {
+  if (dtype == BP_BOOL) return {BP_BOOL, 0, uint64_t{value != 0}};
+  if (is_float(dtype)) return float_scalar(value);
+  return integer_scalar(static_cast<int64_t>(value));
+}
+
+void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
+  const auto add = [&](const std::string& value_text, double value, const Shape& shape,
+                       Layout layout) -> OpCase& {
+    OpCase made = make_case(BP_OP_FILL, dtype, value_text, shape_text(shape), layout_text(layout));
+    made.output("y", dtype, shape, layout).set("value", scalar_of(dtype, value));
+    made.reference = expected_fill;
+    made.is_smoke = is_smoke;
+    made.varies = false;
+    cases.push_back(std::move(made));
+    return cases.back();
+  };
+  for (const Shape& shape : std::vector<Shape>{{}, {1}, {17}, {67}, {5, 7}, {0}, {2, 3, 4, 5}}) {
+    add("three", 3, shape, kDense);
+  }
+  for (const Layout layout : {kTransposed, kSliced, kStepped, kNegative, kOffset}) {
+    add("three", 3, {5, 7}, layout);
+  }
+  add("zero", 0, {33}, kDense);
+  if (is_float(dtype)) {
+    add("tenth", 0.1, {33}, kDense);  // Rounded to the dtype.
+    add("minus_zero", -0.0, {33}, kDense);
+    add("infinity", HUGE_VAL, {33}, kDense);
+    add("nan", std::nan(""), {33}, kDense);
+  }
+  OpCase& tensor = add("tensor", 0, {5, 7}, kDense);  // The value lies on the device.
+  tensor.attributes.clear();
+  tensor.input("value", dtype, {}, kExactDense);
+}
+
+// ---- copy ------------------------------------------------------------------------------------ //
+
+// The value of x as `to` holds it, before rounding: float to integer drops the fraction.
+DoubleDouble converted(bp_dtype from, bp_dtype to, DoubleDouble x) {
+  if (to == BP_BOOL) return DoubleDouble(x.hi != 0 ? 1 : 0);
+  if (is_float(from) && !is_float(to)) return DoubleDouble(std::trunc(x.hi));
+  return x;
+}
+
+std::vector<Expected> expected_copy(const CallData& data, const Numerics&) {
+  const HostTensor& x = data.tensor("x");
+  const bp_dtype to = data.tensor("y").dtype;
+  Expected expected;
+  for (const DoubleDouble& value : x.data) {
+    expected.value.push_back(converted(x.dtype, to, value));
+  }
+  expected.sign_of_zero = is_float(x.dtype) && is_float(to);
+  return {expected};
+}
+
+void add_copy(OpCases& cases, bp_dtype from, bp_dtype to, const std::string& fill, const Fill& data,
+              const Shape& shape, Layout x, Layout y, bool is_smoke) {
+  const std::string layout = x == kDense && y == kDense ? "dense" : pair_text(x, y);
+  OpCase made =
+      make_case(BP_OP_COPY, from, fill, shape_text(shape) + "_to_" + dtype_text(to), layout);
+  made.input("x", from, shape, data, x).output("y", to, shape, y);
+  made.reference = expected_copy;
+  made.is_smoke = is_smoke;
+  made.varies = element_count(shape) > 8 && to != BP_BOOL && from != BP_BOOL && x != kBroadcastAll;
+  cases.push_back(std::move(made));
+}
+
+void add_same_dtype(OpCases& cases, bp_dtype dtype, bool is_smoke) {
+  const auto add = [&](const std::string& fill, const Fill& data, const Shape& shape, Layout x,
+                       Layout y) {
+    add_copy(cases, dtype, dtype, fill, data, shape, x, y, is_smoke);
+  };
+  const std::vector<Shape> shapes = {{}, {1}, {9}, {17}, {67}, {0}, {3, 0, 2}, {2, 3, 4, 5}};
+  for (const Shape& shape : shapes) add("coord", kCoord, shape, kDense, kDense);
+  add("coord", kCoord, {2, 1, 2, 1, 2, 1, 2, 3}, kPermuted, kDense);
+  for (const Layout x : {kTransposed, kSliced, kStepped, kNegative, kOffset, kBroadcastFirst,
+                         kBroadcastLast, kBroadcastAll}) {
+    add("coord", kCoord, {5, 7}, x, kDense);
+    add("coord", kCoord, {4, 19}, x, kSliced);
+  }
+  for (const Layout y : {kTransposed, kSliced, kStepped, kNegative, kOffset}) {
+    add("coord", kCoord, {5, 7}, kDense, y);
+    add("coord", kCoord, {33, 17}, kTransposed, y);
+  }
+  add("coord", kCoord, {3, 4, 5}, kPermuted, kTransposed);
+  const auto specials = static_cast<int64_t>(special_values(dtype).size());
+  add("special", kSpecial, {2 * specials + 1}, kDense, kDense);
+}
+
+// Values of `from` that every other dtype can hold, except for their fractions.
+Fill convertible(bp_dtype from, bp_dtype to) {
+  const bool is_unsigned = to == BP_U8 || to == BP_BOOL;
+  if (is_float(from) && is_float(to)) return kRandom;
+  if (from == BP_BOOL) return kExactDense;
+  return {FillKind::kUniform, is_unsigned ? 0.0 : -100.0, 100};
+}
+
+void add_casts(OpCases& cases, const std::vector<bp_dtype>& dtypes, bool is_smoke) {
+  for (const bp_dtype from : dtypes) {
+    for (const bp_dtype to : dtypes) {
+      if (from == to) continue;
+      const Fill data = convertible(from, to);
+      add_copy(cases, from, to, "random", data, {67}, kDense, kDense, is_smoke);
+      add_copy(cases, from, to, "random", data, {5, 7}, kTransposed, kSliced, is_smoke);
+      // To an integer, a special value of another kind does not fit, and the result is undefined.
+      const bool is_defined = is_float(to) || to == BP_BOOL || !is_float(from);
+      const auto specials = static_cast<int64_t>(special_values(from).size());
+      if (!is_defined) continue;
+      add_copy(cases, from, to, "special", kSpecial, {2 * specials + 1}, kDense, kDense, is_smoke);
+    }
+  }
+}
+
+// ---- arange ---------------------------------------------------------------------------------- //
+
+std::vector<Expected> expected_arange(const CallData& data, const Numerics&) {
+  const HostTensor& y = data.tensor("y");
+  const DoubleDouble start = data.value("start"), step = data.value("step");
+  Expected expected;
+  for (int64_t i = 0; i < element_count(y.shape); ++i) {
+    // In f64 for a float, and exactly for an integer.
+    const double in_f64 = start.hi + static_cast<double>(i) * step.hi;
+    const DoubleDouble exact = start + DoubleDouble::from_int64(i) * step;
+    expected.value.push_back(is_float(y.dtype) ? DoubleDouble(in_f64) : exact);
+  }
+  return {expected};
+}
+
+void add_arange(OpCases& cases, bp_dtype dtype, bool is_smoke) {
+  struct Range {
+    const char* name;
+    double start, step;
+  };
+  const Range ranges[] = {{"count", 0, 1}, {"back", 7, -2}, {"from5", 5, 3}};
+  for (const Range& range : ranges) {
+    for (const Shape& shape : std::vector<Shape>{{0}, {1}, {9}, {17}, {1031}}) {
+      OpCase made = make_case(BP_OP_ARANGE, dtype, "exact",
+                              std::string(range.name) + "_" + shape_text(shape), "dense");
+      made.output("y", dtype, shape).reference = expected_arange;
+      made.set("start", scalar_of(dtype, range.start)).set("step", scalar_of(dtype, range.step));
+      made.is_smoke = is_smoke;
+      made.varies = shape[0] > 1;
+      cases.push_back(made);
+      if (shape[0] != 17) continue;
+      OpCase with_tensors = made;
+      with_tensors.attributes.clear();
+      with_tensors.detail += "_tensors";
+      with_tensors.input("start", dtype, {}, {FillKind::kUniform, range.start, range.start});
+      with_tensors.input("step", dtype, {}, {FillKind::kUniform, range.step, range.step});
+      cases.push_back(std::move(with_tensors));
+      for (const Layout layout : {kStepped, kNegative, kOffset}) {
+        made.tensors[0].layout = layout;
+        made.layout = layout_text(layout);
+        cases.push_back(made);
+      }
+    }
+  }
+  if (!is_float(dtype)) return;
+  // A step that f32 cannot hold: computed in f64, and rounded once.
+  OpCase tenth = make_case(BP_OP_ARANGE, dtype, "tenth", "257", "dense");
+  tenth.output("y", dtype, {257}).reference = expected_arange;
+  const double step = round_to(dtype, 0.1);
+  tenth.set("start", float_scalar(1)).set("step", float_scalar(step));
+  tenth.is_smoke = is_smoke;
+  cases.push_back(tenth);
+}
+
+}  // namespace
+
+void add_movement(OpCases& cases) {
+  const std::vector<bp_dtype> common = {BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
+  const std::vector<bp_dtype> others = {BP_F16, BP_BF16, BP_U8, BP_I8, BP_I16};
+  for (const bp_dtype dtype : common) {
+    add_fill(cases, dtype, true);
+    add_same_dtype(cases, dtype, true);
+    if (dtype != BP_BOOL) add_arange(cases, dtype, true);
+  }
+  for (const bp_dtype dtype : others) {
+    add_fill(cases, dtype, false);
+    add_same_dtype(cases, dtype, false);
+    if (is_float(dtype)) add_arange(cases, dtype, false);
+  }
+  add_casts(cases, common, true);
+  add_casts(cases, {BP_F32, BP_F16, BP_BF16, BP_I8, BP_U8}, false);
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,194 @@
+// What a kernel flagged capturable promises: a replay gives what the launch would give now, bit for
+// bit. One case for each op, over its widest plain row.
+#include <memory>
+
+#include "conformance/cases/engine/op_call.hpp"
+#include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/fixtures/graph_fixtures.hpp"
+#include "conformance/cases/rules/rules.hpp"
+
+namespace bp::conformance {
+namespace {
+
+constexpr uint64_t kOtherData = 0x9E3779B97F4A7C15u;
+
+// A launch of one kernel that can be submitted, captured and looked at.
+class Trial {
+ public:
+  Trial(Context& t, const OpCase& row)
+      : t_(t),
+        row_(row),
+        data_(row, t.seed()),
+        stream_(t),
+        call_(t, row, data_, {}, stream_.get()) {
+    call_.materialize_scalars();  // What varies between replays is in tensors.
+    bp_kernel_choice choice{};
+    const bp_status status =
+        bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, row.op, call_.frame().data(), &choice);
+    if (status != BP_OK) t.not_supported("the backend has no kernel for this call");
+    kernel_ = choice.kernel;
+    words_ = call_.frame().fitted(kernel_->args_size_bytes);
+    make_workspace();
+  }
+
+  const bp_kernel& kernel() const { return *kernel_; }
+  bp_stream* stream() const { return stream_.get(); }
+
+  // Other elements in the same memory.
+  void change_data() {
+    CallData other(row_, t_.seed() ^ kOtherData);
+    for (size_t i = 0; i < other.tensors().size(); ++i) {
+      data_.tensors()[i].data = std::move(other.tensors()[i].data);
+    }
+  }
+
+  void prepare(Poison poison) {
+    call_.prepare(poison);
+    workspace_->poison_elements(poison);
+    workspace_->upload();
+  }
+
+  bp_status launch() const {
+    const bp_launch launch{.device = t_.target().device,
+                           .stream = stream_.get(),
+                           .workspace = has_workspace_ ? workspace_->ref() : bp_buffer_ref{}};
+    return kernel_->launch(kernel_, &launch, words_.data());
+  }
+
+  // The host has workspace that another launch may have at the time of a replay: it refuses.
+  void check_host_launch() const {
+    if (!has_workspace_) return;
+    const bp_status status =
+        bp_kernel_launch(&t_.target(), stream_.get(), 0, kernel_, call_.frame().data());
+    t_.expect_refused(status, BP_INVALID_ARGUMENT, "a launch with workspace of the host's cache");
+  }
+
+  bool is_untouched() {
+    call_.finish();
+    return call_.is_untouched();
+  }
+
+  // Waits, and reads what the outputs hold.
+  Observation look() {
+    bp::conformance::finish(t_, stream_.get());
+    call_.finish();
+    workspace_->download();
+    Observation seen;
+    seen.kernel = kernel_;
+    seen.source = BP_KERNEL_NATIVE;
+    call_.look(true, seen);
+    if (const auto damage = workspace_->damage(); damage && seen.damage.empty()) {
+      seen.damage = damage_text("workspace", *damage);
+    }
+    return seen;
+  }
+
+  Observation eager(Poison poison) {
+    prepare(poison);
+    t_.require_ok(launch(), "launch");
+    return look();
+  }
+
+  bool is_right(const Observation& seen) const { return judge(row_, data_, seen).is_right(); }
+
+ private:
+  void make_workspace() {
+    uint64_t required = 0, preferred = 0;
+    if (kernel_->workspace_size != nullptr) {
+      t_.require_ok(kernel_->workspace_size(kernel_, t_.target().device, words_.data(), &required,
+                                            &preferred),
+                    "workspace_size");
+    }
+    has_workspace_ = required != 0;
+    const Shape shape{static_cast<int64_t>(required)};
+    workspace_ = std::make_unique<GuardedTensor>(
+        memory_place(t_, stream_.get()), GuardedSpec{BP_U8, shape, place(Layout::kDense, shape)});
+  }
+
+  Context& t_;
+  const OpCase& row_;
+  CallData data_;
+  CaseStream stream_;
+  Call call_;
+  const bp_kernel* kernel_ = nullptr;
+  std::vector<uint64_t> words_;
+  bool has_workspace_ = false;
+  std::unique_ptr<GuardedTensor> workspace_;
+};
+
+// The same bits, or for a kernel that does not promise them, right results.
+void check_replay(Context& t, const Trial& trial, const Observation& eager,
+                  const Observation& replayed, const std::string& when) {
+  if (!replayed.damage.empty()) t.add({when + ": " + replayed.damage, "canary", "KERNEL-9"});
+  if ((trial.kernel().flags & BP_KERNEL_DETERMINISTIC) == 0) {
+    if (!trial.is_right(replayed)) t.add({when + ": the replay is not right", "values", ""});
+    return;
+  }
+  for (size_t k = 0; k < eager.outputs.size(); ++k) {
+    const OutputView &a = eager.outputs[k], &b = replayed.outputs[k];
+    for (size_t i = 0; i < a.bits.size(); ++i) {
+      if (a.bits[i] == b.bits[i]) continue;
+      t.add({when + ": " + std::string(a.name) + ": element " + std::to_string(i) +
+                 " has the bits " + std::to_string(b.bits[i]) + ", and those of the launch are " +
+                 std::to_string(a.bits[i]),
+             "values", ""});
+      return;
+    }
+  }
+}
+
+// A capture of the launch. Ends the case for a kernel that is not flagged, once it was refused.
+OwnedInstance capture(Context& t, Trial& trial) {
+  Capturing capturing(t, trial.stream());
+  const bp_status status = trial.launch();
+  if ((trial.kernel().flags & BP_KERNEL_CAPTURABLE) == 0) {
+    t.expect_refused(status, BP_INVALID_ARGUMENT, "launch of a kernel that is not capturable");
+    t.expect_eq(capturing.info().node_count, uint64_t{0}, "nodes");
+    capturing.abandon();
+    if (t.has_failed()) t.fail("a kernel that is not capturable was captured");
+    t.not_supported(std::string(trial.kernel().name) + " has no BP_KERNEL_CAPTURABLE");
+  }
+  t.require_ok(status, "launch in a capture");
+  const uint64_t node_count = capturing.info().node_count;
+  trial.check_host_launch();
+  t.expect_eq(capturing.info().node_count, node_count, "nodes after what the host refuses");
+  t.expect(capturing.info().node_count >= 1, "a launch is a node");
+  return instantiate(t, capturing.end());
+}
+
+void replay_equals_launch(Context& t, const OpCase& row) {
+  graph_table(t);
+  require_listed(t, row);
+  Trial trial(t, row);
+  const Observation first = trial.eager(Poison::kNan);
+  trial.prepare(Poison::kOnes);
+  const OwnedInstance instance = capture(t, trial);
+  if (!trial.is_untouched()) t.add({"a captured launch ran", "ran", "GRAPH-1"});
+  trial.prepare(Poison::kOnes);
+  replay(t, instance, trial.stream());
+  check_replay(t, trial, first, trial.look(), "first replay");
+  trial.change_data();
+  const Observation second = trial.eager(Poison::kNan);
+  trial.prepare(Poison::kOnes);
+  replay(t, instance, trial.stream());
+  check_replay(t, trial, second, trial.look(), "replay with other elements");
+}
+
+}  // namespace
+
+void add_graph_rule(std::vector<Case>& cases, const OpCases& rows, const char* group) {
+  for (const OpCase* row : widest_of_each_op(rows)) {
+    if (row->fails_on_device) continue;
+    Case entry;
+    entry.id = "kernel.replay_equals_launch." + std::string(op_info(row->op).name);
+    entry.tags = {"GRAPH-8"};
+    entry.group = group;
+    entry.op = row->op;
+    entry.dtype = row->dtype;
+    const auto shared = std::make_shared<const OpCase>(*row);
+    entry.run = [shared](Context& t) { replay_equals_launch(t, *shared); };
+    cases.push_back(std::move(entry));
+  }
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,79 @@
+// What a plan promises: launches with one are right, whatever the host declares constant. One case
+// for each op, over the first plain rows of each dtype.
+#include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/cases/rules/rules.hpp"
+
+namespace bp::conformance {
+namespace {
+
+// Sets of constant arguments: none, each input alone, and all inputs.
+std::vector<uint64_t> constant_sets(const OpCase& row) {
+  std::vector<uint64_t> sets = {0};
+  uint64_t all = 0, bit = 1;
+  for (const FrameMember& member : op_info(row.op).members) {
+    if (member.dtype == "none") continue;
+    for (const TensorArgument& argument : row.tensors) {
+      if (argument.name != member.name || argument.role != Role::kInput) continue;
+      sets.push_back(bit);
+      all |= bit;
+      break;
+    }
+    bit <<= 1;
+  }
+  if (sets.size() > 2) sets.push_back(all);
+  return sets;
+}
+
+struct Count {
+  uint64_t plans = 0;
+  std::string refusal;
+};
+
+void check_planned(Context& t, const OpCase& row, uint64_t constants, Count& count) {
+  const CallData data(row, t.seed());
+  const Planned planned = observe_planned(t, row, data, constants);
+  const std::string where = row.id() + ", constant arguments " + std::to_string(constants) + ": ";
+  if (planned.kernel.empty()) {
+    count.refusal = "the backend has no kernel for these calls";
+    return;
+  }
+  if (!planned.has_plans) {
+    t.not_supported(planned.kernel + " makes no plans");
+  }
+  const Observation& seen = planned.seen;
+  if (seen.launch_status != BP_OK || seen.stream_status != BP_OK) {
+    const bool is_launched = seen.launch_status == BP_OK;
+    t.fail({where + (is_launched ? "the stream failed: " : "prepare, packing or launch failed: ") +
+                bp_status_name(is_launched ? seen.stream_status : seen.launch_status) + ": " +
+                seen.status_text + planned.refusal,
+            is_launched ? "stream_failure" : "launch", "PLAN-1"});
+  }
+  if (!planned.refusal.empty()) {
+    count.refusal = planned.kernel + ": " + planned.refusal;
+    return;
+  }
+  ++count.plans;
+  const Verdict verdict = judge(row, data, seen);
+  if (!verdict.is_right()) t.fail({where + verdict.message, verdict.cause, "PLAN-1"});
+}
+
+void prepared_launch_is_right(Context& t, const OpCases& rows) {
+  Count count;
+  for (const OpCase& row : rows) {
+    if (!is_listed(t, row)) continue;
+    for (const uint64_t constants : constant_sets(row)) check_planned(t, row, constants, count);
+  }
+  if (count.plans == 0) t.not_supported("no plan was made: " + count.refusal);
+  t.metric("plans", static_cast<double>(count.plans));
+}
+
+}  // namespace
+
+void add_plan_rule(std::vector<Case>& cases, const OpCases& rows, const char* group) {
+  add_promise(cases, rows, group,
+              {"prepared_launch_is_right",
+               {"PLAN-1", "PLAN-2", "PLAN-3", "PLAN-4"},
+               prepared_launch_is_right});
+}
+
+}  // namespace bp::conformance

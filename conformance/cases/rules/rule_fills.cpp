@@ -1,0 +1,179 @@
+// Data for every op: what its class calls for.
+#include <algorithm>
+#include <cmath>
+
+#include "conformance/cases/rules/rules.hpp"
+
+namespace bp::conformance {
+namespace {
+
+bool has_float_data(const OpCase& row) { return std::ranges::any_of(row.tensors, holds_numbers); }
+
+OpCase refilled(const OpCase& base, const char* fill) {
+  OpCase row = base;
+  row.fill = fill;
+  row.is_exact = false;
+  row.varies = false;
+  return row;
+}
+
+// Tensors that stand for one number, such as a step size, keep their data.
+OpCase filled_with(const OpCase& base, const char* name, const Fill& fill) {
+  OpCase row = refilled(base, name);
+  for (TensorArgument& argument : row.tensors) {
+    const bool is_one = op_info(row.op).member(argument.name).kind == "scalar_tensor";
+    if (holds_numbers(argument) && !is_one) argument.fill = fill;
+  }
+  return row;
+}
+
+size_t count_data(const OpCase& row) {
+  return static_cast<size_t>(std::ranges::count_if(row.tensors, holds_numbers));
+}
+
+// The elements of every tensor of an element-wise call, in rows of `width`.
+void reshape(OpCase& row, Shape shape) {
+  row.detail = shape_text(shape);
+  for (TensorArgument& argument : row.tensors) argument.shape = shape;
+}
+
+// Every combination of special values, which a vector body and its tail both meet.
+void add_special(RowList& rows, const OpCase& base) {
+  const size_t inputs = count_data(base);
+  if (inputs == 0 || inputs > 3) return;
+  OpCase row = refilled(base, "special");
+  size_t specials = 0, position = 0;
+  for (TensorArgument& argument : row.tensors) {
+    if (!holds_numbers(argument)) continue;
+    specials = special_values(argument.dtype).size();
+    argument.fill = {FillKind::kSpecialNth, static_cast<double>(position++), 0};
+  }
+  const double count = std::pow(static_cast<double>(specials), static_cast<double>(inputs));
+  reshape(row, {static_cast<int64_t>(count)});
+  rows.add(row);
+  // Strides of 2, for kernels that treat what is not contiguous in another way.
+  for (TensorArgument& argument : row.tensors) argument.layout = Layout::kStepped;
+  row.layout = "stepped_all";
+  rows.add(row);
+  // One special value at a time at the end of a row, behind what fills a vector.
+  for (TensorArgument& argument : row.tensors) argument.layout = Layout::kDense;
+  row.layout = "dense";
+  const auto extent = static_cast<int64_t>(specials);
+  reshape(row, {3, extent});
+  rows.add(std::move(row));
+}
+
+// The exponents that a product of two values, summed a few hundred times, keeps in range.
+Fill range_of_products(bp_dtype dtype) {
+  if (dtype == BP_F16) return {FillKind::kLogUniform, -6, 4};
+  const double exponent = dtype == BP_F64 ? 100 : 30;
+  return {FillKind::kLogUniform, -exponent, exponent};
+}
+
+// All magnitudes of an argument: what overflows and underflows as well.
+Fill range_of_arguments(const OpCase& row, bp_dtype dtype) {
+  const FloatFormat& format = *float_format(dtype);
+  double low = format.min_exponent, high = format.max_exponent;
+  if (has_class(row, {"E2"})) low = std::max(low, -40.0), high = std::min(high, 20.0);
+  if (dtype == BP_F64) low = std::max(low, -500.0), high = std::min(high, 500.0);
+  return {FillKind::kLogUniform, low, high};
+}
+
+void add_range(RowList& rows, const OpCase& base) {
+  OpCase row = refilled(base, "range");
+  if (is_elementwise(row)) reshape(row, {3, 257});
+  for (TensorArgument& argument : row.tensors) {
+    if (!holds_numbers(argument)) continue;
+    argument.fill = is_elementwise(base) ? range_of_arguments(base, argument.dtype)
+                                         : range_of_products(argument.dtype);
+  }
+  rows.add(std::move(row));
+}
+
+bool has_padding(const OpCase& row) {
+  return std::ranges::any_of(row.attributes, [](const Attribute& attribute) {
+    const auto* list = std::get_if<Shape>(&attribute.value);
+    return attribute.name == "padding" && list != nullptr &&
+           std::ranges::any_of(*list, [](int64_t extent) { return extent != 0; });
+  });
+}
+
+// NaN, infinities, zeros and subnormals among other numbers. What padding adds is a zero or
+// nothing, so that NaN is right as well where a factor is infinite. So it is where factors are
+// rounded, to TF32 or less: of a subnormal number that leaves zero. Where a term of a bound is
+// infinite, as that of a key without weight in attention, the bound says nothing: any number is
+// right.
+void add_nonfinite(RowList& rows, const OpCase& base) {
+  OpCase row = filled_with(base, "nonfinite", kSparse);
+  const bool has_products = has_class(row, {"R1"}), is_padded = has_products && has_padding(row);
+  row.reference = [exact = row.reference, has_products, is_padded](const CallData& data,
+                                                                   const Numerics& numerics) {
+    const bool may_be_nan = is_padded || (has_products && numerics.product != 0);
+    std::vector<Expected> all = exact(data, numerics);
+    for (Expected& expected : all) {
+      for (double& bound : expected.bound) bound = std::isnan(bound) ? HUGE_VAL : bound;
+      if (may_be_nan) expected.also_right = [](int64_t, DoubleDouble y) { return isnan(y); };
+    }
+    return all;
+  };
+  rows.add(std::move(row));
+}
+
+// One factor of odd integers that need all bits of the dtype, the other of 1 and -1: every product
+// and every sum is exact, unless an input or the accumulator is narrower than declared.
+void add_exact_wide(RowList& rows, const OpCase& base) {
+  OpCase row = base;
+  row.fill = "exact_wide";
+  int64_t most = 0;
+  for (const TensorArgument& argument : row.tensors) {
+    most = std::max(most, element_count(argument.shape));
+  }
+  const double bits = most <= 2048 ? 13 : 12;
+  size_t position = 0;
+  for (TensorArgument& argument : row.tensors) {
+    if (!holds_numbers(argument)) continue;
+    if (argument.fill.kind != FillKind::kExactDense) return;
+    const size_t place = position++;
+    if (place == 0) argument.fill = {FillKind::kExactWide, 0, bits};
+    if (place == 1) argument.fill = kSign;
+  }
+  if (position > 0) rows.add(std::move(row));
+}
+
+// All values of a type of 16 bits.
+void add_all_bits(RowList& rows, const OpCase& base) {
+  if (count_data(base) != 1) return;
+  OpCase row = refilled(base, "all_bits");
+  for (TensorArgument& argument : row.tensors) {
+    if (holds_numbers(argument) && element_size(argument.dtype) != 2) return;
+    if (holds_numbers(argument)) argument.fill = kAllBits;
+  }
+  reshape(row, {1 << 16});
+  row.is_smoke = false;
+  rows.add(std::move(row));
+}
+
+void add_elementwise(RowList& rows, const OpCase& base) {
+  add_special(rows, base);
+  add_all_bits(rows, base);
+  if (!has_class(base, {"X"})) add_range(rows, base);
+}
+
+}  // namespace
+
+void add_fill_rows(RowList& rows, const Group& group) {
+  const OpCase* base = widest(group);
+  if (base == nullptr || !has_float_data(*base)) return;
+  if (is_elementwise(*base) && !base->derive) return add_elementwise(rows, *base);
+  for (const OpCase* row : group) {
+    if (is_plain(*row) && row->is_exact && has_class(*row, {"R1"})) add_exact_wide(rows, *row);
+  }
+  for (const OpCase* row : rows_by_rank(group, 3)) {
+    add_nonfinite(rows, *row);
+    if (!has_class(*row, {"R1"})) continue;
+    rows.add(filled_with(*row, "positive", kPositive));
+    add_range(rows, *row);
+  }
+}
+
+}  // namespace bp::conformance

@@ -1,0 +1,125 @@
+// The rules that every op's rows follow from.
+#include "conformance/cases/rules/rules.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "conformance/cases/engine/host_call.hpp"
+
+namespace bp::conformance {
+namespace {
+
+OpCases by_rule(void (*add)(OpCases&)) {
+  OpCases rows;
+  add(rows);
+  const size_t given = rows.size();
+  add_rows_by_rule(rows);
+  return {rows.begin() + static_cast<ptrdiff_t>(given), rows.end()};
+}
+
+TEST(Rules, EveryPairOfLayoutsIsMet) {
+  std::set<std::pair<Layout, Layout>> pairs;
+  std::set<Layout> outputs;
+  for (const OpCase& row : by_rule(add_matrix)) {
+    if (row.op != BP_OP_MATMUL || row.dtype != "f32") continue;
+    const Layout a = row.tensors[0].layout, b = row.tensors[1].layout;
+    // With two axes, permuted is transposed.
+    if (a != Layout::kPermuted && b != Layout::kPermuted) pairs.insert({a, b});
+    outputs.insert(row.tensors[2].layout);
+  }
+  EXPECT_EQ(pairs.size(), 10u * 10u);
+  EXPECT_EQ(outputs.size(), 8u);  // Those without shared elements.
+}
+
+TEST(Rules, OutputsNeverShareElements) {
+  for (auto* add : {add_unary, add_matrix, add_loss, add_optimizer}) {
+    for (const OpCase& row : by_rule(add)) {
+      EXPECT_TRUE(HostCall(row).is_legal()) << row.id();
+      for (const TensorArgument& argument : row.tensors) {
+        EXPECT_FALSE(argument.role != Role::kInput && is_broadcast(argument.layout)) << row.id();
+      }
+    }
+  }
+}
+
+// A saved result is one for each row: rows of x that share their memory still share it, and its own
+// never does.
+TEST(Rules, DerivedDataStayAsTheyAre) {
+  int seen = 0;
+  for (const OpCase& row : by_rule(add_loss)) {
+    if (row.op != BP_OP_CROSS_ENTROPY_BACKWARD) continue;
+    for (const TensorArgument& argument : row.tensors) {
+      if (argument.name != "lse") continue;
+      EXPECT_FALSE(is_broadcast(argument.layout)) << row.id();
+      ++seen;
+    }
+  }
+  EXPECT_GT(seen, 20);
+}
+
+TEST(Rules, ElementsThatShareMemoryHaveOneValue) {
+  for (auto* add : {add_binary, add_matrix, add_embedding}) {
+    for (const OpCase& row : by_rule(add)) {
+      if (row.fails_on_device || row.dtype != "f32") continue;
+      const CallData data(row, 3);
+      for (size_t i = 0; i < row.tensors.size(); ++i) {
+        if (!is_broadcast(row.tensors[i].layout)) continue;
+        const Shape& shape = row.tensors[i].shape;
+        const Placement placement = place(row.tensors[i].layout, shape);
+        std::map<int64_t, double> values;
+        for (int64_t k = 0; k < element_count(shape); ++k) {
+          const double value = data.tensors()[i].data[static_cast<size_t>(k)].hi;
+          const auto [at, is_new] = values.emplace(element_offset(placement, shape, k), value);
+          EXPECT_TRUE(at->second == value || std::isnan(value)) << row.id();
+        }
+      }
+    }
+  }
+}
+
+TEST(Rules, ClassesDecideOnTheFills) {
+  std::map<std::string, std::set<std::string>> fills;
+  for (auto* add : {add_unary, add_binary, add_matrix, add_reduction}) {
+    for (const OpCase& row : by_rule(add)) {
+      fills[std::string(op_info(row.op).name) + "." + row.dtype].insert(row.fill);
+    }
+  }
+  EXPECT_TRUE(fills["exp.f16"].contains("all_bits"));
+  EXPECT_TRUE(fills["exp.f32"].contains("range"));
+  EXPECT_TRUE(fills["mul.f64"].contains("special"));
+  EXPECT_TRUE(fills["matmul.f32"].contains("exact_wide"));
+  EXPECT_TRUE(fills["matmul.bf16"].contains("nonfinite"));
+  EXPECT_TRUE(fills["sum.f32"].contains("positive"));
+  EXPECT_FALSE(fills["amax.f32"].contains("exact_wide"));
+}
+
+// What exact_wide and is_exact promise: nothing is rounded, in any order.
+TEST(Rules, ExactWideStaysExact) {
+  int seen = 0;
+  for (const OpCase& row : by_rule(add_matrix)) {
+    if (row.fill != "exact_wide" || row.dtype != "f32") continue;
+    const CallData data(row, 3);
+    for (const Expected& expected : row.reference(data, Numerics{})) {
+      for (const double magnitude : expected.magnitude) EXPECT_LT(magnitude, 0x1p24) << row.id();
+    }
+    ++seen;
+  }
+  EXPECT_GT(seen, 5);
+}
+
+TEST(Rules, MemoryIsSharedWhereTheOpAllowsIt) {
+  std::set<std::string> layouts;
+  for (const OpCase& row : by_rule(add_unary)) {
+    if (row.op == BP_OP_RELU_BACKWARD) layouts.insert(row.layout);
+  }
+  EXPECT_TRUE(layouts.contains("inplace_grad_y_reversed"));
+  EXPECT_TRUE(layouts.contains("inplace_y_transposed"));
+  for (const OpCase& row : by_rule(add_matrix)) {
+    EXPECT_FALSE(row.layout.starts_with("inplace")) << row.id();  // No factor may be the product.
+  }
+}
+
+}  // namespace
+}  // namespace bp::conformance

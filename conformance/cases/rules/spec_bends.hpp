@@ -1,0 +1,60 @@
+// Calls that break the rules of the spec one at a time, made from legal ones.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "conformance/cases/rules/spec_rules.hpp"
+
+namespace bp::conformance {
+
+// A legal call with one thing changed; what it is called in messages.
+struct Bend {
+  std::string what;
+  OpCase row;
+  bool is_of_output = false;  // An output has another shape or dtype, and nothing else is changed.
+};
+
+// Extents, ranks and dtypes of each tensor alone and of like ones together, the lengths of lists,
+// attributes around their bounds, scalars as tensors, optional tensors left out.
+void for_each_bend(const OpCase& row, const std::function<void(Bend)>& visit);
+
+// Tries calls on what checks them, beside the rules themselves: a call that breaks a rule is
+// refused in words that name the op, what was wrong and what is allowed; any other is accepted.
+class SpecTrial {
+ public:
+  // bp_op_check(), or a broken one for tests. Receives the sentence of a refusal.
+  using Check = std::function<bp_status(const Frame& frame, std::string& text)>;
+
+  SpecTrial(uint32_t op, Check check);
+
+  // Every bend of `row`; and where it breaks several rules, a call in which the other arguments
+  // follow, so that as few as possible are broken.
+  void run(const OpCase& row);
+
+  const std::vector<std::string>& findings() const { return findings_; }
+  size_t call_count() const { return calls_; }
+
+  // Rules that no call has broken, and those that none has broken alone.
+  std::vector<const SpecRule*> untried() const { return missing(broken_); }
+  std::vector<const SpecRule*> never_alone() const { return missing(alone_); }
+
+ private:
+  void try_bend(const Bend& bend);
+  void judge(const Bend& bend, const Frame& frame);
+  void judge_refusal(const std::string& at, const std::vector<SpecJudge::Breach>& breaches,
+                     bp_status status, const std::string& text);
+  bool repair(OpCase& row, std::string_view kept) const;
+  std::vector<const SpecRule*> missing(const std::set<size_t>& found) const;
+
+  uint32_t op_;
+  SpecJudge judge_;
+  Check check_;
+  std::vector<std::string> findings_;
+  std::set<size_t> broken_, alone_;
+  size_t calls_ = 0;
+};
+
+}  // namespace bp::conformance

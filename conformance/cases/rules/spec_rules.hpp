@@ -1,0 +1,80 @@
+// The rules of the spec for a call, read a second time: which of them a frame breaks, and what its
+// outputs must be. The table follows from ops_spec/ops (emit_spec_rules.py), and what it means is
+// written here once more, so that the checks of the host are judged by something else than
+// themselves.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "conformance/cases/engine/op_case.hpp"
+
+namespace bp::conformance {
+
+struct SpecRule {
+  const char* argument;  // "" if the rule is one of several arguments.
+  bool is_of_tensor;     // Holds for each tensor that stands for the argument, if one does.
+  const char* kind;      // dtype, rank, shape, count, bound, values, distinct, output or requires.
+  const char* text;      // As the spec has it.
+  const char* program;   // In the words of emit_spec_rules.py.
+};
+
+struct SpecOutput {
+  const char* argument;
+  const char* shape;  // A program; "" where the caller chooses.
+  const char* dtype;  // The same.
+};
+
+struct SpecOp {
+  std::span<const SpecRule> rules;
+  std::span<const SpecOutput> outputs;
+};
+
+// Generated. No rules and no outputs if there is no such op.
+SpecOp spec_of(uint32_t op);
+
+// Reads frames of one op.
+class SpecJudge {
+ public:
+  struct Output {
+    std::string_view argument;
+    bp_dtype dtype;
+    Shape shape;
+    bool is_given;  // The caller chooses the shape, which is empty here.
+  };
+
+  // Throws std::invalid_argument where a program has a word that is not known.
+  explicit SpecJudge(uint32_t op);
+  ~SpecJudge();
+
+  std::span<const SpecRule> rules() const { return spec_.rules; }
+
+  // A rule that does not hold, by its index, and the tensor of a list for which it does not.
+  struct Breach {
+    size_t rule;
+    size_t item;
+  };
+
+  // In the order of the table.
+  std::vector<Breach> breaches(const Frame& frame) const;
+
+  // What a rule "this == that" asks for: a shape, or one number. Nothing for other rules, or if
+  // there is no such value.
+  std::optional<Shape> wanted(const Frame& frame, const Breach& breach) const;
+
+  // Of a frame that breaks no rule.
+  std::vector<Output> outputs(const Frame& frame) const;
+
+ private:
+  struct Programs;
+
+  uint32_t op_;
+  SpecOp spec_;
+  std::unique_ptr<const Programs> programs_;
+};
+
+}  // namespace bp::conformance

@@ -1,0 +1,36 @@
+// The registry's own copies of a backend's tables: every slot can be called, before and after the
+// unload of the backend.
+#pragma once
+
+#include <string>
+
+#include "backplane/backend.h"
+
+namespace bp::core {
+
+// One of each table. A table whose struct_size is 0 was not added.
+struct Tables {
+#define BP_TABLE(table, struct_type, last, member) table member{};
+#include "registry/boundary/slots.def"
+};
+
+// Why an entry cannot be read: its type, its size, or a link that must be understood and is not; ""
+// if it can. `first_size_bytes` is that of the first release.
+std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t first_size_bytes);
+
+// Copies `theirs` into `ours`, and fills absent slots with functions that return BP_UNSUPPORTED.
+// Appends "stream.flush " to `missing` for each slot that the header needs and that is absent.
+// Returns why `theirs` cannot be used, or "".
+template <typename Table>
+std::string copy_table(const Table* theirs, Table& ours, std::string& missing);
+
+// The tables that were added: bit t stands for that of struct type t.
+uint64_t added_tables(const Tables& tables);
+
+// Fills every slot of the tables that were not added with a function that returns BP_UNSUPPORTED.
+void fill_absent_tables(Tables& tables);
+
+// Replaces every slot: free and destroy do nothing, all others return BP_DEVICE_LOST.
+void end_tables(Tables& tables);
+
+}  // namespace bp::core

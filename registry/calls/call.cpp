@@ -1,0 +1,161 @@
+#include "registry/calls/call.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "backplane/host.h"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/prefix.hpp"
+
+namespace bp::core {
+namespace {
+
+bp_status refuse(const OpRow& row, const TensorArgument& argument, const std::string& why) {
+  return fail(BP_INVALID_ARGUMENT, std::string(row.name) + ": " + argument.name + " " + why);
+}
+
+bp_status check_tensor(const OpRow& row, const TensorArgument& argument, const bp_tensor* tensor) {
+  if (tensor == nullptr) return refuse(row, argument, "is NULL; it must be given");
+  if (tensor->ndim > BP_MAX_RANK) {
+    return refuse(row, argument,
+                  "has rank " + std::to_string(tensor->ndim) + "; allowed is at most " +
+                      std::to_string(BP_MAX_RANK));
+  }
+  if (tensor->ndim != 0 && (tensor->shape == nullptr || tensor->strides == nullptr)) {
+    return refuse(row, argument, "has a rank, but shape or strides are NULL");
+  }
+  if (!is_known_dtype(tensor->dtype)) {
+    return refuse(row, argument,
+                  "has dtype " + std::to_string(tensor->dtype) +
+                      ", which this host does not know; allowed are " + std::to_string(BP_BOOL) +
+                      " (" + bp_dtype_name(BP_BOOL) + ") to " + std::to_string(BP_F4E2M1) + " (" +
+                      bp_dtype_name(BP_F4E2M1) + ")");
+  }
+  return BP_OK;
+}
+
+bool has_elements(const bp_tensor& tensor) {
+  return std::all_of(tensor.shape, tensor.shape + tensor.ndim, [](int64_t n) { return n != 0; });
+}
+
+bp_status check_buffer(const OpRow& row, const TensorArgument& argument, const bp_tensor* tensor) {
+  if (tensor == nullptr || tensor->buffer != nullptr || !has_elements(*tensor)) return BP_OK;
+  return refuse(row, argument,
+                "has elements and no buffer; allowed: NULL for a tensor without elements");
+}
+
+bp_status read_list(const OpRow& row, const TensorArgument& argument, const void* args, Fact& fact,
+                    bool& has_null) {
+  const TensorList list = list_at(args, argument);
+  if (list.count != 0 && list.items == nullptr) {
+    return refuse(row, argument, "is NULL, but its count is " + std::to_string(list.count));
+  }
+  for (uint64_t i = 0; i < list.count; ++i) {
+    const bp_status status = check_tensor(row, argument, list.items[i]);
+    if (status != BP_OK) return status;
+    has_null = has_null || list.items[i]->buffer == nullptr;
+    const Fact next = describe(*list.items[i]);
+    if (i == 0) {
+      fact = next;
+      continue;
+    }
+    const Fact differs = dtype_of(next) == dtype_of(fact) ? 0 : kDiffers;
+    constexpr Fact kRank = 0xFu << kRankShift, kAlignment = 0xFu << kAlignmentShift;
+    fact = dtype_of(fact) | (classes_of(fact) | classes_of(next)) << kClassShift |
+           std::max(fact & kRank, next & kRank) | std::min(fact & kAlignment, next & kAlignment) |
+           (fact & kDiffers) | differs;
+  }
+  return BP_OK;
+}
+
+// Whether `out` is the memory of one of `inputs`. bp_op_check() allows inputs and outputs to meet
+// only where they are the same, so that the first byte decides.
+bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor& out) {
+  for (uint32_t i = 0; i < count; ++i) {
+    const bp_tensor& in = *inputs[i];
+    if (in.buffer == out.buffer && in.byte_offset == out.byte_offset) return true;
+  }
+  return false;
+}
+
+// What the code that describes a tensor takes for granted; check_tensor() has the words.
+bool is_usable(const bp_tensor* tensor) {
+  return tensor != nullptr && tensor->ndim <= BP_MAX_RANK && is_known_dtype(tensor->dtype) &&
+         (tensor->ndim == 0 || (tensor->shape != nullptr && tensor->strides != nullptr));
+}
+
+}  // namespace
+
+bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key,
+                    bool* out_has_null) {
+  key.head = row.op | uint64_t{flags} << 32;
+  const bp_tensor* inputs[kMaxTensors];
+  uint32_t input_count = 0, output_mask = 0;
+  bool has_null = false;
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    const uint32_t bit = 1u << i;
+    Fact fact = 0;
+    if ((row.list_mask & bit) != 0) [[unlikely]] {
+      const bp_status status = read_list(row, argument, args, fact, has_null);
+      if (status != BP_OK) return status;
+    } else {
+      const bp_tensor* tensor = tensor_at(args, argument);
+      if (tensor == nullptr && (row.required_mask & bit) == 0) continue;
+      if (!is_usable(tensor)) [[unlikely]] {
+        return check_tensor(row, argument, tensor);
+      }
+      fact = describe(*tensor);
+      has_null |= tensor->buffer == nullptr;
+      if ((row.output_mask & bit) == 0) {
+        inputs[input_count++] = tensor;
+      } else if (tensor->buffer != nullptr) {
+        output_mask |= bit;
+      }
+    }
+    key.facts[i / 2] |= uint64_t{fact} << (i % 2 * 32);
+  }
+  for (; output_mask != 0; output_mask &= output_mask - 1) {
+    const auto i = static_cast<uint32_t>(std::countr_zero(output_mask));
+    if (!is_in_place(inputs, input_count, *tensor_at(args, row.tensors[i]))) continue;
+    key.head |= Key::kInPlace;
+    break;
+  }
+  *out_has_null = has_null;
+  return BP_OK;
+}
+
+bp_status check_buffers(const OpRow& row, const void* args) {
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    const bool is_list = (row.list_mask & 1u << i) != 0;
+    const bp_tensor* const single = is_list ? nullptr : tensor_at(args, argument);
+    const TensorList list = is_list ? list_at(args, argument) : TensorList{1, &single};
+    for (uint64_t k = 0; k < list.count; ++k) {
+      const bp_status status = check_buffer(row, argument, list.items[k]);
+      if (status != BP_OK) return status;
+    }
+  }
+  return BP_OK;
+}
+
+const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage) {
+  if (read_prefix(args, row.frame_size_bytes, storage, row.frame_size_bytes, nullptr) == BP_OK) {
+    return storage;
+  }
+  fail(BP_INCOMPATIBLE, std::string(row.name) + ": the frame has " +
+                            std::to_string(frame_size(args)) + " bytes, the first release has " +
+                            std::to_string(row.frame_size_bytes));
+  return nullptr;
+}
+
+const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
+                      uint32_t* out_offset) {
+  if (frame_size(args) == size_bytes) return args;
+  if (read_prefix(args, row.frame_size_bytes, storage, size_bytes, out_offset) != BP_OK) {
+    return nullptr;
+  }
+  return storage;
+}
+
+}  // namespace bp::core

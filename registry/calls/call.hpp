@@ -1,0 +1,134 @@
+// A call of an op as selection sees it: a few words that say everything claims can ask.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "registry/calls/op_rows.hpp"
+#include "registry/tensors/layout.hpp"
+
+namespace bp::core {
+
+inline constexpr bp_launch_flags kKnownLaunchFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// A tensor argument in 32 bits; 0 if it is not given. Of a list: the dtype of the first, all
+// classes, the highest rank, the smallest alignment.
+//
+//   bit 0        16        22     26          30        31
+//       dtype    | classes | rank | alignment | differs | one element
+//
+// A tensor that is given has a class, so that no bit is needed to say that it is.
+using Fact = uint32_t;
+
+inline constexpr uint32_t kClassShift = 16, kRankShift = 22, kAlignmentShift = 26;
+inline constexpr uint32_t kMaxAlignmentLog2 = 12;  // Claims ask for at most 4096 bytes.
+inline constexpr Fact kDtypeMask = (1u << kClassShift) - 1;
+inline constexpr Fact kOpaqueClass = 1u << 5;  // A tensor with a bp_layout of its backend.
+inline constexpr Fact kDiffers = 1u << 30;     // The dtypes of a list are not all the same.
+inline constexpr Fact kHasOneElement = 1u << 31;
+
+static_assert(2 * BP_LAYOUT_ANY <= kOpaqueClass && kOpaqueClass << kClassShift < 1u << kRankShift);
+static_assert(BP_MAX_RANK < 1u << (kAlignmentShift - kRankShift));
+static_assert(kMaxAlignmentLog2 << kAlignmentShift < kDiffers);
+
+constexpr bp_dtype dtype_of(Fact fact) { return fact & kDtypeMask; }
+constexpr bp_layout_flags classes_of(Fact fact) { return fact >> kClassShift & 0x3F; }
+constexpr bool is_given(Fact fact) { return classes_of(fact) != 0; }
+constexpr uint32_t rank_of(Fact fact) { return fact >> kRankShift & 0xF; }
+constexpr uint64_t alignment_of(Fact fact) {
+  return uint64_t{1} << (fact >> kAlignmentShift & 0xF);
+}
+
+// Whether the host knows `dtype`: what it does not know is in no key.
+constexpr bool is_known_dtype(bp_dtype dtype) { return dtype - 1 < BP_F4E2M1; }
+static_assert(BP_BOOL == 1 && BP_F4E2M1 <= kDtypeMask);
+
+// What a selection is remembered by. Words behind those of the op are zero.
+struct Key {
+  uint64_t head = 0;  // op, launch flags, whether an output is the memory of an input.
+  uint64_t facts[kMaxTensors / 2] = {};
+
+  static constexpr uint64_t kInPlace = uint64_t{1} << 63;
+
+  Fact fact(uint32_t i) const { return static_cast<Fact>(facts[i / 2] >> (i % 2 * 32)); }
+  bp_launch_flags flags() const { return static_cast<bp_launch_flags>(head >> 32) & 0xFFFF; }
+  bool is_in_place() const { return (head & kInPlace) != 0; }
+  bool operator==(const Key&) const = default;
+
+  uint64_t hash(uint32_t tensor_count) const {
+    constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15;
+    uint64_t h = head * kMultiplier;
+    for (uint32_t i = 0; i < (tensor_count + 1) / 2; ++i) {
+      h = (std::rotl(h, 29) ^ facts[i]) * kMultiplier;
+    }
+    return h ^ h >> 32;
+  }
+};
+
+inline const void* member(const void* args, uint32_t offset) {
+  return static_cast<const std::byte*>(args) + offset;
+}
+
+// The tensor at `argument`, which is no list.
+inline const bp_tensor* tensor_at(const void* args, const TensorArgument& argument) {
+  return *static_cast<const bp_tensor* const*>(member(args, argument.offset));
+}
+
+struct TensorList {
+  uint64_t count;
+  const bp_tensor* const* items;
+};
+
+inline TensorList list_at(const void* args, const TensorArgument& argument) {
+  return {*static_cast<const uint64_t*>(member(args, argument.offset - 8u)),
+          *static_cast<const bp_tensor* const* const*>(member(args, argument.offset))};
+}
+
+inline const bp_scalar& scalar_at(const void* args, const TensorArgument& argument) {
+  return *static_cast<const bp_scalar*>(member(args, argument.offset + sizeof(void*)));
+}
+
+inline uint32_t frame_size(const void* args) { return *static_cast<const uint32_t*>(args); }
+
+// `t` is usable: its dtype is known, and its rank at most BP_MAX_RANK.
+inline Fact describe(const bp_tensor& t) {
+  bool has_one_element;
+  const bp_layout_flags layout = layout_class(t, &has_one_element);
+  const uint64_t offset = t.byte_offset | uint64_t{1} << kMaxAlignmentLog2;
+  return t.dtype | (t.layout == nullptr ? layout : kOpaqueClass) << kClassShift |
+         t.ndim << kRankShift | static_cast<uint32_t>(std::countr_zero(offset)) << kAlignmentShift |
+         (has_one_element ? kHasOneElement : 0);
+}
+
+// Reads the call with the frame `args`, of at least the row's size, into `key`, which is all zero.
+// Where that fails the text says which argument is not usable. *out_has_null is set where a tensor
+// has no buffer, which check_buffers() judges.
+bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key,
+                    bool* out_has_null);
+
+// Refuses a tensor that has elements and no buffer.
+bp_status check_buffers(const OpRow& row, const void* args);
+
+// A copy, in `storage` of kMaxFrameBytes, of a frame that is shorter than this build's, with zeros
+// for what the caller's older build lacks. NULL, with the text set, if it is shorter than in the
+// first release.
+const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage);
+
+// The frame as this build knows it: itself if it is not shorter.
+inline const void* known_frame(const OpRow& row, const void* args, std::byte* storage) {
+  if (frame_size(args) >= row.frame_size_bytes) [[likely]] {
+    return args;
+  }
+  return lengthened_frame(row, args, storage);
+}
+
+// The frame as a kernel reads it, that was built with frames of `size_bytes`: itself if the sizes
+// agree, else a copy in `storage`. NULL if the caller gave a member that the kernel does not know;
+// *out_offset is where.
+const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
+                      uint32_t* out_offset);
+
+}  // namespace bp::core

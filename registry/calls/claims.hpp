@@ -1,0 +1,28 @@
+// What a kernel says about itself as data, and whether a call is within it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "registry/calls/call.hpp"
+
+namespace bp::core {
+
+// Whether the kernel's build had the functions of plans; one that had not is shorter.
+inline bool knows_plans(const bp_kernel& kernel) {
+  return kernel.struct_size >= offsetof(bp_kernel, plan_release) + sizeof(void*);
+}
+inline bool has_plans(const bp_kernel& kernel) {
+  return knows_plans(kernel) && kernel.prepare != nullptr;
+}
+
+// Why `kernel` cannot be used at all; "" if it can.
+std::string kernel_defect(const bp_kernel& kernel);
+
+// Whether an inline scalar of the call has to become a tensor for `kernel`.
+bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key);
+
+// Why the claims leave out the call; "" if they cover it.
+std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key);
+
+}  // namespace bp::core

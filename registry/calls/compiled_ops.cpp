@@ -1,0 +1,331 @@
+#include "registry/calls/compiled_ops.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/calls/frame_words.hpp"
+
+namespace bp::core {
+namespace {
+
+// The tensors of a frame in its order, those of a list behind each other; NULL: absent.
+std::vector<const bp_tensor*> tensors_of(const OpRow& row, const void* args) {
+  std::vector<const bp_tensor*> tensors;
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& argument = row.tensors[i];
+    if (!argument.is_list()) {
+      tensors.push_back(tensor_at(args, argument));
+      continue;
+    }
+    const TensorList list = list_at(args, argument);
+    tensors.insert(tensors.end(), list.items, list.items + list.count);
+  }
+  return tensors;
+}
+
+bool is_written(Kind kind) {
+  return kind == Kind::out || kind == Kind::out_opt || kind == Kind::out_list ||
+         kind == Kind::inout || kind == Kind::inout_list;
+}
+
+// Whether the two are one tensor, as of a call in place.
+bool is_same(const bp_tensor& a, const bp_tensor& b) {
+  return a.buffer != nullptr && a.buffer == b.buffer && a.byte_offset == b.byte_offset &&
+         a.dtype == b.dtype && a.ndim == b.ndim && std::equal(a.shape, a.shape + a.ndim, b.shape) &&
+         std::equal(a.strides, a.strides + a.ndim, b.strides);
+}
+
+// For each tensor the first that it is the same as: itself, where there is none before.
+std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors) {
+  std::vector<uint32_t> originals(tensors.size());
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    originals[i] = i;
+    for (uint32_t j = 0; j < i && tensors[i] != nullptr; ++j) {
+      if (tensors[j] == nullptr || !is_same(*tensors[i], *tensors[j])) continue;
+      originals[i] = originals[j];
+      break;
+    }
+  }
+  return originals;
+}
+
+// A program of one node, and what it points to.
+class OneNode {
+ public:
+  OneNode(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors)
+      : frame_(row.frame_size_bytes / sizeof(uint64_t) + 1) {
+    std::memcpy(frame_.data(), args, row.frame_size_bytes);
+    const auto size_bytes = static_cast<uint32_t>(row.frame_size_bytes);
+    std::memcpy(frame_.data(), &size_bytes, sizeof(size_bytes));
+    add_values(row, args, tensors);
+    put_views(row, args, tensors);
+    node_ = {.struct_size = sizeof(node_),
+             .struct_type = BP_STRUCT_PROGRAM_NODE,
+             .next = nullptr,
+             .args = frame_.data(),
+             .values = value_of_.data(),
+             .value_count = value_of_.size(),
+             .op = row.op,
+             .op_version = row.version};
+    program_ = {.struct_size = sizeof(program_),
+                .struct_type = BP_STRUCT_PROGRAM,
+                .next = nullptr,
+                .values = values_.data(),
+                .value_count = values_.size(),
+                .value_stride_bytes = sizeof(bp_program_value),
+                .nodes = &node_,
+                .node_count = 1,
+                .node_stride_bytes = sizeof(bp_program_node)};
+  }
+  OneNode(const OneNode&) = delete;
+
+  bp_compile_desc desc(bp_launch_flags flags) const {
+    return {.struct_size = sizeof(bp_compile_desc),
+            .struct_type = BP_STRUCT_COMPILE_DESC,
+            .next = nullptr,
+            .format = "backplane.graph",
+            .data = &program_,
+            .size_bytes = sizeof(program_),
+            .flags = flags,
+            .reserved = 0};
+  }
+
+  // For each tensor of the program's frame, the inputs first, its place among those of the op.
+  std::vector<uint32_t> order() const {
+    std::vector<uint32_t> order;
+    for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
+      for (uint32_t value = 0; value < values_.size(); ++value) {
+        if (values_[value].role == role) order.push_back(tensor_of_[value]);
+      }
+    }
+    return order;
+  }
+
+ private:
+  void add_values(const OpRow& row, const void* args,
+                  const std::vector<const bp_tensor*>& tensors) {
+    const std::vector<uint32_t> originals = originals_of(tensors);
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < row.tensor_count; ++i) {
+      const TensorArgument& argument = row.tensors[i];
+      const uint64_t count = argument.is_list() ? list_at(args, argument).count : 1;
+      for (uint64_t n = 0; n < count; ++n, ++k) {
+        value_of_.push_back(add_value(tensors, originals, k, is_written(argument.kind)));
+      }
+    }
+  }
+
+  uint32_t add_value(const std::vector<const bp_tensor*>& tensors,
+                     const std::vector<uint32_t>& originals, uint32_t k, bool written) {
+    if (tensors[k] == nullptr) return BP_NO_VALUE;
+    const bp_value_role role = written ? BP_VALUE_OUTPUT : BP_VALUE_INPUT;
+    if (originals[k] != k) {
+      const uint32_t value = value_of_[originals[k]];
+      values_[value].role = std::max(values_[value].role, role);
+      return value;
+    }
+    const bp_tensor& t = *tensors[k];
+    values_.push_back({.struct_size = sizeof(bp_program_value),
+                       .struct_type = BP_STRUCT_PROGRAM_VALUE,
+                       .next = nullptr,
+                       .shape = t.shape,
+                       .strides = t.strides,
+                       .data = nullptr,
+                       .dtype = t.dtype,
+                       .ndim = t.ndim,
+                       .role = role,
+                       .reserved = 0});
+    tensor_of_.push_back(k);
+    return static_cast<uint32_t>(values_.size() - 1);
+  }
+
+  // Puts tensors without buffers in the place of those of the frame.
+  void put_views(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors) {
+    for (const bp_tensor* tensor : tensors) {
+      bp_tensor& view = views_.emplace_back(tensor == nullptr ? bp_tensor{} : *tensor);
+      view.buffer = nullptr;
+      view.byte_offset = 0;
+      pointers_.push_back(tensor == nullptr ? nullptr : &view);
+    }
+    auto* const bytes = reinterpret_cast<std::byte*>(frame_.data());
+    const bp_tensor* const* next = pointers_.data();
+    for (uint32_t i = 0; i < row.tensor_count; ++i) {
+      const TensorArgument& argument = row.tensors[i];
+      if (argument.is_list()) {
+        std::memcpy(bytes + argument.offset, &next, sizeof(const bp_tensor* const*));
+        next += list_at(args, argument).count;
+      } else {
+        std::memcpy(bytes + argument.offset, next++, sizeof(const bp_tensor*));
+      }
+    }
+  }
+
+  std::vector<uint64_t> frame_;
+  std::vector<bp_program_value> values_;
+  std::vector<uint32_t> tensor_of_;  // Of each value.
+  std::vector<uint32_t> value_of_;   // Of each tensor.
+  std::deque<bp_tensor> views_;
+  std::vector<const bp_tensor*> pointers_;
+  bp_program_node node_{};
+  bp_program program_{};
+};
+
+}  // namespace
+
+struct CompiledOps::Program {
+  Program() = default;
+  Program(const Program&) = delete;
+  ~Program() {
+    if (executable != nullptr) static_cast<void>(compiler->release(compiler->self, executable));
+  }
+
+  const bp_compiler_ops* compiler = nullptr;
+  bp_executable* executable = nullptr;
+  const bp_kernel* kernel = nullptr;
+  std::vector<uint32_t> order;  // Of its frame: which tensor of the op stands there.
+  bp_reason reason = nullptr;   // Why there is no executable.
+  bp_status status = BP_OK;     // Of compile(), with its text.
+  std::string text;
+};
+
+CompiledOps::CompiledOps(const bp_compiler_ops& compiler, bp_device* device)
+    : compiler_(compiler), device_(device) {
+  for (const OpRow& row : op_rows()) ops_.push_back({this, &row});
+  for (const Op& op : ops_) kernels_.push_back(make_kernel(op));
+}
+
+bp_kernel CompiledOps::make_kernel(const Op& op) const {
+  bp_kernel kernel{};
+  kernel.struct_size = sizeof(kernel);
+  kernel.struct_type = BP_STRUCT_KERNEL;
+  kernel.state = const_cast<Op*>(&op);
+  kernel.name = "program";
+  kernel.op = op.row->op;
+  kernel.op_version = op.row->version;
+  kernel.args_size_bytes = op.row->frame_size_bytes;
+  kernel.flags = BP_KERNEL_CAPTURABLE | BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE;
+  kernel.layouts = BP_LAYOUT_ANY;
+  kernel.supports = supports;
+  kernel.workspace_size = workspace_size;
+  kernel.launch = launch;
+  return kernel;
+}
+
+std::shared_ptr<const CompiledOps::Program> CompiledOps::compile(
+    const OpRow& row, bp_launch_flags flags, const void* args,
+    const std::vector<const bp_tensor*>& tensors) const {
+  auto program = std::make_shared<Program>();
+  program->compiler = &compiler_;
+  const OneNode node(row, args, tensors);
+  const bp_compile_desc desc = node.desc(flags);
+  program->status = compiler_.query(compiler_.self, device_, &desc, 1, &program->reason);
+  if (program->status == BP_OK && program->reason != nullptr) return program;
+  if (program->status == BP_OK) {
+    program->status = compiler_.compile(compiler_.self, device_, &desc, &program->executable);
+  }
+  if (program->status == BP_OK) {
+    program->status =
+        compiler_.executable_kernel(compiler_.self, program->executable, &program->kernel);
+  }
+  program->order = node.order();
+  if (program->status != BP_OK) {
+    program->text = take_error();
+    program->reason = "the compiler refuses it";
+  }
+  return program;
+}
+
+// The flags and the frame without its memory, and which tensors are one: what a program depends on.
+std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
+                                                              bp_launch_flags flags,
+                                                              const void* args) {
+  flags = (flags | BP_LAUNCH_DETERMINISTIC) & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
+  const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
+  // A layout is an address, which may come back as that of another layout: it is no key.
+  const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
+  if (std::ranges::any_of(tensors, has_layout)) {
+    auto refused = std::make_shared<Program>();
+    refused->reason = "takes tensors by strides only";
+    return refused;
+  }
+  Key key{row.op, flags};
+  const std::vector<uint64_t> words = frame_words(row, args, 0);
+  key.insert(key.end(), words.begin(), words.end());
+  const std::vector<uint32_t> originals = originals_of(tensors);
+  key.insert(key.end(), originals.begin(), originals.end());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = programs_.find(key);
+    if (found != programs_.end()) return found->second;
+  }
+  std::shared_ptr<const Program> program = compile(row, flags, args, tensors);
+  if (program->status != BP_OK && program->status != BP_UNSUPPORTED) return program;
+  std::map<Key, std::shared_ptr<const Program>> ended;  // Behind the lock.
+  const std::lock_guard lock(mutex_);
+  if (programs_.size() >= kMaxPrograms) ended.swap(programs_);
+  return programs_.emplace(std::move(key), std::move(program)).first->second;
+}
+
+bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_flags flags,
+                                const void* args) {
+  const Op& op = op_of(self);
+  bp_reason reason = "out of host memory";
+  static_cast<void>(guarded([&] {
+    reason = op.owner->find(*op.row, flags, args)->reason;
+    return bp_status{BP_OK};
+  }));
+  return reason;
+}
+
+bp_status CompiledOps::workspace_size(const bp_kernel* self, bp_device* device, const void* args,
+                                      uint64_t* out_required_bytes, uint64_t* out_preferred_bytes) {
+  const Op& op = op_of(self);
+  return guarded([&]() -> bp_status {
+    const std::shared_ptr<const Program> program = op.owner->find(*op.row, 0, args);
+    uint64_t required = 0, preferred = 0;
+    if (program->kernel != nullptr && program->kernel->workspace_size != nullptr) {
+      bp_program_args frame{};
+      frame.struct_size = sizeof(frame);
+      const bp_status status =
+          program->kernel->workspace_size(program->kernel, device, &frame, &required, &preferred);
+      if (status != BP_OK) return status;
+    }
+    if (out_required_bytes != nullptr) *out_required_bytes = required;
+    if (out_preferred_bytes != nullptr) *out_preferred_bytes = preferred;
+    return BP_OK;
+  });
+}
+
+bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
+  const Op& op = op_of(self);
+  return guarded([&]() -> bp_status {
+    if (launch == nullptr || args == nullptr) return is_null("launch or args");
+    if ((launch->flags & ~kKnownLaunchFlags) != 0) {
+      return fail(BP_UNSUPPORTED, std::string(op.row->name) + ": a launch flag is not known");
+    }
+    const std::shared_ptr<const Program> program = op.owner->find(*op.row, launch->flags, args);
+    if (program->kernel == nullptr) {
+      const bp_status status = program->status == BP_OK ? BP_UNSUPPORTED : program->status;
+      return fail(status, std::string(op.row->name) + ": " +
+                              (program->text.empty() ? program->reason : program->text));
+    }
+    const std::vector<const bp_tensor*> tensors = tensors_of(*op.row, args);
+    std::vector<bp_tensor> arguments;
+    for (const uint32_t index : program->order) arguments.push_back(*tensors[index]);
+    bp_program_args frame{};
+    frame.struct_size = sizeof(frame);
+    frame.tensors = arguments.data();
+    frame.tensor_count = arguments.size();
+    return program->kernel->launch(program->kernel, launch, &frame);
+  });
+}
+
+}  // namespace bp::core

@@ -1,0 +1,137 @@
+#include "registry/calls/frame_words.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+namespace bp::core {
+namespace {
+
+using Member = FrameMember;
+
+constexpr bool is_tensor_kind(Kind kind) { return kind < Kind::i32; }
+
+constexpr Member kMembers[] = {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
+  {id, 0, Kind::i32, false, nullptr},
+#define BP_ARG(op, member, kind, dtype_rule) \
+  {0, offsetof(bp_##op##_args, member), Kind::kind, is_tensor_kind(Kind::kind), #member},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+template <typename T>
+T value_at(const void* args, uint32_t offset) {
+  T value;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): T may be a pointer.
+  std::memcpy(&value, member(args, offset), sizeof(value));
+  return value;
+}
+
+// Calls word(uint64_t) for what a plan depends on, until it returns false.
+template <typename Word>
+bool visit_words(std::span<const int64_t> values, Word&& word) {
+  return std::ranges::all_of(values, [&](int64_t v) { return word(static_cast<uint64_t>(v)); });
+}
+
+template <typename Word>
+bool visit_tensor(const bp_tensor* t, bool is_constant, Word&& word) {
+  if (t == nullptr) return word(~uint64_t{0});
+  return word(uint64_t{t->dtype} | uint64_t{t->ndim} << 32) &&
+         word(reinterpret_cast<uintptr_t>(t->layout)) && visit_words({t->shape, t->ndim}, word) &&
+         visit_words({t->strides, t->ndim}, word) &&
+         (!is_constant || (word(reinterpret_cast<uintptr_t>(t->buffer)) && word(t->byte_offset)));
+}
+
+template <typename Word>
+bool visit_list(const void* args, uint32_t offset, bool is_constant, Word&& word) {
+  const auto count = value_at<uint64_t>(args, offset - 8);
+  const auto* const items = value_at<const bp_tensor* const*>(args, offset);
+  if (!word(count)) return false;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (!visit_tensor(items[i], is_constant, word)) return false;
+  }
+  return true;
+}
+
+template <typename Word>
+bool visit_member(const Member& m, const void* args, bool is_constant, Word&& word) {
+  switch (m.kind) {
+    case Kind::tensor_list:
+    case Kind::out_list:
+    case Kind::inout_list:
+      return visit_list(args, m.offset, is_constant, word);
+    case Kind::operand:
+    case Kind::scalar_tensor: {
+      const auto* const tensor = value_at<const bp_tensor*>(args, m.offset);
+      if (tensor != nullptr) return visit_tensor(tensor, is_constant, word);
+      const auto scalar = value_at<bp_scalar>(args, m.offset + sizeof(void*));
+      uint64_t words[sizeof(bp_scalar) / sizeof(uint64_t)];
+      std::memcpy(words, &scalar, sizeof(words));
+      return word(~uint64_t{0}) && std::ranges::all_of(words, word);
+    }
+    case Kind::i64_list: {
+      const auto count = value_at<uint64_t>(args, m.offset - 8);
+      const auto* const values = value_at<const int64_t*>(args, m.offset);
+      return word(count) && (values == nullptr || visit_words({values, count}, word));
+    }
+    case Kind::i32:
+    case Kind::dtype:
+    case Kind::enumeration:
+      return word(value_at<uint32_t>(args, m.offset));
+    case Kind::i64:
+    case Kind::u64:
+    case Kind::f64:
+      return word(value_at<uint64_t>(args, m.offset));
+    default:
+      return visit_tensor(value_at<const bp_tensor*>(args, m.offset), is_constant, word);
+  }
+}
+
+// Calls visit(member, is_constant) until it returns false.
+template <typename Visit>
+void for_each_member(const OpRow& row, uint64_t constant_args, Visit&& visit) {
+  uint32_t tensor = 0;
+  for (const Member& m : frame_members(row)) {
+    const bool is_constant = m.is_tensor && (constant_args >> tensor & 1) != 0;
+    tensor += m.is_tensor ? 1 : 0;
+    if (!visit(m, is_constant)) return;
+  }
+}
+
+}  // namespace
+
+std::span<const FrameMember> frame_members(const OpRow& op) {
+  const auto is_row = [](const Member& m) { return m.name == nullptr; };
+  const auto* const row =
+      std::ranges::find_if(kMembers, [&](const Member& m) { return is_row(m) && m.op == op.op; });
+  return {row + 1, std::find_if(row + 1, std::end(kMembers), is_row)};
+}
+
+std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t constant_args) {
+  std::vector<uint64_t> words;
+  for_each_member(row, constant_args, [&](const Member& m, bool is_constant) {
+    return visit_member(m, args, is_constant, [&](uint64_t word) {
+      words.push_back(word);
+      return true;
+    });
+  });
+  return words;
+}
+
+FrameDifference differing_member(const OpRow& row, const void* args, uint64_t constant_args,
+                                 const std::vector<uint64_t>& words) {
+  FrameDifference difference;
+  size_t at = 0;
+  for_each_member(row, constant_args, [&](const Member& m, bool is_constant) {
+    const bool is_same = visit_member(m, args, is_constant, [&](uint64_t word) {
+      return at < words.size() && words[at++] == word;
+    });
+    if (!is_same) difference = {m.name, m.is_tensor, is_constant};
+    return is_same;
+  });
+  return difference;
+}
+
+}  // namespace bp::core

@@ -1,0 +1,136 @@
+#include "registry/calls/op_rows.hpp"
+
+#include <iterator>
+#include <string_view>
+
+namespace bp::core {
+namespace {
+
+// An op in its arguments' rows: names would be compared letter by letter, ops by arguments times.
+enum class OpName : uint32_t {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) op_##name,
+#define BP_ARG(op, member, kind, dtype_rule)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+struct Op {
+  OpName op;
+  uint32_t id, version, frame_size_bytes;
+  const char* name;
+  const char* numerics;
+};
+
+constexpr Op kOps[] = {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics) \
+  {OpName::op_##name, id, version, sizeof(bp_##name##_args), #name, #numerics},
+#define BP_ARG(op, member, kind, dtype_rule)
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+struct Argument {
+  OpName op;
+  const char* name;
+  size_t offset;
+  Kind kind;
+  std::string_view dtype_rule;
+};
+
+constexpr Argument kArguments[] = {
+#define BP_OP(id, name, version, profile, core_or_decomposable, numerics)
+#define BP_ARG(op, member, kind, dtype_rule) \
+  {OpName::op_##op, #member, offsetof(bp_##op##_args, member), Kind::kind, #dtype_rule},
+#include "backplane/ops.def"
+#undef BP_OP
+#undef BP_ARG
+};
+
+struct FixedDtype {
+  std::string_view name;
+  bp_dtype dtype;
+};
+
+// The dtypes that a rule may name alone.
+constexpr FixedDtype kFixedDtypes[] = {
+    {"bool", BP_BOOL}, {"i32", BP_I32}, {"i64", BP_I64}, {"u64", BP_U64},
+    {"f32", BP_F32},   {"f64", BP_F64}, {"u8", BP_U8},
+};
+
+constexpr bool is_free(std::string_view rule) {
+  return rule == "any" || rule == "float" || rule == "int" || rule == "index" ||
+         rule.starts_with("set(");
+}
+
+// A row whose likes are not resolved yet.
+consteval OpRow make_row(const Op& op, uint32_t index) {
+  OpRow row;
+  row.op = op.id;
+  row.version = op.version;
+  row.name = op.name;
+  row.numerics = op.numerics;
+  row.frame_size_bytes = op.frame_size_bytes;
+  row.index = index;
+  std::array<std::string_view, kMaxTensors> rules;
+  for (const Argument& argument : kArguments) {
+    if (argument.op != op.op || argument.dtype_rule == "none") continue;
+    rules[row.tensor_count] = argument.dtype_rule;
+    TensorArgument& tensor = row.tensors[row.tensor_count++];
+    tensor.name = argument.name;
+    tensor.offset = static_cast<uint16_t>(argument.offset);
+    tensor.kind = argument.kind;
+    tensor.is_free = is_free(argument.dtype_rule);
+    row.free_count += tensor.is_free ? 1 : 0;
+    for (const FixedDtype& fixed : kFixedDtypes) {
+      if (fixed.name == argument.dtype_rule) tensor.dtype = fixed.dtype;
+    }
+  }
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    const TensorArgument& tensor = row.tensors[i];
+    row.list_mask |= tensor.is_list() ? 1u << i : 0;
+    row.required_mask |= tensor.is_required() ? 1u << i : 0;
+    row.output_mask |= tensor.is_output() ? 1u << i : 0;
+    if (!rules[i].starts_with("like(")) continue;
+    const std::string_view target = rules[i].substr(5, rules[i].size() - 6);
+    for (uint32_t j = 0; j < row.tensor_count; ++j) {
+      if (target == row.tensors[j].name) row.tensors[i].like = static_cast<uint8_t>(j);
+    }
+  }
+  return row;
+}
+
+consteval std::array<OpRow, std::size(kOps)> make_rows() {
+  std::array<OpRow, std::size(kOps)> rows;
+  for (uint32_t i = 0; i < rows.size(); ++i) rows[i] = make_row(kOps[i], i);
+  return rows;
+}
+
+constexpr std::array kRows = make_rows();
+
+// Every scalar has a dtype to be converted to, and every frame can be fitted.
+consteval bool is_sound() {
+  for (const OpRow& row : kRows) {
+    if (row.frame_size_bytes > kMaxFrameBytes) return false;
+    for (uint32_t i = 0; i < row.tensor_count; ++i) {
+      const TensorArgument& a = row.tensors[i];
+      if (a.has_scalar() && a.like == kNoArgument && a.dtype == 0) return false;
+      if (a.kind == Kind::operand && a.like == kNoArgument) return false;
+    }
+  }
+  return true;
+}
+static_assert(is_sound());
+
+}  // namespace
+
+constinit const std::array<const OpRow*, kOpIdCount> kOpRowById = [] {
+  std::array<const OpRow*, kOpIdCount> rows{};
+  for (const OpRow& row : kRows) rows[row.op] = &row;
+  return rows;
+}();
+
+std::span<const OpRow> op_rows() { return kRows; }
+
+}  // namespace bp::core

@@ -1,0 +1,23 @@
+// Tensors in a layout of the backend's own: which kernels take them.
+//
+// Claims are about strides. A kernel takes a tensor in a layout if it prefers an equal one for that
+// argument, as the backend's table of layouts says of this very call.
+#pragma once
+
+#include <string>
+
+#include "registry/calls/call.hpp"
+
+namespace bp::core {
+
+struct Target;
+
+// Whether a tensor of the call that `key` was read from has one.
+bool has_own_layouts(const OpRow& row, const Key& key);
+
+// Why `kernel` does not take the call as its tensors lie; "" if it does, or if all lie by strides.
+// `args` is a frame that fits the kernel.
+std::string own_layouts_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                                const void* args);
+
+}  // namespace bp::core

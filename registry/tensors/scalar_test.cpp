@@ -1,0 +1,70 @@
+#include "registry/tensors/scalar.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace bp::core {
+namespace {
+
+bp_scalar of(double value) {
+  bp_scalar scalar{BP_F64, 0, 0};
+  std::memcpy(&scalar.bits, &value, sizeof(value));
+  return scalar;
+}
+
+bp_scalar of_i64(int64_t value) { return {BP_I64, 0, static_cast<uint64_t>(value)}; }
+
+template <typename T>
+T convert(const bp_scalar& scalar, bp_dtype dtype) {
+  unsigned char bytes[16] = {};
+  EXPECT_EQ(scalar_bytes(scalar, dtype, bytes), sizeof(T));
+  T value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+TEST(ScalarBytes, ConvertToEveryPlainDtype) {
+  EXPECT_EQ(convert<float>(of(0.1), BP_F32), 0.1f);
+  EXPECT_EQ(convert<double>(of_i64(-3), BP_F64), -3.0);
+  EXPECT_EQ(convert<float>({BP_U64, 0, UINT64_MAX}, BP_F32), 0x1p64f);
+  EXPECT_EQ(convert<int8_t>(of_i64(-3), BP_I8), -3);
+  EXPECT_EQ(convert<int32_t>(of(-2.7), BP_I32), -2);
+  EXPECT_EQ(convert<uint64_t>(of(0x1p63), BP_U64), uint64_t{1} << 63);
+  EXPECT_EQ(convert<uint8_t>(of(0.5), BP_BOOL), 1);
+  EXPECT_EQ(convert<uint8_t>({BP_BOOL, 0, 1}, BP_BOOL), 1);
+  EXPECT_EQ(convert<float>({BP_BOOL, 0, 1}, BP_F32), 1.0f);
+  // Through a double it would be rounded twice.
+  EXPECT_EQ(convert<float>(of_i64(0x1000001000000001), BP_F32), 0x1.000002p60f);
+}
+
+TEST(ScalarBytes, RoundOnceToTheNearestHalf) {
+  EXPECT_EQ(convert<uint16_t>(of(1.0), BP_F16), 0x3C00);
+  EXPECT_EQ(convert<uint16_t>(of(-2.0), BP_F16), 0xC000);
+  EXPECT_EQ(convert<uint16_t>(of(65504.0), BP_F16), 0x7BFF);
+  EXPECT_EQ(convert<uint16_t>(of(65520.0), BP_F16), 0x7C00);
+  EXPECT_EQ(convert<uint16_t>(of(0x1p-24), BP_F16), 0x0001);
+  EXPECT_EQ(convert<uint16_t>(of(0x1p-25), BP_F16), 0x0000);  // A tie, to even.
+  EXPECT_EQ(convert<uint16_t>(of(0x1.8p-25), BP_F16), 0x0001);
+  EXPECT_EQ(convert<uint16_t>(of(0x1p-14), BP_F16), 0x0400);
+  EXPECT_EQ(convert<uint16_t>(of(1 + 0x1p-11), BP_F16), 0x3C00);            // A tie, to even.
+  EXPECT_EQ(convert<uint16_t>(of(1 + 0x1p-11 + 0x1p-40), BP_F16), 0x3C01);  // Lost by a float.
+  EXPECT_EQ(convert<uint16_t>(of(std::numeric_limits<double>::infinity()), BP_F16), 0x7C00);
+  EXPECT_EQ(convert<uint16_t>(of(-0.0), BP_F16), 0x8000);
+  EXPECT_EQ(convert<uint16_t>(of(1.0), BP_BF16), 0x3F80);
+  EXPECT_EQ(convert<uint16_t>(of(3.0), BP_BF16), 0x4040);
+  EXPECT_EQ(convert<uint16_t>(of(1e300), BP_BF16), 0x7F80);
+  EXPECT_EQ(convert<uint16_t>(of(0x1p-133), BP_BF16), 0x0001);
+  EXPECT_EQ(convert<uint16_t>(of(std::nan("")), BP_BF16) & 0x7FC0, 0x7FC0);
+}
+
+TEST(ScalarBytes, RefuseDtypesWithoutSuchAnElement) {
+  unsigned char bytes[16];
+  EXPECT_EQ(scalar_bytes(of(1), BP_C64, bytes), 0);
+  EXPECT_EQ(scalar_bytes(of(1), BP_I4, bytes), 0);
+}
+
+}  // namespace
+}  // namespace bp::core
