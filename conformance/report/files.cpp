@@ -10,6 +10,7 @@
 #include <cctype>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -181,8 +182,14 @@ FolderLock::FolderLock(const std::string& folder, const std::string& flag) {
   if (fd_ < 0) throw UsageError(flag + ": is not a folder: " + errno_text());
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   const int error = errno;
-  // Some network file systems have no locks: then nothing keeps two runs apart.
-  if (error != EWOULDBLOCK) return;
+  if (error != EWOULDBLOCK) {
+    // Some network file systems have no locks.
+    std::fprintf(stderr,
+                 "bp-conformance: %s cannot be locked (%s): take care that no second run writes to "
+                 "it\n",
+                 flag.c_str(), std::strerror(error));
+    return;
+  }
   const std::string holder = holder_of_lock(fd_);
   close(fd_);
   throw UsageError(flag + ": " + holder +

@@ -86,6 +86,18 @@ class Replaying(unittest.TestCase):
                     self.assertGreater(wanted, 0)
                     self.assertEqual(len(found), wanted)
 
+    def test_says_how_calls_were_served_and_why(self):
+        done, _ = self.replay(self.recorded, "--explain-fallbacks")
+        self.assertRegex(done.stdout, r"served: [1-9]\d* cases on kernels of the backend, "
+                                      r"0 decomposed, 0 on the host")
+        self.assertIn("fallbacks: none", done.stdout)
+        done, cases = self.replay(self.recorded, "--layers", "mask", "--layer-options",
+                                  "mask.kernels=softmax", "--explain-fallbacks")
+        hidden = sum(name.endswith(".softmax") for name in cases)
+        self.assertGreater(hidden, 0)
+        self.assertIn(f", {hidden} decomposed, 0 on the host", done.stdout)
+        self.assertRegex(done.stdout, r"fallback decomposed  replay\.launch\.\d+\.softmax")
+
     def test_judges_by_oracles_and_by_recorded_outputs(self):
         _, cases = self.replay(self.with_outputs)
         checked = {name: line.get("details", {}).get("checked") for name, line in cases.items()}

@@ -82,6 +82,15 @@ std::string served_range(const Manifest& m) {
 
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
 
+// A number of a version. What is no number of 32 bits would wrap around.
+uint32_t version_number(const nlohmann::json& abi, const std::string& member) {
+  const nlohmann::json& number = abi.at(member);
+  if (!number.is_number_unsigned() || number.get<uint64_t>() > UINT32_MAX) {
+    throw std::runtime_error("abi." + member + " must be an integer from 0 to 4294967295");
+  }
+  return number.get<uint32_t>();
+}
+
 // Fills `m` from its file; throws where the file does not say what a manifest says.
 void read(const fs::path& file, Manifest& m) {
   std::string text;
@@ -91,9 +100,9 @@ void read(const fs::path& file, Manifest& m) {
   const nlohmann::json json = nlohmann::json::parse(text);
   m.own_name = clean_text(json.at("name").get<std::string>(), LineBreaks::kEscape, kMaxPluginName);
   const nlohmann::json& abi = json.at("abi");
-  m.abi_major = abi.at("major").get<uint32_t>();
-  m.abi_minor_min = abi.at("minor_min").get<uint32_t>();
-  m.abi_minor = abi.at("minor").get<uint32_t>();
+  m.abi_major = version_number(abi, "major");
+  m.abi_minor_min = version_number(abi, "minor_min");
+  m.abi_minor = version_number(abi, "minor");
   const fs::path library = file.parent_path() / json.at("library").get<std::string>();
   m.own_library = library.lexically_normal().string();
 }

@@ -167,6 +167,19 @@ TEST_F(Discovery, RefusesAManifestThatNestsWithoutEnd) {
             "levels");
 }
 
+TEST_F(Discovery, RefusesVersionsThatAreNoNumbersOf32Bits) {
+  for (const char* minor : {"-1", "4294967298", "2.0", "\"2\"", "null"}) {
+    write("a_wrong.json", R"({"name": "test.wrong", "library": "../good.so",)"
+                          R"("abi": {"major": 0, "minor_min": 1, "minor": )" +
+                              std::string(minor) + "}}");
+    const Manifests found = discover(search_path());
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0]->own_problem,
+              "not a manifest: abi.minor must be an integer from 0 to 4294967295")
+        << minor;
+  }
+}
+
 TEST_F(Discovery, ListsWhatIsNoRegularFileWithoutWaitingForIt) {
   ASSERT_EQ(mkfifo((folder / "backends.d" / "a_fifo.json").c_str(), 0600), 0);
   fs::create_directories(folder / "backends.d" / "b_folder.json");
