@@ -31,6 +31,7 @@ CaseList CaseList::whole_suite() {
 CaseList CaseList::without_ops() {
   std::vector<Case> cases;
 #define BP_FAMILY(name) add_##name##_cases(cases);
+#include "conformance/cases/families.def"
 #undef BP_FAMILY
   return CaseList(std::move(cases));
 }

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "conformance/cases/ops/op_families.hpp"
+
 namespace bp::conformance {
 namespace {
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "conformance/cases/engine/host_call.hpp"
+#include "conformance/cases/ops/op_families.hpp"
 
 namespace bp::conformance {
 namespace {
