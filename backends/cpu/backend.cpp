@@ -9,15 +9,13 @@
 #include "backends/host_kernels/list.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/profiler.hpp"
 
 namespace bp::cpu {
 namespace {
 
 using namespace kernels;
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
 
 // Adds what a host takes: an older one lacks members.
 bp_status add_optional_tables(const FullInstance& i, const bp_registrar& r) {
@@ -39,7 +37,8 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
     return i.fail(BP_INVALID_ARGUMENT, "register_all: registrar is NULL");
   }
   bp_registrar known{};  // What this build knows of it: an older host's is shorter.
-  if (bp_struct_read(registrar, kFirstRegistrar, &known, sizeof(known), nullptr) != BP_OK) {
+  if (bp_struct_read(registrar, kFirstSize<bp_registrar>, &known, sizeof(known), nullptr) !=
+      BP_OK) {
     return i.fail(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
   }
   void* const r = registrar->self;
@@ -102,9 +101,6 @@ Instance::~Instance() = default;
 
 }  // namespace bp::cpu
 
-// The end of the last member of the first release: it must not grow when the struct does.
-constexpr uint32_t kFirstReply = offsetof(bp_entry_reply, backend) + sizeof(void*);
-
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
   if (request == nullptr || request->host == nullptr) return BP_INVALID_ARGUMENT;
   const bp_host& host = *request->host;
@@ -117,7 +113,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
                                std::to_string(BP_ABI_MINOR) + " only";
       return host.set_error(host.self, BP_INCOMPATIBLE, text.c_str());
     }
-    if (out_reply->struct_size < kFirstReply) {
+    if (out_reply->struct_size < bp::kFirstSize<bp_entry_reply>) {
       return host.set_error(host.self, BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     bp::cpu::pin_openmp_runtime();

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <fstream>
 #include <limits>
 
 #include "backends/cpu/memory.hpp"
+#include "backends/cpu/proc_file.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/shell/identity.hpp"
 #include "backplane/shell/virtual_memory.hpp"
@@ -23,18 +23,6 @@ constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
 constexpr const char* kProfiles[] = {"train", "llm"};
 constexpr int kMaxThreadCount = 1024;
 
-// The value of the first line "key : value" of a file such as /proc/cpuinfo; "" if it has none.
-std::string first_value(const char* path, const std::string& key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos || line.compare(0, key.size(), key) != 0) continue;
-    const size_t begin = line.find_first_not_of(" \t", colon + 1);
-    return begin == std::string::npos ? "" : line.substr(begin);
-  }
-  return "";
-}
-
 // Processors that this process may run on.
 int processor_count() {
   cpu_set_t set;
@@ -45,95 +33,6 @@ int processor_count() {
 uint64_t physical_bytes() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
-
-// ---- The table ----------------------------------------------------------------------------------
-
-bp_status bad_device(const Instance& i, const char* call) {
-  return i.fail(BP_INVALID_ARGUMENT,
-                std::string(call) + ": device is NULL or not one of this backend");
-}
-
-bp_status null_out(const Instance& i, const char* text) {
-  return i.fail(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
-}
-
-bp_status device_probe(void* self, uint64_t* out_device_count) {
-  const Instance& i = instance(self);
-  if (out_device_count == nullptr) return null_out(i, "device.probe: out_device_count");
-  *out_device_count = 1;
-  return BP_OK;
-}
-
-bp_status device_enumerate(void* self, uint64_t capacity, bp_device** out_devices,
-                           uint64_t* out_device_count) {
-  const Instance& i = instance(self);
-  if (out_device_count == nullptr) return null_out(i, "device.enumerate: out_device_count");
-  if (capacity > 0) {
-    if (out_devices == nullptr) return null_out(i, "device.enumerate: out_devices");
-    out_devices[0] = reinterpret_cast<bp_device*>(i.device.get());
-  }
-  *out_device_count = 1;
-  return BP_OK;
-}
-
-bp_status device_properties(void* self, bp_device* handle,
-                            const bp_device_properties** out_properties) {
-  const Instance& i = instance(self);
-  const Device* const d = device(i, handle);
-  if (d == nullptr) return bad_device(i, "device.properties");
-  if (out_properties == nullptr) return null_out(i, "device.properties: out_properties");
-  *out_properties = &d->properties();
-  return BP_OK;
-}
-
-bp_status device_synchronize(void* self, bp_device* handle, uint64_t timeout_ns) {
-  const Instance& i = instance(self);
-  Device* const d = device(i, handle);
-  if (d == nullptr) return bad_device(i, "device.synchronize");
-  return guarded(*i.host, [&] {
-    if (d->wait(timeout_ns)) return bp_status{BP_OK};
-    return i.fail(BP_TIMEOUT, "device.synchronize: the work did not end within " +
-                                  std::to_string(timeout_ns) + " ns");
-  });
-}
-
-bp_status device_memory_info(void* self, bp_device* handle, uint64_t heap_index,
-                             uint64_t* out_free_bytes, uint64_t* out_total_bytes) {
-  const Instance& i = instance(self);
-  const Device* const d = device(i, handle);
-  if (d == nullptr) return bad_device(i, "device.memory_info");
-  if (out_free_bytes == nullptr) return null_out(i, "device.memory_info: out_free_bytes");
-  if (out_total_bytes == nullptr) return null_out(i, "device.memory_info: out_total_bytes");
-  if (heap_index != 0) {
-    return i.fail(BP_INVALID_ARGUMENT, "device.memory_info: heap_index is " +
-                                           std::to_string(heap_index) + ", and there is heap 0");
-  }
-  return guarded(*i.host, [&] {
-    const std::string text = first_value("/proc/meminfo", "MemAvailable");
-    uint64_t available_kib = 0;
-    std::from_chars(text.data(), text.data() + text.size(), available_kib);
-    const uint64_t total_bytes = d->heap().size_bytes;
-    *out_free_bytes = std::min(total_bytes, available_kib * 1024);
-    *out_total_bytes = total_bytes;
-    return bp_status{BP_OK};
-  });
-}
-
-bp_status device_set_option(void* self, bp_device* handle, const char* key, const char* value) {
-  const Instance& i = instance(self);
-  Device* const d = device(i, handle);
-  if (d == nullptr) return bad_device(i, "device.set_option");
-  if (key == nullptr) return null_out(i, "device.set_option: key");
-  if (value == nullptr) return null_out(i, "device.set_option: value");
-  return guarded(*i.host, [&] {
-    if (std::string_view(key) != "threads") {
-      return i.fail(BP_NOT_FOUND, "device.set_option: there is no option \"" + std::string(key) +
-                                      "\"; there is \"threads\"");
-    }
-    d->set_thread_count(value);
-    return bp_status{BP_OK};
-  });
 }
 
 }  // namespace
@@ -293,16 +192,5 @@ void Device::remove(Event* event) {
   const std::lock_guard lock(mutex_);
   events_.erase(event);
 }
-
-constinit const bp_device_ops kDevices{
-    .struct_size = sizeof(bp_device_ops),
-    .struct_type = BP_STRUCT_DEVICE_OPS,
-    .probe = device_probe,
-    .enumerate = device_enumerate,
-    .properties = device_properties,
-    .synchronize = device_synchronize,
-    .memory_info = device_memory_info,
-    .set_option = device_set_option,
-};
 
 }  // namespace bp::cpu

@@ -16,6 +16,7 @@
 #include "backends/host_kernels/strided.hpp"
 #include "backplane/ops.h"
 #include "backplane/shell/capture.hpp"
+#include "backplane/shell/entry.hpp"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"
 
@@ -25,14 +26,6 @@ namespace {
 using kernels::View;
 
 constexpr uint64_t kAlignmentBytes = 64;
-
-[[noreturn]] void refuse(bp_status status, const std::string& text) {
-  throw StatusError(status, text);
-}
-
-void require(const void* pointer, const char* text) {
-  if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
-}
 
 void require_device(const Instance& i, bp_device* handle, const char* call) {
   if (device(i, handle) != nullptr) return;

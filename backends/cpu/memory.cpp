@@ -14,21 +14,16 @@
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/bytes.hpp"
+#include "backplane/shell/entry.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::cpu {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
 
 constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
 constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
-
-[[noreturn]] void refuse(bp_status status, const std::string& text) {
-  throw StatusError(status, text);
-}
 
 // What a call works on. Each throws StatusError for what it does not take.
 Queue& checked_queue(bp_stream* handle, const char* call) {
@@ -128,7 +123,8 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     }
     if (desc == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: desc is NULL");
     if (out_buffer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: out_buffer is NULL");
-    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_request(*d, request);
 
     auto b = std::make_unique<Buffer>();

@@ -6,14 +6,10 @@
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::cpu {
 namespace {
-
-// The ends of the last members of the first release.
-constexpr uint32_t kFirstAddressInfo = offsetof(bp_address_info, size_bytes) + sizeof(uint64_t);
-constexpr uint32_t kFirstHandle =
-    offsetof(bp_external_handle, bytes) + sizeof(bp_external_handle::bytes);
 
 // What a descriptor of ours is called.
 constexpr const char* kFileKind = "backplane.cpu.buffer";
@@ -76,7 +72,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    check_offer(out_info, kFirstAddressInfo, "address_info: out_info");
+    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
     bp_address_info info{};
     if (!i.device->find(address, info)) {
       return i.fail(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
@@ -122,7 +118,7 @@ bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type t
                     "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
     }
     check_type(type, "export_buffer");
-    check_offer(out_handle, kFirstHandle, "export_buffer: out_handle");
+    check_offer(out_handle, kFirstSize<bp_external_handle>, "export_buffer: out_handle");
     bp_external_handle given{};
     given.type = BP_EXTERNAL_FD;
     given.fd = b->file->duplicate("export_buffer");
@@ -138,8 +134,8 @@ bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_
   return guarded(*i.host, [&] {
     Device& d = checked_arguments(i, handle, out_buffer, "import_buffer");
     if (external == nullptr) return i.fail(BP_INVALID_ARGUMENT, "import_buffer: handle is NULL");
-    const auto given =
-        read_desc(external, kFirstHandle, BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
+    const auto given = read_desc(external, kFirstSize<bp_external_handle>,
+                                 BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
     check_type(given.type, "import_buffer");
     // The mapping keeps the memory: the descriptor is not needed any more.
     const MemoryFile file("import_buffer", kFileKind, given.size_bytes, given.fd);

@@ -5,13 +5,10 @@
 
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/full_instance.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::cpu {
 namespace {
-
-// The ends of the last members of the first release: they must not grow when the structs do.
-constexpr uint32_t kFirstStreamDesc = offsetof(bp_stream_desc, priority) + sizeof(int32_t);
-constexpr uint32_t kFirstEventDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
 
 constexpr bp_event_flags kEventFlags = BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL | BP_EVENT_EXPORTABLE;
 
@@ -35,7 +32,8 @@ bp_status stream_create(void* self, bp_device* handle, const bp_stream_desc* des
   if (d == nullptr) return bad(i, "stream.create", "device");
   if (out_stream == nullptr) return bad(i, "stream.create", "out_stream");
   return guarded(*i.host, [&] {
-    const auto request = read_desc(desc, kFirstStreamDesc, BP_STRUCT_STREAM_DESC, "stream.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "stream.create");
     if (request.flags != BP_STREAM_DEFAULT) {
       return i.fail(
           BP_INVALID_ARGUMENT,
@@ -170,7 +168,8 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
   if (d == nullptr) return bad(i, "event.create", "device");
   if (out_event == nullptr) return bad(i, "event.create", "out_event");
   return guarded(*i.host, [&] {
-    const auto request = read_desc(desc, kFirstEventDesc, BP_STRUCT_EVENT_DESC, "event.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_event_desc>, BP_STRUCT_EVENT_DESC, "event.create");
     if ((request.flags & ~kEventFlags) != 0 || request.reserved != 0) {
       return i.fail(BP_INVALID_ARGUMENT, "event.create: flags is " + std::to_string(request.flags) +
                                              ", reserved is " + std::to_string(request.reserved) +

@@ -7,13 +7,10 @@
 #include "backends/cuda/engines.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::cuda {
 namespace {
-
-// The ends of the last members of the first release: they must not grow when the structs do.
-constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
-constexpr uint32_t kFirstReply = offsetof(bp_entry_reply, backend) + sizeof(void*);
 
 // Adds what a host takes: an older one lacks members.
 bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
@@ -34,7 +31,8 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   return entry(self, [&](const Instance& i) -> bp_status {
     require(registrar, "register_all: registrar");
     bp_registrar known{};  // What this build knows of it: an older host's is shorter.
-    if (bp_struct_read(registrar, kFirstRegistrar, &known, sizeof(known), nullptr) != BP_OK) {
+    if (bp_struct_read(registrar, kFirstSize<bp_registrar>, &known, sizeof(known), nullptr) !=
+        BP_OK) {
       refuse(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
     }
     void* const r = registrar->self;
@@ -124,7 +122,7 @@ bp_status enter(const bp_entry_request* request, bp_entry_reply* out_reply, Driv
       refuse(BP_INCOMPATIBLE, "backplane.cuda serves ABI " + std::to_string(BP_ABI_MAJOR) + "." +
                                   std::to_string(BP_ABI_MINOR) + " only");
     }
-    if (out_reply->struct_size < kFirstReply) {
+    if (out_reply->struct_size < kFirstSize<bp_entry_reply>) {
       refuse(BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     out_reply->backend = &(new Instance(&host, driver()))->backend;

@@ -11,6 +11,7 @@
 #include "backends/cuda/engines.hpp"
 #include "backends/cuda/memory.hpp"
 #include "backplane/shell/capture.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {
@@ -55,8 +56,8 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
   return entry_of(self, [&](Collectives& c) -> bp_status {
     require(theirs, "create: desc");
     require(out_groups, "create: out_groups");
-    constexpr uint32_t kFirst = offsetof(bp_process_group_desc, timeout_ns) + sizeof(uint64_t);
-    const auto desc = read_desc(theirs, kFirst, BP_STRUCT_PROCESS_GROUP_DESC, "create");
+    const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
+                                BP_STRUCT_PROCESS_GROUP_DESC, "create");
     check_desc(desc);
     WorldPlan plan;
     for (uint32_t i = 0; i < desc.local_count; ++i) {
@@ -155,8 +156,8 @@ void read_counts(const bp_collective_call& theirs, NcclCall& call) {
 
 Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index) {
   const std::string name = "submit: call " + std::to_string(index) + ": ";
-  constexpr uint32_t kFirst = offsetof(bp_collective_call, root) + sizeof(uint32_t);
-  const auto theirs = read_desc(at, kFirst, BP_STRUCT_COLLECTIVE_CALL, "submit");
+  const auto theirs =
+      read_desc(at, kFirstSize<bp_collective_call>, BP_STRUCT_COLLECTIVE_CALL, "submit");
   const Group& group = group_of(theirs.group, "submit");
   if (std::string why = refuse_nccl_call(theirs.kind, theirs.reduction, theirs.dtype);
       !why.empty()) {

@@ -3,12 +3,10 @@
 #include <memory>
 
 #include "backends/cuda/stream.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::cuda {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstEventDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
 
 constexpr bp_event_flags kEventFlags = BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL | BP_EVENT_EXPORTABLE;
 
@@ -17,7 +15,8 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
   return entry(self, [&](const Instance& i) -> bp_status {
     Device& d = device_of(i, handle, "event.create");
     require(out_event, "event.create: out_event");
-    const auto request = read_desc(desc, kFirstEventDesc, BP_STRUCT_EVENT_DESC, "event.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_event_desc>, BP_STRUCT_EVENT_DESC, "event.create");
     if ((request.flags & ~kEventFlags) != 0 || request.reserved != 0) {
       refuse(BP_INVALID_ARGUMENT, "event.create: flags is " + std::to_string(request.flags) +
                                       ", reserved is " + std::to_string(request.reserved) +

@@ -10,34 +10,6 @@
 namespace bp::cuda {
 namespace {
 
-Captures& captures_of(void* self) { return *instance(self).captures; }
-
-const void* queue_of(bp_stream* handle) {
-  const Stream* const s = stream_or_null(handle);
-  return s == nullptr ? nullptr : s->lane.get();
-}
-
-bp_device* device_of_stream(void*, bp_stream* handle) {
-  return reinterpret_cast<bp_device*>(&stream_or_null(handle)->lane->device());
-}
-
-EventState state_of(bp_event* handle) {
-  Event* const e = event_or_null(handle);
-  if (e == nullptr) return {};
-  return {true, (e->flags & BP_EVENT_HOST_SIGNAL) != 0, e->latest() != nullptr};
-}
-
-bool size_of(bp_buffer* handle, uint64_t& out_size_bytes) {
-  const Buffer* const b = buffer_or_null(handle);
-  if (b == nullptr) return false;
-  out_size_bytes = b->size_bytes;
-  return true;
-}
-
-void fail(bp_stream* handle, bp_status status, const std::string& text) {
-  stream_or_null(handle)->lane->fail(status, text);
-}
-
 // ---- Replay -------------------------------------------------------------------------------------
 
 // An executable graph. Submissions that are held back hold it too.
@@ -127,7 +99,8 @@ bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
   Lane& lane = lane_of(handle, "graph.launch");
   try {
     const Current current(lane.device());
-    const bp_status status = bring_up_to_date(captures_of(self), instance, lane.device());
+    const bp_status status =
+        bring_up_to_date(*cuda::instance(self).captures, instance, lane.device());
     if (status != BP_OK) return status;
   } catch (const CudaError& e) {
     lane.device().note(e);
@@ -140,22 +113,28 @@ bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
   });
 }
 
+struct Traits {
+  using Instance = cuda::Instance;
+
+  static Event* event_of(bp_event* handle) { return event_or_null(handle); }
+  static Buffer* buffer_of(bp_buffer* handle) { return buffer_or_null(handle); }
+  static const void* queue_of(bp_stream* handle) {
+    const Stream* const s = stream_or_null(handle);
+    return s == nullptr ? nullptr : s->lane.get();
+  }
+  static bp_device* device_of_stream(void*, bp_stream* handle) {
+    return reinterpret_cast<bp_device*>(&stream_or_null(handle)->lane->device());
+  }
+  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
+    stream_or_null(handle)->lane->fail(status, text);
+  }
+  static bp_status replay(void* self, GraphInstance& instance, bp_stream* stream) {
+    return cuda::replay(self, instance, stream);
+  }
+};
+
 }  // namespace
 
-void put_captures(Instance& i) {
-  i.captures = std::make_unique<Captures>(CaptureBackend{.host = i.host,
-                                                         .hooks = &i.hooks,
-                                                         .memory = i.allocator,
-                                                         .streams = i.streams,
-                                                         .events = i.events,
-                                                         .queue_of = queue_of,
-                                                         .device_of = device_of_stream,
-                                                         .state_of = state_of,
-                                                         .size_of = size_of,
-                                                         .fail = fail,
-                                                         .replay = replay});
-  CaptureFront<captures_of>::put(i.streams, i.events, i.allocator);
-  i.graphs = i.captures->graphs();
-}
+void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 }  // namespace bp::cuda

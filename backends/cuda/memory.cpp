@@ -3,11 +3,10 @@
 #include <bit>
 #include <cstddef>
 
+#include "backplane/shell/first_size.hpp"
+
 namespace bp::cuda {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr uint64_t kNativeAlignmentBytes = 256;  // What CUDA promises of every allocation.
@@ -136,7 +135,8 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     Device& d = device_of(i, handle, "allocate");
     require(desc, "allocate: desc");
     require(out_buffer, "allocate: out_buffer");
-    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_usage(d, request);
     *out_buffer = lend(make_buffer(d, request), "allocate");
     return BP_OK;

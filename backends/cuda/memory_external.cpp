@@ -3,12 +3,10 @@
 #include <limits>
 
 #include "backends/cuda/memory.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::cuda {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstAddressInfo = offsetof(bp_address_info, size_bytes) + sizeof(uint64_t);
 
 void check_addresses(uint64_t address, uint64_t size_bytes, const char* call) {
   if (address == 0 && size_bytes > 0) {
@@ -46,7 +44,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    check_offer(out_info, kFirstAddressInfo, "address_info: out_info");
+    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
     for (const std::unique_ptr<Device>& device : i.cards) {
       bp_address_info info{};
       if (!device->find(address, info)) continue;

@@ -3,11 +3,10 @@
 #include <cstddef>
 #include <memory>
 
+#include "backplane/shell/first_size.hpp"
+
 namespace bp::cuda {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstStreamDesc = offsetof(bp_stream_desc, priority) + sizeof(int32_t);
 
 // ---- Streams ------------------------------------------------------------------------------------
 
@@ -16,7 +15,8 @@ bp_status stream_create(void* self, bp_device* handle, const bp_stream_desc* des
   return entry(self, [&](const Instance& i) -> bp_status {
     Device& d = device_of(i, handle, "stream.create");
     require(out_stream, "stream.create: out_stream");
-    const auto request = read_desc(desc, kFirstStreamDesc, BP_STRUCT_STREAM_DESC, "stream.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "stream.create");
     if (request.flags != BP_STREAM_DEFAULT) {
       refuse(BP_INVALID_ARGUMENT,
              "stream.create: flags is " + std::to_string(request.flags) + "; no bit is known");

@@ -4,14 +4,11 @@
 #include <chrono>
 #include <cstddef>
 
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/graph.hpp"
 
 namespace bp {
 namespace {
-
-// The ends of the last members of the first release.
-constexpr uint32_t kFirstDesc = offsetof(bp_capture_desc, slot_count) + sizeof(uint64_t);
-constexpr uint32_t kFirstInfo = offsetof(bp_capture_info, is_origin) + sizeof(uint32_t);
 
 bool overlap(const bp_buffer_ref& a, const bp_buffer_ref& b) {
   return a.buffer == b.buffer && a.byte_offset < b.byte_offset + b.size_bytes &&
@@ -115,7 +112,8 @@ bp_status Captures::begin(bp_stream* stream, const bp_capture_desc* desc) {
   if (queue == nullptr) {
     return fail(BP_INVALID_ARGUMENT, "begin_capture: stream is NULL or not one of this backend");
   }
-  const auto request = read_desc(desc, kFirstDesc, BP_STRUCT_CAPTURE_DESC, "begin_capture");
+  const auto request =
+      read_desc(desc, kFirstSize<bp_capture_desc>, BP_STRUCT_CAPTURE_DESC, "begin_capture");
   auto capture = std::make_shared<Capture>();
   capture->origin = queue;
   capture->device = backend_.device_of(backend_.streams.self, stream);
@@ -140,7 +138,7 @@ bp_status Captures::info(bp_stream* stream, bp_capture_info* out_info) {
   if (backend_.queue_of(stream) == nullptr) {
     return fail(BP_INVALID_ARGUMENT, "capture_info: stream is NULL or not one of this backend");
   }
-  check_offer(out_info, kFirstInfo, "capture_info: out_info");
+  check_offer(out_info, kFirstSize<bp_capture_info>, "capture_info: out_info");
   const std::lock_guard lock(mutex_);
   const Seat* const seat = find_seat(stream);
   const bool is_on = seat != nullptr;

@@ -8,14 +8,11 @@
 #include <utility>
 
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/kernel_choice.hpp"
 
 namespace bp {
 namespace {
-
-// The ends of the last members of the first release.
-constexpr uint32_t kFirstDesc = offsetof(bp_compile_desc, reserved) + sizeof(uint32_t);
-constexpr uint32_t kFirstInfo = offsetof(bp_executable_info, code_bytes) + sizeof(uint64_t);
 
 constexpr const char* kFormats[] = {"backplane.graph"};
 
@@ -85,7 +82,7 @@ bp_compile_desc Compiler::read(bp_device* device, const bp_compile_desc* desc,
                                const char* call) const {
   check_device(device, call);
   if (desc == nullptr) invalid(std::string(call) + ": desc is NULL");
-  const auto ours = read_desc(desc, kFirstDesc, BP_STRUCT_COMPILE_DESC, call);
+  const auto ours = read_desc(desc, kFirstSize<bp_compile_desc>, BP_STRUCT_COMPILE_DESC, call);
   if (ours.format == nullptr || std::string_view(ours.format) != kFormats[0]) {
     throw StatusError(BP_UNSUPPORTED, std::string(call) + ": format is " +
                                           (ours.format == nullptr ? "NULL" : ours.format) +
@@ -127,7 +124,7 @@ bp_status Compiler::compile(bp_device* device, const bp_compile_desc* desc,
 
 bp_status Compiler::info(bp_executable* executable, bp_executable_info* out_info) const {
   const Executable& e = checked(executable, "executable_info");
-  check_offer(out_info, kFirstInfo, "executable_info: out_info");
+  check_offer(out_info, kFirstSize<bp_executable_info>, "executable_info: out_info");
   out_info->constant_bytes = e.constant_bytes();
   out_info->workspace_bytes = e.workspace_bytes();
   out_info->code_bytes = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backplane/shell/combine.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
@@ -87,8 +88,8 @@ bp_status create(void* self, const bp_process_group_desc* theirs, bp_process_gro
   return guarded(g.host(), [&] {
     if (theirs == nullptr) refuse("create: desc is NULL");
     if (out_groups == nullptr) refuse("create: out_groups is NULL");
-    constexpr uint32_t kFirst = offsetof(bp_process_group_desc, timeout_ns) + sizeof(uint64_t);
-    const auto desc = read_desc(theirs, kFirst, BP_STRUCT_PROCESS_GROUP_DESC, "create");
+    const auto desc = read_desc(theirs, kFirstSize<bp_process_group_desc>,
+                                BP_STRUCT_PROCESS_GROUP_DESC, "create");
     check_desc(g, desc);
     std::vector<bp_device*> devices(desc.world_size);
     for (uint32_t i = 0; i < desc.local_count; ++i) devices[desc.ranks[i]] = desc.devices[i];
@@ -160,8 +161,8 @@ std::shared_ptr<GroupMemory> memory_for(LocalGroups& g, const bp_buffer_ref& ran
 
 Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index) {
   const std::string name = "submit: call " + std::to_string(index) + ": ";
-  constexpr uint32_t kFirst = offsetof(bp_collective_call, root) + sizeof(uint32_t);
-  const auto theirs = read_desc(at, kFirst, BP_STRUCT_COLLECTIVE_CALL, "submit");
+  const auto theirs =
+      read_desc(at, kFirstSize<bp_collective_call>, BP_STRUCT_COLLECTIVE_CALL, "submit");
   LocalGroup& group = group_of(theirs.group, "submit");
   if (std::string why = unsupported(theirs.kind, theirs.reduction, theirs.dtype); !why.empty()) {
     refuse(name + why, BP_UNSUPPORTED);

@@ -5,11 +5,10 @@
 #include <cstddef>
 #include <string>
 
+#include "backplane/shell/first_size.hpp"
+
 namespace bp {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstDesc = offsetof(bp_profile_desc, kinds) + sizeof(uint64_t);
 
 // Bits 1 to 6.
 constexpr uint64_t kKinds = (uint64_t{2} << BP_ACTIVITY_DROPPED) - 2;
@@ -101,7 +100,8 @@ bp_status Profiler::start(bp_device* device, const bp_profile_desc* desc) {
   auto session = std::make_shared<Session>();
   session->backend = backend_;
   session->device = device;
-  session->request = read_desc(desc, kFirstDesc, BP_STRUCT_PROFILE_DESC, "profiler.start");
+  session->request =
+      read_desc(desc, kFirstSize<bp_profile_desc>, BP_STRUCT_PROFILE_DESC, "profiler.start");
   if (session->request.sink == nullptr) {
     return fail(BP_INVALID_ARGUMENT, "profiler.start: sink is NULL");
   }

@@ -5,15 +5,11 @@
 #include <string>
 
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
 namespace {
-
-// The ends of the last members of the first release.
-constexpr uint32_t kFirstProgram = offsetof(bp_program, node_stride_bytes) + sizeof(uint64_t);
-constexpr uint32_t kFirstValue = offsetof(bp_program_value, reserved) + sizeof(uint32_t);
-constexpr uint32_t kFirstNode = offsetof(bp_program_node, op_version) + sizeof(uint32_t);
 
 constexpr uint32_t kMaxFrameBytes = 4096;
 
@@ -81,11 +77,12 @@ bool ProgramNode::is_in_place() const {
 
 Program::Program(const bp_program* theirs) {
   if (theirs == nullptr) invalid("data is NULL");
-  const auto ours = read_desc(theirs, kFirstProgram, BP_STRUCT_PROGRAM, "compile");
+  const auto ours = read_desc(theirs, kFirstSize<bp_program>, BP_STRUCT_PROGRAM, "compile");
   if (ours.values == nullptr || ours.nodes == nullptr || ours.node_count == 0) {
     invalid("it has no values or no nodes");
   }
-  if (ours.value_stride_bytes < kFirstValue || ours.node_stride_bytes < kFirstNode) {
+  if (ours.value_stride_bytes < kFirstSize<bp_program_value> ||
+      ours.node_stride_bytes < kFirstSize<bp_program_node>) {
     invalid("value_stride_bytes or node_stride_bytes is smaller than one of them");
   }
   for (size_t i = 0; i < ours.value_count; ++i) {
@@ -98,7 +95,8 @@ Program::Program(const bp_program* theirs) {
 }
 
 void Program::read_value(const bp_program_value* theirs, size_t index) {
-  const auto ours = read_desc(theirs, kFirstValue, BP_STRUCT_PROGRAM_VALUE, "compile");
+  const auto ours =
+      read_desc(theirs, kFirstSize<bp_program_value>, BP_STRUCT_PROGRAM_VALUE, "compile");
   const std::string name = numbered("value", index);
   if (ours.role < BP_VALUE_INPUT || ours.role > BP_VALUE_CONSTANT || ours.reserved != 0) {
     invalid(name + ": role is " + std::to_string(ours.role) + ", or reserved is not 0");
@@ -129,7 +127,8 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
 }
 
 void Program::read_node(const bp_program_node* theirs, size_t index) {
-  const auto ours = read_desc(theirs, kFirstNode, BP_STRUCT_PROGRAM_NODE, "compile");
+  const auto ours =
+      read_desc(theirs, kFirstSize<bp_program_node>, BP_STRUCT_PROGRAM_NODE, "compile");
   const std::string name = numbered("node", index);
   if (ours.args == nullptr) invalid(name + ": args is NULL");
   if (ours.op == 0 || op_name(ours.op) == nullptr || ours.op_version != 1) {

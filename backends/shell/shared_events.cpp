@@ -4,11 +4,10 @@
 #include <system_error>
 #include <utility>
 
+#include "backplane/shell/first_size.hpp"
+
 namespace bp {
 namespace {
-
-constexpr uint32_t kFirstHandle =
-    offsetof(bp_external_handle, bytes) + sizeof(bp_external_handle::bytes);
 
 // What a callback completes.
 struct Completion {
@@ -279,7 +278,7 @@ bp_status SharedEvents::export_event(bp_event* event, bp_external_type type,
                       "export_event: event is not one made with BP_EVENT_EXPORTABLE");
   }
   check_type(type, "export_event");
-  check_offer(out_handle, kFirstHandle, "export_event: out_handle");
+  check_offer(out_handle, kFirstSize<bp_external_handle>, "export_event: out_handle");
   bp_external_handle given{};
   given.type = BP_EXTERNAL_FD;
   given.fd = entry->shared->duplicate("export_event");
@@ -294,8 +293,8 @@ bp_status SharedEvents::import_event(bp_device* device, const bp_external_handle
     throw StatusError(BP_INVALID_ARGUMENT, "import_event: out_event is NULL");
   }
   if (handle == nullptr) throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle is NULL");
-  const auto given =
-      read_desc(handle, kFirstHandle, BP_STRUCT_EXTERNAL_HANDLE, "import_event", "handle");
+  const auto given = read_desc(handle, kFirstSize<bp_external_handle>, BP_STRUCT_EXTERNAL_HANDLE,
+                               "import_event", "handle");
   check_type(given.type, "import_event");
   if (given.size_bytes != 0) {
     throw StatusError(BP_INVALID_ARGUMENT, "import_event: handle: size_bytes is " +

@@ -6,12 +6,10 @@
 #include "backends/sim/entry.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/bytes.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::sim {
 namespace {
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page: every buffer begins at one.
 constexpr bp_memory_usage kUsages =
@@ -98,7 +96,8 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     Device& d = device_of(i, handle, "allocate");
     require(desc, "allocate: desc");
     require(out_buffer, "allocate: out_buffer");
-    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_usage(d, request);
     *out_buffer = lend(make_buffer(d, request), "allocate");
     return BP_OK;

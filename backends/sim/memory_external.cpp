@@ -6,16 +6,12 @@
 
 #include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/memory_file.hpp"
 #include "backplane/shell/memory_file_kind.hpp"
 
 namespace bp::sim {
 namespace {
-
-// The ends of the last members of the first release.
-constexpr uint32_t kFirstAddressInfo = offsetof(bp_address_info, size_bytes) + sizeof(uint64_t);
-constexpr uint32_t kFirstHandle =
-    offsetof(bp_external_handle, bytes) + sizeof(bp_external_handle::bytes);
 
 // The host's own memory, of which the device takes nothing away.
 class HostMemory final : public Memory {
@@ -105,7 +101,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
   return entry(self, [&](const Instance& i) {
-    check_offer(out_info, kFirstAddressInfo, "address_info: out_info");
+    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
     for (const std::unique_ptr<Device>& device : i.cards) {
       bp_address_info info{};
       if (!device->find(address, info)) continue;
@@ -152,7 +148,7 @@ bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type t
              "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
     }
     check_type(type, "export_buffer");
-    check_offer(out_handle, kFirstHandle, "export_buffer: out_handle");
+    check_offer(out_handle, kFirstSize<bp_external_handle>, "export_buffer: out_handle");
     bp_external_handle given{};
     given.type = BP_EXTERNAL_FD;
     given.fd = b.memory->file()->duplicate("export_buffer");
@@ -168,8 +164,8 @@ bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_
     Device& d = device_of(i, handle, "import_buffer");
     require(out_buffer, "import_buffer: out_buffer");
     require(external, "import_buffer: handle");
-    const auto given =
-        read_desc(external, kFirstHandle, BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
+    const auto given = read_desc(external, kFirstSize<bp_external_handle>,
+                                 BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
     check_type(given.type, "import_buffer");
     // Its name says which heap of the device it is memory of; a wrong one is refused by the first.
     size_t heap = 0;

@@ -4,13 +4,10 @@
 #include <string>
 
 #include "backends/sim/entry.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::sim {
 namespace {
-
-// The ends of the last members of the first release: they must not grow when the structs do.
-constexpr uint32_t kFirstStreamDesc = offsetof(bp_stream_desc, priority) + sizeof(int32_t);
-constexpr uint32_t kFirstEventDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
 
 constexpr bp_event_flags kEventFlags = BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL | BP_EVENT_EXPORTABLE;
 
@@ -41,7 +38,8 @@ bp_status stream_create(void* self, bp_device* handle, const bp_stream_desc* des
   return entry(self, [&](const Instance& i) {
     Device& d = device_of(i, handle, "stream.create");
     require(out_stream, "stream.create: out_stream");
-    const auto request = read_desc(desc, kFirstStreamDesc, BP_STRUCT_STREAM_DESC, "stream.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "stream.create");
     if (request.flags != BP_STREAM_DEFAULT) {
       refuse(BP_INVALID_ARGUMENT,
              "stream.create: flags is " + std::to_string(request.flags) + ", and no flag is known");
@@ -163,7 +161,8 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
   return entry(self, [&](const Instance& i) {
     Device& d = device_of(i, handle, "event.create");
     require(out_event, "event.create: out_event");
-    const auto request = read_desc(desc, kFirstEventDesc, BP_STRUCT_EVENT_DESC, "event.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_event_desc>, BP_STRUCT_EVENT_DESC, "event.create");
     if ((request.flags & ~kEventFlags) != 0 || request.reserved != 0) {
       refuse(BP_INVALID_ARGUMENT, "event.create: flags is " + std::to_string(request.flags) +
                                       ", reserved is " + std::to_string(request.reserved) +

@@ -8,15 +8,13 @@
 #include "backends/vulkan/kernels/list.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::vulkan {
 namespace {
 
 // More streams than these can have work at once; they take turns.
 constexpr size_t kMaxWorkers = 16;
-
-// The end of the last member of the first release.
-constexpr uint32_t kFirstRegistrar = offsetof(bp_registrar, add_kernels) + sizeof(void*);
 
 // Adds what a host takes: an older one lacks members.
 bp_status add_optional_tables(const Instance& i, const bp_registrar& r) {
@@ -36,7 +34,8 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   return entry(self, [&](const Instance& i) -> bp_status {
     require(registrar, "register_all: registrar");
     bp_registrar known{};  // What this build knows of it: an older host's is shorter.
-    if (bp_struct_read(registrar, kFirstRegistrar, &known, sizeof(known), nullptr) != BP_OK) {
+    if (bp_struct_read(registrar, kFirstSize<bp_registrar>, &known, sizeof(known), nullptr) !=
+        BP_OK) {
       refuse(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
     }
     void* const r = registrar->self;
@@ -167,8 +166,7 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
                                               std::to_string(BP_ABI_MINOR) + " only");
     }
     // The end of the last member of the first release: it must not grow when the struct does.
-    constexpr uint32_t kFirstReply = offsetof(bp_entry_reply, backend) + sizeof(void*);
-    if (out_reply->struct_size < kFirstReply) {
+    if (out_reply->struct_size < bp::kFirstSize<bp_entry_reply>) {
       bp::vulkan::refuse(BP_INCOMPATIBLE, "entry: out_reply is too short");
     }
     out_reply->backend = &(new bp::vulkan::Instance(&host))->backend;

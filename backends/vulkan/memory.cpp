@@ -7,13 +7,10 @@
 
 #include "backends/vulkan/entry.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::vulkan {
 namespace {
-
-// The ends of the last members of the first release.
-constexpr uint32_t kFirstAllocateDesc = offsetof(bp_allocate_desc, usage) + sizeof(uint32_t);
-constexpr uint32_t kFirstAddressInfo = offsetof(bp_address_info, size_bytes) + sizeof(uint64_t);
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr uint64_t kLeastAlignmentBytes = 256;  // As workspaces ask for.
@@ -107,7 +104,8 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     Device& d = device_of(i, handle, "allocate");
     require(desc, "allocate: desc");
     require(out_buffer, "allocate: out_buffer");
-    const auto request = read_desc(desc, kFirstAllocateDesc, BP_STRUCT_ALLOCATE_DESC, "allocate");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_usage(d, request);
     *out_buffer = lend(make_buffer(d, request));
     return BP_OK;
@@ -244,7 +242,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
   return entry(self, [&](const Instance& i) {
-    check_offer(out_info, kFirstAddressInfo, "address_info: out_info");
+    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
     for (const std::unique_ptr<Device>& device : i.cards) {
       bp_address_info info{};
       if (!device->find(address, info)) continue;

@@ -8,6 +8,7 @@
 
 #include "backends/vulkan/entry.hpp"
 #include "backends/vulkan/kernel_env.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -42,10 +43,10 @@ bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prep
                        const void* args, bp_plan** out_plan, LaunchBody body) {
   const Instance& i = instance(kernel->state);
   return guarded(*i.host, [&]() -> bp_status {
-    constexpr uint32_t kFirst = offsetof(bp_prepare_desc, constant_args) + sizeof(uint64_t);
     require(args, "prepare: args");
     require(out_plan, "prepare: out_plan");
-    const bp_prepare_desc ours = read_desc(desc, kFirst, BP_STRUCT_PREPARE_DESC, "prepare");
+    const bp_prepare_desc ours =
+        read_desc(desc, kFirstSize<bp_prepare_desc>, BP_STRUCT_PREPARE_DESC, "prepare");
     Device& d = device_of(i, device, "prepare");
     auto plan = std::make_unique<Plan>();
     plan->kernel = kernel;
@@ -68,9 +69,8 @@ bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prep
 
 bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info) {
   return entry(kernel->state, [&](const Instance&) -> bp_status {
-    constexpr uint32_t kFirst = offsetof(bp_plan_info, algorithm) + sizeof(void*);
     check_plan(*kernel, plan);
-    check_offer(out_info, kFirst, "plan_info: out_info");
+    check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
     const Plan& ours = *plan_of(plan);
     out_info->packed_size_bytes = 0;
     out_info->workspace_required_bytes = ours.workspace_required_bytes;

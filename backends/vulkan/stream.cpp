@@ -5,15 +5,12 @@
 #include <string>
 
 #include "backends/vulkan/entry.hpp"
+#include "backplane/shell/first_size.hpp"
 
 namespace bp::vulkan {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// The ends of the last members of the first release: they must not grow when the structs do.
-constexpr uint32_t kFirstStreamDesc = offsetof(bp_stream_desc, priority) + sizeof(int32_t);
-constexpr uint32_t kFirstEventDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
 
 constexpr bp_event_flags kEventFlags = BP_EVENT_TIMING | BP_EVENT_HOST_SIGNAL | BP_EVENT_EXPORTABLE;
 
@@ -51,7 +48,8 @@ bp_status stream_create(void* self, bp_device* handle, const bp_stream_desc* des
   return entry(self, [&](const Instance& i) {
     Device& d = device_of(i, handle, "stream.create");
     require(out_stream, "stream.create: out_stream");
-    const auto request = read_desc(desc, kFirstStreamDesc, BP_STRUCT_STREAM_DESC, "stream.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "stream.create");
     if (request.flags != BP_STREAM_DEFAULT) {
       refuse(BP_INVALID_ARGUMENT,
              "stream.create: flags is " + std::to_string(request.flags) + ", and no flag is known");
@@ -199,7 +197,8 @@ bp_status event_create(void* self, bp_device* handle, const bp_event_desc* desc,
   return entry(self, [&](const Instance& i) {
     Device& d = device_of(i, handle, "event.create");
     require(out_event, "event.create: out_event");
-    const auto request = read_desc(desc, kFirstEventDesc, BP_STRUCT_EVENT_DESC, "event.create");
+    const auto request =
+        read_desc(desc, kFirstSize<bp_event_desc>, BP_STRUCT_EVENT_DESC, "event.create");
     check_event_request(d, request);
     auto e = std::make_unique<Event>(d, request.flags);
     d.add(e.get());

@@ -94,6 +94,15 @@ class Captures {
     return keep(launch.stream, Work::launch(kernel, launch, args));
   }
 
+  // A launch while some stream captures: keeps it if its own stream does, else runs it. `body` does
+  // all that a launch does; with an argument of true, all but submit.
+  template <typename Body>
+  bp_status launch_or_keep(const bp_kernel& kernel, const bp_launch& a_launch, const void* args,
+                           Body&& body) {
+    if (!is_capturing(a_launch.stream)) return body(false);
+    return launch(kernel, a_launch, args, [&] { return body(true); });
+  }
+
   // What replaces the calls of the tables on a capturing stream, or of a captured event.
   bp_status copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
                  const bp_buffer_ref* src);

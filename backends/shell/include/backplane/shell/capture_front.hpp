@@ -1,11 +1,12 @@
 // Entries that stand in front of a backend's own, and turn to its Captures what is submitted to a
 // capturing stream. Everything else passes through.
 //
-//   CaptureFront<captures_of>::put(streams, events, memory);
+//   offer_captures<Traits>(instance);
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 
 #include "backplane/shell/capture.hpp"
 
@@ -155,5 +156,48 @@ class CaptureFront {
     return (c.backend().memory.*kEntry)(self, stream, dst, src);
   }
 };
+
+template <typename Instance>
+Captures& captures_of(void* self) {
+  return *static_cast<Instance*>(self)->captures;
+}
+
+// Makes the captures of an instance whose tables stand, puts them in front of these, and fills the
+// table of graphs. `Traits` says what handles are; each may be NULL or foreign. Static members:
+//   Instance                         has host, hooks, allocator, streams, events, graphs, captures
+//   queue_of(stream)                 an address that all handles of one queue share; NULL for a
+//                                    handle that is none of this backend
+//   device_of_stream(self, stream)   the handle of its device
+//   event_of(event)                  a pointer to what has `flags` and latest(); NULL if foreign
+//   buffer_of(buffer)                a pointer to what has `size_bytes`; NULL if foreign
+//   fail(stream, status, text)       lets what was submitted end in a failure
+//   replay(self, instance, stream)   optional: submits all work of a graph at once
+template <typename Traits>
+void offer_captures(typename Traits::Instance& i) {
+  CaptureBackend backend{
+      .host = i.host,
+      .hooks = &i.hooks,
+      .memory = i.allocator,
+      .streams = i.streams,
+      .events = i.events,
+      .queue_of = Traits::queue_of,
+      .device_of = Traits::device_of_stream,
+      .state_of = [](bp_event* handle) -> EventState {
+        auto* const e = Traits::event_of(handle);
+        if (e == nullptr) return {};
+        return {true, (e->flags & BP_EVENT_HOST_SIGNAL) != 0, e->latest() != nullptr};
+      },
+      .size_of =
+          [](bp_buffer* handle, uint64_t& out_size_bytes) {
+            const auto* const b = Traits::buffer_of(handle);
+            if (b != nullptr) out_size_bytes = b->size_bytes;
+            return b != nullptr;
+          },
+      .fail = Traits::fail};
+  if constexpr (requires { Traits::replay; }) backend.replay = Traits::replay;
+  i.captures = std::make_unique<Captures>(backend);
+  CaptureFront<captures_of<typename Traits::Instance>>::put(i.streams, i.events, i.allocator);
+  i.graphs = i.captures->graphs();
+}
 
 }  // namespace bp

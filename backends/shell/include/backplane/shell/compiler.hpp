@@ -2,8 +2,10 @@
 // kernels of their nodes, each chosen once.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "backplane/shell/executable.hpp"
@@ -40,5 +42,32 @@ class Compiler {
   mutable std::mutex mutex_;  // Guards what follows.
   std::unordered_set<Executable*> executables_;
 };
+
+// Makes the compiler of an instance whose tables, kernels and captures stand, and fills its table.
+// `Traits` has Instance, with these as members, device_count() and device_at(), as in
+// device_ops.hpp. `identity` names the backend and what it makes of programs: a serialised program
+// is refused by another identity.
+template <typename Traits>
+void offer_compiler(typename Traits::Instance& i, const char* identity) {
+  using Instance = typename Traits::Instance;
+  CompilerBackend backend{.host = i.host,
+                          .identity = identity,
+                          .memory = i.allocator,
+                          .streams = i.streams,
+                          .events = i.events,
+                          .kernels = {},
+                          .captures = i.captures.get(),
+                          .self = &i,
+                          .is_device = [](void* self, bp_device* handle) {
+                            const Instance& its = *static_cast<Instance*>(self);
+                            for (uint64_t k = 0; k < Traits::device_count(its); ++k) {
+                              if (Traits::device_at(its, k) == handle) return true;
+                            }
+                            return false;
+                          }};
+  for (const bp_kernel& kernel : i.kernels) backend.kernels.push_back(&kernel);
+  i.compiler = std::make_unique<Compiler>(std::move(backend));
+  i.compilation = i.compiler->table();
+}
 
 }  // namespace bp

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/shared_events.hpp"
 
 namespace bp {
@@ -71,8 +72,8 @@ class SharedEventFront {
       return host.set_error(host.self, BP_INVALID_ARGUMENT, "event.create: out_event is NULL");
     }
     return guarded(host, [&] {
-      constexpr uint32_t kFirstDesc = offsetof(bp_event_desc, reserved) + sizeof(uint32_t);
-      const auto request = read_desc(desc, kFirstDesc, BP_STRUCT_EVENT_DESC, "event.create");
+      const auto request =
+          read_desc(desc, kFirstSize<bp_event_desc>, BP_STRUCT_EVENT_DESC, "event.create");
       return shared.create(device, request, out_event);
     });
   }

@@ -1,0 +1,75 @@
+// What the shell asks of this backend: its device, its handles, and what it makes of them, which
+// are the table of devices, graphs and the compiler.
+#include <algorithm>
+#include <charconv>
+
+#include "backends/cpu/device.hpp"
+#include "backends/cpu/memory.hpp"
+#include "backends/cpu/proc_file.hpp"
+#include "backends/cpu/stream.hpp"
+#include "backplane/shell/capture_front.hpp"
+#include "backplane/shell/compiler.hpp"
+#include "backplane/shell/device_ops.hpp"
+
+namespace bp::cpu {
+namespace {
+
+struct Traits {
+  using Instance = cpu::Instance;
+  using Device = cpu::Device;
+
+  static uint64_t device_count(const Instance&) { return 1; }
+  static bp_device* device_at(const Instance& i, uint64_t) {
+    return reinterpret_cast<bp_device*>(i.device.get());
+  }
+  static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
+    Device* const found = device(i, handle);
+    if (found != nullptr) return *found;
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device is NULL or not one of this backend");
+  }
+  // The processors are never lost.
+  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
+    return any_device_of(i, handle, call);
+  }
+
+  static void memory_info(Device& d, uint64_t, uint64_t& free_bytes, uint64_t& total_bytes) {
+    const std::string text = first_value("/proc/meminfo", "MemAvailable");
+    uint64_t available_kib = 0;
+    std::from_chars(text.data(), text.data() + text.size(), available_kib);
+    total_bytes = d.heap().size_bytes;
+    free_bytes = std::min(total_bytes, available_kib * 1024);
+  }
+  static void set_option(Device& d, const char* key, const char* value) {
+    if (std::string_view(key) != "threads") {
+      refuse(BP_NOT_FOUND, "device.set_option: there is no option \"" + std::string(key) +
+                               "\"; there is \"threads\"");
+    }
+    d.set_thread_count(value);
+  }
+
+  static Event* event_of(bp_event* handle) { return event(handle); }
+  static Buffer* buffer_of(bp_buffer* handle) { return buffer(handle); }
+  static const void* queue_of(bp_stream* handle) { return queue(handle); }
+  static bp_device* device_of_stream(void* self, bp_stream*) {
+    return device_at(instance(self), 0);
+  }
+  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
+    static_cast<void>(queue(handle)->submit([=] { throw StatusError(status, text); }));
+  }
+};
+
+}  // namespace
+
+constinit const bp_device_ops kDevices = DeviceOps<Traits>::table();
+
+void put_captures(Instance& i) { offer_captures<Traits>(i); }
+
+void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.cpu 0.1.0, programs 1"); }
+
+bp_status launch_in_capture(const Instance& i, const bp_kernel& kernel, const bp_launch& launch,
+                            const void* args,
+                            const std::function<bp_status(bool only_checks)>& body) {
+  return i.captures->launch_or_keep(kernel, launch, args, body);
+}
+
+}  // namespace bp::cpu

@@ -1,0 +1,42 @@
+// What every entry of a backend's tables begins with.
+//
+//   bp_status device_probe(void* self, uint64_t* out_device_count) {
+//     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+//       require(out_device_count, "device.probe: out_device_count");
+//       ...
+//     });
+//   }
+#pragma once
+
+#include <string>
+
+#include "backplane/shell/boundary.hpp"
+
+namespace bp {
+
+[[noreturn]] inline void refuse(bp_status status, const std::string& text) {
+  throw StatusError(status, text);
+}
+
+// Throws StatusError if `pointer`, which `text` names, is NULL.
+inline void require(const void* pointer, const char* text) {
+  if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
+}
+
+// Runs body(const Instance&), which returns a status or throws, for an entry of a table whose
+// `self` is an Instance.
+template <typename Instance, typename Body>
+bp_status entry(void* self, Body&& body) {
+  const Instance& i = *static_cast<Instance*>(self);
+  return guarded(*i.host, [&]() -> bp_status { return body(i); });
+}
+
+// The object behind a handle, dead or alive; NULL if it is none of this backend. Objects begin
+// with a `magic` that no other kind has.
+template <typename Object, typename Handle>
+Object* object_of(Handle* handle, uint32_t magic) {
+  auto* const object = reinterpret_cast<Object*>(handle);
+  return object != nullptr && object->magic == magic ? object : nullptr;
+}
+
+}  // namespace bp

@@ -1,0 +1,51 @@
+// The size that each struct of the ABI had when it was first released: the end of its last member
+// of then. It does not grow when the struct does; what is smaller was never a struct of this kind.
+//
+//   const auto desc = read_desc(theirs, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC,
+//   "create");
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backplane/backend.h"
+#include "backplane/collective.h"
+#include "backplane/compiler.h"
+#include "backplane/graph.h"
+#include "backplane/memory.h"
+#include "backplane/profiler.h"
+#include "backplane/stream.h"
+
+namespace bp {
+
+// Of structs that are not listed below there is none.
+template <typename Struct>
+inline constexpr uint32_t kFirstSize = Struct::has_no_first_size;
+
+#define BP_FIRST_SIZE(type, last) \
+  template <>                     \
+  inline constexpr uint32_t kFirstSize<type> = offsetof(type, last) + sizeof(type::last)
+
+BP_FIRST_SIZE(bp_address_info, size_bytes);
+BP_FIRST_SIZE(bp_allocate_desc, usage);
+BP_FIRST_SIZE(bp_capture_desc, slot_count);
+BP_FIRST_SIZE(bp_capture_info, is_origin);
+BP_FIRST_SIZE(bp_collective_call, root);
+BP_FIRST_SIZE(bp_compile_desc, reserved);
+BP_FIRST_SIZE(bp_entry_reply, backend);
+BP_FIRST_SIZE(bp_event_desc, reserved);
+BP_FIRST_SIZE(bp_executable_info, code_bytes);
+BP_FIRST_SIZE(bp_external_handle, bytes);
+BP_FIRST_SIZE(bp_plan_info, algorithm);
+BP_FIRST_SIZE(bp_prepare_desc, constant_args);
+BP_FIRST_SIZE(bp_process_group_desc, timeout_ns);
+BP_FIRST_SIZE(bp_profile_desc, kinds);
+BP_FIRST_SIZE(bp_program, node_stride_bytes);
+BP_FIRST_SIZE(bp_program_node, op_version);
+BP_FIRST_SIZE(bp_program_value, reserved);
+BP_FIRST_SIZE(bp_registrar, add_kernels);
+BP_FIRST_SIZE(bp_stream_desc, priority);
+
+#undef BP_FIRST_SIZE
+
+}  // namespace bp

@@ -1,0 +1,75 @@
+// What the shell asks of this backend: its devices, its handles, and what it makes of them, which
+// are the tables of devices, the guard, graphs and the compiler.
+#include <algorithm>
+#include <utility>
+
+#include "backends/sim/device.hpp"
+#include "backends/sim/memory.hpp"
+#include "backends/sim/stream.hpp"
+#include "backplane/shell/capture_front.hpp"
+#include "backplane/shell/compiler.hpp"
+#include "backplane/shell/device_ops.hpp"
+
+namespace bp::sim {
+namespace {
+
+struct Traits {
+  using Instance = sim::Instance;
+  using Device = sim::Device;
+
+  static uint64_t device_count(const Instance& i) { return i.cards.size(); }
+  static bp_device* device_at(const Instance& i, uint64_t index) {
+    return reinterpret_cast<bp_device*>(i.cards[index].get());
+  }
+  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
+    return sim::device_of(i, handle, call);
+  }
+  static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
+    return sim::any_device_of(i, handle, call, "device");
+  }
+
+  static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
+    total_bytes = d.heap(heap).size_bytes;
+    free_bytes = total_bytes - std::min(total_bytes, d.card().used_bytes(heap));
+  }
+  static void reset(Device& d) {
+    d.card().reset(d);
+    d.properties();  // What was lent before shows the new generation.
+  }
+  static void set_option(Device& d, const char* key, const char* value) {
+    d.set_option(key, value);
+  }
+  static bool is_in_use(const Device& d) { return d.is_in_use(); }
+
+  static Stream* stream_of(bp_stream* handle) { return object_of<Stream>(handle, kStreamMagic); }
+  static Event* event_of(bp_event* handle) { return object_of<Event>(handle, kEventMagic); }
+  static Buffer* buffer_of(bp_buffer* handle) { return object_of<Buffer>(handle, kBufferMagic); }
+  static const void* queue_of(bp_stream* handle) {
+    const Stream* const s = stream_of(handle);
+    return s == nullptr ? nullptr : s->queue.get();
+  }
+  static bp_device* device_of_stream(void*, bp_stream* handle) {
+    return reinterpret_cast<bp_device*>(stream_of(handle)->device);
+  }
+  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
+    const auto end = [=] { throw StatusError(status, text); };
+    static_cast<void>(stream_of(handle)->queue->submit(end));
+  }
+};
+
+}  // namespace
+
+constinit const bp_device_ops kDevices = DeviceOps<Traits>::table();
+constinit const bp_device_guard_ops kGuard = DeviceGuard<Traits>::table();
+
+void put_captures(Instance& i) { offer_captures<Traits>(i); }
+
+void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.sim 0.1.0, programs 1"); }
+
+bp_status launch_in_capture(const Instance& i, const bp_kernel& kernel, const bp_launch& launch,
+                            const void* args,
+                            const std::function<bp_status(bool only_checks)>& body) {
+  return i.captures->launch_or_keep(kernel, launch, args, body);
+}
+
+}  // namespace bp::sim
