@@ -66,6 +66,8 @@ function(backplane_unite target group regex)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "${regex}")
   set_source_files_properties(${sources} PROPERTIES UNITY_GROUP ${group})
+  # g++ takes the anonymous namespaces of united sources for those of headers.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endfunction()
 
 # backplane_test(<module> <source> [LINK ...])

@@ -20,8 +20,10 @@ static bp_reason softmax_supports(const bp_kernel* self, bp_device* device, bp_l
   return (uint32_t)a->axis + 1 == a->x->ndim ? NULL : "the axis is not the last one";
 }
 
+/* The sum is a double: a float would lose half of its digits over a row of a million elements. */
 static void softmax_row(const float* x, float* y, int64_t count) {
-  float peak = -INFINITY, sum = 0;
+  float peak = -INFINITY;
+  double sum = 0;
   int has_nan = 0;
   int64_t i;
   for (i = 0; i < count; ++i) {
@@ -29,7 +31,7 @@ static void softmax_row(const float* x, float* y, int64_t count) {
     if (x[i] > peak) peak = x[i];
   }
   for (i = 0; i < count; ++i) sum += expf(x[i] - peak);
-  for (i = 0; i < count; ++i) y[i] = has_nan ? NAN : expf(x[i] - peak) / sum;
+  for (i = 0; i < count; ++i) y[i] = has_nan ? NAN : (float)(expf(x[i] - peak) / sum);
 }
 
 static bp_status launch_softmax(const bp_kernel* self, const bp_launch* launch, const void* args) {
