@@ -18,6 +18,7 @@ struct Conduct {
   bool streams_are_idle = false, events_are_done = false, records = true;
   bp_status destroy_status = BP_OK, free_status = BP_OK;
   std::set<bp_stream*> dead;
+  std::set<unsigned char*> memory;  // Of the buffers that are alive.
   std::vector<bp_stream*> freed_on;
   int live_events = 0, recorded_events = 0;
   uint64_t room_bytes = UINT64_MAX;
@@ -68,7 +69,9 @@ void conduct_streams(FakeBackend& fake) {
     if (desc->size_bytes > conduct.room_bytes) return BP_OUT_OF_MEMORY;
     conduct.room_bytes -= desc->size_bytes;
     ++FakeBackend::from(self).devices[0].live_buffers;
-    *out = reinterpret_cast<bp_buffer*>(new unsigned char[desc->size_bytes]);
+    auto* const bytes = new unsigned char[desc->size_bytes];
+    conduct.memory.insert(bytes);
+    *out = reinterpret_cast<bp_buffer*>(bytes);
     return BP_OK;
   };
   fake.allocator.free = [](void* self, bp_buffer* buffer, bp_stream* stream) -> bp_status {
@@ -79,6 +82,7 @@ void conduct_streams(FakeBackend& fake) {
       return host.set_error(host.self, conduct.free_status, "the buffer is stuck");
     }
     --FakeBackend::from(self).devices[0].live_buffers;
+    conduct.memory.erase(reinterpret_cast<unsigned char*>(buffer));
     delete[] reinterpret_cast<unsigned char*>(buffer);
     return BP_OK;
   };
@@ -316,6 +320,7 @@ TEST_P(StreamEnds, AndTheUnloadSaysWhatTheBackendDoesNotTakeBack) {
   const std::string text = bp_error_text();
   EXPECT_NE(text.find("did not take 1 of 1"), std::string::npos) << text;
   EXPECT_NE(text.find("the buffer is stuck"), std::string::npos) << text;
+  for (unsigned char* bytes : conduct.memory) delete[] bytes;  // The backend's own affair now.
   fake.devices[0].live_buffers = 0;
 }
 
