@@ -55,7 +55,7 @@ bool read_all(int fd, int timeout_s, std::string& out_text) {
     if (left <= 0) return false;
     pollfd source{fd, POLLIN, 0};
     if (poll(&source, 1, static_cast<int>(left)) <= 0) continue;
-    const ssize_t size = read(fd, bytes.data(), bytes.size());
+    const ssize_t size = ::read(fd, bytes.data(), bytes.size());
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return true;
     out_text.append(bytes.data(), static_cast<size_t>(size));
@@ -166,7 +166,7 @@ int run_child(const std::string& task_json, const std::vector<ChildRoutine>& rou
       {"message", report.message},
       {"cause", report.cause},
       {"tag", report.tag}}.dump();
-  return write(kReportFd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1;
+  return ::write(kReportFd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1;
 }
 
 }  // namespace bp::conformance

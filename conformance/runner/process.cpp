@@ -218,7 +218,7 @@ bool WorkerProcess::send(RecordType type, const nlohmann::json& payload) {
 bool WorkerProcess::read_records() {
   std::array<char, 1 << 16> bytes;
   for (;;) {
-    const ssize_t size = read(record_fd_, bytes.data(), bytes.size());
+    const ssize_t size = ::read(record_fd_, bytes.data(), bytes.size());
     if (size > 0) {
       reader_.append(std::string_view(bytes.data(), static_cast<size_t>(size)));
     } else if (size == 0) {
@@ -233,7 +233,7 @@ bool WorkerProcess::read_records() {
 // Reads at most what fits into a pipe, so that a flood cannot keep the caller from its deadline.
 void WorkerProcess::drain_output() {
   std::array<char, 1 << 16> bytes;
-  const ssize_t size = read(output_fd_, bytes.data(), bytes.size());
+  const ssize_t size = ::read(output_fd_, bytes.data(), bytes.size());
   if (size <= 0) return;
   const auto count = static_cast<size_t>(size);
   output_bytes_ += count;
@@ -302,14 +302,15 @@ bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
 pid_t WorkerProcess::pid() {
   pid_t worker = 0;
   // The worker writes its number before anything else, in one piece.
-  if (worker_ == 0 && read(report_fd_, &worker, sizeof(worker)) == sizeof(worker)) worker_ = worker;
+  if (worker_ == 0 && ::read(report_fd_, &worker, sizeof(worker)) == sizeof(worker))
+    worker_ = worker;
   return worker_;
 }
 
 bool WorkerProcess::take_warden_report(ProcessEnd& end) {
   static_cast<void>(pid());
   WardenReport report;
-  if (read(report_fd_, &report, sizeof(report)) != sizeof(report)) return false;
+  if (::read(report_fd_, &report, sizeof(report)) != sizeof(report)) return false;
   end.wait_status = report.wait_status;
   if (report.left_count == 0) return true;
   report.left_names[sizeof(report.left_names) - 1] = '\0';

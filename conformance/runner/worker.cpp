@@ -42,7 +42,7 @@ std::optional<Record> receive(RecordReader& reader) {
   for (;;) {
     if (std::optional<Record> record = reader.next()) return record;
     std::array<char, 4096> bytes;
-    const ssize_t size = read(kCommandFd, bytes.data(), bytes.size());
+    const ssize_t size = ::read(kCommandFd, bytes.data(), bytes.size());
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return std::nullopt;
     reader.append(std::string_view(bytes.data(), static_cast<size_t>(size)));
