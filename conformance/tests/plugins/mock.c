@@ -62,6 +62,9 @@ static void* die_soon(void* unused) {
   return unused;
 }
 
+/* The descriptors of the worker's pipes to and from the supervisor. */
+enum { kCommandFd = 230, kRecordFd = 231 };
+
 /* Whether each thread of `process` is stopped. */
 static int is_stopped(pid_t process) {
   char path[300];
@@ -114,20 +117,29 @@ static void leave_daemon(const char* path) {
   _exit(0);
 }
 
+static void stop(pid_t process) {
+  kill(process, SIGSTOP);
+  while (!is_stopped(process)) usleep(1000);
+}
+
 /* Dies after the end of the case and before the next begins: the supervisor is stopped until this
- * process has ended, which closes the pipe. Under load one of its threads may run on for a while.
- */
+ * process has ended, which closes the pipe. So is the warden, which kills what a dead worker left
+ * behind: it could kill the helper before that has let the supervisor go on. */
 static void crash_between(void) {
+  const pid_t warden = getppid();
   const pid_t supervisor = grandparent();
   int ends[2];
   if (pipe(ends) != 0) abort();
-  kill(supervisor, SIGSTOP);
-  while (!is_stopped(supervisor)) usleep(1000);
+  stop(supervisor);
+  stop(warden);
   if (fork() == 0) {
     char byte;
     close(ends[1]);
+    close(kCommandFd);
+    close(kRecordFd);
     if (read(ends[0], &byte, 1) != 0) abort();
     kill(supervisor, SIGCONT);
+    kill(warden, SIGCONT);
     _exit(0);
   }
   pthread_t thread;
@@ -136,7 +148,7 @@ static void crash_between(void) {
 
 /* ---- Lies to the supervisor: the worker's protocol is spoken in its place ---- */
 
-enum { kCommandFd = 230, kRecordFd = 231, kHello = 1, kBegin = 3, kEnd = 5 };
+enum { kHello = 1, kBegin = 3, kEnd = 5 };
 
 static void send_bytes(const void* bytes, size_t size) {
   if (write(kRecordFd, bytes, size) != (ssize_t)size) abort();
