@@ -9,7 +9,7 @@
 #include "backends/cuda/driver.hpp"
 #include "backends/cuda/options.hpp"
 #include "backplane/backend.h"
-#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/entry.hpp"
 #include "backplane/shell/hooks.hpp"
 #include "backplane/shell/queue.hpp"
 
@@ -63,14 +63,8 @@ struct Instance {
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 
-[[noreturn]] inline void refuse(bp_status status, const std::string& text) {
-  throw StatusError(status, text);
-}
-
-// Throws StatusError if `pointer`, which `text` names, is NULL.
-inline void require(const void* pointer, const char* text) {
-  if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
-}
+using bp::refuse;
+using bp::require;
 
 // Runs body(Instance&), which returns a status or throws, for an entry of a table.
 template <typename Body>

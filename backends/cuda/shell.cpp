@@ -23,14 +23,7 @@ uint64_t kept_by_pool(Device& d) {
   return reserved - std::min(reserved, used);
 }
 
-struct Traits {
-  using Instance = cuda::Instance;
-  using Device = cuda::Device;
-
-  static uint64_t device_count(const Instance& i) { return i.cards.size(); }
-  static bp_device* device_at(const Instance& i, uint64_t index) {
-    return reinterpret_cast<bp_device*>(i.cards[index].get());
-  }
+struct Traits : Cards<Instance, Device> {
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return cuda::device_of(i, handle, call);
   }

@@ -13,14 +13,9 @@
 namespace bp::sim {
 namespace {
 
-struct Traits {
-  using Instance = sim::Instance;
-  using Device = sim::Device;
+using Handles = QueueHandles<Stream, kStreamMagic, Event, kEventMagic, Buffer, kBufferMagic>;
 
-  static uint64_t device_count(const Instance& i) { return i.cards.size(); }
-  static bp_device* device_at(const Instance& i, uint64_t index) {
-    return reinterpret_cast<bp_device*>(i.cards[index].get());
-  }
+struct Traits : Cards<Instance, Device>, Handles {
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return sim::device_of(i, handle, call);
   }
@@ -40,21 +35,6 @@ struct Traits {
     d.set_option(key, value);
   }
   static bool is_in_use(const Device& d) { return d.is_in_use(); }
-
-  static Stream* stream_of(bp_stream* handle) { return object_of<Stream>(handle, kStreamMagic); }
-  static Event* event_of(bp_event* handle) { return object_of<Event>(handle, kEventMagic); }
-  static Buffer* buffer_of(bp_buffer* handle) { return object_of<Buffer>(handle, kBufferMagic); }
-  static const void* queue_of(bp_stream* handle) {
-    const Stream* const s = stream_of(handle);
-    return s == nullptr ? nullptr : s->queue.get();
-  }
-  static bp_device* device_of_stream(void*, bp_stream* handle) {
-    return reinterpret_cast<bp_device*>(stream_of(handle)->device);
-  }
-  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
-    const auto end = [=] { throw StatusError(status, text); };
-    static_cast<void>(stream_of(handle)->queue->submit(end));
-  }
 };
 
 }  // namespace

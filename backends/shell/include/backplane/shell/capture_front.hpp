@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "backplane/shell/capture.hpp"
+#include "backplane/shell/entry.hpp"
 
 namespace bp {
 
@@ -154,6 +156,27 @@ class CaptureFront {
       return guarded(*c.backend().host, [&] { return c.copy(kKind, stream, dst, src); });
     }
     return (c.backend().memory.*kEntry)(self, stream, dst, src);
+  }
+};
+
+// The handles of a backend whose streams have a `queue` of queue.hpp and a `device`: a base for
+// traits. Objects of each kind begin with its magic number.
+template <typename Stream, uint32_t kStreamMagic, typename Event, uint32_t kEventMagic,
+          typename Buffer, uint32_t kBufferMagic>
+struct QueueHandles {
+  static Stream* stream_of(bp_stream* handle) { return object_of<Stream>(handle, kStreamMagic); }
+  static Event* event_of(bp_event* handle) { return object_of<Event>(handle, kEventMagic); }
+  static Buffer* buffer_of(bp_buffer* handle) { return object_of<Buffer>(handle, kBufferMagic); }
+  static const void* queue_of(bp_stream* handle) {
+    const Stream* const s = stream_of(handle);
+    return s == nullptr ? nullptr : s->queue.get();
+  }
+  static bp_device* device_of_stream(void*, bp_stream* handle) {
+    return reinterpret_cast<bp_device*>(stream_of(handle)->device);
+  }
+  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
+    const auto end = [=] { throw StatusError(status, text); };
+    static_cast<void>(stream_of(handle)->queue->submit(end));
   }
 };
 

@@ -27,6 +27,19 @@
 
 namespace bp {
 
+// The devices of an instance that has them in `cards`, a vector of owning pointers: a base for
+// traits.
+template <typename ItsInstance, typename ItsDevice>
+struct Cards {
+  using Instance = ItsInstance;
+  using Device = ItsDevice;
+
+  static uint64_t device_count(const Instance& i) { return i.cards.size(); }
+  static bp_device* device_at(const Instance& i, uint64_t index) {
+    return reinterpret_cast<bp_device*>(i.cards[index].get());
+  }
+};
+
 template <typename Traits>
 class DeviceOps {
  public:
