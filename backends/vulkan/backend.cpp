@@ -9,6 +9,7 @@
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/first_size.hpp"
+#include "elementwise_list.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -131,6 +132,7 @@ Instance::Instance(const bp_host* its_host)
       guard(with_self(kGuard, this)),
       faults(with_self(kFaults, this)),
       executor(kMaxWorkers) {
+  for (const bp_kernel* kernel : kElementwiseKernels) kernels.push_back(*kernel);
   for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
   open_devices(*this);

@@ -56,13 +56,15 @@ function(backplane_vulkan_module shader type binding)
   if(BACKPLANE_SPIRV_VAL)
     set(check COMMAND ${BACKPLANE_SPIRV_VAL} --target-env vulkan1.2 --scalar-block-layout ${spirv})
   endif()
-  file(GLOB includes CONFIGURE_DEPENDS ${folder}/*.glsl)
+  file(GLOB includes CONFIGURE_DEPENDS ${folder}/*.glsl ${folder}/*.def)
+  set(emitted ${vulkan_emitted_shader_parts})
+  list(TRANSFORM emitted PREPEND ${CMAKE_CURRENT_BINARY_DIR}/)
   add_custom_command(OUTPUT ${spirv}.inc
     COMMAND ${BACKPLANE_GLSLANG} -V --quiet --target-env vulkan1.2 ${defines} -I${folder}
-      ${folder}/${shader}.comp -o ${spirv}
+      -I${CMAKE_CURRENT_BINARY_DIR} ${folder}/${shader}.comp -o ${spirv}
     ${check}
     COMMAND ${CMAKE_COMMAND} -D SPIRV=${spirv} -P ${CMAKE_CURRENT_SOURCE_DIR}/embed.cmake
-    DEPENDS ${folder}/${shader}.comp ${includes} ${CMAKE_CURRENT_SOURCE_DIR}/embed.cmake
+    DEPENDS ${folder}/${shader}.comp ${includes} ${emitted} ${CMAKE_CURRENT_SOURCE_DIR}/embed.cmake
     COMMENT "Compiling shader ${module}"
     VERBATIM)
   set(arrays ${arrays} ${module} PARENT_SCOPE)

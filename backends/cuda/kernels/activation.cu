@@ -1,4 +1,4 @@
-// tanh, sigmoid, gelu and silu with their gradients, for tensors of every layout.
+// gelu and its gradient, for tensors of every layout.
 #include "backends/cuda/kernels/activation.cuh"
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/map.cuh"
@@ -15,8 +15,8 @@ struct OnElements {
   }
 };
 
-template <class Function, typename Args>
-bp_status forward_launch(const Args& args, Launch& launch) {
+template <class Function>
+bp_status forward_launch(const bp_gelu_args& args, Launch& launch) {
   using Op = OnElements<Function>;
   return with_float(args.x->dtype, [&]<typename T>(T) {
     return submit_map<Op, T, T>(launch, Op(), loop_over(*args.y, args.x));
@@ -24,22 +24,11 @@ bp_status forward_launch(const Args& args, Launch& launch) {
 }
 
 template <class Function>
-bp_status submit_backward(const bp_tensor& grad_x, const bp_tensor* grad_y, const bp_tensor* saved,
-                          Launch& launch) {
+bp_status backward_launch(const bp_gelu_backward_args& args, Launch& launch) {
   using Op = OnElements<Function>;
-  return with_float(grad_y->dtype, [&]<typename T>(T) {
-    return submit_map<Op, T, T, T>(launch, Op(), loop_over(grad_x, grad_y, saved));
+  return with_float(args.x->dtype, [&]<typename T>(T) {
+    return submit_map<Op, T, T, T>(launch, Op(), loop_over(*args.grad_x, args.grad_y, args.x));
   });
-}
-
-template <class Function, typename Args>
-bp_status of_result_launch(const Args& args, Launch& launch) {
-  return submit_backward<Function>(*args.grad_x, args.grad_y, args.y, launch);
-}
-
-template <class Function, typename Args>
-bp_status of_input_launch(const Args& args, Launch& launch) {
-  return submit_backward<Function>(*args.grad_x, args.grad_y, args.x, launch);
 }
 
 bp_reason gelu_supports(const bp_gelu_args& args) {
@@ -67,35 +56,18 @@ bp_status gelu_backward_launch(const bp_gelu_backward_args& args, Launch& launch
     return launch.refuse(BP_UNSUPPORTED, std::string("gelu_backward: ") + reason);
   }
   return args.approximation == BP_GELU_BACKWARD_APPROXIMATION_TANH
-             ? of_input_launch<GeluTanhBackward>(args, launch)
-             : of_input_launch<GeluBackward>(args, launch);
+             ? backward_launch<GeluTanhBackward>(args, launch)
+             : backward_launch<GeluBackward>(args, launch);
 }
 
 constexpr auto kFlags = BP_KERNEL_IN_PLACE;
 
 }  // namespace
 
-constinit const bp_kernel kTanh = make_kernel<bp_tanh_args, forward_launch<Tanh, bp_tanh_args>>(
-    kernel_row("tanh", BP_OP_TANH, kFloatDtypes, kFlags));
-constinit const bp_kernel kTanhBackward =
-    make_kernel<bp_tanh_backward_args, of_result_launch<TanhBackward, bp_tanh_backward_args>>(
-        kernel_row("tanh_backward", BP_OP_TANH_BACKWARD, kFloatDtypes, kFlags));
-constinit const bp_kernel kSigmoid =
-    make_kernel<bp_sigmoid_args, forward_launch<Sigmoid, bp_sigmoid_args>>(
-        kernel_row("sigmoid", BP_OP_SIGMOID, kFloatDtypes, kFlags));
-constinit const bp_kernel kSigmoidBackward =
-    make_kernel<bp_sigmoid_backward_args,
-                of_result_launch<SigmoidBackward, bp_sigmoid_backward_args>>(
-        kernel_row("sigmoid_backward", BP_OP_SIGMOID_BACKWARD, kFloatDtypes, kFlags));
 constinit const bp_kernel kGelu = make_kernel<bp_gelu_args, gelu_launch, gelu_supports>(
     kernel_row("gelu", BP_OP_GELU, kFloatDtypes, kFlags));
 constinit const bp_kernel kGeluBackward =
     make_kernel<bp_gelu_backward_args, gelu_backward_launch, gelu_backward_supports>(
         kernel_row("gelu_backward", BP_OP_GELU_BACKWARD, kFloatDtypes, kFlags));
-constinit const bp_kernel kSilu = make_kernel<bp_silu_args, forward_launch<Silu, bp_silu_args>>(
-    kernel_row("silu", BP_OP_SILU, kFloatDtypes, kFlags));
-constinit const bp_kernel kSiluBackward =
-    make_kernel<bp_silu_backward_args, of_input_launch<SiluBackward, bp_silu_backward_args>>(
-        kernel_row("silu_backward", BP_OP_SILU_BACKWARD, kFloatDtypes, kFlags));
 
 }  // namespace bp::cuda

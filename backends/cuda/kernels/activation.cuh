@@ -1,23 +1,10 @@
-// Activations and their gradients, on what elements are computed in.
+// Activations that have no formula in the spec, or that products apply, on what elements are computed
+// in.
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
 
 namespace bp::cuda {
-
-struct Tanh {
-  template <typename C>
-  __host__ __device__ C operator()(C x) const {
-    return tanh(x);
-  }
-};
-
-struct TanhBackward {
-  template <typename C>
-  __host__ __device__ C operator()(C grad_y, C y) const {
-    return grad_y * (C{1} - y * y);
-  }
-};
 
 // y * sigmoid(x), by the exponential of -|x|, so that it never overflows. Where that is no normal
 // number, y times it may be one: it is taken in two factors.
@@ -39,25 +26,10 @@ struct Sigmoid {
   }
 };
 
-struct SigmoidBackward {
-  template <typename C>
-  __host__ __device__ C operator()(C grad_y, C y) const {
-    return grad_y * y * (C{1} - y);
-  }
-};
-
 struct Silu {
   template <typename C>
   __host__ __device__ C operator()(C x) const {
     return times_sigmoid(x, x);
-  }
-};
-
-// 1 - sigmoid(x) is sigmoid(-x), which has no cancellation.
-struct SiluBackward {
-  template <typename C>
-  __host__ __device__ C operator()(C grad_y, C x) const {
-    return grad_y * times_sigmoid(C{1} + x * Sigmoid()(-x), x);
   }
 };
 

@@ -32,6 +32,7 @@
 namespace bp::cuda {
 
 // The functions of C take doubles; these are what the argument is.
+using std::copysign;
 using std::cos;
 using std::erfc;
 using std::exp;

@@ -114,10 +114,12 @@ bp_status with_float(bp_dtype dtype, const Fn& fn) {
       return fn(Float16{});
     case BP_BF16:
       return fn(BFloat16{});
+    case BP_F32:
+      return fn(float{});
     case BP_F64:
       return fn(double{});
     default:
-      return fn(float{});
+      refuse(BP_UNSUPPORTED, "the kernel has no code for dtype " + std::to_string(dtype));
   }
 }
 
@@ -127,6 +129,15 @@ bp_status with_number(bp_dtype dtype, const Fn& fn) {
   if (dtype == BP_I32) return fn(int32_t{});
   if (dtype == BP_I64) return fn(int64_t{});
   return with_float(dtype, fn);
+}
+
+// The same for the dtypes of kAnyDtypes; a bool is a byte.
+template <typename Fn>
+bp_status with_any(bp_dtype dtype, const Fn& fn) {
+  if (dtype == BP_BOOL || dtype == BP_U8) return fn(uint8_t{});
+  if (dtype == BP_I8) return fn(int8_t{});
+  if (dtype == BP_I16) return fn(int16_t{});
+  return with_number(dtype, fn);
 }
 
 // Calls fn(T{}) for a number without a sign that is as wide as an element.

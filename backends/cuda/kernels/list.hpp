@@ -1,4 +1,4 @@
-// Every kernel of this folder.
+// Every kernel of this folder; those of element-wise ops are emitted (elementwise_list.hpp).
 #pragma once
 
 #include "backplane/kernel.h"
@@ -6,17 +6,13 @@
 namespace bp::cuda {
 
 // activation.cu
-extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, kGeluBackward,
-    kSilu, kSiluBackward;
+extern const bp_kernel kGelu, kGeluBackward;
 
 // argmax.cu, reduction.cu
 extern const bp_kernel kArgmax, kSum, kMean, kAmax;
 
 // avg_pool.cu, max_pool.cu
 extern const bp_kernel kAvgPool, kAvgPoolBackward, kMaxPool, kMaxPoolBackward;
-
-// binary.cu
-extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 
 // cat.cu, gather.cu, embedding.cu, scatter.cu, sort.cu
 extern const bp_kernel kCat, kGather, kIndexSelect, kEmbedding, kEmbeddingBackward, kScatter,
@@ -49,37 +45,13 @@ extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackwar
 // sdpa.cu, sdpa_backward.cu
 extern const bp_kernel kSdpa, kSdpaBackward;
 
-// unary.cu
-extern const bp_kernel kNeg, kAbs, kExp, kLog, kSqrt, kRelu, kReluBackward;
-
 inline constexpr const bp_kernel* kKernels[] = {
     &kFill,
     &kCopy,
     &kArange,
     &kWhere,
-    &kNeg,
-    &kAbs,
-    &kExp,
-    &kLog,
-    &kSqrt,
-    &kRelu,
-    &kReluBackward,
-    &kTanh,
-    &kTanhBackward,
-    &kSigmoid,
-    &kSigmoidBackward,
     &kGelu,
     &kGeluBackward,
-    &kSilu,
-    &kSiluBackward,
-    &kAdd,
-    &kSub,
-    &kMul,
-    &kDiv,
-    &kMaximum,
-    &kMinimum,
-    &kEq,
-    &kLt,
     &kSum,
     &kMean,
     &kAmax,

@@ -3,7 +3,6 @@ set(cuda_kernel_sources
   kernels/activation.cu
   kernels/argmax.cu
   kernels/avg_pool.cu
-  kernels/binary.cu
   kernels/cast.cu
   kernels/cat.cu
   kernels/convolution.cpp
@@ -33,6 +32,14 @@ set(cuda_kernel_sources
   kernels/softmax.cu
   kernels/sort.cu
   kernels/transpose.cu
-  kernels/unary.cu
   kernels/where.cu
+)
+
+# Those that ops_spec/emit_cuda.py writes to the build tree.
+set(cuda_emitted_kernel_sources
+  elementwise_1_of_4.cu
+  elementwise_2_of_4.cu
+  elementwise_3_of_4.cu
+  elementwise_4_of_4.cu
+  elementwise_list.hpp
 )

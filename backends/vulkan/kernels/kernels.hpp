@@ -93,14 +93,10 @@ constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
                                    BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
 // activation.cpp
-extern const bp_kernel kTanh, kTanhBackward, kSigmoid, kSigmoidBackward, kGelu, kGeluBackward,
-    kSilu, kSiluBackward;
+extern const bp_kernel kGelu, kGeluBackward;
 
 // arange.cpp
 extern const bp_kernel kArange;
-
-// binary.cpp
-extern const bp_kernel kAdd, kSub, kMul, kDiv, kMaximum, kMinimum, kEq, kLt;
 
 // cat.cpp
 extern const bp_kernel kCat;
@@ -156,9 +152,6 @@ extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackw
 
 // sort.cpp
 extern const bp_kernel kSort, kTopk;
-
-// unary.cpp
-extern const bp_kernel kNeg, kAbs, kExp, kLog, kSqrt, kRelu, kReluBackward;
 
 // where.cpp
 extern const bp_kernel kWhere;

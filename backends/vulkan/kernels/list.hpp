@@ -1,4 +1,5 @@
-// Every kernel of this folder. Those of one op stand in the order in which they are tried.
+// Every kernel of this folder, but those of element-wise ops, which are emitted
+// (elementwise_list.hpp). Those of one op stand in the order in which they are tried.
 #pragma once
 
 #include "backends/vulkan/kernels/kernels.hpp"
@@ -6,23 +7,9 @@
 namespace bp::vulkan {
 
 inline constexpr const bp_kernel* kKernels[] = {
-    &kTanh,
-    &kTanhBackward,
-    &kSigmoid,
-    &kSigmoidBackward,
     &kGelu,
     &kGeluBackward,
-    &kSilu,
-    &kSiluBackward,
     &kArange,
-    &kAdd,
-    &kSub,
-    &kMul,
-    &kDiv,
-    &kMaximum,
-    &kMinimum,
-    &kEq,
-    &kLt,
     &kCat,
     &kConvolution,
     &kConvolutionBackwardInput,
@@ -70,13 +57,6 @@ inline constexpr const bp_kernel* kKernels[] = {
     &kLogSoftmaxBackward,
     &kSort,
     &kTopk,
-    &kNeg,
-    &kAbs,
-    &kExp,
-    &kLog,
-    &kSqrt,
-    &kRelu,
-    &kReluBackward,
     &kWhere,
 };
 

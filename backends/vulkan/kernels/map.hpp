@@ -11,6 +11,7 @@ namespace bp::vulkan {
 enum MapOp : uint32_t {
 #define BP_MAP_OP(name, number) name = (number),
 #include "backends/vulkan/kernels/map_ops.def"
+#include "elementwise_ops.def"
 #undef BP_MAP_OP
 };
 
@@ -22,5 +23,19 @@ bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_te
 // The same for what only moves bits, whatever they mean; the first operand of kMapWhere is bool.
 bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                       uint64_t scalar = 0);
+
+// The row of a kernel that calls these. The dtypes are those of its first operand.
+template <size_t kCount>
+constexpr bp_kernel map_row(const char* name, uint32_t op, const bp_dtype (&dtypes)[kCount],
+                            bp_kernel_flags flags) {
+  return {
+      .name = name,
+      .op = op,
+      .flags = flags,
+      .dtype_rows = dtypes,
+      .dtype_row_count = kCount,
+      .dtype_count = 1,
+  };
+}
 
 }  // namespace bp::vulkan

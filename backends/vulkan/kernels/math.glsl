@@ -174,5 +174,3 @@ float gelu_tanh_derivative(float x) {
 }
 
 float silu_f32(float x) { return times_sigmoid(x, x); }
-
-float silu_derivative(float x) { return times_sigmoid(1.0 + x * sigmoid_f32(-x), x); }

@@ -10,11 +10,12 @@ const double kLn2High64 = 6.93147180369123816490e-01lf, kLn2Low64 = 1.9082149292
 // 2^n for n in [-1022, 1023].
 double power_of_two_f64(int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 
-// x = n * ln(2) + r, and exp(r) by its series: r^14 / 14! is below half an ulp.
-double exp_f64(double x) {
-  const double capped = min(max(x, -746.0lf), 710.0lf);
-  const double n = roundEven(capped * 1.44269504088896338700lf);
-  precise const double r = (capped - n * kLn2High64) - n * kLn2Low64;
+// x = n * ln(2) + r.
+double nearest_exponent_f64(double x) { return roundEven(x * 1.44269504088896338700lf); }
+
+// exp(r) - 1 of that r by its series: r^14 / 14! is below half an ulp.
+double exp_tail_f64(double x, double n) {
+  precise const double r = (x - n * kLn2High64) - n * kLn2Low64;
   precise double p = 1.6059043836821613e-10lf;
   p = p * r + 2.0876756987868099e-09lf;
   p = p * r + 2.5052108385441720e-08lf;
@@ -27,7 +28,14 @@ double exp_f64(double x) {
   p = p * r + 4.1666666666666664e-02lf;
   p = p * r + 1.6666666666666666e-01lf;
   p = p * r + 0.5lf;
-  precise const double significand = 1.0lf + (r + r * r * p);
+  precise const double tail = r + r * r * p;
+  return tail;
+}
+
+double exp_f64(double x) {
+  const double capped = min(max(x, -746.0lf), 710.0lf);
+  const double n = nearest_exponent_f64(capped);
+  precise const double significand = 1.0lf + exp_tail_f64(capped, n);
   // In two factors: the result can be subnormal, or infinite.
   const int whole = int(n), half_of = whole >> 1;
   precise const double result =
@@ -61,4 +69,15 @@ double log_f64(double x) {
   if (x == 0.0lf) return -double(infinity());
   if (is_nan(x) || x == double(infinity())) return x;
   return x < 0.0lf ? double(quiet_nan()) : result;
+}
+
+// p / (p + 2) with p = exp(2 |x|) - 1. Beyond 20 it is 1.
+double tanh_f64(double x) {
+  const double twice = 2.0lf * min(abs(x), 20.0lf), n = nearest_exponent_f64(twice);
+  const double scale = power_of_two_f64(int(n));
+  precise const double p = scale * exp_tail_f64(twice, n) + (scale - 1.0lf);
+  const double magnitude = p / (p + 2.0lf);
+  uvec2 bits = unpackDouble2x32(magnitude);
+  bits.y |= unpackDouble2x32(x).y & 0x80000000u;
+  return is_nan(x) ? x : packDouble2x32(bits);
 }

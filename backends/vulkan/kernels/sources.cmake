@@ -2,7 +2,6 @@
 set(vulkan_kernel_sources
   kernels/activation.cpp
   kernels/arange.cpp
-  kernels/binary.cpp
   kernels/cat.cpp
   kernels/columns.cpp
   kernels/convolution.cpp
@@ -28,7 +27,14 @@ set(vulkan_kernel_sources
   kernels/softmax.cpp
   kernels/sort.cpp
   kernels/submit.cpp
-  kernels/unary.cpp
   kernels/walk.cpp
   kernels/where.cpp
 )
+
+# What ops_spec/emit_glsl.py writes to the build tree: kernels, and what shaders include.
+set(vulkan_emitted_kernel_sources elementwise_kernels.cpp elementwise_list.hpp)
+set(vulkan_emitted_shader_parts
+  elementwise_f32.glsl
+  elementwise_f64.glsl
+  elementwise_integers.glsl
+  elementwise_ops.def)

@@ -12,13 +12,7 @@ bp_status where_launch(const bp_where_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>({
-    .name = "where",
-    .op = BP_OP_WHERE,
-    .flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kAnyDtypes,
-    .dtype_row_count = std::size(kAnyDtypes),
-    .dtype_count = 1,
-});
+constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>(
+    map_row("where", BP_OP_WHERE, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::vulkan

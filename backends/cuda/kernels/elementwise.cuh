@@ -1,0 +1,70 @@
+// What ops_spec/emit_cuda.py makes element-wise kernels of: the primitives of `compute` on what
+// elements are computed in. Integers wrap: they are computed without a sign.
+#pragma once
+
+#include "backends/cuda/kernels/kernels.hpp"
+#include "backends/cuda/kernels/map.cuh"
+
+namespace bp::cuda::primitive {
+
+// C, without a sign where it is an integer: sums and products of it are defined in every case.
+template <typename C>
+using Ring =
+    std::conditional_t<std::is_integral_v<C>, std::make_unsigned<C>, std::type_identity<C>>::type;
+
+template <typename C>
+__host__ __device__ __forceinline__ Ring<C> in_ring(C x) {
+  return static_cast<Ring<C>>(x);
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ C add(C a, C b) {
+  return static_cast<C>(in_ring(a) + in_ring(b));
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ C sub(C a, C b) {
+  return static_cast<C>(in_ring(a) - in_ring(b));
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ C mul(C a, C b) {
+  return static_cast<C>(in_ring(a) * in_ring(b));
+}
+
+// A difference from 0 would lose the sign of a floating 0.
+template <typename C>
+__host__ __device__ __forceinline__ C neg(C x) {
+  if constexpr (std::is_integral_v<C>) {
+    return sub(C{0}, x);
+  } else {
+    return -x;
+  }
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ C abs(C x) {
+  if constexpr (std::is_integral_v<C>) {
+    return x < 0 ? neg(x) : x;
+  } else {
+    return fabs(x);
+  }
+}
+
+// NaN where either is NaN; of two equal ones the first.
+template <typename C>
+__host__ __device__ __forceinline__ C max(C a, C b) {
+  return is_larger(a, b) ? b : a;
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ C min(C a, C b) {
+  return b < a || (is_nan(b) && !is_nan(a)) ? b : a;
+}
+
+template <typename C>
+__host__ __device__ __forceinline__ bool signbit(C x) {
+  return copysign(C{1}, x) < 0;
+}
+
+}  // namespace bp::cuda::primitive

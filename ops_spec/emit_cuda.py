@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Writes the element-wise kernels of the cuda backend, from `compute`:
+emit_cuda.py elementwise_PART_of_PARTS.cu | elementwise_list.hpp
+
+Each op becomes a functor on elements, a launch and a kernel kElementwise_NAME, which the list
+names. They are dealt out to PARTS files, so that none takes the compiler long. What they are made
+of is elementwise.cuh, where the functions of primitives stand in the namespace `primitive`.
+"""
+
+import pathlib
+import sys
+
+import compute
+import elementwise
+import primitives
+from signatures import pascal
+
+# Each primitive on values of C, what elements are computed in.
+ROWS = {
+    "neg": "primitive::neg({0})", "abs": "primitive::abs({0})",
+    "add": "primitive::add({0}, {1})", "sub": "primitive::sub({0}, {1})",
+    "mul": "primitive::mul({0}, {1})", "div": "({0} / {1})", "ratio": "({0} / {1})",
+    "fma": "fma({0}, {1}, {2})", "max": "primitive::max({0}, {1})",
+    "min": "primitive::min({0}, {1})", "lt": "({0} < {1})", "le": "({0} <= {1})",
+    "eq": "({0} == {1})", "signbit": "primitive::signbit({0})", "select": "({0} ? {1} : {2})",
+    "sqrt": "sqrt({0})", "exp": "exp({0})", "log": "log({0})", "tanh": "tanh({0})",
+}
+primitives.check_rows(ROWS, "emit_cuda.py")
+
+
+def write(part, args):
+    if part.kind == "input":
+        return part.name
+    if part.kind == "number":
+        is_whole = part.value.denominator == 1
+        return f"static_cast<C>({part.value.numerator if is_whole else repr(float(part.value))})"
+    return ROWS[part.kind].format(*args)
+
+
+def declare(name, part, text):
+    return f"const {'C' if part.type == primitives.NUMBER else 'bool'} {name} = {text};"
+
+
+def functor(op):
+    names = [a.name for a in op.inputs]
+    lines, result = compute.written(op.formula, write, declare)
+    gives = "bool" if elementwise.is_condition(op) else "T"
+    result = result if gives == "bool" else f"narrow<T>({result})"
+    return [f"struct {pascal(op.c_name)} {{", "  template <typename T>",
+            f"  __host__ __device__ {gives} operator()("
+            f"{', '.join(f'T element_{n}' for n in names)}) const {{",
+            "    using C = Compute<T>;",
+            *(f"    const C {n} = widen(element_{n});" for n in names),
+            *(f"    {line}" for line in lines), f"    return {result};", "  }", "};", ""]
+
+
+def launch(op):
+    name, first, out = pascal(op.c_name), op.inputs[0], op.outputs[0]
+    scalar = elementwise.scalar_of_call(op)
+    types = ["bool" if elementwise.is_condition(op) else "T", *("T" for _ in op.inputs)]
+    loop = f"loop_over(*args.{out.name}, {', '.join(f'args.{a.name}' for a in op.inputs)})"
+    dispatch = elementwise.pick(op, "with_float", "with_number", "with_any")
+    return [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
+            *([f"  const uint64_t scalar = {scalar};"] if scalar else []),
+            f"  return {dispatch}(args.{first.name}->dtype, [&]<typename T>(T) {{",
+            f"    return submit_map<{name}, {', '.join(types)}>(launch, {name}(), {loop}"
+            f"{', scalar' if scalar else ''});", "  });", "}", ""]
+
+
+def kernel(op):
+    flags = "BP_KERNEL_IN_PLACE"
+    if elementwise.operand(op):
+        flags += " | BP_KERNEL_TAKES_SCALAR"
+    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
+    return [f"constinit const bp_kernel kElementwise_{op.c_name} =",
+            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
+            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
+
+
+def source(ops):
+    out = [elementwise.banner("emit_cuda.py"),
+           '#include "backends/cuda/kernels/elementwise.cuh"', '#include "elementwise_list.hpp"',
+           "", "namespace bp::cuda {", "namespace {", ""]
+    for op in ops:
+        out += functor(op) + launch(op)
+    out += ["}  // namespace", ""]
+    for op in ops:
+        out += kernel(op)
+    return "\n".join(out + ["}  // namespace bp::cuda", ""])
+
+
+def main(target):
+    ops = elementwise.load()
+    if target.suffix == ".hpp":
+        text = elementwise.listing(ops, "emit_cuda.py", "bp::cuda")
+    else:
+        _, part, _, parts = target.stem.split("_")
+        text = source(ops[int(part) - 1::int(parts)])
+    elementwise.write(target, text)
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Writes the element-wise ops of the vulkan backend, from `compute`:
+emit_glsl.py elementwise_ops.def | elementwise_f32.glsl | elementwise_f64.glsl |
+    elementwise_integers.glsl | elementwise_kernels.cpp | elementwise_list.hpp
+
+A shader computes y from a, b and c, which are the inputs of an op in their order: each op becomes
+a case of apply() in map.glsl, a number kMapNAME, and a kernel kElementwise_NAME of the host's side.
+The functions of the primitives are in primitives.glsl.
+"""
+
+import pathlib
+import sys
+
+import compute
+import elementwise
+import primitives
+from signatures import pascal
+
+OPERANDS = "abc"
+# Each primitive on a VALUE, the type that the shader computes in.
+ROWS = {
+    "neg": "negative_of({0})", "abs": "magnitude_of({0})", "add": "({0} + {1})",
+    "sub": "({0} - {1})", "mul": "({0} * {1})", "div": "({0} / {1})", "ratio": "({0} / {1})",
+    "fma": "({0} * {1} + {2})", "max": "larger_of({0}, {1})", "min": "smaller_of({0}, {1})",
+    "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})", "signbit": "has_sign({0})",
+    "select": "({0} ? {1} : {2})", "sqrt": "sqrt({0})", "exp": "exp_of({0})",
+    "log": "log_of({0})", "tanh": "tanh_of({0})",
+}
+primitives.check_rows(ROWS, "emit_glsl.py")
+FIRST_NUMBER = 100  # Of an op; numbers below are those of map_ops.def.
+
+
+def map_name(op):
+    return f"kMap{pascal(op.c_name)}"
+
+
+def write_number(value, type_name):
+    if type_name == "integers":
+        return f"VALUE({value.numerator})"
+    return f"{float(value)!r}{'lf' if type_name == 'f64' else ''}"
+
+
+def case(op, type_name):
+    """The case of the op in a shader that computes in a type: f32, f64 or integers."""
+    names = {a.name: OPERANDS[i] for i, a in enumerate(op.inputs)}
+
+    def write(part, args):
+        if part.kind == "input":
+            return names[part.name]
+        if part.kind == "number":
+            return write_number(part.value, type_name)
+        return ROWS[part.kind].format(*args)
+
+    def declare(name, part, text):
+        return f"const {'VALUE' if part.type == primitives.NUMBER else 'bool'} {name} = {text};"
+
+    # A name of its own: `half` and `input` are words of the language.
+    formula = compute.Compute(op.formula.result,
+                              {node: f"value_{name}" for node, name in op.formula.names.items()})
+    lines, result = compute.written(formula, write, declare)
+    if elementwise.is_condition(op):
+        result = f"VALUE({result} ? 1 : 0)"
+    return [f"    case {map_name(op)}: {{", *(f"      {line}" for line in lines),
+            f"      return {result};", "    }"]
+
+
+def cases(ops, type_name):
+    return [line for op in ops for line in case(op, type_name)]
+
+
+def numbers(ops):
+    for op in ops:
+        if op.id < FIRST_NUMBER:
+            raise op.error(f"emit_glsl.py: ids below {FIRST_NUMBER} are numbers of map_ops.def",
+                           "id")
+    return [f"BP_MAP_OP({map_name(op)}, {op.id})" for op in ops]
+
+
+def kernel(op):
+    flags = "BP_KERNEL_IN_PLACE"
+    scalar = elementwise.scalar_of_call(op)
+    if scalar:
+        flags += " | BP_KERNEL_TAKES_SCALAR"
+    tensors = ", ".join(f"args.{a.name}" for a in [op.outputs[0], *op.inputs])
+    dtypes = elementwise.pick(op, "kFloatDtypes", "kArithmeticDtypes", "kAnyDtypes")
+    launch = [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
+              *([f"  const uint64_t scalar = {scalar};"] if scalar else []),
+              f"  return submit_map(launch, {map_name(op)}, {{{tensors}}}"
+              f"{', scalar' if scalar else ''});", "}", ""]
+    row = [f"constinit const bp_kernel kElementwise_{op.c_name} =",
+           f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(",
+           f'        map_row("{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
+    return launch, row
+
+
+def kernels(ops):
+    out = ['#include "backends/vulkan/kernels/map.hpp"',
+           '#include "backplane/shell/scalar.hpp"', '#include "elementwise_list.hpp"', "",
+           "namespace bp::vulkan {", "namespace {", ""]
+    pairs = [kernel(op) for op in ops]
+    for launch, _ in pairs:
+        out += launch
+    out += ["}  // namespace", ""]
+    for _, row in pairs:
+        out += row
+    return [*out, "}  // namespace bp::vulkan"]
+
+
+def main(target):
+    ops = elementwise.load()
+    if target.suffix == ".hpp":
+        elementwise.write(target, elementwise.listing(ops, "emit_glsl.py", "bp::vulkan"))
+        return
+    lines = {
+        "elementwise_ops.def": lambda: numbers(ops),
+        "elementwise_f32.glsl": lambda: cases(ops, "f32"),
+        "elementwise_f64.glsl": lambda: cases(ops, "f64"),
+        "elementwise_integers.glsl": lambda: cases(
+            filter(elementwise.takes_integers, ops), "integers"),
+        "elementwise_kernels.cpp": lambda: kernels(ops),
+    }[target.name]()
+    elementwise.write(target, "\n".join([elementwise.banner("emit_glsl.py"), *lines, ""]))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))
