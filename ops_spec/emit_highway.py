@@ -41,6 +41,17 @@ def nan_anyway(part):
     return set().union(*map(nan_anyway, part.args)) if spreads else set()
 
 
+def is_never_negative(part):
+    return part.kind in ("abs", "exp") or (part.kind == "number" and part.value >= 0)
+
+
+def is_never_positive(part):
+    if part.kind == "mul":
+        return (is_never_positive(part.args[0]) and is_never_negative(part.args[1]) or
+                is_never_negative(part.args[0]) and is_never_positive(part.args[1]))
+    return part.kind == "neg" and is_never_negative(part.args[0])
+
+
 def exp_of_negative(op, part, arg):
     """exp() of what is never positive: the value at NaN need not be NaN if the result is anyway."""
     inputs = {n.name for n in part.walk() if n.kind == "input"}
@@ -54,7 +65,7 @@ def write_vector(op, part, args):
     if part.kind == "number":
         value = repr(float(part.value)) if part.value.denominator > 1 else part.value.numerator
         return f"hn::Set(d, static_cast<hn::TFromD<D>>({value}))" if value else "hn::Zero(d)"
-    if part.kind == "exp" and part.args[0].kind == "neg" and part.args[0].args[0].kind == "abs":
+    if part.kind == "exp" and is_never_positive(part.args[0]):
         return exp_of_negative(op, part, args[0])
     if part.kind == "neg" and part.args[0].kind == "abs" and args[0].startswith("hn::Abs("):
         return f"negative_abs(d, {args[0][8:-1]})"
