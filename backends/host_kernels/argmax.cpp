@@ -8,6 +8,7 @@
 #include <array>
 #include <cstring>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/larger-inl.hpp"
 #include "backends/host_kernels/reduce.hpp"
 
@@ -203,20 +204,7 @@ ArgmaxFunctions functions() {
 }
 
 ArgmaxFunctions find_argmax(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F16:
-      return functions<Float16>();
-    case BP_BF16:
-      return functions<BFloat16>();
-    case BP_F32:
-      return functions<float>();
-    case BP_F64:
-      return functions<double>();
-    case BP_I32:
-      return functions<int32_t>();
-    default:
-      return functions<int64_t>();
-  }
+  return with_number(dtype, []<typename T>(T) { return functions<T>(); });
 }
 
 }  // namespace

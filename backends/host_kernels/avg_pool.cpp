@@ -8,6 +8,7 @@
 // After foreach_target.h.
 #include <cmath>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/pool.hpp"
 #include "backends/host_kernels/pool_line-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -264,16 +265,7 @@ PoolPlane* plane_of(bool is_backward) {
 }
 
 PoolPlane* find_plane(bp_dtype dtype, bool is_backward) {
-  switch (dtype) {
-    case BP_F16:
-      return plane_of<Float16>(is_backward);
-    case BP_BF16:
-      return plane_of<BFloat16>(is_backward);
-    case BP_F32:
-      return plane_of<float>(is_backward);
-    default:
-      return plane_of<double>(is_backward);
-  }
+  return with_float(dtype, [=]<typename T>(T) { return plane_of<T>(is_backward); });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/host_kernels/convolution_parts.hpp"
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/product.hpp"
 #include "backplane/shell/narrow.hpp"
@@ -209,27 +210,18 @@ double sum_channel(const View& x, int64_t channel) {
 }
 
 void store_sum(double sum, bp_dtype dtype, std::byte* to) {
-  switch (dtype) {
-    case BP_F16:
-      *reinterpret_cast<Float16*>(to) = Float16::from_f64(sum);
-      break;
-    case BP_BF16:
-      *reinterpret_cast<BFloat16*>(to) = BFloat16::from_f64(sum);
-      break;
-    case BP_F32:
-      *reinterpret_cast<float*>(to) = static_cast<float>(sum);
-      break;
-    default:
-      *reinterpret_cast<double*>(to) = sum;
-  }
+  with_float(dtype, [=]<typename T>(T) {
+    if constexpr (kIsNarrow<T>) {
+      *reinterpret_cast<T*>(to) = T::from_f64(sum);
+    } else {
+      *reinterpret_cast<T*>(to) = static_cast<T>(sum);
+    }
+  });
 }
 
 bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, Launch& launch) {
   const View x = view_of(*args.grad_y), y = view_of(*args.grad_bias);
-  const auto sum = args.grad_y->dtype == BP_F16    ? sum_channel<Float16>
-                   : args.grad_y->dtype == BP_BF16 ? sum_channel<BFloat16>
-                   : args.grad_y->dtype == BP_F32  ? sum_channel<float>
-                                                   : sum_channel<double>;
+  auto* const sum = with_float(args.grad_y->dtype, []<typename T>(T) { return &sum_channel<T>; });
   return launch.submit([=, dtype = args.grad_bias->dtype, thread_count = launch.thread_count()] {
     if (is_empty(y)) return;
     const int64_t elements = std::max<int64_t>(1, element_count(x) / y.shape[0]);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax_rows.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -17,21 +18,6 @@ constexpr int64_t kGrainElements = 4096;
 
 int64_t grain_for(int64_t cols) {
   return std::max<int64_t>(1, kGrainElements / std::max<int64_t>(1, cols));
-}
-
-// Calls fn(T{}) for the element type of `dtype`.
-template <typename Fn>
-void with_float(bp_dtype dtype, const Fn& fn) {
-  switch (dtype) {
-    case BP_F16:
-      return fn(Float16{});
-    case BP_BF16:
-      return fn(BFloat16{});
-    case BP_F64:
-      return fn(double{});
-    default:
-      return fn(float{});
-  }
 }
 
 template <typename T>

@@ -76,34 +76,13 @@ constexpr RowFunction* compare_row() {
 // The row function of Op for a dtype of kNumberDtypes, with a result of this dtype.
 template <class Op, int kInputs>
 RowFunction* number_row(bp_dtype dtype) {
-  if (dtype == BP_I32) return map_row<Op, int32_t, kInputs>();
-  if (dtype == BP_I64) return map_row<Op, int64_t, kInputs>();
-  return floating_row<Op, kInputs>(dtype);
+  return with_number(dtype, []<typename T>(T) { return map_row<Op, T, kInputs>(); });
 }
 
 // The same for one of kAnyDtypes, with a result of bool.
 template <class Op>
 RowFunction* comparison_row(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F32:
-      return compare_row<Op, float>();
-    case BP_F64:
-      return compare_row<Op, double>();
-    case BP_F16:
-      return compare_row<Op, Float16>();
-    case BP_BF16:
-      return compare_row<Op, BFloat16>();
-    case BP_I8:
-      return compare_row<Op, int8_t>();
-    case BP_I16:
-      return compare_row<Op, int16_t>();
-    case BP_I32:
-      return compare_row<Op, int32_t>();
-    case BP_I64:
-      return compare_row<Op, int64_t>();
-    default:
-      return compare_row<Op, uint8_t>();
-  }
+  return with_any(dtype, []<typename T>(T) { return compare_row<Op, T>(); });
 }
 
 }  // namespace HWY_NAMESPACE

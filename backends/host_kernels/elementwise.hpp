@@ -5,7 +5,6 @@
 
 namespace bp::kernels {
 
-constexpr bp_dtype kNumberDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
 constexpr bp_kernel_flags kElementwiseFlags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE;
 
 template <size_t kCount>

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -107,16 +108,8 @@ constexpr RowOperations operations_of(int64_t sum_size_bytes) {
 }
 
 RowOperations row_operations(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F16:
-      return operations_of<Float16>(sizeof(float));
-    case BP_BF16:
-      return operations_of<BFloat16>(sizeof(float));
-    case BP_F32:
-      return operations_of<float>(0);
-    default:
-      return operations_of<double>(0);
-  }
+  return with_float(
+      dtype, []<typename T>(T) { return operations_of<T>(kIsNarrow<T> ? sizeof(float) : 0); });
 }
 
 }  // namespace

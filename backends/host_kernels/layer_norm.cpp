@@ -1,5 +1,6 @@
 // layer_norm:  y = (x - mean) * rstd * gamma + beta  over the last axes, and its gradients
 // (norm_rows.cpp, norm_backward.cpp)
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/norm.hpp"
 
@@ -48,8 +49,6 @@ bp_status layer_norm_backward_launch(const bp_layer_norm_backward_args& args, La
   return backward_of(args).submit(launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kLayerNorm =
@@ -57,8 +56,8 @@ constinit const bp_kernel kLayerNorm =
         .name = "layer_norm",
         .op = BP_OP_LAYER_NORM,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });
@@ -69,8 +68,8 @@ constinit const bp_kernel kLayerNormBackward =
         .name = "layer_norm_backward",
         .op = BP_OP_LAYER_NORM_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });

@@ -1,4 +1,5 @@
 // log_softmax along an axis:  y = x - max(x) - log(sum(exp(x - max(x))))  (softmax_rows.cpp)
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax.hpp"
 
@@ -13,8 +14,6 @@ bp_status log_softmax_launch(const bp_log_softmax_args& args, Launch& launch) {
   return submit_softmax(*args.x, *args.y, args.axis, launch, log_softmax_dense);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kLogSoftmax =
@@ -22,8 +21,8 @@ constinit const bp_kernel kLogSoftmax =
         .name = "log_softmax",
         .op = BP_OP_LOG_SOFTMAX,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });

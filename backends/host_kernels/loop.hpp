@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <span>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 
 namespace bp::kernels {
@@ -91,10 +92,5 @@ constexpr int64_t kGrain = 32768, kMathGrain = 8192;
 
 // Submits a loop whose row function is one of rows-inl.hpp.
 bp_status submit_rows(Launch& launch, const Loop& loop, RowFunction* row, int64_t grain);
-
-// The dtypes of claims: the floats, and everything that an element can be moved as.
-constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                                   BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
 }  // namespace bp::kernels

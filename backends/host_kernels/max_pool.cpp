@@ -11,6 +11,7 @@
 // After foreach_target.h.
 #include <limits>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/pool.hpp"
 #include "backends/host_kernels/pool_line-inl.hpp"
 #include "backends/host_kernels/strided.hpp"
@@ -238,16 +239,7 @@ PoolPlane* plane_of(bool has_indices) {
 }
 
 PoolPlane* find_pool_plane(bp_dtype dtype, bool has_indices) {
-  switch (dtype) {
-    case BP_F16:
-      return plane_of<Float16>(has_indices);
-    case BP_BF16:
-      return plane_of<BFloat16>(has_indices);
-    case BP_F32:
-      return plane_of<float>(has_indices);
-    default:
-      return plane_of<double>(has_indices);
-  }
+  return with_float(dtype, [=]<typename T>(T) { return plane_of<T>(has_indices); });
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backends/host_kernels/pool.hpp"
 
@@ -97,16 +98,7 @@ int64_t scatter_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
 }
 
 ScatterPlane* find_scatter_plane(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F16:
-      return scatter_plane<Float16>;
-    case BP_BF16:
-      return scatter_plane<BFloat16>;
-    case BP_F32:
-      return scatter_plane<float>;
-    default:
-      return scatter_plane<double>;
-  }
+  return with_float(dtype, []<typename T>(T) -> ScatterPlane* { return scatter_plane<T>; });
 }
 
 }  // namespace

@@ -204,23 +204,11 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
              static_cast<W>(widen(step.get<T>())));
     });
   };
-  switch (dtype) {
-    case BP_F16:
-      return submit(Float16{}, double{});
-    case BP_BF16:
-      return submit(BFloat16{}, double{});
-    case BP_F32:
-      return submit(float{}, double{});
-    case BP_F64:
-      return submit(double{}, double{});
-    case BP_I32:
-      return submit(int32_t{}, uint64_t{});
-    default:
-      return submit(int64_t{}, uint64_t{});
-  }
+  return with_number(dtype, [&]<typename T>(T) {
+    using Wide = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+    return submit(T{}, Wide{});
+  });
 }
-
-constexpr bp_dtype kArithmetic[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
 
 // Every pair of dtypes.
 constexpr auto kPairs = [] {
@@ -273,8 +261,8 @@ constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>({
     .name = "arange",
     .op = BP_OP_ARANGE,
     .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kArithmetic,
-    .dtype_row_count = std::size(kArithmetic),
+    .dtype_rows = kNumberDtypes,
+    .dtype_row_count = std::size(kNumberDtypes),
     .dtype_count = 1,
     .layouts = BP_LAYOUT_ANY,
 });

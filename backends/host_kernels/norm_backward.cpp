@@ -3,6 +3,7 @@
 // of; a second one writes grad_x = rstd * (h - mean(h) - u * mean(h * u)).
 #include <algorithm>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/norm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -147,16 +148,7 @@ void run_any(const NormBackwardRows& norm, int thread_count) {
                             : run_rows<T, false, false>(norm, thread_count);
     }
   };
-  switch (norm.shape.dtype) {
-    case BP_F16:
-      return run(Float16{});
-    case BP_BF16:
-      return run(BFloat16{});
-    case BP_F64:
-      return run(double{});
-    default:
-      return run(float{});
-  }
+  with_float(norm.shape.dtype, run);
 }
 
 }  // namespace

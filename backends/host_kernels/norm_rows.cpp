@@ -3,6 +3,7 @@
 // it does not stay there, and asks for the next row.
 #include <cmath>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/norm.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -101,16 +102,7 @@ void run_any(const NormRows& norm, int thread_count) {
     norm.shape.is_centered ? run_rows<T, true>(norm, thread_count)
                            : run_rows<T, false>(norm, thread_count);
   };
-  switch (norm.shape.dtype) {
-    case BP_F16:
-      return run(Float16{});
-    case BP_BF16:
-      return run(BFloat16{});
-    case BP_F64:
-      return run(double{});
-    default:
-      return run(float{});
-  }
+  with_float(norm.shape.dtype, run);
 }
 
 }  // namespace

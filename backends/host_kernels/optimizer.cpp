@@ -10,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backends/host_kernels/optimizer.hpp"
 
@@ -153,16 +154,13 @@ void narrow_sgd_row(std::byte* const* data, const int64_t* strides, int64_t n,
 
 RowFunction* optimizer_row(uint32_t op, bp_dtype dtype) {
   const bool is_sgd = op == BP_OP_SGD_STEP;
-  switch (dtype) {
-    case BP_F16:
-      return is_sgd ? narrow_sgd_row<Float16> : narrow_row<Float16, adamw_row<float>, 4>;
-    case BP_BF16:
-      return is_sgd ? narrow_sgd_row<BFloat16> : narrow_row<BFloat16, adamw_row<float>, 4>;
-    case BP_F32:
-      return is_sgd ? sgd_row<float> : adamw_row<float>;
-    default:
-      return is_sgd ? sgd_row<double> : adamw_row<double>;
-  }
+  return with_float(dtype, [=]<typename T>(T) -> RowFunction* {
+    if constexpr (kIsNarrow<T>) {
+      return is_sgd ? narrow_sgd_row<T> : narrow_row<T, adamw_row<float>, 4>;
+    } else {
+      return is_sgd ? sgd_row<T> : adamw_row<T>;
+    }
+  });
 }
 
 }  // namespace

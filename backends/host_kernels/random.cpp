@@ -13,6 +13,7 @@
 // After foreach_target.h.
 #include <array>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backends/host_kernels/normal-inl.hpp"
 #include "backends/host_kernels/random.hpp"
@@ -161,11 +162,10 @@ void write_dropout(const uint32_t* HWY_RESTRICT words, int64_t first, const Rand
 
 using Writer = void(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n);
 
+// Of floats: bits have no kind of number.
 template <typename T>
 Writer* writer_of(RandomKind kind) {
   switch (kind) {
-    case RandomKind::kBits:
-      return write_bits;
     case RandomKind::kFraction:
       return write_uniform<T>;
     case RandomKind::kNormalValue:
@@ -176,16 +176,8 @@ Writer* writer_of(RandomKind kind) {
 }
 
 Writer* find_writer(RandomKind kind, bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F16:
-      return writer_of<Float16>(kind);
-    case BP_BF16:
-      return writer_of<BFloat16>(kind);
-    case BP_F64:
-      return writer_of<double>(kind);
-    default:
-      return writer_of<float>(kind);
-  }
+  if (kind == RandomKind::kBits) return write_bits;
+  return with_float(dtype, [=]<typename T>(T) { return writer_of<T>(kind); });
 }
 
 void random_run(const RandomRun& run) {

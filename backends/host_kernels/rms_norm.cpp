@@ -1,5 +1,6 @@
 // rms_norm:  y = x * rstd * gamma  over the last axes, and its gradients (norm_rows.cpp,
 // norm_backward.cpp)
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/norm.hpp"
 
@@ -44,8 +45,6 @@ bp_status rms_norm_backward_launch(const bp_rms_norm_backward_args& args, Launch
   return backward_of(args).submit(launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kRmsNorm =
@@ -53,8 +52,8 @@ constinit const bp_kernel kRmsNorm =
         .name = "rms_norm",
         .op = BP_OP_RMS_NORM,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });
@@ -65,8 +64,8 @@ constinit const bp_kernel kRmsNormBackward =
         .name = "rms_norm_backward",
         .op = BP_OP_RMS_NORM_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });

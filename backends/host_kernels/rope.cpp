@@ -4,6 +4,7 @@
 // on those of others in lines, where they are gathered.
 #include <cstring>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/loop.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -198,16 +199,14 @@ bp_status rope_backward_launch(const bp_rope_backward_args& args, Launch& launch
                      true, launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kRope = make_kernel<bp_rope_args, rope_launch>({
     .name = "rope",
     .op = BP_OP_ROPE,
     .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-    .dtype_rows = kDtypes,
-    .dtype_row_count = std::size(kDtypes),
+    .dtype_rows = kFloatDtypes,
+    .dtype_row_count = std::size(kFloatDtypes),
     .dtype_count = 1,
     .layouts = BP_LAYOUT_ANY,
 });
@@ -216,8 +215,8 @@ constinit const bp_kernel kRopeBackward = make_kernel<bp_rope_backward_args, rop
     .name = "rope_backward",
     .op = BP_OP_ROPE_BACKWARD,
     .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-    .dtype_rows = kDtypes,
-    .dtype_row_count = std::size(kDtypes),
+    .dtype_rows = kFloatDtypes,
+    .dtype_row_count = std::size(kFloatDtypes),
     .dtype_count = 1,
     .layouts = BP_LAYOUT_ANY,
 });

@@ -176,29 +176,22 @@ struct Map {
   }
 };
 
-// The row function of Op over kInputs tensors of T, 1 or 2, with a result of T.
+template <typename T, size_t>
+using Repeated = T;
+
+// The row function of Op over kInputs tensors of T, with a result of T.
 template <class Op, typename T, int kInputs>
 constexpr RowFunction* map_row() {
-  if constexpr (kInputs == 1) {
-    return Row<Map<Op, T>, T, T>::run;
-  } else {
-    return Row<Map<Op, T>, T, T, T>::run;
+  return []<size_t... k>(std::index_sequence<k...>)->RowFunction* {
+    return Row<Map<Op, T>, T, Repeated<T, k>...>::run;
   }
+  (std::make_index_sequence<kInputs>());
 }
 
-// The same for a dtype of kFloatDtypes (loop.hpp).
+// The same for a dtype of kFloatDtypes.
 template <class Op, int kInputs>
 RowFunction* floating_row(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F32:
-      return map_row<Op, float, kInputs>();
-    case BP_F16:
-      return map_row<Op, Float16, kInputs>();
-    case BP_BF16:
-      return map_row<Op, BFloat16, kInputs>();
-    default:
-      return map_row<Op, double, kInputs>();
-  }
+  return with_float(dtype, []<typename T>(T) { return map_row<Op, T, kInputs>(); });
 }
 
 // Elements as numbers that the compiler knows: those of a 16-bit float are widened into `buffer`.

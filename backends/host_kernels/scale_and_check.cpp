@@ -64,16 +64,7 @@ void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
 }
 
 RowFunction* find_scale_row(bp_dtype dtype) {
-  switch (dtype) {
-    case BP_F16:
-      return scale_row<Float16>;
-    case BP_BF16:
-      return scale_row<BFloat16>;
-    case BP_F32:
-      return scale_row<float>;
-    default:
-      return scale_row<double>;
-  }
+  return with_float(dtype, []<typename T>(T) -> RowFunction* { return scale_row<T>; });
 }
 
 }  // namespace

@@ -123,20 +123,15 @@ Method add_floats(bool is_long) {
 // Integers are added without a sign: then they wrap.
 template <typename Index>
 Method add_method(bp_dtype dtype, bool is_long) {
-  switch (dtype) {
-    case BP_F16:
-      return add_floats<Float16, Index>(is_long);
-    case BP_BF16:
-      return add_floats<BFloat16, Index>(is_long);
-    case BP_F32:
-      return add_floats<float, Index>(is_long);
-    case BP_F64:
+  return with_number(dtype, [=]<typename T>(T) {
+    if constexpr (std::is_integral_v<T>) {
+      return method<Add, std::make_unsigned_t<T>, Index>();
+    } else if constexpr (std::is_same_v<T, double>) {
       return method<Add, double, Index>();
-    case BP_I32:
-      return method<Add, uint32_t, Index>();
-    default:
-      return method<Add, uint64_t, Index>();
-  }
+    } else {
+      return add_floats<T, Index>(is_long);
+    }
+  });
 }
 
 Method method_of(const bp_scatter_args& args) {

@@ -2,6 +2,7 @@
 // sdpa_backward.cpp)
 #include "backends/host_kernels/sdpa.hpp"
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 
 namespace bp::kernels {
@@ -122,16 +123,14 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
   return submit(backward_of(args), launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kSdpa = make_kernel<bp_sdpa_args, sdpa_launch, nullptr, sdpa_workspace>({
     .name = "sdpa",
     .op = BP_OP_SDPA,
     .flags = BP_KERNEL_DETERMINISTIC,
-    .dtype_rows = kDtypes,
-    .dtype_row_count = std::size(kDtypes),
+    .dtype_rows = kFloatDtypes,
+    .dtype_row_count = std::size(kFloatDtypes),
     .dtype_count = 1,
     .layouts = BP_LAYOUT_ANY,
 });
@@ -141,8 +140,8 @@ constinit const bp_kernel kSdpaBackward =
         .name = "sdpa_backward",
         .op = BP_OP_SDPA_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });

@@ -13,6 +13,7 @@
 
 #include <cmath>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/sdpa.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -296,16 +297,7 @@ void run_blocks(const AttentionBackward& a, std::byte* workspace, int thread_cou
 }
 
 void run_backward(const AttentionBackward& a, std::byte* workspace, int thread_count) {
-  switch (a.dtype) {
-    case BP_F16:
-      return run_blocks<Float16>(a, workspace, thread_count);
-    case BP_BF16:
-      return run_blocks<BFloat16>(a, workspace, thread_count);
-    case BP_F64:
-      return run_blocks<double>(a, workspace, thread_count);
-    default:
-      return run_blocks<float>(a, workspace, thread_count);
-  }
+  with_float(a.dtype, [&]<typename T>(T) { run_blocks<T>(a, workspace, thread_count); });
 }
 
 }  // namespace

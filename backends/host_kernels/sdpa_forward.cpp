@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/sdpa.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -224,16 +225,7 @@ void run_blocks(const AttentionForward& a, std::byte* workspace, int thread_coun
 }
 
 void run_forward(const AttentionForward& a, std::byte* workspace, int thread_count) {
-  switch (a.dtype) {
-    case BP_F16:
-      return run_blocks<Float16>(a, workspace, thread_count);
-    case BP_BF16:
-      return run_blocks<BFloat16>(a, workspace, thread_count);
-    case BP_F64:
-      return run_blocks<double>(a, workspace, thread_count);
-    default:
-      return run_blocks<float>(a, workspace, thread_count);
-  }
+  with_float(a.dtype, [&]<typename T>(T) { run_blocks<T>(a, workspace, thread_count); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 
 namespace bp::kernels {
@@ -51,8 +52,6 @@ bp_status softmax_launch(const bp_softmax_args& args, Launch& launch) {
   return submit_softmax(*args.x, *args.y, args.axis, launch, softmax_dense);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kSoftmax =
@@ -60,8 +59,8 @@ constinit const bp_kernel kSoftmax =
         .name = "softmax",
         .op = BP_OP_SOFTMAX,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });

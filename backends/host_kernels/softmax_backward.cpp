@@ -2,6 +2,7 @@
 // grad_x = grad_y - exp(y) * sum(grad_y),  along an axis (softmax_backward_rows.cpp)
 #include <array>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax.hpp"
 
@@ -66,8 +67,6 @@ bp_status log_softmax_launch(const bp_log_softmax_backward_args& args, Launch& l
   return submit(operands_of(args), launch, log_softmax_backward_dense);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kSoftmaxBackward =
@@ -75,8 +74,8 @@ constinit const bp_kernel kSoftmaxBackward =
         .name = "softmax_backward",
         .op = BP_OP_SOFTMAX_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });
@@ -86,8 +85,8 @@ constinit const bp_kernel kLogSoftmaxBackward =
         .name = "log_softmax_backward",
         .op = BP_OP_LOG_SOFTMAX_BACKWARD,
         .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
+        .dtype_rows = kFloatDtypes,
+        .dtype_row_count = std::size(kFloatDtypes),
         .dtype_count = 1,
         .layouts = BP_LAYOUT_ANY,
     });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/softmax_rows.hpp"
 #include "kernel_env.hpp"
 
@@ -95,16 +96,7 @@ void run_any(bp_dtype dtype, const std::byte* grad_y, const std::byte* y, std::b
     run<kIsLog>(reinterpret_cast<const T*>(grad_y), reinterpret_cast<const T*>(y),
                 reinterpret_cast<T*>(grad_x), e, thread_count);
   };
-  switch (dtype) {
-    case BP_F16:
-      return run_as(Float16{});
-    case BP_BF16:
-      return run_as(BFloat16{});
-    case BP_F64:
-      return run_as(double{});
-    default:
-      return run_as(float{});
-  }
+  with_float(dtype, run_as);
 }
 
 // What HWY_EXPORT can take: functions that are not templates.

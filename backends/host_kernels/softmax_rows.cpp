@@ -220,16 +220,7 @@ void run_any(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExte
   const auto run_as = [&]<typename T>(T) {
     run<kIsLog>(reinterpret_cast<const T*>(x), reinterpret_cast<T*>(y), e, thread_count);
   };
-  switch (dtype) {
-    case BP_F16:
-      return run_as(Float16{});
-    case BP_BF16:
-      return run_as(BFloat16{});
-    case BP_F64:
-      return run_as(double{});
-    default:
-      return run_as(float{});
-  }
+  with_float(dtype, run_as);
 }
 
 // What HWY_EXPORT can take: functions that are not templates.

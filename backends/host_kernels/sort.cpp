@@ -13,6 +13,7 @@
 #include <bit>
 #include <utility>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/records.hpp"
 #include "hwy/highway.h"
@@ -265,20 +266,7 @@ SortLines* lines_of(bool is_wide) {
 }
 
 SortLines* find_sort(bp_dtype dtype, bool is_wide) {
-  switch (dtype) {
-    case BP_F16:
-      return lines_of<Float16>(is_wide);
-    case BP_BF16:
-      return lines_of<BFloat16>(is_wide);
-    case BP_F32:
-      return lines_of<float>(is_wide);
-    case BP_F64:
-      return lines_of<double>(is_wide);
-    case BP_I32:
-      return lines_of<int32_t>(is_wide);
-    default:
-      return lines_of<int64_t>(is_wide);
-  }
+  return with_number(dtype, [=]<typename T>(T) { return lines_of<T>(is_wide); });
 }
 
 }  // namespace
