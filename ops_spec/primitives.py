@@ -1,7 +1,8 @@
 """The primitives of `compute`: a closed set, with what each takes, gives and is in Python.
 
-Each language writes a primitive once: emit_cpu_kernels.py in Highway, emit_elementwise.py in the
-number types of the conformance suite, and the functions below with 60 digits, for tests. A row that
+Each language writes a primitive once: emit_highway.py, emit_cuda.py and emit_glsl.py for kernels,
+emit_elementwise.py in the number types of the conformance suite, and the functions below with 60
+digits, for tests. A row that
 one of them lacks fails the build. Highway's are accurate to what math-inl.hpp says, and the
 bound on what any backend may be off is in conformance/numerics (Bounded).
 """
