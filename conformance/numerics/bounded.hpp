@@ -82,7 +82,10 @@ Bounded<kBits> sqrt(Bounded<kBits> x) {
 template <int kBits>
 Bounded<kBits> exp(Bounded<kBits> x) {
   const double value = std::exp(x.value);
-  return Bounded<kBits>::step(value, value * std::expm1(x.error), kExpUlps<kBits>);
+  // Far below 0 the error of x may be so large that a factor says nothing.
+  const double factor = std::expm1(x.error);
+  const double carried = std::isfinite(factor) ? value * factor : std::exp(x.value + x.error);
+  return Bounded<kBits>::step(value, carried, kExpUlps<kBits>);
 }
 template <int kBits>
 Bounded<kBits> log(Bounded<kBits> x) {
