@@ -1,5 +1,5 @@
-// Activations that have no formula in the spec, or that products apply, on what elements are computed
-// in.
+// Activations that have no formula in the spec, or that products apply, on what elements are
+// computed in.
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
