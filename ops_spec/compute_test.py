@@ -9,6 +9,9 @@ import pathlib
 import unittest
 
 import compute
+import elementwise
+import emit_cuda
+import emit_glsl
 import emit_highway
 import spec
 from generate_test import SQUARE, Folder
@@ -201,6 +204,46 @@ class HighwayTest(unittest.TestCase):
         ops = {op.name: op for op in spec.load()}
         self.assertIn("exp_of_negative(d", "\n".join(emit_highway.functor(ops["sigmoid"])))
         self.assertIn("exp_of_negative_number(d", "\n".join(emit_highway.functor(ops["silu"])))
+
+
+class DeviceTest(unittest.TestCase):
+    """What emit_cuda.py and emit_glsl.py make of formulas."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ops = {op.name: op for op in elementwise.load()}
+
+    def test_every_op_is_in_one_part_and_in_the_list(self):
+        ops = list(self.ops.values())
+        parts = [emit_cuda.source(ops[i::4]) for i in range(4)]
+        listed = elementwise.listing(ops, "emit_cuda.py", "bp::cuda")
+        for op in ops:
+            kernel = f"constinit const bp_kernel kElementwise_{op.c_name} ="
+            self.assertEqual(sum(part.count(kernel) for part in parts), 1, op.name)
+            self.assertIn(f"&kElementwise_{op.c_name},", listed)
+            self.assertIn(f"kMap{emit_glsl.pascal(op.c_name)}, {op.id})",
+                          "\n".join(emit_glsl.numbers(ops)))
+
+    def test_operands_may_be_values_of_the_call(self):
+        for emitted in ("\n".join(emit_cuda.launch(self.ops["add"])),
+                        "\n".join(emit_glsl.kernel(self.ops["add"])[0])):
+            self.assertIn("args.b == nullptr ? convert_scalar(args.b_scalar, args.a->dtype) : 0",
+                          emitted)
+        self.assertIn("BP_KERNEL_TAKES_SCALAR", "\n".join(emit_cuda.kernel(self.ops["add"])))
+        self.assertNotIn("SCALAR", "\n".join(emit_cuda.kernel(self.ops["exp"])))
+
+    def test_numbers_are_of_the_type_that_is_computed_in(self):
+        half = compute.number("0.5").value
+        self.assertEqual(emit_glsl.write_number(half, "f32"), "0.5")
+        self.assertEqual(emit_glsl.write_number(half, "f64"), "0.5lf")
+        self.assertEqual(emit_glsl.write_number(compute.number(2).value, "integers"), "VALUE(2)")
+        self.assertIn("static_cast<C>(0.5)", "\n".join(emit_cuda.functor(self.ops["silu"])))
+
+    def test_inputs_of_shaders_are_operands_in_their_order(self):
+        self.assertIn("return ((0.0 < b) ? a : 0.0);",
+                      "\n".join(emit_glsl.case(self.ops["relu_backward"], "f32")))
+        self.assertIn("return VALUE((a < b) ? 1 : 0);",
+                      "\n".join(emit_glsl.case(self.ops["lt"], "integers")))
 
 
 class PrimitiveTest(unittest.TestCase):
