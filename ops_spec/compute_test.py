@@ -218,9 +218,9 @@ class DeviceTest(unittest.TestCase):
         parts = [emit_cuda.source(ops[i::4]) for i in range(4)]
         listed = elementwise.listing(ops, "emit_cuda.py", "bp::cuda")
         for op in ops:
-            kernel = f"constinit const bp_kernel kElementwise_{op.c_name} ="
+            kernel = f"constinit const bp_kernel {elementwise.kernel_name(op)} ="
             self.assertEqual(sum(part.count(kernel) for part in parts), 1, op.name)
-            self.assertIn(f"&kElementwise_{op.c_name},", listed)
+            self.assertIn(f"&{elementwise.kernel_name(op)},", listed)
             self.assertIn(f"kMap{emit_glsl.pascal(op.c_name)}, {op.id})",
                           "\n".join(emit_glsl.numbers(ops)))
 

@@ -2,7 +2,7 @@
 """Writes the element-wise kernels of the cuda backend, from `compute`:
 emit_cuda.py elementwise_PART_of_PARTS.cu | elementwise_list.hpp
 
-Each op becomes a functor on elements, a launch and a kernel kElementwise_NAME, which the list
+Each op becomes a functor on elements, a launch and a kernel kElementwiseNAME, which the list
 names. They are dealt out to PARTS files, so that none takes the compiler long. What they are made
 of is elementwise.cuh, where the functions of primitives stand in the namespace `primitive`.
 """
@@ -72,7 +72,7 @@ def kernel(op):
     if elementwise.operand(op):
         flags += " | BP_KERNEL_TAKES_SCALAR"
     dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
-    return [f"constinit const bp_kernel kElementwise_{op.c_name} =",
+    return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
             f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
             f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
 

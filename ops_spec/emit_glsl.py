@@ -4,7 +4,7 @@ emit_glsl.py elementwise_ops.def | elementwise_f32.glsl | elementwise_f64.glsl |
     elementwise_integers.glsl | elementwise_kernels.cpp | elementwise_list.hpp
 
 A shader computes y from a, b and c, which are the inputs of an op in their order: each op becomes
-a case of apply() in map.glsl, a number kMapNAME, and a kernel kElementwise_NAME of the host's side.
+a case of apply() in map.glsl, a number kMapNAME, and a kernel kElementwiseNAME of the host's side.
 The functions of the primitives are in primitives.glsl.
 """
 
@@ -87,7 +87,7 @@ def kernel(op):
               *([f"  const uint64_t scalar = {scalar};"] if scalar else []),
               f"  return submit_map(launch, {map_name(op)}, {{{tensors}}}"
               f"{', scalar' if scalar else ''});", "}", ""]
-    row = [f"constinit const bp_kernel kElementwise_{op.c_name} =",
+    row = [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(",
            f'        map_row("{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
     return launch, row

@@ -3,7 +3,7 @@
 emit_highway.py elementwise_FAMILY.cpp | elementwise_list.hpp
 
 A FAMILY is a file of ops_spec/ops. Each op becomes a functor on vectors, its row functions and a
-kernel kElementwise_NAME, which the list names. What they are made of is elementwise-inl.hpp.
+kernel kElementwiseNAME, which the list names. What they are made of is elementwise-inl.hpp.
 """
 
 import pathlib
@@ -142,7 +142,7 @@ def launch(op):
 def kernel(op):
     flags = " | BP_KERNEL_TAKES_SCALAR" if elementwise.operand(op) else ""
     dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
-    return [f"constinit const bp_kernel kElementwise_{op.c_name} =",
+    return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
             f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(elementwise_kernel(",
             f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '
             f"kElementwiseFlags{flags}));", ""]

@@ -169,8 +169,8 @@ class DeviceGuard {
       require(out_previous, "exchange: out_previous");
       if (device != nullptr) static_cast<void>(Traits::any_device_of(i, device, "exchange"));
       // The device of an instance that has ended is current no more.
-      *out_previous = is_device(i, current_) ? current_ : nullptr;
-      current_ = device;
+      *out_previous = is_device(i, current) ? current : nullptr;
+      current = device;
       return BP_OK;
     });
   }
@@ -184,7 +184,7 @@ class DeviceGuard {
     });
   }
 
-  static inline thread_local bp_device* current_ = nullptr;
+  static inline thread_local bp_device* current = nullptr;
 };
 
 }  // namespace bp
