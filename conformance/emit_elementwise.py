@@ -10,8 +10,8 @@ import pathlib
 import sys
 
 import compute
+import elementwise
 import primitives
-import spec
 
 # Each primitive on a number type N.
 ROWS = {
@@ -45,15 +45,11 @@ def declare(name, part, text):
 
 def oracle(op):
     lines, result = compute.written(op.formula, write, declare)
-    if op.outputs[0].dtype == "bool":
+    if elementwise.is_condition(op):
         result = f"{result} ? N(1) : N(0)"
     parameters = ", ".join(f"N {a.name}" for a in op.inputs)
     return ["template <typename N>", f"N {op.c_name}({parameters}) {{",
             *(f"  {line}" for line in lines), f"  return {result};", "}", ""]
-
-
-def has_integers(op):
-    return "i32" in op.inputs[0].dtypes
 
 
 def bound(op):
@@ -84,12 +80,10 @@ def row(op):
     rule, primitive = bound(op)
     inputs = ", ".join(f'"{a.name}"' for a in op.inputs)
     out = op.outputs[0]
-    dtypes = op.inputs[0].dtypes
-    kind = "kAny" if "bool" in dtypes else "kNumbers" if has_integers(op) else "kFloats"
-    operand = next((a.name for a in op.inputs if a.has_scalar), "")
-    family = pathlib.Path(op.path).stem
-    return [f'    {{BP_OP_{op.c_name.upper()}, "{family}", {{{inputs}}}, {len(op.inputs)}, '
-            f'"{out.name}", "{operand}",',
+    kind = elementwise.pick(op, "kFloats", "kNumbers", "kAny")
+    operand = elementwise.operand(op)
+    return [f'    {{BP_OP_{op.c_name.upper()}, "{elementwise.family(op)}", {{{inputs}}}, '
+            f'{len(op.inputs)}, "{out.name}", "{operand.name if operand else ""}",',
             f"     Dtypes::{kind}, BoundRule::{rule}, \"{primitive}\", Zero::{zero(op)}, "
             f"{str(bool(out.may_alias)).lower()}, {str(op.numerics == 'E1').lower()}, "
             f'"{op.samples}"}},']
@@ -103,7 +97,7 @@ def dispatch(ops):
             "  if constexpr (!std::is_same_v<N, Integer>) {", "    switch (op) {"]
         indent = "    " if integers else "      "
         for op in ops:
-            if has_integers(op) == integers:
+            if elementwise.takes_integers(op) == integers:
                 args = ", ".join(f"x[{i}]" for i in range(len(op.inputs)))
                 lines += [f"{indent}case BP_OP_{op.c_name.upper()}:",
                           f"{indent}  return elementwise::{op.c_name}({args});"]
@@ -140,6 +134,4 @@ def header(ops):
 
 
 if __name__ == "__main__":
-    target = pathlib.Path(sys.argv[1])
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(header([op for op in spec.load() if op.formula]), encoding="utf-8")
+    elementwise.write(pathlib.Path(sys.argv[1]), header(elementwise.load()))
