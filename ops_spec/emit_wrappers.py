@@ -97,8 +97,7 @@ class Body:
                      f'{"kDivide" if divides else "kPromote"}, a, b);')
             self.members |= {"a": "in.a()", "b": "in.b()"}
         elif broadcasts(op):
-            self.add(f'const detail::Selection in("{op.name}", condition, a, b);')
-            self.members |= {name: f"in.{name}()" for name in ("condition", "a", "b")}
+            self.three_inputs([a.name for a in op.inputs])
         else:
             device = ", device" if not self.is_out and given_shape(op) else ""
             self.add(f'detail::Call in("{op.name}"{device});')
@@ -106,6 +105,14 @@ class Body:
             if arg.is_attribute or arg.name in self.members or (arg.is_out and not self.is_out):
                 continue
             self.tensor(arg)
+
+    def three_inputs(self, names):
+        """Two tensors and an operand, the first of them perhaps a condition."""
+        first = "Condition" if self.op.inputs[0].dtype == "bool" else "Value"
+        listed = ", ".join(f'"{name}"' for name in names)
+        self.add(f'const detail::ThreeInputs in("{self.op.name}", {{{listed}}}, '
+                 f'detail::ThreeInputs::First::k{first}, {", ".join(names)});')
+        self.members |= {name: f"in.tensor({i})" for i, name in enumerate(names)}
 
     def tensor(self, arg):
         name = arg.name
@@ -162,10 +169,11 @@ class Body:
     def frame(self):
         """The frame with all but those outputs that are still to be made."""
         op = self.op
+        operand = "in.b_scalar()" if is_elementwise(op) else "in.scalar()"
         for arg in op.args:
             if arg.has_scalar:
                 self.members[f"{arg.name}_scalar"] = \
-                    "in.b_scalar()" if arg.kind == "operand" else f"{arg.name}.scalar()"
+                    operand if arg.kind == "operand" else f"{arg.name}.scalar()"
         self.add(f"bp_{op.c_name}_args frame{{}};", "frame.struct_size = sizeof(frame);")
         self.add(*(f"frame.{name} = {value};" for name, value in self.members.items()))
 

@@ -91,7 +91,7 @@ class GradientTest(unittest.TestCase):
         where = self.ops["where"]
         self.assertTrue(signatures.broadcasts(where))
         self.assertFalse(signatures.is_elementwise(where))
-        self.assertIn("detail::Selection in(", self.wrapper("where"))
+        self.assertIn("detail::ThreeInputs in(", self.wrapper("where"))
         self.assertIn("reduce_to(", self.node("where"))
         for op in self.ops.values():
             wanted = {a.name for a in op.inputs} == {"a", "b"} and op.arg("b").kind == "operand"

@@ -93,31 +93,50 @@ bp_tensor broadcast_view(const bp_tensor& given, dims::View shape, int64_t* stri
   return view;
 }
 
-Selection::Selection(const char* op, const Tensor& condition, const Tensor& a, const Operand& b)
-    : b_(b) {
+ThreeInputs::ThreeInputs(const char* op, const char* const (&names)[3], First first,
+                         const Tensor& x, const Tensor& y, const Operand& z)
+    : operand_(z) {
   Call call(op);
-  const bp_tensor* inputs[3] = {call.tensor("condition", condition), call.tensor("a", a),
-                                call.operand("b", b)};
+  const bp_tensor* inputs[3] = {call.tensor(names[0], x), call.tensor(names[1], y),
+                                call.operand(names[2], z)};
   target_ = &call.target();
-  const bp_dtype dtype = inputs[2] == nullptr ? promote_scalar(inputs[1]->dtype, b.scalar())
-                                              : promote(inputs[1]->dtype, inputs[2]->dtype);
-  if (dtype == 0) fail_promotion(op, inputs[1]->dtype, inputs[2]->dtype);
+  const Tensor* const given[3] = {&x, &y, z.tensor()};
+  cast(inputs, first == First::kCondition ? 1 : 0, given, op);
+  broadcast(inputs, names, op);
+}
+
+// Those from `begin` on.
+void ThreeInputs::cast(const bp_tensor** inputs, size_t begin, const Tensor* const* given,
+                       const char* op) {
+  bp_dtype dtype = inputs[begin]->dtype;
+  for (size_t i = begin + 1; i < 3; ++i) {
+    const bp_dtype before = dtype;
+    dtype =
+        inputs[i] == nullptr ? promote_scalar(dtype, scalar()) : promote(dtype, inputs[i]->dtype);
+    if (dtype == 0) fail_promotion(op, before, inputs[i]->dtype);
+  }
+  const NoGradGuard guard;  // The gradient casts by itself.
+  for (size_t i = begin; i < 3; ++i) {
+    if (inputs[i] == nullptr || inputs[i]->dtype == dtype) continue;
+    held_[i] = given[i]->to(dtype);
+    inputs[i] = held_[i].get();
+  }
+}
+
+void ThreeInputs::broadcast(const bp_tensor* const* inputs, const char* const* names,
+                            const char* op) {
   dims::Dims shape(dims::shape(*inputs[0]));
+  std::string earlier = names[0];
   for (size_t i = 1; i < 3; ++i) {
     if (inputs[i] == nullptr) continue;
-    if (inputs[i]->dtype != dtype) {
-      const NoGradGuard guard;  // The gradient casts by itself.
-      held_[i - 1] = (i == 1 ? a : *b.tensor()).to(dtype);
-      inputs[i] = held_[i - 1].get();
-    }
     const dims::Dims common = dims::broadcast(shape, dims::shape(*inputs[i]));
     if (common.count == dims::kNone) {
-      fail(std::string(op) + ": " + (i == 1 ? "a" : "b") + " has the shape " +
-           shape_text(*inputs[i]) + (i == 1 ? ", and condition " : ", and condition and a ") +
-           to_string(ints(shape)) + "; allowed: shapes whose extents, from the last one, are " +
-           "equal or 1");
+      fail(std::string(op) + ": " + names[i] + " has the shape " + shape_text(*inputs[i]) +
+           ", and " + earlier + " " + to_string(ints(shape)) +
+           "; allowed: shapes whose extents, from the last one, are equal or 1");
     }
     shape = common;
+    earlier += std::string(" and ") + names[i];
   }
   std::copy_n(shape.data, shape.count, shape_);
   for (size_t i = 0; i < 3; ++i) {

@@ -89,24 +89,32 @@ class Elementwise {
   int64_t strides_[2][BP_MAX_RANK];
 };
 
-// The inputs of where(): a and b cast to one dtype, and all broadcast to one shape. Refers to what
-// it is made of, as Elementwise does.
-class Selection {
+// The inputs of an op of two tensors and an operand, as where() and lerp() are: broadcast to one
+// shape, and cast to one dtype unless the first is a condition. Refers to what it is made of, as
+// Elementwise does.
+class ThreeInputs {
  public:
-  Selection(const char* op, const Tensor& condition, const Tensor& a, const Operand& b);
-  Selection(const Selection&) = delete;
-  Selection& operator=(const Selection&) = delete;
+  enum class First { kCondition, kValue };
 
-  const bp_tensor* condition() const { return &views_[0]; }
-  const bp_tensor* a() const { return &views_[1]; }
-  const bp_tensor* b() const { return b_.tensor() != nullptr ? &views_[2] : nullptr; }
-  const bp_scalar& b_scalar() const { return b_.scalar(); }
+  ThreeInputs(const char* op, const char* const (&names)[3], First first, const Tensor& x,
+              const Tensor& y, const Operand& z);
+  ThreeInputs(const ThreeInputs&) = delete;
+  ThreeInputs& operator=(const ThreeInputs&) = delete;
+
+  // NULL if the operand is a number.
+  const bp_tensor* tensor(size_t i) const {
+    return i == 2 && operand_.tensor() == nullptr ? nullptr : &views_[i];
+  }
+  const bp_scalar& scalar() const { return operand_.scalar(); }
   const bp_target& target() const { return *target_; }
 
  private:
-  const Operand& b_;
+  void cast(const bp_tensor** inputs, size_t begin, const Tensor* const* given, const char* op);
+  void broadcast(const bp_tensor* const* inputs, const char* const* names, const char* op);
+
+  const Operand& operand_;
   const bp_target* target_ = nullptr;
-  Tensor held_[2];  // Casts.
+  Tensor held_[3];  // Casts.
   bp_tensor views_[3];
   int64_t shape_[BP_MAX_RANK];
   int64_t strides_[3][BP_MAX_RANK];
