@@ -19,12 +19,12 @@ ROWS = {
     "div": "({0} / {1})", "ratio": "({0} / {1})", "fma": "({0} * {1} + {2})", "lt": "({0} < {1})",
     "le": "({0} < {1} || {0} == {1})", "eq": "({0} == {1})", "select": "({0} ? {1} : {2})",
     **{name: f"primitive::{name}({{0}})"
-       for name in ("abs", "signbit", "sqrt", "exp", "log", "tanh")},
+       for name in ("abs", "signbit", "sqrt", "exp", "log", "tanh", "erfinv")},
     **{name: f"primitive::{name}({{0}}, {{1}})" for name in ("max", "min")},
 }
 primitives.check_rows(ROWS, "emit_elementwise.py")
 # Primitives with a bound of their own on the result at exact arguments: primitive_bound().
-BOUNDED = ("div", "sqrt", "exp", "log", "tanh")
+BOUNDED = ("div", "sqrt", "exp", "log", "tanh", "erfinv")
 
 
 def write(part, args):

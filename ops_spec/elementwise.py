@@ -8,7 +8,7 @@ from signatures import pascal
 
 FAMILIES = ("unary", "binary")  # The files of ops_spec/ops that have such ops.
 # Functions that take as long as tens of additions.
-LONG = {"exp", "log", "tanh"}
+LONG = {"exp", "log", "tanh", "erfinv"}
 
 
 def family(op):

@@ -24,6 +24,7 @@ ROWS = {
     "min": "primitive::min({0}, {1})", "lt": "({0} < {1})", "le": "({0} <= {1})",
     "eq": "({0} == {1})", "signbit": "primitive::signbit({0})", "select": "({0} ? {1} : {2})",
     "sqrt": "sqrt({0})", "exp": "exp({0})", "log": "log({0})", "tanh": "tanh({0})",
+    "erfinv": "erfinv({0})",
 }
 primitives.check_rows(ROWS, "emit_cuda.py")
 

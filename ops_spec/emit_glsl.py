@@ -25,6 +25,7 @@ ROWS = {
     "lt": "({0} < {1})", "le": "({0} <= {1})", "eq": "({0} == {1})", "signbit": "has_sign({0})",
     "select": "({0} ? {1} : {2})", "sqrt": "sqrt({0})", "exp": "exp_of({0})",
     "log": "log_of({0})", "tanh": "tanh_of({0})",
+    "erfinv": "erfinv_of({0})",
 }
 primitives.check_rows(ROWS, "emit_glsl.py")
 FIRST_NUMBER = 100  # Of an op; numbers below are those of map_ops.def.

@@ -23,7 +23,7 @@ ROWS = {
     "le": "hn::Le({0}, {1})", "eq": "hn::Eq({0}, {1})",
     "signbit": "{0}",
     "select": "hn::IfThenElse({0}, {1}, {2})", "sqrt": "hn::Sqrt({0})", "exp": "exp(d, {0})",
-    "log": "log(d, {0})", "tanh": "tanh(d, {0})",
+    "log": "log(d, {0})", "tanh": "tanh(d, {0})", "erfinv": "erfinv(d, {0})",
 }
 primitives.check_rows(ROWS, "emit_highway.py")
 # Comparisons of scalars, which the compiler turns into vectors.

@@ -17,6 +17,8 @@ NUMBER, CONDITION = "number", "condition"
 # Like IEEE 754: what is invalid is NaN, and a division by zero is infinite.
 CONTEXT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 _ONE = decimal.Decimal(1)
+_PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628"
+                      "6208998628034825342117067982148086513282306647")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,32 @@ def _tanh(x):
         return x * (1 - square * (1 - square * 2 / 5) / 3)
     power = CONTEXT.exp(x + x)
     return (power - 1) / (power + 1)
+
+
+def _erf(x):
+    """By the series 2 / sqrt(pi) * exp(-x^2) * sum 2^n x^(2n + 1) / (2n + 1)!!, x >= 0."""
+    term = total = x
+    n = 0
+    while term > total * decimal.Decimal("1e-65"):
+        term = term * (x * x * 2) / (2 * n + 3)
+        total += term
+        n += 1
+    return 2 / _PI.sqrt() * CONTEXT.exp(-x * x) * total
+
+
+def _erfinv(x):
+    """Newton's method, which begins left of the result and so comes nearer from there."""
+    if x.is_nan() or abs(x) > 1:
+        return decimal.Decimal("NaN")
+    if abs(x) == 1 or abs(x) < decimal.Decimal("1e-40"):
+        return decimal.Decimal("Infinity").copy_sign(x) if abs(x) == 1 else x * _PI.sqrt() / 2
+    y, step = abs(x) * _PI.sqrt() / 2, _ONE
+    # Near 1 the rest of 60 digits is what counts, so more of them are carried.
+    with decimal.localcontext(decimal.Context(prec=120, traps=[])) as wide:
+        while step > y * decimal.Decimal("1e-58"):
+            step = (abs(x) - _erf(y)) * wide.exp(y * y) * _PI.sqrt() / 2
+            y += step
+    return y.copy_sign(x)
 
 
 def _extreme(choose):
@@ -71,6 +99,8 @@ PRIMITIVES = {
     "exp": Primitive((NUMBER,), NUMBER, CONTEXT.exp, "the exponential"),
     "log": Primitive((NUMBER,), NUMBER, CONTEXT.ln, "the natural logarithm"),
     "tanh": Primitive((NUMBER,), NUMBER, _tanh, "the hyperbolic tangent"),
+    "erfinv": Primitive((NUMBER,), NUMBER, _erfinv,
+                        "the inverse of erf; infinite at -1 and 1, NaN beyond"),
 }
 
 

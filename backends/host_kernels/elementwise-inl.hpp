@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "backends/host_kernels/erfinv-inl.hpp"
 #include "backends/host_kernels/math-inl.hpp"
 #include "backends/host_kernels/rows-inl.hpp"
 #include "hwy/highway.h"

@@ -16,6 +16,7 @@ template <int kBits>
 struct Bounded {
   double value = 0;
   double error = 0;
+  bool is_lost = false;  // An earlier step may have overflowed: the result may be anything.
 
   static constexpr bool kWide = kBits == 53;
   static constexpr double kUnit = kWide ? 0x1p-53 : 0x1p-24;
@@ -25,6 +26,17 @@ struct Bounded {
   constexpr Bounded(double v) : value(v) {}  // NOLINT: inputs and constants are exact.
   constexpr Bounded(double v, double e) : value(v), error(e) {}
 
+  // Whether what is computed from this is lost.
+  bool may_overflow() const {
+    constexpr double kLargest = kWide ? 0x1.fffffffffffffp+1023 : 0x1.fffffep+127;
+    return is_lost || std::fabs(value) + error > kLargest;
+  }
+  Bounded after(Bounded a, Bounded b) const {
+    Bounded result = *this;
+    result.is_lost = a.may_overflow() || b.may_overflow();
+    return result;
+  }
+
   // `value` after a step of `ulps`, with what the operands brought.
   static Bounded step(double value, double carried, double ulps = 0.5) {
     return {value, carried + 2 * ulps * kUnit * (std::fabs(value) + carried) + kTiny};
@@ -33,11 +45,12 @@ struct Bounded {
 
 template <int kBits>
 Bounded<kBits> operator-(Bounded<kBits> a) {
-  return {-a.value, a.error};
+  a.value = -a.value;
+  return a;
 }
 template <int kBits>
 Bounded<kBits> operator+(Bounded<kBits> a, Bounded<kBits> b) {
-  return Bounded<kBits>::step(a.value + b.value, a.error + b.error);
+  return Bounded<kBits>::step(a.value + b.value, a.error + b.error).after(a, b);
 }
 template <int kBits>
 Bounded<kBits> operator-(Bounded<kBits> a, Bounded<kBits> b) {
@@ -47,7 +60,7 @@ template <int kBits>
 Bounded<kBits> operator*(Bounded<kBits> a, Bounded<kBits> b) {
   const double carried =
       std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error;
-  return Bounded<kBits>::step(a.value * b.value, carried);
+  return Bounded<kBits>::step(a.value * b.value, carried).after(a, b);
 }
 template <int kBits>
 Bounded<kBits> operator/(Bounded<kBits> a, Bounded<kBits> b) {
@@ -55,7 +68,8 @@ Bounded<kBits> operator/(Bounded<kBits> a, Bounded<kBits> b) {
   const double least = std::fabs(b.value) - b.error;
   const double carried =
       a.error == 0 && b.error == 0 ? 0 : (a.error + std::fabs(value) * b.error) / least;
-  return Bounded<kBits>::step(value, least > 0 ? carried : HUGE_VAL, kDivideUlps<kBits>);
+  const double brought = least > 0 ? carried : HUGE_VAL;
+  return Bounded<kBits>::step(value, brought, kDivideUlps<kBits>).after(a, b);
 }
 template <int kBits>
 bool operator<(Bounded<kBits> a, Bounded<kBits> b) {
@@ -71,7 +85,8 @@ bool isnan(Bounded<kBits> x) {
 }
 template <int kBits>
 Bounded<kBits> abs(Bounded<kBits> x) {
-  return {std::fabs(x.value), x.error};
+  x.value = std::fabs(x.value);
+  return x;
 }
 template <int kBits>
 Bounded<kBits> sqrt(Bounded<kBits> x) {

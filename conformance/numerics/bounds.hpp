@@ -24,6 +24,8 @@ constexpr double kLogUlps = kBits == 53 ? 2 : 3;
 template <int kBits>
 constexpr double kDivideUlps = kBits == 53 ? 0.5 : 2.5;
 
+constexpr double kErfinvUlps = 8;
+
 // The growth of the error of a sum of `count` terms, in units of u * S.
 double sum_growth(double count);
 
@@ -35,6 +37,7 @@ double log_bound(bp_dtype dtype, double x, double r, const Numerics& numerics);
 
 // E2 and E2c: tanh and the activations that are made of such functions.
 double tanh_bound(bp_dtype dtype, double r);
+double erfinv_bound(bp_dtype dtype, double r);
 double sigmoid_bound(bp_dtype dtype, double x, double r);
 double silu_bound(bp_dtype dtype, double x, double r);
 double gelu_bound(bp_dtype dtype, double x);

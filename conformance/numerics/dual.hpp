@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "conformance/numerics/erfinv.hpp"
+
 namespace bp::conformance {
 
 template <typename N>
@@ -97,6 +99,12 @@ Dual<N> erfc(Dual<N> x) {
   using std::exp;
   const N two_by_root_pi(1.12837916709551257390);
   return chained(x, erfc(x.value), -(two_by_root_pi * exp(-(x.value * x.value))));
+}
+template <typename N>
+Dual<N> erfinv(Dual<N> x) {
+  using std::exp;
+  const N half_root_pi(0.88622692545275801365), y = erfinv(x.value);
+  return chained(x, y, half_root_pi * exp(y * y));
 }
 template <typename N>
 Dual<N> sin(Dual<N> x) {

@@ -32,6 +32,7 @@ TEST(Dual, DerivesFunctions) {
   expect([](D x) { return tanh(x); }, [](double x) { return std::tanh(x); });
   expect([](D x) { return erf(x); }, [](double x) { return std::erf(x); });
   expect([](D x) { return erfc(x); }, [](double x) { return std::erfc(x); });
+  expect([](D x) { return erfinv(x); }, [](double x) { return erfinv(x); });
   expect([](D x) { return sin(x); }, [](double x) { return std::sin(x); });
   expect([](D x) { return cos(x); }, [](double x) { return std::cos(x); });
 }

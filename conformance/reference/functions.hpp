@@ -6,6 +6,7 @@
 
 #include "conformance/numerics/bounded.hpp"
 #include "conformance/numerics/double_double.hpp"
+#include "conformance/numerics/erfinv.hpp"
 
 namespace bp::conformance {
 
@@ -65,6 +66,16 @@ inline DoubleDouble erfc(DoubleDouble x) {
   return exp(-(x * x)) / (sqrt(kPi) * rest);
 }
 
+// A step of Newton's method from the double, with twice the digits.
+inline DoubleDouble erfinv(DoubleDouble x) {
+  const double near = erfinv(std::fabs(x.hi));
+  if (!std::isfinite(near) || x.hi == 0) return std::copysign(near, x.hi);
+  const DoubleDouble a = abs(x), y(near);
+  const DoubleDouble off = a.hi < 0.5 ? erf(y) - a : (DoubleDouble(1) - a) - erfc(y);
+  const DoubleDouble better = y - off * exp(y * y) * sqrt(kPi) / DoubleDouble(2);
+  return x.hi < 0 ? -better : better;
+}
+
 struct SineAndCosine {
   DoubleDouble sine, cosine;
 };
@@ -105,6 +116,15 @@ Bounded<kBits> erf(Bounded<kBits> x) {
   const double nearest = std::fmax(std::fabs(x.value) - x.error, 0.0);
   const double carried = x.error == 0 ? 0 : x.error * M_2_SQRTPI * std::exp(-nearest * nearest);
   return Bounded<kBits>::step(std::erf(x.value), carried, kErfUlps<kBits>);
+}
+
+// The slope is largest at the end that is nearer to 1.
+template <int kBits>
+Bounded<kBits> erfinv(Bounded<kBits> x) {
+  const double furthest = erfinv(std::fabs(x.value) + x.error);
+  const double slope = std::exp(furthest * furthest) / M_2_SQRTPI;
+  const double carried = x.error == 0 ? 0 : std::isfinite(slope) ? x.error * slope : HUGE_VAL;
+  return Bounded<kBits>::step(erfinv(x.value), carried, kErfinvUlps);
 }
 
 // For x >= 0. The slope of the logarithm is at most 2 x + 2 / sqrt(pi) there.

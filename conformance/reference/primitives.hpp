@@ -57,6 +57,12 @@ N tanh(N x) {
   using std::tanh;
   return tanh(x);
 }
+// Found by the search for a function: of the conformance namespace, for doubles too.
+template <typename N>
+N erfinv(N x) {
+  using conformance::erfinv;
+  return erfinv(x);
+}
 
 // NaN where either is NaN; `a` of two zeros. The error of the other one may be that of the choice.
 template <typename N>

@@ -38,6 +38,27 @@ def sigmoid(x):
     return 1 / (1 + mpmath.exp(-x))
 
 
+def mish(x):
+    return x * mpmath.tanh(mpmath.log1p(mpmath.exp(x)))
+
+
+def mish_slope(x):
+    soft = mpmath.tanh(mpmath.log1p(mpmath.exp(x)))
+    return soft + x * sigmoid(x) * (1 - soft * soft)
+
+
+def erfinv(x):
+    if abs(x) >= 1:
+        return math.copysign(INF, x) if abs(x) == 1 else NAN
+    return x if x == 0 else mpmath.erfinv(mpf(x))
+
+
+def lerp(a, b, weight):
+    """Of finite floats whose difference does not overflow."""
+    result = mpf(a) + mpf(weight) * (mpf(b) - mpf(a))
+    return result if result != 0 else 0.0
+
+
 def log(x):
     return mpf("-inf") if x == 0 else mpf("nan") if x < 0 else mpmath.log(x)
 
@@ -75,6 +96,10 @@ UNARY = {
     # Where x is -inf, the formula is NaN and its limit 0: that case is left out.
     "silu": (lambda x: mpf(x) * sigmoid(mpf(x)),
              [x for x in BOTH_SIGNS if x != -INF] + spread(60, -60, 9.5, 7)),
+    "mish": (lambda x: mish(mpf(x)),
+             [x for x in BOTH_SIGNS if x != -INF] + spread(60, -60, 9.5, 8)),
+    "erfinv": (erfinv, BOTH_SIGNS + spread(60, -60, 0, 9) +
+               [sign * (1 - 2.0**-n) for n in range(2, 54, 3) for sign in (1, -1)]),
 }
 COMBINED = [(a, b) for a in PAIRS for b in PAIRS]
 BINARY = {
@@ -110,6 +135,15 @@ GRADIENTS = {
                          [(g, abs(y)) for g, y in SLOPES]),
     "silu_backward": (lambda g, x: mpf(g) * (sigmoid(mpf(x)) + mpf(x) * sigmoid(mpf(x)) *
                                              sigmoid(-mpf(x))), WIDE_SLOPES),
+    "mish_backward": (lambda g, x: mpf(g) * mish_slope(mpf(x)), WIDE_SLOPES),
+}
+WEIGHTS = [0.0, 1.0, 0.5, 0.25, -3.0, 7.5]
+TERNARY = {
+    "lerp": (lerp, [(a, b, weight) for (a, b), weight in
+                    zip(ORDINARY_PAIRS, WEIGHTS * 10)] +
+             [(a, b, abs(w)) for (a, b), w in zip(ORDINARY_PAIRS, spread(60, -12, 2, 17))] +
+             # The ends, where the other one is so large that a difference forgets them.
+             [(1.0, 1e-80, 1.0), (1e-80, 1.0, 0.0)]),
 }
 
 
@@ -123,7 +157,7 @@ def split(value):
 
 
 def lines():
-    for table in (UNARY, BINARY, GRADIENTS):
+    for table in (UNARY, BINARY, GRADIENTS, TERNARY):
         for op, (function, inputs) in table.items():
             arithmetic = op in ("add", "sub", "mul")
             if arithmetic:

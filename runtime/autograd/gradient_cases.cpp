@@ -96,6 +96,9 @@ std::vector<GradientCase> elementwise_gradient_cases() {
        [](Inputs x) { return gelu_backward(x[0], x[1] - 1, kTanh); }},
       {"silu", {{6}}, [](Inputs x) { return silu(x[0] - 1); }},
       {"silu_backward", {{6}, {6}}, [](Inputs x) { return silu_backward(x[0], x[1] - 1); }},
+      {"mish", {{6}}, [](Inputs x) { return mish(x[0] - 1); }},
+      {"mish_backward", {{6}, {6}}, [](Inputs x) { return mish_backward(x[0], x[1] - 1); }},
+      {"erfinv", {{6}}, [](Inputs x) { return erfinv(x[0] * 0.5 - 0.4); }},
       {"add", {{2, 3}, {3}}, [](Inputs x) { return add(x[0], x[1]); }},
       {"sub", {{2, 1}, {3}}, [](Inputs x) { return sub(x[0], x[1]); }},
       {"sub, from a number", {{3}}, [](Inputs x) { return sub(2, x[0]); }},
@@ -117,6 +120,8 @@ std::vector<GradientCase> elementwise_gradient_cases() {
        [](Inputs x) {
          return where(lt(gradient_sample({2, 3}, 3), 1), x[0], 0);
        }},
+      {"lerp", {{2, 3}, {3}, {2, 1}}, [](Inputs x) { return lerp(x[0], x[1], x[2] - 0.5); }},
+      {"lerp, by a number", {{3}, {3}}, [](Inputs x) { return lerp(x[0], x[1], 0.7); }},
       {"dropout", {{10}}, [](Inputs x) { return dropout(x[0], 11, 0, 0.4); }},
       {"dropout_backward", {{10}}, [](Inputs x) { return dropout_backward(x[0], 11, 0, 0.4); }},
   };

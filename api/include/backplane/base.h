@@ -35,7 +35,7 @@
  * freeze the major is 0, and a host does not serve a newer minor. api/docs/versioning.md has the
  * promise. */
 #define BP_ABI_MAJOR 0
-#define BP_ABI_MINOR 2
+#define BP_ABI_MINOR 3
 #define BP_ABI_MINOR_MIN 1
 
 #if defined(_WIN32)

@@ -389,6 +389,37 @@ typedef struct bp_silu_backward_args {
   const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x. */
 } bp_silu_backward_args;
 
+/* mish: x * tanh(log(1 + exp(x))), without overflow.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2c; experimental since 0.3. */
+enum { BP_OP_MISH = 115 };
+typedef struct bp_mish_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_mish_args;
+
+/* mish_backward: grad_y * (t + x * (1 - t^2) * sigmoid(x)) with t = tanh(log(1 + exp(x))).
+ * ops_spec/ops/unary.yaml; profile train; numerics P; experimental since 0.3. */
+enum { BP_OP_MISH_BACKWARD = 116 };
+typedef struct bp_mish_backward_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* grad_y; /* Float. */
+  const bp_tensor* x;      /* Like(grad_y), shape grad_y.shape. */
+  const bp_tensor* grad_x; /* Out, like(grad_y), shape grad_y.shape; may alias grad_y or x. */
+} bp_mish_backward_args;
+
+/* erfinv: The inverse of the error function; infinite at -1 and 1, and NaN beyond.
+ * ops_spec/ops/unary.yaml; profile infer; numerics E2; experimental since 0.3. */
+enum { BP_OP_ERFINV = 117 };
+typedef struct bp_erfinv_args {
+  uint32_t struct_size;
+  uint32_t flags;     /* None defined: 0. */
+  const bp_tensor* x; /* Float. */
+  const bp_tensor* y; /* Out, like(x), shape x.shape; may alias x. */
+} bp_erfinv_args;
+
 /* add: a + b. Integers wrap.
  * ops_spec/ops/binary.yaml; profile infer; numerics E1; stable since 0.1. */
 enum { BP_OP_ADD = 200 };
@@ -486,6 +517,20 @@ typedef struct bp_lt_args {
   bp_scalar b_scalar; /* The value where b is NULL. */
   const bp_tensor* y; /* Out, bool, shape a.shape. */
 } bp_lt_args;
+
+/* lerp: a + weight * (b - a): a where weight is 0, and b where it is 1. The weight may lie outside
+ * of [0, 1]. b - a may overflow, and then so does y, or it is NaN.
+ * ops_spec/ops/binary.yaml; profile infer; numerics E2c; experimental since 0.3. */
+enum { BP_OP_LERP = 208 };
+typedef struct bp_lerp_args {
+  uint32_t struct_size;
+  uint32_t flags;          /* None defined: 0. */
+  const bp_tensor* a;      /* Float. */
+  const bp_tensor* b;      /* Like(a), shape a.shape. */
+  const bp_tensor* weight; /* NULL or a tensor, like(a), shape a.shape. */
+  bp_scalar weight_scalar; /* The value where weight is NULL. */
+  const bp_tensor* y;      /* Out, like(a), shape a.shape; may alias a or b or weight. */
+} bp_lerp_args;
 
 /* sum: The sum over axes. Without axes y is x itself, converted, so that -0 stays -0; the sum over
  * an axis of no elements is 0. Integers are added in i64 and wrap. The error of a sum of n floats

@@ -3,6 +3,8 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <csetjmp>
 #include <memory>
 #include <stdexcept>
@@ -164,5 +166,20 @@ void wait_for_warp() { machine().wait(State::kInWarpBarrier); }
 std::byte* exchange_slots(unsigned parity) { return machine().slots(parity); }
 
 void run(const Grid& grid, const std::function<void()>& thread) { machine().run(grid, thread); }
+
+// By bisection over the whole numbers that doubles are in order of their size: slow, and right.
+double erfinv(double x) {
+  if (!(std::fabs(x) < 1)) return x * (std::fabs(x) == 1 ? HUGE_VAL : NAN);
+  if (std::fabs(x) < 1e-9) return x * 0.88622692545275801365;  // sqrt(pi) / 2
+  uint64_t low = std::bit_cast<uint64_t>(1e-10), high = std::bit_cast<uint64_t>(6.5);
+  const double rest = 1 - std::fabs(x);
+  while (high - low > 1) {
+    const uint64_t middle = low + (high - low) / 2;
+    const double y = std::bit_cast<double>(middle);
+    const bool is_below = rest > 0.5 ? std::erf(y) < std::fabs(x) : std::erfc(y) > rest;
+    (is_below ? low : high) = middle;
+  }
+  return std::copysign(std::bit_cast<double>(high), x);
+}
 
 }  // namespace bp::cuda::emulation

@@ -67,6 +67,10 @@ const void* entry_of() {
   return &entry;
 }
 
+// The inverse of erf().
+double erfinv(double x);
+inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
+
 template <typename T>
 T shuffle(T value, unsigned from_lane) {
   static_assert(sizeof(T) <= 16);

@@ -45,6 +45,12 @@ using std::rint;
 using std::sin;
 using std::sqrt;
 using std::tanh;
+// CUDA has more than C, and the host of the emulation has not.
+#ifdef BACKPLANE_CUDA_EMULATED
+using emulation::erfinv;
+#else
+using ::erfinv;
+#endif
 
 // Makes an index that is out of range a failure of the stream.
 __device__ inline void report(const Fault& fault, int64_t index) {

@@ -1,4 +1,5 @@
 // The primitives of `compute` on VALUE, as ops_spec/emit_glsl.py calls them.
+#include "erfinv.glsl"
 #if defined(COMPUTE_F32)
 bool has_sign(float x) { return (floatBitsToUint(x) & 0x80000000u) != 0u; }
 float negative_of(float x) { return uintBitsToFloat(floatBitsToUint(x) ^ 0x80000000u); }
@@ -7,6 +8,7 @@ float smaller_of(float a, float b) { return is_nan(b) ? b : (b < a ? b : a); }
 float exp_of(float x) { return exp_f32(x); }
 float log_of(float x) { return log_f32(x); }
 float tanh_of(float x) { return tanh_f32(x); }
+float erfinv_of(float x) { return erfinv_f32(x); }
 
 #elif defined(COMPUTE_F64)
 bool has_sign(double x) { return (unpackDouble2x32(x).y & 0x80000000u) != 0u; }
@@ -17,6 +19,7 @@ double smaller_of(double a, double b) { return is_nan(b) ? b : (b < a ? b : a); 
 double exp_of(double x) { return exp_f64(x); }
 double log_of(double x) { return log_f64(x); }
 double tanh_of(double x) { return tanh_f64(x); }
+double erfinv_of(double x) { return erfinv_f64(x); }
 
 #else
 VALUE negative_of(VALUE x) { return -x; }

@@ -81,14 +81,16 @@ double primitive_bound(std::string_view primitive, bp_dtype dtype, double x, dou
   if (primitive == "exp") return exp_bound(dtype, x, r, numerics);
   if (primitive == "log") return log_bound(dtype, x, r, numerics);
   if (primitive == "tanh") return tanh_bound(dtype, r);
+  if (primitive == "erfinv") return erfinv_bound(dtype, r);
   throw std::out_of_range("no bound of the primitive " + std::string(primitive));
 }
 
 // Where an argument is infinite, a formula gives NaN in place of its limit if it takes 0 times
 // that. The limit, which is found at the largest number, is right as well, and NaN is for
-// gradients.
+// gradients. Anything is right where finite arguments let a step before the last one overflow.
 template <typename N>
-void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<Array<N>> inputs) {
+void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<Array<N>> inputs,
+                  const std::vector<bool>& is_lost) {
   const auto is_infinite = where_an_input(inputs, [](double x) { return std::isinf(x); });
   for (Array<N>& input : inputs) {
     for (N& x : input.data) {
@@ -100,20 +102,29 @@ void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<
   for (const N& limit : computed(op, inputs).data)
     limits.push_back(round_to(dtype, exact_of(limit)));
   const bool may_be_nan = op.bound == BoundRule::kGradient;
-  expected.also_right = [is_infinite, limits, may_be_nan](int64_t element, DoubleDouble y) {
+  const auto is_no_number = where_an_input(inputs, [](double x) { return std::isnan(x); });
+  expected.also_right = [=](int64_t element, DoubleDouble y) {
     const auto i = static_cast<size_t>(element);
-    return is_infinite[i] && (isnan(y) ? may_be_nan : y.hi == limits[i]);
+    if (!is_infinite[i]) return is_lost[i] && !is_no_number[i];
+    return isnan(y) ? may_be_nan : y.hi == limits[i];
   };
 }
 
-// B of each element of a formula of several steps.
-std::vector<double> propagated_bounds(const Op& op, const CallData& data, bp_dtype dtype) {
-  const double lost =
+// Of each element of a formula of several steps.
+struct Propagated {
+  std::vector<double> bounds;  // B.
+  std::vector<bool> is_lost;
+};
+Propagated propagated(const Op& op, const CallData& data, bp_dtype dtype) {
+  const double flushed =
       op.bound == BoundRule::kComposite ? float_format(dtype)->smallest_normal() : 0;
   return with_bounded(dtype, [&]<typename N>(N) {
-    std::vector<double> bounds;
-    for (const N& y : computed(op, inputs_of<N>(op, data)).data) bounds.push_back(y.error + lost);
-    return bounds;
+    Propagated found;
+    for (const N& y : computed(op, inputs_of<N>(op, data)).data) {
+      found.bounds.push_back(y.error + flushed);
+      found.is_lost.push_back(y.is_lost);
+    }
+    return found;
   });
 }
 
@@ -127,8 +138,9 @@ void add_bounds(Expected& expected, const Op& op, const CallData& data, const Nu
                                                expected.value[i].hi, numerics));
     }
   } else if (op.bound != BoundRule::kExact) {
-    expected.bound = propagated_bounds(op, data, dtype);
-    allow_limits(expected, op, dtype, inputs);
+    const Propagated found = propagated(op, data, dtype);
+    expected.bound = found.bounds;
+    allow_limits(expected, op, dtype, inputs, found.is_lost);
   }
 }
 
@@ -177,11 +189,13 @@ const std::map<std::string_view, Samples>& samples() {
       {"unary_moderate", {{{FillKind::kUniform, -6, 6}}}},
       {"unary_wide", {{kWide}}},
       {"unary_rectified", {{{FillKind::kUniform, -1, 2}}}},
+      {"unary_unit", {{{FillKind::kUniform, -1, 1}}}},
       {"binary", {{kRandom, kRandom}}},
       {"binary_repeat", {{kRepeat, kRepeat}, "repeat"}},
       {"gradient_mask", {{kRandom, kRandom}}},
       {"gradient_of_result", {{kRandom, kRandom}}},
       {"gradient_wide", {{kRandom, kWide}}},
+      {"ternary", {{kRandom, kRandom, {FillKind::kUniform, -0.5, 1.5}}}},
   };
   return all;
 }
