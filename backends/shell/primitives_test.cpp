@@ -1,0 +1,225 @@
+// The functions that element-wise kernels are made of, on the kernels of one plugin, against MPFR:
+// each value of the 16-bit floats, and many of f32 and f64. BACKEND_PATH names the plugin.
+#include <mpfr.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <random>
+
+#include "backends/shell/numerics_test.hpp"
+#include "backplane/shell/narrow.hpp"
+
+namespace bp {
+namespace {
+
+using kernels::BFloat16;
+using kernels::Float16;
+
+// ---- Exact values -------------------------------------------------------------------------------
+
+// A number of MPFR with twice the digits of f64.
+class Exact {
+ public:
+  explicit Exact(double x = 0) {
+    mpfr_init2(value, 120);
+    mpfr_set_d(value, x, MPFR_RNDN);
+  }
+  ~Exact() { mpfr_clear(value); }
+  Exact(const Exact&) = delete;
+  Exact& operator=(const Exact&) = delete;
+
+  double nearest() const { return mpfr_get_d(value, MPFR_RNDN); }
+
+  // y - this, in units of `ulp`.
+  double distance(double y, double ulp) const {
+    Exact difference(y);
+    mpfr_sub(difference.value, difference.value, value, MPFR_RNDN);
+    return difference.nearest() / ulp;
+  }
+
+  mpfr_t value;
+};
+
+// By Newton's method on erfc(), whose argument grows with the number of digits.
+void exact_erfinv(Exact& y, double x) {
+  const double magnitude = std::fabs(x);
+  if (!(magnitude < 1) || x == 0) {
+    mpfr_set_d(y.value, magnitude == 1 ? x * HUGE_VAL : x == 0 ? x : NAN, MPFR_RNDN);
+    return;
+  }
+  const double w = std::log1p(-magnitude * magnitude), half = 4.33 + w / 2;
+  mpfr_set_d(y.value, std::sqrt(std::sqrt(half * half - w / 0.147) - half) + 1e-300, MPFR_RNDN);
+  if (magnitude < 0.01) mpfr_set_d(y.value, magnitude * 0.8862, MPFR_RNDN);
+  Exact off, slope, root_pi;
+  mpfr_const_pi(root_pi.value, MPFR_RNDN);
+  mpfr_sqrt(root_pi.value, root_pi.value, MPFR_RNDN);
+  for (int step = 0; step < 9; ++step) {
+    if (magnitude < 0.5) {
+      mpfr_erf(off.value, y.value, MPFR_RNDN);
+      mpfr_sub_d(off.value, off.value, magnitude, MPFR_RNDN);
+    } else {
+      mpfr_erfc(off.value, y.value, MPFR_RNDN);
+      mpfr_d_sub(off.value, 1 - magnitude, off.value, MPFR_RNDN);
+    }
+    mpfr_sqr(slope.value, y.value, MPFR_RNDN);
+    mpfr_exp(slope.value, slope.value, MPFR_RNDN);
+    mpfr_mul(slope.value, slope.value, root_pi.value, MPFR_RNDN);
+    mpfr_mul(off.value, off.value, slope.value, MPFR_RNDN);
+    mpfr_div_ui(off.value, off.value, 2, MPFR_RNDN);
+    mpfr_sub(y.value, y.value, off.value, MPFR_RNDN);
+  }
+  if (x < 0) mpfr_neg(y.value, y.value, MPFR_RNDN);
+}
+
+template <int (*kFunction)(mpfr_t, const mpfr_t, mpfr_rnd_t)>
+void exact_of(Exact& y, double x) {
+  const Exact argument(x);
+  kFunction(y.value, argument.value, MPFR_RNDN);
+}
+
+// mpfr_sqrt() may be a macro.
+int root(mpfr_t y, const mpfr_t x, mpfr_rnd_t mode) { return mpfr_sqrt(y, x, mode); }
+
+// ---- Functions ----------------------------------------------------------------------------------
+
+struct Function {
+  const char* name;
+  uint32_t op;
+  void (*exact)(Exact& y, double x);
+  double f32_ulps, f64_ulps;  // What the suite allows: conformance/numerics/bounds.hpp.
+  double low_f32, high_f32;   // Where random arguments lie,
+  double low_f64, high_f64;   // in f64.
+  bool are_exponents;         // The limits are those of the exponents of 2.
+};
+
+const Function kFunctions[] = {
+    {"exp", BP_OP_EXP, exact_of<mpfr_exp>, 3, 2, -87, 89, -708, 710, false},
+    {"log", BP_OP_LOG, exact_of<mpfr_log>, 3, 2, -126, 128, -1022, 1024, true},
+    {"log near 1", BP_OP_LOG, exact_of<mpfr_log>, 3, 2, 0.5, 2, 0.5, 2, false},
+    {"sqrt", BP_OP_SQRT, exact_of<root>, 2.5, 0.5, -126, 128, -1022, 1024, true},
+    {"tanh", BP_OP_TANH, exact_of<mpfr_tanh>, 5, 4, -30, 4, -60, 5, true},
+    {"erfinv", BP_OP_ERFINV, exact_erfinv, 8, 8, -1, 1, -1, 1, false},
+    {"erfinv near 0", BP_OP_ERFINV, exact_erfinv, 8, 8, -100, 0, -900, 0, true},
+};
+
+// The distance of neighbours of the size of x. Below `smallest` digits may be lost.
+double ulp_of(double x, int digits, double smallest) {
+  return std::ldexp(1.0, std::ilogb(std::fmax(std::fabs(x), smallest)) - digits + 1);
+}
+
+class Primitives : public Numerics, public testing::WithParamInterface<Function> {
+ protected:
+  template <typename T>
+  std::vector<T> results(bp_dtype dtype, const std::vector<T>& values) {
+    TestTensor x(b, dtype, {static_cast<int64_t>(values.size())});
+    TestTensor y(b, dtype, {static_cast<int64_t>(values.size())});
+    put(x, values);
+    run(GetParam().op, bp_exp_args{.x = &x, .y = &y});  // The frames of these ops are alike.
+    return get<T>(y);
+  }
+
+  // Arguments between the limits, and a step away from each of their ends.
+  std::vector<double> arguments(double low, double high, size_t count) {
+    std::mt19937_64 random(7);
+    std::uniform_real_distribution<double> uniform(low, high);
+    std::vector<double> values;
+    while (values.size() < count) {
+      const double x = uniform(random);
+      const bool takes_negative = GetParam().op != BP_OP_LOG && GetParam().op != BP_OP_SQRT;
+      const double sign = takes_negative && values.size() % 2 == 1 ? -1 : 1;
+      values.push_back(GetParam().are_exponents ? sign * std::exp2(x) : x);
+    }
+    // Near an end of an interval rounding to fewer digits may leave it.
+    if (GetParam().op == BP_OP_ERFINV) {
+      for (int bits = 2; bits < 54; ++bits) values.push_back(1 - std::ldexp(1.0, -bits));
+    }
+    return values;
+  }
+
+  template <typename T>
+  void expect_within(bp_dtype dtype, const std::vector<T>& x, double ulps, double smallest) {
+    const std::vector<T> y = results(dtype, x);
+    double most = 0, at = 0;
+    Exact exact;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto argument = static_cast<double>(x[i]);
+      GetParam().exact(exact, argument);
+      const double nearest = exact.nearest();
+      if (!std::isfinite(static_cast<T>(nearest))) {
+        // Where the exact value rounds to infinity, so does the result, or it is the largest
+        // number.
+        const auto result = static_cast<double>(y[i]);
+        EXPECT_TRUE(std::isnan(nearest) ? std::isnan(result)
+                                        : std::fabs(result) >= std::numeric_limits<T>::max() / 2)
+            << GetParam().name << "(" << argument << ") is " << result;
+        continue;
+      }
+      const double ulp = ulp_of(nearest, std::numeric_limits<T>::digits, smallest);
+      const double off = std::fabs(exact.distance(static_cast<double>(y[i]), ulp));
+      if (!(off <= most)) most = off, at = argument;
+    }
+    std::printf("%s of %s: at most %.2f ulp off, at %.17g\n", GetParam().name,
+                dtype == BP_F32 ? "f32" : "f64", most, at);
+    EXPECT_LE(most, ulps) << GetParam().name << "(" << at << ")";
+  }
+};
+
+TEST_P(Primitives, OfF32) {
+  std::vector<float> x;
+  for (const double value : arguments(GetParam().low_f32, GetParam().high_f32, 40000)) {
+    x.push_back(static_cast<float>(value));
+  }
+  expect_within(BP_F32, x, GetParam().f32_ulps, 0x1p-126);
+}
+
+TEST_P(Primitives, OfF64) {
+  if (!claims(GetParam().op, BP_F64)) GTEST_SKIP() << "the backend does not claim f64";
+  const std::vector<double> x = arguments(GetParam().low_f64, GetParam().high_f64, 10000);
+  expect_within(BP_F64, x, GetParam().f64_ulps, 0x1p-1022);
+}
+
+// The numbers of a 16-bit float.
+template <typename T>
+struct Narrow {
+  static double value(uint16_t bits) { return static_cast<double>(T{bits}.to_f32()); }
+  static double round(double x) { return value(T::from_f64(x).bits); }
+};
+
+template <typename T>
+void expect_each(const Function& f, const std::vector<uint16_t>& x,
+                 const std::vector<uint16_t>& y) {
+  Exact exact;
+  int wrong = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    f.exact(exact, Narrow<T>::value(x[i]));
+    const double r = exact.nearest(), result = Narrow<T>::value(y[i]);
+    if (std::isnan(r) && std::isnan(result)) continue;
+    // Of numbers that are subnormal in f32, which it may lose, all digits.
+    const double lost = std::fabs(r) < 0x1p-126 ? 0x1p-126 : 0;
+    const double allowed = std::isinf(r) ? 0 : f.f32_ulps * ulp_of(r, 24, 0x1p-126) + lost;
+    const double low = Narrow<T>::round(r - allowed), high = Narrow<T>::round(r + allowed);
+    if (low <= result && result <= high) continue;
+    if (++wrong < 6) {
+      ADD_FAILURE() << f.name << "(" << Narrow<T>::value(x[i]) << ") is " << result << ", not from "
+                    << low << " to " << high;
+    }
+  }
+  EXPECT_EQ(wrong, 0) << f.name;
+}
+
+TEST_P(Primitives, OfEachValueOf16Bits) {
+  std::vector<uint16_t> x(65536);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<uint16_t>(i);
+  expect_each<Float16>(GetParam(), x, results(BP_F16, x));
+  expect_each<BFloat16>(GetParam(), x, results(BP_BF16, x));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Primitives, testing::ValuesIn(kFunctions), [](const auto& tested) {
+  std::string name = tested.param.name;
+  std::erase(name, ' ');
+  return name;
+});
+
+}  // namespace
+}  // namespace bp
