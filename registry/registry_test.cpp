@@ -78,13 +78,14 @@ TEST(Registry, SaysWhyALoadFailedAndKeepsNothing) {
          f.entry_status = BP_INCOMPATIBLE;
          f.entry_words = "this backend serves ABI 7";
        },
-       BP_INCOMPATIBLE, "acme.npu: this backend serves ABI 7 (this host serves ABI 0.1 to 0.3)", 0},
+       BP_INCOMPATIBLE, "acme.npu: this backend serves ABI 7 (this host serves " BP_TEST_SERVED ")",
+       0},
       {[](FakeBackend& f) { f.entry_status = -7; }, -7,
        "acme.npu: refused without a reason, vendor status", 0},
       {[](FakeBackend& f) { f.gives_backend = false; }, BP_INTERNAL,
        "acme.npu: its entry returned BP_OK, but no backend", 0},
       {[](FakeBackend& f) { f.abi_minor = 9; }, BP_INCOMPATIBLE,
-       "acme.npu: chose ABI 0.9, which was not offered: this host serves ABI 0.1 to 0.3", 0},
+       "acme.npu: chose ABI 0.9, which was not offered: this host serves " BP_TEST_SERVED, 0},
       {[](FakeBackend& f) { f.name = "npu"; }, BP_INTERNAL,
        "npu: its name is npu, not vendor.backend with both in [a-z0-9_]+", 0},
       {[](FakeBackend& f) { f.register_status = BP_NOT_FOUND; }, BP_NOT_FOUND,

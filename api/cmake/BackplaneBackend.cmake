@@ -10,8 +10,8 @@
 
 # The ABI that this package's headers define; .ci/check_tree.py compares it with base.h.
 set(BACKPLANE_ABI_MAJOR 0)
-set(BACKPLANE_ABI_MINOR_MIN 2)
-set(BACKPLANE_ABI_MINOR 2)
+set(BACKPLANE_ABI_MINOR_MIN 3)
+set(BACKPLANE_ABI_MINOR 3)
 
 function(backplane_add_backend name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "MANIFEST" "SOURCES;LINK")

@@ -10,9 +10,6 @@
 namespace bp::core {
 namespace {
 
-#define BP_TEST_STRING_OF(text) #text
-#define BP_TEST_STRING(macro) BP_TEST_STRING_OF(macro)
-
 TEST(Layers, WithoutOneTheTablesAreTheBackendsOwn) {
   TestRegistry r(BP_REGISTRY_IGNORE_ENVIRONMENT);
   const bp_kernel kernel = make_kernel("add.fast");

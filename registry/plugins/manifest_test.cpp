@@ -80,7 +80,7 @@ TEST_F(Discovery, ListsManifestsByFileNameWithTheProblemOfEach) {
   EXPECT_TRUE(std::string(found[1]->problem).starts_with("not a manifest: ")) << found[1]->problem;
   EXPECT_STREQ(found[1]->name, "");
   EXPECT_TRUE(std::string(found[2]->problem).starts_with("its library does not exist: "));
-  EXPECT_STREQ(found[3]->problem, "it serves ABI 0.9 to 0.9, this host ABI 0.1 to 0.3");
+  EXPECT_STREQ(found[3]->problem, "it serves ABI 0.9 to 0.9, this host " BP_TEST_SERVED);
   EXPECT_STREQ(found[4]->problem, "another manifest before it has the name test.good");
   EXPECT_TRUE(std::string(found[5]->problem).starts_with("not a manifest: "));
 }

@@ -8,6 +8,14 @@
 
 #include "registry/plugins/plugin.hpp"
 
+#define BP_TEST_STRING_OF(text) #text
+#define BP_TEST_STRING(macro) BP_TEST_STRING_OF(macro)
+
+// How a host of these headers names the versions that it serves.
+#define BP_TEST_SERVED                                                                            \
+  "ABI " BP_TEST_STRING(BP_ABI_MAJOR) "." BP_TEST_STRING(BP_ABI_MINOR_MIN) " to " BP_TEST_STRING( \
+      BP_ABI_MAJOR) "." BP_TEST_STRING(BP_ABI_MINOR)
+
 namespace bp::core {
 
 // Streams are inline. Handles are addresses of objects of this file, cast.
