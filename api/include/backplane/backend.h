@@ -19,8 +19,9 @@
  *   Threads    The host calls the entry, register_all() and shutdown() one at a time for an
  *              instance; instances of one library are independent. get_extension() and
  *              status_class() are safe from any thread.
- *   Errors     Returns a status, with the text in the thread's error slot. [ENTRY-4] No exception,
- *              signal handler, exit or output to standard streams.
+ *   Errors     Returns a status, with the text in the thread's error slot. [ENTRY-4] A backend
+ *              lets out no exception, installs no signal handler, never exits the process, and
+ *              writes nothing to standard streams.
  *   Ownership  What a backend adds stays its own, and valid until shutdown().
  */
 #ifndef BACKPLANE_BACKEND_H_
@@ -45,29 +46,31 @@ extern "C" {
 typedef struct bp_add_result {
   uint32_t outcome;   /* A BP_ADD_* value. */
   uint32_t reserved;  /* 0. */
-  const char* reason; /* NULL if accepted. Else by which entry, or why; until register_all ends. */
+  const char* reason; /* NULL if accepted; else what shadows the entry, or why it is rejected. The
+                         text is lent until register_all() ends. */
 } bp_add_result;
 enum {
   BP_ADD_ACCEPTED = 1,
-  BP_ADD_SHADOWED = 2, /* Legal, but an earlier entry always answers in its place. */
-  BP_ADD_REJECTED = 3, /* Not usable. The other entries are not affected. */
+  BP_ADD_SHADOWED = 2, /* The entry is legal, but an earlier one always answers in its place. */
+  BP_ADD_REJECTED = 3, /* The entry is not usable. The other entries are not affected. */
 };
 
-/* The host's side of a registration. An offer. Valid during register_all(), on its thread.
+/* The host's side of a registration. An offer, valid during register_all(), on its thread.
  *
- * An entry is for the devices listed; a device_count of 0 means all of the backend. [REG-1] The
- * result is one per entry: the call fails only if it cannot be read at all. `out_results` may be
- * NULL. [REG-2] Of tables, the first for a device counts. [REG-3] Kernels are tried by priority,
- * then in the order in which they came. Slots of a table that are NULL are filled with functions
- * that return BP_UNSUPPORTED. */
+ * An entry is for the listed devices; a device_count of 0 means all devices of the backend. [REG-1]
+ * The registrar gives one result per entry: an add call fails only if it cannot be read at all.
+ * `out_results` may be NULL. [REG-2] If several tables of one kind are added for a device, the host
+ * uses the first. [REG-3] The host tries kernels by priority, then in the order in which they were
+ * added. The host fills slots of a table that are NULL with functions that return
+ * BP_UNSUPPORTED. */
 typedef struct bp_registrar {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_REGISTRAR. */
   const void* next;
   void* self;
 
-  /* Adds devices and their functions. Comes first. With a device_count of 0: all that
-   * devices->enumerate() lends. */
+  /* Adds devices and their functions. The backend calls it before the others. A device_count of 0
+   * adds all devices that devices->enumerate() lends. */
   bp_status (*add_device)(void* self, uint64_t device_count, bp_device* const* device_list,
                           const bp_device_ops* devices, bp_add_result* out_result);
 
@@ -86,8 +89,8 @@ typedef struct bp_registrar {
 
   /* ---- Since 0.2: tables that a device may do without ----------------------------------------
    *
-   * A host that is older than the backend lacks these: read the registrar with bp_struct_read(),
-   * and leave out what is NULL. */
+   * A host that is older than the backend lacks these entries: read the registrar with
+   * bp_struct_read(), and do not call an entry that is NULL. */
 
   bp_status (*add_device_guard)(void* self, uint64_t device_count, bp_device* const* device_list,
                                 const bp_device_guard_ops* guard, bp_add_result* out_result);
@@ -107,7 +110,7 @@ typedef struct bp_registrar {
                             const bp_profiler_ops* profiler, bp_add_result* out_result);
 } bp_registrar;
 
-/* One instance of a backend. An offer. Valid until shutdown(). */
+/* One instance of a backend. An offer, valid until shutdown(). */
 typedef struct bp_backend {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_BACKEND. */
@@ -115,18 +118,19 @@ typedef struct bp_backend {
   void* self;
 
   const char* name;    /* "vendor.backend", both [a-z0-9_]+; unique in a registry. */
-  const char* version; /* The vendor's own, for people: "1.4.2". */
+  const char* version; /* The vendor's own version, for people: "1.4.2". */
 
   /* Passes everything the instance offers to `registrar`. [ENTRY-5] A backend that finds no device
    * registers what it has and returns BP_OK. */
   bp_status (*register_all)(void* self, const bp_registrar* registrar);
 
-  /* Ends the instance and frees its tables. [ENTRY-6] Work that still runs is waited for. Handles
-   * that the host has not ended end with it. The host calls nothing of the instance afterwards. */
+  /* Ends the instance and frees its tables. [ENTRY-6] shutdown() waits for work that still runs,
+   * and ends the handles that the host has not ended. The host calls nothing of the instance
+   * afterwards. */
   bp_status (*shutdown)(void* self);
 
-  /* Optional; lends a table that is not part of this ABI, by name and version. BP_NOT_FOUND if the
-   * backend has none of that name. */
+  /* Optional; lends a table that is not part of this ABI, by name and version. It returns
+   * BP_NOT_FOUND if the backend has none of that name. */
   bp_status (*get_extension)(void* self, const char* name, uint32_t version,
                              const void** out_extension);
 
@@ -134,7 +138,7 @@ typedef struct bp_backend {
   bp_status (*status_class)(void* self, bp_status code, bp_status* out_class);
 } bp_backend;
 
-/* What the host can serve. An offer: newer is never an error. */
+/* What the host can serve. An offer: a newer one is never an error. */
 typedef struct bp_entry_request {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_ENTRY_REQUEST. */
@@ -143,32 +147,33 @@ typedef struct bp_entry_request {
   uint32_t abi_major_min; /* The majors the host can serve, both ends included. */
   uint32_t abi_major_max;
   uint32_t abi_minor;     /* The newest minor of abi_major_max that the host knows. */
-  uint32_t abi_minor_min; /* The oldest it serves while abi_major_max is 0; afterwards 0. */
+  uint32_t abi_minor_min; /* The oldest minor it serves while abi_major_max is 0; else 0. */
   const bp_host* host;
 } bp_entry_request;
 
-/* The answer. The host sets struct_size, struct_type and next before the call. */
+/* The backend's answer. The host sets struct_size, struct_type and next before the call. */
 typedef struct bp_entry_reply {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_ENTRY_REPLY. */
   const void* next;
 
   uint32_t abi_major; /* The backend's choice within the host's range. */
-  uint32_t abi_minor; /* The minor it was built against. [ENTRY-1] May be newer from major 1 on. */
+  uint32_t abi_minor; /* The minor that the backend was built against. [ENTRY-1] From major 1 on,
+                         the minor of a backend may be newer than that of the host. */
   const bp_backend* backend;
 } bp_entry_reply;
 
-/* The type of the one symbol a backend exports. [ENTRY-3] Each success makes an instance of its
- * own, bound to the host in `request`; a backend that can serve only one answers BP_ALREADY_EXISTS.
- * [ENTRY-2] If no version suits both, it returns BP_INCOMPATIBLE, and the error text says which the
- * backend serves. */
+/* The type of the one symbol a backend exports. [ENTRY-3] Each successful call of the entry makes
+ * an instance of its own, bound to the host in `request`; a backend that can serve only one
+ * instance answers BP_ALREADY_EXISTS. [ENTRY-2] If no version suits both sides, the entry returns
+ * BP_INCOMPATIBLE, and the error text says which versions the backend serves. */
 typedef bp_status bp_backend_entry_fn(const bp_entry_request* request, bp_entry_reply* out_reply);
 
 BP_API bp_backend_entry_fn bp_backend_entry;
 
-/* 1 if the host that sent `request` runs backends built against this header, else 0: also where the
- * request or its bp_host is shorter than in their first release, or has a link that must be
- * understood. */
+/* Returns 1 if the host that sent `request` runs backends built against this header, else 0. It
+ * also returns 0 if the request or its bp_host is shorter than in its first release, or has a link
+ * that must be understood. */
 static inline int bp_abi_is_served(const bp_entry_request* request) {
   const uint32_t major = BP_ABI_MAJOR, minor = BP_ABI_MINOR;
   const uint32_t first_size_bytes = (uint32_t)(offsetof(bp_entry_request, host) + sizeof(void*));

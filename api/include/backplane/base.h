@@ -2,27 +2,29 @@
  *
  * A struct that crosses the boundary is extensible, frozen, or an argument frame:
  *
- *   Extensible  Begins with the three members of bp_struct_header. Members are only ever appended.
- *               A table of functions goes on with `void* self`, the first argument of each of them.
- *   Frozen      Never changes: bp_struct_header, bp_buffer_ref, bp_tensor, bp_scalar, bp_launch,
- *               bp_add_result.
- *   Frame       Arguments of one op (backplane/ops.h). Begins with `uint32_t struct_size;
- *               uint32_t flags;` for ever. Members are only ever appended.
+ *   Extensible  It begins with the three members of bp_struct_header. Members are only ever
+ *               appended. In a table of functions `void* self` comes next: the first argument of
+ *               each function.
+ *   Frozen      It never changes. The frozen structs are bp_struct_header, bp_buffer_ref,
+ *               bp_tensor, bp_scalar, bp_launch and bp_add_result.
+ *   Frame       It holds the arguments of one op (backplane/ops.h). It begins with `uint32_t
+ *               struct_size; uint32_t flags;` for ever. Members are only ever appended.
  *
  * An extensible struct is an offer or a request:
  *
- *   Offer       A table, bp_host, bp_kernel, properties, the entry's request and reply. A longer
- *               one than the reader knows is valid, and its tail is ignored.
- *   Request     A _desc, and every frame. A longer one is valid only if its tail is zero, so that
- *               nothing that was asked for is ever ignored silently.
+ *   Offer       Tables, bp_host, bp_kernel, properties, and the entry's request and reply are
+ *               offers. An offer longer than the reader knows is valid, and its tail is ignored.
+ *   Request     Each _desc and each frame is a request. A request longer than the reader knows is
+ *               valid only if its tail is zero, so that nothing that was asked for is ever ignored
+ *               silently.
  *
  * In a _desc, and in members appended to a frame, zero means "not given".
  *
- * Strings are UTF-8 and end with a zero byte. What is passed in is borrowed during the call, what
- * is lent lives until shutdown(), unless it says otherwise.
+ * Strings are UTF-8 and end with a zero byte. Unless a comment says otherwise, what is passed
+ * in is borrowed during the call, and what is lent lives until shutdown().
  *
  * A tag such as [ERROR-1] makes the sentence after it normative; conformance cases cite the tag,
- * and `bp-conformance explain ERROR-1` prints it with its cases.
+ * and `bp-conformance explain ERROR-1` prints the sentence with its cases.
  */
 #ifndef BACKPLANE_BASE_H_
 #define BACKPLANE_BASE_H_
@@ -32,8 +34,8 @@
 #include <string.h>
 
 /* The version of these headers, and the oldest minor that a host with them serves. Before the
- * freeze the major is 0, and a host does not serve a newer minor. api/docs/versioning.md has the
- * promise. */
+ * freeze the major is 0, and a host does not serve a minor newer than its own. The promise is in
+ * api/docs/versioning.md. */
 #define BP_ABI_MAJOR 0
 #define BP_ABI_MINOR 3
 #define BP_ABI_MINOR_MIN 1
@@ -48,25 +50,25 @@
 extern "C" {
 #endif
 
-/* Outcome of a call. Fixed at 32 bits, since the width of a C enum is the compiler's choice. Values
- * below zero belong to vendors; bp_backend::status_class maps them to one of these. Who meets a
- * value above zero that its headers do not have takes it for BP_INTERNAL.
+/* The outcome of a call. The type has 32 bits, since the width of a C enum is the compiler's
+ * choice. Values below zero belong to vendors; bp_backend::status_class maps them to one of those
+ * below. A reader treats a value above zero that its headers do not have as BP_INTERNAL.
  *
- * [ERROR-1] A call that fails sets the thread's error text first, through bp_host::set_error.
+ * [ERROR-1] Before a call fails, it sets its thread's error text, through bp_host::set_error.
  * [ERROR-2] On failure every out parameter is left as it was.
- * [ERROR-3] A required pointer that is NULL, an out parameter included, is BP_INVALID_ARGUMENT, and
- * never a crash. */
+ * [ERROR-3] If a required pointer is NULL, an out parameter included, the call returns
+ * BP_INVALID_ARGUMENT and never crashes. */
 typedef int32_t bp_status;
 enum {
   BP_OK = 0,
   BP_INVALID_ARGUMENT = 1, /* The caller broke a documented rule; retrying cannot help. */
-  BP_UNSUPPORTED = 2,      /* Legal, but not offered here; try a fallback. */
-  BP_OUT_OF_MEMORY = 3,    /* May succeed after the caller frees something. */
-  BP_DEVICE_LOST = 4,      /* Until it is reset, calls on the device fail; ending a handle works. */
+  BP_UNSUPPORTED = 2,      /* The call is legal, but not offered here; try a fallback. */
+  BP_OUT_OF_MEMORY = 3,    /* The call may succeed after the caller frees something. */
+  BP_DEVICE_LOST = 4,      /* Calls on the device fail until reset(); ending a handle works. */
   BP_TIMEOUT = 5,          /* The given time passed; the work may still complete. */
-  BP_ABORTED = 6,          /* Stopped on request, before it completed. */
+  BP_ABORTED = 6,          /* The work was stopped on request, before it completed. */
   BP_INCOMPATIBLE = 7,     /* The two sides cannot agree on an ABI or on a struct's members. */
-  BP_NOT_FOUND = 8,        /* No such name, file or entry. */
+  BP_NOT_FOUND = 8,        /* There is no such name, file or entry. */
   BP_ALREADY_EXISTS = 9,   /* The name is taken. */
   BP_INTERNAL = 10         /* A bug in the callee. Report it. */
 };
@@ -74,10 +76,10 @@ enum {
 /* A static string that says why something is not offered, or NULL if it is. */
 typedef const char* bp_reason;
 
-/* What an element is. Sizes are in bytes, except for the sub-byte types, which are stored packed in
- * bytes, the low nibble first. bool is one byte, 0 or 1. Floating-point types are IEEE 754 binary
- * formats; bf16 is the upper half of f32; the f8 and f4 formats are those of the OCP
- * specifications, "fnuz" without infinities and negative zero. */
+/* The type of an element. An element takes whole bytes, except that those of the sub-byte types are
+ * packed in bytes, the low nibble first. A BP_BOOL is one byte, 0 or 1. Floating-point types are
+ * IEEE 754 binary formats; bf16 is the upper half of f32; the f8 and f4 formats are those of the
+ * OCP specifications; those named "FNUZ" have no infinities and no negative zero. */
 typedef uint32_t bp_dtype;
 enum {
   BP_BOOL = 1,
@@ -104,11 +106,12 @@ enum {
   BP_F4E2M1 = 22
 };
 
-/* What an extensible struct begins with; to read the links of a `next` chain. Frozen. */
+/* Each extensible struct begins with these members; a reader follows a `next` chain by them. This
+ * struct is frozen. */
 typedef struct bp_struct_header {
   uint32_t struct_size; /* sizeof the struct in its writer's own build, in bytes. */
   uint32_t
-      struct_type;  /* A BP_STRUCT_* value, for a link perhaps with BP_STRUCT_MUST_UNDERSTAND. */
+      struct_type;  /* A BP_STRUCT_* value; a link may have BP_STRUCT_MUST_UNDERSTAND as well. */
   const void* next; /* NULL, or an extensible struct that qualifies this one. */
 } bp_struct_header;
 
@@ -157,15 +160,15 @@ enum {
   BP_STRUCT_ACTIVITY = 40
 };
 
-/* Set in the struct_type of a link: a reader that does not know the link rejects what it qualifies,
- * instead of skipping the link. */
+/* If this bit is set in the struct_type of a link, a reader that does not know the link rejects the
+ * struct that the link qualifies, instead of skipping the link. */
 #define BP_STRUCT_MUST_UNDERSTAND 0x80000000u
 
 /* How serious a line for bp_host::log is. */
 typedef uint32_t bp_log_level;
 enum { BP_LOG_DEBUG = 1, BP_LOG_INFO = 2, BP_LOG_WARNING = 3, BP_LOG_ERROR = 4 };
 
-/* Services of the host. An offer. Valid until the instance that received it is shut down.
+/* Services of the host. An offer, valid until the instance that received it is shut down.
  *
  *   Threads    Safe from any thread.
  *   Blocking   Never waits for a device.
@@ -180,57 +183,63 @@ typedef struct bp_host {
    * can write: return host->set_error(host->self, BP_UNSUPPORTED, "no timer on this device"); */
   bp_status (*set_error)(void* self, bp_status status, const char* message);
 
-  /* Hands one line without a line break to the host's log. Borrowed during the call. */
+  /* Hands one line without a line break to the host's log. It borrows `message` during the call. */
   bp_status (*log)(void* self, bp_log_level level, const char* message);
 
   /* Finds the option `key` that the user gave to this backend, such as "threads", and lends its
-   * text until shutdown. BP_NOT_FOUND without an error text where there is none: not a failure. */
+   * text until shutdown. If there is none, it returns BP_NOT_FOUND and sets no error text: that is
+   * no failure. */
   bp_status (*get_option)(void* self, const char* key, const char** out_value);
 
   /* Allocates host memory for the backend's own objects; alignment_bytes is a power of two. The
-   * caller passes it to free() with the same size. BP_OUT_OF_MEMORY leaves out_memory as it was. A
-   * size of 0 gives a pointer to free as well; free(NULL) is a no-op. */
+   * caller passes the memory to free() with the same size. BP_OUT_OF_MEMORY leaves *out_memory as
+   * it was. A size of 0 gives a pointer, which is freed as well; free(NULL) is a no-op. */
   bp_status (*allocate)(void* self, uint64_t size_bytes, uint64_t alignment_bytes,
                         void** out_memory);
   bp_status (*free)(void* self, void* memory, uint64_t size_bytes);
 } bp_host;
 
-/* One device of one backend. Made by the backend, valid until its shutdown(). Never completed as a
- * global struct: each backend converts it to its own type in one function. */
+/* One device of one backend. The backend makes it, and it is valid until the backend's shutdown().
+ * The type is never completed as a global struct: each backend converts it to its own type in one
+ * function. */
 typedef struct bp_device bp_device;
 
-/* How a handle travels to another process, or to another library of this one. */
+/* How a handle travels to another process, or to another library of the same process. */
 typedef uint32_t bp_external_type;
 enum {
   BP_EXTERNAL_FD = 1,   /* A POSIX file descriptor. */
   BP_EXTERNAL_BYTES = 2 /* Bytes that mean something to a backend of the same name. */
 };
 
-/* What an export gave, for the import on the other side. An offer of the exporter, who fills it; a
- * request to the importer. The caller of an export sets struct_size, struct_type and next.
+/* What an export gives, for the import on the other side. To the exporter, who fills it, the struct
+ * is an offer; to the importer it is a request. The caller of an export sets struct_size,
+ * struct_type and next.
  *
- * [EXTERNAL-1] A descriptor that was exported belongs to the caller, who closes it; an import keeps
- * a duplicate of its own. [EXTERNAL-2] What was exported lives until the last import of it has
- * ended, also where the exporter frees its own handle first. */
+ * [EXTERNAL-1] The caller of an export owns the descriptor that it gave and closes it; an import
+ * keeps a duplicate of its own. [EXTERNAL-2] What was exported lives until the last handle that was
+ * imported from it has ended, also where the exporter frees its own handle first. */
 typedef struct bp_external_handle {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_EXTERNAL_HANDLE. */
   const void* next;
   bp_external_type type;
-  int32_t fd;          /* For BP_EXTERNAL_FD; else -1. */
-  uint64_t size_bytes; /* Of the memory behind it; 0 for an event. */
-  uint8_t bytes[64];   /* For BP_EXTERNAL_BYTES; else zero. */
+  int32_t fd;          /* The descriptor of BP_EXTERNAL_FD; else -1. */
+  uint64_t size_bytes; /* The size of the exported memory; 0 for an event. */
+  uint8_t bytes[64];   /* The bytes of BP_EXTERNAL_BYTES; else zero. */
 } bp_external_handle;
 
-/* Reads an extensible struct of any build into `ours`; nothing else compares sizes. Members it
- * lacks become zero, and `ours` gets our size. [SIZE-1] A size below first_size_bytes, that of the
- * first release, is BP_INCOMPATIBLE. So is a size above 65,536 bytes, which no struct ever has, at
- * byte 0, and a chain of more than 64 links, at the byte of `next`. A NULL `theirs` is
- * BP_INVALID_ARGUMENT, at byte 0. [SIZE-2] Members behind ours are ignored in an offer
- * (out_offset is NULL). [SIZE-3] In a request (out_offset is given) they must be zero, else it is
- * BP_INCOMPATIBLE. *out_offset is then the byte at which the two builds part. [SIZE-4] A link with
- * BP_STRUCT_MUST_UNDERSTAND is BP_INCOMPATIBLE, at the byte of `next`; other links are skipped. Who
- * knows a link looks for it first. */
+/* Reads `theirs`, an extensible struct of any build, into `ours`; nothing else compares sizes.
+ * Members that `theirs` lacks become zero, and `ours` gets our size. [SIZE-1] A struct smaller than
+ * first_size_bytes, its size in the first release, is refused with BP_INCOMPATIBLE. So is one above
+ * 65,536 bytes, which no struct ever has (*out_offset is then 0), and one with a chain of more than
+ * 64 links (*out_offset is then the byte of `next`). A NULL `theirs` is refused with
+ * BP_INVALID_ARGUMENT, and *out_offset is then 0. [SIZE-2] In an offer (out_offset is NULL),
+ * members behind those that the reader knows are ignored. [SIZE-3] In a request (out_offset is
+ * given), members behind those that the reader knows must be zero, else the request is refused with
+ * BP_INCOMPATIBLE. *out_offset is then the byte at which the two builds part. [SIZE-4] A struct
+ * with a link that has BP_STRUCT_MUST_UNDERSTAND is refused with BP_INCOMPATIBLE, and *out_offset
+ * is then the byte of `next`; other links are skipped. A reader that knows a link looks for it
+ * before it calls this function. */
 static inline bp_status bp_struct_read(const void* theirs, uint32_t first_size_bytes, void* ours,
                                        uint32_t our_size_bytes, uint32_t* out_offset) {
   const uint32_t most_bytes = 65536, most_links = 64;

@@ -1,27 +1,27 @@
 /* backplane/collective.h - devices that work together: reduce, gather, send, receive.
  *
  * An optional table. A process group is one communicator as one rank sees it; create() makes those
- * of all ranks that live in this process at once. Calls are data: one entry submits any number of
- * them, for any of these ranks, as one group, so that a set of sends and receives cannot deadlock.
+ * of all ranks that live in this process at once. Calls are data: submit() takes any number of them
+ * together, for any of these ranks, so that a set of sends and receives cannot deadlock.
  *
- * [COLLECTIVE-1] All ranks submit the same calls in the same order for each group; sends and
+ * [COLLECTIVE-1] All ranks of a process group submit the same calls in the same order; sends and
  * receives pair up by peers and tag. Work runs on the stream of its call.
  *
  * Rules for every entry, unless it says otherwise:
- *   Threads    Safe from any thread; [COLLECTIVE-2] abort() and status() run beside any call that
- *              blocks. Calls of one group are submitted by one thread at a time.
- *   Blocking   create(), split() and shrink() wait for the other ranks, no longer than their
- *              timeout. Nothing else waits.
- *   Errors     Returns a status, with the text in the thread's error slot. [COLLECTIVE-3] A rank
- *              that is gone or late ends the work with BP_TIMEOUT or BP_ABORTED on every other rank
- *              within the timeout: as a failure of their streams, which status() gives too.
+ *   Threads    Safe from any thread; [COLLECTIVE-2] abort() and status() run concurrently with any
+ *              call that blocks. One thread at a time submits calls of one process group.
+ *   Blocking   create(), split() and shrink() wait for the other ranks, but no longer than their
+ *              timeout. No other entry waits.
+ *   Errors     Returns a status, with the text in the thread's error slot. [COLLECTIVE-3] If a
+ *              rank is gone or late, the work ends within the timeout on every other rank, with
+ *              BP_TIMEOUT or BP_ABORTED as a failure of its stream, which status() gives too.
  *   Ownership  The caller owns groups until destroy(). Memory that a call names is borrowed until
  *              its work has ended.
  *
  * Floats may be combined in any order, and rounded to their dtype after each step. [COLLECTIVE-11]
  * Over n ranks a sum, average or scaled sum is off by at most ((1 + u)^(n + 1) - 1) times the sum
  * of the magnitudes of its terms, and a product by as much of its own magnitude, where u is 2^-11
- * for f16, 2^-8 for bf16, 2^-24 for f32 and 2^-53 for f64. That holds where no step overflows or is
+ * for f16, 2^-8 for bf16, 2^-24 for f32 and 2^-53 for f64. This holds where no step overflows or is
  * subnormal. Minima and maxima are exact. Integers wrap.
  */
 #ifndef BACKPLANE_COLLECTIVE_H_
@@ -36,9 +36,10 @@ extern "C" {
 typedef struct bp_process_group bp_process_group;
 
 /* Where ranks find each other: keys and values that all processes see. An offer of the host, valid
- * as long as the groups that were made with it, and safe from any thread. [COLLECTIVE-4] Backends
- * use keys that begin with the prefix of their desc alone. Keys are never removed: a prefix serves
- * one create(), with what is split and shrunk from it, and is never used again in that store. */
+ * as long as the groups that were made with it, and safe from any thread. [COLLECTIVE-4] A backend
+ * uses only keys of a bp_store that begin with the key_prefix of its bp_process_group_desc. Keys
+ * are never removed: a prefix serves one create(), and the groups that are split and shrunk from
+ * it, and is never used again in that store. */
 typedef struct bp_store {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_STORE. */
@@ -47,7 +48,7 @@ typedef struct bp_store {
 
   /* Copies up to `capacity` bytes of the value, and sets *out_size_bytes to all of it. get() waits
    * for the key, or returns BP_TIMEOUT after timeout_ns nanoseconds; try_get() returns BP_NOT_FOUND
-   * without an error text. put() takes the place of an earlier value. */
+   * without an error text. put() replaces an earlier value. */
   bp_status (*get)(void* self, const char* key, uint64_t timeout_ns, uint64_t capacity,
                    void* out_value, uint64_t* out_size_bytes);
   bp_status (*try_get)(void* self, const char* key, uint64_t capacity, void* out_value,
@@ -61,12 +62,12 @@ typedef struct bp_process_group_desc {
   uint32_t struct_type; /* BP_STRUCT_PROCESS_GROUP_DESC. */
   const void* next;
   bp_device* const* devices; /* One for each local rank. */
-  const uint32_t* ranks;     /* Their ranks, below world_size, each once. */
+  const uint32_t* ranks;     /* The ranks of `devices`, below world_size, each once. */
   uint32_t local_count;
   uint32_t world_size;
   const bp_store* store;  /* May be NULL if all ranks are local. */
-  const char* key_prefix; /* Of all keys in `store`. */
-  uint64_t timeout_ns;    /* Of create(), and of calls that give 0; UINT64_MAX never passes. */
+  const char* key_prefix; /* The group's keys in `store` begin with it. */
+  uint64_t timeout_ns;    /* For create(), and for calls that give 0; UINT64_MAX never expires. */
 } bp_process_group_desc;
 
 typedef uint32_t bp_collective_kind;
@@ -91,7 +92,7 @@ enum {
   BP_REDUCTION_MIN = 3,
   BP_REDUCTION_MAX = 4,
   BP_REDUCTION_AVERAGE = 5,
-  BP_REDUCTION_SCALED_SUM = 6, /* Each rank's elements are multiplied with its `scale` first. */
+  BP_REDUCTION_SCALED_SUM = 6, /* Each rank's elements are first multiplied by its `scale`. */
   BP_REDUCTION_AND = 7,        /* Bitwise. */
   BP_REDUCTION_OR = 8,
   BP_REDUCTION_XOR = 9
@@ -99,7 +100,7 @@ enum {
 
 #define BP_RANK_ANY 0xFFFFFFFFu /* Receives from whoever sends first. */
 
-/* One call of one rank. A request. Which ranges a kind reads and writes, with n ranks:
+/* One call of one rank. A request. With n ranks, each kind reads and writes these ranges:
  *
  *   all_reduce       send count             receive count, equal on all ranks
  *   reduce           send count             receive count, at root
@@ -111,29 +112,30 @@ enum {
  *   send, receive    send or receive count; root is the peer
  *   barrier          nothing
  *
- * What a rank neither reads nor writes, by this table, may be all zero in its call.
+ * A range that a rank neither reads nor writes, by this table, may be all zero in its call.
  *
- * Uneven parts: `counts`, with n entries, in place of count where it says n * count; all_to_all
- * has receive_counts as well. [COLLECTIVE-5] In place, send and receive are one range, or the
- * smaller is the part of the larger that belongs to the rank; else they do not overlap. */
+ * For uneven parts `counts`, with n entries, replaces count where the table says n * count, and
+ * all_to_all has receive_counts as well. [COLLECTIVE-5] In a call that is in place, send and
+ * receive are one range, or the smaller is the part of the larger that belongs to the rank; else
+ * send and receive do not overlap. */
 typedef struct bp_collective_call {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_COLLECTIVE_CALL. */
   const void* next;
   bp_process_group* group;
-  bp_stream* stream; /* Of the group's device. */
+  bp_stream* stream; /* A stream of the group's device. */
   bp_buffer_ref send;
   bp_buffer_ref receive;
   uint64_t count;                 /* In elements. */
   const uint64_t* counts;         /* NULL: even parts. Borrowed during the call. */
-  const uint64_t* receive_counts; /* NULL: as `counts`. Borrowed during the call. */
+  const uint64_t* receive_counts; /* NULL: the same as `counts`. Borrowed during the call. */
   double scale;                   /* For BP_REDUCTION_SCALED_SUM. */
-  uint64_t tag;                   /* Of a send and its receive. */
-  uint64_t timeout_ns;            /* 0: that of the group. */
+  uint64_t tag;                   /* A send and its receive have the same tag. */
+  uint64_t timeout_ns;            /* 0: the timeout of the group. */
   bp_collective_kind kind;
-  bp_reduction reduction; /* Of kinds that reduce; else 0. */
+  bp_reduction reduction; /* 0 for kinds that do not reduce. */
   bp_dtype dtype;
-  uint32_t root; /* Or the peer. */
+  uint32_t root; /* The peer for send and receive. */
 } bp_collective_call;
 
 /* The functions of one backend. An offer. */
@@ -143,47 +145,47 @@ typedef struct bp_process_group_ops {
   const void* next;
   void* self;
 
-  /* Makes desc->local_count groups, in the order of desc->ranks. [COLLECTIVE-6] On failure none is
-   * made, on any rank. */
+  /* Makes desc->local_count groups, in the order of desc->ranks. [COLLECTIVE-6] A create() that
+   * fails makes no group, on any rank. */
   bp_status (*create)(void* self, const bp_process_group_desc* desc, bp_process_group** out_groups);
 
-  /* [COLLECTIVE-7] Work that was submitted completes or times out. NULL is a no-op. */
+  /* [COLLECTIVE-7] Work submitted before destroy() completes or times out. NULL is a no-op. */
   bp_status (*destroy)(void* self, bp_process_group* group);
 
-  /* BP_OK if the backend runs such calls, else BP_UNSUPPORTED. `reduction` is 0 for kinds that do
-   * not reduce. */
+  /* Returns BP_OK if the backend runs such calls, else BP_UNSUPPORTED. `reduction` is 0 for kinds
+   * that do not reduce. */
   bp_status (*supports)(void* self, bp_process_group* group, bp_collective_kind kind,
                         bp_reduction reduction, bp_dtype dtype);
 
-  /* Submits `call_count` calls as one group, each call_stride_bytes behind the one before.
-   * [COLLECTIVE-12] A stride below the struct_size of a call is BP_INVALID_ARGUMENT.
-   * [COLLECTIVE-8] If one of them is refused, none is submitted. [COLLECTIVE-9] Results of
-   * all_reduce are equal in every bit on all ranks. */
+  /* Submits `call_count` calls together, each call_stride_bytes behind the one before.
+   * [COLLECTIVE-12] A call_stride_bytes below the struct_size of a call is BP_INVALID_ARGUMENT.
+   * [COLLECTIVE-8] If submit() refuses one of its calls, it submits none of them. [COLLECTIVE-9]
+   * Results of all_reduce are equal in every bit on all ranks. */
   bp_status (*submit)(void* self, uint64_t call_count, const bp_collective_call* calls,
                       uint64_t call_stride_bytes);
 
-  /* Ends all work of the group, here and on the other ranks, with BP_ABORTED. [COLLECTIVE-10] Later
-   * calls of it return BP_ABORTED; a new group can be made. Never waits. */
+  /* Ends all work of the group, here and on the other ranks, with BP_ABORTED, and never waits.
+   * [COLLECTIVE-10] Later calls of an aborted group return BP_ABORTED; a new group can be made. */
   bp_status (*abort)(void* self, bp_process_group* group);
 
-  /* BP_OK, or why the group can not be used any more. Never waits. */
+  /* Returns BP_OK, or why the group cannot be used any more. status() never waits. */
   bp_status (*status)(void* self, bp_process_group* group);
 
   /* Makes groups of the ranks that give the same color, ordered by key, then by rank. Every rank
-   * calls it: `groups`, `colors`, `keys` and `out_groups` have an entry for each rank of this
-   * process. A color of UINT32_MAX: its out group becomes NULL. */
+   * calls split(): `groups`, `colors`, `keys` and `out_groups` have an entry for each rank of this
+   * process. For a color of UINT32_MAX the out group becomes NULL. */
   bp_status (*split)(void* self, uint32_t local_count, bp_process_group* const* groups,
                      const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                      bp_process_group** out_groups);
 
-  /* Makes groups without the listed ranks, after a failure; all others call it, as split(). Ranks
-   * keep their order. The old groups are aborted. */
+  /* Makes groups without the listed ranks, after a failure. All other ranks call shrink(), as they
+   * do split(). Ranks keep their order. The old groups are aborted. */
   bp_status (*shrink)(void* self, uint32_t local_count, bp_process_group* const* groups,
                       uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                       bp_process_group** out_groups);
 
-  /* Optional; prepares a range for calls of the group, until deregister_buffer() with the same one,
-   * which comes before the memory is freed. A hint. */
+  /* Optional; prepares a range for calls of the group, until deregister_buffer() with the same
+   * range, which comes before the memory is freed. register_buffer() is a hint. */
   bp_status (*register_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
   bp_status (*deregister_buffer)(void* self, bp_process_group* group, const bp_buffer_ref* range);
 } bp_process_group_ops;

@@ -1,15 +1,15 @@
 /* backplane/compiler.h - whole programs, compiled ahead and run as one kernel.
  *
- * An optional table, and for devices that only run compiled graphs the way to run anything: a
- * device with a compiler and without a kernel for an op gets that op as a program of one node,
- * which the registry keeps.
+ * An optional table. Devices that only run compiled graphs run everything through it: if a device
+ * has a compiler and no kernel for an op, the op becomes a program of one node, which the registry
+ * keeps.
  *
  *   compile(device, {"backplane.graph", &program}) -> executable
  *   executable_kernel(executable) -> kernel; launch it with a bp_program_args as its frame
  *
  * Rules for every entry, unless it says otherwise:
  *   Threads    Safe from any thread.
- *   Blocking   compile(), serialize() and deserialize() may take long; nothing waits for device
+ *   Blocking   compile(), serialize() and deserialize() may take long; no entry waits for device
  *              work.
  *   Errors     Returns a status, with the text in the thread's error slot.
  *   Ownership  The caller owns an executable until release(). Programs are borrowed during the
@@ -32,7 +32,7 @@ enum {
   BP_VALUE_INPUT = 1,
   BP_VALUE_OUTPUT = 2,
   BP_VALUE_TEMPORARY = 3,
-  BP_VALUE_CONSTANT = 4 /* `data` has its bytes, row-major. */
+  BP_VALUE_CONSTANT = 4 /* `data` points to its bytes, row-major. */
 };
 
 /* One tensor of a program. A request. */
@@ -55,18 +55,21 @@ typedef struct bp_program_node {
   uint32_t struct_type; /* BP_STRUCT_PROGRAM_NODE. */
   const void* next;
   /* The frame of the op. Its tensors are views: byte_offset counts from the beginning of the value,
-   * buffers are NULL. */
+   * and buffers are NULL. */
   const void* args;
-  const uint32_t* values; /* For each tensor of the frame, in its order, the index of its value; */
-  uint64_t value_count;   /* those of a list follow each other. BP_NO_VALUE: an absent one. */
-  uint32_t op;            /* A BP_OP_* id. */
+  /* The index of the value of each tensor, in the order of the frame. The tensors of a list follow
+   * each other, and an absent tensor has BP_NO_VALUE. */
+  const uint32_t* values;
+  uint64_t value_count;
+  uint32_t op; /* A BP_OP_* id. */
   uint32_t op_version;
 } bp_program_node;
 
 #define BP_NO_VALUE 0xFFFFFFFFu
 
-/* A program of format "backplane.graph". A request. [COMPILER-1] Nodes run as if one behind the
- * other, in this order; a value is written by the nodes that have it as an output. */
+/* A program of format "backplane.graph". A request. [COMPILER-1] The nodes of a program run as if
+ * one after the other, in the order of `nodes`; a value is written by the nodes that have it as an
+ * output. */
 typedef struct bp_program {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PROGRAM. */
@@ -76,11 +79,11 @@ typedef struct bp_program {
   uint64_t value_stride_bytes; /* From one value to the next; at least its struct_size. */
   const bp_program_node* nodes;
   uint64_t node_count;
-  uint64_t node_stride_bytes; /* The same. */
+  uint64_t node_stride_bytes; /* From one node to the next; at least its struct_size. */
 } bp_program;
 
-/* The frame of an executable's kernel. Frozen head; the tensors are the inputs, then the outputs,
- * each in the order of their values, with the dtypes, shapes and strides of these. */
+/* The frame of an executable's kernel. Its head is frozen. The tensors are the inputs, then the
+ * outputs, each in the order of their values, with the dtypes, shapes and strides of the values. */
 typedef struct bp_program_args {
   uint32_t struct_size;
   uint32_t flags; /* None defined: 0. */
@@ -93,10 +96,10 @@ typedef struct bp_compile_desc {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_COMPILE_DESC. */
   const void* next;
-  const char* format; /* One of formats(). */
-  const void* data;   /* A bp_program for "backplane.graph"; else its bytes. */
+  const char* format; /* One of the names that formats() lends. */
+  const void* data;   /* A bp_program for "backplane.graph"; else the program's bytes. */
   uint64_t size_bytes;
-  bp_launch_flags flags; /* Of the launches to come. */
+  bp_launch_flags flags; /* The flags of the launches to come. */
   uint32_t reserved;     /* 0. */
 } bp_compile_desc;
 
@@ -105,7 +108,7 @@ typedef struct bp_executable_info {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_EXECUTABLE_INFO. */
   const void* next;
-  uint64_t constant_bytes;  /* Device memory that it keeps. */
+  uint64_t constant_bytes;  /* Device memory that the executable keeps. */
   uint64_t workspace_bytes; /* Device memory of a launch, as workspace_size() of its kernel says. */
   uint64_t code_bytes;      /* 0: not known. */
 } bp_executable_info;
@@ -117,37 +120,38 @@ typedef struct bp_compiler_ops {
   const void* next;
   void* self;
 
-  /* Lends the names of the formats that compile() takes. [COMPILER-2] "backplane.graph" is one. */
+  /* Lends the names of the formats that compile() takes. [COMPILER-2] One of the names that
+   * formats() lends is "backplane.graph". */
   bp_status (*formats)(void* self, bp_device* device, uint64_t* out_count,
                        const char* const** out_names);
 
-  /* For each node of a "backplane.graph", in order: NULL if compile() takes it, else why not, a
-   * static string. [COMPILER-3] Nodes that are all taken compile together. `capacity` is at least
-   * the count of nodes. Shapes alone are read. */
+  /* Gives for each node of a "backplane.graph", in order, NULL if compile() takes it, else why not,
+   * a static string. [COMPILER-3] If query() takes all nodes of a program, they compile together.
+   * `capacity` is at least the count of nodes. query() reads only shapes. */
   bp_status (*query)(void* self, bp_device* device, const bp_compile_desc* desc, uint64_t capacity,
                      bp_reason* out_reasons);
 
-  /* BP_UNSUPPORTED for a node that query() refuses or a format that formats() lacks. */
+  /* A node that query() refuses, or a format that formats() lacks, is BP_UNSUPPORTED. */
   bp_status (*compile)(void* self, bp_device* device, const bp_compile_desc* desc,
                        bp_executable** out_executable);
 
-  /* Lends the kernel that runs the executable, until release(). [COMPILER-4] Its op is 0, and its
-   * frame a bp_program_args; all other rules of kernels hold. */
+  /* Lends the kernel that runs the executable, until release(). [COMPILER-4] The kernel of an
+   * executable has op 0 and a bp_program_args as its frame; all other rules of kernels hold. */
   bp_status (*executable_kernel)(void* self, bp_executable* executable,
                                  const bp_kernel** out_kernel);
 
   bp_status (*executable_info)(void* self, bp_executable* executable, bp_executable_info* out_info);
 
-  /* Writes the executable as bytes, up to `capacity`; *out_size_bytes is what all of it needs. */
+  /* Writes the executable as bytes, up to `capacity`; *out_size_bytes is the size of all bytes. */
   bp_status (*serialize)(void* self, bp_executable* executable, uint64_t capacity, void* out_data,
                          uint64_t* out_size_bytes);
 
-  /* [COMPILER-5] BP_INCOMPATIBLE for bytes of another driver, version or device, and for bytes that
-   * were damaged: then it is compiled anew. */
+  /* [COMPILER-5] deserialize() returns BP_INCOMPATIBLE for bytes of another driver, version or
+   * device, and for bytes that were damaged: the caller then compiles the program anew. */
   bp_status (*deserialize)(void* self, bp_device* device, const void* data, uint64_t size_bytes,
                            bp_executable** out_executable);
 
-  /* [COMPILER-6] Launches that were submitted complete. NULL is a no-op. */
+  /* [COMPILER-6] Launches that were submitted before release() complete. NULL is a no-op. */
   bp_status (*release)(void* self, bp_executable* executable);
 } bp_compiler_ops;
 

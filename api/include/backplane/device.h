@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* What kind of device. Hosts decide by it only where they need a device of class HOST, for the
- * fallback; everything else is asked. */
+/* The kind of a device. Hosts decide by it only where they need a device of class BP_DEVICE_HOST,
+ * for the fallback; they ask the device for everything else. */
 typedef uint32_t bp_device_class;
 enum {
   BP_DEVICE_HOST = 1,        /* Runs on the host's processors, in its memory. */
@@ -42,38 +42,39 @@ typedef struct bp_heap {
   uint32_t struct_type; /* BP_STRUCT_HEAP. */
   const void* next;
   uint64_t size_bytes;
-  uint64_t max_allocation_bytes; /* [HEAP-1] A larger request is BP_OUT_OF_MEMORY. */
-  /* [HEAP-2] Kernels take tensors at every multiple of this offset: at least 1, a power of two, and
-   * at most 4096. A dtype's own size applies as well. */
+  /* [HEAP-1] A request for more than max_allocation_bytes of a heap returns BP_OUT_OF_MEMORY. */
+  uint64_t max_allocation_bytes;
+  /* [HEAP-2] Kernels take tensors at every multiple of tensor_offset_alignment_bytes, a power of
+   * two from 1 to 4096. The offset of a tensor is a multiple of its dtype's size as well. */
   uint64_t tensor_offset_alignment_bytes;
   uint64_t suballocation_granularity_bytes; /* 0: buffers can only be used whole. */
   bp_heap_flags flags;
   uint32_t reserved; /* 0. */
 } bp_heap;
 
-/* What a device is. An offer. Constant, except for `generation`. */
+/* What a device is. An offer, constant except for `generation`. */
 typedef struct bp_device_properties {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_DEVICE_PROPERTIES. */
   const void* next;
 
   const char* name;   /* For people: "Acme X1". */
-  const char* bus_id; /* NULL, or where it is plugged in: "0000:3b:00.0". */
-  uint8_t uuid[16];   /* [DEVICE-1] Unique among all devices, and equal in each process. */
+  const char* bus_id; /* NULL, or where the device is plugged in: "0000:3b:00.0". */
+  uint8_t uuid[16];   /* [DEVICE-1] A uuid is unique among all devices and equal in each process. */
   bp_device_class device_class;
   uint32_t compute_unit_count; /* Cores, multiprocessors; 0: not known. */
   uint32_t subgroup_size;      /* Lanes that run in step; 1 on a host; 0: not known. */
-  uint32_t max_rank;           /* [DEVICE-2] At least 4, at most BP_MAX_RANK. */
-  uint64_t generation;         /* Raised by each reset(). */
+  uint32_t max_rank;           /* [DEVICE-2] max_rank is at least 4 and at most BP_MAX_RANK. */
+  uint64_t generation;         /* Each reset() raises it. */
 
-  /* Heaps, each `heap_stride_bytes` behind the one before. [DEVICE-3] There is at least one. The
-   * first that has the wanted flags is used. */
+  /* The heaps, each `heap_stride_bytes` behind the one before. [DEVICE-3] A device has at least one
+   * heap, and the first heap that has the wanted flags is used. */
   const bp_heap* heaps;
   uint64_t heap_count;
   uint64_t heap_stride_bytes;
 
-  /* The dtypes that tensors of this device may have. The mandatory ops of a claimed profile are
-   * needed for those of them that the op has. */
+  /* The dtypes that tensors of this device may have. A backend that claims a profile needs each
+   * mandatory op of the profile for those of these dtypes that the op has. */
   const bp_dtype* dtypes;
   uint64_t dtype_count;
 
@@ -81,7 +82,7 @@ typedef struct bp_device_properties {
   const char* const* profiles;
   uint64_t profile_count;
 
-  double peak_bytes_per_second; /* Of the first heap; 0: not known. */
+  double peak_bytes_per_second; /* The peak of the first heap; 0: not known. */
   double peak_f32_flops;        /* Per second; multiply and add count as two; 0: not known. */
   int32_t dlpack_device_type;   /* kDLCPU is 1; 0: no DLPack. */
   int32_t dlpack_device_id;
@@ -94,14 +95,14 @@ typedef struct bp_device_ops {
   const void* next;
   void* self;
 
-  /* Counts the devices that can be used. [DEVICE-4] Makes no driver context and is safe before
-   * fork: a process that probed, then forked, can use the devices in the child. No device is BP_OK
-   * with a count of 0, and the reason is a line in the log. */
+  /* Counts the devices that can be used. [DEVICE-4] probe() makes no driver context and is safe
+   * before fork: a process that probed, then forked, can use the devices in the child. If there is
+   * no device, it returns BP_OK with a count of 0, and a line in the log gives the reason. */
   bp_status (*probe)(void* self, uint64_t* out_device_count);
 
   /* Lends up to `capacity` devices and sets *out_device_count to how many there are. [DEVICE-5] The
-   * order and the handles are the same in every call. `out_devices` may be NULL if capacity is 0.
-   */
+   * order and the handles of devices are the same in every call of enumerate(). `out_devices` may
+   * be NULL if capacity is 0. */
   bp_status (*enumerate)(void* self, uint64_t capacity, bp_device** out_devices,
                          uint64_t* out_device_count);
 
@@ -109,45 +110,46 @@ typedef struct bp_device_ops {
   bp_status (*properties)(void* self, bp_device* device,
                           const bp_device_properties** out_properties);
 
-  /* [DEVICE-8] Blocks until the work of all streams of `device` has ended, or returns BP_TIMEOUT
-   * after timeout_ns nanoseconds. A timeout of 0 only looks; UINT64_MAX never passes. Failures stay
-   * on their streams and are not returned. */
+  /* [DEVICE-8] synchronize() of a device blocks until the work of all its streams has ended, or
+   * returns BP_TIMEOUT after timeout_ns nanoseconds. With a timeout of 0 it only looks; a timeout
+   * of UINT64_MAX never runs out. Failures stay on their streams and are not returned. */
   bp_status (*synchronize)(void* self, bp_device* device, uint64_t timeout_ns);
 
-  /* Free and total bytes of properties->heaps[heap_index], counted from 0. A snapshot: others
-   * allocate too. [DEVICE-6] An index that does not exist is BP_INVALID_ARGUMENT. */
+  /* Gives the free and total bytes of properties->heaps[heap_index]; heap_index counts from 0. The
+   * result is a snapshot: others allocate too. [DEVICE-6] memory_info() returns BP_INVALID_ARGUMENT
+   * for the index of a heap that does not exist. */
   bp_status (*memory_info)(void* self, bp_device* device, uint64_t heap_index,
                            uint64_t* out_free_bytes, uint64_t* out_total_bytes);
 
-  /* Optional; brings a lost device back. Ends all handles of the device and raises `generation`.
-   * BP_UNSUPPORTED while another instance uses it. */
+  /* Optional; brings a lost device back. It ends all handles of the device and raises `generation`.
+   * It returns BP_UNSUPPORTED while another instance uses the device. */
   bp_status (*reset)(void* self, bp_device* device);
 
-  /* Optional; sets an option of the device at run time, such as "threads" to "4". [DEVICE-7] A key
-   * that does not exist is BP_NOT_FOUND; a value that does not fit is BP_INVALID_ARGUMENT, and the
-   * text says what is allowed. */
+  /* Optional; sets an option of the device at run time, such as "threads" to "4". [DEVICE-7]
+   * set_option() returns BP_NOT_FOUND for a key that does not exist, and BP_INVALID_ARGUMENT for a
+   * value that does not fit, with a text that says what is allowed. */
   bp_status (*set_option)(void* self, bp_device* device, const char* key, const char* value);
 } bp_device_ops;
 
-/* Switches the native current device of the calling thread, for hosts that mix calls of the
- * device's own library in between. An offer; optional.
+/* Switches the native current device of the calling thread, for hosts that also call the device's
+ * own library in between. An offer; optional.
  *
- * Nothing of this ABI needs it: [GUARD-4] every other entry leaves the thread's native current
- * device as it found it, also when it fails. */
+ * No other part of this ABI needs the guard. [GUARD-4] Every entry outside the device guard leaves
+ * the thread's native current device as it found it, also when the entry fails. */
 typedef struct bp_device_guard_ops {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_DEVICE_GUARD_OPS. */
   const void* next;
   void* self;
 
-  /* Makes `device` current, and sets *out_previous to the device that was; NULL stands for none.
-   * [GUARD-1] Passing back what came out restores it, so that uses nest. [GUARD-2] Never fails for
-   * NULL or a device of this backend, a lost one included. [GUARD-3] No other thread is affected.
-   */
+  /* Makes `device` current, and sets *out_previous to the device that was current; NULL stands for
+   * no device. [GUARD-1] Passing *out_previous back to exchange() restores the previous device, so
+   * that uses nest. [GUARD-2] exchange() never fails for NULL or a device of this backend, a lost
+   * one included. [GUARD-3] exchange() affects no other thread. */
   bp_status (*exchange)(void* self, bp_device* device, bp_device** out_previous);
 
   /* Sets *out_is_initialized to 1 if this process holds native state of `device`, such as a driver
-   * context, else 0. [GUARD-5] Initialises nothing. */
+   * context, else 0. [GUARD-5] is_initialized() initialises nothing. */
   bp_status (*is_initialized)(void* self, bp_device* device, uint32_t* out_is_initialized);
 } bp_device_guard_ops;
 

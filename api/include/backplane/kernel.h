@@ -10,8 +10,8 @@
  *              on the device; prepare() may. On an inline stream launch() may run the work itself.
  *   Errors     Returns a status, with the text in the thread's error slot. supports() returns NULL
  *              or a reason.
- *   Ownership  Everything passed is borrowed during the call; the buffers behind the tensors, until
- *              the work completes.
+ *   Ownership  Everything passed is borrowed during the call, and the buffers behind the tensors
+ *              until the work completes.
  */
 #ifndef BACKPLANE_KERNEL_H_
 #define BACKPLANE_KERNEL_H_
@@ -23,24 +23,24 @@
 extern "C" {
 #endif
 
-/* Demands of one launch. [KERNEL-2] An unknown bit is BP_UNSUPPORTED. */
+/* What one launch demands. [KERNEL-2] An unknown bit in the launch flags is BP_UNSUPPORTED. */
 typedef uint32_t bp_launch_flags;
 enum {
   BP_LAUNCH_DETERMINISTIC = 1u << 0,  /* Equal input gives equal bits. */
-  BP_LAUNCH_STRICT_F32 = 1u << 1,     /* No input of reduced precision in f32 arithmetic. */
+  BP_LAUNCH_STRICT_F32 = 1u << 1,     /* f32 arithmetic takes no input of reduced precision. */
   BP_LAUNCH_DEVICE_CURRENT = 1u << 2, /* The thread's native device is already the right one. */
 };
 
-/* What a kernel prepared for the launches of one frame. The kernel's own. */
+/* What a kernel prepared for the launches of one frame. The type is the kernel's own. */
 typedef struct bp_plan bp_plan;
 
-/* Where a kernel runs and what it may scratch. Frozen. */
+/* Where one launch runs, and the workspace that it may use. Frozen. */
 typedef struct bp_launch {
   const void* next;
   bp_device* device;
   bp_stream* stream;
-  bp_buffer_ref workspace; /* At least what was asked for, at a multiple of 256 bytes; its content
-                              is undefined between launches. */
+  bp_buffer_ref workspace; /* It has at least the size that was asked for and begins at a multiple
+                              of 256 bytes; its content is undefined between launches. */
   bp_plan* plan;           /* NULL, or what prepare() made for this frame. */
   uint64_t correlation_id; /* Copied into profiler records. */
   bp_launch_flags flags;
@@ -48,7 +48,7 @@ typedef struct bp_launch {
 } bp_launch;
 
 /* How the elements of a tensor lie: a tensor is of the first class that describes it. The stride of
- * an axis of extent 1 never counts. */
+ * an axis of extent 1 is ignored. */
 typedef uint32_t bp_layout_flags;
 enum {
   BP_LAYOUT_CONTIGUOUS = 1u << 0,     /* Row-major without gaps; also every empty tensor. */
@@ -61,7 +61,8 @@ enum {
 typedef uint32_t bp_kernel_flags;
 enum {
   BP_KERNEL_CAPTURABLE = 1u << 0,    /* May be launched while a graph is captured. */
-  BP_KERNEL_DETERMINISTIC = 1u << 1, /* [KERNEL-6] Equal input gives equal bits, in every run. */
+  BP_KERNEL_DETERMINISTIC = 1u << 1, /* [KERNEL-6] A kernel with BP_KERNEL_DETERMINISTIC gives equal
+                                        bits for equal input, in every run. */
   BP_KERNEL_IN_PLACE = 1u << 2,      /* Outputs may alias inputs where the op allows it. */
   BP_KERNEL_TAKES_SCALAR = 1u << 3,  /* Operands may be inline; else the host makes a tensor. */
 };
@@ -74,8 +75,9 @@ enum {
   BP_SUPPORTS_IGNORES_ALIGNMENT = 1u << 2,  /* Byte offsets. */
 };
 
-/* How exact a kernel is, by its own declaration. An offer. The suite checks results against it, and
- * it against probes. Zero in a member is the value named first, the strictest. */
+/* How exact a kernel declares itself to be. An offer. The suite checks results against this
+ * declaration, and the declaration against probes. Zero in a member is the value named first, the
+ * strictest. */
 typedef struct bp_numerics {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_NUMERICS. */
@@ -101,11 +103,12 @@ typedef struct bp_prepare_desc {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PREPARE_DESC. */
   const void* next;
-  bp_launch_flags flags; /* Of the launches to come. */
+  bp_launch_flags flags; /* The flags of the launches to come. */
   uint32_t reserved;     /* 0. */
 
-  /* Bit i: tensor argument i, in the order of the frame, keeps its elements until plan_release(),
-   * as weights do. plan_pack() may put them into another form. A list counts as one argument. */
+  /* If bit i is set, tensor argument i, in the order of the frame, keeps its elements until
+   * plan_release(), as weights do. plan_pack() may put them into another form. A list counts as one
+   * argument. */
   uint64_t constant_args;
 } bp_prepare_desc;
 
@@ -114,86 +117,92 @@ typedef struct bp_plan_info {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_PLAN_INFO. */
   const void* next;
-  uint64_t packed_size_bytes; /* Of the memory for plan_pack(); 0: there is nothing to pack. */
-  uint64_t workspace_required_bytes; /* Of a launch with the plan and of plan_pack(), in place of */
-  uint64_t workspace_preferred_bytes; /* what workspace_size() says. */
-  const char* algorithm;              /* What was chosen, for people; lives as long as the plan. */
+  uint64_t packed_size_bytes; /* The memory for plan_pack(); 0: there is nothing to pack. */
+  /* Launches with the plan, and plan_pack(), need this workspace, not that of workspace_size(). */
+  uint64_t workspace_required_bytes;
+  uint64_t workspace_preferred_bytes;
+  const char* algorithm; /* The chosen algorithm, for people; the text lives as long as the plan. */
 } bp_plan_info;
 
-/* One kernel. `args` points to the frame of `op`, bp_softmax_args for BP_OP_SOFTMAX, and has
- * exactly args_size_bytes: the host fits the frames of older and newer callers. */
+/* One kernel. `args` points to the frame of `op`, such as bp_softmax_args for BP_OP_SOFTMAX. The
+ * frame has exactly args_size_bytes: the host fits the frames of older and newer callers. */
 typedef struct bp_kernel {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_KERNEL. */
   const void* next;
   void* state; /* The backend's own: functions receive the kernel, and find their instance here. */
 
-  const char* name;         /* Of the kernels of `op` the first of a name counts: "softmax.rows". */
+  const char* name;         /* "softmax.rows". If two kernels of an op have the same name, the host
+                               ignores the second one. */
   uint32_t op;              /* A BP_OP_* id from backplane/ops.h. */
   uint32_t op_version;      /* The version of the op's row that this kernel was written for. */
   uint32_t args_size_bytes; /* sizeof the frame in the backend's own build. */
-  int32_t priority;         /* Higher is tried earlier. */
+  int32_t priority;         /* A kernel of higher priority is tried earlier. */
   bp_kernel_flags flags;
   bp_supports_ignores supports_ignores;
   const bp_numerics* numerics; /* NULL: all zero, the strictest. */
 
-  /* Claims: what data can say about the tensors it takes. [KERNEL-7] A call outside them never
-   * arrives. [KERNEL-8] A call within them, and that supports() does not refuse, is right.
+  /* Claims say, as data, which tensors the kernel takes. [KERNEL-7] A call outside the claims of a
+   * kernel never reaches it. [KERNEL-8] The kernel gives a correct result for every call that its
+   * claims cover and supports() accepts.
    *
-   * A row gives the dtypes of the arguments whose dtype is free, in the order of the frame: those
-   * whose dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype. A list
+   * A row gives the dtypes of the free arguments, in the order of the frame. An argument is free if
+   * its dtype_rule in backplane/ops.def is a set, and neither like(), acc() nor one dtype. A list
    * of tensors is one argument, with one place in the row: its members have the same dtype, else
-   * no claim takes the call. Layout, rank and alignment hold for each member. */
+   * no claim takes the call. The claims of layout, rank and alignment hold for each member. */
   const bp_dtype* dtype_rows;        /* (dtype_row_count, dtype_count); NULL claims every dtype. */
   uint32_t dtype_row_count;          /* Accepted combinations. */
   uint32_t dtype_count;              /* Free arguments of the op. */
   bp_layout_flags layouts;           /* The class of each tensor is among these. */
   uint32_t max_rank;                 /* 0: every rank. */
-  uint64_t min_byte_alignment_bytes; /* 0 or 1: every byte_offset; else they are multiples of it. */
+  uint64_t min_byte_alignment_bytes; /* 0 or 1: every byte_offset; else only multiples of it. */
 
   /* Optional, never stubbed; NULL means that the claims are complete. Returns NULL if launch()
-   * would accept `args`, else the reason, a static string. [KERNEL-4] Answers for tensors without a
-   * buffer: hosts ask before they allocate. */
+   * would accept `args`, else the reason, a static string. [KERNEL-4] supports() also answers for
+   * tensors without a buffer: hosts ask before they allocate. */
   bp_reason (*supports)(const struct bp_kernel* self, bp_device* device, bp_launch_flags flags,
                         const void* args);
 
-  /* Optional, never stubbed; NULL means 0. Bytes of scratch memory without which launch() fails,
-   * and with which it is fastest. */
+  /* Optional, never stubbed; NULL means 0. Gives the bytes of workspace without which launch()
+   * fails, and those with which it is fastest. */
   bp_status (*workspace_size)(const struct bp_kernel* self, bp_device* device, const void* args,
                               uint64_t* out_required_bytes, uint64_t* out_preferred_bytes);
 
-  /* Submits the work to launch->stream and returns. [KERNEL-1] Allocates no device memory.
-   * [KERNEL-5] After BP_UNSUPPORTED nothing was submitted, and the host tries the next kernel.
-   * [KERNEL-9] Writes every element of each output, and nothing else. Has no effect but the work
-   * that it submits, and counts nothing: a capture may call it only to see whether it takes the
-   * frame, drop that work, and call it again for each replay. */
+  /* Submits the work to launch->stream and returns. [KERNEL-1] launch() allocates no device memory.
+   * [KERNEL-5] A launch() that returns BP_UNSUPPORTED has submitted nothing, and the host tries the
+   * next kernel. [KERNEL-9] launch() writes every element of each output, and nothing else. It has
+   * no effect but the work that it submits, and counts nothing: a capture may call it only to see
+   * whether it takes the frame, drop that work, and call it again for each replay. */
   bp_status (*launch)(const struct bp_kernel* self, const bp_launch* launch, const void* args);
 
   /* ---- Plans: optional, never stubbed; all four are given, or none ----------------------------
    *
    * A host that launches one frame often may prepare it: what takes long is then done once. A frame
-   * fits a plan if dtypes, shapes, strides and attributes are those of prepare(); buffers and
-   * offsets may differ, but for those of constant arguments. [PLAN-1] A launch with a plan meets
+   * fits a plan if its dtypes, shapes, strides and attributes are those of prepare(); buffers and
+   * offsets may differ, except those of constant arguments. [PLAN-1] A launch with a plan meets
    * the same contract as one without. A plan serves any number of launches at once, on every stream
    * of its device. */
 
-  /* Makes the plan of a frame: may compile, choose an algorithm by trying some, and block. [PLAN-2]
-   * Reads shapes and attributes alone, and answers for tensors without a buffer. BP_UNSUPPORTED: no
-   * plan is of use, and launch() serves the frame without one. */
+  /* Makes the plan of a frame. The call may compile, choose an algorithm by trying some, and block.
+   * [PLAN-2] prepare() reads only shapes and attributes, and also answers for tensors without a
+   * buffer. BP_UNSUPPORTED says that no plan is of use, and launch() serves the frame without one.
+   */
   bp_status (*prepare)(const struct bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
                        const void* args, bp_plan** out_plan);
 
   bp_status (*plan_info)(const struct bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info);
 
-  /* Submits to launch->stream the packing of the constant arguments into `packed`: memory of the
-   * host of packed_size_bytes, at a multiple of 256 bytes, that nobody else writes until the plan
-   * has ended. Called once, and before every launch of a plan that has something to pack:
-   * those run behind it. [PLAN-3] It writes nothing but `packed` and the workspace. */
+  /* Submits to launch->stream the packing of the constant arguments into `packed`. The host gives
+   * packed_size_bytes of memory, at a multiple of 256 bytes, that nobody else writes until the plan
+   * has ended. If a plan has something to pack, the host calls plan_pack() once, before the
+   * first launch with the plan; launches run after the packing. [PLAN-3] plan_pack() writes nothing
+   * but `packed` and the workspace. */
   bp_status (*plan_pack)(const struct bp_kernel* self, const bp_launch* launch, const void* args,
                          const bp_buffer_ref* packed);
 
-  /* Ends a plan. [PLAN-4] Work that was submitted with it goes on; NULL is a no-op. The host keeps
-   * `packed` until that work has ended. Never fails. */
+  /* Ends a plan. [PLAN-4] Work that was submitted with a plan goes on after plan_release(); a NULL
+   * plan is a no-op. The host keeps `packed` until that work has ended. plan_release() never
+   * fails. */
   bp_status (*plan_release)(const struct bp_kernel* self, bp_plan* plan);
 } bp_kernel;
 

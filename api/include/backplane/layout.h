@@ -10,8 +10,8 @@
  *   Threads    Safe from any thread.
  *   Blocking   Never waits for the device. convert() is submitted to `stream`.
  *   Errors     Returns a status, with the text in the thread's error slot.
- *   Ownership  A layout is immutable and counted: made with one reference, and ended by the last
- *              release().
+ *   Ownership  A layout is immutable and reference-counted: it is made with one reference, and the
+ *              last release() ends it.
  */
 #ifndef BACKPLANE_LAYOUT_H_
 #define BACKPLANE_LAYOUT_H_
@@ -35,10 +35,12 @@ typedef struct bp_layout {
   uint32_t struct_type; /* BP_STRUCT_LAYOUT. */
   const void* next;
   const char* name;             /* For people: "tiles of 16x16". */
-  uint64_t physical_size_bytes; /* Of a tensor, padding included. */
-  uint64_t alignment_bytes;     /* Of its byte_offset; a power of two. */
-  const void* blob;             /* What makes it this one: [LAYOUT-1] from_blob() makes an equal */
-  uint64_t blob_size_bytes;     /* layout of it, in another process too. */
+  uint64_t physical_size_bytes; /* The size of a tensor, padding included. */
+  uint64_t alignment_bytes;     /* byte_offset is a multiple of it; a power of two. */
+  /* The blob describes the layout. [LAYOUT-1] from_blob() makes an equal layout from the blob of a
+   * layout, in another process too. */
+  const void* blob;
+  uint64_t blob_size_bytes;
   bp_layout_kind kind;
   bp_dtype dtype;
 } bp_layout;
@@ -50,28 +52,29 @@ typedef struct bp_layout_ops {
   const void* next;
   void* self;
 
-  /* The layout in which `kernel` is fastest with tensor argument `argument` of the frame, counted
-   * from 0 in its order; *out_layout becomes NULL where strides serve, and else is a reference for
-   * the caller to release. Tensors need no buffer. [LAYOUT-2]
-   * A launch with an argument in the layout that it preferred gives what one with strides gives. */
+  /* Gives the layout in which `kernel` is fastest with tensor argument `argument`, counted from 0
+   * in the order of the frame. *out_layout becomes NULL where strides serve, and else a reference
+   * for the caller to release. Tensors need no buffer. [LAYOUT-2] A launch with an argument in the
+   * layout that preferred() gave has the result of a launch with that argument by strides. */
   bp_status (*preferred)(void* self, bp_device* device, const bp_kernel* kernel, uint32_t argument,
                          const void* args, const bp_layout** out_layout);
 
-  /* Makes a layout of a blob. BP_INCOMPATIBLE for one of another version or backend. */
+  /* Makes a layout from a blob. A blob of another version or backend is BP_INCOMPATIBLE. */
   bp_status (*from_blob)(void* self, bp_device* device, const void* blob, uint64_t blob_size_bytes,
                          const bp_layout** out_layout);
 
-  /* Sets *out_equal to 1 if tensors of the two are interchangeable byte by byte, else 0. NULL is
-   * the layout by strides. */
+  /* Sets *out_equal to 1 if tensors of the two layouts are interchangeable byte by byte, else 0.
+   * A NULL layout is the one by strides. */
   bp_status (*equal)(void* self, const bp_layout* a, const bp_layout* b, uint32_t* out_equal);
 
   bp_status (*retain)(void* self, const bp_layout* layout);
 
-  /* [LAYOUT-3] NULL is a no-op. Work that was submitted goes on. */
+  /* [LAYOUT-3] For release() a NULL layout is a no-op, and work that was submitted goes on. */
   bp_status (*release)(void* self, const bp_layout* layout);
 
   /* Copies the elements of `src` to `dst`, of equal shape and dtype, from one layout to the other;
-   * either may be by strides. [LAYOUT-4] There and back again gives the same elements. */
+   * either may be by strides. [LAYOUT-4] A conversion to another layout and back gives the same
+   * elements. */
   bp_status (*convert)(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src);
 } bp_layout_ops;
 

@@ -33,21 +33,21 @@ typedef struct bp_activity {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_ACTIVITY. */
   const void* next;
-  const char* name; /* Of the kernel, or "copy_from_host". */
+  const char* name; /* The kernel's name, or "copy_from_host". */
   bp_device* device;
-  bp_stream* stream;             /* May be destroyed by now: for comparison alone. */
-  int64_t start_ns;              /* [PROFILER-1] On the device's clock; start_ns <= end_ns. */
+  bp_stream* stream;             /* May be destroyed by now: only compare it. */
+  int64_t start_ns;              /* [PROFILER-1] start_ns <= end_ns, both on the device's clock. */
   int64_t end_ns;                /* [PROFILER-2] Records of one stream do not overlap. */
-  uint64_t correlation_id;       /* Of the launch; 0: none. */
+  uint64_t correlation_id;       /* That of the launch; 0: none. */
   uint64_t external_correlation; /* The innermost pushed id at submission; 0: none. */
-  uint64_t bytes;                /* Read and written; 0: not known. */
+  uint64_t bytes;                /* Bytes read and written; 0: not known. */
   uint64_t flops;                /* Operations, not a rate; 0: not known. */
   bp_activity_kind kind;
   uint32_t reserved; /* 0. */
 } bp_activity;
 
-/* Takes one record, on any thread, perhaps on several at once, and returns soon; calls nothing of
- * the backend. */
+/* Takes one record, on any thread, perhaps on several at once, and returns soon. The function calls
+ * nothing of the backend. */
 typedef void bp_activity_fn(void* user_data, const bp_activity* activity);
 
 /* What to record. A request. */
@@ -57,7 +57,7 @@ typedef struct bp_profile_desc {
   const void* next;
   bp_activity_fn* sink;
   void* user_data;
-  uint64_t kinds; /* Bit k: activities of kind k; 0: all. */
+  uint64_t kinds; /* Bit k stands for activities of kind k; 0: all. */
 } bp_profile_desc;
 
 /* The functions of one backend. An offer. */
@@ -68,23 +68,26 @@ typedef struct bp_profiler_ops {
   void* self;
 
   /* Begins to record the work of `device` that is submitted from now on. [PROFILER-3]
-   * BP_ALREADY_EXISTS while it is recorded. */
+   * start() returns BP_ALREADY_EXISTS while the device is recorded. */
   bp_status (*start)(void* self, bp_device* device, const bp_profile_desc* desc);
 
   /* Waits for work that was submitted while recording, delivers its records, and ends the
-   * recording. [PROFILER-4] The sink is not called afterwards. Without a recording: a no-op. */
+   * recording. [PROFILER-4] The sink is not called after stop() has returned. Without a recording
+   * stop() is a no-op. */
   bp_status (*stop)(void* self, bp_device* device);
 
   /* Delivers the records of all work that has completed. */
   bp_status (*flush)(void* self, bp_device* device);
 
-  /* What this thread submits until the matching pop_correlation() carries `id`. [PROFILER-5] They
-   * nest. A pop without a push is BP_INVALID_ARGUMENT. */
+  /* What this thread submits until the matching pop_correlation() carries `id`. [PROFILER-5] Calls
+   * of push_correlation() and pop_correlation() nest. A pop without a push is
+   * BP_INVALID_ARGUMENT. */
   bp_status (*push_correlation)(void* self, uint64_t id);
   bp_status (*pop_correlation)(void* self);
 
-  /* One moment on both clocks: device_ns of the device's is host_ns of CLOCK_MONOTONIC, give or
-   * take error_ns. [PROFILER-6] Two moments map all times between them. */
+  /* Gives one moment on both clocks: device_ns on the device's clock is host_ns on CLOCK_MONOTONIC,
+   * plus or minus error_ns. [PROFILER-6] Two moments of calibrate() map all times between them from
+   * one clock to the other. */
   bp_status (*calibrate)(void* self, bp_device* device, int64_t* out_device_ns,
                          int64_t* out_host_ns, int64_t* out_error_ns);
 } bp_profiler_ops;

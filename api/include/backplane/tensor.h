@@ -28,29 +28,32 @@ typedef struct bp_buffer_ref {
   uint64_t size_bytes;
 } bp_buffer_ref;
 
-/* A strided view of a buffer. Frozen. [TENSOR-5] Hosts see to it that its elements lie inside.
+/* A strided view of a buffer. Frozen. [TENSOR-5] The host ensures that the elements of a tensor lie
+ * inside its buffer.
  *
- * Element (i, j, ...) lies at byte_offset + (i * strides[0] + j * strides[1] + ...) * its size.
- * [TENSOR-1] A stride may be zero or negative, and byte_offset any multiple of that size and of the
- * heap's tensor_offset_alignment_bytes: kernels meet all of them unless their claims leave it out.
+ * Element (i, j, ...) lies at byte_offset + (i * strides[0] + j * strides[1] + ...) * element size.
+ * [TENSOR-1] A stride may be zero or negative, and byte_offset may be any multiple of the element
+ * size and of the heap's tensor_offset_alignment_bytes: a kernel must expect all of these unless
+ * its claims exclude them.
  * [TENSOR-2] A tensor with an extent of 0 has no elements; a kernel then touches no memory of it.
- * Of a sub-byte type the sum counts nibbles from byte_offset on, the low one of each byte first.
+ * For a sub-byte type the sum counts nibbles from byte_offset on, the low one of each byte first.
  */
 typedef struct bp_tensor {
-  bp_buffer* buffer;      /* [TENSOR-4] NULL only for supports() and prepare(), or if empty. */
+  bp_buffer* buffer;      /* [TENSOR-4] The buffer of a tensor is NULL only for supports() and
+                             prepare(), or if the tensor is empty. */
   uint64_t byte_offset;   /* Often not 0: the caching allocator hands out parts of buffers. */
   const int64_t* shape;   /* Elements per axis; `ndim` entries, each at least 0. */
   const int64_t* strides; /* In elements, not bytes; `ndim` entries. */
-  uint32_t ndim;          /* At most BP_MAX_RANK; 0 is one element. */
+  uint32_t ndim;          /* At most BP_MAX_RANK; 0: the tensor is one element. */
   bp_dtype dtype;
-  const bp_layout* layout; /* NULL: as above. */
+  const bp_layout* layout; /* NULL: the elements lie by strides, as above. */
   uint32_t flags;          /* None defined: 0. */
   uint32_t reserved;       /* 0. */
 } bp_tensor;
 
 /* A value in the call itself, where a tensor of one element would be needed otherwise. Frozen.
- * [TENSOR-3] It is converted to the dtype of the argument before it is used, as a tensor of that
- * dtype would have been. */
+ * [TENSOR-3] A scalar is converted to the dtype of its argument before it is used, as if its value
+ * had been stored in a tensor of that dtype. */
 typedef struct bp_scalar {
   bp_dtype dtype;    /* BP_BOOL, BP_I64, BP_U64 or BP_F64. */
   uint32_t reserved; /* 0. */

@@ -1,13 +1,14 @@
 /* backplane/test_fault.h - failures on purpose: the extension "bp.test.fault", version 1.
  *
- * A backend that has it lends the table below through bp_backend::get_extension(), so that tests
- * meet on any machine what a healthy device hardly ever shows. No production host asks for it.
+ * A backend that has this extension lends the table below through bp_backend::get_extension(), so
+ * that tests meet on any machine the failures that a healthy device hardly ever has. No production
+ * host asks for the extension.
  *
  * Rules for every entry:
  *   Threads    Safe from any thread.
  *   Blocking   Does not wait for the device.
- *   Errors     Returns a status, with the text in the thread's error slot. BP_UNSUPPORTED for a
- *              failure that this device cannot be made to have.
+ *   Errors     Returns a status, with the text in the thread's error slot. It returns
+ *              BP_UNSUPPORTED for a failure that this device cannot be made to have.
  *   Ownership  Handles are borrowed during the call.
  */
 #ifndef BACKPLANE_TEST_FAULT_H_
@@ -29,9 +30,9 @@ enum { BP_STRUCT_TEST_FAULT_OPS = 0x01000001 };
 /* How work fails. */
 typedef uint32_t bp_test_fault_kind;
 enum {
-  BP_TEST_FAULT_SUBMISSION = 1, /* It does not run, nor does what is queued behind it. */
-  BP_TEST_FAULT_DATA = 2,       /* It runs, and so does what was submitted already. */
-  BP_TEST_FAULT_CORRUPTION = 3, /* It succeeds, and one byte of its last output is wrong. */
+  BP_TEST_FAULT_SUBMISSION = 1, /* The work does not run, nor does what is queued behind it. */
+  BP_TEST_FAULT_DATA = 2,       /* The work runs, and so does what was submitted already. */
+  BP_TEST_FAULT_CORRUPTION = 3, /* The work succeeds, and one byte of its last output is wrong. */
 };
 
 /* Failures to order. An offer. */
@@ -41,18 +42,18 @@ typedef struct bp_test_fault_ops {
   const void* next;
   void* self;
 
-  /* The next kernel, copy or fill that is submitted to `stream` fails with `status`, in the way of
-   * `kind`; a status of BP_OK belongs to BP_TEST_FAULT_CORRUPTION alone. Takes the place of an
-   * order that has not come true yet; a kind of 0 takes it back. */
+  /* Orders that the next kernel, copy or fill that is submitted to `stream` fails with `status`, in
+   * the way of `kind`; a status of BP_OK belongs to BP_TEST_FAULT_CORRUPTION alone. The order
+   * replaces one that has not taken effect yet; a kind of 0 takes such an order back. */
   bp_status (*fail_next)(void* self, bp_stream* stream, bp_test_fault_kind kind, bp_status status);
 
   /* Loses `device`: until bp_device_ops::reset() each call on it returns BP_DEVICE_LOST, except
    * those that end a handle. */
   bp_status (*lose_device)(void* self, bp_device* device);
 
-  /* Of the allocations of `device` to come, one is BP_OUT_OF_MEMORY: the next if `index` is 0, the
-   * one after it if it is 1. Takes the place of an order that has not come true yet; UINT64_MAX
-   * takes it back. */
+  /* Orders that one of the next allocations of `device` fails with BP_OUT_OF_MEMORY: the next one
+   * if `index` is 0, the one after it if `index` is 1. The order replaces one that has not taken
+   * effect yet; UINT64_MAX takes such an order back. */
   bp_status (*fail_allocation)(void* self, bp_device* device, uint64_t index);
 } bp_test_fault_ops;
 

@@ -1,4 +1,4 @@
-/* backplane/dlpack.h - tensors of other libraries as those of a device, and back, without copying.
+/* backplane/dlpack.h - exchange of tensors with other libraries, through DLPack, without copying.
  *
  * DLPack is how array libraries in one process hand memory to each other. A program includes this
  * header beside dlpack.h, or without it: the structs below are those of DLPack 1 under names of
@@ -9,9 +9,9 @@
  *   ... launches with &theirs->tensor ...
  *   bp_foreign_tensor_release(theirs);              calls its deleter
  *
- * Rules for every function are those of host.h. Nothing here waits: who hands a tensor over sees to
- * it that the work on it has completed, or that the taker's work is ordered behind it. Nothing here
- * is used after the end of the registry that `target` is of.
+ * The rules of host.h hold for every function. No function waits: the side that hands a tensor over
+ * ensures that the work on it has completed, or that the taker's work is ordered after it. Nothing
+ * here is used after the end of the registry that `target` is of.
  */
 #ifndef BACKPLANE_DLPACK_H_
 #define BACKPLANE_DLPACK_H_
@@ -25,13 +25,13 @@ extern "C" {
 /* ---- The structs of DLPack 1, frozen by its specification --------------------------------------
  */
 
-/* Of a device, as in bp_device_properties::dlpack_device_type and dlpack_device_id. */
+/* A device, as in bp_device_properties::dlpack_device_type and dlpack_device_id. */
 typedef struct bp_dlpack_device {
   int32_t type;
   int32_t id;
 } bp_dlpack_device;
 
-/* Of an element: what its bits mean, how many there are, and how many elements are one. */
+/* The type of an element: what its bits mean, how many bits it has, and how many lanes. */
 typedef struct bp_dlpack_dtype {
   uint8_t code;
   uint8_t bits;
@@ -62,22 +62,22 @@ typedef struct bp_dlpack_tensor {
   uint64_t byte_offset;
 } bp_dlpack_tensor;
 
-/* A tensor and who ends it: DLManagedTensorVersioned. */
+/* A tensor and the deleter that ends it. DLPack's name is DLManagedTensorVersioned. */
 typedef struct bp_dlpack_managed {
   uint32_t version_major; /* 1. */
   uint32_t version_minor;
   void* manager_context;
-  void (*deleter)(struct bp_dlpack_managed* self); /* NULL: nothing is to end. */
+  void (*deleter)(struct bp_dlpack_managed* self); /* NULL: there is nothing to end. */
   uint64_t flags;
   bp_dlpack_tensor tensor;
 } bp_dlpack_managed;
 enum {
   BP_DLPACK_READ_ONLY = 1 << 0,
   BP_DLPACK_IS_COPIED = 1 << 1,       /* The exporter made a copy for this. */
-  BP_DLPACK_PADDED_SUB_BYTES = 1 << 2 /* Of dtypes below 8 bits, which are not taken. */
+  BP_DLPACK_PADDED_SUB_BYTES = 1 << 2 /* For dtypes below 8 bits, which are refused. */
 };
 
-/* The same of DLPack before 1.0: DLManagedTensor. */
+/* The same in DLPack before 1.0, whose name is DLManagedTensor. */
 typedef struct bp_dlpack_unversioned {
   bp_dlpack_tensor tensor;
   void* manager_context;
@@ -86,26 +86,26 @@ typedef struct bp_dlpack_unversioned {
 
 /* ---- From others ----------------------------------------------------------------------------- */
 
-/* A tensor whose memory somebody else owns. Lent until its release. */
+/* A tensor whose memory somebody else owns. It is lent until its release. */
 typedef struct bp_foreign_tensor {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_FOREIGN_TENSOR. */
   const void* next;
   bp_tensor tensor;
-  uint64_t flags; /* BP_DLPACK_*: one with BP_DLPACK_READ_ONLY is not written to. */
+  uint64_t flags; /* BP_DLPACK_* bits; nobody writes to a tensor with BP_DLPACK_READ_ONLY. */
 } bp_foreign_tensor;
 enum { BP_STRUCT_FOREIGN_TENSOR = 0x00100101 };
 
-/* The device that DLPack calls by this type and id, among those of all loaded plugins. BP_NOT_FOUND
- * if there is none. */
+/* Finds the device that DLPack calls by this type and id, among those of all loaded plugins. If
+ * there is none, it is BP_NOT_FOUND. */
 BP_API bp_status bp_dlpack_find_target(const bp_registry* registry, bp_dlpack_device device,
                                        const bp_target** out_target);
 
-/* Makes a tensor of `managed`, and takes it over: bp_foreign_tensor_release() calls its deleter. On
- * failure it stays the caller's. The buffer is the one of the backend that the memory lies in, else
- * one that wraps it. BP_INVALID_ARGUMENT if it is of another device, BP_INCOMPATIBLE if it is of
- * another major version, BP_UNSUPPORTED for elements that no dtype of 8 bits or more is, and where
- * the device takes no addresses. */
+/* Makes a tensor of `managed`, and takes `managed` over: bp_foreign_tensor_release() calls its
+ * deleter. On failure `managed` stays the caller's. The tensor gets the backend's own buffer if the
+ * memory lies in one, else a buffer that wraps the memory. A tensor of another device is
+ * BP_INVALID_ARGUMENT, and one of another major version is BP_INCOMPATIBLE. Elements of no dtype of
+ * 8 bits or more, and a device that takes no addresses, are BP_UNSUPPORTED. */
 BP_API bp_status bp_dlpack_import(const bp_target* target, bp_dlpack_managed* managed,
                                   const bp_foreign_tensor** out_tensor);
 BP_API bp_status bp_dlpack_import_unversioned(const bp_target* target,
@@ -130,11 +130,11 @@ typedef struct bp_dlpack_export_desc {
 } bp_dlpack_export_desc;
 enum { BP_STRUCT_DLPACK_EXPORT_DESC = 0x00100102 };
 
-/* Makes what DLPack hands over. The taker calls its deleter, in whatever thread and order, also
- * after the registry has ended. BP_UNSUPPORTED where buffers have no address, for a device that
- * DLPack has no name for, and for dtypes below 8 bits. The unversioned form has no flags: one that
- * is given is BP_INVALID_ARGUMENT there. In both forms a tensor is BP_INVALID_ARGUMENT that has a
- * negative extent, that has elements and no buffer, or that does not lie in its buffer: the
+/* Makes the struct that DLPack hands over. The taker calls its deleter, on any thread and in any
+ * order, also after the registry has ended. Buffers without an address, a device that DLPack has no
+ * name for, and dtypes below 8 bits are BP_UNSUPPORTED. The unversioned form has no flags: a flag
+ * that is given there is BP_INVALID_ARGUMENT. In both forms a tensor is BP_INVALID_ARGUMENT if it
+ * has a negative extent, if it has elements and no buffer, or if it does not lie in its buffer: the
  * allocator is asked by a copy of 0 bytes behind the last element, on the default stream. */
 BP_API bp_status bp_dlpack_export(const bp_target* target, const bp_dlpack_export_desc* desc,
                                   bp_dlpack_managed** out_managed);

@@ -19,11 +19,11 @@
  *              frame of an op, the sentence names op, argument, what was given and what is allowed.
  *   Sizes      A struct_size below that of the first release, or above 65,536, is
  *              BP_INCOMPATIBLE, and so is a `next` chain of more than 64 links.
- *   Texts      Those that come from a backend hold no control characters and are valid UTF-8: what
- *              is not becomes an escape such as \\x1b, or U+FFFD. After a line break of a backend
- *              follow 4 spaces. A name has at most 256 bytes, an error text 16,384.
+ *   Texts      A text that comes from a backend holds no control characters and is valid UTF-8:
+ *              what is not becomes an escape such as \\x1b, or U+FFFD. 4 spaces follow each line
+ *              break of a backend. A name has at most 256 bytes, an error text 16,384.
  *   Ownership  What is lent as `const` belongs to the registry and lives until the unload of its
- *              plugin; what is made is owned by the caller until the matching destroy or free.
+ *              plugin; the caller owns what is made until the matching destroy or free.
  */
 #ifndef BACKPLANE_HOST_H_
 #define BACKPLANE_HOST_H_
@@ -52,36 +52,38 @@ enum {
 BP_API const char* bp_error_text(void);
 BP_API void bp_error_clear(void);
 
-/* "out of memory" for BP_OUT_OF_MEMORY; "vendor status" below zero. Static. */
+/* Returns a static text: "out of memory" for BP_OUT_OF_MEMORY; "vendor status" below zero. */
 BP_API const char* bp_status_name(bp_status status);
 
-/* "f32" for BP_F32, NULL if unknown. Static. And back: 0 if unknown. */
+/* bp_dtype_name() returns a static text, "f32" for BP_F32, or NULL for an unknown dtype.
+ * bp_dtype_from_name() is the way back, and returns 0 for an unknown name. */
 BP_API const char* bp_dtype_name(bp_dtype dtype);
 BP_API bp_dtype bp_dtype_from_name(const char* name);
 
-/* Bits of one element: 32 for BP_F32, 4 for BP_I4; 0 if unknown. */
+/* Returns the bits of one element: 32 for BP_F32, 4 for BP_I4; 0 for an unknown dtype. */
 BP_API uint32_t bp_dtype_bits(bp_dtype dtype);
 
-/* "softmax" for BP_OP_SOFTMAX, NULL if unknown; and back: 0 if unknown. */
+/* bp_op_name() returns "softmax" for BP_OP_SOFTMAX, or NULL for an unknown op. bp_op_from_name() is
+ * the way back, and returns 0 for an unknown name. */
 BP_API const char* bp_op_name(uint32_t op);
 BP_API uint32_t bp_op_from_name(const char* name);
 
 /* ---- Environment ---------------------------------------------------------------------------- */
 
-/* The value of an environment variable that begins with "BACKPLANE_", or NULL: also where the
- * process runs with raised privileges. The one place that reads the environment. */
+/* Returns the value of an environment variable whose name begins with "BACKPLANE_", or NULL: also
+ * where the process runs with raised privileges. No other place reads the environment. */
 BP_API const char* bp_environment(const char* name);
 
 /* ---- Registry ------------------------------------------------------------------------------- */
 
-/* The backends that a program has loaded. Independent of other registries of the process. */
+/* The backends that a program has loaded. A registry is independent of others of the process. */
 typedef struct bp_registry bp_registry;
 
 typedef uint32_t bp_registry_flags;
 enum {
   BP_REGISTRY_FORBID_HOST_FALLBACK = 1u << 0, /* A missing kernel is an error. */
   BP_REGISTRY_FORBID_DECOMPOSITION = 1u << 1,
-  BP_REGISTRY_IGNORE_ENVIRONMENT = 1u << 2, /* Not even BACKPLANE_BACKENDS. */
+  BP_REGISTRY_IGNORE_ENVIRONMENT = 1u << 2, /* Not even BACKPLANE_BACKENDS is read. */
 };
 
 typedef struct bp_registry_desc {
@@ -92,8 +94,8 @@ typedef struct bp_registry_desc {
   uint32_t reserved;
   const char*
       search_path; /* NULL, or files and folders separated by ':' in place of the default. */
-  /* NULL, or where lines of backends and of the registry go; any thread. Default: warnings and
-   * errors to nobody: a library does not print. */
+  /* NULL, or the function that gets the lines of backends and of the registry, on any thread. With
+   * NULL they go to nobody, warnings and errors included: a library does not print. */
   void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
   void* user_data;
 
@@ -101,8 +103,8 @@ typedef struct bp_registry_desc {
    * none. NULL takes the environment's BACKPLANE_LAYERS. api/docs/layers.md lists them. */
   const char* layers;
   /* NULL, or options of the layers: "trace.file=x.json,fault.seed=7". Without `layers` NULL takes
-   * BACKPLANE_LAYER_OPTIONS. A layer or an option that does not exist is BP_NOT_FOUND: here, or in
-   * each load where they come from the environment. */
+   * BACKPLANE_LAYER_OPTIONS. A layer or an option that does not exist is BP_NOT_FOUND in
+   * bp_registry_create(), or in each load if it comes from the environment. */
   const char* layer_options;
 } bp_registry_desc;
 
@@ -112,7 +114,7 @@ BP_API bp_status bp_registry_create(const bp_registry_desc* desc, bp_registry** 
 /* Unloads all plugins in reverse order, then frees the registry. NULL is a no-op. */
 BP_API bp_status bp_registry_destroy(bp_registry* registry);
 
-/* What a manifest says; read without loading anything. Lent until the next discovery. */
+/* What a manifest says. It is read without loading anything, and lent until the next discovery. */
 typedef struct bp_manifest {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_MANIFEST. */
@@ -126,7 +128,7 @@ typedef struct bp_manifest {
 
 /* Reads the manifests in the search path, sorted by file name, backends linked into the program
  * first. A manifest that cannot be used is listed with its problem, and so is a folder that cannot
- * be read: `file` is the folder then. A manifest is a regular file of at most 1 MiB. `out_count`
+ * be read: then `file` is that folder. A manifest is a regular file of at most 1 MiB. `out_count`
  * may be NULL. */
 BP_API bp_status bp_registry_discover(bp_registry* registry, uint64_t* out_count);
 BP_API bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
@@ -149,7 +151,7 @@ typedef struct bp_plugin {
   uint32_t abi_major, abi_minor;
   uint64_t target_count;
   uint64_t kernel_count; /* Accepted kernels. */
-  const char* layers;    /* In front of it, the first outermost: "validate,trace"; "" if none. */
+  const char* layers;    /* The layers in front of it, outermost first: "validate,trace", or "". */
 } bp_plugin;
 
 /* Loads a backend and registers its tables. `name` is a path if it contains '/' or ends in ".so",
@@ -161,14 +163,14 @@ BP_API bp_status bp_registry_load(bp_registry* registry, const char* name, uint6
                                   const bp_option* options, const bp_plugin** out_plugin);
 
 /* Ends a plugin in two phases: first its targets leave the registry, cached selections of them are
- * dropped, cached memory is freed and work waited for; then the instance is shut down and its
+ * dropped, cached memory is freed and work is waited for; then the instance is shut down and its
  * library closed. Tables that were lent stay readable until the registry ends, and their free and
  * destroy entries do nothing and return BP_OK. */
 BP_API bp_status bp_registry_unload(bp_registry* registry, const bp_plugin* plugin);
 
-/* How many reports the layer `layer` in front of a plugin has made: leaks, broken rules, differing
- * results. Each is a line in the log as well. Readable after the unload too. BP_NOT_FOUND if the
- * plugin does not have that layer. */
+/* Counts the reports that the layer `layer` in front of a plugin has made: leaks, broken rules,
+ * differing results. Each report is a line in the log as well. The count can be read after the
+ * unload too. A layer that the plugin does not have is BP_NOT_FOUND. */
 BP_API bp_status bp_plugin_layer_reports(const bp_plugin* plugin, const char* layer,
                                          uint64_t* out_count);
 
@@ -178,12 +180,12 @@ BP_API const bp_plugin* bp_registry_plugin(const bp_registry* registry, uint64_t
 /* ---- Targets: devices with their tables ----------------------------------------------------- */
 
 /* One device and the tables that serve it. Lent. Every slot of the tables can be called: what the
- * backend left out returns BP_UNSUPPORTED. `self` stands in each table. The properties and their
- * strings and lists are copies of the load, and stay readable after the unload; links behind `next`
- * are the backend's own, and are NULL then.
+ * backend left out returns BP_UNSUPPORTED. Each table has its own `self`. The properties and their
+ * strings and lists are copies made by the load, and stay readable after the unload; links behind
+ * `next` are the backend's own, and are NULL after the unload.
  *
- * A stream is destroyed through the `streams` of a target, and not otherwise: the host stands in
- * front of that table, and hears that the stream has ended. */
+ * A stream is destroyed only through the `streams` of a target: the host wraps that table, and so
+ * learns that the stream has ended. */
 typedef struct bp_target {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_TARGET. */
@@ -192,7 +194,7 @@ typedef struct bp_target {
   const bp_plugin* plugin;
   bp_registry* registry;
   bp_device* device;
-  uint64_t index; /* Among the devices of its plugin. */
+  uint64_t index; /* Its place among the devices of its plugin. */
   const bp_device_properties* properties;
   const bp_device_ops* devices;
   const bp_allocator_ops* allocator;
@@ -200,7 +202,7 @@ typedef struct bp_target {
   const bp_event_ops* events;
   bp_stream* default_stream;
 
-  /* Since 0.2: the tables that a device may do without; never NULL, all the same. */
+  /* Since 0.2: the tables that a device may do without. These pointers are never NULL either. */
   const bp_device_guard_ops* guard;
   const bp_virtual_memory_ops* virtual_memory;
   const bp_layout_ops* layouts;
@@ -214,7 +216,8 @@ typedef struct bp_target {
 BP_API uint64_t bp_registry_target_count(const bp_registry* registry);
 BP_API const bp_target* bp_registry_target(const bp_registry* registry, uint64_t index);
 
-/* Finds a loaded device: "acme.npu:0", "npu:0" where that is unique; without a number the first. */
+/* Finds a loaded device by its name: "acme.npu:0", or "npu:0" where that is unique. A name without
+ * a number is that of the first device. */
 BP_API bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
                                          const bp_target** out_target);
 
@@ -233,15 +236,16 @@ typedef struct bp_op_output {
 BP_API bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity,
                              bp_op_output* out_outputs, uint32_t* out_count);
 
-/* bp_op_infer(), then checks that the outputs in the frame have these dtypes and shapes, do not
- * overlap themselves, and overlap inputs only where the op allows it; that a tensor with elements
- * has a buffer, begins at a multiple of the size of its dtype, and not before its buffer. */
+/* Calls bp_op_infer(), then checks that the outputs in the frame have these dtypes and shapes, do
+ * not overlap themselves, and overlap inputs only where the op allows it. It also checks that a
+ * tensor with elements has a buffer, and begins at a multiple of the size of its dtype and not
+ * before its buffer. */
 BP_API bp_status bp_op_check(uint32_t op, const void* args);
 
-/* bp_op_check(), then has the allocator of `target` say whether each tensor ends inside its buffer:
- * a copy of 0 bytes at its end is submitted to the default stream. For calls from outside: a launch
- * does not ask. That a buffer is one of `target` is for the caller to know, as a handle is an
- * address. */
+/* Calls bp_op_check(), then asks the allocator of `target` whether each tensor ends inside its
+ * buffer: a copy of 0 bytes at its end is submitted to the default stream. This is for calls from
+ * outside: a launch does not ask. The caller must know that each buffer is one of `target`, as a
+ * handle is an address. */
 BP_API bp_status bp_op_check_buffers(const bp_target* target, uint32_t op, const void* args);
 
 /* Where a kernel comes from. */
@@ -249,10 +253,11 @@ typedef uint32_t bp_kernel_sources;
 enum {
   BP_KERNEL_NATIVE = 1u << 0,     /* The backend's own. */
   BP_KERNEL_DECOMPOSED = 1u << 1, /* The spec's decomposition into other ops. */
-  /* Copied to the first device of class host, and back; the call waits for both. A failure of the
-   * work over there, such as an index out of range, becomes the failure of the caller's stream, in
-   * the words of the host device. A device without host-signalled events cannot be given one: then
-   * the launch returns it, and outputs were not written. */
+  /* The tensors are copied to the first device of class host, and back; the call waits for both
+   * devices. A failure of the work on the host device, such as an index out of range, becomes the
+   * failure of the caller's stream, with the text of the host device. A device without
+   * host-signalled events cannot be given a failure: then the launch returns it, and outputs were
+   * not written. */
   BP_KERNEL_HOST_FALLBACK = 1u << 2,
 };
 
@@ -265,26 +270,27 @@ typedef struct bp_kernel_choice {
 
 /* Finds the best kernel for a call: the key is (op, device, dtypes, layout class per tensor, launch
  * flags), and the answer is remembered until a plugin is loaded or unloaded. `sources` limits where
- * it may come from; 0 is what the registry's flags allow. BP_UNSUPPORTED if there is none; the text
- * then is what bp_kernel_explain() gives. Tensors need no buffer. */
+ * the kernel may come from; 0 is what the registry's flags allow. If there is no kernel, it is
+ * BP_UNSUPPORTED, and the text is what bp_kernel_explain() gives. Tensors need no buffer. */
 BP_API bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags,
                                 bp_kernel_sources sources, uint32_t op, const void* args,
                                 bp_kernel_choice* out_choice);
 
-/* Writes why each kernel of `op` is or is not taken for this call, a line each, into `text`, ended
- * with a zero byte and cut at `capacity`; *out_size is what the whole needs, the zero included. */
+/* Writes a line for each kernel of `op` into `text`: why it is or is not taken for this call. The
+ * text ends with a zero byte and is cut at `capacity`; *out_size is what the whole text needs, the
+ * zero byte included. */
 BP_API bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flags, uint32_t op,
                                    const void* args, uint64_t capacity, char* text,
                                    uint64_t* out_size);
 
 /* Finds a kernel and launches it on `stream` (NULL: the default stream), with workspace from the
- * cache. A kernel that answers BP_UNSUPPORTED is passed over for the next. The frame may be that of
+ * cache. If a kernel returns BP_UNSUPPORTED, the next one is tried. The frame may be that of
  * an older or newer build. Refuses a tensor with elements that has no buffer, and checks nothing
  * else of shapes and memory: call bp_op_check_buffers() for what comes from outside. */
 BP_API bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                               uint32_t op, const void* args);
 
-/* Like bp_op_launch() with one given kernel, as bp_kernel_find() chose it. */
+/* Launches as bp_op_launch() does, with one given kernel, as bp_kernel_find() chose it. */
 BP_API bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                                   const bp_kernel* kernel, const void* args);
 
@@ -302,7 +308,7 @@ typedef struct bp_dispatch_statistics {
   uint64_t copied_scalar_count; /* Inline scalars that became tensors. */
 } bp_dispatch_statistics;
 
-/* The counts of `op` on `target`; op 0 is the sum of all. The caller sets struct_size. */
+/* Gives the counts of `op` on `target`; op 0 is the sum of all ops. The caller sets struct_size. */
 BP_API bp_status bp_target_statistics(const bp_target* target, uint32_t op,
                                       bp_dispatch_statistics* out_statistics);
 
@@ -314,17 +320,18 @@ typedef struct bp_prepared bp_prepared;
 /* Finds the kernel of a call as bp_kernel_find() does, has it make a plan, and packs on `stream`
  * (NULL: the default stream) what `constant_args` names: bit i is tensor argument i, in the order
  * of the frame, whose elements stay as they are until the release, as those of weights do. Packed
- * copies are in memory of the cache, beside the originals. May take long: kernels may compile or
- * try algorithms. A kernel without plans is prepared all the same; bp_prepared_get_info() says so.
- * Constant arguments have buffers; the others need none. */
+ * copies are in memory of the cache, beside the originals. The call may take long: kernels may
+ * compile or try algorithms. A kernel without plans is prepared all the same;
+ * bp_prepared_get_info() says so. Constant arguments have buffers; the others need none. */
 BP_API bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
                                uint32_t op, const void* args, uint64_t constant_args,
                                bp_prepared** out_prepared);
 
-/* Launches what was prepared, on `stream` (NULL: the default stream). `args` differs from the
- * prepared frame in buffers and offsets of arguments that are not constant, and in nothing else:
- * BP_INVALID_ARGUMENT names what does. On another stream than that of bp_op_prepare() the caller
- * waits for it first, once. Any number of threads may launch at once. */
+/* Launches what was prepared, on `stream` (NULL: the default stream). `args` may differ from the
+ * prepared frame only in buffers and offsets of arguments that are not constant: any other
+ * difference is BP_INVALID_ARGUMENT, and the text names it. Before a launch on another stream than
+ * that of bp_op_prepare(), the caller waits for the latter, once. Any number of threads may launch
+ * at once. */
 BP_API bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const void* args);
 
 typedef struct bp_prepared_info {
@@ -336,56 +343,57 @@ typedef struct bp_prepared_info {
   uint32_t has_plan;        /* 0: launches are like those of bp_kernel_launch(). */
   uint64_t packed_size_bytes;
   uint64_t workspace_required_bytes, workspace_preferred_bytes;
-  const char* algorithm; /* Of the plan, or why there is none. Lives as long as `prepared`. */
+  const char* algorithm; /* The plan's, or why there is no plan. It lives as long as `prepared`. */
 } bp_prepared_info;
 
 /* The caller sets struct_size. */
 BP_API bp_status bp_prepared_get_info(const bp_prepared* prepared, bp_prepared_info* out_info);
 
-/* Ends it. Work that was submitted goes on. NULL is a no-op. The unload of its plugin ends it too:
- * then launches are BP_DEVICE_LOST, and this frees the handle alone. */
+/* Ends `prepared`. Work that was submitted goes on. NULL is a no-op. The unload of its plugin ends
+ * it too: then launches return BP_DEVICE_LOST, and bp_prepared_release() only frees the handle. */
 BP_API bp_status bp_prepared_release(bp_prepared* prepared);
 
 /* ---- The caching allocator ------------------------------------------------------------------ */
 
-/* A part of a cached buffer. Made by the cache; `ref` is constant. Its byte_offset is a multiple of
- * 512 and is often not 0.
+/* A part of a cached buffer. The cache makes it; `ref` is constant. The byte_offset of `ref` is a
+ * multiple of 512 and is often not 0.
  *
- * A stream may end before its blocks do. What it leaves, and blocks that are freed later, are for
- * every stream once the work has ended that was submitted before the destroy. The cache records an
- * event for that, and waits for it only where memory runs out. Where no event can be recorded, the
- * blocks are kept until the cache has waited for the device, where memory runs out, or until the
- * unload. */
+ * A stream may end before its blocks do. Its free blocks, and its blocks that are freed later, are
+ * for every stream once the work that was submitted before the destroy has ended. The
+ * cache records an event for that, and waits for the event only if memory runs out. If no event can
+ * be recorded, the cache keeps the blocks until it has waited for the device, which it does if
+ * memory runs out, or until the unload. */
 typedef struct bp_block {
   bp_buffer_ref ref;
 } bp_block;
 
-/* Takes memory of the first heap for use on `stream` (NULL: the default stream). Reuses freed
- * blocks of the same stream at once. On exhaustion waits for the work that freed blocks wait for,
- * frees what is cached and tries again; then it is BP_OUT_OF_MEMORY with totals, largest free block
- * and fragmentation in the text. 0 bytes are a block without memory. Content is undefined. */
+/* Takes memory of the first heap for use on `stream` (NULL: the default stream). Freed blocks of
+ * the same stream are reused at once. If memory runs out, the cache waits for the work that freed
+ * blocks wait for, frees what is cached and tries again; if that fails, it is BP_OUT_OF_MEMORY, and
+ * the text has totals, largest free block and fragmentation. A block of 0 bytes has no memory. The
+ * content is undefined. */
 BP_API bp_status bp_block_allocate(const bp_target* target, bp_stream* stream, uint64_t size_bytes,
                                    bp_block** out_block);
 
 /* Gives a block back. Work on its stream may still use it. NULL is a no-op. After the unload of its
- * plugin it does nothing but free the handle. A second call for the same block is
- * BP_INVALID_ARGUMENT, and changes nothing, until the cache has handed the handle out again, which
- * a later bp_block_allocate() may do, or until the unload; then nobody can tell. */
+ * plugin the call only frees the handle. A second call for the same block is BP_INVALID_ARGUMENT,
+ * and changes nothing, until the cache has handed the handle out again, which a later
+ * bp_block_allocate() may do, or until the unload; from then on it cannot be detected. */
 BP_API bp_status bp_block_free(bp_block* block);
 
 /* Says that `stream`, which is not NULL, uses the block too: its memory is reused only when the
  * work submitted there before bp_block_free() has ended. The stream may end first. A block that was
- * freed is BP_INVALID_ARGUMENT, as long as bp_block_free() would know it. */
+ * freed is BP_INVALID_ARGUMENT, as long as bp_block_free() would detect it. */
 BP_API bp_status bp_block_record_stream(bp_block* block, bp_stream* stream);
 
 typedef struct bp_cache_statistics {
   uint32_t struct_size;
   uint32_t struct_type; /* BP_STRUCT_CACHE_STATISTICS. */
   const void* next;
-  uint64_t allocated_bytes, allocated_peak_bytes; /* In blocks that callers hold, as rounded. */
+  uint64_t allocated_bytes, allocated_peak_bytes; /* In blocks that callers hold, rounded up. */
   uint64_t reserved_bytes, reserved_peak_bytes;   /* Taken from the backend. */
   uint64_t requested_bytes;                       /* In blocks that callers hold, as asked for. */
-  uint64_t allocation_count, free_count;          /* Of blocks. */
+  uint64_t allocation_count, free_count;          /* Blocks handed out; given back. */
   uint64_t backend_allocation_count, backend_free_count;
   uint64_t retry_count, out_of_memory_count;
 } bp_cache_statistics;
@@ -394,7 +402,7 @@ typedef struct bp_cache_statistics {
 BP_API bp_status bp_cache_get_statistics(const bp_target* target,
                                          bp_cache_statistics* out_statistics);
 
-/* Frees all buffers of the cache that hold no block in use, other than those that work of an ended
+/* Frees all buffers of the cache that hold no block in use, except those that work of an ended
  * stream may still use. A buffer that the backend refuses to take back stays in the cache and in
  * its statistics; the first such failure is returned, after all were tried. */
 BP_API bp_status bp_cache_empty(const bp_target* target);
