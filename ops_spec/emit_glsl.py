@@ -83,14 +83,14 @@ def kernel(op):
     if scalar:
         flags += " | BP_KERNEL_TAKES_SCALAR"
     tensors = ", ".join(f"args.{a.name}" for a in [op.outputs[0], *op.inputs])
-    dtypes = elementwise.pick(op, "kFloatDtypes", "kArithmeticDtypes", "kAnyDtypes")
+    dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
     launch = [f"bp_status {op.c_name}_launch(const bp_{op.c_name}_args& args, Launch& launch) {{",
               *([f"  const uint64_t scalar = {scalar};"] if scalar else []),
               f"  return submit_map(launch, {map_name(op)}, {{{tensors}}}"
               f"{', scalar' if scalar else ''});", "}", ""]
     row = [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(",
-           f'        map_row("{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
+           f'        kernel_row("{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
     return launch, row
 
 

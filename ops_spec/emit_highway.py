@@ -140,12 +140,13 @@ def launch(op):
 
 
 def kernel(op):
-    flags = " | BP_KERNEL_TAKES_SCALAR" if elementwise.operand(op) else ""
+    flags = "BP_KERNEL_IN_PLACE"
+    if elementwise.operand(op):
+        flags += " | BP_KERNEL_TAKES_SCALAR"
     dtypes = elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "kAnyDtypes")
     return [f"constinit const bp_kernel {elementwise.kernel_name(op)} =",
-            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(elementwise_kernel(",
-            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, '
-            f"kElementwiseFlags{flags}));", ""]
+            f"    make_kernel<bp_{op.c_name}_args, {op.c_name}_launch>(kernel_row(",
+            f'        "{op.c_name}", BP_OP_{op.c_name.upper()}, {dtypes}, {flags}));', ""]
 
 
 def source(ops, name):
@@ -153,7 +154,6 @@ def source(ops, name):
            "#undef HWY_TARGET_INCLUDE", f'#define HWY_TARGET_INCLUDE "{name}"',
            '#include "hwy/foreach_target.h"',
            '#include "backends/host_kernels/elementwise-inl.hpp"',
-           '#include "backends/host_kernels/elementwise.hpp"',
            '#include "backends/host_kernels/scalar.hpp"', '#include "elementwise_list.hpp"',
            '#include "hwy/highway.h"', "", "HWY_BEFORE_NAMESPACE();", "namespace bp::kernels {",
            "namespace HWY_NAMESPACE {", "namespace {", ""]

@@ -1,6 +1,7 @@
 #include "backends/cuda/cublaslt.hpp"
 
 #include <array>
+#include <string>
 
 namespace bp::cuda {
 namespace {
@@ -23,8 +24,10 @@ Type type_of(bp_dtype dtype) {
       return {CUDA_R_16BF, 2};
     case BP_F32:
       return {CUDA_R_32F, 4};
-    default:
+    case BP_F64:
       return {CUDA_R_64F, 8};
+    default:
+      throw StatusError(BP_UNSUPPORTED, "cuBLASLt is not asked for dtype " + std::to_string(dtype));
   }
 }
 

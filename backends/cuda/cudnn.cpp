@@ -1,6 +1,7 @@
 #include "backends/cuda/cudnn.hpp"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace bp::cuda {
@@ -22,8 +23,10 @@ cudnnDataType_t type_of(bp_dtype dtype) {
       return CUDNN_DATA_BFLOAT16;
     case BP_F32:
       return CUDNN_DATA_FLOAT;
-    default:
+    case BP_F64:
       return CUDNN_DATA_DOUBLE;
+    default:
+      throw StatusError(BP_UNSUPPORTED, "cuDNN is not asked for dtype " + std::to_string(dtype));
   }
 }
 

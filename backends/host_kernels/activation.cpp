@@ -93,15 +93,8 @@ bp_status activation_launch(const Args& args, Launch& launch) {
 
 template <typename Args, uint32_t kOp>
 constexpr bp_kernel activation_kernel(const char* name) {
-  return make_kernel<Args, activation_launch<Args, kOp>>({
-      .name = name,
-      .op = kOp,
-      .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-      .dtype_rows = kFloatDtypes,
-      .dtype_row_count = std::size(kFloatDtypes),
-      .dtype_count = 1,
-      .layouts = BP_LAYOUT_ANY,
-  });
+  return make_kernel<Args, activation_launch<Args, kOp>>(
+      kernel_row(name, kOp, kFloatDtypes, BP_KERNEL_IN_PLACE));
 }
 
 }  // namespace

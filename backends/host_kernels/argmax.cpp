@@ -274,20 +274,11 @@ bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
       [plan, functions, threads = launch.thread_count()] { run_argmax(plan, functions, threads); });
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64};
-
 }  // namespace
 
 constinit const bp_kernel kArgmax =
-    make_kernel<bp_argmax_args, argmax_launch, nullptr, argmax_workspace>({
-        .name = "argmax",
-        .op = BP_OP_ARGMAX,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_argmax_args, argmax_launch, nullptr, argmax_workspace>(
+        kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

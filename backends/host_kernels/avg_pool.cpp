@@ -333,29 +333,15 @@ bp_status avg_pool_backward_launch(const bp_avg_pool_backward_args& args, Launch
                      element_count(*args.grad_x) == 0, launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-
-constexpr bp_kernel avg_pool_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC,
-      .dtype_rows = kDtypes,
-      .dtype_row_count = std::size(kDtypes),
-      .dtype_count = 1,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
-
 }  // namespace
 
 constinit const bp_kernel kAvgPool =
     make_kernel<bp_avg_pool_args, avg_pool_launch, nullptr, avg_pool_workspace>(
-        avg_pool_row("avg_pool", BP_OP_AVG_POOL));
+        kernel_row("avg_pool", BP_OP_AVG_POOL, kFloatDtypes));
 constinit const bp_kernel kAvgPoolBackward =
     make_kernel<bp_avg_pool_backward_args, avg_pool_backward_launch, nullptr,
                 avg_pool_backward_workspace>(
-        avg_pool_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD));
+        kernel_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD, kFloatDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

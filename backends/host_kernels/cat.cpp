@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "backends/host_kernels/copy.hpp"
-#include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/loop.hpp"
 
 namespace bp::kernels {
@@ -81,14 +80,7 @@ bp_status cat_launch(const bp_cat_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kCat = make_kernel<bp_cat_args, cat_launch>({
-    .name = "cat",
-    .op = BP_OP_CAT,
-    .flags = BP_KERNEL_DETERMINISTIC,
-    .dtype_rows = kMovable,
-    .dtype_row_count = std::size(kMovable),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kCat =
+    make_kernel<bp_cat_args, cat_launch>(kernel_row("cat", BP_OP_CAT, kAnyDtypes));
 
 }  // namespace bp::kernels

@@ -242,46 +242,18 @@ constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F64, BP_F64, BP_F16,  BP
 }  // namespace
 
 constinit const bp_kernel kConvolution =
-    make_kernel<bp_convolution_args, forward_launch, nullptr, forward_workspace, ConvolutionPlan>({
-        .name = "convolution",
-        .op = BP_OP_CONVOLUTION,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_convolution_args, forward_launch, nullptr, forward_workspace, ConvolutionPlan>(
+        kernel_row("convolution", BP_OP_CONVOLUTION, {kProductDtypes, 3}));
 constinit const bp_kernel kConvolutionBackwardInput =
     make_kernel<bp_convolution_backward_input_args, backward_input_launch, nullptr,
-                backward_input_workspace>({
-        .name = "convolution_backward_input",
-        .op = BP_OP_CONVOLUTION_BACKWARD_INPUT,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                backward_input_workspace>(kernel_row(
+        "convolution_backward_input", BP_OP_CONVOLUTION_BACKWARD_INPUT, {kProductDtypes, 3}));
 constinit const bp_kernel kConvolutionBackwardWeight =
     make_kernel<bp_convolution_backward_weight_args, backward_weight_launch, nullptr,
-                backward_weight_workspace>({
-        .name = "convolution_backward_weight",
-        .op = BP_OP_CONVOLUTION_BACKWARD_WEIGHT,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                backward_weight_workspace>(kernel_row(
+        "convolution_backward_weight", BP_OP_CONVOLUTION_BACKWARD_WEIGHT, {kProductDtypes, 3}));
 constinit const bp_kernel kConvolutionBackwardBias =
-    make_kernel<bp_convolution_backward_bias_args, backward_bias_launch>({
-        .name = "convolution_backward_bias",
-        .op = BP_OP_CONVOLUTION_BACKWARD_BIAS,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kBiasDtypes,
-        .dtype_row_count = std::size(kBiasDtypes) / 2,
-        .dtype_count = 2,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_convolution_backward_bias_args, backward_bias_launch>(
+        kernel_row("convolution_backward_bias", BP_OP_CONVOLUTION_BACKWARD_BIAS, {kBiasDtypes, 2}));
 
 }  // namespace bp::kernels

@@ -248,34 +248,17 @@ bp_status backward_launch(const bp_cross_entropy_backward_args& args, Launch& la
   });
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F32, BP_I64, BP_F32, BP_I32, BP_F64,  BP_I64, BP_F64,  BP_I32,
-                                BP_F16, BP_I64, BP_F16, BP_I32, BP_BF16, BP_I64, BP_BF16, BP_I32};
+constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kCrossEntropy =
-    make_kernel<bp_cross_entropy_args, forward_launch, forward_supports, forward_workspace>({
-        .name = "cross_entropy",
-        .op = BP_OP_CROSS_ENTROPY,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 2,
-        .dtype_count = 2,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_cross_entropy_args, forward_launch, forward_supports, forward_workspace>(
+        kernel_row_of_any_shape("cross_entropy", BP_OP_CROSS_ENTROPY, {kDtypes, 2}));
 
 constinit const bp_kernel kCrossEntropyBackward =
     make_kernel<bp_cross_entropy_backward_args, backward_launch, backward_supports,
-                backward_workspace>({
-        .name = "cross_entropy_backward",
-        .op = BP_OP_CROSS_ENTROPY_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes) / 2,
-        .dtype_count = 2,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                backward_workspace>(kernel_row_of_any_shape(
+        "cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -281,22 +281,14 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
       [addition, threads = launch.thread_count()] { add_rows(addition, threads); });
 }
 
-constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-constexpr auto kDtypes = with_indices(kFloating);
+constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kEmbeddingBackward =
     make_kernel<bp_embedding_backward_args, embedding_backward_launch, nullptr,
-                embedding_backward_workspace>({
-        .name = "embedding_backward",
-        .op = BP_OP_EMBEDDING_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes.data(),
-        .dtype_row_count = kDtypes.size() / 2,
-        .dtype_count = 2,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                embedding_backward_workspace>(
+        kernel_row("embedding_backward", BP_OP_EMBEDDING_BACKWARD, {kDtypes, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -188,22 +188,17 @@ void gather_rows(std::byte* const* data, const int64_t* strides, int64_t n, cons
   }
 }
 
+// Elements are moved as unsigned integers of their width, so that they keep their bits.
 template <typename Index>
-GatherFunctions functions_of_width(int64_t size_bytes) {
-  switch (size_bytes) {
-    case 1:
-      return {gather_elements<uint8_t, Index>, gather_rows<uint8_t, Index>};
-    case 2:
-      return {gather_elements<uint16_t, Index>, gather_rows<uint16_t, Index>};
-    case 4:
-      return {gather_elements<uint32_t, Index>, gather_rows<uint32_t, Index>};
-    default:
-      return {gather_elements<uint64_t, Index>, gather_rows<uint64_t, Index>};
-  }
+GatherFunctions functions_of(bp_dtype dtype) {
+  return with_any(dtype, []<typename T>(T) -> GatherFunctions {
+    using Bits = hwy::UnsignedFromSize<sizeof(T)>;
+    return {gather_elements<Bits, Index>, gather_rows<Bits, Index>};
+  });
 }
 
-GatherFunctions find_gather(int64_t size_bytes, bool is_i64) {
-  return is_i64 ? functions_of_width<int64_t>(size_bytes) : functions_of_width<int32_t>(size_bytes);
+GatherFunctions find_gather(bp_dtype dtype, bool is_i64) {
+  return is_i64 ? functions_of<int64_t>(dtype) : functions_of<int32_t>(dtype);
 }
 
 }  // namespace
@@ -238,10 +233,9 @@ void run_row_loop(Loop loop, RowFunction* rows, int threads, Gathering& g) {
 // x and indices are in the shape of y.
 bp_status submit_gather(const char* op, const bp_tensor& y, const Reshaped& x,
                         const Reshaped& indices, Axis axis, const Launch& launch) {
-  const int64_t size_bytes = dtype_size_bytes(y.dtype);
-  axis.stride_bytes *= size_bytes;
+  axis.stride_bytes *= dtype_size_bytes(y.dtype);
   const GatherFunctions functions =
-      HWY_DYNAMIC_DISPATCH(find_gather)(size_bytes, (&indices)->dtype == BP_I64);
+      HWY_DYNAMIC_DISPATCH(find_gather)(y.dtype, (&indices)->dtype == BP_I64);
   const Loop loop = make_loop({&y, &x, &indices});
   const bool is_streamed = choose_row_options(loop).is_streamed;
   return launch.submit([=, threads = launch.thread_count()] {
@@ -290,28 +284,16 @@ bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
                        launch);
 }
 
-constexpr auto kDtypes = with_indices(kMovable);
-
-constexpr bp_kernel gather_kernel_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC,
-      .dtype_rows = kDtypes.data(),
-      .dtype_row_count = kDtypes.size() / 2,
-      .dtype_count = 2,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
+constexpr auto kDtypes = with_indices(kAnyDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kGather =
-    make_kernel<bp_gather_args, gather_launch>(gather_kernel_row("gather", BP_OP_GATHER));
+    make_kernel<bp_gather_args, gather_launch>(kernel_row("gather", BP_OP_GATHER, {kDtypes, 2}));
 constinit const bp_kernel kIndexSelect = make_kernel<bp_index_select_args, index_select_launch>(
-    gather_kernel_row("index_select", BP_OP_INDEX_SELECT));
+    kernel_row("index_select", BP_OP_INDEX_SELECT, {kDtypes, 2}));
 constinit const bp_kernel kEmbedding = make_kernel<bp_embedding_args, embedding_launch>(
-    gather_kernel_row("embedding", BP_OP_EMBEDDING));
+    kernel_row("embedding", BP_OP_EMBEDDING, {kDtypes, 2}));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

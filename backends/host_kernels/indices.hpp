@@ -61,22 +61,4 @@ class WrongIndex {
   std::atomic<bool> is_set_ = false;
 };
 
-// What kernels move that do not look at elements, only at how wide they are.
-constexpr bp_dtype kMovable[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                                 BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
-
-// The rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
-template <size_t kCount>
-constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)[kCount]) {
-  std::array<bp_dtype, 4 * kCount> rows{};
-  size_t next = 0;
-  for (const bp_dtype dtype : dtypes) {
-    for (const bp_dtype index : {BP_I64, BP_I32}) {
-      rows[next++] = dtype;
-      rows[next++] = index;
-    }
-  }
-  return rows;
-}
-
 }  // namespace bp::kernels

@@ -1,22 +1,22 @@
-// What every kernel file needs: the adapter to the C table, and the list of the rows.
+// What every kernel file needs: the adapter to the C table, and the declarations of all kernels.
 //
 // A kernel file has functions over addresses, a launch function that reads the frame and submits a
-// task, and one table row per kernel, declared below and listed in backend.cpp.
+// task, and one table row per kernel, which a line of kernels.def registers.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <type_traits>
 
 #include "backends/host_kernels/plan.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/kernel_row.hpp"
 #include "backplane/shell/shape.hpp"
 #include "kernel_env.hpp"
 
 namespace bp::kernels {
 
-// Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
+// Adapts typed functions to a row of the C table, which kernel_row() has begun.
 //   LaunchOp   Reads the frame, and submits the work with Launch::submit().
 //   Planned    What prepare() makes of a frame (plan.hpp); void: the kernel has no plans.
 //   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; nullptr if
@@ -67,53 +67,10 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   return row;
 }
 
-// activation.cpp
-extern const bp_kernel kGelu, kGeluBackward;
-
-// movement.cpp
-extern const bp_kernel kFill, kCopy, kArange;
-
-// optimizer.cpp, scale_and_check.cpp
-extern const bp_kernel kSgdStep, kAdamwStep, kScaleAndCheckFinite;
-
-// random.cpp
-extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackward;
-
-// reduction.cpp, argmax.cpp
-extern const bp_kernel kSum, kMean, kAmax, kArgmax;
-
-// where.cpp
-extern const bp_kernel kWhere;
-
-// matmul.cpp, linear.cpp
-extern const bp_kernel kMatmul, kLinear;
-
-// convolution.cpp
-extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
-    kConvolutionBackwardBias;
-
-// max_pool.cpp, max_pool_backward.cpp, avg_pool.cpp
-extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
-
-// layer_norm.cpp, rms_norm.cpp
-extern const bp_kernel kLayerNorm, kLayerNormBackward, kRmsNorm, kRmsNormBackward;
-
-// rope.cpp
-extern const bp_kernel kRope, kRopeBackward;
-
-// sdpa.cpp
-extern const bp_kernel kSdpa, kSdpaBackward;
-
-// softmax.cpp, log_softmax.cpp, softmax_backward.cpp
-extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;
-
-// cross_entropy.cpp
-extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
-
-// gather.cpp, embedding.cpp
-extern const bp_kernel kGather, kIndexSelect, kEmbedding, kEmbeddingBackward;
-
-// cat.cpp, scatter.cpp, sort.cpp
-extern const bp_kernel kCat, kScatter, kScatterReduce, kSort, kTopk;
+#define BP_KERNEL(name) extern const bp_kernel name;
+#define BP_LIBRARY_KERNEL(name) extern const bp_kernel name;
+#include "backends/host_kernels/kernels.def"
+#undef BP_KERNEL
+#undef BP_LIBRARY_KERNEL
 
 }  // namespace bp::kernels

@@ -1,6 +1,5 @@
 // layer_norm:  y = (x - mean) * rstd * gamma + beta  over the last axes, and its gradients
 // (norm_rows.cpp, norm_backward.cpp)
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/norm.hpp"
 
@@ -52,26 +51,12 @@ bp_status layer_norm_backward_launch(const bp_layer_norm_backward_args& args, La
 }  // namespace
 
 constinit const bp_kernel kLayerNorm =
-    make_kernel<bp_layer_norm_args, layer_norm_launch, nullptr, layer_norm_workspace>({
-        .name = "layer_norm",
-        .op = BP_OP_LAYER_NORM,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_layer_norm_args, layer_norm_launch, nullptr, layer_norm_workspace>(
+        kernel_row("layer_norm", BP_OP_LAYER_NORM, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 constinit const bp_kernel kLayerNormBackward =
     make_kernel<bp_layer_norm_backward_args, layer_norm_backward_launch, nullptr,
-                layer_norm_backward_workspace>({
-        .name = "layer_norm_backward",
-        .op = BP_OP_LAYER_NORM_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                layer_norm_backward_workspace>(kernel_row(
+        "layer_norm_backward", BP_OP_LAYER_NORM_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -27,15 +27,7 @@ bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
 
 constinit const bp_kernel kLinear =
     make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace,
-                ProductOpPlan<bp_linear_args, product_of>>({
-        .name = "linear",
-        .op = BP_OP_LINEAR,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .supports_ignores = BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ALIGNMENT,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                ProductOpPlan<bp_linear_args, product_of>>(
+        kernel_row_of_any_shape("linear", BP_OP_LINEAR, {kProductDtypes, 3}));
 
 }  // namespace bp::kernels

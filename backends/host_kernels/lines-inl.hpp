@@ -12,8 +12,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
+#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "backplane/tensor.h"
 
@@ -21,21 +23,18 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// Calls fn(T{}) for the element type of `dtype`, one of those that have sums in Sum.
+// Calls fn(T{}) for the element type of `dtype`. Throws StatusError of BP_UNSUPPORTED if sums
+// of `dtype` are not kept in Sum.
 template <typename Sum, typename Fn>
-HWY_INLINE void with_element_of(bp_dtype dtype, Fn&& fn) {
-  if constexpr (std::is_same_v<Sum, double>) {
-    fn(double{});
-  } else {
-    switch (dtype) {
-      case BP_F16:
-        return fn(Float16{});
-      case BP_BF16:
-        return fn(BFloat16{});
-      default:
-        return fn(float{});
+void with_element_of(bp_dtype dtype, const Fn& fn) {
+  with_float(dtype, [&]<typename T>(T element) {
+    if constexpr (std::is_same_v<Compute<T>, Sum>) {
+      fn(element);
+    } else {
+      throw StatusError(BP_UNSUPPORTED, "sums of dtype " + std::to_string(dtype) +
+                                            " are kept in another precision");
     }
-  }
+  });
 }
 
 // Elements that a buffer on the stack has, where lines are gathered.

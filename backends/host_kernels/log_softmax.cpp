@@ -1,5 +1,4 @@
 // log_softmax along an axis:  y = x - max(x) - log(sum(exp(x - max(x))))  (softmax_rows.cpp)
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax.hpp"
 
@@ -17,14 +16,7 @@ bp_status log_softmax_launch(const bp_log_softmax_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kLogSoftmax =
-    make_kernel<bp_log_softmax_args, log_softmax_launch, nullptr, log_softmax_workspace>({
-        .name = "log_softmax",
-        .op = BP_OP_LOG_SOFTMAX,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_log_softmax_args, log_softmax_launch, nullptr, log_softmax_workspace>(
+        kernel_row("log_softmax", BP_OP_LOG_SOFTMAX, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -17,14 +17,7 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
 
 constinit const bp_kernel kMatmul =
     make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace,
-                ProductOpPlan<bp_matmul_args, product_of>>({
-        .name = "matmul",
-        .op = BP_OP_MATMUL,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                ProductOpPlan<bp_matmul_args, product_of>>(
+        kernel_row("matmul", BP_OP_MATMUL, {kProductDtypes, 3}));
 
 }  // namespace bp::kernels

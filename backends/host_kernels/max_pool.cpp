@@ -296,20 +296,11 @@ bp_status max_pool_launch(const bp_max_pool_args& args, Launch& launch) {
   });
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-
 }  // namespace
 
 constinit const bp_kernel kMaxPool =
-    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports, max_pool_workspace>({
-        .name = "max_pool",
-        .op = BP_OP_MAX_POOL,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_max_pool_args, max_pool_launch, max_pool_supports, max_pool_workspace>(
+        kernel_row("max_pool", BP_OP_MAX_POOL, kFloatDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

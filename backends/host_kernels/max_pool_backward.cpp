@@ -145,21 +145,12 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   });
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-
 }  // namespace
 
 constinit const bp_kernel kMaxPoolBackward =
     make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
-                max_pool_backward_workspace>({
-        .name = "max_pool_backward",
-        .op = BP_OP_MAX_POOL_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kDtypes,
-        .dtype_row_count = std::size(kDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                max_pool_backward_workspace>(
+        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, kFloatDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -97,53 +97,13 @@ constexpr RowFunction* cast_row() {
 
 template <typename From>
 RowFunction* cast_row_from(bp_dtype to) {
-  switch (to) {
-    case BP_BOOL:
-      return cast_row<Bool, From>();
-    case BP_U8:
-      return cast_row<uint8_t, From>();
-    case BP_I8:
-      return cast_row<int8_t, From>();
-    case BP_I16:
-      return cast_row<int16_t, From>();
-    case BP_I32:
-      return cast_row<int32_t, From>();
-    case BP_I64:
-      return cast_row<int64_t, From>();
-    case BP_F16:
-      return cast_row<Float16, From>();
-    case BP_BF16:
-      return cast_row<BFloat16, From>();
-    case BP_F32:
-      return cast_row<float, From>();
-    default:
-      return cast_row<double, From>();
-  }
+  if (to == BP_BOOL) return cast_row<Bool, From>();
+  return with_any(to, []<typename To>(To) { return cast_row<To, From>(); });
 }
 
-// The function that converts from one dtype to another, which the claims limit to those below.
+// The function that converts from one dtype to another; both are of kAnyDtypes.
 RowFunction* row_of_cast(bp_dtype to, bp_dtype from) {
-  switch (from) {
-    case BP_BOOL:
-    case BP_U8:
-      return cast_row_from<uint8_t>(to);
-    case BP_I8:
-      return cast_row_from<int8_t>(to);
-    case BP_I16:
-      return cast_row_from<int16_t>(to);
-    case BP_I32:
-      return cast_row_from<int32_t>(to);
-    case BP_I64:
-      return cast_row_from<int64_t>(to);
-    case BP_F16:
-      return cast_row_from<Float16>(to);
-    case BP_BF16:
-      return cast_row_from<BFloat16>(to);
-    case BP_F32:
-      return cast_row_from<float>(to);
-    default:
-      return cast_row_from<double>(to);
-  }
+  return with_any(from, [to]<typename From>(From) { return cast_row_from<From>(to); });
 }
 
 }  // namespace
@@ -211,17 +171,7 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
 }
 
 // Every pair of dtypes.
-constexpr auto kPairs = [] {
-  std::array<bp_dtype, 2 * std::size(kAnyDtypes) * std::size(kAnyDtypes)> pairs{};
-  size_t next = 0;
-  for (const bp_dtype x : kAnyDtypes) {
-    for (const bp_dtype y : kAnyDtypes) {
-      pairs[next++] = x;
-      pairs[next++] = y;
-    }
-  }
-  return pairs;
-}();
+constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace
 
@@ -237,35 +187,14 @@ void convert_elements(const View& from, bp_dtype from_dtype, const View& to, bp_
            HWY_DYNAMIC_DISPATCH(row_of_cast)(to_dtype, from_dtype), thread_count, kGrain, &options);
 }
 
-constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>({
-    .name = "fill",
-    .op = BP_OP_FILL,
-    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kAnyDtypes,
-    .dtype_row_count = std::size(kAnyDtypes),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>(
+    kernel_row("fill", BP_OP_FILL, kAnyDtypes, BP_KERNEL_TAKES_SCALAR));
 
-constinit const bp_kernel kCopy = make_kernel<bp_copy_args, copy_launch>({
-    .name = "copy",
-    .op = BP_OP_COPY,
-    .flags = BP_KERNEL_DETERMINISTIC,
-    .dtype_rows = kPairs.data(),
-    .dtype_row_count = kPairs.size() / 2,
-    .dtype_count = 2,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kCopy =
+    make_kernel<bp_copy_args, copy_launch>(kernel_row("copy", BP_OP_COPY, {kPairs, 2}));
 
-constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>({
-    .name = "arange",
-    .op = BP_OP_ARANGE,
-    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kNumberDtypes,
-    .dtype_row_count = std::size(kNumberDtypes),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>(
+    kernel_row("arange", BP_OP_ARANGE, kNumberDtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -233,26 +233,14 @@ bp_status adamw_launch(const bp_adamw_step_args& args, Launch& launch) {
       });
 }
 
-constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-
-constexpr bp_kernel optimizer_kernel_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
-      .dtype_rows = kFloating,
-      .dtype_row_count = std::size(kFloating),
-      .dtype_count = 1,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
+constexpr bp_kernel_flags kStepFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 }  // namespace
 
-constinit const bp_kernel kSgdStep =
-    make_kernel<bp_sgd_step_args, sgd_launch>(optimizer_kernel_row("sgd_step", BP_OP_SGD_STEP));
+constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
+    kernel_row("sgd_step", BP_OP_SGD_STEP, kFloatDtypes, kStepFlags));
 constinit const bp_kernel kAdamwStep = make_kernel<bp_adamw_step_args, adamw_launch>(
-    optimizer_kernel_row("adamw_step", BP_OP_ADAMW_STEP));
+    kernel_row("adamw_step", BP_OP_ADAMW_STEP, kFloatDtypes, kStepFlags));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -319,35 +319,21 @@ bp_status dropout_backward_launch(const bp_dropout_backward_args& args, Launch& 
   return submit_dropout(args, *args.grad_x, *args.grad_y, launch);
 }
 
-constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-
-// `dtype_count` is 0 for random_bits, none of whose dtypes is free.
-constexpr bp_kernel random_row(const char* name, uint32_t op, bp_kernel_flags flags,
-                               uint32_t dtype_count) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_TAKES_SCALAR | flags,
-      .dtype_rows = dtype_count == 0 ? nullptr : kFloating,
-      .dtype_row_count = dtype_count * static_cast<uint32_t>(std::size(kFloating)),
-      .dtype_count = dtype_count,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
+constexpr bp_kernel_flags kDropoutFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 }  // namespace
 
 constinit const bp_kernel kRandomBits = make_kernel<bp_random_bits_args, random_bits_launch>(
-    random_row("random_bits", BP_OP_RANDOM_BITS, 0, 0));
-constinit const bp_kernel kUniform =
-    make_kernel<bp_uniform_args, uniform_launch>(random_row("uniform", BP_OP_UNIFORM, 0, 1));
-constinit const bp_kernel kNormal =
-    make_kernel<bp_normal_args, normal_launch>(random_row("normal", BP_OP_NORMAL, 0, 1));
+    kernel_row("random_bits", BP_OP_RANDOM_BITS, {}, BP_KERNEL_TAKES_SCALAR));
+constinit const bp_kernel kUniform = make_kernel<bp_uniform_args, uniform_launch>(
+    kernel_row("uniform", BP_OP_UNIFORM, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
+constinit const bp_kernel kNormal = make_kernel<bp_normal_args, normal_launch>(
+    kernel_row("normal", BP_OP_NORMAL, kFloatDtypes, BP_KERNEL_TAKES_SCALAR));
 constinit const bp_kernel kDropout = make_kernel<bp_dropout_args, dropout_launch>(
-    random_row("dropout", BP_OP_DROPOUT, BP_KERNEL_IN_PLACE, 1));
+    kernel_row("dropout", BP_OP_DROPOUT, kFloatDtypes, kDropoutFlags));
 constinit const bp_kernel kDropoutBackward =
     make_kernel<bp_dropout_backward_args, dropout_backward_launch>(
-        random_row("dropout_backward", BP_OP_DROPOUT_BACKWARD, BP_KERNEL_IN_PLACE, 1));
+        kernel_row("dropout_backward", BP_OP_DROPOUT_BACKWARD, kFloatDtypes, kDropoutFlags));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

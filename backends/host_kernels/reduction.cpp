@@ -158,83 +158,31 @@ Reducer reducer() {
           finish<Op, Y, kIsMean>};
 }
 
-// Whether sums of T with fewer digits than f64 are taken by groups.
-template <typename T>
-constexpr bool kIsGrouped = std::is_same_v<Compute<T>, float>;
+// Whether sums of T are taken by groups: where neither T nor Y has the digits of f64.
+template <typename T, typename Y>
+constexpr bool kIsGrouped = (std::is_same_v<Compute<T>, float> &&
+                             std::is_same_v<Compute<Y>, float>);
 
 template <typename T>
 Reducer sum_to(bp_dtype y) {
-  switch (y) {
-    case BP_F16:
-      return reducer<Sum<T, kIsGrouped<T>>, T, Float16>();
-    case BP_BF16:
-      return reducer<Sum<T, kIsGrouped<T>>, T, BFloat16>();
-    case BP_F32:
-      return reducer<Sum<T, kIsGrouped<T>>, T, float>();
-    case BP_F64:
-      return reducer<Sum<T>, T, double>();
-    case BP_I32:
-      return reducer<Sum<T>, T, int32_t>();
-    default:
-      return reducer<Sum<T>, T, int64_t>();
-  }
+  return with_number(y, []<typename Y>(Y) { return reducer<Sum<T, kIsGrouped<T, Y>>, T, Y>(); });
 }
 
 Reducer sum_reducer(bp_dtype x, bp_dtype y) {
-  switch (x) {
-    case BP_F16:
-      return sum_to<Float16>(y);
-    case BP_BF16:
-      return sum_to<BFloat16>(y);
-    case BP_F32:
-      return sum_to<float>(y);
-    case BP_F64:
-      return sum_to<double>(y);
-    case BP_I32:
-      return sum_to<int32_t>(y);
-    case BP_I64:
-      return sum_to<int64_t>(y);
-    default:
-      return sum_to<uint8_t>(y);
-  }
+  if (x == BP_BOOL) return sum_to<uint8_t>(y);
+  return with_number(x, [y]<typename T>(T) { return sum_to<T>(y); });
 }
 
 Reducer mean_reducer(bp_dtype x) {
-  switch (x) {
-    case BP_F16:
-      return reducer<Sum<Float16, true>, Float16, Float16, true>();
-    case BP_BF16:
-      return reducer<Sum<BFloat16, true>, BFloat16, BFloat16, true>();
-    case BP_F32:
-      return reducer<Sum<float, true>, float, float, true>();
-    default:
-      return reducer<Sum<double>, double, double, true>();
-  }
+  return with_float(x,
+                    []<typename T>(T) { return reducer<Sum<T, kIsGrouped<T, T>>, T, T, true>(); });
 }
 
-template <typename T>
-Reducer largest_reducer() {
-  return reducer<Largest<T>, T, T>();
-}
-
-// The reducer of `op` from dtype x to dtype y, which the claims limit to those below.
+// The reducer of `op` from dtype x to dtype y, which the claims limit to those above.
 Reducer find_reducer(uint32_t op, bp_dtype x, bp_dtype y) {
   if (op == BP_OP_SUM) return sum_reducer(x, y);
   if (op == BP_OP_MEAN) return mean_reducer(x);
-  switch (x) {
-    case BP_F16:
-      return largest_reducer<Float16>();
-    case BP_BF16:
-      return largest_reducer<BFloat16>();
-    case BP_F32:
-      return largest_reducer<float>();
-    case BP_F64:
-      return largest_reducer<double>();
-    case BP_I32:
-      return largest_reducer<int32_t>();
-    default:
-      return largest_reducer<int64_t>();
-  }
+  return with_number(x, []<typename T>(T) { return reducer<Largest<T>, T, T>(); });
 }
 
 }  // namespace
@@ -279,49 +227,22 @@ bp_status reduction_launch(const Args& args, Launch& launch) {
       [plan, reducer, threads = launch.thread_count()] { run_reduce(plan, reducer, threads); });
 }
 
-constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-constexpr bp_dtype kArithmetic[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64};
 constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
 
-// Each of kSummed to each of kArithmetic.
-constexpr auto kSumRows = [] {
-  std::array<bp_dtype, 2 * std::size(kSummed) * std::size(kArithmetic)> rows{};
-  size_t next = 0;
-  for (const bp_dtype x : kSummed) {
-    for (const bp_dtype y : kArithmetic) {
-      rows[next++] = x;
-      rows[next++] = y;
-    }
-  }
-  return rows;
-}();
-
-constexpr bp_kernel reduction_row(const char* name, uint32_t op, const bp_dtype* dtype_rows,
-                                  uint32_t dtype_row_count, uint32_t dtype_count) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC,
-      .dtype_rows = dtype_rows,
-      .dtype_row_count = dtype_row_count,
-      .dtype_count = dtype_count,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
+// Each of kSummed to each of kNumberDtypes.
+constexpr auto kSumRows = pairs_of(kSummed, kNumberDtypes);
 
 template <typename Args, uint32_t kOp>
-constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
-  return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, reduction_workspace<Args>>(row);
+constexpr bp_kernel reduction_kernel(const char* name, DtypeRows dtypes) {
+  return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, reduction_workspace<Args>>(
+      kernel_row(name, kOp, dtypes));
 }
 
 }  // namespace
 
-constinit const bp_kernel kSum = reduction_kernel<bp_sum_args, BP_OP_SUM>(
-    reduction_row("sum", BP_OP_SUM, kSumRows.data(), kSumRows.size() / 2, 2));
-constinit const bp_kernel kMean = reduction_kernel<bp_mean_args, BP_OP_MEAN>(
-    reduction_row("mean", BP_OP_MEAN, kFloating, std::size(kFloating), 1));
-constinit const bp_kernel kAmax = reduction_kernel<bp_amax_args, BP_OP_AMAX>(
-    reduction_row("amax", BP_OP_AMAX, kArithmetic, std::size(kArithmetic), 1));
+constinit const bp_kernel kSum = reduction_kernel<bp_sum_args, BP_OP_SUM>("sum", {kSumRows, 2});
+constinit const bp_kernel kMean = reduction_kernel<bp_mean_args, BP_OP_MEAN>("mean", kFloatDtypes);
+constinit const bp_kernel kAmax = reduction_kernel<bp_amax_args, BP_OP_AMAX>("amax", kNumberDtypes);
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

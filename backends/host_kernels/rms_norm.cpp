@@ -1,6 +1,5 @@
 // rms_norm:  y = x * rstd * gamma  over the last axes, and its gradients (norm_rows.cpp,
 // norm_backward.cpp)
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/norm.hpp"
 
@@ -48,26 +47,12 @@ bp_status rms_norm_backward_launch(const bp_rms_norm_backward_args& args, Launch
 }  // namespace
 
 constinit const bp_kernel kRmsNorm =
-    make_kernel<bp_rms_norm_args, rms_norm_launch, nullptr, rms_norm_workspace>({
-        .name = "rms_norm",
-        .op = BP_OP_RMS_NORM,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_rms_norm_args, rms_norm_launch, nullptr, rms_norm_workspace>(
+        kernel_row("rms_norm", BP_OP_RMS_NORM, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 constinit const bp_kernel kRmsNormBackward =
     make_kernel<bp_rms_norm_backward_args, rms_norm_backward_launch, nullptr,
-                rms_norm_backward_workspace>({
-        .name = "rms_norm_backward",
-        .op = BP_OP_RMS_NORM_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                rms_norm_backward_workspace>(
+        kernel_row("rms_norm_backward", BP_OP_RMS_NORM_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

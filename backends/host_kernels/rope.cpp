@@ -156,10 +156,8 @@ void turn_heads(std::byte* const* data, const int64_t* strides, int64_t n, const
 
 void run_rope(const Loop& loop, const RopeHead& head, bp_dtype dtype, int thread_count) {
   const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, head.width));
-  RowFunction* const row = dtype == BP_F16    ? turn_heads<Float16>
-                           : dtype == BP_BF16 ? turn_heads<BFloat16>
-                           : dtype == BP_F64  ? turn_heads<double>
-                                              : turn_heads<float>;
+  RowFunction* const row =
+      with_float(dtype, []<typename T>(T) -> RowFunction* { return turn_heads<T>; });
   run_loop(loop, row, thread_count, grain, &head);
 }
 
@@ -201,25 +199,11 @@ bp_status rope_backward_launch(const bp_rope_backward_args& args, Launch& launch
 
 }  // namespace
 
-constinit const bp_kernel kRope = make_kernel<bp_rope_args, rope_launch>({
-    .name = "rope",
-    .op = BP_OP_ROPE,
-    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-    .dtype_rows = kFloatDtypes,
-    .dtype_row_count = std::size(kFloatDtypes),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kRope = make_kernel<bp_rope_args, rope_launch>(
+    kernel_row("rope", BP_OP_ROPE, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
-constinit const bp_kernel kRopeBackward = make_kernel<bp_rope_backward_args, rope_backward_launch>({
-    .name = "rope_backward",
-    .op = BP_OP_ROPE_BACKWARD,
-    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-    .dtype_rows = kFloatDtypes,
-    .dtype_row_count = std::size(kFloatDtypes),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kRopeBackward = make_kernel<bp_rope_backward_args, rope_backward_launch>(
+    kernel_row("rope_backward", BP_OP_ROPE_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels
 #endif

@@ -101,20 +101,12 @@ bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launc
   });
 }
 
-constexpr bp_dtype kFloating[] = {BP_F16, BP_BF16, BP_F32, BP_F64};
-
 }  // namespace
 
 constinit const bp_kernel kScaleAndCheckFinite =
-    make_kernel<bp_scale_and_check_finite_args, scale_launch>({
-        .name = "scale_and_check_finite",
-        .op = BP_OP_SCALE_AND_CHECK_FINITE,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
-        .dtype_rows = kFloating,
-        .dtype_row_count = std::size(kFloating),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_scale_and_check_finite_args, scale_launch>(
+        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, kFloatDtypes,
+                   BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

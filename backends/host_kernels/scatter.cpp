@@ -9,6 +9,7 @@
 #include "backends/host_kernels/indices.hpp"
 #include "backends/host_kernels/loop.hpp"
 #include "backplane/shell/narrow.hpp"
+#include "hwy/base.h"
 
 namespace bp::kernels {
 namespace {
@@ -98,18 +99,12 @@ Method method() {
   }
 }
 
+// Elements are moved as unsigned integers of their width, so that they keep their bits.
 template <typename Index>
-Method replace_method(int64_t size_bytes) {
-  switch (size_bytes) {
-    case 1:
-      return method<Replace, uint8_t, Index>();
-    case 2:
-      return method<Replace, uint16_t, Index>();
-    case 4:
-      return method<Replace, uint32_t, Index>();
-    default:
-      return method<Replace, uint64_t, Index>();
-  }
+Method replace_method(bp_dtype dtype) {
+  return with_any(dtype, []<typename T>(T) {
+    return method<Replace, hwy::UnsignedFromSize<sizeof(T)>, Index>();
+  });
 }
 
 // Terms of a sum in f32 at most.
@@ -135,9 +130,8 @@ Method add_method(bp_dtype dtype, bool is_long) {
 }
 
 Method method_of(const bp_scatter_args& args) {
-  const int64_t size_bytes = dtype_size_bytes(args.x->dtype);
-  return args.indices->dtype == BP_I64 ? replace_method<int64_t>(size_bytes)
-                                       : replace_method<int32_t>(size_bytes);
+  return args.indices->dtype == BP_I64 ? replace_method<int64_t>(args.x->dtype)
+                                       : replace_method<int32_t>(args.x->dtype);
 }
 
 Method method_of(const bp_scatter_reduce_args& args) {
@@ -216,32 +210,17 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   return submit_scatter("scatter_reduce", args, launch);
 }
 
-constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64};
-constexpr auto kScatterRows = with_indices(kMovable);
-constexpr auto kReduceRows = with_indices(kSummed);
+constexpr auto kScatterRows = with_indices(kAnyDtypes);
+constexpr auto kReduceRows = with_indices(kNumberDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>({
-    .name = "scatter",
-    .op = BP_OP_SCATTER,
-    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-    .dtype_rows = kScatterRows.data(),
-    .dtype_row_count = kScatterRows.size() / 2,
-    .dtype_count = 2,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>(
+    kernel_row("scatter", BP_OP_SCATTER, {kScatterRows, 2}, BP_KERNEL_IN_PLACE));
 
 constinit const bp_kernel kScatterReduce =
     make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, nullptr,
-                scatter_workspace<bp_scatter_reduce_args>>({
-        .name = "scatter_reduce",
-        .op = BP_OP_SCATTER_REDUCE,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kReduceRows.data(),
-        .dtype_row_count = kReduceRows.size() / 2,
-        .dtype_count = 2,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                scatter_workspace<bp_scatter_reduce_args>>(
+        kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, {kReduceRows, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -2,7 +2,6 @@
 // sdpa_backward.cpp)
 #include "backends/host_kernels/sdpa.hpp"
 
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 
 namespace bp::kernels {
@@ -125,25 +124,11 @@ bp_status sdpa_backward_launch(const bp_sdpa_backward_args& args, Launch& launch
 
 }  // namespace
 
-constinit const bp_kernel kSdpa = make_kernel<bp_sdpa_args, sdpa_launch, nullptr, sdpa_workspace>({
-    .name = "sdpa",
-    .op = BP_OP_SDPA,
-    .flags = BP_KERNEL_DETERMINISTIC,
-    .dtype_rows = kFloatDtypes,
-    .dtype_row_count = std::size(kFloatDtypes),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kSdpa = make_kernel<bp_sdpa_args, sdpa_launch, nullptr, sdpa_workspace>(
+    kernel_row("sdpa", BP_OP_SDPA, kFloatDtypes));
 
 constinit const bp_kernel kSdpaBackward =
-    make_kernel<bp_sdpa_backward_args, sdpa_backward_launch, nullptr, sdpa_backward_workspace>({
-        .name = "sdpa_backward",
-        .op = BP_OP_SDPA_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_sdpa_backward_args, sdpa_backward_launch, nullptr, sdpa_backward_workspace>(
+        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kFloatDtypes));
 
 }  // namespace bp::kernels

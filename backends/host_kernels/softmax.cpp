@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 
 namespace bp::kernels {
@@ -55,14 +54,7 @@ bp_status softmax_launch(const bp_softmax_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kSoftmax =
-    make_kernel<bp_softmax_args, softmax_launch, nullptr, softmax_workspace>({
-        .name = "softmax",
-        .op = BP_OP_SOFTMAX,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_softmax_args, softmax_launch, nullptr, softmax_workspace>(
+        kernel_row("softmax", BP_OP_SOFTMAX, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -2,7 +2,6 @@
 // grad_x = grad_y - exp(y) * sum(grad_y),  along an axis (softmax_backward_rows.cpp)
 #include <array>
 
-#include "backends/host_kernels/dtypes.hpp"
 #include "backends/host_kernels/kernels.hpp"
 #include "backends/host_kernels/softmax.hpp"
 
@@ -70,25 +69,12 @@ bp_status log_softmax_launch(const bp_log_softmax_backward_args& args, Launch& l
 }  // namespace
 
 constinit const bp_kernel kSoftmaxBackward =
-    make_kernel<bp_softmax_backward_args, softmax_launch, nullptr, softmax_workspace>({
-        .name = "softmax_backward",
-        .op = BP_OP_SOFTMAX_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_softmax_backward_args, softmax_launch, nullptr, softmax_workspace>(
+        kernel_row("softmax_backward", BP_OP_SOFTMAX_BACKWARD, kFloatDtypes, BP_KERNEL_IN_PLACE));
 
 constinit const bp_kernel kLogSoftmaxBackward =
-    make_kernel<bp_log_softmax_backward_args, log_softmax_launch, nullptr, log_softmax_workspace>({
-        .name = "log_softmax_backward",
-        .op = BP_OP_LOG_SOFTMAX_BACKWARD,
-        .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE,
-        .dtype_rows = kFloatDtypes,
-        .dtype_row_count = std::size(kFloatDtypes),
-        .dtype_count = 1,
-        .layouts = BP_LAYOUT_ANY,
-    });
+    make_kernel<bp_log_softmax_backward_args, log_softmax_launch, nullptr, log_softmax_workspace>(
+        kernel_row("log_softmax_backward", BP_OP_LOG_SOFTMAX_BACKWARD, kFloatDtypes,
+                   BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::kernels

@@ -358,28 +358,14 @@ bp_status sort_launch(const Args& args, Launch& launch) {
   return submit_sort(plan_of(args), args.x->dtype, launch);
 }
 
-constexpr bp_dtype kDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64};
-
-constexpr bp_kernel sort_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC,
-      .dtype_rows = kDtypes,
-      .dtype_row_count = std::size(kDtypes),
-      .dtype_count = 1,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
-
 }  // namespace
 
 constinit const bp_kernel kSort =
     make_kernel<bp_sort_args, sort_launch<bp_sort_args>, nullptr, sort_workspace<bp_sort_args>>(
-        sort_row("sort", BP_OP_SORT));
+        kernel_row("sort", BP_OP_SORT, kNumberDtypes));
 constinit const bp_kernel kTopk =
     make_kernel<bp_topk_args, sort_launch<bp_topk_args>, nullptr, sort_workspace<bp_topk_args>>(
-        sort_row("topk", BP_OP_TOPK));
+        kernel_row("topk", BP_OP_TOPK, kNumberDtypes));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

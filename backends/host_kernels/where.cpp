@@ -29,17 +29,10 @@ constexpr RowFunction* select_row() {
   return Row<Select<T>, T, uint8_t, T, T>::run;
 }
 
-RowFunction* where_row(int64_t element_size_bytes) {
-  switch (element_size_bytes) {
-    case 1:
-      return select_row<uint8_t>();
-    case 2:
-      return select_row<uint16_t>();
-    case 4:
-      return select_row<uint32_t>();
-    default:
-      return select_row<uint64_t>();
-  }
+// Elements are moved as unsigned integers of their width, so that they keep their bits.
+RowFunction* where_row(bp_dtype dtype) {
+  return with_any(dtype,
+                  []<typename T>(T) { return select_row<hwy::UnsignedFromSize<sizeof(T)>>(); });
 }
 
 }  // namespace
@@ -57,21 +50,14 @@ bp_status where_launch(const bp_where_args& args, Launch& launch) {
   const bp_dtype dtype = args.a->dtype;
   const uint64_t scalar = args.b == nullptr ? convert_scalar(args.b_scalar, dtype) : 0;
   const Loop loop = make_loop({args.y, args.condition, args.a, args.b}, scalar);
-  RowFunction* const row = HWY_DYNAMIC_DISPATCH(where_row)(dtype_size_bytes(dtype));
+  RowFunction* const row = HWY_DYNAMIC_DISPATCH(where_row)(dtype);
   return submit_rows(launch, loop, row, kGrain);
 }
 
 }  // namespace
 
-constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>({
-    .name = "where",
-    .op = BP_OP_WHERE,
-    .flags = BP_KERNEL_DETERMINISTIC | BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kAnyDtypes,
-    .dtype_row_count = std::size(kAnyDtypes),
-    .dtype_count = 1,
-    .layouts = BP_LAYOUT_ANY,
-});
+constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>(
+    kernel_row("where", BP_OP_WHERE, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "backends/cuda/fake/cuda.hpp"
-#include "backends/cuda/kernel_row.hpp"
+#include "backends/cuda/make_kernel.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::cuda {

@@ -25,35 +25,15 @@ bp_status convert(Launch& launch, const Loop& loop) {
 
 template <typename From>
 bp_status convert_from(Launch& launch, const Loop& loop, bp_dtype to) {
-  switch (to) {
-    case BP_BOOL:
-      return convert<bool, From>(launch, loop);
-    case BP_U8:
-      return convert<uint8_t, From>(launch, loop);
-    case BP_I8:
-      return convert<int8_t, From>(launch, loop);
-    case BP_I16:
-      return convert<int16_t, From>(launch, loop);
-    default:
-      return with_number(to, [&]<typename To>(To) { return convert<To, From>(launch, loop); });
-  }
+  // with_any() takes a bool for a byte, and what is not zero has to become 1.
+  if (to == BP_BOOL) return convert<bool, From>(launch, loop);
+  return with_any(to, [&]<typename To>(To) { return convert<To, From>(launch, loop); });
 }
 
 }  // namespace
 
 bp_status submit_cast(Launch& launch, const Loop& loop, bp_dtype from, bp_dtype to) {
-  switch (from) {
-    case BP_BOOL:
-    case BP_U8:
-      return convert_from<uint8_t>(launch, loop, to);
-    case BP_I8:
-      return convert_from<int8_t>(launch, loop, to);
-    case BP_I16:
-      return convert_from<int16_t>(launch, loop, to);
-    default:
-      return with_number(from,
-                         [&]<typename From>(From) { return convert_from<From>(launch, loop, to); });
-  }
+  return with_any(from, [&]<typename From>(From) { return convert_from<From>(launch, loop, to); });
 }
 
 }  // namespace bp::cuda

@@ -229,22 +229,22 @@ bp_status direct_launch(const Args& args, Launch& launch) {
 constexpr bp_dtype kNarrowDtypes[] = {BP_F16, BP_F16, BP_F16, BP_BF16, BP_BF16, BP_BF16};
 
 template <typename Args>
-constexpr bp_kernel library_row(const char* name, uint32_t op) {
+constexpr bp_kernel library_kernel(const char* name, uint32_t op) {
   return make_library_kernel<Args, ConvolutionKernel<Args, false>>(
       product_row(name, op, kWideLibraryDtypes, 1));
 }
 template <typename Args>
-constexpr bp_kernel narrow_row(const char* name, uint32_t op) {
+constexpr bp_kernel narrow_kernel(const char* name, uint32_t op) {
   return make_library_kernel<Args, ConvolutionKernel<Args, false>>(
       product_row(name, op, kNarrowDtypes, 1, &kTensorCoreNumerics));
 }
 template <typename Args>
-constexpr bp_kernel tf32_row(const char* name, uint32_t op) {
+constexpr bp_kernel tf32_kernel(const char* name, uint32_t op) {
   return make_library_kernel<Args, ConvolutionKernel<Args, true>>(
       product_row(name, op, kTf32Dtypes, 2, &kTf32Numerics));
 }
 template <typename Args>
-constexpr bp_kernel direct_row(const char* name, uint32_t op) {
+constexpr bp_kernel direct_kernel(const char* name, uint32_t op) {
   return make_kernel<Args, direct_launch<Args>>(product_row(name, op, kProductDtypes, 0));
 }
 
@@ -254,27 +254,29 @@ using BackwardWeight = bp_convolution_backward_weight_args;
 
 }  // namespace
 
-constinit const bp_kernel kConvolutions[] = {
-    tf32_row<Forward>("convolution.cudnn_tf32", BP_OP_CONVOLUTION),
-    library_row<Forward>("convolution.cudnn", BP_OP_CONVOLUTION),
-    narrow_row<Forward>("convolution.cudnn_narrow", BP_OP_CONVOLUTION),
-    direct_row<Forward>("convolution.direct", BP_OP_CONVOLUTION),
-    tf32_row<BackwardInput>("convolution_backward_input.cudnn_tf32",
-                            BP_OP_CONVOLUTION_BACKWARD_INPUT),
-    library_row<BackwardInput>("convolution_backward_input.cudnn",
-                               BP_OP_CONVOLUTION_BACKWARD_INPUT),
-    narrow_row<BackwardInput>("convolution_backward_input.cudnn_narrow",
-                              BP_OP_CONVOLUTION_BACKWARD_INPUT),
-    direct_row<BackwardInput>("convolution_backward_input.direct",
-                              BP_OP_CONVOLUTION_BACKWARD_INPUT),
-    tf32_row<BackwardWeight>("convolution_backward_weight.cudnn_tf32",
-                             BP_OP_CONVOLUTION_BACKWARD_WEIGHT),
-    library_row<BackwardWeight>("convolution_backward_weight.cudnn",
-                                BP_OP_CONVOLUTION_BACKWARD_WEIGHT),
-    narrow_row<BackwardWeight>("convolution_backward_weight.cudnn_narrow",
-                               BP_OP_CONVOLUTION_BACKWARD_WEIGHT),
-    direct_row<BackwardWeight>("convolution_backward_weight.direct",
-                               BP_OP_CONVOLUTION_BACKWARD_WEIGHT),
-};
+constinit const bp_kernel kConvolutionLibraryTf32 =
+    tf32_kernel<Forward>("convolution.cudnn_tf32", BP_OP_CONVOLUTION);
+constinit const bp_kernel kConvolutionLibrary =
+    library_kernel<Forward>("convolution.cudnn", BP_OP_CONVOLUTION);
+constinit const bp_kernel kConvolutionLibraryNarrow =
+    narrow_kernel<Forward>("convolution.cudnn_narrow", BP_OP_CONVOLUTION);
+constinit const bp_kernel kConvolutionDirect =
+    direct_kernel<Forward>("convolution.direct", BP_OP_CONVOLUTION);
+constinit const bp_kernel kConvolutionBackwardInputLibraryTf32 = tf32_kernel<BackwardInput>(
+    "convolution_backward_input.cudnn_tf32", BP_OP_CONVOLUTION_BACKWARD_INPUT);
+constinit const bp_kernel kConvolutionBackwardInputLibrary = library_kernel<BackwardInput>(
+    "convolution_backward_input.cudnn", BP_OP_CONVOLUTION_BACKWARD_INPUT);
+constinit const bp_kernel kConvolutionBackwardInputLibraryNarrow = narrow_kernel<BackwardInput>(
+    "convolution_backward_input.cudnn_narrow", BP_OP_CONVOLUTION_BACKWARD_INPUT);
+constinit const bp_kernel kConvolutionBackwardInputDirect = direct_kernel<BackwardInput>(
+    "convolution_backward_input.direct", BP_OP_CONVOLUTION_BACKWARD_INPUT);
+constinit const bp_kernel kConvolutionBackwardWeightLibraryTf32 = tf32_kernel<BackwardWeight>(
+    "convolution_backward_weight.cudnn_tf32", BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
+constinit const bp_kernel kConvolutionBackwardWeightLibrary = library_kernel<BackwardWeight>(
+    "convolution_backward_weight.cudnn", BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
+constinit const bp_kernel kConvolutionBackwardWeightLibraryNarrow = narrow_kernel<BackwardWeight>(
+    "convolution_backward_weight.cudnn_narrow", BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
+constinit const bp_kernel kConvolutionBackwardWeightDirect = direct_kernel<BackwardWeight>(
+    "convolution_backward_weight.direct", BP_OP_CONVOLUTION_BACKWARD_WEIGHT);
 
 }  // namespace bp::cuda

@@ -232,14 +232,7 @@ bp_status launch_bias_fill(const Convolution& c, Launch& launch) {
 
 constinit const bp_kernel kConvolutionBackwardBias =
     make_kernel<bp_convolution_backward_bias_args, backward_bias_launch, nullptr,
-                backward_bias_workspace>({
-        .name = "convolution_backward_bias",
-        .op = BP_OP_CONVOLUTION_BACKWARD_BIAS,
-        .flags = BP_KERNEL_DETERMINISTIC,
-        .dtype_rows = kBiasDtypes,
-        .dtype_row_count = std::size(kBiasDtypes) / 2,
-        .dtype_count = 2,
-        .layouts = BP_LAYOUT_ANY,
-    });
+                backward_bias_workspace>(
+        kernel_row("convolution_backward_bias", BP_OP_CONVOLUTION_BACKWARD_BIAS, {kBiasDtypes, 2}));
 
 }  // namespace bp::cuda

@@ -237,16 +237,16 @@ uint64_t backward_workspace(const bp_cross_entropy_backward_args&, const Env&) {
   return sizeof(double);
 }
 
-constexpr WithIndices kDtypes(kFloatDtypes);
+constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kCrossEntropy =
     make_kernel<bp_cross_entropy_args, forward_launch, supports<bp_cross_entropy_args>,
-                forward_workspace>(kernel_row("cross_entropy", BP_OP_CROSS_ENTROPY, kDtypes));
+                forward_workspace>(kernel_row("cross_entropy", BP_OP_CROSS_ENTROPY, {kDtypes, 2}));
 constinit const bp_kernel kCrossEntropyBackward =
     make_kernel<bp_cross_entropy_backward_args, backward_launch,
                 supports<bp_cross_entropy_backward_args>, backward_workspace>(kernel_row(
-        "cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, kDtypes, BP_KERNEL_IN_PLACE));
+        "cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::cuda

@@ -60,12 +60,12 @@ bp_reason supports(const bp_embedding_backward_args& args) {
   return too_many_rows(*args.grad_y, last_axes(args.grad_y->ndim, 1));
 }
 
-constexpr WithIndices kDtypes(kFloatDtypes);
+constexpr auto kDtypes = with_indices(kFloatDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kEmbeddingBackward =
     make_kernel<bp_embedding_backward_args, embedding_backward_launch, supports, workspace>(
-        kernel_row("embedding_backward", BP_OP_EMBEDDING_BACKWARD, kDtypes));
+        kernel_row("embedding_backward", BP_OP_EMBEDDING_BACKWARD, {kDtypes, 2}));
 
 }  // namespace bp::cuda

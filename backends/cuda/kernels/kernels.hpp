@@ -1,20 +1,19 @@
-// What every kernel file needs: how kernels are launched, claims, and choosing by dtype.
+// What every kernel file needs: how kernels are launched, and choosing by dtype.
 //
 // A kernel file has device code, a launch function that reads the frame and launches, and one table
-// row per kernel, listed in list.hpp.
+// row per kernel, listed in kernels.def.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
-#include <string>
-#include <type_traits>
 
-#include "backends/cuda/kernel_row.hpp"
 #include "backends/cuda/kernels/loop.hpp"
 #include "backends/cuda/kernels/scalar.hpp"
+#include "backends/cuda/make_kernel.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/dtypes.hpp"
+#include "backplane/shell/kernel_row.hpp"
 #include "backplane/shell/shape.hpp"
 
 #ifdef BACKPLANE_CUDA_EMULATED
@@ -54,90 +53,26 @@ bp_status run(Launch& launch, dim3 blocks, unsigned threads, size_t shared_bytes
   return launch.launch(entry, blocks, dim3(threads), shared_bytes, args);
 }
 
-// ---- Claims -------------------------------------------------------------------------------------
+// ---- Dtypes -------------------------------------------------------------------------------------
 
-constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
-constexpr bp_dtype kNumberDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
-// Everything that an element can be moved as.
-constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                                   BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
+using DeviceElements = Elements<Float16, BFloat16>;
 
-// A row of the table for one free dtype.
-template <size_t kCount>
-constexpr bp_kernel kernel_row(const char* name, uint32_t op, const bp_dtype (&dtypes)[kCount],
-                               bp_kernel_flags flags = 0) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC | flags,
-      .dtype_rows = dtypes,
-      .dtype_row_count = kCount,
-      .dtype_count = 1,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
-
-// The same where a tensor of indices is free too: the dtypes of claims, each with i64 and with i32.
-template <size_t kCount>
-struct WithIndices {
-  constexpr explicit WithIndices(const bp_dtype (&dtypes)[kCount]) {
-    size_t next = 0;
-    for (const bp_dtype dtype : dtypes) {
-      for (const bp_dtype index : {BP_I64, BP_I32}) {
-        rows[next++] = dtype;
-        rows[next++] = index;
-      }
-    }
-  }
-  bp_dtype rows[4 * kCount]{};
-};
-
-template <size_t kCount>
-constexpr bp_kernel kernel_row(const char* name, uint32_t op, const WithIndices<kCount>& dtypes,
-                               bp_kernel_flags flags = 0) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_DETERMINISTIC | flags,
-      .dtype_rows = dtypes.rows,
-      .dtype_row_count = 2 * kCount,
-      .dtype_count = 2,
-      .layouts = BP_LAYOUT_ANY,
-  };
-}
-
-// Calls fn(T{}) for the element type of a float dtype.
+// Calls fn(T{}) for the element type of a dtype of kFloatDtypes.
 template <typename Fn>
 bp_status with_float(bp_dtype dtype, const Fn& fn) {
-  switch (dtype) {
-    case BP_F16:
-      return fn(Float16{});
-    case BP_BF16:
-      return fn(BFloat16{});
-    case BP_F32:
-      return fn(float{});
-    case BP_F64:
-      return fn(double{});
-    default:
-      refuse(BP_UNSUPPORTED, "the kernel has no code for dtype " + std::to_string(dtype));
-  }
+  return DeviceElements::with_float(dtype, fn);
 }
 
 // The same for the dtypes of kNumberDtypes.
 template <typename Fn>
 bp_status with_number(bp_dtype dtype, const Fn& fn) {
-  if (dtype == BP_I32) return fn(int32_t{});
-  if (dtype == BP_I64) return fn(int64_t{});
-  return with_float(dtype, fn);
+  return DeviceElements::with_number(dtype, fn);
 }
 
 // The same for the dtypes of kAnyDtypes; a bool is a byte.
 template <typename Fn>
 bp_status with_any(bp_dtype dtype, const Fn& fn) {
-  if (dtype == BP_BOOL || dtype == BP_U8) return fn(uint8_t{});
-  if (dtype == BP_I8) return fn(int8_t{});
-  if (dtype == BP_I16) return fn(int16_t{});
-  return with_number(dtype, fn);
+  return DeviceElements::with_any(dtype, fn);
 }
 
 // Calls fn(T{}) for a number without a sign that is as wide as an element.

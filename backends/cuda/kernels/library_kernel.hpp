@@ -13,7 +13,7 @@
 #pragma once
 
 #include "backends/cuda/engines.hpp"
-#include "backends/cuda/kernel_row.hpp"
+#include "backends/cuda/make_kernel.hpp"
 
 namespace bp::cuda {
 

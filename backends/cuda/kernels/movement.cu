@@ -78,28 +78,7 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
 }
 
 // Every pair of dtypes.
-struct Pairs {
-  constexpr Pairs() {
-    size_t next = 0;
-    for (const bp_dtype x : kAnyDtypes) {
-      for (const bp_dtype y : kAnyDtypes) {
-        rows[next++] = x;
-        rows[next++] = y;
-      }
-    }
-  }
-  static constexpr uint32_t kCount = std::size(kAnyDtypes) * std::size(kAnyDtypes);
-  bp_dtype rows[2 * kCount]{};
-};
-constexpr Pairs kPairs;
-
-constexpr bp_kernel copy_row() {
-  bp_kernel row = kernel_row("copy", BP_OP_COPY, kAnyDtypes);
-  row.dtype_rows = kPairs.rows;
-  row.dtype_row_count = Pairs::kCount;
-  row.dtype_count = 2;
-  return row;
-}
+constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace
 
@@ -117,7 +96,8 @@ bp_status submit_copy(Launch& launch, const Loop& loop, int64_t size_bytes) {
 
 constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>(
     kernel_row("fill", BP_OP_FILL, kAnyDtypes, BP_KERNEL_TAKES_SCALAR));
-constinit const bp_kernel kCopy = make_kernel<bp_copy_args, copy_launch>(copy_row());
+constinit const bp_kernel kCopy =
+    make_kernel<bp_copy_args, copy_launch>(kernel_row("copy", BP_OP_COPY, {kPairs, 2}));
 constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch>(
     kernel_row("arange", BP_OP_ARANGE, kNumberDtypes, BP_KERNEL_TAKES_SCALAR));
 

@@ -11,6 +11,7 @@
 #include "backends/cuda/cublaslt.hpp"
 #include "backends/cuda/kernel_env.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/kernel_row.hpp"
 #include "backplane/shell/product.hpp"
 
 namespace bp::cuda {
@@ -35,17 +36,10 @@ constexpr bp_dtype kTf32Dtypes[] = {BP_F32, BP_F32, BP_F32};
 template <size_t kCount>
 constexpr bp_kernel product_row(const char* name, uint32_t op, const bp_dtype (&dtypes)[kCount],
                                 int32_t priority, const bp_numerics* numerics = nullptr) {
-  return {
-      .name = name,
-      .op = op,
-      .priority = priority,
-      .flags = BP_KERNEL_DETERMINISTIC,
-      .numerics = numerics,
-      .dtype_rows = dtypes,
-      .dtype_row_count = kCount / 3,
-      .dtype_count = 3,
-      .layouts = BP_LAYOUT_ANY,
-  };
+  bp_kernel row = kernel_row(name, op, {dtypes, 3});
+  row.priority = priority;
+  row.numerics = numerics;
+  return row;
 }
 
 // ---- cuBLASLt

@@ -245,19 +245,11 @@ bp_status dropout_backward_launch(const bp_dropout_backward_args& args, Launch& 
 
 constexpr auto kScalar = BP_KERNEL_TAKES_SCALAR;
 
-// Its dtypes are all given.
-constexpr bp_kernel random_bits_row() {
-  bp_kernel row = kernel_row("random_bits", BP_OP_RANDOM_BITS, kFloatDtypes, kScalar);
-  row.dtype_rows = nullptr;
-  row.dtype_row_count = row.dtype_count = 0;
-  return row;
-}
-
 }  // namespace
 
 constinit const bp_kernel kRandomBits =
     make_kernel<bp_random_bits_args, random_bits_launch, creation_supports<bp_random_bits_args>>(
-        random_bits_row());
+        kernel_row("random_bits", BP_OP_RANDOM_BITS, DtypeRows{}, kScalar));
 constinit const bp_kernel kUniform =
     make_kernel<bp_uniform_args, uniform_launch, creation_supports<bp_uniform_args>>(
         kernel_row("uniform", BP_OP_UNIFORM, kFloatDtypes, kScalar));

@@ -127,33 +127,13 @@ bp_status amax_launch(const bp_amax_args& args, Launch& launch) {
 constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
 
 // Each of kSummed to each number.
-struct SumRows {
-  constexpr SumRows() {
-    size_t next = 0;
-    for (const bp_dtype x : kSummed) {
-      for (const bp_dtype y : kNumberDtypes) {
-        rows[next++] = x;
-        rows[next++] = y;
-      }
-    }
-  }
-  static constexpr uint32_t kCount = std::size(kSummed) * std::size(kNumberDtypes);
-  bp_dtype rows[2 * kCount]{};
-};
-constexpr SumRows kSumRows;
-
-constexpr bp_kernel sum_row() {
-  bp_kernel row = kernel_row("sum", BP_OP_SUM, kNumberDtypes);
-  row.dtype_rows = kSumRows.rows;
-  row.dtype_row_count = SumRows::kCount;
-  row.dtype_count = 2;
-  return row;
-}
+constexpr auto kSumRows = pairs_of(kSummed, kNumberDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kSum =
-    make_kernel<bp_sum_args, sum_launch, nullptr, workspace<bp_sum_args>>(sum_row());
+    make_kernel<bp_sum_args, sum_launch, nullptr, workspace<bp_sum_args>>(
+        kernel_row("sum", BP_OP_SUM, {kSumRows, 2}));
 constinit const bp_kernel kMean =
     make_kernel<bp_mean_args, mean_launch, nullptr, workspace<bp_mean_args>>(
         kernel_row("mean", BP_OP_MEAN, kFloatDtypes));

@@ -136,17 +136,17 @@ bp_reason supports(const Args& args) {
   return too_many_rows(*args.indices, 1u << args.axis);
 }
 
-constexpr WithIndices kMoved(kAnyDtypes);
-constexpr WithIndices kAdded(kNumberDtypes);
+constexpr auto kMoved = with_indices(kAnyDtypes);
+constexpr auto kAdded = with_indices(kNumberDtypes);
 
 }  // namespace
 
 constinit const bp_kernel kScatter =
     make_kernel<bp_scatter_args, scatter_launch, supports<bp_scatter_args>, scatter_workspace>(
-        kernel_row("scatter", BP_OP_SCATTER, kMoved, BP_KERNEL_IN_PLACE));
+        kernel_row("scatter", BP_OP_SCATTER, {kMoved, 2}, BP_KERNEL_IN_PLACE));
 constinit const bp_kernel kScatterReduce =
     make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, supports<bp_scatter_reduce_args>,
                 scatter_reduce_workspace>(
-        kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, kAdded, BP_KERNEL_IN_PLACE));
+        kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, {kAdded, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::cuda

@@ -30,9 +30,9 @@ bp_reason gelu_backward_supports(const bp_gelu_backward_args& args) {
 }  // namespace
 
 constinit const bp_kernel kGelu = make_kernel<bp_gelu_args, gelu_launch, gelu_supports>(
-    map_row("gelu", BP_OP_GELU, kF32Dtypes, BP_KERNEL_IN_PLACE));
+    kernel_row("gelu", BP_OP_GELU, kF32Dtypes, BP_KERNEL_IN_PLACE));
 constinit const bp_kernel kGeluBackward =
     make_kernel<bp_gelu_backward_args, gelu_backward_launch, gelu_backward_supports>(
-        map_row("gelu_backward", BP_OP_GELU_BACKWARD, kF32Dtypes, BP_KERNEL_IN_PLACE));
+        kernel_row("gelu_backward", BP_OP_GELU_BACKWARD, kF32Dtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::vulkan

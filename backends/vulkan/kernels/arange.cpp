@@ -46,13 +46,7 @@ bp_reason arange_supports(const bp_arange_args& args, const Env& env) {
 
 }  // namespace
 
-constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch, arange_supports>({
-    .name = "arange",
-    .op = BP_OP_ARANGE,
-    .flags = BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kArithmeticDtypes,
-    .dtype_row_count = std::size(kArithmeticDtypes),
-    .dtype_count = 1,
-});
+constinit const bp_kernel kArange = make_kernel<bp_arange_args, arange_launch, arange_supports>(
+    kernel_row("arange", BP_OP_ARANGE, kNumberDtypes, BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::vulkan

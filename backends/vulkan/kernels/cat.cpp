@@ -24,12 +24,7 @@ bp_status cat_launch(const bp_cat_args& args, Launch& launch) {
 
 }  // namespace
 
-constinit const bp_kernel kCat = make_kernel<bp_cat_args, cat_launch>({
-    .name = "cat",
-    .op = BP_OP_CAT,
-    .dtype_rows = kAnyDtypes,
-    .dtype_row_count = std::size(kAnyDtypes),
-    .dtype_count = 1,
-});
+constinit const bp_kernel kCat =
+    make_kernel<bp_cat_args, cat_launch>(kernel_row("cat", BP_OP_CAT, kAnyDtypes));
 
 }  // namespace bp::vulkan

@@ -142,28 +142,17 @@ uint64_t backward_workspace(const bp_cross_entropy_backward_args&, const Env&) {
   return sizeof(float);
 }
 
-constexpr auto kDtypes = with_indices(kF32Dtypes);
-
 // In a frame of the gradient the target follows x too.
-constexpr bp_kernel loss_row(const char* name, uint32_t op, bp_kernel_flags flags) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = flags,
-      .dtype_rows = kDtypes.data(),
-      .dtype_row_count = kDtypes.size() / 2,
-      .dtype_count = 2,
-  };
-}
+constexpr auto kDtypes = with_indices(kF32Dtypes);
 
 }  // namespace
 
 constinit const bp_kernel kCrossEntropy =
     make_kernel<bp_cross_entropy_args, forward_launch, loss_supports<bp_cross_entropy_args>,
-                forward_workspace>(loss_row("cross_entropy", BP_OP_CROSS_ENTROPY, 0));
+                forward_workspace>(kernel_row("cross_entropy", BP_OP_CROSS_ENTROPY, {kDtypes, 2}));
 constinit const bp_kernel kCrossEntropyBackward =
     make_kernel<bp_cross_entropy_backward_args, backward_launch,
-                loss_supports<bp_cross_entropy_backward_args>, backward_workspace>(
-        loss_row("cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, BP_KERNEL_IN_PLACE));
+                loss_supports<bp_cross_entropy_backward_args>, backward_workspace>(kernel_row(
+        "cross_entropy_backward", BP_OP_CROSS_ENTROPY_BACKWARD, {kDtypes, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::vulkan

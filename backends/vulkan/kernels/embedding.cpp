@@ -36,12 +36,7 @@ constexpr auto kDtypes = with_indices(kF32Dtypes);
 }  // namespace
 
 constinit const bp_kernel kEmbeddingBackward =
-    make_kernel<bp_embedding_backward_args, backward_launch, nullptr, backward_workspace>({
-        .name = "embedding_backward",
-        .op = BP_OP_EMBEDDING_BACKWARD,
-        .dtype_rows = kDtypes.data(),
-        .dtype_row_count = kDtypes.size() / 2,
-        .dtype_count = 2,
-    });
+    make_kernel<bp_embedding_backward_args, backward_launch, nullptr, backward_workspace>(
+        kernel_row("embedding_backward", BP_OP_EMBEDDING_BACKWARD, {kDtypes, 2}));
 
 }  // namespace bp::vulkan

@@ -86,23 +86,13 @@ bp_status embedding_launch(const bp_embedding_args& args, Launch& launch) {
 
 constexpr auto kDtypes = with_indices(kAnyDtypes);
 
-constexpr bp_kernel gather_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .dtype_rows = kDtypes.data(),
-      .dtype_row_count = kDtypes.size() / 2,
-      .dtype_count = 2,
-  };
-}
-
 }  // namespace
 
 constinit const bp_kernel kGather =
-    make_kernel<bp_gather_args, gather_launch>(gather_row("gather", BP_OP_GATHER));
+    make_kernel<bp_gather_args, gather_launch>(kernel_row("gather", BP_OP_GATHER, {kDtypes, 2}));
 constinit const bp_kernel kIndexSelect = make_kernel<bp_index_select_args, index_select_launch>(
-    gather_row("index_select", BP_OP_INDEX_SELECT));
-constinit const bp_kernel kEmbedding =
-    make_kernel<bp_embedding_args, embedding_launch>(gather_row("embedding", BP_OP_EMBEDDING));
+    kernel_row("index_select", BP_OP_INDEX_SELECT, {kDtypes, 2}));
+constinit const bp_kernel kEmbedding = make_kernel<bp_embedding_args, embedding_launch>(
+    kernel_row("embedding", BP_OP_EMBEDDING, {kDtypes, 2}));
 
 }  // namespace bp::vulkan

@@ -19,18 +19,4 @@ inline std::function<std::string(int64_t)> wrong_index(const char* op, int64_t e
   };
 }
 
-// The rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
-template <size_t kCount>
-constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)[kCount]) {
-  std::array<bp_dtype, 4 * kCount> rows{};
-  size_t next = 0;
-  for (const bp_dtype dtype : dtypes) {
-    for (const bp_dtype index : {BP_I64, BP_I32}) {
-      rows[next++] = dtype;
-      rows[next++] = index;
-    }
-  }
-  return rows;
-}
-
 }  // namespace bp::vulkan

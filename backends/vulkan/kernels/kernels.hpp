@@ -1,4 +1,4 @@
-// What every kernel file needs: the adapter to the C table, and the list of the rows.
+// What every kernel file needs: the adapter to the C table, and the declarations of all kernels.
 //
 // A kernel file reads frames, puts what a shader needs into a record, and dispatches it. The shader
 // has the name of the file, or of the family that serves several.
@@ -6,11 +6,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <type_traits>
 
 #include "backends/vulkan/kernel_env.hpp"
 #include "backplane/ops.h"
+#include "backplane/shell/kernel_row.hpp"
 #include "backplane/shell/shape.hpp"
 #include "shader_modules.hpp"
 
@@ -30,7 +30,7 @@ bp_status launch_row(const void* args, Launch& launch) {
   return LaunchOp(a, launch);
 }
 
-// Adapts typed functions to a row of the C table, and puts them in a kernel that holds the rest.
+// Adapts typed functions to the C table, and puts them into `row`, which kernel_row() has made.
 //   LaunchOp   Reads the frame, and submits the work with Launch::dispatch().
 //   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a
 //              second argument, const Env&, if it depends on the device; nullptr if they say it
@@ -44,8 +44,7 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   row.struct_type = BP_STRUCT_KERNEL;
   row.args_size_bytes = sizeof(Args);
   row.op_version = 1;
-  row.flags |= BP_KERNEL_DETERMINISTIC | BP_KERNEL_CAPTURABLE;
-  row.layouts = BP_LAYOUT_ANY;
+  row.flags |= BP_KERNEL_CAPTURABLE;
   if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
     row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
                       const void* args) -> bp_reason {
@@ -84,76 +83,25 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   return row;
 }
 
-// The dtypes of claims: the floats that are computed with in f32, those and f64, and everything
-// that an element can be moved as.
+// The integer as wide as an element of `dtype`: the type of what is only moved.
+inline bp_dtype moved_dtype(bp_dtype dtype) {
+  switch (dtype_size_bytes(dtype)) {
+    case 1:
+      return BP_I8;
+    case 2:
+      return BP_I16;
+    case 4:
+      return BP_I32;
+    default:
+      return BP_I64;
+  }
+}
+
+// The floats that are computed with in f32.
 constexpr bp_dtype kF32Dtypes[] = {BP_F32, BP_F16, BP_BF16};
-constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F16, BP_BF16, BP_F64};
-constexpr bp_dtype kArithmeticDtypes[] = {BP_F32, BP_F16, BP_BF16, BP_F64, BP_I32, BP_I64};
-constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
-                                   BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
-// activation.cpp
-extern const bp_kernel kGelu, kGeluBackward;
-
-// arange.cpp
-extern const bp_kernel kArange;
-
-// cat.cpp
-extern const bp_kernel kCat;
-
-// convolution.cpp
-extern const bp_kernel kConvolution, kConvolutionBackwardInput, kConvolutionBackwardWeight,
-    kConvolutionBackwardBias;
-
-// cross_entropy.cpp
-extern const bp_kernel kCrossEntropy, kCrossEntropyBackward;
-
-// embedding.cpp
-extern const bp_kernel kEmbeddingBackward;
-
-// gather.cpp
-extern const bp_kernel kGather, kIndexSelect, kEmbedding;
-
-// linear.cpp
-extern const bp_kernel kLinear;
-
-// matmul.cpp
-extern const bp_kernel kMatmul;
-
-// movement.cpp
-extern const bp_kernel kFill, kCopy;
-
-// norm.cpp
-extern const bp_kernel kLayerNorm, kLayerNormBackward, kRmsNorm, kRmsNormBackward;
-
-// optimizer.cpp
-extern const bp_kernel kSgdStep, kAdamwStep, kScaleAndCheckFinite;
-
-// pool.cpp
-extern const bp_kernel kMaxPool, kMaxPoolBackward, kAvgPool, kAvgPoolBackward;
-
-// random.cpp
-extern const bp_kernel kRandomBits, kUniform, kNormal, kDropout, kDropoutBackward;
-
-// reduction.cpp
-extern const bp_kernel kSum, kMean, kAmax, kArgmax;
-
-// rope.cpp
-extern const bp_kernel kRope, kRopeBackward;
-
-// scatter.cpp
-extern const bp_kernel kScatter, kScatterReduce;
-
-// sdpa.cpp
-extern const bp_kernel kSdpa, kSdpaBackward;
-
-// softmax.cpp
-extern const bp_kernel kSoftmax, kLogSoftmax, kSoftmaxBackward, kLogSoftmaxBackward;
-
-// sort.cpp
-extern const bp_kernel kSort, kTopk;
-
-// where.cpp
-extern const bp_kernel kWhere;
+#define BP_KERNEL(name) extern const bp_kernel name;
+#include "backends/vulkan/kernels/kernels.def"
+#undef BP_KERNEL
 
 }  // namespace bp::vulkan

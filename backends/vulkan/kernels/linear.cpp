@@ -84,12 +84,7 @@ bp_status linear_launch(const bp_linear_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kLinear =
-    make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace>({
-        .name = "linear",
-        .op = BP_OP_LINEAR,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-    });
+    make_kernel<bp_linear_args, linear_launch, linear_supports, linear_workspace>(
+        kernel_row("linear", BP_OP_LINEAR, {kProductDtypes, 3}));
 
 }  // namespace bp::vulkan

@@ -1,5 +1,4 @@
-// Every kernel of this folder, but those of element-wise ops, which are emitted
-// (elementwise_list.hpp). Those of one op stand in the order in which they are tried.
+// Every kernel of this folder. Kernels of element-wise ops are emitted (elementwise_list.hpp).
 #pragma once
 
 #include "backends/vulkan/kernels/kernels.hpp"
@@ -7,57 +6,9 @@
 namespace bp::vulkan {
 
 inline constexpr const bp_kernel* kKernels[] = {
-    &kGelu,
-    &kGeluBackward,
-    &kArange,
-    &kCat,
-    &kConvolution,
-    &kConvolutionBackwardInput,
-    &kConvolutionBackwardWeight,
-    &kConvolutionBackwardBias,
-    &kCrossEntropy,
-    &kCrossEntropyBackward,
-    &kEmbeddingBackward,
-    &kGather,
-    &kIndexSelect,
-    &kEmbedding,
-    &kLinear,
-    &kMatmul,
-    &kFill,
-    &kCopy,
-    &kLayerNorm,
-    &kLayerNormBackward,
-    &kRmsNorm,
-    &kRmsNormBackward,
-    &kSgdStep,
-    &kAdamwStep,
-    &kScaleAndCheckFinite,
-    &kMaxPool,
-    &kMaxPoolBackward,
-    &kAvgPool,
-    &kAvgPoolBackward,
-    &kRandomBits,
-    &kUniform,
-    &kNormal,
-    &kDropout,
-    &kDropoutBackward,
-    &kSum,
-    &kMean,
-    &kAmax,
-    &kArgmax,
-    &kRope,
-    &kRopeBackward,
-    &kScatter,
-    &kScatterReduce,
-    &kSdpa,
-    &kSdpaBackward,
-    &kSoftmax,
-    &kLogSoftmax,
-    &kSoftmaxBackward,
-    &kLogSoftmaxBackward,
-    &kSort,
-    &kTopk,
-    &kWhere,
+#define BP_KERNEL(name) &(name),
+#include "backends/vulkan/kernels/kernels.def"
+#undef BP_KERNEL
 };
 
 }  // namespace bp::vulkan

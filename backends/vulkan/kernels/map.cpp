@@ -56,20 +56,6 @@ const Module& module_of(const MapCall& call) {
   return dtype == BP_I64 || result == BP_I64 ? kMapI64Module : kMapI32Module;
 }
 
-// An integer as wide as an element.
-bp_dtype bits_of(bp_dtype dtype) {
-  switch (dtype_size_bytes(dtype)) {
-    case 1:
-      return BP_I8;
-    case 2:
-      return BP_I16;
-    case 4:
-      return BP_I32;
-    default:
-      return BP_I64;
-  }
-}
-
 // One module of each type.
 struct Modules {
   const Module &f32, &f64, &i32, &i64;
@@ -229,7 +215,8 @@ bp_status submit_call(Launch& launch, MapOp op, std::initializer_list<const bp_t
   for (const bp_tensor* t : tensors) {
     call.tensors[k] = t;
     call.dtypes[k] = t == nullptr ? call.dtypes[k - 1] : t->dtype;
-    if (moves && t != nullptr && !(op == kMapWhere && k == 1)) call.dtypes[k] = bits_of(t->dtype);
+    if (moves && t != nullptr && !(op == kMapWhere && k == 1))
+      call.dtypes[k] = moved_dtype(t->dtype);
     call.addresses[k] = address_of(launch, t);
     if (t != nullptr && element_count(*t) != 0) {
       call.is_aligned = call.is_aligned && launch.is_aligned(*t);

@@ -24,18 +24,4 @@ bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_te
 bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                       uint64_t scalar = 0);
 
-// The row of a kernel that calls these. The dtypes are those of its first operand.
-template <size_t kCount>
-constexpr bp_kernel map_row(const char* name, uint32_t op, const bp_dtype (&dtypes)[kCount],
-                            bp_kernel_flags flags) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = flags,
-      .dtype_rows = dtypes,
-      .dtype_row_count = kCount,
-      .dtype_count = 1,
-  };
-}
-
 }  // namespace bp::vulkan

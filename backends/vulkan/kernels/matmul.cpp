@@ -45,12 +45,7 @@ bp_status matmul_launch(const bp_matmul_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kMatmul =
-    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>({
-        .name = "matmul",
-        .op = BP_OP_MATMUL,
-        .dtype_rows = kProductDtypes,
-        .dtype_row_count = std::size(kProductDtypes) / 3,
-        .dtype_count = 3,
-    });
+    make_kernel<bp_matmul_args, matmul_launch, nullptr, matmul_workspace>(
+        kernel_row("matmul", BP_OP_MATMUL, {kProductDtypes, 3}));
 
 }  // namespace bp::vulkan

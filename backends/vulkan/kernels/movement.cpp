@@ -79,35 +79,14 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
 }
 
 // Every pair of dtypes.
-constexpr auto kPairs = [] {
-  std::array<bp_dtype, 2 * std::size(kAnyDtypes) * std::size(kAnyDtypes)> pairs{};
-  size_t next = 0;
-  for (const bp_dtype x : kAnyDtypes) {
-    for (const bp_dtype y : kAnyDtypes) {
-      pairs[next++] = x;
-      pairs[next++] = y;
-    }
-  }
-  return pairs;
-}();
+constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace
 
-constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>({
-    .name = "fill",
-    .op = BP_OP_FILL,
-    .flags = BP_KERNEL_TAKES_SCALAR,
-    .dtype_rows = kAnyDtypes,
-    .dtype_row_count = std::size(kAnyDtypes),
-    .dtype_count = 1,
-});
+constinit const bp_kernel kFill = make_kernel<bp_fill_args, fill_launch>(
+    kernel_row("fill", BP_OP_FILL, kAnyDtypes, BP_KERNEL_TAKES_SCALAR));
 
-constinit const bp_kernel kCopy = make_kernel<bp_copy_args, copy_launch>({
-    .name = "copy",
-    .op = BP_OP_COPY,
-    .dtype_rows = kPairs.data(),
-    .dtype_row_count = kPairs.size() / 2,
-    .dtype_count = 2,
-});
+constinit const bp_kernel kCopy =
+    make_kernel<bp_copy_args, copy_launch>(kernel_row("copy", BP_OP_COPY, {kPairs, 2}));
 
 }  // namespace bp::vulkan

@@ -309,34 +309,26 @@ uint64_t backward_workspace(const Args& args, const Env&) {
   return 2 * sums_size_bytes(call_of(args));
 }
 
-constexpr bp_kernel norm_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_IN_PLACE,
-      .dtype_rows = kF32Dtypes,
-      .dtype_row_count = std::size(kF32Dtypes),
-      .dtype_count = 1,
-  };
-}
+constexpr auto kFlags = BP_KERNEL_IN_PLACE;
 
 }  // namespace
 
 constinit const bp_kernel kLayerNorm =
     make_kernel<bp_layer_norm_args, forward_launch<bp_layer_norm_args>,
-                norm_supports<bp_layer_norm_args>>(norm_row("layer_norm", BP_OP_LAYER_NORM));
+                norm_supports<bp_layer_norm_args>>(
+        kernel_row("layer_norm", BP_OP_LAYER_NORM, kF32Dtypes, kFlags));
 constinit const bp_kernel kLayerNormBackward =
     make_kernel<bp_layer_norm_backward_args, backward_launch<bp_layer_norm_backward_args>,
                 norm_supports<bp_layer_norm_backward_args>,
                 backward_workspace<bp_layer_norm_backward_args>>(
-        norm_row("layer_norm_backward", BP_OP_LAYER_NORM_BACKWARD));
-constinit const bp_kernel kRmsNorm =
-    make_kernel<bp_rms_norm_args, forward_launch<bp_rms_norm_args>,
-                norm_supports<bp_rms_norm_args>>(norm_row("rms_norm", BP_OP_RMS_NORM));
+        kernel_row("layer_norm_backward", BP_OP_LAYER_NORM_BACKWARD, kF32Dtypes, kFlags));
+constinit const bp_kernel kRmsNorm = make_kernel<bp_rms_norm_args, forward_launch<bp_rms_norm_args>,
+                                                 norm_supports<bp_rms_norm_args>>(
+    kernel_row("rms_norm", BP_OP_RMS_NORM, kF32Dtypes, kFlags));
 constinit const bp_kernel kRmsNormBackward =
     make_kernel<bp_rms_norm_backward_args, backward_launch<bp_rms_norm_backward_args>,
                 norm_supports<bp_rms_norm_backward_args>,
                 backward_workspace<bp_rms_norm_backward_args>>(
-        norm_row("rms_norm_backward", BP_OP_RMS_NORM_BACKWARD));
+        kernel_row("rms_norm_backward", BP_OP_RMS_NORM_BACKWARD, kF32Dtypes, kFlags));
 
 }  // namespace bp::vulkan

@@ -136,25 +136,16 @@ bp_status scale_launch(const bp_scale_and_check_finite_args& args, Launch& launc
   return BP_OK;
 }
 
-constexpr bp_kernel optimizer_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR,
-      .dtype_rows = kF32Dtypes,
-      .dtype_row_count = std::size(kF32Dtypes),
-      .dtype_count = 1,
-  };
-}
+constexpr auto kFlags = BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR;
 
 }  // namespace
 
-constinit const bp_kernel kSgdStep =
-    make_kernel<bp_sgd_step_args, sgd_launch>(optimizer_row("sgd_step", BP_OP_SGD_STEP));
-constinit const bp_kernel kAdamwStep =
-    make_kernel<bp_adamw_step_args, adamw_launch>(optimizer_row("adamw_step", BP_OP_ADAMW_STEP));
+constinit const bp_kernel kSgdStep = make_kernel<bp_sgd_step_args, sgd_launch>(
+    kernel_row("sgd_step", BP_OP_SGD_STEP, kF32Dtypes, kFlags));
+constinit const bp_kernel kAdamwStep = make_kernel<bp_adamw_step_args, adamw_launch>(
+    kernel_row("adamw_step", BP_OP_ADAMW_STEP, kF32Dtypes, kFlags));
 constinit const bp_kernel kScaleAndCheckFinite =
     make_kernel<bp_scale_and_check_finite_args, scale_launch>(
-        optimizer_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE));
+        kernel_row("scale_and_check_finite", BP_OP_SCALE_AND_CHECK_FINITE, kF32Dtypes, kFlags));
 
 }  // namespace bp::vulkan

@@ -136,31 +136,21 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
   });
 }
 
-constexpr bp_kernel pool_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .dtype_rows = kF32Dtypes,
-      .dtype_row_count = std::size(kF32Dtypes),
-      .dtype_count = 1,
-  };
-}
-
 }  // namespace
 
 constinit const bp_kernel kMaxPool =
     make_kernel<bp_max_pool_args, max_pool_launch, window_reason<bp_max_pool_args>>(
-        pool_row("max_pool", BP_OP_MAX_POOL));
+        kernel_row("max_pool", BP_OP_MAX_POOL, kF32Dtypes));
 constinit const bp_kernel kMaxPoolBackward =
     make_kernel<bp_max_pool_backward_args, max_pool_backward_launch, nullptr,
                 max_pool_backward_workspace>(
-        pool_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD));
+        kernel_row("max_pool_backward", BP_OP_MAX_POOL_BACKWARD, kF32Dtypes));
 constinit const bp_kernel kAvgPool =
     make_kernel<bp_avg_pool_args, avg_pool_launch, window_reason<bp_avg_pool_args>>(
-        pool_row("avg_pool", BP_OP_AVG_POOL));
+        kernel_row("avg_pool", BP_OP_AVG_POOL, kF32Dtypes));
 constinit const bp_kernel kAvgPoolBackward =
     make_kernel<bp_avg_pool_backward_args, avg_pool_backward_launch,
                 window_reason<bp_avg_pool_backward_args>>(
-        pool_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD));
+        kernel_row("avg_pool_backward", BP_OP_AVG_POOL_BACKWARD, kF32Dtypes));
 
 }  // namespace bp::vulkan

@@ -53,17 +53,6 @@ constexpr bp_dtype kSumRows[] = {
     BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F16, BP_BF16, BP_BF16, BP_F64, BP_F64,  BP_I32, BP_I32,
     BP_I32,  BP_I64,  BP_I64, BP_I32,  BP_I64, BP_I64,  BP_BOOL, BP_I32, BP_BOOL, BP_I64};
 
-constexpr bp_kernel reduction_row(const char* name, uint32_t op, const bp_dtype* dtype_rows,
-                                  uint32_t dtype_row_count, uint32_t dtype_count) {
-  return {
-      .name = name,
-      .op = op,
-      .dtype_rows = dtype_rows,
-      .dtype_row_count = dtype_row_count,
-      .dtype_count = dtype_count,
-  };
-}
-
 template <typename Args, ReduceOp kOp>
 constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
   return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, workspace_of<Args, kOp>>(row);
@@ -71,13 +60,13 @@ constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
 
 }  // namespace
 
-constinit const bp_kernel kSum = reduction_kernel<bp_sum_args, kReduceSum>(
-    reduction_row("sum", BP_OP_SUM, kSumRows, std::size(kSumRows) / 2, 2));
-constinit const bp_kernel kMean = reduction_kernel<bp_mean_args, kReduceMean>(
-    reduction_row("mean", BP_OP_MEAN, kFloatDtypes, std::size(kFloatDtypes), 1));
-constinit const bp_kernel kAmax = reduction_kernel<bp_amax_args, kReduceAmax>(
-    reduction_row("amax", BP_OP_AMAX, kArithmeticDtypes, std::size(kArithmeticDtypes), 1));
+constinit const bp_kernel kSum =
+    reduction_kernel<bp_sum_args, kReduceSum>(kernel_row("sum", BP_OP_SUM, {kSumRows, 2}));
+constinit const bp_kernel kMean =
+    reduction_kernel<bp_mean_args, kReduceMean>(kernel_row("mean", BP_OP_MEAN, kFloatDtypes));
+constinit const bp_kernel kAmax =
+    reduction_kernel<bp_amax_args, kReduceAmax>(kernel_row("amax", BP_OP_AMAX, kNumberDtypes));
 constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, argmax_supports>(
-    reduction_row("argmax", BP_OP_ARGMAX, kArithmeticDtypes, std::size(kArithmeticDtypes), 1));
+    kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
 
 }  // namespace bp::vulkan

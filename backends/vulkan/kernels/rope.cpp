@@ -57,22 +57,11 @@ bp_status rope_backward_launch(const bp_rope_backward_args& args, Launch& launch
                      args.is_interleaved != 0, true);
 }
 
-constexpr bp_kernel rope_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_IN_PLACE,
-      .dtype_rows = kF32Dtypes,
-      .dtype_row_count = std::size(kF32Dtypes),
-      .dtype_count = 1,
-  };
-}
-
 }  // namespace
 
-constinit const bp_kernel kRope =
-    make_kernel<bp_rope_args, rope_launch>(rope_row("rope", BP_OP_ROPE));
+constinit const bp_kernel kRope = make_kernel<bp_rope_args, rope_launch>(
+    kernel_row("rope", BP_OP_ROPE, kF32Dtypes, BP_KERNEL_IN_PLACE));
 constinit const bp_kernel kRopeBackward = make_kernel<bp_rope_backward_args, rope_backward_launch>(
-    rope_row("rope_backward", BP_OP_ROPE_BACKWARD));
+    kernel_row("rope_backward", BP_OP_ROPE_BACKWARD, kF32Dtypes, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::vulkan

@@ -38,22 +38,6 @@ uint32_t put(const Walk& walk, uint32_t* extents, std::initializer_list<int64_t*
   return std::max(walk.rank, 1u);
 }
 
-// An integer as wide as an element, for what only moves.
-bp_dtype moved_dtype(const Scatter& s) {
-  const bp_dtype dtype = s.y.tensor->dtype;
-  if (s.adds) return dtype;
-  switch (dtype_size_bytes(dtype)) {
-    case 1:
-      return BP_I8;
-    case 2:
-      return BP_I16;
-    case 4:
-      return BP_I32;
-    default:
-      return BP_I64;
-  }
-}
-
 }  // namespace
 
 bp_status submit_scatter(Launch& launch, const Scatter& s) {
@@ -79,7 +63,7 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   record.lost = s.lost;
   record.line_count = static_cast<uint64_t>(line.count);
   record.place_count = place.count;
-  const bp_dtype dtype = moved_dtype(s);
+  const bp_dtype of_y = s.y.tensor->dtype, dtype = s.adds ? of_y : moved_dtype(of_y);
   const std::array<uint32_t, 9> constants = {
       local_size(launch),
       s.adds ? 1u : 0u,
@@ -194,24 +178,12 @@ constexpr auto kSummedRows = with_indices(kSummed);
 
 }  // namespace
 
-constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>({
-    .name = "scatter",
-    .op = BP_OP_SCATTER,
-    .flags = BP_KERNEL_IN_PLACE,
-    .dtype_rows = kMovedRows.data(),
-    .dtype_row_count = kMovedRows.size() / 2,
-    .dtype_count = 2,
-});
+constinit const bp_kernel kScatter = make_kernel<bp_scatter_args, scatter_launch>(
+    kernel_row("scatter", BP_OP_SCATTER, {kMovedRows, 2}, BP_KERNEL_IN_PLACE));
 
 constinit const bp_kernel kScatterReduce =
     make_kernel<bp_scatter_reduce_args, scatter_reduce_launch, scatter_reduce_supports,
-                scatter_reduce_workspace>({
-        .name = "scatter_reduce",
-        .op = BP_OP_SCATTER_REDUCE,
-        .flags = BP_KERNEL_IN_PLACE,
-        .dtype_rows = kSummedRows.data(),
-        .dtype_row_count = kSummedRows.size() / 2,
-        .dtype_count = 2,
-    });
+                scatter_reduce_workspace>(
+        kernel_row("scatter_reduce", BP_OP_SCATTER_REDUCE, {kSummedRows, 2}, BP_KERNEL_IN_PLACE));
 
 }  // namespace bp::vulkan

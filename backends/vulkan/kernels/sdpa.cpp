@@ -191,23 +191,13 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   return status;
 }
 
-constexpr bp_kernel sdpa_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .dtype_rows = kF32Dtypes,
-      .dtype_row_count = std::size(kF32Dtypes),
-      .dtype_count = 1,
-  };
-}
-
 }  // namespace
 
 constinit const bp_kernel kSdpa =
     make_kernel<bp_sdpa_args, forward_launch, forward_supports, forward_workspace>(
-        sdpa_row("sdpa", BP_OP_SDPA));
+        kernel_row("sdpa", BP_OP_SDPA, kF32Dtypes));
 constinit const bp_kernel kSdpaBackward =
     make_kernel<bp_sdpa_backward_args, backward_launch, backward_supports, backward_workspace>(
-        sdpa_row("sdpa_backward", BP_OP_SDPA_BACKWARD));
+        kernel_row("sdpa_backward", BP_OP_SDPA_BACKWARD, kF32Dtypes));
 
 }  // namespace bp::vulkan

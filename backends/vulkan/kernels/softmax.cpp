@@ -138,34 +138,26 @@ bp_reason backward_supports(const Args& args) {
   return row_reason(*args.y, args.axis);
 }
 
-constexpr bp_kernel softmax_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .flags = BP_KERNEL_IN_PLACE,
-      .dtype_rows = kFloatDtypes,
-      .dtype_row_count = std::size(kFloatDtypes),
-      .dtype_count = 1,
-  };
-}
+constexpr auto kFlags = BP_KERNEL_IN_PLACE;
 
 }  // namespace
 
 constinit const bp_kernel kSoftmax =
     make_kernel<bp_softmax_args, forward_launch<bp_softmax_args, kForward>,
-                forward_supports<bp_softmax_args>>(softmax_row("softmax", BP_OP_SOFTMAX));
+                forward_supports<bp_softmax_args>>(
+        kernel_row("softmax", BP_OP_SOFTMAX, kFloatDtypes, kFlags));
 constinit const bp_kernel kLogSoftmax =
     make_kernel<bp_log_softmax_args, forward_launch<bp_log_softmax_args, kLogForward>,
                 forward_supports<bp_log_softmax_args>>(
-        softmax_row("log_softmax", BP_OP_LOG_SOFTMAX));
+        kernel_row("log_softmax", BP_OP_LOG_SOFTMAX, kFloatDtypes, kFlags));
 constinit const bp_kernel kSoftmaxBackward =
     make_kernel<bp_softmax_backward_args, backward_launch<bp_softmax_backward_args, kBackward>,
                 backward_supports<bp_softmax_backward_args>>(
-        softmax_row("softmax_backward", BP_OP_SOFTMAX_BACKWARD));
+        kernel_row("softmax_backward", BP_OP_SOFTMAX_BACKWARD, kFloatDtypes, kFlags));
 constinit const bp_kernel kLogSoftmaxBackward =
     make_kernel<bp_log_softmax_backward_args,
                 backward_launch<bp_log_softmax_backward_args, kLogBackward>,
                 backward_supports<bp_log_softmax_backward_args>>(
-        softmax_row("log_softmax_backward", BP_OP_LOG_SOFTMAX_BACKWARD));
+        kernel_row("log_softmax_backward", BP_OP_LOG_SOFTMAX_BACKWARD, kFloatDtypes, kFlags));
 
 }  // namespace bp::vulkan

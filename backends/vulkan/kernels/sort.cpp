@@ -118,16 +118,6 @@ bp_reason sort_supports(const Args& args) {
   return is_small ? nullptr : "x has 2^31 elements or more";
 }
 
-constexpr bp_kernel sort_row(const char* name, uint32_t op) {
-  return {
-      .name = name,
-      .op = op,
-      .dtype_rows = kArithmeticDtypes,
-      .dtype_row_count = std::size(kArithmeticDtypes),
-      .dtype_count = 1,
-  };
-}
-
 template <typename Args>
 constexpr bp_kernel sort_kernel(const bp_kernel& row) {
   return make_kernel<Args, sort_launch<Args>, sort_supports<Args>, sort_workspace<Args>>(row);
@@ -135,7 +125,9 @@ constexpr bp_kernel sort_kernel(const bp_kernel& row) {
 
 }  // namespace
 
-constinit const bp_kernel kSort = sort_kernel<bp_sort_args>(sort_row("sort", BP_OP_SORT));
-constinit const bp_kernel kTopk = sort_kernel<bp_topk_args>(sort_row("topk", BP_OP_TOPK));
+constinit const bp_kernel kSort =
+    sort_kernel<bp_sort_args>(kernel_row("sort", BP_OP_SORT, kNumberDtypes));
+constinit const bp_kernel kTopk =
+    sort_kernel<bp_topk_args>(kernel_row("topk", BP_OP_TOPK, kNumberDtypes));
 
 }  // namespace bp::vulkan

@@ -13,6 +13,6 @@ bp_status where_launch(const bp_where_args& args, Launch& launch) {
 }  // namespace
 
 constinit const bp_kernel kWhere = make_kernel<bp_where_args, where_launch>(
-    map_row("where", BP_OP_WHERE, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
+    kernel_row("where", BP_OP_WHERE, kAnyDtypes, BP_KERNEL_IN_PLACE | BP_KERNEL_TAKES_SCALAR));
 
 }  // namespace bp::vulkan

@@ -1,7 +1,7 @@
-// The adapter between typed kernels and the rows of the C table.
+// make_kernel() is the adapter between typed kernels and the rows of the C table.
 //
 //   bp_status softmax(const bp_softmax_args& a, Launch& launch);
-//   const bp_kernel kSoftmax = make_kernel<bp_softmax_args, softmax>({.name = ..., .op = ...});
+//   const bp_kernel kSoftmax = make_kernel<bp_softmax_args, softmax>(kernel_row(...));
 //
 // A plan is a class with
 //   Planned(const Args&, uint64_t constant_args, const Env&)   chooses; refuses a frame for which
@@ -153,7 +153,7 @@ constexpr void set_plan_functions(bp_kernel& row) {
   };
 }
 
-// Puts typed functions into a row that holds the rest.
+// Puts typed functions into `row`, which holds the rest.
 //   LaunchOp   Reads the frame, and submits the work through its Launch.
 //   Planned    What prepare() makes of a frame; void: the kernel has no plans.
 //   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a

@@ -1,0 +1,85 @@
+// Lists of dtypes for the claims of kernels, and the way from a dtype to the type of its elements:
+// the only one there is, so that no kernel takes a dtype for another.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "backplane/base.h"
+#include "backplane/shell/boundary.hpp"
+
+namespace bp {
+
+constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
+constexpr bp_dtype kNumberDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
+// Everything that an element can be moved as.
+constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
+                                   BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
+
+constexpr bp_dtype kIndexDtypes[] = {BP_I64, BP_I32};
+
+// The rows of dtypes that claim each of `first` with each of `second`.
+template <size_t kFirst, size_t kSecond>
+constexpr std::array<bp_dtype, 2 * kFirst * kSecond> pairs_of(const bp_dtype (&first)[kFirst],
+                                                              const bp_dtype (&second)[kSecond]) {
+  std::array<bp_dtype, 2 * kFirst * kSecond> rows{};
+  size_t next = 0;
+  for (const bp_dtype a : first) {
+    for (const bp_dtype b : second) {
+      rows[next++] = a;
+      rows[next++] = b;
+    }
+  }
+  return rows;
+}
+
+// The rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
+template <size_t kCount>
+constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)[kCount]) {
+  return pairs_of(dtypes, kIndexDtypes);
+}
+
+// Calls a function with an element of a dtype. `Half` and `Brain` are the types of the backend for
+// f16 and bf16; a bool is a byte.
+template <typename Half, typename Brain>
+struct Elements {
+  // Calls fn(T{}), where T are the elements of a dtype of kFloatDtypes. Throws StatusError of
+  // BP_UNSUPPORTED if `dtype` is none of them.
+  template <typename Fn>
+  static auto with_float(bp_dtype dtype, const Fn& fn) {
+    switch (dtype) {
+      case BP_F16:
+        return fn(Half{});
+      case BP_BF16:
+        return fn(Brain{});
+      case BP_F32:
+        return fn(float{});
+      case BP_F64:
+        return fn(double{});
+      default:
+        throw StatusError(BP_UNSUPPORTED,
+                          "the kernel has no code for dtype " + std::to_string(dtype));
+    }
+  }
+
+  // The same for kNumberDtypes.
+  template <typename Fn>
+  static auto with_number(bp_dtype dtype, const Fn& fn) {
+    if (dtype == BP_I32) return fn(int32_t{});
+    if (dtype == BP_I64) return fn(int64_t{});
+    return with_float(dtype, fn);
+  }
+
+  // The same for kAnyDtypes.
+  template <typename Fn>
+  static auto with_any(bp_dtype dtype, const Fn& fn) {
+    if (dtype == BP_BOOL || dtype == BP_U8) return fn(uint8_t{});
+    if (dtype == BP_I8) return fn(int8_t{});
+    if (dtype == BP_I16) return fn(int16_t{});
+    return with_number(dtype, fn);
+  }
+};
+
+}  // namespace bp
