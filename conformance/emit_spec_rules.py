@@ -217,6 +217,15 @@ def outputs(op):
         yield arg.name, shape, dtype_words(op, arg)
 
 
+def flops(op):
+    """The words of what a product costs; none for an op whose roof is memory."""
+    return Program(op).words(op.flops_value.node) if op.flops_value else []
+
+
+def looked_up(op):
+    return next((a.name for a in op.args if a.looked_up), "")
+
+
 def quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -254,7 +263,8 @@ def source(ops):
     for op in ops:
         count = len(list(outputs(op)))
         out.append(f"    case BP_OP_{op.c_name.upper()}: return {{k_{op.c_name}_rules, "
-                   f"{{k_{op.c_name}_outputs, {count}}}}};")
+                   f"{{k_{op.c_name}_outputs, {count}}}, {spelled(op, flops(op))}, "
+                   f"{quoted(looked_up(op))}}};")
     out += ["    default: return {};", "  }", "}", "", "}  // namespace bp::conformance", ""]
     return "\n".join(out)
 

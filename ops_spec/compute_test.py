@@ -146,7 +146,7 @@ class RefusalTest(Folder):
     def entry(self, text, old="", new=""):
         entry = SQUARE.replace("    axis: {kind: i32, min: 0, below: \"x.ndim\", default: 0}\n", "")
         entry = entry.replace("square(grad_y, axis=axis)", "square(grad_y)").replace(old, new)
-        return entry.replace("  backward:", f"  compute: \"{text}\"\n  backward:")
+        return entry.replace("  backward:", f"  compute: \"{text}\"\n  samples: unary\n  backward:")
 
     def test_a_formula_is_a_tree_in_which_equal_parts_are_one(self):
         op = self.load(self.entry("e = exp(x)\\ne / (1 + exp(x))"))[0]
@@ -188,7 +188,7 @@ class RefusalTest(Folder):
                       self.refusal(self.entry("x * 0.5", *integers)))
 
     def test_only_element_wise_ops_have_a_formula(self):
-        entry = SQUARE.replace("  backward:", "  compute: \"x\"\n  backward:")
+        entry = SQUARE.replace("  backward:", "  compute: \"x\"\n  samples: unary\n  backward:")
         self.assertIn("only an op of tensors and operands", self.refusal(entry))
         shape = ('shape: "x.shape", may', 'shape: "[1]", may')
         self.assertIn("y needs the shape x.shape", self.refusal(self.entry("x", *shape)))

@@ -60,8 +60,8 @@ def entry(op):
     out += ["In terms of other ops:", "", *formula(op.decompose), ""] if op.decompose else []
     out += [*backward(op), ""]
     out += [f"id {op.id}, version {op.version}, {form}, profile {op.profile}, numerics "
-            f"{op.numerics}, samples {op.samples}, {state} since {since}; flops "
-            f"`{cell(op.cost['flops'])}`, bytes `{cell(op.cost['bytes'])}`.", ""]
+            f"{op.numerics}, {state} since {since}"
+            f"{f'; flops `{cell(op.flops)}`' if op.flops else ''}.", ""]
     return out
 
 

@@ -26,8 +26,7 @@ square:
     axis: {kind: i32, min: 0, below: "x.ndim", default: 0}
   backward: {x: "square(grad_y, axis=axis)"}
   numerics: E1
-  samples: unary
-  cost: {flops: "numel(x)", bytes: "2*bytes(x)"}
+  cost: {flops: "numel(x)"}
 """
 
 
@@ -109,9 +108,17 @@ class LoadTest(Folder):
     def test_refuses_names_that_mean_nothing(self):
         for old, new, line in (("like(x)", "like(z)", 8), ("[x]", "[z]", 8),
                                ('"x.shape"', '"z.shape"', 8), ('"x.ndim"', '"z.ndim"', 9),
-                               ("numel(x)", "numel(z)", 13), ("grad_y", "grad_z", 10)):
+                               ("numel(x)", "numel(z)", 12), ("grad_y", "grad_z", 10)):
             with self.subTest(new):
                 self.assertRegex(self.refusal(self.changed(old, new)), f"^small.yaml:{line}: .*z")
+
+    def test_samples_are_those_of_a_formula(self):
+        axis = "    axis: {kind: i32, min: 0, below: \"x.ndim\", default: 0}\n"
+        entry = SQUARE.replace(axis, "").replace("square(grad_y, axis=axis)", "square(grad_y)")
+        for line in ("  samples: unary\n", "  compute: \"x\"\n"):
+            with self.subTest(line):
+                self.assertIn("if and only if it has `compute`",
+                              self.refusal(entry.replace("  cost:", f"{line}  cost:")))
 
     def test_refuses_names_that_no_frame_can_have(self):
         for name in ("struct_size", "class", "reserved_0", "x_count", "y_scalar"):

@@ -24,8 +24,6 @@ square:
     z: {kind: "out?", dtype: like(x), shape: "x.shape"}
   backward: {x: "add(grad_y, grad_z)"}
   numerics: E1
-  samples: unary
-  cost: {flops: "numel(x)", bytes: "2*bytes(x)"}
 """
 
 

@@ -78,6 +78,7 @@ class Arg:
     max: object = None
     below: object = None
     distinct: bool = False         # No two elements of an i64[] are equal.
+    looked_up: bool = False        # Read by index, at most once for each element of the results.
     default: object = None         # For wrappers; a frame always says the value.
     enum_name: str = ""
     enum_values: tuple = ()        # Their values count from 1.
@@ -154,12 +155,12 @@ class Op:
     decompose: str                 # "" if the op is core.
     backward: object               # As written; `gradients` has it parsed.
     numerics: str
-    samples: str
-    cost: dict
+    samples: str                   # The data of the cases of an element-wise op, else "".
+    flops: str                     # Of a product: multiplications and additions, else "".
     version: int = 1
     lines: dict = field(default_factory=dict, repr=False)  # Line per path of keys in the entry.
     dtype_order: list = field(default_factory=list, repr=False)  # Args, each after what it is like.
-    costs: dict = field(default_factory=dict, repr=False)        # Value of flops and of bytes.
+    flops_value: object = field(default=None, repr=False)        # The Value of `flops`, or None.
     formula: object = None         # compute.Compute, or None
     decomposition: object = None   # formulas.Formula, or None if the op is core.
     gradients: object = None       # formulas.Backward
@@ -290,8 +291,9 @@ def _make_op(name, entry, path, lines):
               profile=entry["profile"], doc=entry["doc"].strip(), source=entry.get("source", ""),
               args=args, requires=requires, compute=entry.get("compute", ""),
               decompose=entry.get("decompose", "").rstrip(),
-              backward=entry["backward"], numerics=entry["numerics"], samples=entry["samples"],
-              cost=entry["cost"], version=entry.get("version", 1), lines=own)
+              backward=entry["backward"], numerics=entry["numerics"],
+              samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
+              version=entry.get("version", 1), lines=own)
 
 
 def _check_fields(op, arg):
@@ -303,6 +305,8 @@ def _check_fields(op, arg):
         allowed |= {"default_dtype", "may_alias"}
     if arg.kind == "scalar|tensor":
         allowed |= {"dtype"}
+    if arg.kind == "tensor":
+        allowed |= {"looked_up"}
     if arg.is_list:
         allowed |= {"count", "may_be_empty"}
     if arg.kind in ("i32", "i64", "u64", "f64", "i64[]"):
@@ -401,8 +405,12 @@ def _parse_expressions(op, ops):
         item.rule, item.when = (t and parse(
             lambda t=t: expressions.parse_value(t, scope, "condition"), "requires", index)
             for t in (item.rule, item.when))
-    op.costs = {key: parse(lambda t=text: expressions.parse_value(t, scope, "int"), "cost", key)
-                for key, text in op.cost.items()}
+    if bool(op.compute) != bool(op.samples):
+        raise op.error("an entry has `samples`, which names the data of its cases, if and only if "
+                       "it has `compute`", "samples" if op.samples else "compute")
+    if op.flops:
+        op.flops_value = parse(lambda: expressions.parse_value(op.flops, scope, "int"),
+                               "cost", "flops")
     op.formula = parse(lambda: compute.parse_compute(op), "compute")
     op.decomposition = parse(lambda: formulas.parse_decomposition(op, ops, DTYPES), "decompose")
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")

@@ -92,9 +92,7 @@ double tanh_bound(bp_dtype dtype, double r) {
   return (dtype == BP_F64 ? 4 : 5) * ulp(compute_type(dtype), r);
 }
 
-double erfinv_bound(bp_dtype dtype, double r) {
-  return kErfinvUlps * ulp(compute_type(dtype), r);
-}
+double erfinv_bound(bp_dtype dtype, double r) { return kErfinvUlps * ulp(compute_type(dtype), r); }
 
 double sigmoid_bound(bp_dtype dtype, double x, double r) {
   const double part = r == 0 ? 0 : r * (15 + std::fabs(x));

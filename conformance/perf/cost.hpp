@@ -6,13 +6,9 @@
 //   bytes written   each element of each output once. An inout is read and written.
 //   bytes updated   those of inouts, which count on both sides: memory that is written where it was
 //                   read goes at another rate than a copy.
-//   flops           of ops that are products, two for each multiply-add:
-//     matmul, linear                 2 |y| K
-//     convolution and its gradients  2 |y| (C / groups) (taps of the window), padding included
-//     sdpa                           2 P (D + V), with P the pairs of a query and a key that it
-//     sees sdpa_backward                  2 P (3 D + 2 V): the scores once more, and four products
-//
-// All other ops are counted as 0 flops: their roof is memory.
+//   flops           what `cost` of the entry in ops_spec says: two for each multiply-add of a
+//   product.
+//                   An op without it has 0 flops: its roof is memory.
 #pragma once
 
 #include "conformance/cases/engine/op_case.hpp"

@@ -47,6 +47,7 @@ TEST(Cost, CountsTwoFlopsForEachProduct) {
   OpCase weight = make_case(BP_OP_CONVOLUTION_BACKWARD_WEIGHT, BP_F32, "", "", "");
   weight.input("grad_y", BP_F32, {2, 6, 8, 8}, kRandom).input("x", BP_F32, {2, 4, 8, 8}, kRandom);
   weight.output("grad_weight", BP_F32, {6, 2, 3, 3});
+  weight.set("kernel_size", Shape{3, 3}).set("groups", int64_t{2});
   EXPECT_EQ(cost_of(weight).flops, 2 * (2 * 6 * 8 * 8) * (2 * 3 * 3));
 }
 

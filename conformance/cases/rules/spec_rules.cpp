@@ -1,6 +1,7 @@
 #include "conformance/cases/rules/spec_rules.hpp"
 
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "conformance/cases/rules/spec_program.hpp"
@@ -15,6 +16,7 @@ struct SpecJudge::Programs {
   std::vector<Program> rules;
   std::vector<Program> shapes;
   std::vector<Program> dtypes;
+  Program flops;
 };
 
 SpecJudge::SpecJudge(uint32_t op) : op_(op), spec_(spec_of(op)) {
@@ -26,6 +28,7 @@ SpecJudge::SpecJudge(uint32_t op) : op_(op), spec_(spec_of(op)) {
     programs.shapes.push_back(parse_program(op_info(op), output.shape));
     programs.dtypes.push_back(parse_program(op_info(op), output.dtype));
   }
+  programs.flops = parse_program(op_info(op), spec_.flops);
   programs_ = std::make_unique<const Programs>(std::move(programs));
 }
 
@@ -65,6 +68,13 @@ std::vector<SpecJudge::Output> SpecJudge::outputs(const Frame& frame) const {
                       shape.empty()});
   }
   return result;
+}
+
+double SpecJudge::flops(const Frame& frame) const {
+  if (programs_->flops.empty()) return 0;
+  const Value value = spec::run(programs_->flops, frame.data(), 0);
+  if (!spec::exists(value)) throw std::invalid_argument("the call has no number of flops");
+  return static_cast<double>(std::get<int64_t>(value));
 }
 
 }  // namespace bp::conformance

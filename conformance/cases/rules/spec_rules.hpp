@@ -32,6 +32,8 @@ struct SpecOutput {
 struct SpecOp {
   std::span<const SpecRule> rules;
   std::span<const SpecOutput> outputs;
+  const char* flops = "";      // A program; "" if the op is no product.
+  const char* looked_up = "";  // The argument that is read by index; "" if there is none.
 };
 
 // Generated. No rules and no outputs if there is no such op.
@@ -68,6 +70,11 @@ class SpecJudge {
 
   // Of a frame that breaks no rule.
   std::vector<Output> outputs(const Frame& frame) const;
+
+  // The multiplications and additions of a product; 0 for other ops. Throws std::invalid_argument
+  // for a frame that breaks a rule on which they depend.
+  double flops(const Frame& frame) const;
+  std::string_view looked_up() const { return spec_.looked_up; }
 
  private:
   struct Programs;
