@@ -153,14 +153,15 @@ TEST(Registry, TellsABackendWhatBecameOfEachEntry) {
   EXPECT_EQ(fake.results[0].reason, nullptr);
   EXPECT_EQ(plugin->kernel_count, 1);
   const std::string refusals = plugin->refusals;
+  const char narrowed[] =
+      "acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
+      "this host does not know it\n";
   for (const char* line :
        {"acme.npu/allocator: shadowed by allocator added before\n",
         "acme.npu/rows: shadowed by rows added before\n",
         "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 120\n",
         "acme.npu/future: rejected: written for version 2 of add, the host has version 1\n",
-        "acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
-        "this host does not know it\n",
-        "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
+        narrowed, "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
         "acme.npu/unknown: rejected: op 9999 is not known to this host\n",
         "acme.npu/kernel 7: rejected: it is NULL\n"}) {
     EXPECT_NE(refusals.find(line), std::string::npos) << line << "\nin\n" << refusals;

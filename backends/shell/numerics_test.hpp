@@ -63,7 +63,7 @@ class Numerics : public testing::Test {
   bool claims(uint32_t op, bp_dtype dtype) {
     const bp_kernel* const k = b.kernel(op);
     for (uint32_t i = 0; i < k->dtype_row_count; ++i) {
-      if (k->dtype_rows[i * k->dtype_count] == dtype) return true;
+      if (k->dtype_rows[size_t{i} * k->dtype_count] == dtype) return true;
     }
     return false;
   }

@@ -82,21 +82,24 @@ inline bool append_escape(std::string& out, uint32_t code, LineBreaks breaks) {
   return escape[0] != '\0';
 }
 
+// The first `max_bytes` bytes of `text`, without a character that the end cuts in two.
+inline std::string_view cut_text(std::string_view text, size_t max_bytes) {
+  text = text.substr(0, max_bytes);
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto lead = static_cast<unsigned char>(text[text.size() - back]);
+    if ((lead & 0xC0) == 0x80) continue;
+    const size_t length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (length > back) text.remove_suffix(back);
+    break;
+  }
+  return text;
+}
+
 // `text` as the table at the top says; of the first `max_bytes` bytes.
 inline std::string clean_text(std::string_view text, LineBreaks breaks,
                               size_t max_bytes = kMaxPluginText) {
   const bool is_cut = text.size() > max_bytes;
-  if (is_cut) {
-    text = text.substr(0, max_bytes);
-    // A character that the end cuts in two is left out.
-    for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
-      const auto lead = static_cast<unsigned char>(text[text.size() - back]);
-      if ((lead & 0xC0) == 0x80) continue;
-      const size_t length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-      if (length > back) text.remove_suffix(back);
-      break;
-    }
-  }
+  if (is_cut) text = cut_text(text, max_bytes);
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
