@@ -153,7 +153,7 @@ TEST(Registry, TellsABackendWhatBecameOfEachEntry) {
   EXPECT_EQ(fake.results[0].reason, nullptr);
   EXPECT_EQ(plugin->kernel_count, 1);
   const std::string refusals = plugin->refusals;
-  const char narrowed[] =
+  const char narrowed_line[] =
       "acme.npu/narrowed: rejected: it has a link of type 16777217 that must be understood, and "
       "this host does not know it\n";
   for (const char* line :

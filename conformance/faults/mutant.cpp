@@ -305,7 +305,8 @@ bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_re
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) try {
   using bp::faults::Instance;
   if (!bp_abi_is_served(request)) {
-    return bp::faults::fail(*request->host, BP_INCOMPATIBLE, "the mutant serves the ABI of its own headers only");
+    return bp::faults::fail(*request->host, BP_INCOMPATIBLE,
+                            "the mutant serves the ABI of its own headers only");
   }
   auto instance = std::make_unique<Instance>();
   instance->host = request->host;
