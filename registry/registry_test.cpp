@@ -161,7 +161,7 @@ TEST(Registry, TellsABackendWhatBecameOfEachEntry) {
         "acme.npu/rows: shadowed by rows added before\n",
         "acme.npu/kernel 2: rejected: struct_size is 16, its first release has 120\n",
         "acme.npu/future: rejected: written for version 2 of add, the host has version 1\n",
-        narrowed, "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
+        narrowed_line, "acme.npu/miscounted: rejected: dtype_count is 2, add has 1 free dtypes\n",
         "acme.npu/unknown: rejected: op 9999 is not known to this host\n",
         "acme.npu/kernel 7: rejected: it is NULL\n"}) {
     EXPECT_NE(refusals.find(line), std::string::npos) << line << "\nin\n" << refusals;

@@ -184,6 +184,8 @@ void Executable::upload_constants() {
   bp_stream* stream = nullptr;
   require(streams.create(streams.self, device_, nullptr, &stream), "stream.create");
   const auto end_stream = [&](bp_stream* s) {
+    // Where compiling fails, what was submitted goes on, in memory that is freed next.
+    static_cast<void>(streams.synchronize(streams.self, s, UINT64_MAX));
     static_cast<void>(streams.destroy(streams.self, s));
   };
   const std::unique_ptr<bp_stream, decltype(end_stream)> owned(stream, end_stream);
@@ -213,14 +215,12 @@ void Executable::prepare(size_t index, bp_stream* stream) {
   desc.struct_type = BP_STRUCT_PREPARE_DESC;
   desc.flags = flags_;
   OwnedFrame frame = node.frame.clone();
-  uint64_t bit = 0;
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
-    if (i != 0 && frame.arguments()[i].is_first) ++bit;
     const uint32_t value = program_.nodes[index].values[i];
     if (value == BP_NO_VALUE || program_.values[value].role != BP_VALUE_CONSTANT) continue;
     const bool is_last = i + 1 == frame.tensors().size() || frame.arguments()[i + 1].is_first;
     if (!frame.arguments()[i].is_first || !is_last) continue;  // Of a list, some may not be.
-    desc.constant_args |= uint64_t{1} << bit;
+    desc.constant_args |= uint64_t{1} << frame.arguments()[i].index;
     frame.tensors()[i]->buffer = constants_;
     frame.tensors()[i]->byte_offset += offsets_[value];
   }

@@ -50,6 +50,20 @@ bool is_free(std::string_view rule) {
          rule.starts_with("set(");
 }
 
+[[noreturn]] void invalid(uint32_t op, const std::string& text) {
+  throw StatusError(BP_INVALID_ARGUMENT, std::string(op_name(op)) + ": " + text);
+}
+
+// a + b * c * d, or the last number there is in that direction. c and d are at least 0.
+int64_t saturated(int64_t a, int64_t b, int64_t c, int64_t d) {
+  int64_t product = 0, sum = 0;
+  if (!__builtin_mul_overflow(c, d, &product) && !__builtin_mul_overflow(b, product, &product) &&
+      !__builtin_add_overflow(a, product, &sum)) {
+    return sum;
+  }
+  return b < 0 ? INT64_MIN : INT64_MAX;
+}
+
 }  // namespace
 
 std::span<const FrameMember> frame_members() { return kMembers; }
@@ -77,9 +91,12 @@ OwnedFrame::OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes)
     own_program();
     return;
   }
+  uint32_t index = 0;
   for (const FrameMember& member : kMembers) {
     // A member that an older frame lacks was not copied.
-    if (member.op == op && member.offset + sizeof(void*) <= size_bytes) own_member(member);
+    if (member.op != op || member.offset + sizeof(void*) > size_bytes) continue;
+    own_member(member, index);
+    if (member.is_tensor() || (member.is_list() && !member.is_numbers())) ++index;
   }
 }
 
@@ -111,7 +128,13 @@ void OwnedFrame::write(size_t offset, const T& value) {
 }
 
 bp_tensor* OwnedFrame::own(const bp_tensor* theirs) {
+  if (theirs == nullptr) invalid(op_, "a tensor of a list is NULL");
   bp_tensor& ours = storage_.emplace_back(*theirs);
+  if (ours.ndim > BP_MAX_RANK) invalid(op_, "ndim is " + std::to_string(ours.ndim));
+  const bool needs_strides = ours.layout == nullptr;
+  if (ours.ndim != 0 && (ours.shape == nullptr || (needs_strides && ours.strides == nullptr))) {
+    invalid(op_, "shape or strides of a tensor are NULL");
+  }
   if (ours.ndim == 0) return &ours;
   if (ours.shape != nullptr) {
     ours.shape = numbers_.emplace_back(ours.shape, ours.shape + ours.ndim).data();
@@ -130,12 +153,12 @@ void OwnedFrame::own_program() {
   write(offsetof(bp_program_args, tensors), static_cast<const bp_tensor*>(array.data()));
 }
 
-void OwnedFrame::own_member(const FrameMember& member) {
+void OwnedFrame::own_member(const FrameMember& member, uint32_t index) {
   const size_t offset = member.offset;
   if (member.is_tensor()) {
     const auto* const theirs = read<const bp_tensor*>(offset);
     bp_tensor* const ours = theirs == nullptr ? nullptr : own(theirs);
-    add_argument(ours, member, true);
+    add_argument(ours, member, index, true);
     write(offset, ours);
     return;
   }
@@ -143,10 +166,13 @@ void OwnedFrame::own_member(const FrameMember& member) {
   const auto count = read<uint64_t>(offset - sizeof(uint64_t));
   if (member.is_numbers()) return own_numbers(offset, count);
   const auto* const theirs = read<const bp_tensor* const*>(offset);
+  if (theirs == nullptr && count != 0) {
+    invalid(op_, std::string(member.name) + " is NULL, and its count is " + std::to_string(count));
+  }
   std::vector<bp_tensor*>& list = lists_.emplace_back();
   for (uint64_t i = 0; i < count; ++i) {
     list.push_back(own(theirs[i]));
-    add_argument(list.back(), member, i == 0);
+    add_argument(list.back(), member, index, i == 0);
   }
   write(offset, list.data());
 }
@@ -156,7 +182,8 @@ void OwnedFrame::own_numbers(size_t offset, uint64_t count) {
   if (theirs != nullptr) write(offset, numbers_.emplace_back(theirs, theirs + count).data());
 }
 
-void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, bool is_first) {
+void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint32_t index,
+                              bool is_first) {
   const bool is_output = member.kind.starts_with("out");
   const bool is_both = member.kind.starts_with("inout");
   tensors_.push_back(tensor);
@@ -165,7 +192,8 @@ void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, bool
                         .is_written = is_output || is_both,
                         .has_scalar = member.kind == "operand" || member.kind == "scalar_tensor",
                         .has_free_dtype = is_free(member.dtype_rule),
-                        .is_first = is_first});
+                        .is_first = is_first,
+                        .index = index});
 }
 
 Extent extent_of(const bp_tensor& tensor) {
@@ -173,13 +201,17 @@ Extent extent_of(const bp_tensor& tensor) {
     return {0, static_cast<int64_t>(tensor.layout->physical_size_bytes)};
   }
   Extent extent;
-  const auto size_bytes = static_cast<int64_t>(dtype_size_bytes(tensor.dtype));
+  const int64_t whole_bytes = dtype_size_bytes(tensor.dtype);
+  const int64_t size_bytes = std::max<int64_t>(1, whole_bytes);  // Nibbles, of sub-byte types.
   extent.end = size_bytes;
   for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {
     if (tensor.shape[axis] == 0) return {};
-    const int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis] * size_bytes;
-    (reach < 0 ? extent.begin : extent.end) += reach;
+    const int64_t stride = tensor.strides[axis];
+    int64_t& end = stride < 0 ? extent.begin : extent.end;
+    end = saturated(end, stride, tensor.shape[axis] - 1, size_bytes);
   }
+  if (whole_bytes == 0)
+    return {extent.begin / 2 - (extent.begin % 2 != 0), extent.end / 2 + extent.end % 2};
   return extent;
 }
 

@@ -102,7 +102,8 @@ void OwnedFrame::write_to(std::vector<uint64_t>& words) const {
 
 OwnedFrame OwnedFrame::read_from(const std::vector<uint64_t>& words, size_t& position) {
   const uint64_t op = next(words, position), size_bytes = next(words, position);
-  if (size_bytes > kMaxFrameBytes || op == 0) damaged("a frame");
+  const bool is_op = op != 0 && op <= UINT32_MAX && op_name(static_cast<uint32_t>(op)) != nullptr;
+  if (!is_op || size_bytes < sizeof(uint64_t) || size_bytes > kMaxFrameBytes) damaged("a frame");
   std::vector<uint64_t> frame((size_bytes + 7) / 8);
   for (uint64_t& word : frame) word = next(words, position);
   Storage storage;

@@ -20,8 +20,9 @@ bp_status run(void* self, Body&& body) {
 // Whether a copy has ranges that overlap without being the same, as slots may be bound.
 bool is_overlapping_copy(const Work& work) {
   const bp_buffer_ref &dst = work.dst, &src = work.src;
-  return work.kind == Work::Kind::kCopy && dst.buffer == src.buffer &&
-         dst.byte_offset != src.byte_offset && dst.byte_offset < src.byte_offset + src.size_bytes &&
+  const bool is_copy = work.kind == Work::Kind::kCopy || work.kind == Work::Kind::kCopyPeer;
+  return is_copy && dst.buffer == src.buffer && dst.byte_offset != src.byte_offset &&
+         dst.byte_offset < src.byte_offset + src.size_bytes &&
          src.byte_offset < dst.byte_offset + dst.size_bytes;
 }
 
@@ -146,10 +147,12 @@ bp_status Captures::check_before_launch(const GraphInstance& instance) const {
   return BP_OK;
 }
 
-bp_status Captures::submit_works(const GraphInstance& i, bp_stream* stream) const {
+bp_status Captures::submit_works(const GraphInstance& i, bp_stream* stream,
+                                 bool& out_has_begun) const {
   const bp_stream_ops& streams = backend_.streams;
   for (size_t k = 0; k < i.works.size(); ++k) {
     const bp_status status = i.works[k].submit(backend_.memory, stream);
+    out_has_begun |= status == BP_OK;
     if (status == BP_OK) continue;
     if (k == 0) return status;
     // Work of this replay has failed: as after any launch, the stream tells.
@@ -158,6 +161,13 @@ bp_status Captures::submit_works(const GraphInstance& i, bp_stream* stream) cons
     return status;
   }
   return BP_OK;
+}
+
+// A replay that has ended is not waited for: its failure is that of its stream alone.
+bool Captures::has_ended(const GraphInstance& instance) const {
+  uint32_t done = 0;
+  const bp_event_ops& events = backend_.events;
+  return events.query(events.self, instance.last, &done) == BP_OK && done != 0;
 }
 
 bp_status Captures::replay(bp_graph_instance* instance, bp_stream* stream) {
@@ -171,16 +181,18 @@ bp_status Captures::replay(bp_graph_instance* instance, bp_stream* stream) {
   bp_status status = check_before_launch(i);
   const bp_stream_ops& streams = backend_.streams;
   if (status == BP_OK) status = streams.status(streams.self, stream);
-  if (status == BP_OK && i.last_queue != nullptr && i.last_queue != queue) {
+  if (status == BP_OK && i.last_queue != nullptr && i.last_queue != queue && !has_ended(i)) {
     status = streams.wait_event(streams.self, stream, i.last);
   }
+  bool has_begun = false;
   if (status == BP_OK) {
-    status = backend_.replay == nullptr ? submit_works(i, stream)
+    status = backend_.replay == nullptr ? submit_works(i, stream, has_begun)
                                         : backend_.replay(streams.self, i, stream);
   }
-  if (status != BP_OK) return status;
+  if (status != BP_OK && !has_begun) return status;
   i.last_queue = queue;
-  return backend_.events.record(backend_.events.self, i.last, stream);
+  const bp_status recorded = backend_.events.record(backend_.events.self, i.last, stream);
+  return status == BP_OK ? recorded : status;
 }
 
 bp_status Captures::destroy(bp_graph* graph) {

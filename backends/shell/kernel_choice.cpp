@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backplane/shell/boundary.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp {
@@ -30,9 +31,11 @@ bool claims_dtypes(const bp_kernel& kernel, const OwnedFrame& frame) {
   std::vector<bp_dtype> given;
   for (size_t i = 0; i < frame.tensors().size(); ++i) {
     const FrameArgument& argument = frame.arguments()[i];
-    if (!argument.has_free_dtype || !argument.is_first) continue;
+    if (!argument.has_free_dtype) continue;
     const bp_tensor* const tensor = frame.tensors()[i];
-    given.push_back(tensor == nullptr ? bp_dtype{0} : tensor->dtype);
+    const bp_dtype dtype = tensor == nullptr ? bp_dtype{0} : tensor->dtype;
+    if (argument.is_first) given.push_back(dtype);
+    if (dtype != given.back()) return false;  // A list of several dtypes.
   }
   if (given.size() != kernel.dtype_count) return false;
   for (uint32_t row = 0; row < kernel.dtype_row_count; ++row) {
@@ -62,6 +65,18 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
   return nullptr;
 }
 
+// The kernel is asked with a frame as long as that of its own build.
+bp_reason frame_refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
+                        const OwnedFrame& frame) {
+  try {
+    const OwnedFrame fitted = frame.fitted(kernel.args_size_bytes);
+    if (kernel.supports == nullptr) return nullptr;
+    return kernel.supports(&kernel, device, flags, fitted.data());
+  } catch (const StatusError&) {
+    return "the frame has members that the kernel does not know";
+  }
+}
+
 bp_reason refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
                   const OwnedFrame& frame, bool is_in_place) {
   if (is_in_place && (kernel.flags & BP_KERNEL_IN_PLACE) == 0) return "not for use in place";
@@ -74,8 +89,7 @@ bp_reason refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags fl
   }
   if (!claims_dtypes(kernel, frame)) return "dtypes not claimed";
   if (const bp_reason reason = tensors_refusal(kernel, frame)) return reason;
-  return kernel.supports == nullptr ? nullptr
-                                    : kernel.supports(&kernel, device, flags, frame.data());
+  return frame_refusal(kernel, device, flags, frame);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::vector<int64_t> row_major(const std::vector<int64_t>& shape) {
   int64_t stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(shape[i], 1), &stride)) stride = INT64_MAX;
   }
   return strides;
 }
@@ -42,6 +42,17 @@ uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
     throw StatusError(BP_INCOMPATIBLE, "deserialize: the end is damaged");
   }
   return words[position++];
+}
+
+// Whether read_value() could have made it.
+bool is_sound(const ProgramValue& value) {
+  if (value.role < BP_VALUE_INPUT || value.role > BP_VALUE_CONSTANT) return false;
+  if (value.shape.size() > BP_MAX_RANK || dtype_size_bytes(value.dtype) == 0) return false;
+  if (std::ranges::any_of(value.shape, [](int64_t extent) { return extent < 0; })) return false;
+  if (extent_of(value.tensor()).end == INT64_MAX) return false;
+  if (!value.is_argument() && !is_contiguous(value.tensor())) return false;
+  const bool is_constant = value.role == BP_VALUE_CONSTANT;
+  return value.data.size() == (is_constant ? value.size_bytes() : 0);
 }
 
 // A count of things that have at least a word each.
@@ -86,10 +97,14 @@ Program::Program(const bp_program* theirs) {
     invalid("value_stride_bytes or node_stride_bytes is smaller than one of them");
   }
   for (size_t i = 0; i < ours.value_count; ++i) {
-    read_value(element(ours.values, ours.value_stride_bytes, i), i);
+    const bp_program_value* const value = element(ours.values, ours.value_stride_bytes, i);
+    check_stride(value, ours.value_stride_bytes, "program: value_stride_bytes");
+    read_value(value, i);
   }
   for (size_t i = 0; i < ours.node_count; ++i) {
-    read_node(element(ours.nodes, ours.node_stride_bytes, i), i);
+    const bp_program_node* const node = element(ours.nodes, ours.node_stride_bytes, i);
+    check_stride(node, ours.node_stride_bytes, "program: node_stride_bytes");
+    read_node(node, i);
   }
   check();
 }
@@ -117,6 +132,8 @@ void Program::read_value(const bp_program_value* theirs, size_t index) {
   }
   value.strides = row_major(value.shape);
   if (ours.strides != nullptr) value.strides.assign(ours.strides, ours.strides + ours.ndim);
+  const Extent whole = extent_of(value.tensor());
+  if (whole.end == INT64_MAX || whole.begin == INT64_MIN) invalid(name + ": it is too large");
   if (!value.is_argument() && !is_contiguous(value.tensor())) {
     invalid(name + ": a temporary or constant is row-major");
   }
@@ -165,11 +182,21 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
     }
     if (tensor == nullptr) continue;
     if (node.values[i] >= values.size()) invalid(name + ": there is no such value");
+    if (dtype_size_bytes(tensor->dtype) == 0) {
+      throw StatusError(BP_UNSUPPORTED, "program: " + name + ": dtype " +
+                                            std::to_string(tensor->dtype) + " is not served");
+    }
+    if (std::any_of(tensor->shape, tensor->shape + tensor->ndim, [](int64_t n) { return n < 0; })) {
+      invalid(name + ": an extent is negative");
+    }
     const ProgramValue& value = values[node.values[i]];
     const Extent extent = extent_of(*tensor), whole = extent_of(value.tensor());
     const auto offset = static_cast<int64_t>(tensor->byte_offset);
-    const bool is_empty = extent.begin == extent.end;
-    if (!is_empty && (offset + extent.begin < whole.begin || offset + extent.end > whole.end)) {
+    int64_t begin = 0, end = 0;
+    const bool is_empty = extent.begin == extent.end,
+               is_beyond = __builtin_add_overflow(offset, extent.begin, &begin) ||
+                           __builtin_add_overflow(offset, extent.end, &end);
+    if (!is_empty && (is_beyond || begin < whole.begin || end > whole.end)) {
       invalid(name + ": it leaves value " + std::to_string(node.values[i]));
     }
     const bool is_source = value.role == BP_VALUE_INPUT || value.role == BP_VALUE_CONSTANT;
@@ -214,6 +241,16 @@ void Program::write_to(std::vector<uint64_t>& words) const {
 }
 
 Program::Program(const std::vector<uint64_t>& words, size_t& position) {
+  try {
+    read_words(words, position);
+    check();
+  } catch (const StatusError& e) {
+    if (e.status() == BP_INCOMPATIBLE) throw;
+    throw StatusError(BP_INCOMPATIBLE, "deserialize: " + std::string(e.what()));
+  }
+}
+
+void Program::read_words(const std::vector<uint64_t>& words, size_t& position) {
   for (uint64_t left = next_count(words, position); left > 0; --left) {
     ProgramValue& value = values.emplace_back();
     value.role = static_cast<bp_value_role>(next(words, position));
@@ -232,6 +269,7 @@ Program::Program(const std::vector<uint64_t>& words, size_t& position) {
     for (uint64_t i = 0; i < (size_bytes + 7) / 8; ++i) data.push_back(next(words, position));
     const auto* const bytes = reinterpret_cast<const std::byte*>(data.data());
     value.data.assign(bytes, bytes + size_bytes);
+    if (!is_sound(value)) throw StatusError(BP_INCOMPATIBLE, "deserialize: a value is damaged");
   }
   for (uint64_t left = next_count(words, position); left > 0; --left) {
     ProgramNode& node = nodes.emplace_back();
@@ -244,7 +282,6 @@ Program::Program(const std::vector<uint64_t>& words, size_t& position) {
       throw StatusError(BP_INCOMPATIBLE, "deserialize: a node is damaged");
     }
   }
-  check();
 }
 
 }  // namespace bp

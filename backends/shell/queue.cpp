@@ -199,7 +199,7 @@ void Queue::clear_failure() {
 void Queue::lose(Outcome loss) {
   {
     const std::lock_guard lock(mutex_);
-    failure_ = std::move(loss);
+    cleared_ = failure_ = std::move(loss);  // What stands behind either does not run.
     failed_.store(true, std::memory_order_release);
   }
   unpark();
@@ -207,7 +207,10 @@ void Queue::lose(Outcome loss) {
 
 void Queue::fail(bp_status status, const char* text, bool lets_queued_work_run) noexcept {
   const std::lock_guard lock(mutex_);
-  if (failure_.status != BP_OK) return;
+  if (failure_.status != BP_OK) {
+    failure_.lets_queued_work_run &= lets_queued_work_run;
+    return;
+  }
   failure_.status = status;
   failure_.lets_queued_work_run = lets_queued_work_run;
   try {
@@ -246,7 +249,8 @@ bool Queue::run_items() {
       if (is_parked_) return false;
     }
     if (item.point != nullptr && is_abandoned_ && !item.point->is_complete() && !is_skipped) {
-      failure_ = {BP_ABORTED, "the backend was shut down while the stream waited for an event"};
+      cleared_ =
+          failure_ = {BP_ABORTED, "the backend was shut down while the stream waited for an event"};
       failed_.store(true, std::memory_order_release);
     }
     lock.unlock();

@@ -160,6 +160,8 @@ bool SharedEvent::hold_latest(SharedRecord& out_record) {
   return false;
 }
 
+void SharedEvent::hold(SharedRecord record) { page_.places[record.place].word.fetch_add(kWaiter); }
+
 void SharedEvent::release(SharedRecord record) {
   page_.places[record.place].word.fetch_sub(kWaiter);
 }

@@ -136,17 +136,20 @@ bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
   auto completion = std::make_unique<Completion>();
   completion->shared = entry->shared;
   const SharedRecord record = completion->record = entry->shared->claim("event.record");
+  entry->shared->hold(record);  // It may complete before it is published.
   status = backend_.events.record(backend_.events.self, event, stream);
   if (status == BP_OK) {
     status = streams.add_callback(streams.self, stream, complete, completion.get());
   }
   if (status != BP_OK) {
     entry->shared->complete(record, status);
+    entry->shared->release(record);
     return status;
   }
   static_cast<void>(completion.release());
   entry->recorded = record;
   entry->shared->publish(record);
+  entry->shared->release(record);
   return BP_OK;
 }
 

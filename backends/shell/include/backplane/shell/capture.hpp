@@ -159,7 +159,9 @@ class Captures {
   void check_range(const bp_buffer_ref* range, const char* what) const;
   std::vector<bp_buffer_ref> read_slots(const bp_capture_desc& desc) const;
   bp_status check_before_launch(const GraphInstance& instance) const;
-  bp_status submit_works(const GraphInstance& instance, bp_stream* stream) const;
+  bool has_ended(const GraphInstance& instance) const;
+  bp_status submit_works(const GraphInstance& instance, bp_stream* stream,
+                         bool& out_has_begun) const;
   Graph& checked(bp_graph* graph, const char* call) const;
   GraphInstance& checked(bp_graph_instance* instance, const char* call) const;
 

@@ -39,6 +39,7 @@ struct FrameArgument {
   bool has_scalar;      // An inline scalar may stand for it.
   bool has_free_dtype;  // Claims list its dtype.
   bool is_first;        // Of its list; 1 for what is no list.
+  uint32_t index;       // Among the tensor arguments; a list counts as one, also an empty one.
 };
 
 // A copy of a frame, and of the tensors, shapes, strides and lists behind it. Buffers, layouts and
@@ -48,7 +49,8 @@ class OwnedFrame {
   OwnedFrame() = default;
 
   // `op` is a BP_OP_* id with `size_bytes` of its frame, or 0 for a bp_program_args. Throws
-  // StatusError of BP_UNSUPPORTED for an op that this build does not know.
+  // StatusError of BP_UNSUPPORTED for an op that this build does not know, and of
+  // BP_INVALID_ARGUMENT for a pointer that is NULL and may not be, or a rank above BP_MAX_RANK.
   OwnedFrame(uint32_t op, const void* args, uint32_t size_bytes);
   OwnedFrame(OwnedFrame&&) = default;
   OwnedFrame& operator=(OwnedFrame&&) = default;
@@ -79,9 +81,9 @@ class OwnedFrame {
  private:
   bp_tensor* own(const bp_tensor* theirs);
   void own_program();
-  void own_member(const FrameMember& member);
+  void own_member(const FrameMember& member, uint32_t index);
   void own_numbers(size_t offset, uint64_t count);
-  void add_argument(bp_tensor* tensor, const FrameMember& member, bool is_first);
+  void add_argument(bp_tensor* tensor, const FrameMember& member, uint32_t index, bool is_first);
 
   template <typename T>
   T read(size_t offset) const;

@@ -42,6 +42,7 @@ struct Program {
   std::vector<ProgramNode> nodes;
 
  private:
+  void read_words(const std::vector<uint64_t>& words, size_t& position);
   void read_value(const bp_program_value* theirs, size_t index);
   void read_node(const bp_program_node* theirs, size_t index);
   void check_node(size_t index, std::vector<bool>& is_written) const;

@@ -42,6 +42,9 @@ class SharedEvent {
   void publish(SharedRecord record);
   void complete(SharedRecord record, bp_status status);
 
+  // Lets a record that is pending keep its place until release(), as hold_latest() does.
+  void hold(SharedRecord record);
+
   // False if nothing was recorded yet.
   bool latest(SharedRecord& out_record) const;
 

@@ -1,0 +1,284 @@
+// Copies of argument frames: of every kind of member, of frames longer and shorter than known, and
+// as words.
+#include "backplane/shell/frame.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "backplane/ops.h"
+#include "backplane/shell/boundary.hpp"
+
+namespace bp {
+namespace {
+
+// Tensors of this test have one shape, each.
+struct Tensor {
+  Tensor(std::vector<int64_t> its_shape, std::vector<int64_t> its_strides, uint64_t offset = 0)
+      : shape(std::move(its_shape)),
+        strides(std::move(its_strides)),
+        tensor{.byte_offset = offset,
+               .shape = shape.data(),
+               .strides = strides.data(),
+               .ndim = static_cast<uint32_t>(shape.size()),
+               .dtype = BP_F32} {}
+  Tensor(const Tensor&) = delete;
+
+  std::vector<int64_t> shape, strides;
+  bp_tensor tensor;
+};
+
+template <typename Args>
+OwnedFrame own(uint32_t op, Args args) {
+  args.struct_size = sizeof(Args);
+  return OwnedFrame(op, &args, sizeof(Args));
+}
+
+template <typename Args>
+const Args& args_of(const OwnedFrame& frame) {
+  return *static_cast<const Args*>(frame.data());
+}
+
+// The failure of `body`, as its status and text.
+template <typename Body>
+std::string failure_of(Body&& body) {
+  try {
+    body();
+  } catch (const StatusError& e) {
+    return std::to_string(e.status()) + " " + e.what();
+  }
+  return "none";
+}
+
+std::string incompatible(const std::string& text) {
+  return std::to_string(BP_INCOMPATIBLE) + " " + text;
+}
+
+std::vector<uint64_t> words_of(const OwnedFrame& frame) {
+  std::vector<uint64_t> words;
+  frame.write_to(words);
+  return words;
+}
+
+OwnedFrame read(const std::vector<uint64_t>& words) {
+  size_t position = 0;
+  return OwnedFrame::read_from(words, position);
+}
+
+class Frame : public testing::Test {
+ protected:
+  OwnedFrame cat() {
+    const bp_tensor* const xs[] = {&a.tensor, &b.tensor};
+    return own(BP_OP_CAT, bp_cat_args{.xs_count = 2, .xs = xs, .y = &y.tensor, .axis = 1});
+  }
+  OwnedFrame sum() {
+    const int64_t axes[] = {1, 0};
+    return own(
+        BP_OP_SUM,
+        bp_sum_args{.x = &a.tensor, .y = &b.tensor, .axes_count = 2, .axes = axes, .keepdims = 1});
+  }
+  OwnedFrame gelu(uint32_t approximation, uint32_t size_bytes) {
+    const bp_gelu_args args{
+        .struct_size = size_bytes, .x = &a.tensor, .y = &y.tensor, .approximation = approximation};
+    return OwnedFrame(BP_OP_GELU, &args, size_bytes);
+  }
+
+  Tensor a{{2, 3}, {3, 1}, 8}, b{{2, 1}, {1, 1}, 16}, y{{2, 4}, {4, 1}};
+};
+
+TEST_F(Frame, KeepsItsOwnCopyOfTensorsListsAndNumbers) {
+  const OwnedFrame lists = cat(), numbers = sum();  // The arrays behind them have ended.
+  a.shape = {7, 7};
+  b.strides = {9, 9};
+  b.tensor.byte_offset = 1;
+  const auto& c = args_of<bp_cat_args>(lists);
+  ASSERT_EQ(lists.tensors().size(), 3u);
+  EXPECT_EQ(c.xs[1], lists.tensors()[1]);
+  EXPECT_EQ(c.y, lists.tensors()[2]);
+  EXPECT_EQ(c.xs[0]->shape[1], 3);
+  EXPECT_EQ(c.xs[1]->strides[0], 1);
+  EXPECT_EQ(c.xs[1]->byte_offset, 16u);
+  EXPECT_EQ(c.axis, 1);
+  const auto& s = args_of<bp_sum_args>(numbers);
+  EXPECT_EQ(std::vector<int64_t>(s.axes, s.axes + s.axes_count), (std::vector<int64_t>{1, 0}));
+}
+
+TEST_F(Frame, PointsToWhatIsWrittenIntoItsTensorsAndNotThoseOfAClone) {
+  const OwnedFrame frame = cat(), clone = frame.clone();
+  frame.tensors()[1]->byte_offset = 77;
+  EXPECT_EQ(args_of<bp_cat_args>(frame).xs[1]->byte_offset, 77u);
+  EXPECT_EQ(args_of<bp_cat_args>(clone).xs[1]->byte_offset, 16u);
+}
+
+TEST_F(Frame, SaysOfEachTensorWhatTheSpecDoes) {
+  const OwnedFrame add = own(BP_OP_ADD, bp_add_args{.a = &a.tensor, .y = &y.tensor});
+  ASSERT_EQ(add.arguments().size(), 3u);
+  EXPECT_EQ(add.tensors()[1], nullptr) << "an operand that is a scalar";
+  const FrameArgument &x = add.arguments()[0], &operand = add.arguments()[1],
+                      &out = add.arguments()[2];
+  EXPECT_STREQ(operand.name, "b");
+  EXPECT_TRUE(x.is_read && !x.is_written && !x.has_scalar && x.has_free_dtype);
+  EXPECT_TRUE(operand.is_read && !operand.is_written && operand.has_scalar);
+  EXPECT_FALSE(operand.has_free_dtype) << "it is like(a)";
+  EXPECT_TRUE(!out.is_read && out.is_written && !out.has_scalar);
+}
+
+TEST_F(Frame, HasTheTensorsOfListsBehindEachOther) {
+  const bp_tensor *const params[] = {&a.tensor, &y.tensor}, *const grads[] = {&b.tensor, nullptr};
+  const OwnedFrame frame = own(
+      BP_OP_SGD_STEP,
+      bp_sgd_step_args{
+          .params_count = 2, .params = params, .grads_count = 1, .grads = grads, .lr = &y.tensor});
+  ASSERT_EQ(frame.tensors().size(), 5u) << "two, one, none, lr and step";
+  EXPECT_EQ(frame.tensors()[2]->byte_offset, 16u);
+  EXPECT_EQ(frame.tensors()[4], nullptr);
+  const std::vector<FrameArgument>& arguments = frame.arguments();
+  EXPECT_TRUE(arguments[0].is_first && !arguments[1].is_first && arguments[2].is_first);
+  EXPECT_TRUE(arguments[1].is_read && arguments[1].is_written) << "params are in and out";
+  EXPECT_STREQ(arguments[3].name, "lr");
+}
+
+TEST_F(Frame, NumbersItsArgumentsAlsoBehindAListThatIsEmpty) {
+  const bp_tensor* const params[] = {&a.tensor, &y.tensor};
+  const OwnedFrame frame =
+      own(BP_OP_SGD_STEP, bp_sgd_step_args{.params_count = 2, .params = params, .lr = &y.tensor});
+  ASSERT_EQ(frame.arguments().size(), 4u);
+  EXPECT_EQ(frame.arguments()[1].index, 0u);
+  EXPECT_EQ(frame.arguments()[2].index, 3u) << "behind grads and momentum_buffers";
+}
+
+TEST_F(Frame, RefusesWhatPointsNowhere) {
+  const bp_tensor* const items[] = {&a.tensor, nullptr};
+  const auto cat_failure = [&](const bp_tensor* const* xs) {
+    return failure_of([&] { own(BP_OP_CAT, bp_cat_args{.xs_count = 2, .xs = xs}); });
+  };
+  const std::string invalid = std::to_string(BP_INVALID_ARGUMENT) + " ";
+  EXPECT_EQ(cat_failure(nullptr), invalid + "cat: xs is NULL, and its count is 2");
+  EXPECT_EQ(cat_failure(items), invalid + "cat: a tensor of a list is NULL");
+  const auto neg_failure = [&](auto change) {
+    bp_tensor x = a.tensor;
+    change(x);
+    return failure_of([&] { own(BP_OP_NEG, bp_neg_args{.x = &x}); });
+  };
+  const std::string null = invalid + "neg: shape or strides of a tensor are NULL";
+  EXPECT_EQ(neg_failure([](bp_tensor& x) { x.shape = nullptr; }), null);
+  EXPECT_EQ(neg_failure([](bp_tensor& x) { x.strides = nullptr; }), null);
+  EXPECT_EQ(neg_failure([](bp_tensor& x) { x.ndim = UINT32_MAX; }),
+            invalid + "neg: ndim is 4294967295");
+}
+
+TEST_F(Frame, IsOfAnOpThatThisBuildKnows) {
+  const bp_neg_args args{.struct_size = sizeof(args), .x = &a.tensor, .y = &a.tensor};
+  EXPECT_EQ(failure_of([&] { OwnedFrame(99999, &args, sizeof(args)); }),
+            std::to_string(BP_UNSUPPORTED) + " op 99999 is not known to this build");
+  EXPECT_STREQ(op_name(BP_OP_CAT), "cat");
+  EXPECT_STREQ(op_name(0), "program");
+  EXPECT_EQ(op_name(99999), nullptr);
+}
+
+TEST_F(Frame, OfAProgramHasTheTensorsOfItsArray) {
+  const bp_tensor tensors[] = {a.tensor, y.tensor};
+  const OwnedFrame frame = own(0, bp_program_args{.tensors = tensors, .tensor_count = 2});
+  ASSERT_EQ(frame.tensors().size(), 2u);
+  EXPECT_EQ(frame.tensors()[1], args_of<bp_program_args>(frame).tensors + 1);
+  EXPECT_NE(frame.tensors()[1], tensors + 1);
+  EXPECT_EQ(frame.tensors()[0]->byte_offset, 8u);
+}
+
+// ---- Other builds -------------------------------------------------------------------------------
+
+TEST_F(Frame, OfAnOlderCallerHasZeroInWhatItLacks) {
+  constexpr uint32_t kOlder = offsetof(bp_gelu_args, approximation);
+  const OwnedFrame frame = gelu(0xBAD, kOlder).fitted(sizeof(bp_gelu_args));
+  const auto& args = args_of<bp_gelu_args>(frame);
+  EXPECT_EQ(args.struct_size, sizeof(bp_gelu_args));
+  EXPECT_EQ(args.approximation, 0u);
+  EXPECT_EQ(args.y->shape[1], 4);
+  const OwnedFrame oldest = gelu(1, offsetof(bp_gelu_args, y));
+  EXPECT_EQ(oldest.tensors().size(), 1u) << "y was not read";
+}
+
+TEST_F(Frame, OfANewerCallerIsTakenIfWhatIsNewIsNotGiven) {
+  constexpr uint32_t kOlder = offsetof(bp_gelu_args, approximation);
+  const OwnedFrame frame = gelu(0, sizeof(bp_gelu_args)).fitted(kOlder);
+  EXPECT_EQ(args_of<bp_gelu_args>(frame).struct_size, kOlder);
+  ASSERT_EQ(frame.tensors().size(), 2u);
+  EXPECT_EQ(args_of<bp_gelu_args>(frame).x, frame.tensors()[0]);
+  EXPECT_EQ(failure_of([&] { gelu(0x200, sizeof(bp_gelu_args)).fitted(kOlder); }),
+            incompatible("gelu: byte 25 of the frame is not understood"));
+}
+
+// ---- As words -----------------------------------------------------------------------------------
+
+TEST_F(Frame, IsTheSameAfterItWasReadFromWords) {
+  for (const OwnedFrame& frame : {cat(), sum(), gelu(2, sizeof(bp_gelu_args)),
+                                  own(BP_OP_ADD, bp_add_args{.a = &a.tensor,
+                                                 .b_scalar = {.dtype = BP_I64, .bits = 5},
+                                                 .y = &y.tensor})}) {
+    std::vector<uint64_t> words{1, 2, 3};
+    frame.write_to(words);
+    const size_t end = words.size();
+    words.push_back(4);
+    size_t position = 3;
+    const OwnedFrame again = OwnedFrame::read_from(words, position);
+    EXPECT_EQ(position, end);
+    EXPECT_EQ(again.op(), frame.op());
+    EXPECT_EQ(words_of(again), words_of(frame)) << op_name(frame.op());
+    ASSERT_EQ(again.tensors().size(), frame.tensors().size());
+    EXPECT_EQ(again.tensors()[0]->byte_offset, 8u);
+    EXPECT_EQ(again.tensors()[0]->shape[1], 3);
+  }
+}
+
+TEST_F(Frame, IsRefusedWhereItsWordsEndEarly) {
+  for (const OwnedFrame& frame : {cat(), sum()}) {
+    const std::vector<uint64_t> words = words_of(frame);
+    for (size_t size = 0; size < words.size(); ++size) {
+      const std::vector<uint64_t> part(words.begin(), words.begin() + static_cast<long>(size));
+      EXPECT_EQ(failure_of([&] { read(part); }), incompatible("deserialize: the end is damaged"))
+          << size << " of " << words.size();
+    }
+  }
+}
+
+TEST_F(Frame, IsRefusedWhereItsWordsMeanNothing) {
+  // cat: op, size, the frame of struct_size, xs_count, xs, y and axis; then each tensor with its
+  // byte_offset, dtype, ndim, shape and strides.
+  constexpr size_t kCount = 2 + offsetof(bp_cat_args, xs_count) / 8, kRank = 2 + 5 + 2;
+  const auto with = [&](size_t place, uint64_t word) {
+    std::vector<uint64_t> words = words_of(cat());
+    words.at(place) = word;
+    return failure_of([&] { read(words); });
+  };
+  ASSERT_EQ(words_of(cat())[kCount], 2u);
+  ASSERT_EQ(words_of(cat())[kRank], 2u);
+  EXPECT_EQ(with(0, 0), incompatible("deserialize: a frame is damaged"));
+  EXPECT_EQ(with(0, uint64_t{1} << 32), incompatible("deserialize: a frame is damaged"));
+  EXPECT_EQ(with(1, 0), incompatible("deserialize: a frame is damaged"));
+  EXPECT_EQ(with(1, 4097), incompatible("deserialize: a frame is damaged"));
+  EXPECT_EQ(with(kCount, uint64_t{1} << 40),
+            incompatible("deserialize: the length of a list is damaged"));
+  EXPECT_EQ(with(kCount + 1, 0xDEAD), incompatible("deserialize: a pointer is damaged"));
+  EXPECT_EQ(with(kRank, BP_MAX_RANK + 1),
+            incompatible("deserialize: the rank of a tensor is damaged"));
+}
+
+// ---- Extents ------------------------------------------------------------------------------------
+
+TEST_F(Frame, ExtentReachesFromTheFirstByteToBehindTheLast) {
+  const auto extent = [](std::vector<int64_t> shape, std::vector<int64_t> strides) {
+    const Extent e = extent_of(Tensor(std::move(shape), std::move(strides)).tensor);
+    return std::vector<int64_t>{e.begin, e.end};
+  };
+  EXPECT_EQ(extent({}, {}), (std::vector<int64_t>{0, 4}));
+  EXPECT_EQ(extent({2, 3}, {3, 1}), (std::vector<int64_t>{0, 24}));
+  EXPECT_EQ(extent({2, 3}, {100, -2}), (std::vector<int64_t>{-16, 404}));
+  EXPECT_EQ(extent({5}, {0}), (std::vector<int64_t>{0, 4}));
+  EXPECT_EQ(extent({5, 0}, {1, 1}), (std::vector<int64_t>{0, 0}));
+  EXPECT_EQ(extent({int64_t{1} << 62}, {1}), (std::vector<int64_t>{0, INT64_MAX}));
+  EXPECT_EQ(extent({2, 3}, {INT64_MAX, INT64_MIN}), (std::vector<int64_t>{INT64_MIN, INT64_MAX}));
+}
+
+}  // namespace
+}  // namespace bp

@@ -1,0 +1,104 @@
+// For tests of programs: makes one from parts.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "backplane/compiler.h"
+#include "backplane/ops.h"
+
+namespace bp {
+
+// Every part of a program stays where it is, and may be changed until program() is asked.
+class ProgramMaker {
+ public:
+  uint32_t add_value(bp_value_role role, std::vector<int64_t> shape = {4},
+                     bp_dtype dtype = BP_F32) {
+    const std::vector<int64_t>& kept = axes_.emplace_back(std::move(shape));
+    values.push_back({.struct_size = sizeof(bp_program_value),
+                      .struct_type = BP_STRUCT_PROGRAM_VALUE,
+                      .shape = kept.data(),
+                      .dtype = dtype,
+                      .ndim = static_cast<uint32_t>(kept.size()),
+                      .role = role});
+    return static_cast<uint32_t>(values.size() - 1);
+  }
+  uint32_t add_constant(const std::vector<float>& data) {
+    const uint32_t value = add_value(BP_VALUE_CONSTANT, {static_cast<int64_t>(data.size())});
+    values[value].data = data.data();
+    return value;
+  }
+
+  // A row-major tensor of that shape, which begins `byte_offset` behind the beginning of a value.
+  bp_tensor* view(std::vector<int64_t> shape, uint64_t byte_offset = 0, bp_dtype dtype = BP_F32) {
+    std::vector<int64_t>& strides = axes_.emplace_back(shape.size(), 1);
+    for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+    const std::vector<int64_t>& kept = axes_.emplace_back(std::move(shape));
+    return &tensors_.emplace_back(bp_tensor{.byte_offset = byte_offset,
+                                            .shape = kept.data(),
+                                            .strides = strides.data(),
+                                            .ndim = static_cast<uint32_t>(kept.size()),
+                                            .dtype = dtype});
+  }
+  bp_tensor* whole(uint32_t value) {
+    const bp_program_value& v = values[value];
+    return view({v.shape, v.shape + v.ndim}, 0, v.dtype);
+  }
+
+  // The frame of a node, which gets its struct_size here. It lives as long as the maker.
+  template <typename Args>
+  Args& add_node(uint32_t op, const Args& args, std::vector<uint32_t> value_names) {
+    const auto frame = std::make_shared<Args>(args);
+    frames_.push_back(frame);
+    frame->struct_size = sizeof(Args);
+    const std::vector<uint32_t>& kept = names.emplace_back(std::move(value_names));
+    nodes.push_back({.struct_size = sizeof(bp_program_node),
+                     .struct_type = BP_STRUCT_PROGRAM_NODE,
+                     .args = frame.get(),
+                     .values = kept.data(),
+                     .value_count = kept.size(),
+                     .op = op,
+                     .op_version = 1});
+    return *frame;
+  }
+  bp_neg_args& add_neg(uint32_t x, uint32_t y) {
+    return add_node(BP_OP_NEG, bp_neg_args{.x = whole(x), .y = whole(y)}, {x, y});
+  }
+  bp_add_args& add_add(uint32_t a, uint32_t b, uint32_t y) {
+    return add_node(BP_OP_ADD, bp_add_args{.a = whole(a), .b = whole(b), .y = whole(y)}, {a, b, y});
+  }
+
+  bp_program* program() {
+    program_ = {.struct_size = sizeof(bp_program),
+                .struct_type = BP_STRUCT_PROGRAM,
+                .values = values.data(),
+                .value_count = values.size(),
+                .value_stride_bytes = sizeof(bp_program_value),
+                .nodes = nodes.data(),
+                .node_count = nodes.size(),
+                .node_stride_bytes = sizeof(bp_program_node)};
+    return &program_;
+  }
+  const bp_compile_desc* desc(bp_launch_flags flags = 0) {
+    desc_ = {.struct_size = sizeof(bp_compile_desc),
+             .struct_type = BP_STRUCT_COMPILE_DESC,
+             .format = "backplane.graph",
+             .data = program(),
+             .flags = flags};
+    return &desc_;
+  }
+
+  std::vector<bp_program_value> values;
+  std::vector<bp_program_node> nodes;
+  std::deque<std::vector<uint32_t>> names;  // The values of each node.
+
+ private:
+  std::deque<std::vector<int64_t>> axes_;
+  std::deque<bp_tensor> tensors_;
+  std::vector<std::shared_ptr<void>> frames_;
+  bp_program program_{};
+  bp_compile_desc desc_{};
+};
+
+}  // namespace bp
