@@ -44,6 +44,17 @@ uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
   return words[position++];
 }
 
+// Whether the elements of a view lie in `whole`. A view without elements lies anywhere.
+bool is_within(const bp_tensor& view, Extent whole) {
+  const Extent extent = extent_of(view);
+  if (extent.begin == extent.end) return true;
+  const auto offset = static_cast<int64_t>(view.byte_offset);
+  int64_t begin = 0, end = 0;
+  if (__builtin_add_overflow(offset, extent.begin, &begin)) return false;
+  if (__builtin_add_overflow(offset, extent.end, &end)) return false;
+  return begin >= whole.begin && end <= whole.end;
+}
+
 // Whether read_value() could have made it.
 bool is_sound(const ProgramValue& value) {
   if (value.role < BP_VALUE_INPUT || value.role > BP_VALUE_CONSTANT) return false;
@@ -190,13 +201,7 @@ void Program::check_node(size_t index, std::vector<bool>& is_written) const {
       invalid(name + ": an extent is negative");
     }
     const ProgramValue& value = values[node.values[i]];
-    const Extent extent = extent_of(*tensor), whole = extent_of(value.tensor());
-    const auto offset = static_cast<int64_t>(tensor->byte_offset);
-    int64_t begin = 0, end = 0;
-    const bool is_empty = extent.begin == extent.end,
-               is_beyond = __builtin_add_overflow(offset, extent.begin, &begin) ||
-                           __builtin_add_overflow(offset, extent.end, &end);
-    if (!is_empty && (is_beyond || begin < whole.begin || end > whole.end)) {
+    if (!is_within(*tensor, extent_of(value.tensor()))) {
       invalid(name + ": it leaves value " + std::to_string(node.values[i]));
     }
     const bool is_source = value.role == BP_VALUE_INPUT || value.role == BP_VALUE_CONSTANT;

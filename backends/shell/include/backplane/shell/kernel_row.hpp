@@ -16,10 +16,10 @@ struct DtypeRows {
   constexpr DtypeRows() = default;  // No dtype is free.
   template <size_t kCount>
   constexpr DtypeRows(const bp_dtype (&dtypes)[kCount], uint32_t each = 1)  // NOLINT: a list.
-      : rows(dtypes), count(kCount / each), width(each) {}
+      : rows(dtypes), count(static_cast<uint32_t>(kCount) / each), width(each) {}
   template <size_t kCount>
   constexpr DtypeRows(const std::array<bp_dtype, kCount>& dtypes, uint32_t each)
-      : rows(dtypes.data()), count(kCount / each), width(each) {}
+      : rows(dtypes.data()), count(static_cast<uint32_t>(kCount) / each), width(each) {}
 
   const bp_dtype* rows = nullptr;
   uint32_t count = 0, width = 0;
