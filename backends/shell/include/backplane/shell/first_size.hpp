@@ -24,7 +24,7 @@ inline constexpr uint32_t kFirstSize = Struct::has_no_first_size;
 
 #define BP_FIRST_SIZE(type, last) \
   template <>                     \
-  inline constexpr uint32_t kFirstSize<type> = offsetof(type, last) + sizeof(type::last)
+  inline constexpr uint32_t kFirstSize<type> = (offsetof(type, last) + sizeof(type::last))
 
 BP_FIRST_SIZE(bp_address_info, size_bytes);
 BP_FIRST_SIZE(bp_allocate_desc, usage);
