@@ -221,19 +221,17 @@ def _call_type(node, scope, dtypes):
             refuse(node, f"{name} takes a list of tensors and an axis")
         _expect(node.args[1], scope, dtypes, "int")
         return LIST_FUNCTIONS[name]
-    if name in ("numel", "bytes"):
+    if name == "numel":
         if len(node.args) != 1:
-            refuse(node, f"{name} takes a tensor" + (" or a list" if name == "numel" else ""))
+            refuse(node, "numel takes a tensor or a list")
         arg = node.args[0]
         if isinstance(arg, ast.Name) and lookup(arg, scope) in ("tensor", "operand", "list"):
             return "int"
-        if name == "bytes":
-            refuse(node, "bytes takes a tensor")
         _expect(arg, scope, dtypes, "dims")
         return "int"
     if name not in FUNCTIONS:
         functions = ", ".join(sorted(
-            [*FUNCTIONS, *LIST_FUNCTIONS, "numel", "bytes", "len", "given", "acc"]))
+            [*FUNCTIONS, *LIST_FUNCTIONS, "numel", "len", "given", "acc"]))
         refuse(node, f"no such function; there are {functions}")
     wanted, result = FUNCTIONS[name]
     if len(node.args) != len(wanted):
@@ -250,8 +248,8 @@ def cpp(value, resolve):
     """`value` as a C++ expression over ops_spec/dims.hpp.
 
     resolve(what, name) gives the C++ for a leaf; `what` is
-      shape ndim dtype numel bytes given   of the tensor argument `name` (View, int64_t, bp_dtype,
-                                           int64_t, int64_t, bool)
+      shape ndim dtype numel given         of the tensor argument `name` (View, int64_t, bp_dtype,
+                                           int64_t, bool)
       count                                how many tensors the list `name` has (int64_t)
       list                                 the list `name`, as functions of dims.hpp take it
       attr                                 an attribute or an earlier name (int64_t, double, View of
@@ -332,7 +330,7 @@ def _cpp_call(node, scope, resolve):
     if name in LIST_FUNCTIONS:
         items, axis = resolve("list", node.args[0].id), _cpp(node.args[1], scope, resolve)
         return f"dims::{name}({items}, {axis})"
-    if name in ("numel", "bytes") and isinstance(node.args[0], ast.Name) and \
+    if name == "numel" and isinstance(node.args[0], ast.Name) and \
             scope.get(node.args[0].id) in ("tensor", "operand", "list"):
         return resolve(name, node.args[0].id)
     return f"dims::{name}({', '.join(_cpp(a, scope, resolve) for a in node.args)})"

@@ -41,7 +41,7 @@ class Exact {
   mpfr_t value;
 };
 
-// By Newton's method on erfc(), whose argument grows with the number of digits.
+// By Newton's method on erf(), and on erfc() where erf() is near 1.
 void exact_erfinv(Exact& y, double x) {
   const double magnitude = std::fabs(x);
   if (!(magnitude < 1) || x == 0) {
@@ -49,8 +49,9 @@ void exact_erfinv(Exact& y, double x) {
     return;
   }
   const double w = std::log1p(-magnitude * magnitude), half = 4.33 + w / 2;
-  mpfr_set_d(y.value, std::sqrt(std::sqrt(half * half - w / 0.147) - half) + 1e-300, MPFR_RNDN);
-  if (magnitude < 0.01) mpfr_set_d(y.value, magnitude * 0.8862, MPFR_RNDN);
+  const double first = magnitude < 0.01 ? magnitude * 0.8862  // sqrt(pi) / 2
+                                        : std::sqrt(std::sqrt(half * half - w / 0.147) - half);
+  mpfr_set_d(y.value, first, MPFR_RNDN);
   Exact off, slope, root_pi;
   mpfr_const_pi(root_pi.value, MPFR_RNDN);
   mpfr_sqrt(root_pi.value, root_pi.value, MPFR_RNDN);

@@ -8,7 +8,23 @@
 namespace bp {
 namespace {
 
-class QueueFailures : public Queues {};
+class QueueFailures : public Queues {
+ protected:
+  // Queues a wait for what never comes, and a note of 1 behind it; a data failure in front of both
+  // is cleared.
+  void wait_behind_a_cleared_data_failure() {
+    const auto never = std::make_shared<Point>(false);
+    EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
+    Block block;
+    EXPECT_EQ(closed->submit([&] { block(); }), BP_OK);
+    EXPECT_EQ(closed->wait_for(never), BP_OK);
+    EXPECT_EQ(note(*closed, 1), BP_OK);
+    open();
+    block.wait_until_it_runs();
+    closed->clear_failure();
+    block.end();
+  }
+};
 
 INSTANTIATE_TEST_SUITE_P(, QueueFailures, testing::Bool(),
                          [](const auto& test) { return test.param ? "Inline" : "Threaded"; });
@@ -140,32 +156,14 @@ TEST_P(QueueFailures, AbortWhatWaitsWhenTheyAreAbandoned) {
 }
 
 TEST_P(QueueFailures, EndAWaitBehindAClearedDataFailureWithALoss) {
-  const auto never = std::make_shared<Point>(false);
-  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
-  Block block;
-  EXPECT_EQ(closed->submit([&] { block(); }), BP_OK);
-  EXPECT_EQ(closed->wait_for(never), BP_OK);
-  EXPECT_EQ(note(*closed, 1), BP_OK);
-  open();
-  block.wait_until_it_runs();
-  closed->clear_failure();
-  block.end();
+  wait_behind_a_cleared_data_failure();
   closed->lose({BP_DEVICE_LOST, "the device is gone"});
   EXPECT_TRUE(closed->wait(kLong)) << "the loss does not end the wait";
   EXPECT_EQ(read(), Numbers{});
 }
 
 TEST_P(QueueFailures, AbortWorkBehindAnAbandonedWaitAndAClearedDataFailure) {
-  const auto never = std::make_shared<Point>(false);
-  EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
-  Block block;
-  EXPECT_EQ(closed->submit([&] { block(); }), BP_OK);
-  EXPECT_EQ(closed->wait_for(never), BP_OK);
-  EXPECT_EQ(note(*closed, 1), BP_OK);
-  open();
-  block.wait_until_it_runs();
-  closed->clear_failure();
-  block.end();
+  wait_behind_a_cleared_data_failure();
   closed->abandon();
   EXPECT_TRUE(closed->wait(kLong));
   EXPECT_EQ(read(), Numbers{});

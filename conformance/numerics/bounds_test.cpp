@@ -115,6 +115,19 @@ TEST(Bounds, OfACollectiveAllowARoundingAtEachStepAndNoMore) {
   EXPECT_LT(without_a_rank, kCount / 100);
 }
 
+// What is computed from a sum beyond the largest number is open; the sum itself is infinite.
+TEST(Bounded, LosesWhatFollowsAnOverflow) {
+  const Bounded<24> large(3e38), small(2.0);
+  const Bounded<24> sum = large + large;
+  EXPECT_FALSE(sum.is_lost);
+  for (const Bounded<24>& after : {sum * small, small + sum, small / sum, -(sum - small)}) {
+    EXPECT_TRUE(after.is_lost) << after.value;
+  }
+  EXPECT_FALSE((small * small + small).is_lost);
+  const Bounded<53> wide(3e38), two(2.0);
+  EXPECT_FALSE(((wide + wide) * two).is_lost) << "f64 holds it";
+}
+
 TEST(Bounded, CoversTheErrorOfTheSameStepsInF32) {
   for (uint64_t i = 0; i < 500; ++i) {
     const auto draw = [&](uint32_t which) {

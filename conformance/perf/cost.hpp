@@ -6,9 +6,8 @@
 //   bytes written   each element of each output once. An inout is read and written.
 //   bytes updated   those of inouts, which count on both sides: memory that is written where it was
 //                   read goes at another rate than a copy.
-//   flops           what `cost` of the entry in ops_spec says: two for each multiply-add of a
-//   product.
-//                   An op without it has 0 flops: its roof is memory.
+//   flops           what `cost` of the entry in ops_spec says: of a product, two for each
+//                   multiply-add. An op without it has 0 flops: its roof is memory.
 #pragma once
 
 #include "conformance/cases/engine/op_case.hpp"
