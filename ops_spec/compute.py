@@ -106,8 +106,8 @@ def number(value):
 
 
 class _Parser:
-    def __init__(self, inputs, has_integers):
-        self.scope = {name: Node("input", name=name) for name in inputs}
+    def __init__(self, inputs, has_integers, optional=()):
+        self.scope = {name: Node("input", name=name) for name in [*inputs, *optional]}
         self.inputs, self.has_integers, self.names = list(inputs), has_integers, {}
 
     def parse(self, text):
@@ -200,6 +200,12 @@ class _Parser:
         return Node(kind, tuple(args))
 
 
+def parse_formula(text, inputs, has_integers, optional=()):
+    """The Compute of a text over `inputs`, all of which it uses, and those of `optional` that it
+    names. Raises ExpressionError."""
+    return _Parser(inputs, has_integers, optional).parse(text)
+
+
 def is_representable(value):
     """Whether a Fraction is a number of f32 of usual size."""
     return value == 0 or (value.denominator & (value.denominator - 1) == 0 and
@@ -221,8 +227,8 @@ def parse_compute(op):
         if arg is not first and arg is not out and arg.dtype != f"like({first.name})":
             raise expressions.ExpressionError(f"{arg.name} needs the dtype like({first.name})")
     floats = {"f16", "bf16", "f32", "f64"}
-    made = _Parser([a.name for a in op.inputs],
-                   not floats.issuperset(first.dtypes)).parse(op.compute)
+    made = parse_formula(op.compute, [a.name for a in op.inputs],
+                         not floats.issuperset(first.dtypes))
     wanted = CONDITION if out.dtype == "bool" else NUMBER
     if made.result.type != wanted:
         raise expressions.ExpressionError(

@@ -41,13 +41,12 @@ def write_number(value, type_name):
     return f"{float(value)!r}{'lf' if type_name == 'f64' else ''}"
 
 
-def case(op, type_name):
-    """The case of the op in a shader that computes in a type: f32, f64 or integers."""
-    names = {a.name: OPERANDS[i] for i, a in enumerate(op.inputs)}
-
+def body(formula, names, type_name):
+    """compute.written() of a formula in a shader that computes in a type: f32, f64 or integers.
+    `names` are those of inputs that are called otherwise there."""
     def write(part, args):
         if part.kind == "input":
-            return names[part.name]
+            return names.get(part.name, part.name)
         if part.kind == "number":
             return write_number(part.value, type_name)
         return ROWS[part.kind].format(*args)
@@ -56,9 +55,15 @@ def case(op, type_name):
         return f"const {'VALUE' if part.type == primitives.NUMBER else 'bool'} {name} = {text};"
 
     # A name of its own: `half` and `input` are words of the language.
-    formula = compute.Compute(op.formula.result,
-                              {node: f"value_{name}" for node, name in op.formula.names.items()})
-    lines, result = compute.written(formula, write, declare)
+    renamed = compute.Compute(formula.result,
+                              {node: f"value_{name}" for node, name in formula.names.items()})
+    return compute.written(renamed, write, declare)
+
+
+def case(op, type_name):
+    """The case of the op in map.glsl."""
+    names = {a.name: OPERANDS[i] for i, a in enumerate(op.inputs)}
+    lines, result = body(op.formula, names, type_name)
     if elementwise.is_condition(op):
         result = f"VALUE({result} ? 1 : 0)"
     return [f"    case {map_name(op)}: {{", *(f"      {line}" for line in lines),

@@ -52,21 +52,21 @@ def is_never_positive(part):
     return part.kind == "neg" and is_never_negative(part.args[0])
 
 
-def exp_of_negative(op, part, arg):
+def exp_of_negative(part, arg, kept_nan):
     """exp() of what is never positive: the value at NaN need not be NaN if the result is anyway."""
-    inputs = {n.name for n in part.walk() if n.kind == "input"}
-    kept = inputs <= nan_anyway(op.formula.result)
+    kept = {n.name for n in part.walk() if n.kind == "input"} <= kept_nan
     return f"exp_of_negative{'_number' if kept else ''}(d, {arg})"
 
 
-def write_vector(op, part, args):
+def write_vector(part, args, kept_nan=frozenset()):
+    """The text of a part. NaN in inputs of `kept_nan` reaches the result without this part."""
     if part.kind == "input":
         return part.name
     if part.kind == "number":
         value = repr(float(part.value)) if part.value.denominator > 1 else part.value.numerator
         return f"hn::Set(d, static_cast<hn::TFromD<D>>({value}))" if value else "hn::Zero(d)"
     if part.kind == "exp" and is_never_positive(part.args[0]):
-        return exp_of_negative(op, part, args[0])
+        return exp_of_negative(part, args[0], kept_nan)
     if part.kind == "neg" and part.args[0].kind == "abs" and args[0].startswith("hn::Abs("):
         return f"negative_abs(d, {args[0][8:-1]})"
     if part.kind == "select" and part.args[0].kind == "signbit":
@@ -104,8 +104,9 @@ def functor(op):
         return [f"struct {pascal(op.c_name)} {{", "  template <typename T>",
                 f"  HWY_INLINE bool operator()({', '.join(f'T {n}' for n in names)}) const {{",
                 f"    return {result};", "  }", "};", ""]
+    kept_nan = nan_anyway(op.formula.result)
     lines, result = compute.written(
-        op.formula, lambda part, args: write_vector(op, part, args), declare)
+        op.formula, lambda part, args: write_vector(part, args, kept_nan), declare)
     return [f"struct {pascal(op.c_name)} {{", "  template <class D, class V = hn::Vec<D>>",
             f"  HWY_INLINE V operator()([[maybe_unused]] D d, "
             f"{', '.join(f'V {n}' for n in names)}) const {{",

@@ -2,7 +2,7 @@
 
 load(folder) reads and checks the YAML files and returns the ops by id. Whatever is wrong with them
 is a SpecError that names file and line. Expressions are parsed by expressions.py, formulas over
-tensors by formulas.py, those over elements by compute.py.
+tensors by formulas.py, those over elements by compute.py and reduce.py.
 """
 
 import json
@@ -16,6 +16,7 @@ import yaml
 import compute
 import expressions
 import formulas
+import reduce
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -152,6 +153,7 @@ class Op:
     args: list
     requires: list                 # Of Requirement.
     compute: str                   # "" if the op is not element-wise, or its formula is not given.
+    reduce: dict                   # {} if the op is no reduction by a formula.
     decompose: str                 # "" if the op is core.
     backward: object               # As written; `gradients` has it parsed.
     numerics: str
@@ -162,6 +164,7 @@ class Op:
     dtype_order: list = field(default_factory=list, repr=False)  # Args, each after what it is like.
     flops_value: object = field(default=None, repr=False)        # The Value of `flops`, or None.
     formula: object = None         # compute.Compute, or None
+    reduction: object = None       # reduce.Reduction, or None
     decomposition: object = None   # formulas.Formula, or None if the op is core.
     gradients: object = None       # formulas.Backward
 
@@ -290,6 +293,7 @@ def _make_op(name, entry, path, lines):
     return Op(name=name, id=entry["id"], path=str(path), line=own[()], lifecycle=entry["lifecycle"],
               profile=entry["profile"], doc=entry["doc"].strip(), source=entry.get("source", ""),
               args=args, requires=requires, compute=entry.get("compute", ""),
+              reduce=entry.get("reduce", {}),
               decompose=entry.get("decompose", "").rstrip(),
               backward=entry["backward"], numerics=entry["numerics"],
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
@@ -412,6 +416,7 @@ def _parse_expressions(op, ops):
         op.flops_value = parse(lambda: expressions.parse_value(op.flops, scope, "int"),
                                "cost", "flops")
     op.formula = parse(lambda: compute.parse_compute(op), "compute")
+    op.reduction = parse(lambda: reduce.parse_reduce(op), "reduce")
     op.decomposition = parse(lambda: formulas.parse_decomposition(op, ops, DTYPES), "decompose")
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 

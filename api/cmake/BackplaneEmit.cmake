@@ -34,7 +34,8 @@ function(backplane_emit target script output)
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${spec} PYTHONDONTWRITEBYTECODE=1
       ${BACKPLANE_PYTHON} ${script} ${output}
     DEPENDS ${script} ${inputs} ${spec}/schema.json ${spec}/spec.py ${spec}/expressions.py
-      ${spec}/compute.py ${spec}/elementwise.py ${spec}/primitives.py ${spec}/formulas.py
+      ${spec}/compute.py ${spec}/reduce.py ${spec}/elementwise.py ${spec}/reductions.py
+      ${spec}/primitives.py ${spec}/formulas.py
       ${spec}/generate.py ${spec}/signatures.py ${spec}/gradient_code.py
     COMMENT "Emitting ${name}"
     VERBATIM)

@@ -593,6 +593,22 @@ typedef struct bp_argmax_args {
   int32_t keepdims;   /* At least 0, at most 1. */
 } bp_argmax_args;
 
+/* logsumexp: The logarithm of the sum of exp(x) over axes, which does not overflow where exp(x)
+ * would. Without axes y equals x. Over an axis of no elements y is -inf, as where each element is
+ * -inf. An element +inf gives +inf. Where y is infinite the gradient is not defined.
+ * ops_spec/ops/reduction.yaml; profile llm; numerics R1; stable since 0.3. */
+enum { BP_OP_LOGSUMEXP = 304 };
+typedef struct bp_logsumexp_args {
+  uint32_t struct_size;
+  uint32_t flags;      /* None defined: 0. */
+  const bp_tensor* x;  /* Float. */
+  const bp_tensor* y;  /* Out, like(x), shape reduced(x.shape, axes, keepdims). */
+  uint64_t axes_count;
+  const int64_t* axes; /* At least 0, below x.ndim, all different. */
+  int32_t keepdims;    /* At least 0, at most 1. */
+  uint32_t reserved_0; /* 0. */
+} bp_logsumexp_args;
+
 /* matmul: The matrix product of the last two axes, (m, k) by (k, n), for each index of the axes
  * before them, which a and b share.
  * ops_spec/ops/matrix.yaml; profile infer; numerics R1; stable since 0.1. */

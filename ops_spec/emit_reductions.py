@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Writes the formulas of the reductions for kernels, from `reduce`: emit_reductions.py
+reductions.def | reductions-inl.hpp | reductions.cuh | reductions_f32.glsl | reductions_f64.glsl |
+    reductions_integers.glsl
+
+The .def lists the ops:
+  BP_REDUCTION(name, Name, BP_OP_NAME, dtypes)   `dtypes` are the rows of the kernel's claim
+Each op becomes a struct NameFormula of vectors in Highway and of elements in CUDA, with the
+functions map(x, shift) and finish(total, count, shift) that it has, and constants that say which
+(reductions.py). A shader has both functions for all ops, and asks which op it is. How a tensor is
+walked is written by hand: reduction.cpp, reduce.cuh, reduce.glsl.
+"""
+
+import pathlib
+import sys
+
+import compute
+import elementwise
+import emit_cuda
+import emit_glsl
+import emit_highway
+import primitives
+import reductions
+from signatures import pascal
+
+
+def constants(op):
+    lines = [f"{name} = {str(holds).lower()}" for name, holds in reductions.facts(op).items()]
+    return [f"  static constexpr bool {', '.join(lines[:3])};",
+            f"  static constexpr bool {', '.join(lines[3:])};"]
+
+
+def definitions(ops):
+    return [f"BP_REDUCTION({op.c_name}, {pascal(op.c_name)}, BP_OP_{op.c_name.upper()}, "
+            f"{reductions.dtypes(op)})" for op in ops] + ["#undef BP_REDUCTION"]
+
+
+def structs(op, template, qualifier, value, first, write, declare):
+    """The struct of an op: `first` is a parameter before the values, or nothing."""
+    out = [f"struct {reductions.formula_name(op)} {{", *constants(op)]
+    for name, parameters, formula in reductions.formulas(op):
+        lines, result = compute.written(formula, write, declare)
+        listed = [*first, *(value + " " + (p if p in formula.inputs else f"/* {p} */")
+                            for p in parameters)]
+        out += [f"  template <{template}>", f"  {qualifier} {value} {name}({', '.join(listed)}) {{",
+                *(f"    {line}" for line in lines), f"    return {result};", "  }"]
+    return [*out, "};", ""]
+
+
+def highway(ops):
+    guard = "BACKPLANE_REDUCTIONS_INL_HPP"
+    out = [f"#if defined({guard}) == defined(HWY_TARGET_TOGGLE)", f"#ifdef {guard}",
+           f"#undef {guard}", "#else", f"#define {guard}", "#endif", "",
+           '#include "backends/host_kernels/elementwise-inl.hpp"', "",
+           "HWY_BEFORE_NAMESPACE();", "namespace bp::kernels {", "namespace HWY_NAMESPACE {", ""]
+    for op in ops:
+        out += structs(op, "class D, class V = hn::Vec<D>", "static HWY_INLINE", "V",
+                       ["[[maybe_unused]] D d"], emit_highway.write_vector, emit_highway.declare)
+    return [*out, "}  // namespace HWY_NAMESPACE", "}  // namespace bp::kernels",
+            "HWY_AFTER_NAMESPACE();", "", f"#endif  // {guard}"]
+
+
+def cuda(ops):
+    out = ["#pragma once", "", '#include "backends/cuda/kernels/elementwise.cuh"', "",
+           "namespace bp::cuda {", ""]
+    for op in ops:
+        out += structs(op, "typename C", "__host__ __device__ static", "C", [], emit_cuda.write,
+                       emit_cuda.declare)
+    return [*out, "}  // namespace bp::cuda"]
+
+
+# What a function of a shader gives where an op has no formula of its own.
+DEFAULTS = {"map": "x", "finish": "total"}
+PARAMETERS = {"map": ("x", "shift"), "finish": ("total", "count", "shift")}
+
+
+def glsl(ops, type_name):
+    """map_of() and finish_of(), which ask kOp; and what holds of an op."""
+    taken = ops if type_name != "integers" else [o for o in ops if elementwise.takes_integers(o)]
+    out = []
+    for name, default in DEFAULTS.items():
+        listed = ", ".join(f"VALUE {p}" for p in PARAMETERS[name])
+        out += [f"VALUE {name}_of({listed}) {{", "  switch (kOp) {"]
+        for op in taken:
+            for own, _, formula in reductions.formulas(op):
+                if own == name:
+                    lines, result = emit_glsl.body(formula, {}, type_name)
+                    out += [f"    case {op.id}u: {{", *(f"      {line}" for line in lines),
+                            f"      return {result};", "    }"]
+        out += ["    default:", f"      return {default};", "  }", "}", ""]
+    for fact, function in (("kAdds", "adds"), ("kHasShift", "has_shift")):
+        held = [f"kOp == {op.id}u" for op in ops if reductions.facts(op)[fact]]
+        out += [f"bool {function}() {{ return {' || '.join(held) or 'false'}; }}"]
+    return out
+
+
+def main(target):
+    ops = reductions.load()
+    write = {
+        "reductions.def": definitions, "reductions-inl.hpp": highway, "reductions.cuh": cuda,
+        **{f"reductions_{kind}.glsl": lambda ops, kind=kind: glsl(ops, kind)
+           for kind in ("f32", "f64", "integers")},
+    }.get(target.name)
+    if write is None:
+        sys.exit(f"emit_reductions.py: it does not write '{target.name}'")
+    lines = [elementwise.banner("emit_reductions.py"), *write(ops), ""]
+    elementwise.write(target, "\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(pathlib.Path(sys.argv[1]))

@@ -1,0 +1,111 @@
+"""The formula of a reduction: `reduce` of an entry, parsed and checked.
+
+    shift:    max                  optional: a value of the same elements, which map and finish use
+    map:      "exp(x - shift)"     of each element x; the element itself if it is not given
+    combine:  add                  how two results become one, in any order: add or max
+    finish:   "shift + log(total)" of what was combined; that itself if it is not given
+
+`map` and `finish` are formulas over elements (compute.py). `finish` also knows `count`, the number
+of elements. The `shift` is the largest element, or 0 if that one is infinite or does not exist:
+then the difference of an element and the shift is never larger than 0, unless the element is
+infinite.
+
+A reduction over no axes combines one element. Where that gives the element itself, the result is a
+copy of x in each bit.
+"""
+
+import decimal
+from dataclasses import dataclass
+
+import compute
+import expressions
+from primitives import CONTEXT, NUMBER, PRIMITIVES
+
+COMBINES = {"add": decimal.Decimal(0), "max": decimal.Decimal("-Infinity")}  # What none gives.
+ELEMENT, SHIFT, TOTAL, COUNT = "x", "shift", "total", "count"
+_SAMPLES = ("-3", "0.5", "7")  # Elements that a copy must leave as they are.
+
+
+@dataclass
+class Reduction:
+    """The formula of an op that reduces axes."""
+
+    combine: str
+    map: compute.Compute = None      # None: the element itself.
+    finish: compute.Compute = None   # None: what was combined.
+    has_shift: bool = False
+
+    @property
+    def copies_one(self):
+        """Whether the reduction of one element is that element."""
+        return self.map is None and all(
+            self.evaluate([float(x)]) == decimal.Decimal(x) for x in _SAMPLES)
+
+    @property
+    def kinds(self):
+        """The primitives of map and finish."""
+        return {n.kind for f in (self.map, self.finish) if f for n in f.result.walk()}
+
+    def evaluate(self, elements):
+        """The value for a list of floats with 60 digits: a Decimal."""
+        with decimal.localcontext(CONTEXT):
+            xs = [decimal.Decimal(x) for x in elements]
+            known = {SHIFT: self._shift(xs)}
+            terms = [self._value(self.map, known | {ELEMENT: x}) for x in xs] if self.map else xs
+            total = COMBINES[self.combine]
+            for term in terms:
+                total = PRIMITIVES[self.combine].evaluate(total, term)
+            known |= {TOTAL: total, COUNT: decimal.Decimal(len(xs))}
+            return self._value(self.finish, known) if self.finish else total
+
+    @staticmethod
+    def _shift(xs):
+        largest = COMBINES["max"]
+        for x in xs:
+            largest = PRIMITIVES["max"].evaluate(largest, x)
+        return decimal.Decimal(0) if largest.is_infinite() else largest
+
+    @staticmethod
+    def _value(formula, known):
+        return compute.evaluate(formula.result, known)
+
+
+def _check_op(op):
+    first = op.inputs[0] if len(op.inputs) == 1 else None
+    if first is None or first.name != ELEMENT or len(op.outputs) != 1 or \
+            [(a.name, a.kind) for a in op.attributes] != [("axes", "i64[]"), ("keepdims", "i32")]:
+        raise expressions.ExpressionError(
+            f"an op that reduces takes a tensor '{ELEMENT}', axes and keepdims, and gives one "
+            "output")
+    if op.outputs[0].shape != f"reduced({ELEMENT}.shape, axes, keepdims)":
+        raise expressions.ExpressionError(
+            f"{op.outputs[0].name} needs the shape reduced({ELEMENT}.shape, axes, keepdims)")
+
+
+def _formula(entry, key, own, optional, has_integers):
+    """The Compute of a key of `reduce`: of `own`, and of those of `optional` that it names."""
+    if key not in entry:
+        return None
+    made = compute.parse_formula(entry[key], [own], has_integers, optional)
+    if made.result.type != NUMBER:
+        raise expressions.ExpressionError(f"{key} is a condition, and a number is needed")
+    if made.result.kind == "input" and made.result.name == own:
+        raise expressions.ExpressionError(f"{key} is '{own}' itself: leave it out")
+    return made
+
+
+def parse_reduce(op):
+    """The Reduction of `op`; None where it has none. Raises ExpressionError."""
+    if not op.reduce:
+        return None
+    _check_op(op)
+    entry, has_shift = op.reduce, "shift" in op.reduce
+    has_integers = not {"f16", "bf16", "f32", "f64"}.issuperset(op.inputs[0].dtypes)
+    shift = [SHIFT] if has_shift else []
+    made = Reduction(entry["combine"], _formula(entry, "map", ELEMENT, shift, has_integers),
+                     _formula(entry, "finish", TOTAL, [COUNT, *shift], has_integers), has_shift)
+    if has_shift and has_integers:
+        raise expressions.ExpressionError("a shift is for floats alone")
+    if has_shift and not (made.map and SHIFT in made.map.inputs):
+        raise expressions.ExpressionError("map does not use the shift: leave it out")
+    return made
