@@ -250,7 +250,7 @@ void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
 void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int threads) {
   if (plan.reduced.count == 0) return;  // Then there is no output either.
   auto* const parts = reinterpret_cast<Candidate*>(plan.parts);
-  for_each_tile(plan, threads, [&](int64_t part, int64_t output, int64_t n) {
+  for_each_tile(plan, threads, kGrain, [&](int64_t part, int64_t output, int64_t n) {
     if (plan.part_count > 1) {
       functions.part(plan, part, output, n, parts + part * plan.kept.count + output);
       return;

@@ -18,6 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "backplane/shell/narrow.hpp"
 #include "hwy/highway.h"
@@ -120,6 +121,27 @@ HWY_INLINE void store_lanes_n(hn::Vec<D> v, D d, T* to, size_t count) {
   HWY_ALIGN T lanes[hn::MaxLanes(D())];
   store_lanes(v, d, lanes);
   for (size_t i = 0; i < count; ++i) to[i] = lanes[i];
+}
+
+// What a loop that reduces does to elements before it combines them: nothing. Another such map
+// computes something; at(i) is the map of the columns from i on, where each has its own.
+struct Itself {
+  Itself at(int64_t) const { return {}; }
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V v) const {
+    return v;
+  }
+};
+
+// The map of one value.
+template <class Map, typename C>
+HWY_INLINE C map_one(const Map& map, C x) {
+  if constexpr (std::is_same_v<Map, Itself>) {
+    return x;
+  } else {
+    const hn::CappedTag<C, 1> d;
+    return hn::GetLane(map(d, hn::Set(d, x)));
+  }
 }
 
 }  // namespace HWY_NAMESPACE

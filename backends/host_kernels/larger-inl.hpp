@@ -48,12 +48,12 @@ HWY_INLINE hn::TFromD<D> largest_lane(D d, hn::Vec<D> v) {
   return hn::GetLane(hn::MaxOfLanes(d, v));
 }
 
-template <typename T>
-Compute<T> largest_of_row(const T* x, int64_t n, Compute<T> best) {
+template <typename T, class Map = Itself>
+Compute<T> largest_of_row(const T* x, int64_t n, Compute<T> best, const Map& map = {}) {
   const ComputeTag<T> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto pick = [&](hn::Vec<decltype(d)> m, int64_t at) HWY_ATTR {
-    const auto v = load_lanes(d, x + at);
+    const auto v = map(d, load_lanes(d, x + at));
     return hn::IfThenElse(is_larger(d, m, v), v, m);
   };
   // Four quarters side by side: memory serves several streams faster than one.
@@ -70,7 +70,7 @@ Compute<T> largest_of_row(const T* x, int64_t n, Compute<T> best) {
   const auto either = [&](hn::Vec<decltype(d)> a, hn::Vec<decltype(d)> b)
                           HWY_ATTR { return hn::IfThenElse(is_larger(d, a, b), b, a); };
   best = largest_lane(d, either(either(m0, m1), either(m2, m3)));
-  for (; i < n; ++i) best = larger(best, widen(x[i]));
+  for (; i < n; ++i) best = larger(best, map_one(map, widen(x[i])));
   return best;
 }
 

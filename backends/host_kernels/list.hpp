@@ -1,8 +1,9 @@
 // Every kernel of this folder, for the backends that register them (kernels.def). Those of the
-// element-wise ops are in the generated list.
+// element-wise ops and of the reductions are in generated lists.
 #pragma once
 
 #include "backends/host_kernels/kernels.hpp"
+#include "backends/host_kernels/reduce.hpp"
 #include "elementwise_list.hpp"
 
 namespace bp::kernels {
@@ -13,6 +14,8 @@ inline constexpr const bp_kernel* kKernels[] = {
 #include "backends/host_kernels/kernels.def"
 #undef BP_KERNEL
 #undef BP_LIBRARY_KERNEL
+#define BP_REDUCTION(name, Name, OP, dtypes) &k##Name,
+#include "reductions.def"
 };
 
 // What needs oneDNN: a build without it lacks them.

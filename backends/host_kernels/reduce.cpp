@@ -79,42 +79,58 @@ void for_each_row(const ReduceAxes& axes, const std::byte* x, int64_t begin, int
   }
 }
 
-// Where the results of a part go: to y, or to their place among the parts.
-void store(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
-           const void* accumulators, int64_t n) {
+// Takes the reduced elements of `range` into n accumulators: those of the outputs from `output` on,
+// which are neighbours on the innermost kept axis.
+void accumulate(const ReducePlan& plan, const Reducer& reducer, PartRange range, int64_t output,
+                int64_t n, void* accumulators, const void* shifts) {
+  const std::byte* const x = x_address(plan, output);
+  const InnerStrides strides = inner_strides(plan);
+  auto* const to = static_cast<std::byte*>(accumulators);
+  const auto* const from = static_cast<const std::byte*>(shifts);
+  reducer.start(accumulators, n);
+  for_each_row(plan.reduced, x, range.begin, range.end, [&](const std::byte* row, int64_t length) {
+    if (plan.is_across) {
+      reducer.across(to, from, row, strides.reduced_x, length, strides.kept_x, n);
+      return;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      reducer.along(to + i * reducer.accumulator_size_bytes, from + i * reducer.shift_size_bytes,
+                    row + i * strides.kept_x, strides.reduced_x, length);
+    }
+  });
+}
+
+// One value of 8 bytes for each output of a tile.
+using TileValues = std::array<uint64_t, kTileWidth>;
+
+// The shifts of a tile: those of the plan, or `own`, in which they are computed.
+const void* shifts_of_tile(const ReducePlan& plan, const Reducer& reducer, int64_t output,
+                           int64_t n, TileValues& own) {
+  if (reducer.shift == nullptr) return nullptr;
+  if (plan.shifts != nullptr) return plan.shifts + output * reducer.shift_size_bytes;
+  alignas(64) TileValues accumulators;
+  const PartRange all{0, plan.reduced.count};
+  accumulate(plan, *reducer.shift, all, output, n, accumulators.data(), nullptr);
+  reducer.shift->finish(accumulators.data(), nullptr, reinterpret_cast<std::byte*>(own.data()),
+                        reducer.shift_size_bytes, n, plan.reduced.count);
+  return own.data();
+}
+
+// The results of a part go to y, or to their place among the parts.
+void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
+                 int64_t n) {
+  alignas(64) TileValues accumulators, own_shifts;
+  const void* const shifts = shifts_of_tile(plan, reducer, output, n, own_shifts);
+  accumulate(plan, reducer, part_range(plan, part), output, n, accumulators.data(), shifts);
   if (plan.part_count > 1) {
     std::byte* const place =
         plan.parts + (part * plan.kept.count + output) * reducer.accumulator_size_bytes;
-    std::memcpy(place, accumulators, static_cast<size_t>(n * reducer.accumulator_size_bytes));
+    std::memcpy(place, accumulators.data(),
+                static_cast<size_t>(n * reducer.accumulator_size_bytes));
     return;
   }
-  reducer.finish(accumulators, y_address(plan, output), inner_strides(plan).kept_y, n,
-                 plan.reduced.count);
-}
-
-// The outputs [output, output + n), which are neighbours on the innermost kept axis, over the
-// reduced elements [begin, end).
-void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
-                 int64_t n) {
-  const auto [begin, end] = part_range(plan, part);
-  const std::byte* const x = x_address(plan, output);
-  const InnerStrides strides = inner_strides(plan);
-  alignas(64) std::array<uint64_t, kTileWidth> accumulators;
-  reducer.start(accumulators.data(), n);
-  if (!plan.is_across) {
-    auto* const bytes = reinterpret_cast<std::byte*>(accumulators.data());
-    for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
-      for (int64_t i = 0; i < n; ++i) {
-        reducer.along(bytes + i * reducer.accumulator_size_bytes, row + i * strides.kept_x,
-                      strides.reduced_x, length);
-      }
-    });
-  } else {
-    for_each_row(plan.reduced, x, begin, end, [&](const std::byte* row, int64_t length) {
-      reducer.across(accumulators.data(), row, strides.reduced_x, length, strides.kept_x, n);
-    });
-  }
-  store(plan, reducer, part, output, accumulators.data(), n);
+  reducer.finish(accumulators.data(), shifts, y_address(plan, output), inner_strides(plan).kept_y,
+                 n, plan.reduced.count);
 }
 
 // Combines the parts of all outputs, in order.
@@ -125,9 +141,21 @@ void combine_parts(const ReducePlan& plan, const Reducer& reducer) {
   }
   const int64_t columns = inner_extent(plan.kept);
   for (int64_t output = 0; output < plan.kept.count; output += columns) {
-    reducer.finish(plan.parts + output * reducer.accumulator_size_bytes, y_address(plan, output),
+    reducer.finish(plan.parts + output * reducer.accumulator_size_bytes,
+                   plan.shifts + output * reducer.shift_size_bytes, y_address(plan, output),
                    inner_strides(plan).kept_y, columns, plan.reduced.count);
   }
+}
+
+// Computes the shifts of all outputs, of which each has its place without gaps.
+void find_shifts(ReducePlan plan, const Reducer& reducer, int threads) {
+  plan.y = plan.shifts;
+  int64_t stride = reducer.shift_size_bytes;
+  for (auto axis = static_cast<size_t>(plan.kept.rank); axis-- > 0;) {
+    plan.kept.y_strides[axis] = stride;
+    stride *= plan.kept.extents[axis];
+  }
+  run_reduce(plan, *reducer.shift, threads);
 }
 
 }  // namespace
@@ -173,9 +201,14 @@ ReducePlan make_reduce_plan(const bp_tensor& x, const bp_tensor& y, uint32_t axe
   return plan;
 }
 
-uint64_t parts_size_bytes(const ReducePlan& plan) {
+uint64_t place_parts(ReducePlan& plan, std::byte* workspace, bool has_shifts) {
   if (plan.part_count == 1) return 0;
-  return static_cast<uint64_t>(plan.part_count * plan.kept.count) * sizeof(uint64_t);
+  constexpr int64_t kSizeBytes = sizeof(uint64_t);
+  const int64_t parts_size_bytes = plan.part_count * plan.kept.count * kSizeBytes;
+  plan.parts = workspace;
+  if (!has_shifts) return static_cast<uint64_t>(parts_size_bytes);
+  plan.shifts = workspace == nullptr ? nullptr : workspace + parts_size_bytes;
+  return static_cast<uint64_t>(parts_size_bytes + plan.kept.count * kSizeBytes);
 }
 
 const std::byte* x_address(const ReducePlan& plan, int64_t output) {
@@ -200,7 +233,8 @@ InnerStrides inner_strides(const ReducePlan& plan) {
 }
 
 void run_reduce(const ReducePlan& plan, const Reducer& reducer, int threads) {
-  for_each_tile(plan, threads, [&](int64_t part, int64_t output, int64_t n) {
+  if (plan.shifts != nullptr && reducer.shift != nullptr) find_shifts(plan, reducer, threads);
+  for_each_tile(plan, threads, reducer.grain, [&](int64_t part, int64_t output, int64_t n) {
     reduce_tile(plan, reducer, part, output, n);
   });
   if (plan.part_count > 1 && plan.kept.count > 0) combine_parts(plan, reducer);

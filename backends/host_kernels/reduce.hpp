@@ -45,7 +45,8 @@ struct ReducePlan {
   bool is_across = false;
   int64_t tile_width = 1;  // Outputs of a tile, but for the last one of a row of outputs.
   int64_t part_count = 1;
-  std::byte* parts = nullptr;  // (part_count, kept.count) accumulators of 8 bytes, or NULL.
+  std::byte* parts = nullptr;   // (part_count, kept.count) accumulators of 8 bytes, or NULL.
+  std::byte* shifts = nullptr;  // (kept.count) shifts of a reduction that has them and is cut.
 };
 
 // Bit i of `axes` is set if axis i of x is reduced; y keeps it with extent 1 if `keepdims`.
@@ -54,25 +55,38 @@ ReducePlan make_reduce_plan(const bp_tensor& x, const bp_tensor& y, uint32_t axe
 // The bits for a list of axes.
 uint32_t axis_bits(uint64_t count, const int64_t* axes);
 
-// Bytes that `parts` needs.
-uint64_t parts_size_bytes(const ReducePlan& plan);
+// The dtypes of a kernel that sums numbers and bools to numbers: x and y of each row.
+inline constexpr bp_dtype kSummedDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64,
+                                             BP_I32, BP_I64,  BP_BOOL};
+inline constexpr auto kSumRows = pairs_of(kSummedDtypes, kNumberDtypes);
+inline constexpr DtypeRows kSumPairs{kSumRows, 2};
 
-// How one op reduces one dtype. Accumulators have at most 8 bytes and lie without gaps.
+// How one op reduces one dtype. Accumulators and shifts have at most 8 bytes and lie without gaps.
 struct Reducer {
   int64_t accumulator_size_bytes;
   // Sets n accumulators to the result of no elements.
   void (*start)(void* accumulators, int64_t n);
-  // Takes n elements of x, `stride` bytes apart, into one accumulator.
-  void (*along)(void* accumulator, const std::byte* x, int64_t stride, int64_t n);
+  // The same for a reduction over no axes, each result of which has one element.
+  void (*start_of_one)(void* accumulators, int64_t n);
+  // Takes n elements of x, `stride` bytes apart, into one accumulator; `shift` is its shift.
+  void (*along)(void* accumulator, const void* shift, const std::byte* x, int64_t stride,
+                int64_t n);
   // Takes one element of each of `rows` rows, `row_stride` bytes apart, into each of n
   // accumulators.
-  void (*across)(void* accumulators, const std::byte* x, int64_t row_stride, int64_t rows,
-                 int64_t stride, int64_t n);
+  void (*across)(void* accumulators, const void* shifts, const std::byte* x, int64_t row_stride,
+                 int64_t rows, int64_t stride, int64_t n);
   // Takes n accumulators of later elements into as many of earlier ones.
   void (*combine)(void* accumulators, const void* later, int64_t n);
   // Writes n results, `stride` bytes apart, of `count` elements each.
-  void (*finish)(const void* accumulators, std::byte* y, int64_t stride, int64_t n, int64_t count);
+  void (*finish)(const void* accumulators, const void* shifts, std::byte* y, int64_t stride,
+                 int64_t n, int64_t count);
+  int64_t grain = kGrain;          // Elements that are worth a thread.
+  const Reducer* shift = nullptr;  // Reduces x to shifts of `shift_size_bytes`; NULL: none.
+  int64_t shift_size_bytes = 0;
 };
+
+// Sets `parts` and `shifts` of the plan to parts of `workspace`, and returns its size in bytes.
+uint64_t place_parts(ReducePlan& plan, std::byte* workspace, bool has_shifts);
 
 void run_reduce(const ReducePlan& plan, const Reducer& reducer, int threads);
 
@@ -101,15 +115,16 @@ inline int64_t tile_count(const ReducePlan& plan) {
   return plan.kept.count / columns * ((columns + plan.tile_width - 1) / plan.tile_width);
 }
 
-// Calls body(part, output, n) for each part of each tile of n outputs, on up to `threads` threads.
-// The outputs of a tile are neighbours on the innermost kept axis.
+// Calls body(part, output, n) for each part of each tile of n outputs, on up to `threads` threads,
+// each of which is worth `worth` elements. The outputs of a tile are neighbours on the innermost
+// kept axis.
 template <typename Body>
-void for_each_tile(const ReducePlan& plan, int threads, const Body& body) {
+void for_each_tile(const ReducePlan& plan, int threads, int64_t worth, const Body& body) {
   if (plan.kept.count == 0) return;
   const int64_t columns = inner_extent(plan.kept), width = plan.tile_width;
   const int64_t tiles = tile_count(plan), tiles_per_row = tiles / (plan.kept.count / columns);
   const int64_t cost = std::max<int64_t>(1, plan.reduced.count / plan.part_count) * width;
-  const int64_t grain = std::max<int64_t>(1, kGrain / cost);
+  const int64_t grain = std::max<int64_t>(1, worth / cost);
   parallel_for(threads, tiles * plan.part_count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t tile = i % tiles, column = tile % tiles_per_row * width;
@@ -117,5 +132,9 @@ void for_each_tile(const ReducePlan& plan, int threads, const Body& body) {
     }
   });
 }
+
+// The kernels of the reductions that have a formula.
+#define BP_REDUCTION(name, Name, OP, dtypes) extern const bp_kernel k##Name;
+#include "reductions.def"
 
 }  // namespace bp::kernels

@@ -1,20 +1,25 @@
-// sum, mean and amax over any axes, for tensors of every layout (reduce.hpp).
+// The reductions that have a formula, over any axes, for tensors of every layout (reduce.hpp). What
+// elements become, how they combine and what finishes them is emitted from the operator
+// specification (reductions-inl.hpp).
 //
 // Sums of floats are kept in f64, so that the error does not grow with the number of elements.
 // Where the result is no f64, eight vectors are added in f32 first, as a tree: widening each of
 // them took 1.6 times as long out of a last-level cache. Where that tree overflows, the f64 sum is
-// taken instead. Integers are added in 64 bits and wrap. A sum over no axes is x itself: -0 stays.
+// taken instead. Integers are added in 64 bits and wrap.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/reduction.cpp"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include <cmath>
 #include <limits>
+#include <string>
 #include <type_traits>
 
 #include "backends/host_kernels/larger-inl.hpp"
 #include "backends/host_kernels/reduce.hpp"
 #include "backends/host_kernels/wide_sums-inl.hpp"
+#include "reductions-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
@@ -23,25 +28,64 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Each op takes elements one by one, a row into one accumulator, and a vector of elements of as
-// many columns into a vector of accumulators.
+// The map of a formula, where all elements have one shift, or each column has its own.
+template <class Formula, typename C>
+struct RowMap {
+  C shift;
+  explicit RowMap(const void* at) : shift(Formula::kHasShift ? *static_cast<const C*>(at) : C{0}) {}
+  RowMap at(int64_t) const { return *this; }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V v) const {
+    return Formula::map(d, v, hn::Set(d, shift));
+  }
+};
+
+template <class Formula, typename C>
+struct ColumnMap {
+  const C* shifts;
+  explicit ColumnMap(const void* from) : shifts(static_cast<const C*>(from)) {}
+  ColumnMap at(int64_t i) const { return ColumnMap(Formula::kHasShift ? shifts + i : shifts); }
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V v) const {
+    if constexpr (Formula::kHasShift) {
+      return Formula::map(d, v, hn::LoadU(d, shifts));
+    } else {
+      return Formula::map(d, v, hn::Zero(d));
+    }
+  }
+};
+
+template <class Formula, template <class, typename> class Map, typename C>
+auto map_of(const void* shifts) {
+  if constexpr (Formula::kHasMap) {
+    return Map<Formula, C>(shifts);
+  } else {
+    return Itself();
+  }
+}
+
+// How mapped elements combine. Each takes elements one by one, a row into one accumulator, and a
+// vector of elements of as many columns into a vector of accumulators.
 template <typename T, bool kIsGrouped = false>
 struct Sum {
   using Accumulator = SumOf<T>;
   static constexpr Accumulator kStart = 0;
   static constexpr bool kHasVectors = !std::is_integral_v<T>;
   static constexpr bool kHasGroups = kIsGrouped;
-  static Accumulator take(Accumulator sum, T x) { return sum + static_cast<Accumulator>(widen(x)); }
-  static Accumulator take_row(Accumulator sum, const T* x, int64_t n) {
+  static Accumulator take(Accumulator sum, Compute<T> x) {
+    return sum + static_cast<Accumulator>(x);
+  }
+  template <class Map>
+  static Accumulator take_row(Accumulator sum, const T* x, int64_t n, const Map& map) {
     if constexpr (kIsGrouped) {
-      return sum + sum_of_row_by_groups(x, n);
+      return sum + sum_of_row_by_groups(x, n, map);
     } else {
-      return sum + sum_of_row(x, n);
+      return sum + sum_of_row(x, n, map);
     }
   }
-  template <class D>
-  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> sum, const T* x) {
-    return hn::Add(sum, load_wide(d, x));
+  template <class D, class Map>
+  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> sum, const T* x, const Map& map) {
+    return hn::Add(sum, load_wide(d, x, map));
   }
   static Accumulator combine(Accumulator sum, Accumulator later) { return sum + later; }
 };
@@ -53,13 +97,14 @@ struct Largest {
                                             ? -std::numeric_limits<Accumulator>::infinity()
                                             : std::numeric_limits<Accumulator>::lowest();
   static constexpr bool kHasVectors = true, kHasGroups = false;
-  static Accumulator take(Accumulator best, T x) { return larger(best, widen(x)); }
-  static Accumulator take_row(Accumulator best, const T* x, int64_t n) {
-    return largest_of_row(x, n, best);
+  static Accumulator take(Accumulator best, Compute<T> x) { return larger(best, x); }
+  template <class Map>
+  static Accumulator take_row(Accumulator best, const T* x, int64_t n, const Map& map) {
+    return largest_of_row(x, n, best, map);
   }
-  template <class D>
-  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> best, const T* x) {
-    const auto v = load_lanes(d, x);
+  template <class D, class Map>
+  static HWY_INLINE hn::Vec<D> take_vector(D d, hn::Vec<D> best, const T* x, const Map& map) {
+    const auto v = map(d, load_lanes(d, x));
     return hn::IfThenElse(is_larger(d, best, v), v, best);
   }
   static Accumulator combine(Accumulator best, Accumulator later) { return larger(best, later); }
@@ -71,55 +116,73 @@ void start(void* accumulators, int64_t n) {
   std::fill_n(a, n, Op::kStart);
 }
 
-template <class Op, typename T>
-void along(void* accumulator, const std::byte* x, int64_t stride, int64_t n) {
+// What one element is added to: -0 changes no element, and 0 would change -0. A sum of no elements
+// begins with 0.
+template <class Op>
+void start_of_one(void* accumulators, int64_t n) {
+  using A = typename Op::Accumulator;
+  std::fill_n(static_cast<A*>(accumulators), n,
+              std::is_floating_point_v<A> ? -Op::kStart : Op::kStart);
+}
+
+template <class Op, class Formula, typename T>
+void along(void* accumulator, const void* shift, const std::byte* x, int64_t stride, int64_t n) {
   auto& a = *static_cast<typename Op::Accumulator*>(accumulator);
+  const auto map = map_of<Formula, RowMap, Compute<T>>(shift);
   if (stride == sizeof(T)) {
-    a = Op::take_row(a, reinterpret_cast<const T*>(x), n);
+    a = Op::take_row(a, reinterpret_cast<const T*>(x), n, map);
     return;
   }
-  for (int64_t i = 0; i < n; ++i) a = Op::take(a, *reinterpret_cast<const T*>(x + i * stride));
+  for (int64_t i = 0; i < n; ++i) {
+    a = Op::take(a, map_one(map, widen(*reinterpret_cast<const T*>(x + i * stride))));
+  }
 }
 
 // kRows rows of dense columns: the accumulators are loaded and stored once for all of them.
-template <class Op, typename T, int kRows>
+template <class Op, typename T, int kRows, class Map>
 void across_rows(typename Op::Accumulator* HWY_RESTRICT a, const std::byte* x, int64_t row_stride,
-                 int64_t n) {
+                 int64_t n, const Map& map) {
   const auto at = [&](int row) { return reinterpret_cast<const T*>(x + row * row_stride); };
   int64_t i = 0;
   if constexpr (Op::kHasGroups && kRows == kGroupSize) {
-    i = take_group(a, at(0), row_stride / static_cast<int64_t>(sizeof(T)), n);
+    i = take_group(a, at(0), row_stride / static_cast<int64_t>(sizeof(T)), n, map);
   }
   if constexpr (Op::kHasVectors) {
     const hn::ScalableTag<typename Op::Accumulator> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     for (; i + lanes <= n; i += lanes) {
       auto v = hn::LoadU(d, a + i);
-      for (int row = 0; row < kRows; ++row) v = Op::take_vector(d, v, at(row) + i);
+      const auto columns = map.at(i);
+      for (int row = 0; row < kRows; ++row) v = Op::take_vector(d, v, at(row) + i, columns);
       hn::StoreU(v, d, a + i);
     }
   }
   for (; i < n; ++i) {
-    for (int row = 0; row < kRows; ++row) a[i] = Op::take(a[i], at(row)[i]);
+    const auto column = map.at(i);
+    for (int row = 0; row < kRows; ++row) {
+      a[i] = Op::take(a[i], map_one(column, widen(at(row)[i])));
+    }
   }
 }
 
-template <class Op, typename T>
-void across(void* accumulators, const std::byte* x, int64_t row_stride, int64_t rows,
-            int64_t stride, int64_t n) {
+template <class Op, class Formula, typename T>
+void across(void* accumulators, const void* shifts, const std::byte* x, int64_t row_stride,
+            int64_t rows, int64_t stride, int64_t n) {
   auto* const a = static_cast<typename Op::Accumulator*>(accumulators);
+  const auto map = map_of<Formula, ColumnMap, Compute<T>>(shifts);
   constexpr int kRows = kGroupSize;
   int64_t row = 0;
   if (stride == sizeof(T)) {
     for (; row + kRows <= rows; row += kRows) {
-      across_rows<Op, T, kRows>(a, x + row * row_stride, row_stride, n);
+      across_rows<Op, T, kRows>(a, x + row * row_stride, row_stride, n, map);
     }
-    for (; row < rows; ++row) across_rows<Op, T, 1>(a, x + row * row_stride, row_stride, n);
+    for (; row < rows; ++row) across_rows<Op, T, 1>(a, x + row * row_stride, row_stride, n, map);
   }
   for (; row < rows; ++row) {
     const std::byte* const from = x + row * row_stride;
     for (int64_t i = 0; i < n; ++i) {
-      a[i] = Op::take(a[i], *reinterpret_cast<const T*>(from + i * stride));
+      const auto element = widen(*reinterpret_cast<const T*>(from + i * stride));
+      a[i] = Op::take(a[i], map_one(map.at(i), element));
     }
   }
 }
@@ -131,15 +194,29 @@ void combine(void* accumulators, const void* later, int64_t n) {
   for (int64_t i = 0; i < n; ++i) a[i] = Op::combine(a[i], b[i]);
 }
 
-template <class Op, typename Y, bool kIsMean>
-void finish(const void* accumulators, std::byte* y, int64_t stride, int64_t n, int64_t count) {
+// The finished result of an accumulator.
+template <class Formula, typename A>
+A finished(A total, A count, A shift) {
+  if constexpr (Formula::kHasFinish) {
+    const hn::CappedTag<A, 1> d;
+    return hn::GetLane(Formula::finish(d, hn::Set(d, total), hn::Set(d, count), hn::Set(d, shift)));
+  } else {
+    return total;
+  }
+}
+
+template <class Op, class Formula, typename T, typename Y>
+void finish(const void* accumulators, const void* shifts, std::byte* y, int64_t stride, int64_t n,
+            int64_t count) {
   using A = typename Op::Accumulator;
   // Sums of integers were kept without a sign.
   using Signed = std::conditional_t<std::is_same_v<A, uint64_t>, int64_t, A>;
   const auto* const a = static_cast<const A*>(accumulators);
   for (int64_t i = 0; i < n; ++i) {
-    auto value = static_cast<Signed>(a[i]);
-    if constexpr (kIsMean) value /= static_cast<A>(count);
+    Signed shift = 0;
+    if constexpr (Formula::kHasShift) shift = static_cast<const Compute<T>*>(shifts)[i];
+    const auto value =
+        finished<Formula>(static_cast<Signed>(a[i]), static_cast<Signed>(count), shift);
     if constexpr (kIsNarrow<Y>) {
       *reinterpret_cast<Y*>(y + i * stride) = narrow<Y>(round_to_odd(value));
     } else {
@@ -148,14 +225,32 @@ void finish(const void* accumulators, std::byte* y, int64_t stride, int64_t n, i
   }
 }
 
-template <class Op, typename T, typename Y, bool kIsMean = false>
-Reducer reducer() {
-  return {sizeof(typename Op::Accumulator),
-          start<Op>,
-          along<Op, T>,
-          across<Op, T>,
-          combine<Op>,
-          finish<Op, Y, kIsMean>};
+// A shift is the largest element, or 0 where that is infinite.
+template <typename C>
+void finish_shifts(const void* accumulators, const void*, std::byte* y, int64_t stride, int64_t n,
+                   int64_t) {
+  const auto* const largest = static_cast<const C*>(accumulators);
+  for (int64_t i = 0; i < n; ++i) {
+    *reinterpret_cast<C*>(y + i * stride) = std::isinf(largest[i]) ? C{0} : largest[i];
+  }
+}
+
+// What the largest element is found with.
+struct LargestFormula {
+  static constexpr bool kHasShift = false, kHasMap = false;
+};
+
+template <typename T>
+const Reducer* shift_reducer() {
+  using Op = Largest<T>;
+  static constexpr Reducer kReducer{sizeof(typename Op::Accumulator),
+                                    start<Op>,
+                                    start<Op>,
+                                    along<Op, LargestFormula, T>,
+                                    across<Op, LargestFormula, T>,
+                                    combine<Op>,
+                                    finish_shifts<Compute<T>>};
+  return &kReducer;
 }
 
 // Whether sums of T are taken by groups: where neither T nor Y has the digits of f64.
@@ -163,26 +258,48 @@ template <typename T, typename Y>
 constexpr bool kIsGrouped = (std::is_same_v<Compute<T>, float> &&
                              std::is_same_v<Compute<Y>, float>);
 
-template <typename T>
-Reducer sum_to(bp_dtype y) {
-  return with_number(y, []<typename Y>(Y) { return reducer<Sum<T, kIsGrouped<T, Y>>, T, Y>(); });
+template <class Formula, typename T, typename Y>
+Reducer reducer() {
+  using Op = std::conditional_t<Formula::kAdds, Sum<T, kIsGrouped<T, Y>>, Largest<T>>;
+  Reducer made{sizeof(typename Op::Accumulator),
+               start<Op>,
+               start<Op>,
+               along<Op, Formula, T>,
+               across<Op, Formula, T>,
+               combine<Op>,
+               finish<Op, Formula, T, Y>};
+  if (Formula::kAdds && Formula::kCopiesOne) made.start_of_one = start_of_one<Op>;
+  if (Formula::kIsLong) made.grain = kMathGrain;
+  if constexpr (Formula::kHasShift) {
+    made.shift = shift_reducer<T>();
+    made.shift_size_bytes = sizeof(Compute<T>);
+  }
+  return made;
 }
 
-Reducer sum_reducer(bp_dtype x, bp_dtype y) {
-  if (x == BP_BOOL) return sum_to<uint8_t>(y);
-  return with_number(x, [y]<typename T>(T) { return sum_to<T>(y); });
+// Reducers by the rows of dtypes of the kernel: floats or numbers that y has too, or pairs.
+template <class Formula>
+Reducer find_in(decltype((kFloatDtypes)), bp_dtype x, bp_dtype) {
+  return with_float(x, []<typename T>(T) { return reducer<Formula, T, T>(); });
 }
-
-Reducer mean_reducer(bp_dtype x) {
-  return with_float(x,
-                    []<typename T>(T) { return reducer<Sum<T, kIsGrouped<T, T>>, T, T, true>(); });
+template <class Formula>
+Reducer find_in(decltype((kNumberDtypes)), bp_dtype x, bp_dtype) {
+  return with_number(x, []<typename T>(T) { return reducer<Formula, T, T>(); });
+}
+template <class Formula>
+Reducer find_in(const DtypeRows&, bp_dtype x, bp_dtype y) {
+  return with_number(y, [x]<typename Y>(Y) {
+    if (x == BP_BOOL) return reducer<Formula, uint8_t, Y>();
+    return with_number(x, []<typename T>(T) { return reducer<Formula, T, Y>(); });
+  });
 }
 
 // The reducer of `op` from dtype x to dtype y, which the claims limit to those above.
 Reducer find_reducer(uint32_t op, bp_dtype x, bp_dtype y) {
-  if (op == BP_OP_SUM) return sum_reducer(x, y);
-  if (op == BP_OP_MEAN) return mean_reducer(x);
-  return with_number(x, []<typename T>(T) { return reducer<Largest<T>, T, T>(); });
+#define BP_REDUCTION(name, Name, OP, dtypes) \
+  if (op == OP) return find_in<Name##Formula>(dtypes, x, y);
+#include "reductions.def"
+  throw StatusError(BP_INTERNAL, "no reduction has the op " + std::to_string(op));
 }
 
 }  // namespace
@@ -202,47 +319,34 @@ ReducePlan plan_of(const Args& args) {
                           args.keepdims != 0);
 }
 
-template <typename Args>
+template <typename Args, uint32_t kOp>
 uint64_t reduction_workspace(const Args& args, const Env&) {
-  return parts_size_bytes(plan_of(args));
-}
-
-// -0 changes no element that is added to it; 0 would change -0. A sum of no elements must be 0.
-void start_at_identity(void* accumulators, int64_t n) {
-  std::fill_n(static_cast<double*>(accumulators), n, -0.0);
-}
-
-bool is_float(bp_dtype dtype) {
-  return dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F32 || dtype == BP_F64;
+  ReducePlan plan = plan_of(args);
+  const Reducer reducer = HWY_DYNAMIC_DISPATCH(find_reducer)(kOp, args.x->dtype, args.y->dtype);
+  return place_parts(plan, nullptr, reducer.shift != nullptr);
 }
 
 template <typename Args, uint32_t kOp>
 bp_status reduction_launch(const Args& args, Launch& launch) {
   ReducePlan plan = plan_of(args);
-  plan.parts = launch.workspace();
   Reducer reducer = HWY_DYNAMIC_DISPATCH(find_reducer)(kOp, args.x->dtype, args.y->dtype);
-  const bool is_sum = kOp == BP_OP_SUM || kOp == BP_OP_MEAN;
-  if (is_sum && is_float(args.x->dtype) && args.axes_count == 0) reducer.start = start_at_identity;
+  place_parts(plan, launch.workspace(), reducer.shift != nullptr);
+  if (args.axes_count == 0) reducer.start = reducer.start_of_one;
   return launch.submit(
       [plan, reducer, threads = launch.thread_count()] { run_reduce(plan, reducer, threads); });
 }
 
-constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
-
-// Each of kSummed to each of kNumberDtypes.
-constexpr auto kSumRows = pairs_of(kSummed, kNumberDtypes);
-
 template <typename Args, uint32_t kOp>
 constexpr bp_kernel reduction_kernel(const char* name, DtypeRows dtypes) {
-  return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, reduction_workspace<Args>>(
+  return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, reduction_workspace<Args, kOp>>(
       kernel_row(name, kOp, dtypes));
 }
 
 }  // namespace
 
-constinit const bp_kernel kSum = reduction_kernel<bp_sum_args, BP_OP_SUM>("sum", {kSumRows, 2});
-constinit const bp_kernel kMean = reduction_kernel<bp_mean_args, BP_OP_MEAN>("mean", kFloatDtypes);
-constinit const bp_kernel kAmax = reduction_kernel<bp_amax_args, BP_OP_AMAX>("amax", kNumberDtypes);
+#define BP_REDUCTION(name, Name, OP, dtypes) \
+  constinit const bp_kernel k##Name = reduction_kernel<bp_##name##_args, OP>(#name, dtypes);
+#include "reductions.def"
 
 }  // namespace bp::kernels
 #endif  // HWY_ONCE

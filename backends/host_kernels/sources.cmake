@@ -41,8 +41,9 @@ set(kernel_sources
   transpose.cpp
   where.cpp
 )
-# Those that ops_spec/emit_highway.py writes to the build tree.
+# Those that ops_spec/emit_highway.py and emit_reductions.py write to the build tree.
 set(emitted_kernel_sources elementwise_binary.cpp elementwise_list.hpp elementwise_unary.cpp)
+set(emitted_reduction_sources reductions-inl.hpp reductions.def)
 set(library_kernel_sources
   convolution.cpp
   convolution_parts.cpp

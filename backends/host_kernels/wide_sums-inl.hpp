@@ -1,5 +1,5 @@
-// Sums of elements in memory that are kept in f64, whatever their dtype: what sum and mean are made
-// of. The error does not grow with the number of elements.
+// Sums of elements in memory, or of a map of them, that are kept in f64, whatever their dtype: what
+// reductions that add are made of. The error does not grow with the number of elements.
 //
 // Where f32 is digits enough, groups of eight vectors are added in f32 first, as a tree, and only
 // their sum is widened: with every vector widened, rows out of a last-level cache took 1.6 times as
@@ -34,14 +34,14 @@ constexpr int64_t kPageBytes = 4096;
 template <typename T>
 using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 
-// Elements as f64.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> load_wide(D d, const T* x) {
+// Mapped elements as f64. The map is computed in Compute<T>.
+template <class D, typename T, class Map>
+HWY_INLINE hn::Vec<D> load_wide(D d, const T* x, const Map& map) {
   if constexpr (std::is_same_v<T, double>) {
-    return hn::LoadU(d, x);
+    return map(d, hn::LoadU(d, x));
   } else {
     const hn::Rebind<float, D> narrow_d;
-    return hn::PromoteTo(d, load_lanes(narrow_d, x));
+    return hn::PromoteTo(d, map(narrow_d, load_lanes(narrow_d, x)));
   }
 }
 
@@ -64,8 +64,8 @@ struct RowOrder {
   int64_t stride;  // which begin this many elements apart.
 };
 
-template <typename T>
-SumOf<T> sum_of_row(const T* x, int64_t n) {
+template <typename T, class Map = Itself>
+SumOf<T> sum_of_row(const T* x, int64_t n, const Map& map = {}) {
   int64_t i = 0;
   SumOf<T> sum = 0;
   if constexpr (!std::is_integral_v<T>) {
@@ -73,15 +73,15 @@ SumOf<T> sum_of_row(const T* x, int64_t n) {
     const RowOrder order(n, sizeof(T), static_cast<int64_t>(hn::Lanes(d)), 4);
     auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     for (; i < order.end; i += order.step) {
-      s0 = hn::Add(s0, load_wide(d, x + i));
-      s1 = hn::Add(s1, load_wide(d, x + i + order.stride));
-      s2 = hn::Add(s2, load_wide(d, x + i + 2 * order.stride));
-      s3 = hn::Add(s3, load_wide(d, x + i + 3 * order.stride));
+      s0 = hn::Add(s0, load_wide(d, x + i, map));
+      s1 = hn::Add(s1, load_wide(d, x + i + order.stride, map));
+      s2 = hn::Add(s2, load_wide(d, x + i + 2 * order.stride, map));
+      s3 = hn::Add(s3, load_wide(d, x + i + 3 * order.stride, map));
     }
     i = order.is_split ? 4 * order.end : order.end;
     sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
   }
-  for (; i < n; ++i) sum += static_cast<SumOf<T>>(widen(x[i]));
+  for (; i < n; ++i) sum += static_cast<SumOf<T>>(map_one(map, widen(x[i])));
   return sum;
 }
 
@@ -91,12 +91,15 @@ constexpr int kGroupSize = 8;
 using GroupTag = hn::ScalableTag<float>;
 using GroupVector = hn::Vec<GroupTag>;
 
-// The sum of kGroupSize vectors: four runs of two, whose beginnings and elements are so far apart.
-template <typename T>
-HWY_INLINE GroupVector sum_of_group(const T* x, int64_t run_stride, int64_t stride) {
-  const auto run = [=](int64_t k) HWY_ATTR {
+// The sum of kGroupSize mapped vectors: four runs of two, whose beginnings and elements are so far
+// apart.
+template <typename T, class Map>
+HWY_INLINE GroupVector sum_of_group(const T* x, int64_t run_stride, int64_t stride,
+                                    const Map& map) {
+  const auto run = [&](int64_t k) HWY_ATTR {
     const T* const from = x + k * run_stride;
-    return hn::Add(load_lanes(GroupTag(), from), load_lanes(GroupTag(), from + stride));
+    return hn::Add(map(GroupTag(), load_lanes(GroupTag(), from)),
+                   map(GroupTag(), load_lanes(GroupTag(), from + stride)));
   };
   return hn::Add(hn::Add(run(0), run(1)), hn::Add(run(2), run(3)));
 }
@@ -119,12 +122,12 @@ HWY_INLINE void for_each_wide(GroupVector group, const Take& take) {
   HWY_ALIGN float elements[hn::MaxLanes(GroupTag())];
   hn::Store(group, GroupTag(), elements);
   for (size_t i = 0; i < hn::Lanes(GroupTag()); i += hn::Lanes(d)) {
-    take(static_cast<int64_t>(i), load_wide(d, elements + i));
+    take(static_cast<int64_t>(i), load_wide(d, elements + i, Itself()));
   }
 }
 
-template <typename T>
-double sum_of_row_by_groups(const T* x, int64_t n) {
+template <typename T, class Map = Itself>
+double sum_of_row_by_groups(const T* x, int64_t n, const Map& map = {}) {
   const hn::ScalableTag<double> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(GroupTag()));
   const RowOrder order(n, sizeof(T), lanes, kGroupSize);
@@ -132,20 +135,21 @@ double sum_of_row_by_groups(const T* x, int64_t n) {
   for (int64_t i = 0; i < order.end; i += order.step) {
     // The prefetcher of a cache stops at the end of a page, where the next row often begins.
     if (!order.is_split) prefetch_group(x + i, kPageBytes, order.stride);
-    for_each_wide(sum_of_group(x + i, order.stride, lanes), [&](int64_t at, auto v) HWY_ATTR {
-      (at == 0 ? s0 : s1) = hn::Add(at == 0 ? s0 : s1, v);
-    });
+    const GroupVector group = sum_of_group(x + i, order.stride, lanes, map);
+    for_each_wide(group, [&](int64_t at, auto v)
+                             HWY_ATTR { (at == 0 ? s0 : s1) = hn::Add(at == 0 ? s0 : s1, v); });
   }
   const double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1)));
-  if (!std::isfinite(sum)) return sum_of_row(x, n);
+  if (!std::isfinite(sum)) return sum_of_row(x, n, map);
   const int64_t done = order.is_split ? 4 * order.end : order.end;
-  return sum + sum_of_row(x + done, n - done);
+  return sum + sum_of_row(x + done, n - done, map);
 }
 
 // Takes kGroupSize rows of dense columns into the accumulators of as many columns as are whole
 // vectors, and returns how many those are.
-template <typename T>
-int64_t take_group(double* HWY_RESTRICT a, const T* x, int64_t row_stride, int64_t n) {
+template <typename T, class Map>
+int64_t take_group(double* HWY_RESTRICT a, const T* x, int64_t row_stride, int64_t n,
+                   const Map& columns) {
   const hn::ScalableTag<double> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(GroupTag()));
   const auto infinity = hn::Set(GroupTag(), std::numeric_limits<float>::infinity());
@@ -161,12 +165,13 @@ int64_t take_group(double* HWY_RESTRICT a, const T* x, int64_t row_stride, int64
       prefetch_group(x + i, kGroupSize * stride_bytes, 2 * row_stride);
       prefetch_group(x + i, (kGroupSize + 1) * stride_bytes, 2 * row_stride);
     }
-    const GroupVector group = sum_of_group(x + i, 2 * row_stride, row_stride);
+    const auto map = columns.at(i);
+    const GroupVector group = sum_of_group(x + i, 2 * row_stride, row_stride, map);
     if (HWY_LIKELY(hn::AllTrue(GroupTag(), hn::Lt(hn::Abs(group), infinity)))) {
       for_each_wide(group, take);
     } else {
       for (int row = 0; row < kGroupSize; ++row) {
-        for_each_wide(load_lanes(GroupTag(), x + i + row * row_stride), take);
+        for_each_wide(map(GroupTag(), load_lanes(GroupTag(), x + i + row * row_stride)), take);
       }
     }
   }
