@@ -30,13 +30,21 @@ constexpr VerbName kVerbs[] = {{Verb::kRun, "run"},         {Verb::kList, "list"
                                {Verb::kNew, "new"}};
 
 constexpr const char* kFooter =
-    R"(PLUGIN is a path if it has a '/' or ends in .so, else a name in a manifest, or its last part.
-A bare PLUGIN means run. BACKPLANE_CONFORMANCE_<FLAG> sets a flag that is not on the command line.
+    R"(PLUGIN is a path if it has a '/' or ends in .so. Otherwise it is the name in a manifest, or
+the last part of such a name. If no verb is given, run is the verb. The environment variable
+BACKPLANE_CONFORMANCE_<FLAG> sets a flag that is not on the command line.
+'bp-conformance VERB --help' lists the flags of a verb.
 
-Exit codes: 0 all right; 1 failures; 2 wrong command line; 3 the plugin does not load;
-4 the suite broke, or its output could not be written; 5 nothing matched or nothing ran;
-6 all is right but a declaration; 7 over the budget, or slower than the baseline;
-130 interrupted.)";
+Exit codes:
+  0    everything that ran is right
+  1    a case failed
+  2    the command line is wrong
+  3    the plugin does not load
+  4    the suite itself failed, or could not write its output
+  5    no case matched, or none ran
+  6    all results are right, but a declaration is false
+  7    the run took longer than --budget, or a call is slower than the baseline
+  130  a signal interrupted the run)";
 
 uint64_t parse_number(const std::string& flag, const std::string& text) {
   size_t end = 0;
@@ -177,7 +185,7 @@ void insert_verb(std::vector<std::string>& words) {
 }
 
 void add_running_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  CLI::App* run = app.add_subcommand("run", "execute cases (the default verb)");
+  CLI::App* run = app.add_subcommand("run", "run cases and report (the default verb)");
   run->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
   add_selection(*run, line, raw);
   add_backend(*run, line, raw);
@@ -186,56 +194,64 @@ void add_running_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_run(*run, line, raw);
   add_reports(*run, line);
 
-  CLI::App* coverage = app.add_subcommand("coverage", "what works: op x dtype x layout or rank");
+  CLI::App* coverage =
+      app.add_subcommand("coverage", "show what works: op x dtype x layout or rank");
   coverage->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
   add_selection(*coverage, line, raw);
   add_backend(*coverage, line, raw);
   add_data(*coverage, line, raw);
   add_workers(*coverage, line);
-  coverage->add_option("--by", line.by, "what the columns are: layout or rank")
+  coverage->add_option("--by", line.by, "take layout or rank as columns")
       ->check(CLI::IsMember({"layout", "rank"}))
       ->capture_default_str()
       ->group("Output");
-  coverage->add_option("--json", line.json_file, "write op x dtype x layout x rank here")
+  coverage->add_option("--json", line.json_file, "write op x dtype x layout x rank to this file")
       ->group("Output");
-  coverage->add_flag("-q,--quiet", line.is_quiet, "no progress, and the totals alone")
+  coverage->add_flag("-q,--quiet", line.is_quiet, "show no progress, and only the totals")
       ->group("Output");
 }
 
 void add_shrink(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  CLI::App* shrink = app.add_subcommand("shrink", "the smallest call that fails, as a C file");
+  CLI::App* shrink =
+      app.add_subcommand("shrink", "find the smallest call that fails, and write it as a C file");
   shrink->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
-  shrink->add_option("--case", line.case_id, "the failing case of an op")->required();
-  shrink->add_option("--steps", line.steps, "the most simplifications")
+  shrink->add_option("--case", line.case_id, "id of the failing case of an op")->required();
+  shrink->add_option("--steps", line.steps, "try at most this many simplifications")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   add_backend(*shrink, line, raw);
   add_data(*shrink, line, raw);
-  shrink->add_option("--out", line.out, "folder of the files; default: bp-results/shrunk/<case>")
+  shrink
+      ->add_option("--out", line.out,
+                   "write the files to this folder; default: bp-results/shrunk/<case>")
       ->group("Output");
-  shrink->add_flag("-q,--quiet", line.is_quiet, "no progress")->group("Output");
+  shrink->add_flag("-q,--quiet", line.is_quiet, "show no progress")->group("Output");
 }
 
 void add_perf_verb(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  CLI::App* perf = app.add_subcommand("perf", "timed and verified calls, graded by their roofs");
+  CLI::App* perf =
+      app.add_subcommand("perf", "time and verify calls, and grade them by their roofs");
   perf->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
   add_perf(*perf, line, raw);
 }
 
 void add_selftest(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* selftest =
-      app.add_subcommand("selftest", "whether the suite finds backends broken on purpose");
-  selftest->add_option("PLUGIN", line.plugin, "path of a good backend, which they wrap")
+      app.add_subcommand("selftest", "check that the suite finds backends broken on purpose");
+  selftest->add_option("PLUGIN", line.plugin, "path of a good backend, which the mutants wrap")
       ->required();
-  selftest->add_option("--mutants", line.mutants, "libbp_mutant.so; default: beside the program");
-  selftest->add_option("--mutant", line.mutant_filter, "glob of the mutants to run");
-  selftest->add_option("--part", line.mutant_part, "of the mutants: those of ops or of the runtime")
+  selftest->add_option("--mutants", line.mutants,
+                       "path of libbp_mutant.so; default: beside the program");
+  selftest->add_option("--mutant", line.mutant_filter, "run only the mutants that match this glob");
+  selftest
+      ->add_option("--part", line.mutant_part,
+                   "run only the mutants of ops, or only those of the runtime")
       ->check(CLI::IsMember({"ops", "runtime"}));
-  selftest->add_option("--seeds", line.seeds, "how many seeds the benign ones have to pass")
+  selftest->add_option("--seeds", line.seeds, "run the benign mutants with this many seeds")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  selftest->add_option("--json", line.json_file, "write the matrix here");
-  selftest->add_flag("-q,--quiet", line.is_quiet, "no progress");
+  selftest->add_option("--json", line.json_file, "write the matrix to this file");
+  selftest->add_flag("-q,--quiet", line.is_quiet, "show no progress");
   add_data(*selftest, line, raw);
   add_workers(*selftest, line);
 }
@@ -245,52 +261,64 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_perf_verb(app, line, raw);
   add_shrink(app, line, raw);
 
-  CLI::App* list = app.add_subcommand("list", "case ids, one a line");
-  list->add_option("PLUGIN", line.plugin, "marks what it claims with +, the rest with -");
+  CLI::App* list = app.add_subcommand("list", "list case ids, one on each line");
+  list->add_option("PLUGIN", line.plugin,
+                   "mark the cases that this backend claims with +, the others with -");
   add_selection(*list, line, raw);
   add_backend(*list, line, raw);
-  list->add_flag("--tree", line.as_tree, "the parts of the ids as a tree with counts");
-  list->add_flag("--count", line.as_count, "how many");
-  list->add_flag("--json", line.as_json, "with tags, tier and dtype");
+  list->add_flag("--tree", line.as_tree, "show the parts of the ids as a tree with counts");
+  list->add_flag("--count", line.as_count, "show only how many there are");
+  list->add_flag("--json", line.as_json, "write JSON, with tags, tier and dtype");
 
-  CLI::App* info = app.add_subcommand("info", "discovery, devices, capabilities and kernels");
-  info->add_option("PLUGIN", line.plugin, "without it: what discovery finds");
+  CLI::App* info = app.add_subcommand("info", "show discovery, devices, capabilities and kernels");
+  info->add_option("PLUGIN", line.plugin,
+                   "path or name of the backend; default: list all that discovery finds");
   add_backend(*info, line, raw);
-  info->add_flag("--probe", line.wants_probes, "check what kernels declare; exit code 6 if false");
-  info->add_flag("--json", line.as_json, "all of it");
+  info->add_flag("--probe", line.wants_probes,
+                 "check the declarations of kernels; exit code 6 if one is false");
+  info->add_flag("--json", line.as_json, "write everything as JSON");
 
   CLI::App* repro = app.add_subcommand("repro", "run one saved failure again");
-  repro->add_option("DIR", line.folder, "<folder of a run>/repro/<case id>, or a run with one")
+  repro
+      ->add_option("DIR", line.folder,
+                   "<folder of a run>/repro/<case id>, or the folder of a run with one failure")
       ->required();
 
-  CLI::App* replay = app.add_subcommand("replay", "run what the layer record wrote, and judge it");
+  CLI::App* replay =
+      app.add_subcommand("replay", "run a recording of the layer record, and judge it");
   replay->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
   replay->add_option("RECORDING", line.run.session.setup.replay.path, "folder of the recording")
       ->required();
   add_replay(*replay, line, raw);
   add_reports(*replay, line);
 
-  CLI::App* diff = app.add_subcommand("diff", "what changed between two result folders");
+  CLI::App* diff = app.add_subcommand("diff", "show what changed between two result folders");
   diff->add_option("BEFORE", line.folder, "folder of the first run")->required();
   diff->add_option("AFTER", line.other_folder, "folder of the second run")->required();
-  diff->add_flag("--strict", line.is_strict, "any difference is exit code 1, improvements too");
-  diff->add_flag("-v,--verbose", line.is_verbose, "every change, not the first 20 of each kind");
+  diff->add_flag("--strict", line.is_strict,
+                 "end with exit code 1 for any difference, improvements too");
+  diff->add_flag("-v,--verbose", line.is_verbose,
+                 "show every change, not only the first 20 of each kind");
 
-  CLI::App* report = app.add_subcommand("report", "documents and the page of a stored run");
+  CLI::App* report =
+      app.add_subcommand("report", "show the page of a stored run, and write its documents");
   report->add_option("DIR", line.folder, "folder of the run")->required();
-  report->add_flag("-v,--verbose", line.is_verbose, "every cause");
-  report->add_flag("-q,--quiet", line.is_quiet, "the verdict and the counts alone");
-  report->add_option("--list-slowest", line.list_slowest, "so many of the slowest cases")
+  report->add_flag("-v,--verbose", line.is_verbose, "show every cause");
+  report->add_flag("-q,--quiet", line.is_quiet, "show only the verdict and the counts");
+  report->add_option("--list-slowest", line.list_slowest, "list this many of the slowest cases")
       ->check(CLI::Range(0, 1000000));
   add_reports(*report, line);
 
-  CLI::App* explain = app.add_subcommand("explain", "the sentence behind a tag, and its cases");
-  explain->add_option("TAG", line.tag, "such as STREAM-3")->required();
+  CLI::App* explain = app.add_subcommand("explain", "show the sentence of a tag, and its cases");
+  explain->add_option("TAG", line.tag, "tag of a sentence, such as STREAM-3")->required();
 
   add_selftest(app, line, raw);
-  CLI::App* fresh = app.add_subcommand("new", "write a backend that builds and loads, to fill in");
-  fresh->add_option("NAME", line.plugin, "vendor.backend, such as acme.npu")->required();
-  fresh->add_option("DIR", line.folder, "a folder that is empty or not there yet")->required();
+  CLI::App* fresh =
+      app.add_subcommand("new", "write a backend that builds and loads, for you to fill in");
+  fresh->add_option("NAME", line.plugin, "name of the backend: vendor.backend, such as acme.npu")
+      ->required();
+  fresh->add_option("DIR", line.folder, "folder to write to; it must be empty or not exist")
+      ->required();
 }
 
 }  // namespace
@@ -319,7 +347,7 @@ CommandLine parse_command_line(std::vector<std::string> words) {
   RawOptions raw;
   line.words = words;
 
-  CLI::App app("Takes one backend and says what in it is right, wrong, missing and unstable.",
+  CLI::App app("Tests one backend and says what in it is right, wrong, missing and unstable.",
                "bp-conformance");
   app.footer(kFooter);
   app.require_subcommand(1);

@@ -19,7 +19,8 @@ CLI::Validator positive_number() {
 
 void add_confirmation(CLI::App& app, RunOptions& run) {
   const char* group = "Robustness";
-  app.add_option("--retries", run.retries, "solo runs that confirm a failure")
+  app.add_option("--retries", run.retries,
+                 "run a failed case this many times alone, to confirm the failure")
       ->check(CLI::Range(0, 100))
       ->capture_default_str()
       ->group(group);
@@ -28,45 +29,50 @@ void add_confirmation(CLI::App& app, RunOptions& run) {
 
 void add_output(CLI::App& app, CommandLine& line) {
   const char* group = "Output";
-  app.add_option("--out", line.out, "folder of the result files; default: bp-results/<time>")
+  app.add_option("--out", line.out,
+                 "write the result files to this folder; default: bp-results/<time>")
       ->group(group);
-  app.add_option("--resume", line.resume, "go on with the interrupted run in this folder")
+  app.add_option("--resume", line.resume, "continue the interrupted run in this folder")
       ->excludes("--out")
       ->group(group);
-  app.add_option("--format", line.format, "pretty, plain, jsonl or tap")
+  app.add_option("--format", line.format, "print results as pretty, plain, jsonl or tap")
       ->check(CLI::IsMember({"pretty", "plain", "jsonl", "tap"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--json", line.json_file, "write the summary here as well")->group(group);
-  app.add_flag("-v,--verbose", line.is_verbose, "a line for each case, and every cause")
+  app.add_option("--json", line.json_file, "write the summary to this file too")->group(group);
+  app.add_flag("-v,--verbose", line.is_verbose, "show a line for each case, and every cause")
       ->group(group);
-  app.add_flag("-q,--quiet", line.is_quiet, "the verdict and the counts alone")->group(group);
-  app.add_option("--color", line.color, "auto, always or never")
+  app.add_flag("-q,--quiet", line.is_quiet, "show only the verdict and the counts")->group(group);
+  app.add_option("--color", line.color, "use colours: auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--list-slowest", line.list_slowest, "so many of the slowest cases")
+  app.add_option("--list-slowest", line.list_slowest, "list this many of the slowest cases")
       ->check(CLI::Range(0, 1000000))
       ->group(group);
-  app.add_option("--budget", line.budget_seconds, "seconds for the run; above: exit code 7")
+  app.add_option("--budget", line.budget_seconds,
+                 "end with exit code 7 if the run takes more than this many seconds")
       ->check(positive_number())
       ->group(group);
 }
 
 void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeout_seconds) {
   const char* group = "Backend";
-  app.add_option("--device", line.run.session.setup.device, "index or name; default: the first")
+  app.add_option("--device", line.run.session.setup.device,
+                 "index or name of the device; default: the first")
       ->group(group);
-  app.add_option("--option", raw.options, "KEY=VALUE for the backend; may be repeated")
+  app.add_option("--option", raw.options, "give KEY=VALUE to the backend; may be repeated")
       ->allow_extra_args(false)
       ->group(group);
   app.add_option("--layers", line.run.session.setup.layers,
-                 "in front of the backend: validate,trace; default: BACKPLANE_LAYERS")
+                 "put these layers in front of the backend, such as validate,trace; default: "
+                 "BACKPLANE_LAYERS")
       ->group(group);
   app.add_option("--layer-options", line.run.session.setup.layer_options,
-                 "LAYER.KEY=VALUE of layers, separated by commas")
+                 "give these options to layers: LAYER.KEY=VALUE, separated by commas")
       ->group(group);
-  app.add_option("--timeout", timeout_seconds, "seconds per case, and to load")
+  app.add_option("--timeout", timeout_seconds,
+                 "allow this many seconds for each case, and for the load")
       ->check(positive_number())
       ->capture_default_str()
       ->group(group);
@@ -77,29 +83,32 @@ void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeo
 void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw) {
   SelectionQuery& s = line.selection;
   const char* group = "Selection";
-  app.add_option("-k,--filter", s.filters, "GLOB[:GLOB][-NEG]: cases to run")
+  app.add_option("-k,--filter", s.filters, "select matching cases: GLOB[:GLOB][-NEG]")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--regex", s.regexes, "cases whose whole id matches")
+  app.add_option("--regex", s.regexes, "select cases whose whole id matches this expression")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--case", s.ids, "one case by its id, at any tier")
+  app.add_option("--case", s.ids, "select the case with this id, at any tier")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--caselist", s.caselists, "file with an id a line; - is standard input")
+  app.add_option("--caselist", s.caselists,
+                 "select the ids in this file, one on each line; - is standard input")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--exclude", s.excludes, "glob of cases to leave out")
+  app.add_option("--exclude", s.excludes, "leave out the cases that match this glob")
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--tier", raw.tier, "smoke, quick (default of run, coverage) or full (of list)")
+  app.add_option("--tier", raw.tier,
+                 "smoke, quick (default of run and coverage) or full (default of list)")
       ->check(CLI::IsMember({"smoke", "quick", "full"}))
       ->group(group);
-  app.add_option("--dtype", s.dtypes, "only cases of these dtypes: f32,i64")
+  app.add_option("--dtype", s.dtypes, "select cases of these dtypes, such as f32,i64")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->group(group);
-  app.add_option("--shard", raw.shard, "I/N: the I-th of N parts, counted from 1")->group(group);
+  app.add_option("--shard", raw.shard, "select the I-th of N parts, counted from 1: I/N")
+      ->group(group);
 }
 
 void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -109,14 +118,15 @@ void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw) {
 void add_data(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CaseOptions& cases = line.run.session.setup.case_options;
   const char* group = "Determinism";
-  app.add_option("--seed", raw.seed, "of all data; decimal or 0x...")
+  app.add_option("--seed", raw.seed, "seed of all data; decimal or 0x...")
       ->capture_default_str()
       ->group(group);
-  app.add_option("--canary", cases.canary_bytes, "guard bytes on both sides of each tensor")
+  app.add_option("--canary", cases.canary_bytes,
+                 "put this many guard bytes on both sides of each tensor")
       ->check(CLI::Range(0, 1 << 20))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--poison", cases.poison, "what outputs hold before: nan, ff or random")
+  app.add_option("--poison", cases.poison, "fill outputs with nan, ff or random before each launch")
       ->check(CLI::IsMember({"nan", "ff", "random"}))
       ->capture_default_str()
       ->group(group);
@@ -125,19 +135,20 @@ void add_data(CLI::App& app, CommandLine& line, RawOptions& raw) {
 void add_workers(CLI::App& app, CommandLine& line) {
   RunOptions& run = line.run;
   const char* group = "Robustness";
-  app.add_option("--isolate", line.isolate, "case, batch or none")
+  app.add_option("--isolate", line.isolate,
+                 "start a new worker for each case or batch, or for none of them")
       ->check(CLI::IsMember({"case", "batch", "none"}))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--batch", run.batch, "cases per worker")
+  app.add_option("--batch", run.batch, "run this many cases in each worker")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--jobs", run.jobs, "workers at a time")
+  app.add_option("--jobs", run.jobs, "run this many workers at a time")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->group(group);
-  app.add_option("--max-crashes", run.max_crashes, "end the run after so many")
+  app.add_option("--max-crashes", run.max_crashes, "end the run after this many crashes")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str()
       ->group(group);
@@ -146,16 +157,19 @@ void add_workers(CLI::App& app, CommandLine& line) {
 void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
   RunOptions& run = line.run;
   const char* group = "Expectations";
-  app.add_option("--waivers", line.waivers, "file; default: beside the plugin")->group(group);
-  app.add_option("--write-waivers", line.write_waivers, "write drafts for the failures")
+  app.add_option("--waivers", line.waivers,
+                 "read waivers from this file; default: the file beside the plugin")
+      ->group(group);
+  app.add_option("--write-waivers", line.write_waivers,
+                 "write drafts of waivers for the failures to this file")
       ->group(group);
 
-  app.add_option("--shrunk", line.shrunk, "run the one call in this file of shrink")
+  app.add_option("--shrunk", line.shrunk, "run the call in this file, which shrink wrote")
       ->group("Selection");
   add_confirmation(app, run);
 
   group = "Determinism";
-  app.add_option("--repeat", run.repeat, "runs of each case; a difference is a Flake")
+  app.add_option("--repeat", run.repeat, "run each case this many times; a difference is a Flake")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str()
       ->group(group);
@@ -170,18 +184,19 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
 void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw) {
   SelectionQuery& s = line.selection;
   ReplaySource& replay = line.run.session.setup.replay;
-  app.add_option("-k,--filter", s.filters, "GLOB[:GLOB][-NEG]: launches and reads to judge")
+  app.add_option("-k,--filter", s.filters,
+                 "judge only matching launches and reads: GLOB[:GLOB][-NEG]")
       ->allow_extra_args(false)
       ->group("Selection");
-  app.add_option("--case", s.ids, "one launch or read by its id")
+  app.add_option("--case", s.ids, "judge the launch or read with this id")
       ->allow_extra_args(false)
       ->group("Selection");
-  app.add_flag("--partial", replay.is_partial, "go on where calls were not recorded")
+  app.add_flag("--partial", replay.is_partial, "go on where a call was not recorded")
       ->group("Recording");
   app.add_flag("--seed-weights", replay.seeds_weights,
-               "floats that were copied in are drawn from --seed; only oracles judge then")
+               "draw the floats that the program copied in from --seed; only oracles judge then")
       ->group("Recording");
-  app.add_option("--seed", raw.seed, "of --seed-weights; decimal or 0x...")
+  app.add_option("--seed", raw.seed, "seed of --seed-weights; decimal or 0x...")
       ->capture_default_str()
       ->group("Recording");
   add_backend(app, line, raw);
@@ -190,47 +205,50 @@ void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw) {
 
 void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
   PerfOptions& perf = line.run.session.setup.perf;
-  app.add_option("-k,--filter", line.selection.filters, "GLOB[:GLOB][-NEG]: cases to measure")
+  app.add_option("-k,--filter", line.selection.filters,
+                 "measure only matching cases: GLOB[:GLOB][-NEG]")
       ->allow_extra_args(false)
       ->group("Selection");
-  app.add_flag("--list", line.wants_list, "the ids of the cases, and measure nothing")
+  app.add_flag("--list", line.wants_list, "list the ids of the cases, and measure nothing")
       ->group("Selection");
 
   add_device(app, line, raw, raw.perf_timeout_seconds);
 
   const char* group = "Measurement";
-  app.add_option("--min-time", perf.min_seconds, "seconds of timed launches for each case")
+  app.add_option("--min-time", perf.min_seconds, "time launches of each case for this many seconds")
       ->check(positive_number())
       ->capture_default_str()
       ->group(group);
   app.add_option(
          "--runs", line.perf_runs,
-         "runs of everything, ceilings included: says whose grade changed, and takes medians")
+         "repeat everything this many times, ceilings included; take medians, and list the calls "
+         "whose grade changed")
       ->check(CLI::Range(1, 100))
       ->capture_default_str()
       ->group(group);
   app.add_option("--cache-bytes", raw.cache_bytes,
-                 "last-level cache that inputs exceed twice, such as 50M; default: what the system "
-                 "says of the host, 256M of other devices")
+                 "size of the last-level cache, such as 50M; inputs are more than twice as large; "
+                 "default: the size that the system reports for the host, 256M for other devices")
       ->group(group);
-  app.add_option("--seed", raw.seed, "of all data; decimal or 0x...")
+  app.add_option("--seed", raw.seed, "seed of all data; decimal or 0x...")
       ->capture_default_str()
       ->group(group);
 
   group = "Comparison";
-  app.add_option("--baseline", line.baseline, "perf.json of an earlier run, or its folder")
+  app.add_option("--baseline", line.baseline,
+                 "compare with this perf.json of an earlier run, or with that in this folder")
       ->group(group);
   app.add_option("--max-regress", raw.max_regress,
-                 "slower by more is exit code 7, if it is no noise")
+                 "end with exit code 7 if a call is slower by more than this, and it is no noise")
       ->capture_default_str()
       ->group(group);
 
   group = "Output";
-  app.add_option("--out", line.out, "folder of perf.json; default: bp-results/<time>")
+  app.add_option("--out", line.out, "write perf.json to this folder; default: bp-results/<time>")
       ->group(group);
-  app.add_option("--json", line.json_file, "write perf.json here as well")->group(group);
-  app.add_flag("-q,--quiet", line.is_quiet, "the summary alone")->group(group);
-  app.add_option("--color", line.color, "auto, always or never")
+  app.add_option("--json", line.json_file, "write perf.json to this file too")->group(group);
+  app.add_flag("-q,--quiet", line.is_quiet, "show only the summary")->group(group);
+  app.add_option("--color", line.color, "use colours: auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str()
       ->group(group);
@@ -239,11 +257,11 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
 void add_reports(CLI::App& app, CommandLine& line) {
   const char* group = "Output";
   app.add_flag("--explain-fallbacks", line.explains_fallbacks,
-               "why calls were decomposed or ran on the host")
+               "show why calls were decomposed or ran on the host")
       ->group(group);
-  app.add_option("--junit", line.junit, "write JUnit XML here as well")->group(group);
-  app.add_option("--html", line.html, "write the page for browsers here as well")->group(group);
-  app.add_option("--md", line.markdown, "write Markdown here as well")->group(group);
+  app.add_option("--junit", line.junit, "write JUnit XML to this file too")->group(group);
+  app.add_option("--html", line.html, "write the HTML page to this file too")->group(group);
+  app.add_option("--md", line.markdown, "write the Markdown page to this file too")->group(group);
 }
 
 }  // namespace bp::conformance
