@@ -23,7 +23,8 @@ COMPILED_INTO = {"ops_spec": "registry"}
 # What the sources that the emitters write call, in whatever module; it needs the api alone.
 OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
 # Headers without a library behind them, for each module that may use theirs: what is read from
-# outside and what is written for others is guarded in one way.
+# outside and what is written for others is guarded in one way, and facts about tensors are
+# computed in one place.
 SHARED_HEADERS = {
     "api/fuzz/fuzz.hpp",
     "api/fuzz/scratch.hpp",
@@ -31,6 +32,8 @@ SHARED_HEADERS = {
     "registry/files/read_file.hpp",
     "registry/files/whole_file.hpp",
     "registry/boundary/plugin_text.hpp",
+    "registry/tensors/floats.hpp",
+    "registry/tensors/strides.hpp",
 }
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 

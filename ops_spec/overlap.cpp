@@ -6,6 +6,7 @@
 
 #include "backplane/host.h"
 #include "ops_spec/dims.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp {
 namespace {
@@ -75,24 +76,10 @@ bool are_apart(const Layout& a, const Layout& b, int64_t limit) {
   return distance >= a_extent && distance <= period - b_extent;
 }
 
-bool is_empty(const bp_tensor& tensor) {
-  return std::any_of(tensor.shape, tensor.shape + tensor.ndim, [](int64_t n) { return n == 0; });
-}
-
-// Row-major without gaps: the common case, and quick to see.
-bool is_dense(const bp_tensor& tensor) {
-  int64_t step = 1;
-  for (uint32_t i = tensor.ndim; i-- > 0;) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != step) return false;
-    step = dims::mul(step, tensor.shape[i]);
-  }
-  return true;
-}
-
 }  // namespace
 
 bool overlaps_itself(const bp_tensor& tensor) {
-  if (is_dense(tensor) || is_empty(tensor)) return false;
+  if (tensors::is_contiguous(tensor)) return false;
   const Layout layout(tensor);
   for (uint32_t i = 0; i < layout.count; ++i) {
     int64_t extent = layout.size;
@@ -103,8 +90,8 @@ bool overlaps_itself(const bp_tensor& tensor) {
 }
 
 ByteRange byte_range(const bp_tensor& tensor) {
-  if (is_empty(tensor)) return {0, 0};
-  if (is_dense(tensor)) {
+  if (!tensors::has_elements(tensor)) return {0, 0};
+  if (tensors::is_contiguous(tensor)) {  // The common case, and quick to see.
     const auto begin = static_cast<int64_t>(tensor.byte_offset);
     const int64_t bytes = dims::mul(dims::numel(dims::shape(tensor)), element_bytes(tensor));
     return {begin, or_far(dims::add(begin, bytes))};
@@ -115,7 +102,8 @@ ByteRange byte_range(const bp_tensor& tensor) {
 }
 
 bool overlap(const bp_tensor& a, const bp_tensor& b) {
-  if (a.buffer == nullptr || a.buffer != b.buffer || is_empty(a) || is_empty(b)) return false;
+  if (a.buffer == nullptr || a.buffer != b.buffer) return false;
+  if (!tensors::has_elements(a) || !tensors::has_elements(b)) return false;
   const Layout x(a);
   const Layout y(b);
   if (!x.is_sane || !y.is_sane) return true;

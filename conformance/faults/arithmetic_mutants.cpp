@@ -5,6 +5,7 @@
 
 #include "backplane/ops.h"
 #include "conformance/faults/values.hpp"
+#include "registry/tensors/floats.hpp"
 
 namespace bp::faults {
 namespace {
@@ -18,10 +19,6 @@ constexpr uint32_t kExp[] = {BP_OP_EXP};
 constexpr uint32_t kScaling[] = {BP_OP_MUL};
 constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kArgmax[] = {BP_OP_ARGMAX};
-
-bool is_float(bp_dtype dtype) {
-  return dtype == BP_F32 || dtype == BP_F64 || dtype == BP_F16 || dtype == BP_BF16;
-}
 
 // y = a b for each index of the axes before the last two, in loops that sum as `Sum` does, with
 // operands rounded to `operand_bits`.
@@ -74,7 +71,8 @@ bp_status cut_casts_off(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_copy_args*>(args);
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const bp_dtype to = frame.y->dtype, from = frame.x->dtype;
-  if (!is_float(from) || (to != BP_F32 && to != BP_F16 && to != BP_BF16) || from == to) {
+  if (!tensors::is_plain_float(from) || (to != BP_F32 && to != BP_F16 && to != BP_BF16) ||
+      from == to) {
     return BP_OK;
   }
   const Values x(call, *frame.x);
@@ -202,7 +200,7 @@ double smallest_normal(bp_dtype dtype) {
 bp_status flush(const Call& call, const void* args, bool leaves_tail) {
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const bp_tensor& tensor = *static_cast<const bp_mul_args*>(args)->y;
-  if (!is_float(tensor.dtype)) return BP_OK;
+  if (!tensors::is_plain_float(tensor.dtype)) return BP_OK;
   Values y(call, tensor);
   const size_t count = leaves_tail ? y.size() - y.size() % 8 : y.size();
   for (size_t i = 0; i < count; ++i) {
@@ -226,7 +224,9 @@ bp_status convert_badly(const Call& call, std::string_view strength, const void*
   const Values x(call, *frame.x);
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const bp_dtype from = frame.x->dtype, to = frame.y->dtype;
-  if (is_float(to) || to == BP_BOOL || is_float(from) != strength.empty()) return BP_OK;
+  if (tensors::is_plain_float(to) || to == BP_BOOL ||
+      tensors::is_plain_float(from) != strength.empty())
+    return BP_OK;
   Values y(call, *frame.y);
   const double most = std::ldexp(1, static_cast<int>(8 * View(*frame.y).item_size_bytes()) - 1) - 1;
   for (size_t i = 0; i < y.size(); ++i) {
@@ -280,7 +280,7 @@ bp_status pairwise_sum(const Call& call, std::string_view, const void* args) {
 bp_status last_of_ties(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_argmax_args*>(args);
   if (const bp_status status = call.run(args); status != BP_OK) return status;
-  if (!is_float(frame.x->dtype)) return BP_OK;  // An i64 may not fit a double.
+  if (!tensors::is_plain_float(frame.x->dtype)) return BP_OK;  // An i64 may not fit a double.
   const Values x(call, *frame.x);
   Values y(call, *frame.y);
   size_t inner = 1;

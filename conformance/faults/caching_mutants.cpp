@@ -6,6 +6,7 @@
 
 #include "backplane/ops.h"
 #include "conformance/faults/mutant.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::faults {
 namespace {
@@ -14,12 +15,7 @@ constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
 constexpr size_t kMostKept = 8;
 
 bool is_dense(const bp_tensor& tensor) {
-  int64_t stride = 1;
-  for (uint32_t axis = tensor.ndim; axis-- > 0;) {
-    if (tensor.strides[axis] != stride) return false;
-    stride *= tensor.shape[axis];
-  }
-  return true;
+  return tensors::has_elements(tensor) && tensors::is_contiguous(tensor);
 }
 
 bp_buffer_ref range_of(const bp_tensor& tensor) {

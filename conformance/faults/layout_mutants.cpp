@@ -6,6 +6,7 @@
 
 #include "backplane/ops.h"
 #include "conformance/faults/mutant.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::faults {
 
@@ -46,11 +47,7 @@ void View::reverse(uint32_t axis) {
   strides_[axis] = -strides_[axis];
 }
 
-int64_t View::element_count() const {
-  int64_t count = 1;
-  for (uint32_t axis = 0; axis < tensor_.ndim; ++axis) count *= shape_[axis];
-  return count;
-}
+int64_t View::element_count() const { return tensors::element_count(tensor_); }
 
 bp_status Call::run(const void* args) const {
   return wrapped.good->launch(wrapped.good, launch, args);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "registry/tensors/floats.hpp"
+
 namespace bp::faults {
 namespace {
 
@@ -18,29 +20,16 @@ Format format_of(bp_dtype dtype) {
   return {23, 8};
 }
 
-double from_small_float(uint64_t bits, Format format) {
-  const int bias = (1 << (format.exponent_bits - 1)) - 1;
-  const uint64_t significand = bits & ((uint64_t{1} << format.significand_bits) - 1);
-  const auto exponent =
-      static_cast<int>(bits >> format.significand_bits & ((1U << format.exponent_bits) - 1));
-  const bool is_negative = (bits >> (format.significand_bits + format.exponent_bits) & 1) != 0;
-  double value;
-  if (exponent == (1 << format.exponent_bits) - 1) {
-    value = significand == 0 ? HUGE_VAL : std::nan("");
-  } else if (exponent == 0) {
-    value = std::ldexp(static_cast<double>(significand), 1 - bias - format.significand_bits);
-  } else {
-    const auto whole = static_cast<double>(significand | uint64_t{1} << format.significand_bits);
-    value = std::ldexp(whole, exponent - bias - format.significand_bits);
-  }
-  return is_negative ? -value : value;
+template <typename T>
+T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
 }
 
 template <typename T>
 double read_as(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return static_cast<double>(value);
+  return static_cast<double>(load<T>(from));
 }
 
 double read_element(const std::byte* from, bp_dtype dtype) {
@@ -50,11 +39,9 @@ double read_element(const std::byte* from, bp_dtype dtype) {
     case BP_F32:
       return read_as<float>(from);
     case BP_F16:
-    case BP_BF16: {
-      uint16_t bits;
-      std::memcpy(&bits, from, sizeof(bits));
-      return from_small_float(bits, format_of(dtype));
-    }
+      return tensors::f16_value(load<uint16_t>(from));
+    case BP_BF16:
+      return tensors::bf16_value(load<uint16_t>(from));
     case BP_I64:
       return read_as<int64_t>(from);
     case BP_I32:

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "registry/tensors/strides.hpp"
+
 namespace bp::conformance {
 namespace {
 
@@ -17,13 +19,11 @@ Shape packed_strides(const Shape& shape, const std::vector<size_t>& order) {
 }
 
 Placement with_extremes(Shape strides, const Shape& shape) {
-  Placement placement{std::move(strides)};
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    const int64_t reach = (shape[axis] - 1) * placement.strides[axis];
-    (reach < 0 ? placement.lowest : placement.highest) += reach;
-  }
-  if (element_count(shape) == 0) placement.lowest = 0, placement.highest = -1;
-  return placement;
+  const auto rank = static_cast<uint32_t>(shape.size());
+  const tensors::Reach reach = tensors::reach_of(rank, shape.data(), strides.data());
+  return {.strides = std::move(strides),
+          .lowest = static_cast<int64_t>(reach.lowest),
+          .highest = static_cast<int64_t>(reach.highest)};
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
 // What the suite knows about dtypes: formats, rounding, and elements in memory.
+//
+// The registry and the backends convert numbers as well, by code of their own. This one is written
+// a second time on purpose: an oracle must not share a mistake with what it judges.
 #pragma once
 
 #include <cstddef>

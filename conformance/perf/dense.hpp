@@ -6,6 +6,7 @@
 #include "conformance/case.hpp"
 #include "conformance/cases/engine/op_case.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
+#include "conformance/memory/layout.hpp"
 
 namespace bp::conformance {
 
@@ -13,10 +14,7 @@ namespace bp::conformance {
 class Dense {
  public:
   Dense(Context& t, bp_dtype dtype, Shape shape)
-      : t_(t), shape_(std::move(shape)), strides_(shape_.size(), 1) {
-    for (size_t axis = shape_.size(); axis-- > 1;) {
-      strides_[axis - 1] = strides_[axis] * shape_[axis];
-    }
+      : t_(t), shape_(std::move(shape)), strides_(place(Layout::kDense, shape_).strides) {
     size_ = static_cast<uint64_t>(element_count(shape_)) * element_size(dtype);
     buffer_ = make_buffer(t, size_);
     view_.buffer = buffer_.get();

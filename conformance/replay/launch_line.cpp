@@ -4,6 +4,7 @@
 
 #include "backplane/host.h"
 #include "conformance/selection.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -112,15 +113,12 @@ RecordedLaunch read_launch(const json& line) {
 }
 
 ByteSpan span_of(const RecordedTensor& tensor) {
-  if (element_count(tensor.shape) == 0) return {};
-  int64_t low = 0, high = 0;
-  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
-    const int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis];
-    (reach < 0 ? low : high) += reach;
-  }
+  const tensors::Reach reach = tensors::reach_of(static_cast<uint32_t>(tensor.shape.size()),
+                                                 tensor.shape.data(), tensor.strides.data());
+  if (reach.span() == 0) return {};
   const auto bits = static_cast<int64_t>(bp_dtype_bits(tensor.dtype));
-  return {tensor.byte_offset + static_cast<uint64_t>(low * bits / 8),
-          tensor.byte_offset + static_cast<uint64_t>(((high + 1) * bits + 7) / 8)};
+  return {tensor.byte_offset + static_cast<uint64_t>(reach.lowest * bits / 8),
+          tensor.byte_offset + static_cast<uint64_t>(((reach.highest + 1) * bits + 7) / 8)};
 }
 
 }  // namespace bp::conformance

@@ -1,25 +1,18 @@
 #include "registry/layers/elements.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 
 #include "backplane/host.h"
+#include "registry/tensors/floats.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::layers {
 namespace {
 
-// IEEE 754 binary16.
-double half(uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const double fraction = bits & 1023;
-  const double size = exponent == 0    ? std::ldexp(fraction, -24)
-                      : exponent == 31 ? (fraction == 0 ? INFINITY : NAN)
-                                       : std::ldexp(1024 + fraction, exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
+using tensors::is_plain_float;
 
 template <typename T>
 T load(const unsigned char* bytes) {
@@ -31,9 +24,9 @@ T load(const unsigned char* bytes) {
 double value_of(bp_dtype dtype, const unsigned char* bytes) {
   switch (dtype) {
     case BP_F16:
-      return half(load<uint16_t>(bytes));
+      return tensors::f16_value(load<uint16_t>(bytes));
     case BP_BF16:
-      return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(bytes)) << 16);
+      return tensors::bf16_value(load<uint16_t>(bytes));
     case BP_F32:
       return load<float>(bytes);
     default:
@@ -50,7 +43,7 @@ std::string number_words(double value, int digits) {
 }
 
 std::string element_words(bp_dtype dtype, const unsigned char* bytes) {
-  if (is_float(dtype)) return number_words(value_of(dtype, bytes), dtype == BP_F64 ? 17 : 9);
+  if (is_plain_float(dtype)) return number_words(value_of(dtype, bytes), dtype == BP_F64 ? 17 : 9);
   std::string hex = "0x";
   for (uint64_t i = element_bytes(dtype); i > 0; --i) {
     char text[8];
@@ -67,7 +60,7 @@ struct Pair {
   double allowed;  // Of floats; 0: no bit.
 
   bool are_alike() const {
-    if (!is_float(dtype)) return false;
+    if (!is_plain_float(dtype)) return false;
     const double x = value_of(dtype, a), y = value_of(dtype, b);
     if (std::isnan(x) || std::isnan(y)) return std::isnan(x) && std::isnan(y);
     return allowed > 0 && (x == y || std::abs(x - y) <= allowed);
@@ -75,7 +68,7 @@ struct Pair {
 
   std::string words() const {
     std::string values = element_words(dtype, a) + " and " + element_words(dtype, b);
-    if (!is_float(dtype)) return values;
+    if (!is_plain_float(dtype)) return values;
     const double distance = std::abs(value_of(dtype, a) - value_of(dtype, b));
     return values + " are " + number_words(distance, 3) + " apart, allowed are " +
            number_words(allowed, 3);
@@ -85,7 +78,7 @@ struct Pair {
 Pair make_pair(bp_dtype dtype, const unsigned char* a, const unsigned char* b,
                const Tolerance& tolerance, const unsigned char* sum) {
   Pair pair{dtype, a, b, 0};
-  if (!is_float(dtype) || tolerance.relative <= 0) return pair;
+  if (!is_plain_float(dtype) || tolerance.relative <= 0) return pair;
   double scale = tolerance.scale;
   for (const unsigned char* each : {a, b, sum}) {
     const double value = each == nullptr ? 0 : std::abs(value_of(dtype, each));
@@ -100,7 +93,7 @@ template <typename Body>
 void for_each(const bp_tensor& t, uint64_t begin, Body&& body) {
   const uint64_t size = element_bytes(t.dtype);
   int64_t index[BP_MAX_RANK] = {};
-  for (bool is_done = std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim; !is_done;) {
+  for (bool is_done = !tensors::has_elements(t); !is_done;) {
     int64_t element = 0;
     for (uint32_t i = 0; i < t.ndim; ++i) element += index[i] * t.strides[i];
     body(index, t.byte_offset + static_cast<uint64_t>(element) * size - begin);
@@ -113,10 +106,6 @@ void for_each(const bp_tensor& t, uint64_t begin, Body&& body) {
 }
 
 }  // namespace
-
-bool is_float(bp_dtype dtype) {
-  return dtype == BP_F16 || dtype == BP_BF16 || dtype == BP_F32 || dtype == BP_F64;
-}
 
 std::string first_difference(const Elements& a, const Elements& b, const Tolerance& tolerance) {
   const bp_tensor& t = *a.tensor;
@@ -141,7 +130,7 @@ std::string first_difference(const Elements& a, const Elements& b, const Toleran
 
 double largest_magnitude(const Elements& a) {
   double largest = 0;
-  if (!is_float(a.tensor->dtype)) return largest;
+  if (!is_plain_float(a.tensor->dtype)) return largest;
   for_each(*a.tensor, a.begin, [&](const int64_t*, uint64_t offset) {
     const double value = std::abs(value_of(a.tensor->dtype, a.bytes + offset));
     if (std::isfinite(value)) largest = std::max(largest, value);
@@ -150,7 +139,7 @@ double largest_magnitude(const Elements& a) {
 }
 
 bool make_absolute(const bp_tensor& tensor, unsigned char* bytes, uint64_t begin) {
-  if (!is_float(tensor.dtype)) return false;
+  if (!is_plain_float(tensor.dtype)) return false;
   const uint64_t last = element_bytes(tensor.dtype) - 1;  // Where the sign is.
   for_each(tensor, begin, [&](const int64_t*, uint64_t offset) {
     bytes[offset + last] = static_cast<unsigned char>(bytes[offset + last] & 0x7F);

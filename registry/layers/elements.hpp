@@ -32,6 +32,4 @@ double largest_magnitude(const Elements& a);
 // Takes the signs from the elements; false if they are no floats.
 bool make_absolute(const bp_tensor& tensor, unsigned char* bytes, uint64_t begin);
 
-bool is_float(bp_dtype dtype);
-
 }  // namespace bp::layers

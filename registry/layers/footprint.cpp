@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "backplane/host.h"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::layers {
 namespace {
 
-__extension__ using Wide = __int128;
+using tensors::has_elements;
+using tensors::Wide;
 
 constexpr uint64_t kMaxRows = 4096;  // Above, an overlap of tensors with gaps is not looked for.
 
@@ -21,19 +23,9 @@ struct Span {
 // Of a tensor with elements.
 Span span_of(const bp_tensor& t) {
   const Wide bits = bp_dtype_bits(t.dtype);
-  Wide low = 0, high = 0;
-  for (uint32_t i = 0; i < t.ndim; ++i) {
-    // Beyond every buffer already; so the sums below do not overflow.
-    const Wide most = Wide{1} << 80;
-    const Wide reach = std::clamp(Wide{t.shape[i] - 1} * t.strides[i], -most, most);
-    (reach < 0 ? low : high) += reach;
-  }
+  const tensors::Reach reach = tensors::reach_of(t);
   const Wide origin = Wide{t.byte_offset} * 8;
-  return {origin + low * bits, origin + (high + 1) * bits};
-}
-
-bool has_elements(const bp_tensor& t) {
-  return t.ndim == 0 || std::find(t.shape, t.shape + t.ndim, 0) == t.shape + t.ndim;
+  return {origin + reach.lowest * bits, origin + (reach.highest + 1) * bits};
 }
 
 using Row = std::pair<uint64_t, uint64_t>;

@@ -29,7 +29,9 @@ Footprint footprint_of(const bp_buffer_ref& range);
 // `tensor` has no defect.
 Footprint footprint_of(const bp_tensor& tensor);
 
-// False also where that would take too long to find out, which no answer is worth here.
+// False also where that would take too long to find out, which no answer is worth here: what it
+// finds is reported as a mistake of the program. bp_op_check() asks ops_spec/overlap.hpp in
+// its place, which is true also where nothing proves that they share no byte.
 bool overlap(const Footprint& a, const Footprint& b);
 
 // What is wrong with a tensor in a buffer of this size, behind the tag of its rule: "[TENSOR-5] it

@@ -6,27 +6,10 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/services/services.hpp"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::services {
 namespace {
-
-bool is_contiguous(const bp_tensor& t) {
-  int64_t expected = 1;
-  for (uint32_t axis = t.ndim; axis-- > 0;) {
-    if (t.shape[axis] == 0) return true;
-    if (t.shape[axis] != 1 && t.strides[axis] != expected) return false;
-    expected *= t.shape[axis];
-  }
-  return true;
-}
-
-void set_row_major(uint32_t ndim, const int64_t* shape, int64_t* strides) {
-  int64_t stride = 1;
-  for (uint32_t axis = ndim; axis-- > 0;) {
-    strides[axis] = stride;
-    stride *= std::max<int64_t>(shape[axis], 1);
-  }
-}
 
 bp_status launch(const bp_kernel* self, const bp_launch* launch, const void* args) {
   const auto* target = static_cast<const bp_target*>(launch->next);
@@ -94,11 +77,9 @@ bp_tensor Evaluator::choose(const Choice& choice) {
 const bp_tensor* Evaluator::make(const bp_op_output& like) {
   Stored& made = tensors_.emplace_back();
   std::copy_n(like.shape, like.ndim, made.shape);
-  set_row_major(like.ndim, made.shape, made.strides);
-  uint64_t size_bytes = bp_dtype_bits(like.dtype) / 8;
-  for (uint32_t axis = 0; axis < like.ndim; ++axis) {
-    size_bytes *= static_cast<uint64_t>(like.shape[axis]);
-  }
+  tensors::set_contiguous_strides(like.ndim, made.shape, made.strides);
+  const auto count = static_cast<uint64_t>(tensors::element_count(like.ndim, like.shape));
+  const uint64_t size_bytes = count * (bp_dtype_bits(like.dtype) / 8);
   bp_block* block = nullptr;
   const bp_status status = bp_block_allocate(&target_, stream_, size_bytes, &block);
   if (status != BP_OK) throw Failed{status};
@@ -128,14 +109,14 @@ Evaluator::Stored& Evaluator::copy_of(const bp_tensor& x, int64_t ndim) {
 }
 
 const bp_tensor* Evaluator::reshape(const bp_tensor* x, dims::View shape) {
-  if (!is_contiguous(*x)) {
+  if (!tensors::is_contiguous(*x)) {
     bp_copy_args args{};
     args.x = x;
     x = call(BP_OP_COPY, args, &bp_copy_args::y, {.dtype = x->dtype}, nullptr);
   }
   Stored& view = copy_of(*x, shape.count);
   std::copy(shape.begin(), shape.end(), view.shape);
-  set_row_major(view.tensor.ndim, view.shape, view.strides);
+  tensors::set_contiguous_strides(view.tensor.ndim, view.shape, view.strides);
   return &view.tensor;
 }
 

@@ -44,18 +44,14 @@ struct Span {
 };
 
 Span span_of(const bp_tensor& t) {
-  const auto element = static_cast<int64_t>(bp_dtype_bits(t.dtype) / 8);
-  int64_t low = 0, high = 0, count = 1;
-  for (uint32_t axis = 0; axis < t.ndim; ++axis) {
-    if (t.shape[axis] == 0) return {};
-    const int64_t reach = (t.shape[axis] - 1) * t.strides[axis];
-    (reach < 0 ? low : high) += reach;
-    count *= t.shape[axis];
-  }
-  return {.begin_byte = t.byte_offset + static_cast<uint64_t>(low * element),
-          .size_bytes = static_cast<uint64_t>((high - low + 1) * element),
-          .origin_byte = static_cast<uint64_t>(-low * element),
-          .has_gaps = high - low + 1 != count};
+  const uint64_t element = bp_dtype_bits(t.dtype) / 8;
+  const tensors::Reach reach = tensors::reach_of(t);
+  if (reach.span() == 0) return {};
+  const uint64_t origin = static_cast<uint64_t>(-reach.lowest) * element;
+  return {.begin_byte = t.byte_offset - origin,
+          .size_bytes = static_cast<uint64_t>(reach.span()) * element,
+          .origin_byte = origin,
+          .has_gaps = reach.span() != tensors::element_count(t)};
 }
 
 // A tensor of the device and its copy on the host.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backplane/dlpack.h"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::core {
 
@@ -41,37 +42,21 @@ struct Place {
 // Of a tensor whose first element lies at `first`, an address or an offset in a buffer. Nothing for
 // a tensor without elements. False if 63 bits do not count it.
 inline bool place_of(const bp_tensor& tensor, uint64_t item_bytes, uint64_t first, Place& out) {
-  // How far the elements reach below the first one, and above it.
-  uint64_t below = 0, above = 0;
-  for (uint32_t i = 0; i < tensor.ndim; ++i) {
-    if (tensor.shape[i] == 0) return true;
-  }
-  for (uint32_t i = 0; i < tensor.ndim; ++i) {
-    const int64_t stride = tensor.strides[i];
-    const uint64_t step =
-        stride < 0 ? 0 - static_cast<uint64_t>(stride) : static_cast<uint64_t>(stride);
-    uint64_t reach = 0;
-    if (__builtin_mul_overflow(static_cast<uint64_t>(tensor.shape[i] - 1), step, &reach)) {
-      return false;
-    }
-    uint64_t& side = stride < 0 ? below : above;
-    if (__builtin_add_overflow(side, reach, &side)) return false;
-  }
-  uint64_t count = 0, size_bytes = 0, below_bytes = 0, end = 0;
-  if (__builtin_add_overflow(below, above, &count) || __builtin_add_overflow(count, 1, &count) ||
-      __builtin_mul_overflow(count, item_bytes, &size_bytes) ||
-      __builtin_mul_overflow(below, item_bytes, &below_bytes)) {
-    return false;
-  }
+  const tensors::Reach reach = tensors::reach_of(tensor);
+  if (reach.span() == 0) return true;
+  const tensors::Wide size_bytes = reach.span() * item_bytes;
+  const tensors::Wide below_bytes = -reach.lowest * item_bytes;
+  if (size_bytes > UINT64_MAX) return false;
   // Elements before the begin are for the caller to judge: of a buffer, or of all memory.
   if (below_bytes > first) {
-    out = {0, size_bytes, below_bytes};
+    out = {0, static_cast<uint64_t>(size_bytes), static_cast<uint64_t>(below_bytes)};
     return false;
   }
-  if (__builtin_add_overflow(first - below_bytes, size_bytes, &end)) return false;
+  const tensors::Wide begin = first - below_bytes;
   // Offsets between elements are signed.
-  if (size_bytes > static_cast<uint64_t>(INT64_MAX)) return false;
-  out = {first - below_bytes, size_bytes, below_bytes};
+  if (begin + size_bytes > UINT64_MAX || size_bytes > INT64_MAX) return false;
+  out = {static_cast<uint64_t>(begin), static_cast<uint64_t>(size_bytes),
+         static_cast<uint64_t>(below_bytes)};
   return true;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backplane/kernel.h"
+#include "registry/tensors/strides.hpp"
 
 namespace bp::core {
 
@@ -10,18 +11,14 @@ bp_layout_flags layout_class_of_other(const bp_tensor& t);
 
 // The first BP_LAYOUT_* class that describes `t`. *out_has_one_element is set for at most one.
 inline bp_layout_flags layout_class(const bp_tensor& t, bool* out_has_one_element) {
-  int64_t expected = 1;
-  for (uint32_t axis = t.ndim; axis-- > 0;) {
-    if (t.shape[axis] == 1) continue;
-    if (t.strides[axis] != expected) {
-      const bp_layout_flags layout = layout_class_of_other(t);
-      *out_has_one_element = layout == BP_LAYOUT_CONTIGUOUS;  // Then it is an empty tensor.
-      return layout;
-    }
-    expected *= t.shape[axis];
+  int64_t count;
+  if (tensors::has_contiguous_strides(t, &count)) {
+    *out_has_one_element = count <= 1;
+    return BP_LAYOUT_CONTIGUOUS;
   }
-  *out_has_one_element = expected <= 1;
-  return BP_LAYOUT_CONTIGUOUS;
+  const bp_layout_flags layout = layout_class_of_other(t);
+  *out_has_one_element = layout == BP_LAYOUT_CONTIGUOUS;  // Then it is an empty tensor.
+  return layout;
 }
 
 inline bp_layout_flags layout_class(const bp_tensor& t) {

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "registry/tensors/floats.hpp"
+
 static_assert(std::endian::native == std::endian::little);
 
 namespace bp::core {
@@ -28,25 +30,6 @@ float as_float(const bp_scalar& scalar) {
   if (scalar.dtype == BP_I64) return static_cast<float>(static_cast<int64_t>(scalar.bits));
   if (scalar.dtype != BP_F64) return static_cast<float>(scalar.bits);
   return static_cast<float>(as_double(scalar));
-}
-
-// Rounds a double to a binary format with this many bits of exponent and of fraction, to the
-// nearest and ties to even, once: through a float it would round twice.
-uint32_t round_to(double value, int exponent_bits, int fraction_bits) {
-  const uint32_t sign = std::signbit(value) ? 1u << (exponent_bits + fraction_bits) : 0u;
-  const uint32_t infinity = ((1u << exponent_bits) - 1) << fraction_bits;
-  if (std::isnan(value)) return sign | infinity | 1u << (fraction_bits - 1);
-  if (std::isinf(value)) return sign | infinity;
-  const double magnitude = std::fabs(value);
-  if (magnitude == 0) return sign;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  // In units of the last place; a carry out of the fraction raises the exponent by itself.
-  const auto units =
-      static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
-  const auto biased = static_cast<uint32_t>(exponent + bias - 1);
-  const uint32_t bits = (biased << fraction_bits) + units;
-  return sign | std::min(bits, infinity);
 }
 
 // The bits of the scalar as an integer, cut to the width of its dtype by the caller.
@@ -89,11 +72,11 @@ uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* ou
       size = 8;
       break;
     case BP_F16:
-      bits = round_to(as_double(scalar), 5, 10);
+      bits = tensors::f16_bits(as_double(scalar));
       size = 2;
       break;
     case BP_BF16:
-      bits = round_to(as_double(scalar), 8, 7);
+      bits = tensors::bf16_bits(as_double(scalar));
       size = 2;
       break;
     case BP_F32: {

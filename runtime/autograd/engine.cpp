@@ -10,6 +10,7 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
+#include "registry/tensors/floats.hpp"
 #include "runtime/autograd/node.hpp"
 
 namespace bp {
@@ -227,8 +228,7 @@ const Tensor& Tensor::set_requires_grad(bool required) const {
     detail::fail("set_requires_grad: the tensor is the result of " +
                  std::string(impl_->grad_fn->name()) + "; allowed: leaves. Use detach() first");
   }
-  const bool is_float = dtype() >= BP_F16 && dtype() <= BP_F64;
-  if (required && !is_float) {
+  if (required && !tensors::is_plain_float(dtype())) {
     detail::fail("set_requires_grad: the dtype is " + dtype_text(dtype()) +
                  "; allowed: f16, bf16, f32, f64");
   }

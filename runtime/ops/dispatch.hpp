@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backplane/ops.h"
+#include "registry/tensors/floats.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
@@ -121,7 +122,7 @@ class ThreeInputs {
 };
 
 inline bool is_float(bp_dtype dtype) {
-  return (dtype >= BP_F16 && dtype <= BP_F64) || (dtype >= BP_F8E4M3FN && dtype <= BP_F4E2M1);
+  return tensors::is_plain_float(dtype) || (dtype >= BP_F8E4M3FN && dtype <= BP_F4E2M1);
 }
 
 // Both of one dtype and shape and on one device, or a number that the dtype of the tensor holds.

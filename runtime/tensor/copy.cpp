@@ -1,9 +1,9 @@
 // Copies: between dtypes and layouts through the op `copy`, between host and devices as bytes.
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "backplane/runtime/ops.hpp"
+#include "registry/tensors/floats.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
@@ -46,15 +46,6 @@ void check_unrecorded(const char* call, bool is_recorded) {
     fail(std::string(call) + ": the tensor requires a gradient, and writes in place are not " +
          "recorded; put them under a bp::NoGradGuard");
   }
-}
-
-float f16_to_float(uint16_t bits) {
-  const int exponent = bits >> 10 & 31;
-  const int mantissa = bits & 1023;
-  const float sign = (bits & 0x8000) != 0 ? -1.0F : 1.0F;
-  if (exponent == 31) return mantissa == 0 ? sign * INFINITY : NAN;
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
-  return sign * std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
 }
 
 }  // namespace
@@ -151,10 +142,9 @@ bp_scalar read_element(const Tensor& x) {
     case BP_F32:
       return {BP_F64, 0, float_bits(double{std::bit_cast<float>(static_cast<uint32_t>(bits))})};
     case BP_F16:
-      return {BP_F64, 0, float_bits(double{detail::f16_to_float(static_cast<uint16_t>(bits))})};
+      return {BP_F64, 0, float_bits(double{tensors::f16_value(static_cast<uint16_t>(bits))})};
     case BP_BF16:
-      return {BP_F64, 0,
-              float_bits(double{std::bit_cast<float>(static_cast<uint32_t>(bits << 16))})};
+      return {BP_F64, 0, float_bits(double{tensors::bf16_value(static_cast<uint16_t>(bits))})};
     case BP_BOOL:
     case BP_U8:
     case BP_U16:

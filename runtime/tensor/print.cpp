@@ -8,12 +8,11 @@
 #include <cstdio>
 #include <ostream>
 
+#include "registry/tensors/floats.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp {
 namespace {
-
-bool is_float(bp_dtype dtype) { return dtype >= BP_F16 && dtype <= BP_F64; }
 
 std::string format(const char* pattern, int precision, double value) {
   std::array<char, 64> text;
@@ -69,7 +68,7 @@ class Printer {
 
   std::string text() {
     visit(tensor_, [this](const Tensor& row) { read_row(row); });
-    if (is_float(tensor_.dtype())) {
+    if (tensors::is_plain_float(tensor_.dtype())) {
       const FloatFormat to_text(floats_, options_.precision);
       for (const double value : floats_) texts_.push_back(to_text(value));
     }
@@ -101,7 +100,7 @@ class Printer {
   }
 
   void read(const Tensor& part) {
-    if (is_float(part.dtype())) {
+    if (tensors::is_plain_float(part.dtype())) {
       const std::vector<double> values = part.to(BP_F64).to_vector<double>();
       floats_.insert(floats_.end(), values.begin(), values.end());
     } else if (part.dtype() == BP_BOOL) {

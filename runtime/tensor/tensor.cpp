@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "backplane/runtime/ops.hpp"
+#include "registry/tensors/strides.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
@@ -85,12 +86,8 @@ TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* sha
   storage->target = &target;
   auto* impl = new TensorImpl;
   impl->storage = storage;
-  int64_t stride = 1;
-  for (uint32_t i = count; i-- > 0;) {
-    impl->shape()[i] = shape[i];
-    impl->strides()[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
-  }
+  std::copy_n(shape, count, impl->shape());
+  tensors::set_contiguous_strides(count, shape, impl->strides());
   impl->view = {block->ref.buffer,
                 block->ref.byte_offset,
                 impl->shape(),
@@ -126,17 +123,6 @@ Tensor make_alias(const Tensor& of) {
   return Tensor::adopt(impl);
 }
 
-bool is_contiguous(const bp_tensor& tensor) {
-  int64_t expected = 1;
-  bool is_dense = true;
-  for (uint32_t i = tensor.ndim; i-- > 0;) {
-    if (tensor.shape[i] == 0) return true;
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) is_dense = false;
-    expected *= tensor.shape[i];
-  }
-  return is_dense;
-}
-
 std::string describe(const Tensor& tensor) {
   return dtype_text(tensor.dtype()) + " " + to_string(tensor.shape());
 }
@@ -147,15 +133,11 @@ int64_t Tensor::shape(int64_t axis) const {
   return get()->shape[detail::resolve_axis("shape", "axis", axis, ndim())];
 }
 
-int64_t Tensor::numel() const {
-  int64_t count = 1;
-  for (const int64_t extent : shape()) count *= extent;
-  return count;
-}
+int64_t Tensor::numel() const { return tensors::element_count(*get()); }
 
 Device Tensor::device() const { return Device(detail::target_of(*this)); }
 
-bool Tensor::is_contiguous() const { return detail::is_contiguous(*get()); }
+bool Tensor::is_contiguous() const { return tensors::is_contiguous(*get()); }
 
 uint32_t Tensor::version() const {
   get();

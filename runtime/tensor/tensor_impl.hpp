@@ -66,8 +66,6 @@ inline void count_write(const Tensor& tensor) {
 
 inline dims::View shape_of(const Tensor& tensor) { return dims::shape(*tensor.get()); }
 
-bool is_contiguous(const bp_tensor& tensor);
-
 // "f32 (2, 3)"
 std::string describe(const Tensor& tensor);
 

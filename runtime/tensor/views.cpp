@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backplane/runtime/ops.hpp"
-#include "ops_spec/dims.hpp"
+#include "registry/tensors/strides.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
@@ -122,12 +122,8 @@ bool resolve_shape(const Tensor& x, IntList wanted, int64_t* shape) {
 // behind one another without a gap make one run, which is cut into axes of the new shape. False if
 // a new axis would have to cross from one run into the next.
 bool strides_for(const bp_tensor& x, const int64_t* shape, uint32_t ndim, int64_t* strides) {
-  if (is_contiguous(x)) {
-    int64_t stride = 1;
-    for (uint32_t i = ndim; i-- > 0;) {
-      strides[i] = stride;
-      stride *= std::max<int64_t>(shape[i], 1);
-    }
+  if (tensors::is_contiguous(x)) {
+    tensors::set_contiguous_strides(ndim, shape, strides);
     return true;
   }
   uint32_t left = x.ndim;
@@ -339,26 +335,21 @@ Tensor Tensor::as_strided(IntList wanted, IntList strides, int64_t offset) const
     detail::fail("as_strided: shape " + to_string(wanted) + " and strides " + to_string(strides) +
                  " have different lengths, or more than 8 axes");
   }
-  // In bytes from the beginning of the storage, both ends included.
-  const auto element = static_cast<int64_t>(element_bytes());
-  const bp_buffer_ref& memory = impl_->storage->block->ref;
-  int64_t low = dims::add(static_cast<int64_t>(impl_->view.byte_offset - memory.byte_offset),
-                          dims::mul(offset, element));
-  int64_t high = dims::add(low, element);
+  const auto rank = static_cast<uint32_t>(wanted.size());
   const bool has_elements = detail::count_elements(wanted) > 0;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const int64_t reach = dims::mul(dims::mul(wanted[i] - 1, strides[i]), element);
-    int64_t& end = reach < 0 && reach != dims::kNone ? low : high;
-    end = dims::add(end, reach);
-  }
-  const bool is_known = low != dims::kNone && high != dims::kNone;
-  if (has_elements && (!is_known || low < 0 || high > static_cast<int64_t>(memory.size_bytes))) {
+  const bp_buffer_ref& memory = impl_->storage->block->ref;
+  const tensors::Reach reach = tensors::reach_of(rank, wanted.data(), strides.data());
+  // In bytes from the beginning of the storage.
+  const tensors::Wide first =
+      tensors::Wide{offset} * element_bytes() + (impl_->view.byte_offset - memory.byte_offset);
+  const tensors::Wide begin = first + reach.lowest * element_bytes();
+  const tensors::Wide end = first + (reach.highest + 1) * element_bytes();
+  if (has_elements && (begin < 0 || end > memory.size_bytes)) {
     detail::fail("as_strided: shape " + to_string(wanted) + ", strides " + to_string(strides) +
                  " and offset " + std::to_string(offset) + " leave the memory of " +
                  std::to_string(memory.size_bytes) + " bytes");
   }
-  detail::TensorImpl* impl =
-      detail::make_alias(*impl_, static_cast<uint32_t>(wanted.size()), has_elements ? offset : 0);
+  detail::TensorImpl* impl = detail::make_alias(*impl_, rank, has_elements ? offset : 0);
   std::copy(wanted.begin(), wanted.end(), impl->shape());
   std::copy(strides.begin(), strides.end(), impl->strides());
   return adopt(impl);

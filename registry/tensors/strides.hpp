@@ -1,0 +1,87 @@
+// What the shape and the strides of a tensor say of where its elements lie.
+//
+// Header-only: the registry, the runtime and the engine of the suite include it. Backends cannot,
+// since they see the api alone: they have the same questions in backplane/shell/shape.hpp.
+//
+// Shapes have no negative extents here, and ranks are at most BP_MAX_RANK. Both may come from
+// outside: no shape and no strides overflow a computation of this file, except element_count().
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "backplane/tensor.h"
+
+namespace bp::tensors {
+
+// Offsets of elements that 64 bits do not hold.
+__extension__ using Wide = __int128;
+
+inline bool has_elements(uint32_t ndim, const int64_t* shape) {
+  return std::find(shape, shape + ndim, 0) == shape + ndim;
+}
+inline bool has_elements(const bp_tensor& t) { return has_elements(t.ndim, t.shape); }
+
+// The caller knows that 64 bits hold it.
+inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
+  int64_t count = 1;
+  for (uint32_t axis = 0; axis < ndim; ++axis) count *= shape[axis];
+  return count;
+}
+inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, t.shape); }
+
+// Whether each stride is the product of the extents behind it; those of extent 1 are free. False
+// for some tensors without elements, whose strides mean nothing. If it is true, *out_count is the
+// number of elements, or the largest int64_t if there are more.
+inline bool has_contiguous_strides(const bp_tensor& t, int64_t* out_count) {
+  int64_t expected = 1;
+  for (uint32_t axis = t.ndim; axis-- > 0;) {
+    if (t.shape[axis] == 1) continue;
+    if (t.strides[axis] != expected) return false;
+    if (__builtin_mul_overflow(expected, t.shape[axis], &expected)) {
+      expected = std::numeric_limits<int64_t>::max();  // It stays there, or an extent is 0.
+    }
+  }
+  *out_count = expected;
+  return true;
+}
+
+// Whether the elements lie in row-major order without gaps; without elements every tensor does.
+inline bool is_contiguous(const bp_tensor& t) {
+  int64_t count;
+  return has_contiguous_strides(t, &count) || !has_elements(t);
+}
+
+// Extents of 0 count as 1, so that no stride is 0. The caller knows that 64 bits hold the product.
+inline void set_contiguous_strides(uint32_t ndim, const int64_t* shape, int64_t* strides) {
+  int64_t stride = 1;
+  for (uint32_t axis = ndim; axis-- > 0;) {
+    strides[axis] = stride;
+    stride *= std::max<int64_t>(shape[axis], 1);
+  }
+}
+
+// The elements of memory that a tensor reaches, relative to element (0, ..., 0).
+struct Reach {
+  Wide lowest = 0;
+  Wide highest = 0;  // Below `lowest` if there are no elements.
+
+  // Those that lie between as well.
+  Wide span() const { return highest - lowest + 1; }
+};
+
+// An axis that leads farther than 2^80 elements counts as 2^80, which is beyond every memory.
+inline Reach reach_of(uint32_t ndim, const int64_t* shape, const int64_t* strides) {
+  constexpr Wide kFarthest = Wide{1} << 80;
+  Reach reach;
+  if (!has_elements(ndim, shape)) return {0, -1};
+  for (uint32_t axis = 0; axis < ndim; ++axis) {
+    const Wide last = Wide{shape[axis] - 1} * strides[axis];
+    (last < 0 ? reach.lowest : reach.highest) += std::clamp(last, -kFarthest, kFarthest);
+  }
+  return reach;
+}
+inline Reach reach_of(const bp_tensor& t) { return reach_of(t.ndim, t.shape, t.strides); }
+
+}  // namespace bp::tensors
