@@ -90,6 +90,12 @@ struct Result {
   std::map<std::string, std::string> details;
 };
 
+// The detail of a result behind which the device was lost.
+constexpr const char* kLostDetail = "device";
+
+// The detail that says why a call fell back: a line for each kernel that was not taken.
+constexpr const char* kWhyFallback = "why_fallback";
+
 // What a case runs on.
 struct Subject {
   const bp_target* target = nullptr;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 #include "registry/files/json_depth.hpp"
 #include "registry/files/read_file.hpp"
 

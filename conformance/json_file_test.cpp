@@ -7,7 +7,7 @@
 #include <fstream>
 #include <functional>
 
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 namespace {

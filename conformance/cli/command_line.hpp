@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "conformance/cases/selection.hpp"
 #include "conformance/runner/supervisor.hpp"
-#include "conformance/selection.hpp"
 
 namespace bp::conformance {
 

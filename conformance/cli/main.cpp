@@ -13,7 +13,7 @@
 #include "conformance/cli/verbs.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/report/summary.hpp"
-#include "conformance/runner/worker.hpp"
+#include "conformance/worker/worker.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {

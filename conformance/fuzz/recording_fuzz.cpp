@@ -4,7 +4,7 @@
 #include "api/fuzz/fuzz.hpp"
 #include "api/fuzz/scratch.hpp"
 #include "conformance/replay/recording.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using bp::fuzz::check;

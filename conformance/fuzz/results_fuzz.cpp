@@ -4,7 +4,7 @@
 
 #include "api/fuzz/fuzz.hpp"
 #include "conformance/report/diff.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"
+#include "conformance/cases/selection.hpp"
 #include "conformance/pattern.hpp"
-#include "conformance/selection.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace bp::conformance;

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"
+#include "conformance/cases/selection.hpp"
 #include "conformance/report/waivers.hpp"
-#include "conformance/selection.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace bp::conformance;

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "conformance/case.hpp"
-#include "conformance/perf/perf_options.hpp"
+#include "conformance/runner/perf_options.hpp"
 
 namespace bp::conformance {
 

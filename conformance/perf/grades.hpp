@@ -20,7 +20,6 @@
 #include <string>
 #include <vector>
 
-#include "conformance/case_list.hpp"
 #include "conformance/perf/ceiling_passes.hpp"
 #include "conformance/perf/spread.hpp"
 #include "conformance/report/summary.hpp"

@@ -3,7 +3,7 @@
 
 #include "conformance/case.hpp"
 #include "conformance/cases/engine/op_case.hpp"
-#include "conformance/perf/perf_options.hpp"
+#include "conformance/runner/perf_options.hpp"
 
 namespace bp::conformance {
 

@@ -1,8 +1,8 @@
 // The cases of the verb `perf`: the ceilings, then the measured calls.
 #pragma once
 
-#include "conformance/case_list.hpp"
-#include "conformance/perf/perf_options.hpp"
+#include "conformance/cases/case_list.hpp"
+#include "conformance/runner/perf_options.hpp"
 
 namespace bp::conformance {
 

@@ -6,8 +6,8 @@
 
 #include "conformance/perf/baseline.hpp"
 #include "conformance/perf/grades.hpp"
-#include "conformance/perf/perf_options.hpp"
 #include "conformance/perf/stability.hpp"
+#include "conformance/runner/perf_options.hpp"
 
 namespace bp::conformance {
 

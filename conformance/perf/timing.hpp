@@ -22,7 +22,7 @@
 
 #include "conformance/perf/call_sets.hpp"
 #include "conformance/perf/estimate.hpp"
-#include "conformance/perf/perf_options.hpp"
+#include "conformance/runner/perf_options.hpp"
 
 namespace bp::conformance {
 

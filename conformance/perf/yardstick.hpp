@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "conformance/perf/dense.hpp"
-#include "conformance/perf/perf_options.hpp"
 #include "conformance/perf/timing.hpp"
+#include "conformance/runner/perf_options.hpp"
 
 namespace bp::conformance {
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "backplane/host.h"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::conformance {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "conformance/numerics/fills.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 namespace {

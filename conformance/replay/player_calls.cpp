@@ -1,6 +1,6 @@
 // The streams and events of a recording, and its numbers as handles.
 #include "conformance/replay/player.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 

@@ -4,7 +4,7 @@
 
 #include "backplane/registry.hpp"
 #include "conformance/replay/player.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -11,7 +11,7 @@
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/replay/launch_line.hpp"
 #include "conformance/report/sha256.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 namespace {

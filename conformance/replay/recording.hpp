@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backplane/base.h"
-#include "conformance/replay/source.hpp"
+#include "conformance/runner/replay_source.hpp"
 
 namespace bp::conformance {
 

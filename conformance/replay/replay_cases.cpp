@@ -7,8 +7,7 @@
 #include <string>
 
 #include "conformance/replay/player.hpp"
-#include "conformance/runner/setup.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -1,8 +1,8 @@
 // A recording as a list of cases: one for each launch, and one for each copy to the host.
 #pragma once
 
-#include "conformance/case_list.hpp"
-#include "conformance/replay/source.hpp"
+#include "conformance/cases/case_list.hpp"
+#include "conformance/runner/replay_source.hpp"
 
 namespace bp::conformance {
 

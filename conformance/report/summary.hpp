@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "conformance/cases/selection.hpp"
 #include "conformance/report/waivers.hpp"
 #include "conformance/runner/supervisor.hpp"
-#include "conformance/selection.hpp"
 
 namespace bp::conformance {
 

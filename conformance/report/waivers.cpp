@@ -4,8 +4,8 @@
 
 #include <sstream>
 
+#include "conformance/cases/selection.hpp"
 #include "conformance/json_file.hpp"
-#include "conformance/selection.hpp"
 #include "registry/files/json_depth.hpp"
 
 namespace bp::conformance {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 
 namespace bp::conformance {
 

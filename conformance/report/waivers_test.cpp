@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/selection.hpp"
+#include "conformance/cases/selection.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -4,28 +4,14 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
 
+#include "conformance/process/process_end.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
 
 namespace bp::conformance {
-
-using Clock = std::chrono::steady_clock;
-
-// How a process ended.
-struct ProcessEnd {
-  int wait_status = 0;           // Of the worker; where its warden died before, of the warden.
-  bool is_abandoned = false;     // It did not even die of SIGKILL.
-  bool has_lost_warden = false;  // Its warden died before it, and it with its warden.
-  std::string left_behind;       // "2 processes (sleep, python3)"; "" if there were none.
-
-  bool is_clean() const { return !is_abandoned && !has_lost_warden && wait_status == 0; }
-  // "died of signal 11 (SIGSEGV)", "the process exited with code 3".
-  std::string text() const;
-};
 
 // What a wait for a record ended with.
 enum class Waited { kRecord, kGone, kDeadline, kInterrupted, kBroken };

@@ -5,7 +5,7 @@
 
 #include "conformance/json_file.hpp"
 #include "conformance/runner/describe.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/usage_error.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 #include "conformance/runner/process.hpp"
 #include "conformance/runner/setup.hpp"
 

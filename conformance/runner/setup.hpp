@@ -8,19 +8,13 @@
 #include <vector>
 
 #include "conformance/case.hpp"
-#include "conformance/perf/perf_options.hpp"
-#include "conformance/replay/source.hpp"
+#include "conformance/runner/perf_options.hpp"
+#include "conformance/runner/replay_source.hpp"
 
 namespace bp::conformance {
 
 // Of the list of cases: a change of the meaning of a case is a new suite.
 constexpr const char* kSuiteVersion = "0.1";
-
-// The detail of a result behind which the device was lost.
-constexpr const char* kLostDetail = "device";
-
-// The detail that says why a call fell back: a line for each kernel that was not taken.
-constexpr const char* kWhyFallback = "why_fallback";
 
 // The descriptors of the two protocol pipes in a worker: high, so that a backend that closes or
 // reuses the first few does not meet them.

@@ -4,8 +4,8 @@
 
 #include "conformance/cases/engine/host_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
-#include "conformance/selection.hpp"
 #include "conformance/shrink/program.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 namespace {

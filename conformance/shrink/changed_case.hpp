@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 #include "conformance/cases/engine/op_case.hpp"
 
 namespace bp::conformance {

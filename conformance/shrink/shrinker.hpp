@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 #include "conformance/cases/engine/op_case.hpp"
 #include "conformance/runner/session.hpp"
 

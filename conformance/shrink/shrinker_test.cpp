@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "conformance/cases/engine/host_call.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/cases/selection.hpp"
 #include "conformance/shrink/candidates.hpp"
 #include "conformance/shrink/changed_case.hpp"
 

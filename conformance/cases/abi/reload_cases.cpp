@@ -15,7 +15,7 @@
 #include "conformance/cases/fixtures/child_routines.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
-#include "conformance/runner/hygiene.hpp"
+#include "conformance/process/hygiene.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "conformance/cases/engine/op_call.hpp"
-#include "conformance/runner/setup.hpp"
 
 namespace bp::conformance {
 namespace {

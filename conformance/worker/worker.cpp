@@ -1,4 +1,4 @@
-#include "conformance/runner/worker.hpp"
+#include "conformance/worker/worker.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 #include "conformance/perf/perf_list.hpp"
+#include "conformance/process/hygiene.hpp"
 #include "conformance/replay/replay_cases.hpp"
 #include "conformance/runner/describe.hpp"
-#include "conformance/runner/hygiene.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
 #include "conformance/runner/warden.hpp"

@@ -1,5 +1,5 @@
 // That cases are found without making the whole suite, and are those of the suite.
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "conformance/runner/hygiene.hpp"
+#include "conformance/process/hygiene.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
 
 #include <algorithm>
 #include <stdexcept>

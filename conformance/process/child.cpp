@@ -1,4 +1,4 @@
-#include "conformance/runner/child.hpp"
+#include "conformance/process/child.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/json_file.hpp"
-#include "conformance/runner/process.hpp"
+#include "conformance/process/process_end.hpp"
 
 extern char** environ;
 

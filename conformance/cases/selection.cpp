@@ -1,4 +1,4 @@
-#include "conformance/selection.hpp"
+#include "conformance/cases/selection.hpp"
 
 #include <fnmatch.h>
 

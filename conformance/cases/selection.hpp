@@ -2,22 +2,13 @@
 #pragma once
 
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "conformance/case_list.hpp"
+#include "conformance/cases/case_list.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
-
-// The command line is wrong: exit code 2.
-struct UsageError : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-// It is right, and no case is left: exit code 5.
-struct NothingMatched : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct SelectionQuery {
   std::vector<std::string> filters;    // GLOB[:GLOB...][-GLOB[:GLOB...]]

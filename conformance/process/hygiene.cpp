@@ -1,4 +1,4 @@
-#include "conformance/runner/hygiene.hpp"
+#include "conformance/process/hygiene.hpp"
 
 #include <dirent.h>
 #include <string.h>
