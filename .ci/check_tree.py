@@ -43,6 +43,10 @@ PUBLIC_FOLDERS = {"backplane/runtime/": "runtime", "backplane/shell/": "backends
 # What backends share knows none of them.
 SHARED_BY_BACKENDS = ("backends/shell/", "backends/host_kernels/")
 
+# Modules whose folders can be put in an order in which each includes only those before it. Tests
+# and fuzz targets look into all of them.
+ORDERED_FOLDERS = {"conformance"}
+
 # The rooms of the suite's cases: each may include those before it. Tests look into all of them.
 CASES = "conformance/cases/"
 ROOMS_OF_CASES = ("fixtures", "engine", "ops", "rules", "layouts", "abi")
@@ -151,6 +155,40 @@ def check_rooms(path, text):
             yield f"{path}: {CASES}{room} must not include {header}, of a later room"
 
 
+def folder_includes(module, texts):
+    """Returns {folder: {folder it includes: "file includes header"}}; `texts` are of all files."""
+    found = {}
+    for path, text in sorted(texts.items()):
+        is_part = path.parts[0] == module and path.suffix in (".c", ".h", ".cpp", ".hpp", ".def")
+        if not is_part or path.stem.endswith("_test") or {"tests", "fuzz"} & set(path.parts):
+            continue
+        for header in INCLUDE.findall(text):
+            to = str(Path(header).parent)
+            if header.startswith(module + "/") and to != str(path.parent):
+                edges = found.setdefault(str(path.parent), {})
+                edges.setdefault(to, f"{path} includes {header}")
+    return found
+
+
+def check_cycles(module, texts):
+    """Folders of a module that include each other in a circle: one circle for each that closes."""
+    includes = folder_includes(module, texts)
+    done = set()
+
+    def visit(folder, trail):
+        if folder in trail:
+            circle = trail[trail.index(folder) :] + [folder]
+            steps = [includes[a][b] for a, b in zip(circle, circle[1:])]
+            yield f"{module}: its folders include each other in a circle: " + "; ".join(steps)
+        elif folder not in done:
+            for to in includes.get(folder, {}):
+                yield from visit(to, trail + [folder])
+            done.add(folder)
+
+    for folder in list(includes):
+        yield from visit(folder, [])
+
+
 def check_links(path, text):
     """Dependencies between modules, as the build lists show them."""
     module = module_of(path)
@@ -226,11 +264,15 @@ def main():
         "/".join(path.parts[2:]): path.parts[0] for path in files if path.parts[1:2] == ("include",)
     }
     found = []
+    texts = {}
     for path in files:
         if len(path.parts) > 1 and path.parts[0] not in FOLDERS:
             found.append(f"{path}: {path.parts[0]} is not a folder of the tree")
         elif is_text(path):
-            found += check_file(path, path.read_text(encoding="utf-8"), headers)
+            texts[path] = path.read_text(encoding="utf-8")
+            found += check_file(path, texts[path], headers)
+    for module in sorted(ORDERED_FOLDERS):
+        found += check_cycles(module, texts)
     found += check_versions(lambda name: Path(name).read_text(encoding="utf-8"))
     for line in found:
         print(line)

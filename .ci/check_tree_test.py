@@ -73,6 +73,26 @@ class CheckTree(unittest.TestCase):
                 path = Path("conformance/cases") / name
                 self.assertEqual(len(list(check_tree.check_rooms(path, text))), found)
 
+    def test_refuses_folders_that_include_each_other_in_a_circle(self):
+        texts = {
+            Path("conformance/perf/a.cpp"): '#include "conformance/report/a.hpp"\n',
+            Path("conformance/report/a.hpp"): '#include "conformance/runner/a.hpp"\n',
+            Path("conformance/report/a_test.cpp"): '#include "conformance/perf/a.hpp"\n',
+            Path("conformance/fuzz/a.cpp"): '#include "conformance/perf/a.hpp"\n',
+        }
+        self.assertEqual(list(check_tree.check_cycles("conformance", texts)), [])
+        texts[Path("conformance/runner/a.cpp")] = '#include "conformance/perf/b.hpp"\n'
+        self.assertEqual(
+            list(check_tree.check_cycles("conformance", texts)),
+            [
+                "conformance: its folders include each other in a circle: "
+                "conformance/perf/a.cpp includes conformance/report/a.hpp; "
+                "conformance/report/a.hpp includes conformance/runner/a.hpp; "
+                "conformance/runner/a.cpp includes conformance/perf/b.hpp"
+            ],
+        )
+        self.assertEqual(list(check_tree.check_cycles("registry", texts)), [])
+
     def test_refuses_a_header_that_nobody_has(self):
         self.assertEqual(len(findings("api/a.c", '#include "backplane/gone.h"\n')), 1)
 
