@@ -7,7 +7,7 @@
 #include "registry/boundary/guard.hpp"
 #include "registry/boundary/tables.hpp"
 #include "registry/plugins/host_target.hpp"
-#include "registry/plugins/plugin.hpp"
+#include "registry/plugins/loader.hpp"
 #include "registry/state.hpp"
 
 namespace bp {

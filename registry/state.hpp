@@ -16,7 +16,7 @@
 #include "registry/layers/properties.hpp"
 #include "registry/layers/stack.hpp"
 #include "registry/plugins/host_services.hpp"
-#include "registry/plugins/loader.hpp"
+#include "registry/plugins/instance.hpp"
 #include "registry/plugins/manifest.hpp"
 #include "registry/plugins/registrar.hpp"
 #include "registry/services/services.hpp"

@@ -1,159 +1,284 @@
 #include "registry/plugins/loader.hpp"
 
-#include <dlfcn.h>
-
-#include <array>
+#include <algorithm>
 #include <cstddef>
-#include <cstdio>
-#include <filesystem>
-#include <string_view>
-#include <utility>
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/plugin_text.hpp"
 #include "registry/boundary/tables.hpp"
-#include "registry/files/read_file.hpp"
+#include "registry/calls/prepared.hpp"
+#include "registry/plugins/backend_options.hpp"
 
 namespace bp::core {
 namespace {
 
 // The end of the last member of the first release: it must not grow when the struct does.
-constexpr uint32_t kFirstBackend = offsetof(bp_backend, status_class) + sizeof(void*);
+constexpr uint32_t kFirstProperties =
+    offsetof(bp_device_properties, dlpack_device_id) + sizeof(int32_t);
 
-bool is_word(std::string_view text) {
-  return !text.empty() &&
-         text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+// A failure of the backend in its own words.
+bp_status failed(bp_status status, const std::string& what) {
+  std::string words = take_error();
+  if (words.empty()) words = bp_status_name(status);
+  return fail(status, what + ": " + words);
 }
 
-// "vendor.backend", so that two vendors never meet in one name.
-bool is_valid_name(const char* name) {
-  if (name == nullptr) return false;
-  const std::string_view text(name);
-  const size_t dot = text.find('.');
-  return dot != std::string_view::npos && is_word(text.substr(0, dot)) &&
-         is_word(text.substr(dot + 1));
+// What is missing of a device before it can be a target; "" if it is complete.
+std::string missing_tables(const RegisteredDevice& device) {
+  std::string missing;
+  if (device.tables.allocator.struct_size == 0) missing += "no allocator ";
+  if (device.tables.streams.struct_size == 0) missing += "no streams ";
+  return missing;
 }
 
-std::string version(uint32_t major, uint32_t minor) {
-  return std::to_string(major) + "." + std::to_string(minor);
-}
-
-const std::string kServed = "this host serves ABI " + version(BP_ABI_MAJOR, BP_ABI_MINOR_MIN) +
-                            " to " + version(BP_ABI_MAJOR, BP_ABI_MINOR);
-
-// dlopen() says the same of a text file and of a library that lacks a symbol: look first.
-bool is_shared_library(const std::string& path) {
-  std::array<char, 4> head{};
-  if (std::FILE* file = std::fopen(path.c_str(), "rb"); file != nullptr) {
-    static_cast<void>(std::fread(head.data(), 1, head.size(), file));
-    std::fclose(file);
+bp_status read_properties(Target& target) {
+  const bp_device_properties* theirs = nullptr;
+  const bp_device_ops& devices = target.own_tables.devices;
+  const bp_status status = devices.properties(devices.self, target.device, &theirs);
+  if (status != BP_OK) return failed(status, target.own_name + ": device.properties");
+  if (theirs == nullptr) {
+    return fail(BP_INTERNAL, target.own_name + ": device.properties returned BP_OK, but NULL");
   }
-  return std::string_view(head.data(), head.size()) ==
-         "\x7f"
-         "ELF";
+  const std::string defect = struct_defect(theirs, BP_STRUCT_DEVICE_PROPERTIES, kFirstProperties);
+  if (!defect.empty()) return fail(BP_INTERNAL, target.own_name + ": its properties: " + defect);
+  if (theirs->heap_count == 0 || theirs->heaps == nullptr) {
+    return fail(BP_INTERNAL, target.own_name + ": its properties list no heap");
+  }
+  target.own_properties = layers::copy_properties(*theirs);
+  target.own_properties->seal();
+  target.own_properties->properties.struct_size = sizeof(bp_device_properties);
+  target.properties = &target.own_properties->properties;
+  return BP_OK;
 }
 
-// What is wrong with the instance that `reply` brought; "" if nothing is.
-std::string backend_defect(const bp_backend& backend) {
-  std::string defect = struct_defect(&backend, BP_STRUCT_BACKEND, kFirstBackend);
-  if (!defect.empty()) return "bp_backend: " + defect;
-  if (!is_valid_name(backend.name)) {
-    return "its name is " + (backend.name == nullptr ? "NULL" : clean_name(backend.name)) +
-           ", not vendor.backend with both in [a-z0-9_]+";
+bp_status read_default_stream(Target& target) {
+  const bp_stream_ops& streams = target.own_tables.streams;
+  const bp_status status =
+      streams.default_stream(streams.self, target.device, &target.default_stream);
+  if (status != BP_OK) return failed(status, target.own_name + ": stream.default_stream");
+  if (target.default_stream == nullptr) {
+    return fail(BP_INTERNAL, target.own_name + ": stream.default_stream returned BP_OK, but NULL");
   }
-  if (backend.register_all == nullptr || backend.shutdown == nullptr) {
-    return "register_all or shutdown is NULL";
-  }
-  return "";
+  return BP_OK;
 }
 
-bool is_served(const bp_entry_reply& reply) {
-  if (reply.abi_major != BP_ABI_MAJOR) return false;
-  return BP_ABI_MAJOR != 0 ||
-         (BP_ABI_MINOR_MIN <= reply.abi_minor && reply.abi_minor <= BP_ABI_MINOR);
+void add_kernels(const Registration& r, Target& target) {
+  target.kernels.by_op.resize(op_rows().size());
+  for (const auto& [kernel, devices] : r.kernels) {
+    if (!devices.empty() && std::ranges::count(devices, target.device) == 0) continue;
+    target.kernels.by_op[find_op(kernel->op)->index].push_back(kernel);
+    target.kernels.all.push_back(kernel);
+  }
+  const bool has_compiler = (target.table_mask >> BP_STRUCT_COMPILER_OPS & 1) != 0;
+  if (!has_compiler) return;
+  target.compiled = std::make_unique<CompiledOps>(target.own_tables.compiler, target.device);
+  for (const OpRow& row : op_rows()) {
+    auto& kernels = target.kernels.by_op[row.index];
+    if (kernels.empty()) kernels.push_back(target.compiled->kernel(row));
+  }
+}
+
+void set_tables(Target& target) {
+#define BP_TABLE(table, struct_type, last, member) target.member = &target.own_tables.member;
+#include "registry/boundary/slots.def"
+}
+
+bp_status add_target(Plugin& plugin, const Registration& r, uint64_t index) {
+  const RegisteredDevice& device = r.devices[index];
+  auto added = std::make_unique<Target>();
+  Target& target = *added;
+  target.own_name = plugin.own_name + ":" + std::to_string(index);
+  if (const std::string missing = missing_tables(device); !missing.empty()) {
+    return fail(BP_INTERNAL,
+                target.own_name + ": its backend registered " + missing + "for it\n" + r.refusals);
+  }
+  target.own_tables = device.tables;
+  target.table_mask = added_tables(target.own_tables);
+  fill_absent_tables(target.own_tables);
+  target.struct_size = sizeof(bp_target);
+  target.struct_type = BP_STRUCT_TARGET;
+  target.name = target.own_name.c_str();
+  target.plugin = &plugin;
+  target.registry = face(*plugin.owner);
+  target.device = device.device;
+  target.index = index;
+  set_tables(target);
+  bp_status status = read_properties(target);
+  if (status == BP_OK) status = read_default_stream(target);
+  if (status != BP_OK) return status;
+  watch_stream_ends(target);
+  add_kernels(r, target);
+  target.counts = std::make_unique<DispatchCounts[]>(op_rows().size());
+  target.cache.reset(new services::Cache(target));
+  plugin.targets.push_back(std::move(added));
+  return BP_OK;
+}
+
+bp_status register_tables(Plugin& plugin, Registration& r) {
+  const bp_backend& backend = *plugin.instance.backend();
+  r.name = plugin.own_name;
+  const bp_registrar registrar = make_registrar(&r);
+  const bp_status status = backend.register_all(backend.self, &registrar);
+  if (status != BP_OK) return failed(status, plugin.own_name + ": register_all failed");
+  if (r.devices.empty()) {
+    const std::string line = plugin.services->last_line();
+    return fail(BP_NOT_FOUND, plugin.own_name + ": found no device" +
+                                  (line.empty() ? "" : "; its log says: " + line) +
+                                  (r.refusals.empty() ? "" : "\n" + r.refusals));
+  }
+  for (uint64_t i = 0; i < r.devices.size(); ++i) {
+    if (const bp_status added = add_target(plugin, r, i); added != BP_OK) return added;
+  }
+  return BP_OK;
+}
+
+void describe(Plugin& plugin, const Registration& r) {
+  const bp_backend& backend = *plugin.instance.backend();
+  plugin.own_version = clean_name(backend.version);
+  plugin.own_refusals = r.refusals;
+  plugin.struct_size = sizeof(bp_plugin);
+  plugin.struct_type = BP_STRUCT_PLUGIN;
+  plugin.name = plugin.own_name.c_str();
+  plugin.version = plugin.own_version.c_str();
+  plugin.path = plugin.own_path.c_str();
+  plugin.refusals = plugin.own_refusals.c_str();
+  plugin.abi_major = plugin.instance.abi_major();
+  plugin.abi_minor = plugin.stack.shown_minor(plugin.instance.abi_minor());
+  plugin.target_count = plugin.targets.size();
+  plugin.kernel_count = r.kernels.size();
+  plugin.layers = plugin.stack.names().c_str();
+}
+
+// The layers of the description, else those of the environment.
+bp_status make_layers(const Registry& registry, Plugin& plugin) {
+  const bool ignores_environment = (registry.flags & BP_REGISTRY_IGNORE_ENVIRONMENT) != 0;
+  const auto variable = [&](const char* name) {
+    const char* value = ignores_environment ? nullptr : bp_environment(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  layers::Choice choice{registry.layers, registry.layer_options};
+  if (!registry.has_layers) choice.layers = variable("BACKPLANE_LAYERS");
+  if (!registry.has_layers && !registry.has_layer_options) {
+    choice.options = variable("BACKPLANE_LAYER_OPTIONS");
+  }
+  return plugin.stack.make(choice, {.options = {},
+                                    .log = registry.log,
+                                    .search_path = registry.search_path,
+                                    .has_search_path = registry.has_search_path,
+                                    .ignores_environment = ignores_environment});
+}
+
+// Options of the program, then of the environment. Those of the environment are by name: a file
+// that no manifest names gets the program's alone.
+bp_status make_services(const Registry& registry, const Source& source, uint64_t option_count,
+                        const bp_option* options, std::unique_ptr<HostServices>& out_services) {
+  BackendOptions all;
+  for (uint64_t i = 0; i < option_count; ++i) {
+    all.emplace_back(options[i].key, options[i].value == nullptr ? "" : options[i].value);
+  }
+  const bool ignores_environment = (registry.flags & BP_REGISTRY_IGNORE_ENVIRONMENT) != 0;
+  const char* more = ignores_environment ? nullptr : bp_environment("BACKPLANE_OPTIONS");
+  if (more != nullptr && !source.expected_name.empty()) {
+    const bp_status status = add_environment_options(more, source.expected_name, all);
+    if (status != BP_OK) return status;
+  }
+  out_services = std::make_unique<HostServices>(registry.log, all);
+  out_services->set_source(source.label);
+  return BP_OK;
+}
+
+bool is_loaded(const Registry& registry, const std::string& name) {
+  const std::lock_guard lock(registry.mutex);
+  return std::ranges::count(registry.plugins, name, &Plugin::own_name) != 0;
 }
 
 }  // namespace
 
-bp_status Instance::open(const std::string& path, const bp_host* host, layers::Stack& layers) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return fail(BP_NOT_FOUND, path + ": no such file");
-  if (const std::string defect = regular_file_defect(path); !defect.empty()) {
-    return fail(BP_INCOMPATIBLE, path + ": not a plugin: " + defect);
+bp_status start_plugin(Registry& registry, const Source& source, uint64_t option_count,
+                       const bp_option* options, std::unique_ptr<Plugin>& out_plugin) {
+  auto plugin = std::make_unique<Plugin>();
+  plugin->owner = &registry;
+  plugin->own_path = source.path;
+  bp_status status = make_services(registry, source, option_count, options, plugin->services);
+  if (status != BP_OK) return status;
+  const bp_host* host = plugin->services->table();
+  status = make_layers(registry, *plugin);
+  if (status != BP_OK) return status;
+  status = source.entry == nullptr
+               ? plugin->instance.open(source.path, host, plugin->stack)
+               : plugin->instance.negotiate(source.label, source.entry, host, plugin->stack);
+  if (status != BP_OK) return status;
+  plugin->own_name = plugin->instance.backend()->name;
+  plugin->services->set_source(plugin->own_name);
+  if (!source.expected_name.empty() && source.expected_name != plugin->own_name) {
+    return fail(BP_INCOMPATIBLE, source.label + ": its manifest says " + source.expected_name +
+                                     ", the backend calls itself " + plugin->own_name);
   }
-  if (!is_shared_library(path)) {
-    return fail(BP_INCOMPATIBLE, path + ": not a plugin: it is not a shared library");
+  if (is_loaded(registry, plugin->own_name)) {
+    return fail(BP_ALREADY_EXISTS, plugin->own_name + ": a backend of this name is loaded");
   }
-  library_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr) return fail(BP_INCOMPATIBLE, path + ": not loaded: " + dlerror());
-  auto* entry = reinterpret_cast<bp_backend_entry_fn*>(dlsym(library_, "bp_backend_entry"));
-  if (entry == nullptr) {
-    static_cast<void>(end());
-    return fail(BP_INCOMPATIBLE, path + ": not a plugin: it does not export bp_backend_entry");
+  Registration registration;
+  status = register_tables(*plugin, registration);
+  if (status != BP_OK) {
+    // What register_tables() said must outlive what shutdown() may say.
+    const std::string words = take_error();
+    plugin->targets.clear();
+    static_cast<void>(plugin->instance.end());
+    return fail(status, words);
   }
-  const bp_status status = negotiate(path, entry, host, layers);
-  if (status != BP_OK) static_cast<void>(end());
-  return status;
-}
-
-bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entry,
-                              const bp_host* host, layers::Stack& layers) {
-  const bp_entry_request request{.struct_size = sizeof(bp_entry_request),
-                                 .struct_type = BP_STRUCT_ENTRY_REQUEST,
-                                 .next = nullptr,
-                                 .abi_major_min = BP_ABI_MAJOR,
-                                 .abi_major_max = BP_ABI_MAJOR,
-                                 .abi_minor = BP_ABI_MINOR,
-                                 .abi_minor_min = BP_ABI_MINOR_MIN,
-                                 .host = layers.wrap_host(host)};
-  bp_entry_reply reply{};
-  reply.struct_size = sizeof(reply);
-  reply.struct_type = BP_STRUCT_ENTRY_REPLY;
-  bp_error_clear();
-  if (const bp_status status = entry(&request, &reply); status != BP_OK) {
-    std::string words = take_error();
-    if (words.empty()) words = "refused without a reason, " + std::string(bp_status_name(status));
-    if (status == BP_INCOMPATIBLE) words += " (" + kServed + ")";
-    return fail(status, name + ": " + words);
+  describe(*plugin, registration);
+  if (const std::string keys = plugin->services->unread_options(); !keys.empty()) {
+    registry.log.line(BP_LOG_WARNING, plugin->own_name,
+                      "options that it did not ask for: " + keys.substr(0, keys.size() - 1));
   }
-  if (reply.backend == nullptr) {
-    return fail(BP_INTERNAL, name + ": its entry returned BP_OK, but no backend");
-  }
-  if (!is_served(reply)) {
-    // Its shutdown() may have moved: an instance of an ABI that was not offered is left alone.
-    return fail(BP_INCOMPATIBLE, name + ": chose ABI " + version(reply.abi_major, reply.abi_minor) +
-                                     ", which was not offered: " + kServed);
-  }
-  if (const std::string defect = backend_defect(*reply.backend); !defect.empty()) {
-    return fail(BP_INTERNAL, name + ": " + defect);
-  }
-  const bp_backend* front = nullptr;
-  if (const bp_status status = layers.put_on(*reply.backend, &front); status != BP_OK) {
-    return fail(status, name + ": " + take_error());
-  }
-  // Cannot fail: the size was looked at.
-  static_cast<void>(bp_struct_read(front, kFirstBackend, &backend_, sizeof(backend_), nullptr));
-  has_backend_ = true;
-  abi_major_ = reply.abi_major;
-  abi_minor_ = reply.abi_minor;
+  out_plugin = std::move(plugin);
   return BP_OK;
 }
 
-bp_status Instance::end() {
-  bp_status status = BP_OK;
-  if (std::exchange(has_backend_, false)) status = backend_.shutdown(backend_.self);
-  // Its words may be static strings of the library, but the slot holds a copy.
-  if (void* library = std::exchange(library_, nullptr); library != nullptr) dlclose(library);
-  return status;
+namespace {
+
+// The streams of host fallbacks, of which none runs any more.
+void end_fallback_streams(Target& target) {
+  const bp_stream_ops& streams = target.own_tables.streams;
+  for (bp_stream* stream : target.fallback_streams) {
+    static_cast<void>(streams.destroy(streams.self, stream));
+  }
+  target.fallback_streams.clear();
 }
 
-void Instance::swap(Instance& other) noexcept {
-  std::swap(library_, other.library_);
-  std::swap(has_backend_, other.has_backend_);
-  std::swap(backend_, other.backend_);
-  std::swap(abi_major_, other.abi_major_);
-  std::swap(abi_minor_, other.abi_minor_);
+}  // namespace
+
+bp_status end_plugin(Plugin& plugin) {
+  bp_status status = BP_OK;
+  std::string words;
+  const auto keep_first = [&](bp_status next, const std::string& what) {
+    if (next == BP_OK || status != BP_OK) return;
+    status = next;
+    words = plugin.own_name + ": " + what + ": " + take_error();
+  };
+  for (const std::unique_ptr<Target>& target : plugin.targets) {
+    const bp_device_ops& devices = target->own_tables.devices;
+    keep_first(devices.synchronize(devices.self, target->device, UINT64_MAX), "device.synchronize");
+    end_prepared(*target);
+    target->compiled.reset();
+    end_fallback_streams(*target);
+    keep_first(services::Cache::release(target->cache.release()), "memory.free");
+  }
+  for (const std::unique_ptr<Target>& target : plugin.targets) {
+    end_tables(target->own_tables);
+    target->own_properties->end_links();
+    target->kernels = {};
+  }
+  keep_first(plugin.instance.end(), "shutdown");
+  const HostServices& services = *plugin.services;
+  if (services.allocation_count() != 0) {
+    plugin.owner->log.line(BP_LOG_WARNING, plugin.own_name,
+                           std::to_string(services.allocation_count()) +
+                               " allocations of host memory were not freed, " +
+                               std::to_string(services.allocated_bytes()) + " bytes");
+  }
+  return status == BP_OK ? BP_OK : fail(status, words);
 }
 
 }  // namespace bp::core

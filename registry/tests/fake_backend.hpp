@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "registry/plugins/plugin.hpp"
+#include "registry/plugins/loader.hpp"
 
 #define BP_TEST_STRING_OF(text) #text
 #define BP_TEST_STRING(macro) BP_TEST_STRING_OF(macro)
