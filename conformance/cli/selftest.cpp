@@ -9,7 +9,7 @@
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
-#include "conformance/faults/kill_table.hpp"
+#include "conformance/mutants/kill_table.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/report/files.hpp"
 

@@ -41,7 +41,7 @@ Exact exact_at(const Expected& expected, int64_t index);
 // Subnormal inputs as a kernel that flushes them sees them.
 CallData flushed(CallData data);
 
-// Judges the outputs against the oracle. Of several faults it gives the first that explains the
+// Judges the outputs against the oracle. Of several mistakes it gives the first that explains the
 // others: a damaged canary, an unwritten element, a wrong one.
 Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen);
 

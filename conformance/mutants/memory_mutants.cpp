@@ -2,9 +2,9 @@
 #include <map>
 #include <unordered_map>
 
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/runtime.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 // Buffers that were freed and not given back, by size.
@@ -167,4 +167,4 @@ constexpr RuntimeMutant kTable[] = {
 
 std::span<const RuntimeMutant> memory_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

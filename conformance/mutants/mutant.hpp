@@ -17,7 +17,7 @@
 
 #include "backplane/backend.h"
 
-namespace bp::faults {
+namespace bp::mutants {
 
 struct Runtime;
 struct Wrapped;
@@ -104,4 +104,4 @@ class View {
   std::array<int64_t, BP_MAX_RANK> shape_{}, strides_{};
 };
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -4,10 +4,10 @@
 #include <limits>
 
 #include "backplane/ops.h"
-#include "conformance/faults/values.hpp"
+#include "conformance/mutants/values.hpp"
 #include "registry/tensors/floats.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
@@ -324,4 +324,4 @@ constexpr Mutant kTable[] = {
 
 std::span<const Mutant> arithmetic_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

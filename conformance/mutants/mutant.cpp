@@ -1,5 +1,5 @@
 // The wrapping: entry, registration, and the replaced kernels.
-#include "conformance/faults/mutant.hpp"
+#include "conformance/mutants/mutant.hpp"
 
 #include <dlfcn.h>
 
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/runtime.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 struct Close {
@@ -300,20 +300,20 @@ bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_re
 }
 
 }  // namespace
-}  // namespace bp::faults
+}  // namespace bp::mutants
 
 bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) try {
-  using bp::faults::Instance;
+  using bp::mutants::Instance;
   if (!bp_abi_is_served(request)) {
-    return bp::faults::fail(*request->host, BP_INCOMPATIBLE,
-                            "the mutant serves the ABI of its own headers only");
+    return bp::mutants::fail(*request->host, BP_INCOMPATIBLE,
+                             "the mutant serves the ABI of its own headers only");
   }
   auto instance = std::make_unique<Instance>();
   instance->host = request->host;
-  bp_status status = bp::faults::choose(*instance);
+  bp_status status = bp::mutants::choose(*instance);
   if (status != BP_OK) return status;
   bp_entry_reply reply = *out_reply;
-  status = bp::faults::open_good(*instance, *request, reply);
+  status = bp::mutants::open_good(*instance, *request, reply);
   if (status != BP_OK) return status;
   instance->backend = {
       .struct_size = sizeof(bp_backend),
@@ -322,18 +322,18 @@ bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_
       .self = instance.get(),
       .name = "backplane.mutant",
       .version = "0",
-      .register_all = bp::faults::register_all,
-      .shutdown = bp::faults::shutdown,
+      .register_all = bp::mutants::register_all,
+      .shutdown = bp::mutants::shutdown,
       .get_extension =
-          reply.backend->get_extension == nullptr ? nullptr : bp::faults::get_extension,
-      .status_class = reply.backend->status_class == nullptr ? nullptr : bp::faults::status_class,
+          reply.backend->get_extension == nullptr ? nullptr : bp::mutants::get_extension,
+      .status_class = reply.backend->status_class == nullptr ? nullptr : bp::mutants::status_class,
   };
-  status = bp::faults::enter(*instance, *request, *out_reply);
+  status = bp::mutants::enter(*instance, *request, *out_reply);
   if (status != BP_OK) return status;
   out_reply->abi_major = reply.abi_major;
   out_reply->abi_minor = reply.abi_minor;
   out_reply->backend = &instance.release()->backend;
   return BP_OK;
 } catch (const std::bad_alloc&) {
-  return bp::faults::fail(*request->host, BP_OUT_OF_MEMORY, "out of host memory");
+  return bp::mutants::fail(*request->host, BP_OUT_OF_MEMORY, "out of host memory");
 }

@@ -1,10 +1,10 @@
 // Mutants of the tables that a device may do without. Numbers are those of the kill table.
 #include <vector>
 
-#include "conformance/faults/mutant.hpp"
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/mutant.hpp"
+#include "conformance/mutants/runtime.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 // What these mutants remember.
@@ -91,4 +91,4 @@ constexpr RuntimeMutant kTable[] = {
 
 std::span<const RuntimeMutant> table_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -13,7 +13,7 @@
 
 #include "backplane/backend.h"
 
-namespace bp::faults {
+namespace bp::mutants {
 
 struct Tables {
   bp_device_ops devices;
@@ -81,4 +81,4 @@ const RuntimeMutant* find_runtime_mutant(std::string_view id);
 // "24, 25, ...", for a message.
 std::string runtime_mutant_ids();
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "conformance/faults/mutant.hpp"
+#include "conformance/mutants/mutant.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 
 // Bits of T for `value`: `round` is to nearest even, else what does not fit is cut off. T is f16,
 // bf16 or f32.
@@ -46,4 +46,4 @@ class Values {
   bp_status status_ = BP_OK;
 };
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

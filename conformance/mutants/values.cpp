@@ -1,4 +1,4 @@
-#include "conformance/faults/values.hpp"
+#include "conformance/mutants/values.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "registry/tensors/floats.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 struct Format {
@@ -179,4 +179,4 @@ bp_status Values::write(bool rounds) {
                                   BP_BORROW_DURING_CALL);
 }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -5,10 +5,10 @@
 #include <iterator>
 
 #include "backplane/ops.h"
-#include "conformance/faults/mutant.hpp"
+#include "conformance/mutants/mutant.hpp"
 #include "registry/tensors/strides.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 
 View::View(const bp_tensor& tensor) : tensor_(tensor) {
   std::copy_n(tensor.shape, tensor.ndim, shape_.begin());
@@ -348,4 +348,4 @@ std::string mutant_ids() {
   return ids;
 }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

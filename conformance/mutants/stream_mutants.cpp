@@ -4,9 +4,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/runtime.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 // What these mutants remember.
@@ -276,4 +276,4 @@ constexpr RuntimeMutant kTable[] = {
 
 std::span<const RuntimeMutant> stream_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -2,9 +2,9 @@
 #include <vector>
 
 #include "backplane/ops.h"
-#include "conformance/faults/values.hpp"
+#include "conformance/mutants/values.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
@@ -103,4 +103,4 @@ constexpr Mutant kTable[] = {
 
 std::span<const Mutant> algorithm_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

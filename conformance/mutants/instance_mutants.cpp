@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/runtime.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 // ---- 29: the current device
@@ -162,4 +162,4 @@ constexpr RuntimeMutant kTable[] = {
 
 std::span<const RuntimeMutant> instance_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/runtime.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 // Signals events on a thread of its own, the latest first, each after a pause.
@@ -283,4 +283,4 @@ constexpr RuntimeMutant kTable[] = {
 
 std::span<const RuntimeMutant> lazy_mutants() { return kTable; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -5,10 +5,10 @@
 #include <iterator>
 
 #include "backplane/ops.h"
-#include "conformance/faults/mutant.hpp"
+#include "conformance/mutants/mutant.hpp"
 #include "registry/tensors/strides.hpp"
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
@@ -105,4 +105,4 @@ constexpr Mutant kMutants[] = {
 
 std::span<const Mutant> caching_mutants() { return kMutants; }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants

@@ -1,10 +1,10 @@
 // What passes through: an entry for each slot of the tables.
-#include "conformance/faults/runtime.hpp"
+#include "conformance/mutants/runtime.hpp"
 
 #include <cstddef>
 #include <vector>
 
-namespace bp::faults {
+namespace bp::mutants {
 namespace {
 
 const bp_device_ops& good_of(const Runtime& r, const bp_device_ops*) { return r.good.devices; }
@@ -129,4 +129,4 @@ std::string runtime_mutant_ids() {
   return ids;
 }
 
-}  // namespace bp::faults
+}  // namespace bp::mutants
