@@ -100,7 +100,7 @@ void interpret_replay(CommandLine& line) {
   line.run.keeps_size = true;
   line.run.retries = 0;
   line.run.max_crashes = 1;
-  line.run.session.setup.replay.seed = line.run.session.seed;
+  line.run.session.setup.recording.seed = line.run.session.seed;
 }
 
 // What the flags mean beyond what CLI11 stores.
@@ -287,7 +287,7 @@ void add_verbs(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* replay =
       app.add_subcommand("replay", "run a recording of the layer record, and judge it");
   replay->add_option("PLUGIN", line.plugin, "path or name of the backend")->required();
-  replay->add_option("RECORDING", line.run.session.setup.replay.path, "folder of the recording")
+  replay->add_option("RECORDING", line.run.session.setup.recording.path, "folder of the recording")
       ->required();
   add_replay(*replay, line, raw);
   add_reports(*replay, line);

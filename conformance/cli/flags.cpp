@@ -183,7 +183,7 @@ void add_run(CLI::App& app, CommandLine& line, RawOptions& raw) {
 
 void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw) {
   SelectionQuery& s = line.selection;
-  ReplaySource& replay = line.run.session.setup.replay;
+  RecordingSource& recording = line.run.session.setup.recording;
   app.add_option("-k,--filter", s.filters,
                  "judge only matching launches and reads: GLOB[:GLOB][-NEG]")
       ->allow_extra_args(false)
@@ -191,9 +191,9 @@ void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw) {
   app.add_option("--case", s.ids, "judge the launch or read with this id")
       ->allow_extra_args(false)
       ->group("Selection");
-  app.add_flag("--partial", replay.is_partial, "go on where a call was not recorded")
+  app.add_flag("--partial", recording.is_partial, "go on where a call was not recorded")
       ->group("Recording");
-  app.add_flag("--seed-weights", replay.seeds_weights,
+  app.add_flag("--seed-weights", recording.seeds_weights,
                "draw the floats that the program copied in from --seed; only oracles judge then")
       ->group("Recording");
   app.add_option("--seed", raw.seed, "seed of --seed-weights; decimal or 0x...")

@@ -5,7 +5,7 @@
 
 #include "conformance/cli/verbs.hpp"
 #include "conformance/json_file.hpp"
-#include "conformance/replay/replay_cases.hpp"
+#include "conformance/recordings/recording_cases.hpp"
 #include "conformance/report/saved_failure.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/shrink/changed_case.hpp"
@@ -48,8 +48,8 @@ bool check_plugin(const SavedFailure& saved) {
 }
 
 CaseList list_of(const SavedFailure& saved) {
-  const ReplaySource& replay = saved.session.setup.replay;
-  if (!replay.path.empty()) return replay_cases(replay);
+  const RecordingSource& recording = saved.session.setup.recording;
+  if (!recording.path.empty()) return recording_cases(recording);
   std::vector<std::string> ids = saved.before;
   ids.push_back(saved.id);
   CaseList named = CaseList::of(ids);

@@ -8,7 +8,7 @@
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
 #include "conformance/json_file.hpp"
-#include "conformance/replay/replay_cases.hpp"
+#include "conformance/recordings/recording_cases.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/report/page.hpp"
 #include "conformance/report/sha256.hpp"
@@ -99,7 +99,7 @@ RunHeader make_header(const CommandLine& line) {
   header.budget_seconds = line.budget_seconds;
   header.is_whole_tier = s.filters.empty() && s.regexes.empty() && s.ids.empty() &&
                          s.caselists.empty() && s.excludes.empty() && s.dtypes.empty() &&
-                         s.shard_count == 1 && session.setup.replay.path.empty();
+                         s.shard_count == 1 && session.setup.recording.path.empty();
   header.repro_flags = repro_flags(line);
   return header;
 }
@@ -120,8 +120,8 @@ CaseList read_shrunk(const std::string& path) {
 // made.
 CaseList cases_to_select_from(const CommandLine& line) {
   if (!line.shrunk.empty()) return read_shrunk(line.shrunk);
-  const ReplaySource& replay = line.run.session.setup.replay;
-  if (!replay.path.empty()) return replay_cases(replay);
+  const RecordingSource& recording = line.run.session.setup.recording;
+  if (!recording.path.empty()) return recording_cases(recording);
   const SelectionQuery& s = line.selection;
   const bool is_named = !s.ids.empty() && s.filters.empty() && s.regexes.empty() &&
                         s.caselists.empty() && s.excludes.empty();
@@ -240,8 +240,8 @@ std::vector<std::string> repro_flags(const CommandLine& line) {
   add("--canary", std::to_string(cases.canary_bytes), std::to_string(usual.canary_bytes));
   add("--poison", cases.poison, usual.poison);
   add("--shrunk", line.shrunk, "");
-  if (setup.replay.seeds_weights) flags.emplace_back("--seed-weights");
-  if (setup.replay.is_partial) flags.emplace_back("--partial");
+  if (setup.recording.seeds_weights) flags.emplace_back("--seed-weights");
+  if (setup.recording.is_partial) flags.emplace_back("--partial");
   return flags;
 }
 

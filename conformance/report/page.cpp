@@ -284,7 +284,7 @@ class Page {
            << " decomposed, " << calls.host << " on the host, " << calls.copied_scalars
            << " scalars copied";
     }
-    const bool is_replay = !header_.session.setup.replay.path.empty();
+    const bool is_replay = !header_.session.setup.recording.path.empty();
     if (report_.dispatch && !is_replay) out_ << "; only a case that asks for a fallback gets one";
     out_ << "\n";
   }

@@ -184,7 +184,7 @@ Summary summarize(const RunHeader& header, const CaseList& cases, const RunRepor
 }
 
 std::string repro_line(const RunHeader& header, const Judged& judged) {
-  const std::string& recording = header.session.setup.replay.path;
+  const std::string& recording = header.session.setup.recording.path;
   std::string line = "bp-conformance " + std::string(recording.empty() ? "run " : "replay ") +
                      quoted(header.plugin);
   if (!recording.empty()) line += " " + quoted(recording);

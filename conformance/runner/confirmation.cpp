@@ -19,7 +19,7 @@ bool needs_confirmation(Outcome outcome) {
 
 }  // namespace
 
-std::optional<Attempt> Supervisor::replay(const std::vector<size_t>& before, const Attempt& failed,
+std::optional<Attempt> Supervisor::repeat(const std::vector<size_t>& before, const Attempt& failed,
                                           int attempt) {
   std::vector<size_t> batch = before;
   batch.push_back(failed.index);
@@ -75,7 +75,7 @@ void Supervisor::confirm_all(const std::vector<size_t>& selection) {
 void Supervisor::confirm(Entry& entry) {
   Final& final = entry.result;
   for (int retry = 1; retry <= options_.retries; ++retry) {
-    const std::optional<Attempt> solo = replay({}, final.attempt, options_.repeat + retry);
+    const std::optional<Attempt> solo = repeat({}, final.attempt, options_.repeat + retry);
     if (is_stopped()) return;
     ++final.attempt_count;
     if (solo && ended_alike(solo->result, final.attempt.result)) continue;
@@ -100,7 +100,7 @@ void Supervisor::blame_order(Entry& entry) {
   const std::vector<size_t> before(
       entry.batch->begin(), entry.batch->begin() + static_cast<std::ptrdiff_t>(entry.position));
   const FailsAfter fails_after = [&](const std::vector<size_t>& cases) {
-    const std::optional<Attempt> again = replay(cases, failed, attempt);
+    const std::optional<Attempt> again = repeat(cases, failed, attempt);
     return again && ended_alike(again->result, failure);
   };
   Result& result = final.attempt.result;

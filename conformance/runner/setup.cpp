@@ -25,10 +25,10 @@ nlohmann::json to_json(const WorkerSetup& setup) {
           {"poison", setup.case_options.poison},
           {"cache_bytes", setup.perf.cache_bytes},
           {"min_seconds", setup.perf.min_seconds},
-          {"replay", setup.replay.path},
-          {"seeds_weights", setup.replay.seeds_weights},
-          {"is_partial", setup.replay.is_partial},
-          {"replay_seed", setup.replay.seed},
+          {"replay", setup.recording.path},
+          {"seeds_weights", setup.recording.seeds_weights},
+          {"is_partial", setup.recording.is_partial},
+          {"replay_seed", setup.recording.seed},
           {"parent", setup.parent}};
 }
 
@@ -50,8 +50,8 @@ WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string
   setup.case_options.poison = told.text("poison");
   setup.perf.cache_bytes = told.count("cache_bytes", uint64_t{1} << 40);
   setup.perf.min_seconds = told.number("min_seconds", 0, kMostSeconds);
-  setup.replay = {told.text("replay", ""), told.flag("seeds_weights", false),
-                  told.flag("is_partial", false), told.count("replay_seed", UINT64_MAX, 0)};
+  setup.recording = {told.text("replay", ""), told.flag("seeds_weights", false),
+                     told.flag("is_partial", false), told.count("replay_seed", UINT64_MAX, 0)};
   setup.parent = static_cast<int>(told.count("parent", INT32_MAX, 0));
   return setup;
 }

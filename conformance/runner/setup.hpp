@@ -9,7 +9,7 @@
 
 #include "conformance/case.hpp"
 #include "conformance/runner/perf_options.hpp"
-#include "conformance/runner/replay_source.hpp"
+#include "conformance/runner/recording_source.hpp"
 
 namespace bp::conformance {
 
@@ -30,9 +30,9 @@ struct WorkerSetup {
   std::vector<std::pair<std::string, std::string>> options;  // The backend's.
   std::string layers, layer_options;  // Of the registry; "" leaves them to the environment.
   CaseOptions case_options;
-  PerfOptions perf;     // Of cases that are timed.
-  ReplaySource replay;  // Of cases that a recording gives.
-  int parent = 0;       // The supervisor's process id.
+  PerfOptions perf;           // Of cases that are timed.
+  RecordingSource recording;  // Of cases that a recording gives.
+  int parent = 0;             // The supervisor's process id.
 };
 
 // What a registry counted of the calls that went through it: bp_dispatch_statistics.

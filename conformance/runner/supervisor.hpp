@@ -99,7 +99,7 @@ class Supervisor {
   void blame_order(Entry& entry);
   Trigger find_trigger(std::vector<size_t> before, const FailsAfter& fails_after);
   // Runs `before`, then `failed`, in a fresh worker; its attempt if it was reached.
-  std::optional<Attempt> replay(const std::vector<size_t>& before, const Attempt& failed,
+  std::optional<Attempt> repeat(const std::vector<size_t>& before, const Attempt& failed,
                                 int attempt);
 
   void observe(const Attempt& attempt);

@@ -15,7 +15,7 @@
 #include "conformance/cases/case_list.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/process/hygiene.hpp"
-#include "conformance/replay/replay_cases.hpp"
+#include "conformance/recordings/recording_cases.hpp"
 #include "conformance/runner/describe.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
@@ -110,7 +110,7 @@ class Worker {
     const bp_registry_desc desc{
         .struct_size = sizeof(bp_registry_desc),
         .struct_type = BP_STRUCT_REGISTRY_DESC,
-        .flags = setup_.replay.path.empty() ? is_pure : 0,
+        .flags = setup_.recording.path.empty() ? is_pure : 0,
         .log = take_line,
         .user_data = this,
         .layers = setup_.layers.empty() ? nullptr : setup_.layers.c_str(),
@@ -200,9 +200,9 @@ class Worker {
       if (!timed_) timed_ = perf_cases(setup_.perf);
       return timed_->find(id);
     }
-    if (!setup_.replay.path.empty()) {
-      if (!replayed_) replayed_ = replay_cases(setup_.replay);
-      return replayed_->find(id);
+    if (!setup_.recording.path.empty()) {
+      if (!recorded_) recorded_ = recording_cases(setup_.recording);
+      return recorded_->find(id);
     }
     if (!request.contains("change")) return finder_.find(id);
     try {
@@ -310,7 +310,7 @@ class Worker {
   int say_goodbye() {
     const ProcessState before = ProcessState::take(start_);
     static_cast<void>(log_.take());
-    replayed_.reset();
+    recorded_.reset();
     registry_.reset();
     std::fflush(nullptr);
     send(RecordType::kBye,
@@ -323,7 +323,7 @@ class Worker {
   Log log_;  // Before the registry, which writes to it until its end.
   CaseFinder finder_;
   std::optional<CaseList> timed_;
-  std::optional<CaseList> replayed_;  // Holds memory of the backend until the goodbye.
+  std::optional<CaseList> recorded_;  // Holds memory of the backend until the goodbye.
   std::optional<Case> changed_;
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;

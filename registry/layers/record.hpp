@@ -105,7 +105,7 @@ class RecordLayer final : public Layer {
   template <typename Table>
   void note_unrecorded(const Table& surrounded, const Table& table);
 
-  // Calls that leave nothing behind that a replay needs.
+  // Calls that leave nothing behind that playing needs.
   static bool is_silent(Slot slot);
 
   // ---- Lines ----

@@ -51,7 +51,7 @@ std::string Recording::store(const void* bytes, size_t size) {
   const std::string path = folder_ + "/payloads/" + name;
   std::error_code error;
   if (has_failed() || fs::exists(path, error)) return name;
-  // Not synchronised: a program stores thousands, and a replay sees damage by the name.
+  // Not synchronised: a program stores thousands, and whoever plays it sees damage by the name.
   WholeFile file(path, false);
   file.write(bytes, size);
   if (!file.commit().empty()) has_failed_ = true;

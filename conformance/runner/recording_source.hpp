@@ -1,4 +1,4 @@
-// Which recording is replayed, and how.
+// Which recording is played, and how.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace bp::conformance {
 
-struct ReplaySource {
-  std::string path;            // The folder, or its stream.jsonl; "": nothing is replayed.
+struct RecordingSource {
+  std::string path;            // The folder, or its stream.jsonl; "": none is played.
   bool seeds_weights = false;  // Floats that the host copied in are drawn from the seed.
   bool is_partial = false;     // Calls that were not recorded are passed over.
   uint64_t seed = 0;

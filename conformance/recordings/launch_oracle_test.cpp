@@ -1,4 +1,4 @@
-#include "conformance/replay/launch_oracle.hpp"
+#include "conformance/recordings/launch_oracle.hpp"
 
 #include <gtest/gtest.h>
 

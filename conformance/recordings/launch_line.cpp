@@ -1,4 +1,4 @@
-#include "conformance/replay/launch_line.hpp"
+#include "conformance/recordings/launch_line.hpp"
 
 #include <limits>
 

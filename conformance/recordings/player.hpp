@@ -17,15 +17,15 @@
 #include <vector>
 
 #include "conformance/case.hpp"
-#include "conformance/replay/byte_set.hpp"
-#include "conformance/replay/launch_line.hpp"
-#include "conformance/replay/launch_oracle.hpp"
-#include "conformance/replay/recording.hpp"
+#include "conformance/recordings/byte_set.hpp"
+#include "conformance/recordings/launch_line.hpp"
+#include "conformance/recordings/launch_oracle.hpp"
+#include "conformance/recordings/recording.hpp"
 
 namespace bp::conformance {
 
 // Of each wait.
-constexpr uint64_t kReplayTimeoutNs = 20'000'000'000;
+constexpr uint64_t kPlayTimeoutNs = 20'000'000'000;
 
 // How one line ended.
 struct LineResult {
@@ -41,7 +41,7 @@ class Player {
  public:
   // The devices of the recording become `target` and those behind it in its plugin. Throws
   // std::runtime_error where there are too few.
-  Player(const ReplayRecording& recording, const bp_target& target);
+  Player(const Recording& recording, const bp_target& target);
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
@@ -130,7 +130,7 @@ class Player {
     bool has_rounding = false;  // A launch was judged right, and not compared or not equal.
   };
 
-  const ReplayRecording& recording_;
+  const Recording& recording_;
   LaunchOracles oracles_;
   std::map<uint64_t, Device> devices_;
   std::map<uint64_t, Buffer> buffers_;

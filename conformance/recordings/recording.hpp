@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "backplane/base.h"
-#include "conformance/runner/replay_source.hpp"
+#include "conformance/runner/recording_source.hpp"
 
 namespace bp::conformance {
 
-class ReplayRecording {
+class Recording {
  public:
   // Throws UsageError with the file and the line where something is wrong.
-  explicit ReplayRecording(const ReplaySource& source);
+  explicit Recording(const RecordingSource& source);
 
-  const ReplaySource& source() const { return source_; }
+  const RecordingSource& source() const { return source_; }
   const nlohmann::json& header() const { return header_; }
 
   // The calls in their order; line i stands in line i + 2 of the file.
@@ -45,7 +45,7 @@ class ReplayRecording {
   void check_line(size_t index) const;
   void find_seeded();
 
-  ReplaySource source_;
+  RecordingSource source_;
   std::string file_, folder_;
   nlohmann::json header_;
   std::vector<nlohmann::json> lines_;

@@ -2,13 +2,13 @@
 #pragma once
 
 #include "conformance/cases/case_list.hpp"
-#include "conformance/runner/replay_source.hpp"
+#include "conformance/runner/recording_source.hpp"
 
 namespace bp::conformance {
 
 // In the order of the recording, which a case runs up to its own line: one after the other in one
 // process, each runs what the one before has left. Throws UsageError where the recording cannot be
-// replayed.
-CaseList replay_cases(const ReplaySource& source);
+// played.
+CaseList recording_cases(const RecordingSource& source);
 
 }  // namespace bp::conformance

@@ -1,4 +1,4 @@
-#include "conformance/replay/player.hpp"
+#include "conformance/recordings/player.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -31,7 +31,7 @@ std::string hex_of(const std::byte* bytes, size_t size) {
 
 }  // namespace
 
-Player::Player(const ReplayRecording& recording, const bp_target& target) : recording_(recording) {
+Player::Player(const Recording& recording, const bp_target& target) : recording_(recording) {
   uint64_t at = 0;
   const uint64_t count = bp_registry_target_count(target.registry);
   while (at < count && bp_registry_target(target.registry, at) != &target) ++at;
@@ -56,7 +56,7 @@ Player::~Player() {
   }
   for (auto& [number, each] : devices_) {
     const bp_device_ops& devices = *each.target->devices;
-    static_cast<void>(devices.synchronize(devices.self, each.target->device, kReplayTimeoutNs));
+    static_cast<void>(devices.synchronize(devices.self, each.target->device, kPlayTimeoutNs));
   }
   for (auto& [number, each] : events_) {
     const bp_event_ops& events = *device(each.device).target->events;
@@ -114,7 +114,7 @@ LineResult Player::run_line(size_t index) try {
   } else {
     const Device& where = device(line.at("device").get<uint64_t>());
     const bp_device_ops& devices = *where.target->devices;
-    check(devices.synchronize(devices.self, where.target->device, kReplayTimeoutNs), call);
+    check(devices.synchronize(devices.self, where.target->device, kPlayTimeoutNs), call);
   }
   return {};
 } catch (const Broken& broken) {
@@ -188,7 +188,7 @@ void Player::copy_in(size_t index) {
   note_written(line.at("dst"));
   if (has_stream) return use(number, line.at("stream").get<uint64_t>());
   const bp_stream_ops& streams = *where.target->streams;
-  check(streams.synchronize(streams.self, on, kReplayTimeoutNs), "stream.synchronize");
+  check(streams.synchronize(streams.self, on, kPlayTimeoutNs), "stream.synchronize");
 }
 
 // The recorded bytes, or seeded elements.

@@ -1,5 +1,5 @@
 // Sets of bytes, against one flag for each byte.
-#include "conformance/replay/byte_set.hpp"
+#include "conformance/recordings/byte_set.hpp"
 
 #include <gtest/gtest.h>
 

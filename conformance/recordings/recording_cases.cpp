@@ -1,4 +1,4 @@
-#include "conformance/replay/replay_cases.hpp"
+#include "conformance/recordings/recording_cases.hpp"
 
 #include <cstdio>
 #include <memory>
@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "conformance/replay/player.hpp"
+#include "conformance/recordings/player.hpp"
 #include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
@@ -15,17 +15,17 @@ namespace {
 using nlohmann::json;
 
 // What the cases of one process share.
-struct Replay {
-  explicit Replay(const ReplaySource& source) : recording(source) {}
+struct Playback {
+  explicit Playback(const RecordingSource& source) : recording(source) {}
 
-  ReplayRecording recording;
+  Recording recording;
   std::unique_ptr<Player> player;
   std::string refusal;  // Why there is no player, once that was said.
 };
 
 // "replay.launch.00017.softmax", "replay.read.00003" and, of the last line, "replay.end"; "" if the
 // line is no case.
-std::string case_id(const ReplayRecording& recording, size_t index) {
+std::string case_id(const Recording& recording, size_t index) {
   const json& line = recording.lines()[index];
   if (!recording.is_judged(index)) return index + 1 < recording.lines().size() ? "" : "replay.end";
   const bool is_launch = line.at("call") == "kernel.launch";
@@ -35,18 +35,18 @@ std::string case_id(const ReplayRecording& recording, size_t index) {
   return is_launch ? text + line.at("op").get<std::string>() : text;
 }
 
-void run_line(Context& t, Replay& replay, size_t line) {
+void run_line(Context& t, Playback& playback, size_t line) {
   t.progress("replay");
-  if (!replay.refusal.empty()) t.skip("not reached: " + replay.refusal);
-  if (replay.player == nullptr) {
+  if (!playback.refusal.empty()) t.skip("not reached: " + playback.refusal);
+  if (playback.player == nullptr) {
     try {
-      replay.player = std::make_unique<Player>(replay.recording, t.target());
+      playback.player = std::make_unique<Player>(playback.recording, t.target());
     } catch (const std::runtime_error& e) {
-      replay.refusal = e.what();
-      t.fail({replay.refusal, "devices", ""});
+      playback.refusal = e.what();
+      t.fail({playback.refusal, "devices", ""});
     }
   }
-  const LineResult& result = replay.player->result_of(line);
+  const LineResult& result = playback.player->result_of(line);
   if (!result.kernel.empty()) t.detail("kernel", result.kernel);
   if (!result.checked.empty()) t.detail("checked", result.checked);
   if (!result.source.empty()) t.fallback(result.source);
@@ -59,19 +59,19 @@ void run_line(Context& t, Replay& replay, size_t line) {
 
 }  // namespace
 
-CaseList replay_cases(const ReplaySource& source) {
-  const auto replay = std::make_shared<Replay>(source);
+CaseList recording_cases(const RecordingSource& source) {
+  const auto playback = std::make_shared<Playback>(source);
   std::vector<Case> cases;
   std::set<std::string> ids;
-  for (size_t i = 0; i < replay->recording.lines().size(); ++i) {
+  for (size_t i = 0; i < playback->recording.lines().size(); ++i) {
     Case made;
-    made.id = case_id(replay->recording, i);
+    made.id = case_id(playback->recording, i);
     if (made.id.empty()) continue;
     if (!ids.insert(made.id).second) {
-      throw UsageError(replay->recording.place(i) + ": has the number of an earlier line");
+      throw UsageError(playback->recording.place(i) + ": has the number of an earlier line");
     }
     made.group = "replay";
-    made.run = [replay, i](Context& t) { run_line(t, *replay, i); };
+    made.run = [playback, i](Context& t) { run_line(t, *playback, i); };
     cases.push_back(std::move(made));
   }
   if (cases.empty() || cases.front().id == "replay.end") {

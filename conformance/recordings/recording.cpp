@@ -1,4 +1,4 @@
-#include "conformance/replay/recording.hpp"
+#include "conformance/recordings/recording.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include "backplane/host.h"
 #include "conformance/json_file.hpp"
 #include "conformance/numerics/dtype.hpp"
-#include "conformance/replay/launch_line.hpp"
+#include "conformance/recordings/launch_line.hpp"
 #include "conformance/report/sha256.hpp"
 #include "conformance/usage_error.hpp"
 
@@ -119,7 +119,7 @@ bool is_sha256(const std::string& name) {
 
 }  // namespace
 
-ReplayRecording::ReplayRecording(const ReplaySource& source) : source_(source) {
+Recording::Recording(const RecordingSource& source) : source_(source) {
   std::error_code error;
   file_ = fs::is_directory(source.path, error) ? source.path + "/stream.jsonl" : source.path;
   folder_ = fs::path(file_).parent_path().string();
@@ -138,11 +138,9 @@ ReplayRecording::ReplayRecording(const ReplaySource& source) : source_(source) {
   std::ranges::sort(devices_);
 }
 
-std::string ReplayRecording::place(size_t line) const {
-  return file_ + ":" + std::to_string(line + 2);
-}
+std::string Recording::place(size_t line) const { return file_ + ":" + std::to_string(line + 2); }
 
-bool ReplayRecording::is_judged(size_t line) const {
+bool Recording::is_judged(size_t line) const {
   const json& each = lines_[line];
   if (each.contains("status")) return false;
   const json& call = each.at("call");
@@ -150,7 +148,7 @@ bool ReplayRecording::is_judged(size_t line) const {
   return (call == "host.read" || call == "memory.copy_to_host") && each.contains("payload");
 }
 
-void ReplayRecording::read_header(const std::string& text) {
+void Recording::read_header(const std::string& text) {
   header_ = parse_json(text, file_);
   if (!header_.is_object() || header_.value("format", json()) != kFormat) {
     throw UsageError(file_ + ": is no recording: its first line has no format '" + kFormat + "'");
@@ -162,7 +160,7 @@ void ReplayRecording::read_header(const std::string& text) {
   }
 }
 
-void ReplayRecording::read_line(const std::string& text) {
+void Recording::read_line(const std::string& text) {
   const size_t index = lines_.size();
   json line = parse_json(text, file_, index + 2);
   try {
@@ -176,7 +174,7 @@ void ReplayRecording::read_line(const std::string& text) {
 }
 
 // A host asks each device for its default stream, and waits for each: that is not yet a use.
-void ReplayRecording::note_device(const json& line) {
+void Recording::note_device(const json& line) {
   uint64_t device = line.value("device", kNoDevice);
   const uint64_t stream = line.value("stream", uint64_t{0});
   const json& call = line.at("call");
@@ -187,7 +185,7 @@ void ReplayRecording::note_device(const json& line) {
   if (device != kNoDevice && std::ranges::count(devices_, device) == 0) devices_.push_back(device);
 }
 
-void ReplayRecording::check_launch(size_t index) const {
+void Recording::check_launch(size_t index) const {
   const json& line = lines_[index];
   if (line.at("call") != "kernel.launch" || line.contains("status")) return;
   try {
@@ -199,8 +197,8 @@ void ReplayRecording::check_launch(size_t index) const {
   }
 }
 
-// Whether the line can be replayed, and all of its payloads are what they are said to be.
-void ReplayRecording::check_line(size_t index) const {
+// Whether the line can be played, and all of its payloads are what they are said to be.
+void Recording::check_line(size_t index) const {
   const json& line = lines_[index];
   if (line.contains("status")) return;
   if (line.at("call") == "unrecorded" && !source_.is_partial) {
@@ -222,7 +220,7 @@ void ReplayRecording::check_line(size_t index) const {
   }
 }
 
-std::vector<std::byte> ReplayRecording::payload(const json& line) const {
+std::vector<std::byte> Recording::payload(const json& line) const {
   const std::string name = line.at("payload").get<std::string>();
   if (!is_sha256(name)) throw UsageError("the payload '" + name + "' is no SHA-256");
   const std::string path = folder_ + "/payloads/" + name;
@@ -241,7 +239,7 @@ std::vector<std::byte> ReplayRecording::payload(const json& line) const {
 }
 
 // From the end, so that the launch found for a range is the first behind the copy.
-void ReplayRecording::find_seeded() {
+void Recording::find_seeded() {
   seeded_.assign(lines_.size(), 0);
   if (!source_.seeds_weights) return;
   std::map<uint64_t, std::map<uint64_t, bp_dtype>> readers;  // By buffer and offset.

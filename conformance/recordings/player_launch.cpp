@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "backplane/registry.hpp"
-#include "conformance/replay/player.hpp"
+#include "conformance/recordings/player.hpp"
 #include "conformance/usage_error.hpp"
 
 namespace bp::conformance {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "conformance/cases/engine/op_judge.hpp"
-#include "conformance/replay/launch_line.hpp"
+#include "conformance/recordings/launch_line.hpp"
 
 namespace bp::conformance {
 

@@ -1,5 +1,5 @@
 // The streams and events of a recording, and its numbers as handles.
-#include "conformance/replay/player.hpp"
+#include "conformance/recordings/player.hpp"
 #include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
@@ -75,7 +75,7 @@ void Player::run_event(const json& line, const std::string& call) {
     held_.erase(number);
     check(events.signal(events.self, which.event, line.at("signaled").get<bp_status>()), call);
   } else {
-    check(events.synchronize(events.self, which.event, kReplayTimeoutNs), "event.synchronize");
+    check(events.synchronize(events.self, which.event, kPlayTimeoutNs), "event.synchronize");
   }
 }
 
@@ -142,7 +142,7 @@ ByteSet Player::written_of(const json& range) {
 void Player::wait(uint64_t number, const char* what) {
   const Stream& on = stream(number);
   const bp_stream_ops& streams = *device(on.device).target->streams;
-  check(streams.synchronize(streams.self, on.stream, kReplayTimeoutNs), what);
+  check(streams.synchronize(streams.self, on.stream, kPlayTimeoutNs), what);
 }
 
 // A stream that is gone has ended its work, or will in the order of what is asked next.
