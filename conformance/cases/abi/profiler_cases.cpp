@@ -28,9 +28,9 @@ struct Record {
 };
 
 // What a device did while this lived; stopped at the latest when it is destroyed.
-class Recording {
+class Profile {
  public:
-  explicit Recording(Context& t, uint64_t kinds = 0) : context_(t), ops_(profiler_table(t)) {
+  explicit Profile(Context& t, uint64_t kinds = 0) : context_(t), ops_(profiler_table(t)) {
     const bp_profile_desc desc{.struct_size = sizeof(desc),
                                .struct_type = BP_STRUCT_PROFILE_DESC,
                                .sink = take,
@@ -38,8 +38,8 @@ class Recording {
                                .kinds = kinds};
     t.require_ok(ops_.start(ops_.self, t.target().device, &desc), "start");
   }
-  ~Recording() { static_cast<void>(ops_.stop(ops_.self, context_.target().device)); }
-  Recording(const Recording&) = delete;
+  ~Profile() { static_cast<void>(ops_.stop(ops_.self, context_.target().device)); }
+  Profile(const Profile&) = delete;
 
   void stop() { context_.require_ok(ops_.stop(ops_.self, context_.target().device), "stop"); }
   void flush() { context_.require_ok(ops_.flush(ops_.self, context_.target().device), "flush"); }
@@ -51,9 +51,9 @@ class Recording {
 
  private:
   static void take(void* self, const bp_activity* activity) {
-    auto& recording = *static_cast<Recording*>(self);
-    const std::lock_guard lock(recording.mutex_);
-    recording.records_.push_back(
+    auto& profile = *static_cast<Profile*>(self);
+    const std::lock_guard lock(profile.mutex_);
+    profile.records_.push_back(
         {*activity, activity->name == nullptr ? "" : std::string(activity->name)});
   }
 
@@ -85,11 +85,11 @@ void work_leaves_records(Context& t) {
   const OwnedBuffer a = make_buffer(t, kSize), b = make_buffer(t, kSize);
   fill(t, stream.get(), range(b, 0, kSize));
   finish(t, stream.get());
-  Recording recording(t);
+  Profile profile(t);
   fill(t, stream.get(), range(a, 0, kSize));
   copy(t, stream.get(), range(b, 0, kSize), range(a, 0, kSize));
-  recording.stop();
-  const std::vector<Record> records = recording.records();
+  profile.stop();
+  const std::vector<Record> records = profile.records();
   t.expect_eq(count_of(records, BP_ACTIVITY_FILL), uint64_t{1}, "records of the fill");
   t.expect_eq(count_of(records, BP_ACTIVITY_COPY), uint64_t{1}, "records of the copy");
   for (const auto& [data, name] : records) {
@@ -107,7 +107,7 @@ void records_of_a_stream_do_not_overlap(Context& t) {
   profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, 16 * kSize), b = make_buffer(t, 16 * kSize);
-  Recording recording(t);
+  Profile profile(t);
   const auto submit = [&] {
     for (int i = 0; i < 50; ++i) {
       copy(t, stream.get(), range(a, 0, 16 * kSize), range(b, 0, 16 * kSize));
@@ -116,8 +116,8 @@ void records_of_a_stream_do_not_overlap(Context& t) {
   std::thread other(submit);
   submit();
   other.join();
-  recording.stop();
-  std::vector<Record> records = recording.records();
+  profile.stop();
+  std::vector<Record> records = profile.records();
   t.require(count_of(records, BP_ACTIVITY_COPY) == 100, "a record of each copy");
   std::ranges::sort(records, {}, [](const Record& record) { return record.data.start_ns; });
   for (size_t i = 1; i < records.size(); ++i) {
@@ -134,14 +134,14 @@ void second_start_is_refused(Context& t) {
                              .struct_type = BP_STRUCT_PROFILE_DESC,
                              .sink = [](void*, const bp_activity*) {}};
   {
-    Recording recording(t);
+    Profile profile(t);
     t.expect_refused(profiler.start(profiler.self, t.target().device, &desc), BP_ALREADY_EXISTS,
                      "start while the device is recorded");
     fill(t, stream.get(), range(a, 0, kSize));
-    recording.stop();
-    t.expect_eq(recording.records().size(), size_t{1}, "the first recording goes on");
+    profile.stop();
+    t.expect_eq(profile.records().size(), size_t{1}, "the first profile goes on");
   }
-  Recording again(t);
+  Profile again(t);
   fill(t, stream.get(), range(a, 0, kSize));
   again.stop();
   t.expect_eq(again.records().size(), size_t{1}, "records after a second start");
@@ -152,41 +152,41 @@ void stop_is_the_end(Context& t) {
   const bp_profiler_ops& profiler = profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, kSize);
-  t.require_ok(profiler.stop(profiler.self, t.target().device), "stop without a recording");
-  Recording recording(t);
+  t.require_ok(profiler.stop(profiler.self, t.target().device), "stop without a profile");
+  Profile profile(t);
   Gate gate(t);
   gate.hold(stream.get());
   for (int i = 0; i < 10; ++i) fill(t, stream.get(), range(a, 0, kSize));
-  t.expect_eq(recording.records().size(), size_t{0}, "records of work that is held back");
+  t.expect_eq(profile.records().size(), size_t{0}, "records of work that is held back");
   gate.open();
-  recording.stop();
-  t.expect_eq(recording.records().size(), size_t{10}, "records when stop() returns");
+  profile.stop();
+  t.expect_eq(profile.records().size(), size_t{10}, "records when stop() returns");
   for (int i = 0; i < 10; ++i) fill(t, stream.get(), range(a, 0, kSize));
   finish(t, stream.get());
-  recording.flush();
-  t.expect_eq(recording.records().size(), size_t{10}, "records of later work");
+  profile.flush();
+  t.expect_eq(profile.records().size(), size_t{10}, "records of later work");
 }
 
 void flush_delivers_what_has_completed(Context& t) {
   profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, kSize);
-  Recording recording(t);
+  Profile profile(t);
   for (int i = 0; i < 10; ++i) fill(t, stream.get(), range(a, 0, kSize));
   finish(t, stream.get());
-  recording.flush();
-  t.expect_eq(recording.records().size(), size_t{10}, "records after flush()");
+  profile.flush();
+  t.expect_eq(profile.records().size(), size_t{10}, "records after flush()");
 }
 
 void kinds_are_chosen(Context& t) {
   profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, kSize), b = make_buffer(t, kSize);
-  Recording recording(t, uint64_t{1} << BP_ACTIVITY_COPY);
+  Profile profile(t, uint64_t{1} << BP_ACTIVITY_COPY);
   fill(t, stream.get(), range(a, 0, kSize));
   copy(t, stream.get(), range(b, 0, kSize), range(a, 0, kSize));
-  recording.stop();
-  const std::vector<Record> records = recording.records();
+  profile.stop();
+  const std::vector<Record> records = profile.records();
   t.expect(records.size() == 1 && records[0].data.kind == BP_ACTIVITY_COPY, "copies alone");
 }
 
@@ -194,7 +194,7 @@ void correlation_ids_nest(Context& t) {
   const bp_profiler_ops& profiler = profiler_table(t);
   const OwnedStream stream = make_stream(t);
   const OwnedBuffer a = make_buffer(t, kSize);
-  Recording recording(t);
+  Profile profile(t);
   const auto push = [&](uint64_t id) {
     t.require_ok(profiler.push_correlation(profiler.self, id), "push_correlation");
   };
@@ -220,9 +220,9 @@ void correlation_ids_nest(Context& t) {
   t.expect_refused(profiler.pop_correlation(profiler.self), BP_INVALID_ARGUMENT,
                    "pop without a push");
   t.expect_eq(elsewhere, bp_status{BP_INVALID_ARGUMENT}, "pop of what another thread pushed");
-  recording.stop();
+  profile.stop();
   std::vector<uint64_t> ids;
-  std::vector<Record> records = recording.records();
+  std::vector<Record> records = profile.records();
   std::ranges::sort(records, {}, [](const Record& record) { return record.data.start_ns; });
   for (const Record& record : records) ids.push_back(record.data.external_correlation);
   t.expect(ids == std::vector<uint64_t>{0, 11, 12, 0, 11, 0}, "the ids of the records");
@@ -247,7 +247,7 @@ void two_moments_map_all_times(Context& t) {
         "calibrate");
     t.require(m.error_ns >= 0, "error_ns is not negative");
   };
-  Recording recording(t);
+  Profile profile(t);
   calibrate(first);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const int64_t before_ns = host_now_ns();
@@ -256,17 +256,17 @@ void two_moments_map_all_times(Context& t) {
   const int64_t after_ns = host_now_ns();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   calibrate(second);
-  recording.stop();
+  profile.stop();
   t.require(second.device_ns > first.device_ns && second.host_ns > first.host_ns,
             "later moments are later on both clocks");
-  t.require(recording.records().size() == 1, "one record");
+  t.require(profile.records().size() == 1, "one record");
   const double rate = static_cast<double>(second.host_ns - first.host_ns) /
                       static_cast<double>(second.device_ns - first.device_ns);
   const auto to_host = [&](int64_t device_ns) {
     return static_cast<double>(first.host_ns) +
            rate * static_cast<double>(device_ns - first.device_ns);
   };
-  const bp_activity activity = recording.records()[0].data;
+  const bp_activity activity = profile.records()[0].data;
   const auto slack = static_cast<double>(first.error_ns + second.error_ns + 1000);
   t.expect(to_host(activity.start_ns) >= static_cast<double>(before_ns) - slack,
            "the work began after it was submitted");
