@@ -1,0 +1,12 @@
+// The routines that child_test.cpp calls in children of the test program.
+#pragma once
+
+#include <vector>
+
+#include "conformance/runner/child.hpp"
+
+namespace bp::conformance {
+
+const std::vector<ChildRoutine>& child_test_routines();
+
+}  // namespace bp::conformance

@@ -1,0 +1,49 @@
+// A worker for tests of the runner: it loads no backend, and does to its supervisor what a script
+// says. The test program starts itself again as its workers, as bp-conformance does.
+//
+// WorkerSetup::plugin says how the worker begins and ends:
+//
+//   ""               well
+//   hello:TEXT       TEXT is the payload of HELLO
+//   hello_exit:CODE  exits with CODE after HELLO
+//   no_hello:CODE    exits with CODE before it says anything
+//   mute             never says HELLO
+//   begin_first      sends BEGIN where HELLO belongs
+//   print:TEXT       prints TEXT while it loads
+//   bye:TEXT         TEXT is the payload of BYE
+//   bye_exit:CODE    exits with CODE after BYE
+//   bye_crash        dies of SIGSEGV in the place of BYE
+//
+// Each of WorkerSetup::options is a case id and what the worker does there. What is not named
+// passes.
+//
+//   end:TEXT         TEXT is the payload of END, without "case" and "wall_ms"
+//   fail:CAUSE       ends as Fail, with that cause
+//   once:CAUSE       fails in attempt 1, and passes in each other attempt
+//   after:ID:CAUSE   fails if case ID ran before it in this process
+//   differs:N:CAUSE  fails in attempt N alone
+//   changes          fails in attempt N with cause "attempt N"
+//   lost             fails, and says that the device is lost
+//   raw:TEXT         sends these bytes in the place of END
+//   cut              sends half of END and exits with code 0
+//   other            sends END for another case
+//   no_begin         sends END without BEGIN
+//   begin_twice      sends BEGIN twice
+//   no_time          sends END without "wall_ms"
+//   print:TEXT       prints TEXT and passes
+//   exit:CODE        exits
+//   segfault:PHASE   says that it is in PHASE, and dies of SIGSEGV
+//   hang:PHASE       says that it is in PHASE, and never ends
+//   leave            leaves a process of a session of its own behind, and dies of SIGSEGV
+//   kill_parent      kills its parent, the warden
+//   dies_late        passes, and dies of SIGSEGV before the next case
+#pragma once
+
+#include <string>
+
+namespace bp::conformance {
+
+// What the program does for `--worker SETUP`. The exit code.
+int run_scripted_worker(const std::string& setup_json);
+
+}  // namespace bp::conformance
