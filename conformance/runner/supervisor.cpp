@@ -128,7 +128,11 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
   const bool is_new_round = !entry.is_done || final.attempt.number != attempt.number;
   if (is_new_round) ++position_.done;
   ++final.attempt_count;
-  if (entry.is_done && is_new_round && !ended_alike(final.attempt.result, attempt.result)) {
+  const bool was_flake = entry.is_done && final.attempt.result.outcome == Outcome::kFlake;
+  if (was_flake) {
+    // The first two rounds that disagreed say enough.
+    final.attempt.number = attempt.number;
+  } else if (entry.is_done && is_new_round && !ended_alike(final.attempt.result, attempt.result)) {
     Result flake = attempt.result;
     flake.outcome = Outcome::kFlake;
     flake.message =
@@ -138,7 +142,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
         (attempt.result.message.empty() ? final.attempt.result.message : attempt.result.message);
     final.attempt = attempt;
     final.attempt.result = std::move(flake);
-  } else if (final.attempt.result.outcome != Outcome::kFlake || !entry.is_done) {
+  } else {
     final.attempt = attempt;
   }
   entry.is_done = true;

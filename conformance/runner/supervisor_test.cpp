@@ -171,6 +171,19 @@ TEST_F(Runs, EndAtTheFirstFailureIfAsked) {
             "not reached: --fail-fast ended the run at stream.case_1");
 }
 
+TEST_F(Runs, TakeTwoRoundsThatDisagreeForAFlakeAndSayWhichTheyWere) {
+  on_case(0, "differs:2:values");
+  on_case(1, "fail:tail");
+  options_.repeat = 4;
+  const RunReport report = run({0, 1});
+  EXPECT_EQ(outcomes(report), "Flake Fail");
+  EXPECT_EQ(result_of(report, 0).message, "round 1: Pass; round 2: Fail: it fails")
+      << "later rounds leave it as it is";
+  EXPECT_EQ(report.finals[0].attempt_count, 4);
+  EXPECT_EQ(result_of(report, 1).cause, "tail");
+  EXPECT_TRUE(report.finals[1].is_confirmed);
+}
+
 TEST_F(Runs, DoNotRunAgainWhatAnEarlierRunHasSettled) {
   Final known{.index = 1, .attempt_count = 7, .is_confirmed = true};
   known.attempt.index = 1;
