@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
@@ -46,15 +47,14 @@ Exit codes:
   7    the run took longer than --budget, or a call is slower than the baseline
   130  a signal interrupted the run)";
 
+// Decimal, also with zeros in front, or 0x and hexadecimal digits.
 uint64_t parse_number(const std::string& flag, const std::string& text) {
-  size_t end = 0;
+  const bool is_hex = text.starts_with("0x") || text.starts_with("0X");
+  const std::string_view digits = std::string_view(text).substr(is_hex ? 2 : 0);
   uint64_t value = 0;
-  try {
-    value = std::stoull(text, &end, 0);
-  } catch (const std::exception&) {
-    end = 0;
-  }
-  if (text.empty() || end != text.size() || text[0] == '-') {
+  const char* const last = digits.data() + digits.size();
+  const auto [end, error] = std::from_chars(digits.data(), last, value, is_hex ? 16 : 10);
+  if (error != std::errc() || end != last) {
     throw CommandLineEnd{kExitUsage, flag + " " + text + ": not a number that fits 64 bits"};
   }
   return value;

@@ -120,6 +120,21 @@ TEST(CommandLine, ReadsASeedInDecimalOrHexadecimal) {
   EXPECT_EQ(seed_of("0xffffffffffffffff"), UINT64_MAX);
 }
 
+TEST(CommandLine, TakesZerosInFrontForNoOctalNumber) {
+  EXPECT_EQ(parse_command_line({"run", "x", "--seed", "010"}).run.session.seed, 10u);
+  const CommandLine line = parse_command_line({"run", "x", "--shard", "08/010"});
+  EXPECT_EQ(line.selection.shard_index, 7u);
+  EXPECT_EQ(line.selection.shard_count, 10u);
+}
+
+TEST(CommandLine, RefusesASeedThatIsNoNumberOf64Bits) {
+  for (const char* text : {"-1", " -1", "+1", "1.5", "7x", "0x", "0xg", "", " 7", "seven",
+                           "18446744073709551616", "0x10000000000000000"}) {
+    expect_refused({"run", "x", std::string("--seed=") + text},
+                   text[0] == '\0' ? "--seed" : "not a number that fits 64 bits");
+  }
+}
+
 TEST(CommandLine, CountsShardsFromOne) {
   const auto shard_of = [](const char* text) {
     const CommandLine line = parse_command_line({"run", "x", "--shard", text});
