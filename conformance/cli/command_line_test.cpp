@@ -151,6 +151,19 @@ TEST(CommandLine, CountsShardsFromOne) {
   }
 }
 
+TEST(CommandLine, TakesSecondsThatFitEveryClock) {
+  EXPECT_EQ(parse_command_line({"run", "x", "--timeout", "0.5"}).run.session.timeout_seconds, 0.5);
+  EXPECT_EQ(parse_command_line({"run", "x", "--timeout", "1e8"}).run.session.timeout_seconds, 1e8);
+  EXPECT_EQ(parse_command_line({"perf", "x"}).run.session.timeout_seconds, 120);
+  for (const char* flag : {"--timeout", "--budget"}) {
+    for (const char* text : {"0", "-1", "nan", "inf", "1e-300", "1e300", "2e8", "5s", "five"}) {
+      expect_refused({"run", "x", std::string(flag) + "=" + text},
+                     std::string(text) + " is not a number of seconds from 1e-09 to 1e+08");
+    }
+  }
+  expect_refused({"perf", "x", "--min-time", "1e300"}, "is not a number of seconds");
+}
+
 TEST(CommandLine, RefusesCountsOutOfRange) {
   const auto expect = [](const char* verb, const char* flag, const char* text) {
     expect_refused({verb, "x", std::string(flag) + "=" + text}, flag);

@@ -1,20 +1,26 @@
 #include "conformance/cli/flags.hpp"
 
-#include <cmath>
+#include <cstdio>
 #include <cstdlib>
 
 namespace bp::conformance {
 namespace {
 
-// A check whose refusal says what is allowed; CLI11's own gives the largest double there is.
-CLI::Validator positive_number() {
+constexpr double kLeastSeconds = 1e-9;
+
+// A check whose refusal says what is allowed; CLI11's own gives the largest double there is. More
+// than kMostSeconds fits no clock, and a stored run that has it could not be read.
+CLI::Validator number_of_seconds() {
   const auto check = [](const std::string& text) {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
-    const bool is_valid = *end == '\0' && std::isfinite(value) && value > 0;
-    return is_valid ? std::string() : text + " is not a number above 0";
+    const bool is_valid = *end == '\0' && value >= kLeastSeconds && value <= kMostSeconds;
+    if (is_valid) return std::string();
+    char range[64];
+    std::snprintf(range, sizeof(range), "from %g to %g", kLeastSeconds, kMostSeconds);
+    return text + " is not a number of seconds " + range;
   };
-  return CLI::Validator(check, "POSITIVE");
+  return CLI::Validator(check, "SECONDS");
 }
 
 void add_confirmation(CLI::App& app, RunOptions& run) {
@@ -52,7 +58,7 @@ void add_output(CLI::App& app, CommandLine& line) {
       ->group(group);
   app.add_option("--budget", line.budget_seconds,
                  "end with exit code 7 if the run takes more than this many seconds")
-      ->check(positive_number())
+      ->check(number_of_seconds())
       ->group(group);
 }
 
@@ -73,7 +79,7 @@ void add_device(CLI::App& app, CommandLine& line, RawOptions& raw, double& timeo
       ->group(group);
   app.add_option("--timeout", timeout_seconds,
                  "allow this many seconds for each case, and for the load")
-      ->check(positive_number())
+      ->check(number_of_seconds())
       ->capture_default_str()
       ->group(group);
 }
@@ -216,7 +222,7 @@ void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw) {
 
   const char* group = "Measurement";
   app.add_option("--min-time", perf.min_seconds, "time launches of each case for this many seconds")
-      ->check(positive_number())
+      ->check(number_of_seconds())
       ->capture_default_str()
       ->group(group);
   app.add_option(
