@@ -137,7 +137,9 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
 
 bool is_named(const std::vector<std::string>& words, const std::string& flag) {
   return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return word == flag || word.compare(0, flag.size() + 1, flag + "=") == 0;
+    // The value of a short flag may follow without a space: -kGLOB.
+    const bool is_short = flag.size() == 2;
+    return word == flag || word.starts_with(is_short ? flag : flag + "=");
   });
 }
 

@@ -277,6 +277,17 @@ TEST(Environment, SetsAFlagThatIsNotOnTheCommandLine) {
   EXPECT_EQ(parse_command_line({"x", "--seed=9"}).run.session.seed, 9u);
 }
 
+TEST(Environment, IsNotAddedToAFlagOfTheCommandLineHoweverItIsWritten) {
+  const Variable filter("BACKPLANE_CONFORMANCE_FILTER", "memory.*");
+  EXPECT_EQ(parse_command_line({"x"}).selection.filters, Words{"memory.*"});
+  for (const Words& words : {Words{"x", "--filter", "op.*"}, Words{"x", "--filter=op.*"},
+                             Words{"x", "-k", "op.*"}, Words{"x", "-kop.*"}}) {
+    const CommandLine line = parse_command_line(words);
+    EXPECT_EQ(line.selection.filters, Words{"op.*"}) << words[1];
+    EXPECT_TRUE(line.environment.empty()) << words[1];
+  }
+}
+
 TEST(Environment, MayHoldFlagsOfOtherVerbsAndNoneThatNoVerbHas) {
   const Variable budget("BACKPLANE_CONFORMANCE_BUDGET", "60");
   EXPECT_TRUE(parse_command_line({"list"}).environment.empty());
