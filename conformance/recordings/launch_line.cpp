@@ -1,5 +1,6 @@
 #include "conformance/recordings/launch_line.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "backplane/host.h"
@@ -22,6 +23,24 @@ bp_dtype read_dtype(const json& text) {
   return dtype;
 }
 
+// Whether 64 bits hold the number of elements, and the bits from the lowest to the highest of them.
+bool is_countable(const RecordedTensor& tensor) {
+  const auto bits = static_cast<int64_t>(bp_dtype_bits(tensor.dtype));
+  const bool is_empty = std::ranges::count(tensor.shape, 0) != 0;
+  int64_t count = bits, low = 0, high = bits + 7;
+  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    const int64_t extent = tensor.shape[axis];
+    if (__builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count)) return false;
+    int64_t reach = 0;
+    if (is_empty) continue;
+    if (__builtin_mul_overflow(extent - 1, tensor.strides[axis], &reach)) return false;
+    if (__builtin_mul_overflow(reach, bits, &reach)) return false;
+    int64_t& side = reach < 0 ? low : high;
+    if (__builtin_add_overflow(side, reach, &side)) return false;
+  }
+  return true;
+}
+
 RecordedTensor read_tensor(const FrameMember& member, const json& value) {
   RecordedTensor tensor{member.name, role_of(member.kind), read_dtype(value.at("dtype")), {}, {}};
   value.at("shape").get_to(tensor.shape);
@@ -34,6 +53,7 @@ RecordedTensor read_tensor(const FrameMember& member, const json& value) {
   for (const int64_t extent : tensor.shape) {
     if (extent < 0) throw UsageError("has the extent " + std::to_string(extent));
   }
+  if (!is_countable(tensor)) throw UsageError("has more bytes than 64 bits can count");
   if (!value.contains("buffer")) return tensor;
   value.at("buffer").get_to(tensor.buffer);
   value.at("byte_offset").get_to(tensor.byte_offset);

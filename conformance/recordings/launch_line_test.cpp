@@ -119,6 +119,27 @@ TEST(LaunchLine, NamesTheArgumentAndTheMemberThatIsWrong) {
   EXPECT_NE(refusal_of(deep).find("of each are allowed"), std::string::npos);
 }
 
+// What is computed of such a tensor would wrap, and could look as if it lay in its buffer.
+TEST(LaunchLine, RefusesATensorWhoseBytesCannotBeCounted) {
+  constexpr int64_t kLarge = int64_t{1} << 62;
+  const auto refuses = [](const Shape& shape, const Shape& strides) {
+    json line = addition();
+    line["args"]["a"] = tensor(shape, strides);
+    return refusal_of(line) == "launch 17 (add): 'a' has more bytes than 64 bits can count";
+  };
+  EXPECT_TRUE(refuses({kLarge, 4}, {0, 1})) << "2^64 elements";
+  EXPECT_TRUE(refuses({kLarge}, {0})) << "2^67 bits of elements";
+  EXPECT_TRUE(refuses({3}, {kLarge})) << "they lie 2^63 elements apart";
+  EXPECT_TRUE(refuses({3}, {-kLarge}));
+  EXPECT_TRUE(refuses({2}, {INT64_MIN}));
+  EXPECT_TRUE(refuses({2, 2, 2, 2, 2}, Shape(5, kLarge / 32))) << "only their sum wraps";
+  EXPECT_TRUE(refuses({0, kLarge, kLarge}, {1, 1, 1})) << "the product of the others wraps";
+  EXPECT_FALSE(refuses({0, 4}, {INT64_MAX, INT64_MIN})) << "no element lies anywhere";
+  EXPECT_FALSE(refuses({4, 0}, {INT64_MAX, INT64_MIN}));
+  EXPECT_FALSE(refuses({int64_t{1} << 40}, {1}));
+  EXPECT_FALSE(refuses({1}, {INT64_MAX})) << "no second element lies there";
+}
+
 TEST(Spans, ReachFromTheLowestToTheHighestElement) {
   const auto span = [](Shape shape, Shape strides) {
     const RecordedTensor recorded{.name = "a",
