@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <string_view>
 
 #include "backplane/host.h"
 #include "conformance/json_file.hpp"
@@ -65,9 +66,16 @@ const std::vector<CallShape>& call_shapes() {
   return shapes;
 }
 
+// A status may be negative; all others are counts, flags and handles.
+bool is_number(std::string_view name, const json& value) {
+  return name == "signaled" ? value.is_number_integer() : value.is_number_unsigned();
+}
+
+// Its end fits 64 bits.
 bool is_range(const json& value) {
   return value.is_array() && value.size() == 3 &&
-         std::ranges::all_of(value, [](const json& part) { return part.is_number_unsigned(); });
+         std::ranges::all_of(value, [](const json& part) { return part.is_number_unsigned(); }) &&
+         value.at(1).get<uint64_t>() <= UINT64_MAX - value.at(2).get<uint64_t>();
 }
 
 bool is_pattern(const std::string& text) {
@@ -86,7 +94,7 @@ std::string line_defect(const json& line) {
   if (shape == call_shapes().end()) return "has the call '" + call + "', which is not known";
   if (line.contains("status")) return "";  // It failed, and has no arguments.
   for (const char* name : shape->numbers) {
-    if (!line.contains(name) || !line.at(name).is_number_integer()) {
+    if (!line.contains(name) || !is_number(name, line.at(name))) {
       return call + " has no number '" + name + "'";
     }
   }
@@ -224,7 +232,10 @@ std::vector<std::byte> Recording::payload(const json& line) const {
   const std::string name = line.at("payload").get<std::string>();
   if (!is_sha256(name)) throw UsageError("the payload '" + name + "' is no SHA-256");
   const std::string path = folder_ + "/payloads/" + name;
-  std::ifstream file(path, std::ios::binary);
+  std::error_code error;
+  // A pipe could be opened, and never be read to its end.
+  const bool is_file = fs::is_regular_file(path, error);
+  std::ifstream file(is_file ? path : "", std::ios::binary);
   if (!file) throw UsageError("the payload " + path + " is not there");
   std::ostringstream read;
   read << file.rdbuf();

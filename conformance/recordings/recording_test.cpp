@@ -168,6 +168,22 @@ TEST_F(Recordings, AreRefusedWhereALineIsDamaged) {
   expect_refused(3, "/launch", "one", "has no number 'launch'");
 }
 
+TEST_F(Recordings, AreRefusedWhereANumberIsNegative) {
+  for (const char* member : {"/device", "/buffer", "/size_bytes"}) {
+    expect_refused(1, member, -1, std::string("has no number '") + (member + 1) + "'");
+  }
+  write({{{"call", "event.signal"}, {"event", 1}, {"signaled", -3}}});
+  EXPECT_EQ(refusal(), "") << "a status is negative";
+}
+
+// The end of such a range would wrap around, and lie before its beginning.
+TEST_F(Recordings, AreRefusedWhereARangeEndsBeyond64Bits) {
+  source_.seeds_weights = true;
+  expect_refused(2, "/dst", {1, UINT64_MAX, 16}, "has no range 'dst'");
+  expect_refused(2, "/dst", {1, 16, UINT64_MAX}, "has no range 'dst'");
+  expect_refused(4, "/src", {1, UINT64_MAX, UINT64_MAX}, "has no range 'src'");
+}
+
 TEST_F(Recordings, AreRefusedWhereAPatternIsNone) {
   const auto expect = [&](const json& pattern, bool is_right) {
     write({{{"call", "memory.fill"}, {"stream", 1}, {"dst", {1, 0, 4}}, {"pattern", pattern}}});
@@ -179,6 +195,20 @@ TEST_F(Recordings, AreRefusedWhereAPatternIsNone) {
        {json(""), json("0"), json("0x"), json("FF"), json(std::string(34, 'a')), json(7)}) {
     expect(wrong, false);
   }
+}
+
+TEST_F(Recordings, AreRefusedWhereAPayloadHasOtherBytes) {
+  const std::vector<json> lines = whole();
+  write(lines);
+  const fs::path path = folder_ / "payloads" / lines[4].at("payload").get<std::string>();
+  std::ofstream(path, std::ios::binary) << "other bytes";
+  EXPECT_NE(refusal().find(":6: the payload " + path.string() +
+                           " has other bytes than were recorded: its SHA-256 is "),
+            std::string::npos)
+      << refusal();
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(refusal().find("is not there"), std::string::npos) << refusal();
 }
 
 TEST_F(Recordings, CheckTheOutputsOfALaunch) {
