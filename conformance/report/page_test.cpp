@@ -156,6 +156,27 @@ TEST_F(Pages, SayByHowMuchTheBudgetWasMissed) {
 
 // ---- Repro lines ----------------------------------------------------------------------------- //
 
+// A person pastes this line into a shell, and a backend can put any detail into its results.
+TEST_F(Pages, QuoteWhatABackendSaysInTheLineThatRepeatsAFailure) {
+  fail(0, "m", "order");
+  result(0).details["after"] = "x; touch /tmp/harm, $(harm)\nharm";
+  const std::string line = repro_line(header_, summary().judged[0]);
+  EXPECT_EQ(line,
+            "bp-conformance run ./x.so --case 'x; touch /tmp/harm' --case $'$(harm)\\012harm' "
+            "--case stream.case_00 --seed 0x5eed");
+}
+
+TEST_F(Pages, QuoteACaseOfAStoredRun) {
+  Case foreign;
+  foreign.id = "a'b; harm";
+  foreign.run = [](Context&) {};
+  Judged judged;
+  judged.which = &foreign;
+  judged.id = foreign.id;
+  EXPECT_EQ(repro_line(header_, judged),
+            "bp-conformance run ./x.so --case 'a'\\''b; harm' --seed 0x5eed");
+}
+
 // ---- Documents ------------------------------------------------------------------------------- //
 
 TEST_F(Pages, EscapeWhatIsMarkupForABrowser) {

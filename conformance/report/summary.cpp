@@ -188,17 +188,19 @@ std::string repro_line(const RunHeader& header, const Judged& judged) {
   std::string line = "bp-conformance " + std::string(recording.empty() ? "run " : "replay ") +
                      quoted(header.plugin);
   if (!recording.empty()) line += " " + quoted(recording);
+  // Ids may come from a backend or a file, and the line is for a shell.
+  const auto add_case = [&](const std::string& id) { line += " --case " + quoted(id); };
   const auto after = judged.result.details.find("after");
   if (after != judged.result.details.end()) {
     std::string ids = after->second;
     for (size_t comma; (comma = ids.find(", ")) != std::string::npos;) {
-      line += " --case " + ids.substr(0, comma);
+      add_case(ids.substr(0, comma));
       ids.erase(0, comma + 2);
     }
-    line += " --case " + ids;
+    add_case(ids);
   }
   // A changed case is named by its file, which is among the flags.
-  if (judged.which != nullptr && judged.which->change.empty()) line += " --case " + judged.id;
+  if (judged.which != nullptr && judged.which->change.empty()) add_case(judged.id);
   char seed[32];
   std::snprintf(seed, sizeof(seed), " --seed 0x%llx", static_cast<unsigned long long>(header.seed));
   line += seed;
