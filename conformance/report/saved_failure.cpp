@@ -36,10 +36,10 @@ std::string absolute_path(const std::string& path) {
 // How the attempt itself ended, where a Flake or the blame of an order stands in its place.
 Result seen_by(const Judged& judged) {
   Result seen = judged.attempt.result;
-  const auto was = seen.details.find("was");
-  if (was == seen.details.end()) return seen;
-  outcome_from_name(was->second, seen.outcome);
-  seen.cause = seen.details.at("was_cause");
+  const auto was = seen.details.find("was"), cause = seen.details.find("was_cause");
+  // A worker may have sent one of these details by itself.
+  if (was == seen.details.end() || cause == seen.details.end()) return seen;
+  if (outcome_from_name(was->second, seen.outcome)) seen.cause = cause->second;
   return seen;
 }
 

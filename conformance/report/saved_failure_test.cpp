@@ -85,6 +85,14 @@ TEST_F(SavedFailures, HoldTheCasesThatMustRunBefore) {
   EXPECT_EQ(back.seen.cause, "crash");
 }
 
+TEST_F(SavedFailures, TakeHalfOfTheDetailsOfAnOrderForWhatABackendSaid) {
+  judged_.attempt.result.details = {{"was", "Crash"}};
+  EXPECT_EQ(saved().seen.outcome, Outcome::kFail);
+  judged_.attempt.result.details = {{"was", "Crushed"}, {"was_cause", "x"}};
+  EXPECT_EQ(saved().seen.outcome, Outcome::kFail);
+  EXPECT_EQ(saved().seen.cause, "tail");
+}
+
 TEST_F(SavedFailures, OfABackendThatNeverLoadedHaveNoLibrary) {
   header_.session.setup.plugin = "npu";
   const SavedFailure back = saved(json());
