@@ -99,9 +99,9 @@ class Drawing {
     step.event = draw_.below(shape_.event_count);
     step.data = draw_.bits();
     step.until_complete = draw_.chance(2);
-    const uint32_t size = 1 + draw_.below(shape_.buffer_bytes / 2);
+    const uint32_t size = 1 + draw_.below(std::max(shape_.buffer_bytes / 2, 1u));
     if (step.kind == StepKind::kFill) {
-      step.pattern_bytes = 1 + draw_.below(16);
+      step.pattern_bytes = 1 + draw_.below(std::min(shape_.buffer_bytes, 16u));
       const uint32_t repeats = std::max(1u, size / step.pattern_bytes);
       step.to = range(step.pattern_bytes * repeats);
     } else if (step.kind == StepKind::kLaunch) {

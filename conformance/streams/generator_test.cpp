@@ -28,6 +28,30 @@ std::vector<const Bytes*> ranges_of(const Step& step) {
   }
 }
 
+TEST(DrawnPrograms, StayInsideOfTheirBuffersStreamsAndEvents) {
+  const ProgramShape shapes[] = {
+      {},
+      {.stream_count = 1, .event_count = 1, .buffer_count = 1},
+      {.buffer_bytes = 17, .step_count = 200},
+      {.buffer_bytes = 5, .step_count = 200},
+      {.buffer_bytes = 1, .step_count = 200},
+      {.buffer_bytes = 64, .launch_alignment_bytes = 64},
+      {.buffer_count = 5, .buffer_bytes = 100, .launch_alignment_bytes = 16}};
+  for (const ProgramShape& shape : shapes) {
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      for (const Step& step : draw_program(shape, seed).steps) {
+        EXPECT_LT(step.stream, shape.stream_count);
+        EXPECT_LT(step.event, shape.event_count);
+        for (const Bytes* range : ranges_of(step)) {
+          EXPECT_LT(range->buffer, shape.buffer_count) << text_of(step);
+          EXPECT_GT(range->size, 0u) << text_of(step);
+          EXPECT_LE(uint64_t{range->offset} + range->size, shape.buffer_bytes) << text_of(step);
+        }
+      }
+    }
+  }
+}
+
 TEST(DrawnPrograms, FillWholePatterns) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     for (const Step& step : draw_program({}, seed).steps) {
