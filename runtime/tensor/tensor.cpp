@@ -71,6 +71,13 @@ int64_t count_elements(IntList shape) {
   return is_empty ? 0 : count;
 }
 
+void check_element_count(uint64_t count, IntList shape) {
+  const int64_t needed = count_elements(shape);
+  if (count == static_cast<uint64_t>(needed)) return;
+  fail("from_host: data has " + std::to_string(count) + " elements, and the shape " +
+       std::to_string(needed));
+}
+
 TensorImpl* allocate(const bp_target& target, bp_dtype dtype, const int64_t* shape,
                      uint32_t count) {
   if (count > BP_MAX_RANK) {

@@ -89,6 +89,18 @@ TEST_F(Tensors, RefuseAHostBufferOfAnotherSize) {
             "from_host: data has 2 elements, and the shape 3");
 }
 
+TEST_F(Tensors, RefuseAHostShapeWhoseExtentsMultiplyPastEveryNumber) {
+  const int64_t far = int64_t{1} << 32;  // The product of two of them is 0 in 64 bits.
+  EXPECT_NE(message_of([&] {
+              from_host(std::vector<float>(), {far, far}, device);
+            }).find("a tensor of the shape (4294967296, 4294967296) has too many elements"),
+            std::string::npos);
+  EXPECT_EQ(message_of([&] {
+              from_host<float>({1, 2}, {-1, -2}, device);
+            }),
+            "the shape (-1, -2) has an extent below 0; allowed: 0 and above");
+}
+
 TEST_F(Tensors, RefuseAHostTypeThatIsNotTheDtype) {
   EXPECT_EQ(message_of([&] { x.to_vector<double>(); }),
             "to_vector: the tensor is f32, and the host type is f64; use to(dtype) first");

@@ -260,6 +260,11 @@ Tensor scalar(Scalar value, bp_dtype dtype, Device device = current_device());  
 // A copy of row-major host memory of the shape's size.
 Tensor from_host(const void* data, IntList shape, bp_dtype dtype, Device device = current_device());
 
+namespace detail {
+// Error unless `shape` has `count` elements.
+void check_element_count(uint64_t count, IntList shape);
+}  // namespace detail
+
 // The dtype of a host type.
 template <typename T>
 constexpr bp_dtype dtype_of() {
@@ -280,12 +285,7 @@ constexpr bp_dtype dtype_of() {
 template <typename T>
 Tensor from_host(const std::vector<T>& data, IntList shape, Device device = current_device()) {
   static_assert(dtype_of<T>() != 0 && !std::is_same_v<T, bool>, "use uint8_t and to(BP_BOOL)");
-  int64_t count = 1;
-  for (const int64_t extent : shape) count *= extent;
-  if (count != static_cast<int64_t>(data.size())) {
-    throw Error(BP_INVALID_ARGUMENT, "from_host: data has " + std::to_string(data.size()) +
-                                         " elements, and the shape " + std::to_string(count));
-  }
+  detail::check_element_count(data.size(), shape);
   return from_host(data.data(), shape, dtype_of<T>(), device);
 }
 
