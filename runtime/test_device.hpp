@@ -1,6 +1,7 @@
-// The device that the runtime's tests run on: the first of class host among all backends found.
+// The devices that the runtime's tests run on.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "backplane/runtime/device.hpp"
@@ -8,6 +9,7 @@
 
 namespace bp {
 
+// The first of class host among all backends found.
 inline Device test_device() {
   static const bp_target* const found = [] {
     bp_registry* registry = default_registry();
@@ -28,6 +30,32 @@ inline Device test_device() {
                 std::string("no backend with a device of class host: ") + bp_error_text());
   }();
   return Device(*found);
+}
+
+// The same device in a registry of its own, which is another device to everything above.
+inline Device second_test_device() {
+  static const bp_target* const found = [] {
+    const bp_target& first = test_device().target();
+    const bp_registry_desc desc{.struct_size = sizeof(desc),
+                                .struct_type = BP_STRUCT_REGISTRY_DESC};
+    bp_registry* registry = nullptr;  // Never destroyed, like that of the first.
+    check(bp_registry_create(&desc, &registry), "registry.create");
+    check(bp_registry_load(registry, first.plugin->name, 0, nullptr, nullptr), "registry.load");
+    const bp_target* target = nullptr;
+    check(bp_registry_find_target(registry, first.name, &target), "registry.find_target");
+    return target;
+  }();
+  return Device(*found);
+}
+
+// What the call throws, in words.
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "(nothing was thrown)";
 }
 
 }  // namespace bp

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "backplane/runtime/ops.hpp"
 #include "runtime/test_device.hpp"
 
@@ -11,15 +9,6 @@ namespace bp {
 namespace {
 
 using Doubles = std::vector<double>;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
 
 class Autograd : public testing::Test {
  protected:

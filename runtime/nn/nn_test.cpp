@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "backplane/runtime/autograd.hpp"
 #include "runtime/test_device.hpp"
@@ -12,15 +11,6 @@ namespace bp::nn {
 namespace {
 
 using Floats = std::vector<float>;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
 
 class Layers : public testing::Test {
  protected:

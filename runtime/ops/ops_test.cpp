@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/memory.hpp"
@@ -14,15 +13,6 @@ namespace bp {
 namespace {
 
 using Floats = std::vector<float>;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
 
 class Ops : public testing::Test {
  protected:

@@ -2,22 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include "backplane/runtime/ops.hpp"
 #include "runtime/test_device.hpp"
 
 namespace bp {
 namespace {
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
 
 class Optimizers : public testing::Test {
  protected:

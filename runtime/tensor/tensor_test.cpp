@@ -12,16 +12,6 @@ namespace {
 
 using Floats = std::vector<float>;
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), BP_INVALID_ARGUMENT);
-    return error.what();
-  }
-  return "(nothing was thrown)";
-}
-
 class Tensors : public testing::Test {
  protected:
   Device device = test_device();
