@@ -121,7 +121,8 @@ class Body:
             self.members[f"{name}_count"] = f"{name}_list.size()"
             self.members[name] = f"{name}_list.data()"
         elif broadcasts(self.op):  # An output: the inputs are checked by now.
-            self.members[name] = f"{name}.get()"
+            self.members[name] = \
+                f'detail::output("{self.op.name}", "{name}", {name}, in.target())'
         else:
             call = "operand" if arg.has_scalar else "optional" if arg.is_optional else "tensor"
             ready = f"{name}_ready" if name in PREPARED.get(self.op.name, ()) else name

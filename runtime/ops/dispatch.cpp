@@ -23,6 +23,12 @@ void Call::fail_device(const char* name, const bp_target& target) const {
        target_->name + "; allowed: one device");
 }
 
+void fail_output(const char* op, const char* name, const Tensor& y, const bp_target& target) {
+  if (!y) Call(op).tensor(name, y);
+  fail(std::string(op) + ": " + name + " is on " + target_of(y).name + ", and the inputs on " +
+       target.name + "; allowed: one device");
+}
+
 void fail_recorded_write(const char* op) {
   fail(std::string(op) + ": a tensor requires a gradient, and writes in place are not recorded; " +
        "put them under a bp::NoGradGuard");

@@ -121,6 +121,16 @@ class ThreeInputs {
   int64_t strides_[3][BP_MAX_RANK];
 };
 
+// An output that was given, for inputs on `target`.
+[[noreturn]] void fail_output(const char* op, const char* name, const Tensor& y,
+                              const bp_target& target);
+inline const bp_tensor* output(const char* op, const char* name, const Tensor& y,
+                               const bp_target& target) {
+  if (!y || y.impl()->storage->target != &target) [[unlikely]]
+    fail_output(op, name, y, target);
+  return y.get();
+}
+
 inline bool is_float(bp_dtype dtype) {
   return tensors::is_plain_float(dtype) || (dtype >= BP_F8E4M3FN && dtype <= BP_F4E2M1);
 }
