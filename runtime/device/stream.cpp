@@ -110,6 +110,9 @@ int64_t Event::elapsed_ns(const Event& end) const {
 
 StreamGuard::StreamGuard(const Stream& stream)
     : target_(&stream.device().target()), stream_(stream.get()), outer_(innermost) {
+  // Without a handle the work would go to the default stream, and nobody would see it.
+  if (stream_ == nullptr)
+    throw Error(BP_INVALID_ARGUMENT, "StreamGuard: the stream was moved away");
   innermost = this;
 }
 
