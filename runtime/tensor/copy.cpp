@@ -78,7 +78,10 @@ Tensor Tensor::to(Device device) const {
 
 void Tensor::copy_from(const Tensor& source) const {
   detail::check_unrecorded("copy_from", detail::is_recorded(*this, source));
-  copy_out(*this, source.to(device()).expand(shape()));
+  Tensor read = source.to(device());
+  // An element must not be written before it was read through another view of the same memory.
+  if (read.impl()->storage == impl_->storage) read = read.clone();
+  copy_out(*this, read.expand(shape()));
 }
 
 void Tensor::fill(Scalar value) const {
@@ -176,8 +179,14 @@ double Tensor::item_f64() const {
 
 int64_t Tensor::item_i64() const {
   const bp_scalar value = read_element(*this);
-  if (value.dtype == BP_F64) return static_cast<int64_t>(std::bit_cast<double>(value.bits));
-  return static_cast<int64_t>(value.bits);
+  if (value.dtype != BP_F64) return static_cast<int64_t>(value.bits);
+  const auto number = std::bit_cast<double>(value.bits);
+  constexpr double kEnd = 0x1p63;
+  if (!(number >= -kEnd && number < kEnd)) {
+    detail::fail("item: the element is " + std::to_string(number) +
+                 ", which no integer of 64 bits holds; use item<double>()");
+  }
+  return static_cast<int64_t>(number);
 }
 
 }  // namespace bp

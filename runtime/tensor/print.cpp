@@ -107,6 +107,10 @@ class Printer {
       for (const uint8_t value : part.to_vector<uint8_t>()) {
         texts_.emplace_back(value != 0 ? "true" : "false");
       }
+    } else if (part.dtype() == BP_U64) {
+      for (const uint64_t value : part.to_vector<uint64_t>()) {
+        texts_.push_back(std::to_string(value));
+      }
     } else {
       for (const int64_t value : part.to(BP_I64).to_vector<int64_t>()) {
         texts_.push_back(std::to_string(value));

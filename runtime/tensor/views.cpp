@@ -264,6 +264,7 @@ Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop, int64_t step) co
   }
   const bp_tensor& x = *get();
   const int64_t extent = x.shape[axis];
+  step = std::min(step, std::max<int64_t>(extent, 1));  // A longer one takes the first element too.
   const auto clip = [&](int64_t i) {
     return std::clamp<int64_t>(i < 0 ? i + extent : i, 0, extent);
   };
@@ -296,6 +297,9 @@ Tensor Tensor::narrow(int64_t axis, int64_t start, int64_t length) const {
 
 Tensor Tensor::select(int64_t axis, int64_t index) const {
   axis = detail::resolve_axis("select", "axis", axis, ndim());
+  if (shape(axis) == 0) {
+    detail::fail("select: axis " + std::to_string(axis) + " has the extent 0; allowed: from 1");
+  }
   index = detail::resolve_axis("select", "index", index, shape(axis));
   return slice(axis, index, index + 1).squeeze(axis);
 }

@@ -197,7 +197,7 @@ class Tensor {
   Tensor contiguous() const;        // This tensor, if it is.
   Tensor clone() const;             // A contiguous copy.
   Tensor to(bp_dtype dtype) const;  // This tensor, if it is.
-  Tensor to(Device device) const;   // This tensor, if it is. Not differentiable across devices.
+  Tensor to(Device device) const;   // This tensor, if it is. A gradient travels back.
 
   // Writes `source`, broadcast to this shape and cast to this dtype, in place. Not recorded.
   void copy_from(const Tensor& source) const;
@@ -212,7 +212,7 @@ class Tensor {
   template <typename T>
   std::vector<T> to_vector() const;
   template <typename T>
-  T item() const;  // Of one element; converts to T.
+  T item() const;  // Of one element; converts to T. Error if a float does not fit in 64 bits.
 
   // ---- Gradients: see autograd.hpp
   // ---------------------------------------------------------------
@@ -335,6 +335,7 @@ std::vector<T> Tensor::to_vector() const {
 template <typename T>
 T Tensor::item() const {
   static_assert(std::is_arithmetic_v<T>);
+  if constexpr (std::is_same_v<T, bool>) return item_f64() != 0;
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(item_f64());
   return static_cast<T>(item_i64());
 }
