@@ -95,9 +95,11 @@ class Engine {
   void run() {
     while (!pending_.empty()) {
       const auto next = pending_.begin();
-      if (!captures_.empty() && next->first < last_) break;  // Nothing wanted lies beyond.
+      if (!captures_.empty() && next->first < last_) break;
       const auto held = pending_.extract(next);
       capture(held.key(), held.mapped());
+      // Nothing that is wanted lies beyond, and the node of the last input keeps what it saved.
+      if (!captures_.empty() && held.key() == last_) break;
       if (held.mapped().node != nullptr) {
         run_node(held.mapped());
       } else if (captures_.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backplane/runtime/ops.hpp"
+#include "runtime/ops/dispatch.hpp"
 
 namespace bp::detail {
 
@@ -160,6 +161,7 @@ void Node::destroy(Node* node) noexcept {
 
 void attach(Node& node, const Tensor& tensor, uint32_t output_index) {
   TensorImpl* impl = tensor.impl();
+  if (!is_float(impl->view.dtype)) return;  // Such as a cast to an integer, which is a step.
   retain(&node);
   impl->grad_fn = &node;
   impl->output_index = static_cast<uint8_t>(output_index);

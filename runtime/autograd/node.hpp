@@ -125,7 +125,8 @@ NodePtr<T> make_node(Args&&... args) {
   return NodePtr<T>(new T(std::forward<Args>(args)...));
 }
 
-// Makes `tensor` output `output_index` of `node`, which it holds from now on.
+// Makes `tensor` output `output_index` of `node`, which it holds from now on; only a float has a
+// gradient, and any other tensor stays as it is.
 void attach(Node& node, const Tensor& tensor, uint32_t output_index = 0);
 template <typename T>
 void attach(NodePtr<T> node, const Tensor& tensor) {
