@@ -46,6 +46,11 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
                                          "; allowed: multiples of groups, which is " +
                                          std::to_string(options.groups));
   }
+  if (out_channels % options.groups != 0) {
+    throw Error(BP_INVALID_ARGUMENT, "Conv2d: out_channels is " + std::to_string(out_channels) +
+                                         "; allowed: multiples of groups, which is " +
+                                         std::to_string(options.groups));
+  }
   const int64_t depth = in_channels / options.groups;
   const double bound = 1 / std::sqrt(static_cast<double>(depth * kernel_size * kernel_size));
   weight_ = add_parameter("weight",

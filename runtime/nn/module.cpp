@@ -5,13 +5,25 @@
 
 namespace bp::nn {
 
+// Two of one name would be one entry of state_dict(), and one of them lost.
+void Module::check_name(const std::string& name) const {
+  const auto is_it = [&](const auto& entry) { return entry.first == name; };
+  if (std::ranges::none_of(parameters_, is_it) && std::ranges::none_of(modules_, is_it)) return;
+  throw Error(BP_INVALID_ARGUMENT, "Module: the name '" + name + "' is taken");
+}
+
 Tensor Module::add_parameter(std::string name, const Tensor& tensor) {
+  check_name(name);
   tensor.set_requires_grad();
   parameters_.emplace_back(std::move(name), tensor);
   return tensor;
 }
 
 void Module::add_module(std::string name, std::shared_ptr<Module> module) {
+  check_name(name);
+  if (module == nullptr) {
+    throw Error(BP_INVALID_ARGUMENT, "Module: the layer '" + name + "' is a null pointer");
+  }
   modules_.emplace_back(std::move(name), std::move(module));
 }
 
@@ -29,7 +41,10 @@ std::vector<std::pair<std::string, Tensor>> Module::named_parameters() const {
 
 std::vector<Tensor> Module::parameters() const {
   std::vector<Tensor> tensors;
-  for (const auto& [name, tensor] : named_parameters()) tensors.push_back(tensor);
+  for (const auto& [name, tensor] : named_parameters()) {
+    const auto is_it = [&own = tensor](const Tensor& other) { return other.impl() == own.impl(); };
+    if (std::ranges::none_of(tensors, is_it)) tensors.push_back(tensor);
+  }
   return tensors;
 }
 

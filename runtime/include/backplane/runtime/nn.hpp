@@ -35,6 +35,7 @@ class Module {
   // ("layer.weight", tensor) for every parameter of this module and its layers, in the order in
   // which they were added.
   std::vector<std::pair<std::string, Tensor>> named_parameters() const;
+  // The parameters, each once, also where several layers share it.
   std::vector<Tensor> parameters() const;
   int64_t parameter_count() const;  // Elements of all parameters.
 
@@ -48,11 +49,12 @@ class Module {
   void load_state_dict(const TensorMap& state);
 
  protected:
-  // Makes `tensor` a parameter: a leaf that requires a gradient.
+  // Makes `tensor` a parameter: a leaf that requires a gradient. A name is used once in a module.
   Tensor add_parameter(std::string name, const Tensor& tensor);
   void add_module(std::string name, std::shared_ptr<Module> module);
 
  private:
+  void check_name(const std::string& name) const;
   void collect(const std::string& prefix,
                std::vector<std::pair<std::string, Tensor>>& parameters) const;
 
