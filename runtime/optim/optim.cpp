@@ -1,8 +1,10 @@
 #include "backplane/runtime/optim.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <set>
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
@@ -60,10 +62,16 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& all, const std::vector<
 
 Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
   if (parameters_.empty()) throw Error(BP_INVALID_ARGUMENT, "Optimizer: there are no parameters");
+  std::set<const detail::TensorImpl*> seen;
   for (const Tensor& tensor : parameters_) {
-    if (tensor.is_leaf() && tensor.requires_grad()) continue;
-    throw Error(BP_INVALID_ARGUMENT,
-                "Optimizer: a parameter is not a leaf that requires a gradient");
+    if (!tensor.is_leaf() || !tensor.requires_grad()) {
+      throw Error(BP_INVALID_ARGUMENT,
+                  "Optimizer: a parameter is not a leaf that requires a gradient");
+    }
+    if (!seen.insert(tensor.impl()).second) {
+      throw Error(BP_INVALID_ARGUMENT,
+                  "Optimizer: a parameter is given twice, and would be updated twice in a step");
+    }
   }
 }
 
@@ -148,13 +156,18 @@ void AdamW::load_state_dict(const TensorMap& state) {
                       "; allowed: " + dtype_text(tensor.dtype()) + " " + to_string(tensor.shape()));
     }
   }
+  std::vector<int64_t> step_counts = state.at("step_counts").to_vector<int64_t>();
+  if (const auto least = std::ranges::min_element(step_counts); *least < 0) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "AdamW: 'step_counts' has " + std::to_string(*least) + "; allowed: 0 and above");
+  }
   const NoGradGuard no_grad;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const Device device = parameters_[i].device();
     exp_avg_[i].copy_from(state.at("exp_avg." + std::to_string(i)).to(device));
     exp_avg_sq_[i].copy_from(state.at("exp_avg_sq." + std::to_string(i)).to(device));
   }
-  step_counts_ = state.at("step_counts").to_vector<int64_t>();
+  step_counts_ = std::move(step_counts);
 }
 
 double CosineSchedule::lr(int64_t step) const {
@@ -174,7 +187,10 @@ double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
   for (const Tensor& parameter : parameters) {
     const Tensor gradient = parameter.grad();
     if (!gradient) continue;
-    const Tensor square = sum(gradient * gradient).to(BP_F32);
+    // The squares of narrow floats leave their dtype from 256 on.
+    const bool is_narrow = gradient.dtype() == BP_F16 || gradient.dtype() == BP_BF16;
+    const Tensor wide = is_narrow ? gradient.to(BP_F32) : gradient;
+    const Tensor square = sum(wide * wide);
     total = total ? total + square : square;
   }
   const double norm = total ? std::sqrt(total.item<double>()) : 0;
