@@ -56,6 +56,9 @@ Header make_header(const TensorMap& tensors, const Metadata& metadata) {
   Header header{metadata, {}};
   uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
+    if (!tensor) {
+      throw Error(BP_INVALID_ARGUMENT, "save_safetensors: '" + name + "' is an empty tensor");
+    }
     const uint64_t end = offset + bytes_of(tensor);
     header.entries.push_back({name, tensor.dtype(), tensor.shape().to_vector(), offset, end});
     offset = end;

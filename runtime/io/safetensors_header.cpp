@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "registry/files/json_depth.hpp"
+#include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp::safetensors {
 namespace {
@@ -64,14 +65,14 @@ std::vector<int64_t> read_shape(const std::string& path, const std::string& name
   return value.get<std::vector<int64_t>>();
 }
 
-// The bytes of a tensor, or false if they do not fit in 64 bits.
-bool size_of(const Entry& entry, uint64_t& out_bytes) {
-  uint64_t bytes = bp_dtype_bits(entry.dtype) / 8;
-  for (const int64_t extent : entry.shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(extent), &bytes)) return false;
+// The bytes of a tensor. No tensor has more elements than count_elements() takes.
+uint64_t size_of(const std::string& path, const Entry& entry) {
+  try {
+    const auto count = static_cast<uint64_t>(detail::count_elements(entry.shape));
+    return count * (bp_dtype_bits(entry.dtype) / 8);
+  } catch (const Error& e) {
+    refuse(path, "'" + entry.name + "'.shape: " + e.what());
   }
-  out_bytes = bytes;
-  return true;
 }
 
 Entry read_entry(const std::string& path, const std::string& name, const Json& json,
@@ -89,8 +90,8 @@ Entry read_entry(const std::string& path, const std::string& name, const Json& j
     refuse(path, "'" + name + "'.data_offsets is " + offsets.dump() + ", but the file has " +
                      std::to_string(data_bytes) + " bytes of elements (is it truncated?)");
   }
-  uint64_t bytes = 0;
-  if (!size_of(entry, bytes) || bytes != entry.end - entry.begin) {
+  const uint64_t bytes = size_of(path, entry);
+  if (bytes != entry.end - entry.begin) {
     refuse(path, "'" + name + "'.data_offsets span " + std::to_string(entry.end - entry.begin) +
                      " bytes, but its dtype and shape " + to_string(IntList(entry.shape)) +
                      " need " + std::to_string(bytes));

@@ -4,9 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "backplane/runtime/ops.hpp"
 
 namespace bp {
 namespace {
@@ -89,7 +94,8 @@ TEST_F(Safetensors, SaysWhichFieldOfAMalformedFileIsWrong) {
   expect(file(entry("\"F32\"", "[2]", "[0]"), 8), "'w'.data_offsets is [0]; allowed: [begin, end]");
   expect(file(entry("\"F32\"", "[2]", "[4, 12]"), 12), "'w'.data_offsets begin at 4");
   expect(file(entry("\"F32\"", "[2]", "[0, 8]"), 9), "the tensors end at byte 8 of 9");
-  expect(file(entry("\"F64\"", "[4294967296, 4294967296]", "[0, 8]"), 8), "span 8 bytes");
+  expect(file(entry("\"F64\"", "[4294967296, 4294967296]", "[0, 8]"), 8),
+         "'w'.shape: a tensor of the shape (4294967296, 4294967296) has too many elements");
   expect(file(R"({"w": {"dtype": "F32", "shape": [2]}})", 8), "'w' has no data_offsets");
   expect(file(R"({"w": 1})", 0), "'w' is not a JSON object");
   expect(file(R"({"w": {}, "w": {}})", 0), "names 'w' twice");
@@ -168,6 +174,137 @@ TEST_F(Safetensors, NamesAFileThatIsMissing) {
     EXPECT_NE(std::string(e.what()).find("cannot be created: No such file or directory"),
               std::string::npos);
   }
+}
+
+// ---- Files that something happened to
+// -------------------------------------------------------------
+
+std::string read_all(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+TEST_F(Safetensors, RefusesAFileThatIsCut) {
+  save_safetensors(path(), {{"a", from_host<float>({1, 2}, {2})}, {"b", ones({3}, BP_BOOL)}});
+  const std::string whole = read_all(path());
+  for (size_t size = 0; size < whole.size(); size += size < 12 ? 1 : 7) {
+    std::ofstream(path("cut"), std::ios::binary | std::ios::trunc) << whole.substr(0, size);
+    EXPECT_EQ(failure(path("cut")).find(path("cut") + ": "), 0u) << size << " bytes";
+  }
+  std::ofstream(path("cut"), std::ios::binary | std::ios::trunc) << whole << '\0';
+  EXPECT_NE(failure(path("cut")).find("bytes of elements"), std::string::npos);
+}
+
+TEST_F(Safetensors, LoadsOrRefusesAFileWithAnyWrongByteInItsHeader) {
+  save_safetensors(path(), {{"a", from_host<float>({1, 2}, {2})}});
+  const std::string whole = read_all(path());
+  size_t refused = 0;
+  for (size_t place = 0; place < whole.size() - 8; ++place) {
+    std::string changed = whole;
+    changed[place] = place % 2 == 0 ? '\xff' : '9';
+    std::ofstream(path("wrong"), std::ios::binary | std::ios::trunc) << changed;
+    const std::string message = failure(path("wrong"));
+    if (message.empty()) continue;
+    ++refused;
+    EXPECT_EQ(message.find(path("wrong") + ": "), 0u) << message;
+  }
+  EXPECT_GT(refused, whole.size() / 2);
+}
+
+TEST_F(Safetensors, RefusesHeadersOfEveryImpossibleLength) {
+  for (const int64_t length : {int64_t{INT64_MAX}, int64_t{1} << 32, int64_t{9}}) {
+    EXPECT_NE(failure(file("{}", 0, length)).find("the header's length is"), std::string::npos);
+  }
+  EXPECT_EQ(failure(file("{}", 0)), "");
+  EXPECT_NE(failure(file("", 0)).find("the header is not JSON"), std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesShapesOfNoElementsThatNoTensorCanHave) {
+  const std::string message = failure(file(
+      R"({"w": {"dtype": "F32", "shape": [0, 4294967296, 4294967296], "data_offsets": [0, 0]}})",
+      0));
+  EXPECT_EQ(message.find(path() + ": 'w'.shape: a tensor of the shape (0, 4294967296, "), 0u)
+      << message;
+}
+
+TEST_F(Safetensors, RefusesElementsThatTwoTensorsShare) {
+  EXPECT_NE(failure(file(R"({"a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]},)"
+                         R"("b": {"dtype": "U8", "shape": [4], "data_offsets": [2, 6]}})",
+                         6))
+                .find("'b'.data_offsets begin at 2, but the tensor before it ends at 4"),
+            std::string::npos);
+}
+
+TEST_F(Safetensors, RefusesMetadataThatIsNoText) {
+  EXPECT_NE(failure(file(R"({"__metadata__": {"epoch": 7}})", 0))
+                .find("__metadata__.epoch is not a string"),
+            std::string::npos);
+  EXPECT_NE(failure(file(R"({"__metadata__": []})", 0)).find("__metadata__ is not a JSON object"),
+            std::string::npos);
+}
+
+// ---- What is saved
+// -------------------------------------------------------------------------------
+
+TEST_F(Safetensors, KeepsEveryDtypeBitForBit) {
+  TensorMap saved;
+  for (const bp_dtype dtype :
+       {BP_BOOL, BP_I8, BP_U8, BP_I16, BP_I32, BP_I64, BP_F16, BP_BF16, BP_F32, BP_F64}) {
+    saved[dtype_text(dtype)] = (arange(6, BP_F32).reshape({2, 3}) / 2).to(dtype).transpose();
+  }
+  save_safetensors(path(), saved);
+  const TensorMap loaded = load_safetensors(path()).tensors;
+  ASSERT_EQ(loaded.size(), saved.size());
+  for (const auto& [name, tensor] : saved) {
+    EXPECT_EQ(loaded.at(name).dtype(), tensor.dtype());
+    EXPECT_EQ(loaded.at(name).shape(), IntList({3, 2}));
+    EXPECT_EQ(loaded.at(name).to(BP_F64).to_vector<double>(), tensor.to(BP_F64).to_vector<double>())
+        << name;
+  }
+}
+
+TEST_F(Safetensors, KeepsNamesAndMetadataOfAnyText) {
+  const std::string name = "layer.0/\"w\\\n\t\u00e4\u2603";
+  save_safetensors(path(), {{name, scalar(3, BP_F32)}, {"", scalar(4, BP_F32)}}, {{name, ""}});
+  const LoadedTensors loaded = load_safetensors(path());
+  EXPECT_EQ(loaded.tensors.at(name).item<float>(), 3);
+  EXPECT_EQ(loaded.tensors.at("").item<float>(), 4);
+  EXPECT_EQ(loaded.metadata.at(name), "");
+}
+
+TEST_F(Safetensors, NamesTheTensorThatCannotBeSavedAndKeepsTheFile) {
+  save_safetensors(path(), {{"w", scalar(1, BP_F32)}});
+  const auto refusal = [&](const TensorMap& tensors) {
+    try {
+      save_safetensors(path(), tensors);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal({{"w", scalar(2, BP_F32)}, {"x", Tensor()}}),
+            "save_safetensors: 'x' is an empty tensor");
+  EXPECT_EQ(refusal({{"__metadata__", scalar(2, BP_F32)}}),
+            "save_safetensors: no tensor can be named __metadata__");
+  EXPECT_EQ(load_safetensors(path()).tensors.at("w").item<float>(), 1);
+  EXPECT_EQ(files(), std::vector<std::string>{"weights.safetensors"});
+}
+
+TEST_F(Safetensors, WritesAFileThatIsReadMeanwhileAsAWhole) {
+  save_safetensors(path(), {{"w", full({1000}, 0, BP_F32)}});
+  std::atomic<bool> is_over = false;
+  std::thread writer([&] {
+    const DeviceGuard here(Device("cpu"));
+    for (int i = 1; i <= 4; ++i) save_safetensors(path(), {{"w", full({1000}, i, BP_F32)}});
+    is_over = true;
+  });
+  while (!is_over) {
+    const std::vector<float> seen = load_safetensors(path()).tensors.at("w").to_vector<float>();
+    EXPECT_EQ(seen, std::vector<float>(1000, seen[0]));
+  }
+  writer.join();
+  EXPECT_EQ(load_safetensors(path()).tensors.at("w").to_vector<float>()[999], 4);
+  EXPECT_EQ(files().size(), 1u);
 }
 
 }  // namespace
