@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -71,7 +72,16 @@ int64_t Dataset::sample_size() const {
 Dataset Dataset::subset(const std::vector<int64_t>& indices) const {
   Dataset part{{}, sample_shape, {}};
   const int64_t size = sample_size();
+  if (static_cast<int64_t>(inputs.size()) != count() * size) {
+    throw Error(BP_INVALID_ARGUMENT, "Dataset: there are " + std::to_string(inputs.size()) +
+                                         " inputs; allowed: " + std::to_string(size) +
+                                         " for each of " + std::to_string(count()) + " targets");
+  }
   for (const int64_t index : indices) {
+    if (index < 0 || index >= count()) {
+      throw Error(BP_INVALID_ARGUMENT, "Dataset: there is no sample " + std::to_string(index) +
+                                           "; allowed: 0 to " + std::to_string(count() - 1));
+    }
     const auto first = inputs.begin() + index * size;
     part.inputs.insert(part.inputs.end(), first, first + size);
     part.targets.push_back(targets[static_cast<size_t>(index)]);
@@ -90,12 +100,12 @@ Dataset read_csv(const std::string& path, std::vector<int64_t> sample_shape) {
     if (!text.empty() && text.back() == '\r') text.pop_back();
     if (text.empty()) continue;
     const std::vector<float> numbers = parse_line(path, line, text, columns);
-    const auto target = static_cast<int64_t>(numbers.back());
-    if (target < 0 || static_cast<float>(target) != numbers.back()) {
+    const float target = numbers.back();
+    if (!(target >= 0 && target < 0x1p63F) || target != std::floor(target)) {
       refuse(path, line, "the class, in the last column, is not a whole number from 0 on");
     }
     dataset.inputs.insert(dataset.inputs.end(), numbers.begin(), numbers.end() - 1);
-    dataset.targets.push_back(target);
+    dataset.targets.push_back(static_cast<int64_t>(target));
   }
   if (dataset.targets.empty()) refuse(path, 1, "there are no samples behind the header");
   return dataset;
@@ -160,14 +170,14 @@ void DataLoader::begin(int64_t epoch) {
 
 int64_t DataLoader::batch_count() const {
   const int64_t count = dataset_.count(), size = options_.batch_size;
-  return options_.drops_last ? count / size : (count + size - 1) / size;
+  return count / size + (options_.drops_last || count % size == 0 ? 0 : 1);
 }
 
 bool DataLoader::next(Batch& batch) {
   // After a smaller last batch the position is at the end, and no multiple of the batch size.
   const int64_t left = dataset_.count() - position_;
   if (left == 0 || (options_.drops_last && left < options_.batch_size)) return false;
-  const int64_t end = std::min(position_ + options_.batch_size, dataset_.count());
+  const int64_t end = position_ + std::min(options_.batch_size, left);
   const Dataset part = dataset_.subset({order_.begin() + position_, order_.begin() + end});
   std::vector<int64_t> shape{end - position_};
   shape.insert(shape.end(), part.sample_shape.begin(), part.sample_shape.end());

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "backplane/runtime/data.hpp"
+#include "runtime/test_device.hpp"
 
 namespace bp {
 namespace {
@@ -100,6 +101,127 @@ TEST(DataLoader, CanLeaveOutASmallerLastBatch) {
   for (Batch batch; loader.next(batch); ++batches) EXPECT_EQ(batch.targets.numel(), 4);
   EXPECT_EQ(batches, 2);
   EXPECT_THROW(DataLoader(dataset, Device("cpu"), {.batch_size = 0}), Error);
+}
+
+TEST(Dataset, GivesOnlySamplesThatItHas) {
+  const Dataset all = numbered(3, 2);
+  const Dataset part = all.subset({2, 0, 2});
+  EXPECT_EQ(part.inputs, (std::vector<float>{2, -2, 0, 0, 2, -2}));
+  EXPECT_EQ(part.targets, (std::vector<int64_t>{0, 0, 0}));
+  EXPECT_EQ(all.subset({}).count(), 0);
+  EXPECT_EQ(message_of([&] {
+              all.subset({0, 3});
+            }),
+            "Dataset: there is no sample 3; allowed: 0 to 2");
+  EXPECT_EQ(message_of([&] { all.subset({-1}); }),
+            "Dataset: there is no sample -1; allowed: 0 to 2");
+  Dataset torn = all;
+  torn.inputs.pop_back();
+  EXPECT_EQ(message_of([&] { torn.subset({0}); }),
+            "Dataset: there are 5 inputs; allowed: 2 for each of 3 targets");
+}
+
+TEST(StratifiedSplit, MayGiveEverythingOrNothing) {
+  const Dataset all = numbered(7, 3);
+  for (const int64_t count : {0, 7}) {
+    const auto [first, second] = stratified_split(all, count, 3);
+    EXPECT_EQ(second.count(), count);
+    EXPECT_EQ((count == 0 ? first : second).inputs, all.inputs) << "in the order that it had";
+  }
+  EXPECT_EQ(stratified_split(numbered(0, 1), 0, 3).first.count(), 0);
+  EXPECT_THROW(stratified_split(all, -1, 3), Error);
+}
+
+TEST(StratifiedSplit, GivesAClassOfOneSampleToOneSide) {
+  Dataset all = numbered(9, 1);
+  all.targets[4] = 5;
+  const auto [first, second] = stratified_split(all, 3, 1);
+  EXPECT_EQ(class_counts(first)[5] + class_counts(second)[5], 1);
+  EXPECT_EQ(second.count(), 3);
+}
+
+class CsvFile : public testing::Test {
+ protected:
+  CsvFile()
+      : path_(std::filesystem::temp_directory_path() /
+              ("dataset_test.csv." + std::to_string(getpid()))) {}
+  ~CsvFile() override { std::filesystem::remove(path_); }
+
+  Dataset read(const std::string& text) const {
+    std::ofstream(path_, std::ios::binary) << text;
+    return read_csv(path_, {2});
+  }
+  // Behind the path.
+  std::string failure(const std::string& text) const {
+    const std::string message = message_of([&] { read(text); });
+    EXPECT_EQ(message.find(path_.string()), 0u) << message;
+    return message.substr(std::min(message.size(), path_.string().size()));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST_F(CsvFile, IsReadWithTheLineEndsOfEverySystem) {
+  const Dataset dataset = read("a,b,c\r\n1,-2.5e1,3\r\n\r\n\n0.5,4,0");
+  EXPECT_EQ(dataset.inputs, (std::vector<float>{1, -25, 0.5, 4}));
+  EXPECT_EQ(dataset.targets, (std::vector<int64_t>{3, 0}));
+  EXPECT_EQ(dataset.sample_shape, (std::vector<int64_t>{2}));
+}
+
+TEST_F(CsvFile, HasOnlyClassesThatAreWholeNumbers) {
+  for (const char* wrong : {"nan", "inf", "-inf", "1e30", "-1", "0.5"}) {
+    EXPECT_EQ(failure(std::string("a,b,c\n1,2,") + wrong + "\n"),
+              ":2: the class, in the last column, is not a whole number from 0 on")
+        << wrong;
+  }
+}
+
+TEST_F(CsvFile, IsRefusedWhereAColumnIsMissingOrEmpty) {
+  EXPECT_EQ(failure("a,b,c\n1,,0\n"), ":2: column 2 is not a number");
+  EXPECT_EQ(failure("a,b,c\n1,2,0,\n"), ":2: column 4 is not a number");
+  EXPECT_EQ(failure("a,b,c\n1,2,0,4\n"), ":2: 4 columns; expected 3");
+  EXPECT_EQ(failure("a,b,c\n1,2 3,0\n"), ":2: column 2 is not a number");
+  EXPECT_EQ(failure("a,b,c\n1,1e99,0\n"), ":2: column 2 is not a number");
+  EXPECT_EQ(failure(""), ":1: there are no samples behind the header");
+}
+
+TEST(DataLoader, TakesBatchesLargerThanTheDataSet) {
+  const Dataset dataset = numbered(5, 2);
+  for (const int64_t size : {int64_t{5}, int64_t{6}, INT64_MAX}) {
+    DataLoader loader(dataset, Device("cpu"), {.batch_size = size});
+    EXPECT_EQ(loader.batch_count(), 1);
+    Batch batch;
+    ASSERT_TRUE(loader.next(batch));
+    EXPECT_EQ(batch.inputs.shape(), IntList({5, 2}));
+    EXPECT_EQ(batch.targets.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 0, 1, 0}));
+    EXPECT_FALSE(loader.next(batch));
+    DataLoader strict(dataset, Device("cpu"), {.batch_size = size, .drops_last = true});
+    EXPECT_EQ(strict.batch_count(), size == 5 ? 1 : 0);
+    EXPECT_EQ(strict.next(batch), size == 5);
+  }
+}
+
+TEST(DataLoader, HasNothingToGiveOfNoSamples) {
+  const Dataset none = numbered(0, 1);
+  DataLoader loader(none, Device("cpu"), {.shuffles = true});
+  Batch batch;
+  EXPECT_EQ(loader.batch_count(), 0);
+  EXPECT_FALSE(loader.next(batch));
+  loader.begin(1);
+  EXPECT_FALSE(loader.next(batch));
+}
+
+TEST(DataLoader, BeginsAnEpochAnewInTheMiddleOfOne) {
+  const Dataset dataset = numbered(6, 2);
+  DataLoader loader(dataset, Device("cpu"), {.batch_size = 4});
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  loader.begin(7);
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch.inputs.select(1, 0).to_vector<float>(), (std::vector<float>{0, 1, 2, 3}));
+  ASSERT_TRUE(loader.next(batch));
+  EXPECT_EQ(batch.inputs.select(1, 0).to_vector<float>(), (std::vector<float>{4, 5}));
 }
 
 }  // namespace
