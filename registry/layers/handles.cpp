@@ -36,10 +36,13 @@ Handle* Handles::find(HandleKind kind, const void* handle) {
 void Handles::end(HandleKind kind, const void* handle, const char* how, const Site& site) {
   const Key key{kind, handle};
   alive_.erase(key);
-  if (!ended_.insert_or_assign(key, End{how, site}).second) return;
-  ended_order_.push_back(key);
+  ended_.insert_or_assign(key, End{how, site, ++end_count_});
+  ended_order_.emplace_back(key, end_count_);
   if (ended_order_.size() <= kMostEnded) return;
-  ended_.erase(ended_order_.front());
+  // The same address may have ended again since, which is still remembered.
+  const auto& [oldest, number] = ended_order_.front();
+  const auto found = ended_.find(oldest);
+  if (found != ended_.end() && found->second.number == number) ended_.erase(found);
   ended_order_.pop_front();
 }
 

@@ -54,6 +54,7 @@ class Handles {
   struct End {
     const char* how;
     Site site;
+    uint64_t number;  // In the order of ends.
   };
 
   static constexpr size_t kMostEnded = 4096;  // The latest are remembered.
@@ -61,7 +62,8 @@ class Handles {
   std::set<bp_device*> devices_;
   std::map<Key, Handle> alive_;
   std::map<Key, End> ended_;
-  std::deque<Key> ended_order_;
+  std::deque<std::pair<Key, uint64_t>> ended_order_;  // With their numbers.
+  uint64_t end_count_ = 0;
 };
 
 }  // namespace bp::layers
