@@ -292,5 +292,63 @@ TEST(LeakLayer, SaysWhatWasNotGivenBackAndWhereItWasMade) {
   delete reinterpret_cast<char*>(stream);
 }
 
+TEST(LeakLayer, CountsTheReferencesOfALayoutAlsoWhereAReleaseFails) {
+  static bool fails;
+  fails = false;
+  static char made;
+  bp_layout_ops layouts{.struct_size = sizeof(bp_layout_ops), .struct_type = BP_STRUCT_LAYOUT_OPS};
+  layouts.preferred = [](void*, bp_device*, const bp_kernel*, uint32_t, const void*,
+                         const bp_layout** out) -> bp_status {
+    *out = reinterpret_cast<const bp_layout*>(&made);
+    return BP_OK;
+  };
+  layouts.retain = [](void*, const bp_layout*) -> bp_status { return BP_OK; };
+  layouts.release = [](void*, const bp_layout*) -> bp_status {
+    return fails ? BP_INTERNAL : BP_OK;
+  };
+  for (const int missing : {0, 1}) {
+    TestRegistry r(0, "leak");
+    FakeBackend fake;
+    fake.layouts = &layouts;
+    const bp_plugin* plugin = nullptr;
+    ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+    const bp_layout_ops& table = *r.target()->layouts;
+    const bp_layout* layout = nullptr;
+    ASSERT_EQ(table.preferred(table.self, r.target()->device, nullptr, 0, nullptr, &layout), BP_OK);
+    ASSERT_EQ(table.retain(table.self, layout), BP_OK);
+    fails = true;
+    EXPECT_EQ(table.release(table.self, layout), BP_INTERNAL);
+    fails = false;
+    for (int i = 0; i < 2 - missing; ++i) EXPECT_EQ(table.release(table.self, layout), BP_OK);
+    EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    EXPECT_EQ(reports(plugin, "leak"), static_cast<uint64_t>(missing));
+    EXPECT_EQ(r.log.find("was not released; made by layout.preferred") != r.log.npos, missing == 1)
+        << r.log;
+  }
+}
+
+TEST(LeakLayer, ReportsInTheOrderInWhichHandlesWereMadeAndForgetsWhatAResetEnded) {
+  TestRegistry r(0, "leak");
+  FakeBackend fake;
+  fake.device_ops.reset = [](void*, bp_device*) -> bp_status { return BP_OK; };
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_device_ops& devices = *r.target()->devices;
+  const bp_allocator_ops& memory = *r.target()->allocator;
+  bp_buffer* lost = allocate(r.target(), 16);
+  ASSERT_EQ(devices.reset(devices.self, r.target()->device), BP_OK);
+  bp_buffer* second = allocate(r.target(), 32);
+  bp_buffer* third = allocate(r.target(), 48);
+  bp_buffer* fourth = allocate(r.target(), 64);
+  EXPECT_EQ(memory.free(memory.self, third, nullptr), BP_OK);
+  EXPECT_EQ(bp_registry_unload(r.registry, plugin), BP_OK) << "reports alone fail nothing";
+  EXPECT_EQ(reports(plugin, "leak"), 2);
+  const size_t first_line = r.log.find("of 32 bytes"), second_line = r.log.find("of 64 bytes");
+  EXPECT_LT(first_line, second_line) << r.log;
+  EXPECT_NE(second_line, r.log.npos) << r.log;
+  EXPECT_EQ(r.log.find("of 16 bytes"), r.log.npos) << r.log;
+  for (bp_buffer* buffer : {lost, second, fourth}) delete[] reinterpret_cast<char*>(buffer);
+}
+
 }  // namespace
 }  // namespace bp::core

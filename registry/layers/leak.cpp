@@ -197,8 +197,8 @@ class LeakLayer final : public Layer {
     return status;
   }
 
-  // The record is taken before the handle ends: another thread may get the same address as soon as
-  // it has.
+  // The record, or a reference of it, is taken before the handle ends: another thread may get the
+  // same address as soon as it has.
   template <typename Next>
   bp_status end(Kind kind, Next next, const void* handle) {
     Record taken;
@@ -206,7 +206,8 @@ class LeakLayer final : public Layer {
     const bp_status status = next();
     if (status == BP_OK || !was_known) return status;
     const std::lock_guard lock(mutex_);
-    live_.emplace(std::pair(kind, handle), taken);
+    const auto [entry, was_last] = live_.emplace(std::pair(kind, handle), taken);
+    if (!was_last && kind == Kind::layout) ++entry->second.references;
     return status;
   }
 
@@ -247,10 +248,10 @@ class LeakLayer final : public Layer {
   bool take(Kind kind, const void* handle, Record& out) {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find({kind, handle});
-    if (found == live_.end() || --found->second.references != 0) return false;
-    found->second.references = 1;
+    if (found == live_.end()) return false;
     out = found->second;
-    live_.erase(found);
+    out.references = 1;
+    if (--found->second.references == 0) live_.erase(found);
     return true;
   }
 
