@@ -149,6 +149,7 @@ class MaskLayer final : public Layer {
         return wrong("'" + key +
                      "' is not known; there are kernels, dtypes, slots, tables, profiles");
       }
+      if (!names.is_array()) return wrong("'" + key + "' is not a list of texts");
       for (const nlohmann::json& name : names) {
         if (!name.is_string()) return wrong("'" + key + "' is not a list of texts");
         hidden_[known - std::begin(kKeys)].push_back(name.get<std::string>());

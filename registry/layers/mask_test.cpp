@@ -181,5 +181,125 @@ TEST(OldAbiLayer, RefusesAMinorThatThereIsNot) {
   }
 }
 
+// What loading with this file as mask.file gives: "" or the words of the refusal behind the path.
+std::string refusal_of_file(const std::string& content) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("bp_mask_test_" + std::to_string(getpid())))
+          .string();
+  std::ofstream(path) << content;
+  const std::string options = "mask.file=" + path;
+  TestRegistry r(0, "mask", options.c_str());
+  FakeBackend fake;
+  const bp_status status = fake.load(r.registry);
+  const std::string words = status == BP_OK ? "" : bp_error_text();
+  std::filesystem::remove(path);
+  const size_t begin = words.find(path + ": ");
+  return begin == words.npos ? words : words.substr(begin + path.size() + 2);
+}
+
+TEST(MaskLayer, TakesOnlyListsOfTextsInItsFile) {
+  EXPECT_EQ(refusal_of_file("{}"), "");
+  EXPECT_EQ(refusal_of_file(R"({"kernels": [], "slots": ["memory.*"]})"), "");
+  for (const char* value :
+       {R"("mul")", "null", "5", R"({"a": "mul"})", "[5]", R"(["mul", null])"}) {
+    EXPECT_EQ(refusal_of_file(R"({"kernels": )" + std::string(value) + "}"),
+              "'kernels' is not a list of texts")
+        << value;
+  }
+  for (const char* text : {"", "[]", "{", R"({"kernels": ["mul"]} more)"}) {
+    EXPECT_EQ(refusal_of_file(text), "not a JSON object") << text;
+  }
+  EXPECT_EQ(refusal_of_file(R"({"dtypes": ["f31"]})"),
+            "layer mask: 'f31' is no dtype, such as bf16");
+  EXPECT_NE(refusal_of_file(std::string(1000, '[')).find("nests deeper than 64 levels"),
+            std::string::npos);
+}
+
+TEST(MaskLayer, SaysThatItsFileIsMissing) {
+  TestRegistry r(0, "mask", "mask.file=/nowhere/mask.json");
+  FakeBackend fake;
+  EXPECT_EQ(fake.load(r.registry), BP_NOT_FOUND);
+  EXPECT_EQ(std::string(bp_error_text()).find("layer option mask.file: /nowhere/mask.json: "), 0u)
+      << bp_error_text();
+  EXPECT_EQ(fake.shutdowns, 0) << "it was never asked for anything";
+}
+
+TEST(MaskLayer, HidesTables) {
+  bp_profiler_ops profiler{.struct_size = sizeof(bp_profiler_ops),
+                           .struct_type = BP_STRUCT_PROFILER_OPS};
+  profiler.stop = [](void*, bp_device*) -> bp_status { return BP_OK; };
+  for (const char* options : {"mask.tables=prof*", "mask.tables=graph"}) {
+    const bool hides = std::string_view(options) == "mask.tables=prof*";
+    TestRegistry r(0, "mask", options);
+    FakeBackend fake;
+    fake.profiler = &profiler;
+    ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+    const bp_profiler_ops& shown = *r.target()->profiler;
+    EXPECT_EQ(shown.stop(shown.self, r.target()->device), hides ? BP_UNSUPPORTED : BP_OK);
+    const bool has_table = (r.target()->table_mask >> BP_STRUCT_PROFILER_OPS & 1) != 0;
+    EXPECT_EQ(has_table, !hides);
+  }
+}
+
+TEST(MaskLayer, HidesAKernelWhoseEveryDtypeIsHidden) {
+  Masked m("mask.dtypes=f32:f64:bf16");
+  EXPECT_EQ(m.kernels(), "add.any mul ");
+  EXPECT_EQ(m.r.target()->properties->dtype_count, 0u);
+  EXPECT_EQ(m.chosen(BP_F32), "unsupported");
+  EXPECT_NE(std::string(bp_error_text()).find("the layer mask hides a dtype of this call"),
+            std::string::npos)
+      << bp_error_text();
+  EXPECT_EQ(m.chosen(BP_F16), "add.any");
+}
+
+TEST(MaskLayer, AsksAKernelItselfAboutWhatItDoesNotHide) {
+  TestRegistry r(0, "mask", "mask.dtypes=f64");
+  bp_kernel picky = make_kernel("add.picky");
+  picky.supports = [](const bp_kernel*, bp_device*, bp_launch_flags, const void* args) {
+    const bp_tensor& a = *static_cast<const bp_add_args*>(args)->a;
+    return bp_reason{a.dtype == BP_F16 ? "f16 is too narrow" : nullptr};
+  };
+  FakeBackend fake;
+  fake.kernels = {&picky};
+  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+  AddCall call;
+  const auto find = [&](bp_dtype dtype) {
+    call.a.dtype = call.b.dtype = call.y.dtype = dtype;
+    bp_kernel_choice choice{};
+    return bp_kernel_find(r.target(), 0, BP_KERNEL_NATIVE, BP_OP_ADD, &call.args, &choice);
+  };
+  EXPECT_EQ(find(BP_F32), BP_OK) << bp_error_text();
+  EXPECT_EQ(find(BP_F16), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text()).find("f16 is too narrow"), std::string::npos);
+  EXPECT_EQ(find(BP_F64), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text()).find("the layer mask hides a dtype of this call"),
+            std::string::npos);
+}
+
+TEST(OldAbiLayer, ShowsNoTableThatAnEarlierMinorDidNotHave) {
+  bp_graph_ops graphs{.struct_size = sizeof(bp_graph_ops), .struct_type = BP_STRUCT_GRAPH_OPS};
+  for (const std::string minor : {"1", BP_TEST_STRING(BP_ABI_MINOR)}) {
+    const bool cuts = minor == "1";
+    const std::string options = "oldabi.side=backend,oldabi.minor=" + minor;
+    TestRegistry r(0, "oldabi", options.c_str());
+    FakeBackend fake;
+    fake.graphs = &graphs;
+    ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+    EXPECT_EQ((r.target()->table_mask >> BP_STRUCT_GRAPH_OPS & 1) != 0, !cuts) << options;
+  }
+}
+
+TEST(OldAbiLayer, KeepsTheDeviceReadableForBothSides) {
+  TestRegistry r(0, "oldabi", "oldabi.minor=1");
+  FakeBackend fake;
+  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+  const bp_device_properties& shown = *r.target()->properties;
+  EXPECT_STREQ(shown.name, "Fake");
+  ASSERT_EQ(shown.heap_count, 1u);
+  EXPECT_EQ(shown.heaps[0].size_bytes, 1ull << 40);
+  EXPECT_EQ(fake.devices[0].properties.struct_size, sizeof(bp_device_properties))
+      << "the backend's own is not cut";
+}
+
 }  // namespace
 }  // namespace bp::core

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "registry/tests/layered.hpp"
 
@@ -137,6 +140,105 @@ TEST(TraceLayer, SaysThatItsFileCannotBeWritten) {
   EXPECT_STREQ(bp_error_text(),
                "acme.npu: layer option trace.file: '/nowhere/trace.json' cannot be written");
   EXPECT_EQ(fake.shutdowns, 1);
+}
+
+TEST(TraceLayer, WritesTheCallsOfEachThreadUnderItsNumberAndWhole) {
+  constexpr int kThreads = 4, kCalls = 100;
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json");
+  TestRegistry r(0, "trace", options.c_str());
+  FakeBackend fake;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_stream_ops& streams = *r.target()->streams;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < kCalls; ++n) streams.synchronize(streams.self, nullptr, 7);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  std::map<int64_t, int> calls;
+  for (const auto& event : events_of(folder.file("trace.json"))) {
+    if (event.at("name") != "stream.synchronize") continue;
+    ++calls[event.at("tid").get<int64_t>()];
+    EXPECT_EQ(event.at("args").at("timeout_ns"), 7);
+  }
+  ASSERT_EQ(calls.size(), kThreads);
+  for (const auto& [thread, count] : calls) EXPECT_EQ(count, kCalls) << thread;
+}
+
+TEST(TraceLayer, WritesMoreThanItKeepsInMemory) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json");
+  TestRegistry r(0, "trace", options.c_str());
+  FakeBackend fake;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_stream_ops& streams = *r.target()->streams;
+  for (int i = 0; i < 3000; ++i) streams.synchronize(streams.self, nullptr, UINT64_MAX);
+  EXPECT_GT(std::filesystem::file_size(folder.file("trace.json")), 256u << 10)
+      << "a process that dies leaves what was written until then";
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  size_t count = 0;
+  for (const auto& event : events_of(folder.file("trace.json"))) {
+    count += event.at("name") == "stream.synchronize" ? 1 : 0;
+  }
+  EXPECT_EQ(count, 3000u);
+}
+
+TEST(TraceLayer, TellsOfAFailureWithItsStatusAndWithoutResults) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json");
+  TestRegistry r(0, "trace", options.c_str());
+  FakeBackend fake;
+  fake.streams.create = [](void*, bp_device*, const bp_stream_desc*, bp_stream**) -> bp_status {
+    return BP_OUT_OF_MEMORY;
+  };
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  const bp_stream_ops& streams = *r.target()->streams;
+  auto* out = reinterpret_cast<bp_stream*>(&fake);
+  EXPECT_EQ(streams.create(streams.self, r.target()->device, nullptr, &out), BP_OUT_OF_MEMORY);
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  nlohmann::json call;
+  for (const auto& event : events_of(folder.file("trace.json"))) {
+    if (event.at("name") == "stream.create") call = event.at("args");
+  }
+  EXPECT_EQ(call.at("status"), "out of memory");
+  EXPECT_FALSE(call.contains("out_stream")) << call;
+}
+
+TEST(TraceLayer, LetsAnotherWriteAFileThatIsComplete) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json");
+  for (int i = 0; i < 2; ++i) {
+    TestRegistry r(0, "trace", options.c_str());
+    FakeBackend fake;
+    const bp_plugin* plugin = nullptr;
+    ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+    ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+    r.log.clear();
+  }
+  EXPECT_EQ(events_of(folder.file("trace.json")).back().at("name"), "backend.shutdown");
+}
+
+TEST(TraceLayer, GoesOnWithoutAProfilerWhereWorkOfTheDeviceIsAskedFor) {
+  const TemporaryFolder folder;
+  const std::string options = "trace.device=1,trace.file=" + folder.file("trace.json");
+  TestRegistry r(0, "trace", options.c_str());
+  const bp_kernel kernel = make_kernel("add.fast");
+  FakeBackend fake;
+  fake.kernels = {&kernel};
+  ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+  const bp_launch launch{.device = r.target()->device};
+  const bp_kernel* front = bp_target_kernel(r.target(), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(front->launch(front, &launch, nullptr), BP_OK);
+  const std::string words = "the backend has no profiler; its calls alone are traced";
+  const size_t first = r.log.find(words);
+  EXPECT_NE(first, r.log.npos) << r.log;
+  EXPECT_EQ(r.log.find(words, first + 1), r.log.npos) << "it is said once";
 }
 
 }  // namespace
