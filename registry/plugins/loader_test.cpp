@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "registry/tests/fake_backend.hpp"
 
@@ -89,6 +90,75 @@ TEST(Loader, SaysWhatAPathIsThatIsNoRegularFile) {
     EXPECT_EQ(bp_error_text(), path + ": not a plugin: it is a " + kind + ", not a regular file");
   }
   std::filesystem::remove_all(folder);
+}
+
+TEST(Loader, SaysWhatTheSystemSaysOfALibraryThatIsDamaged) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("bp_damaged_" + std::to_string(getpid()));
+  std::filesystem::create_directories(folder);
+  std::ifstream in(plugin("good"), std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  for (const size_t size : {size_t{4}, size_t{64}, size_t{200}}) {
+    const std::string path = folder / (std::to_string(size) + ".so");
+    std::ofstream(path, std::ios::binary) << whole.substr(0, size);
+    TestRegistry r;
+    EXPECT_EQ(bp_registry_load(r.registry, path.c_str(), 0, nullptr, nullptr), BP_INCOMPATIBLE);
+    EXPECT_EQ(std::string(bp_error_text()).find(path + ": not loaded: "), 0u) << bp_error_text();
+    EXPECT_EQ(bp_registry_plugin_count(r.registry), 0);
+  }
+  for (const size_t size : {size_t{0}, size_t{3}}) {
+    const std::string path = folder / (std::to_string(size) + ".so");
+    std::ofstream(path, std::ios::binary) << whole.substr(0, size);
+    TestRegistry r;
+    EXPECT_EQ(bp_registry_load(r.registry, path.c_str(), 0, nullptr, nullptr), BP_INCOMPATIBLE);
+    EXPECT_EQ(bp_error_text(), path + ": not a plugin: it is not a shared library");
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Loader, TakesOnlyNamesOfAVendorAndABackend) {
+  for (const char* name : {"acme", "acme.", ".npu", "acme.npu.x", "Acme.npu", "acme npu.x", "",
+                           "acme.n-pu", "acme.\x1b[2J"}) {
+    TestRegistry r;
+    FakeBackend fake(name);
+    EXPECT_EQ(fake.load(r.registry), BP_INTERNAL) << name;
+    const std::string words = bp_error_text();
+    EXPECT_NE(words.find("not vendor.backend with both in [a-z0-9_]+"), words.npos) << words;
+    EXPECT_EQ(words.find('\x1b'), words.npos) << "it is shown as an escape";
+    EXPECT_EQ(bp_registry_plugin_count(r.registry), 0) << name;
+  }
+  TestRegistry r;
+  FakeBackend fake("acme_2.npu_3");
+  EXPECT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
+}
+
+TEST(Loader, EndsAnInstanceOfAnAbiThatWasNotOfferedWithoutACall) {
+  for (const uint32_t minor : {uint32_t{0}, uint32_t{BP_ABI_MINOR + 1}}) {
+    TestRegistry r;
+    FakeBackend fake;
+    fake.abi_minor = minor;
+    EXPECT_EQ(fake.load(r.registry), BP_INCOMPATIBLE);
+    EXPECT_NE(std::string(bp_error_text()).find("which was not offered: this host serves ABI "),
+              std::string::npos)
+        << bp_error_text();
+    EXPECT_EQ(fake.shutdowns, 0) << "its table may have another shape";
+  }
+}
+
+TEST(Loader, NamesTheStatusOfARefusalWithoutWords) {
+  for (const char* words : {static_cast<const char*>(nullptr), "the driver is too old"}) {
+    TestRegistry r;
+    FakeBackend fake;
+    fake.entry_status = BP_DEVICE_LOST;
+    fake.entry_words = words;
+    EXPECT_EQ(fake.load(r.registry), BP_DEVICE_LOST);
+    const std::string expected = words == nullptr ? "refused without a reason, " +
+                                                        std::string(bp_status_name(BP_DEVICE_LOST))
+                                                  : words;
+    EXPECT_EQ(std::string(bp_error_text()), "acme.npu: " + expected);
+    fake.entry_status = BP_OK;
+    EXPECT_EQ(fake.load(r.registry), BP_OK) << "a refusal leaves nothing: " << bp_error_text();
+  }
 }
 
 }  // namespace

@@ -217,5 +217,86 @@ TEST_F(Discovery, ShowsControlCharactersOfAManifestAsEscapes) {
   EXPECT_EQ(found[0]->own_name, "test.\\x1b[2Jgood");
 }
 
+TEST_F(Discovery, PrefersTheFolderThatStandsFirst) {
+  const fs::path other = folder / "other.d";
+  fs::create_directories(other);
+  write("a.json", manifest("test.good"));
+  std::ofstream(other / "a.json") << manifest("test.good");
+  for (const bool is_swapped : {false, true}) {
+    const std::string first = is_swapped ? other.string() : search_path();
+    const std::string second = is_swapped ? search_path() : other.string();
+    const Manifests found = discover(":" + first + "::" + second + ":");
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0]->own_file, first + "/a.json");
+    EXPECT_EQ(found[0]->problem, nullptr);
+    EXPECT_STREQ(found[1]->problem, "another manifest before it has the name test.good");
+  }
+}
+
+TEST_F(Discovery, LetsAManifestThatCannotBeUsedTakeNoName) {
+  write("a.json", manifest("test.good", "nowhere.so"));
+  write("b.json", manifest("test.good"));
+  const Manifests found = discover(search_path());
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_NE(found[0]->problem, nullptr);
+  EXPECT_EQ(found[1]->problem, nullptr) << found[1]->problem;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(bp_registry_load(make_registry(), "test.good", 0, nullptr, &plugin), BP_OK)
+      << bp_error_text();
+}
+
+TEST_F(Discovery, FindsALibraryFromTheFolderOfTheManifestOrByItsWholePath) {
+  const std::string path = (folder / "good.so").string();
+  write("a.json", manifest("test.good", path));
+  write("b.json", manifest("test.beside", "../backends.d/.././good.so"));
+  const Manifests found = discover(search_path());
+  ASSERT_EQ(found.size(), 2u);
+  for (const auto& m : found) {
+    EXPECT_EQ(m->problem, nullptr) << m->problem;
+    EXPECT_EQ(m->library, path);
+  }
+}
+
+TEST_F(Discovery, TakesAFileInThePlaceOfAFolder) {
+  const std::string file = write("only.json", manifest("test.good"));
+  write("other.json", manifest("test.other"));
+  const Manifests found = discover(file);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_STREQ(found[0]->name, "test.good");
+}
+
+TEST_F(Discovery, SaysWhichMemberOfAManifestIsMissingOrWrong) {
+  const struct {
+    const char* content;
+    const char* words;
+  } rows[] = {
+      {R"({"library": "../good.so", "abi": {"major": 0, "minor_min": 1, "minor": 1}})", "name"},
+      {R"({"name": 5, "library": "../good.so", "abi": {"major": 0, "minor_min": 1, "minor": 1}})",
+       "type must be string"},
+      {R"({"name": "test.a", "abi": {"major": 0, "minor_min": 1, "minor": 1}})", "library"},
+      {R"({"name": "test.a", "library": "../good.so"})", "abi"},
+      {R"({"name": "test.a", "library": "../good.so", "abi": {"minor_min": 1, "minor": 1}})",
+       "major"},
+      {R"(["test.a"])", "array"},
+      {"", "unexpected end of input"},
+      {"\xff", "invalid"},
+  };
+  for (const auto& [content, words] : rows) {
+    write("a.json", content);
+    const Manifests found = discover(search_path());
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0]->own_problem.find("not a manifest: "), 0u) << content;
+    EXPECT_NE(found[0]->own_problem.find(words), std::string::npos) << found[0]->own_problem;
+  }
+}
+
+TEST_F(Discovery, SeesAManifestThatComesLater) {
+  bp_registry* r = make_registry();
+  const bp_plugin* plugin = nullptr;
+  EXPECT_EQ(bp_registry_load(r, "good", 0, nullptr, &plugin), BP_NOT_FOUND);
+  write("good.json", manifest("test.good"));
+  EXPECT_EQ(bp_registry_load(r, "good", 0, nullptr, &plugin), BP_OK) << bp_error_text();
+}
+
 }  // namespace
 }  // namespace bp::core

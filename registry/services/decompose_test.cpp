@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -203,6 +204,51 @@ TYPED_TEST(Decompositions, OfCrossEntropyIgnoresClassesAndAllRows) {
   target.set({2, 2, 2});
   run(BP_CROSS_ENTROPY_REDUCTION_MEAN);  // NaN: the mean of nothing.
   run(BP_CROSS_ENTROPY_REDUCTION_SUM);
+}
+
+TYPED_TEST(Decompositions, GiveTheirMemoryBackAndRunForManyThreads) {
+  constexpr int kThreads = 4;
+  Tensor<TypeParam> x(*this->host, {16, 8});
+  x.set(random_values<TypeParam>(x.size()));
+  Tensor<TypeParam> expected(*this->host, {16, 8});
+  const auto run = [&](const Tensor<TypeParam>& y) {
+    this->launch(BP_KERNEL_DECOMPOSED, BP_OP_LOG_SOFTMAX,
+                 bp_log_softmax_args{.x = x.get(), .y = y.get(), .axis = 1});
+  };
+  run(expected);
+  bp_cache_statistics before{.struct_size = sizeof(before),
+                             .struct_type = BP_STRUCT_CACHE_STATISTICS};
+  ASSERT_EQ(bp_cache_get_statistics(this->host, &before), BP_OK);
+  const std::vector<TypeParam> elements = expected.elements();
+  std::vector<int> equal(kThreads);
+  std::vector<std::thread> threads;
+  for (int& count : equal) {
+    threads.emplace_back([&] {
+      Tensor<TypeParam> own(*this->host, {16, 8});
+      for (int n = 0; n < 20; ++n) {
+        run(own);
+        count += own.elements() == elements ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(equal, std::vector<int>(kThreads, 20));
+  bp_cache_statistics after = before;
+  ASSERT_EQ(bp_cache_get_statistics(this->host, &after), BP_OK);
+  EXPECT_EQ(after.allocated_bytes, before.allocated_bytes);
+  EXPECT_GT(after.allocation_count, before.allocation_count);
+}
+
+TYPED_TEST(Decompositions, WriteThroughTheStridesOfTheirOutput) {
+  Tensor<TypeParam> x(*this->host, {3, 4}), native(*this->host, {3, 4}, {1, 5}, 2, 30),
+      decomposed(*this->host, {3, 4}, {1, 5}, 2, 30);
+  x.set(random_values<TypeParam>(x.size()));
+  for (auto [source, y] :
+       {std::pair{BP_KERNEL_NATIVE, &native}, std::pair{BP_KERNEL_DECOMPOSED, &decomposed}}) {
+    this->launch(source, BP_OP_LOG_SOFTMAX,
+                 bp_log_softmax_args{.x = x.get(), .y = y->get(), .axis = 1});
+  }
+  expect_close(decomposed.read(), native.read());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backplane/ops.h"
@@ -236,6 +237,66 @@ TEST(HostFallbackRefusal, SaysWhatToLoadWhereThereIsNoHost) {
   const bp_sub_args args{.struct_size = sizeof(args), .a = x.get(), .b = x.get(), .y = x.get()};
   EXPECT_EQ(bp_op_launch(device, nullptr, 0, BP_OP_SUB, &args), BP_OK) << bp_error_text();
   EXPECT_EQ(x.elements(), std::vector<float>(4, 0));
+}
+
+TEST_F(HostFallback, ServesManyThreadsAndGivesEachItsOwnResult) {
+  constexpr int kThreads = 4, kCalls = 20;
+  std::vector<std::vector<float>> results(kThreads);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const auto own = static_cast<size_t>(i);
+      Floats a(*device, {64}), b(*device, {64}), y(*device, {64});
+      a.set(std::vector<float>(64, static_cast<float>(10 * i)));
+      b.set(std::vector<float>(64, 1));
+      for (int n = 0; n < kCalls; ++n) EXPECT_EQ(sub(a, b, y), BP_OK) << bp_error_text();
+      results[own] = y.elements();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kThreads; ++i) {
+    EXPECT_EQ(results[static_cast<size_t>(i)],
+              std::vector<float>(64, static_cast<float>(10 * i - 1)));
+  }
+  EXPECT_EQ(statistics(*device, BP_OP_SUB).host_fallback_count, uint64_t{kThreads * kCalls});
+}
+
+TEST_F(HostFallback, ReadsOneTensorThatIsSeveralInputs) {
+  Floats a(*device, {2, 3}), y(*device, {2, 3});
+  a.set({1, 2, 3, 4, 5, 6});
+  ASSERT_EQ(sub(a, a, y), BP_OK) << bp_error_text();
+  EXPECT_EQ(y.elements(), std::vector<float>(6, 0));
+  EXPECT_EQ(a.elements(), (std::vector<float>{1, 2, 3, 4, 5, 6})) << "an input stays as it is";
+}
+
+TEST_F(HostFallback, RunsInTheOrderOfTheCallersStream) {
+  Floats a(*device, {4}), b(*device, {4}), y(*device, {4});
+  a.set({1, 2, 3, 4});
+  b.set({1, 1, 1, 1});
+  const bp_stream_ops& streams = *device->streams;
+  bp_stream* stream = nullptr;
+  ASSERT_EQ(streams.create(streams.self, device->device, nullptr, &stream), BP_OK);
+  for (int i = 0; i < 3; ++i) {  // y = a + b by the device, then a = y - b by the host.
+    const bp_add_args add{.struct_size = sizeof(add), .a = a.get(), .b = b.get(), .y = y.get()};
+    const bp_sub_args sub{.struct_size = sizeof(sub), .a = y.get(), .b = y.get(), .y = a.get()};
+    ASSERT_EQ(bp_op_launch(device, stream, 0, BP_OP_ADD, &add), BP_OK) << bp_error_text();
+    ASSERT_EQ(bp_op_launch(device, stream, 0, BP_OP_SUB, &sub), BP_OK) << bp_error_text();
+  }
+  ASSERT_EQ(streams.synchronize(streams.self, stream, UINT64_MAX), BP_OK);
+  EXPECT_EQ(a.elements(), std::vector<float>(4, 0));
+  EXPECT_EQ(y.elements(), std::vector<float>(4, 1)) << "0 + 1, in the last round";
+  EXPECT_EQ(streams.destroy(streams.self, stream), BP_OK);
+}
+
+TEST_F(HostFallback, IsOnlyChosenWhereItIsAllowed) {
+  Floats x(*device, {4});
+  const bp_sub_args args{.struct_size = sizeof(args), .a = x.get(), .b = x.get(), .y = x.get()};
+  bp_kernel_choice choice{};
+  EXPECT_EQ(bp_kernel_find(device, 0, BP_KERNEL_NATIVE, BP_OP_SUB, &args, &choice), BP_UNSUPPORTED);
+  ASSERT_EQ(bp_kernel_find(device, 0, BP_KERNEL_HOST_FALLBACK, BP_OP_SUB, &args, &choice), BP_OK)
+      << bp_error_text();
+  EXPECT_EQ(choice.source, bp_kernel_sources{BP_KERNEL_HOST_FALLBACK});
+  EXPECT_STREQ(choice.kernel->name, "host_fallback");
 }
 
 }  // namespace
