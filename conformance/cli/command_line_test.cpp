@@ -233,12 +233,12 @@ TEST(CommandLine, ShufflesByTheSeedUnlessAnotherIsGiven) {
 
 TEST(CommandLine, ReplaysInOneProcessAndOnce) {
   const CommandLine line = parse_command_line({"replay", "x", "folder", "--seed", "9"});
-  EXPECT_EQ(line.run.session.setup.replay.path, "folder");
-  EXPECT_EQ(line.run.session.setup.replay.seed, 9u);
+  EXPECT_EQ(line.run.session.setup.recording.path, "folder");
+  EXPECT_EQ(line.run.session.setup.recording.seed, 9u);
   EXPECT_EQ(line.run.retries, 0);
   EXPECT_EQ(line.run.max_crashes, 1);
   EXPECT_TRUE(line.run.keeps_size);
-  EXPECT_FALSE(line.run.session.setup.replay.is_partial);
+  EXPECT_FALSE(line.run.session.setup.recording.is_partial);
 }
 
 TEST(CommandLine, ReadsWhatPerfIsTold) {

@@ -1,4 +1,4 @@
-#include "conformance/replay/launch_line.hpp"
+#include "conformance/recordings/launch_line.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "backplane/ops.h"
+#include "conformance/cases/selection.hpp"
 #include "conformance/memory/layout.hpp"
-#include "conformance/selection.hpp"
 
 namespace bp::conformance {
 namespace {

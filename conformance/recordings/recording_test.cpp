@@ -1,5 +1,5 @@
 // Recordings as people and disks damage them: each defect is a refusal that names its line.
-#include "conformance/replay/recording.hpp"
+#include "conformance/recordings/recording.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "conformance/replay/replay_cases.hpp"
+#include "conformance/cases/selection.hpp"
+#include "conformance/recordings/recording_cases.hpp"
 #include "conformance/report/sha256.hpp"
-#include "conformance/selection.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -83,7 +83,7 @@ class Recordings : public testing::Test {
 
   std::string refusal() const {
     try {
-      const ReplayRecording recording(source_);
+      const Recording recording(source_);
     } catch (const UsageError& e) {
       return e.what();
     }
@@ -104,12 +104,12 @@ class Recordings : public testing::Test {
   }
 
   fs::path folder_;
-  ReplaySource source_;
+  RecordingSource source_;
 };
 
 TEST_F(Recordings, AreReadWithTheirPlaces) {
   write(whole());
-  const ReplayRecording recording(source_);
+  const Recording recording(source_);
   ASSERT_EQ(recording.lines().size(), 7u);
   EXPECT_EQ(recording.place(0), (folder_ / "stream.jsonl").string() + ":2");
   EXPECT_EQ(recording.devices(), std::vector<uint64_t>{0});
@@ -236,7 +236,7 @@ TEST_F(Recordings, GoOnBehindAnUnrecordedCallOnlyIfAsked) {
 TEST_F(Recordings, TakeACallThatFailedWithoutItsArguments) {
   write(
       {{{"call", "memory.allocate"}, {"status", -3}}, {{"call", "kernel.launch"}, {"status", 2}}});
-  const ReplayRecording recording(source_);
+  const Recording recording(source_);
   EXPECT_FALSE(recording.is_judged(1));
 }
 
@@ -247,13 +247,13 @@ TEST_F(Recordings, SeedOnlyTheFloatsThatALaunchReads) {
   lines.insert(lines.begin() + 4, lines[2]);
   write(lines);
   source_.seeds_weights = true;
-  EXPECT_EQ(ReplayRecording(source_).seeded_dtype(2), bp_dtype{BP_F32});
-  EXPECT_EQ(ReplayRecording(source_).seeded_dtype(4), bp_dtype{0});
+  EXPECT_EQ(Recording(source_).seeded_dtype(2), bp_dtype{BP_F32});
+  EXPECT_EQ(Recording(source_).seeded_dtype(4), bp_dtype{0});
   for (const char* name : {"a", "b", "y"}) lines[3]["args"][name]["dtype"] = "i32";
   write(lines);
-  EXPECT_EQ(ReplayRecording(source_).seeded_dtype(2), bp_dtype{0}) << "integers may be indices";
+  EXPECT_EQ(Recording(source_).seeded_dtype(2), bp_dtype{0}) << "integers may be indices";
   source_.seeds_weights = false;
-  EXPECT_EQ(ReplayRecording(source_).seeded_dtype(2), bp_dtype{0});
+  EXPECT_EQ(Recording(source_).seeded_dtype(2), bp_dtype{0});
 }
 
 TEST_F(Recordings, NameTheDevicesThatAreUsed) {
@@ -262,13 +262,13 @@ TEST_F(Recordings, NameTheDevicesThatAreUsed) {
          {{"call", "stream.default_stream"}, {"device", 2}, {"stream", 8}},
          {{"call", "stream.flush"}, {"stream", 8}},
          {{"call", "event.create"}, {"device", 1}, {"event", 1}, {"flags", 0}}});
-  EXPECT_EQ(ReplayRecording(source_).devices(), (std::vector<uint64_t>{1, 2}))
+  EXPECT_EQ(Recording(source_).devices(), (std::vector<uint64_t>{1, 2}))
       << "a device that is only asked for its default stream, or waited for, does nothing";
 }
 
 TEST_F(Recordings, BecomeACaseForEachLaunchAndRead) {
   write(whole());
-  const CaseList cases = replay_cases(source_);
+  const CaseList cases = recording_cases(source_);
   ASSERT_EQ(cases.size(), 3u);
   EXPECT_EQ(cases[0].id, "replay.launch.00001.add");
   EXPECT_EQ(cases[1].id, "replay.read.00001");
@@ -276,9 +276,9 @@ TEST_F(Recordings, BecomeACaseForEachLaunchAndRead) {
   std::vector<json> lines = whole();
   lines.insert(lines.begin() + 4, lines[3]);
   write(lines);
-  EXPECT_THROW(static_cast<void>(replay_cases(source_)), UsageError) << "two launches 1";
+  EXPECT_THROW(static_cast<void>(recording_cases(source_)), UsageError) << "two launches 1";
   write({{{"call", "end"}}});
-  EXPECT_THROW(static_cast<void>(replay_cases(source_)), UsageError) << "nothing to judge";
+  EXPECT_THROW(static_cast<void>(recording_cases(source_)), UsageError) << "nothing to judge";
 }
 
 }  // namespace

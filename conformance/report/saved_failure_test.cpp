@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "conformance/cases/selection.hpp"
 #include "conformance/report/files.hpp"
-#include "conformance/selection.hpp"
 
 namespace bp::conformance {
 namespace {

@@ -11,8 +11,8 @@
 #include <map>
 #include <set>
 
-#include "conformance/runner/child.hpp"
-#include "conformance/runner/child_test_routines.hpp"
+#include "conformance/process/child.hpp"
+#include "conformance/process/child_test_routines.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
 #include "conformance/runner/warden.hpp"

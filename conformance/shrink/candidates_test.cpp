@@ -10,7 +10,7 @@
 
 #include "conformance/cases/engine/host_call.hpp"
 #include "conformance/cases/ops/op_families.hpp"
-#include "conformance/selection.hpp"
+#include "conformance/cases/selection.hpp"
 #include "conformance/shrink/changed_case.hpp"
 #include "conformance/shrink/shrinker.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "conformance/runner/child.hpp"
+#include "conformance/process/child.hpp"
 
 namespace bp::conformance {
 

@@ -1,4 +1,4 @@
-#include "conformance/runner/child.hpp"
+#include "conformance/process/child.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include <stdexcept>
 
-#include "conformance/runner/child_test_routines.hpp"
+#include "conformance/process/child_test_routines.hpp"
 
 namespace bp::conformance {
 namespace {
