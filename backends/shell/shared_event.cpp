@@ -19,10 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kPlaces = 255;
+constexpr uint32_t kPlaces = 255, kParticipants = 1024;
 
-// Bytes far behind the end of the file, one for each participant.
+// Bytes far behind the end of the file, one for each participant and one for who has the turn to
+// give up what others left behind.
 constexpr off_t kFirstLock = off_t{1} << 32;
+constexpr uint32_t kTurn = kParticipants;
 
 // Where both sides are in one process, the page lies there at two addresses. This orders them for
 // tools that follow addresses.
@@ -31,32 +33,34 @@ std::atomic<uint64_t> completions = 0;
 // How often who waits asks whether the other process still lives. Completion comes at once.
 constexpr uint64_t kLookNs = 100'000'000;
 
+// What a word says beside generation and participant.
+constexpr uint64_t kPending = 1, kUnpublished = 2, kLost = 4;
+
 // The state of a place in one word, so that all of it changes at once.
 struct State {
-  uint32_t generation;  // Of the record that has it, or had it last.
-  uint32_t waiters;
-  uint32_t is_pending;
+  uint32_t generation;   // Of the record that has the place, or had it last.
+  uint32_t participant;  // Who completes it.
+  uint64_t flags;
 
   static State of(uint64_t word) {
     const auto low = static_cast<uint32_t>(word);
-    return {static_cast<uint32_t>(word >> 32), low >> 1, low & 1};
+    return {static_cast<uint32_t>(word >> 32), low >> 16, low & 0xFFFF};
   }
-  uint64_t word() const { return uint64_t{generation} << 32 | waiters << 1 | is_pending; }
+  uint64_t word() const { return uint64_t{generation} << 32 | participant << 16 | flags; }
+  bool is_pending() const { return (flags & kPending) != 0; }
+  bool is_claimed() const { return (flags & (kPending | kUnpublished)) != 0; }
 };
-
-// What changes a word in place.
-constexpr uint64_t kPending = 1, kWaiter = 2;
 
 uint64_t head_of(SharedRecord record) { return uint64_t{record.generation} << 32 | record.place; }
 SharedRecord record_of(uint64_t head) {
   return {static_cast<uint32_t>(head), static_cast<uint32_t>(head >> 32)};
 }
 
-struct flock lock_of(short type, uint32_t participant) {
+struct flock lock_of(short type, uint32_t byte) {
   struct flock lock {};
   lock.l_type = type;
   lock.l_whence = SEEK_SET;
-  lock.l_start = kFirstLock + participant;
+  lock.l_start = kFirstLock + byte;
   lock.l_len = 1;
   return lock;
 }
@@ -65,16 +69,17 @@ struct flock lock_of(short type, uint32_t participant) {
 
 struct SharedEvent::Place {
   std::atomic<uint64_t> word;
-  std::atomic<uint32_t> participant;  // Who completes it.
   std::atomic<bp_status> status;
+  uint32_t reserved;
 };
 
-// As the file has it: all zero in the beginning.
+// As the file has it: all zero in the beginning. Rows that no participant has had take no memory.
 struct SharedEvent::Page {
   std::atomic<uint64_t> head;  // 0 until something is recorded.
   std::atomic<uint32_t> changes;
-  std::atomic<uint32_t> participants;  // How many there have been.
+  std::atomic<uint32_t> rows;  // How many have been in use.
   Place places[kPlaces];
+  std::atomic<uint32_t> holds[kParticipants][kPlaces + 1];
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -96,40 +101,124 @@ SharedEvent::SharedEvent(const char* call, const std::string& kind, int descript
 
 SharedEvent::~SharedEvent() { close(part_descriptor_); }
 
-// A descriptor of its own: duplicates of one share their locks, and travel to other processes.
+// ---- Participants -------------------------------------------------------------------------------
+
+bool SharedEvent::set_lock(short type, uint32_t byte, int how) const {
+  struct flock lock = lock_of(type, byte);
+  int result = -1;
+  do {
+    result = fcntl(part_descriptor_, how, &lock);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+// Takes the first number that nobody has. The locks need a descriptor of their own: duplicates of
+// one share their locks, and travel to other processes.
 void SharedEvent::take_part(const char* call) {
   const std::string path = "/proc/self/fd/" + std::to_string(file_.descriptor());
   part_descriptor_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  participant_ = page_.participants.fetch_add(1) + 1;
-  struct flock lock = lock_of(F_WRLCK, participant_);
-  if (part_descriptor_ >= 0 && fcntl(part_descriptor_, F_OFD_SETLK, &lock) == 0) return;
+  if (part_descriptor_ >= 0 && take_number()) return;
   const std::string why = std::strerror(errno);
   if (part_descriptor_ >= 0) close(part_descriptor_);
+  if (participant_ == kParticipants) {
+    throw StatusError(BP_OUT_OF_MEMORY, std::string(call) + ": the event is shared " +
+                                            std::to_string(kParticipants) +
+                                            " times, and there is room for no more");
+  }
   throw StatusError(BP_UNSUPPORTED,
                     std::string(call) + ": the system has no lock for a shared event: " + why);
 }
 
-SharedRecord SharedEvent::claim(const char* call) {
-  const SharedRecord newest = record_of(page_.head.load());
-  for (uint32_t i = 0; i < kPlaces; ++i) {
-    uint64_t word = page_.places[i].word.load();
-    State state = State::of(word);
-    const bool is_newest = newest.generation != 0 && newest.place == i;
-    if (state.is_pending || state.waiters != 0 || is_newest) continue;
-    state.generation = std::max(state.generation + 1, uint32_t{1});
-    state.is_pending = 1;
-    if (!page_.places[i].word.compare_exchange_strong(word, state.word())) continue;
-    page_.places[i].participant.store(participant_);
-    page_.places[i].status.store(BP_OK);
-    return {i, state.generation};
+// False if the system has no lock, or all numbers are taken.
+bool SharedEvent::take_number() {
+  if (!set_lock(F_WRLCK, kTurn, F_OFD_SETLKW)) return false;
+  while (participant_ < kParticipants && !set_lock(F_WRLCK, participant_, F_OFD_SETLK)) {
+    if (errno != EAGAIN && errno != EACCES) return false;
+    ++participant_;
   }
+  if (participant_ == kParticipants) return false;
+  give_up(participant_);
+  page_.rows.store(std::max(page_.rows.load(), participant_ + 1));
+  return set_lock(F_UNLCK, kTurn, F_OFD_SETLK);
+}
+
+// Asks with the descriptor of the own lock, and so does not see that one.
+bool SharedEvent::has_ended(uint32_t participant) const {
+  if (participant == participant_) return false;
+  struct flock lock = lock_of(F_WRLCK, participant);
+  return fcntl(part_descriptor_, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+}
+
+// Gives up what the participant has left behind. The caller has its lock, and the turn.
+void SharedEvent::give_up(uint32_t participant) {
+  if (participant >= page_.rows.load()) return;  // Nobody was it yet.
+  for (Place& place : page_.places) {
+    State state = State::of(place.word.load());
+    if (state.participant != participant || !state.is_claimed()) continue;
+    state.flags = state.is_pending() ? kLost : 0;
+    place.word.store(state.word());
+  }
+  for (std::atomic<uint32_t>& count : page_.holds[participant]) count.store(0);
+  wake();
+}
+
+// Gives up what all participants that have ended left behind.
+void SharedEvent::give_up_ended() {
+  const std::lock_guard lock(giving_up_);
+  if (!set_lock(F_WRLCK, kTurn, F_OFD_SETLKW)) return;
+  const uint32_t rows = std::min(page_.rows.load(), kParticipants);
+  for (uint32_t participant = 0; participant < rows; ++participant) {
+    if (participant == participant_) continue;
+    if (!set_lock(F_WRLCK, participant, F_OFD_SETLK)) continue;
+    give_up(participant);
+    set_lock(F_UNLCK, participant, F_OFD_SETLK);
+  }
+  set_lock(F_UNLCK, kTurn, F_OFD_SETLK);
+}
+
+// ---- Records ------------------------------------------------------------------------------------
+
+SharedRecord SharedEvent::claim(const char* call) {
+  SharedRecord record;
+  if (try_claim(record)) return record;
+  give_up_ended();
+  if (try_claim(record)) return record;
   throw StatusError(BP_OUT_OF_MEMORY,
                     std::string(call) + ": " + std::to_string(kPlaces) +
                         " records of the shared event have not completed or are waited for, and "
                         "there is room for no more");
 }
 
-void SharedEvent::publish(SharedRecord record) { page_.head.store(head_of(record)); }
+// The order of the questions matters: see the fourth invariant.
+bool SharedEvent::try_claim(SharedRecord& out_record) {
+  for (uint32_t i = 0; i < kPlaces; ++i) {
+    uint64_t word = page_.places[i].word.load();
+    State state = State::of(word);
+    if (state.is_claimed()) continue;
+    SharedRecord newest;
+    if (latest(newest) && newest.place == i) continue;
+    if (is_held(i)) continue;
+    state = {std::max(state.generation + 1, uint32_t{1}), participant_, kPending | kUnpublished};
+    if (!page_.places[i].word.compare_exchange_strong(word, state.word())) continue;
+    page_.places[i].status.store(BP_OK);
+    out_record = {i, state.generation};
+    return true;
+  }
+  return false;
+}
+
+bool SharedEvent::is_held(uint32_t place) const {
+  const uint32_t rows = std::min(page_.rows.load(), kParticipants);
+  for (uint32_t participant = 0; participant < rows; ++participant) {
+    if (page_.holds[participant][place].load() != 0) return true;
+  }
+  return false;
+}
+
+void SharedEvent::publish(SharedRecord record) {
+  page_.head.store(head_of(record));
+  page_.places[record.place].word.fetch_and(~kUnpublished);
+}
 
 void SharedEvent::complete(SharedRecord record, bp_status status) {
   Place& place = page_.places[record.place];
@@ -137,6 +226,11 @@ void SharedEvent::complete(SharedRecord record, bp_status status) {
   completions.fetch_add(1);
   place.word.fetch_and(~kPending);
   wake();
+}
+
+// Nobody waits for it.
+void SharedEvent::abandon(SharedRecord record) {
+  page_.places[record.place].word.fetch_and(~(kPending | kUnpublished));
 }
 
 bool SharedEvent::latest(SharedRecord& out_record) const {
@@ -149,36 +243,26 @@ bool SharedEvent::latest(SharedRecord& out_record) const {
 bool SharedEvent::hold_latest(SharedRecord& out_record) {
   SharedRecord record;
   while (latest(record)) {
-    uint64_t word = page_.places[record.place].word.load();
-    State state = State::of(word);
-    if (state.generation != record.generation) continue;  // There is a later record by now.
-    ++state.waiters;
-    if (!page_.places[record.place].word.compare_exchange_strong(word, state.word())) continue;
-    out_record = record;
-    return true;
+    page_.holds[participant_][record.place].fetch_add(1);
+    if (page_.head.load() == head_of(record)) {
+      out_record = record;
+      return true;
+    }
+    release(record);  // There is a later one by now.
   }
   return false;
 }
 
-void SharedEvent::hold(SharedRecord record) { page_.places[record.place].word.fetch_add(kWaiter); }
-
 void SharedEvent::release(SharedRecord record) {
-  page_.places[record.place].word.fetch_sub(kWaiter);
+  page_.holds[participant_][record.place].fetch_sub(1);
 }
 
-// Whether the process that has to complete it has ended.
-bool SharedEvent::is_orphan(const Place& place) const {
-  const uint32_t participant = place.participant.load();
-  if (participant == participant_) return false;
-  struct flock lock = lock_of(F_WRLCK, participant);
-  return fcntl(file_.descriptor(), F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
-}
+// ---- Waits --------------------------------------------------------------------------------------
 
 bool SharedEvent::is_done(SharedRecord record) const {
-  const Place& place = page_.places[record.place];
-  const bool is_complete = State::of(place.word.load()).is_pending == 0;
+  const State state = State::of(page_.places[record.place].word.load());
   completions.load();
-  return is_complete || is_orphan(place);
+  return !state.is_pending() || has_ended(state.participant);
 }
 
 SharedWait SharedEvent::wait(SharedRecord record, uint64_t timeout_ns,
@@ -187,17 +271,17 @@ SharedWait SharedEvent::wait(SharedRecord record, uint64_t timeout_ns,
   const Clock::time_point begin = Clock::now();
   for (;;) {
     const uint32_t changes = page_.changes.load();
-    // Asked first: who has ended may have completed it before.
-    const bool is_lost = is_orphan(place);
-    if (State::of(place.word.load()).is_pending == 0) {
+    State state = State::of(place.word.load());
+    // Asked before the word is read again: who has ended may have completed it before.
+    const bool is_lost = state.is_pending() && has_ended(state.participant);
+    state = State::of(place.word.load());
+    if ((state.flags & kLost) != 0) return SharedWait::kLost;
+    if (!state.is_pending()) {
       completions.load();
       out_status = place.status.load();
       return SharedWait::kDone;
     }
-    if (is_lost) {
-      out_status = BP_ABORTED;
-      return SharedWait::kDone;
-    }
+    if (is_lost) return SharedWait::kLost;
     if (is_stopped.load()) return SharedWait::kStopped;
     const auto passed_ns = static_cast<uint64_t>((Clock::now() - begin).count());
     if (passed_ns >= timeout_ns) return SharedWait::kTimeout;

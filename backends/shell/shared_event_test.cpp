@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -44,19 +42,6 @@ class SharedEventTest : public testing::Test {
     return status;
   }
 
-  // Runs `body` in a child, which it ends.
-  void in_child(const std::function<void()>& body) {
-    const pid_t pid = fork();
-    ASSERT_GE(pid, 0);
-    if (pid == 0) {
-      body();
-      _exit(0);
-    }
-    int status = -1;
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    ASSERT_EQ(status, 0);
-  }
-
   SharedEvent event{"create", kKind};
   std::atomic<bool> is_stopped = false;
 };
@@ -65,8 +50,11 @@ TEST_F(SharedEventTest, HasNothingToWaitForUntilSomethingIsRecorded) {
   SharedRecord held;
   EXPECT_FALSE(event.latest(held));
   EXPECT_FALSE(event.hold_latest(held));
-  event.complete(event.claim("record"), BP_OK);
+  event.abandon(event.claim("record"));
+  const SharedRecord unpublished = event.claim("record");
+  event.complete(unpublished, BP_OK);
   EXPECT_FALSE(event.hold_latest(held)) << "what is not published is not recorded";
+  EXPECT_NE(event.claim("record").place, unpublished.place) << "it may still be published";
 }
 
 TEST_F(SharedEventTest, TellsTheOtherSideHowTheLatestRecordEnded) {
@@ -115,21 +103,6 @@ TEST_F(SharedEventTest, StopsWaitingWhenItIsTold) {
   event.release(held);
 }
 
-TEST_F(SharedEventTest, GoesOnWhenTheRecordingProcessHasEnded) {
-  in_child([&] {
-    const std::unique_ptr<SharedEvent> guest = guest_of(event);
-    record(*guest);
-    _exit(0);  // Without destructors, as a process ends that was killed.
-  });
-  EXPECT_EQ(outcome(event), BP_ABORTED);
-  in_child([&] {
-    const std::unique_ptr<SharedEvent> guest = guest_of(event);
-    guest->complete(record(*guest), BP_OUT_OF_MEMORY);
-    _exit(0);
-  });
-  EXPECT_EQ(outcome(event), BP_OUT_OF_MEMORY) << "what had completed before stays so";
-}
-
 TEST_F(SharedEventTest, KeepsWhatSomebodyHolds) {
   const SharedRecord first = record(event);
   SharedRecord held;
@@ -145,7 +118,7 @@ TEST_F(SharedEventTest, KeepsWhatSomebodyHolds) {
 TEST_F(SharedEventTest, RefusesMoreUnfinishedRecordsThanItHasPlacesFor) {
   std::vector<SharedRecord> records;
   records.reserve(255);
-  for (int i = 0; i < 255; ++i) records.push_back(event.claim("record"));
+  for (int i = 0; i < 255; ++i) records.push_back(record(event));
   try {
     event.claim("record");
     ADD_FAILURE() << "there is a place for a 256th record";
@@ -169,6 +142,28 @@ TEST_F(SharedEventTest, HasRacingRecordersAndWaiters) {
   std::thread one([&] { work(event, *guest); }), two([&] { work(*guest, event); });
   one.join();
   two.join();
+}
+
+TEST_F(SharedEventTest, RefusesMoreParticipantsThanItHasNumbersFor) {
+  const int descriptor = event.duplicate("export");
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  const int others = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct flock lock {};  // Stands for 1023 more participants: each locks the byte of its number.
+  lock.l_type = F_WRLCK;
+  lock.l_start = (off_t{1} << 32) + 1;
+  lock.l_len = 1023;
+  ASSERT_EQ(fcntl(others, F_OFD_SETLK, &lock), 0);
+  try {
+    const SharedEvent guest("import", kKind, descriptor);
+    ADD_FAILURE() << "there is a number for a 1025th participant";
+  } catch (const StatusError& e) {
+    EXPECT_EQ(e.status(), BP_OUT_OF_MEMORY);
+    EXPECT_EQ(std::string(e.what()),
+              "import: the event is shared 1024 times, and there is room for no more");
+  }
+  close(others);
+  EXPECT_NO_THROW(SharedEvent("import", kKind, descriptor));
+  close(descriptor);
 }
 
 TEST(SharedEvent, RefusesADescriptorOfAnythingElse) {

@@ -71,11 +71,10 @@ bool SharedEvents::is_own(Entry& entry, SharedRecord latest) const {
 }
 
 bp_status SharedEvents::fail_as_recorded(const char* call, bp_status status) const {
-  return backend_.host->set_error(
-      backend_.host->self, status,
-      (std::string(call) + ": the work that another process recorded " +
-       (status == BP_ABORTED ? "was aborted, or its process ended before it" : "has failed"))
-          .c_str());
+  return backend_.host->set_error(backend_.host->self, status,
+                                  (std::string(call) + ": the work that another process recorded " +
+                                   (status == BP_ABORTED ? "was aborted" : "has failed"))
+                                      .c_str());
 }
 
 bp_status SharedEvents::add(bp_device* device, const bp_event_desc& desc, bool is_exportable,
@@ -136,20 +135,17 @@ bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
   auto completion = std::make_unique<Completion>();
   completion->shared = entry->shared;
   const SharedRecord record = completion->record = entry->shared->claim("event.record");
-  entry->shared->hold(record);  // It may complete before it is published.
   status = backend_.events.record(backend_.events.self, event, stream);
   if (status == BP_OK) {
     status = streams.add_callback(streams.self, stream, complete, completion.get());
   }
   if (status != BP_OK) {
-    entry->shared->complete(record, status);
-    entry->shared->release(record);
+    entry->shared->abandon(record);
     return status;
   }
   static_cast<void>(completion.release());
   entry->recorded = record;
   entry->shared->publish(record);
-  entry->shared->release(record);
   return BP_OK;
 }
 
@@ -175,6 +171,10 @@ bp_status SharedEvents::synchronize(bp_event* event, uint64_t timeout_ns) {
   switch (entry->shared->wait(hold.record(), timeout_ns, is_stopped_, outcome)) {
     case SharedWait::kDone:
       return outcome == BP_OK ? BP_OK : fail_as_recorded("event.synchronize", outcome);
+    case SharedWait::kLost:
+      throw StatusError(BP_ABORTED,
+                        "event.synchronize: the process that recorded the event ended before the "
+                        "recorded work did");
     case SharedWait::kTimeout:
       return backend_.host->set_error(
           backend_.host->self, BP_TIMEOUT,
@@ -267,7 +267,8 @@ void SharedEvents::watch(Watch& watch, SharedRecord record, bp_event* proxy) {
     const std::lock_guard lock(mutex_);
     watch.shared.reset();
   }
-  if (end == SharedWait::kDone) static_cast<void>(events.signal(events.self, proxy, outcome));
+  if (end == SharedWait::kLost) outcome = BP_ABORTED;
+  if (end != SharedWait::kStopped) static_cast<void>(events.signal(events.self, proxy, outcome));
   static_cast<void>(events.destroy(events.self, proxy));
   watch.is_over = true;
 }

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -107,6 +106,9 @@ TEST_F(SharedEventsTest, CarryAFailureToTheOtherSide) {
   EXPECT_EQ(b.synchronize(imported), BP_INTERNAL);
   EXPECT_EQ(b.text, "event.synchronize: the work that another process recorded has failed");
   EXPECT_EQ(a.synchronize(exported), BP_INTERNAL) << "and so does the side that recorded";
+  a.signal(record_held(a, exported), BP_ABORTED);
+  EXPECT_EQ(b.synchronize(imported), BP_ABORTED);
+  EXPECT_EQ(b.text, "event.synchronize: the work that another process recorded was aborted");
   record(a, exported);
   EXPECT_EQ(b.synchronize(imported), BP_OK) << "until it is recorded again";
 }
@@ -205,27 +207,6 @@ TEST_F(SharedEventsTest, LiveOnWhenEitherSideEndsFirst) {
   EXPECT_EQ(b.events.destroy(&b, imported), BP_OK);
   EXPECT_EQ(a.events.destroy(&a, kept), BP_OK);
   EXPECT_EQ(descriptor_count(), descriptors);
-}
-
-TEST_F(SharedEventsTest, EndWhatAnEndedProcessRecordedInAFailure) {
-  Handle handle;
-  ASSERT_EQ(a.events.export_event(&a, exported, BP_EXTERNAL_FD, &handle), BP_OK);
-  const pid_t pid = fork();
-  ASSERT_GE(pid, 0);
-  if (pid == 0) {
-    Process child;
-    record_held(child, import(child, handle));
-    _exit(HasFailure() ? 1 : 0);  // Without destructors, as a process ends that was killed.
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  ASSERT_EQ(status, 0);
-  EXPECT_EQ(a.settle(make_waiter(a, exported)), BP_ABORTED);
-  EXPECT_EQ(b.synchronize(imported), BP_ABORTED);
-  EXPECT_EQ(b.text,
-            "event.synchronize: the work that another process recorded was aborted, or its process "
-            "ended before it");
-  EXPECT_EQ(b.is_done(imported), 1u) << "nobody waits for it for ever";
 }
 
 TEST_F(SharedEventsTest, StopTheirWaitsWhenTheBackendEnds) {
