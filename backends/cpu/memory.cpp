@@ -251,9 +251,7 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
     const WorkName work{BP_ACTIVITY_COPY, "copy_from_host", 2 * size_bytes};
     auto copy = [=] { copy_bytes(to, src, size_bytes); };
     if (borrow == BP_BORROW_UNTIL_COMPLETE) return submit_work(i, stream_handle, work, copy);
-    if (bp_status status = BP_OK; !i.hooks.is_recording() && q.try_run_here(copy, status)) {
-      return status;
-    }
+    if (!i.hooks.is_recording() && q.try_run_here(copy)) return bp_status{BP_OK};
     // The work runs later, on another thread: stage, so that the caller may go on.
     const std::shared_ptr<std::byte[]> staged(new std::byte[size_bytes]);
     copy_bytes(staged.get(), src, size_bytes);

@@ -126,7 +126,7 @@ bp_status Captures::begin(bp_stream* stream, const bp_capture_desc* desc) {
   }
   const std::lock_guard lock(mutex_);
   if (seats_.contains(queue)) {
-    return fail(BP_INVALID_ARGUMENT, "begin_capture: the stream captures already");
+    throw StatusError(BP_INVALID_ARGUMENT, "begin_capture: the stream captures already");
   }
   capture->id = next_id();
   seats_[queue] = {std::move(capture), 0};
@@ -156,9 +156,11 @@ bp_status Captures::end(bp_stream* stream, bp_graph** out_graph) {
   auto graph = std::make_unique<Graph>();
   const std::lock_guard lock(mutex_);
   const Seat* const seat = find_seat(stream);
-  if (seat == nullptr) return fail(BP_INVALID_ARGUMENT, "end_capture: the stream does not capture");
+  if (seat == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "end_capture: the stream does not capture");
+  }
   if (seat->place != 0) {
-    return fail(BP_INVALID_ARGUMENT, "end_capture: the capture began on another stream");
+    throw StatusError(BP_INVALID_ARGUMENT, "end_capture: the capture began on another stream");
   }
   const std::shared_ptr<Capture> capture = seat->capture;
   std::erase_if(seats_, [&](const auto& entry) { return entry.second.capture == capture; });
@@ -168,8 +170,8 @@ bp_status Captures::end(bp_stream* stream, bp_graph** out_graph) {
   known.resize(capture->clocks.size());
   for (size_t place = 1; place < known.size(); ++place) {
     if (known[place] == capture->clocks[place][place]) continue;
-    return fail(BP_INVALID_ARGUMENT, "end_capture: stream " + std::to_string(place) +
-                                         " of the capture was not joined again");
+    throw StatusError(BP_INVALID_ARGUMENT, "end_capture: stream " + std::to_string(place) +
+                                               " of the capture was not joined again");
   }
   graph->device = capture->device;
   graph->slots = std::move(capture->slots);
@@ -186,7 +188,8 @@ bp_status Captures::keep(bp_stream* stream, Work work) {
   const std::lock_guard lock(mutex_);
   const Seat* const seat = find_seat(stream);
   if (seat == nullptr) {
-    return fail(BP_INVALID_ARGUMENT, std::string(work.name()) + ": the capture ended meanwhile");
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      std::string(work.name()) + ": the capture ended meanwhile");
   }
   Capture& capture = *seat->capture;
   for (const Place& place : places) slot_of(place, capture.slots);
@@ -233,8 +236,9 @@ bp_status Captures::record(bp_event* event, bp_stream* stream) {
   }
   const std::lock_guard lock(mutex_);
   const Seat* const seat = find_seat(stream);
-  if (seat == nullptr)
-    return fail(BP_INVALID_ARGUMENT, "event.record: the capture ended meanwhile");
+  if (seat == nullptr) {
+    throw StatusError(BP_INVALID_ARGUMENT, "event.record: the capture ended meanwhile");
+  }
   marks_[event] = {seat->capture, seat->capture->clocks[seat->place]};
   mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
   return BP_OK;
@@ -248,33 +252,32 @@ void Captures::forget(bp_event* event) {
 
 // Lets a stream that does not capture take part. It has to run on the device of the others, since a
 // replay runs there.
-bp_status Captures::join(bp_stream* stream, const std::shared_ptr<Capture>& capture) {
-  const void* const queue = backend_.queue_of(stream);
+bp_status Captures::join(bp_stream* stream, bp_status before,
+                         const std::shared_ptr<Capture>& capture) {
   if (backend_.device_of(backend_.streams.self, stream) != capture->device) {
-    return fail(BP_INVALID_ARGUMENT,
-                "stream.wait_event: the stream is of another device than the capture");
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "stream.wait_event: the stream is of another device than the capture");
   }
-  const bp_status status = backend_.streams.status(backend_.streams.self, stream);
-  if (status != BP_OK) return status;
+  if (before != BP_OK) return before;
   const size_t place = capture->clocks.size();
   capture->clocks.emplace_back(place + 1).back() = 1;
-  seats_[queue] = {capture, place};
+  seats_[backend_.queue_of(stream)] = {capture, place};
   return BP_OK;
 }
 
-bp_status Captures::wait_in_capture(bp_stream* stream, const Mark& mark) {
+bp_status Captures::wait_in_capture(bp_stream* stream, bp_status before, const Mark& mark) {
   const std::shared_ptr<Capture> capture = mark.capture.lock();
   const bool is_on = capture != nullptr && std::ranges::any_of(seats_, [&](const auto& entry) {
                        return entry.second.capture == capture;
                      });
   Seat* seat = find_seat(stream);
   if (!is_on || (seat != nullptr && seat->capture != capture)) {
-    return fail(BP_INVALID_ARGUMENT,
-                "stream.wait_event: the event was recorded in a capture that has ended, or in "
-                "another than that of the stream");
+    throw StatusError(BP_INVALID_ARGUMENT,
+                      "stream.wait_event: the event was recorded in a capture that has ended, or "
+                      "in another than that of the stream");
   }
   if (seat == nullptr) {
-    if (const bp_status status = join(stream, capture); status != BP_OK) return status;
+    if (const bp_status status = join(stream, before, capture); status != BP_OK) return status;
     seat = find_seat(stream);
   }
   merge(capture->clocks[seat->place], mark.clock);
@@ -287,14 +290,17 @@ bp_status Captures::wait_event(bp_stream* stream, bp_event* event) {
     return fail(BP_INVALID_ARGUMENT,
                 "stream.wait_event: stream or event is NULL or not one of this backend");
   }
+  // A stream that is to take part has not failed. It is asked before the lock: it tells the host.
+  bp_status before = BP_OK;
+  if (!is_capturing(stream)) before = backend_.streams.status(backend_.streams.self, stream);
   const std::lock_guard lock(mutex_);
   if (const auto mark = marks_.find(event); mark != marks_.end()) {
-    return wait_in_capture(stream, mark->second);
+    return wait_in_capture(stream, before, mark->second);
   }
   if (!state.was_recorded) return BP_OK;
-  return fail(BP_INVALID_ARGUMENT,
-              "stream.wait_event: the stream captures, and the event was recorded outside of the "
-              "capture");
+  throw StatusError(BP_INVALID_ARGUMENT,
+                    "stream.wait_event: the stream captures, and the event was recorded outside "
+                    "of the capture");
 }
 
 }  // namespace bp

@@ -5,6 +5,8 @@
 #include <set>
 #include <thread>
 
+#include "backends/shell/in_time.hpp"
+
 namespace bp {
 namespace {
 
@@ -275,6 +277,37 @@ TEST_F(CaptureTest, RefusesStreamsThatCannotTakePart) {
   EXPECT_NE(text.find("in another than that of the stream"), std::string::npos) << text;
   EXPECT_EQ(abandon(u), BP_OK);
   EXPECT_NE(end(s), nullptr) << "whoever was refused need not be joined";
+}
+
+TEST_F(CaptureTest, TellsAHostThatAsksForTheCaptureMeanwhile) {
+  const auto expect_refused = [this](const char* what, const std::function<bp_status()>& call) {
+    on_error = [&] {
+      info(s);
+      uint32_t answer = 7;
+      EXPECT_EQ(backend.streams.is_capturing(&backend, t, &answer), BP_OK);
+    };
+    in_time([&] { EXPECT_NE(call(), BP_OK) << what; });
+    EXPECT_FALSE(on_error) << what << " has not told the host";
+    on_error = nullptr;
+  };
+  EXPECT_EQ(record(f, t), BP_OK);
+  ASSERT_EQ(begin(s), BP_OK);
+  expect_refused("a second begin", [&] { return begin(s); });
+  EXPECT_EQ(record(e, s), BP_OK);
+  expect_refused("a stream of another device", [&] { return wait(far, e); });
+  t.failure = BP_ABORTED;
+  expect_refused("a stream that has failed", [&] { return wait(t, e); });
+  t.failure = BP_OK;
+  expect_refused("an event from outside", [&] { return wait(s, f); });
+  EXPECT_EQ(wait(t, e), BP_OK);
+  expect_refused("an end on another stream", [&] { return abandon(t); });
+  const auto end_unjoined = [&] {
+    bp_graph* graph = nullptr;
+    return graphs.end_capture(graphs.self, s, &graph);
+  };
+  expect_refused("an end without a stream", end_unjoined);
+  expect_refused("an end without a capture", [&] { return abandon(s); });
+  expect_refused("an event of a capture that has ended", [&] { return wait(u, e); });
 }
 
 // ---- Events -------------------------------------------------------------------------------------

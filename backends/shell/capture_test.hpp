@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -237,9 +238,11 @@ class CaptureTest : public testing::Test {
   // The text of the test's own thread.
   bp_host make_host() {
     bp_host made{};
-    made.self = &text;
+    made.self = this;
     made.set_error = [](void* self, bp_status status, const char* reason) {
-      *static_cast<std::string*>(self) = reason;
+      auto& test = *static_cast<CaptureTest*>(self);
+      test.text = reason;
+      if (test.on_error) std::exchange(test.on_error, nullptr)();
       return status;
     };
     return made;
@@ -314,6 +317,7 @@ class CaptureTest : public testing::Test {
   }
 
   std::string text;
+  std::function<void()> on_error;  // Runs once, when the host gets a failure.
   const bp_host host = make_host();
   FakeInstance backend{host};
   const bp_graph_ops& graphs = backend.graphs;

@@ -94,17 +94,21 @@ void Executable::release() {
 // is recorded behind what it stood for.
 void Executable::mark_use(bp_stream* stream) {
   const bp_event_ops& events = backend_.events;
-  const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find(uses_, stream, &Use::stream);
-  if (found != uses_.end()) {
-    static_cast<void>(backend_.streams.wait_event(backend_.streams.self, stream, found->event));
-    static_cast<void>(events.record(events.self, found->event, stream));
+  bp_event* event = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(uses_, stream, &Use::stream);
+    if (found != uses_.end()) event = found->event;
+  }
+  if (event != nullptr) {
+    static_cast<void>(backend_.streams.wait_event(backend_.streams.self, stream, event));
+    static_cast<void>(events.record(events.self, event, stream));
     return;
   }
-  bp_event* event = nullptr;
   require(events.create(events.self, device_, nullptr, &event), "event.create");
   static_cast<void>(events.record(events.self, event, stream));
-  uses_.push_back({stream, event});
+  const std::lock_guard lock(mutex_);
+  uses_.push_back({stream, event});  // Perhaps beside that of another thread: both are waited for.
 }
 
 // ---- Compilation --------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ bp_status Profiler::start(bp_device* device, const bp_profile_desc* desc) {
   if (session->request.kinds == 0) session->request.kinds = kKinds;
   const std::lock_guard lock(mutex_);
   if (!sessions_.emplace(device, std::move(session)).second) {
-    return fail(BP_ALREADY_EXISTS, "profiler.start: the device is recorded already");
+    throw StatusError(BP_ALREADY_EXISTS, "profiler.start: the device is recorded already");
   }
   backend_.hooks->recorded_devices.fetch_add(1, std::memory_order_relaxed);
   return BP_OK;
@@ -147,7 +147,7 @@ bp_status Profiler::pop() {
   const std::lock_guard lock(mutex_);
   const auto found = pushed_.find(std::this_thread::get_id());
   if (found == pushed_.end()) {
-    return fail(BP_INVALID_ARGUMENT, "pop_correlation: this thread has pushed nothing");
+    throw StatusError(BP_INVALID_ARGUMENT, "pop_correlation: this thread has pushed nothing");
   }
   found->second.pop_back();
   if (found->second.empty()) pushed_.erase(found);

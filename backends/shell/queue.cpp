@@ -127,15 +127,19 @@ void Executor::run() {
 bp_status Queue::enqueue(Item item) {
   executor_.start();
   uint32_t before = kQueued;
+  Outcome failure;
   {
     const std::lock_guard lock(mutex_);
-    if (!item.always && has_failed()) {
-      return host_.set_error(host_.self, failure_.status, failure_.text.c_str());
+    if (!item.always && has_failed()) failure = failure_;
+    if (failure.status == BP_OK) {
+      item.epoch = epoch_;
+      items_.push_back(std::move(item));
+      ++queued_;
+      before = state_.exchange(kQueued, std::memory_order_acq_rel);
     }
-    item.epoch = epoch_;
-    items_.push_back(std::move(item));
-    ++queued_;
-    before = state_.exchange(kQueued, std::memory_order_acq_rel);
+  }
+  if (failure.status != BP_OK) {
+    return host_.set_error(host_.self, failure.status, failure.text.c_str());
   }
   // In the state kOwned the owner schedules when it is through, in kQueued somebody did.
   if (before == kIdle) schedule();
@@ -156,11 +160,11 @@ bp_status Queue::submit_always(std::function<void(const Outcome&)> task, bool an
 
 bp_status Queue::wait_for(std::shared_ptr<Point> point) {
   if (point->is_complete() && try_own()) {
-    const bp_status status = has_failed() ? surface() : bp_status{BP_OK};
+    const bool is_taken = !has_failed();
     const Outcome& outcome = point->outcome();
-    if (outcome.status != BP_OK) fail(outcome);
+    if (is_taken && outcome.status != BP_OK) fail(outcome);
     disown();
-    return status;
+    if (is_taken) return BP_OK;
   }
   return enqueue({.point = std::move(point)});
 }

@@ -3,6 +3,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "backends/shell/in_time.hpp"
 #include "backends/shell/queue_test.hpp"
 
 namespace bp {
@@ -50,6 +51,28 @@ TEST_P(QueueFailures, KeepTheFirstFailureUntilItIsCleared) {
   EXPECT_EQ(note(*closed, 3), BP_OK);
   EXPECT_TRUE(closed->wait(kLong));
   EXPECT_EQ(read(), Numbers{3});
+}
+
+TEST_P(QueueFailures, TellAHostThatCallsTheQueueMeanwhile) {
+  const auto ended = std::make_shared<Point>(false);
+  EXPECT_TRUE(ended->complete({}));
+  const auto call_back = [this] {
+    EXPECT_EQ(queue->surface(), BP_ABORTED);
+    EXPECT_TRUE(queue->wait(kLong));
+    EXPECT_EQ(note(*queue, 1), BP_ABORTED);
+    EXPECT_EQ(queue->submit_always([this](const Outcome&) { write(2); }, false), BP_OK);
+    EXPECT_TRUE(queue->wait(kLong));
+  };
+  EXPECT_EQ(throw_in(*queue, BP_ABORTED, "why"), BP_OK);
+  EXPECT_TRUE(queue->wait(kLong));
+  on_error = call_back;
+  in_time([&] { EXPECT_EQ(note(*queue, 1), BP_ABORTED); });
+  on_error = call_back;
+  in_time([&] { EXPECT_EQ(queue->wait_for(ended), BP_ABORTED); });
+  on_error = call_back;
+  in_time([&] { EXPECT_EQ(queue->surface(), BP_ABORTED); });
+  EXPECT_FALSE(on_error) << "the host was not told";
+  EXPECT_EQ(read(), (Numbers{2, 2, 2}));
 }
 
 TEST_P(QueueFailures, RunNothingThatStandsBehindAFailureThatWasCleared) {

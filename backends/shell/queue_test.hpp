@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -84,13 +85,16 @@ class QueueTest : public testing::Test {
   }
 
   static bp_status set_error(void* self, bp_status status, const char* reason) {
-    static_cast<QueueTest*>(self)->text = reason;
+    auto& test = *static_cast<QueueTest*>(self);
+    test.text = reason;
+    if (test.on_error) std::exchange(test.on_error, nullptr)();
     return status;
   }
 
   bp_host host{};
-  std::string text;  // Of the latest failure. Only the thread of the test gets one.
-  std::mutex mutex;  // Guards `written`.
+  std::string text;                // Of the latest failure. Only the thread of the test gets one.
+  std::function<void()> on_error;  // Runs once, when the host gets a failure.
+  std::mutex mutex;                // Guards `written`.
   Numbers written;
   std::vector<std::weak_ptr<Queue>> queues;
   Executor executor{2};

@@ -26,6 +26,11 @@ void check_type(bp_external_type type, const char* call) {
                                         "; BP_EXTERNAL_FD, a descriptor, is offered");
 }
 
+// Whether the latest record is this process's own, which the event of the backend has captured.
+bool is_own(const std::atomic<SharedRecord>& recorded, SharedRecord latest) {
+  return recorded.load() == latest;
+}
+
 // Keeps a record in its place while it lives, unless somebody else takes over.
 class Hold {
  public:
@@ -62,12 +67,6 @@ std::shared_ptr<SharedEvents::Entry> SharedEvents::find(bp_event* event) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(event);
   return found == entries_.end() ? nullptr : found->second;
-}
-
-// Whether the latest record is this process's own, which the event of the backend has captured.
-bool SharedEvents::is_own(Entry& entry, SharedRecord latest) const {
-  const std::lock_guard lock(entry.mutex);
-  return entry.recorded == latest;
 }
 
 bp_status SharedEvents::fail_as_recorded(const char* call, bp_status status) const {
@@ -131,7 +130,7 @@ bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
                       "processes that the event may be exported to");
   }
   // Under the lock, so that of two racing records the later submission is the one that counts.
-  const std::lock_guard lock(entry->mutex);
+  const std::lock_guard lock(entry->recording);
   auto completion = std::make_unique<Completion>();
   completion->shared = entry->shared;
   const SharedRecord record = completion->record = entry->shared->claim("event.record");
@@ -152,7 +151,7 @@ bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
 bp_status SharedEvents::query(bp_event* event, uint32_t* out_done) {
   const std::shared_ptr<Entry> entry = find(event);
   const Hold hold(*entry->shared);
-  if (!hold.has_record() || is_own(*entry, hold.record()) || out_done == nullptr) {
+  if (!hold.has_record() || is_own(entry->recorded, hold.record()) || out_done == nullptr) {
     return backend_.events.query(backend_.events.self, event, out_done);
   }
   backend_.check_event(backend_.events.self, event, "event.query");
@@ -163,7 +162,7 @@ bp_status SharedEvents::query(bp_event* event, uint32_t* out_done) {
 bp_status SharedEvents::synchronize(bp_event* event, uint64_t timeout_ns) {
   const std::shared_ptr<Entry> entry = find(event);
   const Hold hold(*entry->shared);
-  if (!hold.has_record() || is_own(*entry, hold.record())) {
+  if (!hold.has_record() || is_own(entry->recorded, hold.record())) {
     return backend_.events.synchronize(backend_.events.self, event, timeout_ns);
   }
   backend_.check_event(backend_.events.self, event, "event.synchronize");
@@ -191,7 +190,8 @@ bp_status SharedEvents::elapsed_ns(bp_event* start, bp_event* end, int64_t* out_
   for (bp_event* const event : {start, end}) {
     const std::shared_ptr<Entry> entry = find(event);
     SharedRecord latest;
-    if (entry == nullptr || !entry->shared->latest(latest) || is_own(*entry, latest)) continue;
+    if (entry == nullptr || !entry->shared->latest(latest) || is_own(entry->recorded, latest))
+      continue;
     throw StatusError(BP_INVALID_ARGUMENT,
                       std::string("event.elapsed_ns: ") + (event == start ? "start" : "end") +
                           " was recorded last by another process, whose times are not known");
@@ -202,7 +202,7 @@ bp_status SharedEvents::elapsed_ns(bp_event* start, bp_event* end, int64_t* out_
 bp_status SharedEvents::wait_event(bp_stream* stream, bp_event* event) {
   const std::shared_ptr<Entry> entry = find(event);
   Hold hold(*entry->shared);
-  if (!hold.has_record() || is_own(*entry, hold.record())) {
+  if (!hold.has_record() || is_own(entry->recorded, hold.record())) {
     return backend_.streams.wait_event(backend_.streams.self, stream, event);
   }
   backend_.check_event(backend_.events.self, event, "stream.wait_event");
@@ -231,8 +231,8 @@ bp_status SharedEvents::wait_for_other(bp_stream* stream, const Entry& entry, Sh
   return status;
 }
 
-// Takes over the hold on the record, and the proxy.
-void SharedEvents::start_watch(const Entry& entry, SharedRecord held, bp_event* proxy) {
+// False if the system has no thread more.
+bool SharedEvents::try_watch(const Entry& entry, SharedRecord held, bp_event* proxy) {
   const std::lock_guard lock(mutex_);
   for (auto watch = watches_.begin(); watch != watches_.end();) {
     if (!watch->is_over) {
@@ -248,13 +248,20 @@ void SharedEvents::start_watch(const Entry& entry, SharedRecord held, bp_event* 
     added.thread = std::thread([this, &added, held, proxy] { watch(added, held, proxy); });
   } catch (const std::system_error&) {
     watches_.pop_back();
-    entry.shared->release(held);
-    // The wait is submitted already: it ends in a failure, not never.
-    static_cast<void>(backend_.events.signal(backend_.events.self, proxy, BP_OUT_OF_MEMORY));
-    static_cast<void>(backend_.events.destroy(backend_.events.self, proxy));
-    throw StatusError(BP_OUT_OF_MEMORY,
-                      "stream.wait_event: no thread is left to wait for another process");
+    return false;
   }
+  return true;
+}
+
+// Takes over the hold on the record, and the proxy.
+void SharedEvents::start_watch(const Entry& entry, SharedRecord held, bp_event* proxy) {
+  if (try_watch(entry, held, proxy)) return;
+  entry.shared->release(held);
+  // The wait is submitted already: it ends in a failure, not never.
+  static_cast<void>(backend_.events.signal(backend_.events.self, proxy, BP_OUT_OF_MEMORY));
+  static_cast<void>(backend_.events.destroy(backend_.events.self, proxy));
+  throw StatusError(BP_OUT_OF_MEMORY,
+                    "stream.wait_event: no thread is left to wait for another process");
 }
 
 void SharedEvents::watch(Watch& watch, SharedRecord record, bp_event* proxy) {

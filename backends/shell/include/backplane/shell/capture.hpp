@@ -153,8 +153,8 @@ class Captures {
     return backend_.host->set_error(backend_.host->self, status, text.c_str());
   }
   bp_status keep(bp_stream* stream, Work work);
-  bp_status wait_in_capture(bp_stream* stream, const Mark& mark);
-  bp_status join(bp_stream* stream, const std::shared_ptr<Capture>& capture);
+  bp_status wait_in_capture(bp_stream* stream, bp_status before, const Mark& mark);
+  bp_status join(bp_stream* stream, bp_status before, const std::shared_ptr<Capture>& capture);
   uint64_t next_id();
   void check_range(const bp_buffer_ref* range, const char* what) const;
   std::vector<bp_buffer_ref> read_slots(const bp_capture_desc& desc) const;
@@ -167,7 +167,9 @@ class Captures {
 
   const CaptureBackend backend_;
   std::atomic<uint32_t> mark_count_ = 0;
-  mutable std::mutex mutex_;  // Guards what follows.
+  // Guards what follows. Code under it throws its failures: the host, which gets their text, may
+  // call the backend again.
+  mutable std::mutex mutex_;
   uint64_t last_id_ = 0;
   std::unordered_map<const void*, Seat> seats_;  // By queue.
   std::unordered_map<bp_event*, Mark> marks_;

@@ -116,23 +116,18 @@ class Queue : public std::enable_shared_from_this<Queue> {
   // Submits `task`, or returns the failure of the queue with its text.
   template <typename Task>
   bp_status submit(Task&& task) {
-    if (bp_status status = BP_OK; try_run_here(task, status)) return status;
+    if (try_run_here(task)) return BP_OK;
     return enqueue({.run = [task = std::forward<Task>(task)](const Outcome&) mutable { task(); }});
   }
 
-  // Runs `task` now if the queue is inline and idle, else returns false. `status` is then what
-  // submit() would return.
+  // Runs `task` now if the queue is inline and idle and has not failed, else returns false.
   template <typename Task>
-  bool try_run_here(Task& task, bp_status& status) {
+  bool try_run_here(Task& task) {
     if (!is_inline_ || !try_own()) return false;
-    if (has_failed()) {
-      status = surface();
-    } else {
-      run_task(task);
-      status = BP_OK;
-    }
+    const bool runs = !has_failed();
+    if (runs) run_task(task);
     disown();
-    return true;
+    return runs;
   }
 
   // Submits `task`, which gets the outcome of what came before it, and runs also after a failure.

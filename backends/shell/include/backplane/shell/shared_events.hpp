@@ -66,8 +66,9 @@ class SharedEvents {
     bp_device* device;
     bool is_exportable;
     std::shared_ptr<SharedEvent> shared;
-    std::mutex mutex;       // Guards what follows; held while the backend takes a record.
-    SharedRecord recorded;  // Here, and last; its generation is 0 if nothing was.
+    std::mutex recording;  // Held by record() alone, while the backend takes a record.
+    // Here, and last; its generation is 0 if nothing was.
+    std::atomic<SharedRecord> recorded = SharedRecord();
   };
 
   // A thread that waits for another process.
@@ -78,12 +79,12 @@ class SharedEvents {
   };
 
   std::shared_ptr<Entry> find(bp_event* event) const;
-  bool is_own(Entry& entry, SharedRecord latest) const;
   bp_status add(bp_device* device, const bp_event_desc& desc, bool is_exportable,
                 std::shared_ptr<SharedEvent> shared, bp_event** out_event);
   bp_status fail_as_recorded(const char* call, bp_status status) const;
   void watch(Watch& watch, SharedRecord record, bp_event* proxy);
   bp_status wait_for_other(bp_stream* stream, const Entry& entry, SharedRecord held);
+  bool try_watch(const Entry& entry, SharedRecord held, bp_event* proxy);
   void start_watch(const Entry& entry, SharedRecord held, bp_event* proxy);
 
   const SharedEventBackend backend_;
