@@ -257,9 +257,12 @@ void forget_stream(Target& target, bp_stream* stream) {
 }
 
 void end_prepared(Target& target) {
-  const std::lock_guard lock(target.prepared_mutex);
-  for (Prepared* prepared : target.prepared) prepared->end();
-  target.prepared.clear();
+  std::vector<Prepared*> ending;
+  {
+    const std::lock_guard lock(target.prepared_mutex);
+    ending.swap(target.prepared);
+  }
+  for (Prepared* prepared : ending) prepared->end();
 }
 
 }  // namespace bp::core
@@ -325,8 +328,10 @@ bp_status bp_prepared_release(bp_prepared* prepared) {
     const std::unique_ptr<Prepared> owned(&impl(prepared));
     Target* const target = owned->target;
     if (target == nullptr) return bp_status{BP_OK};
-    const std::lock_guard lock(target->prepared_mutex);
-    std::erase(target->prepared, owned.get());
+    {
+      const std::lock_guard lock(target->prepared_mutex);
+      std::erase(target->prepared, owned.get());
+    }
     owned->end();
     return bp_status{BP_OK};
   });

@@ -254,8 +254,12 @@ class DiffLayer final : public Layer {
   // A line for the first call of each op that is not compared.
   void skip(const std::string& op, const std::string& why) {
     skipped_count_.fetch_add(1, std::memory_order_relaxed);
-    const std::lock_guard lock(mutex_);
-    if (skipped_.insert(op).second) log(BP_LOG_INFO, op + " is not compared: " + why);
+    bool is_first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      is_first = skipped_.insert(op).second;
+    }
+    if (is_first) log(BP_LOG_INFO, op + " is not compared: " + why);
   }
 
   double bound_ = -1;

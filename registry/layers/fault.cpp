@@ -243,10 +243,12 @@ class FaultLayer final : public Layer {
 
   // `struck` is the number of the call that makes the rank of `group` stay away, or 0.
   bool is_dropped(bp_process_group* group, uint64_t struck) {
-    const std::lock_guard lock(mutex_);
-    if (dropped_.contains(group)) return true;
-    if (struck == 0) return false;
-    dropped_.insert(group);
+    {
+      const std::lock_guard lock(mutex_);
+      if (dropped_.contains(group)) return true;
+      if (struck == 0) return false;
+      dropped_.insert(group);
+    }
     note("a rank stays away, from its call " + std::to_string(struck) + " of a collective on");
     return true;
   }

@@ -133,13 +133,19 @@ bp_status RecordLayer::shut_down(const bp_backend& next) {
   }
   const bp_status status = next.shutdown(next.self);
   write_end();
-  const std::lock_guard lock(mutex_);
-  if (recording_.has_failed()) {
+  bool has_failed = false;
+  std::string summary;
+  {
+    const std::lock_guard lock(mutex_);
+    has_failed = recording_.has_failed();
+    summary = std::to_string(launch_count_) + " launches in " + std::to_string(line_count_) +
+              " lines are recorded in '" + recording_.folder() + "', " +
+              std::to_string(unrecorded_count_.load()) + " calls could not be";
+  }
+  if (has_failed) {
     report("'" + recording_.folder() + "' is not complete: it could not be written");
   }
-  log(BP_LOG_INFO, std::to_string(launch_count_) + " launches in " + std::to_string(line_count_) +
-                       " lines are recorded in '" + recording_.folder() + "', " +
-                       std::to_string(unrecorded_count_.load()) + " calls could not be");
+  log(BP_LOG_INFO, summary);
   return status;
 }
 

@@ -224,11 +224,15 @@ class TraceLayer final : public Layer {
 
   // Once: what comes later is not recorded.
   void end_file() {
-    const std::lock_guard lock(mutex_);
-    if (is_ended_) return;
-    is_ended_ = true;
-    pending_ += "\n]\n";
-    if (!flush("ae") || has_failed_) {
+    bool is_complete = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_ended_) return;
+      is_ended_ = true;
+      pending_ += "\n]\n";
+      is_complete = flush("ae") && !has_failed_;
+    }
+    if (!is_complete) {
       report("the trace '" + file_ + "' is not complete: it could not be written");
     }
   }

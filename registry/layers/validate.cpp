@@ -111,7 +111,9 @@ std::string ValidateLayer::wrong_device(bp_stream* stream, bp_buffer* buffer) {
 
 // ---- What comes of it ---------------------------------------------------------------------------
 
-bp_status ValidateLayer::illegal(Slot slot, const std::string& defect) {
+bp_status ValidateLayer::illegal(std::unique_lock<std::mutex>& lock, Slot slot,
+                                 const std::string& defect) {
+  lock.unlock();  // The host's log may call the backend again.
   // The tag stays in front: "[MEMORY-5] memory.free: buffer 0x55 was ended before".
   const size_t end = defect.find(']');
   const std::string text =

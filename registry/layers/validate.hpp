@@ -48,10 +48,10 @@ class ValidateLayer final : public Layer {
   template <Slot kSlot, typename Next, typename... Args>
   bp_status around(Next next, Args... args) {
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       std::string defect;
       ((defect.empty() ? static_cast<void>(defect = defect_of(args)) : void()), ...);
-      if (!defect.empty()) return illegal(kSlot, defect);
+      if (!defect.empty()) return illegal(lock, kSlot, defect);
     }
     if constexpr (kSlot == Slot::memory_copy_from_host) return stage(next, args...);
     if constexpr (kSlot == Slot::stream_add_callback) return call_back(next, args...);
@@ -312,7 +312,8 @@ class ValidateLayer final : public Layer {
   static void run_callback(void* self, bp_status status);
 
   // ---- What comes of it ----
-  bp_status illegal(Slot slot, const std::string& defect);
+  // Ends the lock.
+  bp_status illegal(std::unique_lock<std::mutex>& lock, Slot slot, const std::string& defect);
   bp_status racy(Slot slot, const char* tag, const Work& work, const std::vector<Hazard>& hazards,
                  bp_stream* stream);
 

@@ -125,10 +125,10 @@ bp_status ValidateLayer::call(At<Slot::memory_map>, Continue next, const bp_buff
                               void** /*out_pointer*/) {
   std::vector<Hazard> hazards;
   if (range != nullptr) {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const Handle* buffer = handles_.find(HandleKind::buffer, range->buffer);
     if (buffer != nullptr && buffer->is_mapped) {
-      return illegal(Slot::memory_map,
+      return illegal(lock, Slot::memory_map,
                      "[MEMORY-6] buffer " + words(range->buffer) + " is mapped already");
     }
     if (buffer != nullptr && !buffer->is_concurrent) {
@@ -145,10 +145,11 @@ bp_status ValidateLayer::call(At<Slot::memory_map>, Continue next, const bp_buff
 
 bp_status ValidateLayer::call(At<Slot::memory_unmap>, Continue next, bp_buffer* buffer) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const Handle* known = handles_.find(HandleKind::buffer, buffer);
     if (known != nullptr && !known->is_mapped) {
-      return illegal(Slot::memory_unmap, "[MEMORY-6] buffer " + words(buffer) + " is not mapped");
+      return illegal(lock, Slot::memory_unmap,
+                     "[MEMORY-6] buffer " + words(buffer) + " is not mapped");
     }
   }
   const bp_status status = next();
@@ -162,7 +163,7 @@ bp_status ValidateLayer::call(At<Slot::memory_copy>, Continue next, bp_stream* s
                               const bp_buffer_ref* dst, const bp_buffer_ref* src) {
   if (dst == nullptr || src == nullptr) return next();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::string defect = wrong_device(stream, dst->buffer);
     if (defect.empty()) defect = wrong_device(stream, src->buffer);
     if (defect.empty() && dst->size_bytes != src->size_bytes) {
@@ -173,7 +174,7 @@ bp_status ValidateLayer::call(At<Slot::memory_copy>, Continue next, bp_stream* s
     if (defect.empty() && !is_same && overlap(footprint_of(*dst), footprint_of(*src))) {
       defect = "[MEMORY-8] " + words(*dst) + " and " + words(*src) + " overlap";
     }
-    if (!defect.empty()) return illegal(Slot::memory_copy, defect);
+    if (!defect.empty()) return illegal(lock, Slot::memory_copy, defect);
   }
   return submit(Slot::memory_copy, stream,
                 {{footprint_of(*dst), true}, {footprint_of(*src), false}}, "copy", next);
@@ -183,9 +184,9 @@ bp_status ValidateLayer::call(At<Slot::memory_copy_from_host>, Continue next, bp
                               const bp_buffer_ref* dst, const void* /*src*/, bp_borrow /*borrow*/) {
   if (dst == nullptr) return next();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const std::string defect = wrong_device(stream, dst->buffer);
-    if (!defect.empty()) return illegal(Slot::memory_copy_from_host, defect);
+    if (!defect.empty()) return illegal(lock, Slot::memory_copy_from_host, defect);
   }
   return submit(Slot::memory_copy_from_host, stream, {{footprint_of(*dst), true}}, "copy_from_host",
                 next);
@@ -195,9 +196,9 @@ bp_status ValidateLayer::call(At<Slot::memory_copy_to_host>, Continue next, bp_s
                               void* /*dst*/, const bp_buffer_ref* src, bp_borrow borrow) {
   if (src == nullptr) return next();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const std::string defect = wrong_device(stream, src->buffer);
-    if (!defect.empty()) return illegal(Slot::memory_copy_to_host, defect);
+    if (!defect.empty()) return illegal(lock, Slot::memory_copy_to_host, defect);
   }
   const bp_status status = submit(Slot::memory_copy_to_host, stream, {{footprint_of(*src), false}},
                                   "copy_to_host", next);
@@ -219,14 +220,14 @@ bp_status ValidateLayer::call(At<Slot::memory_fill>, Continue next, bp_stream* s
                               uint64_t pattern_size_bytes) {
   if (dst == nullptr) return next();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::string defect = wrong_device(stream, dst->buffer);
     const bool is_size = pattern_size_bytes >= 1 && pattern_size_bytes <= 16;
     if (defect.empty() && (!is_size || dst->size_bytes % pattern_size_bytes != 0)) {
       defect = "[MEMORY-11] a pattern of " + std::to_string(pattern_size_bytes) +
                " bytes does not fill " + std::to_string(dst->size_bytes);
     }
-    if (!defect.empty()) return illegal(Slot::memory_fill, defect);
+    if (!defect.empty()) return illegal(lock, Slot::memory_fill, defect);
   }
   return submit(Slot::memory_fill, stream, {{footprint_of(*dst), true}}, "fill", next);
 }

@@ -101,10 +101,10 @@ bp_status ValidateLayer::call(At<Slot::collective_submit>, Continue next, uint64
   std::vector<Piece> pieces;
   std::vector<std::list<char>> marks;  // Where each stream was in front of its call.
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     for (const bp_collective_call& call : read) {
       const std::string defect = collective_defect(call);
-      if (!defect.empty()) return illegal(Slot::collective_submit, defect);
+      if (!defect.empty()) return illegal(lock, Slot::collective_submit, defect);
       pieces.push_back({call.stream, worlds_.accesses(call)});
     }
     marks.reserve(read.size());

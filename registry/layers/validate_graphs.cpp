@@ -64,11 +64,11 @@ bp_status ValidateLayer::call(At<Slot::graph_launch>, Continue next, bp_graph_in
                               bp_stream* stream) {
   std::vector<Access> accesses;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     accesses = replays_.accesses(instance);
     for (const Access& access : accesses) {
       const std::string defect = defect_of(access.where.buffer);
-      if (!defect.empty()) return illegal(Slot::graph_launch, defect + "; the graph uses it");
+      if (!defect.empty()) return illegal(lock, Slot::graph_launch, defect + "; the graph uses it");
     }
     hazards_.wait_event(stream, replays_.mark(instance));
   }

@@ -74,10 +74,10 @@ bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* 
                                         const void* args, uint64_t* out_required_bytes,
                                         uint64_t* out_preferred_bytes) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::vector<Access> accesses;
     const std::string defect = frame_defect(kernel.kernel.op, args, device, UINT64_MAX, accesses);
-    if (!defect.empty()) return illegal(Slot::kernel_workspace_size, defect);
+    if (!defect.empty()) return illegal(lock, Slot::kernel_workspace_size, defect);
   }
   return kernel.next->workspace_size(kernel.next, device, args, out_required_bytes,
                                      out_preferred_bytes);
@@ -89,12 +89,12 @@ bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* la
   if (launch == nullptr) return next();
   std::vector<Access> accesses;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::string defect = launch_defect(*launch);
     if (defect.empty()) {
       defect = frame_defect(kernel.kernel.op, args, launch->device, UINT64_MAX, accesses);
     }
-    if (!defect.empty()) return illegal(Slot::kernel_launch, defect);
+    if (!defect.empty()) return illegal(lock, Slot::kernel_launch, defect);
     if (launch->workspace.buffer != nullptr) {
       accesses.push_back({footprint_of(launch->workspace), true});
     }
@@ -116,14 +116,14 @@ bp_status ValidateLayer::plan_pack(const WrappedKernel& kernel, const bp_launch*
   if (launch == nullptr || packed == nullptr) return next();
   std::vector<Access> accesses;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     std::string defect = launch_defect(*launch);
     if (defect.empty()) defect = defect_of(packed);
     const Handle* plan = handles_.find(HandleKind::plan, launch->plan);
     if (defect.empty() && plan != nullptr) {
       defect = frame_defect(kernel.kernel.op, args, launch->device, plan->constant_args, accesses);
     }
-    if (!defect.empty()) return illegal(Slot::kernel_plan_pack, defect);
+    if (!defect.empty()) return illegal(lock, Slot::kernel_plan_pack, defect);
     for (Access& access : accesses) access.writes = false;
     for (const bp_buffer_ref& written : {*packed, launch->workspace}) {
       if (written.buffer != nullptr) accesses.push_back({footprint_of(written), true});
@@ -150,9 +150,9 @@ bp_status ValidateLayer::prepare(const WrappedKernel& kernel, bp_device* device,
 
 bp_status ValidateLayer::plan_release(const WrappedKernel& kernel, bp_plan* plan) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const std::string defect = defect_of_handle(HandleKind::plan, plan);
-    if (!defect.empty()) return illegal(Slot::kernel_plan_release, defect);
+    if (!defect.empty()) return illegal(lock, Slot::kernel_plan_release, defect);
     end_handle(HandleKind::plan, plan, Slot::kernel_plan_release);
   }
   return kernel.next->plan_release(kernel.next, plan);
@@ -165,14 +165,14 @@ bp_status ValidateLayer::call(At<Slot::layout_convert>, Continue next, bp_stream
   if (dst == nullptr || src == nullptr) return next();
   std::vector<Access> accesses;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const Handle* on = handles_.find(HandleKind::stream, stream);
     bp_device* const device = on == nullptr ? nullptr : on->device;
     std::string defect = tensor_argument_defect("dst", dst, device, false, true, accesses);
     if (defect.empty()) {
       defect = tensor_argument_defect("src", src, device, true, false, accesses);
     }
-    if (!defect.empty()) return illegal(Slot::layout_convert, defect);
+    if (!defect.empty()) return illegal(lock, Slot::layout_convert, defect);
   }
   return submit(Slot::layout_convert, stream, accesses, "conversion", next);
 }

@@ -40,10 +40,10 @@ bp_status ValidateLayer::call(At<Slot::stream_wrap_native>, Continue next, bp_de
 
 bp_status ValidateLayer::call(At<Slot::stream_destroy>, Continue next, bp_stream* stream) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const Handle* known = handles_.find(HandleKind::stream, stream);
     if (known != nullptr && known->is_lent) {
-      return illegal(Slot::stream_destroy, "[STREAM-6] it is the default stream");
+      return illegal(lock, Slot::stream_destroy, "[STREAM-6] it is the default stream");
     }
     for (bp_stream* each : captures_.end(stream)) hazards_.end_unseen(each);
     replays_.end(stream, nullptr);
@@ -128,10 +128,11 @@ bp_status ValidateLayer::call(At<Slot::event_destroy>, Continue next, bp_event* 
 bp_status ValidateLayer::call(At<Slot::event_record>, Continue next, bp_event* event,
                               bp_stream* stream) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const Handle* known = handles_.find(HandleKind::event, event);
     if (known != nullptr && (known->flags & BP_EVENT_HOST_SIGNAL) != 0) {
-      return illegal(Slot::event_record, "[EVENT-9] event " + words(event) + " is host-signalled");
+      return illegal(lock, Slot::event_record,
+                     "[EVENT-9] event " + words(event) + " is host-signalled");
     }
   }
   const bp_status status = next();
@@ -164,16 +165,16 @@ bp_status ValidateLayer::ended(bp_event* event, bp_status status) {
 bp_status ValidateLayer::call(At<Slot::event_elapsed_ns>, Continue next, bp_event* start,
                               bp_event* end, int64_t* /*out_elapsed_ns*/) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     for (bp_event* event : {start, end}) {
       const Handle* known = handles_.find(HandleKind::event, event);
       if (known == nullptr) continue;
       if ((known->flags & BP_EVENT_TIMING) == 0) {
-        return illegal(Slot::event_elapsed_ns,
+        return illegal(lock, Slot::event_elapsed_ns,
                        "[EVENT-11] event " + words(event) + " was made without BP_EVENT_TIMING");
       }
       if (!known->has_happened) {
-        return illegal(Slot::event_elapsed_ns,
+        return illegal(lock, Slot::event_elapsed_ns,
                        "[EVENT-11] event " + words(event) + " was never recorded");
       }
     }
@@ -184,14 +185,15 @@ bp_status ValidateLayer::call(At<Slot::event_elapsed_ns>, Continue next, bp_even
 bp_status ValidateLayer::call(At<Slot::event_signal>, Continue next, bp_event* event,
                               bp_status /*status*/) {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     const Handle* known = handles_.find(HandleKind::event, event);
     if (known != nullptr && (known->flags & BP_EVENT_HOST_SIGNAL) == 0) {
-      return illegal(Slot::event_signal,
+      return illegal(lock, Slot::event_signal,
                      "[EVENT-12] event " + words(event) + " is not host-signalled");
     }
     if (known != nullptr && known->has_happened) {
-      return illegal(Slot::event_signal, "[EVENT-12] event " + words(event) + " was signalled");
+      return illegal(lock, Slot::event_signal,
+                     "[EVENT-12] event " + words(event) + " was signalled");
     }
   }
   const bp_status status = next();

@@ -1,6 +1,13 @@
 // What the layer validate refuses and reports, in front of a backend that takes everything.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <thread>
+#include <utility>
+
 #include "registry/layers/captures.hpp"
 #include "registry/tests/validate_fixture.hpp"
 
@@ -20,6 +27,24 @@ TEST_F(ValidateTest, RefusesWhatWasFreed) {
   EXPECT_EQ(fake_.fills, 0);
   EXPECT_EQ(reports(), 3);
   EXPECT_EQ(free(nullptr), BP_OK);
+}
+
+// Ends the program if the layer waits for a lock that it holds: the thread could not be joined.
+TEST_F(ValidateTest, LetsTheLogCallTheBackendAgain) {
+  bp_buffer* const buffer = allocate();
+  EXPECT_EQ(free(buffer), BP_OK);
+  r_.on_log = [&] { EXPECT_EQ(free(allocate()), BP_OK); };
+  std::promise<void> returned;
+  std::thread thread([&] {
+    EXPECT_EQ(free(buffer), BP_INVALID_ARGUMENT);
+    returned.set_value();
+  });
+  if (returned.get_future().wait_for(std::chrono::seconds(30)) != std::future_status::ready) {
+    std::fputs("free() has not returned after 30 s\n", stderr);
+    std::_Exit(1);
+  }
+  thread.join();
+  EXPECT_FALSE(r_.on_log) << "the refusal is in the log";
 }
 
 TEST_F(ValidateTest, RefusesHandlesOfOthers) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "registry/plugins/loader.hpp"
@@ -297,6 +299,7 @@ struct AddCall {
 // A registry with the lines of its log.
 struct TestRegistry {
   std::string log;
+  std::function<void()> on_log;  // Runs once, with the next line.
   bp_registry* registry = nullptr;
 
   explicit TestRegistry(bp_registry_flags flags = 0, const char* layers = nullptr,
@@ -307,9 +310,11 @@ struct TestRegistry {
         .flags = flags,
         .log =
             [](void* self, bp_log_level, const char* source, const char* message) {
-              *static_cast<std::string*>(self) += std::string(source) + ": " + message + "\n";
+              auto& test = *static_cast<TestRegistry*>(self);
+              test.log += std::string(source) + ": " + message + "\n";
+              if (test.on_log) std::exchange(test.on_log, nullptr)();
             },
-        .user_data = &log,
+        .user_data = this,
         .layers = layers,
         .layer_options = layer_options};
     bp_registry_create(&desc, &registry);
