@@ -46,6 +46,11 @@ TEST(Dtypes, AnythingThatMovesAndNoOthers) {
   expect_list(kAnyDtypes, [](bp_dtype dtype) { return with_any(dtype, kSize); });
 }
 
+TEST(Dtypes, OneOfAListAndNoOthers) {
+  expect_list(kIndexDtypes,
+              [](bp_dtype dtype) { return dtype_size_bytes(one_of(kIndexDtypes, dtype)); });
+}
+
 TEST(Dtypes, OfOneSizeAreToldApart) {
   const auto is_bfloat = []<typename T>(T) { return std::is_same_v<T, BFloat16>; };
   EXPECT_TRUE(with_float(BP_BF16, is_bfloat));

@@ -14,8 +14,12 @@
 namespace bp::cuda {
 namespace {
 
+struct DirectGrid : Grid {
+  MixedKind kind = MixedKind::kWide;
+};
+
 struct DirectPlan {
-  Grid x, weight, y;
+  DirectGrid x, weight, y;
   const std::byte* bias = nullptr;
   int64_t bias_stride = 0;
   int64_t groups = 1;
@@ -46,8 +50,8 @@ __host__ __device__ __forceinline__ bool output_of(const DirectPlan& p, const Gr
 }
 
 template <typename Sum>
-__host__ __device__ __forceinline__ Sum load(const Grid& grid, int64_t at) {
-  return load_as<Sum>(grid.address, grid.dtype, at);
+__host__ __device__ __forceinline__ Sum load(const DirectGrid& grid, int64_t at) {
+  return load_as<Sum>(grid.address, grid.kind, at);
 }
 
 template <typename Sum>
@@ -65,8 +69,8 @@ __host__ __device__ __forceinline__ void forward_element(const DirectPlan& p, in
               load<Sum>(p.weight, offset(p.weight, channel, c, tap)));
     }
   }
-  if (p.bias != nullptr) sum.add(load_as<Sum>(p.bias, p.y.dtype, channel * p.bias_stride));
-  store_as(p.y.address, p.y.dtype, offset(p.y, image, channel, output), sum.total());
+  if (p.bias != nullptr) sum.add(load_as<Sum>(p.bias, p.y.kind, channel * p.bias_stride));
+  store_as(p.y.address, p.y.kind, offset(p.y, image, channel, output), sum.total());
 }
 
 template <typename Sum>
@@ -85,7 +89,7 @@ __host__ __device__ __forceinline__ void input_element(const DirectPlan& p, int6
               load<Sum>(p.weight, offset(p.weight, o, c, tap)));
     }
   }
-  store_as(p.x.address, p.x.dtype, offset(p.x, image, channel, input), sum.total());
+  store_as(p.x.address, p.x.kind, offset(p.x, image, channel, input), sum.total());
 }
 
 // The part of an element of grad_weight that `lane` of `lanes` sums up.
@@ -128,15 +132,22 @@ __global__ void __launch_bounds__(kBlockThreads) weight_kernel(DirectPlan p, int
     if (lane != 0) continue;
     const int64_t c = i / p.weight.size() % p.weight.inner;
     const int64_t o = i / p.weight.size() / p.weight.inner;
-    store_as(p.weight.address, p.weight.dtype, offset(p.weight, o, c, position(p.weight, i)), sum);
+    store_as(p.weight.address, p.weight.kind, offset(p.weight, o, c, position(p.weight, i)), sum);
   }
 }
 
+template <typename Sum>
+DirectGrid direct_grid(const bp_tensor& t) {
+  return {grid_of(t), mixed_kind<Sum>(t.dtype)};
+}
+
+// The bias has the dtype of y.
+template <typename Sum>
 DirectPlan plan_of(const Convolution& c) {
   DirectPlan plan;
-  plan.x = grid_of(*c.x);
-  plan.weight = grid_of(*c.weight);
-  plan.y = grid_of(*c.y);
+  plan.x = direct_grid<Sum>(*c.x);
+  plan.weight = direct_grid<Sum>(*c.weight);
+  plan.y = direct_grid<Sum>(*c.y);
   plan.groups = c.groups;
   if (c.bias != nullptr) {
     plan.bias = data<std::byte>(*c.bias);
@@ -153,7 +164,7 @@ DirectPlan plan_of(const Convolution& c) {
 
 template <typename Sum>
 bp_status launch_direct(const Convolution& c, Launch& launch) {
-  const DirectPlan plan = plan_of(c);
+  const DirectPlan plan = plan_of<Sum>(c);
   const int64_t count = element_count(c.result());
   if (c.direction == DnnDirection::kForward) {
     return run_elements<forward_kernel<Sum>>(launch, count, plan);
@@ -186,7 +197,7 @@ struct ChannelSum {
   }
   __host__ __device__ static Acc combine(Acc a, Acc b) { return a + b; }
   __host__ __device__ static void write(Acc acc, const ReduceResult& result, int64_t at) {
-    store_as(result.y, result.dtype, at, acc);
+    store_as(result.y, static_cast<MixedKind>(result.kind), at, acc);
   }
 };
 
@@ -201,9 +212,9 @@ uint64_t backward_bias_workspace(const bp_convolution_backward_bias_args& args, 
 
 bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, Launch& launch) {
   const Reduction reduction = channel_reduction(args);
-  ReduceResult result;
-  result.dtype = args.grad_bias->dtype;
   return with_float(args.grad_y->dtype, [&]<typename X>(X) {
+    ReduceResult result;
+    result.kind = static_cast<uint32_t>(mixed_kind<Compute<X>>(args.grad_bias->dtype));
     return submit_reduce<ChannelSum<Compute<X>>, X>(launch, reduction, result);
   });
 }

@@ -177,7 +177,7 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   plan.x = row_tensor(*args.x, kClassAxis);
   plan.lse = {args.lse, 0};
   plan.targets.tensor = rows_only(*args.target);
-  plan.targets.is_i64 = args.target->dtype == BP_I64;
+  plan.targets.is_i64 = is_i64_index(args.target->dtype);
   plan.targets.ignore_index = args.ignore_index;
   plan.targets.classes = extents.count;
   plan.targets.fault = launch.fault(extents.count);

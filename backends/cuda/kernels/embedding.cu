@@ -39,7 +39,7 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   indices.fault = launch.fault(indices.extent);
   AddPlan plan;
   const bp_status status =
-      sort_indices(launch, indices, args.indices->dtype == BP_I64, &plan.sorted);
+      sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
   if (status != BP_OK) return status;
   plan.grad_y = row_tensor(*args.grad_y, last_axes(args.grad_y->ndim, 1));
   plan.grad_weight = row_tensor(*args.grad_weight, last_axes(2, 1));

@@ -85,7 +85,7 @@ bp_status submit(Launch& launch, const bp_tensor& y, const bp_tensor& x, const S
   const Operand index = {data<const std::byte>(indices), index_strides.data(),
                          dtype_size_bytes(indices.dtype)};
   const Loop loop = make_loop(y.ndim, y.shape, {operand(&y), from, index});
-  return submit_gather(launch, loop, axis, indices.dtype == BP_I64);
+  return submit_gather(launch, loop, axis, is_i64_index(indices.dtype));
 }
 
 bp_status gather_launch(const bp_gather_args& args, Launch& launch) {

@@ -11,7 +11,6 @@ constexpr int kGridAxes = 3;
 
 struct Grid {
   std::byte* address = nullptr;
-  bp_dtype dtype = 0;
   int64_t outer = 0, inner = 0, outer_stride = 0, inner_stride = 0;
   int64_t extent[kGridAxes] = {1, 1, 1}, stride[kGridAxes] = {};
 
@@ -22,7 +21,6 @@ struct Grid {
 inline Grid grid_of(const bp_tensor& t) {
   Grid grid;
   grid.address = data<std::byte>(t);
-  grid.dtype = t.dtype;
   grid.outer = t.shape[0];
   grid.inner = t.shape[1];
   grid.outer_stride = t.strides[0];

@@ -75,7 +75,12 @@ bp_status with_any(bp_dtype dtype, const Fn& fn) {
   return DeviceElements::with_any(dtype, fn);
 }
 
-// Calls fn(T{}) for a number without a sign that is as wide as an element.
+// Whether indices are of i64; else they are of i32. Throws StatusError of BP_UNSUPPORTED for any
+// other dtype.
+inline bool is_i64_index(bp_dtype dtype) { return one_of(kIndexDtypes, dtype) == BP_I64; }
+
+// Calls fn(T{}) for a number without a sign that is as wide as an element. Throws StatusError of
+// BP_UNSUPPORTED if there is none.
 template <typename Fn>
 bp_status with_width(int64_t size_bytes, const Fn& fn) {
   switch (size_bytes) {
@@ -85,8 +90,11 @@ bp_status with_width(int64_t size_bytes, const Fn& fn) {
       return fn(uint16_t{});
     case 4:
       return fn(uint32_t{});
-    default:
+    case 8:
       return fn(uint64_t{});
+    default:
+      throw StatusError(BP_UNSUPPORTED, "the kernel has no code for elements of " +
+                                            std::to_string(size_bytes) + " bytes");
   }
 }
 

@@ -3,36 +3,48 @@
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
-#include "backplane/base.h"
+#include "backplane/shell/dtypes.hpp"
 
 namespace bp::cuda {
 
+// What device code tells apart at run time: an element is narrow, or a Sum (kWide).
+enum class MixedKind : uint32_t { kF16, kBF16, kWide };
+
+// The kind of a dtype in a kernel that computes in Sum. Throws StatusError of BP_UNSUPPORTED for a
+// dtype that load_as<Sum>() and store_as<Sum>() have no code for.
 template <typename Sum>
-__host__ __device__ __forceinline__ Sum load_as(const std::byte* address, bp_dtype dtype,
-                                                int64_t at) {
-  if constexpr (sizeof(Sum) == 8) {
-    return reinterpret_cast<const double*>(address)[at];
-  } else {
-    if (dtype == BP_F16) return widen(reinterpret_cast<const Float16*>(address)[at]);
-    if (dtype == BP_BF16) return widen(reinterpret_cast<const BFloat16*>(address)[at]);
-    return reinterpret_cast<const float*>(address)[at];
-  }
+MixedKind mixed_kind(bp_dtype dtype) {
+  constexpr bool kIsWide = sizeof(Sum) == 8;
+  if (dtype == (kIsWide ? BP_F64 : BP_F32)) return MixedKind::kWide;
+  if (!kIsWide && dtype == BP_F16) return MixedKind::kF16;
+  if (!kIsWide && dtype == BP_BF16) return MixedKind::kBF16;
+  refuse_dtype(dtype);
 }
 
 template <typename Sum>
-__host__ __device__ __forceinline__ void store_as(std::byte* address, bp_dtype dtype, int64_t at,
+__host__ __device__ __forceinline__ Sum load_as(const std::byte* address, MixedKind kind,
+                                                int64_t at) {
+  if constexpr (sizeof(Sum) != 8) {
+    if (kind == MixedKind::kF16) return widen(reinterpret_cast<const Float16*>(address)[at]);
+    if (kind == MixedKind::kBF16) return widen(reinterpret_cast<const BFloat16*>(address)[at]);
+  }
+  return reinterpret_cast<const Sum*>(address)[at];
+}
+
+template <typename Sum>
+__host__ __device__ __forceinline__ void store_as(std::byte* address, MixedKind kind, int64_t at,
                                                   Sum value) {
-  if constexpr (sizeof(Sum) == 8) {
-    reinterpret_cast<double*>(address)[at] = value;
-  } else {
-    if (dtype == BP_F16) {
+  if constexpr (sizeof(Sum) != 8) {
+    if (kind == MixedKind::kF16) {
       reinterpret_cast<Float16*>(address)[at] = narrow<Float16>(value);
-    } else if (dtype == BP_BF16) {
+      return;
+    }
+    if (kind == MixedKind::kBF16) {
       reinterpret_cast<BFloat16*>(address)[at] = narrow<BFloat16>(value);
-    } else {
-      reinterpret_cast<float*>(address)[at] = value;
+      return;
     }
   }
+  reinterpret_cast<Sum*>(address)[at] = value;
 }
 
 }  // namespace bp::cuda

@@ -21,7 +21,7 @@ constexpr unsigned kMostBatchBlocks = 65535;
 // A matrix on the device.
 struct TileMatrix {
   std::byte* address = nullptr;
-  bp_dtype dtype = 0;
+  MixedKind kind = MixedKind::kWide;
   int64_t row_stride = 0, col_stride = 0;
 };
 
@@ -66,7 +66,7 @@ __device__ __forceinline__ void load_tile(const TileMatrix& m, int64_t offset, i
     const int deep = is_deep ? number % kDepth : number / kTile;
     const int64_t at_line = first_line + line, at_depth = first_depth + deep;
     to[deep][line] = at_line < lines && at_depth < depth
-                         ? load_as<Sum>(m.address, m.dtype,
+                         ? load_as<Sum>(m.address, m.kind,
                                         offset + at_line * line_stride + at_depth * depth_stride)
                          : Sum{0};
   }
@@ -75,14 +75,14 @@ __device__ __forceinline__ void load_tile(const TileMatrix& m, int64_t offset, i
 template <typename Sum>
 __device__ __forceinline__ void store_sum(const TilesPlan& p, const int64_t (&at)[4], int64_t row,
                                           int64_t col, Sum sum) {
-  if (p.bias != nullptr) sum += load_as<Sum>(p.bias, p.y.dtype, col * p.bias_stride);
+  if (p.bias != nullptr) sum += load_as<Sum>(p.bias, p.y.kind, col * p.bias_stride);
   if (p.preactivation.address != nullptr) {
     store_as(
-        p.preactivation.address, p.y.dtype,
+        p.preactivation.address, p.y.kind,
         at[kPreactivation] + row * p.preactivation.row_stride + col * p.preactivation.col_stride,
         sum);
   }
-  store_as(p.y.address, p.y.dtype, at[kY] + row * p.y.row_stride + col * p.y.col_stride,
+  store_as(p.y.address, p.y.kind, at[kY] + row * p.y.row_stride + col * p.y.col_stride,
            activate(p.activation, sum));
 }
 
@@ -128,8 +128,9 @@ __global__ void __launch_bounds__(kTileThreads) product_tiles(TilesPlan p) {
   }
 }
 
+template <typename Sum>
 TileMatrix matrix(const ProductOperand& o) {
-  return {o.address, o.dtype, o.row_stride, o.col_stride};
+  return {o.address, mixed_kind<Sum>(o.dtype), o.row_stride, o.col_stride};
 }
 
 Axes<4> batch_axes(const Product& p) {
@@ -177,19 +178,17 @@ struct OperandAxes {
   int64_t shape[BP_MAX_RANK], strides[BP_MAX_RANK];
 };
 
-}  // namespace
-
-bp_status launch_product_tiles(const Product& product, Launch& launch) {
-  if (product.is_empty()) return BP_OK;
+template <typename Sum>
+bp_status launch_tiles(const Product& product, Launch& launch) {
   TilesPlan plan;
   plan.rows = product.y.rows;
   plan.cols = product.y.cols;
   plan.depth = product.a.cols;
   plan.block = block_of_sum(plan.depth, kDepth);
-  plan.a = matrix(product.a);
-  plan.b = matrix(product.b);
-  plan.y = matrix(product.y);
-  if (product.has_preactivation) plan.preactivation = matrix(product.preactivation);
+  plan.a = matrix<Sum>(product.a);
+  plan.b = matrix<Sum>(product.b);
+  plan.y = matrix<Sum>(product.y);
+  if (product.has_preactivation) plan.preactivation = matrix<Sum>(product.preactivation);
   plan.bias = product.has_bias ? product.bias : nullptr;
   plan.bias_stride = product.bias_stride;
   plan.activation = product.activation;
@@ -202,9 +201,15 @@ bp_status launch_product_tiles(const Product& product, Launch& launch) {
   plan.col_tiles = static_cast<uint32_t>(col_tiles);
   plan.batches = static_cast<uint32_t>(batches);
   const dim3 blocks(static_cast<unsigned>(tiles), std::min(plan.batches, kMostBatchBlocks));
-  return product.y.dtype == BP_F64
-             ? run<product_tiles<double>>(launch, blocks, kTileThreads, 0, plan)
-             : run<product_tiles<float>>(launch, blocks, kTileThreads, 0, plan);
+  return run<product_tiles<Sum>>(launch, blocks, kTileThreads, 0, plan);
+}
+
+}  // namespace
+
+bp_status launch_product_tiles(const Product& product, Launch& launch) {
+  if (product.is_empty()) return BP_OK;
+  return product.y.dtype == BP_F64 ? launch_tiles<double>(product, launch)
+                                   : launch_tiles<float>(product, launch);
 }
 
 bp_status launch_activation(const Product& product, Launch& launch) {

@@ -24,7 +24,7 @@ namespace bp::cuda {
 // What finishing an output needs besides its sum.
 struct ReduceResult {
   std::byte* y = nullptr;
-  bp_dtype dtype = 0;
+  uint32_t kind = 0;   // Of the elements of y, where the op tells them apart at run time.
   double divisor = 1;  // Of a mean; else 1.
 };
 

@@ -6,24 +6,40 @@
 namespace bp::cuda {
 namespace {
 
+// The dtypes of sums, which device code tells apart at run time: each of kNumberDtypes.
+enum class SumKind : uint32_t { kF16, kBF16, kF32, kF64, kI32, kI64 };
+
+uint32_t sum_kind(bp_dtype dtype) {
+  const SumKind kind = DeviceElements::with_number(dtype, []<typename T>(T) {
+    if constexpr (std::is_same_v<T, Float16>) return SumKind::kF16;
+    if constexpr (std::is_same_v<T, BFloat16>) return SumKind::kBF16;
+    if constexpr (std::is_same_v<T, float>) return SumKind::kF32;
+    if constexpr (std::is_same_v<T, double>) return SumKind::kF64;
+    if constexpr (std::is_same_v<T, int32_t>) return SumKind::kI32;
+    if constexpr (std::is_same_v<T, int64_t>) return SumKind::kI64;
+  });
+  return static_cast<uint32_t>(kind);
+}
+
 // Stores a sum as the dtype of y; integers wrap.
 template <typename Acc>
 __device__ void store_as(Acc value, const ReduceResult& result, int64_t at) {
   const auto store = [&]<typename T>(T) { reinterpret_cast<T*>(result.y)[at] = narrow<T>(value); };
-  switch (result.dtype) {
-    case BP_F16:
+  switch (static_cast<SumKind>(result.kind)) {
+    case SumKind::kF16:
       return store(Float16{});
-    case BP_BF16:
+    case SumKind::kBF16:
       return store(BFloat16{});
-    case BP_F32:
+    case SumKind::kF32:
       return store(float{});
-    case BP_F64:
+    case SumKind::kF64:
       return store(double{});
-    case BP_I32:
+    case SumKind::kI32:
       return store(int32_t{});
-    default:
+    case SumKind::kI64:
       return store(int64_t{});
   }
+  __builtin_unreachable();  // sum_kind() makes no other.
 }
 
 // Integers are added without a sign: then they wrap.
@@ -75,14 +91,16 @@ uint64_t workspace(const Args& args, const Env&) {
 
 // A sum that is stored as f64 is one of f64.
 template <typename X>
-bp_status submit_sum(Launch& launch, const Reduction& r, const ReduceResult& result) {
+bp_status submit_sum(Launch& launch, const Reduction& r, bp_dtype dtype) {
+  ReduceResult result;
+  result.kind = sum_kind(dtype);
   if constexpr (std::is_integral_v<X>) {
     return submit_reduce<Sum<uint64_t>, X>(launch, r, result);
   } else if constexpr (std::is_same_v<X, double>) {
     return submit_reduce<Sum<double>, X>(launch, r, result);
   } else {
-    return result.dtype == BP_F64 ? submit_reduce<Sum<double>, X>(launch, r, result)
-                                  : submit_reduce<Sum<float>, X>(launch, r, result);
+    return dtype == BP_F64 ? submit_reduce<Sum<double>, X>(launch, r, result)
+                           : submit_reduce<Sum<float>, X>(launch, r, result);
   }
 }
 
@@ -98,18 +116,16 @@ bp_status submit_itself(const Args& args, Launch& launch) {
 bp_status sum_launch(const bp_sum_args& args, Launch& launch) {
   if (args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
-  ReduceResult result;
-  result.dtype = args.y->dtype;
-  if (args.x->dtype == BP_BOOL) return submit_sum<uint8_t>(launch, r, result);
+  if (args.x->dtype == BP_BOOL) return submit_sum<uint8_t>(launch, r, args.y->dtype);
   return with_number(args.x->dtype,
-                     [&]<typename X>(X) { return submit_sum<X>(launch, r, result); });
+                     [&]<typename X>(X) { return submit_sum<X>(launch, r, args.y->dtype); });
 }
 
 bp_status mean_launch(const bp_mean_args& args, Launch& launch) {
   if (args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
   ReduceResult result;
-  result.dtype = args.y->dtype;
+  result.kind = sum_kind(args.y->dtype);
   result.divisor = static_cast<double>(r.count());
   return with_float(args.x->dtype, [&]<typename X>(X) {
     return submit_reduce<Sum<Compute<X>>, X>(launch, r, result);

@@ -91,7 +91,7 @@ bp_status scatter_launch(const bp_scatter_args& args, Launch& launch) {
   ScatterPlan plan = plan_of(args);
   plan.last = launch.workspace<uint32_t>();
   plan.fault = launch.fault(plan.extent);
-  const bp_status status = find_last(plan, args.indices->dtype == BP_I64, launch);
+  const bp_status status = find_last(plan, is_i64_index(args.indices->dtype), launch);
   if (status != BP_OK) return status;
   const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
   return with_width(dtype_size_bytes(args.x->dtype), [&]<typename T>(T) {
@@ -113,7 +113,7 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   indices.records = launch.workspace<Packed>();
   indices.fault = launch.fault(indices.extent);
   const bp_status status =
-      sort_indices(launch, indices, args.indices->dtype == BP_I64, &plan.sorted);
+      sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
   if (status != BP_OK) return status;
   const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
   return with_number(args.x->dtype, [&]<typename T>(T) {

@@ -2,6 +2,7 @@
 // the only one there is, so that no kernel takes a dtype for another.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -41,6 +42,19 @@ constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)
   return pairs_of(dtypes, kIndexDtypes);
 }
 
+// Refuses a dtype that a kernel has no code for.
+[[noreturn]] inline void refuse_dtype(bp_dtype dtype) {
+  throw StatusError(BP_UNSUPPORTED, "the kernel has no code for dtype " + std::to_string(dtype));
+}
+
+// Gives `dtype`, which is one of `dtypes`. Throws StatusError of BP_UNSUPPORTED if it is not:
+// device code would take it for another.
+template <size_t kCount>
+bp_dtype one_of(const bp_dtype (&dtypes)[kCount], bp_dtype dtype) {
+  if (std::find(dtypes, dtypes + kCount, dtype) == dtypes + kCount) refuse_dtype(dtype);
+  return dtype;
+}
+
 // Calls a function with an element of a dtype. `Half` and `Brain` are the types of the backend for
 // f16 and bf16; a bool is a byte.
 template <typename Half, typename Brain>
@@ -59,8 +73,7 @@ struct Elements {
       case BP_F64:
         return fn(double{});
       default:
-        throw StatusError(BP_UNSUPPORTED,
-                          "the kernel has no code for dtype " + std::to_string(dtype));
+        refuse_dtype(dtype);
     }
   }
 
