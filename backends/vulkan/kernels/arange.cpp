@@ -33,7 +33,7 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
                             .step = value_of(args.step, args.step_scalar, y.dtype),
                             .stride = y.strides[0] * dtype_size_bytes(y.dtype),
                             .count = static_cast<uint64_t>(y.shape[0])};
-  const std::array<uint32_t, 2> constants = {local_size(launch), y.dtype};
+  const std::array<uint32_t, 2> constants = {local_size(launch), one_of(kNumberDtypes, y.dtype)};
   return submit(launch, is_integer(y.dtype) ? kArangeI64Module : kArangeF64Module, constants,
                 record, ceil_divide(record.count, local_size(launch)),
                 {Ranges(launch, {args.start, args.step}), Ranges(launch, {&y})});

@@ -62,8 +62,9 @@ bp_status submit_columns(Launch& launch, const Convolution& c, const Chunk& chun
   for (uint32_t i = 2; i < c.x->ndim && folds; ++i) count *= c.x->shape[i];
   if (!folds) count *= c.taps() * c.places();
   record.count = static_cast<uint64_t>(count);
-  const std::array<uint32_t, 4> constants = {local_size(launch), folds ? 1u : 0u, c.x->dtype,
-                                             chunk.columns.tensor().dtype};
+  const std::array<uint32_t, 4> constants = {local_size(launch), folds ? 1u : 0u,
+                                             one_of(kF32Dtypes, c.x->dtype),
+                                             one_of(kF32Dtypes, chunk.columns.tensor().dtype)};
   Ranges x(launch, {c.x}), columns(launch);
   columns.add(launch.workspace());
   return submit(launch, kConvolutionModule, constants, record,

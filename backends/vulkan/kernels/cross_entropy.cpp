@@ -35,9 +35,13 @@ bp_status submit_loss(Launch& launch, const LossCall& call, const LossRecord& re
   const uint32_t lanes = lanes_of_row(launch, static_cast<int64_t>(rows), size, kMostTrips);
   if (lanes == 0) return launch.refuse(BP_UNSUPPORTED, kRowTooLong);
   const uint32_t group = row_group_size(launch, lanes);
-  const std::array<uint32_t, 7> constants = {
-      group,          lanes, call.op, call.dtype, call.target_dtype, call.is_mean ? 1u : 0u,
-      call.loss_dtype};
+  const std::array<uint32_t, 7> constants = {group,
+                                             lanes,
+                                             call.op,
+                                             one_of(kF32Dtypes, call.dtype),
+                                             one_of(kIndexDtypes, call.target_dtype),
+                                             call.is_mean ? 1u : 0u,
+                                             one_of(kF32Dtypes, call.loss_dtype)};
   return submit(launch, kCrossEntropyModule, constants, record, ceil_divide(rows, group / lanes),
                 {reads, writes});
 }

@@ -26,7 +26,7 @@ struct Selection {
 };
 
 bp_status submit_selection(Launch& launch, const Selection& s) {
-  const int64_t item = dtype_size_bytes(s.y.dtype);
+  const int64_t item = dtype_size_bytes(one_of(kAnyDtypes, s.y.dtype));
   const WalkOperand operands[] = {{s.y.strides, item},
                                   {s.x_strides.data(), item},
                                   {s.index_strides.data(), dtype_size_bytes(s.indices.dtype)}};
@@ -51,7 +51,8 @@ bp_status submit_selection(Launch& launch, const Selection& s) {
     record.index_strides[i] = walk.strides[2][i];
   }
   const std::array<uint32_t, 4> constants = {local_size(launch), static_cast<uint32_t>(item),
-                                             s.indices.dtype, std::max(walk.rank, 1u)};
+                                             one_of(kIndexDtypes, s.indices.dtype),
+                                             std::max(walk.rank, 1u)};
   return submit(launch, kIndexModule, constants, record,
                 ceil_divide(record.count, local_size(launch)),
                 {Ranges(launch, {&s.x, &s.indices}), Ranges(launch, {&s.y})});

@@ -83,7 +83,8 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   return row;
 }
 
-// The integer as wide as an element of `dtype`: the type of what is only moved.
+// The integer as wide as an element of `dtype`: the type of what is only moved. Throws StatusError
+// of BP_UNSUPPORTED if there is none.
 inline bp_dtype moved_dtype(bp_dtype dtype) {
   switch (dtype_size_bytes(dtype)) {
     case 1:
@@ -92,8 +93,10 @@ inline bp_dtype moved_dtype(bp_dtype dtype) {
       return BP_I16;
     case 4:
       return BP_I32;
-    default:
+    case 8:
       return BP_I64;
+    default:
+      refuse_dtype(dtype);
   }
 }
 

@@ -56,6 +56,22 @@ const Module& module_of(const MapCall& call) {
   return dtype == BP_I64 || result == BP_I64 ? kMapI64Module : kMapI32Module;
 }
 
+// Refuses dtypes that the module of a call has no code for.
+void check_dtypes(const MapCall& call) {
+  static constexpr bp_dtype kF64[] = {BP_F64, BP_BOOL};
+  static constexpr bp_dtype kF32[] = {BP_F32, BP_F16, BP_BF16, BP_BOOL};
+  static constexpr bp_dtype kI64[] = {BP_BOOL, BP_I8, BP_U8, BP_I16, BP_I32, BP_I64};
+  static constexpr bp_dtype kI32[] = {BP_BOOL, BP_I8, BP_U8, BP_I16, BP_I32};
+  const Module& module = module_of(call);
+  const auto check = [&](const auto& dtypes) {
+    for (size_t k = 0; k < call.operand_count; ++k) one_of(dtypes, call.dtypes[k]);
+  };
+  if (&module == &kMapF64Module) return check(kF64);
+  if (&module == &kMapF32Module) return check(kF32);
+  if (&module == &kMapI64Module) return check(kI64);
+  check(kI32);
+}
+
 // One module of each type.
 struct Modules {
   const Module &f32, &f64, &i32, &i64;
@@ -224,6 +240,7 @@ bp_status submit_call(Launch& launch, MapOp op, std::initializer_list<const bp_t
     }
     ++k;
   }
+  check_dtypes(call);
   const Walk walk = make_walk(tensors);
   if (walk.count == 0) return BP_OK;
   return submit_parts(launch, call, walk);

@@ -51,7 +51,8 @@ bp_status submit_cast(Launch& launch, const Module& module, const bp_copy_args& 
     std::copy_n(walk.strides[k].begin(), walk.rank, record.operands[k].strides);
   }
   const std::array<uint32_t, 4> constants = {local_size(launch), std::max(walk.rank, 1u),
-                                             args.y->dtype, args.x->dtype};
+                                             one_of(kAnyDtypes, args.y->dtype),
+                                             one_of(kAnyDtypes, args.x->dtype)};
   return submit(launch, module, constants, record, ceil_divide(record.count, local_size(launch)),
                 {Ranges(launch, {args.x}), Ranges(launch, {args.y})});
 }

@@ -169,7 +169,8 @@ bp_status submit_norm(Launch& launch, NormOp op, const NormCall& call, NormRecor
       sums_columns ? record.part_count * record.row_size / static_cast<uint64_t>(neighbours)
                    : record.row_count;
   const std::array<uint32_t, 7> constants = {
-      size, lanes, op, call.x->dtype, call.is_layer ? 1u : 0u, row_rank, inner_rank};
+      size,     lanes,     op, one_of(kF32Dtypes, call.x->dtype), call.is_layer ? 1u : 0u,
+      row_rank, inner_rank};
   const uint64_t groups = ceil_divide(rows, size / lanes);
   if (!bound) return submit(launch, kNormModule, constants, record, groups, {reads, writes});
   return submit(launch, kNormBoundModule, constants, record, groups,

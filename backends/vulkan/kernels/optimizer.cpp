@@ -61,7 +61,7 @@ bp_status submit_step(Launch& launch, const Step& step, OptimizerRecord record) 
   }
   const std::array<uint32_t, 6> constants = {local_size(launch),
                                              step.op,
-                                             (*step.tensors.begin())->dtype,
+                                             one_of(kF32Dtypes, (*step.tensors.begin())->dtype),
                                              std::max(walk.rank, 1u),
                                              step.has_buffer ? 1u : 0u,
                                              step.nesterov ? 1u : 0u};

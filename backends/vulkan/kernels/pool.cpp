@@ -82,9 +82,9 @@ bp_status submit_pool(Launch& launch, const PoolCall& call, PoolRecord& record) 
     put_axes(*call.indices, nullptr, record.strides_indices);
     writes.add(call.indices);
   }
-  const std::array<uint32_t, 5> constants = {local_size(launch), call.op, result.dtype,
-                                             call.indices != nullptr ? 1u : 0u,
-                                             call.counts_padding ? 1u : 0u};
+  const std::array<uint32_t, 5> constants = {
+      local_size(launch), call.op, one_of(kF32Dtypes, result.dtype),
+      call.indices != nullptr ? 1u : 0u, call.counts_padding ? 1u : 0u};
   return submit(launch, kPoolModule, constants, record,
                 ceil_divide(record.count, local_size(launch)), {reads, writes});
 }

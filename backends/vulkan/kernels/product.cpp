@@ -183,9 +183,9 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
   const bool aligned = is_aligned(launch, p);
   std::array<uint32_t, 11> constants = {
       variant.invocations,
-      p.a.dtype,
-      p.b.dtype,
-      p.y.dtype,
+      one_of(kF32Dtypes, p.a.dtype),
+      one_of(kF32Dtypes, p.b.dtype),
+      one_of(kF32Dtypes, p.y.dtype),
       p.activation,
       p.has_bias ? 1u : 0u,
       p.has_preactivation ? 1u : 0u,

@@ -45,7 +45,9 @@ bp_status submit_random(Launch& launch, RandomOp op, const Args& args, const bp_
     record.y_strides[i] = walk.strides[0][i];
     record.x_strides[i] = walk.strides[1][i];
   }
-  const std::array<uint32_t, 4> constants = {local_size(launch), op, y.dtype,
+  // Bits are those of u32, the one dtype that their op has.
+  const bp_dtype dtype = op == kBits ? y.dtype : one_of(kF32Dtypes, y.dtype);
+  const std::array<uint32_t, 4> constants = {local_size(launch), op, dtype,
                                              std::max(walk.rank, 1u)};
   return submit(launch, kRandomModule, constants, record,
                 ceil_divide(ceil_divide(record.count, 4), local_size(launch)),

@@ -44,6 +44,19 @@ const Module& module_of(bp_dtype from) {
   return from == BP_F64 ? kReduceF64Module : kReduceI64Module;
 }
 
+// Refuses dtypes that the module of a reduction has no code for. An argmax stores places.
+void check_dtypes(const Reduction& r) {
+  static constexpr bp_dtype kF64[] = {BP_F64};
+  static constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64}, kCounted[] = {BP_BOOL, BP_I32, BP_I64};
+  const auto check = [&](const auto& from, const auto& to) {
+    one_of(from, r.from);
+    if (r.op != kReduceArgmax) one_of(to, r.to);
+  };
+  if (is_f32_class(r.from)) return check(kF32Dtypes, kF32Dtypes);
+  if (r.from == BP_F64) return check(kF64, kF64);
+  check(kCounted, kIntegers);
+}
+
 // How many invocations share a result. Where results are many, each has one of its own.
 uint32_t lanes_of(const Env& env, const Reduction& r, int64_t part_size) {
   const uint32_t least = env.is_processor() ? 8 : 32;
@@ -182,6 +195,7 @@ uint64_t reduction_workspace(const Reduction& reduction) {
 bp_status submit_reduction(Launch& launch, const Reduction& r, const Ranges& reads,
                            const Ranges& writes, uint64_t workspace) {
   if (r.outer_count == 0) return BP_OK;
+  check_dtypes(r);
   const int64_t parts = part_count(r);
   if (parts == 1) return submit_stage(launch, r, 1, reads, writes);
   const bp_dtype dtype = part_dtype(r.from);

@@ -42,8 +42,9 @@ bp_status submit_rope(Launch& launch, const RopeTensors& tensors, bool is_interl
     std::ranges::copy(rows.strides[k], record.strides[k]);
     if (k != 0) reads.add(&t);
   }
-  const std::array<uint32_t, 5> constants = {local_size(launch), y.dtype, std::max(rows.rank, 1u),
-                                             is_interleaved ? 1u : 0u, is_backward ? 1u : 0u};
+  const std::array<uint32_t, 5> constants = {local_size(launch), one_of(kF32Dtypes, y.dtype),
+                                             std::max(rows.rank, 1u), is_interleaved ? 1u : 0u,
+                                             is_backward ? 1u : 0u};
   return submit(launch, kRopeModule, constants, record,
                 ceil_divide(record.count, local_size(launch)), {reads, writes});
 }

@@ -10,6 +10,8 @@
 namespace bp::vulkan {
 namespace {
 
+constexpr bp_dtype kSummed[] = {BP_F32, BP_F16, BP_BF16, BP_I32, BP_I64};
+
 struct ScatterRecord {
   uint64_t y, src, indices, failure;
   uint64_t lost;
@@ -63,13 +65,14 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   record.lost = s.lost;
   record.line_count = static_cast<uint64_t>(line.count);
   record.place_count = place.count;
-  const bp_dtype of_y = s.y.tensor->dtype, dtype = s.adds ? of_y : moved_dtype(of_y);
+  const bp_dtype of_y = s.y.tensor->dtype,
+                 dtype = s.adds ? one_of(kSummed, of_y) : moved_dtype(of_y);
   const std::array<uint32_t, 9> constants = {
       local_size(launch),
       s.adds ? 1u : 0u,
       dtype,
-      s.adds ? s.src.tensor->dtype : dtype,
-      s.indices.tensor->dtype,
+      s.adds ? one_of(kSummed, s.src.tensor->dtype) : dtype,
+      one_of(kIndexDtypes, s.indices.tensor->dtype),
       put(line, record.line_extents, {record.line_y, record.line_src, record.line_indices}),
       put(walk, record.walk_extents, {record.walk_src, record.walk_indices}),
       put(place, record.place_extents, {record.place_y}),
@@ -172,7 +175,6 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   });
 }
 
-constexpr bp_dtype kSummed[] = {BP_F32, BP_F16, BP_BF16, BP_I32, BP_I64};
 constexpr auto kMovedRows = with_indices(kAnyDtypes);
 constexpr auto kSummedRows = with_indices(kSummed);
 

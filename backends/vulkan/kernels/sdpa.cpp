@@ -123,7 +123,7 @@ bp_status forward_launch(const bp_sdpa_args& args, Launch& launch) {
   }
   const SdpaRecord record = record_of(launch, args);
   const std::array<uint32_t, 6> constants = {lanes_of(args, launch.is_processor() ? 8 : 64),
-                                             args.q->dtype,
+                                             one_of(kF32Dtypes, args.q->dtype),
                                              args.mask != nullptr ? 1u : 0u,
                                              args.bias != nullptr ? 1u : 0u,
                                              args.is_causal != 0 ? 1u : 0u,
@@ -154,7 +154,7 @@ bp_status backward_launch(const bp_sdpa_backward_args& args, Launch& launch) {
   const uint32_t lanes = lanes_of(args, launch.is_processor() ? 8 : 64);
   const bool repairs = multiplies_attention(launch);
   std::array<uint32_t, 7> constants = {lanes,
-                                       args.q->dtype,
+                                       one_of(kF32Dtypes, args.q->dtype),
                                        args.mask != nullptr ? 1u : 0u,
                                        args.bias != nullptr ? 1u : 0u,
                                        args.is_causal != 0 ? 1u : 0u,

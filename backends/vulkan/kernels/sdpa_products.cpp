@@ -153,7 +153,7 @@ bp_status submit_rows(Launch& launch, const Attention& a, const Part& part, cons
   const std::array<uint32_t, 7> constants = {kLanes,
                                              kLanes,
                                              call.stage,
-                                             a.q.dtype,
+                                             one_of(kF32Dtypes, a.q.dtype),
                                              a.mask != nullptr ? 1u : 0u,
                                              a.bias != nullptr ? 1u : 0u,
                                              a.is_causal ? 1u : 0u};

@@ -101,7 +101,7 @@ bp_status submit_softmax(Launch& launch, SoftmaxOp op, int32_t axis,
   const std::array<uint32_t, 6> constants = {size,
                                              lanes,
                                              op,
-                                             to.dtype,
+                                             one_of(kFloatDtypes, to.dtype),
                                              std::max(rows.rank, 1u),
                                              neighbours == Neighbours::kAcross ? 1u : 0u};
   const uint64_t groups = ceil_divide(record.row_count, size / lanes);

@@ -78,7 +78,8 @@ bp_status submit_sort(Launch& launch, const Sort& s) {
   const auto row_count = static_cast<uint32_t>(rows.count);
   const auto submit_stage = [&](SortStage stage, const Ranges& reads, const Ranges& writes) {
     record.count = row_count * (stage == kWrite ? record.written : record.size);
-    const std::array<uint32_t, 5> constants = {local_size(launch), stage, s.x.dtype,
+    const std::array<uint32_t, 5> constants = {local_size(launch), stage,
+                                               one_of(kNumberDtypes, s.x.dtype),
                                                std::max(rows.rank, 1u), s.is_descending ? 1u : 0u};
     return submit(launch, module_of(s.x.dtype), constants, record,
                   ceil_divide(record.count, local_size(launch)), {reads, writes});
