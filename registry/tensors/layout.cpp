@@ -23,7 +23,7 @@ bp_layout_flags layout_class_of_other(const bp_tensor& t) {
   bool is_dense = true;
   for (uint32_t i = 0; is_dense && i < count; ++i) {
     is_dense = t.strides[axes[i]] == expected;
-    expected *= t.shape[axes[i]];
+    expected = tensors::wrapped_product(expected, t.shape[axes[i]]);
   }
   if (is_dense) return BP_LAYOUT_DENSE_PERMUTED;
   const bool is_inner_dense = t.shape[t.ndim - 1] == 1 || t.strides[t.ndim - 1] == 1;

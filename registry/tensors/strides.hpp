@@ -3,17 +3,21 @@
 // Header-only: the registry, the runtime and the engine of the suite include it. Backends cannot,
 // since they see the api alone: they have the same questions in backplane/shell/shape.hpp.
 //
-// Shapes have no negative extents here, and ranks are at most BP_MAX_RANK. Both may come from
-// outside: no shape and no strides overflow a computation of this file, except element_count().
+// Shapes have no negative extents here, and ranks are at most BP_MAX_RANK. Shapes and strides may
+// come from outside, except where a function says that its caller knows something of them.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "backplane/tensor.h"
 
 namespace bp::tensors {
+
+// The low 64 bits of the product.
+constexpr int64_t wrapped_product(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+}
 
 // Offsets of elements that 64 bits do not hold.
 __extension__ using Wide = __int128;
@@ -33,15 +37,16 @@ inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, 
 
 // Whether each stride is the product of the extents behind it; those of extent 1 are free. False
 // for some tensors without elements, whose strides mean nothing. If it is true, *out_count is the
-// number of elements, or the largest int64_t if there are more.
+// number of elements.
+//
+// Each launch asks this, and a check for overflow takes a seventh more time. So products wrap
+// around: of more elements than 64 bits hold both answers may be wrong, as no memory holds them.
 inline bool has_contiguous_strides(const bp_tensor& t, int64_t* out_count) {
   int64_t expected = 1;
   for (uint32_t axis = t.ndim; axis-- > 0;) {
     if (t.shape[axis] == 1) continue;
     if (t.strides[axis] != expected) return false;
-    if (__builtin_mul_overflow(expected, t.shape[axis], &expected)) {
-      expected = std::numeric_limits<int64_t>::max();  // It stays there, or an extent is 0.
-    }
+    expected = wrapped_product(expected, t.shape[axis]);
   }
   *out_count = expected;
   return true;
