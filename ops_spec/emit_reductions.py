@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Writes the formulas of the reductions for kernels, from `reduce`: emit_reductions.py
-reductions.def | reductions-inl.hpp | reductions.cuh | reductions_f32.glsl | reductions_f64.glsl |
-    reductions_integers.glsl
+reductions.def | reductions.hpp | reductions-inl.hpp | reductions.cuh | reductions_f32.glsl |
+    reductions_f64.glsl | reductions_integers.glsl
 
 The .def lists the ops:
   BP_REDUCTION(name, Name, BP_OP_NAME, dtypes)   `dtypes` are the rows of the kernel's claim
 Each op becomes a struct NameFormula of vectors in Highway and of elements in CUDA, with the
 functions map(x, shift) and finish(total, count, shift) that it has, and constants that say which
-(reductions.py). A shader has both functions for all ops, and asks which op it is. How a tensor is
-walked is written by hand: reduction.cpp, reduce.cuh, reduce.glsl.
+(reductions.py). A shader has both functions for all ops, and asks which op it is; its host side
+asks by the id of the op what holds of the formula (the .hpp). How a tensor is walked is written by
+hand: reduction.cpp, reduce.cuh, reduce.glsl.
 """
 
+import fractions
 import pathlib
 import sys
 
@@ -74,8 +76,24 @@ DEFAULTS = {"map": "x", "finish": "total"}
 PARAMETERS = {"map": ("x", "shift"), "finish": ("total", "count", "shift")}
 
 
+def of_none(op, type_name):
+    """What no elements give: a driver need not divide by 0, or take its logarithm, as IEEE 754
+    does."""
+    value = op.reduction.evaluate([])
+    if value.is_finite():
+        return emit_glsl.write_number(fractions.Fraction(value), type_name)
+    if value.is_nan():
+        return "VALUE(quiet_nan())"
+    return f"{'-' if value < 0 else ''}VALUE(infinity())"
+
+
+def is_one_of(ops, fact, name):
+    """Whether a fact holds of the op whose id `name` is, in a shader and in C++."""
+    return " || ".join(f"{name} == {op.id}u" for op in ops if reductions.facts(op)[fact]) or "false"
+
+
 def glsl(ops, type_name):
-    """map_of() and finish_of(), which ask kOp; and what holds of an op."""
+    """map_of(), finish_of() and result_of_none(), which ask kOp; and what holds of an op."""
     taken = ops if type_name != "integers" else [o for o in ops if elementwise.takes_integers(o)]
     out = []
     for name, default in DEFAULTS.items():
@@ -88,16 +106,30 @@ def glsl(ops, type_name):
                     out += [f"    case {op.id}u: {{", *(f"      {line}" for line in lines),
                             f"      return {result};", "    }"]
         out += ["    default:", f"      return {default};", "  }", "}", ""]
+    out += ["VALUE result_of_none(VALUE total) {", "  switch (kOp) {"]
+    for op in taken:
+        if op.reduction.finish:
+            out += [f"    case {op.id}u:", f"      return {of_none(op, type_name)};"]
+    out += ["    default:", "      return total;", "  }", "}", ""]
     for fact, function in (("kAdds", "adds"), ("kHasShift", "has_shift")):
-        held = [f"kOp == {op.id}u" for op in ops if reductions.facts(op)[fact]]
-        out += [f"bool {function}() {{ return {' || '.join(held) or 'false'}; }}"]
+        out += [f"bool {function}() {{ return {is_one_of(ops, fact, 'kOp')}; }}"]
     return out
+
+
+def hosts(ops):
+    out = ["#pragma once", "", "#include <cstdint>", "", "namespace bp::vulkan {", "",
+           "// What holds of the formula of a reduction, by the id of the op."]
+    for fact, function in (("kHasShift", "has_shift"), ("kCopiesOne", "copies_one")):
+        out += [f"constexpr bool {function}(uint32_t op) {{",
+                f"  return {is_one_of(ops, fact, 'op')};", "}"]
+    return [*out, "", "}  // namespace bp::vulkan"]
 
 
 def main(target):
     ops = reductions.load()
     write = {
-        "reductions.def": definitions, "reductions-inl.hpp": highway, "reductions.cuh": cuda,
+        "reductions.def": definitions, "reductions.hpp": hosts, "reductions-inl.hpp": highway,
+        "reductions.cuh": cuda,
         **{f"reductions_{kind}.glsl": lambda ops, kind=kind: glsl(ops, kind)
            for kind in ("f32", "f64", "integers")},
     }.get(target.name)
