@@ -6,15 +6,18 @@
 // Long reductions are cut into chunks, whose results lie in the workspace and are then combined in
 // order. How they are cut depends on the extents alone: equal input gives equal bits.
 //
-// An op is a struct of static functions:
-//   Acc               what is accumulated in
-//   identity()        with which each sum begins
-//   take(acc, x, i)   adds x, reduced element number i
-//   combine(a, b)     joins two results, in either order
-//   write(acc, plan, at)
+// An op is a struct:
+//   Acc                     what is accumulated in
+//   identity()              static; with which each sum begins
+//   take(acc, x, i)         adds x, reduced element number i
+//   combine(a, b)           static; joins two results, in either order
+//   write(acc, result, at)  finishes an output, and stores it as element `at` of y
+// One that has members has also
+//   for_output(result, i)   static; the op of output number i
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "backends/cuda/kernels/kernels.hpp"
@@ -24,8 +27,9 @@ namespace bp::cuda {
 // What finishing an output needs besides its sum.
 struct ReduceResult {
   std::byte* y = nullptr;
-  uint32_t kind = 0;   // Of the elements of y, where the op tells them apart at run time.
-  double divisor = 1;  // Of a mean; else 1.
+  bp_dtype dtype = 0;
+  int64_t count = 0;       // The reduced elements of each output.
+  void* shifts = nullptr;  // Of outputs by their numbers, for an op that has them.
 };
 
 // One launch of the first stage. Operands of `kept` are y and x, that of `reduced` is x.
@@ -42,13 +46,24 @@ struct ReducePlan {
   ReduceResult result;
 };
 
+// The op of an output. Threads behind the last output have that of the last one.
+template <class Op, class Plan>
+__device__ __forceinline__ Op op_of(const Plan& plan, uint32_t output) {
+  if constexpr (std::is_empty_v<Op>) {
+    return Op();
+  } else {
+    const uint32_t place = output < plan.outputs ? output : plan.outputs - 1;
+    return Op::for_output(plan.result, plan.first_output + place);
+  }
+}
+
 template <class Op>
-__device__ __forceinline__ void put_result(const ReducePlan& plan, uint32_t output,
+__device__ __forceinline__ void put_result(const ReducePlan& plan, const Op& op, uint32_t output,
                                            typename Op::Acc value) {
   if (plan.parts == nullptr) {
     int64_t at[2];
     plan.kept.locate(output, at);
-    Op::write(value, plan.result, at[0]);
+    op.write(value, plan.result, at[0]);
     return;
   }
   auto* const parts = static_cast<typename Op::Acc*>(plan.parts);
@@ -68,6 +83,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
   const uint32_t lane = threadIdx.x % kWidth;
   const uint32_t begin = blockIdx.y * plan.chunk;
   const uint32_t end = plan.count - begin < plan.chunk ? plan.count : begin + plan.chunk;
+  const Op op = op_of<Op>(plan, output);
   Acc acc = Op::identity();
   if (output < plan.outputs) {
     int64_t at[2];
@@ -84,7 +100,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
         const auto values = *reinterpret_cast<const Vec<X, kVector>*>(x + i);
         BP_UNROLL
         for (uint32_t k = 0; k < kVector; ++k) {
-          sums[k] = Op::take(sums[k], values.at[k], plan.first + i + k);
+          sums[k] = op.take(sums[k], values.at[k], plan.first + i + k);
         }
       }
       BP_UNROLL
@@ -96,7 +112,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
       i = whole;
     }
     for (i += lane; i < end; i += kWidth) {
-      acc = Op::take(acc, x[plan.reduced.offset(i)], plan.first + i);
+      acc = op.take(acc, x[plan.reduced.offset(i)], plan.first + i);
     }
   }
   const auto combine = [](Acc a, Acc b) { return Op::combine(a, b); };
@@ -105,7 +121,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
   } else {
     acc = block_reduce(acc, combine, Op::identity());
   }
-  if (lane == 0 && output < plan.outputs) put_result<Op>(plan, output, acc);
+  if (lane == 0 && output < plan.outputs) put_result(plan, op, output, acc);
 }
 
 constexpr int kAcrossRows = kReduceThreads / kWarpSize;
@@ -118,6 +134,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
   const uint32_t output = blockIdx.x * kWarpSize + lane;
   const uint32_t begin = blockIdx.y * plan.chunk;
   const uint32_t end = plan.count - begin < plan.chunk ? plan.count : begin + plan.chunk;
+  const Op op = op_of<Op>(plan, output);
   Acc acc = Op::identity();
   if (output < plan.outputs) {
     int64_t at[2];
@@ -133,11 +150,11 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
       BP_UNROLL
       for (uint32_t k = 0; k < kSums; ++k) {
         const uint32_t number = i + k * kAcrossRows;
-        parts[k] = Op::take(parts[k], x[plan.reduced.offset(number)], plan.first + number);
+        parts[k] = op.take(parts[k], x[plan.reduced.offset(number)], plan.first + number);
       }
     }
     for (; i < end; i += kAcrossRows) {
-      parts[0] = Op::take(parts[0], x[plan.reduced.offset(i)], plan.first + i);
+      parts[0] = op.take(parts[0], x[plan.reduced.offset(i)], plan.first + i);
     }
     acc = Op::combine(Op::combine(parts[0], parts[1]), Op::combine(parts[2], parts[3]));
   }
@@ -148,7 +165,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
     if (row < step) sums[row][lane] = Op::combine(sums[row][lane], sums[row + step][lane]);
     __syncthreads();
   }
-  if (row == 0 && output < plan.outputs) put_result<Op>(plan, output, sums[0][lane]);
+  if (row == 0 && output < plan.outputs) put_result(plan, op, output, sums[0][lane]);
 }
 
 // The second stage: the parts of each output, in order.
@@ -172,7 +189,7 @@ __global__ void __launch_bounds__(kBlockThreads) combine_parts_kernel(CombinePla
   }
   int64_t at[2];
   plan.kept.locate(output, at);
-  Op::write(acc, plan.result, at[0]);
+  op_of<Op>(plan, output).write(acc, plan.result, at[0]);
 }
 
 // ---- On the host --------------------------------------------------------------------------------

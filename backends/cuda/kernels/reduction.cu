@@ -1,110 +1,163 @@
-// sum, mean and amax over any axes, for tensors of every layout.
+// The reductions with a formula (ops_spec/emit_reductions.py), such as sum and amax, over any axes,
+// for tensors of every layout.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/movement.hpp"
 #include "backends/cuda/kernels/reduce.cuh"
+#include "reductions.cuh"
 
 namespace bp::cuda {
 namespace {
 
-// The dtypes of sums, which device code tells apart at run time: each of kNumberDtypes.
-enum class SumKind : uint32_t { kF16, kBF16, kF32, kF64, kI32, kI64 };
+// The element type of a y whose dtype the kernel learns when it runs: it is in ReduceResult.
+struct AnyNumber {};
 
-uint32_t sum_kind(bp_dtype dtype) {
-  const SumKind kind = DeviceElements::with_number(dtype, []<typename T>(T) {
-    if constexpr (std::is_same_v<T, Float16>) return SumKind::kF16;
-    if constexpr (std::is_same_v<T, BFloat16>) return SumKind::kBF16;
-    if constexpr (std::is_same_v<T, float>) return SumKind::kF32;
-    if constexpr (std::is_same_v<T, double>) return SumKind::kF64;
-    if constexpr (std::is_same_v<T, int32_t>) return SumKind::kI32;
-    if constexpr (std::is_same_v<T, int64_t>) return SumKind::kI64;
-  });
-  return static_cast<uint32_t>(kind);
-}
-
-// Stores a sum as the dtype of y; integers wrap.
-template <typename Acc>
+template <typename Y, typename Acc>
 __device__ void store_as(Acc value, const ReduceResult& result, int64_t at) {
   const auto store = [&]<typename T>(T) { reinterpret_cast<T*>(result.y)[at] = narrow<T>(value); };
-  switch (static_cast<SumKind>(result.kind)) {
-    case SumKind::kF16:
-      return store(Float16{});
-    case SumKind::kBF16:
-      return store(BFloat16{});
-    case SumKind::kF32:
-      return store(float{});
-    case SumKind::kF64:
-      return store(double{});
-    case SumKind::kI32:
-      return store(int32_t{});
-    case SumKind::kI64:
-      return store(int64_t{});
+  if constexpr (!std::is_same_v<Y, AnyNumber>) {
+    store(Y{});
+  } else {
+    // The host has refused all other dtypes.
+    if (result.dtype == BP_F16) store(Float16{});
+    if (result.dtype == BP_BF16) store(BFloat16{});
+    if (result.dtype == BP_F32) store(float{});
+    if (result.dtype == BP_F64) store(double{});
+    if (result.dtype == BP_I32) store(int32_t{});
+    if (result.dtype == BP_I64) store(int64_t{});
   }
-  __builtin_unreachable();  // sum_kind() makes no other.
 }
 
-// Integers are added without a sign: then they wrap.
-template <typename A>
-struct Sum {
-  using Acc = A;
-  __device__ static Acc identity() { return Acc{0}; }
-  template <typename X>
-  __device__ static Acc take(Acc acc, X x, int64_t) {
-    return acc + static_cast<Acc>(widen(x));
-  }
-  __device__ static Acc combine(Acc a, Acc b) { return a + b; }
-  __device__ static void write(Acc acc, const ReduceResult& result, int64_t at) {
-    if constexpr (std::is_integral_v<Acc>) {
-      store_as(static_cast<int64_t>(acc), result, at);
-    } else {
-      store_as(acc / static_cast<Acc>(result.divisor), result, at);
-    }
-  }
+// The shift of an output, where a formula has one.
+template <bool kHasShift, typename A>
+struct ShiftOf {
+  __device__ A shift() const { return value; }
+
+  A value = 0;
 };
 
-template <typename X>
-struct Largest {
-  using Acc = Compute<X>;
+template <typename A>
+struct ShiftOf<false, A> {
+  __device__ static A shift() { return 0; }
+};
+
+// A reduction by its formula.
+template <class Formula, typename X, typename A, typename Y>
+struct Formed : ShiftOf<Formula::kHasShift, A> {
+  using Acc = A;
+  using ShiftOf<Formula::kHasShift, A>::shift;
+
+  __device__ static Formed for_output(const ReduceResult& result, int64_t number) {
+    Formed op;
+    op.value = static_cast<const Acc*>(result.shifts)[number];
+    return op;
+  }
   __device__ static Acc identity() {
-    if constexpr (std::is_integral_v<X>) {
-      return std::numeric_limits<X>::min();
+    if constexpr (Formula::kAdds) {
+      return Acc{0};
+    } else if constexpr (std::is_integral_v<Acc>) {
+      return std::numeric_limits<Acc>::min();
     } else {
       return -infinity<Acc>();
     }
   }
-  __device__ static Acc take(Acc acc, X x, int64_t) { return combine(acc, widen(x)); }
-  __device__ static Acc combine(Acc a, Acc b) { return is_larger(a, b) ? b : a; }
-  __device__ static void write(Acc acc, const ReduceResult& result, int64_t at) {
-    reinterpret_cast<X*>(result.y)[at] = narrow<X>(acc);
+  __device__ Acc take(Acc acc, X x, int64_t) const {
+    auto term = static_cast<Acc>(widen(x));
+    if constexpr (Formula::kHasMap) term = Formula::map(term, shift());
+    return combine(acc, term);
+  }
+  __device__ static Acc combine(Acc a, Acc b) {
+    return Formula::kAdds ? primitive::add(a, b) : primitive::max(a, b);
+  }
+  __device__ void write(Acc acc, const ReduceResult& result, int64_t at) const {
+    if constexpr (Formula::kHasFinish) {
+      acc = Formula::finish(acc, static_cast<Acc>(result.count), shift());
+    }
+    store_as<Y>(acc, result, at);
   }
 };
+
+// Finds the shifts: the largest element of each output, or 0 where that is infinite or there is
+// none.
+template <typename X, typename A>
+struct FindShift {
+  using Acc = A;
+  __device__ static FindShift for_output(const ReduceResult&, int64_t number) { return {number}; }
+  __device__ static Acc identity() { return -infinity<Acc>(); }
+  __device__ static Acc take(Acc acc, X x, int64_t) {
+    return combine(acc, static_cast<Acc>(widen(x)));
+  }
+  __device__ static Acc combine(Acc a, Acc b) { return primitive::max(a, b); }
+  __device__ void write(Acc acc, const ReduceResult& result, int64_t) const {
+    static_cast<Acc*>(result.shifts)[number] = fabs(acc) == infinity<Acc>() ? Acc{0} : acc;
+  }
+
+  int64_t number;
+};
+
+// The dtypes that an op takes: floats, all numbers, or those of x with each number as that of y.
+enum class Domain { kFloats, kNumbers, kPairs };
+
+constexpr Domain domain_of(const DtypeRows& rows) {
+  if (rows.width == 2) return Domain::kPairs;
+  for (uint32_t i = 0; i < rows.count; ++i) {
+    if (rows.rows[i] == BP_I32) return Domain::kNumbers;
+  }
+  return Domain::kFloats;
+}
+
+template <Domain kDomain, typename Fn>
+bp_status with_element(bp_dtype dtype, const Fn& fn) {
+  if constexpr (kDomain == Domain::kFloats) {
+    return with_float(dtype, fn);
+  } else {
+    if constexpr (kDomain == Domain::kPairs) {
+      if (dtype == BP_BOOL) return fn(uint8_t{});
+    }
+    return with_number(dtype, fn);
+  }
+}
 
 template <typename Args>
 Reduction reduction_of(const Args& args) {
   return Reduction(*args.x, *args.y, axis_bits(args.axes_count, args.axes), args.keepdims != 0);
 }
 
-// No accumulator is larger.
-template <typename Args>
+// The parts, and behind them the shifts. No accumulator is larger than a double.
+template <typename Args, class Formula>
 uint64_t workspace(const Args& args, const Env&) {
-  return reduction_of(args).parts_size_bytes(sizeof(double));
+  const Reduction r = reduction_of(args);
+  const auto outputs = static_cast<uint64_t>(Formula::kHasShift ? r.outputs() : 0);
+  return r.parts_size_bytes(sizeof(double)) + outputs * sizeof(double);
 }
 
-// A sum that is stored as f64 is one of f64.
-template <typename X>
-bp_status submit_sum(Launch& launch, const Reduction& r, bp_dtype dtype) {
+template <class Formula, typename X, typename Acc, typename Y>
+bp_status submit_formula(Launch& launch, const Reduction& r, bp_dtype dtype) {
   ReduceResult result;
-  result.kind = sum_kind(dtype);
+  result.dtype = dtype;
+  result.count = r.count();
+  if constexpr (Formula::kHasShift) {
+    result.shifts = launch.workspace() + r.parts_size_bytes(sizeof(Acc));
+    const bp_status status = submit_reduce<FindShift<X, Acc>, X>(launch, r, result);
+    if (status != BP_OK) return status;
+  }
+  return submit_reduce<Formed<Formula, X, Acc, Y>, X>(launch, r, result);
+}
+
+// Integers are added in i64. What is stored as f64 is accumulated in f64.
+template <class Formula, typename X>
+bp_status submit_pair(Launch& launch, const Reduction& r, bp_dtype dtype) {
   if constexpr (std::is_integral_v<X>) {
-    return submit_reduce<Sum<uint64_t>, X>(launch, r, result);
-  } else if constexpr (std::is_same_v<X, double>) {
-    return submit_reduce<Sum<double>, X>(launch, r, result);
+    return submit_formula<Formula, X, int64_t, AnyNumber>(launch, r, dtype);
   } else {
-    return dtype == BP_F64 ? submit_reduce<Sum<double>, X>(launch, r, result)
-                           : submit_reduce<Sum<float>, X>(launch, r, result);
+    if (dtype == BP_F64) {
+      return submit_formula<Formula, X, double, AnyNumber>(launch, r, dtype);
+    }
+    return submit_formula<Formula, X, Compute<X>, AnyNumber>(launch, r, dtype);
   }
 }
 
-// Over no axes a reduction is x itself: a sum would begin with a zero, and -0 lose its sign.
+// The reduction of one element, where that is the element itself: a sum would begin with a zero,
+// and -0 lose its sign.
 template <typename Args>
 bp_status submit_itself(const Args& args, Launch& launch) {
   const bp_tensor &x = *args.x, &y = *args.y;
@@ -113,48 +166,40 @@ bp_status submit_itself(const Args& args, Launch& launch) {
                             : submit_cast(launch, loop, x.dtype, y.dtype);
 }
 
-bp_status sum_launch(const bp_sum_args& args, Launch& launch) {
-  if (args.axes_count == 0) return submit_itself(args, launch);
+template <typename Args, class Formula, Domain kDomain>
+bp_status reduction_launch(const Args& args, Launch& launch) {
+  if (Formula::kCopiesOne && args.axes_count == 0) return submit_itself(args, launch);
   const Reduction r = reduction_of(args);
-  if (args.x->dtype == BP_BOOL) return submit_sum<uint8_t>(launch, r, args.y->dtype);
-  return with_number(args.x->dtype,
-                     [&]<typename X>(X) { return submit_sum<X>(launch, r, args.y->dtype); });
-}
-
-bp_status mean_launch(const bp_mean_args& args, Launch& launch) {
-  if (args.axes_count == 0) return submit_itself(args, launch);
-  const Reduction r = reduction_of(args);
-  ReduceResult result;
-  result.kind = sum_kind(args.y->dtype);
-  result.divisor = static_cast<double>(r.count());
-  return with_float(args.x->dtype, [&]<typename X>(X) {
-    return submit_reduce<Sum<Compute<X>>, X>(launch, r, result);
+  return with_element<kDomain>(args.x->dtype, [&]<typename X>(X) {
+    if constexpr (kDomain == Domain::kPairs) {
+      // Throws where store_as() has nothing for the dtype.
+      return with_number(args.y->dtype,
+                         [&](auto) { return submit_pair<Formula, X>(launch, r, args.y->dtype); });
+    } else {
+      using Acc = std::conditional_t<std::is_integral_v<X> && Formula::kAdds, int64_t, Compute<X>>;
+      return submit_formula<Formula, X, Acc, X>(launch, r, args.y->dtype);
+    }
   });
 }
 
-bp_status amax_launch(const bp_amax_args& args, Launch& launch) {
-  if (args.axes_count == 0) return submit_itself(args, launch);
-  const Reduction r = reduction_of(args);
-  return with_number(args.x->dtype, [&]<typename X>(X) {
-    return submit_reduce<Largest<X>, X>(launch, r, ReduceResult());
-  });
+template <typename Args, class Formula, Domain kDomain>
+constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
+  return make_kernel<Args, reduction_launch<Args, Formula, kDomain>, nullptr,
+                     workspace<Args, Formula>>(row);
 }
 
 constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
 
 // Each of kSummed to each number.
 constexpr auto kSumRows = pairs_of(kSummed, kNumberDtypes);
+constexpr DtypeRows kSumPairs{kSumRows, 2};
 
 }  // namespace
 
-constinit const bp_kernel kSum =
-    make_kernel<bp_sum_args, sum_launch, nullptr, workspace<bp_sum_args>>(
-        kernel_row("sum", BP_OP_SUM, {kSumRows, 2}));
-constinit const bp_kernel kMean =
-    make_kernel<bp_mean_args, mean_launch, nullptr, workspace<bp_mean_args>>(
-        kernel_row("mean", BP_OP_MEAN, kFloatDtypes));
-constinit const bp_kernel kAmax =
-    make_kernel<bp_amax_args, amax_launch, nullptr, workspace<bp_amax_args>>(
-        kernel_row("amax", BP_OP_AMAX, kNumberDtypes));
+#define BP_REDUCTION(name, Name, id, dtypes)                                \
+  constinit const bp_kernel kReduction##Name =                              \
+      reduction_kernel<bp_##name##_args, Name##Formula, domain_of(dtypes)>( \
+          kernel_row(#name, id, dtypes));
+#include "reductions.def"
 
 }  // namespace bp::cuda

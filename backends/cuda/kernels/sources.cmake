@@ -43,3 +43,6 @@ set(cuda_emitted_kernel_sources
   elementwise_4_of_4.cu
   elementwise_list.hpp
 )
+
+# What ops_spec/emit_reductions.py writes there.
+set(cuda_emitted_reduction_parts reductions.cuh reductions.def)
