@@ -57,7 +57,7 @@ function(backplane_vulkan_module shader type binding)
     set(check COMMAND ${BACKPLANE_SPIRV_VAL} --target-env vulkan1.2 --scalar-block-layout ${spirv})
   endif()
   file(GLOB includes CONFIGURE_DEPENDS ${folder}/*.glsl ${folder}/*.def)
-  set(emitted ${vulkan_emitted_shader_parts})
+  set(emitted ${vulkan_emitted_shader_parts} ${vulkan_emitted_reduction_parts})
   list(TRANSFORM emitted PREPEND ${CMAKE_CURRENT_BINARY_DIR}/)
   add_custom_command(OUTPUT ${spirv}.inc
     COMMAND ${BACKPLANE_GLSLANG} -V --quiet --target-env vulkan1.2 ${defines} -I${folder}

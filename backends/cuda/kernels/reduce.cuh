@@ -27,7 +27,7 @@ namespace bp::cuda {
 // What finishing an output needs besides its sum.
 struct ReduceResult {
   std::byte* y = nullptr;
-  bp_dtype dtype = 0;
+  uint32_t kind = 0;       // Of the elements of y, where the op tells them apart at run time.
   int64_t count = 0;       // The reduced elements of each output.
   void* shifts = nullptr;  // Of outputs by their numbers, for an op that has them.
 };

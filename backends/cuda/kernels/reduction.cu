@@ -18,12 +18,12 @@ __device__ void store_as(Acc value, const ReduceResult& result, int64_t at) {
     store(Y{});
   } else {
     // The host has refused all other dtypes.
-    if (result.dtype == BP_F16) store(Float16{});
-    if (result.dtype == BP_BF16) store(BFloat16{});
-    if (result.dtype == BP_F32) store(float{});
-    if (result.dtype == BP_F64) store(double{});
-    if (result.dtype == BP_I32) store(int32_t{});
-    if (result.dtype == BP_I64) store(int64_t{});
+    if (result.kind == BP_F16) store(Float16{});
+    if (result.kind == BP_BF16) store(BFloat16{});
+    if (result.kind == BP_F32) store(float{});
+    if (result.kind == BP_F64) store(double{});
+    if (result.kind == BP_I32) store(int32_t{});
+    if (result.kind == BP_I64) store(int64_t{});
   }
 }
 
@@ -133,7 +133,7 @@ uint64_t workspace(const Args& args, const Env&) {
 template <class Formula, typename X, typename Acc, typename Y>
 bp_status submit_formula(Launch& launch, const Reduction& r, bp_dtype dtype) {
   ReduceResult result;
-  result.dtype = dtype;
+  result.kind = dtype;
   result.count = r.count();
   if constexpr (Formula::kHasShift) {
     result.shifts = launch.workspace() + r.parts_size_bytes(sizeof(Acc));

@@ -193,7 +193,7 @@ struct BackwardWeight {
     strides[0] = size;
     const bp_tensor from{
         .shape = shape.data(), .strides = strides.data(), .ndim = w.ndim + 1, .dtype = BP_F32};
-    return make_reduction(kReduceSum, from, w, 1);
+    return make_reduction(BP_OP_SUM, from, w, 1);
   }
 
   bp_status run(Launch& launch) const {
@@ -286,7 +286,7 @@ bp_status convolution_launch(const Args& args, Launch& launch) {
 }
 
 Reduction bias_sum(const bp_convolution_backward_bias_args& args) {
-  return make_reduction(kReduceSum, *args.grad_y, *args.grad_bias, ~2u);
+  return make_reduction(BP_OP_SUM, *args.grad_y, *args.grad_bias, ~2u);
 }
 
 uint64_t bias_workspace(const bp_convolution_backward_bias_args& args, const Env&) {

@@ -106,5 +106,7 @@ constexpr bp_dtype kF32Dtypes[] = {BP_F32, BP_F16, BP_BF16};
 #define BP_KERNEL(name) extern const bp_kernel name;
 #include "backends/vulkan/kernels/kernels.def"
 #undef BP_KERNEL
+#define BP_REDUCTION(name, Name, id, dtypes) extern const bp_kernel kReduction##Name;
+#include "reductions.def"
 
 }  // namespace bp::vulkan

@@ -1,4 +1,5 @@
-// Every kernel of this folder. Kernels of element-wise ops are emitted (elementwise_list.hpp).
+// Every kernel of this folder: those of kernels.def, and one for each reduction with a formula
+// (reduction.cpp). Kernels of element-wise ops are emitted (elementwise_list.hpp).
 #pragma once
 
 #include "backends/vulkan/kernels/kernels.hpp"
@@ -9,6 +10,8 @@ inline constexpr const bp_kernel* kKernels[] = {
 #define BP_KERNEL(name) &(name),
 #include "backends/vulkan/kernels/kernels.def"
 #undef BP_KERNEL
+#define BP_REDUCTION(name, Name, id, dtypes) &kReduction##Name,
+#include "reductions.def"
 };
 
 }  // namespace bp::vulkan

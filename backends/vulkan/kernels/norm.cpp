@@ -198,7 +198,7 @@ bp_status add_parts(Launch& launch, const NormCall& call, const bp_tensor& to, u
   strides[0] = size;
   const bp_tensor from{
       .shape = shape.data(), .strides = strides.data(), .ndim = ndim + 1, .dtype = BP_F32};
-  Reduction reduction = make_reduction(kReduceSum, from, to, 1);
+  Reduction reduction = make_reduction(BP_OP_SUM, from, to, 1);
   reduction.from_address = sums;
   reduction.to_address = launch.device_address(to);
   Ranges reads(launch);

@@ -246,7 +246,7 @@ bp_status submit_product(Launch& launch, const Product& p, const Ranges& reads,
   const bp_tensor x{.shape = shape.data(), .strides = from.data(), .ndim = ndim, .dtype = BP_F32};
   const bp_tensor y{
       .shape = shape.data() + 1, .strides = to.data(), .ndim = ndim - 1, .dtype = p.y.dtype};
-  Reduction reduction = make_reduction(kReduceSum, x, y, 1);
+  Reduction reduction = make_reduction(BP_OP_SUM, x, y, 1);
   reduction.from_address = scratch;
   reduction.to_address = p.y.address;
   return submit_reduction(launch, reduction, partial, writes, 0);

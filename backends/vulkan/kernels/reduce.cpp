@@ -4,15 +4,16 @@
 
 #include "backends/vulkan/kernels/rows.hpp"
 #include "backends/vulkan/kernels/walk.hpp"
+#include "reductions.hpp"
 
 namespace bp::vulkan {
 namespace {
 
 struct ReduceRecord {
-  uint64_t x, y;
+  uint64_t x, y, shifts;
   uint64_t outer_count, inner_count;
   uint64_t part_count, part_size;
-  uint64_t divisor;
+  uint64_t count;
   uint32_t outer_extents[BP_MAX_RANK];
   int64_t outer_x[BP_MAX_RANK];
   int64_t outer_y[BP_MAX_RANK];
@@ -21,19 +22,21 @@ struct ReduceRecord {
   int64_t y_step;
 };
 
+static_assert(BP_OP_ARGMAX == 303, "the shader has this number too");
+
 // A part has at most this many elements, so that no invocation takes more than 8,192: drivers may
 // end a loop silently after 65,535 trips.
 constexpr int64_t kMostOfPart = 65536, kMostOfLane = 8192;
 
 // The parts of a long sum: few results get more of them, so that the device has work.
 int64_t part_count(const Reduction& r) {
-  if (r.op == kReduceArgmax) return 1;
+  if (r.op == BP_OP_ARGMAX) return 1;
   const int64_t needed = (r.inner_count + kMostOfPart - 1) / kMostOfPart;
   const int64_t wanted = r.outer_count < 64 ? std::min<int64_t>(64, r.inner_count / 8192) : 1;
   return std::max<int64_t>({1, needed, wanted});
 }
 
-// What parts are kept in.
+// What parts and shifts are kept in.
 bp_dtype part_dtype(bp_dtype from) {
   if (is_f32_class(from)) return BP_F32;
   return from == BP_F64 ? BP_F64 : BP_I64;
@@ -75,7 +78,7 @@ enum class Neighbours { kNone, kAlong, kAcross };
 
 Neighbours neighbours_of(const Launch& launch, const Reduction& r, int64_t part_size) {
   const int64_t item = dtype_size_bytes(r.from), bytes = item * kNeighbours;
-  if (r.op == kReduceArgmax || !is_f32_class(r.from) || r.from_tensor == nullptr ||
+  if (r.op == BP_OP_ARGMAX || !is_f32_class(r.from) || r.from_tensor == nullptr ||
       r.inner_count == 0 || !can_bind_all(launch, {r.from_tensor})) {
     return Neighbours::kNone;
   }
@@ -132,15 +135,24 @@ bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const 
   ReduceRecord record{};
   record.x = neighbours == Neighbours::kNone ? r.from_address : 0;
   record.y = r.to_address;
+  record.shifts = r.shift_address;
   record.outer_count = static_cast<uint64_t>(r.outer_count * parts / (joins ? kNeighbours : 1));
   record.inner_count = static_cast<uint64_t>(r.inner_count);
   record.part_count = static_cast<uint64_t>(parts);
   record.part_size = static_cast<uint64_t>(part_size);
-  record.divisor = static_cast<uint64_t>(r.divisor);
+  record.count = static_cast<uint64_t>(r.count);
   record.y_step = r.outer_to[0];
   const uint32_t rank = put_axes(r, parts, joins, record);
-  const std::array<uint32_t, 8> constants = {
-      size, lanes, r.op, r.to, r.from, rank, std::max(r.inner_rank, 1u), joins ? 1u : 0u};
+  const std::array<uint32_t, 10> constants = {size,
+                                              lanes,
+                                              r.op,
+                                              r.to,
+                                              r.from,
+                                              rank,
+                                              std::max(r.inner_rank, 1u),
+                                              joins ? 1u : 0u,
+                                              r.maps ? 1u : 0u,
+                                              r.finishes ? 1u : 0u};
   const uint64_t groups = ceil_divide(record.outer_count, size / lanes);
   if (neighbours == Neighbours::kNone) {
     return submit(launch, module_of(r.from), constants, record, groups, {reads, writes});
@@ -149,9 +161,54 @@ bp_status submit_stage(Launch& launch, const Reduction& r, int64_t parts, const 
   return submit(launch, kReduceBoundModule, constants, record, groups, {reads, writes, bound});
 }
 
+uint64_t parts_size_bytes(const Reduction& r) {
+  const int64_t parts = part_count(r);
+  return parts == 1
+             ? 0
+             : static_cast<uint64_t>(r.outer_count * parts * dtype_size_bytes(part_dtype(r.from)));
+}
+
+// The same, where each result is the first of `parts` neighbours in the scratch memory.
+Reduction to_scratch(Reduction r, uint64_t address, int64_t parts) {
+  r.to = part_dtype(r.from);
+  r.to_address = address;
+  int64_t stride = parts * dtype_size_bytes(r.to);
+  for (uint32_t i = 0; i < r.outer_rank; ++i) {
+    r.outer_to[i] = stride;
+    stride *= r.outer_extents[i];
+  }
+  return r;
+}
+
+// One pass over what is read, in parts where it is long.
+bp_status submit_pass(Launch& launch, const Reduction& r, const Ranges& reads, const Ranges& writes,
+                      uint64_t workspace) {
+  const int64_t parts = part_count(r);
+  if (parts == 1) return submit_stage(launch, r, 1, reads, writes);
+  Ranges scratch(launch);
+  scratch.add(launch.workspace());
+
+  Reduction first = to_scratch(r, workspace, parts);
+  first.finishes = false;
+  const bp_status status = submit_stage(launch, first, parts, reads, scratch);
+  if (status != BP_OK) return status;
+
+  Reduction second = r;
+  second.maps = false;
+  second.from = first.to;
+  second.from_address = workspace;
+  second.from_tensor = nullptr;
+  second.outer_from = first.outer_to;
+  second.inner_rank = 1;
+  second.inner_extents = {parts};
+  second.inner_from = {dtype_size_bytes(first.to)};
+  second.inner_count = parts;
+  return submit_stage(launch, second, 1, scratch, writes);
+}
+
 }  // namespace
 
-Reduction make_reduction(ReduceOp op, const bp_tensor& x, const bp_tensor& y, uint32_t axes) {
+Reduction make_reduction(uint32_t op, const bp_tensor& x, const bp_tensor& y, uint32_t axes) {
   Reduction r{.op = op, .from = x.dtype, .to = y.dtype};
   std::array<int64_t, BP_MAX_RANK> shape{}, x_strides{}, y_strides{}, inner{}, inner_x{};
   uint32_t outer_ndim = 0, inner_ndim = 0, y_axis = 0;
@@ -172,7 +229,7 @@ Reduction make_reduction(ReduceOp op, const bp_tensor& x, const bp_tensor& y, ui
   const WalkOperand inner_operands[] = {{inner_x.data(), dtype_size_bytes(x.dtype)}};
   const Walk outer = make_walk(outer_ndim, shape.data(), outer_operands);
   // The order of elements decides which of equal ones is first.
-  const Walk reduced = make_walk(inner_ndim, inner.data(), inner_operands, op == kReduceArgmax);
+  const Walk reduced = make_walk(inner_ndim, inner.data(), inner_operands, op == BP_OP_ARGMAX);
   r.outer_rank = outer.rank;
   r.outer_extents = outer.extents;
   r.outer_from = outer.strides[0];
@@ -181,50 +238,33 @@ Reduction make_reduction(ReduceOp op, const bp_tensor& x, const bp_tensor& y, ui
   r.inner_rank = reduced.rank;
   r.inner_extents = reduced.extents;
   r.inner_from = reduced.strides[0];
-  r.inner_count = r.divisor = reduced.count;
+  r.inner_count = r.count = reduced.count;
   return r;
 }
 
 uint64_t reduction_workspace(const Reduction& reduction) {
-  const int64_t parts = part_count(reduction);
-  if (parts == 1) return 0;
-  return static_cast<uint64_t>(reduction.outer_count * parts *
-                               dtype_size_bytes(part_dtype(reduction.from)));
+  const int64_t shifts = has_shift(reduction.op) ? reduction.outer_count : 0;
+  return parts_size_bytes(reduction) +
+         static_cast<uint64_t>(shifts * dtype_size_bytes(part_dtype(reduction.from)));
 }
 
 bp_status submit_reduction(Launch& launch, const Reduction& r, const Ranges& reads,
                            const Ranges& writes, uint64_t workspace) {
   if (r.outer_count == 0) return BP_OK;
   check_dtypes(r);
-  const int64_t parts = part_count(r);
-  if (parts == 1) return submit_stage(launch, r, 1, reads, writes);
-  const bp_dtype dtype = part_dtype(r.from);
-  const int64_t item = dtype_size_bytes(dtype);
+  if (!has_shift(r.op)) return submit_pass(launch, r, reads, writes, workspace);
   Ranges scratch(launch);
   scratch.add(launch.workspace());
-
-  Reduction first = r;
-  first.op = r.op == kReduceMean ? kReduceSum : r.op;
-  first.to = dtype;
-  first.to_address = workspace;
-  int64_t stride = parts * item;
-  for (uint32_t i = 0; i < r.outer_rank; ++i) {
-    first.outer_to[i] = stride;
-    stride *= r.outer_extents[i];
-  }
-  const bp_status status = submit_stage(launch, first, parts, reads, scratch);
+  Reduction largest = to_scratch(r, workspace + parts_size_bytes(r), 1);
+  largest.op = BP_OP_AMAX;
+  const bp_status status = submit_pass(launch, largest, reads, scratch, workspace);
   if (status != BP_OK) return status;
 
-  Reduction second = r;
-  second.from = dtype;
-  second.from_address = workspace;
-  second.from_tensor = nullptr;
-  second.outer_from = first.outer_to;
-  second.inner_rank = 1;
-  second.inner_extents = {parts};
-  second.inner_from = {item};
-  second.inner_count = parts;
-  return submit_stage(launch, second, 1, scratch, writes);
+  Reduction shifted = r;
+  shifted.shift_address = largest.to_address;
+  Ranges with_shifts = reads;
+  with_shifts.add(launch.workspace());
+  return submit_pass(launch, shifted, with_shifts, writes, workspace);
 }
 
 }  // namespace bp::vulkan

@@ -1,12 +1,22 @@
-// sum, mean, amax and argmax over any axes: kLanes invocations share one result.
+// argmax, and the reductions with a formula, such as sum and amax, over any axes: kLanes
+// invocations share one result.
 //
 //   outer axes   one result each; long reductions are cut into parts, with a result each
 //   inner axes   what is reduced; lane l takes elements l, l + kLanes, ...
 //
 // Sums are added up in blocks of 64, so that the error grows with the square root of their length.
+// The formulas are emitted (ops_spec/emit_reductions.py). Where one has a shift, a dispatch before
+// this one has found the largest element of each result. The parts of a long reduction are mapped
+// alone, and what combines them finishes the results.
+//
 // Compiled for each type that it computes in.
 #include "prelude.glsl"
 #include "element.glsl"
+#if defined(COMPUTE_F32)
+#include "math.glsl"
+#elif defined(COMPUTE_F64)
+#include "math64.glsl"
+#endif
 #if defined(BOUND_ROWS)
 #include "row_values.glsl"
 #endif
@@ -19,15 +29,19 @@ layout(constant_id = 5) const uint kOuterRank = 1;
 layout(constant_id = 6) const uint kInnerRank = 1;
 layout(constant_id = 7) const uint kAcross = 0;  // Bound: neighbours belong to results next to each other.
 
-const uint kSum = 0u, kMean = 1u, kAmax = 2u, kArgmax = 3u;
+layout(constant_id = 8) const uint kMaps = 1;
+layout(constant_id = 9) const uint kFinishes = 1;
+
+const uint kArgmax = 303u;  // BP_OP_ARGMAX.
 
 BP_RECORD {
   uint64_t x, y;
+  uint64_t shifts;       // The largest elements, one of each result, in the type of VALUE.
   uint64_t outer_count;  // Results, those of parts counted each.
   uint64_t inner_count;  // Elements that are reduced to a result.
   uint64_t part_count;   // Parts of each result: the innermost of the outer axes.
   uint64_t part_size;    // Elements of a part.
-  uint64_t divisor;      // Of the mean.
+  uint64_t count;        // Elements of a result, those of all its parts.
   uint outer_extents[8];
   int64_t outer_x[8];    // Strides in bytes, the innermost axis first.
   int64_t outer_y[8];
@@ -40,6 +54,7 @@ BP_RECORD {
 #define VALUE float
 VALUE load(uint64_t address) { return load_f32(kFromType, address); }
 void store(uint64_t address, VALUE value) { store_f32(kToType, address, value); }
+VALUE largest_of(uint number) { return load_f32(BP_F32, record.shifts + 4ul * uint64_t(number)); }
 VALUE lowest() { return -infinity(); }
 bool is_none(VALUE x) { return is_nan(x); }
 #elif defined(COMPUTE_F64)
@@ -49,16 +64,23 @@ VALUE load(uint64_t address) { return packDouble2x32(unpackUint2x32(Bytes8(addre
 void store(uint64_t address, VALUE value) {
   Bytes8(address).value = packUint2x32(unpackDouble2x32(value));
 }
+VALUE largest_of(uint number) { return load(record.shifts + 8ul * uint64_t(number)); }
 VALUE lowest() { return packDouble2x32(uvec2(0u, 0xfff00000u)); }
-bool is_none(VALUE x) {
-  return (packUint2x32(unpackDouble2x32(x)) & 0x7ffffffffffffffful) > 0x7ff0000000000000ul;
-}
+bool is_none(VALUE x) { return is_nan(x); }
 #else
 #define VALUE int64_t
 VALUE load(uint64_t address) { return load_i64(kFromType, address); }
 void store(uint64_t address, VALUE value) { store_i64(kToType, address, value); }
 VALUE lowest() { return int64_t(0x8000000000000000ul); }
 bool is_none(VALUE x) { return false; }
+#endif
+#include "primitives.glsl"
+#if defined(COMPUTE_F32)
+#include "reductions_f32.glsl"
+#elif defined(COMPUTE_F64)
+#include "reductions_f64.glsl"
+#else
+#include "reductions_integers.glsl"
 #endif
 
 shared VALUE lane_values[kLocalSize];
@@ -79,7 +101,7 @@ Best better(Best a, Best b) {
 }
 
 VALUE combine(VALUE a, VALUE b) {
-  if (kOp == kSum || kOp == kMean) return a + b;
+  if (adds()) return a + b;
   return is_none(b) ? b : (a < b ? b : a);
 }
 
@@ -99,15 +121,31 @@ uint64_t inner_address(uint64_t base, uint64_t index) {
   return at;
 }
 
+// With which each result begins.
+VALUE identity() { return adds() ? VALUE(0) : lowest(); }
+
+// The shift of a result: its largest element, or 0 where that is infinite. Of no elements the
+// largest is -infinity.
+VALUE shift_of(uint number) {
+#if defined(COMPUTE_F32) || defined(COMPUTE_F64)
+  if (has_shift()) {
+    const VALUE largest = largest_of(number);
+    return abs(largest) == VALUE(infinity()) ? VALUE(0) : largest;
+  }
+#endif
+  return VALUE(0);
+}
+
+VALUE mapped(VALUE x, VALUE shift) { return kMaps != 0u ? map_of(x, shift) : x; }
+
 // The value of this lane: of elements begin + lane, begin + lane + kLanes, ... below end.
-VALUE reduce_lane(uint64_t base, uint64_t begin, uint64_t end) {
-  const bool adds = kOp == kSum || kOp == kMean;
-  VALUE result = adds ? VALUE(0) : lowest();
+VALUE reduce_lane(uint64_t base, uint64_t begin, uint64_t end, VALUE shift) {
+  VALUE result = identity();
   uint64_t i = begin;
   while (i < end) {
-    VALUE block = adds ? VALUE(0) : lowest();
+    VALUE block = identity();
     for (uint k = 0u; k < 64u && i < end; ++k, i += uint64_t(kLanes)) {
-      block = combine(block, load(inner_address(base, i)));
+      block = combine(block, mapped(load(inner_address(base, i)), shift));
     }
     result = combine(result, block);
   }
@@ -124,15 +162,11 @@ Best find_lane(uint64_t base, uint64_t begin, uint64_t end, uint64_t first) {
   return best;
 }
 
-// What is left of a result: the divisor of a mean.
-VALUE finished(VALUE value) {
-  if (kOp != kMean) return value;
-#if defined(COMPUTE_F32)
-  if (record.divisor == 0ul) return quiet_nan();
-#elif defined(COMPUTE_F64)
-  if (record.divisor == 0ul) return packDouble2x32(uvec2(0u, 0x7ff80000u));
-#endif
-  return record.divisor == 0ul ? value : value / VALUE(record.divisor);
+// What 0 / 0 gives is the driver's affair: what no elements give is emitted.
+VALUE finished(VALUE total, VALUE shift) {
+  if (kFinishes == 0u) return total;
+  if (record.count == 0ul) return result_of_none(total);
+  return finish_of(total, VALUE(record.count), shift);
 }
 
 #if defined(BOUND_ROWS)
@@ -140,19 +174,31 @@ vec4 combine(vec4 a, vec4 b) {
   return vec4(combine(a.x, b.x), combine(a.y, b.y), combine(a.z, b.z), combine(a.w, b.w));
 }
 
+vec4 mapped(vec4 x, vec4 shift) {
+  return vec4(mapped(x.x, shift.x), mapped(x.y, shift.y), mapped(x.z, shift.z),
+              mapped(x.w, shift.w));
+}
+
+// The shifts of neighbours: of result `number`, or of four from there on.
+vec4 shifts_of(uint number) {
+  if (kAcross == 0u) return vec4(shift_of(number));
+  return vec4(shift_of(number), shift_of(number + 1u), shift_of(number + 2u),
+              shift_of(number + 3u));
+}
+
 // The values of this lane, as reduce_lane() has its value. Bytes from `base` on count from the begin
 // of x.
-vec4 reduce_vectors(uint64_t base, uint64_t begin, uint64_t end) {
+vec4 reduce_vectors(uint64_t base, uint64_t begin, uint64_t end, vec4 shift) {
   const uint step = kAcross != 0u ? 1u : kNeighbours;
-  const vec4 none = vec4(kOp == kAmax ? lowest() : 0.0);
-  vec4 result = none;
+  vec4 result = vec4(identity());
   uint i = uint(begin) * step;  // Lanes begin one vector behind each other.
   const uint last = uint(end);
   while (i < last) {
-    vec4 block = none;
+    vec4 block = vec4(identity());
     for (uint k = 0u; k < 64u && i < last; ++k, i += kLanes * step) {
       const uint64_t place = inner_address(base, uint64_t(i));
-      block = combine(block, load_values(1u, kFromType, place_of(kFromType, 0ul, place)));
+      const vec4 x = load_values(1u, kFromType, place_of(kFromType, 0ul, place));
+      block = combine(block, mapped(x, shift));
     }
     result = combine(result, block);
   }
@@ -166,7 +212,7 @@ void main() {
   const bool exists = uint64_t(row) < record.outer_count;
   const uint parts = uint(record.part_count);
   uint rest = exists ? row : 0u;
-  const uint part = rest % parts;
+  const uint part = rest % parts, number = rest / parts;
   uint64_t from = record.x, to = record.y;
   [[unroll]] for (uint axis = 0u; axis < 8u; ++axis) {
     if (axis >= kOuterRank) continue;
@@ -198,16 +244,19 @@ void main() {
   // A part begins at a vector.
   const uint64_t begin = kAcross != 0u ? first + uint64_t(lane)
                                        : first / uint64_t(kNeighbours) + uint64_t(lane);
-  const vec4 values = reduce_vectors(from, begin, end);
+  const vec4 shifts = shifts_of(kAcross != 0u ? number * kNeighbours : number);
+  const vec4 values = reduce_vectors(from, begin, end, shifts);
   if (kAcross != 0u) {
     [[unroll]] for (uint c = 0u; c < kNeighbours; ++c) {
-      if (exists) store(to + uint64_t(record.y_step * int64_t(c)), finished(values[c]));
+      if (exists) store(to + uint64_t(record.y_step * int64_t(c)), finished(values[c], shifts[c]));
     }
     return;
   }
   VALUE value = combine(combine(values.x, values.y), combine(values.z, values.w));
+  const VALUE shift = shifts.x;
 #else
-  VALUE value = reduce_lane(from, first + uint64_t(lane), end);
+  const VALUE shift = shift_of(number);
+  VALUE value = reduce_lane(from, first + uint64_t(lane), end, shift);
 #endif
   for (uint step = kLanes >> 1; step > 0u; step >>= 1) {
     barrier();
@@ -215,5 +264,5 @@ void main() {
     barrier();
     value = combine(value, lane_values[self ^ step]);
   }
-  if (exists && lane == 0u) store(to, finished(value));
+  if (exists && lane == 0u) store(to, finished(value, shift));
 }

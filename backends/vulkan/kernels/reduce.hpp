@@ -1,4 +1,5 @@
-// The host side of reduce.comp: sum, mean, amax and argmax over some axes of a tensor.
+// The host side of reduce.comp: argmax, and the reductions with a formula, such as sum and amax,
+// over some axes of a tensor.
 #pragma once
 
 #include <array>
@@ -8,11 +9,9 @@
 
 namespace bp::vulkan {
 
-enum ReduceOp : uint32_t { kReduceSum = 0, kReduceMean = 1, kReduceAmax = 2, kReduceArgmax = 3 };
-
 // A reduction; strides are in bytes. Axes are the innermost first.
 struct Reduction {
-  ReduceOp op;
+  uint32_t op;  // The id, such as BP_OP_SUM.
   bp_dtype from = BP_F32, to = BP_F32;
   uint64_t from_address = 0, to_address = 0;
   const bp_tensor* from_tensor = nullptr;  // What lies at from_address, if it may be bound.
@@ -20,13 +19,15 @@ struct Reduction {
   std::array<int64_t, BP_MAX_RANK> outer_extents{}, outer_from{}, outer_to{};
   std::array<int64_t, BP_MAX_RANK> inner_extents{}, inner_from{};
   int64_t outer_count = 1, inner_count = 1;
-  int64_t divisor = 1;  // Of a mean.
+  int64_t count = 1;                  // Elements of each result, those of all its parts.
+  bool maps = true, finishes = true;  // Parts are mapped alone, and what combines them finishes.
+  uint64_t shift_address = 0;         // The shifts of the results, one behind the other.
 };
 
 // The reduction of x over `axes`, one bit each, to y, in which they are left out or of extent 1.
-Reduction make_reduction(ReduceOp op, const bp_tensor& x, const bp_tensor& y, uint32_t axes);
+Reduction make_reduction(uint32_t op, const bp_tensor& x, const bp_tensor& y, uint32_t axes);
 
-// The scratch memory of a long one.
+// The scratch memory of a long one, and of one whose formula has a shift.
 uint64_t reduction_workspace(const Reduction& reduction);
 
 // Submits it. `reads` is what it reads, `writes` what it writes, `workspace` where the scratch

@@ -1,6 +1,8 @@
-// sum, mean, amax and argmax, for tensors of every layout (reduce.comp).
+// argmax, and the reductions with a formula (ops_spec/emit_reductions.py), such as sum and amax,
+// for tensors of every layout (reduce.comp).
 #include "backends/vulkan/kernels/map.hpp"
 #include "backends/vulkan/kernels/reduce.hpp"
+#include "reductions.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -12,7 +14,7 @@ uint32_t axes_of(const Args& args) {
   return axes;
 }
 
-template <typename Args, ReduceOp kOp>
+template <typename Args, uint32_t kOp>
 uint64_t workspace_of(const Args& args, const Env&) {
   return reduction_workspace(make_reduction(kOp, *args.x, *args.y, axes_of(args)));
 }
@@ -26,10 +28,10 @@ bp_status submit_tensors(Launch& launch, Reduction reduction, const bp_tensor& x
                           launch.workspace_address());
 }
 
-template <typename Args, ReduceOp kOp>
+template <typename Args, uint32_t kOp>
 bp_status reduction_launch(const Args& args, Launch& launch) {
   // A sum would begin with a zero, and -0 would lose its sign.
-  if (args.axes_count == 0) {
+  if (copies_one(kOp) && args.axes_count == 0) {
     return args.x->dtype == args.y->dtype ? submit_move(launch, kMapCopy, {args.y, args.x})
                                           : submit_map(launch, kMapCopy, {args.y, args.x});
   }
@@ -38,7 +40,7 @@ bp_status reduction_launch(const Args& args, Launch& launch) {
 }
 
 bp_status argmax_launch(const bp_argmax_args& args, Launch& launch) {
-  return submit_tensors(launch, make_reduction(kReduceArgmax, *args.x, *args.y, 1u << args.axis),
+  return submit_tensors(launch, make_reduction(BP_OP_ARGMAX, *args.x, *args.y, 1u << args.axis),
                         *args.x, *args.y);
 }
 
@@ -52,20 +54,20 @@ constexpr bp_dtype kSumRows[] = {
     BP_F32,  BP_F32,  BP_F32, BP_F16,  BP_F32, BP_BF16, BP_F16,  BP_F32, BP_F16,  BP_F16, BP_F16,
     BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F16, BP_BF16, BP_BF16, BP_F64, BP_F64,  BP_I32, BP_I32,
     BP_I32,  BP_I64,  BP_I64, BP_I32,  BP_I64, BP_I64,  BP_BOOL, BP_I32, BP_BOOL, BP_I64};
+constexpr DtypeRows kSumPairs{kSumRows, 2};
 
-template <typename Args, ReduceOp kOp>
+template <typename Args, uint32_t kOp>
 constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
   return make_kernel<Args, reduction_launch<Args, kOp>, nullptr, workspace_of<Args, kOp>>(row);
 }
 
 }  // namespace
 
-constinit const bp_kernel kSum =
-    reduction_kernel<bp_sum_args, kReduceSum>(kernel_row("sum", BP_OP_SUM, {kSumRows, 2}));
-constinit const bp_kernel kMean =
-    reduction_kernel<bp_mean_args, kReduceMean>(kernel_row("mean", BP_OP_MEAN, kFloatDtypes));
-constinit const bp_kernel kAmax =
-    reduction_kernel<bp_amax_args, kReduceAmax>(kernel_row("amax", BP_OP_AMAX, kNumberDtypes));
+#define BP_REDUCTION(name, Name, id, dtypes)   \
+  constinit const bp_kernel kReduction##Name = \
+      reduction_kernel<bp_##name##_args, id>(kernel_row(#name, id, dtypes));
+#include "reductions.def"
+
 constinit const bp_kernel kArgmax = make_kernel<bp_argmax_args, argmax_launch, argmax_supports>(
     kernel_row("argmax", BP_OP_ARGMAX, kNumberDtypes));
 

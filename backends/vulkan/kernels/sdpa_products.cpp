@@ -237,7 +237,7 @@ class SharedGradient {
     const int64_t shape[] = {to_->shape[0], to_->shape[1], group_, to_->shape[2], to_->shape[3]};
     const int64_t strides[] = {own[0], group_ * own[1], own[1], own[2], own[3]};
     const bp_tensor from{.shape = shape, .strides = strides, .ndim = 5, .dtype = BP_F32};
-    return make_reduction(kReduceSum, from, *to_, 1u << 2);
+    return make_reduction(BP_OP_SUM, from, *to_, 1u << 2);
   }
 
   const bp_tensor* const to_;

@@ -38,3 +38,10 @@ set(vulkan_emitted_shader_parts
   elementwise_f64.glsl
   elementwise_integers.glsl
   elementwise_ops.def)
+
+# What ops_spec/emit_reductions.py writes there.
+set(vulkan_emitted_reduction_sources reductions.def reductions.hpp)
+set(vulkan_emitted_reduction_parts
+  reductions_f32.glsl
+  reductions_f64.glsl
+  reductions_integers.glsl)
