@@ -159,10 +159,10 @@ TEST_F(Pages, SayByHowMuchTheBudgetWasMissed) {
 // A person pastes this line into a shell, and a backend can put any detail into its results.
 TEST_F(Pages, QuoteWhatABackendSaysInTheLineThatRepeatsAFailure) {
   fail(0, "m", "order");
-  result(0).details["after"] = "x; touch /tmp/harm, $(harm)\nharm";
+  result(0).details["after"] = "x; touch /opt/harm, $(harm)\nharm";
   const std::string line = repro_line(header_, summary().judged[0]);
   EXPECT_EQ(line,
-            "bp-conformance run ./x.so --case 'x; touch /tmp/harm' --case $'$(harm)\\012harm' "
+            "bp-conformance run ./x.so --case 'x; touch /opt/harm' --case $'$(harm)\\012harm' "
             "--case stream.case_00 --seed 0x5eed");
 }
 
