@@ -1,0 +1,88 @@
+"""What the tests of formulas share: goldens, and the mistakes that these must notice."""
+
+import decimal
+import pathlib
+
+import compute
+from primitives import CONTEXT
+
+GOLDENS = pathlib.Path(__file__).resolve().parent / "goldens"
+# Of two doubles, and what is lost where a double is subnormal.
+RELATIVE, ABSOLUTE = decimal.Decimal(2)**-100, decimal.Decimal(2)**-1074
+LARGEST = decimal.Decimal(1.7976931348623157e308)
+
+
+def read_goldens(name, parts):
+    """{op: [(inputs, the result as a Decimal)]} of a file. parts(numbers) divides those of a line
+    into its inputs and the two of its result."""
+    found = {}
+    for line in (GOLDENS / name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        op, *words = line.split()
+        inputs, (high, low) = parts([float(word) for word in words])
+        with decimal.localcontext(CONTEXT):
+            total = decimal.Decimal(high) + decimal.Decimal(low) if low else decimal.Decimal(high)
+        found.setdefault(op, []).append((inputs, total))
+    return found
+
+
+def fits(got, wanted):
+    """Whether a value is that of a golden. The sign of a zero is for the suite to say."""
+    if isinstance(got, bool):
+        return wanted == int(got)
+    with decimal.localcontext(CONTEXT):
+        if abs(got) > LARGEST:
+            got = decimal.Decimal("Infinity").copy_sign(got)
+        if got.is_nan() or wanted.is_nan() or got.is_infinite() or wanted.is_infinite():
+            return got.is_nan() and wanted.is_nan() or got == wanted
+        return abs(got - wanted) <= abs(wanted) * RELATIVE + ABSOLUTE
+
+
+# ---- Mutations -----------------------------------------------------------------------------------
+
+# What a primitive is mistaken for: one that takes the same.
+MISTAKEN = {"add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "div"), "div": ("mul",),
+            "ratio": ("mul",), "max": ("min",), "min": ("max",), "lt": ("eq",), "le": ("lt",),
+            "eq": ("le",), "exp": ("tanh",), "log": ("sqrt",), "sqrt": ("exp",), "tanh": ("exp",),
+            "erfinv": ("tanh",)}
+ORDERED = ("sub", "div", "ratio", "lt", "le")  # Whose two sides differ.
+
+
+def mistakes(node):
+    """What could stand in place of `node` itself by one mistake: (what was done, Node)."""
+    if node.kind == "number":
+        for change in (1, -1, node.value / 1024 or 1):
+            yield f"{node.value} by {change}", compute.number(node.value + change)
+    for other in MISTAKEN.get(node.kind, ()):
+        yield f"{node.kind} as {other}", compute.Node(other, node.args)
+    if node.kind in ORDERED:
+        yield f"{node.kind} the other way", compute.Node(node.kind, node.args[::-1])
+    if node.kind == "signbit":
+        yield "the sign the other way", compute.Node("signbit", (
+            compute.Node("neg", node.args),))
+    if node.kind in ("neg", "abs"):
+        yield f"no {node.kind}", node.args[0]
+    if node.kind == "select":
+        condition, yes, no = node.args
+        yield "the first branch alone", yes
+        yield "the second branch alone", no
+        yield "branches the other way", compute.Node("select", (condition, no, yes))
+    if node.kind == "fma":
+        a, b, c = node.args
+        yield "a product without its sum", compute.Node("mul", (a, b))
+        yield "a sum without its factor", compute.Node("add", (a, c))
+
+
+def mutations(result):
+    """The formula with one mistake in one of its parts, wherever this part stands."""
+    for part in result.walk():
+        for what, other in mistakes(part):
+            yield f"{what} in {part.kind}", replaced(result, part, other)
+
+
+def replaced(node, part, other):
+    if node == part:
+        return other
+    args = tuple(replaced(a, part, other) for a in node.args)
+    return node if args == node.args else compute.Node(node.kind, args)

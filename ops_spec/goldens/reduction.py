@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes reduction.txt, values of the reductions from their definitions, with mpmath.
+
+    pip install mpmath && python3 ops_spec/goldens/reduction.py
+
+It knows nothing of `reduce`: what it writes is what the formulas are checked against, so each op is
+written here a second time, from its mathematical definition. A line is the op, the result as a sum
+of two doubles, and the elements that are reduced to it: any number of them.
+"""
+
+import math
+import pathlib
+
+import mpmath
+from mpmath import mpf
+
+from elementwise import INF, LARGE, NAN, SMALLEST, split, spread
+
+mpmath.mp.prec = 400
+HERE = pathlib.Path(__file__).resolve().parent
+LARGEST = 1.7976931348623157e308
+
+SINGLE = [[sign * x] for x in (0.0, *SMALLEST, 0.1, 1.0, 1.5, 88.75, 746.5, 1e10, LARGEST, INF)
+          for sign in (1, -1)]
+# Infinities among other elements. NaN wins over all of them.
+INFINITE = [[INF, INF], [-INF, -INF], [-INF] * 5, [INF, 1.0], [1.0, INF], [-INF, 1.0],
+            [1.0, -INF, 2.5], [-INF, -3.0, -INF], [INF, -1e300], [-INF, 1e300], [-INF, -1e300]]
+OPPOSITE = [[INF, -INF], [-INF, 1.0, INF]]
+NO_NUMBER = [[NAN], [NAN, 1.0], [1.0, NAN], [INF, NAN], [NAN, -INF], [1.0, NAN, -2.0]]
+ORDINARY = [[1.0, 2.0], [2.0, 1.0], [3.0, -3.0], [0.5] * 2, [0.1] * 10, [-2.5] * 7,
+            [1.0, 1.0, -1.0], [1e10, 1.0, -1e10], [0.25, 1e-8, -0.25], [5e-324] * 3,
+            [2.0**-1022, -5e-324],
+            [-7.0, -8.5, -30.0], [4.0, 4.0, 1.0, 4.0], [1.0, 2.0**-53, 2.0**-53],
+            *(spread(count, -4, 4, seed) for count in (2, 3, 5, 8, 17) for seed in (count, 100)),
+            *(spread(count, -30, 9.5, 50 + count) for count in (2, 6, 40))]
+# Where exponentials end, and far beyond.
+FAR = [[sign * x + step for step in steps] for x in LARGE[:7] for sign in (1, -1)
+       for steps in ((0.0, 0.5), (0.0, -1.0, -40.0))]
+FARTHEST = [[1e10, 1e10], [-1e10, -1e10, -1e10], [LARGEST, 0.0], [-LARGEST, 0.0]]
+SAME = [[LARGEST] * 2, [-LARGEST] * 3]  # The sum of which overflows.
+APART = [[1e300, -1e300], [-1e300, 1e300, 1e300]]  # Where a sum would lose its digits.
+
+
+def total(xs):
+    return mpmath.fsum(map(mpf, xs))
+
+
+def mean(xs):
+    return total(xs) / len(xs) if xs else mpf("nan")
+
+
+def amax(xs):
+    return mpf("nan") if any(map(math.isnan, xs)) else mpf(max(xs))
+
+
+def logsumexp(xs):
+    """log(exp(x_1) + ... + exp(x_n)). mpmath has no largest exponent, so nothing overflows."""
+    if any(map(math.isnan, xs)):
+        return mpf("nan")
+    if INF in xs:
+        return mpf("inf")
+    finite = [mpf(x) for x in xs if x != -INF]
+    with mpmath.workprec(2600):  # The logarithm of 1 + 2^-1074 has all digits of a double.
+        return mpmath.log(mpmath.fsum(map(mpmath.exp, finite))) if finite else mpf("-inf")
+
+
+ADDED = [[], *SINGLE, *INFINITE, *OPPOSITE, *NO_NUMBER, *ORDINARY, *FAR, *FARTHEST]
+OPS = {
+    "sum": (total, ADDED + SAME),
+    "mean": (mean, ADDED),
+    "amax": (amax, ADDED[1:] + SAME + APART),
+    "logsumexp": (logsumexp, ADDED + SAME + APART),
+}
+
+
+def lines():
+    for op, (function, rows) in OPS.items():
+        for elements in rows:
+            yield " ".join([op, *map(repr, (*split(function(elements)), *map(float, elements)))])
+
+
+if __name__ == "__main__":
+    head = "# Written by reduction.py with mpmath. Do not edit: an op, its result, the elements.\n"
+    (HERE / "reduction.txt").write_text(head + "\n".join(lines()) + "\n", encoding="utf-8")
