@@ -1,11 +1,15 @@
-// Oracles of the reductions.
+// Oracles of the reductions, and the bounds of those that a formula gives.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
 
 #include "conformance/numerics/bounded.hpp"
 #include "conformance/reference/array.hpp"
+#include "conformance/reference/primitives.hpp"
 
 namespace bp::conformance::reference {
 
@@ -21,35 +25,29 @@ inline Shape reduced(const Shape& shape, const Shape& axes, bool keepdims) {
   return result;
 }
 
-// Calls combine(result element, x element) for each element of x, in row-major order.
-template <typename N, typename Combine>
-Array<N> reduce(const Array<N>& x, const Shape& axes, bool keepdims, N start, Combine combine) {
-  Array<N> result(reduced(x.shape, axes, keepdims));
-  std::fill(result.data.begin(), result.data.end(), start);
-  const Shape kept = reduced(x.shape, axes, true);
-  for (int64_t i = 0; i < x.size(); ++i) {
-    Shape place = coordinates(i, x.shape);
-    for (const int64_t axis : axes) place[static_cast<size_t>(axis)] = 0;
-    N& target = result[flat_index(place, kept)];
-    target = combine(target, x[i]);
+// Calls visit(i, target) for each element i of `shape` in row-major order: `target` is the element
+// of the result that it belongs to.
+template <typename Visit>
+void for_each_reduced(const Shape& shape, const Shape& axes, Visit visit) {
+  const Shape kept = reduced(shape, axes, true);
+  Shape steps(shape.size()), place(shape.size());
+  int64_t stride = 1, target = 0;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const bool is_reduced =
+        std::find(axes.begin(), axes.end(), static_cast<int64_t>(axis)) != axes.end();
+    steps[axis] = is_reduced ? 0 : stride;
+    stride *= kept[axis];
   }
-  return result;
-}
-
-// A sum over no axes is x, whose -0 no sum has.
-template <typename N>
-Array<N> sum(const Array<N>& x, const Shape& axes, bool keepdims) {
-  if (axes.empty()) return x;
-  return reduce(x, axes, keepdims, N(0), [](N total, N value) { return total + value; });
-}
-
-// The mean of no elements is NaN.
-template <typename N>
-Array<N> mean(const Array<N>& x, const Shape& axes, bool keepdims) {
-  Array<N> result = sum(x, axes, keepdims);
-  const int64_t count = result.size() == 0 ? 1 : x.size() / result.size();
-  for (N& value : result.data) value = value / N(static_cast<double>(count));
-  return result;
+  const int64_t count = element_count(shape);
+  for (int64_t i = 0; i < count; ++i) {
+    visit(i, target);
+    for (size_t axis = shape.size(); axis-- > 0;) {
+      target += steps[axis];
+      if (++place[axis] < shape[axis]) break;
+      target -= steps[axis] * shape[axis];
+      place[axis] = 0;
+    }
+  }
 }
 
 // NaN is larger than every number.
@@ -75,22 +73,111 @@ Array<int64_t> argmax(const Array<N>& x, int64_t axis, bool keepdims) {
   return result;
 }
 
-// Every group of elements has at least one.
+// ---- Reductions by a formula ----------------------------------------------------------------- //
+//
+// A formula F is a struct of reductions.hpp, which emit_reductions.py writes: F::kRow says what it
+// has, F::map() and F::finish() are its functions on a number type.
+
 template <typename N>
-Array<N> amax(const Array<N>& x, const Shape& axes, bool keepdims) {
-  Array<N> result(reduced(x.shape, axes, keepdims));
-  std::vector<bool> is_set(result.data.size());
-  const Shape kept = reduced(x.shape, axes, true);
-  for (int64_t i = 0; i < x.size(); ++i) {
-    Shape place = coordinates(i, x.shape);
-    for (const int64_t axis : axes) place[static_cast<size_t>(axis)] = 0;
-    const int64_t target = flat_index(place, kept);
-    if (!is_set[static_cast<size_t>(target)] || is_larger(x[i], result[target])) {
-      result[target] = x[i];
+N lowest() {
+  if constexpr (std::is_same_v<N, Integer>) {
+    return Integer(INT64_MIN);
+  } else {
+    return N(-HUGE_VAL);
+  }
+}
+
+template <typename F, typename N>
+N mapped(N x, N shift) {
+  if constexpr (F::kRow.has_map) return F::map(x, shift);
+  return x;
+}
+template <typename F, typename N>
+N combined(N a, N b) {
+  if constexpr (F::kRow.adds) return a + b;
+  return is_larger(b, a) ? b : a;
+}
+template <typename F, typename N>
+N finished(N total, double count, N shift) {
+  if constexpr (F::kRow.has_finish) return F::finish(total, N(count), shift);
+  return total;
+}
+
+// The shift of each result: the largest element, or 0 if that is infinite or does not exist, or if
+// the formula has no shift.
+template <typename F, typename N>
+Array<N> shifts(const Array<N>& x, const Shape& axes, bool keepdims) {
+  Array<N> shift(reduced(x.shape, axes, keepdims));
+  if constexpr (F::kRow.has_shift) {
+    std::fill(shift.data.begin(), shift.data.end(), lowest<N>());
+    for_each_reduced(x.shape, axes, [&](int64_t i, int64_t target) {
+      if (is_larger(x[i], shift[target])) shift[target] = x[i];
+    });
+    for (N& value : shift.data) {
+      if (value == -lowest<N>() || value == lowest<N>()) value = N(0);
     }
-    is_set[static_cast<size_t>(target)] = true;
+  }
+  return shift;
+}
+
+// How many elements each of `results` results has.
+inline double count_of(int64_t elements, int64_t results) {
+  return results == 0 ? 1 : static_cast<double>(elements / results);
+}
+
+// The results. Without axes a formula that copies one element keeps the -0 that no sum has.
+template <typename F, typename N>
+Array<N> reduced_by(const Array<N>& x, const Shape& axes, bool keepdims) {
+  if (F::kRow.copies_one && axes.empty()) return x;
+  const Array<N> shift = shifts<F>(x, axes, keepdims);
+  Array<N> result(shift.shape);
+  std::fill(result.data.begin(), result.data.end(), F::kRow.adds ? N(0) : lowest<N>());
+  for_each_reduced(x.shape, axes, [&](int64_t i, int64_t target) {
+    result[target] = combined<F>(result[target], mapped<F>(x[i], shift[target]));
+  });
+  const double count = count_of(x.size(), result.size());
+  for (int64_t i = 0; i < result.size(); ++i) {
+    result[i] = finished<F>(result[i], count, shift[i]);
   }
   return result;
+}
+
+// The bounds of a formula that adds.
+struct AddedBounds {
+  std::vector<double> bounds;     // On each result: B.
+  std::vector<double> magnitude;  // Of each result, as the absolute values of its terms give it.
+};
+
+// The sum has the bound of R1, and carries the errors of its terms. What finishes it carries both,
+// and is a step of its own. `B` is the number type that carries the errors.
+template <typename F, typename B, typename N>
+AddedBounds added_bounds(const Array<N>& x, const Shape& axes, const Numerics& numerics) {
+  const Array<N> shift = shifts<F>(x, axes, true);
+  Array<B> total(shift.shape);
+  std::vector<double> magnitude(total.data.size());
+  for_each_reduced(x.shape, axes, [&](int64_t i, int64_t target) {
+    const B element(primitive::nearest(x[i]));
+    const B term = mapped<F>(element, B(primitive::nearest(shift[target])));
+    B& sum = total[target];
+    sum.value += term.value;
+    magnitude[static_cast<size_t>(target)] += std::fabs(term.value);
+    if (!std::isfinite(element.value)) return;  // An infinite number is never rounded.
+    sum.error += term.error;
+    sum.is_lost = sum.is_lost || term.may_overflow();
+  });
+  const double count = count_of(x.size(), total.size());
+  AddedBounds found;
+  for (int64_t i = 0; i < total.size(); ++i) {
+    B& sum = total[i];
+    const double own = magnitude[static_cast<size_t>(i)], nearest = primitive::nearest(shift[i]);
+    sum.error += sum_bound(own + sum.error, count, numerics);
+    // Anything is right where finite elements let a step before the last one overflow.
+    const bool is_lost = F::kRow.has_map && F::kRow.has_finish && sum.may_overflow();
+    found.bounds.push_back(
+        is_lost && std::isfinite(sum.value) ? HUGE_VAL : finished<F>(sum, count, B(nearest)).error);
+    found.magnitude.push_back(std::fabs(finished<F>(own, count, nearest)));
+  }
+  return found;
 }
 
 }  // namespace bp::conformance::reference

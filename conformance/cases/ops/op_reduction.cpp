@@ -1,11 +1,19 @@
-// Cases of sum, mean, amax and argmax.
+// Cases of the reductions whose formula the spec has, and of argmax: data follow from what the
+// formula has, values and bounds from the formula itself.
+#include <array>
+#include <tuple>
+#include <type_traits>
+
 #include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/reduction.hpp"
+#include "conformance/reference/reductions.hpp"
 
 namespace bp::conformance {
 namespace {
 
 using enum Layout;
+using reductions::Dtypes;
 
 struct Row {
   Shape shape;
@@ -79,48 +87,50 @@ std::string layout_of(const Row& row) {
   return std::string(layout_text(row.x)) + "_to_" + layout_text(row.y);
 }
 
-double terms_of(const CallData& data) {
-  const double outputs = static_cast<double>(element_count(data.tensor("y").shape));
-  return static_cast<double>(data.tensor("x").data.size()) / std::fmax(outputs, 1);
+// ---- Oracles --------------------------------------------------------------------------------- //
+
+// The bound of a formula that adds. What functions such as exp may be off to one side says nothing
+// about the sum.
+template <typename F, typename N>
+void add_bounds(Expected& expected, const CallData& data, const Array<N>& x,
+                const Numerics& numerics) {
+  const Shape& axes = data.list("axes");
+  with_bounded(data.tensor("x").dtype, [&]<typename B>(B) {
+    auto found = reference::added_bounds<F, B>(x, axes, numerics);
+    expected.bound = std::move(found.bounds);
+    if (!F::kRow.is_long) expected.magnitude = std::move(found.magnitude);
+  });
+  expected.checks_bias = !F::kRow.is_long;
+  // Without axes the result is x, and no zero changes its sign.
+  expected.sign_of_zero = F::kRow.copies_one && axes.empty();
 }
 
-// Without axes the result is x, and no zero changes its sign.
-Expected expected_of(const CallData& data, Expected sums) {
-  sums.sign_of_zero = data.list("axes").empty();
-  return sums;
-}
-
-std::vector<Expected> expected_sum(const CallData& data, const Numerics& numerics) {
-  const bool keepdims = data.integer("keepdims") != 0;
-  return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
+// It captures nothing and follows the call alone, so that recorded launches are judged by it and
+// failing calls are made smaller.
+template <typename F>
+std::vector<Expected> expected_of(const CallData& data, const Numerics& numerics) {
+  const auto make = [&]<typename N>(N) {
     const Array<N> x = data.array<N>("x");
-    const Array<N> y = reference::sum(x, data.list("axes"), keepdims);
-    if constexpr (std::is_same_v<N, Integer>) {
-      return std::vector{exactly(y)};
-    } else {
-      const Array<N> magnitude = reference::sum(absolute(x), data.list("axes"), keepdims);
-      return std::vector{expected_of(data, summed(y, magnitude, terms_of(data), numerics))};
+    const bool keepdims = data.integer("keepdims") != 0;
+    Expected expected = exactly(reference::reduced_by<F>(x, data.list("axes"), keepdims));
+    if constexpr (F::kRow.adds && !std::is_same_v<N, Integer>) {
+      add_bounds<F>(expected, data, x, numerics);
     }
-  });
+    return std::vector{expected};
+  };
+  if constexpr (F::kRow.dtypes == Dtypes::kFloats) {
+    return with_float(data.tensor("x").dtype, make);
+  } else {
+    return with_number(data.tensor("x").dtype, make);
+  }
 }
 
-std::vector<Expected> expected_mean(const CallData& data, const Numerics& numerics) {
-  const bool keepdims = data.integer("keepdims") != 0;
-  return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
-    const Array<N> x = data.array<N>("x");
-    const Array<N> y = reference::mean(x, data.list("axes"), keepdims);
-    const Array<N> magnitude = reference::mean(absolute(x), data.list("axes"), keepdims);
-    // One step more than the sum: the division.
-    return std::vector{expected_of(data, summed(y, magnitude, terms_of(data) + 1, numerics))};
-  });
+// In the order of kRows.
+template <typename... F>
+constexpr auto make_oracles(std::type_identity<std::tuple<F...>>) {
+  return std::array{&expected_of<F>...};
 }
-
-std::vector<Expected> expected_amax(const CallData& data, const Numerics&) {
-  const bool keepdims = data.integer("keepdims") != 0;
-  return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
-    return std::vector{exactly(reference::amax(data.array<N>("x"), data.list("axes"), keepdims))};
-  });
-}
+constexpr auto kOracles = make_oracles(std::type_identity<reductions::Formulas>());
 
 std::vector<Expected> expected_argmax(const CallData& data, const Numerics& numerics) {
   const int64_t axis = data.integer("axis");
@@ -143,72 +153,109 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
   });
 }
 
-struct ReductionOp {
-  uint32_t op;
-  Reference reference;
+// ---- Cases ----------------------------------------------------------------------------------- //
+
+// What argmax, which no formula gives, has in common with the others.
+constexpr reductions::Row kArgmax{.op = BP_OP_ARGMAX, .dtypes = Dtypes::kNumbers};
+
+// Every other element is one that a mask has taken away, and so are all of the first row.
+void mask(CallData& data) {
+  HostTensor& x = data.tensor("x");
+  for (size_t i = 0; i < x.data.size(); ++i) {
+    if (i % 2 == 0 || i < static_cast<size_t>(x.shape.back())) x.data[i] = -HUGE_VAL;
+  }
+}
+
+class Rows {
+ public:
+  Rows(OpCases& cases, const reductions::Row& op, Reference reference, bp_dtype dtype)
+      : cases_(cases), op_(op), reference_(std::move(reference)), dtype_(dtype) {
+    specials_ = static_cast<int64_t>(special_values(dtype).size());
+  }
+
+  void add_all() {
+    for (const Row& row : all_rows()) {
+      if (!can_take(row)) continue;
+      add("exact_dense", kExactDense, row);
+      if (op_.adds && is_float(dtype_)) add("random", kRandom, row);
+      if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);  // Tied extremes.
+    }
+    if (!op_.adds) return add_extremes();
+    for (const Row& row : empty_rows()) add("tail", kExactDense, row);
+    if (!is_float(dtype_)) return;
+    add("positive", kPositive, {{5, 1031}, {1}});
+    add("special", kSpecial, {{3, specials_}, {}});
+    add("special", kSpecial, {{specials_, 3}, {}, true, kTransposed});
+    if (op_.has_shift) add_shifted();
+  }
+
+ private:
+  bool is_argmax() const { return op_.op == BP_OP_ARGMAX; }
+  bool can_take(const Row& row) const { return !is_argmax() || row.axes.size() == 1; }
+
+  OpCase& add(const std::string& fill, const Fill& data, const Row& row) {
+    const bool gives_i64 = is_argmax() || (op_.gives_i64 && !is_float(dtype_));
+    const bool is_sum = op_.adds && !op_.has_map && !op_.has_finish;
+    OpCase made = make_case(op_.op, dtype_, fill, detail_of(row), layout_of(row));
+    made.input("x", dtype_, row.shape, data, row.x);
+    made.output("y", gives_i64 ? bp_dtype{BP_I64} : dtype_,
+                reference::reduced(row.shape, row.axes, row.keepdims), row.y);
+    made.set("keepdims", int64_t{row.keepdims}).reference = reference_;
+    if (is_argmax()) {
+      made.set("axis", row.axes.front());
+    } else {
+      made.set("axes", row.axes);
+    }
+    made.varies = false;  // A reduction may have one output, or equal ones.
+    made.is_smoke = is_smoke_dtype(dtype_) || dtype_ == BP_I64 || dtype_ == BP_BOOL;
+    made.is_exact = (row.axes.empty() && op_.copies_one) || (is_sum && fill == "exact_dense");
+    cases_.push_back(std::move(made));
+    return cases_.back();
+  }
+
+  // Special values spread in one way only, in whatever order they are met.
+  void add_extremes() {
+    add("special", kSpecial, {{specials_, 3}, {1}});
+    add("special", kSpecialSlow, {{specials_, specials_}, {1}});
+    add("tail", kExactDense, {{3, 0}, {0}, false, kDense, kDense});
+  }
+
+  // Elements that overflow or vanish without the shift, and infinities that it must not meet.
+  void add_shifted() {
+    add("special", kSpecial, {{specials_, 3}, {1}});
+    add("special", kSpecialSlow, {{specials_, specials_}, {1}});
+    for (const Row& row : {Row{{5, 19}, {1}}, Row{{65, 33}, {0}}, Row{{3, 4, 5}, {0, 2}, true}}) {
+      add("above", {FillKind::kUniform, 800, 810}, row);
+      add("below", {FillKind::kUniform, -810, -800}, row);
+      add("apart", {FillKind::kUniform, -400, 400}, row);
+      add("masked", kRandom, row).derive = mask;
+    }
+    for (const Row& row : {Row{{4099}, {0}}, Row{{4099, 3}, {0}}, Row{{3, 4099}, {1}}}) {
+      add("equal", {FillKind::kUniform, 0.5, 0.5}, row);
+    }
+  }
+
+  OpCases& cases_;
+  const reductions::Row& op_;
+  Reference reference_;
+  bp_dtype dtype_;
+  int64_t specials_;
 };
 
-OpCase make_row(const ReductionOp& op, bp_dtype dtype, bp_dtype result, const std::string& fill,
-                const Fill& data, const Row& row) {
-  OpCase made = make_case(op.op, dtype, fill, detail_of(row), layout_of(row));
-  made.input("x", dtype, row.shape, data, row.x);
-  made.output("y", result, reference::reduced(row.shape, row.axes, row.keepdims), row.y);
-  made.set("keepdims", int64_t{row.keepdims}).reference = op.reference;
-  if (op.op == BP_OP_ARGMAX) {
-    made.set("axis", row.axes.front());
-  } else {
-    made.set("axes", row.axes);
-  }
-  made.varies = false;  // A reduction may have one output, or equal ones.
-  return made;
-}
-
-bool can_take(const ReductionOp& op, const Row& row) {
-  return op.op != BP_OP_ARGMAX || row.axes.size() == 1;
-}
-
-void add_rows(OpCases& cases, const ReductionOp& op, bp_dtype dtype, bool is_smoke) {
-  const bool is_sum = op.op == BP_OP_SUM || op.op == BP_OP_MEAN;
-  bp_dtype result = dtype;
-  if (op.op == BP_OP_ARGMAX || (is_sum && !is_float(dtype))) result = BP_I64;
-  const auto add = [&](const std::string& fill, const Fill& data, const Row& row) {
-    OpCase made = make_row(op, dtype, result, fill, data, row);
-    made.is_smoke = is_smoke;
-    made.is_exact = row.axes.empty() || (op.op == BP_OP_SUM && fill == "exact_dense");
-    cases.push_back(std::move(made));
-  };
-  for (const Row& row : all_rows()) {
-    if (!can_take(op, row)) continue;
-    add("exact_dense", kExactDense, row);
-    if (is_sum && is_float(dtype)) add("random", kRandom, row);
-    if (!is_sum && dtype != BP_I64) add("repeat", kRepeat, row);  // Tied extremes.
-  }
-  const auto specials = static_cast<int64_t>(special_values(dtype).size());
-  if (is_sum) {
-    for (const Row& row : empty_rows()) add("tail", kExactDense, row);
-    if (!is_float(dtype)) return;
-    add("positive", kPositive, {{5, 1031}, {1}});
-    add("special", kSpecial, {{3, specials}, {}});
-    add("special", kSpecial, {{specials, 3}, {}, true, kTransposed});
-    return;
-  }
-  add("special", kSpecial, {{specials, 3}, {1}});
-  add("special", kSpecialSlow, {{specials, specials}, {1}});
-  add("tail", kExactDense, {{3, 0}, {0}, false, kDense, kDense});
+void add_dtypes(OpCases& cases, const reductions::Row& op, const Reference& reference) {
+  for (const bp_dtype dtype : kFloats) Rows(cases, op, reference, dtype).add_all();
+  if (op.dtypes == Dtypes::kFloats) return;
+  for (const bp_dtype dtype : {BP_I32, BP_I64}) Rows(cases, op, reference, dtype).add_all();
+  if (op.dtypes == Dtypes::kAny) Rows(cases, op, reference, BP_BOOL).add_all();
 }
 
 }  // namespace
 
 void add_reduction(OpCases& cases) {
-  const ReductionOp sum{BP_OP_SUM, expected_sum}, mean{BP_OP_MEAN, expected_mean};
-  const ReductionOp amax{BP_OP_AMAX, expected_amax}, argmax{BP_OP_ARGMAX, expected_argmax};
-  for (const ReductionOp* op : {&sum, &mean, &amax, &argmax}) {
-    for (const bp_dtype dtype : {BP_F32, BP_F64}) add_rows(cases, *op, dtype, true);
-    for (const bp_dtype dtype : {BP_F16, BP_BF16}) add_rows(cases, *op, dtype, false);
-    if (op == &mean) continue;
-    for (const bp_dtype dtype : {BP_I32, BP_I64}) add_rows(cases, *op, dtype, dtype == BP_I64);
+  for (size_t i = 0; i < kOracles.size(); ++i) {
+    add_dtypes(cases, reductions::kRows[i], kOracles[i]);
   }
-  add_rows(cases, sum, BP_BOOL, true);
+  add_dtypes(cases, kArgmax, expected_argmax);
 }
 
 }  // namespace bp::conformance

@@ -1,0 +1,250 @@
+// The oracles of the reductions, which are made of the spec's formulas: against goldens, which know
+// nothing of them; and their bounds against kernels that are right, and kernels that are wrong.
+#include "conformance/reference/reduction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "conformance/numerics/accept.hpp"
+#include "conformance/numerics/fills.hpp"
+#include "conformance/reference/goldens.hpp"
+#include "conformance/reference/reductions.hpp"
+
+namespace bp::conformance::reference {
+namespace {
+
+using reductions::AmaxFormula, reductions::LogsumexpFormula, reductions::MeanFormula,
+    reductions::SumFormula;
+
+template <typename N>
+Array<N> tensor(Shape shape, std::vector<N> values) {
+  Array<N> result(std::move(shape));
+  result.data = std::move(values);
+  return result;
+}
+template <typename N>
+Array<N> line(const std::vector<double>& values) {
+  Array<N> result(Shape{static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) result.data[i] = N(values[i]);
+  return result;
+}
+
+// ---- Values ---------------------------------------------------------------------------------- //
+
+TEST(Reduction, FollowsAxesAndKeepdims) {
+  const Array<double> x = tensor<double>({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(reduced_by<SumFormula>(x, {0}, false).data, (std::vector<double>{5, 7, 9}));
+  EXPECT_EQ(reduced_by<SumFormula>(x, {1}, true).shape, (Shape{2, 1}));
+  EXPECT_EQ(reduced_by<SumFormula>(x, {1, 0}, false).data, (std::vector<double>{21}));
+  EXPECT_EQ(reduced_by<MeanFormula>(x, {1}, false).data, (std::vector<double>{2, 5}));
+  EXPECT_EQ(reduced_by<AmaxFormula>(x, {1}, false).data, (std::vector<double>{3, 6}));
+  EXPECT_TRUE(std::isnan(reduced_by<MeanFormula>(line<double>({}), {0}, false)[0]));
+  EXPECT_EQ(reduced_by<SumFormula>(line<double>({}), {0}, false)[0], 0);
+}
+
+TEST(Reduction, GivesEachElementItsResult) {
+  const Shape shape = {2, 3, 2, 2};
+  Array<double> x(shape);
+  for (int64_t i = 0; i < x.size(); ++i) x[i] = std::ldexp(1, static_cast<int>(i));
+  const Array<double> y = reduced_by<SumFormula>(x, {1, 3}, false);
+  for (int64_t a = 0; a < 2; ++a) {
+    for (int64_t c = 0; c < 2; ++c) {
+      double total = 0;
+      for (const int64_t b : {0, 1, 2}) {
+        for (const int64_t d : {0, 1}) total += x[flat_index(Shape{a, b, c, d}, shape)];
+      }
+      EXPECT_EQ(y[a * 2 + c], total);
+    }
+  }
+}
+
+TEST(Reduction, OverNoAxesIsX) {
+  EXPECT_TRUE(std::signbit(reduced_by<SumFormula>(line<double>({-0.0}), {}, false)[0]));
+  EXPECT_TRUE(std::signbit(reduced_by<MeanFormula>(line<double>({-0.0}), {}, false)[0]));
+  EXPECT_EQ(reduced_by<LogsumexpFormula>(line<double>({-3, 800}), {}, false).data,
+            (std::vector<double>{-3, 800}));
+}
+
+TEST(Reduction, OfIntegersWraps) {
+  const Array<Integer> x = tensor<Integer>({2}, {Integer(INT64_MAX), Integer(1)});
+  EXPECT_EQ(reduced_by<SumFormula>(x, {0}, false)[0].value, INT64_MIN);
+  const Array<Integer> least = tensor<Integer>({2}, {Integer(INT64_MIN), Integer(INT64_MIN)});
+  EXPECT_EQ(reduced_by<AmaxFormula>(least, {0}, false)[0].value, INT64_MIN);
+}
+
+// ---- Goldens --------------------------------------------------------------------------------- //
+
+struct Golden {
+  DoubleDouble result;
+  std::vector<double> elements;
+};
+
+std::vector<Golden> goldens_of(uint32_t op) {
+  static const auto all = read_goldens(GOLDENS);
+  std::vector<Golden> found;
+  for (const std::vector<double>& numbers : all.at(name_of(op))) {
+    found.push_back({{numbers[0], numbers[1]}, {numbers.begin() + 2, numbers.end()}});
+  }
+  return found;
+}
+
+// Calls check(F()) for each formula.
+template <typename Check>
+void for_each_formula(Check check) {
+  std::apply([&](auto... formula) { (check(formula), ...); }, reductions::Formulas());
+}
+
+double largest_magnitude(const std::vector<double>& elements) {
+  double most = 0;
+  for (const double x : elements) most = std::fmax(most, std::fabs(x));
+  return most;
+}
+
+TEST(Reduction, OraclesInTwoDoublesEqualTheGoldens) {
+  for_each_formula([]<typename F>(F) {
+    EXPECT_GE(goldens_of(F::kRow.op).size(), 40u) << name_of(F::kRow.op);
+    for (const Golden& golden : goldens_of(F::kRow.op)) {
+      const auto y = reduced_by<F>(line<DoubleDouble>(golden.elements), {0}, false)[0];
+      const double size = std::fabs(golden.result.hi) + largest_magnitude(golden.elements);
+      EXPECT_TRUE(is_golden(y, golden.result, 0x1p-92 * size + 0x1p-1060))
+          << name_of(F::kRow.op) << testing::PrintToString(golden.elements) << " is " << y.hi
+          << ", not " << golden.result.hi;
+    }
+  });
+}
+
+// In doubles, whose errors the bounds of 53 bits are to cover.
+TEST(Reduction, BoundsCoverTheErrorOfTheSameStepsInDoubles) {
+  const Numerics numerics = resolve_numerics(nullptr, BP_F64);
+  for_each_formula([&]<typename F>(F) {
+    if constexpr (F::kRow.adds) {
+      for (const Golden& golden : goldens_of(F::kRow.op)) {
+        const Array<double> x = line<double>(golden.elements);
+        const double y = reduced_by<F>(x, {0}, false)[0];
+        if (!std::isfinite(y)) continue;
+        const double bound = added_bounds<F, Bounded<53>>(x, {0}, numerics).bounds[0];
+        const double error = std::fabs((DoubleDouble(y) - golden.result).hi);
+        EXPECT_LE(error, bound) << name_of(F::kRow.op) << testing::PrintToString(golden.elements);
+      }
+    }
+  });
+}
+
+// ---- Bounds ---------------------------------------------------------------------------------- //
+
+std::vector<double> random(size_t count, double low, double high, uint64_t seed = 1) {
+  std::vector<double> values;
+  for (uint64_t i = 0; i < count; ++i) {
+    values.push_back(fill_element({FillKind::kUniform, low, high}, BP_F32, seed, 0, {i}).hi);
+  }
+  return values;
+}
+
+TEST(ReductionBounds, OfSumsAreThoseOfTheirClass) {
+  for (const size_t count : {1, 7, 300, 4099}) {
+    const std::vector<double> x = random(count, -1, 1);
+    double magnitude = 0, total = 0;
+    for (const double value : x) magnitude += std::fabs(value), total += value;
+    const auto n = static_cast<double>(count);
+    const double of_sum = sum_bound(magnitude, n, Numerics{});
+    const auto bound = [&]<typename F>(F) {
+      return added_bounds<F, Bounded<24>>(line<double>(x), {0}, Numerics{}).bounds[0];
+    };
+    EXPECT_EQ(bound(SumFormula()), of_sum);
+    // The mean has one division more.
+    EXPECT_GE(bound(MeanFormula()), of_sum / n);
+    const double division = 5 * 0x1p-24 * (std::fabs(total) + of_sum) / n;
+    EXPECT_LE(bound(MeanFormula()), of_sum / n + 1.001 * division + 0x1p-148);
+  }
+}
+
+// How a kernel computes logsumexp in f32, and what is wrong with it.
+struct Kernel {
+  double exp_ulps = 0, log_ulps = 0;  // How far off its functions are.
+  size_t lanes = 16;                  // Sums of their own.
+  bp_dtype sums = BP_F32;
+  bool has_shift = true;
+};
+
+double off_by(double value, double ulps) {
+  return round_to(BP_F32, std::isfinite(value) ? value + ulps * ulp(BP_F32, value) : value);
+}
+
+double run(const Kernel& kernel, const std::vector<double>& x) {
+  double shift = kernel.has_shift ? x[0] : 0;
+  for (const double value : x) shift = kernel.has_shift ? std::fmax(shift, value) : 0;
+  std::vector<double> lanes(kernel.lanes);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double term = off_by(std::exp(round_to(BP_F32, x[i] - shift)), kernel.exp_ulps);
+    double& lane = lanes[i % kernel.lanes];
+    lane = round_to(kernel.sums, lane + term);
+  }
+  double total = 0;
+  for (const double lane : lanes) total = round_to(kernel.sums, total + lane);
+  return round_to(BP_F32, shift + off_by(std::log(total), kernel.log_ulps));
+}
+
+bool takes(double y, const std::vector<double>& x, bp_dtype dtype = BP_F32) {
+  const Array<double> value = reduced_by<LogsumexpFormula>(line<double>(x), {0}, false);
+  const AddedBounds found =
+      added_bounds<LogsumexpFormula, Bounded<24>>(line<double>(x), {0}, Numerics{});
+  return accept(dtype, round_to(dtype, y), {value[0], found.bounds[0]}, Numerics{});
+}
+
+struct Range {
+  double low, high;
+};
+constexpr Range kRanges[] = {{-1, 1}, {-8, 8}, {800, 810}, {-810, -800}, {-400, 400}, {0.5, 0.5}};
+
+TEST(ReductionBounds, TakeFunctionsThatAreOffAndSumsInBlocks) {
+  for (const Range& range : kRanges) {
+    for (const size_t count : {1, 2, 7, 33, 300, 4099}) {
+      for (const double exp_ulps : {-3, 3}) {
+        for (const double log_ulps : {-3, 3}) {
+          for (const size_t lanes : {1, 16, 256}) {
+            const std::vector<double> x = random(count, range.low, range.high);
+            EXPECT_TRUE(takes(run({exp_ulps, log_ulps, lanes}, x), x))
+                << count << " elements from " << range.low << " in " << lanes << " lanes";
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ReductionBounds, RefuseWhatIsOffByTwentyBits) {
+  for (const size_t count : {2, 5, 7, 8, 19}) {
+    const std::vector<double> x = random(count, -8, 8), far = random(count, 800, 810);
+    for (const double factor : {1 - 0x1p-20, 1 + 0x1p-20}) {
+      EXPECT_FALSE(takes(run({}, x) * factor, x)) << count;
+      EXPECT_FALSE(takes(run({}, far) * factor, far)) << count;
+    }
+  }
+}
+
+TEST(ReductionBounds, RefuseSumsInNarrowTypes) {
+  for (const size_t count : {33, 300, 1031}) {
+    const std::vector<double> x = random(count, -1, 1);
+    for (const bp_dtype sums : {BP_F16, BP_BF16}) {
+      EXPECT_FALSE(takes(run({.sums = sums}, x), x)) << count;
+    }
+  }
+  // Elements and results that are narrow themselves hide less of a long sum.
+  const std::vector<double> ones(1 << 16, 1.0);
+  EXPECT_TRUE(takes(run({.sums = BP_F32}, ones), ones, BP_BF16));
+  EXPECT_FALSE(takes(run({.sums = BP_BF16}, ones), ones, BP_BF16));
+}
+
+TEST(ReductionBounds, RefuseAMissingShift) {
+  for (const Range& range : {kRanges[2], kRanges[3], kRanges[4]}) {
+    const std::vector<double> x = random(19, range.low, range.high);
+    EXPECT_FALSE(takes(run({.has_shift = false}, x), x)) << range.low;
+  }
+}
+
+}  // namespace
+}  // namespace bp::conformance::reference
