@@ -1,8 +1,10 @@
 #include "conformance/cases/ops/op_long_sums.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include "conformance/cases/ops/op_oracles.hpp"
+#include "conformance/reference/reductions.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -58,21 +60,26 @@ class Builder {
 // The first element of each line along the axis is 0, which is far above the others.
 void raise_first(CallData& data) {
   HostTensor& x = data.tensor("x");
-  const AxisView view(x.shape, static_cast<size_t>(data.integer("axis")));
+  const bool has_list = data.has_attribute("axes");
+  const int64_t axis = has_list ? data.list("axes").front() : data.integer("axis");
+  const AxisView view(x.shape, static_cast<size_t>(axis));
   for_each_line(view, [&](int64_t outer, int64_t inner) {
     x.data[static_cast<size_t>(view.at(outer, 0, inner))] = DoubleDouble(0);
   });
 }
 
-void add_reductions(const Builder& b) {
+void add_reduced(const Builder& b, const Fill& fill, void (*derive)(CallData&)) {
   for (const Shape& x : {Shape{b.terms()}, Shape{b.terms(), 3}}) {
     OpCase made = b.start(x.size() == 1 ? "row" : "columns");
-    made.input("x", b.dtype(), x, kHundredth);
+    made.input("x", b.dtype(), x, fill);
     made.output("y", b.dtype(), Shape(x.begin() + 1, x.end()));
-    made.set("axes", Shape{0}).set("keepdims", int64_t{0});
+    made.set("axes", Shape{0}).set("keepdims", int64_t{0}).derive = derive;
     b.add(std::move(made));
   }
 }
+void add_reductions(const Builder& b) { add_reduced(b, kHundredth, nullptr); }
+// The difference of an element and the shift is what counts.
+void add_shifted_reductions(const Builder& b) { add_reduced(b, kFar, raise_first); }
 
 void add_softmax(const Builder& b) {
   for (const int64_t axis : {1, 0}) {
@@ -259,8 +266,6 @@ struct LongOp {
 };
 
 constexpr LongOp kOps[] = {
-    {BP_OP_SUM, add_reductions},
-    {BP_OP_MEAN, add_reductions},
     {BP_OP_SOFTMAX, add_softmax},
     {BP_OP_LOG_SOFTMAX, add_softmax},
     {BP_OP_SOFTMAX_BACKWARD, add_softmax_backward},
@@ -282,6 +287,17 @@ constexpr LongOp kOps[] = {
     {BP_OP_SDPA_BACKWARD, add_sdpa_backward, true},
 };
 
+// The reductions whose formula adds, and the others.
+std::vector<LongOp> long_ops() {
+  std::vector<LongOp> ops;
+  for (const reductions::Row& row : reductions::kRows) {
+    if (!row.adds) continue;
+    ops.push_back({row.op, row.has_shift ? add_shifted_reductions : add_reductions});
+  }
+  ops.insert(ops.end(), std::begin(kOps), std::end(kOps));
+  return ops;
+}
+
 // A row without optional inputs, whose derived inputs depend on nothing that a long sum lacks.
 const OpCase* model_of(const OpCases& rows, uint32_t op, bp_dtype dtype) {
   for (const OpCase& row : rows) {
@@ -297,7 +313,7 @@ const OpCase* model_of(const OpCases& rows, uint32_t op, bp_dtype dtype) {
 
 std::vector<LongSum> long_sums(const OpCases& rows) {
   std::vector<LongSum> sums;
-  for (const LongOp& op : kOps) {
+  for (const LongOp& op : long_ops()) {
     for (const bp_dtype dtype : kFloats) {
       const OpCase* const model = model_of(rows, op.op, dtype);
       if (model == nullptr || dtype == BP_F64) continue;
