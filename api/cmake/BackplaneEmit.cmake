@@ -36,6 +36,7 @@ function(backplane_emit target script output)
     DEPENDS ${script} ${inputs} ${spec}/schema.json ${spec}/spec.py ${spec}/expressions.py
       ${spec}/compute.py ${spec}/reduce.py ${spec}/elementwise.py ${spec}/reductions.py
       ${spec}/emit_highway.py ${spec}/emit_cuda.py ${spec}/emit_glsl.py
+      ${PROJECT_SOURCE_DIR}/conformance/emit_elementwise.py
       ${spec}/primitives.py ${spec}/formulas.py
       ${spec}/generate.py ${spec}/signatures.py ${spec}/gradient_code.py
     COMMENT "Emitting ${name}"
