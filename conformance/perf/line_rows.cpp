@@ -20,6 +20,7 @@ void add_reduction_rows(std::vector<PerfRow>& rows) {
                   {BP_OP_SUM, "all", "random.5x7_axes01.dense", kF32, {{"x", kSquare}}},
                   {BP_OP_MEAN, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
                   {BP_OP_AMAX, "axis1", "repeat.5x7_axes1.dense", kThree, {{"x", kSquare}}},
+                  {BP_OP_LOGSUMEXP, "axis1", "random.5x7_axes1.dense", kThree, {{"x", kSquare}}},
                   {BP_OP_ARGMAX, "axis0", "repeat.5x7_axes0.dense", kF32, {{"x", kSquare}}},
                   {BP_OP_ARGMAX, "axis1", "repeat.5x7_axes1.dense", kF32, {{"x", kSquare}}},
               });

@@ -138,6 +138,12 @@ void add_reductions(Suite& s) {
   s.add("amax f32 4096x1024, axis 0", 4 * kSquare, kSquare, [] {
     return [x = input({4096, 1024})] { return amax(x, {0}); };
   });
+  for (const int64_t axis : {0, 1}) {
+    const std::string name = "logsumexp f32 4096x1024, axis " + std::to_string(axis);
+    s.add(name, 4 * kSquare, 4 * kSquare, [axis] {
+      return [x = input({4096, 1024}), axis] { return logsumexp(x, {axis}); };
+    });
+  }
   s.add("argmax f32 4096x1024, axis 1", 4 * kSquare, kSquare, [] {
     return [x = input({4096, 1024})] { return argmax(x, 1); };
   });

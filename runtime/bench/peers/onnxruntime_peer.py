@@ -98,6 +98,9 @@ def reductions_and_norms():
              keepdims=0)
     case("mean f32 64x128x512, axis 1", "ReduceMean", lambda: (x((64, 128, 512)),), axes(1),
          keepdims=0)
+    for axis in (0, 1):
+        case(f"logsumexp f32 4096x1024, axis {axis}", "ReduceLogSumExp", lambda: (x(square),),
+             axes(axis), keepdims=0)
     case("amax f32 4096x1024, axis 0", "ReduceMax", lambda: (x(square),), axes(0), keepdims=0)
     case("argmax f32 4096x1024, axis 1", "ArgMax", lambda: (x(square),), axis=1, keepdims=0)
     case("topk f32 4096x1024, 10", "TopK", lambda: (x(square),), axes(10), ("y", "places"), axis=1)

@@ -94,6 +94,9 @@ def reductions():
     case("mean f32 64x128x512, axis 1", over(lambda: (x((64, 128, 512)),), lambda a: a.mean(1)))
     case("sum f32 4096x1024 transposed, axis 1",
          over(lambda: (x((1024, 4096)).t(),), lambda a: a.sum(1)))
+    for axis in (0, 1):
+        case(f"logsumexp f32 4096x1024, axis {axis}",
+             over(lambda: (x(SQUARE),), lambda a, axis=axis: torch.logsumexp(a, axis)))
     case("amax f32 4096x1024, axis 0", over(lambda: (x(SQUARE),), lambda a: a.amax(0)))
     case("argmax f32 4096x1024, axis 1", over(lambda: (x(SQUARE),), lambda a: a.argmax(1)))
     case("sort f32 1000x1000",
