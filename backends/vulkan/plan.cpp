@@ -2,6 +2,7 @@
 //
 // Drivers may put off most of that to the first dispatch: lavapipe makes machine code there, which
 // takes 16 to 470 ms. So prepare() also submits dispatches without workgroups, and waits for them.
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -15,16 +16,39 @@ namespace {
 
 Plan* plan_of(const bp_plan* plan) { return reinterpret_cast<Plan*>(const_cast<bp_plan*>(plan)); }
 
+// Binds `bytes` at every place that a shader may name: none of them may be empty, also where the
+// shader does not run.
+void bind_everywhere(const Engine& engine, VkCommandBuffer to, const Slice& bytes) {
+  const VkDescriptorBufferInfo buffer{bytes.memory->buffer(), bytes.offset_in_buffer(),
+                                      bytes.size_bytes};
+  VkWriteDescriptorSet writes[kMostBound + 1]{};
+  for (uint32_t k = 0; k <= kMostBound; ++k) {
+    writes[k] = {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                 .dstBinding = k,
+                 .descriptorCount = 1,
+                 .descriptorType = k == kRecordBinding ? VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER
+                                                       : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                 .pBufferInfo = &buffer};
+  }
+  engine.context->vk.CmdPushDescriptorSetKHR(to, VK_PIPELINE_BIND_POINT_COMPUTE,
+                                             engine.pipelines.layout(), 0, kMostBound + 1, writes);
+}
+
+// The largest record of a kernel has fewer bytes.
+constexpr uint64_t kNothingBytes = 4096;
+
 void dispatch_nothing(Engine& engine, const std::vector<VkPipeline>& pipelines) {
   if (pipelines.empty()) return;
   const DeviceFunctions& vk = engine.context->vk;
+  const Slice nothing = engine.uploads.take(kNothingBytes, "prepare");
   const Ticket ticket = engine.recorder.record([&](Recording& recording) {
     const VkCommandBuffer to = recording.commands();
-    const uint64_t no_arguments = 0;
+    const std::array<std::byte, kMostPushBytes> no_arguments{};
     for (const VkPipeline pipeline : pipelines) {
       vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-      vk.CmdPushConstants(to, engine.pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0, kPushBytes,
-                          &no_arguments);
+      if (engine.context->physical.has_push_descriptors) bind_everywhere(engine, to, nothing);
+      vk.CmdPushConstants(to, engine.pipelines.layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                          kMostPushBytes, no_arguments.data());
       vk.CmdDispatch(to, 0, 0, 0);
     }
   });

@@ -44,6 +44,24 @@ TEST_F(VulkanValidation, FindsNothingWithBarriers) {
   EXPECT_EQ(messages_of_a_chain({{"validation", "yes"}}), "");
 }
 
+// A plan makes pipelines and dispatches each of them once, without workgroups.
+TEST_F(VulkanValidation, FindsNothingInPlans) {
+  Vulkan v({{"validation", "yes"}});
+  TestTensor x(v.b, BP_F32, {8, 64}), y(v.b, BP_F32, {8});
+  const int64_t axis = 1;
+  bp_sum_args args{};
+  args.x = &x;
+  args.y = &y;
+  args.axes = &axis;
+  args.axes_count = 1;
+  const bp_prepare_desc desc{.struct_size = sizeof(desc), .struct_type = BP_STRUCT_PREPARE_DESC};
+  const bp_kernel* const kernel = v.b.kernel(BP_OP_SUM);
+  bp_plan* plan = nullptr;
+  ASSERT_EQ(kernel->prepare(kernel, v.b.device, &desc, &args, &plan), BP_OK) << v.b.text;
+  EXPECT_EQ(kernel->plan_release(kernel, plan), BP_OK) << v.b.text;
+  EXPECT_EQ(v.b.errors, "");
+}
+
 // The chain of launches is seen through the descriptors that stand for its addresses.
 TEST_F(VulkanValidation, FindsBarriersThatWereRemoved) {
   const std::string messages = messages_of_a_chain({{"validation", "yes"}, {"barriers", "no"}});
