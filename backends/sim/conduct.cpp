@@ -1,9 +1,7 @@
 #include "backends/sim/conduct.hpp"
 
 #include <chrono>
-#include <string>
 #include <thread>
-#include <utility>
 
 namespace bp::sim {
 namespace {
@@ -28,16 +26,6 @@ void Conduct::pause() {
   std::this_thread::sleep_for(std::chrono::microseconds(length_us));
 }
 
-void Conduct::order(Fault fault) {
-  const std::lock_guard lock(mutex_);
-  fault_ = fault;
-}
-
-Fault Conduct::take_fault() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(fault_, {});
-}
-
 OpenUses::OpenUses(const std::vector<Use>& uses) : uses_(uses) {
   try {
     for (; open_ < uses_.size(); ++open_) uses_[open_].open();
@@ -49,13 +37,6 @@ OpenUses::OpenUses(const std::vector<Use>& uses) : uses_(uses) {
 
 OpenUses::~OpenUses() {
   while (open_-- > 0) uses_[open_].close();
-}
-
-void throw_ordered_failure(const Fault& fault) {
-  const std::string text =
-      "a failure that bp.test.fault ordered, with the status " + std::to_string(fault.status);
-  if (fault.kind == BP_TEST_FAULT_DATA) throw DataFailure(fault.status, text);
-  throw StatusError(fault.status, text);
 }
 
 void corrupt(const std::vector<Use>& uses) {

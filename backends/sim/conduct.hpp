@@ -4,21 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <vector>
 
 #include "backends/sim/options.hpp"
 #include "backends/sim/pages.hpp"
 #include "backplane/shell/queue.hpp"
-#include "backplane/test_fault.h"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp::sim {
-
-// What is to happen to one piece of work; a kind of 0 is nothing.
-struct Fault {
-  bp_test_fault_kind kind = 0;
-  bp_status status = BP_OK;
-};
 
 class Conduct {
  public:
@@ -29,16 +22,13 @@ class Conduct {
   // Sleeps for a while, or not at all.
   void pause();
 
-  // The next piece of work gets `fault`.
-  void order(Fault fault);
-  Fault take_fault();
+  TestFaults& faults() { return faults_; }
 
  private:
   const SharedDelays& delays_;
   const uint64_t stream_number_;
   std::atomic<uint64_t> drawn_ = 0;
-  std::mutex mutex_;  // Guards `fault_`.
-  Fault fault_;
+  TestFaults faults_;
 };
 
 // Opens memory while it lives.
@@ -53,17 +43,15 @@ class OpenUses {
   size_t open_ = 0;
 };
 
-[[noreturn]] void throw_ordered_failure(const Fault& fault);
-
 // Changes one byte in the middle of what the work wrote last, if it wrote anything.
 void corrupt(const std::vector<Use>& uses);
 
 // Runs `task` as the device does. What it throws is found on the device: work that is submitted
 // already still runs.
 template <typename Task>
-void run_work(Conduct& conduct, const Fault& fault, const std::vector<Use>& uses, Task& task) {
+void run_work(Conduct& conduct, const TestFault& fault, const std::vector<Use>& uses, Task& task) {
   conduct.pause();
-  if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_ordered_failure(fault);
+  if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_test_fault(fault);
   {
     const OpenUses open(uses);
     try {
@@ -74,7 +62,7 @@ void run_work(Conduct& conduct, const Fault& fault, const std::vector<Use>& uses
     if (fault.kind == BP_TEST_FAULT_CORRUPTION) corrupt(uses);
   }
   conduct.pause();
-  if (fault.kind == BP_TEST_FAULT_DATA) throw_ordered_failure(fault);
+  if (fault.kind == BP_TEST_FAULT_DATA) throw_test_fault(fault);
 }
 
 }  // namespace bp::sim

@@ -225,16 +225,6 @@ void Device::remove(Event* event) {
   events_.erase(event);
 }
 
-void Device::count_allocation() {
-  uint64_t left = allocations_before_failure_;
-  do {
-    if (left == UINT64_MAX) return;
-  } while (!allocations_before_failure_.compare_exchange_weak(left, left - 1));
-  if (left == 0) {
-    throw StatusError(BP_OUT_OF_MEMORY, "allocate: bp.test.fault ordered that this one fails");
-  }
-}
-
 bool Device::is_in_use() const {
   const std::lock_guard lock(mutex_);
   return !streams_.empty() || !buffers_.empty() || !events_.empty() || !memories_.empty();

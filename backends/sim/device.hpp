@@ -14,6 +14,7 @@
 #include "backends/sim/card.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/address_map.hpp"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp::sim {
 
@@ -94,9 +95,7 @@ class Device {
   // there is none.
   std::shared_ptr<Memory> memory_at(uint64_t address);
 
-  // Throws StatusError of BP_OUT_OF_MEMORY if this allocation was ordered to fail.
-  void count_allocation();
-  void fail_allocation(uint64_t index) { allocations_before_failure_ = index; }
+  FailingAllocation& allocations() { return allocations_; }
 
   // Whether the host has handles of it.
   bool is_in_use() const;
@@ -123,7 +122,7 @@ class Device {
   SharedDelays delays_;
   std::array<bp_heap, kMaxHeaps> heaps_{};
   bp_device_properties properties_{};
-  std::atomic<uint64_t> allocations_before_failure_ = UINT64_MAX;
+  FailingAllocation allocations_;
 
   mutable std::mutex mutex_;  // Guards what follows.
   uint64_t stream_count_ = 0;

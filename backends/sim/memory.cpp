@@ -71,7 +71,7 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
                                  " bytes were asked for, and a buffer has at most " +
                                  std::to_string(most));
   }
-  d.count_allocation();
+  d.allocations().count();
   const auto lends = [&](std::shared_ptr<Memory> memory) {
     return std::make_unique<Buffer>(d, BufferKind::kAllocated, std::move(memory));
   };

@@ -1,5 +1,5 @@
 // What the shell asks of this backend: its devices, its handles, and what it makes of them, which
-// are the tables of devices, the guard, graphs and the compiler.
+// are the tables of devices, the guard, failures that tests order, graphs and the compiler.
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +9,7 @@
 #include "backplane/shell/capture_front.hpp"
 #include "backplane/shell/compiler.hpp"
 #include "backplane/shell/device_ops.hpp"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp::sim {
 namespace {
@@ -34,6 +35,11 @@ struct Traits : Cards<Instance, Device>, Handles {
   static void set_option(Device& d, const char* key, const char* value) {
     d.set_option(key, value);
   }
+  static TestFaults& faults_of(bp_stream* handle, const char* call) {
+    return sim::stream_of(handle, call).conduct->faults();
+  }
+  static FailingAllocation& allocations_of(Device& d) { return d.allocations(); }
+  static void lose(Device& d) { d.card().lose(); }
   static bool is_in_use(const Device& d) { return d.is_in_use(); }
 };
 
@@ -41,6 +47,7 @@ struct Traits : Cards<Instance, Device>, Handles {
 
 constinit const bp_device_ops kDevices = DeviceOps<Traits>::table();
 constinit const bp_device_guard_ops kGuard = DeviceGuard<Traits>::table();
+constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 
 void put_captures(Instance& i) { offer_captures<Traits>(i); }
 

@@ -86,7 +86,7 @@ template <typename Task>
 bp_status submit_unrecorded(Stream& stream, std::vector<Use> uses, Task task) {
   // No bytes are no memory: a copy of none may outlive the buffer.
   std::erase_if(uses, [](const Use& use) { return use.size_bytes == 0; });
-  const Fault fault = stream.queue->has_failed() ? Fault{} : stream.conduct->take_fault();
+  const TestFault fault = stream.conduct->faults().take(*stream.queue);
   return stream.queue->submit(
       [conduct = stream.conduct, uses = std::move(uses), fault, task = std::move(task)]() mutable {
         run_work(*conduct, fault, uses, task);

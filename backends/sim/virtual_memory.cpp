@@ -177,7 +177,7 @@ struct Ours {
   static MemoryOwner* add_memory(void* self, bp_device* handle, uint64_t heap_index,
                                  uint64_t size_bytes) {
     Device& d = device_of(instance(self), handle, "create");
-    d.count_allocation();
+    d.allocations().count();
     auto owner = std::make_unique<PhysicalHandle>();
     owner->device = &d;
     owner->generation = d.generation();

@@ -12,6 +12,7 @@
 #include "backends/vulkan/card.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/address_map.hpp"
+#include "backplane/shell/test_fault.hpp"
 
 namespace bp::vulkan {
 
@@ -56,9 +57,7 @@ class Device {
   // does.
   bool find(uint64_t address, bp_address_info& info);
 
-  // Throws StatusError of BP_OUT_OF_MEMORY if this allocation was ordered to fail.
-  void count_allocation();
-  void fail_allocation(uint64_t index) { allocations_before_failure_ = index; }
+  FailingAllocation& allocations() { return allocations_; }
 
   // Whether the host has handles of it.
   bool is_in_use() const;
@@ -85,7 +84,7 @@ class Device {
   std::vector<bp_heap> heaps_;
   std::vector<bp_dtype> dtypes_;
   bp_device_properties properties_{};
-  std::atomic<uint64_t> allocations_before_failure_ = UINT64_MAX;
+  FailingAllocation allocations_;
 
   mutable std::mutex mutex_;  // Guards what follows.
   std::unordered_set<Stream*> streams_;

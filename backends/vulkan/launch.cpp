@@ -279,7 +279,7 @@ void Launch::record(Recording& recording, Lane& lane, const Commands& commands) 
 bp_status Launch::submit() {
   if (only_checks_) return BP_OK;
   if (commands_.list.empty()) return stream_->queue->surface();
-  const Fault fault = stream_->queue->has_failed() ? Fault{} : stream_->lane->take_fault();
+  const TestFault fault = stream_->lane->faults().take(*stream_->queue);
   const auto checked = checks_.empty() ? nullptr : std::make_shared<Point>(false);
   const bp_status status =
       stream_->queue->submit([lane = stream_->lane, fault, commands = std::move(commands_),

@@ -84,7 +84,7 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
                                  " bytes were asked for, and a buffer has at most " +
                                  std::to_string(most));
   }
-  d.count_allocation();
+  d.allocations().count();
   std::shared_ptr<Memory> memory = make_memory(d, heap, desc);
   d.card().add(memory);
   auto buffer =

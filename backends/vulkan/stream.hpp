@@ -17,8 +17,8 @@
 #include "backends/vulkan/card.hpp"
 #include "backends/vulkan/device.hpp"
 #include "backplane/shell/queue.hpp"
+#include "backplane/shell/test_fault.hpp"
 #include "backplane/stream.h"
-#include "backplane/test_fault.h"
 
 namespace bp::vulkan {
 
@@ -35,12 +35,6 @@ struct Handle {
 constexpr uint32_t kStreamMagic = 0x56537472;
 constexpr uint32_t kEventMagic = 0x56457665;
 
-// What is to happen to one piece of work; a kind of 0 is nothing.
-struct Fault {
-  bp_test_fault_kind kind = 0;
-  bp_status status = BP_OK;
-};
-
 // The device's side of a stream. Work that is recorded holds it.
 class Lane {
  public:
@@ -56,32 +50,26 @@ class Lane {
   Ticket last() const { return last_.load(std::memory_order_acquire); }
   void advance(Ticket ticket) { last_.store(std::max(ticket, last()), std::memory_order_release); }
 
-  // The next piece of work gets `fault`.
-  void order(Fault fault);
-  Fault take_fault();
+  TestFaults& faults() { return faults_; }
 
   // Records work that touches `ranges`, as the device would run it: `body` is called with a
   // Recording. Throws what the work fails with.
   template <typename Body>
-  void run(const Fault& fault, std::span<const AddressRange> ranges, Body& body) {
-    if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_ordered_failure(fault);
+  void run(const TestFault& fault, std::span<const AddressRange> ranges, Body& body) {
+    if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_test_fault(fault);
     advance(recorder().record(body));
     if (fault.kind == BP_TEST_FAULT_CORRUPTION) corrupt(ranges);
-    if (fault.kind == BP_TEST_FAULT_DATA) throw_ordered_failure(fault);
+    if (fault.kind == BP_TEST_FAULT_DATA) throw_test_fault(fault);
   }
 
  private:
-  [[noreturn]] static void throw_ordered_failure(const Fault& fault);
-
   // Changes one byte in the middle of what the work wrote last, if it wrote anything.
   void corrupt(std::span<const AddressRange> ranges);
 
   const std::shared_ptr<Card> card_;
   const std::shared_ptr<Engine> engine_;
   std::atomic<Ticket> last_ = 0;
-  std::atomic<bool> has_fault_ = false;
-  std::mutex mutex_;  // Guards `fault_`.
-  Fault fault_;
+  TestFaults faults_;
 };
 
 // The handle of a queue. The queue and the lane live on after it until their work has ended.
@@ -157,7 +145,7 @@ void require_alive(const Handle& handle, const char* call, const char* what);
 // Submits work that touches `ranges`: `body` records it, and is called with a Recording.
 template <typename Ranges, typename Body>
 bp_status submit_work(Stream& stream, Ranges ranges, Body body) {
-  const Fault fault = stream.queue->has_failed() ? Fault{} : stream.lane->take_fault();
+  const TestFault fault = stream.lane->faults().take(*stream.queue);
   return stream.queue->submit(
       [lane = stream.lane, fault, ranges = std::move(ranges), body = std::move(body)]() mutable {
         auto record = [&](Recording& recording) {

@@ -1,0 +1,133 @@
+// The extension "bp.test.fault": failures that a test orders, and what a stream and a device keep
+// of the order until they take it.
+//
+//   constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
+//
+// `Traits` are those of device_ops.hpp, with these static members besides:
+//   faults_of(handle, call)   the TestFaults of a stream; throws StatusError for a handle of no
+//                             stream, and for one whose device is lost
+//   allocations_of(device)    its FailingAllocation
+//   lose(device)              loses it, until it is reset
+//
+// What submits work takes the fault of its stream. The work calls
+// throw_test_fault() before it runs for BP_TEST_FAULT_SUBMISSION, and behind it for
+// BP_TEST_FAULT_DATA; for BP_TEST_FAULT_CORRUPTION it changes a byte of what it wrote.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "backplane/shell/entry.hpp"
+#include "backplane/shell/queue.hpp"
+#include "backplane/test_fault.h"
+
+namespace bp {
+
+// What is to happen to one piece of work; a kind of 0 is nothing.
+struct TestFault {
+  bp_test_fault_kind kind = 0;
+  bp_status status = BP_OK;
+};
+
+[[noreturn]] inline void throw_test_fault(const TestFault& fault) {
+  const std::string text =
+      "a failure that bp.test.fault ordered, with the status " + std::to_string(fault.status);
+  if (fault.kind == BP_TEST_FAULT_DATA) throw DataFailure(fault.status, text);
+  throw StatusError(fault.status, text);
+}
+
+// What a test ordered for the next piece of work of one stream. Work that nothing was ordered for
+// pays one atomic load.
+class TestFaults {
+ public:
+  // The order replaces the one before.
+  void order(TestFault fault) {
+    const std::lock_guard lock(mutex_);
+    fault_ = fault;
+    is_ordered_.store(fault.kind != 0, std::memory_order_release);
+  }
+
+  // The order, once. Work that a stream with a failed `queue` refuses takes none.
+  TestFault take(const Queue& queue) {
+    if (!is_ordered_.load(std::memory_order_acquire) || queue.has_failed()) return {};
+    const std::lock_guard lock(mutex_);
+    is_ordered_.store(false, std::memory_order_release);
+    return std::exchange(fault_, {});
+  }
+
+ private:
+  std::atomic<bool> is_ordered_ = false;
+  std::mutex mutex_;  // Guards `fault_`.
+  TestFault fault_;
+};
+
+// The allocation of one device that a test ordered to fail.
+class FailingAllocation {
+ public:
+  // The next allocation fails if `index` is 0; none does if it is UINT64_MAX.
+  void order(uint64_t index) { left_ = index; }
+
+  // An allocation calls it first. Throws StatusError of BP_OUT_OF_MEMORY if it is the one that was
+  // ordered to fail.
+  void count() {
+    uint64_t left = left_;
+    do {
+      if (left == UINT64_MAX) return;
+    } while (!left_.compare_exchange_weak(left, left - 1));
+    if (left == 0) refuse(BP_OUT_OF_MEMORY, "allocate: bp.test.fault ordered that this one fails");
+  }
+
+ private:
+  std::atomic<uint64_t> left_ = UINT64_MAX;
+};
+
+template <typename Traits>
+class TestFaultOps {
+ public:
+  static constexpr bp_test_fault_ops table() {
+    return {.struct_size = sizeof(bp_test_fault_ops),
+            .struct_type = BP_STRUCT_TEST_FAULT_OPS,
+            .fail_next = fail_next,
+            .lose_device = lose_device,
+            .fail_allocation = fail_allocation};
+  }
+
+ private:
+  using Instance = typename Traits::Instance;
+
+  static bp_status fail_next(void* self, bp_stream* handle, bp_test_fault_kind kind,
+                             bp_status status) {
+    return entry<Instance>(self, [&](const Instance&) -> bp_status {
+      TestFaults& faults = Traits::faults_of(handle, "fail_next");
+      if (kind > BP_TEST_FAULT_CORRUPTION) {
+        refuse(BP_INVALID_ARGUMENT, "fail_next: kind is " + std::to_string(kind) +
+                                        "; 0 and the BP_TEST_FAULT_* values are allowed");
+      }
+      const bool needs_failure = kind == BP_TEST_FAULT_SUBMISSION || kind == BP_TEST_FAULT_DATA;
+      if (needs_failure == (status == BP_OK)) {
+        refuse(BP_INVALID_ARGUMENT, "fail_next: status is " + std::to_string(status) +
+                                        ", and BP_OK belongs to kind 0 and corruption alone");
+      }
+      faults.order({kind, status});
+      return BP_OK;
+    });
+  }
+
+  static bp_status lose_device(void* self, bp_device* handle) {
+    return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+      Traits::lose(Traits::any_device_of(i, handle, "lose_device"));
+      return BP_OK;
+    });
+  }
+
+  static bp_status fail_allocation(void* self, bp_device* handle, uint64_t index) {
+    return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+      Traits::allocations_of(Traits::device_of(i, handle, "fail_allocation")).order(index);
+      return BP_OK;
+    });
+  }
+};
+
+}  // namespace bp
