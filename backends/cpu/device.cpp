@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <limits>
 
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/proc_file.hpp"
 #include "backends/cpu/stream.hpp"
+#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/identity.hpp"
 #include "backplane/shell/virtual_memory.hpp"
 
@@ -97,7 +97,7 @@ void Device::set_thread_count(const std::string& text) {
 }
 
 Stream* Device::make_stream(bool is_inline) {
-  auto stream = std::make_unique<Stream>();
+  auto stream = std::make_unique<Stream>(*this);
   stream->queue = std::make_shared<Queue>(host_, executor_, is_inline);
   const std::lock_guard lock(mutex_);
   streams_.insert(stream.get());
@@ -107,6 +107,17 @@ Stream* Device::make_stream(bool is_inline) {
 Stream* Device::create_stream() {
   executor_.start();
   return make_stream(false);
+}
+
+Stream* Device::wrap_stream(const void* native) {
+  const std::lock_guard lock(mutex_);
+  const auto known = std::ranges::find_if(
+      streams_, [&](const Stream* stream) { return stream->queue.get() == native; });
+  if (known == streams_.end()) return nullptr;
+  auto wrapper = std::make_unique<Stream>(*this);
+  wrapper->queue = (*known)->queue;
+  streams_.insert(wrapper.get());
+  return wrapper.release();
 }
 
 void Device::destroy_stream(Stream* stream) {
@@ -131,14 +142,9 @@ std::vector<std::shared_ptr<Queue>> Device::live_queues() {
 }
 
 bool Device::wait(uint64_t timeout_ns) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
+  const Deadline deadline(timeout_ns);
   for (const std::shared_ptr<Queue>& queue : live_queues()) {
-    const auto passed = static_cast<uint64_t>((Clock::now() - begin).count());
-    const uint64_t left = timeout_ns == UINT64_MAX ? timeout_ns
-                          : passed < timeout_ns    ? timeout_ns - passed
-                                                   : 0;
-    if (!queue->wait(left)) return false;
+    if (!queue->wait(deadline.left_ns())) return false;
   }
   return true;
 }
@@ -191,6 +197,13 @@ void Device::add(Event* event) {
 void Device::remove(Event* event) {
   const std::lock_guard lock(mutex_);
   events_.erase(event);
+}
+
+Device& device_of(const Instance& i, bp_device* handle, const char* call) {
+  Device* const d = device(i, handle);
+  if (d != nullptr) return *d;
+  throw StatusError(BP_INVALID_ARGUMENT,
+                    std::string(call) + ": device is NULL or not one of this backend");
 }
 
 }  // namespace bp::cpu

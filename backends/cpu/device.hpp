@@ -45,7 +45,12 @@ class Device {
 
   Stream* default_stream() const { return default_stream_; }
   Stream* create_stream();
+  bool is_default_stream(const Stream* stream) const { return stream == default_stream_; }
   void destroy_stream(Stream* stream);
+
+  // A second handle for a queue of this device, which its own library knows by `native`; NULL if
+  // there is no such queue.
+  Stream* wrap_stream(const void* native);
 
   // What the host has made and not yet ended is freed with the device. Of buffers that own their
   // memory no two overlap: false if this one would, and nothing was added.
@@ -85,5 +90,8 @@ inline Device* device(const Instance& i, bp_device* handle) {
   Device* const ours = i.device.get();
   return reinterpret_cast<Device*>(handle) == ours ? ours : nullptr;
 }
+
+// The same for the entry `call`, which throws StatusError for any other handle.
+Device& device_of(const Instance& i, bp_device* handle, const char* call);
 
 }  // namespace bp::cpu

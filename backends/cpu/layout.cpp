@@ -189,9 +189,7 @@ Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<Lay
 bp_status convert(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src) {
   FullInstance& i = full_instance(self);
   return guarded(*i.host, [&]() -> bp_status {
-    if (queue(stream) == nullptr) {
-      refuse(BP_INVALID_ARGUMENT, "layout.convert: stream is NULL or not one of this backend");
-    }
+    stream_of(stream, "layout.convert");
     if (i.captures->is_capturing(stream)) return i.captures->refuse("layout.convert");
     const Conversion conversion = i.layouts->read_conversion(dst, src);
     const int64_t item_bytes = dtype_size_bytes(dst->dtype);

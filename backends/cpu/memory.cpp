@@ -25,16 +25,8 @@ constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
-// What a call works on. Each throws StatusError for what it does not take.
-Queue& checked_queue(bp_stream* handle, const char* call) {
-  Queue* const q = queue(handle);
-  if (q == nullptr) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": stream is NULL or not one of this backend");
-  }
-  return *q;
-}
-
-// `access` is what will happen there.
+// Where a call works; `access` is what will happen there. Throws StatusError for a range that it
+// does not take.
 std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name,
                          bp_access access) {
   const Buffer* const b = range == nullptr ? nullptr : buffer(range->buffer);
@@ -92,7 +84,7 @@ void check_request(const Device& d, const bp_allocate_desc& desc) {
   }
   const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
   if (is_ordered) {
-    checked_queue(desc.stream, "allocate");
+    stream_of(desc.stream, "allocate");
   } else if (desc.stream != nullptr) {
     refuse(BP_INVALID_ARGUMENT,
            "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
@@ -117,15 +109,12 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
                           bp_buffer** out_buffer) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    Device* const d = device(i, handle);
-    if (d == nullptr) {
-      return i.fail(BP_INVALID_ARGUMENT, "allocate: device is NULL or not one of this backend");
-    }
+    Device& d = device_of(i, handle, "allocate");
     if (desc == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: desc is NULL");
     if (out_buffer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: out_buffer is NULL");
     const auto request =
         read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
-    check_request(*d, request);
+    check_request(d, request);
 
     auto b = std::make_unique<Buffer>();
     b->size_bytes = request.size_bytes;
@@ -134,7 +123,7 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     } else {
       allocate_private(*b, request.size_bytes, request.alignment_bytes);
     }
-    *out_buffer = lend(*d, std::move(b), "allocate");
+    *out_buffer = lend(d, std::move(b), "allocate");
     return bp_status{BP_OK};
   });
 }
@@ -158,7 +147,7 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
       release(b);
       return bp_status{BP_OK};
     }
-    Queue& q = checked_queue(stream_handle, "free");
+    Queue& q = *stream_of(stream_handle, "free").queue;
     return q.submit_always(
         [b](const Outcome&) {
           take_back(b);
@@ -222,7 +211,7 @@ bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref*
                       const bp_buffer_ref* src) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    checked_queue(stream_handle, "copy");
+    stream_of(stream_handle, "copy");
     std::byte* const to = checked_range(dst, "copy", "dst", BP_ACCESS_READ_WRITE);
     const std::byte* const from = checked_range(src, "copy", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = dst->size_bytes;
@@ -244,7 +233,7 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
                                 const void* src, bp_borrow borrow) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    Queue& q = checked_queue(stream_handle, "copy_from_host");
+    Queue& q = *stream_of(stream_handle, "copy_from_host").queue;
     std::byte* const to = checked_range(dst, "copy_from_host", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;
     check_host_pointer(src, size_bytes, borrow, "copy_from_host", "src");
@@ -263,7 +252,7 @@ bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
                               const bp_buffer_ref* src, bp_borrow borrow) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    Queue& q = checked_queue(stream_handle, "copy_to_host");
+    Queue& q = *stream_of(stream_handle, "copy_to_host").queue;
     const std::byte* const from = checked_range(src, "copy_to_host", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = src->size_bytes;
     check_host_pointer(dst, size_bytes, borrow, "copy_to_host", "dst");
@@ -292,7 +281,7 @@ bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref*
                       const void* pattern, uint64_t pattern_size_bytes) {
   const Instance& i = instance(self);
   return guarded(*i.host, [&] {
-    checked_queue(stream_handle, "fill");
+    stream_of(stream_handle, "fill");
     std::byte* const to = checked_range(dst, "fill", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;
     check_pattern(pattern, pattern_size_bytes, size_bytes);

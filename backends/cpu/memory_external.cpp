@@ -17,15 +17,11 @@ constexpr const char* kFileKind = "backplane.cpu.buffer";
 // What the entries below that make a buffer begin with.
 Device& checked_arguments(const Instance& i, bp_device* handle, bp_buffer* const* out_buffer,
                           const char* call) {
-  Device* const d = device(i, handle);
-  if (d == nullptr) {
-    throw StatusError(BP_INVALID_ARGUMENT,
-                      std::string(call) + ": device is NULL or not one of this backend");
-  }
+  Device& d = device_of(i, handle, call);
   if (out_buffer == nullptr) {
     throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": out_buffer is NULL");
   }
-  return *d;
+  return d;
 }
 
 std::unique_ptr<Buffer> buffer_at(uint64_t address, uint64_t size_bytes, const char* call) {

@@ -14,7 +14,9 @@
 namespace bp::cpu {
 namespace {
 
-struct Traits {
+using Handles = QueueHandles<Stream, kStreamMagic, Event, kEventMagic, Buffer, kBufferMagic>;
+
+struct Traits : Handles {
   using Instance = cpu::Instance;
   using Device = cpu::Device;
 
@@ -23,9 +25,7 @@ struct Traits {
     return reinterpret_cast<bp_device*>(i.device.get());
   }
   static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
-    Device* const found = device(i, handle);
-    if (found != nullptr) return *found;
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device is NULL or not one of this backend");
+    return cpu::device_of(i, handle, call);
   }
   // The processors are never lost.
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
@@ -45,16 +45,6 @@ struct Traits {
                                "\"; there is \"threads\"");
     }
     d.set_thread_count(value);
-  }
-
-  static Event* event_of(bp_event* handle) { return event(handle); }
-  static Buffer* buffer_of(bp_buffer* handle) { return buffer(handle); }
-  static const void* queue_of(bp_stream* handle) { return queue(handle); }
-  static bp_device* device_of_stream(void* self, bp_stream*) {
-    return device_at(instance(self), 0);
-  }
-  static void fail(bp_stream* handle, bp_status status, const std::string& text) {
-    static_cast<void>(queue(handle)->submit([=] { throw StatusError(status, text); }));
   }
 };
 

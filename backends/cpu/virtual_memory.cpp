@@ -13,10 +13,7 @@ struct Ours {
   static const bp_host& host(void* self) { return *instance(self).host; }
 
   static Device& checked_device(void* self, bp_device* handle, const char* call) {
-    Device* const d = device(instance(self), handle);
-    if (d != nullptr) return *d;
-    throw StatusError(BP_INVALID_ARGUMENT,
-                      std::string(call) + ": device is NULL or not one of this backend");
+    return device_of(instance(self), handle, call);
   }
   static void check_device(void* self, bp_device* handle, const char* call) {
     checked_device(self, handle, call);

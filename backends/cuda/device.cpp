@@ -1,12 +1,12 @@
 #include "backends/cuda/device.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/staging.hpp"
 #include "backends/cuda/stream.hpp"
+#include "backplane/shell/deadline.hpp"
 
 namespace bp::cuda {
 
@@ -306,9 +306,9 @@ std::vector<std::shared_ptr<Lane>> Device::live_lanes() {
 }
 
 bool Device::wait(uint64_t timeout_ns) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Deadline deadline(timeout_ns);
   for (const std::shared_ptr<Lane>& lane : live_lanes()) {
-    if (!lane->wait(left_of(timeout_ns, begin))) return false;
+    if (!lane->wait(deadline.left_ns())) return false;
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "backends/cuda/stream.hpp"
+#include "backplane/shell/deadline.hpp"
 
 namespace bp::cuda {
 
@@ -210,7 +211,7 @@ bool Lane::is_done() {
 }
 
 bool Lane::wait(uint64_t timeout_ns) {
-  const auto begin = std::chrono::steady_clock::now();
+  const Deadline deadline(timeout_ns);
   if (!queue_->wait(timeout_ns)) return false;
   if (device_.is_lost()) return true;
   std::vector<FaultMark> awaited;
@@ -221,7 +222,7 @@ bool Lane::wait(uint64_t timeout_ns) {
   const Current current(device_);
   if (timeout_ns == UINT64_MAX) {
     has_ended(device_.driver().cudaStreamSynchronize(native_), "cudaStreamSynchronize");
-  } else if (!poll(left_of(timeout_ns, begin), [this] {
+  } else if (!poll(deadline.left_ns(), [this] {
                return has_ended(device_.driver().cudaStreamQuery(native_), "cudaStreamQuery");
              })) {
     return false;
@@ -270,12 +271,6 @@ Recorder::Recorder(Device& device)
       stream_{.lane = device.recorder()},
       slot_(std::make_shared<FaultSlot>(device)) {
   lane().use(slot_);
-}
-
-uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin) {
-  if (timeout_ns == UINT64_MAX) return timeout_ns;
-  const auto passed = static_cast<uint64_t>((std::chrono::steady_clock::now() - begin).count());
-  return passed < timeout_ns ? timeout_ns - passed : 0;
 }
 
 bool poll(uint64_t timeout_ns, const std::function<bool()>& done) {

@@ -1,99 +1,11 @@
 #include "backends/cuda/stream.hpp"
 
-#include <cstddef>
 #include <memory>
 
-#include "backplane/shell/first_size.hpp"
+#include "backplane/shell/stream_ops.hpp"
 
 namespace bp::cuda {
 namespace {
-
-// ---- Streams ------------------------------------------------------------------------------------
-
-bp_status stream_create(void* self, bp_device* handle, const bp_stream_desc* desc,
-                        bp_stream** out_stream) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Device& d = device_of(i, handle, "stream.create");
-    require(out_stream, "stream.create: out_stream");
-    const auto request =
-        read_desc(desc, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "stream.create");
-    if (request.flags != BP_STREAM_DEFAULT) {
-      refuse(BP_INVALID_ARGUMENT,
-             "stream.create: flags is " + std::to_string(request.flags) + "; no bit is known");
-    }
-    *out_stream = reinterpret_cast<bp_stream*>(d.add(make_lane(d, request.priority)));
-    return BP_OK;
-  });
-}
-
-bp_status stream_default(void* self, bp_device* handle, bp_stream** out_stream) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Device& d = device_of(i, handle, "default_stream");
-    require(out_stream, "default_stream: out_stream");
-    *out_stream = reinterpret_cast<bp_stream*>(d.default_stream());
-    return BP_OK;
-  });
-}
-
-bp_status stream_destroy(void* self, bp_stream* handle) {
-  if (handle == nullptr) return BP_OK;
-  return entry(self, [&](const Instance&) -> bp_status {
-    Stream* const s = stream_or_null(handle);
-    if (s == nullptr) {
-      refuse(BP_INVALID_ARGUMENT, "stream.destroy: stream is not one of this backend");
-    }
-    Device& d = s->lane->device();
-    if (d.is_default_stream(s)) {
-      refuse(BP_INVALID_ARGUMENT, "stream.destroy: the default stream is lent");
-    }
-    d.remove(s);
-    return BP_OK;
-  });
-}
-
-bp_status stream_query(void* self, bp_stream* handle, uint32_t* out_done) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    Lane& lane = lane_of(handle, "stream.query");
-    require(out_done, "stream.query: out_done");
-    *out_done = lane.is_done() ? 1 : 0;
-    return BP_OK;
-  });
-}
-
-bp_status stream_status(void* self, bp_stream* handle) {
-  return entry(self, [&](const Instance&) { return lane_of(handle, "stream.status").surface(); });
-}
-
-bp_status stream_clear_failure(void* self, bp_stream* handle) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    lane_of(handle, "stream.clear_failure").clear_failure();
-    return BP_OK;
-  });
-}
-
-bp_status stream_synchronize(void* self, bp_stream* handle, uint64_t timeout_ns) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    const std::shared_ptr<Lane> lane = lane_of(handle, "stream.synchronize").shared_from_this();
-    if (!lane->wait(timeout_ns)) return timed_out(i, "stream.synchronize", timeout_ns);
-    return lane->surface();
-  });
-}
-
-// CUDA holds nothing back, and what this backend holds waits for the host.
-bp_status stream_flush(void* self, bp_stream* handle) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    lane_of(handle, "stream.flush");
-    return BP_OK;
-  });
-}
-
-bp_status stream_wait_event(void* self, bp_stream* handle, bp_event* event) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    Lane& lane = lane_of(handle, "stream.wait_event");
-    const std::shared_ptr<Record> record = event_of(event, "stream.wait_event").latest();
-    return record == nullptr ? lane.surface() : lane.wait_for(record);
-  });
-}
 
 // ---- Callbacks ----------------------------------------------------------------------------------
 
@@ -146,102 +58,94 @@ void submit_callback(Lane& lane, Attempt& attempt, std::unique_ptr<Callback> cal
   }
 }
 
-bp_status stream_add_callback(void* self, bp_stream* handle, bp_stream_callback_fn* function,
-                              void* user_data) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Lane& lane = lane_of(handle, "stream.add_callback");
-    require(reinterpret_cast<const void*>(function), "stream.add_callback: callback");
-    lane.device().sweep();
-    auto attempt = std::make_shared<Attempt>();
-    const bp_status status =
-        lane.submit_always([&lane, attempt, function, user_data](const Outcome& before) {
-          submit_callback(lane, *attempt,
-                          std::unique_ptr<Callback>(
-                              new Callback{lane.shared_from_this(), function, user_data, before}));
-        });
-    const std::lock_guard lock(attempt->mutex);
-    attempt->has_returned = true;
-    if (status != BP_OK || attempt->error.status == BP_OK) return status;
-    return i.fail(attempt->error.status, "stream.add_callback: " + attempt->error.text);
-  });
-}
+// ---- What the shell asks of streams -------------------------------------------------------------
 
-// ---- Native streams -----------------------------------------------------------------------------
+struct Traits {
+  using Instance = cuda::Instance;
+  using Device = cuda::Device;
+  using Stream = cuda::Stream;
 
-bp_status stream_wrap_native(void* self, bp_device* handle, void* native, bp_stream** out_stream) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Device& d = device_of(i, handle, "stream.wrap_native");
-    require(out_stream, "stream.wrap_native: out_stream");
+  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
+    return cuda::device_of(i, handle, call);
+  }
+  static Stream& stream_of(bp_stream* handle, const char* call) {
+    return cuda::stream_of(handle, call);
+  }
+  static Stream& any_stream_of(bp_stream* handle, const char* call) {
+    return checked_object_of<Stream>(handle, kStreamMagic, call, "stream");
+  }
+  static auto& event_of(bp_event* handle, const char* call, const char* what) {
+    return cuda::event_of(handle, call, what);
+  }
+
+  static Stream* create_stream(Device& d, const bp_stream_desc& desc) {
+    return d.add(make_lane(d, desc.priority));
+  }
+  static Stream* default_stream(Device& d) { return d.default_stream(); }
+  static bool is_default_stream(const Stream& s) { return s.lane->device().is_default_stream(&s); }
+  static void destroy_stream(Stream& s) { s.lane->device().remove(&s); }
+
+  static bool is_idle(const Stream& s) { return s.lane->is_done(); }
+  static bool wait(const Stream& s, uint64_t timeout_ns) { return s.lane->wait(timeout_ns); }
+  // CUDA holds nothing back, and what this backend holds waits for the host.
+  static void flush(const Stream&) {}
+  static bp_status surface(const Stream& s) { return s.lane->surface(); }
+  static void clear_failure(const Stream& s) { s.lane->clear_failure(); }
+  static bp_status wait_for(const Stream& s, const std::shared_ptr<Record>& record) {
+    return s.lane->wait_for(record);
+  }
+  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* function, void* user_data);
+
+  static Stream* wrap_native(Device& d, void* native) {
     if (native == nullptr) {
       refuse(BP_INVALID_ARGUMENT,
              "stream.wrap_native: native is NULL: the legacy default stream orders itself with all "
              "others; give a stream of its own");
     }
-    *out_stream =
-        reinterpret_cast<bp_stream*>(d.add(d.lane_with(static_cast<cudaStream_t>(native))));
-    return BP_OK;
-  });
-}
+    return d.add(d.lane_with(static_cast<cudaStream_t>(native)));
+  }
+  static void* native_handle(const Stream& s) { return s.lane->native(); }
 
-bp_status stream_native_handle(void* self, bp_stream* handle, void** out_native) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    Lane& lane = lane_of(handle, "stream.native_handle");
-    require(out_native, "stream.native_handle: out_native");
-    *out_native = lane.native();
-    return BP_OK;
-  });
-}
-
-// A capture that the device's own library began.
-bp_status stream_is_capturing(void* self, bp_stream* handle, uint32_t* out_is_capturing) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    Lane& lane = lane_of(handle, "stream.is_capturing");
-    require(out_is_capturing, "stream.is_capturing: out_is_capturing");
+  // A capture that the device's own library began.
+  static bool is_capturing(const Stream& s) {
+    Lane& lane = *s.lane;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const Current current(lane.device());
     const Driver& driver = lane.device().driver();
     check(driver, driver.cudaStreamIsCapturing(lane.native(), &status), "cudaStreamIsCapturing");
-    *out_is_capturing = status == cudaStreamCaptureStatusNone ? 0 : 1;
-    return BP_OK;
-  });
+    return status != cudaStreamCaptureStatusNone;
+  }
+};
+
+bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* function, void* user_data) {
+  Lane& lane = *s.lane;
+  lane.device().sweep();
+  auto attempt = std::make_shared<Attempt>();
+  const bp_status status =
+      lane.submit_always([&lane, attempt, function, user_data](const Outcome& before) {
+        submit_callback(lane, *attempt,
+                        std::unique_ptr<Callback>(
+                            new Callback{lane.shared_from_this(), function, user_data, before}));
+      });
+  const std::lock_guard lock(attempt->mutex);
+  attempt->has_returned = true;
+  if (status != BP_OK || attempt->error.status == BP_OK) return status;
+  refuse(attempt->error.status, "stream.add_callback: " + attempt->error.text);
 }
 
 }  // namespace
 
-// ---- Handles ------------------------------------------------------------------------------------
-
-bp_status timed_out(const Instance& i, const char* call, uint64_t timeout_ns) {
-  return i.fail(BP_TIMEOUT, std::string(call) + ": the work did not end within " +
-                                std::to_string(timeout_ns) + " ns");
+Stream& stream_of(bp_stream* handle, const char* call, const char* what) {
+  Stream& s = checked_object_of<Stream>(handle, kStreamMagic, call, what);
+  const Device& device = s.lane->device();
+  if (device.is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + device.loss());
+  return s;
 }
 
 Lane& lane_of(bp_stream* handle, const char* call, const char* what) {
-  Stream* const s = stream_or_null(handle);
-  if (s == nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           std::string(call) + ": " + what + " is NULL or not one of this backend");
-  }
-  const Device& device = s->lane->device();
-  if (device.is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + device.loss());
-  return *s->lane;
+  return *stream_of(handle, call, what).lane;
 }
 
-constinit const bp_stream_ops kStreams{
-    .struct_size = sizeof(bp_stream_ops),
-    .struct_type = BP_STRUCT_STREAM_OPS,
-    .create = stream_create,
-    .default_stream = stream_default,
-    .destroy = stream_destroy,
-    .query = stream_query,
-    .status = stream_status,
-    .clear_failure = stream_clear_failure,
-    .synchronize = stream_synchronize,
-    .flush = stream_flush,
-    .wait_event = stream_wait_event,
-    .add_callback = stream_add_callback,
-    .wrap_native = stream_wrap_native,
-    .native_handle = stream_native_handle,
-    .is_capturing = stream_is_capturing,
-};
+constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 
 }  // namespace bp::cuda

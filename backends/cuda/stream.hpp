@@ -9,7 +9,6 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -19,7 +18,7 @@
 
 #include "backends/cuda/device.hpp"
 #include "backends/cuda/fault.hpp"
-#include "backplane/shell/queue.hpp"
+#include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
 namespace bp::cuda {
@@ -91,11 +90,9 @@ class NativeEvent {
 
 // One record of an event.
 struct Record {
-  explicit Record(std::shared_ptr<Point> its_submitted) : submitted(std::move(its_submitted)) {}
-
   // Completes when the record was submitted to CUDA, or failed to be. The host's signal for one
   // that the host completes.
-  const std::shared_ptr<Point> submitted;
+  const std::shared_ptr<Point> submitted = std::make_shared<Point>(false);
   std::shared_ptr<NativeEvent> native;  // Valid once `submitted` is complete; NULL for a signal.
   std::vector<FaultMark> marks;         // The same.
   Outcome error;                        // The same: why it was not submitted.
@@ -206,43 +203,30 @@ struct Stream {
   std::shared_ptr<Lane> lane;
 };
 
-struct Event {
-  std::shared_ptr<Record> latest() {
-    const std::lock_guard lock(mutex);
-    return record;
-  }
+// What the handle of an event begins with.
+struct EventHandle {
+  uint32_t magic;
+  Device* device;
+};
 
-  uint32_t magic = kEventMagic;
-  Device* device = nullptr;
-  bp_event_flags flags = 0;
-  std::mutex mutex;                // Guards `record`.
-  std::shared_ptr<Record> record;  // NULL if it was never recorded.
+struct Event : EventHandle, EventOf<Record> {
+  Event(Device& its_device, bp_event_flags its_flags)
+      : EventHandle{kEventMagic, &its_device}, EventOf(its_flags) {}
 };
 
 // Handles are never completed as global structs: two backends linked into one program would then
 // both define bp_stream. Each type is converted here and nowhere else. NULL if a handle is not one
 // of this backend.
-inline Stream* stream_or_null(bp_stream* handle) {
-  auto* const s = reinterpret_cast<Stream*>(handle);
-  return s != nullptr && s->magic == kStreamMagic ? s : nullptr;
-}
-inline Event* event_or_null(bp_event* handle) {
-  auto* const e = reinterpret_cast<Event*>(handle);
-  return e != nullptr && e->magic == kEventMagic ? e : nullptr;
-}
+inline Stream* stream_or_null(bp_stream* handle) { return object_of<Stream>(handle, kStreamMagic); }
+inline Event* event_or_null(bp_event* handle) { return object_of<Event>(handle, kEventMagic); }
 
-// The stream behind a handle, for the entry `call`. Throws StatusError if it is none of this
-// backend, or its device is lost.
+// The stream behind a handle, for the argument `what` of the entry `call`. Throws StatusError if it
+// is none of this backend, or its device is lost.
+Stream& stream_of(bp_stream* handle, const char* call, const char* what = "stream");
 Lane& lane_of(bp_stream* handle, const char* call, const char* what = "stream");
 
 // The event behind a handle, in the same way.
 Event& event_of(bp_event* handle, const char* call, const char* what = "event");
-
-// BP_TIMEOUT in words, for the entry `call`.
-bp_status timed_out(const Instance& i, const char* call, uint64_t timeout_ns);
-
-// What is left of timeout_ns since `begin`; UINT64_MAX stays.
-uint64_t left_of(uint64_t timeout_ns, std::chrono::steady_clock::time_point begin);
 
 // The stream on which a device captures graphs of CUDA, while one thread has it.
 class Recorder {

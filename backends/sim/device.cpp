@@ -1,12 +1,12 @@
 #include "backends/sim/device.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
 #include "backends/sim/virtual_memory.hpp"
+#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/identity.hpp"
 
 namespace bp::sim {
@@ -101,14 +101,9 @@ void Device::set_option(std::string_view key, std::string_view value) {
 }
 
 bool Device::wait(uint64_t timeout_ns) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
+  const Deadline deadline(timeout_ns);
   for (const std::shared_ptr<Queue>& queue : live_queues()) {
-    const auto passed = static_cast<uint64_t>((Clock::now() - begin).count());
-    const uint64_t left = timeout_ns == UINT64_MAX ? timeout_ns
-                          : passed < timeout_ns    ? timeout_ns - passed
-                                                   : 0;
-    if (!queue->wait(left)) return false;
+    if (!queue->wait(deadline.left_ns())) return false;
   }
   return true;
 }

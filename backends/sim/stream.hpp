@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -12,7 +11,7 @@
 #include "backends/sim/device.hpp"
 #include "backends/sim/pages.hpp"
 #include "backplane/profiler.h"
-#include "backplane/shell/queue.hpp"
+#include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
 namespace bp::sim {
@@ -38,23 +37,8 @@ struct Stream : Handle {
   std::shared_ptr<Conduct> conduct;
 };
 
-struct Event : Handle {
+struct Event : Handle, EventOf<Point> {
   Event(Device& its_device, bp_event_flags its_flags);
-
-  // What it captured last; NULL if it was never recorded. One that the host signals has its point
-  // from the beginning, and never another.
-  std::shared_ptr<Point> latest() {
-    const std::lock_guard lock(mutex);
-    return point;
-  }
-
-  std::shared_ptr<Point> make_point() const {
-    return std::make_shared<Point>((flags & BP_EVENT_TIMING) != 0);
-  }
-
-  const bp_event_flags flags;
-  std::mutex mutex;  // Guards `point`.
-  std::shared_ptr<Point> point;
 };
 
 // Handles are never completed as global structs: two backends linked into one program would then
@@ -66,8 +50,8 @@ Stream& stream_of(bp_stream* handle, const char* call, const char* what = "strea
 Event& event_of(bp_event* handle, const char* call, const char* what = "event");
 
 // The same for destroy(), which takes a handle of a lost device.
-Stream& any_stream_of(bp_stream* handle, const char* call);
-Event& any_event_of(bp_event* handle, const char* call);
+Stream& any_stream_of(bp_stream* handle, const char* call, const char* what = "stream");
+Event& any_event_of(bp_event* handle, const char* call, const char* what = "event");
 
 // Throws StatusError of BP_DEVICE_LOST for a handle whose device is lost or was reset since.
 void require_alive(const Handle& handle, const char* call, const char* what);

@@ -1,12 +1,12 @@
 #include "backends/vulkan/device.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <string>
 #include <utility>
 
 #include "backends/vulkan/memory.hpp"
 #include "backends/vulkan/stream.hpp"
+#include "backplane/shell/deadline.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -88,18 +88,12 @@ const bp_device_properties& Device::properties() {
 }
 
 bool Device::wait(uint64_t timeout_ns) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  const auto left = [&] {
-    const auto passed = static_cast<uint64_t>((Clock::now() - begin) / std::chrono::nanoseconds(1));
-    if (timeout_ns == UINT64_MAX) return timeout_ns;
-    return passed < timeout_ns ? timeout_ns - passed : 0;
-  };
+  const Deadline deadline(timeout_ns);
   for (const std::shared_ptr<Queue>& queue : live_queues()) {
-    if (!queue->wait(left())) return false;
+    if (!queue->wait(deadline.left_ns())) return false;
   }
   const std::shared_ptr<Engine> engine = card_->engine_if_open();
-  return engine == nullptr || engine->recorder.wait(engine->recorder.latest(), left());
+  return engine == nullptr || engine->recorder.wait(engine->recorder.latest(), deadline.left_ns());
 }
 
 // Called with the mutex.

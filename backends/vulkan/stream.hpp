@@ -16,7 +16,7 @@
 
 #include "backends/vulkan/card.hpp"
 #include "backends/vulkan/device.hpp"
-#include "backplane/shell/queue.hpp"
+#include "backplane/shell/stream_ops.hpp"
 #include "backplane/shell/test_fault.hpp"
 #include "backplane/stream.h"
 
@@ -112,19 +112,8 @@ struct Moment {
   bool is_watched_ = false;
 };
 
-struct Event : Handle {
+struct Event : Handle, EventOf<Moment> {
   Event(Device& its_device, bp_event_flags its_flags);
-
-  // What it captured last; NULL if it was never recorded. One that the host signals has its moment
-  // from the beginning, and never another.
-  std::shared_ptr<Moment> latest() {
-    const std::lock_guard lock(mutex);
-    return moment;
-  }
-
-  const bp_event_flags flags;
-  std::mutex mutex;  // Guards `moment`.
-  std::shared_ptr<Moment> moment;
 };
 
 // Handles are never completed as global structs: two backends linked into one program would then
@@ -136,8 +125,8 @@ Stream& stream_of(bp_stream* handle, const char* call, const char* what = "strea
 Event& event_of(bp_event* handle, const char* call, const char* what = "event");
 
 // The same for destroy(), which takes a handle of a lost device.
-Stream& any_stream_of(bp_stream* handle, const char* call);
-Event& any_event_of(bp_event* handle, const char* call);
+Stream& any_stream_of(bp_stream* handle, const char* call, const char* what = "stream");
+Event& any_event_of(bp_event* handle, const char* call, const char* what = "event");
 
 // Throws StatusError of BP_DEVICE_LOST for a handle whose device is lost or was reset since.
 void require_alive(const Handle& handle, const char* call, const char* what);
@@ -157,6 +146,6 @@ bp_status submit_work(Stream& stream, Ranges ranges, Body body) {
 }
 
 // Waits until the work submitted to `stream` so far has ended. False if timeout_ns passed first.
-bool wait_for_stream(const Stream& stream, uint64_t timeout_ns);
+bool wait_for_stream(Stream stream, uint64_t timeout_ns);
 
 }  // namespace bp::vulkan

@@ -39,4 +39,13 @@ Object* object_of(Handle* handle, uint32_t magic) {
   return object != nullptr && object->magic == magic ? object : nullptr;
 }
 
+// The same, for the argument `what` of the entry `call`: throws StatusError if there is none.
+template <typename Object, typename Handle>
+Object& checked_object_of(Handle* handle, uint32_t magic, const char* call, const char* what) {
+  Object* const object = object_of<Object>(handle, magic);
+  if (object != nullptr) return *object;
+  refuse(BP_INVALID_ARGUMENT,
+         std::string(call) + ": " + what + " is NULL or not one of this backend");
+}
+
 }  // namespace bp

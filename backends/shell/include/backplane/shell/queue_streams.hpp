@@ -1,0 +1,62 @@
+// What stream_ops.hpp asks of a backend, for streams that are queues of queue.hpp and events whose
+// moments are Points: a base for traits, which replace the functions that do more.
+//
+//   struct Traits : QueueStreams<Instance, Device, Stream, Event> { device_of(), stream_of(), ...
+//   };
+//
+// A Stream has a `queue` and its `device`; the device has create_stream(), default_stream(),
+// is_default_stream(stream) and destroy_stream(stream).
+#pragma once
+
+#include <memory>
+
+#include "backplane/shell/stream_ops.hpp"
+
+namespace bp {
+
+template <typename ItsInstance, typename ItsDevice, typename ItsStream, typename ItsEvent>
+struct QueueStreams {
+  using Instance = ItsInstance;
+  using Device = ItsDevice;
+  using Stream = ItsStream;
+  using Event = ItsEvent;
+
+  static Stream* create_stream(Device& d, const bp_stream_desc&) { return d.create_stream(); }
+  static Stream* default_stream(Device& d) { return d.default_stream(); }
+  static bool is_default_stream(const Stream& s) { return s.device->is_default_stream(&s); }
+  static void destroy_stream(Stream& s) { s.device->destroy_stream(&s); }
+
+  static bool is_idle(const Stream& s) { return s.queue->is_idle(); }
+  static bool wait(const Stream& s, uint64_t timeout_ns) { return s.queue->wait(timeout_ns); }
+  static void flush(const Stream&) {}  // A queue holds nothing back.
+  static bp_status surface(const Stream& s) { return s.queue->surface(); }
+  static void clear_failure(const Stream& s) { s.queue->clear_failure(); }
+  static bp_status wait_for(const Stream& s, const std::shared_ptr<Point>& point) {
+    return s.queue->wait_for(point);
+  }
+  static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
+    return s.queue->submit_always(
+        [callback, user_data](const Outcome& before) { callback(user_data, before.status); },
+        false);
+  }
+
+  // Events of Points.
+  static std::shared_ptr<Point> make_moment(const Event& e, const Stream&) {
+    return std::make_shared<Point>(e.is_timed());
+  }
+  static bp_status record(const Stream& s, const Event&, const std::shared_ptr<Point>& point) {
+    return s.queue->submit_always([point](const Outcome& before) { point->complete(before); },
+                                  true);
+  }
+  static bool has_come(const Event&, const Point& point) { return point.is_complete(); }
+  static bool wait_until(const Event&, Point& point, uint64_t timeout_ns) {
+    return point.wait(timeout_ns);
+  }
+  static const Outcome& outcome(const Event&, const Point& point) { return point.outcome(); }
+  static Point& signal_of(Point& point) { return point; }
+  static int64_t elapsed_ns(const Event&, const Point& begin, const Point& end) {
+    return end.time_ns() - begin.time_ns();
+  }
+};
+
+}  // namespace bp
