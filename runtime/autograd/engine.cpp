@@ -185,7 +185,9 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
     }
     engine.add_capture(inputs[i]);
   }
-  if (inputs.empty()) detail::fail("grad: there are no inputs");
+  if (inputs.empty()) {
+    detail::fail("grad: the list of inputs is empty; allowed: at least one tensor");
+  }
   detail::add_roots(engine, "grad", outputs, grad_outputs);
   engine.run();
   std::vector<Tensor> result;

@@ -87,7 +87,9 @@ void Module::load_state_dict(const TensorMap& state) {
     }
   }
   if (!problems.empty()) {
-    throw Error(BP_INVALID_ARGUMENT, "load_state_dict: nothing was loaded:" + problems);
+    throw Error(
+        BP_INVALID_ARGUMENT,
+        "load_state_dict: the state does not fit the model, so nothing was loaded:" + problems);
   }
   const NoGradGuard no_grad;
   for (const auto& [name, tensor] : parameters) {

@@ -183,7 +183,7 @@ TEST_F(Layers, LoadAllOfAStateOrNothing) {
   wrong.erase("1.bias");
   wrong["extra"] = zeros({1}, BP_F32);
   EXPECT_EQ(message_of([&] { model.load_state_dict(wrong); }),
-            "load_state_dict: nothing was loaded:\n"
+            "load_state_dict: the state does not fit the model, so nothing was loaded:\n"
             "  '0.bias' is (4,); the model has (3,)\n"
             "  '1.weight' is f64; the model has f32\n"
             "  '1.bias' is missing\n"

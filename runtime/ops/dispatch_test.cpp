@@ -227,7 +227,8 @@ TEST_F(Dispatch, DrawsNumbersThatAreSpreadOverTheirInterval) {
   EXPECT_NEAR(mean(y).item<double>(), 0.5, 0.02);
   EXPECT_NEAR(mean(y * y).item<double>(), 1.0 / 3, 0.02);
   EXPECT_EQ(generator.state().offset, 2000u);
-  EXPECT_EQ(message_of([&] { uniform({-2}, BP_F32); }), "uniform: there is no shape (-2,)");
+  EXPECT_EQ(message_of([&] { uniform({-2}, BP_F32); }),
+            "the shape (-2,) has an extent below 0; allowed: 0 and above");
   EXPECT_EQ(uniform({0, 5}, BP_F32, device, &generator).numel(), 0);
   EXPECT_EQ(generator.state().offset, 2000u) << "no elements take no numbers";
 }

@@ -21,8 +21,7 @@ Generator::Range take(Generator* generator, Device device, uint64_t block_count)
 }  // namespace
 
 Tensor uniform(IntList shape, bp_dtype dtype, Device device, Generator* generator) {
-  const int64_t count = dims::numel({shape.data(), static_cast<int64_t>(shape.size())});
-  if (count < 0) detail::fail("uniform: there is no shape " + to_string(shape));
+  const int64_t count = detail::count_elements(shape);
   const Generator::Range range = take(generator, device, blocks_for(count, dtype));
   return uniform(shape, dtype, device, range.seed, range.offset);
 }

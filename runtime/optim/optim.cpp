@@ -61,7 +61,10 @@ std::vector<Tensor> gradients(const std::vector<Tensor>& all, const std::vector<
 }  // namespace
 
 Optimizer::Optimizer(std::vector<Tensor> parameters) : parameters_(std::move(parameters)) {
-  if (parameters_.empty()) throw Error(BP_INVALID_ARGUMENT, "Optimizer: there are no parameters");
+  if (parameters_.empty()) {
+    throw Error(BP_INVALID_ARGUMENT,
+                "Optimizer: the list of parameters is empty; pass model.parameters()");
+  }
   std::set<const detail::TensorImpl*> seen;
   for (const Tensor& tensor : parameters_) {
     if (!tensor.is_leaf() || !tensor.requires_grad()) {

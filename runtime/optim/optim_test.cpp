@@ -183,7 +183,8 @@ TEST_F(Optimizers, TakeOnlyLeavesAndEachOnce) {
   const std::string no_leaf = "Optimizer: a parameter is not a leaf that requires a gradient";
   EXPECT_EQ(message_of([&] { Sgd(std::vector{x * 2}); }), no_leaf);
   EXPECT_EQ(message_of([&] { AdamW(std::vector{x.detach()}); }), no_leaf);
-  EXPECT_EQ(message_of([] { AdamW(std::vector<Tensor>()); }), "Optimizer: there are no parameters");
+  EXPECT_EQ(message_of([] { AdamW(std::vector<Tensor>()); }),
+            "Optimizer: the list of parameters is empty; pass model.parameters()");
 }
 
 TEST_F(Optimizers, RefuseOptionsThatDiverge) {
