@@ -22,7 +22,7 @@ services::Cache* cache_of(const bp_target* target, bp_status& status) {
   }
   services::Cache* cache = impl(target).cache.get();
   if (cache == nullptr) {
-    status = fail(BP_DEVICE_LOST, std::string(target->name) + ": its backend was unloaded");
+    status = backend_unloaded(target->name);
   }
   return cache;
 }

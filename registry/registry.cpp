@@ -86,7 +86,8 @@ bp_status source_of_name(const Registry& registry, const std::string& name, Sour
                 name + ": no manifest has this name; " + list("found", manifests, name_of));
   }
   if (found.size() > 1) {
-    return fail(BP_NOT_FOUND, name + ": is not unique; " + list("found", found, name_of));
+    return fail(BP_NOT_FOUND, name + ": the name fits several backends; " +
+                                  list("found", found, name_of) + "; give the full name");
   }
   const Manifest& m = *found.front();
   if (m.problem != nullptr) {
@@ -232,8 +233,9 @@ bp_status bp_registry_manifest(const bp_registry* registry, uint64_t index,
     const std::lock_guard lock(impl(registry).mutex);
     const Manifests& manifests = impl(registry).manifests;
     if (index >= manifests.size()) {
-      return fail(BP_NOT_FOUND, "manifest " + std::to_string(index) + ": the discovery found " +
-                                    std::to_string(manifests.size()));
+      return fail(BP_NOT_FOUND, "manifest: index is " + std::to_string(index) +
+                                    "; allowed: below " + std::to_string(manifests.size()) +
+                                    ", the number of manifests that were found");
     }
     *out_manifest = manifests[index].get();
     return BP_OK;
@@ -328,8 +330,9 @@ bp_status bp_registry_find_target(const bp_registry* registry, const char* name,
     // A backend's name alone means its first device.
     const auto is_of_another = [&](const Target* t) { return &t->owner() != &found[0]->owner(); };
     if (std::ranges::any_of(found, is_of_another)) {
-      return fail(BP_NOT_FOUND,
-                  std::string(name) + ": is not unique; " + list("loaded", found, name_of));
+      return fail(BP_NOT_FOUND, std::string(name) +
+                                    ": the name fits devices of several backends; " +
+                                    list("loaded", found, name_of) + "; give the full name");
     }
     *out_target = found.front();
     return BP_OK;

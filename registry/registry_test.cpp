@@ -52,7 +52,10 @@ TEST(Registry, FindsATargetByEveryUniqueName) {
   ASSERT_EQ(other.load(r.registry), BP_OK);
   EXPECT_EQ(bp_registry_find_target(r.registry, "cpu:0", &found), BP_NOT_FOUND);
   EXPECT_EQ(bp_registry_find_target(r.registry, "cpu", &found), BP_NOT_FOUND);
-  EXPECT_STREQ(bp_error_text(), "cpu: is not unique; loaded are acme.cpu:0, other.cpu:0");
+  EXPECT_STREQ(
+      bp_error_text(),
+      "cpu: the name fits devices of several backends; loaded are acme.cpu:0, other.cpu:0; "
+      "give the full name");
   EXPECT_EQ(found, nullptr);
 }
 
@@ -85,7 +88,9 @@ TEST(Registry, SaysWhyALoadFailedAndKeepsNothing) {
       {[](FakeBackend& f) { f.gives_backend = false; }, BP_INTERNAL,
        "acme.npu: its entry returned BP_OK, but no backend", 0},
       {[](FakeBackend& f) { f.abi_minor = 9; }, BP_INCOMPATIBLE,
-       "acme.npu: chose ABI 0.9, which was not offered: this host serves " BP_TEST_SERVED, 0},
+       "acme.npu: the backend chose ABI 0.9, which was not offered; this host "
+       "serves " BP_TEST_SERVED,
+       0},
       {[](FakeBackend& f) { f.name = "npu"; }, BP_INTERNAL,
        "npu: its name is npu, not vendor.backend with both in [a-z0-9_]+", 0},
       {[](FakeBackend& f) { f.register_status = BP_NOT_FOUND; }, BP_NOT_FOUND,

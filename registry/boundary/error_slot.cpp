@@ -23,6 +23,18 @@ bp_status fail(bp_status code, const std::string& message) noexcept {
   }
 }
 
+bp_status out_of_host_memory(const char* call) noexcept try {
+  return fail(BP_OUT_OF_MEMORY, std::string(call) + ": " + kOutOfHostMemory);
+} catch (...) {
+  return core::set_error(nullptr, BP_OUT_OF_MEMORY, kOutOfHostMemory);
+}
+
+bp_status backend_unloaded(const char* name) {
+  return fail(BP_DEVICE_LOST, std::string(name) +
+                                  ": the backend of this device was unloaded; load it again and "
+                                  "make its objects anew");
+}
+
 namespace core {
 
 bp_status set_error(void* /*self*/, bp_status status, const char* message) noexcept {

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
 
 namespace bp::core {
 
@@ -14,7 +15,7 @@ bp_status guarded(Body&& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
-    return set_error(nullptr, BP_OUT_OF_MEMORY, "out of host memory");
+    return set_error(nullptr, BP_OUT_OF_MEMORY, kOutOfHostMemory);
   } catch (const std::exception& error) {
     return set_error(nullptr, BP_INTERNAL, error.what());
   }

@@ -12,6 +12,7 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/calls/frame_words.hpp"
+#include "registry/calls/submit.hpp"
 
 namespace bp::core {
 namespace {
@@ -277,7 +278,7 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
 bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_flags flags,
                                 const void* args) {
   const Op& op = op_of(self);
-  bp_reason reason = "out of host memory";
+  bp_reason reason = kOutOfHostMemory;
   static_cast<void>(guarded([&] {
     reason = op.owner->find(*op.row, flags, args)->reason;
     return bp_status{BP_OK};
@@ -309,7 +310,7 @@ bp_status CompiledOps::launch(const bp_kernel* self, const bp_launch* launch, co
   return guarded([&]() -> bp_status {
     if (launch == nullptr || args == nullptr) return is_null("launch or args");
     if ((launch->flags & ~kKnownLaunchFlags) != 0) {
-      return fail(BP_UNSUPPORTED, std::string(op.row->name) + ": a launch flag is not known");
+      return unknown_flags(*op.row, launch->flags);
     }
     const std::shared_ptr<const Program> program = op.owner->find(*op.row, launch->flags, args);
     if (program->kernel == nullptr) {

@@ -223,11 +223,12 @@ bp_status check_call(const Prepared& p, const void* frame) {
   if (status == BP_OK) status = check_frame(p, frame);
   if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
   if (status != BP_OK || key == p.key || p.source != BP_KERNEL_NATIVE) return status;
-  const std::string refusal = claims_refusal(*p.row, *p.kernel, key);
-  if (refusal.empty() && accepts(*p.target, *p.row, *p.kernel, p.flags, frame)) return BP_OK;
+  std::string refusal = claims_refusal(*p.row, *p.kernel, key);
+  if (refusal.empty()) refusal = call_refusal(*p.target, *p.row, *p.kernel, p.flags, frame);
+  if (refusal.empty()) return BP_OK;
   return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": the prepared kernel " +
-                                       p.kernel->name + " does not take these buffers: " +
-                                       (refusal.empty() ? "it refuses them" : refusal));
+                                       p.kernel->name + " does not take these buffers: " + refusal +
+                                       "; prepare the call anew with them");
 }
 
 bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
@@ -269,6 +270,7 @@ void end_prepared(Target& target) {
 
 // NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
 using namespace bp::core;
+using bp::backend_unloaded;
 using bp::fail;
 using bp::is_null;
 
@@ -302,7 +304,7 @@ bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const voi
     if (prepared == nullptr) return is_null("prepared");
     if (args == nullptr) return is_null("args");
     Prepared& p = impl(prepared);
-    if (p.target == nullptr) return fail(BP_DEVICE_LOST, "prepared: its backend was unloaded");
+    if (p.target == nullptr) return backend_unloaded("prepared");
     return launch(p, stream, args);
   });
 }
@@ -310,7 +312,7 @@ bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const voi
 bp_status bp_prepared_get_info(const bp_prepared* prepared, bp_prepared_info* out_info) {
   if (prepared == nullptr) return is_null("prepared");
   const Prepared& p = impl(prepared);
-  if (p.target == nullptr) return fail(BP_DEVICE_LOST, "prepared: its backend was unloaded");
+  if (p.target == nullptr) return backend_unloaded("prepared");
   bp_prepared_info info{};
   info.kernel = p.kernel;
   info.source = p.source;

@@ -283,6 +283,21 @@ TEST_F(Prepare, TakesOtherBuffersButNoOtherShapes) {
   EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
 }
 
+TEST_F(Prepare, GivesTheReasonWhyTheKernelRefusesOtherBuffers) {
+  planner.supports = [](const bp_kernel*, bp_device*, bp_launch_flags,
+                        const void* args) -> bp_reason {
+    const uint64_t offset = static_cast<const bp_add_args*>(args)->a->byte_offset;
+    return offset == 0 ? nullptr : "a begins behind its buffer's first byte";
+  };
+  load({&planner});
+  ASSERT_EQ(prepare(), BP_OK);
+  call.a.byte_offset = 4;
+  EXPECT_EQ(refusal(),
+            "add: the prepared kernel add.planned does not take these buffers: a begins behind "
+            "its buffer's first byte; prepare the call anew with them");
+  EXPECT_EQ(bp_prepared_release(prepared), BP_OK);
+}
+
 TEST_F(Prepare, RefusesBuffersThatTheKernelDoesNotClaim) {
   planner.min_byte_alignment_bytes = 64;
   planner.flags &= ~bp_kernel_flags{BP_KERNEL_IN_PLACE};

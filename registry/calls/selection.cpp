@@ -25,24 +25,6 @@ bool is_rememberable(const OpRow& row, const bp_kernel& kernel) {
          (kernel.supports == nullptr || (kernel.supports_ignores & kIgnoresAll) == kIgnoresAll);
 }
 
-// Why `kernel` does not take this very call; "" if it does.
-std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
-                         bp_launch_flags flags, const void* args) {
-  alignas(8) std::byte storage[kMaxFrameBytes];
-  uint32_t offset = 0;
-  const void* frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
-  if (frame == nullptr) {
-    return "byte " + std::to_string(offset) + " of the frame is given, and the kernel is older";
-  }
-  std::string refusal = own_layouts_refusal(target, row, kernel, frame);
-  if (!refusal.empty() || kernel.supports == nullptr) return refusal;
-  const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
-  // A text that is empty is a refusal all the same.
-  return reason == nullptr ? ""
-         : *reason == '\0' ? "refuses without a reason"
-                           : clean_text(reason, LineBreaks::kIndent);
-}
-
 std::string dtype_text(Fact fact) {
   const char* name = bp_dtype_name(dtype_of(fact));
   return name == nullptr ? "dtype " + std::to_string(dtype_of(fact)) : name;
@@ -184,6 +166,23 @@ const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uin
                            const void* args) {
   const uint64_t generation = target.selection.generation();
   return target.selection.insert(make_choices(target, row, key, args), hash, generation);
+}
+
+std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                         bp_launch_flags flags, const void* args) {
+  alignas(8) std::byte storage[kMaxFrameBytes];
+  uint32_t offset = 0;
+  const void* frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
+  if (frame == nullptr) {
+    return "byte " + std::to_string(offset) + " of the frame is given, and the kernel is older";
+  }
+  std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (!refusal.empty() || kernel.supports == nullptr) return refusal;
+  const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
+  // A text that is empty is a refusal all the same.
+  return reason == nullptr ? ""
+         : *reason == '\0' ? "refuses without a reason"
+                           : clean_text(reason, LineBreaks::kIndent);
 }
 
 bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,

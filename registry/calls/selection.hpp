@@ -89,7 +89,11 @@ class Selection {
 const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uint64_t hash,
                            const void* args);
 
-// Whether `kernel` takes this very call: its frame fits, and supports() agrees.
+// Why `kernel` does not take this very call; "" if its frame fits, and supports() agrees.
+std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                         bp_launch_flags flags, const void* args);
+
+// Whether call_refusal() is empty.
 bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
              const void* args);
 

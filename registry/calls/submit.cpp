@@ -71,13 +71,13 @@ bp_status check_not_capturing(const Launch& l, const char* what) {
                                        "bp_kernel::launch");
 }
 
-bp_status bad_flags(const OpRow& row, bp_launch_flags flags) {
-  return fail(BP_UNSUPPORTED, std::string(row.name) + ": launch flags are " +
-                                  std::to_string(flags) + ", known bits are " +
+}  // namespace
+
+bp_status unknown_flags(const OpRow& row, bp_launch_flags flags) {
+  return fail(BP_UNSUPPORTED, std::string(row.name) + ": the launch flags are " +
+                                  std::to_string(flags) + "; allowed: the bits of " +
                                   std::to_string(kKnownLaunchFlags));
 }
-
-}  // namespace
 
 bp_status call_with_workspace(const Launch& l, const void* frame) {
   uint64_t required = l.required_bytes, preferred = l.preferred_bytes;
@@ -161,14 +161,14 @@ bp_status read(const bp_target* target, bp_launch_flags flags, uint32_t op, cons
   if (args == nullptr) return is_null("args");
   r.row = find_op(op);
   if (r.row == nullptr) return unknown_op(op);
-  if ((flags & ~kKnownLaunchFlags) != 0) return bad_flags(*r.row, flags);
+  if ((flags & ~kKnownLaunchFlags) != 0) return unknown_flags(*r.row, flags);
   if (frame_size(args) > kMaxStructBytes) [[unlikely]] {
     return frame_too_long(*r.row, args);
   }
   r.frame = known_frame(*r.row, args, r.storage);
   if (r.frame == nullptr) return BP_INCOMPATIBLE;
   if (impl(target).cache == nullptr) {
-    return fail(BP_DEVICE_LOST, std::string(target->name) + ": its backend was unloaded");
+    return backend_unloaded(target->name);
   }
   return read_call(*r.row, flags, r.frame, r.key, &r.has_null);
 }

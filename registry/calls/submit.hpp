@@ -84,6 +84,7 @@ inline void count(Target& target, const OpRow& row, bp_kernel_sources source) {
 }
 
 bp_status unknown_op(uint32_t op);
+bp_status unknown_flags(const OpRow& row, bp_launch_flags flags);
 
 // BP_INCOMPATIBLE: no struct has so many bytes.
 bp_status frame_too_long(const OpRow& row, const void* args);

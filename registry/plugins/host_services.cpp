@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
 
 namespace bp::core {
 namespace {
@@ -57,7 +58,7 @@ bp_status HostServices::log(void* self, bp_log_level level, const char* message)
   services.sink_.line(level, services.source_, clean_text(message, LineBreaks::kEscape));
   return BP_OK;
 } catch (...) {
-  return set_error(self, BP_OUT_OF_MEMORY, "log: out of host memory");
+  return out_of_host_memory("log");
 }
 
 bp_status HostServices::get_option(void* self, const char* key, const char** out_value) noexcept {
@@ -81,7 +82,9 @@ bp_status HostServices::allocate(void* self, uint64_t size_bytes, uint64_t align
   void* memory = nullptr;
   const uint64_t alignment = std::max<uint64_t>(alignment_bytes, sizeof(void*));
   if (posix_memalign(&memory, alignment, std::max<uint64_t>(size_bytes, 1)) != 0) {
-    return set_error(self, BP_OUT_OF_MEMORY, "allocate: out of host memory");
+    return set_error(
+        self, BP_OUT_OF_MEMORY,
+        "allocate: the host has not so much memory left; free host memory or ask for less");
   }
   impl(self).allocation_count_.fetch_add(1, std::memory_order_relaxed);
   impl(self).allocated_bytes_.fetch_add(size_bytes, std::memory_order_relaxed);

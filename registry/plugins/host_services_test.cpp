@@ -50,7 +50,8 @@ TEST_F(Services, RefuseRequestsForMemoryThatCannotBe) {
   }
   EXPECT_EQ(host.allocate(host.self, 8, 8, nullptr), BP_INVALID_ARGUMENT);
   EXPECT_EQ(host.allocate(host.self, uint64_t{1} << 62, 8, &memory), BP_OUT_OF_MEMORY);
-  EXPECT_EQ(take_error(), "allocate: out of host memory");
+  EXPECT_EQ(take_error(),
+            "allocate: the host has not so much memory left; free host memory or ask for less");
   EXPECT_EQ(memory, before) << "a refusal writes nothing";
   EXPECT_EQ(services.allocation_count(), 0u);
   EXPECT_EQ(services.allocated_bytes(), 0u);

@@ -122,8 +122,9 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
   }
   if (!is_served(reply)) {
     // Its shutdown() may have moved: an instance of an ABI that was not offered is left alone.
-    return fail(BP_INCOMPATIBLE, name + ": chose ABI " + version(reply.abi_major, reply.abi_minor) +
-                                     ", which was not offered: " + kServed);
+    return fail(BP_INCOMPATIBLE, name + ": the backend chose ABI " +
+                                     version(reply.abi_major, reply.abi_minor) +
+                                     ", which was not offered; " + kServed);
   }
   if (const std::string defect = backend_defect(*reply.backend); !defect.empty()) {
     return fail(BP_INTERNAL, name + ": " + defect);

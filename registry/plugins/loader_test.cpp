@@ -138,7 +138,7 @@ TEST(Loader, EndsAnInstanceOfAnAbiThatWasNotOfferedWithoutACall) {
     FakeBackend fake;
     fake.abi_minor = minor;
     EXPECT_EQ(fake.load(r.registry), BP_INCOMPATIBLE);
-    EXPECT_NE(std::string(bp_error_text()).find("which was not offered: this host serves ABI "),
+    EXPECT_NE(std::string(bp_error_text()).find("which was not offered; this host serves ABI "),
               std::string::npos)
         << bp_error_text();
     EXPECT_EQ(fake.shutdowns, 0) << "its table may have another shape";

@@ -108,7 +108,9 @@ TEST_F(Discovery, RefusesAShortNameOfTwoBackends) {
   write("one.json", manifest("test.good"));
   write("two.json", manifest("other.good"));
   EXPECT_EQ(bp_registry_load(make_registry(), "good", 0, nullptr, nullptr), BP_NOT_FOUND);
-  EXPECT_STREQ(bp_error_text(), "good: is not unique; found are test.good, other.good");
+  EXPECT_STREQ(bp_error_text(),
+               "good: the name fits several backends; found are test.good, other.good; "
+               "give the full name");
 }
 
 TEST_F(Discovery, SaysWhatIsWrongWithTheManifestThatWasAskedFor) {
@@ -137,6 +139,8 @@ TEST_F(Discovery, LendsWhatItFound) {
   ASSERT_EQ(bp_registry_manifest(r, 0, &found), BP_OK);
   EXPECT_STREQ(found->name, "test.good");
   EXPECT_EQ(bp_registry_manifest(r, 1, &found), BP_NOT_FOUND);
+  EXPECT_STREQ(bp_error_text(),
+               "manifest: index is 1; allowed: below 1, the number of manifests that were found");
 }
 
 TEST_F(Discovery, LetsTheEnvironmentReplaceAndExtendTheDefault) {

@@ -68,7 +68,7 @@ bp_status Cache::address(bp_block* handle, uint64_t* out_address) {
       *out_address = 0;
       return BP_OK;
     }
-    if (cache.is_released_) return fail(BP_DEVICE_LOST, "block.address: the plugin was unloaded");
+    if (cache.is_released_) return backend_unloaded("block.address");
   }
   if (const bp_status status = cache.address_of_segment(*block.segment); status != BP_OK) {
     return status;
@@ -93,7 +93,7 @@ bp_status Cache::find(uint64_t address, bp_block** out_block, uint64_t* out_byte
     }
   }
   return fail(BP_NOT_FOUND, std::string(target_.name) + ": address " + std::to_string(address) +
-                                " is in no block that was asked for its address");
+                                " lies in no block whose address bp_block_address() has given");
 }
 
 void Cache::forget_address_locked(Block& block) {

@@ -76,7 +76,7 @@ bp_status Cache::allocate(bp_stream* stream, uint64_t size_bytes, bp_block** out
     if (status != BP_OK) return status;
   }
 } catch (const std::bad_alloc&) {
-  return fail(BP_OUT_OF_MEMORY, "block.allocate: out of host memory");
+  return out_of_host_memory("block.allocate");
 }
 
 bp_status Cache::make_empty_block(bp_block** out_block) {
@@ -175,7 +175,7 @@ Block* Cache::split_locked(Block* block, uint64_t size_bytes) {
 bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
   {
     const std::lock_guard lock(mutex_);
-    if (is_released_) return fail(BP_DEVICE_LOST, "block.allocate: the plugin was unloaded");
+    if (is_released_) return backend_unloaded("block.allocate");
     if (has_fit_locked(stream, size_bytes)) return BP_OK;
   }
   const bool is_whole = target_.properties->heaps->suballocation_granularity_bytes == 0;
@@ -299,7 +299,7 @@ bp_status Cache::free(bp_block* handle) try {
   delete &cache;
   return BP_OK;
 } catch (const std::bad_alloc&) {
-  return fail(BP_OUT_OF_MEMORY, "block.free: out of host memory");
+  return out_of_host_memory("block.free");
 }
 
 // Counts `block` as freed, and lets its stream use it again.

@@ -22,7 +22,7 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
   if (pool.get() != block.segment->pool && !is_known) block.other_streams.push_back(pool);
   return BP_OK;
 } catch (const std::bad_alloc&) {
-  return fail(BP_OUT_OF_MEMORY, "block.record_stream: out of host memory");
+  return out_of_host_memory("block.record_stream");
 }
 
 // Records an event on each other stream; the block is given back when all have happened. The work
@@ -68,7 +68,7 @@ bp_status Cache::record_events(Pending& pending) try {
   }
   return BP_OK;
 } catch (const std::bad_alloc&) {
-  return fail(BP_OUT_OF_MEMORY, "block.free: out of host memory");
+  return out_of_host_memory("block.free");
 }
 
 void Cache::destroy_events(const std::vector<bp_event*>& events) {

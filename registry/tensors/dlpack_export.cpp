@@ -67,7 +67,7 @@ bp_status check_tensor(const bp_tensor& ours) {
   for (uint32_t i = 0; i < ours.ndim; ++i) {
     if (ours.shape[i] >= 0) continue;
     return fail(BP_INVALID_ARGUMENT, "dlpack.export: shape[" + std::to_string(i) + "] is " +
-                                         std::to_string(ours.shape[i]) + "; 0 or more is allowed");
+                                         std::to_string(ours.shape[i]) + "; allowed: 0 and above");
   }
   return BP_OK;
 }
@@ -77,7 +77,9 @@ bp_status check_place(const bp_target& target, const bp_tensor& ours, uint64_t i
   Place place;
   if (!place_of(ours, item_bytes, ours.byte_offset, place)) {
     if (place.first_offset <= ours.byte_offset) {
-      return fail(BP_INVALID_ARGUMENT, "dlpack.export: the elements leave the address space");
+      return fail(BP_INVALID_ARGUMENT,
+                  "dlpack.export: byte_offset, shape and strides reach beyond the address space; "
+                  "correct them");
     }
     return fail(BP_INVALID_ARGUMENT, "dlpack.export: the elements begin " +
                                          std::to_string(place.first_offset - ours.byte_offset) +

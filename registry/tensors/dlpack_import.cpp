@@ -75,13 +75,15 @@ bp_status read_shape(const bp_dlpack_tensor& theirs, Foreign& ours) {
   for (uint32_t i = rank; i-- > 0;) {
     const int64_t extent = theirs.shape[i];
     if (extent < 0) {
-      return fail(BP_INVALID_ARGUMENT,
-                  "dlpack.import: shape[" + std::to_string(i) + "] is " + std::to_string(extent));
+      return fail(BP_INVALID_ARGUMENT, "dlpack.import: shape[" + std::to_string(i) + "] is " +
+                                           std::to_string(extent) + "; allowed: 0 and above");
     }
     ours.shape[i] = extent;
     ours.strides[i] = theirs.strides == nullptr ? stride : theirs.strides[i];
     if (__builtin_mul_overflow(stride, std::max<int64_t>(1, extent), &stride)) {
-      return fail(BP_INVALID_ARGUMENT, "dlpack.import: there are more elements than 64 bits count");
+      return fail(BP_INVALID_ARGUMENT,
+                  "dlpack.import: the product of the extents does not fit 64 bits; allowed: below "
+                  "2^63, where an extent of 0 counts as 1");
     }
   }
   ours.lent.tensor.shape = ours.shape;
@@ -114,13 +116,15 @@ bp_status place_tensor(const bp_target& target, const bp_dlpack_tensor& theirs, 
   uint64_t first = 0;
   if (__builtin_add_overflow(reinterpret_cast<uintptr_t>(theirs.data), theirs.byte_offset,
                              &first)) {
-    return fail(BP_INVALID_ARGUMENT, "dlpack.import: byte_offset is " +
-                                         std::to_string(theirs.byte_offset) +
-                                         ", and the elements leave the address space");
+    return fail(BP_INVALID_ARGUMENT,
+                "dlpack.import: byte_offset is " + std::to_string(theirs.byte_offset) +
+                    ", and data + byte_offset does not fit 64 bits; correct byte_offset");
   }
   Place place;
   if (!place_of(tensor, item_bytes, first, place)) {
-    return fail(BP_INVALID_ARGUMENT, "dlpack.import: the elements leave the address space");
+    return fail(
+        BP_INVALID_ARGUMENT,
+        "dlpack.import: shape and strides reach beyond the address space; correct the strides");
   }
   if (place.size_bytes == 0) return BP_OK;  // Without elements it needs no buffer.
   if (theirs.data == nullptr) return is_null("dlpack.import: data of a tensor with elements");

@@ -201,7 +201,7 @@ TEST_F(Dlpack, RefusesWhatItCannotTakeAndLeavesItToTheCaller) {
   m.tensor.byte_offset = 2;
   expect_refused(m, BP_INVALID_ARGUMENT, "the size of f32");
   shape = {2, -3};
-  expect_refused(good, BP_INVALID_ARGUMENT, "shape[1] is -3");
+  expect_refused(good, BP_INVALID_ARGUMENT, "shape[1] is -3; allowed: 0 and above");
   shape = {int64_t{1} << 40, int64_t{1} << 40};
   expect_refused(good, BP_INVALID_ARGUMENT, "64 bits");
   shape = {2, 3};
@@ -346,7 +346,7 @@ TEST_F(Dlpack, RefusesToHandOutWhatIsNoTensor) {
   bp_tensor bad = good;
   shape[1] = -5;
   EXPECT_EQ(export_words(r.target(), bad),
-            "invalid argument: dlpack.export: shape[1] is -5; 0 or more is allowed");
+            "invalid argument: dlpack.export: shape[1] is -5; allowed: 0 and above");
   shape[1] = 3;
   bad.buffer = nullptr;
   EXPECT_EQ(export_words(r.target(), bad),
@@ -369,7 +369,8 @@ TEST_F(Dlpack, RefusesToHandOutWhatIsNoTensor) {
             "invalid argument: dlpack.export: the elements begin 12 bytes before their buffer");
   strides[0] = INT64_MAX;
   EXPECT_EQ(export_words(r.target(), bad),
-            "invalid argument: dlpack.export: the elements leave the address space");
+            "invalid argument: dlpack.export: byte_offset, shape and strides reach beyond the "
+            "address space; correct them");
   strides[0] = 3;
   bad = good;
   bad.flags = 1;
