@@ -46,8 +46,9 @@ json parse_json(std::string_view text, const std::string& name, size_t first_lin
         std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
     const size_t begin = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
     throw UsageError(name + ":" + std::to_string(first_line + static_cast<size_t>(lines)) +
-                     ": is no JSON at byte " + std::to_string(at - begin + 1) + " of the line" +
-                     (at >= text.size() ? ", where it ends too early" : "") + kAdvice);
+                     ": the text is not valid JSON from byte " + std::to_string(at - begin + 1) +
+                     " of this line on" + (at >= text.size() ? ", where it ends too early" : "") +
+                     kAdvice);
   } catch (const json::exception&) {
     // A number beyond every double.
     throw UsageError(first + ": has a number that fits no double" + kAdvice);

@@ -28,13 +28,13 @@ std::string parse_refusal(const std::string& text, size_t first_line = 1) {
 }
 
 TEST(JsonFile, NamesTheLineAndTheByteOfWhatIsNoJson) {
-  EXPECT_TRUE(
-      parse_refusal("{\n \"a\": 1,\n \"b\": }").starts_with("x.json:3: is no JSON at byte 7"));
+  EXPECT_TRUE(parse_refusal("{\n \"a\": 1,\n \"b\": }")
+                  .starts_with("x.json:3: the text is not valid JSON from byte 7"));
   EXPECT_TRUE(parse_refusal("{\"a\": 1", 7)
-                  .starts_with("x.json:7: is no JSON at byte 8 of the line, "
+                  .starts_with("x.json:7: the text is not valid JSON from byte 8 of this line on, "
                                "where it ends too early"));
   EXPECT_TRUE(parse_refusal("[1e999]").starts_with("x.json:1: has a number that fits no double"));
-  EXPECT_TRUE(parse_refusal("").starts_with("x.json:1: is no JSON"));
+  EXPECT_TRUE(parse_refusal("").starts_with("x.json:1: the text is not valid JSON"));
 }
 
 TEST(JsonFile, RefusesWhatNestsTooDeep) {

@@ -51,7 +51,9 @@ RecordedTensor read_tensor(const FrameMember& member, const json& value) {
                      std::to_string(BP_MAX_RANK) + " of each are allowed, and equally many");
   }
   for (const int64_t extent : tensor.shape) {
-    if (extent < 0) throw UsageError("has the extent " + std::to_string(extent));
+    if (extent < 0) {
+      throw UsageError("has the extent " + std::to_string(extent) + "; allowed: 0 and above");
+    }
   }
   if (!is_countable(tensor)) throw UsageError("has more bytes than 64 bits can count");
   if (!value.contains("buffer")) return tensor;
@@ -67,7 +69,7 @@ double read_number(const json& value) {
   if (text == "inf") return kInfinity;
   if (text == "-inf") return -kInfinity;
   if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  throw UsageError("is '" + text + "', and no number");
+  throw UsageError("is '" + text + "'; allowed: a number, or the text inf, -inf or nan");
 }
 
 bool is_tensor_kind(std::string_view kind) {

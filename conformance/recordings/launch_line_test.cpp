@@ -87,7 +87,9 @@ TEST(LaunchLine, ReadsNumbersThatJsonHasNoWordFor) {
   EXPECT_EQ(eps_of(1e-5), 1e-5);
   EXPECT_EQ(eps_of(2), 2.0);
   line["args"]["eps"] = "1e-5";
-  EXPECT_EQ(refusal_of(line), "launch 1 (layer_norm): 'eps' is '1e-5', and no number");
+  EXPECT_EQ(
+      refusal_of(line),
+      "launch 1 (layer_norm): 'eps' is '1e-5'; allowed: a number, or the text inf, -inf or nan");
   line["args"]["eps"] = nullptr;
   EXPECT_NE(refusal_of(line).find("'eps' cannot be read: "), std::string::npos);
 }
@@ -103,7 +105,7 @@ TEST(LaunchLine, NamesTheArgumentAndTheMemberThatIsWrong) {
   expect("/args/a/dtype", "f33", "'a' has the dtype \"f33\", which is not known");
   expect("/args/a/dtype", 7, "'a' has the dtype 7, which is not known");
   expect("/args/b/shape", {2}, "'b' has 1 extents and 2 strides");
-  expect("/args/b/shape", {2, -3}, "'b' has the extent -3");
+  expect("/args/b/shape", {2, -3}, "'b' has the extent -3; allowed: 0 and above");
   expect("/args/b/shape", "2x3", "'b' cannot be read");
   expect("/args/b/strides", {0.5, "x"}, "'b' cannot be read");
   expect("/args/b/buffer", "first", "'b' cannot be read");

@@ -260,8 +260,12 @@ LineResult Player::copy_out(size_t index) {
 LineResult Player::read_late(size_t index) {
   const json& line = recording_.lines()[index];
   if (!line.contains("src")) {
-    const auto pending = reads_.find(line.at("read").get<uint64_t>());
-    if (pending == reads_.end()) throw UsageError("ends a read that no line has begun");
+    const auto number = line.at("read").get<uint64_t>();
+    const auto pending = reads_.find(number);
+    if (pending == reads_.end()) {
+      throw UsageError("the line ends read " + std::to_string(number) +
+                       ", which no earlier line begins; the recording is damaged");
+    }
     wait(pending->second.stream, "stream.synchronize");
     const PendingRead ended = std::move(pending->second);
     reads_.erase(pending);

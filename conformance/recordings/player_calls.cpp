@@ -8,6 +8,15 @@ namespace {
 
 using nlohmann::json;
 
+template <typename Handle>
+Handle& find_alive(std::map<uint64_t, Handle>& handles, const char* noun, uint64_t number) {
+  const auto found = handles.find(number);
+  if (found != handles.end()) return found->second;
+  throw UsageError(std::string(noun) + " " + std::to_string(number) +
+                   " does not exist at this line, because no earlier line creates it, or one ends "
+                   "it; the recording is damaged or not complete");
+}
+
 }  // namespace
 
 // ---- Streams and events -------------------------------------------------------------------------
@@ -83,29 +92,11 @@ void Player::run_event(const json& line, const std::string& call) {
 
 Player::Device& Player::device(uint64_t number) { return devices_.at(number); }
 
-Player::Buffer& Player::buffer(uint64_t number) {
-  const auto found = buffers_.find(number);
-  if (found == buffers_.end()) {
-    throw UsageError("buffer " + std::to_string(number) + " is not alive here");
-  }
-  return found->second;
-}
+Player::Buffer& Player::buffer(uint64_t number) { return find_alive(buffers_, "buffer", number); }
 
-Player::Stream& Player::stream(uint64_t number) {
-  const auto found = streams_.find(number);
-  if (found == streams_.end()) {
-    throw UsageError("stream " + std::to_string(number) + " is not alive here");
-  }
-  return found->second;
-}
+Player::Stream& Player::stream(uint64_t number) { return find_alive(streams_, "stream", number); }
 
-Player::Event& Player::event(uint64_t number) {
-  const auto found = events_.find(number);
-  if (found == events_.end()) {
-    throw UsageError("event " + std::to_string(number) + " is not alive here");
-  }
-  return found->second;
-}
+Player::Event& Player::event(uint64_t number) { return find_alive(events_, "event", number); }
 
 bp_buffer_ref Player::range(const json& range) {
   const auto number = range.at(0).get<uint64_t>();

@@ -126,7 +126,7 @@ TEST_F(Recordings, AreRefusedWhereTheFileOrItsHeaderIsNone) {
   write_text("");
   EXPECT_EQ(refusal(), file + ": is empty");
   write_text("{\"format\":\n");
-  EXPECT_TRUE(refusal().starts_with(file + ":1: is no JSON")) << refusal();
+  EXPECT_TRUE(refusal().starts_with(file + ":1: the text is not valid JSON")) << refusal();
   for (const json& first : {json::array(), json(7), json{{"format", "other"}, {"version", 1}},
                             json{{"format", 7}, {"version", 1}}, json{{"version", 1}}}) {
     write({}, first);

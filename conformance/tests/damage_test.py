@@ -149,7 +149,8 @@ class DamagedResults(Folder):
                         "results.jsonl:2: ", verbs=("report",))
         del line["status"]
         self.refuse("results.jsonl", first + json.dumps(line) + "\n", 'there is no "status"')
-        self.refuse("results.jsonl", first + second[:20] + "\n", "results.jsonl:2: is no JSON")
+        self.refuse("results.jsonl", first + second[:20] + "\n",
+                    "results.jsonl:2: the text is not valid JSON")
         self.refuse("results.jsonl", first + "[1]\n", "not a JSON object, but a list of 1")
         self.refuse("results.jsonl", first + DEEP + "\n", "nests deeper than")
         self.refuse("results.jsonl", '{"case":"x","status":"Pass","wall_ms":1e999}\n',
@@ -173,9 +174,9 @@ class DamagedResults(Folder):
                               ({"run": []}, "run: not a JSON object")):
             self.refuse("info.json", json.dumps(info | change), words)
         self.refuse("info.json", DEEP, "nests deeper than")
-        self.refuse("info.json", self.whole["info.json"][:100], "is no JSON")
+        self.refuse("info.json", self.whole["info.json"][:100], "the text is not valid JSON")
         self.refuse("summary.json", '{"wall_seconds":"x"}', '"wall_seconds" is a text')
-        self.refuse("summary.json", "{", "summary.json:1: is no JSON")
+        self.refuse("summary.json", "{", "summary.json:1: the text is not valid JSON")
 
     def test_a_saved_failure_is_named(self):
         path = self.out / "repro" / STREAM_CASE / "case.json"

@@ -209,7 +209,7 @@ class Replaying(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
         (recording / "stream.jsonl").write_text(json.dumps(lines[0]) + "\n{\"call\": \n")
-        self.refuse(recording, ":2: is no JSON")
+        self.refuse(recording, ":2: the text is not valid JSON")
         write_lines(recording, lines)
         payload = recording / "payloads" / lines[upload]["payload"]
         payload.write_bytes(payload.read_bytes() + b"x")
