@@ -76,8 +76,8 @@ class PatternReader {
 
   void read() {
     if (text_.size() > kMaxPatternBytes) {
-      throw PatternError("has " + std::to_string(text_.size()) + " bytes; at most " +
-                         std::to_string(kMaxPatternBytes) + " are allowed");
+      throw PatternError("the expression has " + std::to_string(text_.size()) +
+                         " bytes; allowed: at most " + std::to_string(kMaxPatternBytes));
     }
     const Node whole = choice(0);
     if (at_ < text_.size()) refuse("a ) without its (");
@@ -87,7 +87,7 @@ class PatternReader {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw PatternError("has " + what + " at byte " + std::to_string(at_ + 1));
+    throw PatternError("at byte " + std::to_string(at_ + 1) + " the expression has " + what);
   }
 
   bool is_at(char c) const { return at_ < text_.size() && text_[at_] == c; }
@@ -228,8 +228,9 @@ class PatternReader {
   }
 
   [[noreturn]] static void refuse_size() {
-    throw PatternError("repeats so much that it has more than " +
-                       std::to_string(kMaxPatternStates) + " states");
+    throw PatternError(
+        "the expression repeats so much that it has too many states; allowed: at most " +
+        std::to_string(kMaxPatternStates));
   }
 
   size_t add(Pattern::State state) {

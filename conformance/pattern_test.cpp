@@ -64,16 +64,20 @@ TEST(Pattern, RefusesWhatItDoesNotKnowAndSaysWhere) {
     }
     return "";
   };
-  EXPECT_EQ(refusal("a("), "has a ( without its ) at byte 3");
-  EXPECT_EQ(refusal("a)"), "has a ) without its ( at byte 2");
-  EXPECT_EQ(refusal("*"), "has a repetition of nothing at byte 1");
-  EXPECT_EQ(refusal("[a"), "has a [ without its ] at byte 3");
-  EXPECT_EQ(refusal("[b-a]"), "has a range whose end is before its beginning at byte 5");
-  EXPECT_EQ(refusal("(a)\\1"), "has the escape \\1, which is not known at byte 5");
-  EXPECT_EQ(refusal("(?=a)"), "has a group of the kind (?, of which only (?: is known at byte 3");
-  EXPECT_EQ(refusal("a{2,1}"), "has a repetition whose end is less than its beginning at byte 7");
-  EXPECT_EQ(refusal("a{,2}"), "has a { without a number; write \\{ for the character at byte 3");
-  EXPECT_EQ(refusal("a\\"), "has a \\ at its end at byte 3");
+  EXPECT_EQ(refusal("a("), "at byte 3 the expression has a ( without its )");
+  EXPECT_EQ(refusal("a)"), "at byte 2 the expression has a ) without its (");
+  EXPECT_EQ(refusal("*"), "at byte 1 the expression has a repetition of nothing");
+  EXPECT_EQ(refusal("[a"), "at byte 3 the expression has a [ without its ]");
+  EXPECT_EQ(refusal("[b-a]"),
+            "at byte 5 the expression has a range whose end is before its beginning");
+  EXPECT_EQ(refusal("(a)\\1"), "at byte 5 the expression has the escape \\1, which is not known");
+  EXPECT_EQ(refusal("(?=a)"),
+            "at byte 3 the expression has a group of the kind (?, of which only (?: is known");
+  EXPECT_EQ(refusal("a{2,1}"),
+            "at byte 7 the expression has a repetition whose end is less than its beginning");
+  EXPECT_EQ(refusal("a{,2}"),
+            "at byte 3 the expression has a { without a number; write \\{ for the character");
+  EXPECT_EQ(refusal("a\\"), "at byte 3 the expression has a \\ at its end");
 }
 
 TEST(Pattern, BoundsItsLengthItsDepthAndItsSize) {

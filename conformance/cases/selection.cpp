@@ -79,7 +79,9 @@ class Marker {
   void mark_id(const std::string& id, const std::string& flag) {
     const Case* which = cases_.find(id);
     if (which == nullptr) throw NothingMatched(flag + " " + id + ": there is no case of this id");
-    if (!named_.insert(id).second) throw UsageError(flag + " " + id + ": selected twice");
+    if (!named_.insert(id).second) {
+      throw UsageError(flag + " " + id + ": the case is selected twice; name it once");
+    }
     const auto index = static_cast<size_t>(which - cases_.cases().data());
     marks_[index] = true;
     order_.push_back(index);
@@ -114,7 +116,10 @@ class Marker {
 void mark_filter(Marker& marker, const std::string& filter) {
   const size_t dash = std::min(filter.find('-'), filter.size());
   const std::vector<std::string> wanted = split(filter.substr(0, dash), ':');
-  if (wanted.empty() && dash > 0) throw UsageError("--filter " + filter + ": has no pattern");
+  if (wanted.empty() && dash > 0) {
+    throw UsageError("--filter is '" + filter +
+                     "', which has no pattern; allowed: GLOB[:GLOB][-NEG], such as op.add.*");
+  }
   if (wanted.empty()) marker.mark_all();
   marker.mark_globs("--filter", wanted, true);
   if (dash < filter.size()) {

@@ -55,18 +55,23 @@ uint64_t parse_number(const std::string& flag, const std::string& text) {
   const char* const last = digits.data() + digits.size();
   const auto [end, error] = std::from_chars(digits.data(), last, value, is_hex ? 16 : 10);
   if (error != std::errc() || end != last) {
-    throw CommandLineEnd{kExitUsage, flag + " " + text + ": not a number that fits 64 bits"};
+    throw CommandLineEnd{
+        kExitUsage,
+        flag + " is '" + text +
+            "'; allowed: a number from 0 to 2^64 - 1, decimal or hexadecimal behind 0x"};
   }
   return value;
 }
 
 void parse_shard(const std::string& text, SelectionQuery& query) {
   const size_t slash = text.find('/');
-  if (slash == std::string::npos) throw CommandLineEnd{kExitUsage, "--shard " + text + ": not I/N"};
-  const uint64_t index = parse_number("--shard", text.substr(0, slash));
-  query.shard_count = parse_number("--shard", text.substr(slash + 1));
+  if (slash == std::string::npos) {
+    throw CommandLineEnd{kExitUsage, "--shard is '" + text + "'; allowed: I/N, such as 1/4"};
+  }
+  const uint64_t index = parse_number("I of --shard", text.substr(0, slash));
+  query.shard_count = parse_number("N of --shard", text.substr(slash + 1));
   if (index < 1 || index > query.shard_count) {
-    throw CommandLineEnd{kExitUsage, "--shard " + text + ": 1 <= I <= N is needed"};
+    throw CommandLineEnd{kExitUsage, "--shard is '" + text + "'; allowed: I/N with I from 1 to N"};
   }
   query.shard_index = index - 1;
 }
@@ -79,8 +84,8 @@ void interpret_perf(CommandLine& line, const RawOptions& raw) {
   if (!raw.cache_bytes.empty()) {
     session.setup.perf.cache_bytes = parse_size(raw.cache_bytes);
     if (session.setup.perf.cache_bytes == 0) {
-      throw CommandLineEnd{kExitUsage, "--cache-bytes " + raw.cache_bytes +
-                                           ": not bytes from 1 to 1024G; K, M and G are known"};
+      throw CommandLineEnd{kExitUsage, "--cache-bytes is '" + raw.cache_bytes +
+                                           "'; allowed: a size from 1 to 1024G, such as 50M"};
     }
   }
   std::string percent = raw.max_regress;
@@ -89,8 +94,8 @@ void interpret_perf(CommandLine& line, const RawOptions& raw) {
   line.max_regress = std::strtod(percent.c_str(), &end) / 100;
   const bool is_number = !percent.empty() && *end == '\0' && std::isfinite(line.max_regress);
   if (!is_number || line.max_regress < 0) {
-    throw CommandLineEnd{kExitUsage,
-                         "--max-regress " + raw.max_regress + ": not a percentage from 0"};
+    throw CommandLineEnd{kExitUsage, "--max-regress is '" + raw.max_regress +
+                                         "'; allowed: a percentage of at least 0, such as 5%"};
   }
 }
 
@@ -115,7 +120,8 @@ void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   for (const std::string& option : raw.options) {
     const size_t equals = option.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw CommandLineEnd{kExitUsage, "--option " + option + ": not KEY=VALUE"};
+      throw CommandLineEnd{kExitUsage,
+                           "--option is '" + option + "'; allowed: KEY=VALUE, such as threads=2"};
     }
     session.setup.options.emplace_back(option.substr(0, equals), option.substr(equals + 1));
   }

@@ -131,7 +131,7 @@ TEST(CommandLine, RefusesASeedThatIsNoNumberOf64Bits) {
   for (const char* text : {"-1", " -1", "+1", "1.5", "7x", "0x", "0xg", "", " 7", "seven",
                            "18446744073709551616", "0x10000000000000000"}) {
     expect_refused({"run", "x", std::string("--seed=") + text},
-                   text[0] == '\0' ? "--seed" : "not a number that fits 64 bits");
+                   text[0] == '\0' ? "--seed" : "; allowed: a number from 0 to 2^64 - 1");
   }
 }
 
@@ -143,9 +143,9 @@ TEST(CommandLine, CountsShardsFromOne) {
   EXPECT_EQ(shard_of("1/1"), std::pair(uint64_t{0}, uint64_t{1}));
   EXPECT_EQ(shard_of("3/3"), std::pair(uint64_t{2}, uint64_t{3}));
   for (const char* text : {"0/3", "4/3", "0/0", "1/0"}) {
-    expect_refused({"run", "x", "--shard", text}, "1 <= I <= N is needed");
+    expect_refused({"run", "x", "--shard", text}, "; allowed: I/N with I from 1 to N");
   }
-  expect_refused({"run", "x", "--shard", "3"}, "not I/N");
+  expect_refused({"run", "x", "--shard", "3"}, "--shard is '3'; allowed: I/N");
   for (const char* text : {"/3", "1/", "1/2/3", "-1/3", "a/b"}) {
     expect_refused({"run", "x", "--shard", text}, "--shard");
   }
@@ -189,8 +189,8 @@ TEST(CommandLine, TakesOptionsOfTheBackendApart) {
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"a", "b=c"}, {"empty", ""}, {"list", "[1,2]"}};
   EXPECT_EQ(line.run.session.setup.options, expected);
-  expect_refused({"run", "x", "--option", "a"}, "--option a: not KEY=VALUE");
-  expect_refused({"run", "x", "--option", "=b"}, "--option =b: not KEY=VALUE");
+  expect_refused({"run", "x", "--option", "a"}, "--option is 'a'; allowed: KEY=VALUE");
+  expect_refused({"run", "x", "--option", "=b"}, "--option is '=b'; allowed: KEY=VALUE");
 }
 
 TEST(CommandLine, KeepsTheWordBehindAFlagThatTakesOne) {
@@ -228,7 +228,7 @@ TEST(CommandLine, ShufflesByTheSeedUnlessAnotherIsGiven) {
   EXPECT_EQ(parse_command_line({"run", "x", "--seed", "7", "--shuffle"}).selection.shuffle_seed,
             7u);
   EXPECT_EQ(parse_command_line({"run", "x", "--shuffle=9"}).selection.shuffle_seed, 9u);
-  expect_refused({"run", "x", "--shuffle=often"}, "--shuffle often: not a number");
+  expect_refused({"run", "x", "--shuffle=often"}, "--shuffle is 'often'; allowed: a number");
 }
 
 TEST(CommandLine, ReplaysInOneProcessAndOnce) {
@@ -257,7 +257,7 @@ TEST(CommandLine, ReadsWhatPerfIsTold) {
   }
   for (const char* text : {"0", "1025G", "12X", "-1", "1.5M"}) {
     expect_refused({"perf", "x", std::string("--cache-bytes=") + text},
-                   "not bytes from 1 to 1024G");
+                   "; allowed: a size from 1 to 1024G");
   }
 }
 

@@ -96,7 +96,9 @@ int run_program(std::vector<std::string> words) {
     complain(e.what());
     return kExitHarness;
   } catch (const std::exception& e) {
-    complain(std::string("the suite broke: ") + e.what());
+    complain(std::string("the suite itself failed: ") + e.what() +
+             "; report this as a bug of the suite, unless the machine ran out of memory, files or "
+             "processes");
     return kExitHarness;
   }
 }

@@ -64,8 +64,9 @@ CaseList list_of(const SavedFailure& saved) {
 
 std::vector<size_t> batch_of(const SavedFailure& saved, const CaseList& cases) {
   if (saved.id == "load" || saved.id == "unload") {
-    throw UsageError("the failure belongs to the " + saved.id +
-                     "ing of the plugin and to no case: repeat the run");
+    throw UsageError(
+        "the failure happened during the " + saved.id +
+        " of the plugin, not in a case, so there is no case to repeat; start the whole run again");
   }
   std::vector<std::string> ids = saved.before;
   ids.push_back(saved.id);
@@ -88,7 +89,7 @@ std::string text_of(const Result& result) {
 // What became of the failure, and its exit code.
 ExitCode judge(const Result& then, const Result& now) {
   if (now.outcome == Outcome::kHarnessError) {
-    std::cout << "the suite broke: nothing is known of the failure\n";
+    std::cout << "the suite itself failed, so nothing is known of the failure\n";
     return kExitHarness;
   }
   const bool was_failure = count_of(then.outcome) == Count::kFailed;

@@ -20,7 +20,8 @@ const Case& op_case_of(const CaseList& suite, const std::string& id) {
   const Case* which = suite.find(id);
   if (which == nullptr) throw NothingMatched("--case " + id + ": there is no case of this id");
   if (which->op_case == nullptr) {
-    throw UsageError("--case " + id + ": is no single call of an op, which alone can be shrunk");
+    throw UsageError("--case is '" + id +
+                     "', which is not a single call of an op; allowed: the cases op.*");
   }
   return *which;
 }
@@ -105,7 +106,9 @@ int shrink_verb(const CommandLine& given) {
                          "), so there is nothing to shrink");
   }
   if (!follows_shapes(*which.op_case)) {
-    complain("the oracle of this case holds its shapes: only layouts and data are simplified");
+    complain(
+        "shrink keeps the shapes of this case, because its oracle depends on them; it simplifies "
+        "only layouts and data");
   }
   const OpCase call = shrink(line, which, first, runs);
   const Result failure = runs.run(call);

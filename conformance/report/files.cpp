@@ -220,7 +220,9 @@ void continue_result_folder(const std::string& folder, const StoredRun& stored,
   const std::string flag = "--resume " + folder + ": ";
   const json& info = stored.info();
   if (!info.is_object() || !info.contains("run")) {
-    throw UsageError(flag + "has no info.json of a run; start it anew");
+    throw UsageError(
+        flag +
+        "the folder has no info.json of a run, so there is nothing to continue; start a new run");
   }
   if (info.value("sha256", "") != hello.value("sha256", "")) {
     throw UsageError(flag + "the plugin has changed since; start the run anew");
@@ -230,7 +232,8 @@ void continue_result_folder(const std::string& folder, const StoredRun& stored,
       before.repro_flags != header.repro_flags) {
     std::string words;
     for (const std::string& word : before.command_line) words += " " + word;
-    throw UsageError(flag + "was another run; repeat its flags: bp-conformance" + words);
+    throw UsageError(flag + "the folder holds another run; repeat its flags: bp-conformance" +
+                     words);
   }
   std::error_code error;
   fs::resize_file(fs::path(folder) / "results.jsonl", stored.whole_bytes(), error);

@@ -63,7 +63,10 @@ Waivers Waivers::parse(const std::string& text, const std::string& name, const C
       Waiver waiver = read_entry(name, entry);
       bool matches = false;
       for (const Case& which : cases.cases()) matches |= matches_glob(waiver.glob, which.id);
-      if (!matches) refuse(name, entry, "the waiver of " + waiver.glob + " matches no case: stale");
+      if (!matches) {
+        refuse(name, entry,
+               "the waiver of " + waiver.glob + " matches no case; delete it or correct it");
+      }
       waivers.entries_.push_back(std::move(waiver));
     }
   } catch (const YAML::Exception& e) {

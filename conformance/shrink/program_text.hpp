@@ -171,7 +171,9 @@ int main(int argc, char** argv) {
   uint64_t option_count = argc > 1 ? 0 : kOptionCount;
   for (int i = 2; i < argc && i < 34; ++i) {
     char* value = strchr(argv[i], '=');
-    if (value == NULL) return fprintf(stderr, "%s: not KEY=VALUE\n", argv[i]), 2;
+    if (value == NULL) {
+      return fprintf(stderr, "an option is '%s'; allowed: KEY=VALUE\n", argv[i]), 2;
+    }
     *value = 0;
     options[option_count++] = (bp_option){argv[i], value + 1};
   }

@@ -338,10 +338,10 @@ class CommandLine(Folder):
 
     def test_what_is_wrong_is_code_2(self):
         self.expect(2, "--nonsense", "run", plugin("none"), "--nonsense")
-        self.expect(2, "not KEY=VALUE", plugin("none"), "--option", "key")
-        self.expect(2, "not I/N", plugin("none"), "--shard", "3")
-        self.expect(2, "1 <= I <= N", plugin("none"), "--shard", "3/2")
-        self.expect(2, "not a number", plugin("none"), "--seed", "0xzz")
+        self.expect(2, "allowed: KEY=VALUE", plugin("none"), "--option", "key")
+        self.expect(2, "allowed: I/N, such as 1/4", plugin("none"), "--shard", "3")
+        self.expect(2, "allowed: I/N with I from 1 to N", plugin("none"), "--shard", "3/2")
+        self.expect(2, "allowed: a number from 0", plugin("none"), "--seed", "0xzz")
         self.expect(2, "selected twice", plugin("none"), "--case", STREAM_CASE, "--case",
                     STREAM_CASE)
         self.expect(2, "PLUGIN", "run")

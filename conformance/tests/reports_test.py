@@ -107,7 +107,7 @@ class Outputs(Folder):
         self.run_mock(*self.option(shutdown="segfault"))
         unload = run("repro", str(self.out))
         self.assertEqual(unload.returncode, 2, unload.stdout)
-        self.assertIn("belongs to the unloading of the plugin", unload.stderr)
+        self.assertIn("during the unload of the plugin", unload.stderr)
         self.assertEqual(run("repro", self.folder.name).returncode, 2)
         for text in ("", "[]", "{}", '{"case": 1}'):
             self.saved("unload").write_text(text)

@@ -96,7 +96,7 @@ class Shrinking(unittest.TestCase):
         good = (PROGRAM, "shrink", GOOD, "--out", self.folder, "-q", "--case")
         self.expect(run(*good, "op.neg.f32.random.257.dense"), 5, "nothing to shrink")
         self.expect(run(*good, "op.none"), 5, "no case of this id")
-        self.expect(run(*good, "stream.new_stream_is_idle"), 2, "no single call of an op")
+        self.expect(run(*good, "stream.new_stream_is_idle"), 2, "not a single call of an op")
         path = pathlib.Path(self.folder, "no.json")
         path.write_text("{}")
         shrunk = (PROGRAM, "run", GOOD, "--shrunk")
