@@ -120,7 +120,7 @@ BlockedCall<Args> read_call(FullInstance& i, const Args& args, const Env& env) {
 
 template <typename Args>
 bp_status launch_blocked(FullInstance& i, const Args& args, Launch& launch) {
-  if ((launch.flags() & ~kernels::kKnownLaunchFlags) != 0) {
+  if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
     return launch.refuse(BP_UNSUPPORTED, "launch: a flag is not known");
   }
   if (args.flags != 0) return launch.refuse(BP_UNSUPPORTED, "launch: a flag of args is not known");

@@ -39,6 +39,13 @@ class Env {
  public:
   explicit Env(const cpu::Instance& instance) : instance_(instance) {}
 
+  // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+  template <typename Body>
+  static bp_status with(const bp_kernel& kernel, bp_device*, Body&& body) {
+    const cpu::Instance& i = cpu::instance(kernel.state);
+    return guarded(*i.host, [&] { return body(Env(i)); });
+  }
+
   // How many threads the work may use.
   int thread_count() const { return instance_.device->thread_count(); }
 
@@ -100,11 +107,10 @@ class Launch : public Env {
   bool only_checks_ = false;
 };
 
-// Runs body(Env&) for a function of `kernel`, and keeps exceptions inside.
+// The same as Env::with(), for functions that are given no device.
 template <typename Body>
 bp_status with_env(const bp_kernel* kernel, Body&& body) {
-  const cpu::Instance& i = cpu::instance(kernel->state);
-  return guarded(*i.host, [&] { return body(Env(i)); });
+  return Env::with(*kernel, nullptr, std::forward<Body>(body));
 }
 
 // Runs body(Launch&) for a launch that the host made.

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -31,6 +32,22 @@ T* data(const bp_tensor& t) {
 class Env {
  public:
   Env(Instance& instance, Device& device) : instance_(instance), device_(device) {}
+
+  // Runs body(const Env&) for a function of `kernel` that launches nothing, and keeps exceptions
+  // inside.
+  template <typename Body>
+  static bp_status with(const bp_kernel& kernel, bp_device* device, Body&& body) {
+    Instance& i = cuda::instance(kernel.state);
+    return guarded(*i.host,
+                   [&]() -> bp_status { return body(Env(i, device_of(i, device, kernel.name))); });
+  }
+
+  // Of a device, for a function of `kernel`; empty if it is none of this backend.
+  static std::optional<Env> find(const bp_kernel& kernel, bp_device* device) {
+    Instance& i = cuda::instance(kernel.state);
+    Device* const known = device_or_null(i, device);
+    return known == nullptr ? std::nullopt : std::optional(Env(i, *known));
+  }
 
   Instance& instance() const { return instance_; }
   Device& device() const { return device_; }
@@ -138,14 +155,6 @@ class Launch : public Env {
   const Mode mode_;
   mutable std::string refusal_;
 };
-
-// Runs body(Env&) for a function of `kernel` that launches nothing, and keeps exceptions inside.
-template <typename Body>
-bp_status with_env(const bp_kernel* kernel, bp_device* device, Body&& body) {
-  Instance& i = instance(kernel->state);
-  return guarded(*i.host,
-                 [&]() -> bp_status { return body(Env(i, device_of(i, device, kernel->name))); });
-}
 
 // What a launch does: reads the frame and submits through `launch`.
 using LaunchBody = bp_status (*)(const bp_kernel& kernel, const void* args, Launch& launch);

@@ -20,11 +20,9 @@
 #include <utility>
 
 #include "backends/cuda/kernel_env.hpp"
+#include "backplane/shell/make_kernel.hpp"
 
 namespace bp::cuda {
-
-constexpr bp_launch_flags kKnownLaunchFlags =
-    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
 
 // The bp_plan of a kernel. Names its kernel, so that the plan of another is refused.
 template <typename Planned>
@@ -68,22 +66,16 @@ bp_status launch_planned(const bp_kernel& kernel, const Args& args, Launch& laun
 // What a launch of a row does.
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), typename Planned>
 bp_status launch_row(const bp_kernel& kernel, const void* args, Launch& launch) {
-  if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
-    return launch.refuse(BP_UNSUPPORTED, std::string(kernel.name) + ": a launch flag is not known");
-  }
-  const Args& a = *static_cast<const Args*>(args);
-  if (a.flags != 0) {
-    return launch.refuse(BP_UNSUPPORTED,
-                         std::string(kernel.name) + ": a flag of args is not known");
-  }
-  if (launch.plan() != nullptr) return launch_planned<Args, Planned>(kernel, a, launch);
-  return LaunchOp(a, launch);
+  return launch_typed<Args>(kernel, args, launch, [&](const Args& a) {
+    if (launch.plan() != nullptr) return launch_planned<Args, Planned>(kernel, a, launch);
+    return LaunchOp(a, launch);
+  });
 }
 
 template <typename Args, typename Planned>
 bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
                        const void* args, bp_plan** out_plan) {
-  return with_env(self, device, [&](const Env& env) -> bp_status {
+  return Env::with(*self, device, [&](const Env& env) -> bp_status {
     constexpr uint32_t kFirst = offsetof(bp_prepare_desc, constant_args) + sizeof(uint64_t);
     require(args, "prepare: args");
     require(out_plan, "prepare: out_plan");
@@ -156,45 +148,11 @@ constexpr void set_plan_functions(bp_kernel& row) {
 // Puts typed functions into `row`, which holds the rest.
 //   LaunchOp   Reads the frame, and submits the work through its Launch.
 //   Planned    What prepare() makes of a frame; void: the kernel has no plans.
-//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a
-//              second argument, const Env&, if it depends on the device; nullptr if they say all.
-//   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
-//              needed.
-// Which of the two is given shows in its type: under sanitizers g++ does not take the address of a
-// template's function for a constant that differs from nullptr.
+//   Supports, Workspace   As typed_kernel() takes them.
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
           auto Workspace = nullptr, typename Planned = void>
 constexpr bp_kernel make_kernel(bp_kernel row) {
-  row.struct_size = sizeof(bp_kernel);
-  row.struct_type = BP_STRUCT_KERNEL;
-  row.args_size_bytes = sizeof(Args);
-  row.op_version = 1;
-  row.flags |= BP_KERNEL_CAPTURABLE;  // Launches read frames, and kernels what is in tensors.
-  if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
-    row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
-                      const void* args) -> bp_reason {
-      if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
-      const Args& a = *static_cast<const Args*>(args);
-      if constexpr (std::is_invocable_v<decltype(Supports), const Args&, const Env&>) {
-        Device* const known = device_or_null(instance(self->state), device);
-        if (known == nullptr) return "the device is not one of this backend";
-        return Supports(a, Env(instance(self->state), *known));
-      } else {
-        return Supports(a);
-      }
-    };
-  }
-  if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
-    row.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
-                            uint64_t* out_required, uint64_t* out_preferred) {
-      return with_env(self, device, [&](const Env& env) -> bp_status {
-        const uint64_t size_bytes = Workspace(*static_cast<const Args*>(args), env);
-        if (out_required != nullptr) *out_required = size_bytes;
-        if (out_preferred != nullptr) *out_preferred = size_bytes;
-        return BP_OK;
-      });
-    };
-  }
+  row = typed_kernel<Env, Args, Supports, Workspace>(row);
   row.launch = [](const bp_kernel* self, const bp_launch* launch, const void* args) {
     return run_launch(self, launch, args, launch_row<Args, LaunchOp, Planned>);
   };

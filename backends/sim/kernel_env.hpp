@@ -35,6 +35,13 @@ class Env {
  public:
   explicit Env(const sim::Instance& instance) : instance_(instance) {}
 
+  // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+  template <typename Body>
+  static bp_status with(const bp_kernel& kernel, bp_device*, Body&& body) {
+    const sim::Instance& i = sim::instance(kernel.state);
+    return guarded(*i.host, [&] { return body(Env(i)); });
+  }
+
   // The worker of a stream has no helpers.
   int thread_count() const { return 1; }
 
@@ -99,11 +106,10 @@ class Launch : public Env {
   bool only_checks_ = false;
 };
 
-// Runs body(Env&) for a function of `kernel`, and keeps exceptions inside.
+// The same as Env::with(), for functions that are given no device.
 template <typename Body>
 bp_status with_env(const bp_kernel* kernel, Body&& body) {
-  const sim::Instance& i = sim::instance(kernel->state);
-  return guarded(*i.host, [&] { return body(Env(i)); });
+  return Env::with(*kernel, nullptr, std::forward<Body>(body));
 }
 
 // Runs body(Launch&) for a launch that the host made.

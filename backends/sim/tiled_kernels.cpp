@@ -165,8 +165,8 @@ class TiledCall {
     if (launch.plan != nullptr) {
       refuse(BP_INVALID_ARGUMENT, op_text() + ": plans are for arguments by strides");
     }
-    if ((launch.flags & ~kernels::kKnownLaunchFlags) != 0) {
-      refuse(BP_UNSUPPORTED, "launch: a flag is not known");
+    if ((launch.flags & ~kKnownLaunchFlags) != 0) {
+      refuse(BP_UNSUPPORTED, op_text() + ": a launch flag is not known");
     }
     const bp_reason reason = plain_.supports == nullptr
                                  ? nullptr

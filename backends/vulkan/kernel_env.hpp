@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -50,6 +51,16 @@ struct Dispatch {
 class Env {
  public:
   explicit Env(const Device& device) : device_(device) {}
+
+  // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+  template <typename Body>
+  static bp_status with(const bp_kernel& kernel, bp_device* device, Body&& body) {
+    const Instance& i = instance(kernel.state);
+    return guarded(*i.host, [&] { return body(Env(device_of(i, device, kernel.name))); });
+  }
+
+  // Of a device, for a function of `kernel`; empty if it is none of this backend.
+  static std::optional<Env> find(const bp_kernel& kernel, bp_device* device);
 
   const Physical& limits() const { return device_.physical(); }
   uint32_t max_groups(int axis) const { return limits().max_groups[axis]; }
@@ -192,18 +203,8 @@ class Launch : public Env {
   std::vector<Check> checks_;
 };
 
-// The device behind a handle, for a function of `kernel`; NULL if it is none of this backend.
-const Device* device_or_null(const bp_kernel& kernel, bp_device* device);
-
-// Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
-template <typename Body>
-bp_status with_env(const bp_kernel* kernel, bp_device* device, Body&& body) {
-  const Instance& i = instance(kernel->state);
-  return guarded(*i.host, [&] { return body(Env(device_of(i, device, "workspace_size"))); });
-}
-
 // What a launch does: reads the frame, and dispatches.
-using LaunchBody = bp_status (*)(const void* args, Launch& launch);
+using LaunchBody = bp_status (*)(const bp_kernel& kernel, const void* args, Launch& launch);
 
 // The plan functions of every kernel; `body` is what its launches do.
 bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prepare_desc* desc,

@@ -295,12 +295,11 @@ bp_status Launch::submit() {
   return stream_->queue->wait_for(checked);
 }
 
-const Device* device_or_null(const bp_kernel& kernel, bp_device* device) {
-  const auto& devices = instance(kernel.state).cards;
-  const auto found = std::ranges::find_if(devices, [&](const std::unique_ptr<Device>& known) {
-    return reinterpret_cast<bp_device*>(known.get()) == device;
-  });
-  return found == devices.end() ? nullptr : found->get();
+std::optional<Env> Env::find(const bp_kernel& kernel, bp_device* device) {
+  for (const std::unique_ptr<Device>& known : instance(kernel.state).cards) {
+    if (reinterpret_cast<bp_device*>(known.get()) == device) return Env(*known);
+  }
+  return std::nullopt;
 }
 
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
@@ -313,7 +312,7 @@ bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const voi
     Launch context(i, *kernel, *launch, stream_of(launch->stream, "launch"));
     const auto run = [&](bool only_checks) {
       context.set_only_checks(only_checks);
-      const bp_status status = body(args, context);
+      const bp_status status = body(*kernel, args, context);
       return status == BP_OK ? context.submit() : status;
     };
     if (i.hooks.is_capture_open()) return launch_in_capture(i, *kernel, *launch, args, run);

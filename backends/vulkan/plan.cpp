@@ -82,7 +82,7 @@ bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prep
     const bp_launch launch{.device = device, .flags = ours.flags};
     for (const bool is_aligned : {true, false}) {
       Launch preparation(i, launch, d, *plan, is_aligned);
-      const bp_status status = body(args, preparation);
+      const bp_status status = body(*kernel, args, preparation);
       if (status != BP_OK) return status;
     }
     dispatch_nothing(*d.card().engine(), plan->pipelines);

@@ -1,0 +1,90 @@
+// What the make_kernel() of every backend shares: the adapter between functions of C++, which take
+// the frame of an op by its type, and the C functions of bp_kernel.
+//
+//   template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
+//             auto Workspace = nullptr>
+//   constexpr bp_kernel make_kernel(bp_kernel row) {  // kernel_row() made it.
+//     row = typed_kernel<Env, Args, Supports, Workspace>(row);
+//     row.launch = ...;  // Makes a Launch, and calls launch_typed() with it.
+//     return row;
+//   }
+//
+// `Env` is what a kernel knows of its backend also where nothing is launched. It has two static
+// members:
+//   with(kernel, device, body)   runs body(const Env&), which returns a status or throws, for a
+//                                function of the kernel, and keeps exceptions inside
+//   find(kernel, device)         a std::optional<Env>, empty if the device is none of the backend;
+//                                only kernels whose Supports takes an Env need it
+// A Launch has flags(), and refuse(status, text), which returns the status.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "backplane/shell/kernel_row.hpp"
+
+namespace bp {
+
+constexpr bp_launch_flags kKnownLaunchFlags =
+    BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
+
+// Runs body(const Args&) for a launch, unless the launch or its frame has a flag that no kernel
+// knows.
+template <typename Args, typename Launch, typename Body>
+bp_status launch_typed(const bp_kernel& kernel, const void* args, Launch& launch, Body&& body) {
+  if ((launch.flags() & ~kKnownLaunchFlags) != 0) {
+    return launch.refuse(BP_UNSUPPORTED, std::string(kernel.name) + ": a launch flag is not known");
+  }
+  const Args& a = *static_cast<const Args*>(args);
+  if (a.flags != 0) {
+    return launch.refuse(BP_UNSUPPORTED,
+                         std::string(kernel.name) + ": a flag of args is not known");
+  }
+  return std::forward<Body>(body)(a);
+}
+
+// The row with everything but launch() and the functions of plans.
+//   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a
+//              second argument, const Env&, if it depends on the device; nullptr if they say all.
+//   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
+//              needed.
+// Which of the two is given shows in its type: under sanitizers g++ does not take the address of a
+// template's function for a constant that differs from nullptr.
+template <typename Env, typename Args, auto Supports, auto Workspace>
+constexpr bp_kernel typed_kernel(bp_kernel row) {
+  row.struct_size = sizeof(bp_kernel);
+  row.struct_type = BP_STRUCT_KERNEL;
+  row.args_size_bytes = sizeof(Args);
+  row.op_version = 1;
+  row.flags |= BP_KERNEL_CAPTURABLE;  // Launches read frames, and the work what is in tensors.
+  if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
+    row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
+                      const void* args) -> bp_reason {
+      if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
+      const Args& a = *static_cast<const Args*>(args);
+      if constexpr (std::is_invocable_v<decltype(Supports), const Args&, const Env&>) {
+        const auto env = Env::find(*self, device);
+        if (!env.has_value()) return "the device is not one of this backend";
+        return Supports(a, *env);
+      } else {
+        return Supports(a);
+      }
+    };
+  }
+  if constexpr (!std::is_null_pointer_v<decltype(Workspace)>) {
+    row.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
+                            uint64_t* out_required, uint64_t* out_preferred) -> bp_status {
+      return Env::with(*self, device, [&](const Env& env) -> bp_status {
+        const uint64_t size_bytes = Workspace(*static_cast<const Args*>(args), env);
+        if (out_required != nullptr) *out_required = size_bytes;
+        if (out_preferred != nullptr) *out_preferred = size_bytes;
+        return BP_OK;
+      });
+    };
+  }
+  return row;
+}
+
+}  // namespace bp
