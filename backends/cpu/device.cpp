@@ -12,13 +12,12 @@
 #include "backends/cpu/stream.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/identity.hpp"
+#include "backplane/shell/properties.hpp"
 #include "backplane/shell/virtual_memory.hpp"
 
 namespace bp::cpu {
 namespace {
 
-constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
-                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
 // Includes "infer".
 constexpr const char* kProfiles[] = {"train", "llm"};
 constexpr int kMaxThreadCount = 1024;
@@ -41,27 +40,12 @@ Device::Device(const bp_host& host)
     : host_(host), name_(first_value("/proc/cpuinfo", "model name")) {
   if (name_.empty()) name_ = "host processor";
   thread_count_ = std::min(processor_count(), kMaxThreadCount);
-  heap_.struct_size = sizeof(heap_);
-  heap_.struct_type = BP_STRUCT_HEAP;
-  heap_.size_bytes = physical_bytes();
-  heap_.max_allocation_bytes = heap_.size_bytes;
-  heap_.tensor_offset_alignment_bytes = 1;
-  heap_.suballocation_granularity_bytes = 1;
-  heap_.flags = BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT;
-
-  properties_.struct_size = sizeof(properties_);
-  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
-  properties_.name = name_.c_str();
+  heap_ = make_heap(physical_bytes(),
+                    BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
+  properties_ = make_properties(name_.c_str(), BP_DEVICE_HOST, {&heap_, 1}, kDeviceDtypes);
   write_uuid("backplane.cpu", name_, properties_.uuid);
-  properties_.device_class = BP_DEVICE_HOST;
   properties_.compute_unit_count = static_cast<uint32_t>(processor_count());
   properties_.subgroup_size = 1;
-  properties_.max_rank = BP_MAX_RANK;
-  properties_.heaps = &heap_;
-  properties_.heap_count = 1;
-  properties_.heap_stride_bytes = sizeof(heap_);
-  properties_.dtypes = kDtypes;
-  properties_.dtype_count = std::size(kDtypes);
   properties_.profiles = kProfiles;
   properties_.profile_count = std::size(kProfiles);
   properties_.dlpack_device_type = 1;

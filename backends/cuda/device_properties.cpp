@@ -5,16 +5,12 @@
 #include <iterator>
 
 #include "backends/cuda/device.hpp"
+#include "backplane/shell/properties.hpp"
 
 namespace bp::cuda {
 namespace {
 
-constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
-                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
 constexpr int32_t kDlpackCuda = 2;  // kDLCUDA.
-
-// 128-bit accesses of kernels are checked by them, so any offset will do.
-constexpr uint64_t kOffsetAlignment = 1;
 
 int attribute(const Driver& driver, cudaDeviceAttr which, int ordinal) {
   int value = 0;
@@ -80,33 +76,18 @@ void Device::set_limits(const cudaDeviceProp& p) {
 void Device::set_properties(const cudaDeviceProp& p) {
   set_limits(p);
   has_pool_ = instance_.options.has_pool && p.memoryPoolsSupported != 0;
-  const auto heap = [](uint64_t size_bytes, bp_heap_flags flags) {
-    return bp_heap{.struct_size = sizeof(bp_heap),
-                   .struct_type = BP_STRUCT_HEAP,
-                   .size_bytes = size_bytes,
-                   .max_allocation_bytes = size_bytes,
-                   .tensor_offset_alignment_bytes = kOffsetAlignment,
-                   .suballocation_granularity_bytes = kOffsetAlignment,
-                   .flags = flags};
-  };
-  heaps_[0] = heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
-  heaps_[1] = heap(host_bytes(_SC_PHYS_PAGES),
-                   BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);
-  properties_.struct_size = sizeof(properties_);
-  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
-  properties_.name = name_.c_str();
+  // Kernels check what they access in 128 bits, so any offset will do.
+  heaps_[0] = make_heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
+  heaps_[1] = make_heap(host_bytes(_SC_PHYS_PAGES),
+                        BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);
+  properties_ =
+      make_properties(name_.c_str(), p.integrated != 0 ? BP_DEVICE_INTEGRATED : BP_DEVICE_DISCRETE,
+                      heaps_, kDeviceDtypes);
   properties_.bus_id = bus_id_.empty() ? nullptr : bus_id_.c_str();
   static_assert(sizeof(properties_.uuid) == sizeof(p.uuid));
   std::memcpy(properties_.uuid, &p.uuid, sizeof(p.uuid));
-  properties_.device_class = p.integrated != 0 ? BP_DEVICE_INTEGRATED : BP_DEVICE_DISCRETE;
   properties_.compute_unit_count = static_cast<uint32_t>(p.multiProcessorCount);
   properties_.subgroup_size = static_cast<uint32_t>(p.warpSize);
-  properties_.max_rank = BP_MAX_RANK;
-  properties_.heaps = heaps_;
-  properties_.heap_count = kHeapCount;
-  properties_.heap_stride_bytes = sizeof(bp_heap);
-  properties_.dtypes = kDtypes;
-  properties_.dtype_count = std::size(kDtypes);
   // Clocks are in kHz, and memory moves data on both edges.
   const double memory_hz = 1e3 * attribute(driver(), cudaDevAttrMemoryClockRate, ordinal_);
   const double clock_hz = 1e3 * attribute(driver(), cudaDevAttrClockRate, ordinal_);

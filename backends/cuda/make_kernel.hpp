@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "backends/cuda/kernel_env.hpp"
+#include "backplane/shell/first_size.hpp"
 #include "backplane/shell/make_kernel.hpp"
 
 namespace bp::cuda {
@@ -76,10 +77,10 @@ template <typename Args, typename Planned>
 bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
                        const void* args, bp_plan** out_plan) {
   return Env::with(*self, device, [&](const Env& env) -> bp_status {
-    constexpr uint32_t kFirst = offsetof(bp_prepare_desc, constant_args) + sizeof(uint64_t);
     require(args, "prepare: args");
     require(out_plan, "prepare: out_plan");
-    const bp_prepare_desc ours = read_desc(desc, kFirst, BP_STRUCT_PREPARE_DESC, "prepare");
+    const bp_prepare_desc ours =
+        read_desc(desc, kFirstSize<bp_prepare_desc>, BP_STRUCT_PREPARE_DESC, "prepare");
     if ((ours.flags & ~kKnownLaunchFlags) != 0) {
       refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
     }
@@ -94,12 +95,11 @@ bp_status prepare_plan(const bp_kernel* self, bp_device* device, const bp_prepar
 template <typename Planned>
 bp_status write_plan_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
   return entry(self->state, [&](const Instance&) -> bp_status {
-    constexpr uint32_t kFirst = offsetof(bp_plan_info, algorithm) + sizeof(void*);
     const auto* const ours = owned_plan<Planned>(*self, plan);
     if (ours == nullptr) {
       refuse(BP_INVALID_ARGUMENT, "plan_info: the plan is NULL or not one of this kernel");
     }
-    check_offer(out_info, kFirst, "plan_info: out_info");
+    check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
     out_info->packed_size_bytes = ours->planned.packed_size_bytes();
     out_info->workspace_required_bytes = ours->planned.workspace_size_bytes();
     out_info->workspace_preferred_bytes = ours->planned.workspace_size_bytes();

@@ -8,23 +8,19 @@
 #include "backends/sim/virtual_memory.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/identity.hpp"
+#include "backplane/shell/properties.hpp"
 
 namespace bp::sim {
 namespace {
 
-constexpr bp_dtype kDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16, BP_I32, BP_I64,
-                                BP_U64,  BP_F32, BP_F64, BP_F16, BP_BF16};
 constexpr int32_t kDlpackExtensionDevice = 12;  // kDLExtDev.
 
 bp_heap make_heap(const Options& options, bp_heap_flags flags) {
-  return {.struct_size = sizeof(bp_heap),
-          .struct_type = BP_STRUCT_HEAP,
-          .size_bytes = options.capacity_bytes,
-          .max_allocation_bytes = options.capacity_bytes,
-          .tensor_offset_alignment_bytes = options.offset_alignment_bytes,
-          .suballocation_granularity_bytes =
-              options.has_whole_buffers ? 0 : options.offset_alignment_bytes,
-          .flags = flags};
+  bp_heap heap = bp::make_heap(options.capacity_bytes, flags);
+  heap.tensor_offset_alignment_bytes = options.offset_alignment_bytes;
+  heap.suballocation_granularity_bytes =
+      options.has_whole_buffers ? 0 : options.offset_alignment_bytes;
+  return heap;
 }
 
 }  // namespace
@@ -36,19 +32,11 @@ Device::Device(Instance& instance, uint32_t index)
       clock_(index),
       name_("simulated accelerator " + std::to_string(index)),
       delays_(instance.options.delays) {
-  set_heaps();
-  properties_.struct_size = sizeof(properties_);
-  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
-  properties_.name = name_.c_str();
+  properties_ = make_properties(name_.c_str(), BP_DEVICE_SIMULATED,
+                                std::span(heaps_).first(set_heaps()), kDeviceDtypes);
   write_uuid("backplane.sim", name_, properties_.uuid);
-  properties_.device_class = BP_DEVICE_SIMULATED;
   properties_.compute_unit_count = 1;
   properties_.subgroup_size = 1;
-  properties_.max_rank = BP_MAX_RANK;
-  properties_.heaps = heaps_.data();
-  properties_.heap_stride_bytes = sizeof(bp_heap);
-  properties_.dtypes = kDtypes;
-  properties_.dtype_count = std::size(kDtypes);
   if (options().has_addresses) {
     properties_.dlpack_device_type = kDlpackExtensionDevice;
     properties_.dlpack_device_id = static_cast<int32_t>(index);
@@ -65,23 +53,21 @@ Device::~Device() {
   for (PhysicalHandle* const memory : memories_) delete memory;
 }
 
-void Device::set_heaps() {
+size_t Device::set_heaps() {
   switch (options().heaps) {
     case HeapMode::kCoherent:
       heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL);
       heaps_[1] = make_heap(options(), BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
-      properties_.heap_count = 2;
-      break;
+      return 2;
     case HeapMode::kNoncoherent:
       heaps_[0] = make_heap(options(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE);
-      properties_.heap_count = 1;
-      break;
+      return 1;
     case HeapMode::kIntegrated:
       heaps_[0] =
           make_heap(options(), BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
-      properties_.heap_count = 1;
-      break;
+      return 1;
   }
+  return 0;
 }
 
 const bp_device_properties& Device::properties() {

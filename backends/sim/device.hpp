@@ -110,7 +110,7 @@ class Device {
   void abandon_work();
 
  private:
-  void set_heaps();
+  size_t set_heaps();  // How many there are.
   Stream* make_stream();
   std::vector<std::shared_ptr<Queue>> live_queues() const;
 

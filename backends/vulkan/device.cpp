@@ -7,6 +7,7 @@
 #include "backends/vulkan/memory.hpp"
 #include "backends/vulkan/stream.hpp"
 #include "backplane/shell/deadline.hpp"
+#include "backplane/shell/properties.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -35,22 +36,13 @@ Device::Device(Instance& instance, const Physical& physical)
       card_(card_of(physical, {.has_validation = instance.options.has_validation,
                                .has_barriers = instance.options.has_barriers,
                                .cache_folder = instance.options.cache_folder,
-                               .log = {}})),
-      dtypes_{BP_BOOL, BP_I8, BP_U8, BP_I16, BP_I32, BP_I64, BP_U64, BP_F32, BP_F16, BP_BF16} {
-  if (physical.has_f64) dtypes_.push_back(BP_F64);
+                               .log = {}})) {
   set_heaps();
-  properties_.struct_size = sizeof(properties_);
-  properties_.struct_type = BP_STRUCT_DEVICE_PROPERTIES;
-  properties_.name = card_->physical().name.c_str();
+  properties_ = make_properties(
+      card_->physical().name.c_str(), class_of(physical.type), heaps_,
+      physical.has_f64 ? std::span<const bp_dtype>(kDeviceDtypes) : kDeviceDtypesWithoutF64);
   std::ranges::copy(physical.uuid, properties_.uuid);
-  properties_.device_class = class_of(physical.type);
   properties_.subgroup_size = physical.subgroup_size;
-  properties_.max_rank = BP_MAX_RANK;
-  properties_.heaps = heaps_.data();
-  properties_.heap_count = heaps_.size();
-  properties_.heap_stride_bytes = sizeof(bp_heap);
-  properties_.dtypes = dtypes_.data();
-  properties_.dtype_count = dtypes_.size();
   properties_.dlpack_device_type = kDlpackVulkan;
   properties_.dlpack_device_id = static_cast<int32_t>(physical.index);
   card_->attach(this);
@@ -70,14 +62,8 @@ Device::~Device() {
 void Device::set_heaps() {
   const Physical& physical = card_->physical();
   for (const PhysicalHeap& heap : physical.heaps) {
-    heaps_.push_back(
-        {.struct_size = sizeof(bp_heap),
-         .struct_type = BP_STRUCT_HEAP,
-         .size_bytes = heap.size_bytes,
-         .max_allocation_bytes = std::min(heap.size_bytes, physical.max_allocation_bytes),
-         .tensor_offset_alignment_bytes = 1,
-         .suballocation_granularity_bytes = 1,
-         .flags = heap.flags});
+    heaps_.push_back(make_heap(heap.size_bytes, heap.flags));
+    heaps_.back().max_allocation_bytes = std::min(heap.size_bytes, physical.max_allocation_bytes);
   }
 }
 

@@ -82,7 +82,6 @@ class Device {
   Instance& instance_;
   const std::shared_ptr<Card> card_;
   std::vector<bp_heap> heaps_;
-  std::vector<bp_dtype> dtypes_;
   bp_device_properties properties_{};
   FailingAllocation allocations_;
 

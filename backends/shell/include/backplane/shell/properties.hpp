@@ -1,0 +1,50 @@
+// What the devices of this tree say of themselves in the same way. A backend adds what its device
+// has besides.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <span>
+
+#include "backplane/device.h"
+
+namespace bp {
+
+// What elements of tensors can be on a device with the kernels of this tree.
+constexpr bp_dtype kDeviceDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16,  BP_I32, BP_I64,
+                                      BP_U64,  BP_F32, BP_F16, BP_BF16, BP_F64};
+
+// The same for a device without f64.
+constexpr std::span<const bp_dtype> kDeviceDtypesWithoutF64 =
+    std::span(kDeviceDtypes).first(std::size(kDeviceDtypes) - 1);
+
+// A heap that gives all of its memory to one allocation, and in which a tensor may begin at every
+// byte.
+constexpr bp_heap make_heap(uint64_t size_bytes, bp_heap_flags flags) {
+  return {.struct_size = sizeof(bp_heap),
+          .struct_type = BP_STRUCT_HEAP,
+          .size_bytes = size_bytes,
+          .max_allocation_bytes = size_bytes,
+          .tensor_offset_alignment_bytes = 1,
+          .suballocation_granularity_bytes = 1,
+          .flags = flags};
+}
+
+// The properties of a device whose tensors may have all dimensions that the ABI allows. `heaps` and
+// `dtypes` live as long as the device.
+constexpr bp_device_properties make_properties(const char* name, bp_device_class device_class,
+                                               std::span<const bp_heap> heaps,
+                                               std::span<const bp_dtype> dtypes) {
+  return {.struct_size = sizeof(bp_device_properties),
+          .struct_type = BP_STRUCT_DEVICE_PROPERTIES,
+          .name = name,
+          .device_class = device_class,
+          .max_rank = BP_MAX_RANK,
+          .heaps = heaps.data(),
+          .heap_count = heaps.size(),
+          .heap_stride_bytes = sizeof(bp_heap),
+          .dtypes = dtypes.data(),
+          .dtype_count = dtypes.size()};
+}
+
+}  // namespace bp
