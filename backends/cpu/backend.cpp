@@ -68,6 +68,7 @@ void pin_openmp_runtime() { dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
 
 Instance::Instance(const bp_host* its_host)
     : host(its_host),
+      options(read_options(*its_host)),
       backend{
           .struct_size = sizeof(bp_backend),
           .struct_type = BP_STRUCT_BACKEND,
@@ -82,7 +83,7 @@ Instance::Instance(const bp_host* its_host)
       streams(kStreams),
       events(kEvents),
       virtual_memory(kVirtualMemory),
-      device(std::make_unique<Device>(*its_host)) {
+      device(std::make_unique<Device>(*its_host, options)) {
   devices.self = this;
   allocator.self = this;
   streams.self = this;

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
 
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/proc_file.hpp"
@@ -20,7 +18,6 @@ namespace {
 
 // Includes "infer".
 constexpr const char* kProfiles[] = {"train", "llm"};
-constexpr int kMaxThreadCount = 1024;
 
 // Processors that this process may run on.
 int processor_count() {
@@ -36,10 +33,11 @@ uint64_t physical_bytes() {
 
 }  // namespace
 
-Device::Device(const bp_host& host)
-    : host_(host), name_(first_value("/proc/cpuinfo", "model name")) {
+Device::Device(const bp_host& host, const Options& options)
+    : host_(host),
+      name_(first_value("/proc/cpuinfo", "model name")),
+      thread_count_(options.thread_count != 0 ? options.thread_count : processor_count()) {
   if (name_.empty()) name_ = "host processor";
-  thread_count_ = std::min(processor_count(), kMaxThreadCount);
   heap_ = make_heap(physical_bytes(),
                     BP_HEAP_DEVICE_LOCAL | BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT);
   properties_ = make_properties(name_.c_str(), BP_DEVICE_HOST, {&heap_, 1}, kDeviceDtypes);
@@ -50,8 +48,6 @@ Device::Device(const bp_host& host)
   properties_.profile_count = std::size(kProfiles);
   properties_.dlpack_device_type = 1;
 
-  const char* threads = nullptr;
-  if (host.get_option(host.self, "threads", &threads) == BP_OK) set_thread_count(threads);
   default_stream_ = make_stream(true);
 }
 
@@ -66,18 +62,6 @@ Device::~Device() {
   for (Stream* const stream : streams_) delete stream;
   for (Buffer* const buffer : buffers_) release(buffer);
   for (MemoryOwner* const memory : memories_) delete memory;
-}
-
-void Device::set_thread_count(const std::string& text) {
-  int count = 0;
-  const char* const end = text.data() + text.size();
-  const auto [parsed, error] = std::from_chars(text.data(), end, count);
-  if (error != std::errc() || parsed != end || count < 1 || count > kMaxThreadCount) {
-    throw StatusError(BP_INVALID_ARGUMENT, "option threads: \"" + text +
-                                               "\" is not a number from 1 to " +
-                                               std::to_string(kMaxThreadCount));
-  }
-  thread_count_ = count;
 }
 
 Stream* Device::make_stream(bool is_inline) {

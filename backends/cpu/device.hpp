@@ -28,7 +28,7 @@ struct Stream;
 
 class Device {
  public:
-  explicit Device(const bp_host& host);
+  Device(const bp_host& host, const Options& options);
   Device(const Device&) = delete;
   ~Device();
 
@@ -37,8 +37,7 @@ class Device {
 
   int thread_count() const { return thread_count_.load(std::memory_order_relaxed); }
 
-  // Throws StatusError for a text that is no number of threads.
-  void set_thread_count(const std::string& text);
+  void set_thread_count(int count) { thread_count_ = count; }
 
   // Blocks until the work of all streams has ended; false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
@@ -72,7 +71,7 @@ class Device {
   std::string name_;
   bp_heap heap_{};
   bp_device_properties properties_{};
-  std::atomic<int> thread_count_ = 1;
+  std::atomic<int> thread_count_;
   Executor executor_;
 
   std::mutex mutex_;  // Guards what follows.

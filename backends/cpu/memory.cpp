@@ -107,11 +107,10 @@ void allocate_private(Buffer& buffer, uint64_t size_bytes, uint64_t alignment_by
 
 bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
                           bp_buffer** out_buffer) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Device& d = device_of(i, handle, "allocate");
-    if (desc == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: desc is NULL");
-    if (out_buffer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "allocate: out_buffer is NULL");
+    require(desc, "allocate: desc");
+    require(out_buffer, "allocate: out_buffer");
     const auto request =
         read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
     check_request(d, request);
@@ -124,7 +123,7 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
       allocate_private(*b, request.size_bytes, request.alignment_bytes);
     }
     *out_buffer = lend(d, std::move(b), "allocate");
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
@@ -169,15 +168,14 @@ bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
 }
 
 bp_status memory_map(void* self, const bp_buffer_ref* range, void** out_pointer) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance&) -> bp_status {
     std::byte* const pointer = checked_range(range, "map", "range", BP_ACCESS_READ);
-    if (out_pointer == nullptr) return i.fail(BP_INVALID_ARGUMENT, "map: out_pointer is NULL");
+    require(out_pointer, "map: out_pointer");
     if (buffer(range->buffer)->is_mapped.exchange(true)) {
-      return i.fail(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
+      refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
     }
     *out_pointer = pointer;
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
@@ -194,34 +192,32 @@ bp_status memory_unmap(void* self, bp_buffer* handle) {
 }
 
 bp_status memory_flush(void* self, const bp_buffer_ref* range) {
-  return guarded(*instance(self).host, [&] {
+  return entry(self, [&](const Instance&) -> bp_status {
     checked_range(range, "flush", "range", BP_ACCESS_READ);
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
 bp_status memory_invalidate(void* self, const bp_buffer_ref* range) {
-  return guarded(*instance(self).host, [&] {
+  return entry(self, [&](const Instance&) -> bp_status {
     checked_range(range, "invalidate", "range", BP_ACCESS_READ);
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
 bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
                       const bp_buffer_ref* src) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     stream_of(stream_handle, "copy");
     std::byte* const to = checked_range(dst, "copy", "dst", BP_ACCESS_READ_WRITE);
     const std::byte* const from = checked_range(src, "copy", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = dst->size_bytes;
     if (size_bytes != src->size_bytes) {
-      return i.fail(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(size_bytes) +
-                                             " bytes, and src has " +
-                                             std::to_string(src->size_bytes));
+      refuse(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(size_bytes) +
+                                      " bytes, and src has " + std::to_string(src->size_bytes));
     }
     if (to != from && to < from + size_bytes && from < to + size_bytes) {
-      return i.fail(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
+      refuse(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
     }
     return submit_work(i, stream_handle, {BP_ACTIVITY_COPY, "copy", 2 * size_bytes}, [=] {
       if (to != from) copy_bytes(to, from, size_bytes);
@@ -231,8 +227,7 @@ bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref*
 
 bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
                                 const void* src, bp_borrow borrow) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Queue& q = *stream_of(stream_handle, "copy_from_host").queue;
     std::byte* const to = checked_range(dst, "copy_from_host", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;
@@ -250,8 +245,7 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
 
 bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
                               const bp_buffer_ref* src, bp_borrow borrow) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Queue& q = *stream_of(stream_handle, "copy_to_host").queue;
     const std::byte* const from = checked_range(src, "copy_to_host", "src", BP_ACCESS_READ);
     const uint64_t size_bytes = src->size_bytes;
@@ -279,8 +273,7 @@ bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device
 
 bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
                       const void* pattern, uint64_t pattern_size_bytes) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     stream_of(stream_handle, "fill");
     std::byte* const to = checked_range(dst, "fill", "dst", BP_ACCESS_READ_WRITE);
     const uint64_t size_bytes = dst->size_bytes;

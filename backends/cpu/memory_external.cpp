@@ -19,19 +19,19 @@ Device& checked_arguments(const Instance& i, bp_device* handle, bp_buffer* const
                           const char* call) {
   Device& d = device_of(i, handle, call);
   if (out_buffer == nullptr) {
-    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": out_buffer is NULL");
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": out_buffer is NULL");
   }
   return d;
 }
 
 std::unique_ptr<Buffer> buffer_at(uint64_t address, uint64_t size_bytes, const char* call) {
   if (address == 0 && size_bytes > 0) {
-    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": the address is 0");
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the address is 0");
   }
   if (size_bytes > std::numeric_limits<uint64_t>::max() - address) {
-    throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": " + std::to_string(size_bytes) +
-                                               " bytes at address " + std::to_string(address) +
-                                               " leave the address space");
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + std::to_string(size_bytes) +
+                                    " bytes at address " + std::to_string(address) +
+                                    " leave the address space");
   }
   auto b = std::make_unique<Buffer>();
   b->address = reinterpret_cast<std::byte*>(address);
@@ -41,8 +41,8 @@ std::unique_ptr<Buffer> buffer_at(uint64_t address, uint64_t size_bytes, const c
 
 void check_type(bp_external_type type, const char* call) {
   if (type == BP_EXTERNAL_FD) return;
-  throw StatusError(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
-                                        "; BP_EXTERNAL_FD, a descriptor, is offered");
+  refuse(BP_UNSUPPORTED, std::string(call) + ": type is " + std::to_string(type) +
+                             "; BP_EXTERNAL_FD, a descriptor, is offered");
 }
 
 }  // namespace
@@ -55,40 +55,37 @@ void allocate_shared(Buffer& buffer, uint64_t size_bytes) {
 
 bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
                               bp_buffer** out_buffer) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Device& d = checked_arguments(i, handle, out_buffer, "wrap_address");
     std::unique_ptr<Buffer> b = buffer_at(address, size_bytes, "wrap_address");
     b->is_wrapped = true;
     *out_buffer = lend(d, std::move(b), "wrap_address");
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
     bp_address_info info{};
     if (!i.device->find(address, info)) {
-      return i.fail(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
-                                      " lies in no buffer of this backend");
+      refuse(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
+                               " lies in no buffer of this backend");
     }
     write_offer(info, out_info);
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
 bp_status memory_register_host(void* self, bp_device* handle, void* memory, uint64_t size_bytes,
                                bp_buffer** out_buffer) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Device& d = checked_arguments(i, handle, out_buffer, "register_host");
     std::unique_ptr<Buffer> b =
         buffer_at(reinterpret_cast<uintptr_t>(memory), size_bytes, "register_host");
     b->is_registered = true;
     *out_buffer = lend(d, std::move(b), "register_host");
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
@@ -106,12 +103,11 @@ bp_status memory_unregister_host(void* self, bp_buffer* handle) {
 
 bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type type,
                                bp_external_handle* out_handle) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance&) -> bp_status {
     const Buffer* const b = buffer(handle);
     if (b == nullptr || b->file == nullptr) {
-      return i.fail(BP_INVALID_ARGUMENT,
-                    "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
+      refuse(BP_INVALID_ARGUMENT,
+             "export_buffer: buffer is not one allocated with BP_MEMORY_EXPORT");
     }
     check_type(type, "export_buffer");
     check_offer(out_handle, kFirstSize<bp_external_handle>, "export_buffer: out_handle");
@@ -120,16 +116,15 @@ bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type t
     given.fd = b->file->duplicate("export_buffer");
     given.size_bytes = b->size_bytes;
     write_offer(given, out_handle);
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 
 bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_handle* external,
                                bp_buffer** out_buffer) {
-  const Instance& i = instance(self);
-  return guarded(*i.host, [&] {
+  return entry(self, [&](const Instance& i) -> bp_status {
     Device& d = checked_arguments(i, handle, out_buffer, "import_buffer");
-    if (external == nullptr) return i.fail(BP_INVALID_ARGUMENT, "import_buffer: handle is NULL");
+    require(external, "import_buffer: handle");
     const auto given = read_desc(external, kFirstSize<bp_external_handle>,
                                  BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
     check_type(given.type, "import_buffer");
@@ -140,7 +135,7 @@ bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_
     b->address = b->mapping->address();
     b->size_bytes = given.size_bytes;
     *out_buffer = lend(d, std::move(b), "import_buffer");
-    return bp_status{BP_OK};
+    return BP_OK;
   });
 }
 

@@ -44,7 +44,7 @@ struct Traits : Handles {
       refuse(BP_NOT_FOUND, "device.set_option: there is no option \"" + std::string(key) +
                                "\"; there is \"threads\"");
     }
-    d.set_thread_count(value);
+    d.set_thread_count(read_thread_count(value));
   }
 };
 

@@ -3,15 +3,10 @@
 #include <charconv>
 #include <string_view>
 
-#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/options.hpp"
 
 namespace bp::cuda {
 namespace {
-
-std::string_view option(const bp_host& host, const char* key) {
-  const char* value = nullptr;
-  return host.get_option(host.self, key, &value) == BP_OK ? value : "";
-}
 
 std::vector<int> read_ordinals(std::string_view text) {
   std::vector<int> ordinals;
@@ -20,8 +15,7 @@ std::vector<int> read_ordinals(std::string_view text) {
     int ordinal = -1;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), ordinal);
     if (error != std::errc() || end != part.data() + part.size() || ordinal < 0) {
-      throw StatusError(BP_INVALID_ARGUMENT, "option devices is \"" + std::string(text) +
-                                                 "\"; ordinals such as \"0,2\" are allowed");
+      refuse_option("devices", text, "a list of ordinals, such as \"0,2\"");
     }
     ordinals.push_back(ordinal);
     rest.remove_prefix(part.size() < rest.size() ? part.size() + 1 : part.size());
@@ -33,11 +27,10 @@ std::vector<int> read_ordinals(std::string_view text) {
 
 Options read_options(const bp_host& host) {
   Options options;
-  options.devices = read_ordinals(option(host, "devices"));
-  const std::string_view allocator = option(host, "allocator");
+  options.devices = read_ordinals(find_option(host, "devices").value_or(""));
+  const std::string_view allocator = find_option(host, "allocator").value_or("");
   if (!allocator.empty() && allocator != "pool" && allocator != "plain") {
-    throw StatusError(BP_INVALID_ARGUMENT, "option allocator is \"" + std::string(allocator) +
-                                               "\"; \"pool\" and \"plain\" are allowed");
+    refuse_option("allocator", allocator, "pool or plain");
   }
   options.has_pool = allocator != "plain";
   return options;

@@ -7,7 +7,6 @@
 #include "backends/host_kernels/list.hpp"
 #include "backends/sim/collective.hpp"
 #include "backends/sim/device.hpp"
-#include "backends/sim/entry.hpp"
 #include "backends/sim/processor.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"

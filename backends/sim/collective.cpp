@@ -1,7 +1,7 @@
 #include "backends/sim/collective.hpp"
 
+#include "backends/sim/backend.hpp"
 #include "backends/sim/device.hpp"
-#include "backends/sim/entry.hpp"
 #include "backends/sim/memory.hpp"
 #include "backends/sim/stream.hpp"
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/layout.h"
 #include "backplane/ops.h"

@@ -5,7 +5,7 @@
 #include <bit>
 #include <string>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/ops.h"
 #include "backplane/shell/capture.hpp"

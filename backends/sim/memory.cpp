@@ -3,7 +3,7 @@
 #include <bit>
 #include <string>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/bytes.hpp"
 #include "backplane/shell/first_size.hpp"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/shell/bytes.hpp"
 

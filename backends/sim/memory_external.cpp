@@ -4,7 +4,7 @@
 #include <limits>
 #include <string>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/memory_file.hpp"

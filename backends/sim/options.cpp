@@ -2,9 +2,8 @@
 
 #include <bit>
 #include <charconv>
-#include <string>
 
-#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/options.hpp"
 
 namespace bp::sim {
 namespace {
@@ -13,63 +12,39 @@ constexpr uint32_t kMaxDevices = 16;
 constexpr uint64_t kMaxDelayUs = 1'000'000;
 constexpr uint64_t kMaxOffsetAlignmentBytes = 4096;
 
-[[noreturn]] void refuse(std::string_view key, std::string_view value, const std::string& allowed) {
-  throw StatusError(BP_INVALID_ARGUMENT, "option " + std::string(key) + ": \"" +
-                                             std::string(value) + "\" is not " + allowed);
-}
-
-// A number in decimal, or in hexadecimal behind 0x.
-uint64_t number(std::string_view key, std::string_view value, uint64_t least, uint64_t most) {
-  const bool is_hex = value.starts_with("0x");
-  const std::string_view digits = is_hex ? value.substr(2) : value;
-  uint64_t parsed = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto [last, error] = std::from_chars(digits.data(), end, parsed, is_hex ? 16 : 10);
-  if (error != std::errc() || last != end || parsed < least || parsed > most) {
-    refuse(key, value, "a number from " + std::to_string(least) + " to " + std::to_string(most));
-  }
-  return parsed;
-}
-
 double probability(std::string_view key, std::string_view value) {
   double parsed = 0;
   const char* const end = value.data() + value.size();
   const auto [last, error] = std::from_chars(value.data(), end, parsed);
   if (error != std::errc() || last != end || !(parsed >= 0 && parsed <= 1)) {
-    refuse(key, value, "a number from 0 to 1");
+    refuse_option(key, value, "a number from 0 to 1");
   }
   return parsed;
-}
-
-bool yes_or_no(std::string_view key, std::string_view value) {
-  if (value == "yes") return true;
-  if (value == "no") return false;
-  refuse(key, value, "yes or no");
 }
 
 HeapMode heap_mode(std::string_view key, std::string_view value) {
   if (value == "coherent") return HeapMode::kCoherent;
   if (value == "noncoherent") return HeapMode::kNoncoherent;
   if (value == "integrated") return HeapMode::kIntegrated;
-  refuse(key, value, "coherent, noncoherent or integrated");
+  refuse_option(key, value, "coherent, noncoherent or integrated");
 }
 
 uint64_t alignment(std::string_view key, std::string_view value) {
-  const uint64_t parsed = number(key, value, 1, kMaxOffsetAlignmentBytes);
-  if (!std::has_single_bit(parsed)) refuse(key, value, "a power of two from 1 to 4096");
+  const uint64_t parsed = read_number(key, value, 1, kMaxOffsetAlignmentBytes);
+  if (!std::has_single_bit(parsed)) refuse_option(key, value, "a power of two from 1 to 4096");
   return parsed;
 }
 
 bool is_tiled(std::string_view key, std::string_view value) {
   if (value == "tiled") return true;
   if (value == "no") return false;
-  refuse(key, value, "tiled or no");
+  refuse_option(key, value, "tiled or no");
 }
 
 bool is_shared(std::string_view key, std::string_view value) {
   if (value == "shared") return true;
   if (value == "separate") return false;
-  refuse(key, value, "separate or shared");
+  refuse_option(key, value, "separate or shared");
 }
 
 using Set = void(Options& options, std::string_view key, std::string_view value);
@@ -82,36 +57,36 @@ struct Row {
 constexpr Row kRows[] = {
     {"devices",
      [](Options& o, std::string_view k, std::string_view v) {
-       o.device_count = static_cast<uint32_t>(number(k, v, 0, kMaxDevices));
+       o.device_count = static_cast<uint32_t>(read_number(k, v, 0, kMaxDevices));
      }},
     {"capacity_bytes",
      [](Options& o, std::string_view k, std::string_view v) {
-       o.capacity_bytes = number(k, v, 1, uint64_t{1} << 46);
+       o.capacity_bytes = read_number(k, v, 1, uint64_t{1} << 46);
      }},
     {"offset_alignment", [](Options& o, std::string_view k,
                             std::string_view v) { o.offset_alignment_bytes = alignment(k, v); }},
     {"heaps",
      [](Options& o, std::string_view k, std::string_view v) { o.heaps = heap_mode(k, v); }},
-    {"protect",
-     [](Options& o, std::string_view k, std::string_view v) { o.is_protected = yes_or_no(k, v); }},
-    {"addresses",
-     [](Options& o, std::string_view k, std::string_view v) { o.has_addresses = yes_or_no(k, v); }},
-    {"kernels",
-     [](Options& o, std::string_view k, std::string_view v) { o.has_kernels = yes_or_no(k, v); }},
+    {"protect", [](Options& o, std::string_view k,
+                   std::string_view v) { o.is_protected = read_yes_or_no(k, v); }},
+    {"addresses", [](Options& o, std::string_view k,
+                     std::string_view v) { o.has_addresses = read_yes_or_no(k, v); }},
+    {"kernels", [](Options& o, std::string_view k,
+                   std::string_view v) { o.has_kernels = read_yes_or_no(k, v); }},
     {"virtual_memory", [](Options& o, std::string_view k,
-                          std::string_view v) { o.has_virtual_memory = yes_or_no(k, v); }},
+                          std::string_view v) { o.has_virtual_memory = read_yes_or_no(k, v); }},
     {"host_registration", [](Options& o, std::string_view k,
-                             std::string_view v) { o.has_registration = yes_or_no(k, v); }},
-    {"sharing",
-     [](Options& o, std::string_view k, std::string_view v) { o.has_sharing = yes_or_no(k, v); }},
+                             std::string_view v) { o.has_registration = read_yes_or_no(k, v); }},
+    {"sharing", [](Options& o, std::string_view k,
+                   std::string_view v) { o.has_sharing = read_yes_or_no(k, v); }},
     {"native_streams", [](Options& o, std::string_view k,
-                          std::string_view v) { o.has_native_streams = yes_or_no(k, v); }},
+                          std::string_view v) { o.has_native_streams = read_yes_or_no(k, v); }},
     {"layouts",
      [](Options& o, std::string_view k, std::string_view v) { o.has_tiles = is_tiled(k, v); }},
-    {"peer",
-     [](Options& o, std::string_view k, std::string_view v) { o.has_peers = yes_or_no(k, v); }},
+    {"peer", [](Options& o, std::string_view k,
+                std::string_view v) { o.has_peers = read_yes_or_no(k, v); }},
     {"whole_buffers", [](Options& o, std::string_view k,
-                         std::string_view v) { o.has_whole_buffers = yes_or_no(k, v); }},
+                         std::string_view v) { o.has_whole_buffers = read_yes_or_no(k, v); }},
     {"queues", [](Options& o, std::string_view k,
                   std::string_view v) { o.has_shared_queue = is_shared(k, v); }},
 };
@@ -122,11 +97,11 @@ constexpr const char* kDelayKeys[] = {"delay_us", "delay_probability", "seed"};
 
 bool set_delay_option(DelayOptions& delays, std::string_view key, std::string_view value) {
   if (key == "delay_us") {
-    delays.bound_us = number(key, value, 0, kMaxDelayUs);
+    delays.bound_us = read_number(key, value, 0, kMaxDelayUs);
   } else if (key == "delay_probability") {
     delays.probability = probability(key, value);
   } else if (key == "seed") {
-    delays.seed = number(key, value, 0, UINT64_MAX);
+    delays.seed = read_number(key, value, 0, UINT64_MAX);
   } else {
     return false;
   }
@@ -135,14 +110,11 @@ bool set_delay_option(DelayOptions& delays, std::string_view key, std::string_vi
 
 Options read_options(const bp_host& host) {
   Options options;
-  const char* value = nullptr;
   for (const Row& row : kRows) {
-    if (host.get_option(host.self, row.key, &value) == BP_OK) row.set(options, row.key, value);
+    if (const auto value = find_option(host, row.key)) row.set(options, row.key, *value);
   }
   for (const char* key : kDelayKeys) {
-    if (host.get_option(host.self, key, &value) == BP_OK) {
-      set_delay_option(options.delays, key, value);
-    }
+    if (const auto value = find_option(host, key)) set_delay_option(options.delays, key, *value);
   }
   return options;
 }

@@ -1,6 +1,6 @@
 // What the options leave of the tables, and events that processes share.
+#include "backends/sim/backend.hpp"
 #include "backends/sim/device.hpp"
-#include "backends/sim/entry.hpp"
 #include "backends/sim/stream.hpp"
 #include "backplane/shell/shared_event_front.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backplane/shell/queue_streams.hpp"
 
 namespace bp::sim {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/host_kernels/list.hpp"
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backends/sim/layout.hpp"
 #include "backends/sim/memory.hpp"
 #include "backplane/shell/frame.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/sim/entry.hpp"
+#include "backends/sim/backend.hpp"
 #include "backends/sim/memory.hpp"
 
 namespace bp::sim {

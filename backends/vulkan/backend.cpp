@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "backends/vulkan/device.hpp"
-#include "backends/vulkan/entry.hpp"
 #include "backends/vulkan/kernels/list.hpp"
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/compiler.hpp"

@@ -4,12 +4,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/vulkan/options.hpp"
 #include "backends/vulkan/physical.hpp"
 #include "backplane/backend.h"
-#include "backplane/shell/boundary.hpp"
+#include "backplane/shell/entry.hpp"
 #include "backplane/shell/hooks.hpp"
 #include "backplane/shell/queue.hpp"
 #include "backplane/test_fault.h"
@@ -58,6 +59,15 @@ struct Instance {
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
+
+using bp::refuse;
+using bp::require;
+
+// Runs body(const Instance&), which returns a status or throws, for an entry of a table.
+template <typename Body>
+bp_status entry(void* self, Body&& body) {
+  return bp::entry<Instance>(self, std::forward<Body>(body));
+}
 
 // Each makes one of the optional tables. Captures are put in front of the tables of streams, events
 // and memory, so what is made before sees these without captures.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/kernel_env.hpp"
 #include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"

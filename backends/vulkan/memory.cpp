@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/backend.hpp"
 #include "backplane/memory.h"
 #include "backplane/shell/first_size.hpp"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/kernel_env.hpp"
 #include "backplane/shell/first_size.hpp"
 

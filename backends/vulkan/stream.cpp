@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/backend.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/queue_streams.hpp"
 

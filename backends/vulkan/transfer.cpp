@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/vulkan/entry.hpp"
+#include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/memory.hpp"
 #include "backplane/shell/bytes.hpp"
 
