@@ -1,4 +1,5 @@
-// What orders the submissions of one CUDA stream, and what goes wrong behind them.
+#include "backends/cuda/lane.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <thread>

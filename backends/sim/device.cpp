@@ -98,7 +98,7 @@ bool Device::wait(uint64_t timeout_ns) {
 Stream* Device::make_stream() {
   auto stream = std::make_unique<Stream>(*this);
   stream->queue = std::make_shared<Queue>(*instance_.host, instance_.executor, false);
-  stream->conduct = std::make_shared<Conduct>(delays_, uint64_t{index_} << 32 | stream_count_++);
+  stream->lane = std::make_shared<Lane>(delays_, uint64_t{index_} << 32 | stream_count_++);
   streams_.insert(stream.get());
   return stream.release();
 }
@@ -123,7 +123,7 @@ Stream* Device::wrap_stream(const void* native) {
     if (stream->queue.get() != native || stream->generation != generation()) continue;
     auto wrapper = std::make_unique<Stream>(*this);
     wrapper->queue = stream->queue;
-    wrapper->conduct = stream->conduct;
+    wrapper->lane = stream->lane;
     streams_.insert(wrapper.get());
     return wrapper.release();
   }

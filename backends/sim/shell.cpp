@@ -36,7 +36,7 @@ struct Traits : Cards<Instance, Device>, Handles {
     d.set_option(key, value);
   }
   static TestFaults& faults_of(bp_stream* handle, const char* call) {
-    return sim::stream_of(handle, call).conduct->faults();
+    return sim::stream_of(handle, call).lane->faults();
   }
   static FailingAllocation& allocations_of(Device& d) { return d.allocations(); }
   static void lose(Device& d) { d.card().lose(); }

@@ -27,8 +27,8 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
 
   static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
     return s.queue->submit_always(
-        [conduct = s.conduct, callback, user_data](const Outcome& before) {
-          conduct->pause();
+        [lane = s.lane, callback, user_data](const Outcome& before) {
+          lane->pause();
           callback(user_data, before.status);
         },
         false);
@@ -44,8 +44,8 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
   }
   static bp_status record(const Stream& s, const Event&, const std::shared_ptr<Point>& point) {
     return s.queue->submit_always(
-        [conduct = s.conduct, point](const Outcome& before) {
-          conduct->pause();
+        [lane = s.lane, point](const Outcome& before) {
+          lane->pause();
           point->complete(before);
         },
         false);

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/sim/conduct.hpp"
 #include "backends/sim/device.hpp"
+#include "backends/sim/lane.hpp"
 #include "backends/sim/pages.hpp"
 #include "backplane/profiler.h"
 #include "backplane/shell/stream_ops.hpp"
@@ -29,12 +29,12 @@ struct Handle {
 constexpr uint32_t kStreamMagic = 0x53747265;
 constexpr uint32_t kEventMagic = 0x4576656e;
 
-// The handle of a queue. The queue lives on after it until its work has ended.
+// The handle of a queue. The queue and the lane live on after it until their work has ended.
 struct Stream : Handle {
   explicit Stream(Device& its_device) : Handle(kStreamMagic, its_device) {}
 
   std::shared_ptr<Queue> queue;
-  std::shared_ptr<Conduct> conduct;
+  std::shared_ptr<Lane> lane;
 };
 
 struct Event : Handle, EventOf<Point> {
@@ -70,10 +70,10 @@ template <typename Task>
 bp_status submit_unrecorded(Stream& stream, std::vector<Use> uses, Task task) {
   // No bytes are no memory: a copy of none may outlive the buffer.
   std::erase_if(uses, [](const Use& use) { return use.size_bytes == 0; });
-  const TestFault fault = stream.conduct->faults().take(*stream.queue);
+  const TestFault fault = stream.lane->faults().take(*stream.queue);
   return stream.queue->submit(
-      [conduct = stream.conduct, uses = std::move(uses), fault, task = std::move(task)]() mutable {
-        run_work(*conduct, fault, uses, task);
+      [lane = stream.lane, uses = std::move(uses), fault, task = std::move(task)]() mutable {
+        run_work(*lane, fault, uses, task);
       });
 }
 

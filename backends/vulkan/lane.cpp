@@ -1,8 +1,6 @@
-// The device's side of a stream.
-#include <algorithm>
+#include "backends/vulkan/lane.hpp"
 
 #include "backends/vulkan/memory.hpp"
-#include "backends/vulkan/stream.hpp"
 
 namespace bp::vulkan {
 

@@ -1,4 +1,4 @@
-#include "backends/sim/conduct.hpp"
+#include "backends/sim/lane.hpp"
 
 #include <chrono>
 #include <thread>
@@ -16,7 +16,7 @@ uint64_t mix(uint64_t word) {
 
 }  // namespace
 
-void Conduct::pause() {
+void Lane::pause() {
   const DelayOptions delays = delays_.get();
   if (delays.bound_us == 0 || delays.probability <= 0) return;
   const uint64_t draw = mix(mix(delays.seed ^ mix(stream_number_)) + drawn_++);

@@ -1,5 +1,5 @@
-// How the work of one stream behaves: seeded pauses around it, the memory that is open to it, and
-// the failures that were ordered.
+// The device's side of a stream, which is how its work behaves: seeded pauses around it, the memory
+// that is open to it, and the failures that were ordered.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,11 @@
 
 namespace bp::sim {
 
-class Conduct {
+// The work of a stream holds it, also when the handle has ended.
+class Lane {
  public:
   // `delays` belongs to the device. Streams with different numbers draw different pauses.
-  Conduct(const SharedDelays& delays, uint64_t stream_number)
+  Lane(const SharedDelays& delays, uint64_t stream_number)
       : delays_(delays), stream_number_(stream_number) {}
 
   // Sleeps for a while, or not at all.
@@ -49,8 +50,8 @@ void corrupt(const std::vector<Use>& uses);
 // Runs `task` as the device does. What it throws is found on the device: work that is submitted
 // already still runs.
 template <typename Task>
-void run_work(Conduct& conduct, const TestFault& fault, const std::vector<Use>& uses, Task& task) {
-  conduct.pause();
+void run_work(Lane& lane, const TestFault& fault, const std::vector<Use>& uses, Task& task) {
+  lane.pause();
   if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_test_fault(fault);
   {
     const OpenUses open(uses);
@@ -61,7 +62,7 @@ void run_work(Conduct& conduct, const TestFault& fault, const std::vector<Use>& 
     }
     if (fault.kind == BP_TEST_FAULT_CORRUPTION) corrupt(uses);
   }
-  conduct.pause();
+  lane.pause();
   if (fault.kind == BP_TEST_FAULT_DATA) throw_test_fault(fault);
 }
 
