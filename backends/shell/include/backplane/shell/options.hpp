@@ -1,8 +1,8 @@
 // The options that a user gives to a backend through the host, and the sentence that refuses a
 // value which does not fit.
 //
-//   if (const auto value = find_option(host, "threads")) count = read_number("threads", *value, 1,
-//   64);
+//   const auto value = find_option(host, "threads");
+//   if (value) count = read_number("threads", *value, 1, 64);
 #pragma once
 
 #include <charconv>

@@ -1,7 +1,8 @@
 // What stream_ops.hpp asks of a backend, for streams that are queues of queue.hpp and events whose
 // moments are Points: a base for traits, which replace the functions that do more.
 //
-//   struct Traits : QueueStreams<Instance, Device, Stream, Event> { device_of(), stream_of(), ...
+//   struct Traits : QueueStreams<Instance, Device, Stream, Event> {
+//     ...  // device_of(), stream_of(), any_stream_of(), event_of(), any_event_of()
 //   };
 //
 // A Stream has a `queue` and its `device`; the device has create_stream(), default_stream(),
