@@ -17,6 +17,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "backplane/shell/entry.hpp"
@@ -82,6 +83,24 @@ class FailingAllocation {
  private:
   std::atomic<uint64_t> left_ = UINT64_MAX;
 };
+
+// bp_backend::get_extension() of a backend that has this extension alone, in the `faults` of its
+// Instance.
+template <typename Instance>
+bp_status get_test_faults(void* self, const char* name, uint32_t version,
+                          const void** out_extension) {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
+    require(name, "get_extension: name");
+    require(out_extension, "get_extension: out_extension");
+    if (std::string_view(name) != BP_TEST_FAULT_NAME || version != BP_TEST_FAULT_VERSION) {
+      refuse(BP_NOT_FOUND, "get_extension: there is no \"" + std::string(name) + "\" version " +
+                               std::to_string(version) +
+                               "; there is \"" BP_TEST_FAULT_NAME "\" version 1");
+    }
+    *out_extension = &i.faults;
+    return BP_OK;
+  });
+}
 
 template <typename Traits>
 class TestFaultOps {

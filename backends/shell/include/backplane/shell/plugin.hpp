@@ -1,0 +1,95 @@
+// What the entry of every plugin does, and what it registers.
+//
+//   bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
+//     return answer_entry("backplane.sim", request, out_reply,
+//                         [](const bp_host& host) { return &(new Instance(&host))->backend; });
+//   }
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+
+#include "backplane/backend.h"
+#include "backplane/kernel.h"
+#include "backplane/shell/entry.hpp"
+#include "backplane/shell/first_size.hpp"
+
+namespace bp {
+
+// Gives the host the bp_backend* that make(host) returns. `name` is that of the backend.
+template <typename Make>
+bp_status answer_entry(const char* name, const bp_entry_request* request, bp_entry_reply* out_reply,
+                       Make&& make) {
+  if (request == nullptr || request->host == nullptr) return BP_INVALID_ARGUMENT;
+  const bp_host& host = *request->host;
+  return guarded(host, [&]() -> bp_status {
+    require(out_reply, "entry: out_reply");
+    if (!bp_abi_is_served(request)) {
+      refuse(BP_INCOMPATIBLE, std::string(name) + " serves ABI " + std::to_string(BP_ABI_MAJOR) +
+                                  "." + std::to_string(BP_ABI_MINOR) + " only");
+    }
+    if (out_reply->struct_size < kFirstSize<bp_entry_reply>) {
+      refuse(BP_INCOMPATIBLE, "entry: out_reply is too short");
+    }
+    out_reply->backend = std::forward<Make>(make)(host);
+    out_reply->abi_major = BP_ABI_MAJOR;
+    out_reply->abi_minor = BP_ABI_MINOR;
+    return BP_OK;
+  });
+}
+
+// A table of a backend, bound to its instance.
+template <typename Ops>
+Ops with_self(Ops ops, void* self) {
+  ops.self = self;
+  return ops;
+}
+
+// One call of register_all(): adds what the host takes, until it refuses something.
+class Registration {
+ public:
+  // Throws StatusError for a registrar that cannot be read.
+  explicit Registration(const bp_registrar* registrar) {
+    require(registrar, "register_all: registrar");
+    // What this build knows of it: an older host's is shorter.
+    if (bp_struct_read(registrar, kFirstSize<bp_registrar>, &registrar_, sizeof(registrar_),
+                       nullptr) != BP_OK) {
+      refuse(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
+    }
+  }
+
+  // Adds the tables that every backend has: `instance` has devices, allocator, streams and events.
+  template <typename Instance>
+  void add_tables(const Instance& instance) {
+    add(&bp_registrar::add_device, instance.devices);
+    add(&bp_registrar::add_allocator, instance.allocator);
+    if (status_ != BP_OK) return;
+    status_ = registrar_.add_streams(registrar_.self, 0, nullptr, &instance.streams,
+                                     &instance.events, nullptr);
+  }
+
+  // Adds one table: add(&bp_registrar::add_graph, graphs). An older host lacks members.
+  template <typename Add, typename Ops>
+  void add(Add bp_registrar::*entry, const Ops& ops) {
+    if (status_ != BP_OK || registrar_.*entry == nullptr) return;
+    status_ = (registrar_.*entry)(registrar_.self, 0, nullptr, &ops, nullptr);
+  }
+
+  void add_kernels(std::span<const bp_kernel> kernels) {
+    for (const bp_kernel& kernel : kernels) {
+      const bp_kernel* const row = &kernel;
+      if (status_ != BP_OK) return;
+      status_ = registrar_.add_kernels(registrar_.self, 0, nullptr, 1, &row, nullptr);
+    }
+  }
+
+  // BP_OK, or what the host refused with.
+  bp_status status() const { return status_; }
+
+ private:
+  bp_registrar registrar_{};
+  bp_status status_ = BP_OK;
+};
+
+}  // namespace bp
