@@ -7,6 +7,7 @@
 #include <span>
 
 #include "backplane/device.h"
+#include "backplane/tensor.h"
 
 namespace bp {
 
