@@ -16,14 +16,15 @@ class QueueFailures : public Queues {
   void wait_behind_a_cleared_data_failure() {
     const auto never = std::make_shared<Point>(false);
     EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
-    Block block;
-    EXPECT_EQ(closed->submit([&] { block(); }), BP_OK);
+    // The task may still be inside of it when this function returns.
+    const auto block = std::make_shared<Block>();
+    EXPECT_EQ(closed->submit([block] { (*block)(); }), BP_OK);
     EXPECT_EQ(closed->wait_for(never), BP_OK);
     EXPECT_EQ(note(*closed, 1), BP_OK);
     open();
-    block.wait_until_it_runs();
+    block->wait_until_it_runs();
     closed->clear_failure();
-    block.end();
+    block->end();
   }
 };
 
