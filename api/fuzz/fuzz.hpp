@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <string_view>
 
-// The one function of a target: it checks what has to hold for every input.
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+// The one function of a target, whose name is libFuzzer's: it checks what has to hold for every
+// input.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);  // NOLINT
 
 namespace bp::fuzz {
 

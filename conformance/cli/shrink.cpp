@@ -27,9 +27,9 @@ const Case& op_case_of(const CaseList& suite, const std::string& id) {
 }
 
 fs::path make_folder(const CommandLine& line) {
-  const fs::path folder = line.out.empty()
-                              ? fs::path("bp-results") / "shrunk" / file_name_of(line.case_id)
-                              : fs::path(line.out);
+  fs::path folder = line.out.empty()
+                        ? fs::path("bp-results") / "shrunk" / file_name_of(line.case_id)
+                        : fs::path(line.out);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw UsageError("--out " + folder.string() + ": " + error.message());

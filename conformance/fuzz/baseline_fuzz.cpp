@@ -7,7 +7,7 @@
 #include "conformance/usage_error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace bp::conformance;
+  using namespace bp::conformance;  // NOLINT: the target tests this module alone.
   using bp::fuzz::check;
   try {
     const Baseline baseline =

@@ -18,7 +18,7 @@ std::string take_part(std::string& rest) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace bp::conformance;
+  using namespace bp::conformance;  // NOLINT: the target tests this module alone.
   using bp::fuzz::check;
   std::string rest(bp::fuzz::text_of(data, size));
   const std::string results = take_part(rest), info = take_part(rest), summary = take_part(rest);

@@ -8,7 +8,7 @@
 #include "conformance/pattern.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace bp::conformance;
+  using namespace bp::conformance;  // NOLINT: the target tests this module alone.
   using bp::fuzz::check;
   static const CaseList cases = [] {
     std::vector<Case> all(5);
