@@ -13,8 +13,6 @@
 namespace bp::cpu {
 namespace {
 
-using namespace kernels;
-
 bp_status register_all(void* self, const bp_registrar* registrar) {
   return entry(self, [&](const Instance& instance) -> bp_status {
     const auto& i = static_cast<const FullInstance&>(instance);
@@ -59,9 +57,9 @@ Instance::Instance(const bp_host* its_host)
       events(with_self(kEvents, this)),
       virtual_memory(with_self(kVirtualMemory, this)),
       device(std::make_unique<Device>(*its_host, options)) {
-  for (const bp_kernel* kernel : kElementwiseKernels) kernels.push_back(*kernel);
-  for (const bp_kernel* kernel : kKernels) kernels.push_back(*kernel);
-  for (const bp_kernel* kernel : kLibraryKernels) kernels.push_back(*kernel);
+  for (const bp_kernel* kernel : kernels::kElementwiseKernels) kernels.push_back(*kernel);
+  for (const bp_kernel* kernel : kernels::kKernels) kernels.push_back(*kernel);
+  for (const bp_kernel* kernel : kernels::kLibraryKernels) kernels.push_back(*kernel);
   for (bp_kernel& kernel : kernels) kernel.state = this;
   make_profiler(*this);
   put_captures(*this);

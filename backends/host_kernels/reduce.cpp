@@ -79,11 +79,16 @@ void for_each_row(const ReduceAxes& axes, const std::byte* x, int64_t begin, int
   }
 }
 
-// Takes the reduced elements of `range` into n accumulators: those of the outputs from `output` on,
-// which are neighbours on the innermost kept axis.
-void accumulate(const ReducePlan& plan, const Reducer& reducer, PartRange range, int64_t output,
-                int64_t n, void* accumulators, const void* shifts) {
-  const std::byte* const x = x_address(plan, output);
+// The outputs [output, output + n), which are neighbours on the innermost kept axis.
+struct Tile {
+  int64_t output, n;
+};
+
+// Takes the reduced elements of `range` into the accumulators of a tile.
+void accumulate(const ReducePlan& plan, const Reducer& reducer, PartRange range, Tile tile,
+                void* accumulators, const void* shifts) {
+  const std::byte* const x = x_address(plan, tile.output);
+  const int64_t n = tile.n;
   const InnerStrides strides = inner_strides(plan);
   auto* const to = static_cast<std::byte*>(accumulators);
   const auto* const from = static_cast<const std::byte*>(shifts);
@@ -104,33 +109,32 @@ void accumulate(const ReducePlan& plan, const Reducer& reducer, PartRange range,
 using TileValues = std::array<uint64_t, kTileWidth>;
 
 // The shifts of a tile: those of the plan, or `own`, in which they are computed.
-const void* shifts_of_tile(const ReducePlan& plan, const Reducer& reducer, int64_t output,
-                           int64_t n, TileValues& own) {
+const void* shifts_of_tile(const ReducePlan& plan, const Reducer& reducer, Tile tile,
+                           TileValues& own) {
   if (reducer.shift == nullptr) return nullptr;
-  if (plan.shifts != nullptr) return plan.shifts + output * reducer.shift_size_bytes;
+  if (plan.shifts != nullptr) return plan.shifts + tile.output * reducer.shift_size_bytes;
   alignas(64) TileValues accumulators;
   const PartRange all{0, plan.reduced.count};
-  accumulate(plan, *reducer.shift, all, output, n, accumulators.data(), nullptr);
+  accumulate(plan, *reducer.shift, all, tile, accumulators.data(), nullptr);
   reducer.shift->finish(accumulators.data(), nullptr, reinterpret_cast<std::byte*>(own.data()),
-                        reducer.shift_size_bytes, n, plan.reduced.count);
+                        reducer.shift_size_bytes, tile.n, plan.reduced.count);
   return own.data();
 }
 
 // The results of a part go to y, or to their place among the parts.
-void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, int64_t output,
-                 int64_t n) {
+void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, Tile tile) {
   alignas(64) TileValues accumulators, own_shifts;
-  const void* const shifts = shifts_of_tile(plan, reducer, output, n, own_shifts);
-  accumulate(plan, reducer, part_range(plan, part), output, n, accumulators.data(), shifts);
+  const void* const shifts = shifts_of_tile(plan, reducer, tile, own_shifts);
+  accumulate(plan, reducer, part_range(plan, part), tile, accumulators.data(), shifts);
   if (plan.part_count > 1) {
     std::byte* const place =
-        plan.parts + (part * plan.kept.count + output) * reducer.accumulator_size_bytes;
+        plan.parts + (part * plan.kept.count + tile.output) * reducer.accumulator_size_bytes;
     std::memcpy(place, accumulators.data(),
-                static_cast<size_t>(n * reducer.accumulator_size_bytes));
+                static_cast<size_t>(tile.n * reducer.accumulator_size_bytes));
     return;
   }
-  reducer.finish(accumulators.data(), shifts, y_address(plan, output), inner_strides(plan).kept_y,
-                 n, plan.reduced.count);
+  reducer.finish(accumulators.data(), shifts, y_address(plan, tile.output),
+                 inner_strides(plan).kept_y, tile.n, plan.reduced.count);
 }
 
 // Combines the parts of all outputs, in order.
@@ -235,7 +239,7 @@ InnerStrides inner_strides(const ReducePlan& plan) {
 void run_reduce(const ReducePlan& plan, const Reducer& reducer, int threads) {
   if (plan.shifts != nullptr && reducer.shift != nullptr) find_shifts(plan, reducer, threads);
   for_each_tile(plan, threads, reducer.grain, [&](int64_t part, int64_t output, int64_t n) {
-    reduce_tile(plan, reducer, part, output, n);
+    reduce_tile(plan, reducer, part, {output, n});
   });
   if (plan.part_count > 1 && plan.kept.count > 0) combine_parts(plan, reducer);
 }

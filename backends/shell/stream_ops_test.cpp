@@ -111,7 +111,7 @@ class StreamTables : public testing::Test {
     EXPECT_EQ(events.create(&machine, nullptr, &desc, &event), BP_OK) << text;
     return event;
   }
-  void destroy(std::vector<bp_event*> all) {
+  void destroy(const std::vector<bp_event*>& all) {
     for (bp_event* const event : all) EXPECT_EQ(events.destroy(&machine, event), BP_OK) << text;
   }
 

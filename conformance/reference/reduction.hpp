@@ -122,7 +122,8 @@ Array<N> shifts(const Array<N>& x, const Shape& axes, bool keepdims) {
 
 // How many elements each of `results` results has.
 inline double count_of(int64_t elements, int64_t results) {
-  return results == 0 ? 1 : static_cast<double>(elements / results);
+  const int64_t count = results == 0 ? 1 : elements / results;
+  return static_cast<double>(count);
 }
 
 // The results. Without axes a formula that copies one element keeps the -0 that no sum has.
