@@ -1,19 +1,13 @@
 #include "backends/cuda/engines.hpp"
 
-#include <string_view>
+#include "backplane/shell/options.hpp"
 
 namespace bp::cuda {
 namespace {
 
 bool read_tf32(const bp_host& host) {
-  const char* value = nullptr;
-  if (host.get_option(host.self, "tf32", &value) != BP_OK) return false;
-  const std::string_view text = value;
-  if (text != "yes" && text != "no") {
-    throw StatusError(BP_INVALID_ARGUMENT, "option tf32 is \"" + std::string(text) +
-                                               "\"; \"yes\" and \"no\" are allowed");
-  }
-  return text == "yes";
+  const auto value = find_option(host, "tf32");
+  return value && read_yes_or_no("tf32", *value);
 }
 
 // Makes what is not there yet. Two threads may both make one, and the first one's counts: nothing

@@ -6,13 +6,14 @@
 
 #include <utility>
 
+#include "backplane/shell/options.hpp"
+
 namespace bp::cuda {
 namespace {
 
 std::string option(const bp_host& host, const char* key, std::string otherwise = {}) {
-  const char* value = nullptr;
-  if (host.get_option(host.self, key, &value) != BP_OK || value == nullptr) return otherwise;
-  return value;
+  const auto value = find_option(host, key);
+  return value ? std::string(*value) : std::move(otherwise);
 }
 
 std::vector<std::string> parts(const std::string& text) {

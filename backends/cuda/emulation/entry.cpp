@@ -11,15 +11,14 @@
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/cuda/fake/cudnn.hpp"
 #include "backends/cuda/fake/nccl.hpp"
+#include "backplane/shell/options.hpp"
 
 namespace bp::cuda {
 namespace {
 
 void put_libraries(const Instance& i) {
   Libraries& libraries = i.engines->libraries();
-  const char* value = nullptr;
-  const bool is_given = i.host->get_option(i.host->self, "libraries", &value) == BP_OK;
-  const std::string_view wanted = is_given ? value : "none";
+  const std::string_view wanted = find_option(*i.host, "libraries").value_or("none");
   libraries.put(fake::nccl());
   if (wanted == "none") {
     libraries.leave_out_cublaslt();
