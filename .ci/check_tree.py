@@ -1,5 +1,6 @@
 """Checks the rules of the tree that a search can check: dependencies point one way, the core names
-no vendor, versions agree, and the text is plain. Prints one line per finding; exits with 1 if any.
+no vendor, versions agree, and the text is plain. Prints one line per finding. The exit status is 1
+if there is a finding.
 
 usage: check_tree.py    in the root of a checkout; looks at tracked files
 """
@@ -9,7 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-# A module may use the public headers and the libraries of these; its private headers are its own.
+# A module may use the public headers and the libraries of these modules. A module's private headers
+# are its own.
 MAY_USE = {
     "api": {"api"},
     "registry": {"api", "registry"},
@@ -18,40 +20,45 @@ MAY_USE = {
     "runtime": {"api", "registry", "runtime"},
     "examples": {"api", "registry", "runtime", "examples"},
 }
-# Sources that are compiled into the library of another module, and hold to its rules.
+# Sources that are compiled into the library of another module. They obey the rules of that module.
 COMPILED_INTO = {"ops_spec": "registry"}
-# What the sources that the emitters write call, in whatever module; it needs the api alone.
+# Headers that generated sources of any module call. These headers need the api alone.
 OF_GENERATED_SOURCES = {"ops_spec/dims.hpp"}
-# Headers without a library behind them, for each module that may use theirs: what is read from
-# outside and what is written for others is guarded in one way, and facts about tensors are
-# computed in one place.
+# Headers without a library behind them, which each module may use that may use the public headers
+# of their module. They guard in one way what is read from outside and what is written for others,
+# and compute facts about tensors in one place.
 SHARED_HEADERS = {
     "api/fuzz/fuzz.hpp",
     "api/fuzz/scratch.hpp",
     "registry/files/json_depth.hpp",
     "registry/files/read_file.hpp",
     "registry/files/whole_file.hpp",
+    "registry/boundary/number_text.hpp",
     "registry/boundary/plugin_text.hpp",
     "registry/tensors/floats.hpp",
     "registry/tensors/strides.hpp",
+    "registry/tests/comma_locale.hpp",
 }
+# Headers with one source behind them, which each module above that uses them compiles into its own
+# library: the library of the module that has it does not export it.
+SHARED_SOURCES = {"registry/files/sha256.hpp"}
 FOLDERS = set(MAY_USE) | set(COMPILED_INTO) | {".ci"}
 
-# Public headers in folders of their own, and the module that each is of.
+# Public headers in folders of their own, with the module of each folder.
 PUBLIC_FOLDERS = {"backplane/runtime/": "runtime", "backplane/shell/": "backends"}
 
-# What backends share knows none of them.
+# The parts that backends share name no backend.
 SHARED_BY_BACKENDS = ("backends/shell/", "backends/host_kernels/")
 
 # Modules whose folders can be put in an order in which each includes only those before it. Tests
 # and fuzz targets look into all of them.
-ORDERED_FOLDERS = {"conformance"}
+ORDERED_FOLDERS = {"conformance", "registry"}
 
 # The rooms of the suite's cases: each may include those before it. Tests look into all of them.
 CASES = "conformance/cases/"
 ROOMS_OF_CASES = ("fixtures", "engine", "ops", "rules", "layouts", "abi")
 
-# Which module a library of the build belongs to; those of no module are free to all.
+# The module of each library of the build. Every module may link a library of no module.
 LIBRARY_MODULE = {
     "api": "api",
     "registry": "registry",
@@ -63,7 +70,7 @@ LIBRARY_MODULE = {
     "sleef": None,
 }
 
-# Copies of the headers of the api and of the registry, as they were released together.
+# Copies of the headers of the api and of the registry, as they were in each release.
 RELEASED = "api/released/"
 
 # The core knows no vendor and no backend. Benches name the peers that they measure.
@@ -91,14 +98,15 @@ def module_of(path):
 
 
 def is_code(path):
-    """Whether the file is a program or a part of one, which the rules of plain text hold for."""
+    """Returns whether the file is a program or a part of one. The rules of plain text hold for
+    programs."""
     return path.suffix in CODE or path.name in ("CMakeLists.txt", "test", "quickstart") or (
         path.parts[0] == ".ci" and not path.suffix
     )
 
 
 def is_text(path):
-    """Whether the file is text of ours: seeds of the fuzz targets are any bytes."""
+    """Returns whether the file is text. A seed of a fuzz target may be any bytes."""
     is_seed = path.parts[1:3] == ("fuzz", "corpus") or path.parts[2:4] == ("fuzz", "corpus")
     return path.suffix != ".csv" and path.name != "LICENSE" and not is_seed
 
@@ -111,7 +119,8 @@ def lines_matching(pattern, text):
 
 
 def owner(header, headers):
-    """Returns the module of an include, "" if it is of none of ours, None if nobody has it."""
+    """Returns the module of an include, "" for a header from outside the tree, or None if no module
+    has it."""
     first = header.split("/")[0]
     if first in FOLDERS and "/" in header:
         return COMPILED_INTO.get(first, first)
@@ -124,7 +133,7 @@ def owner(header, headers):
 
 
 def check_includes(path, text, headers):
-    """Dependencies between modules, as the sources show them."""
+    """Checks the dependencies between modules, as the sources show them."""
     module = module_of(path)
     for header in INCLUDE.findall(text):
         used = owner(header, headers)
@@ -137,14 +146,14 @@ def check_includes(path, text, headers):
             yield f"{path}: includes {header}, which no module has"
         elif used and used not in MAY_USE[module]:
             yield f"{path}: {module} must not include {header} of {used}"
-        elif header in SHARED_HEADERS:
+        elif header in SHARED_HEADERS | SHARED_SOURCES:
             continue
         elif used and used != module and not header.startswith("backplane/"):
             yield f"{path}: {header} is private to {used}"
 
 
 def check_rooms(path, text):
-    """Dependencies between the rooms of the suite's cases, which point one way."""
+    """Checks the dependencies between the rooms of the suite's cases, which point one way."""
     room = path.parts[2] if str(path).startswith(CASES) else ""
     if room not in ROOMS_OF_CASES or path.stem.endswith("_test"):
         return
@@ -171,7 +180,7 @@ def folder_includes(module, texts):
 
 
 def check_cycles(module, texts):
-    """Folders of a module that include each other in a circle: one circle for each that closes."""
+    """Yields a text for each circle of folders of a module that include each other."""
     includes = folder_includes(module, texts)
     done = set()
 
@@ -190,7 +199,7 @@ def check_cycles(module, texts):
 
 
 def check_links(path, text):
-    """Dependencies between modules, as the build lists show them."""
+    """Checks the dependencies between modules, as the build lists show them."""
     module = module_of(path)
     for library in LIBRARY.findall(text):
         if library not in LIBRARY_MODULE:
@@ -200,14 +209,15 @@ def check_links(path, text):
 
 
 def check_names(path, text):
-    """No vendor and no backend by name in the core."""
+    """Checks that the core names no vendor and no backend."""
     if path.parts[0] in NAMELESS and not str(path).startswith(NAMELESS_EXCEPT):
         for number, name in lines_matching(VENDOR, text):
             yield f"{path}:{number}: names {name}"
 
 
 def check_text(path, text):
-    """Plain ASCII, no tabs, 100 columns, no path of one machine, no open mark without its issue."""
+    """Checks for plain ASCII, no tabs, 100 columns, no path of one machine, and no open mark
+    without its issue."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.isascii():
             yield f"{path}:{number}: has a character that is not ASCII"
@@ -237,7 +247,8 @@ def check_file(path, text, headers):
 
 
 def check_versions(read):
-    """The same version wherever one is written; `read` returns the text of a file."""
+    """Checks that the same version stands in each place that has one. `read` returns the text of a
+    file."""
     header = dict(re.findall(r"#define BP_ABI_(M\w+) (\d+)", read("api/include/backplane/base.h")))
     cmake = dict(
         re.findall(r"set\(BACKPLANE_ABI_(M\w+) (\d+)\)", read("api/cmake/BackplaneBackend.cmake"))

@@ -1,4 +1,4 @@
-# Shared by quickstart, test and the scripts beside this file; sourced, never run.
+# quickstart, test and the scripts beside this file source it; nobody runs it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +17,7 @@ usage_error() {
 # Prints the comment block at the head of the script, which is its manual.
 print_help() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
 
-# Runs one step under a title, says how long it took, and ends the script where the step fails.
+# Runs one step under a title, says how long the step took, and ends the script if it fails.
 step() {
   local title=$1 begin=$SECONDS
   shift
@@ -26,7 +26,7 @@ step() {
   say "    $((SECONDS - begin)) s"
 }
 
-# One compiler process per core, but no more than memory allows: 1 GiB each.
+# Prints the number of compiler processes: one per core, but each needs 1 GiB of memory.
 default_jobs() {
   local cores memory
   cores=$(nproc)
@@ -41,8 +41,9 @@ check_jobs() {
 }
 
 # Prints the sources that the last commit changed, or those since commit BACKPLANE_CI_BASE, one per
-# line. Only what the build of preset dev compiles is printed: the rest has no flags to check it
-# with. The order depends on the commit, so that a limit takes others each time.
+# line. Only sources that the build of preset dev compiles are printed, because others have no flags
+# to check them with. The order depends on the commit, so that a limit selects other sources each
+# time.
 changed_sources() {
   local database=build/dev/compile_commands.json base=${BACKPLANE_CI_BASE:-HEAD~1} file
   [[ -f $database ]] || die "no $database: run ./test first"

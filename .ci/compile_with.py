@@ -1,9 +1,9 @@
-"""Compiles sources with another compiler than the build's, by the build's own flags.
+"""Compiles sources by the flags of the build, with another compiler than the build's.
 
 usage: compile_with.py COMPILER DATABASE JOBS [FLAG...] -- SOURCE...
 
-Nothing is written: the compiler only checks. Flags that belong to the build's compiler alone are
-left out. Prints what the compiler says of each source that it refuses, and fails if there is one.
+Nothing is written: the compiler only checks. Flags that only the build's compiler knows are left
+out. Prints what the compiler says of each source that it refuses, and fails if there is one.
 """
 
 import concurrent.futures
@@ -13,18 +13,16 @@ import shlex
 import subprocess
 import sys
 
+import compile_commands
+
 # What g++ knows and clang refuses.
 ONLY_GNU = ("-fno-sanitize-recover", "--param", "-Wno-maybe-uninitialized")
 
 
 def flags_of(command):
-    """The flags of a compile command, without its compiler, cache, output and source."""
-    words = shlex.split(command["command"])
-    # A launcher such as ccache stands before the compiler.
-    while words and not words[0].startswith("-"):
-        words.pop(0)
+    """The flags of a compile command, without its compiler, output and source."""
     flags, skip = [], False
-    for word in words:
+    for word in compile_commands.plain_words(command)[1:]:
         if skip or word in ("-c", command["file"]) or word.startswith(ONLY_GNU):
             skip = False
             continue

@@ -1,18 +1,19 @@
 """Prints why tests of a CTest JUnit report were skipped, then "N passed, N failed, N skipped".
 
-Exits with 1 if a test failed or none passed.
+The exit status is 1 if a test failed or none passed.
 """
 
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
-# What GoogleTest prints above a case that skipped itself: "file:line: Skipped", then the reason.
+# GoogleTest prints this above a case that skipped itself: "file:line: Skipped", then the reason.
 SELF_SKIP = re.compile(r"^\S+:\d+: Skipped\n(.*)$", re.MULTILINE)
 
 
 def outcome(case):
-    """Returns passed, failed or skipped. Not started, such as without its program, is failed."""
+    """Returns passed, failed or skipped. A test that did not start, such as without its program, is
+    failed."""
     skipped = case.find("skipped")
     if skipped is not None:
         return "skipped" if skipped.get("message", "").startswith("SKIP_") else "failed"

@@ -1,4 +1,4 @@
-"""Tests of ctest_summary.py: what CTest reports in its several ways is counted as what it was."""
+"""Tests of ctest_summary.py: each way in which CTest reports a result counts as that result."""
 
 import contextlib
 import io

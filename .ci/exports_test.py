@@ -1,4 +1,5 @@
-"""Tests of the gate exports: it fails on each thing that it is for, on libraries made here."""
+"""Tests of the gate exports, on libraries made here: the gate fails on each fault that it is
+for."""
 
 import json
 import pathlib

@@ -23,7 +23,7 @@ class Tree(unittest.TestCase):
     SETTINGS = (".clang-format", ".clang-tidy", "CMakePresets.json")
 
     def setUp(self):
-        # Where the gates of this tree run with a base, those of the small trees have none.
+        # The gates of this tree may run with a base commit, which the small trees do not have.
         base = os.environ.pop("BACKPLANE_CI_BASE", None)
         if base is not None:
             self.addCleanup(os.environ.__setitem__, "BACKPLANE_CI_BASE", base)
@@ -44,7 +44,7 @@ class Tree(unittest.TestCase):
         file.write_text(text, encoding="utf-8")
 
     def git(self, *words):
-        # No settings of whoever runs this.
+        # The settings of the user who runs the tests must not count.
         environment = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null",
                        "GIT_CONFIG_SYSTEM": "/dev/null"}
         subprocess.run(["git", "-c", "user.name=test", "-c", "user.email=test@invalid", *words],
@@ -80,7 +80,7 @@ class Format(Tree):
         self.commit()
         self.assert_passes("format")
         self.write("registry/more.hpp", "int  add( int a,int b );\n")
-        self.assert_passes("format")  # Not yet tracked.
+        self.assert_passes("format")  # The file is not yet tracked.
         self.commit()
         self.assert_fails("format", "registry/more.hpp:1:", "clang-format-violations")
 
@@ -92,7 +92,8 @@ class Format(Tree):
 
 
 class Compiled(Tree):
-    """A tree with what the build of preset dev leaves behind: the commands of its sources."""
+    """A tree with what the build of preset dev leaves behind: the compile commands of its
+    sources."""
 
     def database(self, *paths, compiler="c++ -std=c++20"):
         entries = [{"directory": str(self.root), "file": str(self.root / path),
@@ -113,6 +114,17 @@ class Clang(Compiled):
         self.write("registry/add.cpp", "static int unused() { return 0; }\n")
         self.commit()
         self.assert_fails("clang", "unused function", "1 of 1 changed sources")
+
+    def test_uses_no_precompiled_header(self):
+        self.database("registry/add.cpp", compiler="cmake -E env X=y ccache g++ -std=c++20 "
+                      f"-Winvalid-pch -fpch-preprocess -include {self.root}/cmake_pch.hxx")
+        self.write("cmake_pch.hxx", "#include <vector>\n")
+        self.write("registry/add.cpp", "#include <string>\nstd::string text;\n")
+        self.commit()
+        self.assertIn("1 sources compiled, 0 refused", self.assert_passes("clang"))
+        self.write("registry/add.cpp", "std::vector<int> numbers;\n")
+        self.commit()
+        self.assert_fails("clang", "undeclared identifier 'std'")
 
     def test_looks_at_all_commits_since_the_base(self):
         self.database("registry/add.cpp")
@@ -143,7 +155,8 @@ class Tidy(Compiled):
 
 
 class Package(Tree):
-    """The parts of the package that the gate runs are scripts here, and its user a small one."""
+    """In these trees, scripts stand for the parts of the package that the gate runs, and its user
+    is small."""
 
     USER = """cmake_minimum_required(VERSION 3.25)
 project(user LANGUAGES C)
@@ -160,7 +173,7 @@ add_library(user_chip SHARED user_chip.c)
         self.install("set(PACKAGE_VERSION 0.1)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
 
     def install(self, version, status=0):
-        """What `cmake --install` finds: the files of a package."""
+        """Writes what `cmake --install` finds: the files of a package."""
         files = self.root / "build/dev/files"
         for path, text in (("lib/cmake/Backplane/BackplaneConfig.cmake", ""),
                            ("lib/cmake/Backplane/BackplaneConfigVersion.cmake", version),
@@ -189,7 +202,8 @@ add_library(user_chip SHARED user_chip.c)
 
 
 class Asan(Tree):
-    """The presets are the real ones; the project is one test, and targets that the gate names."""
+    """The presets are the real ones. The project has one test, and the targets that the gate
+    names."""
 
     PROJECT = """cmake_minimum_required(VERSION 3.25)
 project(small LANGUAGES C)

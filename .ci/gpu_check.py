@@ -1,5 +1,5 @@
-"""The parts of .ci/gpu-check, which has the manual: what is run on a machine with a GPU, within
-which time, and how it is told."""
+"""The parts of .ci/gpu-check, which has the manual: what runs on a machine with a GPU, within which
+time, and how the results are reported."""
 
 import argparse
 import collections
@@ -17,25 +17,26 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCH = ROOT / "runtime/bench/device"
 PASSED, FAILED, SKIPPED = "passed", "FAILED", "skipped"
-NO_GPU = 3  # The exit code.
-# Workers of the suite at a time: each has a context on the device, of some 500 MiB.
+NO_GPU = 3  # The exit code if there is no GPU.
+# The number of workers of the suite at a time. Each has a context on the device, of some 500 MiB.
 JOBS = max(1, min(8, (os.cpu_count() or 2) // 2))
-# Cases of a worker: a new one loads the driver and the libraries again, which takes seconds.
+# The number of cases of a worker. A new worker loads the driver and the libraries again, which
+# takes seconds.
 BATCH = 1000
-# Where programs of the toolkit lie that are not on the path.
+# Folders with programs of the toolkit that are not on the path.
 TOOLKIT_PROGRAMS = "/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer"
 # Products and convolutions that may round their factors, which option tf32 allows.
 TF32 = "op.matmul*.f32.*:op.linear*.f32.*:op.convolution*.f32.*"
-# Where drivers of Vulkan are described: where the loader looks by itself, and, in containers, where
-# the driver's files are mounted.
+# Files that describe drivers of Vulkan. The loader looks in the usual places by itself; containers
+# have the driver's files in the mounted ones.
 VULKAN_USUAL = ("/etc/vulkan/icd.d/*.json", "/usr/share/vulkan/icd.d/*.json",
                 "/usr/local/share/vulkan/icd.d/*.json")
 VULKAN_MOUNTED = ("/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd*.json",
                   "/usr/local/nvidia/vulkan/icd.d/nvidia_icd*.json",
                   "/run/nvidia/driver/etc/vulkan/icd.d/nvidia_icd*.json")
 
-# What the suite runs under compute-sanitizer, which makes launches some 20 times slower: one case
-# of each kind of kernel, and what the host side does with memory and streams.
+# The cases that run under compute-sanitizer, which makes launches some 20 times slower: one case of
+# each kind of kernel, and what the host side does with memory and streams.
 SANITIZED = ":".join((
     "memory.*", "stream.*", "event.*", "graph.*", "op.add.f32.*", "op.copy.f32.*",
     "op.sum.f32.*", "op.softmax.f32.*", "op.layer_norm.f32.*", "op.matmul.f32.*",
@@ -68,7 +69,8 @@ To run, wherever it was built:
 
 
 class Runner:
-    """Runs commands within a budget of seconds; each is killed with all that it started."""
+    """Runs commands within a budget of seconds. A command that takes too long is killed with all
+    that it started."""
 
     def __init__(self, budget, logs, environment=None):
         self.end = time.monotonic() + budget
@@ -79,7 +81,7 @@ class Runner:
         return max(0.0, self.end - time.monotonic())
 
     def run(self, name, command, limit, environment=None):
-        """(exit code, or None where the time passed; the output, which is also in a log)"""
+        """Returns (exit code, or None if the time passed; the output, which is also in a log)."""
         limit = min(limit, self.left())
         self.logs.mkdir(parents=True, exist_ok=True)
         log = self.logs / f"{name}.log"
@@ -92,7 +94,7 @@ class Runner:
                 code = process.wait(timeout=limit)
             except subprocess.TimeoutExpired:
                 code = None
-            finally:  # Also where a signal ends this check.
+            finally:  # This also happens if a signal ends this check.
                 try:
                     os.killpg(process.pid, signal.SIGKILL)
                 except ProcessLookupError:
@@ -102,7 +104,7 @@ class Runner:
 
 
 class Part:
-    """One line of the table; `needs` are parts of which none may have failed."""
+    """One line of the table. `needs` are parts, none of which may have failed."""
 
     def __init__(self, name, limit, least, needs=()):
         self.name, self.limit, self.least, self.needs = name, limit, least, needs
@@ -118,12 +120,12 @@ def last_line(text):
 
 
 def cases_so_far(folder):
-    """What a run of the suite that was ended had found: "812 Pass, 2 Fail"."""
+    """Returns what a run of the suite found before it was ended: "812 Pass, 2 Fail"."""
     path, last = folder / "results.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             attempt = json.loads(line)
-        except json.JSONDecodeError:  # The line that was being written.
+        except json.JSONDecodeError:  # This line was being written.
             continue
         last[attempt.get("case")] = attempt.get("status")
     counts = collections.Counter(status for status in last.values() if status)
@@ -131,7 +133,7 @@ def cases_so_far(folder):
 
 
 def outcome(part, code, output, so_far="", **details):
-    """A part whose command says with 0 that all is well, and in its last line what it did."""
+    """Finishes a part whose command reports success by 0, and in its last line what it did."""
     if code is None:
         part.finish(FAILED, f"no end within {part.limit:.0f} s: {so_far or last_line(output)}",
                     **details)
@@ -141,7 +143,8 @@ def outcome(part, code, output, so_far="", **details):
 
 
 class Check:
-    """What the parts share. The programs are found on the path, so that tests bring their own."""
+    """The data and functions that the parts share. The programs are found on the path, so that
+    tests can bring their own."""
 
     def __init__(self, options, runner):
         self.options, self.runner = options, runner
@@ -150,7 +153,8 @@ class Check:
                        "command": options.command, "commit": self.commit()}
 
     def commit(self):
-        """Of the tree that is checked: one that was built elsewhere brings its own."""
+        """Returns the commit of the tree that is checked. A tree that was built elsewhere brings
+        its commit."""
         if self.tree is not None:
             path = self.tree / "commit"
             return path.read_text(encoding="utf-8").strip() if path.exists() else "unknown"
@@ -171,12 +175,13 @@ class Check:
         return None
 
     def environment(self):
-        """The libraries of the tree come first: one that was moved does not find its own."""
+        """Returns an environment in which the tree's libraries come first: a moved tree does not
+        find them itself."""
         paths = [str(self.tree / "lib"), os.environ.get("LD_LIBRARY_PATH", "")]
         return {"LD_LIBRARY_PATH": ":".join(filter(None, paths))}
 
     def vulkan_environment(self):
-        """Besides: the driver, where the loader of Vulkan would not find it."""
+        """Returns environment(), with the driver if the loader of Vulkan would not find it."""
         known = os.environ.get("VK_DRIVER_FILES") or os.environ.get("VK_ICD_FILENAMES")
         if known or any(glob.glob(pattern) for pattern in VULKAN_USUAL):
             return self.environment()
@@ -185,7 +190,7 @@ class Check:
         return self.environment() | drivers
 
     def python_option(self):
-        """The wheels of PyTorch's environment, where there is one."""
+        """Returns the option that names the wheels of PyTorch's environment, if there is one."""
         path = self.report.get("versions", {}).get("site_packages")
         return [f"python_path={path}"] if path else []
 
@@ -209,7 +214,7 @@ class Check:
         return ""
 
     def versions(self):
-        # The wheels of NVIDIA's libraries lie beside PyTorch, wherever that is.
+        # The wheels of NVIDIA's libraries lie beside PyTorch, which may be anywhere.
         ask = ("import json, pathlib, torch; print(json.dumps({'torch': torch.__version__, "
                "'torch_cuda': torch.version.cuda, 'cudnn': torch.backends.cudnn.version(), "
                "'site_packages': str(pathlib.Path(torch.__file__).parents[1])}))")
@@ -271,7 +276,7 @@ class Check:
             return
         name = part.name.replace(" ", "_")
         folder = self.runner.logs / name
-        shutil.rmtree(folder, ignore_errors=True)  # Of a check before this one.
+        shutil.rmtree(folder, ignore_errors=True)  # An earlier check may have left it.
         command = [self.program("bp-conformance"), "run", plugin, "--tier", tier, "--quiet",
                    "--color", "never", "--jobs", JOBS, "--batch", BATCH, "--out", folder,
                    *arguments]
@@ -290,14 +295,14 @@ class Check:
             return
         outcome(part, code, output, cases_so_far(folder), folder=name)
 
-    # Kernels of this backend alone: without the wheels their libraries are not found.
+    # Only kernels of this backend run: without the wheels their libraries are not found.
     def sanitizer(self, part):
         tool = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer",
                                                                  path=TOOLKIT_PROGRAMS)
         if tool is None:
             part.finish(SKIPPED, "there is no compute-sanitizer, on the path or in the toolkit")
             return
-        # Not calls of CUDA that fail: cases want some to, and judge what becomes of it.
+        # Failed calls of CUDA are not reported: cases want some to fail, and judge what follows.
         command = [tool, "--tool", "memcheck", "--error-exitcode", "86", "--target-processes",
                    "all", "--report-api-errors", "no",
                    self.program("bp-conformance"), "run", self.plugin("cuda"), "--tier", "smoke",
@@ -338,8 +343,8 @@ class Check:
 
 
 def plan(check):
-    """(part, what it does), what is worth most first: the limits together pass the budget, which
-    cuts the last ones."""
+    """Returns (part, what it does). The most valuable parts come first, because the limits together
+    exceed the budget, which then cuts the last parts."""
     loaded = ("build", "info")
     return (
         (Part("build", 260, 30), check.build),
@@ -356,8 +361,8 @@ def plan(check):
 
 
 def run_parts(parts, runner, say, done):
-    """Runs one part after the other, and calls done(parts so far) behind each. What a failed part
-    leaves without a ground, and what the budget has no time for, is skipped in words. Returns the
+    """Runs one part after the other, and calls done(parts so far) after each. A part is skipped,
+    with the reason, if a part that it needs failed or if the budget has no time for it. Returns the
     parts."""
     finished = []
     for part, body in parts:
@@ -372,7 +377,7 @@ def run_parts(parts, runner, say, done):
             begin = time.monotonic()
             try:
                 body(part)
-            except (OSError, ValueError, KeyError) as error:  # The others count none the less.
+            except (OSError, ValueError, KeyError) as error:  # The other parts still count.
                 part.finish(FAILED, f"gpu-check itself failed: {type(error).__name__}: {error}")
             part.seconds = time.monotonic() - begin
         finished.append(part)
@@ -451,7 +456,7 @@ def main(arguments, manual, say=print):
     machine.seconds = time.monotonic() - begin
     say(f"machine: {machine.text}")
 
-    def done(finished):  # So that a check that is cut off leaves what it found.
+    def done(finished):  # A check that is cut off leaves what it found.
         write_results(options.results, check.report, [machine, *finished])
 
     done([])

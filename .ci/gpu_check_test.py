@@ -1,5 +1,5 @@
-"""Tests of gpu-check and of the comparison that it runs, on a machine without a GPU: programs of
-the test stand in for nvidia-smi, the suite, compute-sanitizer and the peers."""
+"""Tests of gpu-check and of the comparison that it runs, on a machine without a GPU. Programs of
+the test stand for nvidia-smi, the suite, compute-sanitizer and the peers."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SUITE = """case $1 in
   *) echo "verdict: CLEAN"; echo "10 passed, 0 failed, 1 skipped" ;;
 esac"""
 SANITIZER = 'shift 8; "$@"; code=$?; echo "========= ERROR SUMMARY: 0 errors"; exit $code'
-# Answers as device_worker and torch_peer.py do; $RATE is the time of a call.
+# The worker answers as device_worker and torch_peer.py do. $RATE is the time of a call.
 WORKER = """while read -r verb rest; do
   case $verb in
     name) echo "cuda:0" ;;
@@ -40,7 +40,7 @@ fi""".replace("REAL", sys.executable)
 
 
 class Machine:
-    """A folder with programs on the path, and a tree as --prebuilt takes it."""
+    """A folder with programs on the path, and a tree such as --prebuilt takes."""
 
     def __init__(self, folder):
         self.root = pathlib.Path(folder)
@@ -60,7 +60,7 @@ class Machine:
         path.chmod(0o755)
 
     def check(self, *arguments, say=None):
-        """(exit code, the printed lines, the JSON)"""
+        """Returns (exit code, the printed lines, the JSON)."""
         lines, results = [], self.root / "results"
         path = f"{self.path}:/usr/bin:/bin"
         with mock.patch.dict(os.environ, {"PATH": path}):
@@ -73,7 +73,7 @@ class Machine:
 
 
 def is_running(state):
-    """Whether the process of this /proc/PID/stat is there, and no zombie."""
+    """Returns whether the process of this /proc/PID/stat is there, and no zombie."""
     try:
         return state.read_text(encoding="utf-8").split()[2] != "Z"
     except OSError:
@@ -263,7 +263,7 @@ class GpuCheck(unittest.TestCase):
         self.assertIn("of the budget, and it needs 30 s", what_of(report, "cuda quick"))
         child = (self.machine.root / "child").read_text(encoding="utf-8").strip()
         state = pathlib.Path(f"/proc/{child}/stat")
-        ends = time.monotonic() + 30  # A signal is on its way for a moment.
+        ends = time.monotonic() + 30  # The signal may take a moment to arrive.
         while is_running(state) and time.monotonic() < ends:
             time.sleep(0.01)
         self.assertFalse(is_running(state), lines)

@@ -10,7 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 class Tree(unittest.TestCase):
-    """Each test has a copy of what the gate looks at, in which the minor of now is released."""
+    """Each test has a copy of the files that the gate reads. The minor of now is released in the
+    copy."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()

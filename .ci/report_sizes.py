@@ -1,5 +1,5 @@
 """Prints the size of the template backend and of the public C headers against their budgets, and
-the largest functions of the tree. Exits with 1 where a budget is exceeded."""
+the largest functions of the tree. The exit status is 1 if a budget is exceeded."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ TEMPLATE_BUDGET = 600
 HEADER_BUDGET = 3000
 LARGEST = 5
 
-# A line that opens a block and is no function: types, namespaces, and what is inside a body.
+# A line that opens a block but no function: types, namespaces, and blocks inside a body.
 NO_FUNCTION = re.compile(
     r"^\s*(namespace|class|struct|union|enum|extern|typedef"
     r"|if|else|for|while|switch|do|try|catch|case)\b"
@@ -30,20 +30,21 @@ def lines_of(path):
 
 
 def goes_on(lines, number):
-    """Whether the line goes on with a signature, or with a constructor's list, begun above it."""
+    """Returns whether the line continues a signature, or a constructor's list, that begins above
+    it."""
     return lines[number].lstrip().startswith(": ") or lines[number - 1].endswith((",", "("))
 
 
 def functions(path):
     """Yields (lines, path, first line number, name) of each function with a body of its own lines.
 
-    Relies on the formatter: a function ends at the first line that is its own indentation and "}".
+    It relies on the formatter: a function ends at the first line that is its indentation and "}".
     """
     yield from functions_in(lines_of(path), path)
 
 
 def functions_in(lines, path):
-    """The same for the lines of a file."""
+    """Yields the same for the lines of a file."""
     end = -1
     for number, line in enumerate(lines):
         if number <= end or not line.endswith("{") or "=" in line.split("(")[0]:
@@ -61,7 +62,8 @@ def functions_in(lines, path):
 
 
 def budget(what, paths, limit):
-    """Prints the lines of the files against the limit; returns whether they are within it."""
+    """Prints the number of lines of the files against the limit, and returns whether it is within
+    it."""
     count = sum(len(lines_of(path)) for path in paths)
     print(f"{what}: {count} of {limit} lines in {len(paths)} files")
     return count <= limit

@@ -1,4 +1,4 @@
-// A conformance case, the context it runs in, and the outcome it ends with.
+// A conformance case, the context in which it runs, and its outcome.
 #pragma once
 
 #include <concepts>
@@ -16,29 +16,30 @@
 
 namespace bp::conformance {
 
-// How a case ended. The order is that of the reports.
+// The outcome of a case, in the order of the reports.
 enum class Outcome {
   kPass,
-  kQualityWarning,  // Within the contract, but suspicious.
-  kCompatWarning,   // Likely to surprise portable code.
-  kNotSupported,    // Optional, not claimed, and refused cleanly.
-  kSkip,            // Not run: the host lacks something, or the run ended before.
-  kFallback,        // Right, but not by a kernel of the backend.
-  kWaived,          // Failed as the waivers predict.
-  kMissing,         // Mandatory, and not provided.
-  kUnclaimed,       // Works, but is not claimed.
+  kQualityWarning,  // The behaviour is within the contract, but suspicious.
+  kCompatWarning,   // The behaviour is likely to surprise portable code.
+  kNotSupported,    // The feature is optional, not claimed, and refused cleanly.
+  kSkip,            // The case did not run: the host lacks something, or the run ended before.
+  kFallback,        // The results are right, but do not come from a kernel of the backend.
+  kWaived,          // The case failed as the waivers predict.
+  kMissing,         // A mandatory feature is missing.
+  kUnclaimed,       // The feature works, but is not claimed.
   kFail,
   kCrash,
   kTimeout,
   kDeviceLost,
-  kResourceError,  // Out of memory where the declared limits say that it fits.
+  kResourceError,  // Out of memory although the declared limits allow the allocation.
   kFlake,          // Two runs of one case and seed disagree.
-  kXPass,          // Waived, but it passes.
+  kXPass,          // The case is waived, but it passes.
   kMistrusted,     // The case proved too little: a defect of the suite.
-  kHarnessError,   // The suite itself broke.
+  kHarnessError,   // The suite itself failed.
 };
 
-// "Pass", "QualityWarning", ...; and back, false if there is none of this name.
+// Returns "Pass", "QualityWarning", ... outcome_from_name() does the reverse, and returns false if
+// no outcome has the name.
 const char* outcome_name(Outcome outcome);
 bool outcome_from_name(std::string_view name, Outcome& out_outcome);
 
@@ -49,73 +50,77 @@ enum class Tier { kSmoke, kQuick, kFull };
 
 class Context;
 
-// One check that did not hold.
+// One check that failed.
 struct Finding {
-  std::string message;  // What was found, and what is right.
-  std::string cause;    // One word that groups failures: "values", "tail", "canary", ...
-  std::string tag;      // The broken requirement, or "" for the first tag of the case.
+  std::string message;  // The value that was found, and the right one.
+  std::string cause;    // A word that groups failures: "values", "tail", "canary", ...
+  std::string tag;      // The requirement that was broken, or "" for the first tag of the case.
 };
 
 struct OpCase;
 
 struct Case {
-  std::string id;                 // Stable: "stream.new_stream_is_idle".
-  std::vector<std::string> tags;  // Requirements of the api headers that it checks.
-  Tier tier = Tier::kSmoke;       // The first tier that contains it.
-  std::string group;              // "stream"; "element-wise". What the verdict page counts by.
+  std::string id;                 // The id, which never changes: "stream.new_stream_is_idle".
+  std::vector<std::string> tags;  // The requirements of the api headers that the case checks.
+  Tier tier = Tier::kSmoke;       // The first tier that contains the case.
+  std::string group;              // The group by which the verdict page counts: "stream",
+                                  // "element-wise".
   uint32_t op = 0;                // A BP_OP_* id, or 0.
-  std::string dtype;              // "f32", or "". A device that does not list it skips the case.
-  bool is_exclusive = false;      // Needs the device alone.
-  bool is_mandatory = true;       // A refusal is Missing, else it is NotSupported.
+  std::string dtype;              // "f32", or "". If a device does not list the dtype, the case is
+                                  // skipped.
+  bool is_exclusive = false;      // The case needs the device alone.
+  bool is_mandatory = true;       // A refusal is Missing if true, else NotSupported.
   std::function<void(Context&)> run;
-  std::string
-      change;  // JSON: the case has other shapes, ... than that of the suite, as shrink/ says.
-  std::shared_ptr<const OpCase> op_case;  // What `run` runs, where that is one call of an op.
+  std::string change;  // JSON that says how the shapes and other properties differ from the suite's
+                       // case; see shrink/.
+  std::shared_ptr<const OpCase> op_case;  // The call that `run` launches, if the case is one call
+                                          // of an op.
 };
 
 // The parts of a command line that a case may see.
 struct CaseOptions {
   uint64_t canary_bytes = 4096;
-  std::string poison = "nan";  // "nan", "ff" or "random".
+  std::string poison = "nan";  // One of "nan", "ff" and "random".
 };
 
-// How a case ended, with everything that its report needs.
+// The result of a case, with everything that its report needs.
 struct Result {
   Outcome outcome = Outcome::kPass;
   std::string message;
   std::string cause;
   std::string tag;
-  std::vector<std::string> notes;  // Further findings and warnings.
+  std::vector<std::string> notes;  // Further findings, and warnings.
   std::map<std::string, double> metrics;
   std::map<std::string, std::string> details;
 };
 
-// The detail of a result behind which the device was lost.
+// The name of the detail that a result has if the device was lost.
 constexpr const char* kLostDetail = "device";
 
-// The detail that says why a call fell back: a line for each kernel that was not taken.
+// The name of the detail with the reasons for a fallback: a line for each kernel that was not
+// taken.
 constexpr const char* kWhyFallback = "why_fallback";
 
-// What a case runs on.
+// What a case runs on: a device of a plugin, and how the plugin was loaded.
 struct Subject {
   const bp_target* target = nullptr;
   bp_registry* registry = nullptr;
-  std::string plugin;              // What bp_registry_load() took.
-  std::vector<bp_option> options;  // The backend's.
+  std::string plugin;              // The path that bp_registry_load() received.
+  std::vector<bp_option> options;  // The options of the backend.
   CaseOptions case_options;
-  std::string layer_options;  // Of the layers of the run.
+  std::string layer_options;  // The options of the layers.
 };
 
-// `hash(case id, seed)`: what all data of a case are made from.
+// Returns `hash(case id, seed)`, from which all data of a case are made.
 uint64_t case_seed(std::string_view id, uint64_t seed);
 
-// Ends a case early; caught by run_case(). Cases throw it through the Context alone.
+// Ends a case early; run_case() catches it. Cases throw it only through the Context.
 struct EndOfCase {
   Outcome outcome;
   Finding finding;
 };
 
-// What a case may touch: one device of one backend, and a place to report to.
+// The context of a case: one device of one backend, and the functions that report findings.
 class Context {
  public:
   using Progress = std::function<void(std::string_view phase)>;
@@ -131,15 +136,17 @@ class Context {
   const Subject& subject() const { return subject_; }
   const Case& this_case() const { return case_; }
   const CaseOptions& options() const { return subject_.case_options; }
-  uint64_t seed() const { return seed_; }  // Of this case: depends on its id.
+  // Returns the seed of this case, which depends on its id.
+  uint64_t seed() const { return seed_; }
 
-  // A recognisable non-NULL pointer, for checking that an out parameter was left alone.
+  // Returns a recognisable non-NULL pointer, which shows whether a call left an out parameter
+  // alone.
   template <typename T>
   T* sentinel() {
     return reinterpret_cast<T*>(&marker_);
   }
 
-  // A check that the case goes on after.
+  // Makes a check; the case continues if it fails.
   void expect(bool holds, std::string_view what) {
     if (!holds) add(Finding{std::string(what), "", ""});
   }
@@ -149,13 +156,13 @@ class Context {
     add(Finding{std::string(what) + ": got " + text(got) + ", expected " + text(want), "", ""});
   }
 
-  // Requires that `status` is `want` and that the failing call left a text, and takes the text.
+  // Requires that `status` is `want` and that the failing call left a text, and removes the text.
   void expect_refused(bp_status status, bp_status want, std::string_view what);
 
-  // A finding of its own; the case goes on.
+  // Adds a finding; the case continues.
   void add(Finding finding) { findings_.push_back(std::move(finding)); }
 
-  // These end the case.
+  // The functions from here end the case.
   void require(bool holds, std::string_view what) {
     if (!holds) fail(what);
   }
@@ -174,22 +181,23 @@ class Context {
     end(Outcome::kMistrusted, reason, "mistrusted");
   }
 
-  // The case was served by something else than a kernel of the backend: "decomposed" or "host". If
-  // all its checks hold it is a Fallback, and never a pass.
+  // Records that something other than a kernel of the backend served the case: "decomposed" or
+  // "host". If all its checks hold, the case is a Fallback and never a pass.
   void fallback(std::string_view source) { fallback_ = source; }
 
-  // Within the contract, but suspicious: the case passes, and is listed.
+  // Adds a warning for behaviour that is within the contract but suspicious. The case passes and is
+  // listed.
   void quality_warning(std::string_view what) { warnings_.emplace_back(what); }
 
   void metric(const std::string& name, double value) { metrics_[name] = value; }
   void detail(const std::string& name, std::string value) { details_[name] = std::move(value); }
 
-  // Says what the case does now ("setup", "fill", "launch 3", "sync", "verify", "teardown"). Shown
-  // when its deadline passes.
+  // Reports the current phase ("setup", "fill", "launch 3", "sync", "verify", "teardown"), which is
+  // shown when the deadline passes.
   void progress(std::string_view phase) {
     if (progress_) progress_(part_ + std::string(phase));
   }
-  // Which of its parts the case does from now on: what is said of phases begins with it.
+  // Begins a part of the case: its name stands before the phases that follow.
   void begin_part(const std::string& part) { part_ = part + ": "; }
 
   bool has_failed() const { return !findings_.empty(); }
@@ -234,8 +242,9 @@ class Context {
   char marker_ = 0;
 };
 
-// Runs the body of a case and turns what it reported, threw and found into a result. A
-// std::logic_error is a defect of the suite, a HarnessError; any other exception is the backend's.
+// Runs the body of a case and makes a result of what it reported, threw and found. A
+// std::logic_error is a defect of the suite, a HarnessError; any other exception is a fault of the
+// backend.
 Result run_case(const Case& which, Context& context);
 
 }  // namespace bp::conformance

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Holds the tagged sentences of the headers and the cases of the suite together.
+"""Checks the tagged sentences of the headers against the cases of the suite.
 
-Fails on a tag that occurs twice; on a tag without a case that conformance/untestable.yaml does not
-list; on an entry there that has a case by now, whose tag is gone, or that says nothing; on a case
-that cites an unknown tag; and on an empty suite.
+Fails if a tag occurs twice; if a tag without a case is not in conformance/untestable.yaml; if an
+entry of that file has a case by now, has a tag that is gone, or gives no reason; if a case cites an
+unknown tag; and if the suite is empty.
 
   check_tags.py --program build/dev/bin/bp-conformance
 """
@@ -21,7 +21,7 @@ import emit_tags  # noqa: E402  The table is read by the same rules.
 
 
 def read_untestable(text):
-    """{tag: entry} of untestable.yaml, and what is wrong with its entries."""
+    """Returns {tag: entry} of untestable.yaml, and the problems of its entries."""
     problems, entries = [], {}
     for entry in yaml.safe_load(text) or []:
         tag = entry.get("tag", "")
@@ -38,7 +38,7 @@ def read_untestable(text):
 
 
 def check(tags, cases, untestable, finished_step):
-    """The problems, as texts."""
+    """Returns the problems as texts."""
     problems = []
     cited = {tag for case in cases for tag in case["tags"]}
     if not cases:

@@ -46,7 +46,8 @@ bool outcome_from_name(std::string_view name, Outcome& out_outcome) {
 
 Count count_of(Outcome outcome) { return kOutcomes[static_cast<size_t>(outcome)].count; }
 
-// FNV-1a over the id, then the finisher of SplitMix64, so that close seeds give distant streams.
+// The hash is FNV-1a over the id, followed by the finisher of SplitMix64, so that close seeds give
+// distant streams.
 uint64_t case_seed(std::string_view id, uint64_t seed) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -98,7 +99,7 @@ Result run_case(const Case& which, Context& context) {
   std::vector<Finding> findings = std::move(context.findings_);
   const bool is_excuse = outcome != Outcome::kPass && count_of(outcome) != Count::kFailed;
   if (is_excuse && !findings.empty()) {
-    outcome = Outcome::kFail;  // What was found before the excuse still counts.
+    outcome = Outcome::kFail;  // Findings before the excuse still count.
   } else if (outcome != Outcome::kPass) {
     findings.insert(findings.begin(), end);
   } else if (!findings.empty()) {

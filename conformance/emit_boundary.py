@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes boundary.def: each struct of the ABI whose size another build may see otherwise, and each
-function that takes one, for the cases abi.size.*.
+"""Writes boundary.def for the cases abi.size.*: each struct of the ABI whose size may differ
+between builds, and each function that takes one.
 
 usage: emit_boundary.py PARSER_DIR COMPILER RELEASED_DIR INCLUDE_DIR OUT
 
-PARSER_DIR has the module that reads the headers. Only what backend.h includes is listed; extensions
-have tests of their own. The rows:
+PARSER_DIR has the module that reads the headers. The list covers the headers that backend.h
+includes; extensions have tests of their own. The rows are:
 
   BP_REQUEST(table, slot, desc, first)  a function of a table that takes a request
   BP_NESTED(request, first)             a request that other requests point to
@@ -18,13 +18,13 @@ import sys
 
 
 def struct_of(parameter: str) -> tuple[str, bool]:
-    """The type behind "const bp_stream_desc* desc", and whether the callee fills it."""
+    """Returns the type in "const bp_stream_desc* desc", and whether the callee fills it."""
     match = re.match(r"(const )?(bp_\w+)\* (out_)?\w+$", parameter)
     return (match.group(2), bool(match.group(3))) if match else ("", False)
 
 
 def requests_by_comment(includes: list[pathlib.Path]) -> set[str]:
-    """Structs that a header calls a request in the comment before them."""
+    """Returns the structs that a header calls a request in the comment before them."""
     found = set()
     for header in [h for folder in includes for h in sorted(folder.glob("backplane/*.h"))]:
         text = header.read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def included_by(folder: pathlib.Path, header: str, seen: set[str]) -> set[str]:
 
 
 def first_sizes(boundary, compiler: str, released: pathlib.Path, now) -> dict[str, int]:
-    """The size of each struct in the first minor that has it."""
+    """Returns the size of each struct in the first minor that has it."""
     sizes = {}
     folders = sorted((p for p in released.glob("[0-9]*") if p.is_dir()),
                      key=lambda p: [int(part) for part in p.name.split(".")])

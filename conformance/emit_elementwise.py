@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Writes elementwise.hpp, the oracles and the list of the element-wise ops, from `compute`.
 
-An oracle is a template over the number type: double and DoubleDouble give the value, Bounded the
-bound, by propagation of the errors of the primitives, Dual the slope, and Integer what wraps.
+An oracle is a template over the number type. double and DoubleDouble give the value, Bounded gives
+the bound by propagating the errors of the primitives, Dual gives the slope, and Integer wraps.
 """
 
 import fractions
 import pathlib
 import sys
 
+import classes
 import compute
 import elementwise
 import primitives
 
-# Each primitive on a number type N.
+# The C++ text of each primitive on a number type N.
 ROWS = {
     "neg": "(-{0})", "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})",
     "div": "({0} / {1})", "ratio": "({0} / {1})", "fma": "({0} * {1} + {2})", "lt": "({0} < {1})",
@@ -23,8 +24,6 @@ ROWS = {
     **{name: f"primitive::{name}({{0}}, {{1}})" for name in ("max", "min")},
 }
 primitives.check_rows(ROWS, "emit_elementwise.py")
-# Primitives with a bound of their own on the result at exact arguments: primitive_bound().
-BOUNDED = ("div", "sqrt", "exp", "log", "tanh", "erfinv")
 
 
 def write(part, args):
@@ -52,41 +51,21 @@ def oracle(op):
             *(f"  {line}" for line in lines), f"  return {result};", "}", ""]
 
 
-def bound(op):
-    """How the bound follows from the class of the op; of a primitive, its name."""
-    root = op.formula.result
-    if op.numerics in ("E0", "E1"):
-        return "kExact", ""
-    if op.numerics in ("E1d", "E2"):
-        if root.kind not in BOUNDED or not all(a.is_given for a in root.args):
-            raise op.error(f"numerics: class {op.numerics} is for one of {', '.join(BOUNDED)}, "
-                           "of inputs; errors through several steps are of class E2c or P",
-                           "numerics")
-        return "kPrimitive", root.kind
-    if op.numerics not in ("E2c", "P"):
-        raise op.error("numerics: an element-wise op is of class E0, E1, E1d, E2, E2c or P",
-                       "numerics")
-    return ("kComposite" if op.numerics == "E2c" else "kGradient"), ""
-
-
-def zero(op):
-    """What the sign of a zero says."""
-    if op.numerics not in ("E0", "E1", "E1d"):
-        return "kFree"
-    return "kOpenAtZeros" if op.formula.result.kind in ("max", "min") else "kChecked"
+def primitive(op):
+    """The primitive whose bound is that of the op; "" if the class is of other steps."""
+    return op.formula.result.kind if op.numerics in classes.OF_PRIMITIVES else ""
 
 
 def row(op):
-    rule, primitive = bound(op)
     inputs = ", ".join(f'"{a.name}"' for a in op.inputs)
     out = op.outputs[0]
     kind = elementwise.pick(op, "kFloats", "kNumbers", "kAny")
     operand = elementwise.operand(op)
+    is_either = op.formula.result.kind in ("max", "min")
     return [f'    {{BP_OP_{op.c_name.upper()}, "{elementwise.family(op)}", {{{inputs}}}, '
             f'{len(op.inputs)}, "{out.name}", "{operand.name if operand else ""}",',
-            f"     Dtypes::{kind}, BoundRule::{rule}, \"{primitive}\", Zero::{zero(op)}, "
-            f"{str(bool(out.may_alias)).lower()}, {str(op.numerics == 'E1').lower()}, "
-            f'"{op.samples}"}},']
+            f"     Dtypes::{kind}, \"{primitive(op)}\", {str(is_either).lower()}, "
+            f'{str(bool(out.may_alias)).lower()}, "{op.samples}"}},']
 
 
 def dispatch(ops):

@@ -2,8 +2,8 @@
 """Writes reductions.hpp, the formulas of the reductions on the number types of the oracles, from
 `reduce`.
 
-Each op becomes a struct: kRow says what its formula has, map(x, shift) and finish(total, count,
-shift) are its functions (reduction.hpp). Formulas lists the structs, and kRows their rows.
+Each op becomes a struct: kRow lists the parts of its formula, and map(x, shift) and finish(total,
+count, shift) are its functions (reduction.hpp). Formulas lists the structs, and kRows their rows.
 """
 
 import pathlib
@@ -15,25 +15,9 @@ import elementwise
 import emit_elementwise
 import reductions
 
-CLASSES = {"add": "R1", "max": "R3"}
-# Primitives that round nothing: the largest result is as exact as the elements.
-EXACT = {"input", "number", "neg", "abs", "max", "min", "lt", "le", "eq", "signbit", "select"}
-
-
-def check(op):
-    """Refuses a formula whose bound does not follow from its class."""
-    combine = op.reduction.combine
-    if op.numerics != CLASSES[combine]:
-        raise op.error(f"numerics: a reduction that combines by {combine} is of class "
-                       f"{CLASSES[combine]}", "numerics")
-    rounding = sorted(op.reduction.kinds - EXACT)
-    if combine == "max" and rounding:
-        raise op.error(f"reduce: the largest result is exact, and {', '.join(rounding)} is not",
-                       "reduce")
-
 
 def row(op):
-    """The initializers of the op's Row."""
+    """Returns the initializers of the op's Row."""
     kind = elementwise.pick(op, "kFloats", "kNumbers", "kAny")
     facts = {"gives_i64": op.outputs[0].default_dtype == f"sum({op.inputs[0].name})"}
     for name, holds in reductions.facts(op).items():
@@ -50,7 +34,6 @@ def function(name, parameters, formula):
 
 
 def struct(op):
-    check(op)
     out = [f"struct {reductions.formula_name(op)} {{", "  static constexpr Row kRow{"]
     out += [f"      {text}," for text in row(op)] + ["  };"]
     for part in reductions.formulas(op):

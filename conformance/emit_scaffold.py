@@ -8,7 +8,8 @@ import pathlib
 import sys
 
 SUFFIXES = (".c", ".h", ".md", ".yaml")
-LIMIT = 4000  # Compilers must take string literals of this length; longer files are cut into parts.
+LIMIT = 4000  # Compilers must accept string literals of this length. Longer files are cut into
+              # parts.
 
 
 def literal(text):

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 """Writes each rule that the spec has for a call, as data: emit_spec_rules.py SPEC_RULES.CPP
 
-A rule is a condition in postfix notation, which cases/rules/spec_rules.cpp evaluates over a frame:
-a second reading of the spec beside the checks that ops_spec/emit_infer.py writes. The words:
+A rule is a condition in postfix notation, which cases/rules/spec_rules.cpp evaluates over a frame.
+It reads the spec a second time, apart from the checks that ops_spec/emit_infer.py writes. The words
+are:
 
   #N #F.F          an int, a number
   shape:X ndim:X numel:X dtype:X count:X given:X     of an argument; of a list, its first tensor
   item.shape:X item.ndim:X item.numel:X item.dtype:X  of the tensor at hand, if X is a list
   attr:X           the value of an attribute
-  concatenated:X   the shape of a list behind each other; takes the axis
+  concatenated:X   the shape of a list's tensors behind each other; takes the axis
   list:N           the last N ints as a list
   end              the end of a slice
   dtype.D          a dtype
   in:D,D           whether a dtype is one of these
-  sound:X          whether its elements can be counted
+  sound:X          whether the elements of X can be counted
   scalar:X         whether the value beside the tensor X fits a dtype
   if               condition, value, other value
 and the functions and operators of ops_spec/expressions.py by name.
@@ -32,7 +33,7 @@ MOST_AXES = 8
 
 
 class Program:
-    """Writes expressions of one op; `item` is the list whose tensors are taken one by one."""
+    """Writes expressions of one op; `item` is the list whose tensors are read one by one."""
 
     def __init__(self, op, item=""):
         self.op = op
@@ -99,7 +100,7 @@ class Program:
 
 
 def dtype_words(op, arg):
-    """The dtype that an argument has or, where it follows from another, must have."""
+    """Returns the dtype that an argument has or, if it follows from another argument, must have."""
     if arg.is_free and not arg.is_out:
         return [f"dtype:{arg.name}"]
     if arg.is_free:
@@ -117,7 +118,7 @@ def rule_words(op, rule):
 
 
 def tensor_rules(op, arg):
-    """Of each tensor that stands for the argument: (kind, text, words)."""
+    """Returns (kind, text, words) for each tensor that stands for the argument."""
     item = Program(op, arg.name if arg.is_list else "")
     own = item.leaf("dtype", arg.name)
     yield "shape", f"{arg.name} has at most 2^58 elements", [item.leaf("sound", arg.name)]
@@ -172,7 +173,7 @@ def attribute_rules(op, arg):
 
 
 def rules(op):
-    """(argument, of each tensor, kind, text, words)"""
+    """Returns rows (argument, of each tensor, kind, text, words)"""
     for arg in op.args:
         if arg.is_input or arg.kind == "scalar|tensor" or arg.shape == "given":
             yield from ((arg.name, True, *rule) for rule in tensor_rules(op, arg))
@@ -197,7 +198,7 @@ def rules(op):
 
 
 def may_fail(op, node):
-    """Whether a shape may not exist where all inputs have one: parts of shapes always do."""
+    """Returns whether a shape may be missing although all inputs have one; parts always exist."""
     if isinstance(node, ast.Attribute):
         arg = op.arg(node.value.id)
         return arg.is_out and may_fail(op, arg.values["shape"].node)
@@ -211,14 +212,14 @@ def may_fail(op, node):
 
 
 def outputs(op):
-    """(argument, words of the shape, words of the dtype); shape "" where the caller chooses."""
+    """Returns (argument, words of the shape, of the dtype); shape "" if the caller chooses."""
     for arg in op.outputs:
         shape = Program(op).words(arg.values["shape"].node) if "shape" in arg.values else []
         yield arg.name, shape, dtype_words(op, arg)
 
 
 def flops(op):
-    """The words of what a product costs; none for an op whose roof is memory."""
+    """Returns the words of a product's cost; none for an op whose roof is memory."""
     return Program(op).words(op.flops_value.node) if op.flops_value else []
 
 
@@ -231,7 +232,7 @@ def quoted(text):
 
 
 def resolved(op, words):
-    """The words with shapes of outputs, which no call has yet, in terms of those of inputs."""
+    """Returns the words with shapes of outputs, which no call has yet, in terms of input shapes."""
     shapes = {name: shape for name, shape, _ in outputs(op) if shape}
     for word in words:
         what, _, name = word.partition(":")

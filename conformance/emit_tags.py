@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the tagged sentences of the public headers as a C++ table, or as JSON for check_tags.py.
 
-A sentence begins behind its tag, "[STREAM-3] Work on a stream begins in submission order.", and
-ends with its full stop, at the next tag, or with the comment.
+A sentence begins behind its tag, as in "[STREAM-3] Work on a stream begins in submission order."
+It ends with its full stop, at the next tag, or with the comment.
 
   emit_tags.py --root api/include --out tags.cpp backplane/stream.h ...
 """
@@ -14,13 +14,13 @@ import sys
 
 TAG = re.compile(r"\[([A-Z][A-Z0-9]*-[0-9]+)\]")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-# A full stop before a blank and a capital letter or a digit, or at the end of the text. "e.g." and
-# "vendor.backend" do not end a sentence.
+# A sentence ends with a full stop before a blank and a capital letter or a digit, or at the end of
+# the text. The full stops in "e.g." and "vendor.backend" do not end a sentence.
 FULL_STOP = re.compile(r"[.](?=\s+[A-Z0-9\[`*]|\s*$)")
 
 
 def comment_text(comment):
-    """The words of a comment without its marks, with line breaks kept for the line numbers."""
+    """Returns the words of a comment without its marks. Line breaks stay, for the line numbers."""
     lines = []
     for line in comment.split("\n"):
         line = re.sub(r"^\s*(/\*|\*/|//|\*)?", "", line, count=1)
@@ -29,14 +29,15 @@ def comment_text(comment):
 
 
 def tags_of(name, source):
-    """(tag, line, sentence) for each tag of one header, in order."""
+    """Returns (tag, line, sentence) for each tag of one header, in order."""
     found = []
     for comment in COMMENT.finditer(source):
         text = comment_text(comment.group())
         first_line = source.count("\n", 0, comment.start()) + 1
         tags = list(TAG.finditer(text))
         for i, tag in enumerate(tags):
-            # "A tag such as [STREAM-1] makes ..." and "explain STREAM-1" speak about tags.
+            # Texts such as "A tag such as [STREAM-1] makes ..." and "explain STREAM-1" name tags
+            # without defining them.
             if text[:tag.start()].rstrip().endswith("such as"):
                 continue
             end = tags[i + 1].start() if i + 1 < len(tags) else len(text)
@@ -53,7 +54,7 @@ def tags_of(name, source):
 
 
 def read_tags(root, headers):
-    """All tags as rows; exits where one occurs twice."""
+    """Returns all tags as rows; exits if one occurs twice."""
     rows, seen = [], {}
     for header in headers:
         for tag, line, sentence in tags_of(header, (root / header).read_text(encoding="utf-8")):

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "conformance/usage_error.hpp"
+#include "registry/boundary/number_text.hpp"
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/files/json_depth.hpp"
 #include "registry/files/read_file.hpp"
 
@@ -19,12 +20,56 @@ constexpr const char* kAdvice =
     "; the file is damaged or was written by something else: restore it, or make it anew";
 
 std::string range_text(double least, double most) {
-  char text[80];
-  std::snprintf(text, sizeof(text), "a number from %g to %g", least, most);
-  return text;
+  return "a number from " + short_text(least) + " to " + short_text(most);
+}
+
+// What stands for bytes in text_of_bytes().
+constexpr uint32_t kFirstByteCode = 0x10FF00;
+constexpr uint32_t kLastByteCode = kFirstByteCode + 0xFF;
+
+// U+10FFxx has 4 bytes in UTF-8, and the last two of them hold xx.
+void append_byte_code(std::string& text, unsigned char byte) {
+  text += "\xF4\x8F";
+  text += static_cast<char>(0xBC | byte >> 6);
+  text += static_cast<char>(0x80 | (byte & 0x3F));
 }
 
 }  // namespace
+
+std::string json_text(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+std::string text_of_bytes(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    uint32_t code = 0;
+    const size_t length = utf8_length(bytes, code);
+    if (length == 0 || (code >= kFirstByteCode && code <= kLastByteCode)) {
+      append_byte_code(text, static_cast<unsigned char>(bytes[0]));
+      bytes.remove_prefix(1);
+    } else {
+      text += bytes.substr(0, length);
+      bytes.remove_prefix(length);
+    }
+  }
+  return text;
+}
+
+std::string bytes_of_text(std::string_view text) {
+  std::string bytes;
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const size_t length = std::max<size_t>(1, utf8_length(text, code));
+    if (code >= kFirstByteCode && code <= kLastByteCode) {
+      bytes += static_cast<char>(code - kFirstByteCode);
+    } else {
+      bytes += text.substr(0, length);
+    }
+    text.remove_prefix(length);
+  }
+  return bytes;
+}
 
 std::string read_regular_file(const std::string& path) {
   std::string text;
@@ -50,7 +95,7 @@ json parse_json(std::string_view text, const std::string& name, size_t first_lin
                      " of this line on" + (at >= text.size() ? ", where it ends too early" : "") +
                      kAdvice);
   } catch (const json::exception&) {
-    // A number beyond every double.
+    // The number is larger than every double.
     throw UsageError(first + ": has a number that fits no double" + kAdvice);
   }
 }
@@ -60,7 +105,7 @@ json read_json_file(const std::string& path) { return parse_json(read_regular_fi
 std::string kind_text(const json& value) {
   if (value.is_string()) return "a text";
   if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  if (value.is_number()) return "the number " + value.dump();
+  if (value.is_number()) return "the number " + json_text(value);
   if (value.is_array()) return "a list of " + std::to_string(value.size());
   return value.is_object() ? "an object" : "null";
 }
@@ -114,7 +159,7 @@ double JsonObject::number(const char* key, double least, double most, double fal
 
 uint64_t JsonObject::count(const char* key, uint64_t most) const {
   const json& value = member(key);
-  // A number from 0 is unsigned where it was parsed, and signed where it was made from an int.
+  // A number from 0 on is unsigned after parsing, and signed if it was made from an int.
   const bool is_count =
       value.is_number_unsigned() || (value.is_number_integer() && value.get<int64_t>() >= 0);
   if (!is_count || value.get<uint64_t>() > most) {

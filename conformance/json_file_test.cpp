@@ -37,6 +37,26 @@ TEST(JsonFile, NamesTheLineAndTheByteOfWhatIsNoJson) {
   EXPECT_TRUE(parse_refusal("").starts_with("x.json:1: the text is not valid JSON"));
 }
 
+TEST(JsonFile, WritesBytesThatAreNoUtf8AsReplacements) {
+  EXPECT_EQ(json_text({{"a\xff", "b\xc3"}}), "{\"a\xEF\xBF\xBD\":\"b\xEF\xBF\xBD\"}");
+  EXPECT_EQ(json_text(json::array({1}), 1), "[\n 1\n]");
+}
+
+TEST(JsonFile, CarriesAnyBytesAsText) {
+  std::string every;
+  for (int i = 0; i < 256; ++i) every += static_cast<char>(i);
+  const std::string reserved = "\xF4\x8F\xBD\x81";  // U+10FF41, which stands for a byte.
+  for (const std::string& bytes : {every, reserved, "\xF4\x8F" + reserved, std::string("a/\xC3")}) {
+    const std::string text = text_of_bytes(bytes);
+    EXPECT_EQ(json::parse(json_text(text)).get<std::string>(), text) << "no byte was replaced";
+    EXPECT_EQ(bytes_of_text(text), bytes);
+  }
+  for (const char* plain : {"", "/lib/x.so", "/lib/\xC3\xA4.so"}) {
+    EXPECT_EQ(text_of_bytes(plain), plain);
+    EXPECT_EQ(bytes_of_text(plain), plain);
+  }
+}
+
 TEST(JsonFile, RefusesWhatNestsTooDeep) {
   EXPECT_NE(parse_refusal(std::string(100000, '[')).find("nests deeper"), std::string::npos);
   EXPECT_NE(parse_refusal(std::string(100000, '[') + std::string(100000, ']')).find("nests deeper"),

@@ -37,7 +37,7 @@ Bytes all_but_line_ends() {
   return bytes;
 }
 
-// What an escape of a class such as \d stands for; nothing if `c` is no such letter.
+// Returns the bytes of an escape such as \d; nothing if `c` is not the letter of a class.
 std::optional<Bytes> class_of_escape(char c) {
   switch (c) {
     case 'd':
@@ -57,19 +57,19 @@ std::optional<Bytes> class_of_escape(char c) {
   }
 }
 
-// A part of an expression. Its depth is that of its groups, which is bounded.
+// A part of an expression. Its depth is the depth of its groups, which is bounded.
 struct Node {
   enum class Kind { kEmpty, kBytes, kBegin, kEnd, kSequence, kChoice, kRepeat };
   Kind kind = Kind::kEmpty;
   Bytes bytes = {};
   std::vector<Node> parts = {};
   size_t least = 0;
-  std::optional<size_t> most = {};  // Nothing: as often as it likes.
+  std::optional<size_t> most = {};  // If empty, the number of repetitions has no limit.
 };
 
 }  // namespace
 
-// Reads an expression, and writes it as states from its end to its beginning.
+// Reads an expression and writes its states, from its end to its beginning.
 class PatternReader {
  public:
   PatternReader(std::string_view text, Pattern& pattern) : text_(text), pattern_(pattern) {}
@@ -118,7 +118,7 @@ class PatternReader {
   Node repeated(Node part) {
     Node repeat{.kind = Node::Kind::kRepeat};
     if (take('*')) {
-      // From 0 to as often as it likes.
+      // A star repeats from 0 times on, without limit.
     } else if (take('+')) {
       repeat.least = 1;
     } else if (take('?')) {
@@ -128,7 +128,8 @@ class PatternReader {
     } else {
       return part;
     }
-    take('?');  // A lazy repetition matches the same whole texts.
+    take('?');  // A lazy repetition matches the same texts, because a match always covers the whole
+                // text.
     if (is_at('*') || is_at('+') || is_at('?') || is_at('{'))
       refuse("a repetition of a repetition");
     repeat.parts.push_back(std::move(part));
@@ -161,7 +162,8 @@ class PatternReader {
   Node atom(size_t depth) {
     const char c = text_[at_];
     if (c == '*' || c == '+' || c == '?' || c == '{') refuse("a repetition of nothing");
-    if (c == '}' || c == ']') refuse(std::string("a ") + c + " alone; write \\" + c);
+    if (c == '}') refuse("a } alone; write \\}");
+    if (c == ']') refuse("a ] alone; write \\]");
     ++at_;
     if (c == '^') return {.kind = Node::Kind::kBegin};
     if (c == '$') return {.kind = Node::Kind::kEnd};
@@ -239,10 +241,10 @@ class PatternReader {
     return pattern_.states_.size() - 1;
   }
 
-  // The first state of `node`, behind which `next` comes.
+  // Writes `node`, followed by the state `next`, and returns the first state of `node`.
   size_t write(const Node& node, size_t next) {
     using Kind = Node::Kind;
-    // Repetitions of nothing make no states, and take time all the same.
+    // A repetition of nothing makes no state, but takes time too.
     if (++written_ > 8 * kMaxPatternStates) refuse_size();
     switch (node.kind) {
       case Kind::kEmpty:
@@ -292,13 +294,14 @@ class PatternReader {
   size_t written_ = 0;
 };
 
-// The states that a text can have reached.
+// The set of states that a text can have reached.
 class Pattern::Threads {
  public:
   explicit Threads(const Pattern& pattern)
       : pattern_(pattern), seen_(pattern.states_.size(), SIZE_MAX) {}
 
-  // Adds `state`, and all that follow without a byte. `at` is how many bytes were taken.
+  // Adds `state`, and all states that follow it without a byte. `at` is the number of bytes read so
+  // far.
   void add(size_t state, size_t at, size_t size) {
     waiting_.push_back(state);
     while (!waiting_.empty()) {
@@ -322,7 +325,7 @@ class Pattern::Threads {
 
  private:
   const Pattern& pattern_;
-  std::vector<size_t> seen_;  // After how many bytes a state was last added.
+  std::vector<size_t> seen_;  // For each state, the number of bytes after which it was last added.
   std::vector<size_t> waiting_, states_;
 };
 

@@ -1,5 +1,5 @@
 // Regular expressions over ids of cases, matched in a time that grows with the length of the
-// expression times that of the id: no expression recurses, and none runs on.
+// expression times the length of the id. Matching never recurses or backtracks.
 //
 // The syntax is that of ECMAScript without back references, assertions other than ^ and $, and
 // Unicode escapes. An expression has at most kMaxPatternBytes bytes, nests at most kMaxPatternDepth
@@ -19,24 +19,25 @@ constexpr size_t kMaxPatternBytes = 4096;
 constexpr size_t kMaxPatternDepth = 50;
 constexpr size_t kMaxPatternStates = 4096;
 
-// What is wrong with an expression, and at which byte.
+// The problem of an expression, and the byte where it is.
 struct PatternError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 class Pattern {
  public:
-  // Throws PatternError.
+  // Throws PatternError if `text` is not a valid expression.
   explicit Pattern(std::string_view text);
 
-  // Whether the whole of `text` matches.
+  // Returns whether the whole of `text` matches.
   bool matches(std::string_view text) const;
 
  private:
   friend class PatternReader;
 
   enum class Kind { kBytes, kSplit, kBegin, kEnd, kAccept };
-  // A state takes one of `bytes` and goes to `next`; a split goes to both without taking any.
+  // A state reads one of `bytes` and goes to `next`. A split goes to both of its states without
+  // reading a byte.
   struct State {
     Kind kind = Kind::kSplit;
     size_t next = 0;

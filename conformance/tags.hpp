@@ -7,10 +7,10 @@
 namespace bp::conformance {
 
 struct TagRow {
-  std::string_view tag;     // "STREAM-3"
-  std::string_view header;  // "backplane/stream.h"
+  std::string_view tag;     // The tag, such as "STREAM-3".
+  std::string_view header;  // The header, such as "backplane/stream.h".
   int line;
-  std::string_view sentence;  // With the tag removed and its lines joined.
+  std::string_view sentence;  // The sentence without its tag, on one line.
 };
 
 std::span<const TagRow> tag_rows();

@@ -1,6 +1,6 @@
 /* 01_hello_abi.c - the whole ABI in one page: load a backend, allocate, copy, launch, read back.
  *
- * Plain C over backplane/host.h. Builds alone against an installed package:
+ * The program is plain C over backplane/host.h. It builds alone against an installed package:
  *
  *   find_package(Backplane 0.1 REQUIRED)
  *   add_executable(01_hello_abi 01_hello_abi.c)
@@ -16,14 +16,14 @@
 
 enum { kCount = 4 };
 
-/* Prints why `what` failed, and gives 1, so that a caller can stop. */
+/* Prints why `what` failed, and returns 1, so that a caller can stop. */
 static int failed(bp_status status, const char* what) {
   if (status == BP_OK) return 0;
   fprintf(stderr, "%s: %s: %s\n", what, bp_status_name(status), bp_error_text());
   return 1;
 }
 
-/* y = a + b for three blocks of kCount floats on `target`. */
+/* Computes y = a + b for three blocks of kCount floats on `target`. */
 static bp_status launch_add(const bp_target* target, const bp_block* a, const bp_block* b,
                             const bp_block* y) {
   const int64_t shape[] = {kCount};
@@ -43,7 +43,7 @@ static bp_status launch_add(const bp_target* target, const bp_block* a, const bp
   return bp_op_launch(target, NULL, 0, BP_OP_ADD, &args);
 }
 
-/* Fills a and b from the host, adds them on the device, and prints what comes back. */
+/* Fills a and b from the host, adds them on the device, and prints the result. */
 static int add_and_print(const bp_target* target, bp_block* const blocks[3]) {
   const bp_allocator_ops* memory = target->allocator;
   const float values[2][kCount] = {{1, 2, 3, 4}, {10, 20, 30, 40}};
@@ -86,7 +86,7 @@ static int run(bp_registry* registry, const char* backend) {
         failed(bp_block_allocate(target, NULL, kCount * sizeof(float), &blocks[i]), "allocate");
   }
   if (result == 0) result = add_and_print(target, blocks);
-  /* Nothing is served elsewhere without a word: the last line says what ran where. */
+  /* Whatever runs elsewhere is counted, and the last line says what ran where. */
   bp_dispatch_statistics served = {.struct_size = sizeof(served),
                                    .struct_type = BP_STRUCT_DISPATCH_STATISTICS};
   if (result == 0) result = failed(bp_target_statistics(target, 0, &served), "statistics");

@@ -1,8 +1,8 @@
 // 03_train_digits - trains a small convolutional network on handwritten digits, saves its weights,
 // loads them again, and checks that nothing changed.
 //
-// The data are the 1,797 digits of 8 x 8 pixels in data/digits.csv (see data/README.md): 1,437 to
-// train on and 360 to test with, split so that each digit has the same share in both.
+// The data are the 1,797 digits of 8 x 8 pixels in data/digits.csv (see data/README.md). The
+// program trains on 1,437 of them and tests with 360, and each digit has the same share in both.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -93,7 +93,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// (n, 1, 8, 8) -> 10 logits.
+// Makes a model that maps (n, 1, 8, 8) to 10 logits.
 bp::nn::Sequential make_model() {
   namespace nn = bp::nn;
   const nn::Conv2dOptions same{.padding = 1};
@@ -111,7 +111,7 @@ bp::nn::Sequential make_model() {
   });
 }
 
-// Correct answers on `dataset`.
+// Returns the number of correct answers on `dataset`.
 int64_t count_correct(bp::nn::Module& model, const bp::Dataset& dataset, bp::Device device) {
   const bp::NoGradGuard no_grad;
   model.train(false);
@@ -171,7 +171,7 @@ int run(const Options& options) {
   bp::manual_seed(options.seed);
 
   bp::Dataset digits = bp::read_csv(options.data, {1, 8, 8});
-  for (float& pixel : digits.inputs) pixel /= 16;  // 0 to 16 becomes 0 to 1.
+  for (float& pixel : digits.inputs) pixel /= 16;  // The range 0 to 16 becomes 0 to 1.
   const auto [training, test] = bp::stratified_split(digits, digits.count() / 5 + 1, options.seed);
 
   bp::nn::Sequential model = make_model();

@@ -1,8 +1,8 @@
 // 04_train_gpt - trains a character-level transformer on a novel, and lets it write.
 //
-// The text is data/pride_and_prejudice.txt (see data/README.md): the first nine tenths to train on,
-// the last one to validate with. Which windows of the text a step sees follows from the seed and
-// the number of the step alone, so that a run that was interrupted continues bit for bit.
+// The text is data/pride_and_prejudice.txt (see data/README.md). The program trains on the first
+// nine tenths and validates with the last tenth. The windows of the text that a step sees depend
+// only on the seed and the number of the step, so an interrupted run continues bit for bit.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -35,7 +35,7 @@ class Gpt : public bp::nn::Module {
     add_module("head", head_ = std::make_shared<nn::Linear>(o.width, vocabulary, false));
   }
 
-  // Tokens (batch, length) to logits (batch, length, vocabulary) of what comes next.
+  // Maps tokens (batch, length) to logits (batch, length, vocabulary) of the next token.
   bp::Tensor forward(const bp::Tensor& tokens) override {
     const bp::Tensor places = bp::arange(tokens.shape(1), BP_I64, tokens.device());
     bp::Tensor x = (*token_)(tokens) + (*position_)(places);
@@ -54,7 +54,7 @@ bp::Tensor loss_of(Gpt& model, const Windows& windows) {
   return bp::cross_entropy(model(windows.inputs).flatten(0, 1), windows.targets);
 }
 
-// The mean loss of windows that are spread evenly over the text's last tenth.
+// Returns the mean loss of windows that are spread evenly over the text's last tenth.
 double validate(Gpt& model, const Text& text, const Options& o) {
   const bp::NoGradGuard no_grad;
   model.train(false);
@@ -71,10 +71,9 @@ double validate(Gpt& model, const Text& text, const Options& o) {
   return total / static_cast<double>(o.eval_batches);
 }
 
-// ---- Checkpoints
-// ---------------------------------------------------------------------------------
+// ---- Checkpoints -------------------------------------------------------------------------------
 
-// What a run that continues must have in common with the one that was interrupted.
+// Returns what a run that continues must have in common with the interrupted run.
 bp::Metadata description(const Options& o, const Text& text) {
   std::ostringstream rates;
   rates.precision(17);
@@ -99,7 +98,7 @@ void save(const Options& o, const Text& text, const Gpt& model, const bp::AdamW&
   bp::save_safetensors(o.checkpoint, all, metadata);
 }
 
-// Gives the number of steps that were done.
+// Loads the checkpoint, and returns the number of steps that were done.
 int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer) {
   const bp::LoadedTensors loaded = bp::load_safetensors(o.checkpoint);
   for (const auto& [name, value] : description(o, text)) {
@@ -123,10 +122,9 @@ int64_t resume(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimi
   return std::stoll(loaded.metadata.at("step"));
 }
 
-// ---- Training
-// ------------------------------------------------------------------------------------
+// ---- Training ----------------------------------------------------------------------------------
 
-// A log of an interrupted run is continued behind the steps that the checkpoint has.
+// Opens the log. The log of an interrupted run continues behind the steps that the checkpoint has.
 std::ofstream open_log(const Options& o, int64_t done) {
   std::ofstream log;
   if (o.log.empty()) return log;
@@ -174,7 +172,7 @@ void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer,
     const auto start = std::chrono::steady_clock::now();
     const double lr = schedule.lr(step);
     const double loss = train_step(model, optimizer, training_batch(text, o, step), lr, o.clip);
-    // The first steps also prepare what all others use.
+    // The first steps also prepare what all later steps use, so they are not timed.
     if (step > done + kWarmSteps) {
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }
@@ -195,10 +193,9 @@ void train(const Options& o, const Text& text, Gpt& model, bp::AdamW& optimizer,
   std::printf("trained at %.0f tokens/s\n", rate);
 }
 
-// ---- Writing
-// -------------------------------------------------------------------------------------
+// ---- Writing -----------------------------------------------------------------------------------
 
-// Chooses a token by the logits of all; `chance` is in [0, 1).
+// Chooses a token by the logits of all tokens. `chance` is in [0, 1).
 int64_t choose(std::vector<float> logits, const Options& o, double chance) {
   std::vector<int64_t> order(logits.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains with the layer diff between two devices, each way round: each launch gives what it gives
-on the other device, within the bound of its op. Then one launch is made wrong, and the layer must
-name it.
+"""Trains with the layer diff between two devices, each way round. Each launch must give the same
+result on the other device, within the bound of its op. Then one launch is made wrong, and the layer
+must name it.
 
   diff_test.py TRAIN_DIGITS TRAIN_GPT DIGITS_CSV FIRST SECOND
 """
@@ -14,7 +14,7 @@ import tempfile
 
 TRAIN_DIGITS, TRAIN_GPT, DIGITS = sys.argv[1:4]
 DEVICES = sys.argv[4:6]
-KEPT = 60  # Digits, and the line with the names of the columns.
+KEPT = 60  # The digits that the test uses, and the line with the names of the columns.
 TINY = ("--layers 1 --width 32 --heads 2 --context 16 --batch 2 --steps 2 --warmup 1 "
         "--eval-batches 1 --sample 0 --dropout 0.1").split()
 
@@ -38,7 +38,7 @@ def check_agreement(words, device, other):
 
 
 def check_wrong_launch(words, device, other):
-    """The first element of the second linear loses or gains a bit of its exponent or its sign."""
+    """Flips a bit in the first element of the second linear, in its exponent or its sign."""
     words = [*words, "--device", device]
     options = f"diff.backend={other},fault.corrupt=kernel.launch/linear*@2"
     log = run(words, "diff,fault", options)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs 03_train_digits as a user would: two short runs of one seed, and wrong options. Given the
-name of a device, compares it with the default one instead: most of what it lacks runs there. With
-options for its backend too, the device must have run all of it as programs of its compiler; with
-"learns" in their place its sums may differ in their last bits: its losses follow those of the
-default one for an epoch, and it must reach 97 % by itself."""
+"""Runs 03_train_digits as a user would: two short runs of one seed, and wrong options. If it is
+given the name of a device, the test compares the device with the default one instead; most ops
+that the device lacks run on the default one. If it is also given options for the device's backend,
+the device must have run every op as programs of its compiler. With "learns" in place of the options
+the sums of the device may differ in their last bits: its losses must follow those of the default
+device for an epoch, and it must reach 97 % by itself."""
 import json
 import os
 import re
@@ -23,7 +24,7 @@ def run(*arguments, expect=0):
 
 
 def accuracy_of(text):
-    """The line of the accuracy; the one behind it says where the ops ran."""
+    """Returns the line of the accuracy. The line behind it says where the ops ran."""
     *_, line, report = text.splitlines()
     served = r"\S+: \d+ launches: \d+ native, \d+ decomposed, \d+ on the host"
     assert re.fullmatch(served, report), report
@@ -47,10 +48,10 @@ def losses(path):
 
 
 def check_learning(device):
-    """The same seed, split, weights, order and dropout masks: what is left is the order of sums.
-    Training is chaotic: the rounding errors grow tenfold in some 15 steps, from 1e-7 of the loss in
-    the first one to 8e-7 at the end of the first epoch and 1e-4 at the end of the second, on
-    lavapipe. So the first epoch is compared, and the last one must have learned."""
+    """Compares runs of the same seed, split, weights, order and dropout masks, which differ only in
+    the order of sums. Training is chaotic: the rounding errors grow tenfold in some 15 steps, from
+    1e-7 of the loss in the first step to 8e-7 at the end of the first epoch and 1e-4 at the end of
+    the second, on lavapipe. So the first epoch is compared, and the last one must have learned."""
     with tempfile.TemporaryDirectory() as scratch:
         out = ("--out", f"{scratch}/w.safetensors", "--log")
         run("--epochs", "1", *out, f"{scratch}/default.csv")

@@ -5,7 +5,7 @@
   gpt_against_pytorch.py speed build/release/bin/04_train_gpt    # tokens per second, in turn
 
 Both start from the same weights and see the same windows of the text. PyTorch computes q, k and v
-by one product, as its users do; 04_train_gpt by three.
+by one product, as its users do; 04_train_gpt computes them by three.
 """
 import argparse
 import json
@@ -42,7 +42,7 @@ def load_safetensors(path):
 
 
 def hashed(seed, index):
-    """Number `index` of the sequence of `seed`, as 04_train_gpt has it."""
+    """Returns number `index` of the sequence of `seed`, as 04_train_gpt does."""
     z = (seed * 0xD1B54A32D192ED03 + (index + 1) * 0x9E3779B97F4A7C15) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
@@ -102,7 +102,7 @@ class Gpt(torch.nn.Module):
 
 
 def torch_names(weights):
-    """The weights of 04_train_gpt under the names of Gpt above."""
+    """Returns the weights of 04_train_gpt under the names of Gpt above."""
     weights = {n.removeprefix("model."): t for n, t in weights.items() if n.startswith("model.")}
     result = {}
     for name, tensor in weights.items():

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Runs 04_train_gpt as a user would, on a tiny model: that it learns, that an interrupted run
-continues bit for bit, what it writes, and wrong options. Given the name of a device, compares its
-losses with those of the default one instead."""
+"""Runs 04_train_gpt as a user would, on a tiny model. Checks that it learns, that an interrupted
+run continues bit for bit, what it writes, and that it refuses wrong options. If it is given the
+name of a device, the test compares the losses on it with the losses on the default device
+instead."""
 import pathlib
 import re
 import subprocess
@@ -41,7 +42,7 @@ def check_training(scratch):
     for kind in ("safetensors", "csv"):
         ours, theirs = (pathlib.Path(f"{p}.{kind}").read_bytes() for p in (whole, parts))
         assert ours == theirs, f"the resumed run wrote another {kind}"
-    # Without the last line: the two runs have launched different numbers of ops.
+    # The last line is left out, because the two runs have launched different numbers of ops.
     tails = [r.stdout[r.stdout.index("validation loss"):].rstrip("\n").rpartition("\n")[0] + "\n"
              for r in (straight, resumed)]
     assert tails[0] == tails[1], tails
@@ -54,7 +55,7 @@ def check_training(scratch):
 
 
 def check_fallback():
-    """A device that lacks the ops runs them on the host, with the same results."""
+    """Checks that a device that lacks the ops runs them on the host, with the same results."""
     tails = [run("--steps", "4", "--sample", "0", *device).stdout.splitlines()[-2]
              for device in ([], ["--device", "acme.template"])]
     assert tails[0] == tails[1] and tails[0].startswith("validation loss"), tails
@@ -76,7 +77,8 @@ def check_refusals(scratch):
 
 
 def compare_losses(scratch, device):
-    """The same seed, weights and dropout masks: what is left is the order of sums."""
+    """Compares runs of the same seed, weights and dropout masks, which differ only in the order of
+    sums."""
     curves = []
     for name, more in (("default", []), ("other", ["--device", device])):
         run("--steps", "30", "--sample", "0", "--log", f"{scratch}/{name}.csv", *more)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Records a training of 03_train_digits on a few digits, and replays it on the backend that it ran
-on, which gives the same bits again, and on others, of which oracles judge each launch.
+on, which gives the same bits again. It also replays it on others, where oracles judge each launch.
 
   record_test.py TRAIN_DIGITS BP_CONFORMANCE DIGITS_CSV RECORDED_ON [OTHER...]
 """
@@ -13,7 +13,7 @@ import tempfile
 
 TRAIN, CONFORMANCE, DIGITS = sys.argv[1:4]
 RECORDED_ON, OTHERS = sys.argv[4], sys.argv[5:]
-KEPT = 60  # Digits, and the line with the names of the columns.
+KEPT = 60  # The digits that the test uses, and the line with the names of the columns.
 
 
 def run(*words, **variables):
@@ -26,7 +26,7 @@ def run(*words, **variables):
 def record(folder):
     data = folder / "digits.csv"
     lines = pathlib.Path(DIGITS).read_text().splitlines(keepends=True)
-    # Of all ten digits: those of the file come in turn.
+    # The digits of the file come in turn, so these lines have all ten.
     data.write_text("".join(lines[:KEPT + 1]))
     recording = folder / "recording"
     run(TRAIN, "--epochs", "1", "--data", str(data), "--out", str(folder / "w.safetensors"),
@@ -52,12 +52,12 @@ def main():
         launches, reads = calls.count("kernel.launch"), calls.count("memory.copy_to_host")
         assert launches > 20 and reads > 2, (launches, reads)
         assert "unrecorded" not in calls
-        # The runtime never unloads a backend: the process ends the recording.
+        # The runtime never unloads a backend, so the end of the process ends the recording.
         assert calls[-1] == "end" and lines[-1]["launches"] == launches, lines[-1]
         statuses = replay(folder, recording, RECORDED_ON)
         assert statuses == ["Pass"] * (launches + reads), statuses
         for backend in OTHERS:
-            # Bits may part by rounding there.
+            # Results may differ by rounding on other backends.
             statuses = replay(folder, recording, backend, "--seed-weights")
             assert len(statuses) == launches + reads and "Fail" not in statuses, statuses
             assert statuses.count("Pass") > launches / 2, statuses

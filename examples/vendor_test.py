@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether 02_vendor_backend is what `bp-conformance new` writes, but for its kernel.
+"""Tests that 02_vendor_backend is what `bp-conformance new` writes, except for its kernel.
 
 usage: vendor_test.py BP_CONFORMANCE FOLDER
 """
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-# What the example changes: (file, what `new` writes, what stands there).
+# The changes of the example: (file, what `new` writes, what the example has).
 CHANGES = [
     ("CMakeLists.txt", "kernels/add.c", "kernels/softmax.c"),
     ("CMakeLists.txt", "  MANIFEST acme.npu)", "  LINK m\n  MANIFEST acme.npu)"),

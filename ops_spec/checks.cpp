@@ -20,7 +20,7 @@ std::string to_text(double value) {
   return std::string(digits.data(), end);
 }
 
-// "(2, 3)"
+// Returns text like "(2, 3)".
 std::string to_text(dims::View list) {
   std::string text = "(";
   for (const int64_t value : list) {
@@ -43,7 +43,8 @@ std::string dtypes_text(uint32_t set) {
   return text;
 }
 
-// "2 tensors of shapes (2, 3), (2, 4)"; of many the first few.
+// Returns text like "2 tensors of shapes (2, 3), (2, 4)". For many tensors it has the first few
+// shapes.
 std::string shapes_text(const Tensors& tensors) {
   constexpr uint64_t kMost = 8;
   std::string text = std::to_string(tensors.count) + (tensors.count == 1 ? " tensor" : " tensors");
@@ -53,7 +54,7 @@ std::string shapes_text(const Tensors& tensors) {
   return tensors.count > kMost ? text + ", ..." : text;
 }
 
-// "x is (2, 3)", "stride is (1)", "groups is 2"
+// Returns text like "x is (2, 3)", "stride is (1)" or "groups is 2".
 std::string value_text(const Argument& argument, const void* frame) {
   const std::string name = argument.name;
   switch (argument.kind) {
@@ -91,7 +92,7 @@ std::string values_text(const Row& row, const void* frame, uint32_t names) {
   return text;
 }
 
-// "none, relu" as "1 (none), 2 (relu)".
+// Turns "none, relu" into "1 (none), 2 (relu)".
 std::string numbered(std::string_view values) {
   std::string text;
   for (int number = 1; !values.empty(); ++number) {

@@ -1,9 +1,9 @@
-// What the generated op_infer.cpp is made of: the checks of one argument each, cheap where they
-// hold, and the sentences for where they do not.
+// Parts of the generated op_infer.cpp: each checks one argument cheaply, or builds the text of a
+// refusal.
 //
 // The predicates are inline and allocate nothing. The bad_*() functions build the text and are only
-// called on the way out; each names op and argument, what was given and what is allowed, and
-// returns BP_INVALID_ARGUMENT.
+// called on the way out. Each of them names op and argument, what was given and what is allowed,
+// and returns BP_INVALID_ARGUMENT.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace bp::ops {
 
-// The kinds of ops.def.
+// The kinds of arguments in ops.def.
 enum class Kind : uint8_t {
   tensor,
   tensor_opt,
@@ -37,16 +37,16 @@ enum class Kind : uint8_t {
 
 struct Argument {
   const char* name;
-  const char* values;  // Of an enumeration: "none, relu"; the first is 1.
-  uint32_t aliases;    // Of an out: bit i is set if it may be the memory of argument i.
-  uint16_t offset;     // In the frame. The count of a list stands in the 8 bytes before.
+  const char* values;  // For an enumeration: "none, relu"; the first is 1.
+  uint32_t aliases;    // For an out: bit i is set if it may be the memory of argument i.
+  uint16_t offset;     // The place in the frame. The count of a list stands in the 8 bytes before.
   Kind kind;
 };
 
 struct Row;
 using Infer = bp_status (*)(const Row& row, const void* frame, bp_op_output* out_outputs);
 
-// One op. Generated.
+// The row of one op. Rows are generated.
 struct Row {
   const char* name;
   const Argument* arguments;
@@ -59,12 +59,14 @@ struct Row {
 
 inline constexpr uint32_t kMaxOutputs = 4;
 inline constexpr uint32_t kMaxFrameBytes = 512;
-inline constexpr int64_t kMaxElements = int64_t{1} << 58;  // So that 16 bytes each can be counted.
+// With this limit the bytes of elements of 16 bytes can still be counted.
+inline constexpr int64_t kMaxElements = int64_t{1} << 58;
 
-// The row of `op`, or NULL. Generated.
+// Returns the row of `op`, or NULL. The function is generated.
 const Row* find_row(uint32_t op);
 
-// The number of elements, taking an extent of 0 for 1, can be counted; no extent is negative.
+// Returns whether no extent is negative and the elements can be counted, also with 1 in place of
+// each extent 0.
 inline bool is_shape(const int64_t* shape, int64_t count) {
   int64_t elements = 1;
   for (int64_t i = 0; i < count; ++i) {
@@ -81,12 +83,13 @@ inline bool is_sound(const bp_tensor* tensor) {
          is_shape(tensor->shape, tensor->ndim);
 }
 
-// `set` has bit 1 << d for each dtype d.
+// Returns whether `set` has the dtype: bit 1 << d stands for dtype d.
 inline bool is_in(bp_dtype dtype, uint32_t set) { return dtype < 32 && (set >> dtype & 1u) != 0; }
 
 inline bool is_integer(bp_dtype dtype) { return dtype >= BP_BOOL && dtype <= BP_U64; }
 
-// A value that a float must hold is none for an integer; every other conversion is what was asked.
+// Returns whether a value may be converted to `target`. A floating-point value is refused for an
+// integer; every other conversion is what the caller asked for.
 inline bool is_scalar(const bp_scalar& scalar, bp_dtype target) {
   return (scalar.dtype == BP_F64 && !is_integer(target)) || scalar.dtype == BP_I64 ||
          scalar.dtype == BP_U64 || (scalar.dtype == BP_BOOL && scalar.bits <= 1);
@@ -103,7 +106,7 @@ inline bool are_distinct(const int64_t* values, uint64_t count) {
   return true;
 }
 
-// The dtype of an output that the caller may choose, else `otherwise`.
+// Returns the dtype of an output if the caller chose it, else `otherwise`.
 inline bp_dtype chosen_dtype(const bp_tensor* output, bp_dtype otherwise) {
   return output != nullptr && output->dtype != 0 ? output->dtype : otherwise;
 }
@@ -112,7 +115,7 @@ inline dims::View shape(const bp_op_output& output) {
   return {output.shape, static_cast<int64_t>(output.ndim)};
 }
 
-// False if there is no such shape.
+// Sets the output, or returns false if there is no such shape.
 inline bool set_output(bp_op_output& output, bp_dtype dtype, dims::View shape) {
   if (!shape.exists() || shape.count > BP_MAX_RANK || !is_shape(shape.data, shape.count)) {
     return false;
@@ -123,7 +126,8 @@ inline bool set_output(bp_op_output& output, bp_dtype dtype, dims::View shape) {
   return true;
 }
 
-// `index` is that of the argument in its row, `item` that of an element of a list, or kNoItem.
+// In the functions below, `index` is the place of the argument in its row. `item` is the place of
+// an element in a list, or kNoItem.
 inline constexpr int64_t kNoItem = -1;
 
 bp_status bad_tensor(const Row& row, uint32_t index, int64_t item, const bp_tensor* tensor);
@@ -132,19 +136,20 @@ bp_status bad_scalar(const Row& row, uint32_t index, const bp_scalar& given, bp_
 bp_status bad_element_count(const Row& row, uint32_t index, const bp_tensor& given);
 bp_status bad_list(const Row& row, uint32_t index, uint64_t count);
 
-// `expression` is how the spec says what is allowed; NULL if `low` and `high` do.
+// `expression` says what is allowed in the words of the spec. It is NULL if `low` and `high` say
+// so.
 bp_status bad_count(const Row& row, uint32_t index, uint64_t given, int64_t allowed,
                     const char* expression, bool may_be_empty);
 bp_status bad_rank(const Row& row, uint32_t index, int64_t item, int64_t given, int64_t low,
                    int64_t high, const char* expression);
 bp_status bad_shape(const Row& row, uint32_t index, int64_t item, dims::View given,
                     dims::View allowed, const char* expression);
-// The same where no shape is allowed; `names` has bit i for each argument that the expression
-// reads.
+// Refuses an input for which no shape is allowed. `names` has bit i for each argument that the
+// expression reads.
 bp_status no_shape(const Row& row, uint32_t index, int64_t item, const void* frame,
                    const char* expression, uint32_t names);
 
-// Bounds that do not exist are NULL; `less` is "<" or "<=".
+// A bound that does not exist is NULL. `less` is "<" or "<=".
 bp_status bad_bound(const Row& row, uint32_t index, int64_t item, int64_t given, const int64_t* low,
                     const int64_t* high, const char* less);
 bp_status bad_bound(const Row& row, uint32_t index, int64_t item, double given, const double* low,
@@ -152,10 +157,12 @@ bp_status bad_bound(const Row& row, uint32_t index, int64_t item, double given, 
 bp_status bad_enumeration(const Row& row, uint32_t index, uint32_t given);
 bp_status bad_duplicate(const Row& row, uint32_t index, dims::View given);
 
-// An output has no shape; `names` has bit i for each argument that the expression reads.
+// Refuses arguments that leave an output without a shape. `names` has bit i for each argument that
+// the expression reads.
 bp_status bad_output(const Row& row, uint32_t index, const void* frame, const char* expression,
                      uint32_t names);
-// A rule of the spec does not hold; `says` is why there is one, or "".
+// Refuses a frame for which a rule of the spec does not hold. `says` is the reason for the rule, or
+// "".
 bp_status bad_rule(const Row& row, const void* frame, const char* rule, const char* says,
                    uint32_t names);
 

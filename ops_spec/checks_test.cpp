@@ -1,4 +1,4 @@
-// bp_op_infer() and bp_op_check() on frames of every kind of argument.
+// Tests bp_op_infer() and bp_op_check() on frames of every kind of argument.
 #include "ops_spec/checks.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,8 @@
 
 namespace {
 
-// Owns the tensors of a test and the arrays they point to. Each has a buffer of its own.
+// Owns the tensors of a test and the arrays that they point to. Each tensor has a buffer of its
+// own.
 class Tensors {
  public:
   bp_tensor* make(std::vector<int64_t> shape, bp_dtype dtype = BP_F32) {
@@ -32,7 +33,7 @@ class Tensors {
                    .reserved = 0};
     return &item.tensor;
   }
-  // Another tensor over the same memory.
+  // Makes another tensor over the same memory.
   bp_tensor* view(const bp_tensor* base) {
     Item& item = items_.emplace_back();
     item.tensor = *base;
@@ -75,7 +76,7 @@ std::string text(const bp_op_output& output) {
   return result;
 }
 
-// What is inferred, "f32 2 3; i64 2", or the error.
+// Returns what is inferred, such as "f32 2 3; i64 2", or the error.
 template <typename Frame>
 std::string infer(uint32_t op, const Frame& args) {
   bp_op_output outputs[4];
@@ -168,7 +169,7 @@ TEST_F(Infer, SumChoosesItsDtypeAndReducesAnyAxes) {
   EXPECT_EQ(infer(BP_OP_SUM, args), "i64 3");
   args.keepdims = 1;
   EXPECT_EQ(infer(BP_OP_SUM, args), "i64 1 3 1");
-  args.y = tensors.make({9}, BP_F64);  // Only its dtype is read: that is the caller's to choose.
+  args.y = tensors.make({9}, BP_F64);  // Only its dtype is read, which the caller chooses.
   EXPECT_EQ(infer(BP_OP_SUM, args), "f64 1 3 1");
   args.axes_count = 0;
   args.axes = nullptr;
@@ -591,7 +592,7 @@ TEST_F(Check, TakesEmptyTensorsWithoutABuffer) {
   EXPECT_EQ(check(BP_OP_ADD, args), "");
 }
 
-// Comparing each with each of them would take a quarter of an hour.
+// To compare each tensor with each other tensor would take a quarter of an hour.
 TEST_F(Check, ComparesManyTensorsThatShareMemoryOnce) {
   std::vector<const bp_tensor*> xs(500'000, tensors.make({1, 1}));
   auto cat = frame<bp_cat_args>();

@@ -1,10 +1,11 @@
 """The formula of an element-wise op: `compute` of an entry, parsed and checked.
 
-Lines `name = expression` and a last expression, a subset of Python read with `ast`. Names are the
-op's tensors and earlier lines, numbers are written out, and the operators and functions are the
-primitives (primitives.py). What comes out is a tree of Nodes, in which equal parts are one part.
+The text has lines `name = expression` and a last expression, in a subset of Python that is read
+with `ast`. Names are the op's tensors and earlier lines, numbers are written out, and the operators
+and functions are the primitives (primitives.py). The result is a tree of Nodes, in which equal
+parts are one part.
 
-A condition is decided by inputs and numbers alone, so that every precision takes the same branch.
+A condition depends on inputs and numbers only, so that every precision takes the same branch.
 """
 
 import ast
@@ -19,7 +20,7 @@ OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 COMPARISONS = {ast.Lt: ("lt", False), ast.Gt: ("lt", True), ast.LtE: ("le", False),
                ast.GtE: ("le", True), ast.Eq: ("eq", False)}  # Whether the sides change places.
 WITHOUT_NAME = {"neg", "add", "sub", "mul", "div", "lt", "le", "eq"}  # Written as operators.
-WIDEST_SIGNIFICAND = 24  # Bits of the compute type of f32 and narrower.
+WIDEST_SIGNIFICAND = 24  # The bits of the compute type of f32 and narrower dtypes.
 refuse = expressions.refuse
 
 
@@ -29,8 +30,8 @@ class Node:
 
     kind: str                      # "input", "number" or a key of PRIMITIVES.
     args: tuple = ()
-    name: str = ""                 # Of an input.
-    value: fractions.Fraction = None  # Of a number.
+    name: str = ""                 # The name of an input.
+    value: fractions.Fraction = None  # The value of a number.
 
     @property
     def type(self):
@@ -38,11 +39,12 @@ class Node:
 
     @property
     def is_given(self):
-        """Known exactly in every precision: an input or a number, with any sign."""
+        """Whether the node is an input or a number, with any sign: it is exact in every
+        precision."""
         return not self.args or (self.kind in ("neg", "abs") and self.args[0].is_given)
 
     def walk(self, seen=None):
-        """All parts, each once and behind its arguments."""
+        """Yields all parts, each once and after its arguments."""
         seen = set() if seen is None else seen
         if self in seen:
             return
@@ -57,14 +59,15 @@ class Compute:
     """The formula of an op."""
 
     result: Node
-    names: dict = field(default_factory=dict)  # Of lines, by their Nodes: for what is emitted.
+    # The names of lines by their Nodes, for the emitters.
+    names: dict = field(default_factory=dict)
 
     @property
     def inputs(self):
         return [n.name for n in self.result.walk() if n.kind == "input"]
 
     def evaluate(self, **inputs):
-        """The value at floats with 60 digits: a Decimal, or a bool of a condition."""
+        """Returns the value at floats with 60 digits: a Decimal, or a bool of a condition."""
         return evaluate(self.result, inputs)
 
 
@@ -82,11 +85,10 @@ def evaluate(node, inputs):
 
 
 def written(formula, write, declare):
-    """`formula` in some language: the lines that give names to parts, and what the result is.
-
-    write(part, args) gives the text of a part from those of its arguments, declare(name, part,
-    text) a line. A part has a name if it stands in several places, or on a line of its own.
-    """
+    """Returns `formula` in some language: the lines that give names to parts, and the text of the
+    result. write(part, args) returns the text of a part from the texts of its arguments.
+    declare(name, part, text) returns a line. A part has a name if it stands in several places, or
+    on a line of its own."""
     parts = list(formula.result.walk())
     uses = [arg for part in parts for arg in part.args]
     texts, lines = {}, []
@@ -164,7 +166,7 @@ class _Parser:
             refuse(tree, "is not a number")
         if self.has_integers and not isinstance(tree.value, int):
             refuse(tree, "is no integer, and the op takes integers")
-        # What is written counts, not the nearest double.
+        # The digits as written count, not the nearest double.
         return number(repr(tree.value))
 
     def comparison(self, tree):
@@ -201,19 +203,19 @@ class _Parser:
 
 
 def parse_formula(text, inputs, has_integers, optional=()):
-    """The Compute of a text over `inputs`, all of which it uses, and those of `optional` that it
-    names. Raises ExpressionError."""
+    """Returns the Compute of a text over `inputs`, all of which the text must use. It may also use
+    `optional`. Raises ExpressionError."""
     return _Parser(inputs, has_integers, optional).parse(text)
 
 
 def is_representable(value):
-    """Whether a Fraction is a number of f32 of usual size."""
+    """Returns whether a Fraction is a number of f32 of usual size."""
     return value == 0 or (value.denominator & (value.denominator - 1) == 0 and
                           value.numerator.bit_length() <= WIDEST_SIGNIFICAND)
 
 
 def parse_compute(op):
-    """The Compute of `op`; None where it has none. Raises ExpressionError."""
+    """Returns the Compute of `op`, or None if it has none. Raises ExpressionError."""
     if not op.compute:
         return None
     if len(op.outputs) != 1 or op.attributes or op.scalars or \

@@ -1,7 +1,8 @@
-// What the spec's expressions over shapes are in C++: the generated sources call these functions.
+// The generated sources call these functions for the spec's expressions over shapes.
 //
 // An extent or a list that does not exist (an index past the end, an overflow, a division by zero,
-// a window that does not fit) is kNone; whatever is computed from it is kNone too, so that one
+// a window that does not fit) is kNone. Whatever is computed from kNone is kNone too, so one check
+// of the result is enough. No function here allocates.
 // check of the result is enough. Nothing here allocates.
 #pragma once
 
@@ -18,7 +19,7 @@ namespace bp::dims {
 inline constexpr int64_t kNone = std::numeric_limits<int64_t>::min();
 inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // The end of a slice x[1:].
 
-// A list that lies elsewhere; `count` is kNone if there is none.
+// A list that lies elsewhere. `count` is kNone if there is no list.
 struct View {
   const int64_t* data;
   int64_t count;
@@ -80,7 +81,7 @@ inline int64_t mul(int64_t a, int64_t b) {
   return fits ? result : kNone;
 }
 
-// Rounds toward minus infinity, as // of the spec does; mod has the sign of b.
+// Rounds toward minus infinity, as // in the spec does. mod() has the sign of b.
 inline int64_t floor_div(int64_t a, int64_t b) {
   if (a == kNone || b == kNone || b == 0) return kNone;
   return a / b - ((a % b != 0) && ((a < 0) != (b < 0)) ? 1 : 0);
@@ -96,14 +97,14 @@ inline int64_t max(int64_t a, int64_t b) {
   return a == kNone || b == kNone ? kNone : std::max(a, b);
 }
 
-// Element i, from the end if i is negative.
+// Returns element i, counted from the end if i is negative.
 inline int64_t at(View view, int64_t i) {
   if (!view.exists() || i == kNone) return kNone;
   if (i < 0) i += view.count;
   return i < 0 || i >= view.count ? kNone : view.data[i];
 }
 
-// view[from:to]; both count from the end if negative, and stop at the ends of the list.
+// Returns view[from:to]. Both count from the end if negative, and stop at the ends of the list.
 inline View slice(View view, int64_t from, int64_t to) {
   if (!view.exists() || from == kNone || to == kNone) return {nullptr, kNone};
   const auto clip = [&](int64_t i) {
@@ -138,7 +139,8 @@ inline int64_t numel(View view) {
   return result;
 }
 
-// The common shape of two under broadcasting: aligned at the last axis, an extent of 1 gives way.
+// Returns the common shape of two shapes under broadcasting: they align at the last axis, and an
+// extent of 1 gives way to the other.
 inline Dims broadcast(View a, View b) {
   const int64_t count = std::max(a.count, b.count);
   Dims result;
@@ -151,7 +153,8 @@ inline Dims broadcast(View a, View b) {
   return result;
 }
 
-// `shape` after a reduction over `axes`: they become 1 if `keepdims`, else they go.
+// Returns `shape` after a reduction over `axes`, which become 1 if `keepdims` is set and vanish
+// otherwise.
 inline Dims reduced(View shape, View axes, int64_t keepdims) {
   Dims result;
   if (!shape.exists() || !axes.exists()) result.count = kNone;
@@ -163,8 +166,8 @@ inline Dims reduced(View shape, View axes, int64_t keepdims) {
   return result;
 }
 
-// The extents that a window of `kernel` leaves of `size`. `padding` has all lows, then all highs.
-// A window that does not fit once leaves none.
+// Returns the extents that windows of `kernel` leave of `size`. `padding` has all lows, then all
+// highs. If a window does not fit even once, there are no extents.
 inline Dims window(View size, View kernel, View stride, View padding, View dilation) {
   Dims result;
   const int64_t n = size.count;
@@ -182,12 +185,13 @@ inline Dims window(View size, View kernel, View stride, View padding, View dilat
   return result;
 }
 
-// The shape of the first tensor of a list; no extents if there is none.
+// Returns the shape of the first tensor of a list, or no extents if the list is empty.
 inline View first_shape(const bp_tensor* const* list, uint64_t count) {
   return count == 0 ? View{nullptr, 0} : shape(*list[0]);
 }
 
-// Tensors behind each other along `axis`: the shape of the first, with all their extents there.
+// Returns the shape of all tensors behind each other along `axis`: the shape of the first tensor,
+// with the sum of all extents at `axis`.
 inline Dims concatenated(std::span<const bp_tensor* const> list, int64_t axis) {
   Dims result;
   if (list.empty() || axis < 0 || axis >= list[0]->ndim) {
@@ -207,12 +211,12 @@ inline Dims concatenated(std::span<const bp_tensor* const> list, int64_t axis) {
   return result;
 }
 
-// acc(x): f32 for f16 and bf16, else the dtype itself.
+// Implements acc(x) of the spec: f32 for f16 and bf16, else the dtype itself.
 inline bp_dtype accumulator(bp_dtype dtype) {
   return dtype == BP_F16 || dtype == BP_BF16 ? bp_dtype{BP_F32} : dtype;
 }
 
-// sum(x): i64 for bool and integers, else the dtype itself.
+// Implements sum(x) of the spec: i64 for bool and integers, else the dtype itself.
 inline bp_dtype sum_dtype(bp_dtype dtype) {
   return dtype >= BP_BOOL && dtype <= BP_U64 ? bp_dtype{BP_I64} : dtype;
 }

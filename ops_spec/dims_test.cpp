@@ -7,7 +7,7 @@
 namespace bp::dims {
 namespace {
 
-// A list as a vector; {kNone} for one that does not exist.
+// Returns a list as a vector, or {kNone} for a list that does not exist.
 std::vector<int64_t> values(View view) {
   return view.exists() ? std::vector<int64_t>(view.begin(), view.end())
                        : std::vector<int64_t>{kNone};

@@ -1,5 +1,6 @@
-"""What the emitters of element-wise kernels share: which ops have a formula, and the lists of what
-is emitted for them. One language is one emitter (emit_highway.py, emit_cuda.py, emit_glsl.py)."""
+"""The parts that the emitters of element-wise kernels share: which ops have a formula, and the
+lists of what is emitted for them. Each language has one emitter (emit_highway.py, emit_cuda.py,
+emit_glsl.py)."""
 
 import pathlib
 
@@ -16,7 +17,7 @@ def family(op):
 
 
 def load():
-    """The ops with a formula, in the order of the spec."""
+    """Returns the ops with a formula, in the order of the spec."""
     ops = [op for op in spec.load() if op.formula]
     for op in ops:
         if family(op) not in FAMILIES:
@@ -33,19 +34,19 @@ def takes_integers(op):
 
 
 def operand(op):
-    """The argument that may be a value in the call, or None."""
+    """Returns the argument that may be a value in the call, or None."""
     return next((a for a in op.inputs if a.has_scalar), None)
 
 
 def pick(op, floats, numbers, every):
-    """What belongs to the dtypes of the op: floats, floats and integers, or bool too."""
+    """Returns what belongs to the dtypes of the op: floats, floats and integers, or bool too."""
     found = op.inputs[0].dtypes
     return every if "bool" in found else numbers if takes_integers(op) else floats
 
 
 def scalar_of_call(op):
-    """An expression in C++: the bits of the operand that is a value in the call; None if there is
-    no such operand."""
+    """Returns an expression in C++ for the bits of the operand that may be a value in the call, or
+    None if there is no such operand."""
     own = operand(op)
     return own and (f"args.{own.name} == nullptr ? convert_scalar(args.{own.name}_scalar, "
                     f"args.{op.inputs[0].name}->dtype) : 0")
@@ -60,7 +61,7 @@ def banner(emitter):
 
 
 def listing(ops, emitter, namespace):
-    """A header that declares the kernels, and lists them as kElementwiseKernels."""
+    """Returns a header that declares the kernels, and lists them as kElementwiseKernels."""
     names = [kernel_name(op) for op in ops]
     return "\n".join([
         banner(emitter), "// The kernels of the element-wise ops.", "#pragma once", "",

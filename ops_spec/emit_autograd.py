@@ -2,10 +2,10 @@
 """Writes how ops are recorded and run backward: emit_autograd.py RECORD.HPP | RECORD.CPP
 
 Each op with a gradient becomes a node, which keeps what the spec's formulas read, and a function
-detail::record_NAME, which makes the node and leads its edges to where the inputs came from. Inputs
-and outputs are kept only if a gradient that is wanted needs them, and the attributes lead there.
-The gradient of an output that nothing depended on is empty for formulas that ask given() for it,
-and zeros for all others.
+detail::record_NAME, which makes the node and leads its edges to where the inputs came from. A node
+keeps an input or output only if a wanted gradient reads it, and the values of the attributes lead
+to a formula that does. If nothing depended on an output, its gradient is empty for formulas that
+ask given() for it, and zeros for all others.
 """
 
 import pathlib
@@ -54,9 +54,9 @@ class NodeSource(gradient_code.Expressions):
         tensors = self.gradients.saved()[0]
         others = {name for value in values_of(self.gradients) for name in value.names()}
         others |= {a.name for a in self.made_zeros()}
-        # Tensors that are kept, in the order of the frame.
+        # The tensors that the node keeps, in the order of the frame.
         self.saved = [a for a in op.args if a.name in tensors]
-        # Shapes and dtypes that are kept.
+        # The inputs whose shapes and dtypes the node keeps.
         keeps_shape = {a.name for a in self.inputs} if broadcasts(op) else set()
         self.metas = [a for a in op.args if a.is_tensor and a.name in others | keeps_shape]
         self.attributes = [a for a in op.attributes if a.name in others]
@@ -72,7 +72,7 @@ class NodeSource(gradient_code.Expressions):
                                     "backward")
 
     def made_zeros(self):
-        """The outputs whose gradients are made zeros where nothing depended on them."""
+        """Returns the outputs whose gradients become zeros if nothing depended on them."""
         if len(self.outputs) == 1:
             return []
         return [a for a in self.outputs if not asks_given(self.gradients, f"grad_{a.name}")]
@@ -103,7 +103,7 @@ class NodeSource(gradient_code.Expressions):
         return out + ["};", ""]
 
     def unpack(self):
-        """Locals for what was kept."""
+        """Yields the lines that declare locals for what was kept."""
         for index, arg in enumerate(self.saved):
             name = arg.name
             if not arg.has_scalar:
@@ -113,7 +113,7 @@ class NodeSource(gradient_code.Expressions):
             yield f"const Operand {name} = saved_operand({index}, {name}_tensor);"
 
     def given_gradients(self):
-        """Locals for the gradients that come in."""
+        """Yields the lines that declare locals for the gradients that come in."""
         zeros = self.made_zeros()
         for index, arg in enumerate(self.outputs):
             value = f"grad_outputs[{index}]"
@@ -140,7 +140,7 @@ class NodeSource(gradient_code.Expressions):
                 *(f"  {line}" for line in body), "}", ""]
 
     def shared(self, statement):
-        """A line of the prelude, which only runs for the gradients that need it."""
+        """Returns the code of a statement of the prelude. It only runs if a gradient needs it."""
         users = [i for i, a in enumerate(self.inputs)
                  if statement in self.gradients.needed([a.name])]
         if isinstance(statement.value, expressions.Value) or len(users) == len(self.inputs):
@@ -162,7 +162,7 @@ class NodeSource(gradient_code.Expressions):
         return [*start, *(f"  {self.statement(s)}" for s in formula.statements), f"  {end}", "}"]
 
     def wanted_by(self, arg):
-        """The condition under which `arg` is kept; "" if always."""
+        """Returns the condition under which `arg` is kept; "" if always."""
         conditions = [kept_when(self.op, arg.name)]
         if not self.gradients.op:
             users = [i for i, own in enumerate(self.inputs)
@@ -175,7 +175,7 @@ class NodeSource(gradient_code.Expressions):
         return f"if ({' && '.join(conditions)}) " if conditions else ""
 
     def keep(self):
-        """The lines that keep tensors, shapes and attributes."""
+        """Yields the lines that keep tensors, shapes and attributes."""
         for index, arg in enumerate(self.saved):
             if arg in self.outputs:
                 call = f"save_output({index}, {arg.name}, {self.outputs.index(arg)})"

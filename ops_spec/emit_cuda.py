@@ -3,8 +3,8 @@
 emit_cuda.py elementwise_PART_of_PARTS.cu | elementwise_list.hpp
 
 Each op becomes a functor on elements, a launch and a kernel kElementwiseNAME, which the list
-names. They are dealt out to PARTS files, so that none takes the compiler long. What they are made
-of is elementwise.cuh, where the functions of primitives stand in the namespace `primitive`.
+names. The kernels are spread over PARTS files, so that no file takes the compiler long. They use
+elementwise.cuh, where the functions of primitives stand in the namespace `primitive`.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ import elementwise
 import primitives
 from signatures import pascal
 
-# Each primitive on values of C, what elements are computed in.
+# Each primitive on values of C, the type in which elements are computed.
 ROWS = {
     "neg": "primitive::neg({0})", "abs": "primitive::abs({0})",
     "add": "primitive::add({0}, {1})", "sub": "primitive::sub({0}, {1})",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the decomposition of every decomposable op as C++: emit_decompositions.py OUTPUT.CPP
 
-Each becomes one function over the Evaluator of registry/services/decompose.hpp. The value of an
-output is computed in the caller's memory where the line that gives it is a call.
+Each decomposition becomes one function over the Evaluator of registry/services/decompose.hpp. If
+the line that gives an output is a call, the output is computed in the caller's memory.
 """
 
 import pathlib
@@ -18,14 +18,14 @@ C_TYPES = {"i32": "int32_t", "i64": "int64_t", "u64": "uint64_t", "f64": "double
 
 
 class Function:
-    """The function of one op, as lines of C++."""
+    """Makes the function of one op, as lines of C++."""
 
     def __init__(self, op):
         self.op = op
         self.lines = []
         self.depth = 1
         self.count = 0
-        self.locals = {}           # Name of an earlier line: its C++.
+        self.locals = {}           # The C++ of each earlier line, by its name.
 
     def add(self, text):
         self.lines.append("  " * self.depth + text)
@@ -59,7 +59,7 @@ class Function:
         return name
 
     def tensor(self, value, into="nullptr"):
-        """The C++ name of a tensor; a call writes it to `into`."""
+        """Returns the C++ name of a tensor. A call writes its result to `into`."""
         if isinstance(value, formulas.Ref):
             return self.locals.get(value.name, f"f.{value.name}")
         if isinstance(value, formulas.View):
@@ -92,7 +92,7 @@ class Function:
 
     def call(self, call, into):
         op = call.op
-        # Operands first: their own calls come before the frame of this one.
+        # Operands come first: their own calls stand before the frame of this call.
         members = [line for name, value in call.args.items() for line in
                    self.operand(op.arg(name), value)]
         members += [line for name, value in call.attrs.items() for line in

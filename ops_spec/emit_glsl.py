@@ -3,8 +3,8 @@
 emit_glsl.py elementwise_ops.def | elementwise_f32.glsl | elementwise_f64.glsl |
     elementwise_integers.glsl | elementwise_kernels.cpp | elementwise_list.hpp
 
-A shader computes y from a, b and c, which are the inputs of an op in their order: each op becomes
-a case of apply() in map.glsl, a number kMapNAME, and a kernel kElementwiseNAME of the host's side.
+A shader computes y from a, b and c, which are the inputs of an op in their order. Each op becomes
+a case of apply() in map.glsl, a number kMapNAME, and a kernel kElementwiseNAME on the host's side.
 The functions of the primitives are in primitives.glsl.
 """
 
@@ -28,7 +28,7 @@ ROWS = {
     "erfinv": "erfinv_of({0})",
 }
 primitives.check_rows(ROWS, "emit_glsl.py")
-FIRST_NUMBER = 100  # Of an op; numbers below are those of map_ops.def.
+FIRST_NUMBER = 100  # The number of the first op. map_ops.def has the numbers below.
 
 
 def map_name(op):
@@ -42,8 +42,8 @@ def write_number(value, type_name):
 
 
 def body(formula, names, type_name):
-    """compute.written() of a formula in a shader that computes in a type: f32, f64 or integers.
-    `names` are those of inputs that are called otherwise there."""
+    """Returns compute.written() of a formula for a shader that computes in a type: f32, f64 or
+    integers. `names` maps the inputs that have other names in the shader."""
     def write(part, args):
         if part.kind == "input":
             return names.get(part.name, part.name)
@@ -54,14 +54,14 @@ def body(formula, names, type_name):
     def declare(name, part, text):
         return f"const {'VALUE' if part.type == primitives.NUMBER else 'bool'} {name} = {text};"
 
-    # A name of its own: `half` and `input` are words of the language.
+    # The prefix keeps names apart from `half` and `input`, which are words of the language.
     renamed = compute.Compute(formula.result,
                               {node: f"value_{name}" for node, name in formula.names.items()})
     return compute.written(renamed, write, declare)
 
 
 def case(op, type_name):
-    """The case of the op in map.glsl."""
+    """Returns the case of the op in map.glsl."""
     names = {a.name: OPERANDS[i] for i, a in enumerate(op.inputs)}
     lines, result = body(op.formula, names, type_name)
     if elementwise.is_condition(op):

@@ -3,7 +3,7 @@
 emit_highway.py elementwise_FAMILY.cpp | elementwise_list.hpp
 
 A FAMILY is a file of ops_spec/ops. Each op becomes a functor on vectors, its row functions and a
-kernel kElementwiseNAME, which the list names. What they are made of is elementwise-inl.hpp.
+kernel kElementwiseNAME, which the list names. They use elementwise-inl.hpp.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ import elementwise
 import primitives
 from signatures import pascal
 
-# Each primitive on vectors of D d. A signbit is the vector itself, which select looks at.
+# Each primitive on vectors of D d. For a signbit it is the vector itself, whose sign select reads.
 ROWS = {
     "neg": "hn::Neg({0})", "abs": "hn::Abs({0})", "add": "hn::Add({0}, {1})",
     "sub": "hn::Sub({0}, {1})", "mul": "hn::Mul({0}, {1})", "div": "hn::Div({0}, {1})",
@@ -26,15 +26,15 @@ ROWS = {
     "log": "log(d, {0})", "tanh": "tanh(d, {0})", "erfinv": "erfinv(d, {0})",
 }
 primitives.check_rows(ROWS, "emit_highway.py")
-# Comparisons of scalars, which the compiler turns into vectors.
+# Comparisons of scalars. The compiler turns them into vectors.
 SCALAR_ROWS = {"lt": "{0} < {1}", "le": "{0} <= {1}", "eq": "{0} == {1}"}
 
-# What gives NaN where one of its arguments is NaN.
+# The primitives that give NaN if one of their arguments is NaN.
 SPREADS_NAN = {"neg", "abs", "add", "sub", "mul", "div", "ratio", "fma"}
 
 
 def nan_anyway(part):
-    """The inputs whose NaN reaches the result whatever functions make of it."""
+    """Returns the inputs whose NaN reaches the result whatever functions make of it."""
     if part.kind == "input":
         return {part.name}
     spreads = part.kind in SPREADS_NAN
@@ -53,13 +53,14 @@ def is_never_positive(part):
 
 
 def exp_of_negative(part, arg, kept_nan):
-    """exp() of what is never positive: the value at NaN need not be NaN if the result is anyway."""
+    """Returns exp() of a part that is never positive. Its value at NaN need not be NaN if the
+    result is NaN anyway."""
     kept = {n.name for n in part.walk() if n.kind == "input"} <= kept_nan
     return f"exp_of_negative{'_number' if kept else ''}(d, {arg})"
 
 
 def write_vector(part, args, kept_nan=frozenset()):
-    """The text of a part. NaN in inputs of `kept_nan` reaches the result without this part."""
+    """Returns the text of a part. A NaN in inputs of `kept_nan` reaches the result without it."""
     if part.kind == "input":
         return part.name
     if part.kind == "number":
@@ -97,7 +98,7 @@ def declare(name, part, text):
 
 
 def functor(op):
-    """What the op does to vectors, or to two scalars if it gives conditions."""
+    """Returns the functor of the op on vectors, or on two scalars if it gives conditions."""
     names = [a.name for a in op.inputs]
     if elementwise.is_condition(op):
         _, result = compute.written(op.formula, write_scalar, declare)
@@ -114,7 +115,7 @@ def functor(op):
 
 
 def row(op):
-    """The row function of the op for `dtype`."""
+    """Returns the row function of the op for `dtype`."""
     name = pascal(op.c_name)
     if elementwise.is_condition(op):
         return f"comparison_row<{name}>(dtype)"
@@ -125,7 +126,7 @@ def row(op):
 def launch(op):
     first, scalar = op.inputs[0], elementwise.scalar_of_call(op)
     tensors = ", ".join(f"args.{a.name}" for a in [op.outputs[0], *op.inputs])
-    # Of what takes long, fewer elements are worth another thread.
+    # If an op takes long, fewer elements are worth another thread.
     kinds = {n.kind for n in op.formula.result.walk()}
     grain = "kMathGrain" if elementwise.LONG & kinds else "kGrain"
     body = [f"const Loop loop = make_loop({{{tensors}}});"]

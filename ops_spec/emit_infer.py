@@ -23,7 +23,7 @@ def quoted(text):
 
 
 class Function:
-    """The infer function of one op, as lines of C++."""
+    """Makes the infer function of one op, as lines of C++."""
 
     def __init__(self, op):
         self.op = op
@@ -41,7 +41,7 @@ class Function:
         self.add("}", depth)
 
     def resolve(self, item=""):
-        """The resolver of expressions.cpp(); `item` indexes the lists of tensors."""
+        """Implements resolve() for expressions.cpp(). `item` indexes the lists of tensors."""
         op = self.op
 
         def leaf(what, name):
@@ -68,7 +68,7 @@ class Function:
         return expressions.cpp(value, self.resolve(item))
 
     def names(self, *values):
-        """The bits of the arguments that expressions read."""
+        """Returns the bits of the arguments that expressions read."""
         names = set().union(*(value.names() for value in values if value))
         return " | ".join(f"1u << {i}" for i in sorted(self.index[n] for n in names)) or "0u"
 
@@ -100,7 +100,7 @@ class Function:
             self.scalar_tensor(arg) if arg.kind == "scalar|tensor" else self.dtype(arg)
 
     def rule(self, rule):
-        """The C++ of like(x), acc(x), sum(x) or a dtype."""
+        """Returns the C++ of like(x), acc(x), sum(x) or a dtype."""
         match = re.fullmatch(r"(\w+)\((\w+)\)", rule)
         if not match:
             return f"bp_dtype{{BP_{rule.upper()}}}"

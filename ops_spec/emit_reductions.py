@@ -5,11 +5,11 @@ reductions.def | reductions.hpp | reductions-inl.hpp | reductions.cuh | reductio
 
 The .def lists the ops:
   BP_REDUCTION(name, Name, BP_OP_NAME, dtypes)   `dtypes` are the rows of the kernel's claim
-Each op becomes a struct NameFormula of vectors in Highway and of elements in CUDA, with the
-functions map(x, shift) and finish(total, count, shift) that it has, and constants that say which
-(reductions.py). A shader has both functions for all ops, and asks which op it is; its host side
-asks by the id of the op what holds of the formula (the .hpp). How a tensor is walked is written by
-hand: reduction.cpp, reduce.cuh, reduce.glsl.
+Each op becomes a struct NameFormula of vectors in Highway and of elements in CUDA. It has the
+functions map(x, shift) and finish(total, count, shift), and constants that say which of them the
+formula has (reductions.py). A shader has both functions for all ops, and asks which op it is; its
+host side asks by the id of the op what holds of the formula (the .hpp). The walk over a tensor is
+written by hand: reduction.cpp, reduce.cuh, reduce.glsl.
 """
 
 import fractions
@@ -38,7 +38,7 @@ def definitions(ops):
 
 
 def structs(op, template, qualifier, value, first, write, declare):
-    """The struct of an op: `first` is a parameter before the values, or nothing."""
+    """Returns the struct of an op. `first` is a parameter before the values, or nothing."""
     out = [f"struct {reductions.formula_name(op)} {{", *constants(op)]
     for name, parameters, formula in reductions.formulas(op):
         lines, result = compute.written(formula, write, declare)
@@ -71,14 +71,14 @@ def cuda(ops):
     return [*out, "}  // namespace bp::cuda"]
 
 
-# What a function of a shader gives where an op has no formula of its own.
+# What a function of a shader returns for an op that has no formula of its own.
 DEFAULTS = {"map": "x", "finish": "total"}
 PARAMETERS = {"map": ("x", "shift"), "finish": ("total", "count", "shift")}
 
 
 def of_none(op, type_name):
-    """What no elements give: a driver need not divide by 0, or take its logarithm, as IEEE 754
-    does."""
+    """Returns the result for no elements. A driver need not divide by 0, or take the logarithm of
+    0, as IEEE 754 does."""
     value = op.reduction.evaluate([])
     if value.is_finite():
         return emit_glsl.write_number(fractions.Fraction(value), type_name)
@@ -88,12 +88,13 @@ def of_none(op, type_name):
 
 
 def is_one_of(ops, fact, name):
-    """Whether a fact holds of the op whose id `name` is, in a shader and in C++."""
+    """Returns the C++ and GLSL condition that a fact holds of the op whose id `name` is."""
     return " || ".join(f"{name} == {op.id}u" for op in ops if reductions.facts(op)[fact]) or "false"
 
 
 def glsl(ops, type_name):
-    """map_of(), finish_of() and result_of_none(), which ask kOp; and what holds of an op."""
+    """Returns map_of(), finish_of() and result_of_none(), which ask kOp, and the facts about an
+    op."""
     taken = ops if type_name != "integers" else [o for o in ops if elementwise.takes_integers(o)]
     out = []
     for name, default in DEFAULTS.items():

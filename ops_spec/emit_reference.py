@@ -39,7 +39,7 @@ def requirements(op):
 
 
 def backward(op):
-    """The paragraph on gradients."""
+    """Returns the paragraph on gradients."""
     if op.gradients.reason:
         return [f"Gradient: none; {op.gradients.reason}."]
     if op.gradients.op:

@@ -64,18 +64,20 @@ def header(ops):
 
 
 class Body:
-    """The body of one function."""
+    """Makes the body of one function."""
 
     def __init__(self, op, is_out, without=()):
         self.op, self.is_out, self.lines = op, is_out, []
-        self.without = without     # The inputs that have no gradient although they may be floats.
-        self.members = {}  # Of the frame: C++ by name.
+        # The inputs that have no gradient although they may be floats.
+        self.without = without
+        self.members = {}  # The members of the frame: C++ by name.
 
     def add(self, *lines):
         self.lines += [f"  {line}" for line in lines]
 
     def resolve(self, what, name):
-        """The resolver of expressions.cpp(): tensors are parameters, lists have been resolved."""
+        """Implements resolve() for expressions.cpp(). Tensors are parameters, and lists have been
+        resolved."""
         if what == "attr":
             kind = self.op.arg(name).kind
             return f"{name}_list" if kind == "i64[]" else f"int64_t{{{name}}}"
@@ -107,7 +109,7 @@ class Body:
             self.tensor(arg)
 
     def three_inputs(self, names):
-        """Two tensors and an operand, the first of them perhaps a condition."""
+        """Returns the code for two tensors and an operand. The first may be a condition."""
         first = "Condition" if self.op.inputs[0].dtype == "bool" else "Value"
         listed = ", ".join(f'"{name}"' for name in names)
         self.add(f'const detail::ThreeInputs in("{self.op.name}", {{{listed}}}, '
@@ -120,7 +122,7 @@ class Body:
             self.add(f'const auto {name}_list = in.list("{name}", {name});')
             self.members[f"{name}_count"] = f"{name}_list.size()"
             self.members[name] = f"{name}_list.data()"
-        elif broadcasts(self.op):  # An output: the inputs are checked by now.
+        elif broadcasts(self.op):  # An output. The inputs have been checked.
             self.members[name] = \
                 f'detail::output("{self.op.name}", "{name}", {name}, in.target())'
         else:
@@ -147,14 +149,14 @@ class Body:
                 self.members[name] = name
 
     def rank(self, arg):
-        """The C++ of the rank of the tensor that `arg` is an axis of."""
+        """Returns the C++ of the rank of the tensor that `arg` is an axis of."""
         of = self.op.arg(arg.below.removesuffix(".ndim"))
         if of.is_list:
             return f'detail::ndim_of("{self.op.name}", "{of.name}", {of.name})'
         return f"{of.name}.ndim()"
 
     def list(self, arg):
-        """The C++ of an i64[] with what was left out filled in."""
+        """Returns the C++ of an i64[] in which absent values are filled in."""
         where = f'"{self.op.name}", "{arg.name}"'
         if arg.is_axis:
             return f"detail::resolve_axes({where}, {arg.name}, {self.rank(arg)})"
@@ -168,7 +170,7 @@ class Body:
         return f"{arg.name}.empty() ? {otherwise} : {given}"
 
     def frame(self):
-        """The frame with all but those outputs that are still to be made."""
+        """Returns the frame without the outputs that have yet to be made."""
         op = self.op
         operand = "in.b_scalar()" if is_elementwise(op) else "in.scalar()"
         for arg in op.args:
@@ -179,7 +181,7 @@ class Body:
         self.add(*(f"frame.{name} = {value};" for name, value in self.members.items()))
 
     def results(self):
-        """Makes the outputs, for NAME."""
+        """Returns the code that makes the outputs, for NAME."""
         op, enum_id = self.op, f"BP_OP_{self.op.c_name.upper()}"
         first = op.outputs[0]
         if given_shape(op):

@@ -1,6 +1,6 @@
 """Expressions of the spec over shapes, dtypes and attributes: parsed with `ast`, checked, and
 written out as C++ over ops_spec/dims.hpp. A Value is an int, number, dims (a list of int), dtype,
-enum or condition. Whatever the spec does not have is an ExpressionError.
+enum or condition. An expression that the spec does not have is an ExpressionError.
 """
 
 import ast
@@ -14,8 +14,8 @@ FUNCTIONS = {  # name: (types of the arguments, type of the result)
     "reduced": (("dims", "dims", "int"), "dims"),
     "window": (("dims", "dims", "dims", "dims", "dims"), "dims"),
 }
-# Of a list of tensors and an axis: the shape of all behind each other along it, and how far along
-# it the item at hand begins.
+# Functions of a list of tensors and an axis: the shape of all tensors behind each other along the
+# axis, and how far along it the present item begins.
 LIST_FUNCTIONS = {"concatenated": "dims", "before": "int"}
 ARITHMETIC = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "floor_div",
               ast.Mod: "mod"}
@@ -28,7 +28,7 @@ class ExpressionError(ValueError):
 
 @dataclass
 class Value:
-    """An expression that no kernel is needed for. cpp() writes it out."""
+    """An expression over facts that are known without running a kernel. cpp() writes it out."""
 
     node: ast.expr
     type: str                      # int, number, dims, dtype, enum or condition.
@@ -39,7 +39,8 @@ class Value:
         return ast.unparse(self.node)
 
     def names(self):
-        """The arguments and earlier names in it; of tensors it reads shape and dtype only."""
+        """Returns the arguments and earlier names in the expression, which reads only shape and
+        dtype of tensors."""
         return {n.id for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id in self.scope}
 
 
@@ -47,7 +48,8 @@ class Value:
 
 
 def scope_of(op):
-    """What an expression of `op` can name: {name: type}. A tensor is tensor, list or operand."""
+    """Returns the names that an expression of `op` may use: {name: type}. The type of a tensor is
+    tensor, list or operand."""
     scope = {}
     for arg in op.args:
         if arg.is_list and arg.is_tensor:
@@ -65,7 +67,7 @@ def scope_of(op):
 
 
 def parse_value(text, scope, want, dtypes=()):
-    """The Value that `text` is; `want` is its type, or a tuple of the types it may have."""
+    """Returns the Value of `text`. `want` is its type, or a tuple of the types that it may have."""
     node = parse(text, "eval").body if isinstance(text, str) else text
     value = Value(node, _type_of(node, scope, dtypes), scope)
     wanted = (want,) if isinstance(want, str) else want
@@ -80,7 +82,7 @@ def _a(kind):
 
 def parse(text, mode):
     try:
-        # Line breaks within an expression mean nothing, also without brackets around it.
+        # A line break within an expression means nothing, also without brackets around it.
         return ast.parse(" ".join(text.split()) if mode == "eval" else text, mode=mode)
     except SyntaxError as error:
         raise ExpressionError(f"'{(error.text or text).strip()}': {error.msg}") from None
@@ -98,14 +100,14 @@ def lookup(node, scope):
 
 
 def _type_of(node, scope, dtypes):
-    """The type of an expression; refuses what expressions do not have."""
+    """Returns the type of an expression, and refuses what expressions do not have."""
     kinds = {ast.Constant: _constant_type, ast.Name: _name_type, ast.Attribute: _attribute_type,
              ast.Subscript: _subscript_type, ast.List: _list_type, ast.BinOp: _binary_type,
              ast.UnaryOp: _unary_type, ast.IfExp: _if_type, ast.Compare: _compare_type,
              ast.Call: _call_type}
     if type(node) not in kinds:
         refuse(node, "expressions have nothing like this")
-    node.spec_type = kinds[type(node)](node, scope, dtypes)  # cpp() reads it again.
+    node.spec_type = kinds[type(node)](node, scope, dtypes)  # cpp() reads it.
     return node.spec_type
 
 
@@ -245,7 +247,7 @@ def _call_type(node, scope, dtypes):
 
 
 def cpp(value, resolve):
-    """`value` as a C++ expression over ops_spec/dims.hpp.
+    """Returns `value` as a C++ expression over ops_spec/dims.hpp.
 
     resolve(what, name) gives the C++ for a leaf; `what` is
       shape ndim dtype numel given         of the tensor argument `name` (View, int64_t, bp_dtype,
@@ -315,7 +317,7 @@ def _cpp_compare(node, scope, resolve):
 
 
 def _cpp_number(node, sub):
-    """A double, also where the expression is an int."""
+    """Returns the C++ of a double, also if the expression is an int."""
     if isinstance(node, ast.Constant):
         return repr(float(node.value))
     return f"static_cast<double>({sub(node)})"

@@ -1,4 +1,5 @@
-"""What the tests of formulas share: goldens, and the mistakes that these must notice."""
+"""The parts that the tests of formulas share: goldens, and the mistakes that goldens must
+notice."""
 
 import decimal
 import pathlib
@@ -7,14 +8,14 @@ import compute
 from primitives import CONTEXT
 
 GOLDENS = pathlib.Path(__file__).resolve().parent / "goldens"
-# Of two doubles, and what is lost where a double is subnormal.
+# The bounds allow for the rounding of a golden to two doubles, one of which may be subnormal.
 RELATIVE, ABSOLUTE = decimal.Decimal(2)**-100, decimal.Decimal(2)**-1074
 LARGEST = decimal.Decimal(1.7976931348623157e308)
 
 
 def read_goldens(name, parts):
-    """{op: [(inputs, the result as a Decimal)]} of a file. parts(numbers) divides those of a line
-    into its inputs and the two of its result."""
+    """Returns {op: [(inputs, the result as a Decimal)]} of a file. parts(numbers) divides the
+    numbers of a line into its inputs and the two of its result."""
     found = {}
     for line in (GOLDENS / name).read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
@@ -28,7 +29,7 @@ def read_goldens(name, parts):
 
 
 def fits(got, wanted):
-    """Whether a value is that of a golden. The sign of a zero is for the suite to say."""
+    """Returns whether a value agrees with a golden. The suite checks the sign of a zero."""
     if isinstance(got, bool):
         return wanted == int(got)
     with decimal.localcontext(CONTEXT):
@@ -41,16 +42,16 @@ def fits(got, wanted):
 
 # ---- Mutations -----------------------------------------------------------------------------------
 
-# What a primitive is mistaken for: one that takes the same.
+# Each primitive with those it may be mistaken for, which take the same arguments.
 MISTAKEN = {"add": ("sub", "mul"), "sub": ("add",), "mul": ("add", "div"), "div": ("mul",),
             "ratio": ("mul",), "max": ("min",), "min": ("max",), "lt": ("eq",), "le": ("lt",),
             "eq": ("le",), "exp": ("tanh",), "log": ("sqrt",), "sqrt": ("exp",), "tanh": ("exp",),
             "erfinv": ("tanh",)}
-ORDERED = ("sub", "div", "ratio", "lt", "le")  # Whose two sides differ.
+ORDERED = ("sub", "div", "ratio", "lt", "le")  # Primitives whose two sides differ.
 
 
 def mistakes(node):
-    """What could stand in place of `node` itself by one mistake: (what was done, Node)."""
+    """Yields what could stand in place of `node` by one mistake: (what was done, Node)."""
     if node.kind == "number":
         for change in (1, -1, node.value / 1024 or 1):
             yield f"{node.value} by {change}", compute.number(node.value + change)
@@ -75,7 +76,7 @@ def mistakes(node):
 
 
 def mutations(result):
-    """The formula with one mistake in one of its parts, wherever this part stands."""
+    """Yields the formula with one mistake in one of its parts, wherever this part stands."""
     for part in result.walk():
         for what, other in mistakes(part):
             yield f"{what} in {part.kind}", replaced(result, part, other)

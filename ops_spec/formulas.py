@@ -1,8 +1,8 @@
 """Formulas of the spec, which compute tensors: decompositions and gradients.
 
 A formula is a list of Assign whose values are Ref, ScalarRef, Value, Call, View and If. Emitters
-walk these; they never see Python's own trees. A formula is explicit: it casts with copy, and
-broadcasts with expand; only a number may stand where an op takes an inline scalar.
+walk these values; they never see Python's own trees. A formula is explicit: it casts with copy, and
+broadcasts with expand. A number may stand only where an op takes an inline scalar.
 """
 
 import ast
@@ -26,25 +26,25 @@ class Ref:
 
 @dataclass
 class ScalarRef:
-    """An argument of kind scalar|tensor, handed on as it is."""
+    """An argument of kind scalar|tensor, passed on as it is."""
 
     name: str
 
 
 @dataclass
 class Call:
-    """A call of another op: it stands for that op's first output."""
+    """A call of another op. It stands for that op's first output."""
 
     op: object                     # spec.Op
     args: dict                     # Tensor, operand or scalar|tensor by name: Ref, Value, ...
-    attrs: dict                    # Attribute by name: Value. Complete: no default is implied.
+    attrs: dict  # Attribute by name: Value. It is complete: no default is implied.
     dtype: object = None           # Value of type dtype, for an output whose dtype can be chosen.
     shape: object = None           # Value of type dims, for an output whose shape is given.
 
 
 @dataclass
 class View:
-    """Another view of a tensor. reshape copies where strides cannot express it."""
+    """Another view of a tensor. reshape copies if strides cannot express it."""
 
     kind: str                      # A key of VIEWS.
     tensor: object
@@ -53,7 +53,7 @@ class View:
 
 @dataclass
 class If:
-    """Only the chosen branch is computed."""
+    """A choice of two values. Only the chosen branch is computed."""
 
     condition: Value
     then: object
@@ -68,22 +68,27 @@ class Assign:
 
 @dataclass
 class Formula:
-    statements: list               # Of Assign.
+    statements: list               # A list of Assign.
     result: object = None          # The tensor that the last line is; None in a decomposition.
+
+    def calls(self):
+        """The ops that it calls, an op once for each call."""
+        values = [statement.value for statement in self.statements] + [self.result]
+        return [node.op for value in values for node in walk(value) if isinstance(node, Call)]
 
 
 @dataclass
 class Backward:
-    """How the gradients of an op come about."""
+    """How the gradients of an op are computed."""
 
-    reason: str = ""               # Why there is none; the rest is then empty.
-    op: object = None              # The op that computes them all; None where formulas do.
+    reason: str = ""               # Why there are none; the other members are then empty.
+    op: object = None              # The op that computes them all, or None if formulas do.
     call: Call = None              # Its arguments.
     prelude: list = field(default_factory=list)     # Assigns that formulas share.
     gradients: dict = field(default_factory=dict)   # Input: Formula, or the output of `op` by name.
 
     def needed(self, wanted):
-        """The statements of the prelude that the gradients of the inputs `wanted` need."""
+        """Returns the statements of the prelude that the gradients of the inputs `wanted` need."""
         names, chosen = set(), []
         for name in wanted:
             formula = self.gradients[name]
@@ -96,7 +101,7 @@ class Backward:
         return chosen
 
     def saved(self, wanted=None):
-        """What the gradients of the inputs `wanted` (None: all) keep from the forward call:
+        """Returns what the gradients of the inputs `wanted` (None: all) keep from the forward call:
         (names read as tensors, names of which only shape or dtype is read, or attributes)."""
         if self.call:
             return reads(self.call)
@@ -112,14 +117,14 @@ class Backward:
 
 
 def reads(value):
-    """(names of tensors, other names) in `value`."""
+    """Returns (names of tensors, other names) in `value`."""
     tensors = {n.name for n in walk(value) if isinstance(n, (Ref, ScalarRef))}
     others = set().union(*(n.names() for n in walk(value) if isinstance(n, Value)))
     return tensors, others - tensors
 
 
 def walk(value):
-    """`value` and everything in it, outermost first."""
+    """Yields `value` and everything in it, outermost first."""
     yield value
     children = []
     if isinstance(value, Call):
@@ -140,14 +145,14 @@ class FormulaParser:
         self.ops = ops             # {name: Op}
         self.scope = dict(scope)
         self.dtypes = dtypes
-        self.unset = set()         # Outputs that no line has given a value yet.
+        self.unset = set()         # Outputs that no line has given a value so far.
 
     def assigns(self, text, may_assign=()):
-        """The Assigns of `text`; a name is new, or one of `may_assign`."""
+        """Returns the Assigns of `text`. Each name is new, or one of `may_assign`."""
         return [self._assign(s, may_assign) for s in parse(text, "exec").body]
 
     def formula(self, text):
-        """Assigns, and a last line that is the result."""
+        """Returns the Assigns, and the value of the last line, which is the result."""
         body = parse(" ".join(text.split()) if "\n" not in text.strip() else text, "exec").body
         if not body or not isinstance(body[-1], ast.Expr):
             raise ExpressionError("the last line of a formula is the tensor it gives")
@@ -245,7 +250,7 @@ class FormulaParser:
                 refuse(node, f"{ref.name} may be an inline scalar, and {name} may not")
 
     def _enum(self, node, arg, value):
-        """An enum attribute of this op handed on, or the number of a value."""
+        """Returns an enum attribute of this op, passed on, or the number of a value."""
         if isinstance(value, ast.Name) and self.scope.get(value.id) == "enum":
             return Value(value, "enum", self.scope)
         if not isinstance(value, ast.Name) or value.id not in arg.enum_values:
@@ -270,7 +275,8 @@ class FormulaParser:
 
 
 def parse_decomposition(op, ops, dtypes):
-    """The Formula of `decompose`, which gives every output of `op` a value; None for a core op."""
+    """Returns the Formula of `decompose`, which gives every output of `op` a value, or None for a
+    core op."""
     if not op.decompose:
         return None
     parser = FormulaParser(ops, scope_of(op), dtypes)
@@ -283,7 +289,7 @@ def parse_decomposition(op, ops, dtypes):
 
 
 def parse_backward(op, ops, dtypes):
-    """The Backward of `op`."""
+    """Returns the Backward of `op`."""
     scope = scope_of(op) | {f"grad_{a.name}": "tensor" for a in op.args if a.is_out}
     if isinstance(op.backward, str):
         if op.backward.startswith("none: "):
@@ -296,7 +302,8 @@ def parse_backward(op, ops, dtypes):
             continue
         if not op.arg(name) or not op.arg(name).is_input:
             raise ExpressionError(f"'{name}' is no input of this op")
-        # In a list, the formula is that of one item: NAME.shape and before(NAME, axis) are its own.
+        # For a list, the formula is that of one item: NAME.shape and before(NAME, axis) belong to
+        # the item.
         kind = "list" if op.arg(name).is_list else "tensor"
         own = FormulaParser(ops, parser.scope | {name: kind}, dtypes)
         result.gradients[name] = own.formula(text)

@@ -1,4 +1,4 @@
-// Reading a frame through the rows of its op, and refusing it.
+// Reads a frame through the rows of its op, and refuses it.
 #pragma once
 
 #include <cstring>
@@ -10,7 +10,7 @@
 
 namespace bp::ops {
 
-// Calls text() for the sentence. Out of memory loses the text, never the status.
+// Calls text() for the sentence. If memory runs out, the text is lost, but not the status.
 template <typename Text>
 bp_status refuse(const Text& text) noexcept {
   try {
@@ -20,7 +20,7 @@ bp_status refuse(const Text& text) noexcept {
   }
 }
 
-// "softmax: axis", "sum: axes[1]"
+// Returns text like "softmax: axis" or "sum: axes[1]".
 inline std::string head(const Row& row, uint32_t index, int64_t item = kNoItem) {
   std::string text = std::string(row.name) + ": " + row.arguments[index].name;
   if (item != kNoItem) text += "[" + std::to_string(item) + "]";
@@ -34,7 +34,7 @@ T member(const void* frame, uint32_t offset) {
   return value;
 }
 
-// The tensors that stand for an argument: one, those of a list, or none.
+// The tensors that an argument has: one, those of a list, or none.
 struct Tensors {
   const bp_tensor* single;
   const bp_tensor* const* items;
@@ -42,7 +42,7 @@ struct Tensors {
   bool is_list;
   const bp_tensor* operator[](uint64_t i) const { return is_list ? items[i] : single; }
 
-  // How head() names entry `i`.
+  // Returns the item by which head() names tensor `i`.
   int64_t item(uint64_t i) const { return is_list ? static_cast<int64_t>(i) : kNoItem; }
 };
 

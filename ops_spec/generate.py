@@ -22,7 +22,7 @@ SIZES = {"bp_scalar": 16, "uint32_t": 4, "int32_t": 4, "bp_dtype": 4}  # All oth
 
 
 def members(arg):
-    """(C type, name, comment) of each member that stands for `arg` in the frame."""
+    """Returns (C type, name, comment) of each member that stands for `arg` in the frame."""
     comment = describe(arg)
     if arg.is_list:
         item = "const int64_t*" if arg.kind == "i64[]" else "const bp_tensor* const*"
@@ -36,7 +36,7 @@ def members(arg):
 
 
 def frame(op):
-    """The members of the frame of `op` with all padding, as (C type, name, comment)."""
+    """Returns the members of the frame of `op` with all padding, as (C type, name, comment)."""
     rows = [("uint32_t", "struct_size", ""), ("uint32_t", "flags", "None defined: 0.")]
     offset, gaps = 8, 0
     for arg in op.args:
@@ -53,7 +53,7 @@ def frame(op):
 
 
 def describe(arg):
-    """The comment of a member: role, dtype, shape and bounds."""
+    """Returns the comment of a member: role, dtype, shape and bounds."""
     parts = [role(arg), describe_dtype(arg), describe_shape(arg), describe_bounds(arg)]
     text = ", ".join(p for p in parts if p)
     if arg.may_alias:
@@ -89,7 +89,8 @@ def describe_shape(arg):
 
 
 def describe_bounds(arg):
-    """The comment on an attribute's values. A name in front of a sign keeps its spelling."""
+    """Returns the comment on an attribute's values. A name in front of a sign keeps its
+    spelling."""
     if arg.kind == "enum":
         return "one of the constants above"
     bounds = []
@@ -109,7 +110,7 @@ def describe_count(arg):
 
 
 def block(text):
-    """The lines of a C comment."""
+    """Returns the lines of a C comment."""
     lines = textwrap.wrap(text, WIDTH - 8)
     return ["/* " + lines[0], *(" * " + line for line in lines[1:-1]),
             " * " + lines[-1] + " */"] if len(lines) > 1 else [f"/* {lines[0]} */"]
@@ -123,7 +124,8 @@ def head(op, source):
 
 
 def struct(op):
-    """The typedef of the frame; a comment stands beside its member, or above where it is long."""
+    """Returns the typedef of the frame. A comment stands beside its member, or above it if it is
+    long."""
     rows = [(f"  {ctype} {name};", comment) for ctype, name, comment in frame(op)]
     lines, run = [f"typedef struct bp_{op.c_name}_args {{"], []
 
@@ -221,7 +223,7 @@ def parse_arguments(argv):
 
 
 def check(files, ops, count):
-    """What is out of date, as lines."""
+    """Yields what is out of date, as lines."""
     for path, text in files.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             yield f"{path}: out of date: run ops_spec/generate.py"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of the spec's loader, of expressions and formulas, and of what is generated from them."""
+"""Tests of the spec's loader, of expressions and formulas, and of the files generated from them."""
 
 import contextlib
 import io
@@ -45,7 +45,7 @@ class Folder(unittest.TestCase):
         return spec.load(self.folder)
 
     def refusal(self, text, **files):
-        """The message of the refusal, without the folder."""
+        """Returns the message of the refusal, without the folder."""
         with self.assertRaises(spec.SpecError) as caught:
             self.load(text, **files)
         return str(caught.exception).replace(f"{self.folder}/", "")
@@ -342,7 +342,7 @@ class EmitTest(Folder):
 
 
 class InventoryTest(unittest.TestCase):
-    """What holds for the ops of this tree."""
+    """The rules that hold for the ops of this tree."""
 
     def test_every_op_can_be_differentiated_or_says_why_not(self):
         for op in spec.load():

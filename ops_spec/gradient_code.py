@@ -1,5 +1,5 @@
-"""The gradients of the spec as C++: what emit_autograd.py makes nodes of, and what both it and
-emit_wrappers.py ask of an op's formulas.
+"""The gradients of the spec as C++. emit_autograd.py makes nodes of them; it and emit_wrappers.py
+also ask this module about an op's formulas.
 """
 
 import ast
@@ -10,13 +10,13 @@ import formulas
 from signatures import enum_type, is_flag, pascal, recorded_inputs, signature
 
 def differentiable_outputs(op):
-    """The outputs whose gradients the formulas of the op read, in order."""
+    """Returns the outputs whose gradients the formulas of the op read, in order."""
     read = set().union(*(part for v in parts_of(op.gradients) for part in formulas.reads(v)))
     return [a for a in op.outputs if f"grad_{a.name}" in read]
 
 
 def parts_of(gradients):
-    """All that the gradients of an op compute, in order."""
+    """Returns all that the gradients of an op compute, in order."""
     if gradients.op:
         return [gradients.call]
     parts = [s.value for s in gradients.prelude]
@@ -26,21 +26,21 @@ def parts_of(gradients):
 
 
 def values_of(gradients):
-    """All expressions in the gradients of an op."""
+    """Returns all expressions in the gradients of an op."""
     return [node for part in parts_of(gradients) for node in formulas.walk(part)
             if isinstance(node, expressions.Value)]
 
 
 def asks_given(gradients, name):
-    """Whether a formula asks given(name)."""
+    """Returns whether a formula asks given(name)."""
     return any(isinstance(n, ast.Call) and n.func.id == "given" and n.args[0].id == name
                for value in values_of(gradients) for n in ast.walk(value.node))
 
 
 def without_gradient(op, ops):
-    """The inputs that may be floats and have no gradient. What an op takes of the results of the
-    op that it is the backward of is none: it is a function of that op's inputs, whose gradients
-    lead through it."""
+    """Returns the inputs that may be floats and have no gradient. If the op is the backward of
+    another op, the results of that op do not count: they are functions of that op's inputs, and the
+    gradients of these lead through it."""
     if not recorded_inputs(op):
         return []
     forwards = [o for o in ops if o.gradients.op is op]
@@ -57,7 +57,8 @@ def _may_be_float(op, arg):
 
 
 def _paths(value, name, path=()):
-    """The conditions, with whether they hold, on each way to where `value` reads tensor `name`."""
+    """Yields the conditions on each way to where `value` reads tensor `name`, with whether they
+    hold."""
     if isinstance(value, (formulas.Ref, formulas.ScalarRef)):
         if value.name == name:
             yield path
@@ -72,8 +73,8 @@ def _paths(value, name, path=()):
 
 
 def kept_when(op, name):
-    """The C++ of the condition over attributes under which a gradient reads the tensor `name`; ""
-    if it always does."""
+    """Returns the C++ of the condition over attributes under which a gradient reads the tensor
+    `name`, or "" if it always does."""
     attributes = {a.name for a in op.attributes if a.kind != "i64[]"}
 
     def resolve(what, of):
@@ -94,12 +95,12 @@ def kept_when(op, name):
 
 
 class Expressions:
-    """Writes the formulas of one op as C++ within its node, where an argument NAME that is kept is
-    NAME_, or NAME_meta_ if only its shape and dtype are. A subclass has op, inputs, outputs,
-    gradients and list: the input that is a list, or None."""
+    """Writes the formulas of one op as C++ within its node. A kept argument NAME is NAME_ there, or
+    NAME_meta_ if only its shape and dtype are kept. A subclass has op, inputs, outputs, gradients
+    and list: the input that is a list, or None."""
 
     def resolve(self, what, name):
-        """The resolver of expressions.cpp()."""
+        """Implements resolve() for expressions.cpp()."""
         if what == "enum":
             arg = self.op.arg(name.split(".")[0])
             return f"{enum_type(arg)}::k{pascal(name.split('.')[1])}"
@@ -122,7 +123,7 @@ class Expressions:
         return expressions.cpp(value, self.resolve)
 
     def tensor(self, node):
-        """The C++ of a tensor in a formula, or of a number for an operand."""
+        """Returns the C++ of a tensor in a formula, or of a number for an operand."""
         if isinstance(node, (formulas.Ref, formulas.ScalarRef)):
             return node.name
         if isinstance(node, formulas.View):
@@ -140,7 +141,7 @@ class Expressions:
         return f"{self.tensor(node.tensor)}.{node.kind}({', '.join(params)})"
 
     def call(self, node):
-        if node.op.name == "copy":  # A cast, which is none where the dtype is right already.
+        if node.op.name == "copy":  # A cast, which does nothing if the dtype is right already.
             return f"{self.tensor(node.args['x'])}.to({self.value(node.dtype)})"
         arguments = [self.argument(node, p) for p in signature(node.op, False)]
         return f"bp::{node.op.c_name}({', '.join(arguments)})"
@@ -168,7 +169,7 @@ class Expressions:
         return "Tensor()" if parameter.default == "{}" else parameter.default
 
     def index_of(self, output):
-        """The input whose gradient is this output of the backward op."""
+        """Returns the index of the input whose gradient is this output of the backward op."""
         own = self.gradients.gradients
         return next(i for i, a in enumerate(self.inputs) if own[a.name] == output)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of how gradients are written out: by emit_autograd.py and emit_wrappers.py."""
+"""Tests of how emit_autograd.py and emit_wrappers.py write gradients."""
 
 import pathlib
 import tempfile
@@ -11,7 +11,7 @@ import gradient_code
 import signatures
 import spec
 
-# The gradient of z, which may not be there, is read without asking whether it is given.
+# The gradient of z may be absent, and the formula reads it without asking whether it is given.
 CARELESS = """\
 square:
   id: 99

@@ -1,4 +1,4 @@
-// bp_op_infer() and bp_op_check().
+// Defines bp_op_infer() and bp_op_check().
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace bp::ops {
 namespace {
 
-// One tensor of a frame that memory is compared for.
+// A tensor of a frame, with the memory that it uses.
 struct Use {
   const bp_tensor* tensor;
   ByteRange range;
@@ -42,9 +42,10 @@ bp_status bad_overlap(const Row& row, const Use& a, const Use& b) {
   });
 }
 
-// Sorted by where they begin, so that only neighbours can meet: lists of thousands of parameters
-// stay cheap. Two that are read never clash, so each use is held against the written ones alone;
-// many written ones that reach into each other are refused at the first pair that shares a byte.
+// Compares the memory of all uses. They are sorted by where they begin, so that only neighbours can
+// meet and lists of thousands of parameters stay cheap. Two uses that only read never clash, so a
+// use that reads is compared with written ones only. Many written uses that reach into each other
+// are refused at the first pair that shares a byte.
 bp_status check_memory(const Row& row, std::pmr::vector<Use>& uses) {
   std::sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) {
     const std::less<const bp_buffer*> before;
@@ -55,7 +56,7 @@ bp_status check_memory(const Row& row, std::pmr::vector<Use>& uses) {
     return a.tensor->buffer == b.tensor->buffer && a.range.begin < b.range.end &&
            b.range.begin < a.range.end;
   };
-  // The uses before this one that may still reach it: the written ones, and those that are read.
+  // Earlier uses that may still reach the present one, divided into written and read.
   std::pmr::vector<const Use*> written(uses.get_allocator()), read(uses.get_allocator());
   for (const Use& use : uses) {
     std::erase_if(written, [&](const Use* earlier) { return !meet(*earlier, use); });
@@ -77,7 +78,7 @@ bp_status check_memory(const Row& row, std::pmr::vector<Use>& uses) {
   return BP_OK;
 }
 
-// Where the elements of a tensor may lie, as far as that can be seen without its buffer.
+// Checks where the elements of a tensor may lie, as far as this can be seen without its buffer.
 bp_status check_place(const Row& row, uint32_t index, int64_t item, const bp_tensor& tensor,
                       const ByteRange& range) {
   const uint64_t size = std::max<uint64_t>(bp_dtype_bits(tensor.dtype) / 8, 1);
@@ -155,8 +156,8 @@ bp_status check_outputs(const Row& row, const void* frame, const bp_op_output* e
   return BP_OK;
 }
 
-// Asks for 0 bytes behind the last element: a range that leaves its buffer is refused, also an
-// empty one.
+// Asks for 0 bytes behind the last element. A range that leaves its buffer is refused, also if
+// the range is empty.
 bp_status check_end(const bp_target& target, const Row& row, uint32_t index, int64_t item,
                     const bp_tensor& tensor) {
   const ByteRange range = byte_range(tensor);
@@ -184,7 +185,7 @@ bp_status check_ends(const bp_target& target, const Row& row, const void* frame)
   return BP_OK;
 }
 
-// A frame of this build: `args` itself, or a copy of the frame of an older or newer build.
+// A frame of this build. It is `args` itself, or a copy of the frame of an older or newer build.
 struct Frame {
   const Row* row = nullptr;
   const void* args = nullptr;
@@ -248,7 +249,7 @@ bp_status bp_op_infer(uint32_t op, const void* args, uint32_t capacity, bp_op_ou
   return BP_OK;
 }
 
-// What bp_op_check() checks, with the frame for further checks.
+// Checks all that bp_op_check() checks, and returns the frame in `frame` for further checks.
 static bp_status check_frame(uint32_t op, const void* args, bp::ops::Frame& frame) {
   bp_status status = bp::ops::read_frame(op, args, frame);
   if (status != BP_OK) return status;

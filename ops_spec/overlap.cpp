@@ -11,7 +11,7 @@
 namespace bp {
 namespace {
 
-constexpr int64_t kFar = kFarthestByte;  // Beyond every buffer.
+constexpr int64_t kFar = kFarthestByte;  // It lies beyond every buffer.
 
 int64_t or_far(int64_t value) { return value == dims::kNone ? kFar : value; }
 
@@ -20,17 +20,18 @@ int64_t element_bytes(const bp_tensor& tensor) {
 }
 
 struct Axis {
-  int64_t step;   // Above 0, in bytes.
-  int64_t reach;  // How far the last element of the axis is from the first, in bytes.
+  int64_t step;  // Above 0, counted in bytes.
+  // The distance in bytes of the last element of the axis from the first.
+  int64_t reach;
 };
 
-// The axes with more than one element, all turned so that they count upwards from `begin`.
+// The axes with more than one element. All are turned so that they count upwards from `begin`.
 struct Layout {
   Axis axes[BP_MAX_RANK];
   uint32_t count = 0;
   int64_t begin;
-  int64_t size;         // Of one element, in bytes.
-  bool is_sane = true;  // No step or reach is beyond every buffer.
+  int64_t size;         // The bytes of one element.
+  bool is_sane = true;  // False if a step or reach is beyond every buffer.
 
   explicit Layout(const bp_tensor& tensor)
       : begin(static_cast<int64_t>(tensor.byte_offset)), size(element_bytes(tensor)) {
@@ -46,7 +47,8 @@ struct Layout {
     std::sort(axes, axes + count, [](Axis a, Axis b) { return a.step < b.step; });
   }
 
-  // The bytes that the axes with steps below `limit` take up, from the first to behind the last.
+  // Returns the bytes that the axes with steps below `limit` take up, from the first to behind the
+  // last.
   [[nodiscard]] int64_t extent_below(int64_t limit) const {
     int64_t extent = size;
     for (uint32_t i = 0; i < count && axes[i].step < limit; ++i) {
@@ -55,7 +57,7 @@ struct Layout {
     return extent;
   }
 
-  // The greatest common divisor of `base` and of the steps from `limit` on.
+  // Returns the greatest common divisor of `base` and of the steps from `limit` on.
   [[nodiscard]] int64_t divisor_from(int64_t limit, int64_t base) const {
     for (uint32_t i = 0; i < count; ++i) {
       if (axes[i].step >= limit) base = std::gcd(base, axes[i].step);
@@ -64,9 +66,9 @@ struct Layout {
   }
 };
 
-// Whether a and b are apart because both consist of pieces that repeat with a common period, and
-// the pieces of one lie between those of the other. Axes with steps from `limit` on are the
-// repetition.
+// Returns whether a and b are apart because both consist of pieces that repeat with a common
+// period, and the pieces of one lie between the pieces of the other. Axes with steps from `limit`
+// on repeat the pieces.
 bool are_apart(const Layout& a, const Layout& b, int64_t limit) {
   const int64_t period = b.divisor_from(limit, a.divisor_from(limit, 0));
   const int64_t a_extent = a.extent_below(limit);
@@ -91,7 +93,7 @@ bool overlaps_itself(const bp_tensor& tensor) {
 
 ByteRange byte_range(const bp_tensor& tensor) {
   if (!tensors::has_elements(tensor)) return {0, 0};
-  if (tensors::is_contiguous(tensor)) {  // The common case, and quick to see.
+  if (tensors::is_contiguous(tensor)) {  // The common case is quick to see.
     const auto begin = static_cast<int64_t>(tensor.byte_offset);
     const int64_t bytes = dims::mul(dims::numel(dims::shape(tensor)), element_bytes(tensor));
     return {begin, or_far(dims::add(begin, bytes))};

@@ -1,5 +1,5 @@
-// Whether strided tensors share memory. Where no cheap proof exists that they do not, they count as
-// sharing it.
+// Finds whether strided tensors share memory. If no cheap proof exists that they do not, they count
+// as sharing memory.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +9,23 @@
 
 namespace bp {
 
-// Whether two elements of `tensor` may lie in one place, as with a stride of 0. False only where
-// the axes can be put in an order in which each steps over all that the ones after it reach.
+// Returns whether two elements of `tensor` may lie in one place, as with a stride of 0. It is false
+// only if the axes can be put in an order in which each axis steps over all that the later axes
+// reach.
 [[nodiscard]] bool overlaps_itself(const bp_tensor& tensor);
 
-// Whether `a` and `b` may share a byte. False for other buffers, for ranges that do not meet, and
-// for slices that lie beside each other, such as two blocks of columns of one matrix.
+// Returns whether `a` and `b` may share a byte. It is false for different buffers, for ranges that
+// do not meet, and for slices that lie beside each other, such as two blocks of columns of one
+// matrix.
 [[nodiscard]] bool overlap(const bp_tensor& a, const bp_tensor& b);
 
-// Whether element i of `a` and of `b` are the same for every i.
+// Returns whether element i of `a` and element i of `b` are the same for every i.
 [[nodiscard]] bool is_same_memory(const bp_tensor& a, const bp_tensor& b);
 
 inline constexpr int64_t kFarthestByte = std::numeric_limits<int64_t>::max();
 
-// [begin, end) in bytes of the buffer; both 0 for a tensor without elements. What cannot be counted
-// ends at kFarthestByte.
+// The bytes [begin, end) of the buffer. Both are 0 for a tensor without elements. A range that
+// cannot be counted ends at kFarthestByte.
 struct ByteRange {
   int64_t begin;
   int64_t end;

@@ -12,7 +12,7 @@ namespace {
 
 bp_buffer* const kBuffer = reinterpret_cast<bp_buffer*>(0x1000);
 
-// A tensor of f32 with the arrays it points to.
+// A tensor of f32 with the arrays that it points to.
 struct Strided {
   std::vector<int64_t> shape;
   std::vector<int64_t> strides;
@@ -31,7 +31,7 @@ struct Strided {
             .reserved = 0};
   }
 
-  // The positions of all elements, one by one.
+  // Returns the positions of all elements, one by one.
   [[nodiscard]] std::vector<int64_t> positions() const {
     std::vector<int64_t> all = {static_cast<int64_t>(offset)};
     for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -91,7 +91,7 @@ TEST(Overlap, SurvivesStridesThatDoNotFit) {
 TEST(Overlap, CountsNoStepThatIsBeyondEveryBuffer) {
   const Strided far{{2, 2}, {INT64_MAX, 1}};
   bp_tensor bytes = far.get();
-  bytes.dtype = BP_BOOL;  // Of 1 byte: the step itself can be counted.
+  bytes.dtype = BP_BOOL;  // Its elements have 1 byte, so the step itself can be counted.
   const ByteRange range = byte_range(bytes);
   EXPECT_EQ(range.end, kFarthestByte);
 }

@@ -2,9 +2,9 @@
 
 Each language writes a primitive once: emit_highway.py, emit_cuda.py and emit_glsl.py for kernels,
 emit_elementwise.py in the number types of the conformance suite, and the functions below with 60
-digits, for tests. A row that
-one of them lacks fails the build. Highway's are accurate to what math-inl.hpp says, and the
-bound on what any backend may be off is in conformance/numerics (Bounded).
+digits, for tests. If a language lacks a row, the build fails. The functions of Highway are as
+accurate as math-inl.hpp says, and conformance/numerics (Bounded) has the error that any backend
+may have.
 """
 
 import decimal
@@ -14,7 +14,7 @@ from typing import Callable
 
 NUMBER, CONDITION = "number", "condition"
 
-# Like IEEE 754: what is invalid is NaN, and a division by zero is infinite.
+# The rules of IEEE 754: an invalid operation is NaN, and a division by zero is infinite.
 CONTEXT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN, traps=[])
 _ONE = decimal.Decimal(1)
 _PI = decimal.Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628"
@@ -25,9 +25,9 @@ _PI = decimal.Decimal("3.1415926535897932384626433832795028841971693993751058209
 class Primitive:
     takes: tuple                   # The type of each argument.
     gives: str
-    evaluate: Callable             # On Decimals in CONTEXT, and bools for conditions.
-    says: str                      # For people.
-    for_integers: bool = False     # Exists for integers too, where it wraps.
+    evaluate: Callable             # Works on Decimals in CONTEXT, and on bools for conditions.
+    says: str                      # A text for people.
+    for_integers: bool = False     # Whether it exists for integers too, where it wraps.
 
 
 def _tanh(x):
@@ -41,7 +41,8 @@ def _tanh(x):
 
 
 def _erf(x):
-    """By the series 2 / sqrt(pi) * exp(-x^2) * sum 2^n x^(2n + 1) / (2n + 1)!!, x >= 0."""
+    """Computes erf(x) for x >= 0 by the series 2 / sqrt(pi) * exp(-x^2) * sum 2^n x^(2n + 1) / (2n
+    + 1)!!."""
     term = total = x
     n = 0
     while term > total * decimal.Decimal("1e-65"):
@@ -52,13 +53,14 @@ def _erf(x):
 
 
 def _erfinv(x):
-    """Newton's method, which begins left of the result and so comes nearer from there."""
+    """Computes erfinv by Newton's method, which begins left of the result and so comes nearer from
+    there."""
     if x.is_nan() or abs(x) > 1:
         return decimal.Decimal("NaN")
     if abs(x) == 1 or abs(x) < decimal.Decimal("1e-40"):
         return decimal.Decimal("Infinity").copy_sign(x) if abs(x) == 1 else x * _PI.sqrt() / 2
     y, step = abs(x) * _PI.sqrt() / 2, _ONE
-    # Near 1 the rest of 60 digits is what counts, so more of them are carried.
+    # Near 1 only the difference from 1 has digits that count, so more than 60 digits are carried.
     with decimal.localcontext(decimal.Context(prec=120, traps=[])) as wide:
         while step > y * decimal.Decimal("1e-58"):
             step = (abs(x) - _erf(y)) * wide.exp(y * y) * _PI.sqrt() / 2
@@ -105,7 +107,7 @@ PRIMITIVES = {
 
 
 def check_rows(rows, language):
-    """Fails unless `rows`, what a language has, are those of the closed set."""
+    """Fails unless the rows of a language are exactly those of the closed set."""
     missing, unknown = PRIMITIVES.keys() - rows.keys(), rows.keys() - PRIMITIVES.keys()
     if missing or unknown:
         sys.exit(f"{language}: no row for {sorted(missing)}; not in the set: {sorted(unknown)}")

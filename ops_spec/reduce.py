@@ -6,11 +6,11 @@
     finish:   "shift + log(total)" of what was combined; that itself if it is not given
 
 `map` and `finish` are formulas over elements (compute.py). `finish` also knows `count`, the number
-of elements. The `shift` is the largest element, or 0 if that one is infinite or does not exist:
+of elements. The `shift` is the largest element, or 0 if the largest is infinite or does not exist:
 then the difference of an element and the shift is never larger than 0, unless the element is
 infinite.
 
-A reduction over no axes combines one element. Where that gives the element itself, the result is a
+A reduction over no axes combines one element. If that gives the element itself, the result is a
 copy of x in each bit.
 """
 
@@ -21,7 +21,8 @@ import compute
 import expressions
 from primitives import CONTEXT, NUMBER, PRIMITIVES
 
-COMBINES = {"add": decimal.Decimal(0), "max": decimal.Decimal("-Infinity")}  # What none gives.
+# The result of no elements.
+COMBINES = {"add": decimal.Decimal(0), "max": decimal.Decimal("-Infinity")}
 ELEMENT, SHIFT, TOTAL, COUNT = "x", "shift", "total", "count"
 _SAMPLES = ("-3", "0.5", "7")  # Elements that a copy must leave as they are.
 
@@ -31,8 +32,8 @@ class Reduction:
     """The formula of an op that reduces axes."""
 
     combine: str
-    map: compute.Compute = None      # None: the element itself.
-    finish: compute.Compute = None   # None: what was combined.
+    map: compute.Compute = None      # None stands for the element itself.
+    finish: compute.Compute = None   # None stands for what was combined.
     has_shift: bool = False
 
     @property
@@ -43,11 +44,11 @@ class Reduction:
 
     @property
     def kinds(self):
-        """The primitives of map and finish."""
+        """Returns the primitives of map and finish."""
         return {n.kind for f in (self.map, self.finish) if f for n in f.result.walk()}
 
     def evaluate(self, elements):
-        """The value for a list of floats with 60 digits: a Decimal."""
+        """Returns the value for a list of floats with 60 digits: a Decimal."""
         with decimal.localcontext(CONTEXT):
             xs = [decimal.Decimal(x) for x in elements]
             known = {SHIFT: self._shift(xs)}
@@ -83,7 +84,8 @@ def _check_op(op):
 
 
 def _formula(entry, key, own, optional, has_integers):
-    """The Compute of a key of `reduce`: of `own`, and of those of `optional` that it names."""
+    """Returns the Compute of a key of `reduce`, over `own` and those of `optional` that it
+    names."""
     if key not in entry:
         return None
     made = compute.parse_formula(entry[key], [own], has_integers, optional)
@@ -95,7 +97,7 @@ def _formula(entry, key, own, optional, has_integers):
 
 
 def parse_reduce(op):
-    """The Reduction of `op`; None where it has none. Raises ExpressionError."""
+    """Returns the Reduction of `op`, or None if it has none. Raises ExpressionError."""
     if not op.reduce:
         return None
     _check_op(op)

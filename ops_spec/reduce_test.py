@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests of `reduce`: what is refused, the formulas against goldens that know nothing of them, and
-that no change to a formula passes those.
+"""Tests of `reduce`: what is refused, that the formulas agree with independent goldens, and that
+each change to a formula makes it disagree.
 """
 
 import dataclasses
@@ -28,7 +28,6 @@ length:
     keepdims: {kind: i32, min: 0, max: 1, default: 0}
   reduce: {combine: add, map: "x * x", finish: "sqrt(total)"}
   backward: "none: nothing here needs it"
-  numerics: R1
 """
 FORMULA = 'combine: add, map: "x * x", finish: "sqrt(total)"'
 
@@ -46,7 +45,7 @@ def cleared(value):
     return ZERO if value.is_infinite() else value
 
 
-# What the shift is mistaken for. NaN is left to the terms, which have it as well.
+# What the shift may be mistaken for. A NaN needs no shift, since the terms have it as well.
 SHIFTS = {
     "the shift left out": lambda xs: ZERO,
     "the shift not cleared of infinities": lambda xs: max(xs, default=-INFINITY),
@@ -62,7 +61,7 @@ def with_shift(made, shift):
 
 
 def formula_mutations(formula):
-    """The formula with one mistake: those of its parts, and those of what it is given."""
+    """Yields the formula with one mistake: in its parts, and in what it is given."""
     yield from mutations(formula.result)
     for name in formula.inputs:
         given = compute.Node("input", name=name)
@@ -181,7 +180,7 @@ class RefusalTest(Folder):
 
 
 class EmitTest(unittest.TestCase):
-    """What emit_reductions.py makes of formulas."""
+    """What emit_reductions.py writes for formulas."""
 
     def test_every_op_is_in_every_language(self):
         ops = reductions.load()

@@ -1,6 +1,6 @@
-"""What the emitters of reductions share: which ops have a formula (reduce.py), and what is said of
-each of them. emit_reductions.py writes the kernels' part, conformance/emit_reductions.py the
-oracles."""
+"""The parts that the emitters of reductions share: which ops have a formula (reduce.py), and facts
+about each of them. emit_reductions.py writes the part of the kernels,
+conformance/emit_reductions.py the oracles."""
 
 import elementwise
 import spec
@@ -8,19 +8,20 @@ from signatures import pascal
 
 
 def load():
-    """The ops with a formula, in the order of the spec."""
+    """Returns the ops with a formula, in the order of the spec."""
     return [op for op in spec.load() if op.reduction]
 
 
 def formulas(op):
-    """[(the name of the function, the names of its parameters, the Compute)] of map and finish."""
+    """Returns [(the name of the function, the names of its parameters, the Compute)] of map and
+    finish."""
     parts = [("map", ("x", "shift"), op.reduction.map),
              ("finish", ("total", "count", "shift"), op.reduction.finish)]
     return [part for part in parts if part[2]]
 
 
 def facts(op):
-    """What a formula says besides its functions: {name of a constant: whether it holds}."""
+    """Returns what a formula says besides its functions: {name of a constant: whether it holds}."""
     made = op.reduction
     return {"kAdds": made.combine == "add", "kHasShift": made.has_shift,
             "kHasMap": made.map is not None, "kHasFinish": made.finish is not None,
@@ -32,6 +33,7 @@ def formula_name(op):
 
 
 def dtypes(op):
-    """The rows of a kernel's dtypes: of x, or pairs of x and y where both may be chosen."""
+    """Returns the rows of a kernel's dtypes: the dtypes of x, or pairs of x and y if both may be
+    chosen."""
     is_pair = op.outputs[0].is_free
     return "kSumPairs" if is_pair else elementwise.pick(op, "kFloatDtypes", "kNumberDtypes", "")

@@ -1,8 +1,9 @@
-"""The C++ functions of the runtime as emit_wrappers.py and emit_autograd.py both need them: names,
-parameters, and which arguments are recorded for gradients.
+"""The C++ functions of the runtime, for emit_wrappers.py and emit_autograd.py: names, parameters,
+and which arguments are recorded for gradients.
 """
 
-# Ops whose inputs a function of runtime/ops/dispatch.cpp makes agree first, by recorded views.
+# For these ops a function of runtime/ops/dispatch.cpp first makes the inputs agree, by recorded
+# views.
 PREPARED = {"matmul": ("a", "b")}
 
 
@@ -15,22 +16,24 @@ def enum_type(arg):
 
 
 def is_flag(arg):
-    """An i32 that is 0 or 1: a bool in C++."""
+    """Returns whether the argument is an i32 that is 0 or 1: a bool in C++."""
     return arg.kind == "i32" and (arg.min, arg.max) == (0, 1)
 
 
 def broadcasts(op):
-    """The inputs are broadcast to each other, and a and b cast: the ops that take an operand."""
+    """Returns whether the op takes an operand. Its inputs are broadcast to each other, and a and b
+    cast."""
     return any(a.kind == "operand" for a in op.args)
 
 
 def is_elementwise(op):
-    """An op that broadcasts and whose inputs are a and b, either of which may be a number."""
+    """Returns whether the op broadcasts and has the inputs a and b, either of which may be a
+    number."""
     return broadcasts(op) and [a.name for a in op.inputs] == ["a", "b"]
 
 
 def chosen(op):
-    """The output whose dtype the caller may choose, or None."""
+    """Returns the output whose dtype the caller may choose, or None."""
     return next((a for a in op.outputs if len(a.dtypes) > 1 and a.shape != "given"), None)
 
 
@@ -43,7 +46,7 @@ def cpp_number(value):
 
 
 class Parameter:
-    """One parameter of a C++ function; `default` is None if it has to be given."""
+    """One parameter of a C++ function. `default` is None if a caller must give it."""
 
     def __init__(self, kind, name, default=None):
         self.kind, self.name, self.default = kind, name, default
@@ -54,7 +57,7 @@ class Parameter:
 
 
 def attribute(arg):
-    """The Parameter of an attribute."""
+    """Returns the Parameter of an attribute."""
     if is_flag(arg):
         return Parameter("bool", arg.name, None if arg.default is None else
                          cpp_number(bool(arg.default)))
@@ -62,7 +65,7 @@ def attribute(arg):
         default = arg.default and f"{enum_type(arg)}::k{pascal(arg.default)}"
         return Parameter(enum_type(arg), arg.name, default)
     if arg.kind == "i64[]":
-        # Not given: what the spec says, for the rank at hand.
+        # If it is not given, it is what the spec says for the rank of the tensor.
         default = "kAllAxes" if arg.is_axis else None if arg.default is None else "{}"
         return Parameter("IntList", arg.name, default)
     kind = {"i32": "int64_t", "i64": "int64_t", "u64": "uint64_t", "f64": "double",
@@ -71,7 +74,7 @@ def attribute(arg):
 
 
 def inputs(op):
-    """The Parameters of tensors and numbers that go in, those with a default last."""
+    """Returns the Parameters of tensors and numbers that go in. Those with a default come last."""
     result = []
     for arg in op.args:
         if arg.is_out:
@@ -90,7 +93,7 @@ def outputs(op):
 
 
 def signature(op, is_out):
-    """The Parameters of bp::NAME or bp::NAME_out, in order."""
+    """Returns the Parameters of bp::NAME or bp::NAME_out, in order."""
     parameters = outputs(op) if is_out else []
     tail = []
     if not is_out and given_shape(op):
@@ -115,12 +118,13 @@ def declaration(op, is_out, with_default):
 
 
 def variants(op):
-    """Whether each function of the op is NAME_out; an op without outputs has only NAME."""
+    """Returns, for each function of the op, whether it is NAME_out. An op without outputs has only
+    NAME."""
     return (False, True) if op.outputs else (False,)
 
 
 def recorded_inputs(op):
-    """The inputs that have a gradient."""
+    """Returns the inputs that have a gradient."""
     return [] if op.gradients.reason else [a for a in op.inputs if a.name in op.gradients.gradients]
 
 
@@ -135,7 +139,7 @@ def is_recorded(op):
 
 
 def recorded_arguments(op):
-    """What detail::record_NAME is given: all arguments of the op, resolved."""
+    """Returns the arguments of detail::record_NAME: all arguments of the op, resolved."""
     result = []
     for arg in op.args:
         if arg.is_out:

@@ -1,8 +1,8 @@
-"""The operators of ops_spec/ops as Python objects: what every generator and emitter starts from.
+"""The operators of ops_spec/ops as Python objects, from which every generator and emitter starts.
 
-load(folder) reads and checks the YAML files and returns the ops by id. Whatever is wrong with them
-is a SpecError that names file and line. Expressions are parsed by expressions.py, formulas over
-tensors by formulas.py, those over elements by compute.py and reduce.py.
+load(folder) reads and checks the YAML files and returns the ops by id. A fault in them is a
+SpecError that names file and line. expressions.py parses expressions, formulas.py formulas over
+tensors, compute.py and reduce.py formulas over elements.
 """
 
 import json
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import jsonschema
 import yaml
 
+import classes
 import compute
 import expressions
 import formulas
@@ -28,11 +29,11 @@ DTYPES = {
 SETS = {
     "float": ("f32", "f64", "f16", "bf16"),
     "int": ("i32", "i64"),
-    "index": ("i64", "i32"),  # i64 is what a family must have; a kernel may claim i32 too.
+    "index": ("i64", "i32"),  # A family must have i64; a kernel may claim i32 too.
     "any": ("bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64", "f8e4m3fn",
             "f8e5m2"),
 }
-# Kinds as they stand in YAML, and their token in ops.def.
+# The kinds as they stand in YAML, with their tokens in ops.def.
 KINDS = {
     "tensor": "tensor", "tensor?": "tensor_opt", "tensor[]": "tensor_list",
     "out": "out", "out?": "out_opt", "out[]": "out_list",
@@ -43,7 +44,7 @@ KINDS = {
 }
 OUT_KINDS = ("out", "out?", "out[]")
 TENSOR_KINDS = ("tensor", "tensor?", "tensor[]", "operand", "inout", "inout[]") + OUT_KINDS
-# Words that would not survive in a C or C++ frame.
+# Words that are reserved in C or C++ and cannot name a member of a frame.
 RESERVED = frozenset(
     "struct_size flags auto bool break case char class const continue default delete do double "
     "else enum extern float for friend goto if inline int long namespace new operator private "
@@ -53,7 +54,7 @@ FIRST_PRIVATE_ID = 1 << 16  # Ids from here on belong to vendors.
 
 
 class SpecError(Exception):
-    """What is wrong with the spec, beginning with file:line."""
+    """A fault in the spec. The message begins with file:line."""
 
     def __init__(self, path, line, message):
         super().__init__(f"{path}:{line}: {message}")
@@ -61,25 +62,25 @@ class SpecError(Exception):
 
 @dataclass
 class Arg:
-    """One argument of an op. Which members mean something depends on `kind`."""
+    """One argument of an op. Its kind decides which members have a meaning."""
 
     name: str
-    kind: str                      # A key of KINDS; without the list of an enum.
+    kind: str                      # A key of KINDS; an enum without its list.
     line: int
-    dtypes: tuple = ()             # What the caller chooses from; () where `dtype` is a rule.
-    dtype: str = ""                # like(x), acc(x), sum(x) or one dtype; "" where it is a set.
+    dtypes: tuple = ()             # What the caller chooses from; () if `dtype` is a rule.
+    dtype: str = ""                # like(x), acc(x), sum(x) or one dtype; "" if there is a set.
     dtype_set: str = ""            # How the set is written in ops.def: float, set(f32, i64), ...
-    default_dtype: str = ""        # Of an out with a set: what it is if the caller gives none.
-    shape: str = ""                # Expression; "given" if the caller chooses, "" if anything goes.
+    default_dtype: str = ""        # For an out with a set: its dtype if the caller gives none.
+    shape: str = ""                # An expression; "given" if the caller chooses, "" if any.
     ndim: object = None            # None, a number, (lowest, highest) or an expression.
-    count: object = None           # Of a list: None, a number or an expression.
-    may_be_empty: bool = False     # A list that may have no elements in place of `count`.
-    may_alias: tuple = ()          # Of an out: inputs whose memory it may be.
+    count: object = None           # For a list: None, a number or an expression.
+    may_be_empty: bool = False     # Whether a list may also have no elements.
+    may_alias: tuple = ()          # For an out: inputs whose memory it may be.
     min: object = None             # Bounds of an attribute: None, a number or an expression.
     max: object = None
     below: object = None
     distinct: bool = False         # No two elements of an i64[] are equal.
-    looked_up: bool = False        # Read by index, at most once for each element of the results.
+    looked_up: bool = False        # Read by index, at most once per element of the results.
     default: object = None         # For wrappers; a frame always says the value.
     enum_name: str = ""
     enum_values: tuple = ()        # Their values count from 1.
@@ -100,7 +101,7 @@ class Arg:
 
     @property
     def is_input(self):
-        """A tensor that is read: tensor, operand and inout kinds."""
+        """Whether the argument is a tensor that is read: tensor, operand and inout kinds."""
         return self.is_tensor and not self.is_out
 
     @property
@@ -113,7 +114,7 @@ class Arg:
 
     @property
     def has_scalar(self):
-        """A second member NAME_scalar holds the value if the tensor is NULL."""
+        """Whether a second member NAME_scalar holds the value if the tensor is NULL."""
         return self.kind in ("operand", "scalar|tensor")
 
     @property
@@ -122,12 +123,14 @@ class Arg:
 
     @property
     def is_axis(self):
-        """An axis of a tensor, or a list of them: wrappers resolve negative ones."""
+        """Whether the argument is an axis of a tensor, or a list of axes. Wrappers resolve negative
+        ones."""
         return isinstance(self.below, str) and self.below.endswith(".ndim")
 
     @property
     def is_free(self):
-        """Its dtype is one of several, and follows from no other: claims of kernels list it."""
+        """Whether the dtype is one of several and follows from no other. Claims of kernels list
+        it."""
         return self.is_tensor and len(self.dtypes) > 1
 
     @property
@@ -151,17 +154,19 @@ class Op:
     doc: str
     source: str
     args: list
-    requires: list                 # Of Requirement.
+    requires: list                 # A list of Requirement.
     compute: str                   # "" if the op is not element-wise, or its formula is not given.
     reduce: dict                   # {} if the op is no reduction by a formula.
     decompose: str                 # "" if the op is core.
     backward: object               # As written; `gradients` has it parsed.
-    numerics: str
+    numerics: str                  # A key of classes.CLASSES; the formula may decide it.
     samples: str                   # The data of the cases of an element-wise op, else "".
     flops: str                     # Of a product: multiplications and additions, else "".
     version: int = 1
-    lines: dict = field(default_factory=dict, repr=False)  # Line per path of keys in the entry.
-    dtype_order: list = field(default_factory=list, repr=False)  # Args, each after what it is like.
+    # The line of each path of keys in the entry.
+    lines: dict = field(default_factory=dict, repr=False)
+    # Each argument comes after the one that it is like.
+    dtype_order: list = field(default_factory=list, repr=False)
     flops_value: object = field(default=None, repr=False)        # The Value of `flops`, or None.
     formula: object = None         # compute.Compute, or None
     reduction: object = None       # reduce.Reduction, or None
@@ -172,7 +177,7 @@ class Op:
         return next((a for a in self.args if a.name == name), None)
 
     def error(self, message, *keys):
-        """A SpecError at the deepest of `keys` that the entry has."""
+        """Returns a SpecError at the deepest of `keys` that the entry has."""
         while keys and keys not in self.lines:
             keys = keys[:-1]
         return SpecError(self.path, self.lines.get(keys, self.line), f"{self.name}: {message}")
@@ -195,7 +200,7 @@ class Op:
 
     @property
     def free(self):
-        """The arguments whose dtypes a kernel's claim lists, in the claim's order."""
+        """Returns the arguments whose dtypes a kernel's claim lists, in the claim's order."""
         return [a for a in self.args if a.is_free]
 
     @property
@@ -210,12 +215,12 @@ class Op:
 @dataclass
 class Requirement:
     rule: object                   # A comparison that must hold: expressions.Value.
-    when: object                   # The condition under which it must; None always.
-    says: str                      # Why, for the message; "" if the rule says it all.
+    when: object                   # The condition under which it must hold; None: always.
+    says: str                      # The reason, for the message; "" if the rule says it all.
 
 
 def _line_map(node, keys, lines, path):
-    """Notes the line of every key and item below `node`, and refuses keys that stand twice."""
+    """Notes the line of every key and item below `node`, and refuses keys that occur twice."""
     lines[keys] = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         seen = set()
@@ -256,7 +261,7 @@ def _validate(data, lines, path):
 
 
 def _dtype_set(names):
-    """(dtypes, spelling in ops.def) of a set or a list of sets and dtypes."""
+    """Returns (dtypes, spelling in ops.def) of a set or of a list of sets and dtypes."""
     names = [names] if isinstance(names, str) else names
     dtypes = []
     for name in names:
@@ -295,13 +300,13 @@ def _make_op(name, entry, path, lines):
               args=args, requires=requires, compute=entry.get("compute", ""),
               reduce=entry.get("reduce", {}),
               decompose=entry.get("decompose", "").rstrip(),
-              backward=entry["backward"], numerics=entry["numerics"],
+              backward=entry["backward"], numerics=entry.get("numerics", ""),
               samples=entry.get("samples", ""), flops=entry.get("cost", {}).get("flops", ""),
               version=entry.get("version", 1), lines=own)
 
 
 def _check_fields(op, arg):
-    """That the members of `arg` are those that its kind has."""
+    """Checks that the members of `arg` are those that its kind has."""
     allowed = {"kind", "doc", "name", "line", "default"}
     if arg.is_tensor:
         allowed |= {"dtypes", "dtype", "shape", "ndim"}
@@ -366,7 +371,7 @@ def _check_ids(ops):
 
 
 def _order_dtypes(op):
-    """The arguments with a dtype, each after the one whose dtype it follows."""
+    """Returns the arguments with a dtype, each after the one whose dtype it follows."""
     order, left = [], [a for a in op.args if a.dtype or a.dtype_set]
     while left:
         known = {a.name for a in order}
@@ -393,7 +398,7 @@ def _parse_arg(op, arg, scope):
 
 
 def _parse_expressions(op, ops):
-    """Parses all that is an expression in `op`, and puts what comes out beside it."""
+    """Parses each expression in `op`, and stores the result beside it."""
     scope = expressions.scope_of(op)
 
     def parse(make, *keys):
@@ -417,13 +422,15 @@ def _parse_expressions(op, ops):
                                "cost", "flops")
     op.formula = parse(lambda: compute.parse_compute(op), "compute")
     op.reduction = parse(lambda: reduce.parse_reduce(op), "reduce")
+    classes.resolve(op)
     op.decomposition = parse(lambda: formulas.parse_decomposition(op, ops, DTYPES), "decompose")
     op.gradients = parse(lambda: formulas.parse_backward(op, ops, DTYPES), "backward")
 
 
 def load(folder=HERE / "ops", others=()):
-    """The ops of all *.yaml files in `folder`, by id. Raises SpecError. `others` are ops that are
-    loaded already, which formulas may call: the public ones, where a vendor's own are loaded."""
+    """Returns the ops of all *.yaml files in `folder`, by id. Raises SpecError. `others` are ops
+    that are loaded already and that formulas may call: a vendor's own ops may call the public
+    ones."""
     paths = sorted(pathlib.Path(folder).glob("*.yaml"))
     if not paths:
         raise SpecError(folder, 0, "no *.yaml files here")
@@ -439,4 +446,6 @@ def load(folder=HERE / "ops", others=()):
     _check_ids([*others, *ops])
     for op in ops:
         _parse_expressions(op, {o.c_name: o for o in [*others, *ops]})
+    for op in ops:
+        classes.check(op)
     return sorted(ops, key=lambda op: op.id)

@@ -9,7 +9,7 @@
 
 namespace bp {
 
-// The first of class host among all backends found.
+// Returns the first device of class host among all backends found.
 inline Device test_device() {
   static const bp_target* const found = [] {
     bp_registry* registry = default_registry();
@@ -32,13 +32,13 @@ inline Device test_device() {
   return Device(*found);
 }
 
-// The same device in a registry of its own, which is another device to everything above.
+// Returns the same device in a registry of its own. To the runtime it is another device.
 inline Device second_test_device() {
   static const bp_target* const found = [] {
     const bp_target& first = test_device().target();
     const bp_registry_desc desc{.struct_size = sizeof(desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC};
-    bp_registry* registry = nullptr;  // Never destroyed, like that of the first.
+    bp_registry* registry = nullptr;  // Never destroyed, like the default registry.
     check(bp_registry_create(&desc, &registry), "registry.create");
     check(bp_registry_load(registry, first.plugin->name, 0, nullptr, nullptr), "registry.load");
     const bp_target* target = nullptr;
@@ -48,7 +48,7 @@ inline Device second_test_device() {
   return Device(*found);
 }
 
-// What the call throws, in words.
+// Returns the message of what the call throws.
 inline std::string message_of(const std::function<void()>& call) {
   try {
     call();

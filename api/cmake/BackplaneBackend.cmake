@@ -1,12 +1,13 @@
 # backplane_add_backend(<name> SOURCES ... [LINK ...] [MANIFEST <vendor.backend>])
 #
-# Defines the plugin <name>: a loadable module that exports bp_backend_entry and nothing else, and
-# that does not link while a symbol of it is undefined. Used by the backends in this tree and,
-# through find_package(Backplane), by vendors.
-#   LINK      Libraries the backend needs, such as the vendor's driver.
-#   MANIFEST  The backend's name. Writes <name>.json into backends.d of the build tree, by which
-#             hosts discover the plugin, and installs both: the plugin into lib/backplane, the
-#             manifest into lib/backplane/backends.d. The folder's waivers.yaml goes beside it.
+# Defines the plugin <name>: a loadable module that exports bp_backend_entry and nothing else. The
+# plugin does not link while a symbol of it is undefined. The backends in this tree use the
+# function, and so do vendors through find_package(Backplane).
+#   LINK      Libraries that the backend needs, such as the vendor's driver.
+#   MANIFEST  The backend's name. With it the function writes <name>.json into backends.d of the
+#             build tree, where hosts discover the plugin. It installs the plugin into
+#             lib/backplane, and the manifest into lib/backplane/backends.d, with the waivers.yaml
+#             of the folder beside it.
 
 # The ABI that this package's headers define; .ci/check_tree.py compares it with base.h.
 set(BACKPLANE_ABI_MAJOR 0)
@@ -23,7 +24,8 @@ function(backplane_add_backend name)
     VISIBILITY_INLINES_HIDDEN ON
     INSTALL_RPATH $ORIGIN)
 
-  # Hidden visibility leaves out what the C++ library's own headers mark visible; this does not.
+  # The C++ library's own headers mark symbols visible, which hidden visibility leaves exported. The
+  # version script does not.
   if(UNIX AND NOT APPLE)
     set(map ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/backend.map)
     target_link_options(${name} PRIVATE LINKER:--version-script=${map})
@@ -41,8 +43,9 @@ function(backplane_add_backend name)
   endif()
 endfunction()
 
-# A symbol that no library of LINK has is an error of the link, instead of one of whoever loads the
-# plugin. Sanitizers leave symbols to the program that they watch: their builds are let through.
+# Makes a symbol that no library of LINK has an error when the plugin is linked, not when it is
+# loaded. Sanitizers leave symbols to the program that they watch, so their builds may have
+# undefined symbols.
 function(backplane_refuse_undefined_symbols target)
   string(TOUPPER "${CMAKE_BUILD_TYPE}" config)
   foreach(flags IN ITEMS C_FLAGS CXX_FLAGS MODULE_LINKER_FLAGS)
@@ -53,8 +56,9 @@ function(backplane_refuse_undefined_symbols target)
   target_link_options(${target} PRIVATE LINKER:-z,defs)
 endfunction()
 
-# Writes the manifest of the build tree, and installs the plugin with a manifest of its own: the
-# library's path is relative to the manifest, so that a prefix can be moved.
+# Writes the manifest of the build tree, and installs the plugin with a manifest of its own. In the
+# installed manifest the path of the library is relative to the manifest, so that a prefix can be
+# moved.
 function(backplane_write_manifest target backend)
   include(GNUInstallDirs)
   set(major ${BACKPLANE_ABI_MAJOR})
@@ -76,12 +80,12 @@ function(backplane_write_manifest target backend)
   set(installed ${CMAKE_CURRENT_BINARY_DIR}/manifest/${target}.json)
   file(GENERATE OUTPUT ${installed} CONTENT "${manifest}")
   backplane_install_built(${target} ${CMAKE_INSTALL_LIBDIR}/backplane)
-  # Without its plugin, a manifest would promise what is not there.
+  # A manifest without its plugin would promise a backend that is not there.
   backplane_install_beside(${target} ${installed} backends.d ${target}.json)
 endfunction()
 
-# Installs a program or a plugin if it was built, and says so if it was not: a build of a few
-# targets can be installed too.
+# Installs a program or a plugin if it was built, and otherwise says that it was not. So a build of
+# only a few targets can be installed too.
 function(backplane_install_built target folder)
   install(TARGETS ${target} RUNTIME DESTINATION ${folder} OPTIONAL
     LIBRARY DESTINATION ${folder} OPTIONAL)
@@ -103,8 +107,8 @@ function(backplane_install_beside target file folder name)
     endif()")
 endfunction()
 
-# Puts the waivers of the backend, if its folder has any, beside the plugin, where bp-conformance
-# looks.
+# Puts the waivers of the backend beside the plugin, where bp-conformance looks, if the folder has
+# any.
 function(backplane_copy_waivers target)
   set(waivers ${CMAKE_CURRENT_SOURCE_DIR}/waivers.yaml)
   if(NOT EXISTS ${waivers})
@@ -120,13 +124,14 @@ function(backplane_copy_waivers target)
   backplane_install_beside(${target} ${waivers} . ${name})
 endfunction()
 
-# The same backend as a static library <target>_static, with an entry of its own name: two backends
-# in one program cannot both define bp_backend_entry.
+# Builds the same backend as a static library <target>_static. Its entry has a name of its own,
+# because two backends in one program cannot both define bp_backend_entry.
 function(backplane_add_static_backend target backend)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;LINK")
   set(twin ${target}_static)
   add_library(${twin} STATIC ${arg_SOURCES})
-  # Copied when everything is known: what the backend adds to its plugin after the call counts too.
+  # Generator expressions read these at the end, so what the backend adds to its plugin after the
+  # call counts too.
   target_include_directories(${twin} PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
   target_compile_definitions(${twin} PRIVATE
     $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>
@@ -142,9 +147,9 @@ function(backplane_add_static_backend target backend)
     POSITION_INDEPENDENT_CODE ON)
 endfunction()
 
-# Adds the table of the backends in BACKPLANE_LINK_STATIC_BACKENDS to the shared module <target>,
-# generated into the build tree, and links them. registry/plugins/static_backends.hpp declares the
-# table.
+# Generates the table of the backends in BACKPLANE_LINK_STATIC_BACKENDS into the build tree, adds it
+# to the shared module <target>, and links the backends. registry/plugins/static_backends.hpp
+# declares the table.
 function(backplane_link_static_backends target)
   set(declarations "")
   set(rows "")

@@ -1,15 +1,16 @@
-# Every package that the project uses, found once. A missing required one stops the configuration; a
-# missing optional one turns off what needs it, and says so.
+# Finds every package that the project uses, once. If a required package is missing, the
+# configuration stops. If an optional package is missing, what needs it is turned off, with a
+# message.
 #
-# Sets BACKPLANE_WITH_CPU, _SIM, _VULKAN and _CUDA: whether these backends are
-# built, and BACKPLANE_WITH_ONEDNN: whether the kernels of the first two on oneDNN are. Defines
-# backplane::yaml_cpp, since distributions differ in what they call it.
+# Sets BACKPLANE_WITH_CPU, _SIM, _VULKAN and _CUDA, which say whether these backends are built, and
+# BACKPLANE_WITH_ONEDNN, which says whether cpu and sim have their kernels on oneDNN. Defines
+# backplane::yaml_cpp, since distributions have different names for it.
 
 find_package(Threads REQUIRED)
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(CLI11 2.1 REQUIRED)
 
-# Debian 12's target is yaml-cpp, later ones say yaml-cpp::yaml-cpp.
+# The target of Debian 12 is yaml-cpp, of later releases yaml-cpp::yaml-cpp.
 find_package(yaml-cpp REQUIRED)
 add_library(backplane_yaml_cpp INTERFACE)
 add_library(backplane::yaml_cpp ALIAS backplane_yaml_cpp)
@@ -20,7 +21,7 @@ if(BACKPLANE_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
-# Measures runtime/bench; nothing else needs it.
+# Only runtime/bench needs this package.
 find_package(benchmark QUIET)
 if(NOT benchmark_FOUND)
   message(STATUS "Backplane: no benchmarks: Google Benchmark was not found (libbenchmark-dev)")
@@ -36,8 +37,8 @@ set(BACKPLANE_WITH_CPU FALSE)
 set(BACKPLANE_WITH_ONEDNN FALSE)
 if(BACKPLANE_BUILD_CPU)
   set(missing "")
-  # The wheel that .ci/setup installs comes before what the system has. Only this package is looked
-  # for there: .deps also holds a Python, which is not the one with the generator's packages.
+  # The wheel that .ci/setup installs comes before the packages of the system. Only this package is
+  # looked for in .deps, which also holds a Python that lacks the generator's packages.
   find_package(dnnl 3.2 CONFIG QUIET HINTS ${PROJECT_SOURCE_DIR}/.deps)
   if(NOT dnnl_FOUND)
     list(APPEND missing "oneDNN 3.2 or newer (.ci/setup installs it into .deps)")
@@ -54,7 +55,8 @@ if(BACKPLANE_BUILD_CPU)
     set(BACKPLANE_WITH_CPU TRUE)
     set(BACKPLANE_WITH_ONEDNN TRUE)
     message(STATUS "Backplane: cpu backend with oneDNN ${dnnl_VERSION} (${dnnl_DIR})")
-    # An installed plugin must find the wheel's library without this folder: it lies beside it.
+    # An installed plugin must find the wheel's library without this folder, so the library lies
+    # beside it.
     cmake_path(IS_PREFIX PROJECT_SOURCE_DIR ${dnnl_DIR} NORMALIZE from_wheel)
     if(from_wheel)
       install(FILES $<TARGET_FILE:DNNL::dnnl> DESTINATION ${CMAKE_INSTALL_LIBDIR}/backplane
@@ -71,7 +73,8 @@ else()
   message(STATUS "Backplane: no cpu backend: BACKPLANE_BUILD_CPU is OFF")
 endif()
 
-# The sim backend. Without the cpu backend it is built without oneDNN, and lacks what needs it.
+# The sim backend. Without the cpu backend it is built without oneDNN, and lacks the kernels that
+# need it.
 set(BACKPLANE_WITH_SIM FALSE)
 if(BACKPLANE_BUILD_SIM AND hwy_FOUND AND UNIX)
   set(BACKPLANE_WITH_SIM TRUE)
@@ -84,7 +87,7 @@ else()
   message(FATAL_ERROR "Backplane: BACKPLANE_BUILD_SIM is ON, but missing: Highway (libhwy-dev)")
 endif()
 
-# The vulkan backend: headers and a compiler of shaders. The loader is opened at run time.
+# The vulkan backend needs headers and a compiler of shaders. The loader is opened at run time.
 set(BACKPLANE_WITH_VULKAN FALSE)
 if(BACKPLANE_BUILD_VULKAN)
   set(missing "")
@@ -117,13 +120,13 @@ else()
   message(STATUS "Backplane: no vulkan backend: BACKPLANE_BUILD_VULKAN is OFF")
 endif()
 
-# The cuda backend. The driver and the libraries are looked for at run time; here it needs the
-# compiler, and the headers of the runtime.
+# The cuda backend needs the compiler and the headers of the CUDA runtime. The driver and the
+# libraries are looked for at run time.
 set(BACKPLANE_WITH_CUDA FALSE)
 if(BACKPLANE_BUILD_CUDA)
   set(missing "")
   include(CheckLanguage)
-  # A toolkit that is installed where they all are, but not on the path.
+  # The toolkit may be installed in its usual place without being on the path.
   find_program(BACKPLANE_NVCC nvcc HINTS ENV CUDA_PATH PATHS /usr/local/cuda/bin)
   mark_as_advanced(BACKPLANE_NVCC)
   if(BACKPLANE_NVCC AND NOT CMAKE_CUDA_COMPILER)
@@ -138,8 +141,8 @@ if(BACKPLANE_BUILD_CUDA)
   elseif(NOT CUDAToolkit_FOUND OR NOT TARGET CUDA::cudart_static)
     list(APPEND missing "the CUDA toolkit's libcudart_static.a, 12.2 or newer")
   else()
-    # Headers alone: the libraries are opened at run time. The toolkit's, or those of the wheels of
-    # a Python environment.
+    # Only headers are needed, from the toolkit or from the wheels of a Python environment. The
+    # libraries are opened at run time.
     set(BACKPLANE_CUDA_PYTHON "" CACHE PATH
       "A Python environment, or its site-packages, with NVIDIA's wheels: their headers are used")
     file(GLOB wheels LIST_DIRECTORIES TRUE

@@ -1,5 +1,5 @@
-# Generated sources. The emitters in ops_spec need Python with PyYAML and jsonschema; of several
-# Pythons on the path, one that has them is taken.
+# Generates sources. The emitters in ops_spec need Python with PyYAML and jsonschema; if several
+# Pythons are on the path, one that has both is used.
 function(backplane_has_spec_modules result python)
   execute_process(COMMAND ${python} -c "import yaml, jsonschema; jsonschema.Draft202012Validator"
     RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
@@ -27,14 +27,15 @@ function(backplane_emit target script output)
   cmake_path(ABSOLUTE_PATH script)
   cmake_path(ABSOLUTE_PATH output BASE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
   set(spec ${PROJECT_SOURCE_DIR}/ops_spec)
-  # A family that is added must not be missed: the emitters read every file of the folder.
+  # The emitters read every file of the folder, so a family that is added must run them again.
   file(GLOB inputs CONFIGURE_DEPENDS ${spec}/ops/*.yaml)
   cmake_path(GET output FILENAME name)
   add_custom_command(OUTPUT ${output}
     COMMAND ${CMAKE_COMMAND} -E env PYTHONPATH=${spec} PYTHONDONTWRITEBYTECODE=1
       ${BACKPLANE_PYTHON} ${script} ${output}
     DEPENDS ${script} ${inputs} ${spec}/schema.json ${spec}/spec.py ${spec}/expressions.py
-      ${spec}/compute.py ${spec}/reduce.py ${spec}/elementwise.py ${spec}/reductions.py
+      ${spec}/classes.py ${spec}/compute.py ${spec}/reduce.py
+      ${spec}/elementwise.py ${spec}/reductions.py
       ${spec}/emit_highway.py ${spec}/emit_cuda.py ${spec}/emit_glsl.py
       ${PROJECT_SOURCE_DIR}/conformance/emit_elementwise.py
       ${spec}/primitives.py ${spec}/formulas.py

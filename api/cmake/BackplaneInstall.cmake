@@ -1,6 +1,6 @@
-# What is installed beside programs, libraries and headers.
+# Installs the files beside programs, libraries and headers.
 
-# Installs the pages of the tree in the folders that they have there, so that links between them
+# Installs the pages of the tree in the same folders as in the tree, so that links between them
 # work.
 function(backplane_install_documents)
   install(FILES README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
@@ -12,8 +12,8 @@ function(backplane_install_documents)
   endforeach()
 endfunction()
 
-# Installs <name>.pc, by which build systems other than CMake find the library. Its paths are
-# relative to itself, so that a prefix can be moved.
+# Installs <name>.pc, with which build systems other than CMake find the library. Its paths are
+# relative to the file, so that a prefix can be moved.
 function(backplane_install_pkg_config name)
   set(folder ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
   cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY ${folder} OUTPUT_VARIABLE to_prefix)

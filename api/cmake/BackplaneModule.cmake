@@ -1,14 +1,14 @@
 # backplane_module(<name> [SHARED] SOURCES ... [PUBLIC_HEADERS ...] [LINK ...] [LINK_PRIVATE ...]
 #                  [TESTS ...])
 #
-# Defines library backplane_<name>, alias backplane::<name>, with the project's language level and
-# warnings, and one CTest entry per file in TESTS. Every compiled module uses it.
-#   SHARED          A shared library with hidden visibility. Its sources are compiled into the
-#                   object library backplane_<name>_objects, which the tests link, so that they
-#                   reach what is not exported; generated sources are added there.
+# Defines the library backplane_<name>, alias backplane::<name>, with the project's language level
+# and warnings, and one CTest entry per file in TESTS. Every compiled module uses it.
+#   SHARED          Makes a shared library with hidden visibility. Its sources are compiled into the
+#                   object library backplane_<name>_objects. The tests link the object library, so
+#                   that they reach what is not exported. Generated sources are added to it.
 #   PUBLIC_HEADERS  Installed headers, under include/. Private headers are not listed.
 #   LINK            Modules whose types appear in the public headers.
-#   LINK_PRIVATE    What only the sources use; users of the module do not see it.
+#   LINK_PRIVATE    Libraries that only the sources use; users of the module do not see them.
 function(backplane_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SHARED" ""
     "SOURCES;PUBLIC_HEADERS;LINK;LINK_PRIVATE;TESTS")
@@ -54,10 +54,10 @@ endfunction()
 
 # backplane_unite(<target> <group> <regex>)
 #
-# With BACKPLANE_UNITE_SOURCES, compiles the sources of <target> whose paths fit <regex> as one
+# With BACKPLANE_UNITE_SOURCES, compiles the sources of <target> whose paths match <regex> as one
 # source. It is for folders whose sources all need the same large templates (of nlohmann-json, of
-# CLI11, of the layers): together they compile in a third of the time. A name in an anonymous
-# namespace must be the only one of its group.
+# CLI11, of the layers): compiled together, they take a third of the time. A name in an anonymous
+# namespace must occur once in its group.
 function(backplane_unite target group regex)
   if(NOT BACKPLANE_UNITE_SOURCES)
     return()
@@ -66,7 +66,7 @@ function(backplane_unite target group regex)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "${regex}")
   set_source_files_properties(${sources} PROPERTIES UNITY_GROUP ${group})
-  # g++ takes the anonymous namespaces of united sources for those of headers.
+  # g++ mistakes the anonymous namespaces of united sources for anonymous namespaces of headers.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endfunction()
 
@@ -86,18 +86,39 @@ function(backplane_test module source)
   target_include_directories(${test} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${test} PRIVATE ${arg_LINK} backplane::warnings GTest::gtest_main)
   set_target_properties(${test} PROPERTIES CXX_EXTENSIONS OFF)
+  if(BACKPLANE_PRECOMPILE_HEADERS)
+    backplane_test_headers()
+    target_precompile_headers(${test} REUSE_FROM backplane_test_headers)
+  endif()
   add_test(NAME ${test} COMMAND ${test})
   set_tests_properties(${test} PROPERTIES TIMEOUT 300)
 endfunction()
 
+# backplane_test_headers()
+#
+# Defines the target whose precompiled headers all unit tests use with BACKPLANE_PRECOMPILE_HEADERS:
+# reading GoogleTest takes the compiler a second for each test.
+function(backplane_test_headers)
+  if(TARGET backplane_test_headers)
+    return()
+  endif()
+  add_library(backplane_test_headers OBJECT ${PROJECT_SOURCE_DIR}/api/tests/precompiled.cpp)
+  target_compile_features(backplane_test_headers PRIVATE cxx_std_20)
+  target_link_libraries(backplane_test_headers PRIVATE backplane::warnings GTest::gtest)
+  set_target_properties(backplane_test_headers PROPERTIES CXX_EXTENSIONS OFF)
+  target_precompile_headers(backplane_test_headers PRIVATE
+    <gtest/gtest.h> <algorithm> <array> <cmath> <filesystem> <fstream> <functional> <map> <memory>
+    <optional> <random> <set> <string> <thread> <vector>)
+endfunction()
+
 # backplane_fuzz_target(<module> <source> CORPUS <folder> [LINK ...])
 #
-# Defines the program and CTest entry <module>.<stem of source>, such as registry.manifest_fuzz, of
-# a source that defines LLVMFuzzerTestOneInput (api/fuzz/fuzz.hpp). CORPUS has the seeds: small
-# files, one of each kind of input, and each input that once failed.
+# Defines the program and CTest entry <module>.<stem of source>, such as registry.manifest_fuzz,
+# from a source that defines LLVMFuzzerTestOneInput (api/fuzz/fuzz.hpp). CORPUS has the seeds: small
+# files, one for each kind of input, and each input that once failed.
 #
-# In every preset the test runs the seeds and 20,000 mutations of them, always the same ones
-# (api/fuzz/driver.cpp). In preset fuzz, which needs clang, the program is one of libFuzzer:
+# In every preset the test runs the seeds and 20,000 mutations of them, which are the same in each
+# run (api/fuzz/driver.cpp). In preset fuzz, which needs clang, the program uses libFuzzer:
 #
 #   cmake --preset fuzz && cmake --build --preset fuzz --target registry.manifest_fuzz
 #   mkdir -p found && build/fuzz/bin/registry.manifest_fuzz -max_total_time=60 found \
@@ -118,7 +139,8 @@ function(backplane_fuzz_target module source)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
   if(BACKPLANE_USE_LIBFUZZER)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
-    # libFuzzer writes what it finds into the first folder, which is not that of the sources.
+    # libFuzzer writes what it finds into the first folder, so that must not be the folder of the
+    # sources.
     set(found ${CMAKE_CURRENT_BINARY_DIR}/found/${stem})
     file(MAKE_DIRECTORY ${found})
     add_test(NAME ${target} COMMAND ${target} -runs=20000 -seed=1 ${found} ${corpus})
@@ -129,11 +151,11 @@ function(backplane_fuzz_target module source)
   set_tests_properties(${target} PROPERTIES TIMEOUT 300 LABELS fuzz)
 endfunction()
 
-# Flags for our own code only; never exported to users. CI alone makes warnings errors: a newer
-# compiler with a new warning must not stop somebody's build. A member left out of an initialiser is
-# zero, and zero means "not given": that is how tables grow, so there is no warning about it. g++ 12
-# finds overlaps in std::string, overruns in std::sort and uninitialised variants that are not
-# there, once it optimises; clang-tidy looks for the real ones.
+# Flags for the project's own code. They are never exported to users. CI alone makes warnings
+# errors: a newer compiler with a new warning must not stop a user's build. A member left out of an
+# initialiser is zero, and zero means "not given": tables grow in this way, so there is no warning
+# about it. When it optimises, g++ 12 reports overlaps in std::string, overruns in std::sort and
+# uninitialised variants that are not there; clang-tidy looks for the real ones.
 add_library(backplane_warnings INTERFACE)
 add_library(backplane::warnings ALIAS backplane_warnings)
 target_compile_options(backplane_warnings INTERFACE
@@ -144,13 +166,13 @@ target_compile_options(backplane_warnings INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict -Wno-array-bounds
     -Wno-maybe-uninitialized>)
 
-# What Debian hardens its programs with. FORTIFY checks nothing without optimisation, and the
-# sanitizers bring checks of their own. `full RELRO` makes the tables of the dynamic linker
+# Debian hardens its programs with these options. FORTIFY checks nothing without optimisation, and
+# the sanitizers bring checks of their own. `full RELRO` makes the tables of the dynamic linker
 # read-only before main.
 if(UNIX AND NOT APPLE AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
   target_compile_options(backplane_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fstack-protector-strong>)
-  # Some compilers define it already: the second definition alone would be a warning.
+  # Some compilers define it already, and a second definition would be a warning.
   target_compile_options(backplane_warnings INTERFACE
     $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CONFIG:Release,RelWithDebInfo,MinSizeRel>>:
       -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2>)

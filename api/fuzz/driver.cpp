@@ -1,12 +1,12 @@
-// Runs a fuzz target where libFuzzer is not: every seed of its corpus, then a fixed number of
-// mutations of them, the same ones in each run and with each compiler.
+// Runs a fuzz target without libFuzzer: every seed of its corpus, then a fixed number of mutations
+// of the seeds. The mutations are the same in each run and with each compiler.
 //
-//   PROGRAM FOLDER [--inputs N] [--seed S]    N mutations, 20,000 unless told
-//   PROGRAM FOLDER --only K [--seed S]        mutation K alone
-//   PROGRAM FILE                              one input
+//   PROGRAM FOLDER [--inputs N] [--seed S]    runs N mutations, 20,000 by default
+//   PROGRAM FOLDER --only K [--seed S]        runs mutation K alone
+//   PROGRAM FILE                              runs one input
 //
-// Mutation K depends on the corpus, S and K alone. When the target ends the process, the input is
-// written to PROGRAM.input in the working folder, and its number is printed.
+// Mutation K depends only on the corpus, S and K. When the target ends the process, the driver
+// writes the input to PROGRAM.input in the working folder and prints its number.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@
 
 #include "api/fuzz/fuzz.hpp"
 
-// There with the address sanitizer, which ends the process by itself.
+// The address sanitizer has this function, because it ends the process by itself.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(void (*callback)());
 
 namespace bp::fuzz {
@@ -39,7 +39,7 @@ using Input = std::vector<uint8_t>;
 constexpr size_t kMaxInputBytes = 65536;
 constexpr uint64_t kNoMutation = UINT64_MAX;
 
-// SplitMix64: the same numbers everywhere, which the distributions of <random> do not promise.
+// The generator SplitMix64 gives the same numbers everywhere. The distributions of <random> do not.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -50,7 +50,7 @@ class Random {
     z = (z ^ z >> 27) * 0x94D049BB133111EB;
     return z ^ z >> 31;
   }
-  // Below `limit`; 0 for a limit of 0.
+  // Returns a number below `limit`, or 0 for a limit of 0.
   size_t below(size_t limit) { return limit == 0 ? 0 : static_cast<size_t>(next() % limit); }
 
  private:
@@ -64,7 +64,8 @@ uint64_t running_mutation = kNoMutation;
 uint64_t running_seed = 0;
 std::string crash_file;
 
-// Only what a signal handler may call.
+// Writes the input to a file. A signal handler calls it, so it may only use what a handler may
+// call.
 void keep_input() {
   if (running == nullptr) return;
   const Input& input = *std::exchange(running, nullptr);
@@ -92,7 +93,7 @@ void on_signal(int number) {
   raise(number);
 }
 
-// On a stack of its own: the one of the program may be what ran out.
+// The handler has a stack of its own, because the stack of the program may have run out.
 void watch_for_crashes() {
   static char stack[65536];
   stack_t own{};
@@ -111,7 +112,7 @@ void watch_for_crashes() {
 void run(const Input& input, uint64_t mutation) {
   running = &input;
   running_mutation = mutation;
-  // A copy of its exact size, so that a sanitizer sees a read behind its end.
+  // The copy has the exact size of the input, so that a sanitizer sees a read behind the end.
   const std::unique_ptr<uint8_t[]> copy(new uint8_t[input.size()]);
   std::copy(input.begin(), input.end(), copy.get());
   LLVMFuzzerTestOneInput(copy.get(), input.size());
@@ -130,7 +131,7 @@ void erase(Input& input, size_t at, size_t count) {
   input.erase(begin, begin + static_cast<std::ptrdiff_t>(std::min(count, input.size() - at)));
 }
 
-// A number at the limits of its width, little-endian, over what is there.
+// Overwrites bytes with a little-endian number at the limits of its width.
 void write_limit(Input& input, size_t at, Random& random) {
   constexpr uint64_t kLimits[] = {0,         1,          0x7F,       0x80,       0xFF,
                                   0x7FFF,    0xFFFF,     0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
@@ -142,14 +143,15 @@ void write_limit(Input& input, size_t at, Random& random) {
   }
 }
 
-// A part of another seed: most formats break where whole members stand twice, or are missing.
+// Inserts a part of another seed. Most formats break where whole members occur twice or are
+// missing.
 void splice(Input& input, size_t at, const Input& other, Random& random) {
   const size_t begin = random.below(other.size());
   const size_t count = 1 + random.below(std::min<size_t>(64, other.size() - begin));
   if (begin + count <= other.size()) insert(input, at, other.data() + begin, count);
 }
 
-// Many times the same byte, as a bracket that nests.
+// Inserts the same byte many times, as with a bracket that nests.
 void repeat(Input& input, size_t at, Random& random) {
   const Input same(1 + random.below(300), input.empty() ? uint8_t{'['} : input[at]);
   insert(input, at, same.data(), same.size());
@@ -211,7 +213,7 @@ Input read(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// In the order of their names, which is the same everywhere.
+// Reads the files in the order of their names, which is the same everywhere.
 std::vector<Input> read_corpus(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

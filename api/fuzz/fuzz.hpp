@@ -1,5 +1,5 @@
-// What the fuzz targets of all modules share; backplane_fuzz_target() in BackplaneModule.cmake says
-// how they are built and run.
+// The parts that the fuzz targets of all modules share. backplane_fuzz_target() in
+// BackplaneModule.cmake says how targets are built and run.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-// The one function of a target, whose name is libFuzzer's: it checks what has to hold for every
-// input.
+// The one function of a target checks what has to hold for every input. libFuzzer fixes its name.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);  // NOLINT
 
 namespace bp::fuzz {

@@ -1,4 +1,5 @@
-// A folder for a fuzz target whose subject reads a path. Gone at the end of the process.
+// A folder for a fuzz target whose subject reads a path. The folder is removed at the end of the
+// process.
 #pragma once
 
 #include <stdlib.h>
@@ -24,7 +25,7 @@ class Scratch {
     std::filesystem::remove_all(folder_, ignored);
   }
 
-  // The file `name` with `content`.
+  // Writes the file `name` with `content`, and returns its path.
   std::string write(const char* name, std::string_view content) const {
     const std::string path = folder_ / name;
     std::ofstream file(path, std::ios::binary | std::ios::trunc);

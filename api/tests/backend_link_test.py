@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A plugin of backplane_add_backend() with a symbol that nothing defines does not link.
+"""Tests that a plugin of backplane_add_backend() with an undefined symbol does not link.
 
 usage: backend_link_test.py CMAKE CMAKE_DIR INCLUDE_DIR
 """
@@ -34,7 +34,8 @@ UNDEFINED = BACKEND.format(declaration="int driver_of_nobody(void);", status="dr
 
 
 def build(source, compilers, flags=""):
-    """The exit status of the build, and what it printed. A configuration that fails raises."""
+    """Returns the exit status of the build, and what it printed. Raises if the configuration
+    fails."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")

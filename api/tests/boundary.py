@@ -1,6 +1,6 @@
 """What the public headers declare, read from their text: structs with their members, constants and
-functions. The headers follow one form, so that a few expressions read them; whatever these miss
-shows as a struct of no kind, or as a count that a test asserts.
+functions. The headers have one form, so that a few expressions can read them. What these miss
+shows as a struct of no kind, or as a wrong count in a test.
 """
 import dataclasses
 import pathlib
@@ -17,20 +17,20 @@ FUNCTION = re.compile(r"^BP_API ([^;{]*?\b(bp_\w+)\(([^;{]*?)\));", re.M | re.S)
 POINTER = re.compile(r"\(\*(\w+)\)\((.*)\)$")
 FROZEN = {"bp_struct_header", "bp_buffer_ref", "bp_tensor", "bp_scalar", "bp_launch",
           "bp_add_result"}
-# Of host.h, which programs use and backends never see.
+# Frozen structs of host.h, which programs use and backends never see.
 FROZEN_OF_HOSTS = {"bp_op_output", "bp_kernel_choice", "bp_option", "bp_block",
-                   # Frozen by the specification of DLPack.
+                   # The specification of DLPack freezes these.
                    "bp_dlpack_device", "bp_dlpack_dtype", "bp_dlpack_tensor", "bp_dlpack_managed",
                    "bp_dlpack_unversioned"}
-# Not the same in every minor, by their meaning.
+# Constants that each minor changes by their meaning.
 VERSIONS = {"BP_ABI_MAJOR", "BP_ABI_MINOR", "BP_ABI_MINOR_MIN"}
 
 
 @dataclasses.dataclass
 class Member:
     name: str
-    text: str  # "uint64_t size_bytes", or the whole of a function pointer.
-    parameters: list[str] | None = None  # Of a function pointer.
+    text: str  # "uint64_t size_bytes", or a whole function pointer.
+    parameters: list[str] | None = None  # Set for a function pointer.
 
 
 @dataclasses.dataclass
@@ -42,7 +42,7 @@ class Struct:
 
     @property
     def is_request(self) -> bool:
-        """Whether a tail that is not zero is refused; that of an offer is ignored."""
+        """Whether a tail that is not zero is refused. The tail of an offer is ignored."""
         return self.kind == "frame" or self.name.endswith("_desc")
 
     @property
@@ -58,7 +58,7 @@ class Boundary:
     constants: list[str]
     functions: dict[str, str]  # Name to declaration.
     version: tuple[int, int]
-    oldest_minor: int  # That a host with these headers serves.
+    oldest_minor: int  # The oldest minor that a host with these headers serves.
 
 
 def one_line(text: str) -> str:
@@ -66,7 +66,7 @@ def one_line(text: str) -> str:
 
 
 def members(body: str) -> list[Member]:
-    """What a struct declares, in order."""
+    """Returns the members that a struct declares, in order."""
     found = []
     for declaration in map(one_line, COMMENT.sub("", body).split(";")):
         if not declaration:
@@ -93,7 +93,7 @@ def kind_of(name: str, names: list[str]) -> str:
 
 
 def constants(text: str) -> list[str]:
-    """Enumerators and macros that are numbers."""
+    """Returns the names of enumerators, and of macros that are numbers."""
     names = [re.match(r"\w+", part.strip()).group(0)
              for body in ENUM.findall(text) for part in body.split(",") if part.strip()]
     return names + [name for name, value in MACRO.findall(text)
@@ -101,7 +101,7 @@ def constants(text: str) -> list[str]:
 
 
 def read(*includes: pathlib.Path) -> Boundary:
-    """Everything that the headers in these include folders declare."""
+    """Returns everything that the headers in these include folders declare."""
     found = Boundary(list(includes), [], {}, [], {}, (0, 0), 0)
     for header in [h for folder in includes for h in sorted(folder.glob("backplane/*.h"))]:
         text = COMMENT.sub("", header.read_text(encoding="utf-8"))
@@ -123,7 +123,7 @@ def read(*includes: pathlib.Path) -> Boundary:
 
 
 def run_program(compiler: str, boundary: Boundary, body: list[str]) -> list[str]:
-    """The lines that a C program prints which includes every header."""
+    """Returns the lines that a C program prints which includes every header."""
     lines = [f'#include "{header}"' for header in boundary.headers]
     lines += ["#include <stdio.h>", "int main(void) {", *body, "  return 0;", "}"]
     with tempfile.TemporaryDirectory() as scratch:
@@ -136,7 +136,7 @@ def run_program(compiler: str, boundary: Boundary, body: list[str]) -> list[str]
 
 
 def layout(compiler: str, boundary: Boundary) -> list[str]:
-    """A line for the size of each struct, and one for the place of each member."""
+    """Returns a line for the size of each struct, and a line for the place of each member."""
     body = []
     for struct in boundary.structs.values():
         label = f"{struct.kind} {struct.name}"
@@ -147,12 +147,13 @@ def layout(compiler: str, boundary: Boundary) -> list[str]:
 
 
 def values(compiler: str, boundary: Boundary) -> list[str]:
-    """A line for each constant."""
+    """Returns a line for each constant."""
     return run_program(compiler, boundary, [
         f'  printf("{name} is %lld\\n", (long long)({name}));' for name in boundary.constants])
 
 
 def promised(lines: list[str]) -> list[str]:
-    """The lines of a layout that no later minor may change: what may grow has no promised size."""
+    """Returns the lines of a layout that no later minor may change. A struct that may grow has no
+    promised size."""
     return [line for line in lines if " size " in line and not (
         line.startswith(("extensible", "frame")) and " at " not in line)]

@@ -1,4 +1,4 @@
-/* With second.c: a header that defines a symbol fails to link. */
+/* If a header defines a symbol, this file and second.c fail to link together. */
 #include "backplane/backend.h"
 #include "backplane/ops.h"
 

@@ -1,4 +1,4 @@
-// What every argument frame begins with, and what ops.def says of its members.
+// Tests what every argument frame begins with, and what ops.def says of its members.
 #include <gtest/gtest.h>
 
 #include <set>

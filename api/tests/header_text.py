@@ -7,7 +7,7 @@ import boundary
 
 
 class HeaderText:
-    """The text of each header, with edits by struct and member."""
+    """The text of each header. Its methods edit structs and members."""
 
     def __init__(self, *includes: pathlib.Path):
         self.known = boundary.read(*includes)
@@ -15,7 +15,7 @@ class HeaderText:
                       for folder in includes for path in sorted(folder.glob("backplane/*"))}
 
     def substitute(self, header: str, pattern: str, replacement: str):
-        """Replaces exactly one place, or stops."""
+        """Replaces exactly one place, or stops the program."""
         text, count = re.subn(pattern, replacement, self.texts[header], flags=re.M)
         if count != 1:
             sys.exit(f"{header}: {count} places are like {pattern}, expected 1")
@@ -30,7 +30,7 @@ class HeaderText:
         self.substitute(struct.header, rf"^\}} {struct.name};", f"  {text};\n}} {struct.name};")
 
     def write_members(self, struct: boundary.Struct, texts: list[str]):
-        """Replaces the whole body: what a compiler alone reads needs no comments."""
+        """Replaces the whole body. Only a compiler reads it, so it needs no comments."""
         text = self.texts[struct.header]
         begin = text.index(f"typedef struct {struct.name} {{")
         end = text.index(f"\n}} {struct.name};", begin)

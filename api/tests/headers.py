@@ -32,7 +32,7 @@ def main() -> int:
     for header in headers:
         for language, standard in STANDARDS:
             with tempfile.NamedTemporaryFile("w", suffix=".c") as source:
-                # Twice: a header without a guard fails here.
+                # The header is included twice, so that a header without a guard fails.
                 source.write(f'#include "backplane/{header.name}"\n' * 2)
                 source.flush()
                 command = [compilers[language], "-x", language, f"-std={standard}", *FLAGS]

@@ -26,7 +26,7 @@ class Headers(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def check_with(self, text: str) -> subprocess.CompletedProcess:
-        """Nine headers of one struct each, and one of `text`."""
+        """Writes nine headers of one struct each, and one of `text`."""
         for i in range(9):
             (self.folder / f"backplane/good{i}.h").write_text(
                 f"#ifndef G{i}\n#define G{i}\ntypedef struct g{i} {{\n  int x;\n}} g{i};\n#endif\n")

@@ -4,9 +4,9 @@
 usage: layout.py COMPILER GOLDEN INCLUDE_DIR [--update]
 
 The members are read from the headers, so nothing is typed by hand: a small C program that prints
-sizeof and offsetof of each is compiled and run. A line of the golden that changes or vanishes
-fails; so does a line that is not in it yet, until --update has appended it and a person has
-reviewed it.
+sizeof and offsetof of each member is compiled and run. The check fails if a line of the golden
+changes or vanishes. It also fails for a line that is not in the golden, until --update has appended
+the line and a person has reviewed it.
 """
 import pathlib
 import sys

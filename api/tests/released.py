@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Holds what was released against the headers of now.
+"""Compares the released headers with the headers of now.
 
 usage: released.py COMPILER RELEASED_DIR INCLUDE_DIR [INCLUDE_DIR ...]
 
 RELEASED_DIR has a folder per released minor, such as 0.1, and `sha256sums` of every file in them.
-Fails if a released file changed, came or went; if a struct lost a member, or one moved or has
-another size; if a constant has another value; if a function of the host's library is declared in
-other words; and if anything was added to a minor that was released.
+The check fails if a released file changed, came or went; if a struct lost a member; if a member
+moved or has another size; if a constant has another value; if a function of the host's library is
+declared in other words; and if anything was added to a minor that was released.
 """
 import hashlib
 import pathlib
@@ -16,7 +16,7 @@ import boundary
 
 
 def file_problems(released: pathlib.Path) -> list[str]:
-    """What is not as it was when its minor was released."""
+    """Returns the files that differ from those of the release of their minor."""
     sums = dict(reversed(line.split(None, 1)) for line in
                 (released / "sha256sums").read_text(encoding="utf-8").splitlines())
     found = {str(path.relative_to(released)): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -29,14 +29,15 @@ def file_problems(released: pathlib.Path) -> list[str]:
 
 
 def described(compiler: str, headers: boundary.Boundary) -> list[str]:
-    """Everything about the headers that a program which was built with them relies on."""
+    """Returns everything about the headers that a program which was built with them relies on."""
     return (boundary.layout(compiler, headers) + boundary.values(compiler, headers) +
             [f"function {declaration}" for declaration in headers.functions.values()])
 
 
 def version_problems(compiler: str, folder: pathlib.Path, headers: boundary.Boundary,
                      now: list[str]) -> list[str]:
-    """What a program that was built with the headers in `folder` no longer finds in `now`."""
+    """Returns what a program that was built with the headers in `folder` no longer finds in
+    `now`."""
     then_headers = boundary.read(folder / "include")
     name = ".".join(map(str, then_headers.version))
     if name != folder.name:

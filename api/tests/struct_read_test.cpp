@@ -1,4 +1,4 @@
-// bp_struct_read and bp_abi_is_served: the only code in the headers.
+// Tests bp_struct_read and bp_abi_is_served, which are the only code in the headers.
 #include <gtest/gtest.h>
 
 #include "backplane/backend.h"

@@ -3,13 +3,13 @@
 
 usage: witness.py COMPILER RELEASED_DIR INCLUDE_DIR [INCLUDE_DIR ...]
 
-A witness is a library, written here from a set of headers, with a function for each struct that
-takes it by value, and the functions of the host's library themselves: its debug information has
-every type that crosses the boundary, down to the parameters of each slot. A later minor may append
-members to structs that are not frozen, and add structs and functions. So the structs of now that
-may grow are cut to as many members as were released, and then nothing may differ but what was
-added. Constants are no types, and a name is none either: released.py compares them. Exits with 77,
-which is counted as skipped, if abidiff is not installed.
+A witness is a library, written here from a set of headers. It has a function for each struct that
+takes the struct by value, and the functions of the host's library themselves. Its debug information
+has every type that crosses the boundary, down to the parameters of each slot. A later minor may
+append members to structs that are not frozen, and may add structs and functions. So each struct of
+now that may grow is cut to as many members as were released, and then additions are the only
+difference allowed. Constants are no types, and neither are names: released.py compares them. The
+exit status is 77, which CTest counts as skipped, if abidiff is not installed.
 """
 import pathlib
 import shutil
@@ -22,7 +22,7 @@ from header_text import HeaderText
 
 
 def cut(includes: list[pathlib.Path], released: boundary.Boundary, out: pathlib.Path):
-    """Writes the headers of now with each struct that may grow as long as it was."""
+    """Writes the headers of now with each struct that may grow cut to its released members."""
     headers = HeaderText(*includes)
     for name, struct in headers.known.structs.items():
         then = released.structs.get(name)
@@ -40,7 +40,7 @@ def source(headers: boundary.Boundary) -> str:
     for declaration in headers.functions.values():
         is_void = declaration.startswith("void ")
         lines.append(f"{declaration} {{ {'' if is_void else 'return 0; '}}}")
-    # The one function that a backend exports has its type from a typedef.
+    # A typedef gives the one function that a backend exports its type.
     lines += ["bp_status bp_backend_entry(const bp_entry_request* a, bp_entry_reply* b) {",
               "  return a == NULL && b == NULL;", "}"]
     return "\n".join(lines) + "\n"
@@ -54,8 +54,8 @@ def build(compiler: str, include: pathlib.Path, out: pathlib.Path):
 
 
 def differences(compiler: str, folder: pathlib.Path, includes: list[pathlib.Path]) -> str:
-    """What abidiff finds between the released headers in `folder` and those of now; "" if the
-    second only add to the first."""
+    """Returns what abidiff finds between the released headers in `folder` and the headers of now,
+    or "" if the second only add to the first."""
     with tempfile.TemporaryDirectory() as scratch:
         then, now = pathlib.Path(scratch, "then.so"), pathlib.Path(scratch, "now.so")
         cut(includes, boundary.read(folder / "include"), pathlib.Path(scratch, "cut"))

@@ -19,7 +19,8 @@ COMPILER, INCLUDE, HOST_INCLUDE = sys.argv[1:4]
 
 @unittest.skipIf(shutil.which("abidiff") is None, "abidiff is not installed")
 class Witness(unittest.TestCase):
-    """The headers of now stand for a released minor; those of a later one are written from them."""
+    """The headers of now stand for a released minor. The headers of a later minor are written from
+    them."""
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()

@@ -33,8 +33,8 @@ bp_status shutdown(void* self) {
   return BP_OK;
 }
 
-// The threads of the OpenMP runtime outlive the work that they were made for. Were its library
-// unloaded with this one, they would run code that is gone, so it alone stays.
+// The threads of the OpenMP runtime stay after their work has ended. If libgomp were unloaded with
+// this library, these threads would run code that is no longer mapped, so libgomp stays loaded.
 void pin_openmp_runtime() { dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
 
 }  // namespace

@@ -31,7 +31,7 @@ namespace bp::cpu {
 
 class Device;
 
-// What one negotiation made: the tables with this object as their `self`, bound to one host.
+// One instance of the backend, bound to one host. It is the `self` of the tables that it holds.
 struct Instance {
   explicit Instance(const bp_host* host);
   Instance(const Instance&) = delete;
@@ -56,7 +56,7 @@ struct Instance {
   Hooks hooks;
   std::unique_ptr<Profiler> profiler;
   std::unique_ptr<Captures> captures;
-  std::unique_ptr<Compiler> compiler;  // Ends first: it uses the others.
+  std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
   bp_graph_ops graphs;
   bp_profiler_ops profiling;
   bp_compiler_ops compilation;
@@ -73,17 +73,20 @@ bp_status entry(void* self, Body&& body) {
   return bp::entry<Instance>(self, std::forward<Body>(body));
 }
 
-// Each makes one of the optional tables. Captures are put in front of the tables of streams, events
-// and memory, so what is made before sees these without captures.
+// Each function makes one of the optional tables. put_captures() replaces entries of the tables of
+// streams, events and memory; tables that are made before it use the entries without captures.
 void make_profiler(Instance& instance);
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
 
-// A launch while a capture is open: records it if its stream captures, else runs it. `body` does
-// all that a launch does; with an argument of true, all but submit.
+// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
+// does all that a launch does; if its argument is true, it does everything but submit.
 bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
                             const bp_launch& launch, const void* args,
                             const std::function<bp_status(bool only_checks)>& body);
+
+// Whether the stream of a launch captures.
+bool is_capturing(const Instance& instance, const bp_launch& launch);
 
 // The task of a launch, so that it leaves a record for the profiler.
 std::function<void()> recorded(const Instance& instance, const bp_kernel& kernel,

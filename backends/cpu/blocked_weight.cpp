@@ -18,12 +18,13 @@ using kernels::Env;
 using kernels::Launch;
 using kernels::Program;
 
-// From how many rows on oneDNN gains from blocks, and how far: product_plan.hpp.
+// Blocks make oneDNN faster between these numbers of rows; product_plan.hpp has the measurements.
 constexpr int64_t kFewestRows = 2, kMostRows = 512;
 
-// The number of rows that blocks are chosen for: the same for all products, so that they share a
-// weight. Blocks for few rows serve many as well; with those for 64 rows a product of 64 rows by
-// 4096 columns by 4096 takes, on one processor with AVX2, 1.4 times as long as by strides.
+// The number of rows that blocks are chosen for. It is the same for all products, so that they can
+// share a weight. Blocks that are chosen for few rows also serve many rows. On one processor with
+// AVX2, a product of 64 rows by 4096 columns by 4096 takes 1.4 times as long with blocks for 64
+// rows as with strides.
 constexpr int64_t kNominalRows = 2;
 
 // ---- What differs between the ops ---------------------------------------------------------------
@@ -60,8 +61,8 @@ bool has_layouts(const Args& args) {
 
 // ---- One call -----------------------------------------------------------------------------------
 
-// The product of a call as if its weight were dense by strides. False unless it is one of f32 that
-// oneDNN takes with blocks.
+// Reads the product of a call as if its weight were dense by strides. Returns false unless the
+// product has dtype f32 and oneDNN takes it with blocks.
 template <typename Args>
 bool read_product(const Args& args, Product& product) {
   Args copy = args;
@@ -82,7 +83,7 @@ struct BlockedCall {
   std::shared_ptr<const Program> program;
 };
 
-// Throws StatusError of BP_UNSUPPORTED for a call that cannot be made with its layouts.
+// Throws StatusError of BP_UNSUPPORTED if the kernel cannot run the call with its layouts.
 template <typename Args>
 BlockedCall<Args> read_call(FullInstance& i, const Args& args, const Env& env) {
   const std::string op = plain_kernel(static_cast<const Args*>(nullptr)).name;
@@ -165,7 +166,7 @@ void put_front(bp_kernel& kernel) {
       return launch_blocked(full_instance(self->state), *a, context);
     });
   };
-  // Where claims are complete the host asks what is preferred of a layout, and nothing else.
+  // If the claims of a kernel are complete, the host calls supports() only for layouts.
   if (kernel.supports != nullptr) {
     kernel.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
                          const void* args) {
@@ -173,14 +174,14 @@ void put_front(bp_kernel& kernel) {
       return refusal(full_instance(self->state), self, device, flags, a);
     };
   }
-  // The program behind a layout is found as for the launch.
+  // The program of a call with a layout is looked up in the same way as by the launch.
   kernel.workspace_size = [](const bp_kernel* self, bp_device* device, const void* args,
                              uint64_t* out_required, uint64_t* out_preferred) {
     const Args& a = *static_cast<const Args*>(args);
     if (!has_layouts(a)) {
       return plain_kernel(&a).workspace_size(self, device, args, out_required, out_preferred);
     }
-    return kernels::with_env(self, [&](const Env& env) -> bp_status {
+    return Env::with(*self, nullptr, [&](const Env& env) -> bp_status {
       const uint64_t size_bytes =
           read_call(full_instance(self->state), a, env).program->workspace_size_bytes();
       if (out_required != nullptr) *out_required = size_bytes;
@@ -208,7 +209,7 @@ bool find_form(FullInstance& i, const Args& args, LayoutForm& form) {
       std::ranges::any_of(others_of(args), [](const Named& n) { return has_layout(n.tensor); });
   if (weight == nullptr || has_others || !read_product(args, product)) return false;
   const bool pays = product.y.rows >= kFewestRows && product.y.rows <= kMostRows;
-  // A weight that was converted stays so, also where that would not pay.
+  // A weight that is already converted stays converted, even if the conversion alone would not pay.
   if (!pays && weight->layout == nullptr) return false;
   try {
     form = blocked_form(i, *weight, variant_of(&args));

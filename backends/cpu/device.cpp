@@ -8,7 +8,6 @@
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/proc_file.hpp"
 #include "backends/cpu/stream.hpp"
-#include "backplane/shell/deadline.hpp"
 #include "backplane/shell/identity.hpp"
 #include "backplane/shell/properties.hpp"
 #include "backplane/shell/virtual_memory.hpp"
@@ -16,10 +15,10 @@
 namespace bp::cpu {
 namespace {
 
-// Includes "infer".
+// The profile "train" includes "infer".
 constexpr const char* kProfiles[] = {"train", "llm"};
 
-// Processors that this process may run on.
+// Returns the number of processors that this process may run on.
 int processor_count() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
@@ -47,131 +46,50 @@ Device::Device(const bp_host& host, const Options& options)
   properties_.profiles = kProfiles;
   properties_.profile_count = std::size(kProfiles);
   properties_.dlpack_device_type = 1;
-
-  default_stream_ = make_stream(true);
 }
 
-// Running work is waited for. What waits for an event that nobody can signal any more is aborted.
+// Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Device::~Device() {
   executor_.wait_idle();
-  const std::vector<std::shared_ptr<Queue>> queues = live_queues();
-  for (const std::shared_ptr<Queue>& queue : queues) queue->abandon();
+  streams_.abandon();
   executor_.wait_idle();
   executor_.stop();
-  for (Event* const event : events_) delete event;
-  for (Stream* const stream : streams_) delete stream;
-  for (Buffer* const buffer : buffers_) release(buffer);
-  for (MemoryOwner* const memory : memories_) delete memory;
+  events_.delete_all();
+  streams_.delete_all();
+  buffers_.end_all(release);
+  memories_.delete_all();
 }
 
-Stream* Device::make_stream(bool is_inline) {
+std::unique_ptr<Stream> Device::make_stream(bool is_inline) {
   auto stream = std::make_unique<Stream>(*this);
   stream->queue = std::make_shared<Queue>(host_, executor_, is_inline);
-  const std::lock_guard lock(mutex_);
-  streams_.insert(stream.get());
-  return stream.release();
+  return stream;
+}
+
+Stream* Device::default_stream() {
+  return streams_.default_stream([](const Stream&) { return true; },
+                                 [this] { return make_stream(true); });
 }
 
 Stream* Device::create_stream() {
   executor_.start();
-  return make_stream(false);
+  return streams_.add(make_stream(false));
 }
 
 Stream* Device::wrap_stream(const void* native) {
-  const std::lock_guard lock(mutex_);
-  const auto known = std::ranges::find_if(
-      streams_, [&](const Stream* stream) { return stream->queue.get() == native; });
-  if (known == streams_.end()) return nullptr;
-  auto wrapper = std::make_unique<Stream>(*this);
-  wrapper->queue = (*known)->queue;
-  streams_.insert(wrapper.get());
-  return wrapper.release();
+  return streams_.add_copy([&](const Stream& stream) { return stream.queue.get() == native; });
 }
 
-void Device::destroy_stream(Stream* stream) {
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(closing_, [](const std::weak_ptr<Queue>& queue) { return queue.expired(); });
-    if (!stream->queue->is_idle()) closing_.push_back(stream->queue);
-    streams_.erase(stream);
-  }
-  stream->magic = 0;
-  delete stream;
-}
-
-std::vector<std::shared_ptr<Queue>> Device::live_queues() {
-  std::vector<std::shared_ptr<Queue>> queues;
-  const std::lock_guard lock(mutex_);
-  for (const Stream* stream : streams_) queues.push_back(stream->queue);
-  for (const std::weak_ptr<Queue>& closing : closing_) {
-    if (std::shared_ptr<Queue> queue = closing.lock()) queues.push_back(std::move(queue));
-  }
-  return queues;
-}
-
-bool Device::wait(uint64_t timeout_ns) {
-  const Deadline deadline(timeout_ns);
-  for (const std::shared_ptr<Queue>& queue : live_queues()) {
-    if (!queue->wait(deadline.left_ns())) return false;
-  }
-  return true;
-}
+void Device::destroy_stream(Stream* stream) { streams_.destroy(stream); }
 
 bool Device::add(Buffer* buffer) {
-  const std::lock_guard lock(mutex_);
-  const auto address = reinterpret_cast<uintptr_t>(buffer->address);
-  if (!buffer->is_wrapped && !places_.add(address, buffer->size_bytes, buffer)) return false;
-  try {
-    buffers_.insert(buffer);
-  } catch (...) {
-    places_.remove(address, buffer);
-    throw;
-  }
-  return true;
+  return buffers_.add(buffer, reinterpret_cast<uintptr_t>(buffer->address), !buffer->is_wrapped);
 }
 
-void Device::remove(Buffer* buffer) {
-  const std::lock_guard lock(mutex_);
-  buffers_.erase(buffer);
-  places_.remove(reinterpret_cast<uintptr_t>(buffer->address), buffer);
-}
+bool Device::wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
 
 bool Device::find(uint64_t address, bp_address_info& info) {
-  const std::lock_guard lock(mutex_);
-  Buffer* const found = places_.find(address);
-  if (found == nullptr) return false;
-  info.device = reinterpret_cast<bp_device*>(this);
-  info.buffer = reinterpret_cast<bp_buffer*>(found);
-  info.byte_offset = address - reinterpret_cast<uintptr_t>(found->address);
-  info.size_bytes = found->size_bytes;
-  return true;
-}
-
-void Device::add(MemoryOwner* memory) {
-  const std::lock_guard lock(mutex_);
-  memories_.insert(memory);
-}
-
-void Device::remove(MemoryOwner* memory) {
-  const std::lock_guard lock(mutex_);
-  memories_.erase(memory);
-}
-
-void Device::add(Event* event) {
-  const std::lock_guard lock(mutex_);
-  events_.insert(event);
-}
-
-void Device::remove(Event* event) {
-  const std::lock_guard lock(mutex_);
-  events_.erase(event);
-}
-
-Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-  Device* const d = device(i, handle);
-  if (d != nullptr) return *d;
-  throw StatusError(BP_INVALID_ARGUMENT,
-                    std::string(call) + ": device is NULL or not one of this backend");
+  return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
 }
 
 }  // namespace bp::cpu

@@ -3,15 +3,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
-#include <unordered_set>
-#include <vector>
 
 #include "backends/cpu/backend.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/address_map.hpp"
+#include "backplane/shell/device_ops.hpp"
+#include "backplane/shell/handles.hpp"
 #include "backplane/shell/queue.hpp"
 
 namespace bp {
@@ -39,33 +36,33 @@ class Device {
 
   void set_thread_count(int count) { thread_count_ = count; }
 
-  // Blocks until the work of all streams has ended; false if timeout_ns passed first.
+  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
-  Stream* default_stream() const { return default_stream_; }
+  Stream* default_stream();
   Stream* create_stream();
-  bool is_default_stream(const Stream* stream) const { return stream == default_stream_; }
+  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
   void destroy_stream(Stream* stream);
 
-  // A second handle for a queue of this device, which its own library knows by `native`; NULL if
-  // there is no such queue.
+  // Returns a second handle for the queue whose native handle is `native`, or NULL if this device
+  // has no such queue.
   Stream* wrap_stream(const void* native);
 
-  // What the host has made and not yet ended is freed with the device. Of buffers that own their
-  // memory no two overlap: false if this one would, and nothing was added.
+  // The device frees what the host has made and not yet destroyed. Two buffers that own their
+  // memory never overlap: add() returns false, and adds nothing, if `buffer` would overlap another
+  // one.
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer);
-  void add(MemoryOwner* memory);
-  void remove(MemoryOwner* memory);
-  void add(Event* event);
-  void remove(Event* event);
+  void remove(Buffer* buffer) { buffers_.remove(buffer); }
+  void add(MemoryOwner* memory) { memories_.add(memory); }
+  void remove(MemoryOwner* memory) { memories_.remove(memory); }
+  void add(Event* event) { events_.add(event); }
+  void remove(Event* event) { events_.remove(event); }
 
-  // Fills `info` with what lies at an address; false if nothing of this device does.
+  // Fills `info` with what lies at an address. Returns false if nothing of this device lies there.
   bool find(uint64_t address, bp_address_info& info);
 
  private:
-  Stream* make_stream(bool is_inline);
-  std::vector<std::shared_ptr<Queue>> live_queues();
+  std::unique_ptr<Stream> make_stream(bool is_inline);
 
   const bp_host& host_;
   std::string name_;
@@ -74,23 +71,21 @@ class Device {
   std::atomic<int> thread_count_;
   Executor executor_;
 
-  std::mutex mutex_;  // Guards what follows.
-  std::unordered_set<Stream*> streams_;
-  std::vector<std::weak_ptr<Queue>> closing_;  // Destroyed, and perhaps still busy.
-  std::unordered_set<Buffer*> buffers_;
-  AddressMap<Buffer> places_;
-  std::unordered_set<MemoryOwner*> memories_;
-  std::unordered_set<Event*> events_;
-  Stream* default_stream_ = nullptr;
+  StreamSet<Stream, Queue> streams_;
+  BufferSet<Buffer> buffers_;
+  HandleSet<MemoryOwner> memories_;
+  HandleSet<Event> events_;
 };
 
-// NULL unless `handle` is a device of this instance.
-inline Device* device(const Instance& i, bp_device* handle) {
-  Device* const ours = i.device.get();
-  return reinterpret_cast<Device*>(handle) == ours ? ours : nullptr;
+// The device behind a handle; NULL if it is none of this instance.
+inline Device* device_or_null(const Instance& i, bp_device* handle) {
+  return find_device<Device>({&i.device, 1}, handle);
 }
 
-// The same for the entry `call`, which throws StatusError for any other handle.
-Device& device_of(const Instance& i, bp_device* handle, const char* call);
+// The same, for the entry `call`. Throws StatusError unless it is one of this instance.
+inline Device& device_of(const Instance& i, bp_device* handle, const char* call,
+                         const char* what = "device") {
+  return checked_device<Device>({&i.device, 1}, handle, call, what);
+}
 
 }  // namespace bp::cpu

@@ -1,4 +1,4 @@
-// The element-wise kernels whose values need a formula, or a choice, against the C library.
+// Tests element-wise kernels that compute a formula or make a choice against the C library.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -73,8 +73,8 @@ TEST_F(Elementwise, SelectByConditionsOfEveryWidthAndLayout) {
   check(BP_F64, double{});
 }
 
-// An operand across the rows of the result is turned round tile by tile, and one value is repeated.
-// Such a result is written past the caches, in vectors that begin at whole lines.
+// One operand is transposed tile by tile, and the other is one repeated value. A result of this
+// size is written past the caches, in vectors that begin at whole cache lines.
 TEST_F(Elementwise, WriteWhatNoCacheHoldsAtAnyAddress) {
   constexpr int64_t kCount = 2200000;
   for (const uint64_t skipped : {1, 5, 8, 15}) {
@@ -124,11 +124,13 @@ TEST_F(Elementwise, AddOperandsThatLieAcross) {
   check(BP_F32, float{}, 2048, 1040);
 }
 
-// A function, what it should give, and the error that is allowed, for x and the true value.
+// `Function` gives the true value at x; the other type gives the error that is allowed for x and
+// that value.
 using Function = long double(long double);
 using Bound = double(double x, double y, double unit);
 
-// Magnitudes over all exponents where the functions bend, both signs, and special values.
+// Returns values of both signs over all exponents where the functions are not straight, and special
+// values.
 template <typename T>
 std::vector<T> samples(int64_t count, double most_exponent) {
   std::mt19937_64 random(20240607);
@@ -144,7 +146,7 @@ std::vector<T> samples(int64_t count, double most_exponent) {
 
 class Activations : public Elementwise {
  protected:
-  // The largest error over the bound, for y = op(x).
+  // Returns the largest ratio of error to bound for y = op(x).
   template <typename T, typename Args>
   double worst(bp_dtype dtype, uint32_t op, Args args, Function* function, Bound* bound,
                double most_exponent = 8) {
@@ -182,7 +184,7 @@ class Activations : public Elementwise {
   double worst_x = 0;
 };
 
-// In units of the last place of y.
+// Returns kUlps units in the last place of y.
 template <int kUlps>
 double ulps(double, double y, double unit) {
   return kUlps * std::exp2(std::floor(std::log2(std::abs(y)))) * 2 * unit;
@@ -197,12 +199,12 @@ TEST_F(Activations, StayWithinTheirErrors) {
   const auto sigmoid = [](long double x) { return 1 / (1 + std::exp(-x)); };
   expect("sigmoid", BP_OP_SIGMOID, bp_sigmoid_args{}, sigmoid, ulps<3>);
   const auto silu = [](long double x) { return x / (1 + std::exp(-x)); };
-  // Below -87 the sigmoid in it is subnormal.
+  // Below -87 the sigmoid inside silu is subnormal.
   expect("silu", BP_OP_SILU, bp_silu_args{}, silu, [](double x, double y, double unit) {
     return ulps<4>(x, y, unit) + (x < -87 ? std::numeric_limits<float>::min() : 0);
   });
   const auto gelu = [](long double x) { return x * std::erfc(-x / std::sqrt(2.0L)) / 2; };
-  // 5.7 ulp in f32 and 6.6 in f64, far below 0.
+  // The largest errors are 5.7 ulp in f32 and 6.6 ulp in f64, far below 0.
   expect("gelu", BP_OP_GELU, bp_gelu_args{.approximation = BP_GELU_APPROXIMATION_NONE}, gelu,
          ulps<7>);
   const auto gelu_tanh = [](long double x) {
@@ -213,10 +215,10 @@ TEST_F(Activations, StayWithinTheirErrors) {
          gelu_tanh, [](double x, double, double unit) { return 8 * unit * std::abs(x); });
 }
 
-// Each gradient against its formula, in the dtype of the suite's strictest bound.
+// Tests each gradient against its formula, in the dtype with the suite's strictest bound.
 class Gradients : public Elementwise {
  protected:
-  // `function` gives the derivative at x, or at y where that is what was saved.
+  // `function` gives the derivative at x, or at y if the op saves y.
   template <typename T, typename Args>
   void expect(bp_dtype dtype, const char* name, uint32_t op, Args args, Function* function,
               std::vector<T> values) {

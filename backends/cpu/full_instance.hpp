@@ -1,4 +1,5 @@
-// An instance with what its kernels need not see, so that a change here compiles none of them.
+// An instance with the members that its kernels need not see, so that a change of these members
+// does not compile the kernels again.
 #pragma once
 
 #include <memory>
@@ -15,11 +16,14 @@ struct FullInstance : Instance {
   explicit FullInstance(const bp_host* host);
   ~FullInstance();
 
-  std::unique_ptr<SharedEvents> shared_events;  // Ends before the device, whose events it uses.
+  std::unique_ptr<SharedEvents> shared_events;  // It ends before the device, whose events it uses.
   std::unique_ptr<BlockedWeights> weights;
   std::unique_ptr<Layouts> layouts;
   bp_layout_ops layout_table;
 };
+
+// Puts events that processes share in front of those of events and streams.
+void share_events(FullInstance& instance);
 
 // Makes the table of layouts, and puts what takes them in front of the kernels.
 void make_layouts(FullInstance& instance);

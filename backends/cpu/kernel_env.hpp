@@ -1,6 +1,6 @@
-// What the kernels of this backend see of it, and all they may know: where elements lie, the queue
-// that runs the work, how work fails, and threads. Kernel sources include it as "kernel_env.hpp",
-// found by include path, so that another backend can build them with an environment of its own.
+// Everything that the kernels of this backend know of it: where elements lie, the queue that runs
+// the work, how work fails, and threads. Kernel sources include this file as "kernel_env.hpp", by
+// include path, so that another backend can build the kernels with an environment of its own.
 #pragma once
 
 #include <omp.h>
@@ -21,35 +21,36 @@
 
 namespace bp::kernels {
 
-// Address of the first element; meaningless for a tensor without elements.
+// Returns the address of the first element. The address has no meaning if the tensor has no
+// elements.
 template <typename T>
 T* data(const bp_tensor& t) {
   if (t.buffer == nullptr) return nullptr;
   return reinterpret_cast<T*>(cpu::buffer(t.buffer)->address + t.byte_offset);
 }
 
-// Address of a range, or NULL.
+// Returns the address of a range, or NULL.
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
   return cpu::buffer(range.buffer)->address + range.byte_offset;
 }
 
-// What a kernel knows of its backend, also where nothing is launched.
+// What a kernel knows of its backend, also when nothing is launched.
 class Env {
  public:
   explicit Env(const cpu::Instance& instance) : instance_(instance) {}
 
-  // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+  // Runs body(const Env&) for a function of `kernel`, and turns exceptions into a status.
   template <typename Body>
   static bp_status with(const bp_kernel& kernel, bp_device*, Body&& body) {
     const cpu::Instance& i = cpu::instance(kernel.state);
     return guarded(*i.host, [&] { return body(Env(i)); });
   }
 
-  // How many threads the work may use.
+  // Returns how many threads the work may use.
   int thread_count() const { return instance_.device->thread_count(); }
 
-  // Where kernels on oneDNN keep their primitives.
+  // Returns the cache in which kernels that use oneDNN keep their primitives.
   ProgramCache& programs() const { return *instance_.programs; }
 
  protected:
@@ -62,28 +63,30 @@ class Launch : public Env {
   Launch(const cpu::Instance& instance, const bp_kernel& kernel, const bp_launch& launch)
       : Env(instance), kernel_(kernel), launch_(launch) {}
 
-  // With true nothing is submitted: the launch shows whether it would be accepted.
+  // If `only_checks` is true, the launch submits nothing and only says whether it would be
+  // accepted.
   void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
   bool only_checks() const { return only_checks_; }
 
   bp_launch_flags flags() const { return launch_.flags; }
 
-  // The scratch memory that workspace_size asked for; at a multiple of 64 bytes.
+  // Returns the scratch memory that workspace_size() asked for. Its address is a multiple of 64
+  // bytes.
   template <typename T = std::byte>
   T* workspace() const {
     return reinterpret_cast<T*>(address_of(launch_.workspace));
   }
   uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
 
-  // What prepare() made for this frame, or NULL.
+  // Returns the plan that prepare() made for this frame, or NULL.
   bp_plan* plan() const { return launch_.plan; }
 
-  // Where the constant arguments are packed, for this launch.
+  // Returns the address where the constant arguments of this launch are packed.
   std::byte* packed(const bp_buffer_ref& range) const { return address_of(range); }
 
-  // Submits `task`, a callable without arguments. It may run after launch has returned, so it holds
-  // what it needs by value: the frame and its tensors are gone by then. It fails by throwing
-  // StatusError, on its own thread.
+  // Submits `task`, a callable without arguments. The task may run after launch() has returned,
+  // when the frame and its tensors no longer exist, so it holds what it needs by value. A task
+  // fails by throwing StatusError.
   template <typename Task>
   bp_status submit(Task&& task) const {
     if (only_checks_) [[unlikely]] {
@@ -107,12 +110,6 @@ class Launch : public Env {
   bool only_checks_ = false;
 };
 
-// The same as Env::with(), for functions that are given no device.
-template <typename Body>
-bp_status with_env(const bp_kernel* kernel, Body&& body) {
-  return Env::with(*kernel, nullptr, std::forward<Body>(body));
-}
-
 // Runs body(Launch&) for a launch that the host made.
 template <typename Body>
 bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
@@ -135,12 +132,30 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
   });
 }
 
+// How kernels are launched, for plan.hpp of the shell.
+struct Launcher {
+  using Env = kernels::Env;
+  using Launch = kernels::Launch;
+
+  static const bp_host& host_of(const bp_kernel& kernel) {
+    return *cpu::instance(kernel.state).host;
+  }
+  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
+    return cpu::is_capturing(cpu::instance(kernel.state), launch);
+  }
+  template <auto kBody>
+  static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
+    return with_launch(kernel, launch, args,
+                       [&](Launch& context) { return kBody(*kernel, args, context); });
+  }
+};
+
 // Which thread of the team that runs a parallel loop this is: 0 to one less than its size.
 inline int thread_number() { return omp_get_thread_num(); }
 
-// Calls body(begin, end) for parts that together are [0, count), on up to `threads` threads. No
-// part but the last has fewer than `grain` elements, and parts begin at multiples of it: below
-// 2 * grain everything runs here. `body` does not throw.
+// Splits [0, count) into parts and calls body(begin, end) for each, on up to `threads` threads.
+// Each part but the last has at least `grain` elements, and each begins at a multiple of `grain`.
+// If `count` is below 2 * grain, everything runs on the calling thread. `body` must not throw.
 template <typename Body>
 void parallel_for(int threads, int64_t count, int64_t grain, const Body& body) {
   const int64_t grains = (count + grain - 1) / grain;

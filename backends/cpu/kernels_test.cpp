@@ -1,5 +1,5 @@
-// A small check of every family against plain loops. The conformance suite judges the kernels; this
-// one says at once that something broke, and where.
+// Compares every family of kernels with plain loops. The conformance suite judges the kernels; this
+// small test fails fast and names the broken family.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -22,7 +22,7 @@ class Kernels : public testing::Test {
     return {.dtype = BP_I64, .bits = static_cast<uint64_t>(value)};
   }
 
-  // Values in steps of 1/4, among them equal ones and both zeros.
+  // Fills `t` with values in steps of 1/4, among them equal values and both zeros.
   template <typename T>
   void fill_random(TestTensor& t) {
     std::uniform_int_distribution<int> steps(-40, 40);
@@ -119,7 +119,7 @@ TEST_F(Kernels, FillAndCount) {
   EXPECT_EQ(x.at<int32_t>(8), -11);
 }
 
-// Every set of axes of one shape, packed and permuted.
+// Reduces every set of axes of one shape, for packed and for permuted tensors.
 TEST_F(Kernels, ReduceAnyAxes) {
   const std::vector<int64_t> shape{5, 3, 70, 4};
   for (const bool is_permuted : {false, true}) {
@@ -170,7 +170,7 @@ TEST_F(Kernels, ReduceAnyAxes) {
   }
 }
 
-// Groups of elements overflow f32, though the mean does not: along rows, and across them.
+// Sums of groups of elements overflow f32, but the mean does not, along rows and across rows.
 TEST_F(Kernels, MeanOfNumbersWhoseSumOverflowsIsFinite) {
   TestTensor x(b, BP_F32, {64, 200}), along(b, BP_F32, {64}), across(b, BP_F32, {200});
   for (int64_t i = 0; i < x.size(); ++i) x.at<float>(i) = i % 2 == 0 ? 3e38f : 2e38f;
@@ -185,7 +185,7 @@ TEST_F(Kernels, MeanOfNumbersWhoseSumOverflowsIsFinite) {
   }
 }
 
-// Rows that are read in quarters, rows that share tiles, and what is left of both.
+// The kernel reads some rows in quarters and others in shared tiles; both have remainders.
 TEST_F(Kernels, SumRowsOfEveryLengthWithinTheirBound) {
   for (const int64_t length : {1, 63, 64, 200, 4095, 4096, 5000, 20'011}) {
     TestTensor x(b, BP_F32, {37, length}), y(b, BP_F32, {37}), wide(b, BP_F64, {37}, 2);
@@ -247,7 +247,8 @@ TEST_F(Kernels, FindTheFirstOfTheLargest) {
 }
 
 TEST_F(Kernels, GiveTheKnownAnswersOfPhilox) {
-  // The vectors of the method's authors: counter and key all zero, and digits of pi.
+  // The expected values are the test vectors of the method's authors: counter and key are all zero,
+  // or digits of pi.
   TestTensor y(b, BP_I32, {4}), far(b, BP_I32, {100'000}), strided(b, BP_I32, {100, 1000}, 2);
   const auto draw = [&](TestTensor& to, uint64_t seed, uint64_t offset) {
     const bp_random_bits_args args{.y = &to,
@@ -331,6 +332,47 @@ TEST_F(Kernels, StepParametersOfBothKinds) {
   ASSERT_EQ(b.launch(BP_OP_ADAMW_STEP, adamw), BP_OK) << b.text;
   EXPECT_NEAR(p.at<double>(0), 0.8, 1e-12) << "the first step has the length lr";
   EXPECT_NEAR(p.at<double>(1), 2.1, 1e-12);
+}
+
+TEST_F(Kernels, RefuseConvolutionsWhoseSumsLoseTheirDigits) {
+  constexpr int64_t kMost = 1 << 20;
+  const int64_t one[] = {1}, none[] = {0, 0};
+  const auto reasons = [&](bp_dtype dtype, int64_t channels, int64_t window) {
+    TestTensor x(b, dtype, {1, channels, window}), y(b, dtype, {1, 1, 1});
+    TestTensor weight(b, dtype, {1, channels, window});
+    TestTensor grad_y(b, dtype, {1, channels, 1}), turned(b, dtype, {channels, 1, window});
+    TestTensor grad_x(b, dtype, {1, 1, window});
+    const bp_convolution_args forward{.struct_size = sizeof(forward),
+                                      .x = &x,
+                                      .weight = &weight,
+                                      .y = &y,
+                                      .stride = one,
+                                      .padding = none,
+                                      .dilation = one,
+                                      .groups = 1};
+    const bp_convolution_backward_input_args backward{.struct_size = sizeof(backward),
+                                                      .grad_y = &grad_y,
+                                                      .weight = &turned,
+                                                      .grad_x = &grad_x,
+                                                      .stride = one,
+                                                      .padding = none,
+                                                      .dilation = one,
+                                                      .groups = 1};
+    const auto reason = [&](uint32_t op, const void* args) {
+      const bp_kernel* const k = b.kernel(op);
+      const char* const text = k->supports == nullptr ? nullptr : k->supports(k, b.device, 0, args);
+      return std::string(text == nullptr ? "" : text);
+    };
+    return std::vector<std::string>{reason(BP_OP_CONVOLUTION, &forward),
+                                    reason(BP_OP_CONVOLUTION_BACKWARD_INPUT, &backward)};
+  };
+  for (const std::string& text : reasons(BP_F32, kMost / 4, 4)) EXPECT_EQ(text, "");
+  for (const std::string& text : reasons(BP_F64, kMost / 4 + 1, 4)) EXPECT_EQ(text, "");
+  for (const bp_dtype dtype : {BP_F32, BP_F16, BP_BF16}) {
+    for (const std::string& text : reasons(dtype, kMost / 4 + 1, 4)) {
+      EXPECT_EQ(text.find("a result is a sum of more than 2^20 products"), 0u) << text;
+    }
+  }
 }
 
 TEST_F(Kernels, RunOnAStreamAfterTheFrameIsGone) {

@@ -1,5 +1,5 @@
-// bp_layout_ops of the CPU backend: weights in the blocks that oneDNN reads. A conversion goes by
-// way of dense rows, in host memory that the task takes for itself.
+// bp_layout_ops of the CPU backend: weights in the blocks that oneDNN reads. A conversion goes
+// through dense rows, in host memory that the task allocates for itself.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -28,7 +28,7 @@ using kernels::View;
 constexpr uint64_t kAlignmentBytes = 64;
 
 void require_device(const Instance& i, bp_device* handle, const char* call) {
-  if (device(i, handle) != nullptr) return;
+  if (device_or_null(i, handle) != nullptr) return;
   refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device is not one of this backend");
 }
 
@@ -57,7 +57,8 @@ bp_status preferred(void* self, bp_device* handle, const bp_kernel* kernel, uint
     require(args, "layout.preferred: args");
     require(out_layout, "layout.preferred: out_layout");
     const bp_layout* layout = nullptr;
-    // What is not one of the kernels that were registered runs compiled programs, by strides.
+    // A kernel that was not registered here is the kernel of a compiled program, which takes
+    // strides.
     const bool is_own =
         std::ranges::any_of(i.kernels, [&](const bp_kernel& own) { return &own == kernel; });
     if (is_own) {
@@ -95,10 +96,10 @@ HostMemory take_host_memory(uint64_t size_bytes) {
   return memory;
 }
 
-// One side of a conversion: elements by strides, or blocks with the reorder between them and dense
-// rows.
+// One side of a conversion. Its elements lie by strides, or in blocks; `reorder` then converts
+// between the blocks and dense rows.
 struct Side {
-  View view;  // In blocks only the shape and the address count.
+  View view;  // If the side has blocks, only shape and address are used.
   std::shared_ptr<const kernels::Program> reorder;
 
   bool is_dense() const { return reorder == nullptr && kernels::is_contiguous(view); }
@@ -110,7 +111,7 @@ void run_reorder(const kernels::Program& program, std::byte* from, std::byte* to
   program.run(externals, workspace.get());
 }
 
-// What a conversion's task holds.
+// What the task of a conversion holds.
 struct Job {
   Side dst, src;
   int64_t item_bytes;
@@ -143,24 +144,19 @@ struct Job {
   }
 };
 
-// The bytes that `tensor` spans have to lie in its buffer.
+// Returns the address of `tensor`. Throws StatusError unless all bytes that it spans lie in its
+// buffer.
 std::byte* checked_address(const bp_tensor& tensor, const char* what) {
   const std::string name = std::string("layout.convert: ") + what;
   if (tensor.buffer == nullptr) return nullptr;
   const Buffer* const b = buffer(tensor.buffer);
   if (b == nullptr) refuse(BP_INVALID_ARGUMENT, name + ": buffer is not one of this backend");
-  const Extent extent = extent_of(tensor);
-  const int64_t begin = static_cast<int64_t>(tensor.byte_offset) + extent.begin,
-                end = static_cast<int64_t>(tensor.byte_offset) + extent.end;
-  if (begin < 0 || static_cast<uint64_t>(end) > b->size_bytes) {
-    refuse(BP_INVALID_ARGUMENT, name + ": its elements are bytes " + std::to_string(begin) +
-                                    " to " + std::to_string(end) + " of a buffer of " +
-                                    std::to_string(b->size_bytes));
-  }
+  extent_in_buffer(tensor, b->size_bytes, name.c_str());
   return b->address + tensor.byte_offset;
 }
 
-// `is_dst`: dense rows go into the blocks, else they come out of them.
+// Makes one side. If `is_dst` is true, the reorder writes dense rows into the blocks, else it
+// writes the blocks to dense rows.
 Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<LayoutForm>& form,
                bool is_dst) {
   Side side;
@@ -172,7 +168,7 @@ Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<Lay
     return side;
   }
   const dnnl::memory::desc blocks = blocks_of(i, *form);
-  // As a weight, which has (columns, depth): that of matmul is the other way round.
+  // The shape of a weight is (columns, depth); the weight of matmul has (depth, columns).
   const bool is_linear = form->variant == kWeightOfLinear;
   const int64_t rows = form->shape[0], cols = form->shape[1];
   const dnnl::memory::desc dense =
@@ -208,7 +204,7 @@ bp_status convert(void* self, bp_stream* stream, const bp_tensor* dst, const bp_
   });
 }
 
-// Which oneDNN, and for which processor: both decide about blocks.
+// Names the version of oneDNN and the processor, because both decide which blocks are chosen.
 std::string identity() {
   const dnnl_version_t& version = *dnnl_version();
   return "backplane.cpu 0.1.0, blocks 1, oneDNN " + std::to_string(version.major) + "." +

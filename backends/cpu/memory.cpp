@@ -3,49 +3,24 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "backends/cpu/device.hpp"
-#include "backends/cpu/profiler.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/bytes.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 
 namespace bp::cpu {
 namespace {
 
-constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
+constexpr uint64_t kAlignmentBytes = 64;  // The size of a cache line and of the widest vector.
 constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
-
-// Where a call works; `access` is what will happen there. Throws StatusError for a range that it
-// does not take.
-std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name,
-                         bp_access access) {
-  const Buffer* const b = range == nullptr ? nullptr : buffer(range->buffer);
-  const bool is_inside = b != nullptr && range->byte_offset <= b->size_bytes &&
-                         range->size_bytes <= b->size_bytes - range->byte_offset;
-  if (is_inside && b->reservation == nullptr) return b->address + range->byte_offset;
-  const std::string what = std::string(call) + ": " + name;
-  if (is_inside) {
-    b->reservation->check(what, range->byte_offset, range->size_bytes, access);
-    return b->address + range->byte_offset;
-  }
-  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
-  if (b == nullptr) {
-    refuse(BP_INVALID_ARGUMENT, what + ": buffer is NULL or not one of this backend");
-  }
-  refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
-                                  std::to_string(range->byte_offset) + " leave the buffer of " +
-                                  std::to_string(b->size_bytes));
-}
 
 // The first heap that has the wanted flags; there is one.
 void check_heap(const Device& d, const bp_allocate_desc& desc) {
@@ -95,7 +70,7 @@ void check_request(const Device& d, const bp_allocate_desc& desc) {
 
 void allocate_private(Buffer& buffer, uint64_t size_bytes, uint64_t alignment_bytes) {
   const uint64_t alignment = std::max(alignment_bytes, kAlignmentBytes);
-  // aligned_alloc() wants a multiple of the alignment.
+  // The size that aligned_alloc() gets must be a multiple of the alignment.
   const uint64_t lines = std::max<uint64_t>(1, (size_bytes + alignment - 1) / alignment);
   buffer.memory.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, lines * alignment)));
   if (buffer.memory == nullptr) {
@@ -205,87 +180,27 @@ bp_status memory_invalidate(void* self, const bp_buffer_ref* range) {
   });
 }
 
-bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                      const bp_buffer_ref* src) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    stream_of(stream_handle, "copy");
-    std::byte* const to = checked_range(dst, "copy", "dst", BP_ACCESS_READ_WRITE);
-    const std::byte* const from = checked_range(src, "copy", "src", BP_ACCESS_READ);
-    const uint64_t size_bytes = dst->size_bytes;
-    if (size_bytes != src->size_bytes) {
-      refuse(BP_INVALID_ARGUMENT, "copy: dst has " + std::to_string(size_bytes) +
-                                      " bytes, and src has " + std::to_string(src->size_bytes));
-    }
-    if (to != from && to < from + size_bytes && from < to + size_bytes) {
-      refuse(BP_INVALID_ARGUMENT, "copy: dst and src overlap and are not the same");
-    }
-    return submit_work(i, stream_handle, {BP_ACTIVITY_COPY, "copy", 2 * size_bytes}, [=] {
-      if (to != from) copy_bytes(to, from, size_bytes);
-    });
-  });
-}
-
-bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                                const void* src, bp_borrow borrow) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Queue& q = *stream_of(stream_handle, "copy_from_host").queue;
-    std::byte* const to = checked_range(dst, "copy_from_host", "dst", BP_ACCESS_READ_WRITE);
-    const uint64_t size_bytes = dst->size_bytes;
-    check_host_pointer(src, size_bytes, borrow, "copy_from_host", "src");
-    const WorkName work{BP_ACTIVITY_COPY, "copy_from_host", 2 * size_bytes};
-    auto copy = [=] { copy_bytes(to, src, size_bytes); };
-    if (borrow == BP_BORROW_UNTIL_COMPLETE) return submit_work(i, stream_handle, work, copy);
-    if (!i.hooks.is_recording() && q.try_run_here(copy)) return bp_status{BP_OK};
-    // The work runs later, on another thread: stage, so that the caller may go on.
-    const std::shared_ptr<std::byte[]> staged(new std::byte[size_bytes]);
-    copy_bytes(staged.get(), src, size_bytes);
-    return submit_work(i, stream_handle, work, [=] { copy_bytes(to, staged.get(), size_bytes); });
-  });
-}
-
-bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
-                              const bp_buffer_ref* src, bp_borrow borrow) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Queue& q = *stream_of(stream_handle, "copy_to_host").queue;
-    const std::byte* const from = checked_range(src, "copy_to_host", "src", BP_ACCESS_READ);
-    const uint64_t size_bytes = src->size_bytes;
-    check_host_pointer(dst, size_bytes, borrow, "copy_to_host", "dst");
-    const bp_status status =
-        submit_work(i, stream_handle, {BP_ACTIVITY_COPY, "copy_to_host", 2 * size_bytes},
-                    [=] { copy_bytes(static_cast<std::byte*>(dst), from, size_bytes); });
-    if (status != BP_OK || borrow == BP_BORROW_UNTIL_COMPLETE) return status;
-    q.wait(UINT64_MAX);
-    return q.surface();
-  });
-}
-
-bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
-                                 uint32_t* out_can) {
-  const Instance& i = instance(self);
-  if (device(i, device_handle) == nullptr || device(i, peer_handle) == nullptr) {
-    return i.fail(BP_INVALID_ARGUMENT,
-                  "can_access_peer: device or peer is NULL or not one of this backend");
-  }
-  if (out_can == nullptr) return i.fail(BP_INVALID_ARGUMENT, "can_access_peer: out_can is NULL");
-  *out_can = 0;  // There is one device, and no copy_peer().
-  return BP_OK;
-}
-
-bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                      const void* pattern, uint64_t pattern_size_bytes) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    stream_of(stream_handle, "fill");
-    std::byte* const to = checked_range(dst, "fill", "dst", BP_ACCESS_READ_WRITE);
-    const uint64_t size_bytes = dst->size_bytes;
-    check_pattern(pattern, pattern_size_bytes, size_bytes);
-    std::array<std::byte, kMaxPatternBytes> kept{};
-    std::memcpy(kept.data(), pattern, pattern_size_bytes);
-    return submit_work(i, stream_handle, {BP_ACTIVITY_FILL, "fill", size_bytes},
-                       [=] { fill_bytes(to, size_bytes, kept.data(), pattern_size_bytes); });
-  });
-}
-
 }  // namespace
+
+std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name,
+                         bp_access access) {
+  const Buffer* const b = range == nullptr ? nullptr : buffer(range->buffer);
+  const bool is_inside = b != nullptr && range->byte_offset <= b->size_bytes &&
+                         range->size_bytes <= b->size_bytes - range->byte_offset;
+  if (is_inside && b->reservation == nullptr) return b->address + range->byte_offset;
+  const std::string what = std::string(call) + ": " + name;
+  if (is_inside) {
+    b->reservation->check(what, range->byte_offset, range->size_bytes, access);
+    return b->address + range->byte_offset;
+  }
+  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
+  if (b == nullptr) {
+    refuse(BP_INVALID_ARGUMENT, what + ": buffer is NULL or not one of this backend");
+  }
+  refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
+                                  std::to_string(range->byte_offset) + " leave the buffer of " +
+                                  std::to_string(b->size_bytes));
+}
 
 void check_room(const Device& device, uint64_t size_bytes, const char* call) {
   const uint64_t most = device.heap().max_allocation_bytes;

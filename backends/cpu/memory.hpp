@@ -16,44 +16,63 @@ class Device;
 
 constexpr uint32_t kBufferMagic = 0x62756666;
 
-// Of the members that own memory at most one is set: a buffer over memory of others has none.
+// A buffer owns its memory through `memory`, `mapping` or `reservation`. At most one of them is
+// set, and none is set if the buffer lies over memory that it does not own.
 struct Buffer {
   struct Free {
     void operator()(std::byte* bytes) const { std::free(bytes); }
   };
 
   uint32_t magic = kBufferMagic;
-  Device* device = nullptr;  // That it is lent by, of whatever instance.
+  Device* device = nullptr;  // The device that lends the buffer; it may belong to any instance.
   std::atomic<bool> is_mapped = false;
-  bool is_registered = false;  // The host's memory, until unregister_host().
-  bool is_wrapped = false;     // Of nobody that address_info() may name.
+  bool is_registered = false;  // Its memory is the host's, registered until unregister_host().
+  bool is_wrapped = false;     // address_info() does not name this buffer.
   std::byte* address = nullptr;
   uint64_t size_bytes = 0;
   std::unique_ptr<std::byte, Free> memory;
-  std::unique_ptr<Mapping> mapping;          // Shared with other processes;
-  std::unique_ptr<MemoryFile> file;          // of one that may be exported.
+  std::unique_ptr<Mapping> mapping;          // Memory that other processes can share.
+  std::unique_ptr<MemoryFile> file;          // The file of `mapping`, set if export is possible.
   std::unique_ptr<Reservation> reservation;  // A range of addresses.
 };
 
-// Gives the buffer to the device, and its handle to the caller of `call`. Throws StatusError of
-// BP_ALREADY_EXISTS where it would overlap another that owns its memory.
+// Gives the buffer to the device and returns its handle. Throws StatusError of BP_ALREADY_EXISTS if
+// the buffer would overlap another buffer that owns its memory.
 bp_buffer* lend(Device& device, std::unique_ptr<Buffer> buffer, const char* call);
 
-// Ends `buffer`, and the memory that it owns. take_back() comes first, except in the device's end.
+// take_back() removes `buffer` from its device. release() then frees the buffer and the memory that
+// it owns; the device's destructor calls release() alone.
 void take_back(Buffer* buffer);
 void release(Buffer* buffer);
 
-// Throws StatusError of BP_OUT_OF_MEMORY for more than a buffer may have.
+// Throws StatusError of BP_OUT_OF_MEMORY if size_bytes is more than a buffer may have.
 void check_room(const Device& device, uint64_t size_bytes, const char* call);
 
-// Memory of size_bytes that other processes can share, in `buffer`.
+// Allocates size_bytes of memory that other processes can share, and gives it to `buffer`.
 void allocate_shared(Buffer& buffer, uint64_t size_bytes);
 
-// The buffer behind a handle, or NULL if it is not one of this backend.
+// Returns the buffer behind a handle, or NULL if the handle is not of this backend.
 inline Buffer* buffer(bp_buffer* handle) {
   Buffer* const b = reinterpret_cast<Buffer*>(handle);
   return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
 }
+
+// Where a call works; `access` is what will happen there. Throws StatusError for a range that it
+// does not take.
+std::byte* checked_range(const bp_buffer_ref* range, const char* call, const char* name,
+                         bp_access access);
+
+// The entries of the allocator's table that move bytes (memory_copy.cpp).
+bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const bp_buffer_ref* src);
+bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                                const void* src, bp_borrow borrow);
+bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
+                              const bp_buffer_ref* src, bp_borrow borrow);
+bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
+                                 uint32_t* out_can);
+bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
+                      const void* pattern, uint64_t pattern_size_bytes);
 
 // The entries of the allocator's table for memory that came from others, or goes to them.
 bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,

@@ -1,5 +1,5 @@
-// Memory that came from others, or goes to them: by address, lent by the host, and through a
-// descriptor.
+// Memory that the host or another process owns, and memory that another process gets: wrapped
+// addresses, registered host memory, and buffers that travel as a descriptor.
 #include <limits>
 #include <string>
 
@@ -11,10 +11,10 @@
 namespace bp::cpu {
 namespace {
 
-// What a descriptor of ours is called.
+// The name of the files behind exported descriptors.
 constexpr const char* kFileKind = "backplane.cpu.buffer";
 
-// What the entries below that make a buffer begin with.
+// Checks the arguments of the entries below that make a buffer, and returns the device.
 Device& checked_arguments(const Instance& i, bp_device* handle, bp_buffer* const* out_buffer,
                           const char* call) {
   Device& d = device_of(i, handle, call);
@@ -66,14 +66,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
-    bp_address_info info{};
-    if (!i.device->find(address, info)) {
-      refuse(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
-                               " lies in no buffer of this backend");
-    }
-    write_offer(info, out_info);
-    return BP_OK;
+    return find_address<Device>({&i.device, 1}, address, out_info);
   });
 }
 
@@ -128,7 +121,7 @@ bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_
     const auto given = read_desc(external, kFirstSize<bp_external_handle>,
                                  BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
     check_type(given.type, "import_buffer");
-    // The mapping keeps the memory: the descriptor is not needed any more.
+    // The mapping keeps the memory alive, so the descriptor is closed after this block.
     const MemoryFile file("import_buffer", kFileKind, given.size_bytes, given.fd);
     auto b = std::make_unique<Buffer>();
     b->mapping = std::make_unique<Mapping>("import_buffer", file, given.size_bytes);

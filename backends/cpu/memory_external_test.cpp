@@ -64,7 +64,8 @@ TEST_F(External, FindsTheBufferThatAnAddressLiesIn) {
       EXPECT_EQ(info.device, b.device);
     }
   }
-  EXPECT_EQ(find(bytes(buffers[2]) + 100, info), BP_NOT_FOUND);  // In the last cache line.
+  EXPECT_EQ(find(bytes(buffers[2]) + 100, info), BP_NOT_FOUND);  // The address lies in the last
+                                                                 // cache line.
   const uint8_t* const gone = bytes(buffers[4]);
   for (bp_buffer* buffer : buffers) free(buffer);
   EXPECT_EQ(find(gone, info), BP_NOT_FOUND);
@@ -87,7 +88,7 @@ TEST(AddressMap, KeepsRangesApart) {
   EXPECT_EQ(map.find(110), &c);
   EXPECT_EQ(map.find(120), nullptr);
   EXPECT_EQ(map.find(94), nullptr);
-  map.remove(100, &c);  // Not its own.
+  map.remove(100, &c);  // `c` is not the owner.
   EXPECT_EQ(map.find(100), &a);
   map.remove(100, &a);
   EXPECT_EQ(map.find(100), nullptr);
@@ -153,7 +154,7 @@ TEST_F(External, SharesMemoryThroughADescriptor) {
   }
 }
 
-// The child has what every process has: the handle as bytes, and the descriptor.
+// The child has what any other process would get: the bytes of the handle, and the descriptor.
 TEST_F(External, SharesMemoryWithAnotherProcess) {
   bp_buffer* const buffer = make_shared(5000);
   const bp_external_handle handle = export_of(buffer);
@@ -187,7 +188,7 @@ TEST_F(External, RefusesHandlesThatNoBufferCameFrom) {
   handle = export_of(buffer);
   bp_buffer* out = nullptr;
   bp_external_handle wrong = handle;
-  wrong.size_bytes = 4001;  // Of the same page.
+  wrong.size_bytes = 4001;  // The size ends in the same page.
   EXPECT_EQ(import(wrong, &out), BP_INVALID_ARGUMENT);
   EXPECT_NE(b.text.find("4001"), std::string::npos) << b.text;
   wrong = handle;
@@ -200,7 +201,7 @@ TEST_F(External, RefusesHandlesThatNoBufferCameFrom) {
   EXPECT_EQ(import(wrong, &out), BP_INVALID_ARGUMENT);
   wrong.fd = -1;
   EXPECT_EQ(import(wrong, &out), BP_INVALID_ARGUMENT);
-  // One of the same name whose pages somebody can take away.
+  // This file has the same name, but is not sealed, so that its pages can be taken away.
   wrong.fd = memfd_create("backplane.cpu.buffer.4000", MFD_CLOEXEC);
   EXPECT_EQ(import(wrong, &out), BP_INVALID_ARGUMENT);
   ::close(wrong.fd);

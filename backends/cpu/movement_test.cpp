@@ -1,5 +1,5 @@
-// Copies and conversions where their methods change: tiles and their edges, rows that are streamed,
-// and values that two roundings would get wrong.
+// Tests copies and conversions where the method changes: tiles and their edges, rows that are
+// streamed, and values that two roundings would get wrong.
 #include <cmath>
 
 #include "backends/shell/test_backend.hpp"
@@ -58,7 +58,7 @@ TEST_F(Movement, PermuteAxesAndGaps) {
   }
 }
 
-// Vectors of every second element, and what is left of a row.
+// The kernel reads every second element in vectors, and then the rest of the row.
 TEST_F(Movement, CloseGapsOfOneElement) {
   for (const int64_t cols : {1, 2, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 1000}) {
     expect_copy<uint8_t>(BP_U8, {3, cols}, {0, 1}, 2);
@@ -68,7 +68,7 @@ TEST_F(Movement, CloseGapsOfOneElement) {
   }
 }
 
-// More than 24 MiB in all, at whole lines and not.
+// The tensors have more than 24 MiB together, and begin at whole cache lines or between them.
 TEST_F(Movement, StreamWhatIsLargerThanTheCaches) {
   expect_copy<int32_t>(BP_I32, {2048, 1600}, {1, 0});
   expect_copy<int32_t>(BP_I32, {2049, 1601}, {1, 0});
@@ -84,7 +84,7 @@ TEST_F(Movement, StreamWhatIsLargerThanTheCaches) {
   }
 }
 
-// The first rounding of these to f32 gives a tie, which a second one would decide wrongly.
+// Rounding these values to f32 gives a tie, which a second rounding would resolve wrongly.
 TEST_F(Movement, RoundOnceFromWideTypesToNarrowOnes) {
   const double tie16 = 1 + 0x1p-11, tie_bf16 = 1 + 0x1p-8;
   TestTensor x(b_, BP_F64, {6}), half(b_, BP_F16, {6}), brain(b_, BP_BF16, {6});

@@ -1,4 +1,4 @@
-// What the user chooses: the options of the backend.
+// The options of the backend, which the user sets.
 #pragma once
 
 #include <string_view>
@@ -8,15 +8,15 @@
 namespace bp::cpu {
 
 struct Options {
-  // How many threads a kernel may use; 0: one for each processor.
+  // The number of threads that a kernel may use; 0 means one thread for each processor.
   int thread_count = 0;
 };
 
-// The options that the user gave to `host`. Throws StatusError for a value that does not fit.
+// Reads the options that the user gave to `host`. Throws StatusError for a value that is not valid.
 Options read_options(const bp_host& host);
 
-// The value of the option "threads", which can be changed at run time. Throws StatusError for a
-// text that is no number of threads.
+// Reads a value of the option "threads", which can be changed at run time. Throws StatusError if
+// the text is not a valid number of threads.
 int read_thread_count(std::string_view text);
 
 }  // namespace bp::cpu

@@ -1,4 +1,4 @@
-// Files of the kernel whose lines are "key : value", such as /proc/cpuinfo.
+// Reads files of the Linux kernel whose lines are "key : value", such as /proc/cpuinfo.
 #pragma once
 
 #include <fstream>
@@ -6,7 +6,7 @@
 
 namespace bp::cpu {
 
-// The value of the first line of `key`; "" if there is none.
+// Returns the value of the first line whose key is `key`, or "" if there is none.
 inline std::string first_value(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {

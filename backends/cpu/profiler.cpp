@@ -12,7 +12,8 @@ void make_profiler(Instance& i) {
       .host = i.host,
       .hooks = &i.hooks,
       .self = &i,
-      .is_device = [](void* self, bp_device* d) { return device(instance(self), d) != nullptr; },
+      .is_device = [](void* self,
+                      bp_device* d) { return device_or_null(instance(self), d) != nullptr; },
       .now_ns = [](void*, bp_device*) -> int64_t {
         return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
       }});

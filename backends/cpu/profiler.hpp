@@ -1,4 +1,4 @@
-// How work other than launches is submitted: with a record for the profiler while that is on.
+// Submits work other than launches, and records it while the profiler is on.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace bp::cpu {
 
-// What a record says of such work. `bytes` are read and written.
+// What a record says of the work. `bytes` counts the bytes that the work reads and writes.
 struct WorkName {
   bp_activity_kind kind;
   const char* name;

@@ -1,5 +1,5 @@
-// What the shell asks of this backend: its device, its handles, and what it makes of them, which
-// are the table of devices, graphs and the compiler.
+// The traits that tell the shell about this backend's device and handles. The shell makes the table
+// of devices, the graphs and the compiler from them.
 #include <algorithm>
 #include <charconv>
 
@@ -27,7 +27,7 @@ struct Traits : Handles {
   static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
     return cpu::device_of(i, handle, call);
   }
-  // The processors are never lost.
+  // The device of this backend is never lost.
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return any_device_of(i, handle, call);
   }
@@ -60,6 +60,10 @@ bp_status launch_in_capture(const Instance& i, const bp_kernel& kernel, const bp
                             const void* args,
                             const std::function<bp_status(bool only_checks)>& body) {
   return i.captures->launch_or_keep(kernel, launch, args, body);
+}
+
+bool is_capturing(const Instance& i, const bp_launch& launch) {
+  return i.captures->is_capturing(launch.stream);
 }
 
 }  // namespace bp::cpu

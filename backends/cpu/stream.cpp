@@ -6,7 +6,7 @@
 namespace bp::cpu {
 namespace {
 
-// The processors are never lost: no handle is dead before it is destroyed.
+// The device of this backend is never lost, so a handle is valid until it is destroyed.
 struct Traits : QueueStreams<Instance, Device, Stream, Event> {
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return cpu::device_of(i, handle, call);
@@ -24,7 +24,7 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
     return cpu::event_of(handle, call);
   }
 
-  // The device's own library knows a stream by its queue.
+  // The native handle of a stream is the address of its queue.
   static Stream* wrap_native(Device& d, void* native) { return d.wrap_stream(native); }
   static void* native_handle(const Stream& s) { return s.queue.get(); }
 };

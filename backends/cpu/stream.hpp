@@ -13,33 +13,36 @@ constexpr uint32_t kEventMagic = 0x6576656e;
 
 class Device;
 
-// What every handle begins with.
+// The first members of every handle.
 struct Handle {
   uint32_t magic;
   Device* device;
 };
 
-// The handle of a queue. The queue lives on after it until its work has ended.
+// The handle of a queue. When the handle is destroyed, the queue lives on until its work has ended.
 struct Stream : Handle {
   explicit Stream(Device& its_device) : Handle{kStreamMagic, &its_device} {}
 
   std::shared_ptr<Queue> queue;
 };
 
+inline const std::shared_ptr<Queue>& work_of(const Stream& stream) { return stream.queue; }
+
 struct Event : Handle, EventOf<Point> {
   Event(Device& its_device, bp_event_flags its_flags)
       : Handle{kEventMagic, &its_device}, EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
 };
 
-// Handles are never completed as global structs: two backends linked into one program would then
-// both define bp_stream. Each type is converted here and nowhere else.
+// The handle types of the ABI are never completed as global structs, because two backends linked
+// into one program would then both define bp_stream. This header alone converts them to their own
+// types.
 //
-// The stream or event behind a handle, for the argument `what` of the entry `call`. Throws
-// StatusError if it is none of this backend.
+// Return the stream or event behind a handle, which is the argument `what` of the entry `call`.
+// They throw StatusError if the handle is not of this backend.
 Stream& stream_of(bp_stream* handle, const char* call, const char* what = "stream");
 Event& event_of(bp_event* handle, const char* call, const char* what = "event");
 
-// The queue of a stream; NULL if a handle is not one of this backend.
+// Returns the queue of a stream, or NULL if the handle is not of this backend.
 inline Queue* queue(bp_stream* handle) {
   const Stream* const s = object_of<Stream>(handle, kStreamMagic);
   return s == nullptr ? nullptr : s->queue.get();

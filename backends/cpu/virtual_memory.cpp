@@ -6,7 +6,7 @@
 namespace bp::cpu {
 namespace {
 
-// What is of this backend in the table that it shares with others.
+// What this backend adds to the table of virtual memory that the shell makes.
 struct Ours {
   using Range = Reservation;
 
@@ -26,7 +26,7 @@ struct Ours {
                                                ", and there is heap 0");
   }
   static void check_reach(void*, bp_buffer*, bp_device*) {}   // There is one device.
-  static void check_range(void*, bp_buffer*, const char*) {}  // And it is never lost.
+  static void check_range(void*, bp_buffer*, const char*) {}  // The device is never lost.
   static void check_memory(void*, MemoryOwner*, const char*) {}
 
   static bp_buffer* add_range(void* self, bp_device* handle, uint64_t size_bytes) {

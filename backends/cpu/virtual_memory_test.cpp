@@ -64,7 +64,7 @@ TEST_F(Virtual, ShowsTheSameBytesWhereverTheyAreMapped) {
   EXPECT_EQ(value, 'a');
   ASSERT_EQ(read(range, 0, value), BP_OK) << b.text;
   EXPECT_EQ(value, 0);
-  EXPECT_EQ(fill(range, 5 * unit, 1, 'b'), BP_INVALID_ARGUMENT);  // To be read only.
+  EXPECT_EQ(fill(range, 5 * unit, 1, 'b'), BP_INVALID_ARGUMENT);  // The access is read only.
   EXPECT_EQ(v.release_memory(v.self, memory), BP_OK);
   ASSERT_EQ(read(range, 2 * unit, value), BP_OK) << b.text;
   EXPECT_EQ(value, 'a');
@@ -94,7 +94,7 @@ TEST_F(Virtual, RefusesWhatIsNotMappedOrNotAllowed) {
   EXPECT_EQ(map(range, 7, 2, memory), BP_INVALID_ARGUMENT) << "behind the range";
   EXPECT_EQ(unmap(range, 1, 2), BP_INVALID_ARGUMENT);
   EXPECT_EQ(b.allocator->free(b.allocator->self, range, nullptr), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(unmap(range, 2, 1), BP_OK) << b.text;  // One unit of what was mapped at once.
+  EXPECT_EQ(unmap(range, 2, 1), BP_OK) << b.text;  // This is one unit of a larger mapping.
   EXPECT_EQ(fill(range, 2 * unit, 1, 'a'), BP_INVALID_ARGUMENT);
   EXPECT_EQ(fill(range, 3 * unit, unit, 'b'), BP_OK) << b.text;
   EXPECT_EQ(map(range, 2, 1, memory), BP_OK) << b.text;
@@ -103,7 +103,7 @@ TEST_F(Virtual, RefusesWhatIsNotMappedOrNotAllowed) {
   EXPECT_EQ(read(range, 2 * unit, value), BP_OK) << b.text;
   EXPECT_EQ(value, 'a') << "the byte stayed in the memory";
   EXPECT_EQ(fill(range, 3 * unit, 1, 'b'), BP_INVALID_ARGUMENT);
-  // What the host has not ended is freed with the device.
+  // The device frees what the host has not destroyed.
 }
 
 TEST_F(Virtual, ChecksItsArguments) {
@@ -141,7 +141,7 @@ TEST_F(Virtual, ChecksItsArguments) {
   EXPECT_EQ(v.release_memory(v.self, nullptr), BP_OK);
 }
 
-// A range as large as the heap, of which little has memory: what a growing buffer is.
+// A growing buffer reserves a range as large as the heap, of which only a small part has memory.
 TEST_F(Virtual, ReservesWithoutMemory) {
   uint64_t free_bytes = 0, total_bytes = 0;
   b.devices->memory_info(b.devices->self, b.device, 0, &free_bytes, &total_bytes);

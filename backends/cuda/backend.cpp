@@ -64,8 +64,8 @@ Instance::Instance(const bp_host* its_host, Driver its_driver)
   make_compiler(*this);
 }
 
-// Running work is waited for: its callbacks are to run, and none comes behind shutdown(). What
-// waits for an event that nobody can signal any more is aborted.
+// Waits for running work, because its callbacks must run, and none may run after shutdown(). Aborts
+// work that waits for an event which nobody can signal any more.
 Instance::~Instance() {
   collectives.reset();
   compiler.reset();

@@ -1,4 +1,4 @@
-// What the files of this backend share.
+// The types and functions that the files of this backend share.
 #pragma once
 
 #include <memory>
@@ -26,8 +26,8 @@ class Collectives;
 class Device;
 class Engines;
 
-// What one negotiation made: the tables with this object as their `self`, bound to one host, and
-// the CUDA that it works on.
+// One instance of the backend, bound to one host and to the CUDA that it works on. It is the `self`
+// of the tables that it holds.
 struct Instance {
   Instance(const bp_host* host, Driver driver);
   Instance(const Instance&) = delete;
@@ -51,13 +51,13 @@ struct Instance {
   bp_process_group_ops process_groups{};
   std::vector<bp_kernel> kernels;
   Hooks hooks;
-  // Submits what is held back on the host, behind events that only the host can complete.
+  // Submits work that was held back on the host behind events that only the host can complete.
   Executor executor{4};
   std::vector<std::unique_ptr<Device>> cards;
-  std::unique_ptr<Engines> engines;          // Ends before the devices,
-  std::unique_ptr<Collectives> collectives;  // and this before both.
+  std::unique_ptr<Engines> engines;          // It ends before the devices.
+  std::unique_ptr<Collectives> collectives;  // It ends before both.
   std::unique_ptr<Captures> captures;
-  std::unique_ptr<Compiler> compiler;  // Ends first: it uses the others.
+  std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
   bp_compiler_ops compilation{};
 };
 
@@ -73,15 +73,16 @@ bp_status entry(void* self, Body&& body) {
   return guarded(*i.host, [&]() -> bp_status { return body(i); });
 }
 
-// The kernels that an instance registers.
+// Returns the kernels that an instance registers.
 std::span<const bp_kernel* const> kernel_list();
 
-// Captures are put in front of the tables of streams, events and memory, so what is made before
-// sees these without captures.
+// put_captures() replaces entries of the tables of streams, events and memory; tables that are made
+// before it use the entries without captures.
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
 
-// What the host's request gets: an instance on `driver`. bp_backend_entry() takes the real one.
+// Answers the host's request with an instance on `driver`. bp_backend_entry() passes the real
+// driver.
 bp_status enter(const bp_entry_request* request, bp_entry_reply* out_reply, Driver (*driver)());
 
 // The tables of this backend, without their `self`.

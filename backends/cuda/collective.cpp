@@ -1,4 +1,4 @@
-// The table of process groups: checks what the host hands in, and submits.
+// The table of process groups. Its entries check the host's arguments, and submit calls.
 #include "backends/cuda/collective.hpp"
 
 #include <algorithm>
@@ -100,7 +100,7 @@ bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind
 
 // ---- Submitting ---------------------------------------------------------------------------------
 
-// One call that was looked at.
+// One checked call.
 struct Checked {
   std::shared_ptr<NcclWorld> world;
   NcclMember* member = nullptr;
@@ -195,11 +195,11 @@ Checked check_call(Collectives& c, const bp_collective_call* at, uint64_t index)
   return checked;
 }
 
-// Ranks of one process that call different things are told before anything hangs.
+// Refuses calls of local ranks that do not match, before any call can hang.
 void check_signatures(std::vector<Checked>& calls) {
   for (Checked& c : calls) {
     if (is_between_peers(c.call.kind)) continue;
-    uint64_t count = 0;  // Of all_to_all and uneven parts each rank knows its own alone.
+    uint64_t count = 0;  // A rank knows only its own uneven counts.
     if (c.call.is_even && c.call.kind != BP_COLLECTIVE_ALL_TO_ALL) count = c.call.counts[0];
     const bool has_root =
         c.call.kind == BP_COLLECTIVE_REDUCE || c.call.kind == BP_COLLECTIVE_BROADCAST ||
@@ -212,9 +212,9 @@ void check_signatures(std::vector<Checked>& calls) {
   }
 }
 
-// Submits calls as one group, and waits until NCCL has handed them to their streams: what it may
-// still do in the background would else come behind what is submitted next. Ends the worlds of
-// calls that fail.
+// Submits calls as one group, and waits until NCCL has put them on their streams. Without the wait,
+// NCCL's background work could come after work that is submitted next. Ends the worlds of calls
+// that fail.
 void issue(NcclWatch& watch, const std::vector<Checked>& calls) {
   const Nccl& nccl = calls[0].world->nccl();
   std::vector<std::unique_ptr<NcclReductions>> reductions;
@@ -257,8 +257,8 @@ void issue(NcclWatch& watch, const std::vector<Checked>& calls) {
   }
 }
 
-// Sends and receives of one group of calls pair up by their tags, which NCCL does not know: both
-// sides submit them in the order of the tags.
+// Sorts sends and receives of one group of calls by their tags. They pair up by tags, which NCCL
+// does not have, so both sides submit them in the order of the tags.
 void order_by_tag(std::vector<Checked>& calls) {
   std::ranges::stable_sort(calls, {}, [](const Checked& c) {
     return is_between_peers(c.call.kind) ? c.call.tag : uint64_t{0};
@@ -281,8 +281,8 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
     }
     check_signatures(checked);
     order_by_tag(checked);
-    // What goes to streams that are held back goes there later, each stream's on its own:
-    // communicators do not block, so that the order between ranks does not matter.
+    // Calls on streams that are held back are submitted later, for each stream by itself.
+    // Communicators do not block, so the order between ranks does not matter.
     std::vector<Checked> now;
     std::map<Lane*, std::vector<Checked>> later;
     for (Checked& call : checked) {

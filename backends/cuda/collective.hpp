@@ -1,4 +1,4 @@
-// Process groups on NCCL: a rank is a device, and ranks live in any number of processes.
+// Process groups on NCCL. A rank is a device, and ranks live in any number of processes.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace bp::cuda {
 
-// One rank of a group: the handle.
+// One rank of a group. A bp_process_group* points to it.
 struct Group {
   static constexpr uint32_t kMagic = 0x434E6363;
 
@@ -21,7 +21,7 @@ struct Group {
   NcclMember* member = nullptr;
 };
 
-// The groups of one instance: the `self` of the table. NCCL is opened by the first create().
+// The groups of one instance. It is the `self` of their table. The first create() opens NCCL.
 class Collectives {
  public:
   explicit Collectives(Instance& instance) : instance_(instance) {}
@@ -32,14 +32,14 @@ class Collectives {
   NcclWatch& watch() { return *watch_; }
   bp_process_group_ops table();
 
-  // 8 bytes of a device, whose context is current, for calls that move nothing. One for all groups:
-  // freeing it would wait for whatever the device runs. Throws CudaError.
+  // Returns 8 bytes of a device, for calls that move nothing. The context of the device is current.
+  // All groups share them, because freeing them would wait for the device. Throws CudaError.
   void* scratch(Device& device);
 
  private:
   Instance& instance_;
   std::unique_ptr<NcclWatch> watch_ = std::make_unique<NcclWatch>();
-  std::mutex mutex_;  // Guards `scratch_`.
+  std::mutex mutex_;  // It guards `scratch_`.
   std::map<Device*, void*> scratch_;
 };
 

@@ -1,4 +1,4 @@
-// Parts of process groups: split by color, and shrunk by the ranks that are gone.
+// Splits process groups by color, and shrinks them by the ranks that are gone.
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -8,7 +8,8 @@
 namespace bp::cuda {
 namespace {
 
-// The handles of split() and shrink(): all are of one world, each once. Throws StatusError.
+// Reads the handles of split() and shrink(). Throws StatusError unless all are of one world, each
+// once.
 std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles,
                                 const char* call) {
   if (handles == nullptr || count == 0) {
@@ -30,7 +31,7 @@ std::vector<Group*> read_groups(uint32_t count, bp_process_group* const* handles
   return groups;
 }
 
-// NCCL's colors and keys are ints, and one below 0 means to stay out.
+// Converts a color or key. Those of NCCL are ints, and a negative one means to stay out.
 int split_word(uint32_t word, const char* what) {
   if (word == UINT32_MAX && std::string_view(what) == "color") return NCCL_SPLIT_NOCOLOR;
   if (word > INT32_MAX) {
@@ -56,7 +57,7 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
     }
     const auto deadline = deadline_of(timeout_ns);
     const Nccl& nccl = from.nccl();
-    // Each rank is a world of its own here, until NCCL has said how large the new ones are.
+    // Here each rank is a world by itself, until NCCL gives the sizes of the new worlds.
     std::vector<ncclComm_t> comms(local_count, nullptr);
     std::vector<NcclMember*> members;
     members.reserve(groups.size());
@@ -103,9 +104,9 @@ bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const
   });
 }
 
-// Without the ranks that are gone a communicator is of no use any more, so a new one is made: its
-// id goes through the store, under a key that names who is gone.
-// NOLINTNEXTLINE(readability-function-size): the signature is the table's.
+// A communicator that lacks ranks cannot be used, so a new one is made. Its id goes through the
+// store, under a key that names the ranks that are gone. NOLINTNEXTLINE(readability-function-size):
+// the signature is the table's.
 bp_status shrink_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                         uint32_t gone_count, const uint32_t* gone_ranks, uint64_t timeout_ns,
                         bp_process_group** out_groups) {

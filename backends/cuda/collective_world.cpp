@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kIdKey = "nccl/id";
 
-// All ranks of a world know one number, which the process of rank 0 makes.
+// Returns the id that all ranks of a world share. The process of rank 0 makes it.
 ncclUniqueId unique_id(const Nccl& nccl, const WorldPlan& plan, const char* call) {
   ncclUniqueId id{};
   const std::string key = plan.prefix + kIdKey;
@@ -70,7 +70,7 @@ std::vector<NcclMember*> members_of(NcclWorld& world) {
   return members;
 }
 
-// A sum of one element each.
+// Connects the ranks by a sum of one element of each rank.
 void meet(Collectives& c, NcclWorld& world, NcclClock::time_point deadline, const char* call) {
   const std::vector<NcclMember*> members = members_of(world);
   std::vector<std::shared_ptr<Lane>> lanes;

@@ -1,4 +1,4 @@
-// How the ranks of a process group meet: what entries of its table share.
+// How the ranks of a process group meet. The entries of the table share these functions.
 #pragma once
 
 #include <memory>
@@ -19,26 +19,26 @@ bp_status entry_of(void* self, Body&& body) {
   return guarded(*c.instance().host, [&]() -> bp_status { return body(c); });
 }
 
-// The group behind a handle, for the entry `call`. Throws StatusError.
+// Returns the group behind a handle, for the entry `call`. Throws StatusError.
 Group& group_of(bp_process_group* handle, const char* call);
 
-// A new handle of a rank.
+// Makes a handle of a rank.
 bp_process_group* face(const std::shared_ptr<NcclWorld>& world, NcclMember* member);
 
-// Of communicators that do not block.
+// Returns the configuration of communicators that do not block.
 ncclConfig_t configuration();
 
-// Who takes part, where, and how they find each other.
+// The ranks of a new group, their devices, and how they find each other.
 struct WorldPlan {
   std::vector<Device*> devices;
   std::vector<uint32_t> ranks;
   uint32_t world_size = 0;
-  const bp_store* store = nullptr;  // NULL if all ranks are here.
+  const bp_store* store = nullptr;  // NULL if all ranks are local.
   std::string prefix;
   uint64_t timeout_ns = 0;
 };
 
-// Throws StatusError unless each rank has a device of its own, as NCCL wants it.
+// Throws StatusError unless each rank has its own device, which NCCL requires.
 void check_devices(const WorldPlan& plan);
 
 // Makes the communicators of the ranks that live here, and waits until all ranks have met, for the
@@ -48,12 +48,12 @@ std::shared_ptr<NcclWorld> make_world(Collectives& c, const Nccl& nccl, const Wo
 
 std::vector<NcclMember*> members_of(NcclWorld& world);
 
-// What ranks need to reach each other is made here, and not by the first call, which must not wait.
-// Throws StatusError.
+// Connects the ranks here, because the first call must not wait for connections. Throws
+// StatusError.
 void meet(Collectives& c, NcclWorld& world, NcclClock::time_point deadline, const char* call);
 
-// Runs body(member) for each member within one group of NCCL. Throws StatusError, with the group
-// closed.
+// Runs body(member) for each member within one group of NCCL calls. Throws StatusError after it has
+// closed the group.
 template <typename Body>
 void in_group(const Nccl& nccl, const std::vector<NcclMember*>& members, const Body& body) {
   check(nccl, nccl.group_start(), "ncclGroupStart");
@@ -72,7 +72,7 @@ void in_group(const Nccl& nccl, const std::vector<NcclMember*>& members, const B
   check(nccl, ended, "ncclGroupEnd");
 }
 
-// The entries of the table for parts of groups.
+// The entries of the table that split and shrink groups.
 bp_status split_groups(void* self, uint32_t local_count, bp_process_group* const* handles,
                        const uint32_t* colors, const uint32_t* keys, uint64_t timeout_ns,
                        bp_process_group** out_groups);

@@ -6,7 +6,8 @@
 namespace bp::cuda {
 namespace {
 
-// What the library's documentation advises for Hopper; smaller chips choose from less.
+// The size that the library's documentation recommends for Hopper. Smaller chips have a smaller
+// choice.
 constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;
 constexpr size_t kPlanCapacity = 1024;
 constexpr uint32_t kAlignmentBytes = 16;
@@ -40,7 +41,7 @@ cudaDataType_t scale_type(const LtProblem& p) {
   return p.input == BP_F64 ? CUDA_R_64F : CUDA_R_32F;
 }
 
-// One of the library's descriptions, destroyed at the end.
+// Owns one description of the library.
 template <typename Handle>
 class Owned {
  public:
@@ -83,8 +84,8 @@ class Layout {
   Owned<cublasLtMatrixLayout_t> layout_;
 };
 
-// The description of a product and its matrices. It holds the address of the bias, so each call has
-// its own: making one takes a fraction of a microsecond.
+// The description of a product and its matrices. It contains the address of the bias, so each call
+// makes its own, which takes a fraction of a microsecond.
 class Description {
  public:
   Description(const CublasLt& lt, const LtProblem& p, const void* bias)
@@ -181,7 +182,7 @@ std::shared_ptr<const LtPlan> LtEngine::find(const LtProblem& problem) {
 }
 
 std::shared_ptr<const LtPlan> LtEngine::choose(const LtProblem& problem) const {
-  // Whether there is a bias matters for the choice, where it lies does not.
+  // The choice depends on whether there is a bias, but not on its address.
   alignas(kAlignmentBytes) static const std::array<std::byte, kAlignmentBytes> somewhere{};
   const Description description(library_, problem, somewhere.data());
   const Preference preference(library_, problem);
@@ -191,7 +192,7 @@ std::shared_ptr<const LtPlan> LtEngine::choose(const LtProblem& problem) const {
       handle_, description.get(), description.a.get(), description.b.get(), description.d.get(),
       description.d.get(), preference.get(), 1, &result, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) {
-    return nullptr;  // It has rules of its own for strides and alignments.
+    return nullptr;  // The library has its own rules for strides.
   }
   check(library_, status, "cublasLtMatmulAlgoGetHeuristic");
   if (count == 0 || result.state != CUBLAS_STATUS_SUCCESS) return nullptr;

@@ -1,8 +1,8 @@
-// Matrix products by cuBLASLt, on one device: what the heuristics choose is kept by shape, and runs
-// on the caller's stream and workspace.
+// Matrix products by cuBLASLt on one device. The choice of the heuristics is kept by shape, and
+// runs on the caller's stream and workspace.
 //
-// Every choice is deterministic and keeps its sums in the type it computes in: split products are
-// added up in the workspace, never in y, and the heuristics are asked for nothing else.
+// Every choice is deterministic and keeps its sums in its computing type. The heuristics are asked
+// only for algorithms that add split products in the workspace and never in y.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,10 +16,10 @@
 
 namespace bp::cuda {
 
-// A matrix as it is stored, column after column.
+// A matrix that is stored column after column.
 struct LtMatrix {
   int64_t rows = 0, cols = 0;
-  int64_t column_stride = 0, batch_stride = 0;  // In elements.
+  int64_t column_stride = 0, batch_stride = 0;  // They count elements.
 };
 
 // d (rows, cols) = op(a) op(b) + bias for each index of a batch; bias has an element for each row.
@@ -28,7 +28,7 @@ struct LtProblem {
   bool allows_tf32 = false;
   bool has_bias = false;
   bool transposes_a = false, transposes_b = false;
-  bool is_aligned = true;  // All matrices begin at multiples of 16 bytes; else of an element.
+  bool is_aligned = true;  // All begin at multiples of 16 bytes.
   int64_t batch = 1;
   LtMatrix a, b, d;
 };
@@ -37,28 +37,29 @@ struct LtAddresses {
   const void* a = nullptr;
   const void* b = nullptr;
   void* d = nullptr;
-  const void* bias = nullptr;  // Dense, at a multiple of 16 bytes.
-  void* workspace = nullptr;   // At a multiple of 256 bytes.
+  const void* bias = nullptr;  // It is dense, at a multiple of 16 bytes.
+  void* workspace = nullptr;   // It is at a multiple of 256 bytes.
 };
 
-// What was chosen for a problem.
+// The choice for a problem.
 struct LtPlan {
   LtProblem problem;
   cublasLtMatmulAlgo_t algorithm;
   uint64_t workspace_size_bytes;
 };
 
-// Whether cuBLASLt takes these dtypes.
+// Returns whether cuBLASLt takes these dtypes.
 bool is_lt_type(bp_dtype input, bp_dtype output);
 
 class LtEngine {
  public:
-  // Throws StatusError. The device is current on the calling thread here and in all that follows.
+  // Throws StatusError. The device must be current on the calling thread, here and in all functions
+  // below.
   explicit LtEngine(const CublasLt& library);
   ~LtEngine();
   LtEngine(const LtEngine&) = delete;
 
-  // NULL if cuBLASLt has nothing for this problem.
+  // Returns the choice, or NULL if cuBLASLt has no algorithm for this problem.
   std::shared_ptr<const LtPlan> find(const LtProblem& problem);
 
   // Submits the product. Throws StatusError.

@@ -32,7 +32,7 @@ cudnnDataType_t type_of(bp_dtype dtype) {
 
 }  // namespace
 
-// One of the library's descriptors, destroyed at the end.
+// Owns one descriptor of the library.
 class DnnDescriptor {
  public:
   DnnDescriptor(const Cudnn& library, cudnnBackendDescriptorType_t type) : library_(&library) {
@@ -75,7 +75,7 @@ class DnnDescriptor {
   }
 
   void finalize() { check(*library_, library_->finalize(handle_), "cudnnBackendFinalize"); }
-  // Whether the library takes what was described.
+  // Finalizes the descriptor, and returns whether the library takes it.
   bool is_taken() {
     const cudnnStatus_t status = library_->finalize(handle_);
     if (status_of(status) == BP_UNSUPPORTED ||
@@ -156,7 +156,8 @@ OperationNames names_of(DnnDirection direction) {
   }
 }
 
-// The graph of one operation, behind what it is made of; empty if the library refuses it.
+// Returns the graph of one operation, as the last element behind its parts; empty if the library
+// refuses it.
 std::vector<DnnDescriptor> make_graph(const Cudnn& library, cudnnHandle_t handle,
                                       const DnnProblem& p) {
   const OperationNames names = names_of(p.direction);
@@ -182,7 +183,7 @@ std::vector<DnnDescriptor> make_graph(const Cudnn& library, cudnnHandle_t handle
   return made;
 }
 
-// What the heuristics name for a graph, the best first. NULL handles are left out.
+// Returns the configs that the heuristics name for a graph, the best first, without NULL handles.
 std::vector<DnnDescriptor> ask_heuristics(const Cudnn& library, const DnnDescriptor& graph,
                                           cudnnBackendHeurMode_t mode) {
   DnnDescriptor heuristics(library, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -224,7 +225,7 @@ std::vector<Note> notes_of(const Cudnn& library, const DnnDescriptor& engine,
   return notes;
 }
 
-// Whether an engine keeps what the kernels declare.
+// Returns whether an engine keeps the declared properties of the kernels.
 bool is_usable(const Cudnn& library, const DnnDescriptor& config, const DnnProblem& p) {
   DnnDescriptor engine(library, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
@@ -256,7 +257,7 @@ bool is_usable(const Cudnn& library, const DnnDescriptor& config, const DnnProbl
   return std::ranges::find(behavior, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) == behavior.end();
 }
 
-// The plan of a config; NULL if the library cannot run it here after all.
+// Makes the plan of a config. Returns NULL if the library cannot run it on this device.
 std::shared_ptr<const DnnPlan> make_plan(const Cudnn& library, cudnnHandle_t handle,
                                          std::vector<DnnDescriptor>& graph, DnnDescriptor config) {
   DnnDescriptor plan(library, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -297,14 +298,14 @@ PlanKey key_of(const DnnProblem& p) {
 DnnPlan::DnnPlan(std::vector<DnnDescriptor> descriptors, uint64_t its_workspace_size_bytes)
     : descriptors_(std::move(descriptors)), workspace_size_bytes_(its_workspace_size_bytes) {}
 
-// Behind the plan come what it was made of.
+// The plan is destroyed before its parts.
 DnnPlan::~DnnPlan() {
   while (!descriptors_.empty()) descriptors_.pop_back();
 }
 
 cudnnBackendDescriptor_t DnnPlan::get() const { return descriptors_.back().get(); }
 
-// A handle of the engine, for as long as this lives.
+// Takes a handle of the engine, and gives it back in its destructor.
 class DnnEngine::Handle {
  public:
   explicit Handle(DnnEngine& engine) : engine_(engine), handle_(engine.take_handle()) {}
@@ -321,7 +322,7 @@ DnnEngine::DnnEngine(const Cudnn& library) : library_(library), plans_(kPlanCapa
   give_back(take_handle());  // Fails here rather than later.
 }
 
-// Plans end before the handles that they were made with.
+// Plans are destroyed before the handles that made them.
 DnnEngine::~DnnEngine() {
   plans_.clear();
   for (const cudnnHandle_t handle : idle_) library_.destroy(handle);

@@ -32,7 +32,7 @@ struct FakeDescriptor {
 };
 
 struct Fake {
-  std::mutex mutex;  // Guards `live`.
+  std::mutex mutex;  // It guards `live`.
   std::set<FakeDescriptor*> live;
   std::atomic<int> running = 0, most_running = 0;  // In execute().
   int handles = 0, heuristics = 0, executions = 0;

@@ -6,7 +6,6 @@
 #include "backends/cuda/memory.hpp"
 #include "backends/cuda/staging.hpp"
 #include "backends/cuda/stream.hpp"
-#include "backplane/shell/deadline.hpp"
 
 namespace bp::cuda {
 
@@ -61,27 +60,25 @@ void Device::note(const CudaError& error) {
   is_lost_.store(true, std::memory_order_release);
 }
 
-// Events may have been recorded on other devices, so all devices end their handles before one ends.
+// Ends the handles. All devices do this before one device ends, because events may have been
+// recorded on other devices.
 void Device::end_handles() {
-  for (Event* const event : events_) delete event;
-  for (Stream* const stream : streams_) delete stream;
-  for (Buffer* const buffer : buffers_) {
+  events_.delete_all();
+  streams_.delete_all();
+  buffers_.end_all([](Buffer* buffer) {
     buffer->memory().end();
     delete buffer;
-  }
+  });
   for (const std::unique_ptr<Ending>& ending : endings_) ending->memory.end();
   for (const OwnedMemory& memory : kept_) memory.end();
   kept_.clear();
-  events_.clear();
-  streams_.clear();
-  buffers_.clear();
   endings_.clear();
   buried_.clear();
   recorder_.reset();
 }
 
-// At the exit of the process the driver may be gone before: what fails then had nothing left to
-// free.
+// When the process exits, the driver may already be gone. Calls that fail for this reason had
+// nothing to free.
 Device::~Device() {
   if (!has_context()) return;
   quietly([this](const Driver& driver) {
@@ -98,9 +95,9 @@ Device::~Device() {
 
 // ---- Memory that all handles share --------------------------------------------------------------
 
-// The pool keeps nothing back: caching is the host's. Allocation is on a stream of its own, on
-// which nothing else runs, so that waiting for it waits for nothing; nor may the pool let it wait
-// for streams whose work still uses what was freed behind it, as it would by itself.
+// Makes the pool, which caches nothing, because the host caches. Allocations have their own stream,
+// on which nothing else runs, so that a wait for them returns at once. The pool is also told not to
+// make an allocation wait for streams that still use freed memory.
 void Device::make_pool() {
   const Current current(*this);
   cudaStream_t stream = nullptr;
@@ -142,21 +139,21 @@ std::shared_ptr<Lane> Device::recorder() {
   return recorder_;
 }
 
-FaultReport* Device::take_fault_report() {
+BadDataReport* Device::take_bad_data_report() {
   constexpr size_t kReportsPerPage = 256;
   const std::lock_guard lock(reports_mutex_);
   if (free_reports_ == 0) {
     const Current current(*this);
     void* page = nullptr;
     check(driver(),
-          driver().cudaHostAlloc(&page, kReportsPerPage * sizeof(FaultReport),
+          driver().cudaHostAlloc(&page, kReportsPerPage * sizeof(BadDataReport),
                                  cudaHostAllocMapped | cudaHostAllocPortable),
           "cudaHostAlloc");
-    std::memset(page, 0, kReportsPerPage * sizeof(FaultReport));
+    std::memset(page, 0, kReportsPerPage * sizeof(BadDataReport));
     report_pages_.push_back(page);
     free_reports_ = kReportsPerPage;
   }
-  return static_cast<FaultReport*>(report_pages_.back()) + --free_reports_;
+  return static_cast<BadDataReport*>(report_pages_.back()) + --free_reports_;
 }
 
 void Device::enable_peer(Device& peer) {
@@ -191,43 +188,20 @@ void Device::enable_peer(Device& peer) {
 
 // ---- Handles ------------------------------------------------------------------------------------
 
-Stream* Device::add(std::shared_ptr<Lane> lane) {
-  auto stream = std::make_unique<Stream>();
-  stream->lane = std::move(lane);
-  const std::lock_guard lock(mutex_);
-  streams_.insert(stream.get());
-  return stream.release();
+Stream* Device::create_stream(int32_t priority) {
+  return streams_.add(std::make_unique<Stream>(make_lane(*this, priority)));
 }
 
 Stream* Device::default_stream() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (default_stream_ != nullptr) return default_stream_;
-  }
-  Stream* const made = add(make_lane(*this, 0));
-  const std::lock_guard lock(mutex_);
-  if (default_stream_ == nullptr) {
-    default_stream_ = made;
-  } else {  // Another thread was quicker.
-    streams_.erase(made);
-    delete made;
-  }
-  return default_stream_;
+  return streams_.default_stream([](const Stream&) { return true; },
+                                 [this] { return std::make_unique<Stream>(make_lane(*this, 0)); });
 }
 
-bool Device::is_default_stream(const Stream* stream) {
-  const std::lock_guard lock(mutex_);
-  return stream == default_stream_;
-}
-
-std::shared_ptr<Lane> Device::lane_with(cudaStream_t native) {
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Stream* stream : streams_) {
-      if (stream->lane->native() == native) return stream->lane;
-    }
-  }
-  return std::make_shared<Lane>(*this, native, false);
+Stream* Device::wrap_stream(cudaStream_t native) {
+  Stream* const known =
+      streams_.add_copy([native](const Stream& stream) { return stream.lane->native() == native; });
+  if (known != nullptr) return known;
+  return streams_.add(std::make_unique<Stream>(std::make_shared<Lane>(*this, native, false)));
 }
 
 void Device::bury(std::shared_ptr<Lane> lane) {
@@ -235,8 +209,8 @@ void Device::bury(std::shared_ptr<Lane> lane) {
   buried_.push_back(std::move(lane));
 }
 
-// Never fails: who sweeps does something else. What cannot be asked now is asked again, unless the
-// device is lost.
+// Returns whether the event of `ending` has come. It never fails, because callers sweep beside
+// other work. If CUDA cannot answer, a later sweep asks again, unless the device is lost.
 bool Device::has_come(const Ending& ending) {
   try {
     return ending.event.is_complete();
@@ -246,7 +220,7 @@ bool Device::has_come(const Ending& ending) {
 }
 
 void Device::sweep() {
-  // What they hold ends behind the lock.
+  // They are destroyed after the lock is released.
   std::vector<std::shared_ptr<Lane>> lanes;
   std::vector<std::unique_ptr<Ending>> ended;
   {
@@ -265,7 +239,7 @@ void Device::sweep() {
   for (const std::unique_ptr<Ending>& ending : ended) ending->memory.end();
 }
 
-// Where there is no event to wait for, the memory lives as long as the device.
+// If no event can be made, the memory lives as long as the device.
 void Device::end_later(const OwnedMemory& memory, Lane& lane) {
   std::unique_ptr<Ending> ending;
   try {
@@ -283,93 +257,21 @@ void Device::end_later(const OwnedMemory& memory, Lane& lane) {
   endings_.push_back(std::move(ending));
 }
 
-void Device::remove(Stream* stream) {
+void Device::destroy_stream(Stream* stream) {
   sweep();
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(closing_, [](const std::weak_ptr<Lane>& lane) { return lane.expired(); });
-    closing_.push_back(stream->lane);
-    streams_.erase(stream);
-  }
-  stream->magic = 0;
-  delete stream;
+  streams_.destroy(stream);
 }
 
-std::vector<std::shared_ptr<Lane>> Device::live_lanes() {
-  std::vector<std::shared_ptr<Lane>> lanes;
-  const std::lock_guard lock(mutex_);
-  for (const Stream* stream : streams_) lanes.push_back(stream->lane);
-  for (const std::weak_ptr<Lane>& closing : closing_) {
-    if (std::shared_ptr<Lane> lane = closing.lock()) lanes.push_back(std::move(lane));
-  }
-  return lanes;
-}
+bool Device::wait(uint64_t timeout_ns) { return streams_.wait(timeout_ns); }
 
-bool Device::wait(uint64_t timeout_ns) {
-  const Deadline deadline(timeout_ns);
-  for (const std::shared_ptr<Lane>& lane : live_lanes()) {
-    if (!lane->wait(deadline.left_ns())) return false;
-  }
-  return true;
-}
-
-void Device::abandon_work() {
-  for (const std::shared_ptr<Lane>& lane : live_lanes()) lane->abandon();
-}
+void Device::abandon_work() { streams_.abandon(); }
 
 bool Device::add(Buffer* buffer) {
-  const std::lock_guard lock(mutex_);
-  const bool is_owner = buffer->kind != BufferKind::kWrapped;
-  if (is_owner && !places_.add(buffer->address, buffer->size_bytes, buffer)) return false;
-  try {
-    buffers_.insert(buffer);
-  } catch (...) {
-    places_.remove(buffer->address, buffer);
-    throw;
-  }
-  return true;
-}
-
-void Device::remove(Buffer* buffer) {
-  const std::lock_guard lock(mutex_);
-  buffers_.erase(buffer);
-  places_.remove(buffer->address, buffer);
-}
-
-void Device::add(Event* event) {
-  const std::lock_guard lock(mutex_);
-  events_.insert(event);
-}
-
-void Device::remove(Event* event) {
-  const std::lock_guard lock(mutex_);
-  events_.erase(event);
+  return buffers_.add(buffer, buffer->address, buffer->kind != BufferKind::kWrapped);
 }
 
 bool Device::find(uint64_t address, bp_address_info& info) {
-  const std::lock_guard lock(mutex_);
-  Buffer* const found = places_.find(address);
-  if (found == nullptr) return false;
-  info.device = reinterpret_cast<bp_device*>(this);
-  info.buffer = reinterpret_cast<bp_buffer*>(found);
-  info.byte_offset = address - found->address;
-  info.size_bytes = found->size_bytes;
-  return true;
-}
-
-// ---- Handles of devices -------------------------------------------------------------------------
-
-Device* device_or_null(const Instance& i, bp_device* handle) {
-  for (const std::unique_ptr<Device>& device : i.cards) {
-    if (reinterpret_cast<Device*>(handle) == device.get()) return device.get();
-  }
-  return nullptr;
-}
-
-Device& any_device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
-  if (Device* const device = device_or_null(i, handle); device != nullptr) return *device;
-  refuse(BP_INVALID_ARGUMENT,
-         std::string(call) + ": " + what + " is NULL or not one of this backend");
+  return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
 }
 
 Device& device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {

@@ -1,5 +1,4 @@
-// One device as one instance sees it: its properties, its context, and the handles that were made
-// of it.
+// One device as one instance sees it: its properties, its context, and its handles.
 #pragma once
 
 #include <atomic>
@@ -11,10 +10,11 @@
 #include <vector>
 
 #include "backends/cuda/backend.hpp"
-#include "backends/cuda/fault.hpp"
+#include "backends/cuda/bad_data.hpp"
 #include "backends/cuda/inventory.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/address_map.hpp"
+#include "backplane/shell/device_ops.hpp"
+#include "backplane/shell/handles.hpp"
 
 namespace bp::cuda {
 
@@ -26,9 +26,9 @@ class Lane;
 class NativeEvent;
 class StagingBlocks;
 
-// What kernels fit their launches to.
+// The limits to which kernels fit their launches.
 struct DeviceLimits {
-  int major = 0, minor = 0;  // Of the compute capability.
+  int major = 0, minor = 0;  // The compute capability.
   int multiprocessor_count = 0;
   int max_threads_per_block = 0;
   int max_threads_per_multiprocessor = 0;
@@ -71,7 +71,7 @@ class Device {
   CUcontext context();
   bool has_context() const { return context_.load(std::memory_order_acquire) != nullptr; }
 
-  // Whether an error that no call recovers from was seen; its text.
+  // is_lost() returns whether an error occurred from which CUDA does not recover.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   const std::string& loss() const { return loss_; }
 
@@ -83,16 +83,17 @@ class Device {
   // Takes note of a failed call of CUDA on this device.
   void note(const CudaError& error);
 
-  // Blocks until the work of all streams has ended; false if timeout_ns passed first.
+  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
   Stream* default_stream();
-  bool is_default_stream(const Stream* stream);
-  Stream* add(std::shared_ptr<Lane> lane);
-  void remove(Stream* stream);
+  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
+  Stream* create_stream(int32_t priority);
+  void destroy_stream(Stream* stream);
 
-  // The lane of a CUDA stream: that of another handle, or a new one, that leaves it as it is.
-  std::shared_ptr<Lane> lane_with(cudaStream_t native);
+  // A handle for a CUDA stream: of the lane that another handle has, or of a new one, which leaves
+  // the CUDA stream as it is.
+  Stream* wrap_stream(cudaStream_t native);
 
   // Keeps what a thread that may not call CUDA was the last to need, until sweep().
   void bury(std::shared_ptr<Lane> lane);
@@ -110,14 +111,15 @@ class Device {
   // Ends what the host has made and not ended. Nothing uses it any more.
   void end_handles();
 
-  // Of buffers that own their memory no two overlap: false if this one would, and nothing was
-  // added.
+  // Two buffers that own their memory never overlap: add() returns false, and adds nothing, if
+  // `buffer` would overlap another one.
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer);
-  void add(Event* event);
-  void remove(Event* event);
+  void remove(Buffer* buffer) { buffers_.remove(buffer); }
+  void add(Event* event) { events_.add(event); }
+  void remove(Event* event) { events_.remove(event); }
 
-  // Fills `info` with the buffer that owns the memory at an address; false if none does.
+  // Fills `info` with the buffer that owns the memory at an address. Returns false if no buffer
+  // does.
   bool find(uint64_t address, bp_address_info& info);
 
   // Where memory comes from, and the stream on which it does; NULL: cudaMalloc. Throws CudaError.
@@ -126,9 +128,9 @@ class Device {
 
   // A word of host memory that kernels of this device write to: 0, and nobody else's for as long as
   // the device lives. Throws CudaError.
-  FaultReport* take_fault_report();
+  BadDataReport* take_bad_data_report();
 
-  // What waits for an event that nobody can complete any more is aborted.
+  // Aborts work that waits for an event which nobody can complete any more.
   void abandon_work();
 
   // Lets this device reach the memory of `peer` without staging, if it can. Throws CudaError.
@@ -142,7 +144,6 @@ class Device {
   void set_limits(const cudaDeviceProp& properties);
   void set_properties(const cudaDeviceProp& properties);
   void make_pool();
-  std::vector<std::shared_ptr<Lane>> live_lanes();
 
   Instance& instance_;
   const std::string name_, bus_id_;
@@ -153,32 +154,30 @@ class Device {
   bp_device_properties properties_{};
   bool has_pool_ = false;
 
-  std::mutex opening_;  // Guards making what follows; never taken with `mutex_`.
+  std::mutex opening_;  // Guards making the members below; never taken with `mutex_`.
   std::atomic<CUcontext> context_ = nullptr;
   std::atomic<cudaMemPool_t> pool_ = nullptr;
   cudaStream_t memory_stream_ = nullptr;
   std::unordered_set<const Device*> peers_;
   const std::unique_ptr<StagingBlocks> staging_;
 
-  std::mutex recording_;  // Guards what follows.
+  std::mutex recording_;  // It guards the members below.
   std::shared_ptr<Lane> recorder_;
 
-  std::mutex reports_mutex_;  // Guards what follows.
+  std::mutex reports_mutex_;  // It guards the members below.
   std::vector<void*> report_pages_;
-  size_t free_reports_ = 0;  // Of the last page.
+  size_t free_reports_ = 0;  // Free ones of the last page.
+
+  StreamSet<Stream, Lane> streams_;
+  BufferSet<Buffer> buffers_;
+  HandleSet<Event> events_;
 
   std::atomic<bool> is_lost_ = false;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::string loss_;
-  std::unordered_set<Stream*> streams_;
   std::vector<std::shared_ptr<Lane>> buried_;
   std::vector<std::unique_ptr<Ending>> endings_;
   std::vector<OwnedMemory> kept_;
-  std::vector<std::weak_ptr<Lane>> closing_;  // Destroyed, and perhaps still busy.
-  std::unordered_set<Buffer*> buffers_;
-  AddressMap<Buffer> places_;
-  std::unordered_set<Event*> events_;
-  Stream* default_stream_ = nullptr;
 };
 
 // The device's context is the calling thread's while this lives; then what was before is again.
@@ -204,19 +203,23 @@ void Device::quietly(Body&& body) noexcept {
   }
 }
 
-// The device behind a handle, for the entry `call`. Throws StatusError unless it is one of this
-// instance, and not lost.
+// Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not
+// a device of this instance, or if the device is lost.
 Device& device_of(const Instance& i, bp_device* handle, const char* call,
                   const char* what = "device");
 
 // The same, also if it is lost.
-Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
-                      const char* what = "device");
+inline Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
+                             const char* what = "device") {
+  return Cards<Instance, Device>::any_device_of(i, handle, call, what);
+}
 
 // The same without a text; NULL if it is none of this instance.
-Device* device_or_null(const Instance& i, bp_device* handle);
+inline Device* device_or_null(const Instance& i, bp_device* handle) {
+  return Cards<Instance, Device>::find(i, handle);
+}
 
-// Bytes that the host could still give.
+// Returns the bytes of host memory that are free.
 uint64_t free_host_bytes();
 
 }  // namespace bp::cuda

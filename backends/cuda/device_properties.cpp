@@ -1,4 +1,4 @@
-// What CUDA and the host say of a device.
+// The properties of a device, from CUDA and the host.
 #include <unistd.h>
 
 #include <cstring>
@@ -17,7 +17,7 @@ int attribute(const Driver& driver, cudaDeviceAttr which, int ordinal) {
   return driver.cudaDeviceGetAttribute(&value, which, ordinal) == cudaSuccess ? value : 0;
 }
 
-// f32 units of one multiprocessor, by compute capability; 0: not known.
+// Returns the f32 units of one multiprocessor, by compute capability, or 0 if not known.
 int f32_lanes(int major, int minor) {
   switch (major) {
     case 8:
@@ -31,7 +31,7 @@ int f32_lanes(int major, int minor) {
   }
 }
 
-// What sysconf() counts in pages.
+// Returns a value that sysconf() counts in pages, in bytes.
 uint64_t host_bytes(int which) {
   return static_cast<uint64_t>(sysconf(which)) * static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
 }
@@ -76,7 +76,7 @@ void Device::set_limits(const cudaDeviceProp& p) {
 void Device::set_properties(const cudaDeviceProp& p) {
   set_limits(p);
   has_pool_ = instance_.options.has_pool && p.memoryPoolsSupported != 0;
-  // Kernels check what they access in 128 bits, so any offset will do.
+  // Kernels check the alignment of 128-bit accesses, so any offset is allowed.
   heaps_[0] = make_heap(p.totalGlobalMem, BP_HEAP_DEVICE_LOCAL);
   heaps_[1] = make_heap(host_bytes(_SC_PHYS_PAGES),
                         BP_HEAP_HOST_VISIBLE | BP_HEAP_HOST_COHERENT | BP_HEAP_HOST_CONCURRENT);

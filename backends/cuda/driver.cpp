@@ -5,7 +5,7 @@
 namespace bp::cuda {
 namespace {
 
-// What entries answer whose library is missing, or lacks them.
+// Stands for functions whose library is missing or lacks them.
 template <typename... Args>
 CUresult absent(Args...) {
   return CUDA_ERROR_NOT_INITIALIZED;
@@ -45,7 +45,7 @@ Driver real_driver() {
   driver.cudaGetErrorName = &::cudaGetErrorName;
   driver.cudaGetErrorString = &::cudaGetErrorString;
 
-  // Never closed: the runtime has the driver open as well, and its threads may run.
+  // The driver is never closed, because the runtime uses it too, and its threads may run.
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   void* const nvml = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
@@ -58,7 +58,7 @@ Driver real_driver() {
   return driver;
 }
 
-// The codes of both libraries have been the same numbers since 10.1, where the runtime knows one.
+// Since CUDA 10.1 both libraries use the same numbers for errors that the runtime knows.
 cudaError_t runtime_error(CUresult result) { return static_cast<cudaError_t>(result); }
 
 Failure failure_of(cudaError_t error) {

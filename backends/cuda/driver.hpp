@@ -1,9 +1,9 @@
-// CUDA as this backend calls it: a table of functions, the real ones or those of a test.
+// CUDA as this backend calls it: a table of functions, which are the real ones or those of a test.
 //
 //   check(driver, driver.cudaMemcpyAsync(dst, src, size_bytes, kind, stream), "copy");
 //
-// The runtime is linked in and opens the driver when it is first called; what is called of the
-// driver itself is looked up in it. Without a driver the table is whole, and its entries fail.
+// The runtime is linked in and opens the driver when it is first called. Functions of the driver
+// itself are looked up in it. Without a driver the table is complete, and its entries fail.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,7 @@
 
 namespace bp::cuda {
 
-// NVML's own types, whose header not every toolkit has.
+// The types of NVML, because some toolkits lack its header.
 using NvmlDevice = struct nvmlDevice_st*;
 struct NvmlPciInfo {
   char short_bus_id[16];
@@ -32,30 +32,31 @@ struct Driver {
 #include "backends/cuda/driver.def"
   // NOLINTEND(bugprone-macro-parentheses)
 
-  // These cannot fail. A name is that of the header: "cudaErrorIllegalAddress".
+  // These functions cannot fail. A name is the one in the header, such as
+  // "cudaErrorIllegalAddress".
   const char* (*cudaGetErrorName)(cudaError_t error) = nullptr;
   const char* (*cudaGetErrorString)(cudaError_t error) = nullptr;
 
-  // Why there is no driver on this machine, or it lacks what is called here; "" if it has all.
+  // Why the machine has no driver, or a driver that lacks functions; "" if it has all of them.
   std::string missing;
 };
 
-// The functions of the CUDA that is installed on this machine.
+// Returns the functions of the CUDA that is installed on this machine.
 Driver real_driver();
 
-// What a failure of CUDA means to a host.
+// The meaning of a CUDA failure for a host.
 enum class Failure {
   kSubmission,  // The call did nothing, and the device goes on.
-  kLoss,        // The context is gone: every later call fails.
+  kLoss,        // The context is lost: every later call fails.
 };
 Failure failure_of(cudaError_t error);
 bp_status status_of(cudaError_t error);
 cudaError_t runtime_error(CUresult result);
 
-// "copy: cudaErrorInvalidValue (invalid argument)".
+// Returns a text such as "copy: cudaErrorInvalidValue (invalid argument)".
 std::string failure_text(const Driver& driver, cudaError_t error, const char* what);
 
-// A failed call, for the code that has to know which class of failure it was.
+// A failed call of CUDA, with its class of failure.
 class CudaError : public StatusError {
  public:
   CudaError(const Driver& driver, cudaError_t error, const char* what)
@@ -69,7 +70,7 @@ class CudaError : public StatusError {
 // Throws CudaError unless the call named `what` succeeded.
 inline void check(const Driver& driver, cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  driver.cudaGetLastError();  // The thread's own note of it; a sticky error stays.
+  driver.cudaGetLastError();  // Clears the thread's error; a sticky one stays.
   throw CudaError(driver, error, what);
 }
 inline void check(const Driver& driver, CUresult result, const char* what) {

@@ -10,8 +10,8 @@ bool read_tf32(const bp_host& host) {
   return value && read_yes_or_no("tf32", *value);
 }
 
-// Makes what is not there yet. Two threads may both make one, and the first one's counts: nothing
-// of a library runs under the lock.
+// Makes an engine if it does not exist yet. No library runs under the lock, so two threads may both
+// make an engine; the first one is kept.
 template <typename Engine, typename Table>
 Engine* find_or_start(std::mutex& mutex, std::unique_ptr<Engine>& place, const Table* library) {
   if (library == nullptr) return nullptr;
@@ -35,7 +35,8 @@ Engines::~Engines() {
       const Current current(*device);
       started = {};
     } catch (const StatusError&) {
-      // The device is lost, and what the libraries had there with it: their handles stay.
+      // The device is lost, and so is all that the libraries had on it. Their handles are not
+      // destroyed.
       static_cast<void>(started.lt.release());
       static_cast<void>(started.dnn.release());
     }

@@ -1,4 +1,5 @@
-// NVIDIA's libraries on the devices of one instance: what each has started, when it was first used.
+// The engines of NVIDIA's libraries on the devices of one instance. Each engine is started at its
+// first use.
 #pragma once
 
 #include <map>
@@ -12,7 +13,7 @@
 
 namespace bp::cuda {
 
-// Safe from any thread.
+// The engines. The class is safe from any thread.
 class Engines {
  public:
   explicit Engines(const bp_host& host);
@@ -21,11 +22,12 @@ class Engines {
 
   Libraries& libraries() { return libraries_; }
 
-  // Option tf32: whether products of f32 may round their factors to 10 bits, where the launch does
-  // not forbid it.
+  // Returns the option tf32: whether f32 products may round their factors to 10 bits, unless the
+  // launch forbids it.
   bool allows_tf32() const { return allows_tf32_; }
 
-  // The library on a device, whose context is current; NULL if it is missing. Throws StatusError.
+  // Returns the engine of the library on a device, whose context is current, or NULL if the library
+  // is missing. Throws StatusError.
   LtEngine* lt(Device& device);
   DnnEngine* dnn(Device& device);
 
@@ -37,7 +39,7 @@ class Engines {
 
   Libraries libraries_;
   const bool allows_tf32_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::map<Device*, Started> started_;
 };
 

@@ -1,4 +1,4 @@
-// Events: each record is an event of CUDA of its own, or the host's signal.
+// Events. Each record has its own CUDA event, or is the host's signal.
 #include <memory>
 
 #include "backends/cuda/stream.hpp"
@@ -7,8 +7,8 @@
 namespace bp::cuda {
 namespace {
 
-// What the record waits for on the host goes with `submitted`, what it waits for on the device with
-// the CUDA event, which is a new one: streams that wait for the record before go on doing so.
+// Submits a record. `submitted` stands for waits on the host, and the CUDA event for waits on the
+// device. The CUDA event is new, so streams that wait for the earlier record go on waiting for it.
 void submit_record(Lane& lane, Record& record, bool is_timed, const Outcome& before) {
   const Driver& driver = lane.device().driver();
   Outcome outcome = before;
@@ -26,7 +26,7 @@ void submit_record(Lane& lane, Record& record, bool is_timed, const Outcome& bef
   record.submitted->complete(std::move(outcome));
 }
 
-// Whether what was recorded has happened on the device; `record` was submitted.
+// Returns whether the recorded work has ended on the device. `record` must be submitted.
 bool has_happened(Event& e, const Record& record) {
   if (record.native == nullptr) return true;
   try {
@@ -38,7 +38,7 @@ bool has_happened(Event& e, const Record& record) {
   }
 }
 
-// Blocks until it has; true.
+// Blocks until the recorded work has ended, and returns true.
 bool wait_for(Event& e, const Record& record) {
   try {
     record.native->synchronize();
@@ -90,8 +90,8 @@ struct Traits {
   }
   static Outcome outcome(const Event& e, const Record& record) {
     if (e.device->is_lost()) return {.status = BP_DEVICE_LOST, .text = e.device->loss()};
-    for (const FaultMark& mark : record.marks) {
-      if (mark.has_fired()) return {.status = kFaultStatus, .text = mark.slot->text()};
+    for (const BadDataMark& mark : record.marks) {
+      if (mark.has_fired()) return {.status = kBadDataStatus, .text = mark.slot->text()};
     }
     return record.submitted->outcome();
   }

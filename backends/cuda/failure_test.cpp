@@ -2,11 +2,15 @@
 // offers is used: on a CUDA that needs no GPU.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <set>
 
 #include "backends/cuda/backend.hpp"
 #include "backends/cuda/fake/cuda.hpp"
 #include "backends/cuda/fake/tour.hpp"
+#include "backends/cuda/lane.hpp"
+#include "backends/cuda/stream.hpp"
 
 namespace bp::cuda::fake {
 namespace {
@@ -229,7 +233,9 @@ TEST(Failures, ADeviceThatDoesNotExistIsRefused) {
     const TestBackend backend(enter_fake, {{"devices", "5"}});
     FAIL() << "it was loaded";
   } catch (const std::runtime_error& e) {
-    EXPECT_NE(std::string(e.what()).find("names 5"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("option devices: there is no device 5; there are 0: fake"),
+              std::string::npos)
+        << e.what();
   }
 }
 
@@ -277,6 +283,27 @@ TEST(Probing, AsksCudaWhereADeviceIsInParts) {
   const TestBackend backend(enter_fake);
   EXPECT_EQ(backend.all_devices.size(), 2u);
   EXPECT_EQ(call_counts()["cudaGetDeviceCount"], 1u);
+}
+
+TEST(Failures, OfAStreamAreToldToTheHostWithoutItsLock) {
+  reset();
+  TestBackend backend(enter_fake);
+  bp_stream* const stream = backend.make_stream();
+  Lane& lane = lane_of(stream, "the test");
+  lane.fail(BP_ABORTED, "it was aborted");
+  // Another thread can use the stream while the host looks at the text.
+  std::future<bp_status> other;
+  bool could_go_on = false;
+  backend.on_error = [&] {
+    other = std::async(std::launch::async, [&] { return lane.outcome().status; });
+    could_go_on = other.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  };
+  EXPECT_EQ(backend.streams->status(backend.streams->self, stream), BP_ABORTED);
+  backend.on_error = nullptr;
+  EXPECT_TRUE(could_go_on);
+  EXPECT_EQ(other.get(), BP_ABORTED);
+  EXPECT_EQ(backend.text, "it was aborted");
+  EXPECT_EQ(backend.streams->destroy(backend.streams->self, stream), BP_OK);
 }
 
 TEST(Probing, ADeviceThatCudaDoesNotShowIsRefusedInWords) {

@@ -1,5 +1,5 @@
-// Fills with a pattern of 1 to 16 bytes. One that divides 16 goes in words of 16 bytes where the
-// address allows; any other byte by byte.
+// Fills memory with a pattern of 1 to 16 bytes. A pattern whose size divides 16 is written in words
+// of 16 bytes if the address allows it, and any other pattern byte by byte.
 #include <algorithm>
 
 #include "backends/cuda/memory.hpp"
@@ -8,7 +8,7 @@ namespace bp::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kMaxBlocks = 4096;  // Each goes on to where the last one ends.
+constexpr unsigned kMaxBlocks = 4096;  // Each block fills several parts.
 
 __global__ void fill_words(uint4* to, uint64_t count, uint4 word) {
   const uint64_t step = uint64_t{gridDim.x} * blockDim.x;

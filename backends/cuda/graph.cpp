@@ -1,7 +1,7 @@
-// Graphs. What is captured is kept as calls (backends/shell/capture.hpp): that knows slots, and
-// refuses what is not legal without harm to the capture, where CUDA would end it. What is replayed
-// is a graph of CUDA, made of these calls by a capture of its own on a stream that nothing else
-// uses; when a slot was bound anew, it is made again, and the instance updated in place.
+// Graphs. A capture keeps calls (backends/shell/capture.hpp). This way it knows slots, and a call
+// that is not legal is refused without harm; CUDA would end its own capture. A replay runs a CUDA
+// graph, which is made by capturing these calls on a stream that nothing else uses. When a slot is
+// bound again, the CUDA graph is made again, and the executable graph is updated in place.
 #include "backplane/shell/graph.hpp"
 
 #include "backends/cuda/memory.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 // ---- Replay -------------------------------------------------------------------------------------
 
-// An executable graph. Submissions that are held back hold it too.
+// An executable CUDA graph. Submissions that are held back keep it alive too.
 struct NativeGraph {
   explicit NativeGraph(Device& its_device) : device(its_device) {}
   NativeGraph(const NativeGraph&) = delete;
@@ -24,10 +24,10 @@ struct NativeGraph {
   Device& device;
   cudaGraphExec_t instance = nullptr;
   uint64_t revision = 0;
-  std::shared_ptr<FaultSlot> slot;  // Where its kernels report.
+  std::shared_ptr<BadDataSlot> slot;  // Where its kernels report.
 };
 
-// What a capture of CUDA gave, until it is made executable.
+// A captured CUDA graph that is not yet executable.
 class CapturedGraph {
  public:
   explicit CapturedGraph(const Driver& driver) : driver_(driver) {}
@@ -43,12 +43,12 @@ class CapturedGraph {
   cudaGraph_t graph_ = nullptr;
 };
 
-// Submits the work to the recorder's stream while that captures.
+// Submits the work to the recorder's stream while this stream captures.
 bp_status record_works(const Captures& captures, const GraphInstance& instance, Recorder& recorder,
                        CapturedGraph& graph) {
   const Driver& driver = recorder.device().driver();
   const cudaStream_t stream = recorder.lane().native();
-  // Libraries may allocate for themselves meanwhile; nothing of that concerns this stream.
+  // Libraries may allocate memory meanwhile, which does not concern this stream.
   check(driver, driver.cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
         "cudaStreamBeginCapture");
   bp_status status = BP_OK;
@@ -61,7 +61,8 @@ bp_status record_works(const Captures& captures, const GraphInstance& instance, 
   return status;
 }
 
-// Takes the captured work over, in place where nobody has a replay of the graph held back.
+// Makes the captured work executable. It updates the graph in place unless a replay of it is held
+// back.
 void make_executable(std::shared_ptr<NativeGraph>& native, Device& device,
                      const CapturedGraph& graph) {
   const Driver& driver = device.driver();
@@ -69,7 +70,7 @@ void make_executable(std::shared_ptr<NativeGraph>& native, Device& device,
     cudaGraphExecUpdateResultInfo info{};
     const cudaError_t error = driver.cudaGraphExecUpdate(native->instance, graph.get(), &info);
     if (error == cudaSuccess) return;
-    driver.cudaGetLastError();  // Such as a kernel with another launch: it is made anew.
+    driver.cudaGetLastError();  // The update failed; the graph is made again.
     if (error != cudaErrorGraphExecUpdateFailure) check(driver, error, "cudaGraphExecUpdate");
   }
   auto made = std::make_shared<NativeGraph>(device);
@@ -78,7 +79,7 @@ void make_executable(std::shared_ptr<NativeGraph>& native, Device& device,
   native = std::move(made);
 }
 
-// The executable graph of what `instance` holds now.
+// Brings the executable graph of `instance` up to date.
 bp_status bring_up_to_date(const Captures& captures, GraphInstance& instance, Device& device) {
   auto native = std::static_pointer_cast<NativeGraph>(std::exchange(instance.native, nullptr));
   const bool has_reported = native != nullptr && native->slot->reported() != 0;

@@ -23,9 +23,9 @@ const char* const kNone =
     "the NVIDIA driver has no device; if there is a GPU, look at nvidia-smi and at "
     "CUDA_VISIBLE_DEVICES";
 
-// Why a driver of this version cannot run what was built; "" if it can.
+// Returns why a driver of this version cannot run this build, or "" if it can.
 std::string why_too_old(int version) {
-  constexpr int kWanted = CUDART_VERSION;  // Of the runtime that is linked in.
+  constexpr int kWanted = CUDART_VERSION;  // The linked runtime's version.
   if (version == 0 || version / 1000 >= kWanted / 1000) return "";
   return "the NVIDIA driver serves CUDA " + version_text(version) + ", and this build needs " +
          version_text(kWanted) + ": install a newer driver";
@@ -33,7 +33,7 @@ std::string why_too_old(int version) {
 
 // ---- By NVML ------------------------------------------------------------------------------------
 
-// "00000000:3B:00.0" as CUDA writes it.
+// Converts a bus id such as "00000000:3B:00.0" to CUDA's form.
 std::string short_bus_id(const char* text) {
   std::string id = text;
   if (id.size() > 12) id.erase(0, id.size() - 12);
@@ -41,7 +41,8 @@ std::string short_bus_id(const char* text) {
   return id;
 }
 
-// NVML's device with this index; nothing if it cannot be described so, or CUDA has it in parts.
+// Returns NVML's device with this index, or nothing if NVML cannot describe it or CUDA has it in
+// parts.
 std::optional<Found> find_by_nvml(const Driver& driver, unsigned index) {
   NvmlDevice device = nullptr;
   NvmlPciInfo place{};
@@ -61,7 +62,7 @@ std::optional<Found> find_by_nvml(const Driver& driver, unsigned index) {
   return found;
 }
 
-// Nothing where NVML is missing, or does not know what CUDA would show.
+// Returns nothing if NVML is missing, or does not know which devices CUDA would show.
 std::optional<std::vector<Found>> list_by_nvml(const Driver& driver, std::string& too_old) {
   if (driver.nvmlInit() != kNvmlSuccess) return std::nullopt;
   std::optional<std::vector<Found>> list;
@@ -86,7 +87,7 @@ std::optional<std::vector<Found>> list_by_nvml(const Driver& driver, std::string
 
 // ---- By CUDA ------------------------------------------------------------------------------------
 
-// Why cudaGetDeviceCount() failed, and what to do.
+// Returns why cudaGetDeviceCount() failed, and what to do.
 std::string why_none(const Driver& driver, cudaError_t error) {
   int version = 0;
   driver.cudaDriverGetVersion(&version);
@@ -122,18 +123,10 @@ std::vector<Found> list_by_cuda(const Driver& driver, std::vector<std::string>& 
 
 // ---- What of it is used -------------------------------------------------------------------------
 
-bool is_chosen(const Options& options, size_t index) {
-  const std::vector<int>& wanted = options.devices;
-  return wanted.empty() || std::ranges::find(wanted, static_cast<int>(index)) != wanted.end();
-}
-
-void check_options(const Options& options, size_t count) {
-  for (const int wanted : options.devices) {
-    if (static_cast<size_t>(wanted) < count) continue;
-    throw StatusError(BP_INVALID_ARGUMENT, "option devices names " + std::to_string(wanted) +
-                                               ", and there are " + std::to_string(count) +
-                                               " devices, counted from 0");
-  }
+std::vector<std::string> names_of(const std::vector<Found>& list) {
+  std::vector<std::string> names;
+  for (const Found& found : list) names.push_back(found.site.name);
+  return names;
 }
 
 }  // namespace
@@ -153,10 +146,10 @@ std::vector<Site> find_sites(const Driver& driver, const Options& options,
     if (reasons.empty()) reasons.emplace_back(kNone);
     return sites;
   }
-  check_options(options, list->size());
+  options.devices.check(names_of(*list));
   for (size_t index = 0; index < list->size(); ++index) {
     const Found& found = (*list)[index];
-    if (!is_chosen(options, index)) continue;
+    if (!options.devices.has(index)) continue;
     if (found.major < kLowestMajor) {
       reasons.push_back("device " + std::to_string(index) + ", " + found.site.name +
                         ", is left out: its compute capability is " + std::to_string(found.major) +

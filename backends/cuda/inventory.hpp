@@ -1,4 +1,4 @@
-// Which devices there are, found out without making any of them ready.
+// Finds the devices of the machine without initialising any of them.
 #pragma once
 
 #include <string>
@@ -12,15 +12,16 @@ namespace bp::cuda {
 // A device of this machine.
 struct Site {
   std::string name;
-  std::string bus_id;  // "0000:3b:00.0"; "" if it is not known.
-  int ordinal = -1;    // CUDA's number of it; -1: to be asked when it is used.
+  std::string bus_id;  // Such as "0000:3b:00.0"; "" if not known.
+  int ordinal = -1;    // CUDA's number of the device; -1 until it is used.
 };
 
-// The devices that this build has code for, in the order of their bus ids, or where NVML is missing
-// or has a device in parts, in CUDA's. `reasons` gets a sentence for each that is left out, and for
-// there being none. Throws StatusError for an option that names none.
+// Returns the devices for which this build has code, in the order of their bus ids. If NVML is
+// missing, or if a device is divided into parts, they are in CUDA's order. `reasons` gets a
+// sentence for each device that is left out, and one if there is no device. Throws StatusError if
+// an option names a device that does not exist.
 //
-// CUDA, once initialised, serves no fork of the process, so NVML is asked first.
+// NVML is asked first, because CUDA does not work in a fork of a process that has initialised it.
 std::vector<Site> find_sites(const Driver& driver, const Options& options,
                              std::vector<std::string>& reasons);
 

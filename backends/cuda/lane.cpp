@@ -9,12 +9,12 @@
 
 namespace bp::cuda {
 
-// ---- Faults -------------------------------------------------------------------------------------
+// ---- Bad data -----------------------------------------------------------------------------------
 
-FaultSlot::FaultSlot(Device& device) : report_(device.take_fault_report()) {}
+BadDataSlot::BadDataSlot(Device& device) : report_(device.take_bad_data_report()) {}
 
 // The name stands before the number is given away: a report of it finds the name.
-Fault FaultSlot::next(const char* name, int64_t extent) {
+Reporter BadDataSlot::next(const char* name, int64_t extent) {
   const std::lock_guard lock(mutex_);
   const uint32_t launch = last_.load(std::memory_order_relaxed) + 1;
   launches_[launch % launches_.size()] = {name, extent};
@@ -22,11 +22,11 @@ Fault FaultSlot::next(const char* name, int64_t extent) {
   return {report_, launch};
 }
 
-uint32_t FaultSlot::reported() const {
+uint32_t BadDataSlot::reported() const {
   return std::atomic_ref(report_->launch).load(std::memory_order_acquire);
 }
 
-std::string FaultSlot::text() const {
+std::string BadDataSlot::text() const {
   const std::lock_guard lock(mutex_);
   const uint32_t launch = reported();
   const int64_t index = std::atomic_ref(report_->index).load(std::memory_order_relaxed);
@@ -47,7 +47,7 @@ NativeEvent::NativeEvent(Device& device, bool is_timed) : device_(device) {
         "cudaEventCreateWithFlags");
 }
 
-// Streams that wait for it still do.
+// Streams that wait for the event go on waiting.
 NativeEvent::~NativeEvent() {
   device_.quietly([this](const Driver& driver) { driver.cudaEventDestroy(event_); });
 }
@@ -90,7 +90,7 @@ Lane::Lane(Device& device, cudaStream_t native, bool is_owner)
       is_owner_(is_owner),
       queue_(std::make_shared<Queue>(*device.owner().host, device.owner().executor, false)) {}
 
-// Work that was submitted goes on: cudaStreamDestroy() does not wait for it.
+// Submitted work goes on, because cudaStreamDestroy() does not wait for it.
 Lane::~Lane() {
   if (!is_owner_) return;
   device_.quietly([this](const Driver& driver) { driver.cudaStreamDestroy(native_); });
@@ -98,25 +98,25 @@ Lane::~Lane() {
 
 bp_status Lane::surface() {
   if (device_.is_lost()) return device_.owner().fail(BP_DEVICE_LOST, device_.loss());
-  if (has_marks_.load(std::memory_order_acquire)) look_for_faults();
-  if (has_faulted_.load(std::memory_order_acquire)) {
-    const std::lock_guard lock(mutex_);
-    if (fault_.status != BP_OK) return device_.owner().fail(fault_.status, fault_.text);
+  if (has_marks_.load(std::memory_order_acquire)) look_for_bad_data();
+  if (has_failed_.load(std::memory_order_acquire)) {
+    const Outcome failure = own_failure();  // A copy: the host is told without a lock.
+    if (failure.status != BP_OK) return device_.owner().fail(failure.status, failure.text);
   }
   return queue_->surface();
 }
 
-// Nothing is submitted behind a failure of the queue: a fault of what was before comes first, also
+// Nothing is submitted behind a failure of the queue: bad data of what was before comes first, also
 // where it shows later.
-void Lane::look_for_faults() {
+void Lane::look_for_bad_data() {
   const std::lock_guard lock(mutex_);
-  if (fault_.status != BP_OK) return;
-  const auto take = [&](const FaultSlot& slot) {
-    fault_ = {.status = kFaultStatus, .text = slot.text(), .lets_queued_work_run = true};
-    has_faulted_.store(true, std::memory_order_release);
+  if (failure_.status != BP_OK) return;
+  const auto take = [&](const BadDataSlot& slot) {
+    failure_ = {.status = kBadDataStatus, .text = slot.text(), .lets_queued_work_run = true};
+    has_failed_.store(true, std::memory_order_release);
   };
   if (slot_ != nullptr && slot_->reported() != 0) return take(*slot_);
-  for (const FaultMark& mark : inherited_) {
+  for (const BadDataMark& mark : inherited_) {
     if (mark.has_fired()) return take(*mark.slot);
   }
 }
@@ -132,9 +132,13 @@ bp_status Lane::submit_always(std::function<void(const Outcome&)> task) {
 
 Outcome Lane::outcome() {
   if (device_.is_lost()) return {.status = BP_DEVICE_LOST, .text = device_.loss()};
-  if (has_marks_.load(std::memory_order_acquire)) look_for_faults();
+  if (has_marks_.load(std::memory_order_acquire)) look_for_bad_data();
+  return own_failure();
+}
+
+Outcome Lane::own_failure() {
   const std::lock_guard lock(mutex_);
-  return fault_;
+  return failure_;
 }
 
 bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
@@ -152,33 +156,33 @@ bp_status Lane::wait_for(const std::shared_ptr<Record>& record) {
   return held == BP_OK && !has_come ? hold(wait) : held;
 }
 
-Fault Lane::next_fault(const char* name, int64_t extent) {
+Reporter Lane::next_reporter(const char* name, int64_t extent) {
   const std::lock_guard lock(mutex_);
   if (slot_ == nullptr || slot_->last() == UINT32_MAX) {
-    slot_ = std::make_shared<FaultSlot>(device_);
+    slot_ = std::make_shared<BadDataSlot>(device_);
     has_marks_.store(true, std::memory_order_release);
   }
   return slot_->next(name, extent);
 }
 
-void Lane::use(std::shared_ptr<FaultSlot> slot) {
+void Lane::use(std::shared_ptr<BadDataSlot> slot) {
   const std::lock_guard lock(mutex_);
   slot_ = std::move(slot);
 }
 
-std::vector<FaultMark> Lane::marks() {
+std::vector<BadDataMark> Lane::marks() {
   if (!has_marks_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
-  std::vector<FaultMark> marks = inherited_;
+  std::vector<BadDataMark> marks = inherited_;
   if (slot_ != nullptr) marks.push_back({slot_, slot_->last()});
   return marks;
 }
 
-void Lane::inherit(const std::vector<FaultMark>& marks) {
+void Lane::inherit(const std::vector<BadDataMark>& marks) {
   if (marks.empty()) return;
   const std::lock_guard lock(mutex_);
-  for (const FaultMark& mark : marks) {
-    const auto known = std::ranges::find(inherited_, mark.slot, &FaultMark::slot);
+  for (const BadDataMark& mark : marks) {
+    const auto known = std::ranges::find(inherited_, mark.slot, &BadDataMark::slot);
     if (mark.slot == slot_) continue;
     if (known == inherited_.end()) {
       inherited_.push_back(mark);
@@ -189,7 +193,7 @@ void Lane::inherit(const std::vector<FaultMark>& marks) {
   has_marks_.store(true, std::memory_order_release);
 }
 
-// True if `error` says that the work has ended; that of a lost device has.
+// Returns true if `error` says that the work has ended. The work of a lost device has ended.
 bool Lane::has_ended(cudaError_t error, const char* what) {
   if (error == cudaErrorNotReady) {
     device_.driver().cudaGetLastError();
@@ -215,7 +219,7 @@ bool Lane::wait(uint64_t timeout_ns) {
   const Deadline deadline(timeout_ns);
   if (!queue_->wait(timeout_ns)) return false;
   if (device_.is_lost()) return true;
-  std::vector<FaultMark> awaited;
+  std::vector<BadDataMark> awaited;
   {
     const std::lock_guard lock(mutex_);
     awaited = inherited_;
@@ -233,10 +237,10 @@ bool Lane::wait(uint64_t timeout_ns) {
 }
 
 // Launches that have ended without a report never make one.
-void Lane::forget(const std::vector<FaultMark>& ended) {
+void Lane::forget(const std::vector<BadDataMark>& ended) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(inherited_, [&](const FaultMark& mark) {
-    return !mark.has_fired() && std::ranges::any_of(ended, [&](const FaultMark& other) {
+  std::erase_if(inherited_, [&](const BadDataMark& mark) {
+    return !mark.has_fired() && std::ranges::any_of(ended, [&](const BadDataMark& other) {
       return other.slot == mark.slot && other.last == mark.last;
     });
   });
@@ -245,23 +249,23 @@ void Lane::forget(const std::vector<FaultMark>& ended) {
 void Lane::clear_failure() {
   queue_->clear_failure();
   const std::lock_guard lock(mutex_);
-  fault_ = {};
-  has_faulted_.store(false, std::memory_order_release);
+  failure_ = {};
+  has_failed_.store(false, std::memory_order_release);
   // Launches that still run may report to the old word, which is nobody's any more.
   if (slot_ != nullptr && slot_->reported() != 0) slot_ = nullptr;
-  std::erase_if(inherited_, [](const FaultMark& mark) { return mark.has_fired(); });
+  std::erase_if(inherited_, [](const BadDataMark& mark) { return mark.has_fired(); });
 }
 
-// A stream that is held fails in its turn.
+// Fails the stream. A held stream fails when its queue reaches the failure.
 void Lane::fail(bp_status status, const std::string& text) {
   if (!is_free()) {
     static_cast<void>(queue_->submit([=] { throw StatusError(status, text); }));
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (fault_.status != BP_OK) return;
-  fault_ = {.status = status, .text = text};
-  has_faulted_.store(true, std::memory_order_release);
+  if (failure_.status != BP_OK) return;
+  failure_ = {.status = status, .text = text};
+  has_failed_.store(true, std::memory_order_release);
 }
 
 // ---- The recorder -------------------------------------------------------------------------------
@@ -269,8 +273,8 @@ void Lane::fail(bp_status status, const std::string& text) {
 Recorder::Recorder(Device& device)
     : device_(device),
       lock_(device.recording_mutex()),
-      stream_{.lane = device.recorder()},
-      slot_(std::make_shared<FaultSlot>(device)) {
+      stream_(device.recorder()),
+      slot_(std::make_shared<BadDataSlot>(device)) {
   lane().use(slot_);
 }
 
@@ -286,7 +290,7 @@ bool poll(uint64_t timeout_ns, const std::function<bool()>& done) {
     } else {
       std::this_thread::sleep_for(pause);
     }
-    // At first the end is near; then looking more often than this costs more than it finds.
+    // At first it polls without a pause, because the end is near. Later the pauses grow.
     if (passed > 50'000) pause = std::chrono::nanoseconds(std::min<uint64_t>(passed / 16, 200'000));
   }
   return true;

@@ -1,10 +1,10 @@
-// The device's side of a stream: a stream of CUDA's own, and what the host has to remember of it.
+// The device's side of a stream: a CUDA stream, and what the host must remember about it.
 //
-// What is submitted goes to the CUDA stream in the call, as long as nothing holds the stream back.
-// A stream that waits for an event which only the host can complete, or for one that was recorded
-// behind such a wait, is held: its work stays on the host, in a Queue, until the event completes or
-// fails, and is submitted then. So no CUDA call ever blocks behind a signal that is yet to come,
-// and what stands behind a failure does not run.
+// Work goes to the CUDA stream in the call that submits it, unless the stream is held. A stream is
+// held while it waits for an event that only the host can complete, or for an event that was
+// recorded behind such a wait. The work of a held stream stays on the host, in a Queue, until the
+// event completes or fails, and is submitted then. So no CUDA call blocks behind a signal that has
+// not come, and work behind a failure does not run.
 #pragma once
 
 #include <array>
@@ -16,29 +16,29 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda/bad_data.hpp"
 #include "backends/cuda/device.hpp"
-#include "backends/cuda/fault.hpp"
 #include "backplane/shell/queue.hpp"
 
 namespace bp::cuda {
 
 // What bad data is to who asks for the status of a stream.
-constexpr bp_status kFaultStatus = BP_INVALID_ARGUMENT;
+constexpr bp_status kBadDataStatus = BP_INVALID_ARGUMENT;
 
 // Where the kernels of one stream report bad data. Read at any time; never goes back to 0.
-class FaultSlot {
+class BadDataSlot {
  public:
-  explicit FaultSlot(Device& device);
-  FaultSlot(const FaultSlot&) = delete;
+  explicit BadDataSlot(Device& device);
+  BadDataSlot(const BadDataSlot&) = delete;
 
   // The next launch that may report an index that is not from 0 to below `extent`; `name` lives as
   // long as its kernel.
-  Fault next(const char* name, int64_t extent);
+  Reporter next(const char* name, int64_t extent);
 
-  // How many launches may have reported so far.
+  // Returns the number of launches that may have reported so far.
   uint32_t last() const { return last_.load(std::memory_order_acquire); }
 
-  // The launch that reported first, or 0.
+  // Returns the launch that reported first, or 0.
   uint32_t reported() const;
   std::string text() const;
 
@@ -48,15 +48,15 @@ class FaultSlot {
     int64_t extent = 0;
   };
 
-  FaultReport* const report_;  // The device reaches it by the same address.
+  BadDataReport* const report_;  // The device reaches it by the same address.
   std::atomic<uint32_t> last_ = 0;
   mutable std::mutex mutex_;
-  std::array<Checked, 256> launches_{};  // The latest.
+  std::array<Checked, 256> launches_{};  // The latest launches.
 };
 
 // The launches of another stream whose bad data is that of whoever waits for them.
-struct FaultMark {
-  std::shared_ptr<FaultSlot> slot;
+struct BadDataMark {
+  std::shared_ptr<BadDataSlot> slot;
   uint32_t last;
 
   bool has_fired() const {
@@ -65,7 +65,7 @@ struct FaultMark {
   }
 };
 
-// One CUDA event, which goes back to its device when nobody needs it.
+// One CUDA event, which returns to its device when nobody needs it.
 class NativeEvent {
  public:
   NativeEvent(Device& device, bool is_timed);
@@ -75,7 +75,7 @@ class NativeEvent {
   Device& device() const { return device_; }
   cudaEvent_t get() const { return event_; }
 
-  // Throw CudaError. synchronize() blocks until it is complete.
+  // These functions throw CudaError. synchronize() blocks until the event is complete.
   bool is_complete() const;
   void synchronize() const;
 
@@ -86,19 +86,19 @@ class NativeEvent {
 
 // One record of an event.
 struct Record {
-  // Completes when the record was submitted to CUDA, or failed to be. The host's signal for one
-  // that the host completes.
+  // Completes when the record was submitted to CUDA, or could not be submitted. For an event that
+  // the host completes, it is the host's signal.
   const std::shared_ptr<Point> submitted = std::make_shared<Point>(false);
   std::shared_ptr<NativeEvent> native;  // Valid once `submitted` is complete; NULL for a signal.
-  std::vector<FaultMark> marks;         // The same.
+  std::vector<BadDataMark> marks;       // The same.
   Outcome error;                        // The same: why it was not submitted.
 };
 
-// One CUDA stream, and everything that orders what is submitted to it. Lives until its work has
-// been submitted, whatever becomes of the handle.
+// One CUDA stream, and everything that orders the work for it. It lives until its work has been
+// submitted, even if the handle is destroyed.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  // Owns `native` unless it is somebody else's.
+  // The lane owns `native` if `is_owner` is true.
   Lane(Device& device, cudaStream_t native, bool is_owner);
   Lane(const Lane&) = delete;
   ~Lane();
@@ -106,15 +106,15 @@ class Lane : public std::enable_shared_from_this<Lane> {
   Device& device() const { return device_; }
   cudaStream_t native() const { return native_; }
 
-  // Whether submissions go to CUDA at once.
+  // Returns whether submissions go to CUDA at once.
   bool is_free() const { return queue_->is_idle(); }
 
-  // BP_OK, or the failure of the stream with its text in the error slot.
+  // Returns BP_OK, or the failure of the stream, with its text in the error slot.
   bp_status surface();
 
-  // Submits `task`, a callable that returns nothing, makes calls of CUDA, and throws to fail. While
-  // the stream is free it runs here, and what it throws is the caller's; else it is kept, and what
-  // it throws is the stream's.
+  // Submits `task`, a callable that returns nothing, calls CUDA, and fails by throwing. If the
+  // stream is free, the task runs on the calling thread, and the caller gets its exception. Else
+  // the task is kept, and its exception fails the stream.
   template <typename Task>
   bp_status submit(Task&& task) {
     if (is_free()) {
@@ -135,31 +135,32 @@ class Lane : public std::enable_shared_from_this<Lane> {
     });
   }
 
-  // Like submit(), for what happens also behind a failure, of which it is told.
+  // Submits a task that also runs behind a failure. The task gets the outcome of the work before
+  // it.
   bp_status submit_always(std::function<void(const Outcome&)> task);
 
-  // Makes later work wait for what was recorded.
+  // Makes later work wait for `record`.
   bp_status wait_for(const std::shared_ptr<Record>& record);
 
   // A launch that may report bad data, and the word where the next ones do.
-  Fault next_fault(const char* name, int64_t extent);
-  void use(std::shared_ptr<FaultSlot> slot);
+  Reporter next_reporter(const char* name, int64_t extent);
+  void use(std::shared_ptr<BadDataSlot> slot);
 
-  std::vector<FaultMark> marks();
-  void inherit(const std::vector<FaultMark>& marks);
+  std::vector<BadDataMark> marks();
+  void inherit(const std::vector<BadDataMark>& marks);
 
-  // Whether everything submitted so far has ended. Throws CudaError.
+  // Returns whether all work submitted so far has ended. Throws CudaError.
   bool is_done();
 
-  // False if timeout_ns passed before the work submitted so far had ended.
+  // Blocks until the work submitted so far has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
   void clear_failure();
-  // Of failures the first counts. At once, where the stream is free.
+  // Fails the stream, at once if it is free. The first failure is kept.
   void fail(bp_status status, const std::string& text);
   void abandon() { queue_->abandon(); }
 
-  // The outcome that work submitted now would come behind.
+  // Returns the outcome of the work in front of work that is submitted now.
   Outcome outcome();
 
  private:
@@ -175,23 +176,24 @@ class Lane : public std::enable_shared_from_this<Lane> {
     }
   }
 
-  void look_for_faults();
-  void forget(const std::vector<FaultMark>& ended);
+  void look_for_bad_data();
+  Outcome own_failure();
+  void forget(const std::vector<BadDataMark>& ended);
   bool has_ended(cudaError_t error, const char* what);
 
   Device& device_;
   const cudaStream_t native_;
   const bool is_owner_;
   const std::shared_ptr<Queue> queue_;
-  std::atomic<bool> has_marks_ = false, has_faulted_ = false;
+  std::atomic<bool> has_marks_ = false, has_failed_ = false;
 
-  std::mutex mutex_;                 // Guards what follows.
-  std::shared_ptr<FaultSlot> slot_;  // NULL until a launch needs it.
-  std::vector<FaultMark> inherited_;
-  Outcome fault_;  // What bad data, or a process group, did to the stream.
+  std::mutex mutex_;                   // Guards what follows.
+  std::shared_ptr<BadDataSlot> slot_;  // NULL until a launch needs it.
+  std::vector<BadDataMark> inherited_;
+  Outcome failure_;  // What bad data, or a process group, did to the stream.
 };
 
-// A new CUDA stream. Throws CudaError.
+// Makes a CUDA stream and its lane. Throws CudaError.
 std::shared_ptr<Lane> make_lane(Device& device, int32_t priority);
 
 }  // namespace bp::cuda

@@ -2,17 +2,18 @@
 
 #include "backends/cuda/kernel_env.hpp"
 #include "backplane/shell/capture.hpp"
+#include "backplane/shell/plan.hpp"
 #include "backplane/shell/work.hpp"
 
 namespace bp::cuda {
 namespace {
 
-// What a block may have without asking.
+// The shared memory of a block without a request.
 constexpr size_t kSharedBytes = size_t{48} << 10;
 
-// A plan that a held launch needs, also when the host has released it.
+// Keeps a plan alive for a held launch, also when the host has released the plan.
 struct PlanUse {
-  explicit PlanUse(bp_plan* its_plan) : plan(reinterpret_cast<PlanBase*>(its_plan)) {
+  explicit PlanUse(bp_plan* its_plan) : plan(plan_base(its_plan)) {
     if (plan != nullptr) plan->retain();
   }
   PlanUse(const PlanUse&) = delete;
@@ -22,7 +23,7 @@ struct PlanUse {
   PlanBase* plan;
 };
 
-// Keeps the launch until its stream goes on. What it would refuse then it refuses now.
+// Keeps the launch until its stream goes on. A launch that would be refused then is refused now.
 bp_status hold(Instance& i, Lane& lane, const bp_kernel& kernel, const bp_launch& launch,
                const void* args, LaunchBody body) {
   bp_status status = lane.surface();
@@ -65,18 +66,15 @@ bp_status Launch::checked(cudaError_t error, const char* what) const {
 }
 
 bp_status Launch::refuse(bp_status status, const std::string& text) const {
-  if (mode_ == Mode::kHeld) {  // On a thread of ours, where the host has no error slot to read.
+  if (mode_ == Mode::kHeld) {  // The host reads no error slot of this thread.
     refusal_ = text;
     return status;
   }
   return instance_.fail(status, text);
 }
 
-void refuse_in_capture(const bp_kernel& kernel, const bp_launch& launch, const char* call) {
-  const Instance& i = instance(kernel.state);
-  if (i.captures->is_capturing(launch.stream)) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the stream captures");
-  }
+bool is_capturing(const Instance& i, const bp_launch& launch) {
+  return i.captures->is_capturing(launch.stream);
 }
 
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,

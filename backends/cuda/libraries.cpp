@@ -26,7 +26,7 @@ std::vector<std::string> parts(const std::string& text) {
   return result;
 }
 
-// The folders with libraries of a toolkit and of wheels, in the order in which they are looked at.
+// Returns the folders with libraries of a toolkit and of wheels, in search order.
 std::vector<std::string> library_folders(const LibrarySearch& search, const LibraryLoader& loader) {
   std::vector<std::string> folders;
   if (!search.toolkit.empty()) {
@@ -43,12 +43,12 @@ std::vector<std::string> library_folders(const LibrarySearch& search, const Libr
   return folders;
 }
 
-// One search: where it looked, and why it did not take what it saw.
+// One search, which remembers where it looked and why it did not take a file.
 class Search {
  public:
   Search(const LibrarySpec& spec, const LibraryLoader& loader) : spec_(spec), loader_(loader) {}
 
-  // Whether the library was found.
+  // Returns whether the library was found.
   bool take(void* handle, const std::string& file) {
     if (handle == nullptr) return false;
     const int version = spec_.version(loader_, handle);
@@ -301,7 +301,7 @@ FoundLibrary find_library(const LibrarySpec& spec, const LibrarySearch& search,
 template <typename Table>
 const Table* Library<Table>::get(const LibrarySearch& search, const LibraryLoader& loader,
                                  const LibraryNote& note) {
-  std::string line;  // For the one who looks.
+  std::string line;  // The line for the log.
   std::call_once(once_, [&] {
     const LibrarySpec spec = spec_of(Table{});
     found_ = find_library(spec, search, loader);

@@ -1,5 +1,5 @@
-// NVIDIA's libraries, opened when they are first asked for: the plugin links none of them, loads
-// without them, and says in a sentence what is missing and what to do.
+// NVIDIA's libraries, which are opened at their first use. The plugin links none of them and loads
+// without them. If one is missing, a sentence says so, and what to do.
 //
 // A library is looked for in this order, and the first that opens and is new enough is taken:
 //
@@ -9,8 +9,8 @@
 //   the toolkit: option toolkit_path, else /usr/local/cuda
 //   the wheels of a Python environment: option python_path, the environment or its site-packages
 //
-// What was opened stays loaded until the process ends: these libraries hold threads and contexts
-// that outlive their handles.
+// An opened library stays loaded until the process ends, because these libraries have threads and
+// contexts that outlive their handles.
 #pragma once
 
 #include <cstdint>
@@ -24,40 +24,42 @@
 
 namespace bp::cuda {
 
-// How files are opened and looked at; a test puts its own in.
+// The functions that open and find files. A test replaces them.
 struct LibraryLoader {
-  // The handle of a library that the process has loaded under this name; NULL if it has not.
+  // Returns the handle of a library that the process has already loaded under this name, or NULL.
   std::function<void*(const std::string& name)> open_loaded;
-  // The handle of the library at a path, or of a name on the loader's path; NULL, and the reason.
+  // Opens the library at a path, or of a name on the loader's path. Returns NULL, and gives the
+  // reason, if it cannot.
   std::function<void*(const std::string& path, std::string& out_reason)> open;
   std::function<void*(void* handle, const char* symbol)> find_symbol;
   std::function<bool(const std::string& path)> exists;
-  // The folders whose path fits `pattern`, in order: "*" stands for one name or a part of it.
+  // Returns the folders whose path matches `pattern`, in order. "*" stands for one name or a part
+  // of it.
   std::function<std::vector<std::string>(const std::string& pattern)> match;
 };
 
 LibraryLoader system_loader();
 
-// Where to look, besides the loader's own path.
+// The places to search, besides the loader's own path.
 struct LibrarySearch {
   std::vector<std::string> folders;
   std::string toolkit = "/usr/local/cuda";
-  std::string python;  // Empty: nowhere.
+  std::string python;  // Not searched if empty.
 };
 
 LibrarySearch read_library_search(const bp_host& host);
 
-// What is looked for. Versions are 10000 * major + 100 * minor + patch.
+// The library that is searched. Versions are 10000 * major + 100 * minor + patch.
 struct LibrarySpec {
   const char* name;
   std::vector<const char*> files;  // Preferred ones first.
   int (*version)(const LibraryLoader& loader, void* handle);
   int least_version;
-  const char* what_to_do;  // Ends the sentence of what is missing.
+  const char* what_to_do;  // The end of the sentence about a missing one.
 };
 
 struct FoundLibrary {
-  void* handle = nullptr;  // NULL: not found, and `reason` says why.
+  void* handle = nullptr;  // If NULL, `reason` says why.
   std::string file;
   int version = 0;
   std::string reason;
@@ -68,21 +70,22 @@ FoundLibrary find_library(const LibrarySpec& spec, const LibrarySearch& search,
 
 std::string library_version_text(int version);
 
-// Is told of each library once, when it was looked for: which one it is, or why it is missing.
+// A function that is called once for each library, after the search, with a line that says which
+// file was taken or why the library is missing.
 using LibraryNote = std::function<void(bool is_found, const std::string& line)>;
 
-// A library and its functions, opened at the first get().
+// A library and its functions. The first get() opens it.
 template <typename Table>
 class Library {
  public:
-  // NULL if the library is missing: reason() says why.
+  // Returns NULL if the library is missing; reason() says why.
   const Table* get(const LibrarySearch& search, const LibraryLoader& loader,
                    const LibraryNote& note);
 
-  // Empty if the library was found, or not asked for yet.
+  // Returns why the library is missing. It is empty if the library was found, or was not used yet.
   const std::string& reason() const { return found_.reason; }
 
-  // For tests, before the first get(): takes `table` in place of what would be found, or nothing.
+  // Uses `table` in place of a search. Tests call it before the first get().
   void put(const Table& table);
   void leave_out(const std::string& reason);
 
@@ -92,10 +95,10 @@ class Library {
   Table table_{};
 };
 
-// The libraries of one instance. Safe from any thread.
+// The libraries of one instance. The class is safe from any thread.
 class Libraries {
  public:
-  // What is found, and what is missing, goes to the log of the host.
+  // The host's log gets a line for each library that is found or missing.
   explicit Libraries(const bp_host& host);
   Libraries(LibrarySearch search, LibraryLoader loader, LibraryNote note)
       : search_(std::move(search)), loader_(std::move(loader)), note_(std::move(note)) {}
@@ -104,12 +107,12 @@ class Libraries {
   const Cudnn* cudnn() { return cudnn_.get(search_, loader_, note_); }
   const Nccl* nccl() { return nccl_.get(search_, loader_, note_); }
 
-  // Why one is missing, for a failure's text.
+  // These functions return why a library is missing, for error texts.
   const std::string& nccl_reason() const { return nccl_.reason(); }
   const std::string& cublaslt_reason() const { return cublaslt_.reason(); }
   const std::string& cudnn_reason() const { return cudnn_.reason(); }
 
-  // For tests.
+  // Tests put tables of their own.
   void put(const CublasLt& table) { cublaslt_.put(table); }
   void put(const Cudnn& table) { cudnn_.put(table); }
   void put(const Nccl& table) { nccl_.put(table); }

@@ -1,6 +1,6 @@
-// The functions of NVIDIA's libraries that this backend calls, as tables: libraries.cpp fills them
-// from what it opened, and a test with fakes. A failure of one becomes a StatusError that names the
-// function and the library's own name of the error.
+// Tables of the functions of NVIDIA's libraries that this backend calls. libraries.cpp fills them
+// from opened libraries, and tests fill them with fakes. A failed call becomes a StatusError that
+// names the function and the library's name of the error.
 #pragma once
 
 #include <cublasLt.h>
@@ -66,8 +66,9 @@ struct Nccl {
   decltype(&::ncclRedOpDestroy) destroy_reduction;
 };
 
-// The class of a failure. An argument that a library refuses is a bug of ours: what the caller gave
-// was looked at before. A failed execution leaves the context unusable.
+// Return the status of a library's failure. An argument that a library refuses is a bug of this
+// backend, because the caller's arguments were checked before. A failed execution leaves the
+// context unusable.
 bp_status status_of(cublasStatus_t status);
 bp_status status_of(cudnnStatus_t status);
 bp_status status_of(ncclResult_t result);
@@ -75,7 +76,7 @@ bp_status status_of(ncclResult_t result);
 // Throw StatusError unless the call succeeded; `call` is the function's name.
 void check(const CublasLt& library, cublasStatus_t status, const char* call);
 void check(const Cudnn& library, cudnnStatus_t status, const char* call);
-// A call that goes on in the background has not failed.
+// Throws StatusError unless the call succeeded, or goes on in the background.
 void check(const Nccl& library, ncclResult_t result, const char* call);
 
 }  // namespace bp::cuda

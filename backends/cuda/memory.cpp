@@ -9,13 +9,13 @@ namespace bp::cuda {
 namespace {
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;
-constexpr uint64_t kNativeAlignmentBytes = 256;  // What CUDA promises of every allocation.
+constexpr uint64_t kNativeAlignmentBytes = 256;  // CUDA guarantees it for every allocation.
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 // ---- Allocation ---------------------------------------------------------------------------------
 
-// The first heap that has the wanted flags, or the one with the wanted number.
+// Returns the first heap that has the wanted flags, or the heap with the wanted number.
 size_t find_heap(Device& d, const bp_allocate_desc& desc) {
   if (desc.heap_index > Device::kHeapCount) {
     refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
@@ -60,8 +60,8 @@ void check_usage(Device& d, const bp_allocate_desc& desc) {
   }
 }
 
-// Takes memory of the device's pool. In the order of a stream that is free; else it is there at
-// once, which is no later.
+// Takes memory from the device's pool. On a free stream the allocation is stream-ordered; else the
+// memory exists at once.
 void* take_from_pool(Device& d, const bp_allocate_desc& desc, uint64_t size_bytes) {
   const Driver& driver = d.driver();
   const cudaMemPool_t pool = d.pool();
@@ -70,7 +70,7 @@ void* take_from_pool(Device& d, const bp_allocate_desc& desc, uint64_t size_byte
   const cudaStream_t stream = is_ordered ? lane->native() : d.memory_stream();
   void* memory = nullptr;
   cudaError_t error = driver.cudaMallocFromPoolAsync(&memory, size_bytes, pool, stream);
-  if (error == cudaErrorMemoryAllocation) {  // What the pool keeps may be in the way.
+  if (error == cudaErrorMemoryAllocation) {  // The pool may hold free memory.
     driver.cudaGetLastError();
     driver.cudaMemPoolTrimTo(pool, 0);
     error = driver.cudaMallocFromPoolAsync(&memory, size_bytes, pool, stream);
@@ -156,7 +156,8 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
     if (stream_handle != nullptr && s == nullptr) {
       refuse(BP_INVALID_ARGUMENT, "free: stream is not one of this backend");
     }
-    // Launches that are held back find the address in the buffer, so it lives as long as they do.
+    // Launches that are held back read the address from the buffer, so the buffer lives as long as
+    // they do.
     const std::shared_ptr<Buffer> buffer = end_handle(b);
     const OwnedMemory memory = buffer->memory();
     if (s == nullptr || memory.device->is_lost()) {
@@ -209,7 +210,7 @@ bp_status memory_unmap(void* self, bp_buffer* handle) {
   });
 }
 
-// Memory that the host sees is coherent.
+// Does nothing, because memory that the host sees is coherent.
 bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
   return entry(self, [&](const Instance&) -> bp_status {
     checked_range(ref, "flush", "range");
@@ -230,7 +231,7 @@ bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
 
 void OwnedMemory::end() const {
   if (base == nullptr) return;
-  // Memory of a pool is freed by cudaFree() without waiting: all uses have completed.
+  // cudaFree() frees pool memory without waiting, because all uses have completed.
   device->quietly([this](const Driver& driver) {
     if (kind == BufferKind::kRegistered) {
       driver.cudaHostUnregister(base);
@@ -242,7 +243,7 @@ void OwnedMemory::end() const {
   });
 }
 
-// Never fails: what is submitted to the stream is not to fail for it.
+// Never fails, because work of the stream must not fail for it.
 void OwnedMemory::end_behind(Lane& lane) const {
   if (base == nullptr) return;
   const Driver& driver = device->driver();
@@ -254,7 +255,7 @@ void OwnedMemory::end_behind(Lane& lane) const {
     driver.cudaGetLastError();
   } catch (const CudaError&) {
   }
-  // What CUDA does not free in the order of a stream ends once the stream has got here.
+  // Memory that CUDA cannot free in stream order is freed once the stream has reached this point.
   device->end_later(*this, lane);
 }
 

@@ -1,4 +1,4 @@
-// Buffers: memory of a device, or of the host where the device reaches it.
+// Buffers, which are memory of a device, or host memory that the device can access.
 #pragma once
 
 #include <cstddef>
@@ -15,42 +15,42 @@ namespace bp::cuda {
 constexpr uint32_t kBufferMagic = 0x43427566;
 
 enum class BufferKind : uint8_t {
-  kPool,        // Of the device's pool: free never waits.
-  kPlain,       // cudaMalloc.
-  kPinned,      // cudaHostAlloc: the host reaches it too.
-  kWrapped,     // Somebody else's.
-  kRegistered,  // The host's own, until unregister_host().
-  kImported,    // Another process's.
+  kPool,        // From the device's pool; free() never waits.
+  kPlain,       // From cudaMalloc().
+  kPinned,      // From cudaHostAlloc(), which the host can access.
+  kWrapped,     // Owned by another library.
+  kRegistered,  // The host's memory until unregister_host().
+  kImported,    // Owned by another process.
 };
 
-// Memory without its handle.
+// Memory without a handle.
 struct OwnedMemory {
-  // Frees it: all uses have completed. Never fails; waits for the device only if it is of
-  // cudaMalloc().
+  // Frees the memory, whose uses have all completed. It never fails, and waits for the device only
+  // if the memory is from cudaMalloc().
   void end() const;
 
-  // Frees it behind what was submitted to `lane`.
+  // Frees the memory behind the work submitted to `lane`.
   void end_behind(Lane& lane) const;
 
   Device* device;
   BufferKind kind;
-  void* base;  // NULL: nothing is owned.
+  void* base;  // NULL if nothing is owned.
 };
 
 struct Buffer {
-  // What it owns; nothing of a wrapped one.
+  // Returns the memory that the buffer owns. A wrapped buffer owns none.
   OwnedMemory memory() const;
 
   uint32_t magic = kBufferMagic;
   Device* device = nullptr;
   BufferKind kind = BufferKind::kWrapped;
   bp_memory_usage usage = 0;
-  uint64_t address = 0;  // Of byte 0, for device and host alike.
+  uint64_t address = 0;  // The address of byte 0 for device and host.
   uint64_t size_bytes = 0;
-  void* base = nullptr;  // What CUDA gave; NULL for a buffer of no bytes, or of others.
-  void* host = nullptr;  // Where the host reaches byte 0; NULL if it does not.
+  void* base = nullptr;  // CUDA's pointer; NULL if it has no bytes or is not owned.
+  void* host = nullptr;  // The host's address of byte 0, or NULL.
 
-  std::mutex mutex;  // Guards `is_mapped`.
+  std::mutex mutex;  // It guards `is_mapped`.
   bool is_mapped = false;
 };
 
@@ -59,7 +59,8 @@ inline Buffer* buffer_or_null(bp_buffer* handle) {
   return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
 }
 
-// The buffer behind a handle, for the argument `what` of the entry `call`. Throws StatusError.
+// Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
+// StatusError.
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
 
 inline std::byte* pointer_to(uint64_t address) {
@@ -67,7 +68,8 @@ inline std::byte* pointer_to(uint64_t address) {
   return reinterpret_cast<std::byte*>(address);
 }
 
-// The address of a range, NULL for one without a buffer. Of a handle that was checked before.
+// Returns the address of a range, or NULL if it has no buffer. The handle must have been checked
+// before.
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
   return pointer_to(reinterpret_cast<Buffer*>(range.buffer)->address + range.byte_offset);
@@ -81,23 +83,23 @@ struct Range {
   std::byte* begin() const { return pointer_to(address); }
 };
 
-// Throws StatusError if the range leaves its buffer.
+// Checks a range. Throws StatusError if it leaves its buffer.
 Range checked_range(const bp_buffer_ref* range, const char* call, const char* name);
 
-// Ends the handle; what it owned is the caller's to end.
+// Ends the handle, and gives its buffer to the caller, who frees the memory.
 std::unique_ptr<Buffer> end_handle(Buffer* buffer);
 
-// Gives `buffer` to its device, and its handle to the caller of `call`. Throws StatusError of
-// BP_ALREADY_EXISTS where it would overlap another that owns its memory, which is freed.
+// Gives `buffer` to its device and returns its handle. If it would overlap another buffer that owns
+// its memory, frees it and throws StatusError of BP_ALREADY_EXISTS.
 bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call);
 
-// Bytes to repeat. Plain data: an argument of a kernel.
+// The bytes that a fill repeats. It is plain data, because it is an argument of a kernel.
 struct alignas(16) Pattern {
   uint8_t bytes[16];
-  uint32_t size_bytes;  // 1 to 16.
+  uint32_t size_bytes;  // It is 1 to 16.
 };
 
-// Submits filling `size_bytes`, a multiple of the pattern's, from `to` on. Throws CudaError.
+// Submits a fill of `size_bytes`, a multiple of the pattern's size, from `to` on. Throws CudaError.
 void fill_pattern(const Driver& driver, cudaStream_t stream, std::byte* to, uint64_t size_bytes,
                   const Pattern& pattern);
 
@@ -115,7 +117,7 @@ bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device
 bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
                       uint64_t pattern_size_bytes);
 
-// The entries of the allocator's table for memory that came from others, or goes to them.
+// The entries of the allocator's table for memory that the host or another library owns.
 bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
                               bp_buffer** out_buffer);
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);

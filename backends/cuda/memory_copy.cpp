@@ -8,7 +8,7 @@
 namespace bp::cuda {
 namespace {
 
-// A range that work of `lane` reaches: in memory of its device.
+// Returns a range in memory of the lane's device. Throws StatusError for any other range.
 Range local_range(const Lane& lane, const bp_buffer_ref* range, const char* call,
                   const char* name) {
   const Range checked = checked_range(range, call, name);
@@ -23,7 +23,7 @@ void check_copy(const Range& dst, const Range& src, const char* call) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst has " + std::to_string(dst.size_bytes) +
                                     " bytes, and src has " + std::to_string(src.size_bytes));
   }
-  // By address: one of the buffers may be wrapped around a part of the other.
+  // The addresses are compared, because one buffer may be wrapped around a part of the other.
   if (dst.address != src.address && dst.address < src.address + src.size_bytes &&
       src.address < dst.address + dst.size_bytes) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");

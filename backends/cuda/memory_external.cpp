@@ -1,9 +1,8 @@
-// Memory that came from others: by address, and lent by the host.
+// Wrapped addresses, and registered host memory.
 #include <cstddef>
 #include <limits>
 
 #include "backends/cuda/memory.hpp"
-#include "backplane/shell/first_size.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -44,15 +43,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
-    for (const std::unique_ptr<Device>& device : i.cards) {
-      bp_address_info info{};
-      if (!device->find(address, info)) continue;
-      write_offer(info, out_info);
-      return BP_OK;
-    }
-    refuse(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
-                             " lies in no buffer of this backend");
+    return find_address<Device>(i.cards, address, out_info);
   });
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kNoType = -1;
 
-// The dtypes that NCCL reduces.
+// Returns NCCL's type of a dtype that NCCL reduces.
 int type_of(bp_dtype dtype) {
   switch (dtype) {
     case BP_I8:
@@ -67,7 +67,7 @@ std::vector<Part> parts_of(const NcclCall& call, const std::vector<uint64_t>& co
   return parts;
 }
 
-// A call on its way to NCCL.
+// Submits one call to NCCL.
 class Submission {
  public:
   Submission(const Nccl& nccl, ncclComm_t comm, NcclReductions& reductions, const NcclCall& call,
@@ -102,7 +102,7 @@ class Submission {
         return send_to(c_.root, c_.send, {c_.root, 0, c_.counts[0] * item(c_)});
       case BP_COLLECTIVE_RECEIVE:
         return receive_from(c_.root, c_.receive, {c_.root, 0, c_.counts[0] * item(c_)});
-      default:  // A barrier is a sum that nobody looks at.
+      default:  // A barrier is a sum that nobody reads.
         return done(nccl_.all_reduce(scratch, scratch, 1, ncclInt32, ncclSum, comm_, stream_),
                     "ncclAllReduce");
     }
@@ -158,7 +158,8 @@ class Submission {
     }
   }
 
-  // In place, the root's own part is where it belongs: it is neither sent nor received.
+  // Gathers. If the call is in place, the root's own part is already in its place, and is neither
+  // sent nor received.
   void gather() {
     const std::vector<Part> parts = parts_of(c_, c_.counts);
     const bool is_root = c_.rank == c_.root;
@@ -282,7 +283,7 @@ ncclRedOp_t NcclReductions::find(const NcclCall& call) {
     default:
       break;
   }
-  // The factor in the dtype of the elements, which NCCL reads here and now.
+  // The factor has the dtype of the elements. NCCL reads it during the call.
   double wide = call.scale;
   auto single = static_cast<float>(wide);
   __half half = __double2half(wide);

@@ -1,5 +1,6 @@
-// One call of a process group as NCCL runs it. NCCL has fewer kinds than the ABI: parts of uneven
-// size are calls for each part, and what goes between a root and all others is sends and receives.
+// One call of a process group as NCCL runs it. NCCL has fewer kinds of calls than the ABI. A call
+// with uneven parts becomes a call for each part. Data between a root and all other ranks become
+// sends and receives.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace bp::cuda {
 
-// By value: it is submitted later where its stream is held back.
+// A call. It owns all its data, because it is submitted later if its stream is held back.
 struct NcclCall {
   bp_collective_kind kind = 0;
   bp_reduction reduction = 0;
@@ -20,27 +21,27 @@ struct NcclCall {
   uint32_t rank = 0, world_size = 0, root = 0;
   uint64_t tag = 0;
   double scale = 1;
-  std::vector<uint64_t> counts;          // A part for each rank; all alike where they are even.
-  std::vector<uint64_t> receive_counts;  // Of all_to_all.
+  std::vector<uint64_t> counts;          // One part for each rank, also if even.
+  std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.
   bool is_even = true;
   std::byte* send = nullptr;
   std::byte* receive = nullptr;
 };
 
-// Why NCCL does not run such calls; empty if it does.
+// Returns why NCCL does not run such calls, or an empty text if it does.
 std::string refuse_nccl_call(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype);
 
 bool reduces(bp_collective_kind kind);
 bool is_between_peers(bp_collective_kind kind);
 
-// The name of a kind: "all_reduce".
+// Returns the name of a kind, such as "all_reduce".
 const char* collective_name(bp_collective_kind kind);
 
-// Elements that a rank sends and receives.
+// Return how many elements a rank sends and receives.
 uint64_t sent_elements(const NcclCall& call);
 uint64_t received_elements(const NcclCall& call);
 
-// Reductions that NCCL was given for calls, ended behind them.
+// Reductions that were made in NCCL for calls, and are ended after the calls.
 class NcclReductions {
  public:
   NcclReductions(const Nccl& nccl, ncclComm_t comm) : nccl_(nccl), comm_(comm) {}

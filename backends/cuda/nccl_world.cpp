@@ -8,7 +8,7 @@ namespace bp::cuda {
 namespace {
 
 constexpr auto kPause = std::chrono::milliseconds(1);
-constexpr uint64_t kStoreRounds = 50;  // Of pauses, between questions to a store.
+constexpr uint64_t kStoreRounds = 50;  // Pauses between looks at a store.
 constexpr auto kCloseTime = std::chrono::seconds(10);
 constexpr const char* kEndKey = "nccl/end";
 
@@ -47,7 +47,7 @@ bool NcclWorld::end(const Outcome& why) {
     status_ = why;
   }
   if (store_ != nullptr) {
-    // A store that fails leaves the other processes to their timeouts.
+    // If the store fails, the other processes end by their timeouts.
     static_cast<void>(
         store_->put(store_->self, (prefix_ + kEndKey).c_str(), why.text.data(), why.text.size()));
   }
@@ -158,7 +158,7 @@ void NcclWatch::reap(std::function<void()> task) {
   });
   reapers_.push_back({std::thread([task = std::move(task), is_done]() mutable {
                         task();
-                        task = nullptr;  // What it holds ends before the thread says it is done.
+                        task = nullptr;  // It ends before the thread is done.
                         *is_done = true;
                       }),
                       is_done});
@@ -170,7 +170,7 @@ void NcclWatch::abort_all(const std::shared_ptr<NcclWorld>& world) {
   }
 }
 
-// The streams fail before the kernels end, so that nobody sees these as done.
+// Fails the streams before the kernels end, so that nobody sees the kernels as completed.
 void NcclWatch::fail_work(const NcclWorld& world, const Outcome& why) {
   std::vector<std::shared_ptr<Lane>> lanes;
   {
@@ -210,7 +210,7 @@ bool NcclWatch::look_at(NcclWork& work, bool asks_stores, Outcome& out_why) {
   const auto now = NcclClock::now();
   if (asks_stores) world.look_for_end();
   if (world.status().status != BP_OK) {
-    // Another process or another thread has ended it: its kernels are about to end.
+    // Another process or thread has ended the world, so its kernels will end soon.
     if (!work.is_ended) {
       work.is_ended = true;
       work.deadline = now + kCloseTime;
@@ -250,7 +250,8 @@ void NcclWatch::look_at_work(bool asks_stores) {
                 [&](const auto& work) { return std::ranges::find(gone, work) != gone.end(); });
 }
 
-// Finalizing lets what is still on its way arrive; it waits for the other ranks, so not for long.
+// Closes a rank. Finalizing lets data on their way arrive. It waits for the other ranks, but only
+// for a short time.
 void NcclWatch::close_now(NcclWorld& world, NcclMember& member) {
   const auto is_over = [&] { return world.status().status != BP_OK || !has_work(member); };
   wait_until(NcclClock::time_point::max(),

@@ -1,9 +1,10 @@
-// The ranks of a process group that live in this process, and the thread that looks after them.
+// The ranks of a process group that live in this process, and the thread that watches them.
 //
-// Communicators do not block: what they cannot do at once goes on in the background, and is asked
-// for. So a rank that does not come costs the others their timeout and no more: the watch then
-// fails their streams and aborts the communicators, which ends the kernels that wait. What ends a
-// communicator may wait for all work of its device, so each of these calls has a thread of its own.
+// Communicators do not block: work that they cannot do at once goes on in the background, and its
+// state is polled. If a rank does not arrive, the others wait for at most their timeout. Then the
+// watch fails their streams and aborts the communicators, which ends the kernels that wait. A call
+// that ends a communicator may wait for all work of its device, so each such call has its own
+// thread.
 #pragma once
 
 #include <atomic>
@@ -25,24 +26,24 @@ namespace bp::cuda {
 
 using NcclClock = std::chrono::steady_clock;
 
-// NcclClock::time_point::max() for UINT64_MAX.
+// Returns the deadline of a timeout, which is NcclClock::time_point::max() for UINT64_MAX.
 NcclClock::time_point deadline_of(uint64_t timeout_ns);
 
-// Waits until done() or the deadline; false if that passed.
+// Waits until done() is true. Returns false if the deadline passed first.
 bool wait_until(NcclClock::time_point deadline, const std::function<bool()>& done);
 
 // One rank.
 struct NcclMember {
   uint32_t rank = 0;
   Device* device = nullptr;
-  void* scratch = nullptr;  // 8 bytes of the device, which nobody reads.
+  void* scratch = nullptr;  // 8 bytes of the device that nobody reads.
   uint64_t next_sequence = 0;
-  bool is_closed = false;  // The host has destroyed the group.
-  std::mutex mutex;        // Guards `comm`: one thread at a time uses it.
+  bool is_closed = false;  // Set when the host destroys the group.
+  std::mutex mutex;        // It guards `comm`, for one thread at a time.
   ncclComm_t comm = nullptr;
 };
 
-// What a collective has to have in common on all ranks.
+// The arguments of a collective that must be equal on all ranks.
 struct NcclSignature {
   bp_collective_kind kind;
   bp_reduction reduction;
@@ -73,24 +74,26 @@ class NcclWorld {
 
   Outcome status() const;
 
-  // Ends the group with `why`, and tells the other processes. The first counts: else false.
+  // Ends the group with `why`, and tells the other processes. Returns false if the group has
+  // already ended.
   bool end(const Outcome& why);
-  // Whether another process has ended it: then it is ended here as well.
+  // Checks whether another process has ended the group; if so, ends it here too and returns true.
   bool look_for_end();
 
-  // What NCCL says of a communicator: ncclInProgress while it is busy in the background.
+  // Returns the state of a communicator, which is ncclInProgress while it is busy in the
+  // background.
   ncclResult_t state_of(NcclMember& member);
   // Waits until none of `members` is busy. Throws StatusError for a failure and for BP_TIMEOUT.
   void wait_ready(const std::vector<NcclMember*>& members, NcclClock::time_point deadline,
                   const char* what);
 
-  // Throws StatusError unless ranks that live here give the same at this place.
+  // Throws StatusError unless the local ranks give equal signatures for the same collective.
   void check_signature(uint64_t sequence, const NcclSignature& signature, uint32_t rank);
 
-  // Parts that were made of this world so far, before this one: alike in every process.
+  // Returns how many parts were made of this world before. The number is equal in every process.
   uint32_t take_split_number() { return next_split_.fetch_add(1); }
 
-  // Ends the communicators: the kernels that wait in them end too.
+  // Aborts a communicator, which also ends the kernels that wait in it.
   void abort(NcclMember& member);
 
  private:
@@ -102,13 +105,13 @@ class NcclWorld {
   std::vector<std::unique_ptr<NcclMember>> members_;
   std::atomic<uint32_t> next_split_ = 0;
 
-  mutable std::mutex mutex_;  // Guards what follows.
+  mutable std::mutex mutex_;  // It guards the members below.
   Outcome status_;
   std::map<uint64_t, std::pair<NcclSignature, uint32_t>>
-      signatures_;  // And how many ranks gave it.
+      signatures_;  // The value counts the ranks that gave it.
 };
 
-// Work that was submitted, until it has ended.
+// Submitted work that has not ended.
 struct NcclWork {
   std::shared_ptr<NcclWorld> world;
   NcclMember* member;
@@ -116,19 +119,20 @@ struct NcclWork {
   std::unique_ptr<NativeEvent> event;
   NcclClock::time_point deadline;
   std::string what;
-  bool is_ended = false;  // Its world has ended, and it has until its deadline to notice.
+  bool is_ended = false;  // Its world has ended; it may run until its deadline.
 };
 
 class NcclWatch {
  public:
   NcclWatch() = default;
   NcclWatch(const NcclWatch&) = delete;
-  // Waits for the work that is under way, no longer than its timeouts, and ends what is left.
+  // Waits for running work, at most for its timeouts, and ends the rest.
   ~NcclWatch();
 
   void add(NcclWork work);
 
-  // Ends a world with `why`: the streams of its work fail at once, its communicators soon after.
+  // Ends a world with `why`. The streams of its work fail at once, and its communicators end soon
+  // after.
   void end(const std::shared_ptr<NcclWorld>& world, const Outcome& why);
 
   // Ends one rank when its work has ended.
@@ -142,7 +146,8 @@ class NcclWatch {
   void run();
   void fail_work(const NcclWorld& world, const Outcome& why);
   void look_at_work(bool asks_stores);
-  // Whether the work is not looked at any more; else why it has to end, or BP_OK.
+  // Returns true if the work need not be watched any more. Else sets out_why to the reason why it
+  // must end, or to BP_OK.
   bool look_at(NcclWork& work, bool asks_stores, Outcome& out_why);
   // Runs `task` on a thread of its own.
   void reap(std::function<void()> task);
@@ -150,7 +155,7 @@ class NcclWatch {
   void close_now(NcclWorld& world, NcclMember& member);
   bool has_work(const NcclMember& member);
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
   std::vector<std::shared_ptr<NcclWork>> work_;
   std::list<Reaper> reapers_;

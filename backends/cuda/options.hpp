@@ -1,24 +1,20 @@
-// What the user may choose, by the host's options.
+// The options of the backend, which the user sets.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "backplane/base.h"
+#include "backplane/shell/options.hpp"
 
 namespace bp::cuda {
 
 struct Options {
-  // "devices": ordinals of CUDA, as in "0,2"; empty: all that this build has code for.
-  std::vector<int> devices;
+  // "devices": those of the devices found that are offered, if this build has code for them.
+  ChosenDevices devices;
 
-  // "allocator": "pool" takes memory from a pool of the driver, whose free never waits for the
-  // device; "plain" is cudaMalloc and cudaFree.
+  // Option "allocator": "pool" takes memory from a pool of the driver, where free() never waits for
+  // the device. "plain" uses cudaMalloc() and cudaFree().
   bool has_pool = true;
 };
 
-// Throws StatusError for a value that does not fit.
+// Reads the options that the user gave to `host`. Throws StatusError for a value that is not valid.
 Options read_options(const bp_host& host);
 
 }  // namespace bp::cuda

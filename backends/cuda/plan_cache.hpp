@@ -1,7 +1,7 @@
-// What the heuristics of a library chose, by all that the choice depends on: asking takes some ten
-// microseconds, finding a tenth of one.
+// Keeps the choices of a library's heuristics, by everything on which a choice depends. The
+// heuristics take some ten microseconds, and a lookup a tenth of one.
 //
-// An absent choice is kept too: that a library has nothing for a shape is as dear to find out.
+// It also keeps that a library has no choice for a shape, because this takes as long to find out.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace bp::cuda {
 
-// Words that decide a choice.
+// The words on which a choice depends.
 class PlanKey {
  public:
   void add(int64_t word) { words_.push_back(word); }
@@ -33,16 +33,16 @@ class PlanKey {
   std::vector<int64_t> words_;
 };
 
-// Holds `capacity` choices; of more, the one that was not used for longest goes. Safe from any
-// thread.
+// Holds up to `capacity` choices, and drops the one that was not used for the longest time. It is
+// safe from any thread.
 template <typename Plan>
 class PlanCache {
  public:
   explicit PlanCache(size_t capacity) : capacity_(capacity) {}
 
-  // The choice of `key`, which make() makes if it is not here: a shared_ptr<const Plan>, or NULL if
-  // there is none. make() runs outside of the lock, so two threads may both run it; the first one's
-  // counts. What it throws is not kept.
+  // Returns the choice of `key`, a shared_ptr<const Plan>, or NULL if there is none. If the cache
+  // lacks the key, make() makes the choice. make() runs without the lock, so two threads may both
+  // run it; the first result is kept. An exception of make() is not kept.
   template <typename Make>
   std::shared_ptr<const Plan> find(const PlanKey& key, Make&& make) {
     {
@@ -85,8 +85,8 @@ class PlanCache {
   };
 
   const size_t capacity_;
-  mutable std::mutex mutex_;  // Guards what follows.
-  std::list<Entry> order_;    // The last used one first.
+  mutable std::mutex mutex_;  // It guards the members below.
+  std::list<Entry> order_;    // The last used one is first.
   std::unordered_map<PlanKey, typename std::list<Entry>::iterator, Hash> places_;
 };
 

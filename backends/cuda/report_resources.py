@@ -39,7 +39,7 @@ def parse_notes(text):
         elif not kernels:
             continue
         elif match := FRAME.search(line):
-            # A function that is called has a frame of its own: the largest counts.
+            # A called function has its own frame; the largest frame counts.
             kernel = kernels[-1]
             kernel["stack_bytes"] = max(kernel["stack_bytes"], int(match[1]))
             kernel["spill_bytes"] = max(kernel["spill_bytes"], int(match[2]) + int(match[3]))
@@ -54,7 +54,7 @@ def compile_with_notes(entry):
     """Compiles one source; returns its kernels and the seconds that took."""
     command = shlex.split(entry["command"]) if "command" in entry else list(entry["arguments"])
     while command and "nvcc" not in os.path.basename(command[0]):
-        del command[0]  # A compiler cache, which would swallow the notes.
+        del command[0]  # A compiler cache would drop the notes.
     with tempfile.TemporaryDirectory() as folder:
         command[command.index("-o") + 1] = os.path.join(folder, "out.o")
         for option in ("-MF", "-MT"):

@@ -1,5 +1,5 @@
-// What the shell asks of this backend's devices, and what it makes of them: the table of devices
-// and the compiler. The guard is of CUDA's own current context.
+// The traits that tell the shell about this backend's devices. The shell makes the table of devices
+// and the compiler from them. The guard uses CUDA's own current context.
 #include <algorithm>
 
 #include "backends/cuda/device.hpp"
@@ -10,7 +10,8 @@
 namespace bp::cuda {
 namespace {
 
-// What a pool holds back counts as free: the next allocation has it.
+// Returns the bytes that a pool keeps. They count as free, because the next allocation can use
+// them.
 uint64_t kept_by_pool(Device& d) {
   if (d.pool() == nullptr) return 0;
   uint64_t reserved = 0, used = 0;
@@ -26,9 +27,6 @@ uint64_t kept_by_pool(Device& d) {
 struct Traits : Cards<Instance, Device> {
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return cuda::device_of(i, handle, call);
-  }
-  static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
-    return cuda::any_device_of(i, handle, call);
   }
 
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
@@ -58,7 +56,8 @@ struct Traits : Cards<Instance, Device> {
 
 // ---- The guard ----------------------------------------------------------------------------------
 
-// The device whose primary context `context` is; NULL for none of this instance.
+// Returns the device whose primary context is `context`, or NULL if it is not a device of this
+// instance.
 bp_device* device_with(const Instance& i, CUcontext context) {
   for (const std::unique_ptr<Device>& device : i.cards) {
     if (context != nullptr && device->has_context() && device->context() == context) {

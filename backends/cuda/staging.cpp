@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMinBlockBytes = 4096;
 
-// Whether CUDA reaches `pointer` by itself.
+// Returns whether CUDA knows `pointer`, so that it needs no staging.
 bool is_pinned(const Driver& driver, const void* pointer) {
   cudaPointerAttributes attributes{};
   const cudaError_t error = driver.cudaPointerGetAttributes(&attributes, pointer);
@@ -22,12 +22,12 @@ bool is_pinned(const Driver& driver, const void* pointer) {
   return attributes.type == cudaMemoryTypeHost || attributes.type == cudaMemoryTypeManaged;
 }
 
-// One step of a copy that the host makes when the stream gets there.
+// One step of a copy, which the host makes when the stream reaches it.
 struct HostCopy {
   void* to;
   const void* from;
   size_t size_bytes;
-  std::shared_ptr<std::byte[]> kept;  // What `from` is part of, if it is ours.
+  std::shared_ptr<std::byte[]> kept;  // The owner of `from`, if staged.
 };
 
 void CUDART_CB run_host_copy(void* data) {
@@ -49,7 +49,8 @@ void submit_copy(Lane& lane, void* to, const void* from, size_t size_bytes, cuda
         kind == cudaMemcpyHostToDevice ? "copy_from_host" : "copy_to_host");
 }
 
-// A block while a copy is submitted with it. What was submitted reads it also if the rest fails.
+// Holds a block while a copy is submitted with it. Submitted work reads the block even if a later
+// step fails.
 class BlockInUse {
  public:
   BlockInUse(Lane& lane, size_t size_bytes)
@@ -69,7 +70,7 @@ class BlockInUse {
   const StagingBlocks::Block block_;
 };
 
-// Copies pageable memory, part by part: the host fills the block when the stream gets there.
+// Copies pageable memory part by part. The host fills a block when the stream reaches the part.
 void submit_parts_in(Lane& lane, std::byte* to, const std::byte* from, uint64_t size_bytes,
                      const std::shared_ptr<std::byte[]>& kept) {
   const BlockInUse block(lane, std::min<uint64_t>(size_bytes, StagingBlocks::kMaxBlockBytes));
@@ -91,7 +92,7 @@ void submit_parts_out(Lane& lane, std::byte* to, const std::byte* from, uint64_t
   }
 }
 
-// A copy of few bytes that are read now.
+// Submits a copy of a few bytes, which are read now.
 void submit_small(Lane& lane, std::byte* to, const void* from, uint64_t size_bytes) {
   const BlockInUse block(lane, size_bytes);
   std::memcpy(block.memory(), from, size_bytes);
@@ -160,14 +161,13 @@ bp_status copy_in(Lane& lane, std::byte* to, const void* from, uint64_t size_byt
   if (lane.is_free() && size_bytes <= StagingBlocks::kMaxBlockBytes) {
     return lane.submit([&lane, to, from, size_bytes] { submit_small(lane, to, from, size_bytes); });
   }
-  // On a stream with nothing to do, CUDA's own staging waits for nothing but the copy, and is
-  // quicker.
+  // On an idle stream CUDA's own staging waits only for the copy, and is faster.
   if (lane.is_free() && lane.is_done()) {
     return lane.submit([&lane, to, from, size_bytes] {
       submit_copy(lane, to, from, size_bytes, cudaMemcpyHostToDevice);
     });
   }
-  // The caller may overwrite what it gave as soon as this returns.
+  // The caller may overwrite its bytes as soon as this function returns.
   const std::shared_ptr<std::byte[]> kept(new std::byte[size_bytes]);
   copy_bytes(kept.get(), from, size_bytes);
   return lane.submit([&lane, to, kept, size_bytes] {

@@ -1,5 +1,5 @@
-// Copies between the device and memory of the host that CUDA does not know: by way of pinned
-// blocks, since its own staging blocks the caller until the stream has got there.
+// Copies between the device and host memory that CUDA does not know. They go through pinned blocks,
+// because CUDA's own staging blocks the caller until the stream has reached the copy.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace bp::cuda {
 
-// Pinned blocks of one device, used again when the work that reads them has ended.
+// Pinned blocks of one device, which are used again when the work that reads them has ended.
 class StagingBlocks {
  public:
   struct Block {
@@ -26,19 +26,19 @@ class StagingBlocks {
   explicit StagingBlocks(Device& device) : device_(device) {}
   StagingBlocks(const StagingBlocks&) = delete;
 
-  // A block of at least size_bytes, which are at most kMaxBlockBytes. Throws CudaError.
+  // Returns a block of at least size_bytes, which may be at most kMaxBlockBytes. Throws CudaError.
   Block take(size_t size_bytes);
 
-  // Gives it back, to be used behind what was submitted to `stream` so far. Throws CudaError; then
-  // the block is used no more, and lives until clear().
+  // Gives a block back, which may be used again behind the work submitted to `stream` so far. If it
+  // throws CudaError, the block is not used again, and lives until clear().
   void give_behind(Block block, cudaStream_t stream);
 
-  // Frees all blocks; nothing uses them.
+  // Frees all blocks, which must not be in use.
   void clear();
 
  private:
   Device& device_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::vector<Block> free_, busy_;
   std::vector<std::byte*> all_;
 };

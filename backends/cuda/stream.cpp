@@ -13,25 +13,25 @@ struct Callback {
   std::shared_ptr<Lane> lane;
   bp_stream_callback_fn* function;
   void* user_data;
-  Outcome before;  // How the submissions before it went.
+  Outcome before;  // The outcome of earlier submissions.
 };
 
-// On a thread of CUDA, that calls nothing of CUDA: what the stream's kernels reported is in memory.
-// Unlike cudaLaunchHostFunc(), this one is called on a lost device too, with the error.
+// Runs on a thread of CUDA, on which no CUDA function may be called. The reports of the stream's
+// kernels are in host memory. Unlike a function of cudaLaunchHostFunc(), it is called on a lost
+// device too, with the error.
 void CUDART_CB run_callback(cudaStream_t, cudaError_t error, void* data) {
   const std::unique_ptr<Callback> callback(static_cast<Callback*>(data));
   bp_status status = error == cudaSuccess ? bp_status{BP_OK} : status_of(error);
   if (status == BP_OK) status = callback->lane->outcome().status;
   if (status == BP_OK) status = callback->before.status;
-  // Ends on a thread that may call CUDA: this may be the last one who has the stream.
+  // This may be the last reference to the stream, so a thread that may call CUDA releases it.
   callback->lane->device().bury(std::move(callback->lane));
   callback->function(callback->user_data, status);
 }
 
-// Whether a callback could be submitted, between the call that wants to know and the thread on
-// which it is.
+// Tells the call that adds a callback whether the thread that submits it succeeded.
 struct Attempt {
-  std::mutex mutex;  // Guards what follows.
+  std::mutex mutex;  // It guards the members below.
   bool has_returned = false;
   Outcome error;
 };
@@ -50,7 +50,8 @@ void submit_callback(Lane& lane, Attempt& attempt, std::unique_ptr<Callback> cal
       attempt.error = {.status = e.status(), .text = e.what()};
       if (!attempt.has_returned) return;
     }
-    // The host counts on it: it runs here, once what came before has ended, and the stream fails.
+    // The host relies on the callback. So it runs on this thread, once the earlier work has ended,
+    // and the stream fails.
     lane.device().quietly([&](const Driver&) { driver.cudaStreamSynchronize(lane.native()); });
     const bp_status before = callback->before.status;
     callback->function(callback->user_data, before == BP_OK ? e.status() : before);
@@ -79,15 +80,15 @@ struct Traits {
   }
 
   static Stream* create_stream(Device& d, const bp_stream_desc& desc) {
-    return d.add(make_lane(d, desc.priority));
+    return d.create_stream(desc.priority);
   }
   static Stream* default_stream(Device& d) { return d.default_stream(); }
   static bool is_default_stream(const Stream& s) { return s.lane->device().is_default_stream(&s); }
-  static void destroy_stream(Stream& s) { s.lane->device().remove(&s); }
+  static void destroy_stream(Stream& s) { s.lane->device().destroy_stream(&s); }
 
   static bool is_idle(const Stream& s) { return s.lane->is_done(); }
   static bool wait(const Stream& s, uint64_t timeout_ns) { return s.lane->wait(timeout_ns); }
-  // CUDA holds nothing back, and what this backend holds waits for the host.
+  // CUDA holds no work back, and work that this backend holds waits for the host.
   static void flush(const Stream&) {}
   static bp_status surface(const Stream& s) { return s.lane->surface(); }
   static void clear_failure(const Stream& s) { s.lane->clear_failure(); }
@@ -102,11 +103,11 @@ struct Traits {
              "stream.wrap_native: native is NULL: the legacy default stream orders itself with all "
              "others; give a stream of its own");
     }
-    return d.add(d.lane_with(static_cast<cudaStream_t>(native)));
+    return d.wrap_stream(static_cast<cudaStream_t>(native));
   }
   static void* native_handle(const Stream& s) { return s.lane->native(); }
 
-  // A capture that the device's own library began.
+  // Returns whether CUDA itself captures the stream.
   static bool is_capturing(const Stream& s) {
     Lane& lane = *s.lane;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

@@ -1,6 +1,7 @@
-// The activations that follow a product, on vectors: the values of the element-wise ops.
+// The activations that follow a product, on vectors. They give the same values as the element-wise
+// ops.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_ACTIVATION_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_ACTIVATION_INL_HPP
 #undef BACKPLANE_CPU_ACTIVATION_INL_HPP
@@ -17,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// A comparison with NaN is false: it stays.
+// A comparison with NaN is false, so a NaN stays.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V activate(D d, uint32_t activation, V x) {
   switch (activation) {
@@ -32,7 +33,7 @@ HWY_INLINE V activate(D d, uint32_t activation, V x) {
   }
 }
 
-// In place. `line` has room for whole vectors.
+// Applies the activation in place. `line` has room for whole vectors.
 template <typename Sum>
 HWY_INLINE void activate_line(uint32_t activation, int64_t count, Sum* line) {
   if (activation == BP_LINEAR_ACTIVATION_NONE) return;

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/activation.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include "backends/host_kernels/math-inl.hpp"
 #include "backends/host_kernels/rows-inl.hpp"
 #include "hwy/highway.h"
@@ -35,8 +35,8 @@ struct GeluTanh {
   }
 };
 
-// With s = sigmoid(v) and v = 2 u, the derivative is s + x * s * (1 - s) * v'. Beyond 40, s is 0 or
-// 1 and x may stay there, so that v' does not overflow.
+// With s = sigmoid(v) and v = 2 u, the derivative is s + x * s * (1 - s) * v'. If |x| is above 40,
+// s is 0 or 1, and x is limited to 40, so that v' does not overflow.
 struct GeluTanhBackward {
   template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V grad_y, V x) const {
@@ -52,7 +52,7 @@ struct GeluTanhBackward {
   }
 };
 
-// The function of `op` for `dtype`, one of kFloatDtypes.
+// Returns the function of `op` for `dtype`, which is one of kFloatDtypes.
 RowFunction* activation_row(uint32_t op, bool is_tanh, bp_dtype dtype) {
   switch (op) {
     case BP_OP_GELU:

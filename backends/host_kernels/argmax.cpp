@@ -1,10 +1,10 @@
-// argmax, for tensors of every layout (reduce.hpp). The result of a part is its largest element,
-// and where that is.
+// argmax, for tensors of every layout (reduce.hpp). The result of a part is its largest element and
+// the index of that element.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/argmax.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <array>
 #include <cstring>
 
@@ -20,7 +20,7 @@ namespace {
 // The largest element of a part, and its index.
 struct Candidate {
   int64_t index;
-  uint64_t value;  // The bytes of an element, as it is computed with.
+  uint64_t value;  // The bytes of an element in the computing type.
 };
 
 struct ArgmaxFunctions {
@@ -37,13 +37,13 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Whether an element is one that is looked for: equal to `best`, or NaN as it is.
+// Returns whether an element is equal to `best`, or both are NaN.
 template <typename T>
 HWY_INLINE bool is_match(T x, T best) {
   return x == best || (x != x && best != best);
 }
 
-// The index of the first of n dense elements that is `best`; there is one.
+// Returns the index of the first of n dense elements that matches `best`. There must be one.
 template <typename T>
 int64_t find_in_row(const T* x, int64_t n, Compute<T> best) {
   const ComputeTag<T> d;
@@ -63,8 +63,8 @@ int64_t find_in_row(const T* x, int64_t n, Compute<T> best) {
   return i;
 }
 
-// The first index of the largest of n dense elements. They are read once: the index is looked for
-// while the block that holds it is still in the nearest cache.
+// Returns the first index of the largest of n dense elements. The elements are read from memory
+// once: the search for the index reads a block that is still in the first-level cache.
 template <typename T>
 int64_t argmax_of_dense(const T* x, int64_t n) {
   constexpr int64_t kBlock = 8192;
@@ -73,7 +73,7 @@ int64_t argmax_of_dense(const T* x, int64_t n) {
   for (int64_t i = 0; i < n && best == best; i += kBlock) {
     const int64_t count = std::min(kBlock, n - i);
     const Compute<T> largest = largest_of_row(x + i, count, best);
-    if (is_match(largest, best)) continue;  // Nothing is larger than what came before.
+    if (is_match(largest, best)) continue;  // No element is larger than the earlier ones.
     best = largest;
     index = i + find_in_row(x + i, count, best);
   }
@@ -93,14 +93,14 @@ int64_t argmax_of_row(const std::byte* x, int64_t stride, int64_t n) {
   return index;
 }
 
-// The largest elements so far of neighbouring outputs, and their rows, counted in 32 bits where
-// elements have them.
+// The largest elements so far of neighbouring outputs, and their rows. Rows are counted in 32 bits
+// if elements have 32 bits.
 template <typename T>
 struct Best {
   using Value = Compute<T>;
   using Index = std::conditional_t<sizeof(Value) == 4, int32_t, int64_t>;
 
-  // Takes kRows rows, `row_stride` bytes apart, of which `row` is the first.
+  // Adds kRows rows, `row_stride` bytes apart. `row` is the number of the first one.
   template <int kRows>
   void take(const std::byte* x, int64_t row_stride, int64_t row, int64_t n) {
     const ComputeTag<T> d;
@@ -136,12 +136,13 @@ struct Best {
     }
   }
 
-  // Not a multiple of 4 KiB apart, or loads wait for stores that they seem to overlap.
+  // The arrays must not lie a multiple of 4 KiB apart, because loads would then wait for stores
+  // that they seem to overlap.
   alignas(64) Value values[kTileWidth + 32];
   alignas(64) Index indices[kTileWidth];
 };
 
-// The same for n outputs at once, over `rows` rows.
+// Finds the candidates of n outputs at once, over `rows` rows.
 template <typename T>
 void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows, int64_t n,
                    Candidate* to) {
@@ -166,7 +167,7 @@ void argmax_across(const std::byte* x, const InnerStrides& strides, int64_t rows
   for (int64_t i = 0; i < n; ++i) to[i].index = best.indices[i];
 }
 
-// The candidates for n outputs, among the reduced elements of one part.
+// Finds the candidates of n outputs among the reduced elements of one part.
 template <typename T>
 void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n, Candidate* to) {
   const auto [begin, end] = part_range(plan, part);
@@ -182,14 +183,14 @@ void argmax_part(const ReducePlan& plan, int64_t part, int64_t output, int64_t n
   }
   for (int64_t i = 0; i < n; ++i) {
     to[i].index += begin;
-    if (plan.part_count == 1) continue;  // Then it is compared with nothing.
+    if (plan.part_count == 1) continue;  // The value is not compared.
     const std::byte* const at = origin + to[i].index * strides.reduced_x + i * strides.kept_x;
     const Compute<T> value = widen(*reinterpret_cast<const T*>(at));
     std::memcpy(&to[i].value, &value, sizeof(value));
   }
 }
 
-// Whether the value of `later` is the larger one.
+// Returns whether the value of `later` is the larger one.
 template <typename T>
 bool argmax_is_later(const Candidate& earlier, const Candidate& later) {
   Compute<T> a, b;
@@ -218,7 +219,7 @@ namespace {
 
 HWY_EXPORT(find_argmax);
 
-// Rows that Best counts in 32 bits.
+// The most rows that Best counts in 32 bits.
 constexpr int64_t kMostRows = int64_t{1} << 30;
 
 ReducePlan plan_of(const bp_argmax_args& args) {
@@ -248,7 +249,7 @@ void combine_parts(const ReducePlan& plan, const ArgmaxFunctions& functions) {
 }
 
 void run_argmax(const ReducePlan& plan, const ArgmaxFunctions& functions, int threads) {
-  if (plan.reduced.count == 0) return;  // Then there is no output either.
+  if (plan.reduced.count == 0) return;  // There is no output then.
   auto* const parts = reinterpret_cast<Candidate*>(plan.parts);
   for_each_tile(plan, threads, kGrain, [&](int64_t part, int64_t output, int64_t n) {
     if (plan.part_count > 1) {

@@ -1,11 +1,10 @@
-// avg_pool and its gradient (pool.hpp). The gradient is computed from the other side: each row of
-// the input adds up the rows of outputs whose windows cover it, in a line, and spreads that over
-// the taps.
+// avg_pool and its gradient (pool.hpp). The gradient is computed for each row of the input: the
+// rows of outputs whose windows cover it are added in a line, and the line is spread over the taps.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/avg_pool.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <cmath>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -24,7 +23,7 @@ struct AvgPool {
   bool counts_padding = false;
 };
 
-// Columns of the input that the gradient takes together, and the outputs whose windows cover them.
+// The number of input columns that the gradient computes together.
 constexpr int64_t kGradColumns = 512;
 
 int64_t grad_outputs(const AvgPool& p) {
@@ -32,7 +31,7 @@ int64_t grad_outputs(const AvgPool& p) {
   return std::min(covering, p.y.extent[2]);
 }
 
-// What a thread has in the workspace: two lines, and two values for each output of a block.
+// The workspace of a thread, which has two lines, and two values for each output of a block.
 struct AvgPoolSizes {
   explicit AvgPoolSizes(const AvgPool& p, bool is_backward)
       : line(is_backward ? kGradColumns + 2 * p.window.kernel[2] + 2 * kSpare
@@ -41,7 +40,7 @@ struct AvgPoolSizes {
   }
   int64_t elements() const { return 2 * line + 2 * outputs; }
 
-  static constexpr int64_t kSpare = 16;  // A vector, which may reach over the end.
+  static constexpr int64_t kSpare = 16;  // A vector may end behind the line.
   int64_t line, outputs;
 };
 
@@ -55,7 +54,7 @@ struct AvgPoolMemory {
   Value *line, *earlier, *columns, *shares;
 };
 
-// Pools one plane, or spreads one; `memory` is that of the thread.
+// Computes one plane of the result or of the gradient. `memory` is the thread's own.
 using PoolPlane = void(const AvgPool& pool, int64_t plane, std::byte* memory);
 
 }  // namespace
@@ -80,16 +79,16 @@ struct Sum {
   }
 };
 
-// The elements of a window along one axis that count, and at least one: the sum of none is 0, and
-// stays.
+// Returns the number of elements of a window that count along one axis, at least 1. The sum of no
+// elements is 0, and stays 0.
 int64_t divisor_of(const AvgPool& p, size_t axis, int64_t output) {
   if (p.counts_padding) return p.window.kernel[axis];
   return std::max<int64_t>(1, p.window.taps(axis, output, p.x.extent[axis]).size());
 }
 
-// What the outputs of a row are divided by: `rows` times `columns`, one number for all where that
-// is NULL. A division takes as long as ten multiplications, and gives the same if the divisor is a
-// power of two.
+// The divisor of the outputs of a row is `rows` times `columns`, or one number for all outputs if
+// `columns` is NULL. If the divisor is a power of two, a multiplication gives the same result. A
+// division takes as long as ten multiplications.
 template <typename Value>
 struct Divisor {
   Value rows;
@@ -106,7 +105,7 @@ struct Divisor {
   }
 };
 
-// One row of outputs of a block. `columns` are their divisors along the row, or NULL.
+// Computes one row of outputs of a block. `columns` are their divisors along the row, or NULL.
 template <typename T>
 void pool_row(const AvgPool& p, int64_t plane, const OutputRow& place, const LineBlock& block,
               const AvgPoolMemory<Compute<T>>& memory) {
@@ -143,7 +142,7 @@ void pool_plane(const AvgPool& p, int64_t plane, std::byte* of_thread) {
 
 // ---- The gradient -------------------------------------------------------------------------------
 
-// The outputs along one axis whose windows cover a position of the input.
+// Returns the outputs along one axis whose windows cover a position of the input.
 Range outputs_over(const AvgPool& p, size_t axis, int64_t position) {
   const Window& w = p.window;
   const int64_t first = position + w.low[axis] - w.kernel[axis] + 1;
@@ -151,7 +150,7 @@ Range outputs_over(const AvgPool& p, size_t axis, int64_t position) {
           std::min(p.y.extent[axis], (position + w.low[axis]) / w.stride[axis] + 1)};
 }
 
-// shares += what each of n outputs in a row of grad_y gives to one row of its window.
+// Adds to `shares` what each of n outputs in a row of grad_y gives to one row of its window.
 template <typename T>
 void add_shares(const T* grad_y, int64_t stride, int64_t n, const Divisor<Compute<T>>& divisor,
                 Compute<T>* HWY_RESTRICT shares) {
@@ -174,7 +173,7 @@ void add_shares(const T* grad_y, int64_t stride, int64_t n, const Divisor<Comput
   }
 }
 
-// Columns of grad_x, and the outputs whose windows cover any of them.
+// Some columns of grad_x, and the outputs whose windows cover any of them.
 struct GradBlock {
   GradBlock(const AvgPool& p, int64_t begin)
       : columns{begin, std::min(p.x.extent[2], begin + kGradColumns)},
@@ -182,14 +181,14 @@ struct GradBlock {
   Range columns, outputs;
 };
 
-// Sums of n columns, of which parts of kJoined terms are added to those before.
+// The sums of n columns. Parts of kJoined terms are summed, and added to the sum of earlier parts.
 template <typename Value>
 class PartSums {
  public:
   PartSums(Value* sums, Value* earlier, int64_t n) : sums_(sums), earlier_(earlier), n_(n) {
     std::fill_n(sums, n, Value{0});
   }
-  // Another term is in the sums.
+  // Counts a term that was added to the sums.
   void count_term() {
     if (++terms_ % kJoined != 0) return;
     for (int64_t i = 0; i < n_; ++i) {
@@ -206,7 +205,7 @@ class PartSums {
   int64_t n_, terms_ = 0;
 };
 
-// Row (a, b) of a block of grad_x.
+// Computes row (a, b) of a block of grad_x.
 template <typename T>
 void spread_row(const AvgPool& p, int64_t plane, int64_t a, int64_t b, const GradBlock& block,
                 const AvgPoolMemory<Compute<T>>& memory) {

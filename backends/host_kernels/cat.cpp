@@ -1,5 +1,5 @@
-// cat: each tensor of the list is copied to its part of y. Short rows are joined row by row, so
-// that y is written from its beginning to its end: parts of rows lie far from each other.
+// cat copies each tensor of the list to its part of y. Short rows are joined row by row, so that y
+// is written from its beginning to its end; the parts that one tensor gives lie far apart.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 struct Part {
   const std::byte* from;
   int64_t stride_bytes;
-  std::byte* to;  // Of its first row.
+  std::byte* to;  // The place of its first row.
   size_t size_bytes;
 };
 
@@ -24,7 +24,7 @@ struct JoinedRows {
   std::vector<Part> parts;
 };
 
-// Adds the tensor of a loop over (y, x), if it has rows to be joined with those before it.
+// Adds the tensor of a loop over (y, x), if its rows can be joined with those before it.
 bool join(JoinedRows& joined, const Loop& loop) {
   constexpr int64_t kShortBytes = 4096;
   const int64_t size_bytes = loop.size_bytes[0];
@@ -60,7 +60,7 @@ void copy_joined(const JoinedRows& joined, int threads) {
 bp_status cat_launch(const bp_cat_args& args, Launch& launch) {
   const auto axis = static_cast<size_t>(args.axis);
   const int64_t size_bytes = dtype_size_bytes(args.y->dtype);
-  std::vector<Loop> loops;  // Of the tensors that have no rows to be joined.
+  std::vector<Loop> loops;  // For tensors whose rows are not joined.
   JoinedRows joined;
   bp_tensor part = *args.y;
   for (uint64_t i = 0; i < args.xs_count; ++i) {

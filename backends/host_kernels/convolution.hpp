@@ -1,5 +1,5 @@
-// What the four convolution kernels share: one description of the forward convolution, from which
-// each direction computes one of its tensors.
+// The description of a forward convolution, which the four convolution kernels share. Each
+// direction computes one of its tensors.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@ enum class Direction : int64_t { kForward, kBackwardInput, kBackwardWeight };
 struct Convolution {
   Direction direction = Direction::kForward;
   bp_dtype sum_dtype = 0;  // BP_F32, or BP_F64 if that is the dtype of all tensors.
-  int axes = 0;            // Spatial: 1 to 3.
+  int axes = 0;            // The number of spatial axes, 1 to 3.
   int64_t batch = 0, groups = 0, in_channels = 0, out_channels = 0;  // Channels of one group.
   std::array<int64_t, 3> input{}, kernel{}, output{};
   std::array<int64_t, 3> stride{}, low{}, high{}, dilation{};
   View x, weight, y, bias;
-  bp_dtype x_dtype = 0, weight_dtype = 0, y_dtype = 0;  // bias has the one of y.
+  bp_dtype x_dtype = 0, weight_dtype = 0, y_dtype = 0;  // bias has that of y.
   bool has_bias = false;
 
   const View& result() const {
@@ -39,7 +39,7 @@ struct Convolution {
   }
 };
 
-// The f64 convolution, for oneDNN has none. x, weight, y and bias are dense and have addresses.
+// The f64 convolution, which oneDNN lacks. x, weight, y and bias are dense and have addresses.
 uint64_t convolution_f64_workspace_size_bytes(const Convolution& c, int thread_count);
 void run_convolution_f64(const Convolution& c, std::byte* workspace, int thread_count);
 

@@ -1,4 +1,5 @@
-// Each direction as matrix products: of the weight with the windows of x, written out as columns.
+// Computes each direction of a convolution with matrix products of the weight and the windows of x,
+// which are written out as columns.
 //
 //   columns (in_channels * kernel, chunk of the output)
 //   y = weight columns      columns of grad_x = weight^T grad_y      grad_weight += grad_y
@@ -13,7 +14,7 @@
 namespace bp::kernels {
 namespace {
 
-constexpr int64_t kColumnElements = 1 << 20;  // 8 MiB, which a last-level cache holds.
+constexpr int64_t kColumnElements = 1 << 20;  // They are 8 MiB, which a last-level cache holds.
 
 int64_t product(const std::array<int64_t, 3>& extents, int axes) {
   int64_t count = 1;
@@ -48,7 +49,7 @@ void for_each_inside(const Convolution& c, int64_t tap, int64_t begin, int64_t e
   }
   const auto last = static_cast<size_t>(c.axes - 1);
   for (int64_t position = begin; position < end;) {
-    // One row of the last axis, or what the chunk has of it.
+    // This is one row of the last axis, or the chunk's part of the row.
     const int64_t count = std::min(c.output[last] - at[last], end - position);
     int64_t source = 0;
     bool is_inside = true;
@@ -70,7 +71,7 @@ void for_each_inside(const Convolution& c, int64_t tap, int64_t begin, int64_t e
   }
 }
 
-// columns (depth, count) = the windows of the outputs [begin, begin + count).
+// Writes the windows of the outputs [begin, begin + count) to columns (depth, count).
 void write_columns(const Convolution& c, const Sizes& sizes, const double* x, int64_t begin,
                    int64_t count, double* columns, int thread_count) {
   parallel_for(thread_count, sizes.depth, std::max<int64_t>(1, 32768 / count),
@@ -85,7 +86,7 @@ void write_columns(const Convolution& c, const Sizes& sizes, const double* x, in
                });
 }
 
-// Adds columns to the windows that they are the gradients of. A thread has channels of its own.
+// Adds columns, which are gradients, to their windows. Each thread works on its own channels.
 void add_columns(const Convolution& c, const Sizes& sizes, const double* columns, int64_t begin,
                  int64_t count, double* x, int thread_count) {
   parallel_for(thread_count, c.in_channels, std::max<int64_t>(1, 32768 / (count * sizes.taps)),
@@ -104,7 +105,7 @@ T* at(const View& view, int64_t element) {
   return reinterpret_cast<T*>(view.address) + element;
 }
 
-// One group of one image, chunk by chunk.
+// Computes one group of one image, chunk by chunk.
 void run_group(const Convolution& c, const Sizes& sizes, int64_t image, int64_t group,
                double* columns, std::byte* workspace, int thread_count) {
   const int64_t plane = image * c.groups + group;
@@ -136,7 +137,7 @@ void run_group(const Convolution& c, const Sizes& sizes, int64_t image, int64_t 
   }
 }
 
-// What the products are added to: the bias, or zeros.
+// Fills the result with the bias or with zeros, to which the products are added.
 void prepare_result(const Convolution& c, const Sizes& sizes) {
   const View& result = c.result();
   if (c.direction != Direction::kForward) {
@@ -159,7 +160,7 @@ uint64_t convolution_f64_workspace_size_bytes(const Convolution& c, int thread_c
   const Sizes sizes(c);
   uint64_t size_bytes = 0;
   reserve_bytes(columns_size_bytes(sizes), size_bytes);
-  // The product's own share is largest for the largest extents of a direction.
+  // The product's own workspace is largest for the largest extents of a direction.
   const int64_t most = std::max({sizes.depth, c.out_channels, sizes.chunk});
   const Matrix any = {nullptr, BP_F64, most, most, most, 1};
   reserve_bytes(gemm_workspace_size_bytes({any, any, any, {}, false}, thread_count), size_bytes);

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <tuple>
 
-#include "backends/host_kernels/plan.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 namespace {
 
-// Images [begin, begin + count) of the batch.
+// Returns the convolution of the images [begin, begin + count) of the batch.
 Convolution images_of(const Convolution& c, int64_t begin, int64_t count) {
   Convolution part = c;
   part.batch = part.x.shape[0] = part.y.shape[0] = count;
@@ -20,7 +20,8 @@ Convolution images_of(const Convolution& c, int64_t begin, int64_t count) {
   return part;
 }
 
-// Outputs [begin, begin + count) along the first spatial axis, and what their windows reach of x.
+// Returns the convolution of the outputs [begin, begin + count) along the first spatial axis, and
+// of the part of x that their windows cover.
 Convolution outputs_of(const Convolution& c, int64_t begin, int64_t count) {
   Convolution part = c;
   const int64_t first = begin * c.stride[0] - c.low[0];
@@ -35,7 +36,7 @@ Convolution outputs_of(const Convolution& c, int64_t begin, int64_t count) {
   return part;
 }
 
-// How many images are converted to f32 at once: a part of the batch that the last cache holds.
+// Returns how many images are converted to f32 at once. The last-level cache holds them.
 int64_t images_at_once(const Convolution& c) {
   constexpr int64_t kPartElements = 1 << 22;
   if (c.x_dtype == c.sum_dtype && c.y_dtype == c.sum_dtype) return c.batch;
@@ -45,14 +46,14 @@ int64_t images_at_once(const Convolution& c) {
   return (c.batch + parts - 1) / parts;
 }
 
-// Outputs whose sum loses few digits. Smaller parts take longer: 4096 outputs of 64x64 images twice
-// as long as all of them.
+// The sum of this many outputs loses few digits. Smaller parts take longer: parts of 4096 outputs
+// of 64x64 images take twice as long as all outputs at once.
 constexpr int64_t kSummedOutputs = 1 << 16;
 
-// The images of a slice, and their outputs along the first spatial axis.
+// The number of images of a slice, and of their outputs along the first spatial axis.
 struct SliceExtents {
   explicit SliceExtents(const Convolution& c) {
-    int64_t row = 1;  // Outputs that lie side by side at one place of the first axis.
+    int64_t row = 1;  // The outputs at one place of the first axis.
     for (int axis = 1; axis < c.axes; ++axis) row *= c.output[static_cast<size_t>(axis)];
     const int64_t image = c.output[0] * row;
     images = std::clamp<int64_t>(kSummedOutputs / image, 1, images_at_once(c));
@@ -63,7 +64,7 @@ struct SliceExtents {
 
 template <typename MakeProgram>
 void add_slice(const Convolution& c, MakeProgram&& make_program, Parts& parts) {
-  if (element_count(c.x) == 0) return;  // Windows of padding alone.
+  if (element_count(c.x) == 0) return;  // All windows lie in the padding.
   Slice slice;
   slice.copied = make_copied(c);
   slice.program = make_program(slice.copied);
@@ -98,7 +99,8 @@ bool is_sliced(const Convolution& c) {
   return extents.images != c.batch || extents.outputs != c.output[0];
 }
 
-// make_program(c) gives the program of a part whose tensors are taken as they are.
+// Makes the parts. make_program(c) returns the program of a part whose tensors the method takes as
+// they are.
 template <typename MakeProgram>
 Parts make_parts(const Convolution& c, MakeProgram&& make_program) {
   Parts parts;
@@ -121,7 +123,7 @@ Parts make_parts(const Convolution& c, MakeProgram&& make_program) {
   return parts;
 }
 
-// sum += part.
+// Computes sum += part.
 void add_part(const float* part, float* sum, int64_t count, int thread_count) {
   constexpr int64_t kGrainElements = 32768;
   parallel_for(thread_count, count, kGrainElements, [&](int64_t begin, int64_t end) {

@@ -1,7 +1,8 @@
-// How convolutions are run on tensors that a method does not take as they are: what needs it is
-// copied to the workspace first, and a result from there at the end. f16 and bf16 go through f32,
-// so many images at once as a cache holds. A gradient of weight is the sum of those of parts of the
-// outputs, since oneDNN adds up all outputs one after the other, and a long sum loses digits.
+// Runs convolutions on tensors that a method does not take as they are. Such an input is copied to
+// the workspace first, and such a result is copied from there at the end. f16 and bf16 go through
+// f32, with as many images at once as a cache holds. A gradient of weight is summed from the
+// gradients of parts of the outputs, because oneDNN adds all outputs one after the other, and a
+// long sum loses digits.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace bp::kernels {
 
-// A convolution all of whose tensors are taken as they are, and the copies that this needed.
+// A convolution whose tensors the method all takes as they are, and the copies that this needed.
 struct Copied {
   Convolution c;
   DenseCopy x, weight, y, bias;
@@ -24,7 +25,7 @@ Copied make_copied(const Convolution& c);
 // Gives the copies their places behind `size_bytes` of workspace, and returns the whole size.
 uint64_t place_copies(Copied& copied, uint64_t size_bytes);
 
-// Runs compute(c) between the copies to the workspace and the one from there.
+// Copies inputs to the workspace, runs compute(c), and copies the result from the workspace.
 template <typename Compute>
 void run_copied(Copied& copied, std::byte* workspace, int thread_count, Compute&& compute) {
   Convolution& c = copied.c;
@@ -43,36 +44,36 @@ void run_copied(Copied& copied, std::byte* workspace, int thread_count, Compute&
   if (result != nullptr) result->store(thread_count);
 }
 
-// A part of the outputs, which leaves a gradient of weight of its own in the workspace, in f32.
+// A part of the outputs. It writes its own gradient of weight, in f32, to the workspace.
 struct Slice {
   Copied copied;
   std::shared_ptr<const Program> program;
 };
 
-// An f32 convolution, part by part of its batch. The parts have equal extents but for the last one.
+// An f32 convolution that runs in parts of its batch. All parts but the last have equal extents.
 struct Parts {
   Convolution c;
   int64_t images;
   Copied copied, last_copied;
   std::shared_ptr<const Program> program, last_program;
-  std::vector<Slice> slices;  // Of a gradient of weight, in place of the parts above.
-  View sum;                   // Of those.
+  std::vector<Slice> slices;  // Replace the parts above for a gradient of weight.
+  View sum;                   // The sum of the slices.
   uint64_t sum_offset = 0, size_bytes = 0;
 };
 
 Parts make_parts(const Convolution& c, const Env& env);
 
-// `packed` is the weight of make_packed_parts(), or NULL.
+// Runs the parts. `packed` is the weight that make_packed_parts() packs, or NULL.
 void run_parts(const Parts& parts, std::byte* packed, std::byte* workspace, int thread_count);
 
 // A forward convolution whose weight was packed before.
 struct PackedParts {
   Parts parts;
   PackedConvolution packing;
-  DenseCopy weight;  // For the packer; without an address.
+  DenseCopy weight;  // The packer's input; has no address.
 };
 
-// Throws StatusError of BP_UNSUPPORTED where packing is of no use.
+// Throws StatusError of BP_UNSUPPORTED if packing the weight has no use.
 PackedParts make_packed_parts(const Convolution& c, const Env& env);
 
 }  // namespace bp::kernels

@@ -1,10 +1,10 @@
-// A row that is dense on both sides is moved as bytes. A transposition goes tile by tile, through a
-// buffer that stays in the nearest cache, and leaves it as whole lines of `to`.
+// A row that is dense on both sides is copied as bytes. A transposition is done tile by tile,
+// through a buffer in the first-level cache, and writes whole cache lines of `to`.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/copy.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <cstring>
 
 #include "backends/host_kernels/copy.hpp"
@@ -43,17 +43,17 @@ void move_row(std::byte* const* data, const int64_t* strides, int64_t n, const v
   }
 }
 
-// Rows of bytes that lie apart.
+// Rows of bytes that lie apart from each other.
 struct ByteRows {
   int64_t size_bytes;
   bool is_streamed;
 };
 
-constexpr int64_t kAhead = 4;             // Rows that are fetched meanwhile.
-constexpr int64_t kFetchedBytes = 256;    // Of such a row; the processor sees how it goes on.
-constexpr int64_t kShortRowBytes = 4096;  // In longer ones it sees that soon enough.
+constexpr int64_t kAhead = 4;             // Rows that are prefetched.
+constexpr int64_t kFetchedBytes = 256;    // For the rest the hardware prefetches.
+constexpr int64_t kShortRowBytes = 4096;  // Longer rows need no prefetch.
 
-// data and strides are those of (to, from), from row to row.
+// data and strides are those of (to, from); a stride is the distance of rows.
 void move_byte_rows(std::byte* const* data, const int64_t* strides, int64_t n,
                     const void* context) {
   const auto& rows = *static_cast<const ByteRows*>(context);
@@ -72,7 +72,7 @@ void move_byte_rows(std::byte* const* data, const int64_t* strides, int64_t n,
   }
 }
 
-// Runs a loop over rows that are dense on both sides as one over whole rows.
+// Runs a loop whose rows are dense on both sides as a loop over whole rows.
 void run_byte_rows(Loop loop, int64_t element_size_bytes, int threads, bool is_streamed) {
   const auto inner = static_cast<size_t>(--loop.rank);
   const ByteRows rows{loop.extents[inner] * element_size_bytes, is_streamed};
@@ -81,13 +81,15 @@ void run_byte_rows(Loop loop, int64_t element_size_bytes, int threads, bool is_s
   run_loop(loop, move_byte_rows, threads, grain, &rows);
 }
 
-// Elements along each side of a tile: 4 to 16 KiB, and whole lines of `to`.
+// The number of elements along each side of a tile. A tile has 4 to 16 KiB and whole cache lines of
+// `to`.
 template <typename T>
 constexpr int64_t kTileSide = sizeof(T) == 8   ? 32
                               : sizeof(T) == 1 ? 128
                                                : 64;
 
-// A tile of (to, from), where the inner axis is dense in `to`, and the one next to it in `from`.
+// Copies a tile of (to, from). The inner axis is dense in `to`, and its neighbour is dense in
+// `from`.
 template <typename T>
 void copy_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t cols,
                const void* options) {

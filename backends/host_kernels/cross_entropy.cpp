@@ -1,6 +1,6 @@
-// cross_entropy and its gradient, row by row (softmax_rows.cpp). What is left of a row after its
-// exponentials is a handful of numbers, which are f64 for every dtype; the losses lie in the
-// workspace until they are summed, in the order of the rows.
+// cross_entropy and its gradient, row by row (softmax_rows.cpp). After its exponentials, a row has
+// only a few numbers, which are f64 for every dtype. The losses lie in the workspace until they are
+// summed in the order of the rows.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -36,7 +36,7 @@ struct Targets {
     return is_i64 ? *at<const int64_t>(view, row) : *at<const int32_t>(view, row);
   }
 
-  // How many rows count. Throws StatusError if a target names no class.
+  // Returns how many rows count. Throws StatusError if a target is not a class.
   int64_t check(const char* op) const {
     int64_t kept = 0;
     for (int64_t row = 0; row < view.shape[0]; ++row) {
@@ -54,12 +54,12 @@ struct Targets {
   }
 };
 
-// Rows of x are read as they lie if their elements are neighbours, else from a copy.
+// Returns the copy of x that is needed if the elements of its rows are not neighbours.
 DenseCopy copy_of_rows(const View& x, bp_dtype dtype) {
   return x.strides[1] == 1 || x.shape[1] == 1 ? DenseCopy() : DenseCopy(x, dtype, dtype);
 }
 
-// Gives `copy` its place and brings the rows there; returns where they are.
+// Gives `copy` its place and copies the rows there. Returns a view of the rows.
 View fetch_rows(DenseCopy& copy, const View& x, std::byte* address, int thread_count) {
   if (!copy.is_needed) return x;
   copy.dense.address = address;
@@ -168,7 +168,7 @@ struct Backward {
   double label_smoothing;
 };
 
-// grad_x has rows of neighbours; it may be x.
+// Computes the gradient. The elements of a row of grad_x are neighbours. grad_x may be x.
 template <typename T>
 void run_backward(const Backward& b, int thread_count) {
   using Sum = Compute<T>;
@@ -191,7 +191,8 @@ void run_backward(const Backward& b, int thread_count) {
       const T grad =
           has_rows ? *at<const T>(b.grad_y, i) : *reinterpret_cast<const T*>(b.grad_y.address);
       const Sum scale = static_cast<Sum>(static_cast<double>(widen(grad)) / divisor);
-      // The element of the target subtracts more; from the exponential, not from the difference.
+      // The element of the target subtracts more. It subtracts from the exponential, which keeps
+      // more digits than the difference.
       T picked = row[target];
       const Sum picked_base = static_cast<Sum>(1 - b.label_smoothing + base);
       scaled_exp(&picked, &picked, 1, lse, picked_base, scale);
@@ -205,7 +206,8 @@ bp_reason backward_supports(const bp_cross_entropy_backward_args& args) {
   return unknown_reduction(args.reduction);
 }
 
-// One copy serves x and, where its rows cannot be written as they lie, grad_x.
+// The copies of the gradient. One copy serves x and also grad_x, if the rows of grad_x cannot be
+// written in place.
 struct BackwardCopies {
   DenseCopy x, grad_x;
 };

@@ -8,16 +8,18 @@
 
 namespace bp::kernels {
 
-// Whether oneDNN takes the strides of `view`: none repeats, reverses or overlaps elements.
+// Returns whether oneDNN takes the strides of `view`, which must not repeat, reverse or overlap
+// elements.
 bool is_describable(const View& view);
 
-// The program for `c`, all of whose tensors are describable and have elements. Its externals are x,
-// weight, y and, where c.has_bias, the dense bias.
+// Returns the program for `c`, whose tensors are all describable and have elements. The externals
+// of the program are x, weight, y and, if c.has_bias, the dense bias.
 std::shared_ptr<const Program> find_convolution(const Convolution& c, const Env& env);
 
-// The program of a forward convolution whose weight is in the layout that its primitive wants:
-// externals are x, one that is not read, y, the packed weight and, where c.has_bias, the bias. And
-// one that packs a weight that lies as in `c`: externals are from and to.
+// The programs of a forward convolution with a packed weight. The externals of the convolution are
+// x, a memory that is not read, y, the weight in the layout that the primitive wants, and, if
+// c.has_bias, the bias. The packer packs a weight that lies as in `c`; its externals are from and
+// to.
 struct PackedConvolution {
   std::shared_ptr<const Program> program, packer;
   dnnl::memory::desc weight;

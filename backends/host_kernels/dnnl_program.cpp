@@ -26,14 +26,14 @@ ThreadCountScope::~ThreadCountScope() {
 }
 
 int threads_for(int64_t products, int thread_count) {
-  constexpr int64_t kWorthATeam = 1 << 18;  // 2 us of one thread.
+  constexpr int64_t kWorthATeam = 1 << 18;  // They take one thread 2 us.
   return products < kWorthATeam ? 1 : thread_count;
 }
 
 struct Program::Context {
   dnnl::stream stream;
   std::vector<dnnl::memory> memories;
-  std::vector<std::vector<dnnl_exec_arg_t>> arguments;  // Of each step.
+  std::vector<std::vector<dnnl_exec_arg_t>> arguments;  // The arguments of each step.
 };
 
 Program::Program(int thread_count)
@@ -113,8 +113,8 @@ bool ProgramKey::operator==(const ProgramKey& other) const {
                     other.words_.begin() + other.count_);
 }
 
-// Each word goes through a multiplication by an odd constant and a shift, which spreads small
-// numbers, as extents are, over all bits.
+// Multiplies each word by an odd constant and shifts it, which spreads small numbers such as
+// extents over all bits.
 uint64_t ProgramKey::hash() const {
   uint64_t hash = count_;
   for (size_t i = 0; i < count_; ++i) {
@@ -146,7 +146,7 @@ std::shared_ptr<const Program> ProgramCache::insert(uint64_t hash, const Program
   Bucket& bucket = buckets_[hash % kBuckets];
   const std::unique_lock lock(bucket.mutex);
   for (const std::unique_ptr<Entry>& entry : bucket.entries) {
-    if (entry->hash == hash && entry->key == key) return entry->program;  // Another thread's.
+    if (entry->hash == hash && entry->key == key) return entry->program;  // Another thread made it.
   }
   std::unique_ptr<Entry> entry(new Entry{hash, key, program, bucket.clock.fetch_add(1) + 1});
   if (bucket.entries.size() < kPerBucket) {

@@ -1,4 +1,4 @@
-// Work that oneDNN does: primitives made once for given shapes, run on any addresses.
+// Programs of oneDNN primitives, which are made once for given shapes and run on any addresses.
 //
 //   Threads   A Program may run on several threads at once. A ProgramCache is safe from any thread,
 //             and finding what it holds never blocks another finder.
@@ -18,9 +18,9 @@
 
 namespace bp::kernels {
 
-// While it lives, oneDNN divides the work of this thread, and primitives that it makes, among
-// `count` threads: as many as OpenMP would use. What was set before comes back, for where a stream
-// is inline the thread is the user's own.
+// Sets the number of OpenMP threads of this thread to `count` while it lives. oneDNN divides its
+// work, and the work of primitives that it makes, among as many threads. The destructor restores
+// the earlier number, because an inline stream runs on the user's own thread.
 class ThreadCountScope {
  public:
   explicit ThreadCountScope(int count);
@@ -32,13 +32,13 @@ class ThreadCountScope {
   int before_, count_;
 };
 
-// The threads that are worth waking for `products` multiplications: waiting for a team takes longer
-// than a small product, and far longer where the machine is busy.
+// Returns how many threads are worth waking for `products` multiplications. To wait for a team
+// takes longer than a small product, and far longer if the machine is busy.
 int threads_for(int64_t products, int thread_count);
 
 // One or more primitives in order, with the memories between them. Built once, then only run.
 //
-// A memory is external, where run() is given its address, or in the workspace.
+// A memory is either external, and run() gets its address, or it lies in the workspace.
 class Program {
  public:
   using Memory = size_t;
@@ -52,7 +52,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  // Externals are numbered in the order of these calls.
+  // Adds an external memory. Externals are numbered in the order of these calls.
   Memory add_external(const dnnl::memory::desc& desc);
   Memory add_workspace(const dnnl::memory::desc& desc);
   void add_step(const dnnl::primitive& primitive, std::vector<Argument> arguments);
@@ -76,7 +76,7 @@ class Program {
     dnnl::primitive primitive;
     std::vector<Argument> arguments;
   };
-  // What one run needs for itself: a memory object holds its address.
+  // What one run needs for itself, because a memory object of oneDNN holds its address.
   struct Context;
   std::unique_ptr<Context> make_context() const;
 
@@ -86,10 +86,10 @@ class Program {
   std::vector<Step> steps_;
   uint64_t external_count_ = 0;
   uint64_t workspace_size_bytes_ = 0;
-  mutable std::atomic<Context*> idle_ = nullptr;  // Of the run before, if nobody has it.
+  mutable std::atomic<Context*> idle_ = nullptr;  // A context for the next run, or NULL.
 };
 
-// Everything that decides how a program looks.
+// The key of a program: everything that decides how the program is made.
 class ProgramKey {
  public:
   void add(int64_t word);
@@ -103,11 +103,11 @@ class ProgramKey {
   size_t count_ = 0;
 };
 
-// The programs of one instance of the backend. It holds kBuckets * kPerBucket of them at most; in a
-// full bucket the one that was not used for longest makes room.
+// The programs of one instance of the backend, at most kBuckets * kPerBucket. A full bucket drops
+// the program that was not used for the longest time.
 class ProgramCache {
  public:
-  // Returns the program of `key`, which make() makes if it is not here.
+  // Returns the program of `key`. If the cache lacks it, make() makes the program.
   template <typename Make>
   std::shared_ptr<const Program> find(const ProgramKey& key, Make&& make) {
     const uint64_t hash = key.hash();
@@ -125,7 +125,7 @@ class ProgramCache {
     std::atomic<uint64_t> last_use;
   };
   struct alignas(64) Bucket {
-    std::shared_mutex mutex;  // Guards `entries`; shared for a lookup.
+    std::shared_mutex mutex;  // It guards `entries`; lookups share it.
     std::vector<std::unique_ptr<Entry>> entries;
     std::atomic<uint64_t> clock = 0;
   };
@@ -137,7 +137,7 @@ class ProgramCache {
   std::array<Bucket, kBuckets> buckets_;
 };
 
-// For those who must not see oneDNN's headers.
+// Makes a cache for code that must not include oneDNN's headers.
 std::shared_ptr<ProgramCache> make_program_cache();
 
 }  // namespace bp::kernels

@@ -1,5 +1,5 @@
-// The way from a dtype to the type of its elements on the host; the lists of dtypes are those of
-// the shell.
+// Converts a dtype to the C++ type of its elements on the host. The lists of dtypes are in the
+// shell.
 #pragma once
 
 #include "backplane/base.h"
@@ -15,13 +15,13 @@ auto with_float(bp_dtype dtype, const Fn& fn) {
   return Elements<Float16, BFloat16>::with_float(dtype, fn);
 }
 
-// The same for kNumberDtypes.
+// Calls fn(T{}) in the same way for a dtype of kNumberDtypes.
 template <typename Fn>
 auto with_number(bp_dtype dtype, const Fn& fn) {
   return Elements<Float16, BFloat16>::with_number(dtype, fn);
 }
 
-// The same for kAnyDtypes; a bool is a byte.
+// Calls fn(T{}) in the same way for a dtype of kAnyDtypes. A bool is a byte.
 template <typename Fn>
 auto with_any(bp_dtype dtype, const Fn& fn) {
   return Elements<Float16, BFloat16>::with_any(dtype, fn);

@@ -1,4 +1,5 @@
-// The way from a dtype to the type of its elements: each list reaches all of its own, and no other.
+// Tests the conversion of a dtype to the type of its elements. Each list takes all its dtypes, and
+// no other.
 #include "backends/host_kernels/dtypes.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +14,8 @@
 namespace bp::kernels {
 namespace {
 
-// A dtype of a list gives elements of its size; any other is refused by its number.
+// Expects that a dtype of a list gives elements of its size, and that any other dtype is refused by
+// its number.
 template <typename With>
 void expect_list(std::span<const bp_dtype> listed, const With& with) {
   for (bp_dtype dtype = 0; dtype < 64; ++dtype) {

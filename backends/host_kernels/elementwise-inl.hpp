@@ -1,7 +1,7 @@
-// What the element-wise kernels that ops_spec/emit_highway.py writes are made of: primitives beside
-// those of Highway and math-inl.hpp, and row functions by dtype.
+// The parts of the element-wise kernels that ops_spec/emit_highway.py writes: primitives that
+// Highway and math-inl.hpp lack, and row functions by dtype.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_ELEMENTWISE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_ELEMENTWISE_INL_HPP
 #undef BACKPLANE_CPU_ELEMENTWISE_INL_HPP
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// NaN where either is NaN; `a` where both are equal, so also of two zeros.
+// Returns NaN if a or b is NaN, and `a` if both are equal, which includes two zeros.
 template <class D, class V>
 HWY_INLINE V larger_of(D, V a, V b) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
@@ -31,7 +31,7 @@ HWY_INLINE V larger_of(D, V a, V b) {
   }
 }
 
-// As larger_of().
+// Returns NaN if a or b is NaN, and `a` if both are equal, as larger_of() does.
 template <class D, class V>
 HWY_INLINE V smaller_of(D, V a, V b) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
@@ -42,13 +42,13 @@ HWY_INLINE V smaller_of(D, V a, V b) {
   }
 }
 
-// larger_of() x and 0. A comparison with NaN is false: it stays.
+// Returns larger_of() x and 0. A comparison with NaN is false, so a NaN stays.
 template <class D, class V>
 HWY_INLINE V positive_part(D d, V x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x);
 }
 
-// -|x|.
+// Returns -|x|.
 template <class D, class V>
 HWY_INLINE V negative_abs(D d, V x) {
   if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
@@ -58,7 +58,7 @@ HWY_INLINE V negative_abs(D d, V x) {
   }
 }
 
-// y = Op()(a, b), which the compiler turns into vectors.
+// Computes y = Op()(a, b) in a loop, which the compiler turns into vectors.
 template <class Op, typename T>
 struct Compare {
   static void run(int64_t n, uint8_t* HWY_RESTRICT y, const T* left, const T* right) {
@@ -74,13 +74,13 @@ constexpr RowFunction* compare_row() {
   return Row<Compare<Op, T>, uint8_t, T, T>::run;
 }
 
-// The row function of Op for a dtype of kNumberDtypes, with a result of this dtype.
+// Returns the row function of Op for a dtype of kNumberDtypes, with a result of this dtype.
 template <class Op, int kInputs>
 RowFunction* number_row(bp_dtype dtype) {
   return with_number(dtype, []<typename T>(T) { return map_row<Op, T, kInputs>(); });
 }
 
-// The same for one of kAnyDtypes, with a result of bool.
+// Returns the row function of Op for a dtype of kAnyDtypes, with a result of bool.
 template <class Op>
 RowFunction* comparison_row(bp_dtype dtype) {
   return with_any(dtype, []<typename T>(T) { return compare_row<Op, T>(); });

@@ -1,15 +1,16 @@
-// embedding_backward adds rows: each thread owns some rows of grad_weight and reads all indices, so
-// that the sums have one order, whatever the number of threads. Those of 16-bit floats are kept in
-// f32, in the workspace, and rounded once. (embedding itself is in gather.cpp.)
+// embedding_backward adds rows. Each thread owns some rows of grad_weight and reads all indices, so
+// that the sums have the same order for any number of threads. Sums of 16-bit floats are kept in
+// f32, in the workspace, and rounded once. The op embedding is in gather.cpp.
 //
-// The first gradient of a row is stored and the others are added, so that a row is cleared only if
-// no index names it: a byte for each row, in the workspace too, counts its gradients. Where those
-// are so many that their sum would lose digits, it moves to a row of sums in f64, and begins anew.
+// The first gradient of a row is stored and the others are added, so a row is cleared only if no
+// index names it. A byte for each row, also in the workspace, counts its gradients. When a sum has
+// so many gradients that it would lose digits, it is added to a row of sums in f64, and begins
+// again.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/embedding.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -34,13 +35,13 @@ struct RowPair {
 
 using RowOperation = void(const RowPair& row);
 
-// Begins the sums with `from`, adds `from` to them, or rounds the sums in `from` to `to`. Sums of
-// f64 that many gradients have begin with the sums in `from`, take them in, and are rounded to
-// `to`.
+// The functions that begin sums with `from`, add `from` to sums, or round the sums in `from` to
+// `to`. Rows with many gradients have sums in f64, which begin with the sums in `from`, add them,
+// and are rounded to `to`.
 struct RowOperations {
   RowOperation *begin, *add, *round;
   RowOperation *begin_wide, *add_wide, *round_wide;
-  int64_t sum_size_bytes;  // 0: the sums are grad_weight itself.
+  int64_t sum_size_bytes;  // If 0, the sums are in grad_weight.
 };
 
 }  // namespace
@@ -52,7 +53,7 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// A sum begins with 0, so that one of -0 alone is 0.
+// Adds a row. A sum begins with 0, so that the sum of a single -0 is 0.
 template <typename T, bool kIsFirst>
 void add_row(const RowPair& row) {
   const auto* const from = reinterpret_cast<const T*>(row.from);
@@ -123,7 +124,7 @@ namespace {
 
 HWY_EXPORT(row_operations);
 
-// The offset of row `row` of a tensor whose last `inner` axes are not counted.
+// Returns the offset of row `row` of a tensor. Its last `inner` axes are the row.
 int64_t row_offset(const View& view, uint32_t inner, int64_t row) {
   int64_t offset = 0;
   for (uint32_t i = view.ndim - inner; i-- > 0; row /= view.shape[i]) {
@@ -132,9 +133,9 @@ int64_t row_offset(const View& view, uint32_t inner, int64_t row) {
   return offset;
 }
 
-constexpr int64_t kGrainElements = 16384;  // Below twice this, a team of threads costs more.
-constexpr int64_t kAhead = 4;              // Positions whose rows are fetched meanwhile.
-constexpr uint8_t kMostGradients = 127;    // Of one sum.
+constexpr int64_t kGrainElements = 16384;  // A team needs twice this to pay.
+constexpr int64_t kAhead = 4;              // Positions whose rows are prefetched.
+constexpr uint8_t kMostGradients = 127;    // The most gradients of one sum.
 constexpr uint8_t kHasWideSum = 128;
 
 struct Addition {
@@ -142,9 +143,9 @@ struct Addition {
   bool is_i64 = false, has_dense_indices = false;
   int64_t positions = 0;
   int64_t item_size_bytes = 0;
-  std::byte* sums = nullptr;     // Where they are kept in the workspace.
-  uint8_t* counts = nullptr;     // Of gradients in each sum, and kHasWideSum.
-  int64_t* wide_rows = nullptr;  // The row of sums in f64 of each that has one.
+  std::byte* sums = nullptr;     // Their place in the workspace.
+  uint8_t* counts = nullptr;     // Gradients in each sum, and kHasWideSum.
+  int64_t* wide_rows = nullptr;  // The f64 sums of each row that has them.
   double* wide_sums = nullptr;
   RowOperations operations{};
 
@@ -179,13 +180,13 @@ void clear_weight_row(const Addition& a, int64_t row) {
   }
 }
 
-// Rows lie anywhere, so that no cache knows which is next.
+// Prefetches a row, because rows lie in any order and the hardware cannot predict the next one.
 void fetch_row(const Addition& a, int64_t position, int64_t begin, int64_t end) {
   const int64_t index = a.index(position);
   if (index >= begin && index < end) hwy::Prefetch(a.sum_row(index));
 }
 
-// Takes the sum of a row into its sum in f64, so that it can begin anew.
+// Adds the sum of a row to its f64 sum, so that the sum can begin again.
 void widen_sum(const Addition& a, int64_t row, std::atomic<int64_t>& wide_count) {
   const bool is_first = (a.counts[row] & kHasWideSum) == 0;
   if (is_first) a.wide_rows[row] = wide_count.fetch_add(1, std::memory_order_relaxed);
@@ -194,7 +195,7 @@ void widen_sum(const Addition& a, int64_t row, std::atomic<int64_t>& wide_count)
   a.counts[row] = kHasWideSum;
 }
 
-// Writes what the gradients of a row have added up to.
+// Writes the final sum of a row.
 void finish_row(const Addition& a, int64_t row, std::atomic<int64_t>& wide_count) {
   const int64_t weight_stride = a.grad_weight.strides[1];
   if (a.counts[row] == 0) return clear_weight_row(a, row);
@@ -206,7 +207,7 @@ void finish_row(const Addition& a, int64_t row, std::atomic<int64_t>& wide_count
   }
 }
 
-// The rows [begin, end) of grad_weight.
+// Computes the rows [begin, end) of grad_weight.
 void add_to_rows(const Addition& a, int64_t begin, int64_t end, WrongIndex& wrong,
                  std::atomic<int64_t>& wide_count) {
   const int64_t from_stride = a.grad_y.strides[a.grad_y.ndim - 1], to_stride = a.sum_stride();
@@ -231,7 +232,7 @@ void add_rows(const Addition& a, int thread_count) {
   const int64_t count = a.rows();
   WrongIndex wrong;
   std::atomic<int64_t> wide_count = 0;
-  // A thread that owns few rows would do little but read indices.
+  // A thread that owns only a few rows would mostly read indices.
   const int64_t work = a.positions * (a.cols() + 1) + count * a.cols();
   const int threads = work < 2 * kGrainElements ? 1 : thread_count;
   parallel_for(threads, count, 1,
@@ -240,7 +241,7 @@ void add_rows(const Addition& a, int thread_count) {
   wrong.check("embedding_backward", count);
 }
 
-// What is where in the workspace.
+// The places in the workspace.
 struct Places {
   explicit Places(const bp_embedding_backward_args& args) {
     const RowOperations operations = HWY_DYNAMIC_DISPATCH(row_operations)(args.grad_y->dtype);

@@ -1,10 +1,11 @@
 // The inverse of the error function on vectors of f32 and f64, at most 2.7 ulp off.
 //
-// erfinv(x) / x depends on w = -log(1 - x^2) alone, and is smooth in w where x is small, and in the
-// root of w where x is near 1. In each part it is a polynomial in the distance from the middle of
-// the part, which interpolates it at the Chebyshev nodes, in arithmetic of 90 digits.
+// erfinv(x) / x depends on w = -log(1 - x^2) alone. It is smooth in w if x is small, and smooth in
+// the root of w if x is near 1. In each of the two parts a polynomial in the distance from the
+// middle of the part interpolates it at the Chebyshev nodes. The coefficients were computed with 90
+// digits.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_ERFINV_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_ERFINV_INL_HPP
 #undef BACKPLANE_CPU_ERFINV_INL_HPP
@@ -21,7 +22,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// kSmall serves w up to kSmallMost, around kSmallMiddle; the others the root of w.
+// The polynomial kSmall is for w up to kSmallMost, around kSmallMiddle. The other constants are for
+// the root of w.
 template <typename T>
 struct ErfinvTraits;
 
@@ -72,7 +74,7 @@ struct ErfinvTraits<double> {
       -1.46441397117492e-11,   4.801222688342719e-12};
 };
 
-// By the root of w.
+// Computes the part near 1 from the root of w.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V erfinv_near_one(D d, V root) {
   using T = hn::TFromD<D>;
@@ -86,13 +88,13 @@ HWY_INLINE V erfinv_near_one(D d, V root) {
   }
 }
 
-// Infinite at -1 and 1, and NaN beyond.
+// Returns erfinv(x), which is infinite at -1 and 1, and NaN beyond.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V erfinv(D d, V x) {
   using T = hn::TFromD<D>;
   using C = ErfinvTraits<T>;
   const V one = hn::Set(d, T{1});
-  // The product of two exact factors keeps the digits of 1 - x^2 near 1.
+  // The product of the two exact factors keeps the digits of 1 - x^2 if x is near 1.
   const V w = hn::Neg(log(d, hn::Mul(hn::Sub(one, x), hn::Add(one, x))));
   const auto is_small = hn::Lt(w, hn::Set(d, C::kSmallMost));
   V factor = polynomial(d, hn::Sub(w, hn::Set(d, C::kSmallMiddle)), C::kSmall);

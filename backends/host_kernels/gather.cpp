@@ -1,14 +1,14 @@
-// gather, index_select and embedding. All three are a loop over y (loop.hpp) in which x stands
-// still along the axis that the indices name, and is moved along it by each index.
+// gather, index_select and embedding. All three are a loop over y (loop.hpp). Along the axis that
+// the indices name, the stride of x is 0, and each index moves the address of x.
 //
-// Where an index stands for a row of y, the loop is one over rows: the next ones are fetched while
-// one is copied. Where each element has its own, indices are checked block by block, so that the
-// loop over elements does nothing but move them.
+// If an index names a whole row of y, the loop runs over rows, and the next rows are prefetched
+// while one is copied. If each element has its own index, indices are checked in blocks, so that
+// the inner loop only moves elements.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/gather.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <cstring>
 #include <limits>
 
@@ -26,12 +26,12 @@ struct Axis {
   int64_t extent = 0, stride_bytes = 0;
 };
 
-// What the row functions below take as their context.
+// The context of the row functions below.
 struct Gathering {
   Axis axis;
   bool is_streamed = false;
-  int64_t row_length = 0, y_stride = 0, x_stride = 0;  // Of a row that one index stands for.
-  int64_t x_step = 0;  // Bytes from the x of a row of elements to that of the next.
+  int64_t row_length = 0, y_stride = 0, x_stride = 0;  // For a row of one index.
+  int64_t x_step = 0;                                  // The distance of rows of x in bytes.
   WrongIndex* wrong = nullptr;
 };
 
@@ -39,7 +39,7 @@ inline bool is_inside(int64_t index, const Gathering& g) {
   return index >= 0 && index < g.axis.extent;
 }
 
-// For operands (y, x, indices): along elements of y, and along rows of them.
+// Row functions for the operands (y, x, indices), one along elements of y and one along its rows.
 struct GatherFunctions {
   RowFunction *elements, *rows;
 };
@@ -67,7 +67,8 @@ void copy_row(const std::byte* from, int64_t from_stride, std::byte* to, int64_t
   }
 }
 
-// Whether none of n indices is out of range: neither it nor its distance from the last is negative.
+// Returns whether none of n indices is out of range. An index is in range if it and its distance
+// from the last index are not negative.
 template <typename Index>
 HWY_INLINE bool are_inside(const Index* indices, int64_t n, Index last) {
   using Bits = std::make_unsigned_t<Index>;
@@ -79,7 +80,8 @@ HWY_INLINE bool are_inside(const Index* indices, int64_t n, Index last) {
   return static_cast<Index>(signs) >= 0;
 }
 
-// Elements of any strides, each checked by itself; those with a wrong index are 0.
+// Moves elements with any strides and checks each index by itself. An element with a wrong index
+// becomes 0.
 template <typename T, typename Index>
 HWY_NOINLINE void gather_checked(std::byte* y, const std::byte* x, const std::byte* indices,
                                  const int64_t* strides, int64_t n, const Gathering& g) {
@@ -94,10 +96,10 @@ HWY_NOINLINE void gather_checked(std::byte* y, const std::byte* x, const std::by
 }
 
 constexpr int64_t kStep = 16;           // Elements whose indices are checked together.
-constexpr int64_t kIndicesAhead = 128;  // Those that are fetched meanwhile.
+constexpr int64_t kIndicesAhead = 128;  // Indices that are prefetched.
 
-// Elements side by side. The next row of x is read in no order that the processor would see, so
-// that it is fetched as well.
+// Moves elements that are neighbours. It also prefetches the next row of x, because the hardware
+// cannot predict which row is next.
 template <typename T, typename Index>
 HWY_INLINE void gather_block(T* HWY_RESTRICT y, const std::byte* HWY_RESTRICT x,
                              const int64_t* strides, const Index* HWY_RESTRICT indices, int64_t n,
@@ -160,11 +162,11 @@ void gather_elements(std::byte* const* data, const int64_t* strides, int64_t n,
   }
 }
 
-// Rows lie anywhere, and no cache knows which is next.
-constexpr int64_t kAhead = 4;           // Rows.
-constexpr int64_t kFetchedBytes = 256;  // Of a row; the processor sees how it goes on.
+// Rows are prefetched, because the hardware cannot predict which row is next.
+constexpr int64_t kAhead = 4;           // The number of rows.
+constexpr int64_t kFetchedBytes = 256;  // The hardware prefetches the rest of a row.
 
-// The same for rows.
+// Moves rows.
 template <typename T, typename Index>
 void gather_rows(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
   const Gathering& g = *static_cast<const Gathering*>(context);
@@ -188,7 +190,8 @@ void gather_rows(std::byte* const* data, const int64_t* strides, int64_t n, cons
   }
 }
 
-// Elements are moved as unsigned integers of their width, so that they keep their bits.
+// Returns the functions for a dtype. Elements are moved as unsigned integers of their width, so
+// that they keep their bits.
 template <typename Index>
 GatherFunctions functions_of(bp_dtype dtype) {
   return with_any(dtype, []<typename T>(T) -> GatherFunctions {
@@ -212,7 +215,7 @@ namespace {
 
 HWY_EXPORT(find_gather);
 
-// Whether one index stands for each row of the loop, and threads need no part of a row.
+// Returns whether each row of the loop has one index, and there are enough rows for the threads.
 bool has_rows(const Loop& loop) {
   if (loop.rank == 0 || loop.is_tiled) return false;
   const auto inner = static_cast<size_t>(loop.rank - 1);

@@ -1,5 +1,5 @@
-// y = a b in blocks that fit the caches, after copying them, as sums are, into the order in which
-// they are read:
+// Computes y = a b in blocks that fit the caches. The blocks are first copied, in the dtype of the
+// sums, into the order in which they are read:
 //
 //   a block   (192, 256) f32 or (96, 512) f64, 192 or 384 KiB: the second-level cache of the thread
 //             that works on these rows
@@ -7,12 +7,13 @@
 //             last level
 //   tile      kTileRows x two vectors of y, in registers, over the depth of a block
 //
-// The copies make every dtype and stride cost nearly the same, and fill the edges with zeros, so
-// that tiles are full. No operand is copied as a whole. Where the depth takes several blocks, the
-// sums of a band of rows and the columns of one b block are kept beside y, which may be narrower,
-// and whose rows often lie at a power of two, all in one place of a cache. Whole tiles are added to
-// them and stored from registers. With AVX-512 and two threads f64 512^3 reaches 145 GF/s and bf16
-// 1024^3 288, where the loop of a tile alone reaches 176 and 350.
+// Because of the copies every dtype and stride takes nearly the same time. They fill the edges with
+// zeros, so that tiles are full. No operand is copied as a whole. If the depth has several blocks,
+// the sums of a band of rows and of the columns of one b block are kept in a buffer beside y. y may
+// have a narrower dtype, and its rows often lie a power of two apart, so that they compete for the
+// same cache sets. Whole tiles are added to the buffer and stored from registers. With AVX-512 and
+// two threads, f64 512^3 reaches 145 GF/s and bf16 1024^3 reaches 288; the loop of a tile alone
+// reaches 176 and 350.
 #include "backends/host_kernels/gemm.hpp"
 
 #include <algorithm>
@@ -42,20 +43,21 @@ constexpr int64_t kBlockRows = 768 / sizeof(Sum);
 template <typename Sum>
 constexpr int64_t kBlockDepth = sizeof(Sum) == 8 ? 512 : 256;
 constexpr int64_t kBlockCols = 1024;
-constexpr int64_t kBandBlocks = 6;  // Or one for each thread.
-constexpr int64_t kSumsGap = 16;    // Rows of sums do not share their place in the caches.
+constexpr int64_t kBandBlocks = 6;  // At least one for each thread.
+constexpr int64_t kSumsGap = 16;    // It keeps rows of sums in different cache sets.
 
-// The depth of blocks for all of `depth`: as few as may be, of one size.
+// Returns the depth of a block. All of `depth` is divided into as few blocks as possible, of equal
+// size.
 template <typename Sum>
 int64_t block_depth(int64_t depth) {
   return ceil_div(depth, std::max<int64_t>(1, ceil_div(depth, kBlockDepth<Sum>)));
 }
 
-// What run_gemm() has in the workspace, and how it divides its rows.
+// The workspace of run_gemm(), and the division of its rows.
 struct GemmLayout {
-  int64_t a_elements;  // Of one thread.
+  int64_t a_elements;  // The elements of one thread.
   int64_t b_elements;
-  int64_t band_rows;  // All of y's, where no sums are kept.
+  int64_t band_rows;  // All rows of y if no sums are kept.
   bool keeps_sums;
   int64_t sums_stride;
   uint64_t b_offset, sums_offset, size_bytes;
@@ -90,7 +92,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-// The result of a block of a by packed b.
+// Computes the result of a block of a by packed b.
 template <typename Sum>
 void multiply_block(const Matrix& a, const Sum* b_panels, const Result& result, Sum* a_panels) {
   pack_panels<kTileRows>(a, a_panels);
@@ -103,8 +105,8 @@ void multiply_block(const Matrix& a, const Sum* b_panels, const Result& result, 
   }
 }
 
-// Blocks of rows, as many for each thread and within a tile of one size, and divisions of the
-// columns where there are fewer blocks than threads.
+// The tasks of the threads. All threads get equally many blocks of rows, whose sizes differ by at
+// most a tile. If there are fewer blocks than threads, the columns are divided too.
 struct Tasks {
   Tasks(const Matrix& y, int64_t block_rows, int64_t tile_cols, int thread_count)
       : row_tiles(ceil_div(y.rows, kTileRows)), row_blocks(ceil_div(y.rows, block_rows)) {
@@ -118,8 +120,8 @@ struct Tasks {
   int64_t col_parts, cols;
 };
 
-// The result of a (rows, depth of a block) by b (depth of a block, columns of a block): packs b,
-// and multiplies the blocks of rows, with all threads.
+// Computes a (rows, depth of a block) by b (depth of a block, columns of a block). All threads pack
+// b, and then multiply the blocks of rows.
 template <typename Sum>
 void multiply_panels(const Matrix& a, const Matrix& b, const Result& result,
                      const GemmLayout& layout, std::byte* workspace, int thread_count) {
@@ -147,7 +149,7 @@ void multiply_panels(const Matrix& a, const Matrix& b, const Result& result,
   }
 }
 
-// One band of rows and one block of columns, block by block of the depth.
+// Computes one band of rows and one block of columns, one depth block after the other.
 template <typename Sum>
 void multiply_band(const Gemm& g, const GemmLayout& layout, std::byte* workspace,
                    int thread_count) {
@@ -158,7 +160,7 @@ void multiply_band(const Gemm& g, const GemmLayout& layout, std::byte* workspace
   }
   const int64_t depth = block_depth<Sum>(g.a.cols);
   int64_t k = 0;
-  do {  // Also for a depth of 0.
+  do {  // It runs once for a depth of 0.
     Result result = {sums, {}, sums, {}, BP_LINEAR_ACTIVATION_NONE};
     if (k == 0) result.sums = g.accumulates ? g.y : Matrix{};
     if (k + depth >= g.a.cols) {
@@ -194,7 +196,7 @@ void multiply_f64(const Gemm& g, std::byte* workspace, int thread_count) {
   multiply<double>(g, workspace, thread_count);
 }
 
-// Row `row` of y, where y holds the sums.
+// Applies the activation to row `row` of y, which holds the sums.
 void activate_row(const Matrix& y, const Matrix& preactivation, uint32_t activation, int64_t row) {
   constexpr int64_t kPartElements = 256;
   HWY_ALIGN float part[kPartElements];
@@ -224,7 +226,7 @@ HWY_EXPORT(activate_row);
 // Below this many products a team of threads costs more than it saves.
 constexpr int64_t kParallelProducts = 1 << 16;
 
-// Tiles are stored by rows, which are dense where they can be.
+// Returns the product, transposed if y then has dense rows, because tiles are stored by rows.
 Gemm with_dense_rows(const Gemm& g) {
   const bool has_dense_cols = g.y.row_stride == 1 && g.y.col_stride != 1 && g.y.rows > 1;
   return has_dense_cols ? g.transposed() : g;

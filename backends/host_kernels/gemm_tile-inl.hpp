@@ -1,7 +1,7 @@
-// Tiles of a matrix product: kTileRows x two vectors of y, in registers, over the depth of packed
-// panels (pack-inl.hpp), and where the sums go from there.
+// Tiles of a matrix product. A tile is kTileRows x two vectors of y; its sums over the depth of
+// packed panels (pack-inl.hpp) stay in registers, and are then stored.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_GEMM_TILE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_GEMM_TILE_INL_HPP
 #undef BACKPLANE_CPU_GEMM_TILE_INL_HPP
@@ -23,7 +23,7 @@
 #define BACKPLANE_CPU_GEMM_TILE_LIMITS
 namespace bp::kernels {
 
-// The largest tile of any target: buffers hold a whole number of them.
+// The rows of the largest tile of any target. Buffers hold a whole number of tiles.
 constexpr int64_t kTileRowsLimit = 12;
 constexpr int64_t kTileColsLimit = 32;
 
@@ -40,15 +40,15 @@ namespace HWY_NAMESPACE {
 template <typename Sum>
 using Tag = hn::CappedTag<Sum, 64 / sizeof(Sum)>;
 
-// The accumulators, two vectors of b and one of a fill the registers.
+// The accumulators, two vectors of b and one vector of a fill the registers.
 constexpr int64_t kTileRows = HWY_TARGET <= HWY_AVX3 ? 12 : HWY_TARGET <= HWY_AVX2 ? 6 : 4;
 template <typename Sum>
 constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(Tag<Sum>()));
 template <typename Sum>
 constexpr int64_t kTileCols = 2 * kLanes<Sum>;
 
-// Where a whole tile goes: `to` = the tile + `terms`, rows `stride` elements apart. Without terms
-// there are none to add.
+// The destination of a whole tile: `to` = the tile + `terms`, with rows `stride` elements apart. If
+// `terms` is NULL, nothing is added.
 template <typename Sum>
 struct TilePlace {
   const Sum* terms;
@@ -57,9 +57,9 @@ struct TilePlace {
   int64_t stride;
 };
 
-// What the panels give kDepthAhead steps later. A panel of b fills the first-level cache or more,
-// so that both come from the second for each tile, and the hardware keeps up with that only in
-// part: with this f64 512^3 is 7 % faster, and bf16 1024^3 4 %.
+// Prefetches what the panels give kDepthAhead steps later. A panel of b is at least as large as the
+// first-level cache, so each tile reads both panels from the second-level cache, and the hardware
+// prefetches only a part of them. This prefetch makes f64 512^3 7 % faster, and bf16 1024^3 4 %.
 template <int64_t kCount, typename Sum>
 HWY_INLINE void prefetch_rows(const Sum* panel) {
   constexpr int64_t kDepthAhead = 20;
@@ -67,9 +67,10 @@ HWY_INLINE void prefetch_rows(const Sum* panel) {
   for (int64_t i = 0; i < kCount; i += kLine) hwy::Prefetch(panel + kDepthAhead * kCount + i);
 }
 
-// A panel of a (depth, kTileRows) by one of b (depth, kTileCols). A function of its own, with rows
-// that are spelled out, for that its sums stay in registers: inlined, the counter of the loop was
-// in memory, and with loops over the rows the sums went through memory behind it.
+// Multiplies a panel of a (depth, kTileRows) by a panel of b (depth, kTileCols). It is a separate
+// function without loops over the rows, so that its sums stay in registers. When it was inlined,
+// the loop counter was in memory. With loops over the rows, the sums went through memory after the
+// loop.
 template <typename Sum, size_t... kRow>
 HWY_NOINLINE void multiply_tile(const Sum* HWY_RESTRICT a, const Sum* HWY_RESTRICT b, int64_t depth,
                                 const TilePlace<Sum>& place, std::index_sequence<kRow...>) {
@@ -116,11 +117,11 @@ void add_line(const Matrix& from, int64_t row, int64_t count, Sum* HWY_RESTRICT 
   }
 }
 
-// Where the sums of a tile go: all three matrices have its extents.
+// The destination of the sums of a tile. All three matrices have the extents of the tile.
 struct Result {
-  Matrix sums;  // Of the blocks of the depth before; absent in the first.
-  Matrix bias;  // Absent in all but the last.
-  Matrix y;     // In the last block the result, else sums.
+  Matrix sums;  // Sums of earlier depth blocks; absent in the first.
+  Matrix bias;  // Present in the last depth block alone.
+  Matrix y;     // The result in the last depth block, else sums.
   Matrix preactivation;
   uint32_t activation;
 
@@ -137,8 +138,8 @@ void store_row(const Sum* line, const Matrix& to, int64_t row) {
   });
 }
 
-// While the tile is computed: y is read and written at long strides, which the hardware does not
-// foresee.
+// Prefetches the result while the tile is computed, because the hardware does not prefetch the long
+// strides of y.
 HWY_INLINE void prefetch_tile(const Result& result) {
   const Matrix& first = result.sums.data != nullptr ? result.sums : result.y;
   for (int64_t r = 0; r < first.rows; ++r) {
@@ -158,14 +159,15 @@ void store_tile(Sum* tile, const Result& result) {
   }
 }
 
-// Whether vectors of sums can be read from and written to the whole of `m`.
+// Returns whether vectors of sums can be read from and written to all of `m`.
 template <typename Sum>
 bool holds_tile(const Matrix& m) {
   return m.dtype == kSumDtype<Sum> && m.col_stride == 1 && m.rows == kTileRows &&
          m.cols == kTileCols<Sum>;
 }
 
-// A tile of the result. What is whole and of sums is added and stored from registers.
+// Computes a tile of the result. A whole tile whose elements have the dtype of the sums is added
+// and stored from registers.
 template <typename Sum>
 void multiply_part(const Sum* a, const Sum* b, int64_t depth, const Result& result) {
   HWY_ALIGN Sum tile[kTileRows * kTileCols<Sum>];

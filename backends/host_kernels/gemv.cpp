@@ -1,14 +1,15 @@
-// y = a x in one of two ways, by how a lies:
+// Computes y = a x in one of two ways, which depends on the layout of a:
 //
 //   dense rows      four rows at a time, each times x
 //   dense columns   eight columns at a time, added to the sums of a block of rows that stay in the
 //                   nearest cache
 //
-// Several lines are read side by side, since the processor fetches ahead in each of them. Of one
-// thread f32 (4096, 4096) by (4096) reads 27 GB/s of memory, and 16 in the product of oneDNN.
+// Several lines are read side by side, because the hardware prefetches in each of them. On one
+// thread f32 (4096, 4096) by (4096) reads memory with 27 GB/s; the product of oneDNN reaches 16
+// GB/s.
 //
-// Where y is short its sums are divided along the depth, in parts whose extent no thread count
-// changes, and added up in their order.
+// If y is short, its sums are divided along the depth into parts, and the parts are added in order.
+// The extent of a part does not depend on the number of threads.
 #include "backends/host_kernels/gemv.hpp"
 
 #include <algorithm>
@@ -31,19 +32,19 @@
 #define BACKPLANE_KERNELS_GEMV_PARTS
 namespace bp::kernels {
 
-constexpr int64_t kShortColumn = 256;  // Elements of y, below which the depth is divided.
-constexpr int64_t kPartDepth = 16384;  // Of such a part.
-constexpr int64_t kBlockSums = 2048;   // Of y, which a thread works on at a time.
-constexpr int64_t kRowDepth = 4096;    // Of a row, summed in vectors: longer sums lose digits.
-constexpr int64_t kColumnDepth = 256;  // Columns, summed one after the other.
+constexpr int64_t kShortColumn = 256;  // With fewer elements of y the depth is divided.
+constexpr int64_t kPartDepth = 16384;  // The depth of such a part.
+constexpr int64_t kBlockSums = 2048;   // Elements of y that a thread computes at a time.
+constexpr int64_t kRowDepth = 4096;    // Longer sums in vectors lose digits.
+constexpr int64_t kColumnDepth = 256;  // Columns that are summed one by one.
 constexpr int64_t kGrainProducts = 1 << 15;
 
 // y (rows, 1) = a (rows, depth) by b (depth, 1), in parts of the depth.
 struct GemvLayout {
   bool goes_by_rows = false;
-  bool copies_b = false;  // To the workspace, without gaps and in the dtype of sums.
+  bool copies_b = false;  // To the workspace, dense and in the dtype of sums.
   int64_t parts = 1;
-  uint64_t sums_offset = 0;  // (parts, rows), where there is more than one part.
+  uint64_t sums_offset = 0;  // (parts, rows), if there are several parts.
   uint64_t size_bytes = 0;
 };
 
@@ -56,7 +57,7 @@ namespace {
 
 constexpr int64_t kRows = 4, kCols = 8;
 
-// sums[r] = row r of a by x; kCount rows, `stride` elements apart.
+// Computes sums[r] = row r of a by x, for kCount rows that lie `stride` elements apart.
 template <int64_t kCount, typename T, typename Sum>
 HWY_INLINE void multiply_rows(const T* a, int64_t stride, const Sum* HWY_RESTRICT x, int64_t depth,
                               Sum* HWY_RESTRICT sums) {
@@ -89,7 +90,7 @@ HWY_INLINE void multiply_rows(const T* a, int64_t stride, const Sum* HWY_RESTRIC
   }
 }
 
-// The same for any depth.
+// Computes these sums for any depth.
 template <int64_t kCount, typename T, typename Sum>
 HWY_INLINE void multiply_long_rows(const T* a, int64_t stride, const Sum* x, int64_t depth,
                                    Sum* sums) {
@@ -111,7 +112,7 @@ void multiply_by_rows(const Matrix& a, const Sum* x, Sum* sums) {
   for (; r < a.rows; ++r) multiply_long_rows<1>(row(r), a.row_stride, x, a.cols, sums + r);
 }
 
-// sums += kCount columns of a, each times its element of x.
+// Adds kCount columns of a, each times its element of x, to sums.
 template <int64_t kCount, typename T, typename Sum>
 HWY_INLINE void add_columns(const T* a, int64_t stride, const Sum* x, int64_t rows,
                             Sum* HWY_RESTRICT sums) {
@@ -120,7 +121,7 @@ HWY_INLINE void add_columns(const T* a, int64_t stride, const Sum* x, int64_t ro
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   Vector factors[kCount];
   for (int64_t c = 0; c < kCount; ++c) factors[c] = hn::Set(d, x[c]);
-  for (int64_t r = 0; r < rows; r += lanes) {  // `sums` has room for whole vectors.
+  for (int64_t r = 0; r < rows; r += lanes) {  // Whole vectors fit `sums`.
     const auto rest = static_cast<size_t>(std::min(lanes, rows - r));
     const bool is_whole = rows - r >= lanes;
     Vector sum = hn::LoadU(d, sums + r);
@@ -133,7 +134,7 @@ HWY_INLINE void add_columns(const T* a, int64_t stride, const Sum* x, int64_t ro
   }
 }
 
-// sums = the columns [begin, end) of a, each times its element of x.
+// Sets sums to the sum of the columns [begin, end) of a, each times its element of x.
 template <typename T, typename Sum>
 void multiply_columns(const Matrix& a, int64_t begin, int64_t end, const Sum* x, Sum* sums) {
   std::fill_n(sums, a.rows, Sum{0});
@@ -155,7 +156,7 @@ void multiply_by_columns(const Matrix& a, const Sum* x, Sum* sums) {
   }
 }
 
-// a has at most kBlockSums rows, and `sums` room for those.
+// Computes sums of at most kBlockSums rows of a. `sums` has room for that many.
 template <typename Sum>
 void multiply_block(const Matrix& a, bool goes_by_rows, const Sum* x, Sum* sums) {
   with_element_of<Sum>(a.dtype, [&]<typename T>(T) {
@@ -167,7 +168,7 @@ void multiply_block(const Matrix& a, bool goes_by_rows, const Sum* x, Sum* sums)
   });
 }
 
-// to = a column without gaps.
+// Copies a column to `to`, without gaps.
 template <typename Sum>
 void load_column(const Matrix& from, Sum* to) {
   with_element_of<Sum>(from.dtype, [&]<typename T>(T) {
@@ -190,7 +191,7 @@ void add_column(const Matrix& from, Sum* sums) {
   for (int64_t i = 0; i < from.rows; ++i) sums[i] += terms[i];
 }
 
-// Elements [row, row + count) of y from their sums.
+// Computes the elements [row, row + count) of y from their sums.
 template <typename Sum>
 void finish_block(const Gemm& g, int64_t row, int64_t count, Sum* sums) {
   const Matrix y = g.y.part(row, count, 0, 1);
@@ -270,7 +271,7 @@ HWY_EXPORT(multiply_f64);
 
 constexpr int64_t kShortestLine = 16;
 
-// A column as the result.
+// Returns the product whose result is a column.
 Gemm as_column(const Gemm& g) { return g.y.cols == 1 ? g : g.transposed(); }
 
 bool has_long_rows(const Matrix& a) { return a.col_stride == 1 && a.cols >= kShortestLine; }

@@ -1,5 +1,5 @@
-// Products by a vector against plain loops: every dtype, both ways that a matrix lies, and vectors
-// on either side.
+// Tests products by a vector against plain loops, for every dtype, both layouts of a matrix, and
+// vectors on either side.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -20,7 +20,7 @@ constexpr uint32_t kSeed = 5;
 
 class Gemv : public testing::Test {
  protected:
-  // Small integers: every sum is exact.
+  // Fills a tensor with small integers, so that every sum is exact.
   template <typename T>
   static void fill(TestTensor& tensor, uint32_t seed) {
     std::mt19937 random(seed);
@@ -36,7 +36,7 @@ class Gemv : public testing::Test {
               BP_OK);
   }
 
-  // y (rows) = a (rows, depth) by x (depth), or as the product of rows.
+  // Computes y (rows) = a (rows, depth) by x (depth), or the transposed product.
   template <typename T>
   void expect_product(bp_dtype dtype, int64_t rows, int64_t depth, bool has_dense_columns,
                       bool is_row) {
@@ -70,7 +70,7 @@ class Gemv : public testing::Test {
 
   template <typename T>
   void expect_products(bp_dtype dtype) {
-    // Rests of vectors and of blocks, and depths that are divided.
+    // The extents leave parts of vectors and of blocks, and some depths are divided.
     const int64_t extents[][2] = {{1, 50},   {3, 16},   {37, 1},    {64, 64},
                                   {101, 67}, {2070, 3}, {2100, 20}, {3, 32769}};
     for (const auto& [rows, depth] : extents) {

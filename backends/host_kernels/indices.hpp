@@ -1,5 +1,5 @@
-// What ops with a tensor of indices share: tensors in the shape of a loop, and indices that are out
-// of range. Such an index is known when the work runs, and is then a failure of the stream.
+// Helpers of ops with a tensor of indices: tensors in the shape of a loop, and indices that are out
+// of range. An index out of range is found when the work runs, and is then a failure of the stream.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,11 @@
 
 namespace bp::kernels {
 
-// A tensor as a loop walks it: with the extents of `like`, and strides that may be set.
+// A tensor as a loop walks it. It has the extents of another tensor, and strides that can be
+// changed.
 class Reshaped {
  public:
-  // Moves along the axes of `like` as `tensor` does along its own, as far as it has as many.
+  // Takes the extents of `like`, and the strides of `tensor` for as many axes as `tensor` has.
   Reshaped(const bp_tensor& tensor, const bp_tensor& like) : tensor_(tensor) {
     std::copy_n(like.shape, like.ndim, extents_.begin());
     if (tensor.ndim == like.ndim) std::copy_n(tensor.strides, like.ndim, strides_.begin());
@@ -29,7 +30,7 @@ class Reshaped {
     strides_[axis] = stride;
     return *this;
   }
-  // Leaves only the first index of an axis.
+  // Keeps only the first index of an axis.
   Reshaped& collapse(size_t axis) {
     extents_[axis] = std::min<int64_t>(extents_[axis], 1);
     return *this;
@@ -41,7 +42,7 @@ class Reshaped {
   std::array<int64_t, BP_MAX_RANK> extents_{}, strides_{};
 };
 
-// One of the indices that are out of range, if there is one. Threads share it.
+// One index that is out of range, if there is one. Threads share the object.
 class WrongIndex {
  public:
   void set(int64_t index) {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/host_kernels/plan.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 

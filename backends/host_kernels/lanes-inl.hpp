@@ -1,4 +1,4 @@
-// Vectors of elements in memory: what kernels load and store, whatever the dtype of a tensor.
+// Loads and stores vectors of elements of any dtype.
 //
 //   memory      tag d            conversion on load   on store
 //   float       float            none                 none
@@ -7,8 +7,8 @@
 //   double      double           none                 none
 //   an integer  the same         none                 none
 //
-// Included once per Highway target, by sources that foreach_target.h compiles. Every target gives
-// the same bits.
+// Sources that foreach_target.h compiles include this header once per Highway target. Every target
+// gives the same bits.
 #if defined(BACKPLANE_CPU_LANES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_LANES_INL_HPP
 #undef BACKPLANE_CPU_LANES_INL_HPP
@@ -29,12 +29,12 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The tag of full vectors that elements of T are computed in.
+// The tag of the full vectors in which elements of T are computed.
 template <typename T>
 using ComputeTag = hn::ScalableTag<Compute<T>>;
 
-// Whether the target converts f16 by instructions, which round as we must and keep subnormals.
-// Elsewhere Highway flushes subnormals, so that we convert one by one.
+// Is 1 if the target converts f16 by instructions, which round to nearest even and keep subnormals.
+// On other targets Highway flushes subnormals, so the elements are converted one by one.
 #if (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL) && \
     !defined(HWY_DISABLE_F16C)
 constexpr bool kHasFloat16 = true;
@@ -86,7 +86,8 @@ HWY_INLINE void store_lanes(hn::Vec<D> v, D d, Float16* to) {
   }
 }
 
-// Adds just under half of what is dropped, and the rest of that half if the kept part is odd.
+// Adds just under half a unit of the last kept bit, and the rest of the half if the kept part is
+// odd.
 template <class D>
 HWY_INLINE void store_lanes(hn::Vec<D> v, D, BFloat16* to) {
   const hn::RebindToUnsigned<D> bits_d;
@@ -102,7 +103,8 @@ HWY_INLINE void store_lanes(hn::Vec<D> v, D, BFloat16* to) {
              reinterpret_cast<uint16_t*>(to));
 }
 
-// The first `count` lanes, fewer than all of them; the others are 0. No other element is touched.
+// Loads the first `count` lanes, which are fewer than all lanes, and sets the others to 0. It reads
+// no other element.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> load_lanes_n(D d, const T* from, size_t count) {
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
@@ -123,8 +125,8 @@ HWY_INLINE void store_lanes_n(hn::Vec<D> v, D d, T* to, size_t count) {
   for (size_t i = 0; i < count; ++i) to[i] = lanes[i];
 }
 
-// What a loop that reduces does to elements before it combines them: nothing. Another such map
-// computes something; at(i) is the map of the columns from i on, where each has its own.
+// The map that a reduction applies to elements before it combines them; this one returns the
+// element. at(i) returns the map for the columns from i on, since each column may have its own.
 struct Itself {
   Itself at(int64_t) const { return {}; }
   template <class D, class V>
@@ -133,7 +135,7 @@ struct Itself {
   }
 };
 
-// The map of one value.
+// Applies the map to one value.
 template <class Map, typename C>
 HWY_INLINE C map_one(const Map& map, C x) {
   if constexpr (std::is_same_v<Map, Itself>) {

@@ -1,6 +1,6 @@
-// The largest of some elements, where NaN is larger than every number: for amax and argmax.
+// Finds the largest element for amax and argmax. NaN is larger than every number.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_LARGER_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_LARGER_INL_HPP
 #undef BACKPLANE_CPU_LARGER_INL_HPP
@@ -19,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// NaN is larger than every number; of two equal elements the first stays.
+// Returns the larger element. NaN is larger than every number, and if both are equal, the first
+// stays.
 template <typename T>
 HWY_INLINE T larger(T best, T x) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -38,7 +39,8 @@ HWY_INLINE hn::Mask<D> is_larger(D, hn::Vec<D> best, hn::Vec<D> x) {
   }
 }
 
-// Rows are short, and 64 lanes taken one by one would cost more than the rest of a row.
+// Returns the largest lane. It does not take lanes one by one, because rows are short, and 64 steps
+// would cost more than the rest of a row.
 template <class D>
 HWY_INLINE hn::TFromD<D> largest_lane(D d, hn::Vec<D> v) {
   if constexpr (std::is_floating_point_v<hn::TFromD<D>>) {
@@ -56,7 +58,7 @@ Compute<T> largest_of_row(const T* x, int64_t n, Compute<T> best, const Map& map
     const auto v = map(d, load_lanes(d, x + at));
     return hn::IfThenElse(is_larger(d, m, v), v, m);
   };
-  // Four quarters side by side: memory serves several streams faster than one.
+  // Four quarters are read side by side, because memory serves several streams faster than one.
   const int64_t quarter = n / (4 * lanes) * lanes;
   auto m0 = hn::Set(d, best), m1 = m0, m2 = m0, m3 = m0;
   int64_t i = 0;

@@ -1,4 +1,4 @@
-// The kernels of matrices, windows, rows and indices, through the tables of the plugin.
+// Tests kernels of matrices, windows, rows and indices, through the tables of the plugin.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr uint32_t kSeed = 11;
 
-// Small integers: every sum is exact, so that results compare equal.
+// Fills a tensor with small integers. Every sum is then exact, so that results compare equal.
 template <typename T>
 void fill(TestTensor& tensor, uint32_t seed = kSeed) {
   std::mt19937 random(seed);
@@ -35,7 +35,7 @@ T dot(TestTensor& a, TestTensor& b) {
 
 class LibraryTest : public ::testing::Test {
  protected:
-  // The status of the stream after `op`.
+  // Returns the status of the stream after `op`.
   template <typename Args>
   bp_status run(uint32_t op, const Args& args) {
     EXPECT_EQ(backend_.launch(op, args), BP_OK) << backend_.text;
@@ -79,7 +79,8 @@ class LibraryTest : public ::testing::Test {
     }
   }
 
-  // Over several blocks of a product's depth; every operand has gaps, and y has its columns dense.
+  // Tests a product over several blocks of depth. Every operand has gaps, and the columns of y are
+  // dense.
   template <typename T>
   void expect_preactivation(bp_dtype dtype) {
     constexpr int64_t kRows = 7, kDepth = 600, kCols = 40;
@@ -203,7 +204,7 @@ TEST_F(LibraryTest, GradientsOfConvolutionAreItsAdjoints) {
   expect_adjoint_gradients<double>(BP_F64);
 }
 
-// So many that they are converted to f32 part by part, and the last part is shorter.
+// There are so many images that they are converted to f32 in parts, and the last part is shorter.
 TEST_F(LibraryTest, ConvolvesManyImagesOfNarrowElements) {
   constexpr int64_t kImages = 5, kRows = 700, kCols = 1024;
   const int64_t one[] = {1, 1}, zero[] = {0, 0, 0, 0};

@@ -1,7 +1,7 @@
-// Lines of elements of any dtype and stride, converted from and to the dtype of sums; Sum is float
+// Converts lines of elements of any dtype and stride from and to the dtype of sums. Sum is float
 // for f16, bf16 and f32, and double for f64.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_LINES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_LINES_INL_HPP
 #undef BACKPLANE_CPU_LINES_INL_HPP
@@ -37,7 +37,7 @@ void with_element_of(bp_dtype dtype, const Fn& fn) {
   });
 }
 
-// Elements that a buffer on the stack has, where lines are gathered.
+// The number of elements of a stack buffer in which lines are gathered.
 constexpr int64_t kGatherElements = 64;
 
 template <typename Sum, typename T>
@@ -51,7 +51,7 @@ HWY_INLINE void load_dense_line(const T* from, int64_t count, Sum* HWY_RESTRICT 
   store_lanes_n(load_lanes_n(d, from + i, rest), d, to + i, rest);
 }
 
-// to = `count` elements, `stride` elements apart.
+// Converts `count` elements, `stride` elements apart, into `to`.
 template <typename Sum, typename T>
 HWY_INLINE void load_line(const T* from, int64_t stride, int64_t count, Sum* HWY_RESTRICT to) {
   if (stride == 1) return load_dense_line(from, count, to);

@@ -1,5 +1,5 @@
-// Every kernel of this folder, for the backends that register them (kernels.def). Those of the
-// element-wise ops and of the reductions are in generated lists.
+// Every kernel of this folder, for the backends that register them (kernels.def). The kernels of
+// the element-wise ops and of the reductions are in generated lists.
 #pragma once
 
 #include "backends/host_kernels/kernels.hpp"
@@ -18,7 +18,7 @@ inline constexpr const bp_kernel* kKernels[] = {
 #include "reductions.def"
 };
 
-// What needs oneDNN: a build without it lacks them.
+// The kernels that need oneDNN. A build without oneDNN lacks them.
 inline constexpr const bp_kernel* kLibraryKernels[] = {
 #define BP_KERNEL(name)
 #define BP_LIBRARY_KERNEL(name) &(name),

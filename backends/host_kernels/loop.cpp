@@ -10,7 +10,7 @@
 namespace bp::kernels {
 namespace {
 
-// The tile of a row function: 16 KiB of f64 for an operand that is transposed.
+// The size of the tile of a row function. A transposed operand of f64 takes 16 KiB.
 constexpr int64_t kTileRows = 32, kTileCols = 64;
 
 struct Axis {
@@ -18,7 +18,7 @@ struct Axis {
   std::array<int64_t, kMaxOperands> strides;  // In bytes.
 };
 
-// Whether `outer` continues where `inner` ends, in every operand.
+// Returns whether `outer` continues where `inner` ends, in every operand.
 bool can_merge(const Axis& outer, const Axis& inner) {
   for (size_t k = 0; k < kMaxOperands; ++k) {
     if (outer.strides[k] != inner.strides[k] * inner.extent) return false;
@@ -26,23 +26,14 @@ bool can_merge(const Axis& outer, const Axis& inner) {
   return true;
 }
 
-// The outer axis of the two has the larger strides: in the result, else in the first operand where
-// they differ.
+// Returns whether a is the outer axis. The outer axis has the larger stride in the result, or else
+// in the first operand in which the strides differ.
 bool is_outer(const Axis& a, const Axis& b) {
   for (size_t k = 0; k < kMaxOperands; ++k) {
     const int64_t left = std::abs(a.strides[k]), right = std::abs(b.strides[k]);
     if (left != right) return left > right;
   }
   return false;
-}
-
-// Whether elements lie in row-major order without gaps.
-bool is_dense(uint32_t ndim, const int64_t* shape, const int64_t* strides) {
-  int64_t expected = 1;
-  for (uint32_t i = ndim; i-- > 0; expected *= shape[i]) {
-    if (shape[i] != 1 && strides[i] != expected) return false;
-  }
-  return true;
 }
 
 // The axes that matter, sorted by the stride of the result, the outermost first.
@@ -69,7 +60,7 @@ int sort_axes(uint32_t ndim, const int64_t* shape, std::span<const LoopOperand> 
   return rank;
 }
 
-// Puts the axes into the loop, neighbours in one where every operand allows it.
+// Puts the axes into the loop, and merges neighbours if every operand allows it.
 void merge_axes(Loop& loop, const std::array<Axis, BP_MAX_RANK>& axes, int rank) {
   for (int i = 0; i < rank; ++i) {
     const Axis& axis = axes[static_cast<size_t>(i)];
@@ -80,7 +71,8 @@ void merge_axes(Loop& loop, const std::array<Axis, BP_MAX_RANK>& axes, int rank)
   }
 }
 
-// Makes an axis along which an operand is denser than along the inner one the neighbour of it.
+// If an operand is denser along another axis than along the inner one, makes that axis the
+// neighbour of the inner one.
 void choose_tiles(Loop& loop) {
   const int inner = loop.rank - 1;
   int best = -1;
@@ -117,7 +109,7 @@ Loop make_loop(uint32_t ndim, const int64_t* shape, std::span<const LoopOperand>
   for (const LoopOperand& o : operands) {
     loop.data[k] = o.data;
     loop.size_bytes[k++] = o.size_bytes;
-    is_row = is_row && (o.data == nullptr || is_dense(ndim, shape, o.strides));
+    is_row = is_row && (o.data == nullptr || is_contiguous(ndim, shape, o.strides));
   }
   if (is_row) {
     loop.rank = 1;
@@ -150,7 +142,8 @@ namespace {
 
 using Addresses = std::array<std::byte*, kMaxOperands>;
 
-// Where the operands begin; `scalar` stands in for the one that has no address.
+// Returns the addresses where the operands begin. The operand without an address gets that of
+// `scalar`.
 Addresses first_addresses(const Loop& loop, uint64_t& scalar) {
   Addresses at{};
   for (size_t k = 0; k < static_cast<size_t>(loop.operand_count); ++k) {
@@ -195,7 +188,7 @@ void step(const Loop& loop, Addresses& at, int axis_count,
   }
 }
 
-// The elements [begin, end) of the loop, in its own order.
+// Runs the elements [begin, end) of the loop, in its order.
 void run_part(const Loop& loop, RowFunction* row, const void* context, int64_t begin, int64_t end) {
   uint64_t scalar = loop.scalar;
   Addresses at = first_addresses(loop, scalar);
@@ -234,13 +227,13 @@ struct Tiling {
         tile_cols((plane_cols + cols - 1) / cols),
         count(loop.count / (plane_rows * plane_cols) * tile_rows * tile_cols) {}
 
-  int64_t rows, cols;              // Of a tile.
-  int64_t plane_rows, plane_cols;  // Of the two inner axes.
-  int64_t tile_rows, tile_cols;    // Tiles in a plane.
+  int64_t rows, cols;              // The extents of a tile.
+  int64_t plane_rows, plane_cols;  // The extents of the two inner axes.
+  int64_t tile_rows, tile_cols;    // The numbers of tiles in a plane.
   int64_t count;
 };
 
-// The tiles [begin, end).
+// Runs the tiles [begin, end).
 void run_tile_range(const Loop& loop, const Tiling& tiling, TileFunction* tile, const void* context,
                     int64_t begin, int64_t end) {
   uint64_t scalar = loop.scalar;
@@ -263,13 +256,13 @@ struct RowsOfTile {
   const void* context;
 };
 
-// An operand that lies across the rows of a tile, turned round.
+// A transposed copy of an operand that lies across the rows of a tile.
 struct alignas(64) TurnedOperand {
   std::byte bytes[kTileRows * kTileCols * 8];
 };
 
-// Hands the rows of a tile to a row function. Where it may, it turns operands so that their rows
-// are dense; the result is never turned.
+// Gives the rows of a tile to a row function. If kMayTurn is true, it transposes operands so that
+// their rows are dense. It never transposes the result.
 template <bool kMayTurn>
 void run_rows_of_tile(const Loop& loop, std::byte* const* data, int64_t rows, int64_t cols,
                       const void* context) {
@@ -312,12 +305,12 @@ void run_any(const Loop& loop, RowFunction* row, int threads, int64_t grain, con
   }
   parallel_for(threads, loop.count, grain, [&](int64_t begin, int64_t end) {
     run_part(loop, row, context, begin, end);
-    hwy::FlushStream();  // What was streamed is there for every thread.
+    hwy::FlushStream();  // Every thread sees streamed data after this.
   });
 }
 
-// Shorter rows have too many lines that are written in parts, unless all are whole lines, and so
-// have rows of a tile that do not begin with a line.
+// Shorter rows are not streamed unless they are whole cache lines, because too many lines would be
+// written in parts. The same holds for rows of a tile that do not begin with a line.
 constexpr int64_t kStreamRowBytes = 1024;
 constexpr uint64_t kLineBytes = 64;
 

@@ -1,4 +1,4 @@
-// Functions on vectors of f32 and f64: what activations, norms and losses are made of.
+// Functions on vectors of f32 and f64, which activations, norms and losses use.
 //
 //                    largest error found, in ulp     how
 //                    f32           f64
@@ -11,10 +11,10 @@
 // NaN gives NaN, and infinities give the limits. Each lane is computed by itself.
 //
 // Polynomials and rational functions interpolate their function at the Chebyshev nodes of the named
-// interval, in arithmetic of 60 digits; those of gelu at nodes of (x - a) / (x + a), with
-// a = 3 in f32 and 4 in f64.
+// interval. Their coefficients were computed with 60 digits. The rational functions of gelu use the
+// nodes of (x - a) / (x + a), with a = 3 in f32 and 4 in f64.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_MATH_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_MATH_INL_HPP
 #undef BACKPLANE_CPU_MATH_INL_HPP
@@ -34,7 +34,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// c[0] + c[1] x + c[2] x^2 + ...
+// Returns c[0] + c[1] x + c[2] x^2 + ...
 template <class D, class V, typename T, size_t kCount>
 HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
   V y = hn::Set(d, c[kCount - 1]);
@@ -42,14 +42,14 @@ HWY_INLINE V polynomial(D d, V x, const T (&c)[kCount]) {
   return y;
 }
 
-// n / q, but for its last bit, where q is a normal number and so is 1 / q. In f32 of AVX-512 an
+// Returns n / q except for its last bit, if q and 1 / q are normal numbers. In f32 of AVX-512, an
 // approximate reciprocal and one step of Newton's method take less time than the division: gelu of
-// 4M f16 710 us on two threads instead of 765.
+// 4M f16 takes 710 us on two threads instead of 765.
 template <class D, class V>
 HWY_INLINE V quotient(D d, V n, V q) {
 #if HWY_TARGET <= HWY_AVX3
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    const V reciprocal = hn::ApproximateReciprocal(q);  // Within 2^-14.
+    const V reciprocal = hn::ApproximateReciprocal(q);  // The error is at most 2^-14.
     const V first = hn::Mul(n, reciprocal);
     return hn::MulAdd(hn::NegMulAdd(q, first, n), reciprocal, first);
   }
@@ -58,8 +58,9 @@ HWY_INLINE V quotient(D d, V n, V q) {
   return hn::Div(n, q);
 }
 
-// Numbers of exp(). Adding kRound to x / ln 2 rounds it to an integer n, which then lies in the low
-// bits: kRound is 1.5 * 2^(fraction bits). ln 2 is split so that n * kLn2High is exact.
+// The constants of exp(). kRound is 1.5 * 2^(fraction bits): when it is added to x / ln 2, the sum
+// is rounded to an integer n, which then lies in the low bits. ln 2 is split so that n * kLn2High
+// is exact.
 template <typename T>
 struct ExpTraits;
 
@@ -68,8 +69,8 @@ struct ExpTraits<float> {
   static constexpr int kFractionBits = 23, kBias = 127;
   static constexpr float kRound = 0x1.8p23f, kLog2E = 0x1.715476p0f;
   static constexpr float kLn2High = 0x1.62ep-1f, kLn2Low = 3.1946184945309415e-05f;
-  static constexpr float kLeast = -105.0f, kMost = 89.0f;  // 0 and infinity.
-  static constexpr float kNormal = 87.0f;                  // Below, exp(-x) and exp(x) are normal.
+  static constexpr float kLeast = -105.0f, kMost = 89.0f;  // exp() is 0 and infinity there.
+  static constexpr float kNormal = 87.0f;                  // Below, exp(x) and exp(-x) are normal.
   // (exp(r) - 1 - r) / r^2 for |r| <= ln(2) / 2.
   static constexpr float kTail[] = {0.5f, 0.16666576266288757f, 0.041666556149721146f,
                                     0.008363203145563602f, 0.0013926213141530752f};
@@ -94,8 +95,8 @@ struct ExpTraits<double> {
                                      2.0914717341716378e-09};
 };
 
-// exp(r) for the rest of x beside a multiple of ln 2, and the number in whose low bits that
-// multiple stands: `round` is kRound plus what is to be added to it.
+// Computes exp(r), where x is r plus a multiple of ln 2, and a number whose low bits contain that
+// multiple. `round` is kRound plus a number that is added to the multiple.
 template <class V>
 struct ExpParts {
   V significand, shifted;
@@ -113,13 +114,14 @@ HWY_INLINE ExpParts<V> split_exp(D d, V x, hn::TFromD<D> round) {
   return {hn::MulAdd(hn::MulAdd(polynomial(d, r, E::kTail), r, one), r, one), shifted};
 }
 
-// exp(x) for x within [kLeast, kMost]. NaN stays.
+// Returns exp(x) for x in [kLeast, kMost]. A NaN stays.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_in_range(D d, V x) {
   using E = ExpTraits<hn::TFromD<D>>;
   const hn::RebindToUnsigned<D> bits_d;
   const ExpParts<V> parts = split_exp(d, x, E::kRound + 2 * E::kBias);
-  // 2^n in two factors, since it may be none: the result can be subnormal, or beyond 2^bias.
+  // 2^n is two factors, because 2^n itself may be no number of T: the result can be subnormal, or
+  // beyond 2^bias.
   const auto sum = hn::BitCast(bits_d, parts.shifted);
   const auto half = hn::ShiftRight<1>(sum), rest = hn::Sub(sum, half);
   const V scale = hn::BitCast(d, hn::ShiftLeft<E::kFractionBits>(half));
@@ -127,7 +129,7 @@ HWY_INLINE V exp_in_range(D d, V x) {
   return hn::Mul(hn::Mul(parts.significand, scale), scale_rest);
 }
 
-// exp(x) times 2^kBits, where that is no subnormal number. NaN gives anything.
+// Returns exp(x) times 2^kBits, which must not be subnormal. For a NaN the result is any value.
 template <int kBits, class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_by_exponent(D d, V x) {
   using E = ExpTraits<hn::TFromD<D>>;
@@ -137,13 +139,14 @@ HWY_INLINE V exp_by_exponent(D d, V x) {
   return hn::BitCast(d, hn::Add(hn::BitCast(bits_d, parts.significand), exponent));
 }
 
-// By this power of 2, exponentials of negative numbers are normal numbers until they are 0.
+// Times 2 to this power, exponentials of negative numbers are normal numbers or 0.
 constexpr int kExpScaleBits = 64;
 template <typename T>
 constexpr T kExpScale = static_cast<T>(0x1p64);
 
-// exp(x) for x in [kLeast, 0], with the bits of exp(). NaN stays. The power of 2 is a normal number
-// until the last product: one more than scaled_exp_of_negative() needs, and no branch as in exp().
+// Returns exp(x) for x in [kLeast, 0], with the same bits as exp(). A NaN stays. The power of 2 is
+// a normal number until the last product. This takes one product more than
+// scaled_exp_of_negative(), and no branch as exp() does.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_of_small(D d, V x) {
   using T = hn::TFromD<D>;
@@ -155,28 +158,28 @@ HWY_INLINE V exp_of_small(D d, V x) {
   return hn::Mul(scaled, hn::Set(d, 1 / kExpScale<T>));
 }
 
-// exp(x) for x <= 0. NaN stays.
+// Returns exp(x) for x <= 0. A NaN stays.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_of_negative(D d, V x) {
   const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
   return exp_of_small(d, hn::IfThenElse(hn::Lt(x, least), least, x));
 }
 
-// The same, for where the result does not matter if x is NaN.
+// Returns exp(x) for x <= 0. For a NaN the result is any value.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_of_negative_number(D d, V x) {
   return exp_of_small(d, hn::Max(x, hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast)));
 }
 
-// exp(x) times 2^kExpScaleBits, for x <= 0: never subnormal, and so rounded no more than once where
-// it is divided by a sum of its kind. NaN gives anything.
+// Returns exp(x) times 2^kExpScaleBits, for x <= 0. The result is never subnormal, so it is rounded
+// only once when it is divided by a sum of such results. For a NaN the result is any value.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V scaled_exp_of_negative(D d, V x) {
   const V least = hn::Set(d, ExpTraits<hn::TFromD<D>>::kLeast);
   return exp_by_exponent<kExpScaleBits>(d, hn::Max(x, least));
 }
 
-// Both ways give the same bits.
+// Returns exp(x). Both branches give the same bits.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp(D d, V x) {
   using E = ExpTraits<hn::TFromD<D>>;
@@ -187,7 +190,7 @@ HWY_INLINE V exp(D d, V x) {
   return exp_in_range(d, hn::IfThenElse(hn::Gt(above, most), most, above));
 }
 
-// Highway's polynomial is made for positive finite numbers.
+// Returns log(x). Highway's polynomial is made for positive finite numbers.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V log(D d, V x) {
   using Limits = std::numeric_limits<hn::TFromD<D>>;
@@ -199,8 +202,8 @@ HWY_INLINE V log(D d, V x) {
   return hn::IfThenElse(hn::Lt(x, infinity), result, hn::Add(x, x));
 }
 
-// p / (p + 2) with p = exp(2 |x|) - 1, which is made of exp(r) - 1 and 2^n - 1, so that it is exact
-// to the last places for every x. Beyond kTanhMost it is 1.
+// tanh(|x|) is p / (p + 2) with p = exp(2 |x|) - 1. p is computed from exp(r) - 1 and 2^n - 1, so
+// that it is exact to the last places for every x. Beyond kTanhMost the result is 1.
 template <typename T>
 constexpr T kTanhMost = sizeof(T) == 4 ? T{9.5} : T{20};
 
@@ -214,7 +217,7 @@ HWY_INLINE V tanh(D d, V x) {
   const V twice = hn::Add(capped, capped), round = hn::Set(d, E::kRound + E::kBias);
   const V shifted = hn::MulAdd(twice, hn::Set(d, E::kLog2E), round);
   const V n = hn::Sub(shifted, round);
-  // ln 2 in one number: an error of n * 2^-28 in p hardly moves tanh(x).
+  // ln 2 is one number here, because an error of n * 2^-28 in p hardly changes tanh(x).
   const V r = hn::NegMulAdd(n, hn::Set(d, E::kLn2High + E::kLn2Low), twice);
   const V part = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, E::kTail), r);
   const V scale = hn::BitCast(d, hn::ShiftLeft<E::kFractionBits>(hn::BitCast(bits_d, shifted)));
@@ -222,7 +225,7 @@ HWY_INLINE V tanh(D d, V x) {
   return hn::CopySignToAbs(quotient(d, power, hn::Add(power, hn::Set(d, T{2}))), x);
 }
 
-// sigmoid(x) and sigmoid(-x), both without cancellation. NaN gives anything.
+// sigmoid(x) and sigmoid(-x), both without cancellation. For a NaN they are any value.
 template <class V>
 struct SigmoidPair {
   V of_x, of_minus_x;
@@ -239,7 +242,8 @@ HWY_INLINE SigmoidPair<V> sigmoid_pair(D d, V x) {
           hn::IfThenElse(is_negative, larger, smaller)};
 }
 
-// x * sigmoid(x), and y * sigmoid(x) in general. NaN gives NaN if y is one too.
+// Returns x * sigmoid(x), or y * sigmoid(x) in general. If x is NaN, the result is NaN if y is NaN
+// too.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V times_sigmoid(D d, V y, V x) {
   const V one = hn::Set(d, kExpScale<hn::TFromD<D>>);
@@ -248,12 +252,12 @@ HWY_INLINE V times_sigmoid(D d, V y, V x) {
   return hn::Mul(y, quotient(d, part, hn::Add(one, power)));
 }
 
-// exp(x^2 / 2) * P(-x) in terms of x, where P is the distribution function of the standard normal
-// distribution: for 0 <= x <= 15 within 8e-9 in f32, and for 0 <= x <= 40 within 2e-18 in f64. All
-// coefficients are positive, so that nothing cancels.
+// Coefficients for exp(x^2 / 2) * P(-x) in terms of x, where P is the distribution function of the
+// standard normal distribution. The error is at most 8e-9 for 0 <= x <= 15 in f32, and 2e-18 for 0
+// <= x <= 40 in f64. All coefficients are positive, so that nothing cancels.
 template <typename T>
 struct TailTraits {
-  static constexpr double kMost = 38.75;  // Then gelu and its slope are 0.
+  static constexpr double kMost = 38.75;  // Below -kMost gelu and its slope are 0.
   static constexpr double kNumerator[] = {0.5,
                                           0.827182602669902622,
                                           0.678391801917662591,
@@ -292,15 +296,16 @@ struct TailTraits<float> {
                                            0.0103335341330186088f};
 };
 
-// P(-|x|) is power * factor. `power` is exp(-x^2 / 2) * 2^64, never subnormal, and `factor` has the
+// P(-|x|) is power * factor. `power` is exp(-x^2 / 2) * 2^64 and never subnormal. `factor` has the
 // rest, so that the product of both rounds once.
 template <class V>
 struct NormalTail {
   V power, factor;
 };
 
-// For 0 <= x <= kMost. The rounding of x^2 would be an error of the power that grows with x^2:
-// where a product can be added without being rounded, what the square lost goes to the power.
+// Computes the tail for 0 <= x <= kMost. The rounding of x^2 would cause an error of the power that
+// grows with x^2. If the target has fused multiply-add, the rounding error of the square is added
+// to the power.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE NormalTail<V> normal_tail(D d, V x) {
   using T = hn::TFromD<D>;
@@ -312,17 +317,18 @@ HWY_INLINE NormalTail<V> normal_tail(D d, V x) {
   return {hn::MulAdd(hn::Mul(power, half), lost, power), hn::Mul(factor, unscale)};
 }
 
-// x * P(x), with an error that is relative to the result.
+// Returns x * P(x), with an error that is relative to the result.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V times_normal_cdf(D d, V x) {
   const V magnitude = hn::Min(hn::Abs(x), hn::Set(d, TailTraits<hn::TFromD<D>>::kMost));
   const auto tail = normal_tail(d, magnitude);
-  // In this order, since the product of a small x and the factor would be subnormal.
+  // The order matters, because the product of a small x and the factor would be subnormal.
   const V lacking = hn::Mul(hn::Mul(magnitude, tail.power), tail.factor);
-  return hn::Sub(hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x), lacking);  // NaN stays.
+  return hn::Sub(hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x), lacking);  // A NaN stays.
 }
 
-// Its derivative, P(x) + x * exp(-x^2 / 2) / sqrt(2 pi), of which that of -x is the rest to 1.
+// Returns the derivative of gelu, P(x) + x * exp(-x^2 / 2) / sqrt(2 pi). The derivatives at x and
+// at -x add to 1.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V normal_cdf_slope(D d, V x) {
   using T = hn::TFromD<D>;
@@ -335,8 +341,8 @@ HWY_INLINE V normal_cdf_slope(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, x), slope, x);
 }
 
-// The argument of sigmoid() in gelu(tanh): sqrt(8 / pi) * (x + 0.044715 x^3). Where the sigmoid is
-// 0 or 1, x stays at 40, so that the cube does not overflow.
+// Returns the argument of sigmoid() in gelu(tanh), sqrt(8 / pi) * (x + 0.044715 x^3). If the
+// sigmoid is 0 or 1, x is limited to 40, so that the cube does not overflow.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V cap_for_gelu(D d, V x) {
   const V most = hn::Set(d, hn::TFromD<D>{40});

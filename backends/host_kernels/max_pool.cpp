@@ -1,14 +1,14 @@
-// max_pool (pool.hpp). oneDNN's pooling is not used: it never chooses NaN, which here is larger
-// than every number, and it counts indices in a way of its own.
+// max_pool (pool.hpp). It does not use oneDNN's pooling, which never chooses NaN and counts indices
+// in another way. NaN is larger than every number here.
 //
-// Rows are joined before columns, so that among equal elements it is the index that says which is
-// the first. Without indices only the sign of a zero can tell, so that indices are kept for those
-// rows of outputs alone whose windows hold a -0.
+// Rows are joined before columns, so the index alone says which of several equal elements is the
+// first. If the op returns no indices, only the sign of a zero can show the difference. Indices are
+// then kept only for rows of outputs whose windows contain a -0.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/max_pool.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <limits>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -27,10 +27,10 @@ struct MaxPool {
   bool has_indices = false;
 };
 
-// Pools one plane; a thread has the line of values and of indices in `memory`.
+// Pools one plane. `memory` holds the thread's lines of values and of indices.
 using PoolPlane = void(const MaxPool& pool, int64_t plane, std::byte* memory);
 
-// The number of padding, which is behind every element.
+// The index of padding, which is larger than that of every element.
 template <typename Index>
 constexpr Index kNoIndex = std::numeric_limits<Index>::max();
 
@@ -43,7 +43,7 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Whether b is larger than a, as NaN is than every number.
+// Returns whether b is larger than a. NaN is larger than every number.
 template <class D>
 HWY_INLINE hn::Mask<D> is_larger(D, hn::Vec<D> b, hn::Vec<D> a) {
   return hn::AndNot(hn::IsNaN(a), hn::Or(hn::Lt(a, b), hn::IsNaN(b)));
@@ -54,7 +54,7 @@ struct Max {
   static constexpr Value identity() {
     return -std::numeric_limits<Value>::infinity();
   }
-  // A NaN of a stays, since no b is larger.
+  // If a is NaN, it stays, because no b is larger.
   template <class D>
   static HWY_INLINE hn::Vec<D> join(D, hn::Vec<D> a, hn::Vec<D> b) {
     return hn::IfThenElse(hn::Or(hn::Lt(a, b), hn::IsNaN(b)), b, a);
@@ -68,7 +68,7 @@ struct Indexed {
   using D = ComputeTag<T>;
   using IndexD = hn::RebindToSigned<D>;
 
-  // The largest elements so far, and their numbers.
+  // The largest elements so far, and their indices.
   struct Best {
     hn::Vec<D> values;
     hn::Vec<IndexD> indices;
@@ -77,11 +77,12 @@ struct Indexed {
       values = hn::IfThenElse(is_better, other.values, values);
       indices = hn::IfThenElse(hn::RebindMask(IndexD(), is_better), other.indices, indices);
     }
-    // Offers what is behind all that was offered before.
+    // Offers elements that come after all earlier ones.
     HWY_INLINE void offer_later(const Best& other) {
       take_if(is_larger(D(), other.values, values), other);
     }
-    // Offers what may be in front of it: the smaller of the numbers of equal elements stays.
+    // Offers elements that may come before earlier ones. Of equal elements the one with the smaller
+    // index stays.
     HWY_INLINE void offer(const Best& other) {
       const auto both_nan = hn::And(hn::IsNaN(values), hn::IsNaN(other.values));
       const auto are_equal = hn::Or(hn::Eq(values, other.values), both_nan);
@@ -97,7 +98,7 @@ struct Indexed {
             hn::Iota(index_d, static_cast<Index>(row.index + c))};
   }
 
-  // The line of a block in a row of outputs, whose padding is there already.
+  // Makes the line of a block in a row of outputs. The padding of the line is already written.
   static void join_rows(const MaxPool& p, const T* plane, const OutputRow& place,
                         const LineBlock& block, Value* line, Index* indices) {
     const bool has_rows = for_each_row_group(
@@ -125,7 +126,7 @@ struct Indexed {
     std::fill_n(indices + block.offset, block.inputs.size(), kNoIndex<Index>);
   }
 
-  // The outputs from the one on whose first tap is at `at` of the line.
+  // Computes a vector of outputs. The first tap of the first one is at `at` of the line.
   static HWY_INLINE Best join_taps(const Window& w, const Value* line, const Index* indices,
                                    int64_t at, int64_t count) {
     const D d;
@@ -140,7 +141,7 @@ struct Indexed {
     return best;
   }
 
-  // One row of outputs of a block.
+  // Computes one row of outputs of a block.
   static void pool_row(const MaxPool& p, int64_t plane, const OutputRow& place,
                        const LineBlock& block, Value* line, Index* indices) {
     const Window& w = p.window;
@@ -183,11 +184,12 @@ void pool_plane_with_indices(const MaxPool& p, int64_t plane, std::byte* memory)
   });
 }
 
-// Whether a -0 was seen: of the bits of all floats, taken as integers, its are the smallest.
+// Notes whether a -0 was seen. As integers, the bits of -0 are smaller than those of every other
+// float.
 template <typename T>
 class NegativeZeros {
  public:
-  // Spelled out: one that the compiler made would not be compiled for the target.
+  // The constructor is written out, because a generated one would not be compiled for the target.
   HWY_INLINE NegativeZeros() : least_(hn::Zero(BitsTag())) {}
 
   HWY_INLINE void look(hn::Vec<ComputeTag<T>> v) {
@@ -253,7 +255,7 @@ namespace {
 
 HWY_EXPORT(find_pool_plane);
 
-// Indices of 4-byte elements are counted in 32 bits.
+// Refuses planes that are too large, because indices of 4-byte elements are counted in 32 bits.
 bp_reason max_pool_supports(const bp_max_pool_args& args) {
   if (args.x->dtype == BP_F64) return nullptr;
   const bool is_small = plane_size(*args.x) < std::numeric_limits<int32_t>::max();
@@ -264,7 +266,7 @@ Window window_of(const bp_max_pool_args& args) {
   return Window(args.x->ndim - 2, args.kernel_size, args.stride, args.padding, args.dilation);
 }
 
-// A line of values and one of indices of the same size.
+// Returns the bytes of a line of values and of a line of indices, which has the same size.
 uint64_t thread_bytes(const bp_max_pool_args& args) {
   const int64_t value_size_bytes = args.x->dtype == BP_F64 ? 8 : 4;
   const int64_t elements = line_elements(window_of(args), args.y->shape[args.y->ndim - 1]);

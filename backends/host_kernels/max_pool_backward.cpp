@@ -1,11 +1,11 @@
-// The gradient of max_pool (pool.hpp): what an output gets goes to the element that its index
-// names. All outputs of a plane may name one element, so that sums are kept in f64 and rounded
-// once.
+// The gradient of max_pool (pool.hpp). The gradient of an output goes to the element that the
+// output's index names. All outputs of a plane may name the same element, so sums are kept in f64
+// and rounded once.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/max_pool_backward.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <array>
 #include <atomic>
 
@@ -22,7 +22,7 @@ struct MaxPoolBackward {
   Planes grad_y, indices, grad_x;
 };
 
-// Scatters one plane; returns an index that is out of range, or -1. `sums` has room for a plane.
+// Scatters one plane. Returns an index that is out of range, or -1. `sums` has room for a plane.
 using ScatterPlane = int64_t(const MaxPoolBackward& pool, int64_t plane, double* sums);
 
 }  // namespace
@@ -63,7 +63,7 @@ void for_each_position(const Planes& p, Fn&& fn) {
   }
 }
 
-// Adds to the sums that the indices name.
+// Adds the gradients to the sums that the indices name.
 template <typename T>
 int64_t add_to_plane(const MaxPoolBackward& p, int64_t plane, double* sums) {
   const auto* const from = reinterpret_cast<const T*>(p.grad_y.plane(plane));
@@ -112,7 +112,7 @@ namespace {
 
 HWY_EXPORT(find_scatter_plane);
 
-// Threads, each of which has a plane of sums of its own.
+// Returns the number of threads. Each has its own plane of sums.
 int64_t sum_slots(const bp_max_pool_backward_args& args, const Env& env) {
   return std::min<int64_t>(env.thread_count(), args.grad_x->shape[0] * args.grad_x->shape[1]);
 }

@@ -1,14 +1,13 @@
 // fill, copy and arange, for tensors of every layout.
 //
-// copy converts between all dtypes of the device; one that converts nothing is in copy.cpp. The
-// 16-bit floats are converted by way of f32, where a value with too many bits for an f32 is rounded
-// to odd: its last bit says that something was dropped, so that the second rounding is the only
-// one.
+// copy converts between all dtypes of the device; a copy without conversion is in copy.cpp. The
+// 16-bit floats are converted through f32. A value with too many bits for f32 is rounded to odd:
+// its last bit says that bits were dropped, so that only the second rounding changes the result.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/movement.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <bit>
 #include <cmath>
 #include <type_traits>
@@ -24,7 +23,8 @@
 namespace bp::kernels {
 namespace {
 
-// An element of bool, so that conversions to it can differ from those to u8.
+// An element of bool. It is a type of its own, so that conversions to bool can differ from those to
+// u8.
 struct Bool {
   uint8_t value;
 };
@@ -38,7 +38,8 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Integers wrap, and a float drops its fraction. One that fits in no 64 bits gives some value.
+// Converts to an integer. Integers wrap, and a float drops its fraction. A float that does not fit
+// in 64 bits gives any value.
 template <typename To, typename From>
 HWY_INLINE To convert(From x) {
   if constexpr (std::is_same_v<To, From>) {
@@ -52,8 +53,8 @@ HWY_INLINE To convert(From x) {
   }
 }
 
-// The f32 next to x whose last bit is set where x is none itself. The order of comparisons leaves
-// NaN as it is.
+// Returns x if it is an f32, else the f32 next to x whose last bit is set. The order of the
+// comparisons leaves NaN as it is.
 HWY_INLINE float round_to_odd_f32(double x) {
   const auto nearest = static_cast<float>(x);
   const double back = nearest;
@@ -101,7 +102,7 @@ RowFunction* cast_row_from(bp_dtype to) {
   return with_any(to, []<typename To>(To) { return cast_row<To, From>(); });
 }
 
-// The function that converts from one dtype to another; both are of kAnyDtypes.
+// Returns the function that converts from one dtype to another. Both are in kAnyDtypes.
 RowFunction* row_of_cast(bp_dtype to, bp_dtype from) {
   return with_any(from, [to]<typename From>(From) { return cast_row_from<From>(to); });
 }
@@ -129,7 +130,7 @@ bp_status copy_launch(const bp_copy_args& args, Launch& launch) {
   return submit_rows(launch, loop, row, kGrain);
 }
 
-// A copy of one element that does not move.
+// Launches a fill, which is a copy of one element with strides of 0.
 bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
   const bp_dtype dtype = args.y->dtype;
   const ScalarArgument value(args.value, args.value_scalar, dtype);
@@ -140,7 +141,7 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
                         threads = launch.thread_count()] { run_copy(loop, size_bytes, threads); });
 }
 
-// Computes in W, as the op says, and rounds once; integers wrap.
+// Computes in W, as the op specifies, and rounds once. Integers wrap.
 template <typename T, typename W>
 void arange(T* y, int64_t stride, int64_t count, W start, W step) {
   for (int64_t i = 0; i < count; ++i) {
@@ -170,7 +171,7 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
   });
 }
 
-// Every pair of dtypes.
+// All pairs of dtypes.
 constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace
@@ -182,7 +183,7 @@ void convert_elements(const View& from, bp_dtype from_dtype, const View& to, bp_
   }
   const LoopOperand operands[] = {{to.address, to.strides, dtype_size_bytes(to_dtype)},
                                   {from.address, from.strides, dtype_size_bytes(from_dtype)}};
-  const RowOptions options;  // What is converted is read again soon.
+  const RowOptions options;  // Converted data is not streamed, since it is read soon.
   run_loop(make_loop(to.ndim, to.shape, operands),
            HWY_DYNAMIC_DISPATCH(row_of_cast)(to_dtype, from_dtype), thread_count, kGrain, &options);
 }

@@ -1,10 +1,10 @@
-// The 16-bit floats: every value, and every place where rounding changes its mind; the vectors of
-// lanes-inl.hpp give the same bits on every target that runs here.
+// Tests every value of the 16-bit floats, and every point where the rounded value changes. The
+// vectors of lanes-inl.hpp give the same bits on every target that runs on this machine.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/narrow_test.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include "backends/host_kernels/lanes-inl.hpp"
 #include "hwy/highway.h"
 
@@ -83,8 +83,8 @@ struct Format<BFloat16> {
   }
 };
 
-// The value of finite `bits` by the definition of the format; infinity is the next power of two,
-// which is where rounding sees it.
+// Returns the value of finite `bits` by the definition of the format. For infinity it returns the
+// next power of two, which is its value for rounding.
 template <typename T>
 double value_of(int bits) {
   using F = Format<T>;
@@ -110,7 +110,7 @@ class NarrowTest : public ::testing::Test {
     ASSERT_EQ(narrow<T>(-x).bits, bits | 0x8000) << -x;
   }
 
-  // Both sides of the point where the next value becomes the nearer one.
+  // Checks both sides of the point from which the next value is nearer.
   template <typename From>
   static void expect_boundary(int bits) {
     const auto middle = static_cast<From>((value_of<T>(bits) + value_of<T>(bits + 1)) / 2);
@@ -177,11 +177,11 @@ TYPED_TEST(NarrowTest, KeepsANaNWhosePayloadIsDropped) {
   EXPECT_TRUE(this->is_nan(narrow<TypeParam>(std::bit_cast<double>(0x7ff0000000000001u)).bits));
 }
 
-// All targets that this machine has, the scalar one included.
+// The test runs all targets of this machine, including the scalar one.
 TYPED_TEST(NarrowTest, HasVectorsThatGiveTheSameBitsOnEveryTarget) {
   std::vector<TypeParam> all(0x10000);
   for (size_t i = 0; i < all.size(); ++i) all[i].bits = static_cast<uint16_t>(i);
-  // A stride that is prime to 2^32, and what lies around every boundary.
+  // The samples are taken with a stride that is prime to 2^32, and around every boundary.
   std::vector<float> samples;
   constexpr float kMost = std::numeric_limits<float>::max();
   for (uint64_t i = 0; i < uint64_t{1} << 32; i += 4093) {
@@ -194,7 +194,7 @@ TYPED_TEST(NarrowTest, HasVectorsThatGiveTheSameBitsOnEveryTarget) {
       samples.insert(samples.end(), {x, -x});
     }
   }
-  samples.resize(samples.size() / 64 * 64 + 3);  // The last vector is a part of one.
+  samples.resize(samples.size() / 64 * 64 + 3);  // The last vector is not full.
 
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::GetChosenTarget().Update(target);

@@ -25,11 +25,8 @@ NormOperand::NormOperand(const bp_tensor* tensor, uint32_t outer_ndim) : outer_n
   is_given_ = true;
   element_size_bytes_ = dtype_size_bytes(tensor->dtype);
   view_ = view_of(*tensor);
-  int64_t expected = 1;
-  bool is_dense = true;
-  for (uint32_t i = view_.ndim; i-- > outer_ndim; expected *= view_.shape[i]) {
-    is_dense = is_dense && (view_.shape[i] == 1 || view_.strides[i] == expected);
-  }
+  const bool is_dense =
+      is_contiguous(view_.ndim - outer_ndim, view_.shape + outer_ndim, view_.strides + outer_ndim);
   if (!is_dense) copy_ = DenseCopy(view_, tensor->dtype, tensor->dtype);
 }
 

@@ -1,4 +1,4 @@
-// What layer_norm and rms_norm share, both ways: rows of elements that are normalized one by one.
+// The parts that layer_norm, rms_norm and their gradients share. Each row is normalized by itself.
 //
 //   layer_norm   u = (x - mean) * rstd    y = u * gamma + beta
 //   rms_norm     u = x * rstd             y = u * gamma
@@ -14,7 +14,8 @@
 
 namespace bp::kernels {
 
-// Where the rows of a tensor begin: rows are counted along its first axes, in row-major order.
+// Gives the places where the rows of a tensor begin. Rows are counted along the first axes, in
+// row-major order.
 class RowPlaces {
  public:
   RowPlaces() = default;
@@ -31,24 +32,25 @@ class RowPlaces {
 
  private:
   std::byte* address_ = nullptr;
-  size_t rank_ = 0;  // Axes that could not be merged; strides_[0] is 0 without one.
+  size_t rank_ = 0;  // The number of axes after merging. If it is 0, strides_[0] is 0.
   std::array<int64_t, BP_MAX_RANK> extents_{}, strides_{};  // The strides count bytes.
 };
 
-// An operand of a norm: absent, or rows whose elements are neighbours, if need be in a copy.
+// An operand of a norm. It is absent, or has rows whose elements are neighbours; a copy is made if
+// the tensor does not have such rows.
 class NormOperand {
  public:
   NormOperand() = default;
-  // NULL is an absent operand. The first outer_ndim axes count rows.
+  // Makes an operand; NULL means absent. The first outer_ndim axes count rows.
   NormOperand(const bp_tensor* tensor, uint32_t outer_ndim);
 
   bool is_given() const { return is_given_; }
 
   // Reserves the place of the copy in the workspace, which ends at `end` so far.
   void reserve(uint64_t& end) { copy_.offset = reserve_bytes(copy_.size_bytes(), end); }
-  // The rows, where the workspace is known.
+  // Returns the rows, once the workspace is known.
   RowPlaces rows(std::byte* workspace);
-  // Bring the elements to the copy, and back, if there is one.
+  // Copy the elements to the copy, and back, if there is a copy.
   void fetch(int thread_count) const {
     if (copy_.is_needed) copy_.fetch(thread_count);
   }
@@ -64,11 +66,11 @@ class NormOperand {
   DenseCopy copy_;
 };
 
-// The extents, and what kind of norm it is.
+// The extents and the kind of a norm.
 struct NormShape {
   NormShape(const bp_tensor& x, int32_t normalized_ndim, bool its_is_centered);
 
-  bool is_centered;  // Has a mean.
+  bool is_centered;  // The norm subtracts the mean.
   bp_dtype dtype;
   uint32_t outer_ndim;
   int64_t rows = 1, cols = 1;
@@ -97,7 +99,7 @@ struct NormBackward {
   uint64_t sums_offset = 0;
 };
 
-// The same with addresses, as the loops see it: addresses that are absent are NULL.
+// A norm with addresses, as the loops use it. The address of an absent operand is NULL.
 struct NormRows {
   NormShape shape;
   double eps;
@@ -111,13 +113,12 @@ struct NormBackwardRows {
   RowPlaces grad_y, x, mean, rstd, grad_x;
   const std::byte* gamma;
   std::byte *grad_gamma, *grad_beta;
-  std::byte*
-      sums;  // (blocks, 2, cols) of what elements are computed in; NULL if none is asked for.
+  std::byte* sums;  // (blocks, 2, cols) in the computing type; NULL if not wanted.
 };
 
-// Blocks of rows whose sums of grad_gamma and grad_beta are added in order: their number depends on
-// the extents alone, so equal input gives equal bits for every number of threads. Few enough rows
-// make a block that their sums keep their digits.
+// Returns the number of blocks of rows. The blocks' sums of grad_gamma and grad_beta are added in
+// order. The number depends on the extents alone, so equal input gives equal bits for any number of
+// threads. A block has so few rows that its sums keep their digits.
 int64_t norm_block_count(const NormShape& shape);
 
 void run_norm(const NormRows& norm, int thread_count);

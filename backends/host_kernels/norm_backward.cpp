@@ -1,6 +1,6 @@
-// The gradients of norms. With u = (x - mean) * rstd and h = grad_y * gamma, a first pass over each
-// row takes the means of h and h * u, and adds to the sums that grad_gamma and grad_beta are made
-// of; a second one writes grad_x = rstd * (h - mean(h) - u * mean(h * u)).
+// The gradients of norms. u is (x - mean) * rstd, and h is grad_y * gamma. A first pass over each
+// row computes the means of h and h * u, and adds to the sums of grad_gamma and grad_beta. A second
+// pass writes grad_x = rstd * (h - mean(h) - u * mean(h * u)).
 #include <algorithm>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -41,7 +41,8 @@ struct RowGradient {
     return g;
   }
 
-  // grad_x may be grad_y or x. sums (2, cols) take the terms of grad_gamma and grad_beta.
+  // Computes one row. grad_x may be grad_y or x. The terms of grad_gamma and grad_beta are added to
+  // sums (2, cols).
   template <bool kHasSums>
   void run(const T* grad_y, const T* x, T* grad_x, Sum* HWY_RESTRICT sums) const {
     const Tag d;
@@ -78,7 +79,7 @@ struct RowGradient {
   Sum mean, rstd;
 };
 
-// The rows [begin, end), with the sums of the block.
+// Computes the rows [begin, end), and the sums of the block.
 template <typename T, bool kIsCentered, bool kHasGamma>
 void run_block(const NormBackwardRows& norm, int64_t begin, int64_t end, Compute<T>* sums) {
   using Sum = Compute<T>;
@@ -94,7 +95,7 @@ void run_block(const NormBackwardRows& norm, int64_t begin, int64_t end, Compute
   }
 }
 
-// Adds the blocks in order, and rounds once.
+// Adds the sums of the blocks in order, and rounds once.
 template <typename T>
 void add_blocks(const Compute<T>* sums, int64_t blocks, int64_t cols, int64_t begin, int64_t end,
                 T* to) {

@@ -1,6 +1,6 @@
-// Norms of rows in two passes over a row, which lies in the nearest cache then: the mean, and the
-// mean of the squares of what differs from it. A third one writes the result, past the caches where
-// it does not stay there, and asks for the next row.
+// Computes norms of rows. Two passes over a row, which is then in the first-level cache, compute
+// the mean, and the mean of the squared differences from it. A third pass writes the result and
+// prefetches the next row. A result that does not stay in the caches is written past them.
 #include <cmath>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kGrainElements = 8192;
 
-// Of rows of which two lie in the nearest cache.
+// The most elements of a row of which two fit the first-level cache.
 constexpr int64_t kNearElements = 4096;
 
 template <typename T, bool kIsCentered>
@@ -30,7 +30,7 @@ struct RowNorm {
   using Sum = Compute<T>;
   using Tag = ComputeTag<T>;
 
-  // y may be x.
+  // Computes one row. y may be x.
   void run(const T* x, T* y) const {
     mean = Sum{0};
     if constexpr (kIsCentered) {
@@ -69,7 +69,7 @@ struct RowNorm {
   Sum eps;
   const T *gamma, *beta;
   bool is_streamed;
-  mutable Sum mean, rstd;  // Of the latest row.
+  mutable Sum mean, rstd;  // Those of the latest row.
 };
 
 template <typename T, bool kIsCentered>

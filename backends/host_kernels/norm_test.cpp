@@ -1,5 +1,6 @@
-// layer_norm and rms_norm with their gradients, against plain loops in f64: every dtype, layouts,
-// absent operands, extents that leave lanes over, and equal bits for every number of threads.
+// Tests layer_norm and rms_norm and their gradients against plain loops in f64: every dtype,
+// layouts, absent operands, extents that are not whole vectors, and equal bits for any number of
+// threads.
 #include <cmath>
 #include <memory>
 #include <random>
@@ -30,7 +31,7 @@ class Norms : public testing::Test {
  protected:
   using Sum = Compute<T>;
   static constexpr bp_dtype kDtype = kDtypeOf<T>, kSumDtype = sizeof(Sum) == 8 ? BP_F64 : BP_F32;
-  // One rounding of the result, or the sums of f32.
+  // The error of one rounding of the result, or of f32 sums.
   static constexpr double kTolerance = sizeof(T) == 8     ? 1e-13
                                        : sizeof(T) == 4   ? 1e-5
                                        : kDtype == BP_F16 ? 2e-3
@@ -64,7 +65,8 @@ class Norms : public testing::Test {
     return r;
   }
 
-  // Both ways, with gamma; beta is NULL for rms_norm, and so is what belongs to it.
+  // Checks the op and its gradient, with gamma. beta is NULL for rms_norm, and so are its
+  // gradients.
   void check(TestTensor& x, TestTensor& y, TestTensor& gamma, TestTensor* beta, int32_t axes) {
     const int64_t cols = gamma.size(), rows = x.size() / cols;
     const std::vector<int64_t> outer(x.shape().begin(), x.shape().end() - axes);
@@ -106,7 +108,7 @@ class Norms : public testing::Test {
         expect_near(y, row * cols + i, u * value(gamma, i) + shift, "y");
       }
     }
-    // y has its layout and is not needed any more: it takes grad_x.
+    // y is not needed any more and has the right layout, so it receives grad_x.
     if (beta != nullptr) {
       ASSERT_EQ(
           b.launch(BP_OP_LAYER_NORM_BACKWARD, bp_layer_norm_backward_args{.grad_y = &grad_y,

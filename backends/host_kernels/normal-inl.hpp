@@ -1,6 +1,6 @@
-// Standard normal numbers, two from two uniform ones.
+// Makes two standard normal numbers from two uniform ones.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_NORMAL_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_NORMAL_INL_HPP
 #undef BACKPLANE_CPU_NORMAL_INL_HPP
@@ -14,8 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// The series of sin(x) / x and of cos(x) in terms of x^2, for |x| <= pi / 4: what is left out is
-// below half of the last place.
+// The series of sin(x) / x and of cos(x) in terms of x^2, for |x| <= pi / 4. The terms left out are
+// below half a unit in the last place.
 template <typename T>
 struct Series {
   static constexpr T kSin[] = {1,
@@ -44,8 +44,8 @@ struct Series<float> {
                                    -1 / 720.0f, 1 / 40320.0f, -1 / 3628800.0f};
 };
 
-// Standard normal numbers of a pair of uniform ones (Box and Muller, 1958). The angle is counted in
-// quarter turns, of which the nearest whole number is taken off exactly.
+// Makes two standard normal numbers from two uniform ones (Box and Muller, 1958). The angle is
+// counted in quarter turns, and the nearest whole number of them is subtracted exactly.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void normal_pair(D d, V u1, V u2, V& z1, V& z2) {
   using T = hn::TFromD<D>;

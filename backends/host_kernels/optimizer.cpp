@@ -1,12 +1,12 @@
 // sgd_step and adamw_step over lists of parameters, for tensors of every layout.
 //
-// Everything is one pass over memory: for each parameter its gradient and its state are read once,
-// and the parameter and its state are written once.
+// A step is one pass over memory. For each parameter it reads the gradient and the state once, and
+// writes the parameter and the state once.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/optimizer.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <cmath>
 #include <vector>
 
@@ -19,7 +19,7 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Elements of a row: dense ones are visible to the compiler as arrays.
+// The elements of a row. The compiler sees dense elements as arrays.
 template <typename T, bool kIsDense>
 HWY_INLINE T& element(std::byte* data, int64_t stride, int64_t i) {
   if constexpr (kIsDense) return reinterpret_cast<T*>(data)[i];
@@ -91,7 +91,7 @@ void adamw_row(std::byte* const* data, const int64_t* strides, int64_t n, const 
                   : adamw_elements<T, false>(data, strides, n, s);
 }
 
-// Elements that are widened at a time, so that they stay in the nearest cache.
+// The number of elements that are widened at a time, which stay in the first-level cache.
 constexpr int64_t kWideBlock = 512;
 
 template <typename T>
@@ -118,8 +118,8 @@ void narrow_elements(const float* from, std::byte* to, int64_t stride, int64_t n
   for (; i < n; ++i) *reinterpret_cast<T*>(to + i * stride) = T::from_f32(from[i]);
 }
 
-// The same step on 16-bit floats: computed in f32, and rounded where they are stored. Operand 1,
-// the gradient, stays as it is.
+// Runs the step on 16-bit floats. It computes in f32, and rounds the elements that it stores.
+// Operand 1, the gradient, is not changed.
 template <typename T, RowFunction* kRow, int kCount>
 void narrow_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
   alignas(64) float wide[kCount][kWideBlock];
@@ -174,10 +174,11 @@ namespace {
 
 HWY_EXPORT(optimizer_row);
 
-// Elements below which one thread is faster.
+// With fewer elements one thread is faster.
 constexpr int64_t kStepGrain = 16384;
 
-// One tensor list of a frame has one dtype for each of its tensors; so each loop has its own row.
+// One loop and its row function. The tensors of a list may have different dtypes, so each loop has
+// its own row function.
 struct Step {
   Loop loop;
   RowFunction* row;

@@ -1,4 +1,5 @@
-// What the optimizer steps hand to the code that is compiled for each processor (optimizer.cpp).
+// The arguments that the optimizer steps pass to the code that is compiled for each processor
+// (optimizer.cpp).
 #pragma once
 
 #include "backends/host_kernels/loop.hpp"
@@ -9,12 +10,12 @@ namespace bp::kernels {
 struct SgdSettings {
   double lr = 0, momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false, has_buffers = false;
-  bool is_first = false;  // Step 1.
+  bool is_first = false;  // It is step 1.
 };
 
 struct AdamwSettings {
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
-  double correction1 = 1, correction2 = 1;  // 1 - beta^step.
+  double correction1 = 1, correction2 = 1;  // They are 1 - beta^step.
 };
 
 }  // namespace bp::kernels

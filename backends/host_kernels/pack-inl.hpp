@@ -1,12 +1,12 @@
-// The copies of its operands that a product reads: panels of lines, in which the elements of one
-// depth are neighbours:
+// Copies the operands of a product into panels of lines, in which the elements of one depth are
+// neighbours:
 //
 //   to[line / kPanel][depth][line % kPanel], of Sum whatever the dtype of the operand
 //
-// The last panel is filled up with zeros. What lies along the depth is transposed in registers: one
-// by one, the elements of both operands of a product of f64 512^3 took a tenth of its time.
+// Zeros fill the rest of the last panel. Lines along the depth are transposed in registers. When
+// elements were copied one by one, the copies took a tenth of the time of an f64 product of 512^3.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_PACK_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_PACK_INL_HPP
 #undef BACKPLANE_CPU_PACK_INL_HPP
@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// `count` elements of each line become that many rows of a panel.
+// Turns `count` elements of each line into as many rows of a panel.
 template <int64_t kPanel, typename Sum>
 HWY_INLINE void transpose_to_panel(const Sum* const (&lines)[kPanel], int64_t count,
                                    Sum* HWY_RESTRICT to) {
@@ -50,7 +50,7 @@ HWY_INLINE void transpose_to_panel(const Sum* const (&lines)[kPanel], int64_t co
   }
 }
 
-// Lines that lie along the depth, or anyhow.
+// Packs lines that lie along the depth, or with any strides.
 template <int64_t kPanel, typename Sum, typename T>
 void pack_across(const Matrix& from, Sum* HWY_RESTRICT to) {
   constexpr int64_t kPartElements = 64;
@@ -81,7 +81,8 @@ void pack_across(const Matrix& from, Sum* HWY_RESTRICT to) {
   }
 }
 
-// Lines that are neighbours in memory: read along them, several panels at a time.
+// Packs lines that are neighbours in memory. It reads across the lines, for several panels at a
+// time.
 template <int64_t kPanel, typename Sum, typename T>
 void pack_along(const Matrix& from, Sum* HWY_RESTRICT to) {
   constexpr int64_t kPartLines = 192 / kPanel * kPanel;

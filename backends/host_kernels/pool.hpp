@@ -1,5 +1,5 @@
 // Windows that slide over the planes of a tensor, for max_pool and avg_pool. One channel of one
-// image is a plane, and threads share the planes: so results depend on the shape alone.
+// image is a plane. A plane is computed by one thread, so results depend on the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,16 @@
 
 namespace bp::kernels {
 
-// The elements of one channel. Asked of tensors whose buffers must not be followed: supports() and
-// workspace_size() look at shapes alone.
+// Returns the number of elements of one channel. It does not read the buffer, because supports()
+// and workspace_size() may read shapes alone.
 inline int64_t plane_size(const bp_tensor& tensor) {
   int64_t size = 1;
   for (uint32_t i = 2; i < tensor.ndim; ++i) size *= tensor.shape[i];
   return size;
 }
 
-// A tensor (batch, channels, spatial) with three spatial axes; those it lacks lead, with extent 1.
-// Strides are in elements.
+// A tensor (batch, channels, spatial) with three spatial axes. If the tensor has fewer, the first
+// ones have extent 1. Strides are in elements.
 struct Planes {
   Planes() = default;
   explicit Planes(const bp_tensor& tensor)
@@ -37,13 +37,13 @@ struct Planes {
 
   int64_t size() const { return extent[0] * extent[1] * extent[2]; }
 
-  // Whether the elements of a plane lie in row-major order without gaps.
+  // Returns whether the elements of a plane lie in row-major order without gaps.
   bool is_dense() const {
     return (extent[2] <= 1 || stride[2] == 1) && (extent[1] <= 1 || stride[1] == extent[2]) &&
            (extent[0] <= 1 || stride[0] == extent[1] * extent[2]);
   }
 
-  // Element 0 of a plane; NULL if there are no elements.
+  // Returns the address of element 0 of a plane, or NULL if there are no elements.
   std::byte* plane(int64_t index) const {
     if (address == nullptr) return nullptr;
     return address +
@@ -61,7 +61,8 @@ struct Range {
   int64_t size() const { return std::max<int64_t>(0, end - begin); }
 };
 
-// A division takes longer than a row of a small plane does, and b is mostly 1.
+// Returns a / b, rounded up. It avoids the division if b is 1, which is the usual case, because a
+// division takes longer than a row of a small plane.
 inline int64_t divide_up(int64_t a, int64_t b) {
   if (b == 1) return a;
   return a >= 0 ? (a + b - 1) / b : -(-a / b);
@@ -70,7 +71,7 @@ inline int64_t divide_up(int64_t a, int64_t b) {
 // Element `tap` of the window of output o is o * stride - low + tap * dilation of the input.
 struct Window {
   Window() = default;
-  // `dilation` NULL is 1 along every axis.
+  // Makes a window. If `dilation` is NULL, it is 1 along every axis.
   Window(uint32_t axes, const int64_t* its_kernel, const int64_t* its_stride,
          const int64_t* padding, const int64_t* its_dilation) {
     for (uint32_t i = 0; i < axes; ++i) {
@@ -85,13 +86,13 @@ struct Window {
   int64_t input_of(size_t axis, int64_t output, int64_t tap) const {
     return output * stride[axis] - low[axis] + tap * dilation[axis];
   }
-  // The taps of an output that lie in the input.
+  // Returns the taps of an output that lie in the input.
   Range taps(size_t axis, int64_t output, int64_t input_extent) const {
     const int64_t first = input_of(axis, output, 0);
     return {std::max<int64_t>(0, divide_up(-first, dilation[axis])),
             std::min(kernel[axis], divide_up(input_extent - first, dilation[axis]))};
   }
-  // The input columns from the first to the last that the windows of `count` outputs reach over.
+  // Returns the number of input columns that the windows of `count` outputs cover.
   int64_t columns_of(int64_t count) const {
     return (count - 1) * stride[2] + (kernel[2] - 1) * dilation[2] + 1;
   }
@@ -99,14 +100,14 @@ struct Window {
   std::array<int64_t, 3> kernel = {1, 1, 1}, stride = {1, 1, 1}, low = {}, dilation = {1, 1, 1};
 };
 
-// A row of the outputs of a plane: its places along the first two axes.
+// A row of the outputs of a plane: its indices along the first two axes.
 struct OutputRow {
   int64_t i, j;
 
   int64_t offset_in(const Planes& y) const { return i * y.stride[0] + j * y.stride[1]; }
 };
 
-// Outputs that lie side by side in a row, and the line of columns that their windows reach over:
+// Outputs that lie side by side in a row, and the line of columns that their windows cover:
 //
 //   padding | columns `inputs` of an input row | padding
 //           ^ element `offset` of the line              ^ element `size`
@@ -125,14 +126,16 @@ struct LineBlock {
   int64_t offset = 0, size = 0;
 };
 
-// The outputs of a block: as many as have a line that stays in the first cache, and at least one.
+// Returns the number of outputs of a block. Their line stays in the first-level cache, unless one
+// output alone needs more.
 inline int64_t block_outputs(const Window& window, int64_t outputs) {
   constexpr int64_t kLineElements = 2048;
   const int64_t more = (kLineElements - window.columns_of(1)) / window.stride[2];
   return std::clamp<int64_t>(1 + more, 1, std::max<int64_t>(1, outputs));
 }
 
-// Elements of memory for a line, which whole vectors are read from: two behind its end.
+// Returns the number of elements of memory for a line. Two vectors more than the line are needed,
+// because whole vectors are read behind its end.
 inline int64_t line_elements(const Window& window, int64_t outputs) {
   constexpr int64_t kVectorElements = 16, kTwoVectors = 2 * kVectorElements;
   const int64_t columns = window.columns_of(block_outputs(window, outputs));
@@ -151,9 +154,9 @@ void for_each_covered_row(const Window& w, const Planes& x, const OutputRow& at,
   }
 }
 
-constexpr int64_t kPoolGrain = 8192;  // Elements of the input, below which a team costs more.
+constexpr int64_t kPoolGrain = 8192;  // With fewer input elements a team costs more.
 
-// Planes of `elements` each that are worth a thread.
+// Returns how many planes of `elements` elements are worth a thread.
 inline int64_t plane_grain(int64_t elements) {
   return std::max<int64_t>(1, kPoolGrain / std::max<int64_t>(1, elements));
 }

@@ -1,6 +1,6 @@
-// Windows over rows of a plane, in two steps: the rows that a window covers are joined column by
-// column into a line, and each output joins its taps from there. So the rows are read once, in
-// whole vectors, and a window of r x c elements takes r + c steps.
+// Pools windows over rows of a plane in two steps. First the rows that a window covers are joined,
+// column by column, into a line. Then each output joins its taps of the line. So the rows are read
+// once, in whole vectors, and a window of r x c elements takes r + c steps.
 //
 //   row 0   a b c d e f g h        line   max(a, i) max(b, j) ...
 //   row 1   i j k l m n o p   ->   outputs, stride 2: line 0 and 1, line 2 and 3, ...
@@ -9,10 +9,10 @@
 //   identity<Value>()   what padding holds: it changes nothing
 //   join(d, a, b)       of two vectors, where the elements of a are in front of those of b
 //
-// Long windows are joined from parts of kJoined rows or taps, since a long sum that is made element
+// Long windows are joined from parts of kJoined rows or taps, because a long sum that adds element
 // by element loses digits.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_POOL_LINE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_POOL_LINE_INL_HPP
 #undef BACKPLANE_CPU_POOL_LINE_INL_HPP
@@ -33,15 +33,15 @@ namespace HWY_NAMESPACE {
 
 constexpr int64_t kJoined = 256;
 
-// A part of an input row, and the number that its first element has in the plane.
+// A part of an input row, and the index of its first element in the plane.
 template <typename T>
 struct Row {
   const T* at;
   int64_t index;
 };
 
-// Calls fn(c, whole) for the vectors of n elements, `whole` being true_type but for the last of
-// fewer elements, which are n - c.
+// Calls fn(c, whole) for the vectors of n elements. `whole` is true_type for whole vectors, and
+// false_type for the last n - c elements if these are fewer.
 template <class D, typename Fn>
 HWY_INLINE void for_each_vector(D d, int64_t n, const Fn& fn) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -63,8 +63,8 @@ HWY_INLINE void store_part(hn::Vec<D> v, D d, T* to, int64_t count) {
 }
 
 // Calls join(rows, count, is_first, column, n) for groups of the rows that the windows of a row of
-// outputs cover, from the first column of the block on: dense rows, n of whose elements go to the
-// columns from `column` on. Whether there is any.
+// outputs cover, from the first column of the block on. The rows are dense, and n of their elements
+// go to the columns from `column` on. Returns whether there is any row.
 template <typename T, typename Join>
 bool for_each_row_group(const Window& w, const Planes& x, const T* plane, const OutputRow& place,
                         const LineBlock& block, const Join& join) {
@@ -98,9 +98,9 @@ bool for_each_row_group(const Window& w, const Planes& x, const T* plane, const 
   return count > 0 || !is_first;
 }
 
-// The line of a block in a row of outputs, whose padding is there already. `earlier` has room for
-// another line, and is used where the rows may be more than kJoined. look(v) sees each vector of
-// elements.
+// Makes the line of a block in a row of outputs. The padding of the line is already written.
+// `earlier` has room for another line, and is used if there may be more than kJoined rows. look(v)
+// is called for each vector of elements.
 template <class Op, typename T, typename Look>
 void join_rows(const Window& w, const Planes& x, const T* plane, const OutputRow& place,
                const LineBlock& block, Compute<T>* line, Compute<T>* earlier, const Look& look) {
@@ -146,8 +146,8 @@ void join_rows(const Window& w, const Planes& x, const T* plane, const OutputRow
   if (has_earlier) join_lines(earlier, inputs, inputs);
 }
 
-// Every `stride`-th of the elements from `from` on; `count` of them are wanted. With a stride of 1
-// or 2 vectors are read as a whole.
+// Loads `count` elements, `stride` elements apart, from `from` on. With a stride of 1 or 2 whole
+// vectors are read.
 template <class D, typename Value>
 HWY_INLINE hn::Vec<D> load_every(D d, const Value* from, int64_t stride, int64_t count) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -160,8 +160,8 @@ HWY_INLINE hn::Vec<D> load_every(D d, const Value* from, int64_t stride, int64_t
   return hn::Load(d, gathered);
 }
 
-// The taps [begin, end) of windows of outputs whose first ones are `stride` elements apart, from
-// `line` on.
+// Joins the taps [begin, end) of the windows of outputs. The first taps of the windows are `stride`
+// elements apart, from `line` on.
 template <class Op, class D, typename Value>
 HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t count,
                                 int64_t begin, int64_t end) {
@@ -172,7 +172,7 @@ HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t
   return v;
 }
 
-// All taps.
+// Joins all taps.
 template <class Op, class D, typename Value>
 HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t count) {
   auto v = join_taps<Op>(d, w, line, count, 0, std::min(kJoined, w.kernel[2]));
@@ -183,14 +183,14 @@ HWY_INLINE hn::Vec<D> join_taps(D d, const Window& w, const Value* line, int64_t
   return v;
 }
 
-// One output whose window is the whole line, as for the mean of a plane.
+// Computes one output whose window is the whole line, as for the mean of a plane.
 template <class Op, typename Value>
 HWY_INLINE Value join_line(const Value* line, int64_t size) {
   const hn::ScalableTag<Value> d;
   const hn::CappedTag<Value, 1> one;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto join_vectors = [&](int64_t c, int64_t end) HWY_ATTR {
-    auto v = hn::LoadU(d, line + c);  // Behind the end there is padding.
+    auto v = hn::LoadU(d, line + c);  // Padding follows the end.
     while ((c += lanes) < end) v = Op::join(d, v, hn::LoadU(d, line + c));
     return v;
   };
@@ -206,7 +206,8 @@ HWY_INLINE Value join_line(const Value* line, int64_t size) {
   return hn::GetLane(joined);
 }
 
-// Calls fn(vector, first, count, whole) for the outputs of a block: `first` counts from its first.
+// Calls fn(vector, first, count, whole) for the outputs of a block. `first` counts from the first
+// output of the block.
 template <class Op, typename Value, typename Fn>
 HWY_INLINE void for_each_output(const Window& w, const LineBlock& block, const Value* line,
                                 const Fn& fn) {

@@ -1,4 +1,4 @@
-// max_pool, and avg_pool with its gradient, against plain loops.
+// Tests max_pool, and avg_pool and its gradient, against plain loops.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,8 @@ class Pool : public testing::Test {
     return shape;
   }
 
-  // Calls body(input element, output element, size of the window) for all that belong together.
+  // Calls body(input element, output element, size of the window) for every input element of every
+  // window.
   template <typename Body>
   static void for_each_pair(const Case& c, const std::vector<int64_t>& y, bool counts_padding,
                             const Body& body) {
@@ -134,7 +135,7 @@ class Pool : public testing::Test {
     }
   }
 
-  // Numbers of which many are equal, and a few that are none.
+  // Fills a tensor with numbers, of which many are equal and a few are NaN.
   template <typename T>
   void fill_with_ties(TestTensor& x) {
     for (int64_t i = 0; i < x.size(); ++i) {
@@ -146,7 +147,7 @@ class Pool : public testing::Test {
     }
   }
 
-  // The inputs that the outputs choose, in their planes; -1 is none.
+  // Returns the inputs that the outputs choose, as indices in their planes; -1 means none.
   template <typename T>
   static std::vector<int64_t> choices(const Case& c, TestTensor& x, const TestTensor& y) {
     std::vector<int64_t> chosen(static_cast<size_t>(y.size()), -1);

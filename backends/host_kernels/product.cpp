@@ -1,11 +1,12 @@
-// f32 goes to oneDNN, and f16 where it has a product for the processor that sums in f32, which with
-// AVX512-FP16 is a tenth faster than ours at 1024^3. bf16, where ours is faster, and all else go to
-// run_gemm(), which takes every stride as it is, and so do products by a vector, which oneDNN reads
-// from memory at little more than half its speed. oneDNN takes matrices with dense rows or dense
-// columns, and one axis of batches; other operands are copied to the workspace first, y from there
-// at the end, and other batches are a loop over the same primitive.
+// oneDNN computes f32. It also computes f16 if it has a product for the processor that sums in f32;
+// with AVX512-FP16 that one is a tenth faster than run_gemm() at 1024^3. run_gemm(), which takes
+// every stride, computes bf16, for which it is faster, and all other dtypes. It also computes
+// products by a vector, because oneDNN reads memory at little more than half the possible speed
+// there. oneDNN takes matrices with dense rows or dense columns, and one batch axis. Other operands
+// are copied to the workspace first, and y is copied from there at the end. Other batches are a
+// loop over the same primitive.
 //
-// relu runs behind the product: the post-op of oneDNN 3.2 turns NaN into 0.
+// relu runs after the product, because the post-op of oneDNN 3.2 turns NaN into 0.
 #include "backends/host_kernels/product.hpp"
 
 #include <algorithm>
@@ -21,8 +22,8 @@
 namespace bp::kernels {
 namespace {
 
-// Dense rows or columns, none of which overlap, with the strides of single rows and columns set to
-// what a dense matrix has.
+// Returns whether the operand has dense rows or columns that do not overlap. Sets the strides of
+// single rows and columns to those of a dense matrix.
 bool normalize_strides(ProductOperand& o) {
   if (o.cols == 1) o.col_stride = 1;
   if (o.rows == 1) o.row_stride = o.col_stride == 1 ? o.cols : 1;
@@ -31,7 +32,7 @@ bool normalize_strides(ProductOperand& o) {
          (o.row_stride == 1 && o.col_stride >= o.rows);
 }
 
-// The elements of `o`; an axis of the batch that repeats them is there once.
+// Returns the elements of `o`. A batch axis that repeats them has extent 1.
 View view_of_operand(const Product& p, const ProductOperand& o) {
   View view;
   view.address = o.address;
@@ -62,7 +63,7 @@ DenseCopy copy_if_needed(const Product& p, ProductOperand& o, bool is_needed) {
   return copy;
 }
 
-// A product as oneDNN takes it.
+// A product in the form that oneDNN takes.
 struct Plan {
   Product product;
   DenseCopy a, b, y, bias;
@@ -71,7 +72,7 @@ struct Plan {
 Plan make_plan(Product p) {
   Plan plan;
   p = folded(p);
-  // oneDNN writes dense rows only, and the transposed product has dense rows where y has columns.
+  // oneDNN writes only dense rows. If y has dense columns, the transposed product has dense rows.
   const bool is_taken = normalize_strides(p.y);
   if (is_taken && p.y.col_stride != 1 && !p.has_bias) {
     std::swap(p.a, p.b);
@@ -105,7 +106,7 @@ dnnl::memory::desc desc_of(const Product& p, const ProductOperand& o, bool is_ba
   return {shape, library_dtype(o.dtype), strides};
 }
 
-// NULL if oneDNN has no fast implementation.
+// Makes the program. Returns NULL if oneDNN has no fast implementation.
 std::shared_ptr<Program> make_program(const Product& p, bool is_batched, int thread_count) {
   auto program = std::make_shared<Program>(thread_count);
   dnnl::primitive_attr attr;
@@ -136,8 +137,8 @@ std::shared_ptr<Program> make_program(const Product& p, bool is_batched, int thr
   return program;
 }
 
-// Whether the last axis of the batch can be one of oneDNN's: y has a place for each of its indices,
-// and not both of the others are repeated.
+// Returns whether the last batch axis can be a batch axis of oneDNN. y must have a place for each
+// of its indices, and a and b must not both be repeated.
 bool may_batch(const Product& p) {
   if (p.batch_ndim == 0) return false;
   const uint32_t i = p.batch_ndim - 1;
@@ -145,7 +146,8 @@ bool may_batch(const Product& p) {
   return a >= 0 && b >= 0 && a + b > 0 && p.y.batch_strides[i] > 0;
 }
 
-// Without a step where oneDNN has none for f16, which loops of our own take then.
+// Makes the program. It has no step if oneDNN has no fast f16 product; run_gemm() computes the
+// product then.
 std::shared_ptr<const Program> make_best_program(const Product& p, int thread_count) {
   for (const bool is_batched : {true, false}) {
     if (is_batched && !may_batch(p)) continue;
@@ -153,7 +155,7 @@ std::shared_ptr<const Program> make_best_program(const Product& p, int thread_co
       std::shared_ptr<Program> program = make_program(p, is_batched, thread_count);
       if (program != nullptr) return program;
     } catch (const dnnl::error& e) {
-      // It has rules of its own for the strides of a batch.
+      // oneDNN has its own rules for the strides of a batch.
       if (e.status != dnnl_invalid_arguments && e.status != dnnl_unimplemented) throw;
     }
   }
@@ -232,7 +234,8 @@ Gemm gemm_of(const Product& p, const BatchOffsets& at) {
   return gemm;
 }
 
-// Many products are divided among the threads, a few are worked on by all.
+// Divides many products among the threads. If there are only a few products, all threads work on
+// each of them.
 void run_loops(const Product& p, std::byte* workspace, int thread_count) {
   const int64_t batches = p.batch_count();
   const int sharers = batches >= int64_t{4} * thread_count ? 1 : thread_count;
@@ -253,7 +256,8 @@ bool is_of_f32(const Product& p) {
   return p.a.dtype == BP_F32 && p.b.dtype == BP_F32 && p.y.dtype == BP_F32 && p.a.cols != 0;
 }
 
-// Whether oneDNN may have a product of f16 that takes the operands as they lie and rounds once.
+// Returns whether oneDNN may have an f16 product that takes the operands with their own strides and
+// rounds once.
 bool is_of_fast_f16(const Product& p) {
   const bool is_of_f16 = p.a.dtype == BP_F16 && p.b.dtype == BP_F16 && p.y.dtype != BP_BF16;
   if (!is_of_f16 || p.a.cols == 0) return false;
@@ -265,8 +269,8 @@ bool is_of_fast_f16(const Product& p) {
   return !plan.a.is_needed && !plan.b.is_needed && !plan.y.is_needed && !plan.bias.is_needed;
 }
 
-// A product by a vector that is_gemv() does not take, whose sums oneDNN makes term by term: those
-// of run_gemm() keep their digits.
+// Returns whether this is a long product by a vector that is_gemv() does not take. oneDNN sums it
+// term by term; the sums of run_gemm() keep their digits.
 bool is_long_vector(const Gemm& gemm) {
   constexpr int64_t kLongDepth = 1 << 14;
   return (gemm.y.rows == 1 || gemm.y.cols == 1) && gemm.a.cols > kLongDepth;
@@ -303,7 +307,7 @@ uint64_t product_workspace_size_bytes(const Product& product, const Env& env) {
     const std::shared_ptr<const Program> program = find_program(plan.product, env);
     if (program->has_steps()) return place_copies(plan, program->workspace_size_bytes());
   }
-  // As many teams of one as there are threads need no less than one team of all.
+  // One team per thread needs at least as much as one team of all threads.
   return static_cast<uint64_t>(env.thread_count()) *
          gemm_workspace_size_bytes(gemm_of(folded(product), {}), 1);
 }

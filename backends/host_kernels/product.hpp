@@ -15,7 +15,7 @@ namespace bp::kernels {
 
 class Program;
 
-// What the ops compute.
+// Return the products that the ops compute.
 inline Product product_of(const bp_matmul_args& args) {
   return bp::product_of(args, data<std::byte>);
 }
@@ -23,12 +23,12 @@ inline Product product_of(const bp_linear_args& args) {
   return bp::product_of(args, data<std::byte>);
 }
 
-// Folds batches into rows where b is the same for all. Whether what is left is one product of f32
-// whose operands oneDNN takes as they lie, and writes as y lies.
+// Folds batches into rows if b is the same for all. Returns whether the result is one f32 product
+// whose operands and y oneDNN takes with their own strides.
 bool is_one_dense_product(Product& p);
 
-// Turns the sums in y into y = activation(sums), and stores them in preactivation where it is
-// given: behind oneDNN, whose own relu turns NaN into 0.
+// Turns the sums in y into y = activation(sums), and stores the sums in preactivation if it is
+// given. It runs after oneDNN, whose own relu turns NaN into 0.
 void run_activation(const Product& p, int thread_count);
 
 uint64_t product_workspace_size_bytes(const Product& product, const Env& env);

@@ -1,4 +1,4 @@
-// A walk over the batch of a product.
+// Walks over the batch of a product.
 #pragma once
 
 #include <cstdint>

@@ -3,13 +3,13 @@
 #include <algorithm>
 
 #include "backends/host_kernels/inner_product.hpp"
-#include "backends/host_kernels/plan.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 namespace {
 
-// Beyond these the packing inside of a product is a small part of it; and of one row oneDNN reads
-// the weight as it is.
+// With more rows the packing takes only a small part of the product's time. For one row oneDNN
+// reads the weight without packing.
 constexpr int64_t kFewestRows = 2, kMostRows = 512;
 
 }  // namespace
@@ -50,7 +50,7 @@ bp_status ProductPlan::pack(const Product& product, const Launch& launch, std::b
 }
 
 bp_status ProductPlan::launch(Product product, const Launch& launch, std::byte* packed) const {
-  static_cast<void>(is_one_dense_product(product));  // Folds as it did for prepare().
+  static_cast<void>(is_one_dense_product(product));  // It folds as prepare() did.
   return launch.submit([p = product, program = program_, packed, workspace = launch.workspace(),
                         thread_count = launch.thread_count()] {
     void* const externals[] = {p.a.address, packed, p.y.address, p.bias};

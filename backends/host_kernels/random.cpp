@@ -2,15 +2,15 @@
 // 2011).
 //
 // Block b of (seed, offset) has the counter (b low, b high, offset low, offset high) and the key
-// (seed low, seed high), and gives four words. Element i, counted in row-major order, takes word
-// i % 4 of block i / 4, in f64 the two words 2 (i % 2) of block i / 2. kBlocks blocks are computed
-// side by side, a word of all of them in one vector, and every element depends on its number alone:
-// strides and threads do not matter.
+// (seed low, seed high), and gives four words. Element i, counted in row-major order, takes word i
+// % 4 of block i / 4. In f64 it takes the two words from 2 (i % 2) on of block i / 2. kRandomBlocks
+// blocks are computed side by side, and a vector holds the same word of several blocks. Every
+// element depends on its number alone, so strides and threads do not change it.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/random.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <array>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -23,13 +23,13 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The high and low halves of a product.
+// These functions return the high and the low half of a product.
 HWY_INLINE uint32_t high_of(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
 
-// words[w * kRandomBlocks + k] becomes word w of block first + k. The compiler makes vectors of
-// the loop over k.
+// Sets words[w * kRandomBlocks + k] to word w of block first + k. The compiler vectorizes the loop
+// over k.
 void random_blocks(uint64_t seed, uint64_t offset, uint64_t first, uint32_t* HWY_RESTRICT words) {
   std::array<uint32_t, kRandomBlocks> c0, c1, c2, c3;
   for (size_t k = 0; k < kRandomBlocks; ++k) {
@@ -79,7 +79,8 @@ HWY_INLINE float uniform_f32(uint32_t word) {
   return static_cast<float>(static_cast<int32_t>(word >> 8)) * 0x1p-24f;
 }
 
-// As many bits as the fraction of T and its hidden bit: every number is exact.
+// Returns uniform numbers with as many bits as the fraction of T and its hidden bit, so that every
+// number is exact.
 template <typename T>
 HWY_INLINE T uniform(uint32_t word) {
   if constexpr (std::is_same_v<T, Float16>) {
@@ -91,7 +92,7 @@ HWY_INLINE T uniform(uint32_t word) {
   }
 }
 
-// The words of element i are words[first + i], in f64 the two from words[first + 2 * i] on.
+// Writes random bits. The word of element i is words[first + i].
 void write_bits(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
   write<uint32_t>(run, n, [&](int64_t i) { return words[first + i]; });
 }
@@ -108,7 +109,7 @@ void write_uniform(const uint32_t* words, int64_t first, const RandomRun& run, i
   }
 }
 
-// Elements are computed in pairs from the first of the blocks on, and those that are wanted taken.
+// Computes elements in pairs from the first block on, and writes the wanted ones.
 template <typename T>
 void write_normal(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n) {
   using C = Compute<T>;
@@ -132,14 +133,14 @@ void write_normal(const uint32_t* words, int64_t first, const RandomRun& run, in
   });
 }
 
-// The quotient is exact to the last place, since it is taken in f64.
+// Returns the quotient, which is exact to the last place because it is computed in f64.
 template <typename T>
 HWY_INLINE T scaled(T x, double kept) {
   return narrow<T>(static_cast<double>(widen(x)) / kept);
 }
 
-// Dense rows are scaled first and chosen from afterwards: in one loop the compiler would branch
-// around the division.
+// Scales dense rows first, and drops elements afterwards. In a single loop the compiler would
+// branch around the division.
 template <typename T>
 void write_dropout(const uint32_t* HWY_RESTRICT words, int64_t first, const RandomRun& run,
                    int64_t n) {
@@ -162,7 +163,7 @@ void write_dropout(const uint32_t* HWY_RESTRICT words, int64_t first, const Rand
 
 using Writer = void(const uint32_t* words, int64_t first, const RandomRun& run, int64_t n);
 
-// Of floats: bits have no kind of number.
+// Returns the function for floats.
 template <typename T>
 Writer* writer_of(RandomKind kind) {
   switch (kind) {
@@ -213,7 +214,8 @@ HWY_EXPORT(random_run);
 // A block of words costs about as much as moving 16 elements.
 constexpr int64_t kRandomGrain = 8192;
 
-// The axes of y, and of x where there is one, in row-major order: numbers follow it.
+// The axes of y, and of x if there is one. They stay in row-major order, because the numbers of
+// elements follow it.
 struct RandomPlan {
   RandomKind kind{};
   bp_dtype dtype = 0;
@@ -249,7 +251,7 @@ RandomPlan plan_of(RandomKind kind, const bp_tensor& y, const bp_tensor* x) {
   return plan;
 }
 
-// The elements [begin, end), one run per row.
+// Writes the elements [begin, end), one run per row.
 void run_part(const RandomPlan& plan, RandomRun run, int64_t begin, int64_t end) {
   const int64_t length = plan.shape[plan.ndim - 1];
   run.y_stride = plan.y_strides[plan.ndim - 1];
@@ -303,7 +305,7 @@ bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
   return submit(args, plan, launch);
 }
 
-// At p = 1 nothing is kept, and uniform numbers are all below it.
+// At p = 1 no element is kept, because all uniform numbers are below 1.
 template <typename Args>
 bp_status submit_dropout(const Args& args, const bp_tensor& y, const bp_tensor& x, Launch& launch) {
   RandomPlan plan = plan_of(RandomKind::kDropped, y, &x);

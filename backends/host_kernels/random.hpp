@@ -1,4 +1,5 @@
-// What the random kernels hand to the code that is compiled for each processor (random.cpp).
+// The arguments that the random kernels pass to the code that is compiled for each processor
+// (random.cpp).
 #pragma once
 
 #include <cstddef>
@@ -9,12 +10,13 @@
 
 namespace bp::kernels {
 
-// Blocks that are computed side by side.
+// The number of blocks that are computed side by side.
 constexpr size_t kRandomBlocks = 64;
 
 enum class RandomKind { kBits, kFraction, kNormalValue, kDropped };
 
-// Elements number first, first + 1, ... of a tensor, equally far apart in y and x.
+// The elements with the numbers first, first + 1, ... of a tensor. They are equally far apart in y,
+// and in x.
 struct RandomRun {
   RandomKind kind = RandomKind::kBits;
   bp_dtype dtype = 0;

@@ -1,11 +1,12 @@
-// What sort and topk order: records of a key, an unsigned number in the order of the elements, and
-// the index of the element. As no two records are equal, every way to sort them is stable.
+// The records that sort and topk order. A record has a key, which is an unsigned number in the
+// order of the elements, and the index of the element. No two records are equal, so every sort of
+// them is stable.
 //
 //   Packed  a key of up to 32 bits above an index of 32 bits, compared as one number
 //   Wide    a key of 64 bits, and any index
 //
-// Nothing here is compiled per Highway target: the algorithms of the standard library are not, and
-// inline only what needs no more than they do.
+// Nothing in this header is compiled per Highway target. The algorithms of the standard library are
+// not either, and they can inline only functions that need no other instructions than they do.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +35,8 @@ inline constexpr uint32_t kInfinityBits<float> = 0x7f800000;
 template <>
 inline constexpr uint64_t kInfinityBits<double> = 0x7ff0000000000000;
 
-// Larger elements have larger keys; NaN has the largest, and -0 that of 0.
+// Returns the key of an element. Larger elements have larger keys, NaN has the largest key, and -0
+// has the key of 0.
 template <typename T>
 constexpr BitsOf<T> key_of(T x) {
   using Bits = BitsOf<T>;
@@ -44,14 +46,14 @@ constexpr BitsOf<T> key_of(T x) {
     return bits ^ kSign;
   } else {
     const Bits magnitude = bits & static_cast<Bits>(~kSign);
-    const Bits negative = static_cast<Bits>(kSign - magnitude);  // That of -0 is that of 0.
+    const Bits negative = static_cast<Bits>(kSign - magnitude);  // -0 gets the key of 0.
     const Bits positive = magnitude | kSign;
     const Bits key = (bits & kSign) != 0 ? negative : positive;
     return magnitude > kInfinityBits<T> ? static_cast<Bits>(~Bits{0}) : key;
   }
 }
 
-// The integer that has a key.
+// Returns the integer that has a key.
 template <typename T>
 constexpr T integer_of(BitsOf<T> key) {
   return static_cast<T>(key ^ key_of(T{0}));
@@ -80,9 +82,9 @@ struct Wide {
   }
 };
 
-// Sorts n records, which are in the order of their indices and have keys of kKeyBytes, and returns
-// where they are then: at `a` or at `b`. The least significant byte goes first; one that all keys
-// share costs nothing.
+// Sorts n records, which are in the order of their indices and have keys of kKeyBytes. Returns
+// where the sorted records are, `a` or `b`. It sorts by the least significant byte first, and skips
+// a byte that is the same in all keys.
 template <int kKeyBytes, class Record>
 Record* sort_records(Record* a, Record* b, int64_t n) {
   constexpr int64_t kFew = kKeyBytes <= 4 ? 64 : 256;

@@ -7,13 +7,13 @@
 namespace bp::kernels {
 namespace {
 
-// Elements of a part at least, and what keeps the threads of a large machine busy: an op with fewer
-// tiles than that is cut into parts.
+// A part has at least kPartSize elements. An op with too few tiles to keep the threads of a large
+// machine busy is cut into parts.
 constexpr int64_t kPartSize = 65536;
 constexpr int64_t kManyTiles = 64;
 
-// Elements of a tile of rows that are reduced along themselves, at least: below kGrain, so that
-// threads have as many tiles as they can use.
+// A tile of rows that are reduced along themselves has at least this many elements. The number is
+// below kGrain, so that there are enough tiles for the threads.
 constexpr int64_t kAlongElements = 16384;
 
 void append(ReduceAxes& axes, int64_t extent, int64_t x_stride, int64_t y_stride) {
@@ -25,7 +25,7 @@ void append(ReduceAxes& axes, int64_t extent, int64_t x_stride, int64_t y_stride
   axes.y_strides[end] = y_stride;
 }
 
-// Orders the axes by the strides of x and merges those that lie behind each other in x and y.
+// Orders the axes by the strides of x, and merges axes that continue each other in x and y.
 void simplify(ReduceAxes& axes) {
   ReduceAxes ordered;
   std::array<bool, BP_MAX_RANK> is_taken{};
@@ -56,7 +56,7 @@ void simplify(ReduceAxes& axes) {
   axes = ordered;
 }
 
-// Bytes from the first element to number `index`.
+// Returns the bytes from the first element to element `index`.
 int64_t offset_of(const ReduceAxes& axes, const std::array<int64_t, BP_MAX_RANK>& strides,
                   int64_t index) {
   int64_t offset = 0;
@@ -67,7 +67,8 @@ int64_t offset_of(const ReduceAxes& axes, const std::array<int64_t, BP_MAX_RANK>
   return offset;
 }
 
-// Calls row(x, n) for the rows of the reduced elements [begin, end), behind x.
+// Calls row(x, n) for the rows of the reduced elements [begin, end). Their offsets are relative to
+// x.
 template <typename Row>
 void for_each_row(const ReduceAxes& axes, const std::byte* x, int64_t begin, int64_t end,
                   const Row& row) {
@@ -84,7 +85,7 @@ struct Tile {
   int64_t output, n;
 };
 
-// Takes the reduced elements of `range` into the accumulators of a tile.
+// Adds the reduced elements of `range` to the accumulators of a tile.
 void accumulate(const ReducePlan& plan, const Reducer& reducer, PartRange range, Tile tile,
                 void* accumulators, const void* shifts) {
   const std::byte* const x = x_address(plan, tile.output);
@@ -108,7 +109,7 @@ void accumulate(const ReducePlan& plan, const Reducer& reducer, PartRange range,
 // One value of 8 bytes for each output of a tile.
 using TileValues = std::array<uint64_t, kTileWidth>;
 
-// The shifts of a tile: those of the plan, or `own`, in which they are computed.
+// Returns the shifts of a tile. They are in the plan, or are computed in `own`.
 const void* shifts_of_tile(const ReducePlan& plan, const Reducer& reducer, Tile tile,
                            TileValues& own) {
   if (reducer.shift == nullptr) return nullptr;
@@ -121,7 +122,8 @@ const void* shifts_of_tile(const ReducePlan& plan, const Reducer& reducer, Tile 
   return own.data();
 }
 
-// The results of a part go to y, or to their place among the parts.
+// Computes one part of a tile. The results go to y, or to their place in the workspace if there are
+// several parts.
 void reduce_tile(const ReducePlan& plan, const Reducer& reducer, int64_t part, Tile tile) {
   alignas(64) TileValues accumulators, own_shifts;
   const void* const shifts = shifts_of_tile(plan, reducer, tile, own_shifts);
@@ -151,7 +153,7 @@ void combine_parts(const ReducePlan& plan, const Reducer& reducer) {
   }
 }
 
-// Computes the shifts of all outputs, of which each has its place without gaps.
+// Computes the shifts of all outputs, which lie without gaps.
 void find_shifts(ReducePlan plan, const Reducer& reducer, int threads) {
   plan.y = plan.shifts;
   int64_t stride = reducer.shift_size_bytes;
@@ -189,7 +191,7 @@ ReducePlan make_reduce_plan(const bp_tensor& x, const bp_tensor& y, uint32_t axe
   simplify(plan.reduced);
   const InnerStrides strides = inner_strides(plan);
   const bool is_kept_denser = std::abs(strides.kept_x) < std::abs(strides.reduced_x);
-  // Rows of a few elements are not worth a call each.
+  // A call for each row of only a few elements would take too long.
   const bool is_short = inner_extent(plan.reduced) < 16 && inner_extent(plan.kept) >= 16;
   plan.is_across = plan.kept.rank > 0 && (plan.reduced.rank == 0 || is_kept_denser || is_short);
   if (plan.kept.count == 0) return plan;

@@ -1,16 +1,16 @@
-// The reductions that have a formula, over any axes, for tensors of every layout (reduce.hpp). What
-// elements become, how they combine and what finishes them is emitted from the operator
-// specification (reductions-inl.hpp).
+// The reductions that have a formula in the operator specification, over any axes, for tensors of
+// every layout (reduce.hpp). The map of elements, their combination and the last step are emitted
+// from the specification (reductions-inl.hpp).
 //
-// Sums of floats are kept in f64, so that the error does not grow with the number of elements.
-// Where the result is no f64, eight vectors are added in f32 first, as a tree: widening each of
-// them took 1.6 times as long out of a last-level cache. Where that tree overflows, the f64 sum is
-// taken instead. Integers are added in 64 bits and wrap.
+// Sums of floats are kept in f64, so that the error does not grow with the number of elements. If
+// the result is not f64, eight vectors are added in f32 first, as a tree. To widen each vector took
+// 1.6 times as long with data in a last-level cache. If the tree overflows, the f64 sum is used
+// instead. Integers are added in 64 bits and wrap.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/reduction.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -28,7 +28,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The map of a formula, where all elements have one shift, or each column has its own.
+// The map of a formula. Either all elements have one shift, or each column has its own.
 template <class Formula, typename C>
 struct RowMap {
   C shift;
@@ -64,8 +64,8 @@ auto map_of(const void* shifts) {
   }
 }
 
-// How mapped elements combine. Each takes elements one by one, a row into one accumulator, and a
-// vector of elements of as many columns into a vector of accumulators.
+// The combinations of mapped elements. Each has functions for single elements, for a row into one
+// accumulator, and for a vector of elements of different columns into a vector of accumulators.
 template <typename T, bool kIsGrouped = false>
 struct Sum {
   using Accumulator = SumOf<T>;
@@ -116,8 +116,8 @@ void start(void* accumulators, int64_t n) {
   std::fill_n(a, n, Op::kStart);
 }
 
-// What one element is added to: -0 changes no element, and 0 would change -0. A sum of no elements
-// begins with 0.
+// Returns the value to which a single element is added. It is -0, which changes no element; 0 would
+// change -0. A sum of no elements begins with 0.
 template <class Op>
 void start_of_one(void* accumulators, int64_t n) {
   using A = typename Op::Accumulator;
@@ -138,7 +138,7 @@ void along(void* accumulator, const void* shift, const std::byte* x, int64_t str
   }
 }
 
-// kRows rows of dense columns: the accumulators are loaded and stored once for all of them.
+// Adds kRows rows of dense columns. It loads and stores the accumulators once for all rows.
 template <class Op, typename T, int kRows, class Map>
 void across_rows(typename Op::Accumulator* HWY_RESTRICT a, const std::byte* x, int64_t row_stride,
                  int64_t n, const Map& map) {
@@ -194,7 +194,7 @@ void combine(void* accumulators, const void* later, int64_t n) {
   for (int64_t i = 0; i < n; ++i) a[i] = Op::combine(a[i], b[i]);
 }
 
-// The finished result of an accumulator.
+// Returns the final result of an accumulator.
 template <class Formula, typename A>
 A finished(A total, A count, A shift) {
   if constexpr (Formula::kHasFinish) {
@@ -209,7 +209,7 @@ template <class Op, class Formula, typename T, typename Y>
 void finish(const void* accumulators, const void* shifts, std::byte* y, int64_t stride, int64_t n,
             int64_t count) {
   using A = typename Op::Accumulator;
-  // Sums of integers were kept without a sign.
+  // Sums of integers are kept as unsigned numbers.
   using Signed = std::conditional_t<std::is_same_v<A, uint64_t>, int64_t, A>;
   const auto* const a = static_cast<const A*>(accumulators);
   for (int64_t i = 0; i < n; ++i) {
@@ -225,7 +225,7 @@ void finish(const void* accumulators, const void* shifts, std::byte* y, int64_t 
   }
 }
 
-// A shift is the largest element, or 0 where that is infinite.
+// Returns the shift, which is the largest element, or 0 if that is infinite.
 template <typename C>
 void finish_shifts(const void* accumulators, const void*, std::byte* y, int64_t stride, int64_t n,
                    int64_t) {
@@ -235,7 +235,7 @@ void finish_shifts(const void* accumulators, const void*, std::byte* y, int64_t 
   }
 }
 
-// What the largest element is found with.
+// The formula that finds the largest element.
 struct LargestFormula {
   static constexpr bool kHasShift = false, kHasMap = false;
 };
@@ -253,7 +253,7 @@ const Reducer* shift_reducer() {
   return &kReducer;
 }
 
-// Whether sums of T are taken by groups: where neither T nor Y has the digits of f64.
+// Whether sums of T are added in groups first. They are if neither T nor Y has the digits of f64.
 template <typename T, typename Y>
 constexpr bool kIsGrouped = (std::is_same_v<Compute<T>, float> &&
                              std::is_same_v<Compute<Y>, float>);
@@ -277,7 +277,8 @@ Reducer reducer() {
   return made;
 }
 
-// Reducers by the rows of dtypes of the kernel: floats or numbers that y has too, or pairs.
+// Finds reducers for the rows of dtypes of a kernel: floats or numbers with y of the same dtype, or
+// pairs of dtypes.
 template <class Formula>
 Reducer find_in(decltype((kFloatDtypes)), bp_dtype x, bp_dtype) {
   return with_float(x, []<typename T>(T) { return reducer<Formula, T, T>(); });
@@ -294,7 +295,7 @@ Reducer find_in(const DtypeRows&, bp_dtype x, bp_dtype y) {
   });
 }
 
-// The reducer of `op` from dtype x to dtype y, which the claims limit to those above.
+// Returns the reducer of `op` from dtype x to dtype y. The claims allow only the dtypes above.
 Reducer find_reducer(uint32_t op, bp_dtype x, bp_dtype y) {
 #define BP_REDUCTION(name, Name, OP, dtypes) \
   if (op == OP) return find_in<Name##Formula>(dtypes, x, y);

@@ -1,7 +1,7 @@
-// rope: pairs of elements of the last axis are turned by angles, (a, b) to (a * cos - b * sin,
-// b * cos + a * sin), and rope_backward: by the angles the other way. The loop is over all other
-// axes; a row of it is as many heads. Vectors work on the pairs of dense heads where these lie, and
-// on those of others in lines, where they are gathered.
+// rope rotates pairs of elements of the last axis by angles: (a, b) becomes (a * cos - b * sin, b *
+// cos + a * sin). rope_backward rotates by the opposite angles. The loop runs over all other axes,
+// and its row is a number of heads. If a head is dense, vectors work on its pairs in place; else
+// the pairs are gathered into lines first.
 #include <cstring>
 
 #include "backends/host_kernels/dtypes.hpp"
@@ -21,13 +21,14 @@
 #define BACKPLANE_KERNELS_ROPE_HEAD
 namespace bp::kernels {
 
-// How the elements of one head lie; strides count elements.
+// The layout of the elements of one head. Strides count elements.
 struct RopeHead {
   int64_t width, pairs;
   int64_t y_stride, x_stride, cos_stride, sin_stride;
   bool is_interleaved, is_backward;
 
-  // From pair to pair, and from one element of a pair to the other.
+  // step() is the distance from pair to pair; the next function gives the distance between the
+  // elements of a pair.
   int64_t step() const { return is_interleaved ? 2 : 1; }
   int64_t distance() const { return is_interleaved ? 1 : pairs; }
   bool is_dense() const {
@@ -44,7 +45,7 @@ namespace {
 
 constexpr int64_t kLine = kGatherElements;
 
-// Turns n pairs, a multiple of all lanes.
+// Rotates n pairs. n is a multiple of the number of lanes.
 template <typename Sum>
 void turn(Sum* HWY_RESTRICT a, Sum* HWY_RESTRICT b, const Sum* HWY_RESTRICT cos,
           const Sum* HWY_RESTRICT sin) {
@@ -57,7 +58,7 @@ void turn(Sum* HWY_RESTRICT a, Sum* HWY_RESTRICT b, const Sum* HWY_RESTRICT cos,
   }
 }
 
-// The elements that are in no pair.
+// Copies the elements that are not in a pair.
 template <typename T>
 void copy_rest(const RopeHead& h, const T* x, T* y) {
   const int64_t begin = 2 * h.pairs;
@@ -69,7 +70,7 @@ void copy_rest(const RopeHead& h, const T* x, T* y) {
   for (int64_t i = begin; i < h.width; ++i) y[i * h.y_stride] = x[i * h.x_stride];
 }
 
-// The pair (a, b), turned by the angle or back.
+// Rotates the pair (a, b) by the angle, or back.
 template <class V>
 struct Turned {
   Turned(bool is_backward, V a, V b, V c, V s) {
@@ -80,7 +81,7 @@ struct Turned {
   V first, second;
 };
 
-// Turns pairs of a dense head, and returns how many.
+// Rotates pairs of a dense head, and returns how many it rotated.
 template <bool kIsBackward, typename T>
 HWY_INLINE int64_t turn_dense(const RopeHead& h, const T* x, const Compute<T>* cos,
                               const Compute<T>* sin, T* y) {
@@ -108,7 +109,7 @@ HWY_INLINE int64_t turn_dense(const RopeHead& h, const T* x, const Compute<T>* c
   return i;
 }
 
-// Turns the pairs from `begin` on. y may be x: a line is read before it is written.
+// Rotates the pairs from `begin` on. y may be x, because a line is read before it is written.
 template <typename T>
 void turn_lines(const RopeHead& h, int64_t begin, const T* x, const Compute<T>* cos,
                 const Compute<T>* sin, T* y) {
@@ -122,7 +123,7 @@ void turn_lines(const RopeHead& h, int64_t begin, const T* x, const Compute<T>* 
     load_line(cos + i * h.cos_stride, h.cos_stride, n, c);
     load_line(sin + i * h.sin_stride, h.sin_stride, n, s);
     if (h.is_backward) {
-      turn(b, a, c, s);  // (b, a) turned is (b * cos - a * sin, a * cos + b * sin).
+      turn(b, a, c, s);  // (b, a) gives (b * cos - a * sin, a * cos + b * sin).
     } else {
       turn(a, b, c, s);
     }
@@ -142,7 +143,7 @@ void turn_head(const RopeHead& h, const T* x, const Compute<T>* cos, const Compu
   copy_rest(h, x, y);
 }
 
-// Row function (loop.hpp) of n heads; data is that of y, x, cos and sin.
+// The row function (loop.hpp) for n heads. data is that of (y, x, cos, sin).
 template <typename T>
 void turn_heads(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
   const RopeHead& head = *static_cast<const RopeHead*>(context);
@@ -171,7 +172,7 @@ namespace {
 
 HWY_EXPORT(run_rope);
 
-// The tensors without their last axis are what the loop walks.
+// Submits the op. The loop walks over the tensors without their last axis.
 bp_status submit_rope(const bp_tensor& y, const bp_tensor& x, const bp_tensor& cos,
                       const bp_tensor& sin, bool is_interleaved, bool is_backward, Launch& launch) {
   const auto operand = [](const bp_tensor& t) {

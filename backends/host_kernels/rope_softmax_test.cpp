@@ -1,5 +1,5 @@
-// rope, softmax_backward and log_softmax_backward against plain loops in f64: every dtype, layouts,
-// both forms of pairs, angles that are broadcast, in place, and sums over every axis.
+// Tests rope, softmax_backward and log_softmax_backward against plain loops in f64: every dtype,
+// layouts, both forms of pairs, broadcast angles, calls in place, and sums over every axis.
 #include <cmath>
 #include <memory>
 #include <random>
@@ -122,7 +122,7 @@ class Gradients : public testing::Test {
     }
   }
 
-  // x is (outer, count, inner), and every 37th column is looked at.
+  // Checks every 37th column of x (outer, count, inner).
   void check_softmax_columns(const std::vector<int64_t>& shape) {
     TestTensor x(b, kOwnDtype, shape), y(b, kOwnDtype, shape), log_y(b, kOwnDtype, shape);
     for (int64_t i = 0; i < x.size(); ++i) {
@@ -153,8 +153,8 @@ class Gradients : public testing::Test {
 using Elements = testing::Types<float, double, Float16, BFloat16>;
 TYPED_TEST_SUITE(Gradients, Elements);
 
-// Rows that are kept and that are not, and results that are written past the caches: rows and
-// columns that begin anywhere in a line.
+// The test has rows whose exponentials are kept and rows whose are not, and results that are
+// written past the caches. Rows and columns begin anywhere in a cache line.
 TYPED_TEST(Gradients, SoftmaxOfLongRowsAndOfManyElements) {
   this->check_softmax_columns({40, 5003, 1});
   this->check_softmax_columns({3, 50, 1500});

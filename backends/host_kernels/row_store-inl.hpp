@@ -1,7 +1,7 @@
-// How rows that are computed one after another meet memory: results that are written past the
-// caches, and rows that are asked for before their turn.
+// Memory access of rows that are computed one after another: results that are written past the
+// caches, and rows that are prefetched.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_ROW_STORE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_ROW_STORE_INL_HPP
 #undef BACKPLANE_CPU_ROW_STORE_INL_HPP
@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// Stores value(lanes, i) at y + i for a row of `count` elements; lanes.at counts from i on. Whoever
-// streams calls hwy::FlushStream() after the last row.
+// Stores value(lanes, i) at y + i for a row of `count` elements; lanes.at counts from i on. A
+// caller that streams calls hwy::FlushStream() after the last row.
 template <typename T, class Value>
 HWY_INLINE void store_row(T* y, int64_t count, bool is_streamed, const Value& value) {
   if (!is_streamed) {

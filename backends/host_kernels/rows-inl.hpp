@@ -1,14 +1,14 @@
-// Row functions (loop.hpp) from what an op does to dense blocks of elements.
+// Makes row functions (loop.hpp) from functions on dense blocks of elements.
 //
 //   Row<Block, Y, X...>::run    walks a row of any strides block by block and calls
 //   Block::run(n, y, x...)      for n <= kBlock elements that lie behind each other
 //
-// An operand with gaps is gathered into a buffer first, one value is repeated there once, and a
-// result with gaps is scattered from one: the blocks stay in the nearest cache, and every layout
-// runs on vectors. A streamed result goes through such a buffer as well, and from there past the
-// caches; run_rows() waits for it.
+// An operand with gaps is gathered into a buffer first. A single value is repeated in such a buffer
+// once. A result with gaps is scattered from a buffer. The buffers stay in the first-level cache,
+// so every layout runs on vectors. A streamed result also goes through a buffer, and from there
+// past the caches; run_rows() waits for it.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_ROWS_INL_HPP
 #undef BACKPLANE_CPU_ROWS_INL_HPP
@@ -33,10 +33,10 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
 constexpr int64_t kBlock = 512;
-constexpr int64_t kAheadBytes = 4096;  // A page.
+constexpr int64_t kAheadBytes = 4096;  // The size of a page.
 
-// Asks for the line `ahead` elements behind x, where there may be no memory: the prefetcher of a
-// cache stops at the end of a page, where the next row often begins.
+// Prefetches the line `ahead` elements behind x, where there may be no memory. The hardware
+// prefetcher stops at the end of a page, where the next row often begins.
 template <typename T>
 HWY_INLINE void prefetch(const T* x, int64_t ahead) {
   const auto at = reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(ahead) * sizeof(T);
@@ -49,7 +49,7 @@ struct BlockBuffer {
   alignas(64) T elements[kBlock];
 };
 
-// Closes the gaps between n elements; `to` is dense.
+// Copies n elements with gaps to `to`, which is dense.
 template <typename T>
 HWY_INLINE void gather_elements_of_row(const std::byte* from, int64_t stride, int64_t n,
                                        T* HWY_RESTRICT to) {
@@ -60,7 +60,7 @@ HWY_INLINE void gather_elements_of_row(const std::byte* from, int64_t stride, in
     const hn::ScalableTag<Bits> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     const auto* const x = reinterpret_cast<const Bits*>(from);
-    // Behind the last element there may be nothing to load.
+    // There may be no memory behind the last element.
     for (; i + lanes < n; i += lanes) {
       const auto lower = hn::LoadU(d, x + 2 * i), upper = hn::LoadU(d, x + 2 * i + lanes);
       hn::StoreU(hn::ConcatEven(d, upper, lower), d, reinterpret_cast<Bits*>(to + i));
@@ -70,7 +70,7 @@ HWY_INLINE void gather_elements_of_row(const std::byte* from, int64_t stride, in
   for (from += i * stride; i < n; ++i, from += stride) to[i] = *reinterpret_cast<const T*>(from);
 }
 
-// Elements [i, i + n) of an operand of `count` elements, without gaps.
+// Returns the elements [i, i + n) of an operand of `count` elements, without gaps.
 template <typename T>
 HWY_INLINE const T* gather_block(const std::byte* from, int64_t stride, int64_t count, int64_t i,
                                  int64_t n, BlockBuffer<T>& buffer) {
@@ -90,13 +90,14 @@ HWY_INLINE void scatter_block(const T* from, std::byte* to, int64_t stride, int6
   for (int64_t j = 0; j < n; ++j, to += stride) *reinterpret_cast<T*>(to) = from[j];
 }
 
-// How many elements lie before the next multiple of 64 bytes.
+// Returns how many elements lie before the next multiple of 64 bytes.
 template <typename T>
 int64_t count_to_line(const T* at) {
   return static_cast<int64_t>(-reinterpret_cast<uintptr_t>(at) % 64 / sizeof(T));
 }
 
-// `to` is at a multiple of 64 bytes, or n elements end there; `from` is the beginning of a buffer.
+// Streams n elements. `to` is a multiple of 64 bytes, or the n elements end at one. `from` is the
+// beginning of a buffer.
 template <typename T>
 HWY_INLINE void stream_block(const T* from, T* to, int64_t n) {
   const hn::ScalableTag<uint64_t> d;
@@ -109,7 +110,7 @@ HWY_INLINE void stream_block(const T* from, T* to, int64_t n) {
   std::copy(from + i, from + n, to + i);
 }
 
-// Bytes past the caches, from any address to any.
+// Copies bytes past the caches, from any address to any address.
 HWY_INLINE void stream_bytes(const std::byte* from, std::byte* to, int64_t size_bytes) {
   const hn::ScalableTag<uint8_t> d;
   const auto step = static_cast<int64_t>(hn::Lanes(d));
@@ -141,7 +142,8 @@ struct Row {
     BlockBuffer<Y> result;
     std::tuple<BlockBuffer<X>...> buffers;
     Y* const y = reinterpret_cast<Y*>(data[0]);
-    // Streamed blocks begin at whole lines; what lies before the first one is a block of its own.
+    // Streamed blocks begin at whole cache lines. The elements before the first line are a block of
+    // their own.
     const int64_t head = is_streamed ? count_to_line(y) : 0;
     for (int64_t i = 0, n = 0; i < count; i += n) {
       n = std::min(i < head ? head - i : kBlock, count - i);
@@ -157,8 +159,8 @@ struct Row {
   }
 };
 
-// y = Op()(d, x...), computed in Compute<T>, while what lies a page behind is fetched. Op works on
-// each lane by itself, so that an element does not depend on where it lies.
+// Computes y = Op()(d, x...) in Compute<T>, and prefetches the elements one page further on. Op
+// works on each lane by itself, so that an element does not depend on its position.
 template <class Op, typename T>
 struct Map {
   template <typename... X>
@@ -179,7 +181,7 @@ struct Map {
 template <typename T, size_t>
 using Repeated = T;
 
-// The row function of Op over kInputs tensors of T, with a result of T.
+// Returns the row function of Op over kInputs tensors of T, with a result of T.
 template <class Op, typename T, int kInputs>
 constexpr RowFunction* map_row() {
   return []<size_t... k>(std::index_sequence<k...>)->RowFunction* {
@@ -188,13 +190,14 @@ constexpr RowFunction* map_row() {
   (std::make_index_sequence<kInputs>());
 }
 
-// The same for a dtype of kFloatDtypes.
+// Returns the row function of Op for a dtype of kFloatDtypes.
 template <class Op, int kInputs>
 RowFunction* floating_row(bp_dtype dtype) {
   return with_float(dtype, []<typename T>(T) { return map_row<Op, T, kInputs>(); });
 }
 
-// Elements as numbers that the compiler knows: those of a 16-bit float are widened into `buffer`.
+// Returns elements in a type that the compiler computes with. 16-bit floats are widened into
+// `buffer`.
 template <typename T>
 HWY_INLINE const Compute<T>* widen_block(const T* x, int64_t n, BlockBuffer<Compute<T>>& buffer) {
   if constexpr (!kIsNarrow<T>) {

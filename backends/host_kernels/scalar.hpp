@@ -1,4 +1,4 @@
-// Values of the call itself: operands that are inline, and arguments of kind scalar|tensor.
+// Values that a call contains: inline operands, and arguments of kind scalar|tensor.
 #pragma once
 
 #include <cstring>
@@ -8,15 +8,15 @@
 
 namespace bp::kernels {
 
-// One element that is in the call, or in a tensor that is read when the work runs.
+// One value that is in the call, or in a tensor that is read when the work runs.
 class ScalarArgument {
  public:
-  // `dtype` is that of the argument; T below stores it.
+  // `dtype` is the dtype of the argument, and T below is the type that stores it.
   ScalarArgument(const bp_tensor* tensor, const bp_scalar& scalar, bp_dtype dtype)
       : address_(tensor == nullptr ? nullptr : data<const std::byte>(*tensor)),
         bits_(tensor == nullptr ? convert_scalar(scalar, dtype) : 0) {}
 
-  // NULL if the value is in the call.
+  // Returns NULL if the value is in the call.
   const std::byte* address() const { return address_; }
   uint64_t bits() const { return bits_; }
 

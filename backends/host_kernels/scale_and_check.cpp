@@ -1,9 +1,9 @@
-// scale_and_check_finite over a list of tensors, for every layout: one pass, in place.
+// scale_and_check_finite over a list of tensors, for every layout. It makes one pass, in place.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/scale_and_check.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -20,7 +20,7 @@ namespace {
 
 struct ScaleAndCheck {
   double scale = 0;
-  std::atomic<bool>* found = nullptr;  // Whether an element was not finite.
+  std::atomic<bool>* found = nullptr;  // Set if an element is not finite.
 };
 
 }  // namespace
@@ -32,7 +32,7 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// What is checked after the product is what memory holds: a 16-bit float may overflow where the
+// Scales elements and checks the stored values, because a 16-bit float may overflow when the
 // product in f32 does not.
 template <typename T>
 void scale_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
@@ -78,7 +78,8 @@ namespace {
 
 HWY_EXPORT(find_scale_row);
 
-// One list has one dtype for each of its tensors; so each loop has its own row.
+// One loop and its row function. The tensors of a list may have different dtypes, so each loop has
+// its own row function.
 struct ScaleStep {
   Loop loop;
   RowFunction* row;

@@ -1,9 +1,12 @@
-// scatter and scatter_reduce. A line is what lies along `axis`: threads share the lines, and each
-// line is walked in the order of its indices, so that the last one counts, and sums have one order.
+// scatter and scatter_reduce. A line is the elements along `axis`. Threads share the lines. Each
+// line is walked in the order of its indices, so the last of equal indices wins, and sums have a
+// fixed order.
 //
-// Sums of 16-bit floats are kept in f32, in the workspace, and rounded once. Where so many indices
-// lie along the axis that a sum of them would lose digits, sums of f32 and narrower are kept in
-// f64.
+// Sums of 16-bit floats are kept in f32, in the workspace, and rounded once. If an element is named
+// by so many indices that a sum of them in f32 would lose digits, the sums of f32 and narrower
+// floats are kept in f64. Counting the indices of each element first takes a byte for each of them,
+// and less time than sums of twice the width.
+#include <atomic>
 #include <cstring>
 
 #include "backends/host_kernels/indices.hpp"
@@ -14,11 +17,12 @@
 namespace bp::kernels {
 namespace {
 
-// The axis that the indices name. Strides are in bytes; those of y, indices and src.
+// The axis that the indices name. The strides of y, indices and src are in bytes.
 struct Axis {
-  int64_t extent = 0, count = 0;  // Of y, and of indices.
+  int64_t extent = 0, count = 0;  // Of y and of indices.
   int64_t y_stride = 0, index_stride = 0, src_stride = 0;
   WrongIndex* wrong = nullptr;
+  std::atomic<bool>* is_long = nullptr;  // Set if an element is named by more than kShortSum.
 };
 
 struct Replace {
@@ -35,20 +39,11 @@ struct Add {
   }
 };
 
-// data and strides are those of (y, indices, src); a row holds the first elements of n lines.
-template <class Op, typename To, typename From, typename Index>
-void scatter_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
-  const Axis& axis = *static_cast<const Axis*>(context);
-  const auto put = [&](int64_t line, int64_t at) {
-    const int64_t index =
-        *reinterpret_cast<const Index*>(data[1] + line * strides[1] + at * axis.index_stride);
-    if (index < 0 || index >= axis.extent) return axis.wrong->set(index);
-    const std::byte* const from = data[2] + line * strides[2] + at * axis.src_stride;
-    std::byte* const to = data[0] + line * strides[0] + index * axis.y_stride;
-    Op::put(*reinterpret_cast<To*>(to), *reinterpret_cast<const From*>(from));
-  };
-  // Either order keeps that of each line.
-  if (std::abs(axis.src_stride) < std::abs(strides[2])) {
+// Calls put(line, place along the line) for all indices of n lines, in the order in which src lies
+// in memory. Either order keeps that of each line.
+template <typename Put>
+void walk_lines(const Axis& axis, int64_t line_stride, int64_t n, Put put) {
+  if (std::abs(axis.src_stride) < std::abs(line_stride)) {
     for (int64_t line = 0; line < n; ++line) {
       for (int64_t at = 0; at < axis.count; ++at) put(line, at);
     }
@@ -57,6 +52,45 @@ void scatter_row(std::byte* const* data, const int64_t* strides, int64_t n, cons
       for (int64_t line = 0; line < n; ++line) put(line, at);
     }
   }
+}
+
+// data and strides are those of (y, indices, src); a row holds the first elements of n lines.
+template <class Op, typename To, typename From, typename Index>
+void scatter_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
+  const Axis& axis = *static_cast<const Axis*>(context);
+  walk_lines(axis, strides[2], n, [&](int64_t line, int64_t at) {
+    const int64_t index =
+        *reinterpret_cast<const Index*>(data[1] + line * strides[1] + at * axis.index_stride);
+    if (index < 0 || index >= axis.extent) return axis.wrong->set(index);
+    const std::byte* const from = data[2] + line * strides[2] + at * axis.src_stride;
+    std::byte* const to = data[0] + line * strides[0] + index * axis.y_stride;
+    Op::put(*reinterpret_cast<To*>(to), *reinterpret_cast<const From*>(from));
+  });
+}
+
+// Terms of a sum in f32 at most: the counters have 8 bits, and one that is 0 again has met more.
+constexpr int64_t kShortSum = 255;
+
+// Counts how many indices name each element; data and strides are those of (counters, indices,
+// src). Scattering reports the indices that are out of range.
+template <typename Index>
+void count_row(std::byte* const* data, const int64_t* strides, int64_t n, const void* context) {
+  const Axis& axis = *static_cast<const Axis*>(context);
+  if (axis.is_long->load(std::memory_order_relaxed)) return;
+  bool is_long = false;
+  walk_lines(axis, strides[2], n, [&](int64_t line, int64_t at) {
+    const int64_t index =
+        *reinterpret_cast<const Index*>(data[1] + line * strides[1] + at * axis.index_stride);
+    if (index < 0 || index >= axis.extent) return;
+    auto& counter = reinterpret_cast<uint8_t&>(data[0][line * strides[0] + index * axis.y_stride]);
+    is_long |= ++counter == 0;
+  });
+  if (is_long) axis.is_long->store(true, std::memory_order_relaxed);
+}
+
+// data and strides are those of the counters.
+void clear_row(std::byte* const* data, const int64_t*, int64_t n, const void*) {
+  std::memset(data[0], 0, static_cast<size_t>(n));
 }
 
 // data and strides are those of (to, from).
@@ -84,7 +118,8 @@ void convert_row(std::byte* const* data, const int64_t* strides, int64_t n, cons
   }
 }
 
-// How one op works on one dtype. Sums are kept in y, or in the workspace if `sum_size_bytes`.
+// The functions of one op for one dtype. Sums are kept in y, or in the workspace if
+// `sum_size_bytes` is not 0.
 struct Method {
   RowFunction *scatter, *begin, *end;
   int64_t sum_size_bytes;
@@ -99,7 +134,8 @@ Method method() {
   }
 }
 
-// Elements are moved as unsigned integers of their width, so that they keep their bits.
+// Returns the method of scatter. Elements are moved as unsigned integers of their width, so that
+// they keep their bits.
 template <typename Index>
 Method replace_method(bp_dtype dtype) {
   return with_any(dtype, []<typename T>(T) {
@@ -107,15 +143,12 @@ Method replace_method(bp_dtype dtype) {
   });
 }
 
-// Terms of a sum in f32 at most.
-constexpr int64_t kShortSum = 256;
-
 template <typename T, typename Index>
 Method add_floats(bool is_long) {
   return is_long ? method<Add, T, Index, double>() : method<Add, T, Index>();
 }
 
-// Integers are added without a sign: then they wrap.
+// Returns the method of sums. Integers are added as unsigned numbers, which wrap.
 template <typename Index>
 Method add_method(bp_dtype dtype, bool is_long) {
   return with_number(dtype, [=]<typename T>(T) {
@@ -129,27 +162,33 @@ Method add_method(bp_dtype dtype, bool is_long) {
   });
 }
 
-Method method_of(const bp_scatter_args& args) {
+Method method_of(const bp_scatter_args& args, bool) {
   return args.indices->dtype == BP_I64 ? replace_method<int64_t>(args.x->dtype)
                                        : replace_method<int32_t>(args.x->dtype);
 }
 
-Method method_of(const bp_scatter_reduce_args& args) {
-  const bool is_long = args.indices->shape[args.axis] >= kShortSum;
+Method method_of(const bp_scatter_reduce_args& args, bool is_long) {
   return args.indices->dtype == BP_I64 ? add_method<int64_t>(args.x->dtype, is_long)
                                        : add_method<int32_t>(args.x->dtype, is_long);
 }
 
-// y without gaps in the workspace, with elements of f32 or f64.
-class Sums {
+// Whether sums may need f64, so that the indices of each element are to be counted.
+template <typename Args>
+bool may_be_long(const Args& args) {
+  return args.indices->shape[args.axis] > kShortSum &&
+         method_of(args, true).sum_size_bytes > method_of(args, false).sum_size_bytes;
+}
+
+// y without gaps in the workspace, with other elements.
+class Dense {
  public:
-  Sums(const bp_tensor& y, int64_t sum_size_bytes) : tensor_(y) {
+  Dense(const bp_tensor& y, bp_dtype dtype) : tensor_(y) {
     int64_t stride = 1;
     for (uint32_t i = y.ndim; i-- > 0; stride *= y.shape[i]) strides_[i] = stride;
     tensor_.strides = strides_.data();
-    tensor_.dtype = sum_size_bytes == 8 ? bp_dtype{BP_F64} : bp_dtype{BP_F32};
+    tensor_.dtype = dtype;
   }
-  Sums(const Sums&) = delete;
+  Dense(const Dense&) = delete;
   const bp_tensor& tensor() const { return tensor_; }
 
  private:
@@ -157,12 +196,19 @@ class Sums {
   std::array<int64_t, BP_MAX_RANK> strides_{};
 };
 
+// The sums begin the workspace, and the counters lie behind the widest ones.
 template <typename Args>
-uint64_t scatter_workspace(const Args& args, const Env&) {
-  return static_cast<uint64_t>(element_count(*args.y) * method_of(args).sum_size_bytes);
+int64_t counters_offset(const Args& args) {
+  return element_count(*args.y) * method_of(args, may_be_long(args)).sum_size_bytes;
 }
 
-// The loop over the first elements of all lines.
+template <typename Args>
+uint64_t scatter_workspace(const Args& args, const Env&) {
+  const int64_t counters = may_be_long(args) ? element_count(*args.y) : 0;
+  return static_cast<uint64_t>(counters_offset(args) + counters);
+}
+
+// Makes the loop over the first elements of all lines.
 template <typename Args>
 Loop lines_of(const Args& args, const bp_tensor& target, Axis& axis) {
   const auto number = static_cast<size_t>(args.axis);
@@ -179,27 +225,77 @@ Loop lines_of(const Args& args, const bp_tensor& target, Axis& axis) {
   return make_loop({&y, &indices, &src});
 }
 
+int64_t grain_of(const Axis& axis) {
+  return std::max<int64_t>(1, kGrain / std::max<int64_t>(1, axis.count));
+}
+
+// Scattering with sums of one dtype.
+class Scattering {
+ public:
+  template <typename Args>
+  Scattering(const Args& args, const Launch& launch, bool is_long)
+      : method_(method_of(args, is_long)) {
+    const bool has_sums = method_.sum_size_bytes != 0;
+    const Dense sums(*args.y, method_.sum_size_bytes == 8 ? BP_F64 : BP_F32);
+    const bp_tensor& target = has_sums ? sums.tensor() : *args.y;
+    begin_ = make_loop({&target, args.x});
+    lines_ = lines_of(args, target, axis_);
+    end_ = make_loop({args.y, &target});
+    if (has_sums) begin_.data[0] = lines_.data[0] = end_.data[1] = launch.workspace();
+  }
+
+  void run(const char* op, int threads) const {
+    WrongIndex wrong;
+    Axis axis = axis_;
+    axis.wrong = &wrong;
+    const bool is_in_place = begin_.data[0] == begin_.data[1];
+    if (!is_in_place) run_loop(begin_, method_.begin, threads, kGrain);
+    run_loop(lines_, method_.scatter, threads, grain_of(axis), &axis);
+    if (method_.sum_size_bytes != 0) run_loop(end_, method_.end, threads, kGrain);
+    wrong.check(op, axis.extent);
+  }
+
+ private:
+  Method method_;
+  Axis axis_;
+  Loop begin_, lines_, end_;
+};
+
+// Finds out whether more than kShortSum indices name one element.
+class Counting {
+ public:
+  template <typename Args>
+  Counting(const Args& args, const Launch& launch)
+      : count_(args.indices->dtype == BP_I64 ? count_row<int64_t> : count_row<int32_t>) {
+    const Dense counters(*args.y, BP_U8);
+    clear_ = make_loop({&counters.tensor()});
+    lines_ = lines_of(args, counters.tensor(), axis_);
+    clear_.data[0] = lines_.data[0] = launch.workspace() + counters_offset(args);
+  }
+
+  bool is_long(int threads) const {
+    std::atomic<bool> found = false;
+    Axis axis = axis_;
+    axis.is_long = &found;
+    run_loop(clear_, clear_row, threads, kGrain);
+    run_loop(lines_, count_, threads, grain_of(axis), &axis);
+    return found;
+  }
+
+ private:
+  RowFunction* count_;
+  Axis axis_;
+  Loop clear_, lines_;
+};
+
 template <typename Args>
 bp_status submit_scatter(const char* op, const Args& args, const Launch& launch) {
-  const Method method = method_of(args);
-  const bool has_sums = method.sum_size_bytes != 0;
-  const Sums sums(*args.y, method.sum_size_bytes);
-  const bp_tensor& target = has_sums ? sums.tensor() : *args.y;
-  Axis axis;
-  Loop begin = make_loop({&target, args.x}), lines = lines_of(args, target, axis);
-  Loop end = make_loop({args.y, &target});
-  if (has_sums) begin.data[0] = lines.data[0] = end.data[1] = launch.workspace();
-  const bool is_in_place = begin.data[0] == begin.data[1];
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, axis.count));
-  return launch.submit([=, threads = launch.thread_count()] {
-    WrongIndex wrong;
-    Axis shared = axis;
-    shared.wrong = &wrong;
-    if (!is_in_place) run_loop(begin, method.begin, threads, kGrain);
-    run_loop(lines, method.scatter, threads, grain, &shared);
-    if (has_sums) run_loop(end, method.end, threads, kGrain);
-    wrong.check(op, axis.extent);
-  });
+  const Scattering brief(args, launch, false);
+  const int threads = launch.thread_count();
+  if (!may_be_long(args)) return launch.submit([=] { brief.run(op, threads); });
+  const Scattering full(args, launch, true);
+  const Counting counting(args, launch);
+  return launch.submit([=] { (counting.is_long(threads) ? full : brief).run(op, threads); });
 }
 
 bp_status scatter_launch(const bp_scatter_args& args, Launch& launch) {

@@ -37,7 +37,7 @@ AttentionScratch::AttentionScratch(const Attention& a, bool is_backward) {
 
 int64_t AttentionScratch::reserve(int64_t elements) {
   const int64_t begin = size_;
-  size_ += (elements + 15) / 16 * 16;  // A cache line.
+  size_ += (elements + 15) / 16 * 16;  // Parts begin at cache lines.
   return begin;
 }
 

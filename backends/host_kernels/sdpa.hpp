@@ -1,10 +1,11 @@
-// Attention, both ways. The query heads that share a head of keys lie behind each other as its
-// rows, so each (batch, head of keys) is one problem of (group * queries) rows by keys:
+// Attention and its gradients. The query heads that share a head of keys become rows of one
+// problem, one head after the other. So each (batch, head of keys) is one problem of (group *
+// queries) rows by keys:
 //
 //   scores = scale * q k^T + bias    p = softmax(scores) over the keys seen    y = p v
 //
-// It is walked in tiles of kRowBlock rows by kKeyBlock keys. A key that is not seen adds nothing,
-// whatever its value is; one with a score of -inf has the weight 0.
+// A problem is walked in tiles of kRowBlock rows by kKeyBlock keys. A key that is not seen adds
+// nothing, whatever its value is. A key with a score of -inf has the weight 0.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +20,11 @@ namespace bp::kernels {
 constexpr int64_t kRowBlock = 64;
 constexpr int64_t kKeyBlock = 64;
 
-// Sums over keys, and over rows, are made of sums over tiles. What so many tiles add up to is added
-// to totals, so that long sums keep their digits.
+// Sums over keys, and over rows, are made of sums over tiles. After this many tiles the sums are
+// added to totals, so that long sums keep their digits.
 constexpr int64_t kTilesOfSum = 64;
 
-// The operands that both ways have.
+// The operands that the forward and the backward op have.
 struct Attention {
   bp_dtype dtype = 0;
   int64_t batch = 0, key_heads = 0, group = 0, queries = 0, keys = 0, width = 0, value_width = 0;
@@ -37,18 +38,18 @@ struct Attention {
   int64_t sum_size_bytes() const { return dtype == BP_F64 ? 8 : 4; }
   bool has_key_totals() const { return keys > kTilesOfSum * kKeyBlock; }
 
-  // How many keys a row sees, from the first on, before the mask.
+  // Returns how many keys a row sees, from the first on, if the mask is ignored.
   int64_t key_limit(int64_t row) const {
     return is_causal ? std::clamp<int64_t>(row % queries + keys - queries + 1, 0, keys) : keys;
   }
-  // The first element of `row` of a tensor with an axis of query heads and one of queries.
+  // Returns the first element of `row` of a tensor with an axis of query heads and one of queries.
   template <typename T>
   T* row_of(const View& view, int64_t problem, int64_t row) const {
     const int64_t head = problem % key_heads * group + row / queries;
     return reinterpret_cast<T*>(view.address) + problem / key_heads * view.strides[0] +
            head * view.strides[1] + row % queries * view.strides[2];
   }
-  // The first element of a key, in k, v and their gradients.
+  // Returns the first element of a key, in k, v and their gradients.
   template <typename T>
   T* key_of(const View& view, int64_t problem, int64_t key) const {
     return reinterpret_cast<T*>(view.address) + problem / key_heads * view.strides[0] +
@@ -65,12 +66,14 @@ struct AttentionBackward : Attention {
   View grad_y, y, lse, grad_q, grad_k, grad_v;
   bool has_grad_k = false, has_grad_v = false;
 
-  // Parts of the rows, each with its own sums of grad_k and grad_v, which are added in order. Their
-  // number depends on the extents alone: equal input gives equal bits for any number of threads.
+  // Returns the number of parts of the rows. Each part has its own sums of grad_k and grad_v, which
+  // are added in order. The number depends on the extents alone, so equal input gives equal bits
+  // for any number of threads.
   int64_t splits() const;
-  // Whether a part has so many rows that its sums are added to totals on the way.
+  // Returns whether a part has so many rows that its sums are added to totals on the way.
   bool has_row_totals() const { return row_blocks() > kTilesOfSum * splits(); }
-  // The sums of one part, with rows of whole vectors; as many totals lie behind them, if any.
+  // Returns the number of elements of the sums of one part, whose rows are whole vectors. If there
+  // are totals, as many elements of totals follow.
   int64_t sum_elements() const;
   int64_t sum_stride() const { return (has_row_totals() ? 2 : 1) * sum_elements(); }
 };
@@ -81,20 +84,21 @@ uint64_t attention_workspace_size_bytes(const AttentionBackward& attention, int 
 void run_attention(const AttentionForward& attention, std::byte* workspace, int thread_count);
 void run_attention(const AttentionBackward& attention, std::byte* workspace, int thread_count);
 
-// Rows of a tile in memory are filled up to a multiple of the most elements that two vectors have.
+// Pads the width of a tile's rows in memory to a multiple of the most elements that two vectors
+// have.
 constexpr int64_t padded_width(int64_t width) { return (width + 31) / 32 * 32; }
 
-// The memory of one thread for one block of rows, in elements of what is computed in.
+// The memory of one thread for one block of rows, in elements of the computing type.
 class AttentionScratch {
  public:
   AttentionScratch(const Attention& attention, bool is_backward);
 
   int64_t size() const { return size_; }
 
-  // Where each part begins.
+  // The offsets where the parts begin.
   int64_t q_panels, y_panels, keys, values, scores, line, peaks, sums;
-  int64_t y_totals, sum_totals;                         // Of the keys before, where they are many.
-  int64_t grad_panels, q_rows, grad_rows, grad_scores;  // Of the backward way alone.
+  int64_t y_totals, sum_totals;                         // Of earlier keys, if there are many.
+  int64_t grad_panels, q_rows, grad_rows, grad_scores;  // Used by the backward op alone.
 
  private:
   int64_t reserve(int64_t elements);

@@ -1,5 +1,5 @@
-// Attention backwards: each block of rows walks the keys that it sees, tile by tile, and makes
-// their weights p again from the lse of the forward way.
+// The gradients of attention. Each block of rows walks the keys that it sees, tile by tile, and
+// computes their weights p again from the lse of the forward op.
 //
 //   grad_s   p * (grad_y v^T - sum(grad_y * y))    a tile
 //   grad_q   scale * grad_s k                      complete when a block of rows has seen its keys
@@ -8,8 +8,8 @@
 //
 // A row whose lse is -inf has no weights, and all its gradients are 0.
 //
-// The sums lie in the workspace: one pair for each head of keys that is worked on, or for each part
-// of its rows where the heads are few.
+// The sums lie in the workspace. There is one pair of sums for each head of keys at work, or, if
+// there are few heads, for each part of the rows of a head.
 
 #include <cmath>
 
@@ -30,7 +30,8 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-// The sums of grad_k and grad_v over rows, (keys, padded width) each; NULL for one not asked for.
+// The sums of grad_k and grad_v over rows, each (keys, padded width). A sum that is not wanted is
+// NULL.
 template <typename Sum>
 struct KeySums {
   KeySums(const AttentionBackward& a, Sum* memory)
@@ -42,7 +43,7 @@ struct KeySums {
   Sum *keys = nullptr, *values = nullptr;
 };
 
-// One block of rows. `memory` is that of the thread.
+// Computes one block of rows. `memory` is the thread's own.
 template <typename T>
 class BlockBackward {
  public:
@@ -79,7 +80,7 @@ class BlockBackward {
  private:
   Sum* part(int64_t offset) const { return memory_ + offset; }
 
-  // Adds the sums of grad_q so far to the totals, which are the sums in the end.
+  // Adds the sums of grad_q so far to the totals, which hold the result in the end.
   void take_query_sums() {
     const int64_t count = block_.panels * kPanel<Sum> * a_.width;
     if (!has_totals_) std::fill_n(part(scratch_.y_totals), count, Sum{0});
@@ -99,7 +100,7 @@ class BlockBackward {
     }
   }
 
-  // q and grad_y as panels and as rows, lse, and sum(grad_y * y).
+  // Loads q and grad_y as panels and as rows, lse, and sum(grad_y * y).
   void load_rows() {
     load_panels<T>(a_, block_, a_.q, a_.width, part(scratch_.line), part(scratch_.q_panels));
     load_panels<T>(a_, block_, a_.grad_y, a_.value_width, part(scratch_.line),
@@ -124,7 +125,7 @@ class BlockBackward {
     }
   }
 
-  // Rows one behind the other, filled up with 0.
+  // Loads rows one after the other, and pads them with 0.
   void load_padded(const View& view, int64_t width, Sum* to) {
     const int64_t stride = padded_width(width);
     std::fill_n(to, kRowBlock * stride, Sum{0});
@@ -134,7 +135,8 @@ class BlockBackward {
     }
   }
 
-  // The keys [key, key + count) for one panel. Tiles of scores have rows for all panels here.
+  // Computes the keys [key, key + count) for one panel. Here a tile of scores has rows for all
+  // panels.
   void run_tile(int64_t panel, int64_t key, int64_t count) {
     const int64_t first = panel * kPanel<Sum>;
     const int64_t seen = std::clamp<int64_t>(block_.most(panel) - key, 0, count);
@@ -162,8 +164,8 @@ class BlockBackward {
                                         part(scratch_.y_panels) + first * a_.width, kPanel<Sum>);
   }
 
-  // The scores of one vector of rows become p, -0 for a key that is not seen, and the gradients for
-  // p those for the scores.
+  // Turns the scores of one vector of rows into p, which is -0 for a key that is not seen, and the
+  // gradients of p into those of the scores.
   HWY_NOINLINE void differentiate(int64_t panel, int half, int64_t count, Sum scale,
                                   const LaneLimits<Sum>& limits) {
     const Tag d;
@@ -171,13 +173,13 @@ class BlockBackward {
     Sum *const p_at = part(scratch_.scores) + first, *const to = part(scratch_.grad_scores) + first;
     const auto lse = hn::LoadU(d, part(scratch_.peaks) + first);
     const auto delta = hn::LoadU(d, part(scratch_.sums) + first);
-    const auto has_nothing = hn::Eq(lse, hn::Set(d, -kInfinity<Sum>));  // Not of a NaN.
+    const auto has_nothing = hn::Eq(lse, hn::Set(d, -kInfinity<Sum>));  // It is false for a NaN.
     for (int64_t j = 0; j < count; ++j) {
       const auto raw = hn::LoadU(d, p_at + j * kRowBlock);
       const auto s = hn::Mul(raw, hn::Set(d, scale));
       const auto is_seen =
           hn::AndNot(has_nothing, hn::AndNot(is_hidden(d, raw), limits.sees(half, j)));
-      const auto x = hn::Sub(s, lse);  // The smallest weights count, for gradients may be large.
+      const auto x = hn::Sub(s, lse);  // Even the smallest weights matter.
       auto p = hn::IfThenElse(hn::Eq(x, x), hn::Exp(d, x), x);
       p = hn::IfThenElse(is_seen, p, hn::Set(d, Sum{-0.0}));
       const auto change = hn::Sub(hn::LoadU(d, to + j * kRowBlock), delta);
@@ -186,8 +188,8 @@ class BlockBackward {
     }
   }
 
-  // Adds a tile to grad_q and to the sums without what is not seen, for what is not finite times 0
-  // is NaN.
+  // Adds a tile to grad_q and to the sums, and skips keys that are not seen, because 0 times a
+  // value that is not finite is NaN.
   void add_seen(int64_t key, int64_t count) {
     for (int64_t i = 0; i < count * kRowBlock; ++i) {
       const int64_t j = i / kRowBlock, r = i % kRowBlock;
@@ -207,7 +209,7 @@ class BlockBackward {
     }
   }
 
-  // to (count, stride) += tile (count, rows) by rows (rows, stride).
+  // Computes to (count, stride) += tile (count, rows) by rows (rows, stride).
   void add_over_rows(const Sum* tile, const Sum* rows, int64_t stride, int64_t count, Sum* to) {
     const int64_t depth = block_.panels * kPanel<Sum>;
     for (int64_t c = 0; c < stride; c += kPanel<Sum>) {
@@ -222,11 +224,11 @@ class BlockBackward {
   Sum* const memory_;
   const KeySums<Sum> sums_;
   TileRows<Sum> keys_{}, values_{};
-  bool are_rows_finite_ = true, is_finite_ = true;  // q and grad_y; and the keys of the tile.
-  bool has_totals_ = false;                         // Of grad_q.
+  bool are_rows_finite_ = true, is_finite_ = true;  // Of q and grad_y; of the tile's keys.
+  bool has_totals_ = false;                         // For grad_q.
 };
 
-// The blocks of rows of one split; their sums are left at the beginning of `sums`.
+// Runs the blocks of rows of one split, and leaves their sums at the beginning of `sums`.
 template <typename T, typename Sum>
 void run_split(const AttentionBackward& a, int64_t problem, int64_t split, Sum* memory, Sum* sums) {
   const int64_t blocks = a.row_blocks(), splits = a.splits(), size = a.sum_elements();

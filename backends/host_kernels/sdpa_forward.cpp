@@ -1,7 +1,7 @@
-// Attention forwards: each block of rows walks the keys that it sees, tile by tile, and keeps the
-// largest score, the sum of the exponentials and the sum of values of each row so far. A larger
-// score scales the two sums down. No more than one tile of scores is ever in memory. A row all of
-// whose scores are -inf is one that sees no key.
+// The forward op of attention. Each block of rows walks the keys that it sees, tile by tile, and
+// keeps for each row the largest score, the sum of the exponentials and the sum of values so far. A
+// larger score scales the two sums down. Only one tile of scores is in memory at a time. A row
+// whose scores are all -inf counts as a row that sees no key.
 
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-// One block of rows. `memory` is that of the thread.
+// Computes one block of rows. `memory` is the thread's own.
 template <typename T>
 class BlockForward {
  public:
@@ -58,7 +58,7 @@ class BlockForward {
 
   int64_t y_elements() const { return block_.panels * kPanel<Sum> * a_.value_width; }
 
-  // Adds the sums so far to the totals, which are the sums in the end.
+  // Adds the sums so far to the totals, which hold the result in the end.
   void take_all_sums() {
     if (!has_totals_) {
       std::fill_n(part(scratch_.y_totals), y_elements(), Sum{0});
@@ -68,10 +68,10 @@ class BlockForward {
     take_sums(y_elements(), part(scratch_.y_panels), part(scratch_.y_totals));
     take_sums(kRowBlock, part(scratch_.sums), part(scratch_.sum_totals));
   }
-  // Where the sums are in the end.
+  // Returns the place of the final sums.
   Sum* result_of(int64_t sums, int64_t totals) const { return part(has_totals_ ? totals : sums); }
 
-  // The keys [key, key + count) for one panel.
+  // Computes the keys [key, key + count) for one panel.
   void run_tile(int64_t panel, int64_t key, int64_t count) {
     count = std::min(count, block_.most(panel) - key);
     if (count <= 0) return;
@@ -104,8 +104,8 @@ class BlockForward {
                                         kPanel<Sum>, count, y, kPanel<Sum>);
   }
 
-  // The scores of one vector of rows become exp(score - peak), or -0 for a key that is not seen,
-  // and the state of the rows takes them in.
+  // Turns the scores of one vector of rows into exp(score - peak), or -0 for a key that is not
+  // seen, and updates the state of the rows.
   template <bool kMayHide>
   HWY_NOINLINE void exponentiate(int64_t panel, int half, int64_t count, Sum scale,
                                  const LaneLimits<Sum>& limits, Sum* y) {
@@ -128,7 +128,7 @@ class BlockForward {
       hn::StoreU(s, d, scores + j * kPanel<Sum>);
     }
     hn::StoreU(peak, d, part(scratch_.peaks) + first);
-    // Without a score so far, the peak is no number to subtract.
+    // If there is no score so far, the peak is not a number that can be subtracted.
     const auto shift = hn::IfThenZeroElse(hn::Eq(peak, lowest), peak);
     auto sum = hn::Zero(d);
     for (int64_t j = 0; j < count; ++j) {
@@ -155,7 +155,8 @@ class BlockForward {
     }
   }
 
-  // y += p v without the keys that are not seen, for what is not finite times 0 is NaN.
+  // Computes y += p v, and skips keys that are not seen, because 0 times a value that is not finite
+  // is NaN.
   void add_seen_values(int64_t count, Sum* y) const {
     const Sum* p = part(scratch_.scores);
     for (int64_t j = 0; j < count; ++j, p += kPanel<Sum>) {
@@ -169,7 +170,7 @@ class BlockForward {
     }
   }
 
-  // Divides by the sums, and writes y and lse: 0 and -inf for a row without a weight, whatever the
+  // Divides by the sums, and writes y and lse. A row without a weight gets 0 and -inf, whatever the
   // values are.
   void finish() {
     const Tag d;
@@ -192,7 +193,7 @@ class BlockForward {
         divide(y + kTileLanes<Sum>, s1);
       }
     }
-    Sum* const factors = part(scratch_.peaks);  // Of no more use.
+    Sum* const factors = part(scratch_.peaks);  // The peaks are not needed any more.
     std::fill_n(factors, kRowBlock, Sum{1});
     store_panels<T>(a_, block_, a_.y, a_.value_width, factors, part(scratch_.line), first);
   }
@@ -216,7 +217,7 @@ void run_blocks(const AttentionForward& a, std::byte* workspace, int thread_coun
   const int64_t row_cost = std::max<int64_t>(1, a.keys * (a.width + a.value_width));
   const bool is_small = a.problems() * a.rows() <= kParallelProducts / row_cost;
   Sum* const memory = reinterpret_cast<Sum*>(workspace);
-  // The last rows of a causal problem see the most keys: they come first.
+  // The last rows of a causal problem see the most keys, so they are computed first.
 #pragma omp parallel for num_threads(thread_count) if (!is_small) schedule(dynamic, 1)
   for (int64_t task = 0; task < tasks; ++task) {
     BlockForward<T>(a, task / blocks, blocks - 1 - task % blocks, memory + thread_number() * size)

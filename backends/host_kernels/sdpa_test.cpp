@@ -1,5 +1,6 @@
-// sdpa and its gradients against plain loops in f64: every dtype, grouped heads, masks, biases,
-// layouts, extents that leave lanes and tiles over, and equal bits for every number of threads.
+// Tests sdpa and its gradients against plain loops in f64: every dtype, grouped heads, masks,
+// biases, layouts, extents that are not whole vectors or tiles, and equal bits for any number of
+// threads.
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -65,7 +66,7 @@ struct Call {
     if (!e.has_mask) return;
     mask = make(BP_BOOL, e.heads, e.queries, e.keys);
     for (int64_t i = 0; i < mask->size(); ++i) {
-      const bool is_blind = i / e.keys % e.queries == 1;  // Sees no key.
+      const bool is_blind = i / e.keys % e.queries == 1;  // It sees no key.
       mask->template at<uint8_t>(i) = !is_blind && random() % 3 != 0;
     }
   }
@@ -116,7 +117,8 @@ struct Call {
   std::unique_ptr<TestTensor> q, k, v, grad_y, y, grad_q, grad_k, grad_v, lse, mask, bias;
 };
 
-// One query: its result, its gradient, and what it adds to the gradients of keys and values.
+// Computes one query: its result, its gradient, and what it adds to the gradients of keys and
+// values.
 template <typename T>
 void Call<T>::check_row(int64_t row, double tolerance, std::vector<double>& grad_ks,
                         std::vector<double>& grad_vs) {
@@ -182,7 +184,7 @@ void Call<T>::check(double tolerance) {
   for (int64_t row = 0; row < e.batch * e.heads * e.queries; ++row) {
     ASSERT_NO_FATAL_FAILURE(check_row(row, tolerance, grad_ks, grad_vs));
   }
-  const double many = 8 * tolerance;  // Sums over queries, from rounded y.
+  const double many = 8 * tolerance;  // The sums over queries use rounded y.
   for (int64_t i = 0; i < k->size(); ++i) {
     ASSERT_NEAR(value(*grad_k, i), grad_ks[static_cast<size_t>(i)], many) << "grad_k at " << i;
   }
@@ -230,7 +232,7 @@ TEST(AttentionOfF32, LeavesOutWhatIsNotSeen) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const bool has_mask : {false, true}) {
     Call<float> call(b, {1, 1, 1, 3, 3, 2, 2, !has_mask});
-    call.v->at<float>(4) = nan;  // Of the last key, which the last query alone sees.
+    call.v->at<float>(4) = nan;  // Only the last query sees this key.
     call.k->at<float>(5) = infinity;
     if (has_mask) {
       call.mask = call.make(BP_BOOL, 1, 3, 3);

@@ -1,11 +1,11 @@
-// What both ways of attention compute tiles with. Rows lie along the lanes, two vectors of them, a
-// panel: maxima and sums over keys are then made lane by lane, and k and v are read one element at
-// a time for all lanes, as they lie in memory.
+// The tile functions of attention and its gradients. A panel is two vectors of rows, with rows
+// along the lanes. Maxima and sums over keys are then computed lane by lane, and k and v are read
+// in their own layout, one element at a time for all lanes.
 //
 //   a panel of q, y   (width, kPanel)   element (c, r) is column c of row r
 //   a tile of scores  (keys, kPanel)    element (j, r) is the score of key j for row r
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_SDPA_TILES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_SDPA_TILES_INL_HPP
 #undef BACKPLANE_CPU_SDPA_TILES_INL_HPP
@@ -33,15 +33,15 @@ constexpr int64_t kPanel = 2 * kTileLanes<Sum>;
 template <typename Sum>
 constexpr Sum kInfinity = std::numeric_limits<Sum>::infinity();
 
-// The accumulators, two vectors of b and one of a fill the registers.
+// The accumulators, two vectors of b and one vector of a fill the registers.
 constexpr int kProductRows = HWY_TARGET <= HWY_AVX3 ? 12 : HWY_TARGET <= HWY_AVX2 ? 6 : 4;
 
-// How a product reads a: along its depth, a(r, i) = a[r * stride + i], or across it, a(r, i) =
-// a[r + i * stride].
+// The way in which a product reads a. kAlong reads along the depth, a(r, i) = a[r * stride + i].
+// kAcross reads across it, a(r, i) = a[r + i * stride].
 enum class Read { kAlong, kAcross };
 
-// (kRows, kPanel) of a product: to(r) = or += the sum of a(r, i) * b(i) over i < depth, which
-// begins at 0: long sums of short ones lose fewer digits.
+// Computes (kRows, kPanel) of a product: to(r) = or += the sum of a(r, i) * b(i) over i < depth.
+// The sum begins at 0, because a long sum made of short sums loses fewer digits.
 template <int kRows, Read kRead, bool kAccumulates, typename Sum>
 HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
                                 const Sum* HWY_RESTRICT b, int64_t b_stride, int64_t depth,
@@ -58,7 +58,7 @@ HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
     sums[r][0] = hn::Zero(d);
     sums[r][1] = hn::Zero(d);
   }
-  do {  // A loop that may run no time keeps the sums in memory.
+  do {  // With a loop that may run zero times, the sums would be in memory.
     const auto b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
     for (int r = 0; r < kRows; ++r) {
       const auto value = hn::Set(d, kRead == Read::kAlong ? a[r * a_stride] : a[r]);
@@ -79,7 +79,7 @@ HWY_NOINLINE void multiply_rows(const Sum* HWY_RESTRICT a, int64_t a_stride,
   }
 }
 
-// totals += sums, and sums = 0.
+// Computes totals += sums, and sums = 0.
 template <typename Sum>
 HWY_INLINE void take_sums(int64_t count, Sum* HWY_RESTRICT sums, Sum* HWY_RESTRICT totals) {
   for (int64_t i = 0; i < count; ++i) {
@@ -88,7 +88,7 @@ HWY_INLINE void take_sums(int64_t count, Sum* HWY_RESTRICT sums, Sum* HWY_RESTRI
   }
 }
 
-// The last rows, up to kRows of them.
+// Computes the last rows, up to kRows of them.
 template <int kRows, Read kRead, bool kAccumulates, typename Sum>
 HWY_INLINE void multiply_last_rows(int64_t rows, const Sum* a, int64_t a_stride, const Sum* b,
                                    int64_t b_stride, int64_t depth, Sum* to, int64_t to_stride) {
@@ -102,7 +102,7 @@ HWY_INLINE void multiply_last_rows(int64_t rows, const Sum* a, int64_t a_stride,
   }
 }
 
-// The same for any number of rows.
+// Computes the product for any number of rows.
 template <Read kRead, bool kAccumulates, typename Sum>
 HWY_INLINE void multiply_panel(int64_t rows, const Sum* a, int64_t a_stride, const Sum* b,
                                int64_t b_stride, int64_t depth, Sum* to, int64_t to_stride) {
@@ -116,7 +116,7 @@ HWY_INLINE void multiply_panel(int64_t rows, const Sum* a, int64_t a_stride, con
       rows - r, a + r * step, a_stride, b, b_stride, depth, to + r * to_stride, to_stride);
 }
 
-// The score of a key that is not seen: a NaN of its own, for -inf is a score like others.
+// Returns the score of a key that is not seen. It is a special NaN, because -inf is a valid score.
 template <typename Sum>
 HWY_INLINE Sum hidden_score() {
   if constexpr (sizeof(Sum) == 8) {
@@ -132,14 +132,14 @@ HWY_INLINE hn::Mask<D> is_hidden(D d, hn::Vec<D> scores) {
   return hn::RebindMask(d, hn::Eq(hn::BitCast(bits_d, scores), hn::BitCast(bits_d, hidden)));
 }
 
-// Rows of a tile in memory.
+// The number of rows of a tile in memory.
 template <typename Sum>
 struct TileRows {
   const Sum* data;
   int64_t stride;
 };
 
-// Whether no element is NaN or infinite: 0 times one of these is NaN.
+// Returns whether no element is NaN or infinite. 0 times such an element would be NaN.
 template <typename Sum>
 bool is_finite(const TileRows<Sum>& rows, int64_t count, int64_t width) {
   const TileTag<Sum> d;
@@ -158,7 +158,7 @@ bool is_finite(const TileRows<Sum>& rows, int64_t count, int64_t width) {
   return true;
 }
 
-// Keys or values [key, key + count) as they are computed with: in place where that is possible.
+// Returns the keys or values [key, key + count) in the computing type, without a copy if possible.
 template <typename T, typename Sum = Compute<T>>
 TileRows<Sum> tile_of_keys(const Attention& a, const View& view, int64_t problem, int64_t key,
                            int64_t count, int64_t width, Sum* buffer) {
@@ -183,7 +183,7 @@ struct RowBlock {
     for (int64_t r = 0; r < kRowBlock; ++r) limits[r] = r < count ? a.key_limit(begin + r) : 0;
   }
 
-  // The most and the fewest keys that a row of the panel sees.
+  // most() and fewest() return the most and the fewest keys that a row of the panel sees.
   int64_t most(int64_t panel) const {
     const int64_t* const first = limits + panel * kPanel<Sum>;
     return *std::max_element(first, first + kPanel<Sum>);
@@ -250,7 +250,8 @@ void apply_bias_and_mask(const Attention& a, const RowBlock<Sum>& block, int64_t
   }
 }
 
-// How many keys of a tile that begins at `key` each lane of a panel sees; exact, for they are few.
+// How many keys of a tile that begins at `key` each lane of a panel sees. The counts are exact in
+// Sum, because they are small.
 template <typename Sum>
 struct LaneLimits {
   LaneLimits(const RowBlock<Sum>& block, int64_t panel, int64_t key) {
@@ -259,7 +260,7 @@ struct LaneLimits {
       values[lane] = static_cast<Sum>(std::clamp<int64_t>(limit, 0, kKeyBlock));
     }
   }
-  // The mask of the lanes of vector `half` that see key j of the tile.
+  // Returns the mask of the lanes of vector `half` that see key j of the tile.
   HWY_INLINE auto sees(int half, int64_t j) const {
     const TileTag<Sum> d;
     return hn::Lt(hn::Set(d, static_cast<Sum>(j)), hn::LoadU(d, values + half * kTileLanes<Sum>));
@@ -267,9 +268,9 @@ struct LaneLimits {
   Sum values[kPanel<Sum>];
 };
 
-// exp(x) for x of at most about 0, and NaN for NaN. That of f32 is at most 1.4 * 2^-24 wrong, and 0
-// where the result is below the smallest normal number: 2^n * e^r with |r| <= log(2) / 2, and a
-// polynomial for (e^r - 1 - r) / r^2 that has the least largest error there.
+// Returns exp(x) for x of at most about 0, and NaN for NaN. The f32 function has an error of at
+// most 1.4 * 2^-24, and is 0 if the result is below the smallest normal number. It computes 2^n *
+// e^r with |r| <= log(2) / 2, and uses the minimax polynomial for (e^r - 1 - r) / r^2 there.
 template <class D, typename Sum = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> exp_of_score(D d, hn::Vec<D> x) {
   if constexpr (sizeof(Sum) == 8) {
@@ -277,8 +278,8 @@ HWY_INLINE hn::Vec<D> exp_of_score(D d, hn::Vec<D> x) {
   } else {
     const hn::RebindToSigned<D> int_d;
     const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
-    auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);  // log(2) in two parts: n times the
-    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);    // first is exact.
+    auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);  // log(2) is split so that n times
+    r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);    // its first part is exact.
     auto p = hn::MulAdd(hn::Set(d, 1.979029803e-04f), r, hn::Set(d, 1.394470357e-03f));
     p = hn::MulAdd(p, r, hn::Set(d, 8.333497341e-03f));
     p = hn::MulAdd(p, r, hn::Set(d, 4.166629436e-02f));

@@ -1,4 +1,5 @@
-// Ops that pick elements, against plain loops: cat, gather, scatter, index_select, embedding.
+// Tests the ops that select elements against plain loops: cat, gather, scatter, index_select and
+// embedding.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,7 +18,7 @@ namespace {
 using kernels::BFloat16;
 using kernels::Float16;
 
-// The number of the element at (outer, at, inner) of a tensor with `extent` along its axis.
+// Gives the index of the element at (outer, at, inner) of a tensor with `extent` along its axis.
 struct Lines {
   int64_t extent, inner;
   int64_t operator()(int64_t outer, int64_t at, int64_t i) const {
@@ -45,7 +46,7 @@ class Selection : public testing::Test {
     }
   }
 
-  // Shapes (outer, extent, inner), in which the axis to select from is in turn of every place.
+  // Calls body for shapes (outer, extent, inner) in which the selected axis takes every place.
   template <typename T, typename Index, typename Body>
   void for_each_layout(bp_dtype index_dtype, bp_dtype dtype, const Body& body) {
     for (const int64_t gap : {1, 3}) {
@@ -91,7 +92,7 @@ class Selection : public testing::Test {
         });
   }
 
-  // y is in the layout of x here, for x and y have one shape.
+  // Here y has the layout of x, because both have the same shape.
   template <typename T, typename Index>
   void expect_scatter(bp_dtype dtype, bp_dtype index_dtype, bool adds) {
     for_each_layout<T, Index>(index_dtype, dtype,
@@ -152,7 +153,7 @@ TEST_F(Selection, AddsWhatIsScattered) {
   expect_scatter<int64_t, int64_t>(BP_I64, BP_I64, true);
 }
 
-// A running sum in f16 stops at 2048, one in bf16 at 256.
+// A running sum of ones stops at 2048 in f16, and at 256 in bf16.
 TEST_F(Selection, RoundsSumsOfNarrowFloatsOnce) {
   TestTensor x(b, BP_F16, {3}), indices(b, BP_I64, {4096}), src(b, BP_F16, {4096});
   x.set<Float16>({Float16::from_f32(1), Float16::from_f32(2), Float16::from_f32(3)});
@@ -242,7 +243,7 @@ TEST_F(Selection, SelectsRowsThatNoCacheHoldsAndLongOnes) {
   }
 }
 
-// A row that no index names is 0, also where it was not before, and so is the sum of one -0.
+// A row that no index names becomes 0, even if it was not 0 before. The sum of a single -0 is 0.
 TEST_F(Selection, WritesEveryRowOfTheGradientOfAnEmbedding) {
   for (const int64_t gap : {1, 2}) {
     TestTensor grad(b, BP_F32, {7, 300, 19}), rows(b, BP_I64, {300, 7}),
@@ -288,7 +289,7 @@ TEST_F(Selection, PutsTensorsBehindEachOther) {
   }
 }
 
-// Short rows, long ones and such with gaps, and one tensor more than once.
+// The test joins short rows, long rows and rows with gaps, and uses one tensor more than once.
 TEST_F(Selection, JoinsRows) {
   constexpr int64_t kRows = 300;
   TestTensor a(b, BP_F32, {kRows, 7}), c(b, BP_F32, {kRows, 130}), wide(b, BP_F32, {kRows, 1100}),

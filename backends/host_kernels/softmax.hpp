@@ -1,4 +1,4 @@
-// What softmax, log_softmax and their gradients share: bringing any layout to rows in memory.
+// Brings tensors of any layout to rows in memory, for softmax, log_softmax and their gradients.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace bp::kernels {
 
-// Orders the axes of all views as those of the last one lie, where that makes every view dense, and
-// leaves them as they are elsewhere. Returns where `axis` is then.
+// Orders the axes of all views as the axes of the last view lie, if every view is then dense; else
+// changes nothing. Returns the new index of `axis`.
 uint32_t order_axes(std::span<View> views, uint32_t axis);
 
-// The extents of a dense view of which `axis` is summed over.
+// Returns the extents of a dense view if the sums run over `axis`.
 SoftmaxExtents softmax_extents(const View& view, uint32_t axis);
 
 struct SoftmaxViews {
@@ -30,14 +30,14 @@ struct SoftmaxViews {
   uint32_t axis;
 };
 
-// Neither operand as it lies can be written: the result needs a place of its own.
+// Returns the size of the workspace. If y is not contiguous, the result needs a place there.
 inline uint64_t softmax_workspace_size_bytes(const bp_tensor& x, const bp_tensor& y, int32_t axis) {
   const SoftmaxViews views(x, y, axis);
   if (is_contiguous(views.y())) return 0;
   return static_cast<uint64_t>(element_count(views.y()) * dtype_size_bytes(y.dtype));
 }
 
-// Submits `dense`: dense(dtype, x, y, extents, thread_count).
+// Submits a call dense(dtype, x, y, extents, thread_count).
 template <typename Dense>
 bp_status submit_softmax(const bp_tensor& x, const bp_tensor& y, int32_t axis, Launch& launch,
                          Dense dense) {

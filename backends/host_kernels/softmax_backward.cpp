@@ -8,7 +8,7 @@
 namespace bp::kernels {
 namespace {
 
-// grad_y, y and grad_x, and the copies of those that are not dense.
+// The operands grad_y, y and grad_x, and copies of the operands that are not dense.
 struct Operands {
   std::array<View, 3> views;
   std::array<DenseCopy, 3> copies;
@@ -30,7 +30,8 @@ Operands operands_of(const Args& args) {
   return o;
 }
 
-// The address at which the dense elements of an operand are, or are to be.
+// Returns the address of the dense elements of an operand. It may be the address of a copy that is
+// not yet written.
 std::byte* place(Operands& o, size_t operand, std::byte* workspace) {
   DenseCopy& copy = o.copies[operand];
   if (!copy.is_needed) return o.views[operand].address;

@@ -1,5 +1,5 @@
-// The gradients of softmax and log_softmax, in two passes over each row: a sum, and the result. Its
-// terms are grad_y * y, and grad_y alone for log_softmax.
+// Computes the gradients of softmax and log_softmax in two passes over each row: a sum, and the
+// result. The terms of the sum are grad_y * y, or grad_y for log_softmax.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels::HWY_NAMESPACE {
 namespace {
 
-// What is summed, and the result.
+// The term of the sum, and the result.
 template <bool kIsLog, class V>
 HWY_INLINE V sum_term(V grad_y, V y) {
   if constexpr (kIsLog) return grad_y;
@@ -45,7 +45,7 @@ void run_row(const T* grad_y, const T* y, T* grad_x, int64_t count) {
   });
 }
 
-// The first columns of (count, stride), one in each lane.
+// Computes the first columns of (count, stride), one in each lane.
 template <bool kIsLog, class D, typename T>
 void run_columns(D d, const T* grad_y, const T* y, T* grad_x, int64_t count, int64_t stride) {
   RowSums<D> sums(d);
@@ -99,7 +99,7 @@ void run_any(bp_dtype dtype, const std::byte* grad_y, const std::byte* y, std::b
   with_float(dtype, run_as);
 }
 
-// What HWY_EXPORT can take: functions that are not templates.
+// HWY_EXPORT needs functions that are not templates.
 void softmax_backward(bp_dtype dtype, const std::byte* grad_y, const std::byte* y,
                       std::byte* grad_x, const SoftmaxExtents& e, int thread_count) {
   run_any<false>(dtype, grad_y, y, grad_x, e, thread_count);

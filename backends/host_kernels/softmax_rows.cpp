@@ -1,13 +1,15 @@
-// Three passes over each row: the largest element, the sum of exp(x - largest), the result. The
-// exponentials of a short row wait for the third pass in a buffer, so that the result can be
-// written past the caches; those of a longer row wait where the result goes, if that holds all
-// their digits, and are computed again otherwise. f16 and bf16 are rounded in the third pass alone.
+// There are three passes over each row: the largest element, the sum of exp(x - largest), and the
+// result. The exponentials of a short row are kept in a buffer until the third pass, so that the
+// result can be written past the caches. The exponentials of a longer row are kept in the place of
+// the result, if it holds all their digits; else they are computed again. f16 and bf16 are rounded
+// only in the third pass.
 //
-// Columns take the passes row by row, many columns side by side, and compute the exponentials
-// twice: x is then read three times in order, and the result written once. Walked down a column at
-// a time, (4096, 1024) took five times as long.
+// If the sums run over columns, each pass goes row by row over many columns side by side, and the
+// exponentials are computed twice. x is then read three times in order, and the result is written
+// once. When one column was walked at a time, (4096, 1024) took five times as long.
 //
-// oneDNN has a softmax too. It is not used: NaN and +inf in a row leave the row's other elements 0.
+// oneDNN's softmax is not used, because it gives 0 for the other elements of a row with NaN or
+// +inf.
 #include "backends/host_kernels/softmax_rows.hpp"
 
 #include <algorithm>
@@ -37,10 +39,10 @@ constexpr T kInfinity = std::numeric_limits<T>::infinity();
 template <typename T>
 constexpr T kNaN = std::numeric_limits<T>::quiet_NaN();
 
-// Exponentials that a row keeps in a buffer.
+// The number of exponentials that a row keeps in a buffer.
 constexpr int64_t kKeptElements = 4096;
 
-// The largest element, or NaN where the row gives NaN.
+// Returns the largest element, or NaN if the result of the row is NaN.
 template <typename T>
 Compute<T> row_peak(const T* x, int64_t count) {
   using Sum = Compute<T>;
@@ -57,9 +59,9 @@ Compute<T> row_peak(const T* x, int64_t count) {
   return hn::AllTrue(d, is_number) && std::isfinite(largest) ? largest : kNaN<Sum>;
 }
 
-// The sum of kExpScale * exp(x - peak), and the terms in `terms` if it is not NULL. What follows a
-// short row is asked for: the prefetcher of a cache stops at the end of a page, where the next row
-// often begins.
+// Returns the sum of kExpScale * exp(x - peak), and stores the terms in `terms` if it is not NULL.
+// It prefetches what follows a short row, because the hardware prefetcher stops at the end of a
+// page, where the next row often begins.
 template <bool kStores, typename T>
 Compute<T> sum_of_exp(const T* x, Compute<T>* terms, int64_t count, Compute<T> peak) {
   const ComputeTag<T> d;
@@ -113,11 +115,11 @@ void log_softmax_row(const T* x, T* y, int64_t count, bool is_streamed) {
   });
 }
 
-// Columns that are walked side by side.
+// The number of columns that are walked side by side.
 constexpr int64_t kColumns = 1024;
 
-// The largest element of each of n <= kColumns columns, or NaN, and the sum of kExpScale *
-// exp(x - peak), or NaN where the column gives that.
+// The largest element of each of n <= kColumns columns, and the sum of kExpScale * exp(x - peak).
+// Both are NaN if the result of the column is NaN.
 template <typename T>
 struct ColumnSums {
   using Sum = Compute<T>;
@@ -146,7 +148,7 @@ struct ColumnSums {
     }
   }
 
-  // sums += the exponentials of some rows.
+  // Adds the exponentials of some rows to the sums.
   void add_rows(const T* x, int64_t count, int64_t stride, int64_t n) {
     const ComputeTag<T> d;
     for (int64_t row = 0; row < count; ++row) {
@@ -157,13 +159,13 @@ struct ColumnSums {
     }
   }
 
-  // Each line for itself, though that leaves room between columns of a narrow dtype.
+  // Each array has its own cache lines, although columns of a narrow dtype leave room there.
   HWY_ALIGN Sum peaks[kColumns];
   HWY_ALIGN Sum sums[kColumns];
-  double totals[kColumns];  // Of more than kSumRows rows.
+  double totals[kColumns];  // For more than kSumRows rows.
 };
 
-// Columns [0, n) of (count, stride), of which there are at most kColumns.
+// Computes the columns [0, n) of (count, stride). n is at most kColumns.
 template <bool kIsLog, typename T>
 void softmax_columns(const T* x, T* y, int64_t count, int64_t stride, int64_t n, bool is_streamed) {
   using Sum = Compute<T>;
@@ -223,7 +225,7 @@ void run_any(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExte
   with_float(dtype, run_as);
 }
 
-// What HWY_EXPORT can take: functions that are not templates.
+// HWY_EXPORT needs functions that are not templates.
 void softmax(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& e,
              int thread_count) {
   run_any<false>(dtype, x, y, e, thread_count);

@@ -1,6 +1,6 @@
-// softmax and what is made of its parts, over rows in memory, for every float that kernels have.
+// softmax and related functions over rows in memory, for every float dtype that kernels have.
 //
-// A row that holds NaN or +inf, or nothing but -inf, gives NaN everywhere, as the formulas do.
+// If a row contains NaN or +inf, or only -inf, all its results are NaN, as the formulas give.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +16,25 @@ struct SoftmaxExtents {
   int64_t outer, count, inner;
 };
 
-// y may be x.
+// These functions compute softmax and log_softmax. y may be x.
 void softmax_dense(bp_dtype dtype, const std::byte* x, std::byte* y, const SoftmaxExtents& extents,
                    int thread_count);
 void log_softmax_dense(bp_dtype dtype, const std::byte* x, std::byte* y,
                        const SoftmaxExtents& extents, int thread_count);
 
-// grad_x may be grad_y or y.
+// Computes the gradient. grad_x may be grad_y or y.
 void softmax_backward_dense(bp_dtype dtype, const std::byte* grad_y, const std::byte* y,
                             std::byte* grad_x, const SoftmaxExtents& extents, int thread_count);
 void log_softmax_backward_dense(bp_dtype dtype, const std::byte* grad_y, const std::byte* y,
                                 std::byte* grad_x, const SoftmaxExtents& extents, int thread_count);
 
-// log(sum(exp(x))) of one dense row of at least one element.
+// Returns log(sum(exp(x))) of one dense row of at least one element.
 double log_sum_exp(const float* x, int64_t count);
 double log_sum_exp(const double* x, int64_t count);
 double log_sum_exp(const Float16* x, int64_t count);
 double log_sum_exp(const BFloat16* x, int64_t count);
 
-// y = scale * (exp(x - shift) - base), for one dense row; y may be x.
+// Computes y = scale * (exp(x - shift) - base) for one dense row. y may be x.
 void scaled_exp(const float* x, float* y, int64_t count, float shift, float base, float scale);
 void scaled_exp(const double* x, double* y, int64_t count, double shift, double base, double scale);
 void scaled_exp(const Float16* x, Float16* y, int64_t count, float shift, float base, float scale);

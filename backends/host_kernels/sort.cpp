@@ -1,14 +1,14 @@
-// sort and topk, line by line along the axis (records.hpp). Threads share the lines, and each
-// has room for the records of one line in the workspace.
+// sort and topk work line by line along the axis (records.hpp). Threads share the lines. Each
+// thread has room for the records of one line in the workspace.
 //
-// topk reads a line once and keeps what is better than the worst of the best k so far, at first
-// than what its first 1024 elements tell at once; it tells vectors that hold nothing of it at
-// once. For a k that is not small it sorts the line.
+// topk reads a line once, and keeps the elements that are better than the worst of the best k so
+// far. The first bound comes from the first 1024 elements. Vectors without a better element are
+// skipped at once. If k is not small, topk sorts the line.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/sort.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include <array>
 #include <bit>
 #include <utility>
@@ -31,23 +31,24 @@ struct Operand {
 };
 
 struct SortPlan {
-  Operand x, y, indices;  // No address of indices: they are not wanted.
+  Operand x, y, indices;  // No address of indices if not wanted.
   bool is_descending = false;
-  int64_t extent = 0, k = 0;  // Elements of a line, and how many of them are wanted.
-  uint32_t axes = 0;          // All others.
+  int64_t extent = 0, k = 0;  // The line's length, and the wanted elements.
+  uint32_t axes = 0;          // All axes except the sorted one.
   std::array<int64_t, BP_MAX_RANK> extents{};
   int64_t lines = 1;
-  int64_t capacity = 0;  // Records that a thread has room for, twice.
+  int64_t capacity = 0;  // A thread has room for twice as many.
 };
 
-// Below extents of 2^32 an index has 32 bits.
+// If the extent is below 2^32, an index has 32 bits.
 constexpr int64_t kPackedExtent = int64_t{1} << 32;
 
 inline bool is_wide(bp_dtype dtype, int64_t extent) {
   return dtype_size_bytes(dtype) > 4 || extent >= kPackedExtent;
 }
 
-// Whether the best k are selected: that takes few records, or less time than to sort a short line.
+// Returns whether the best k are selected, and the line is not sorted. Selection needs few records,
+// or less time than sorting a short line.
 inline bool is_selected(int64_t extent, int64_t k) {
   constexpr int64_t kShort = 256;
   return k <= (extent <= kShort ? extent / 2 : extent / 16);
@@ -67,7 +68,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The elements of one line. In descending order keys are inverted; indices ascend all the same.
+// The elements of one line. In descending order the keys are inverted, but indices still ascend.
 template <typename T>
 struct Line {
   const std::byte* x;
@@ -75,8 +76,8 @@ struct Line {
   BitsOf<T> inversion;
 
   HWY_INLINE T element(int64_t i) const { return *reinterpret_cast<const T*>(x + i * stride); }
-  // An integer is in its key, and need not be fetched from where it was. A float may have been one
-  // of several with that key.
+  // An integer is computed from its key. A float is read again from the line, because several
+  // floats can have the same key.
   template <class Record>
   HWY_INLINE T element_of(const Record& record) const {
     if constexpr (std::is_integral_v<T>) {
@@ -90,7 +91,7 @@ struct Line {
   }
 };
 
-// Keys that lie side by side, where the line is dense.
+// The number of keys that are computed side by side if the line is dense.
 constexpr int64_t kKeyBlock = 128;
 
 template <typename T>
@@ -114,9 +115,9 @@ Record* sort_line(const Line<T>& line, int64_t n, Record* a, Record* b) {
   return sort_records<sizeof(T)>(a, b, n);
 }
 
-constexpr int64_t kSelectBlock = 1024;  // Keys that topk makes before it looks at them.
+constexpr int64_t kSelectBlock = 1024;  // Keys that topk computes at a time.
 
-// How many of n keys, whole vectors of them, do not exceed `limit`.
+// Returns how many of n keys do not exceed `limit`. The keys are whole vectors.
 template <class D, typename Bits>
 HWY_INLINE int64_t count_up_to(D d, const Bits* keys, int64_t n, Bits limit) {
   const auto limits = hn::Set(d, limit);
@@ -127,8 +128,8 @@ HWY_INLINE int64_t count_up_to(D d, const Bits* keys, int64_t n, Bits limit) {
   return n - static_cast<int64_t>(above);
 }
 
-// A key that at least k of n keys do not exceed, and few more: bisection has few branches that
-// go either way, and ends before it knows the one that exactly k do not exceed.
+// Returns a key that at least k of n keys do not exceed, and few more than k. Bisection has few
+// unpredictable branches, and stops before it finds the key that exactly k keys do not exceed.
 template <class D, typename Bits>
 HWY_INLINE Bits bisect(D d, const Bits* keys, int64_t n, int64_t k) {
   auto lows = hn::Load(d, keys), highs = lows;
@@ -150,14 +151,14 @@ HWY_INLINE Bits bisect(D d, const Bits* keys, int64_t n, int64_t k) {
   return high;
 }
 
-// Puts a key into `bound` that at least k of the keys are below, if one is found at little cost:
-// the keys are in groups, and the smallest of k groups are k keys.
+// Sets `bound` to a key that at least k keys do not exceed, if such a key is found at little cost.
+// The keys are in groups, and the smallest keys of k groups are k keys.
 template <typename Bits>
 bool find_bound(const Bits* keys, int64_t n, int64_t k, Bits& bound) {
   constexpr int64_t kMaxGroups = 256;
   const int64_t groups = k <= 32 ? 64 : kMaxGroups;
   if (2 * k > groups || 2 * groups > n) return false;
-  const hn::CappedTag<Bits, 32> d;  // Both numbers of groups are whole vectors.
+  const hn::CappedTag<Bits, 32> d;  // Both group counts are whole vectors.
   alignas(64) Bits least[kMaxGroups];
   for (int64_t g = 0; g < groups; g += static_cast<int64_t>(hn::Lanes(d))) {
     auto smallest = hn::Load(d, keys + g);
@@ -170,14 +171,14 @@ bool find_bound(const Bits* keys, int64_t n, int64_t k, Bits& bound) {
   return bound != 0;
 }
 
-// The best of the elements seen so far, in room for `capacity` records.
+// The best elements so far, in room for `capacity` records.
 template <typename T, class Record>
 struct Selection {
   Record* a;
   int64_t k, capacity;
   int64_t kept = 0;
-  // Once k better ones are known, only an element below the bound is wanted: of equal ones the
-  // first counts.
+  // Once k better elements are known, only elements below the bound are wanted, because of equal
+  // elements the first one wins.
   bool is_bounded = false;
   BitsOf<T> bound = 0;
 
@@ -196,7 +197,7 @@ struct Selection {
     }
   }
 
-  // The elements from number `first` on, of which few are wanted.
+  // Adds the elements from number `first` on, of which few are wanted.
   HWY_INLINE void add_block(const BitsOf<T>* keys, int64_t first, int64_t n) {
     const hn::ScalableTag<BitsOf<T>> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -210,7 +211,7 @@ struct Selection {
   }
 };
 
-// The first k of n records in order, from room for `capacity` of them.
+// Puts the first k of n records in order. There is room for `capacity` records.
 template <typename T, class Record>
 Record* select_line(const Line<T>& line, int64_t n, int64_t k, int64_t capacity, Record* a) {
   alignas(64) BitsOf<T> keys[kSelectBlock];
@@ -280,7 +281,7 @@ namespace {
 
 HWY_EXPORT(find_sort);
 
-constexpr int64_t kSortGrain = 4096;  // Elements, below which a team costs more.
+constexpr int64_t kSortGrain = 4096;  // With fewer elements a team costs more.
 
 Operand operand_of(const bp_tensor* tensor, size_t axis) {
   Operand operand;
@@ -310,7 +311,7 @@ SortPlan plan_of(const bp_tensor& x, const bp_tensor& y, const bp_tensor* indice
     plan.extents[plan.axes++] = x.shape[i];
     plan.lines *= x.shape[i];
   }
-  constexpr int64_t kLeast = 1024;  // Room for what comes until the worst is known again.
+  constexpr int64_t kLeast = 1024;  // Room for elements until the bound is updated.
   plan.capacity =
       is_selected(plan.extent, plan.k) ? std::min(plan.extent, 2 * plan.k + kLeast) : plan.extent;
   return plan;

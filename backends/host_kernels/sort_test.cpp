@@ -1,4 +1,4 @@
-// sort and topk against the sorts of the standard library.
+// Tests sort and topk against the sorts of the standard library.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using kernels::kIsNarrow;
 using kernels::narrow;
 using kernels::widen;
 
-// NaN is larger than every number, and equal to itself.
+// Compares elements. NaN is larger than every number, and equal to itself.
 bool is_less(auto a, auto b) {
   if constexpr (std::is_floating_point_v<decltype(a)>) {
     if (std::isnan(a) || std::isnan(b)) return !std::isnan(a) && std::isnan(b);
@@ -29,7 +29,7 @@ bool is_less(auto a, auto b) {
 
 class Sort : public testing::Test {
  protected:
-  // Many equal values, both zeros, and for floats NaN and infinities.
+  // Fills a tensor with many equal values, both zeros, and, for floats, NaN and infinities.
   template <typename T>
   T value() {
     const auto choice = random() % 4;
@@ -45,7 +45,7 @@ class Sort : public testing::Test {
     }
   }
 
-  // The first k places of a line in order.
+  // Returns the first k places of a line in sorted order.
   template <typename T>
   std::vector<int64_t> order_of(TestTensor& x, int64_t line, int64_t n, bool is_descending) {
     std::vector<int64_t> order(static_cast<size_t>(n));
@@ -61,7 +61,7 @@ class Sort : public testing::Test {
   void expect_order(bp_dtype dtype, TestTensor& x, int64_t n, int64_t k, bool is_topk,
                     bool is_descending, bool has_indices, int64_t gap) {
     const int64_t lines = x.size() / n;
-    // Of the shape (k, lines) before it is permuted, so that results lie across x.
+    // The tensors have the shape (k, lines) before they are permuted, so that results lie across x.
     TestTensor y(b, dtype, {k, lines}, gap), indices(b, BP_I64, {k, lines}, gap);
     y.permute({1, 0});
     indices.permute({1, 0});
@@ -113,7 +113,7 @@ TEST_F(Sort, OrdersEveryDtypeStably) {
   expect_sorted<int64_t>(BP_I64);
 }
 
-// Each block of the line is better than all before it, and then none is.
+// First each block of the line is better than all earlier blocks, and then no block is better.
 TEST_F(Sort, SelectsFromLinesThatAreInOrder) {
   TestTensor x(b, BP_I32, {2, 20000});
   for (int64_t i = 0; i < 20000; ++i) {
@@ -127,7 +127,7 @@ TEST_F(Sort, SelectsFromLinesThatAreInOrder) {
   }
 }
 
-// No element is better than the others, nor, where all are NaN, any that could be.
+// All elements are equal, and in one case all are NaN, so that no element can be better.
 TEST_F(Sort, SelectsFromLinesOfOneValue) {
   TestTensor x(b, BP_F32, {2, 3000});
   for (int64_t i = 0; i < 3000; ++i) {

@@ -1,5 +1,5 @@
 # The sources of the kernels, for every backend that builds them, relative to this folder.
-# What is in the second list needs oneDNN.
+# The sources of the second list need oneDNN.
 set(kernel_sources
   activation.cpp
   argmax.cpp
@@ -41,7 +41,7 @@ set(kernel_sources
   transpose.cpp
   where.cpp
 )
-# Those that ops_spec/emit_highway.py and emit_reductions.py write to the build tree.
+# The sources that ops_spec/emit_highway.py and emit_reductions.py write to the build tree.
 set(emitted_kernel_sources elementwise_binary.cpp elementwise_list.hpp elementwise_unary.cpp)
 set(emitted_reduction_sources reductions-inl.hpp reductions.def)
 set(library_kernel_sources

@@ -19,29 +19,14 @@ View view_of(const bp_tensor& tensor) {
 View dense_view(const View& like, std::byte* address) {
   View view = like;
   view.address = address;
-  int64_t stride = 1;
-  for (uint32_t i = view.ndim; i-- > 0; stride *= view.shape[i]) view.strides[i] = stride;
+  set_contiguous_strides(view.ndim, view.shape, view.strides);
   return view;
-}
-
-int64_t element_count(const View& view) {
-  int64_t count = 1;
-  for (uint32_t i = 0; i < view.ndim; ++i) count *= view.shape[i];
-  return count;
 }
 
 void copy_elements(const View& from, const View& to, int64_t element_size_bytes, int thread_count) {
   const LoopOperand operands[] = {{to.address, to.strides, element_size_bytes},
                                   {from.address, from.strides, element_size_bytes}};
   run_copy(make_loop(to.ndim, to.shape, operands), element_size_bytes, thread_count);
-}
-
-bool is_contiguous(const View& view) {
-  int64_t expected = 1;
-  for (uint32_t i = view.ndim; i-- > 0; expected *= view.shape[i]) {
-    if (view.shape[i] != 1 && view.strides[i] != expected) return false;
-  }
-  return true;
 }
 
 DenseCopy::DenseCopy(const View& its_view, bp_dtype its_dtype, bp_dtype its_dense_dtype)
@@ -57,7 +42,7 @@ uint64_t DenseCopy::size_bytes() const {
 }
 
 uint64_t reserve_bytes(uint64_t size_bytes, uint64_t& end) {
-  constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
+  constexpr uint64_t kAlignmentBytes = 64;  // The size of a cache line and of the widest vector.
   const uint64_t begin = end;
   end += (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
   return begin;

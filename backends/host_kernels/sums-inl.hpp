@@ -1,6 +1,6 @@
-// Sums over a row of elements in memory, whatever their dtype.
+// Sums over a row of elements of any dtype in memory.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_SUMS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_SUMS_INL_HPP
 #undef BACKPLANE_CPU_SUMS_INL_HPP
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace bp::kernels {
 namespace HWY_NAMESPACE {
 
-// Loads and stores the elements of rows at one place, as many as there are lanes.
+// Loads and stores as many elements of rows as there are lanes, at one column.
 template <typename T>
 struct FullLanes {
   int64_t at;
@@ -34,7 +34,7 @@ struct FullLanes {
   HWY_INLINE auto fill_rest(hn::Vec<ComputeTag<T>> v, hn::Vec<ComputeTag<T>>) const { return v; }
 };
 
-// The same for the last elements, fewer than there are lanes.
+// Loads and stores the last elements of rows, which are fewer than the lanes.
 template <typename T>
 struct LastLanes {
   int64_t at;
@@ -67,13 +67,12 @@ HWY_INLINE void for_each_lanes(int64_t n, const Fn& fn) {
 }
 
 // A sum of n terms that are added one after the other may lose n / 2 units in its last place. Long
-// sums are made of blocks of so many elements of a row, or of so many rows, which are added in f64:
-// then what is lost does not grow with n.
+// sums are made of blocks of this many elements of a row, or of this many rows, and the sums of the
+// blocks are added in f64. The loss then does not grow with n.
 constexpr int64_t kSumBlock = 2048;
 constexpr int64_t kSumRows = 256;
 
-// Calls block(begin, n) for the blocks of a row, each of which gives a vector of sums, and adds
-// those.
+// Calls block(begin, n) for the blocks of a row, and adds the vectors of sums that it returns.
 template <typename T, typename Block>
 HWY_INLINE double sum_of_blocks(int64_t count, const Block& block) {
   const ComputeTag<T> d;
@@ -85,8 +84,8 @@ HWY_INLINE double sum_of_blocks(int64_t count, const Block& block) {
   return sum;
 }
 
-// Sums of vectors, in blocks of kSumRows terms. What the sum of blocks loses is kept beside it
-// (Knuth's two-sum).
+// Sums of vectors, in blocks of kSumRows terms. The rounding error of the sum of blocks is kept
+// beside it (Knuth's two-sum).
 template <class D, class V = hn::Vec<D>>
 class RowSums {
  public:
@@ -100,7 +99,7 @@ class RowSums {
   HWY_INLINE V total() {
     if (terms_ < kSumRows) return block_;
     end_block();
-    // An infinite sum has lost no number.
+    // If the sum is infinite, the lost part is NaN and is not added.
     return hn::IfThenElse(hn::IsNaN(lost_), sum_, hn::Add(sum_, lost_));
   }
 
@@ -117,8 +116,8 @@ class RowSums {
   int64_t terms_ = 0;
 };
 
-// The sum of term(lanes) over the elements [i, end) of a row, in four vectors, so that each lane
-// adds a fraction of them and no addition waits for the one before.
+// Returns the sum of term(lanes) over the elements [i, end) of a row. It uses four vectors, so that
+// each lane adds a fraction of the elements and no addition waits for the one before.
 template <typename T, typename Term>
 HWY_INLINE hn::Vec<ComputeTag<T>> sums_of_terms(int64_t i, int64_t end, const Term& term) {
   const ComputeTag<T> d;
@@ -138,7 +137,8 @@ HWY_INLINE hn::Vec<ComputeTag<T>> sums_of_terms(int64_t i, int64_t end, const Te
   return hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
 }
 
-// The same over a row of n elements, in blocks of four times as many as those of one vector.
+// Returns the sum of term(lanes) over a row of n elements, in blocks four times as long as for one
+// vector.
 template <typename T, typename Term>
 HWY_INLINE Compute<T> sum_of_terms(int64_t n, const Term& term) {
   const ComputeTag<T> d;

@@ -1,6 +1,6 @@
-// Squares of elements, transposed in registers.
+// Transposes squares of elements in registers.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_TRANSPOSE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_TRANSPOSE_INL_HPP
 #undef BACKPLANE_CPU_TRANSPOSE_INL_HPP
@@ -20,8 +20,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET != HWY_SCALAR && !HWY_HAVE_SCALABLE
-// Lines of 16 bytes, kSide of them, in each 16-byte block of the vectors: after log2(kSide) perfect
-// shuffles of the lines they are transposed.
+// Transposes kSide lines of 16 bytes in each 16-byte block of the vectors, by log2(kSide) perfect
+// shuffles of the lines.
 template <class D, class V, size_t kSide>
 HWY_INLINE void transpose_blocks(D d, V (&lines)[kSide]) {
   for (size_t stage = 1; stage < kSide; stage *= 2) {
@@ -34,7 +34,7 @@ HWY_INLINE void transpose_blocks(D d, V (&lines)[kSide]) {
   }
 }
 
-// Elements [at, at + 16 / sizeof(T)) of kBlocks times as many lines become rows of `to`.
+// Turns the elements [at, at + 16 / sizeof(T)) of kBlocks times as many lines into rows of `to`.
 template <int kBlocks, typename T>
 HWY_INLINE void transpose_lines(const T* const* lines, int64_t at, T* HWY_RESTRICT to,
                                 int64_t pitch) {

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/transpose.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include "backends/host_kernels/transpose-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -11,9 +11,10 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Below, a Transposition is a value: stores through bytes might change what is behind a reference.
+// The functions below take a Transposition by value, because stores through bytes might change an
+// object behind a reference.
 
-// The elements from (first_row, first_col) on, one by one.
+// Copies the elements from (first_row, first_col) on, one by one.
 template <typename T>
 void transpose_edge(const Transposition t, int64_t first_row, int64_t first_col) {
   T* const to = reinterpret_cast<T*>(t.to);
@@ -29,7 +30,7 @@ void transpose_typed(const Transposition t) {
   transpose_edge<T>(t, 0, 0);
 }
 #else
-// Elements of lines `at` and, in a second block, kSide lines further.
+// Loads elements of line `at` and, in a second block, of the line kSide lines further.
 template <class D, typename T>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const std::byte* at, int64_t stride) {
   constexpr int64_t kSide = 16 / sizeof(T);

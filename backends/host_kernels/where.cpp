@@ -1,9 +1,10 @@
-// where, for tensors of every layout. Elements keep their bits, so that their width says how.
+// where, for tensors of every layout. Elements keep their bits, so the method depends only on their
+// width.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/host_kernels/where.cpp"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// The headers below must come after foreach_target.h.
 #include "backends/host_kernels/rows-inl.hpp"
 #include "backends/host_kernels/scalar.hpp"
 #include "hwy/highway.h"
@@ -13,7 +14,8 @@ namespace bp::kernels {
 namespace HWY_NAMESPACE {
 namespace {
 
-// y may be a or b. Both are read, so that the compiler can blend vectors.
+// Selects elements. y may be a or b. The loop reads both a and b, so that the compiler can blend
+// vectors.
 template <typename T>
 struct Select {
   static void run(int64_t n, T* y, const uint8_t* condition, const T* a, const T* b) {
@@ -29,7 +31,8 @@ constexpr RowFunction* select_row() {
   return Row<Select<T>, T, uint8_t, T, T>::run;
 }
 
-// Elements are moved as unsigned integers of their width, so that they keep their bits.
+// Returns the function for a dtype. Elements are moved as unsigned integers of their width, so that
+// they keep their bits.
 RowFunction* where_row(bp_dtype dtype) {
   return with_any(dtype,
                   []<typename T>(T) { return select_row<hwy::UnsignedFromSize<sizeof(T)>>(); });

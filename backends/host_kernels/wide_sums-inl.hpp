@@ -1,11 +1,11 @@
-// Sums of elements in memory, or of a map of them, that are kept in f64, whatever their dtype: what
-// reductions that add are made of. The error does not grow with the number of elements.
+// Sums of elements in memory, or of a map of them, which are kept in f64 for every dtype. The
+// reductions that add use them. The error does not grow with the number of elements.
 //
-// Where f32 is digits enough, groups of eight vectors are added in f32 first, as a tree, and only
-// their sum is widened: with every vector widened, rows out of a last-level cache took 1.6 times as
+// If f32 has enough digits, groups of eight vectors are added in f32 first, as a tree, and only
+// their sum is widened. When every vector was widened, rows in a last-level cache took 1.6 times as
 // long. A group that overflows is added in f64 instead.
 //
-// Included once per Highway target, by sources that foreach_target.h compiles.
+// Sources that foreach_target.h compiles include this header once per Highway target.
 #if defined(BACKPLANE_CPU_WIDE_SUMS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef BACKPLANE_CPU_WIDE_SUMS_INL_HPP
 #undef BACKPLANE_CPU_WIDE_SUMS_INL_HPP
@@ -30,11 +30,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kPageBytes = 4096;
 
-// What the sum of T is kept in. Unsigned integers wrap without being undefined.
+// The type in which a sum of T is kept. Integers are summed as unsigned ones, whose overflow is
+// defined.
 template <typename T>
 using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 
-// Mapped elements as f64. The map is computed in Compute<T>.
+// Returns mapped elements as f64. The map is computed in Compute<T>.
 template <class D, typename T, class Map>
 HWY_INLINE hn::Vec<D> load_wide(D d, const T* x, const Map& map) {
   if constexpr (std::is_same_v<T, double>) {
@@ -45,9 +46,9 @@ HWY_INLINE hn::Vec<D> load_wide(D d, const T* x, const Map& map) {
   }
 }
 
-// Where the vectors of a row are read: in order while the row fits into a few pages, as the
-// prefetcher of a cache expects it; else in four quarters, since memory serves several streams
-// faster than one.
+// The order in which the vectors of a row are read. A row of a few pages is read from its beginning
+// to its end, as the hardware prefetcher expects. A longer row is read in four quarters, because
+// memory serves several streams faster than one.
 struct RowOrder {
   RowOrder(int64_t n, int64_t size_bytes, int64_t lanes, int64_t group_size)
       : is_split(n * size_bytes >= kSplitBytes) {
@@ -59,9 +60,9 @@ struct RowOrder {
 
   static constexpr int64_t kSplitBytes = 4 * kPageBytes;
   bool is_split;
-  int64_t end;     // Groups begin at [0, end), `step` elements apart,
-  int64_t step;    // and consist of four runs,
-  int64_t stride;  // which begin this many elements apart.
+  int64_t end;     // Groups begin in [0, end), `step` elements apart.
+  int64_t step;    // The distance of the groups.
+  int64_t stride;  // The distance of the four runs of a group.
 };
 
 template <typename T, class Map = Itself>
@@ -85,14 +86,14 @@ SumOf<T> sum_of_row(const T* x, int64_t n, const Map& map = {}) {
   return sum;
 }
 
-// Vectors of f32 that are added before they are widened.
+// The number of f32 vectors that are added before the sum is widened.
 constexpr int kGroupSize = 8;
 
 using GroupTag = hn::ScalableTag<float>;
 using GroupVector = hn::Vec<GroupTag>;
 
-// The sum of kGroupSize mapped vectors: four runs of two, whose beginnings and elements are so far
-// apart.
+// Returns the sum of kGroupSize mapped vectors in four runs of two. The arguments give the
+// distances between runs and between elements.
 template <typename T, class Map>
 HWY_INLINE GroupVector sum_of_group(const T* x, int64_t run_stride, int64_t stride,
                                     const Map& map) {
@@ -104,8 +105,8 @@ HWY_INLINE GroupVector sum_of_group(const T* x, int64_t run_stride, int64_t stri
   return hn::Add(hn::Add(run(0), run(1)), hn::Add(run(2), run(3)));
 }
 
-// Asks for the lines of four runs, `run_stride` elements apart, that lie so many bytes later. There
-// may be no memory.
+// Prefetches the lines of four runs, `run_stride` elements apart, the given number of bytes further
+// on. There may be no memory there.
 template <typename T>
 HWY_INLINE void prefetch_group(const T* x, int64_t ahead_bytes, int64_t run_stride) {
   const auto from = reinterpret_cast<uintptr_t>(x) + static_cast<uintptr_t>(ahead_bytes);
@@ -115,7 +116,7 @@ HWY_INLINE void prefetch_group(const T* x, int64_t ahead_bytes, int64_t run_stri
   }
 }
 
-// Calls take(i, v) for the vectors of f64 that make up `group`; i counts elements.
+// Calls take(i, v) for the f64 vectors of which `group` consists. i counts elements.
 template <class Take>
 HWY_INLINE void for_each_wide(GroupVector group, const Take& take) {
   const hn::ScalableTag<double> d;
@@ -133,7 +134,7 @@ double sum_of_row_by_groups(const T* x, int64_t n, const Map& map = {}) {
   const RowOrder order(n, sizeof(T), lanes, kGroupSize);
   auto s0 = hn::Zero(d), s1 = s0;
   for (int64_t i = 0; i < order.end; i += order.step) {
-    // The prefetcher of a cache stops at the end of a page, where the next row often begins.
+    // The hardware prefetcher stops at the end of a page, where the next row often begins.
     if (!order.is_split) prefetch_group(x + i, kPageBytes, order.stride);
     const GroupVector group = sum_of_group(x + i, order.stride, lanes, map);
     for_each_wide(group, [&](int64_t at, auto v)
@@ -145,15 +146,15 @@ double sum_of_row_by_groups(const T* x, int64_t n, const Map& map = {}) {
   return sum + sum_of_row(x + done, n - done, map);
 }
 
-// Takes kGroupSize rows of dense columns into the accumulators of as many columns as are whole
-// vectors, and returns how many those are.
+// Adds kGroupSize rows of dense columns to the accumulators of as many columns as are whole
+// vectors. Returns the number of these columns.
 template <typename T, class Map>
 int64_t take_group(double* HWY_RESTRICT a, const T* x, int64_t row_stride, int64_t n,
                    const Map& columns) {
   const hn::ScalableTag<double> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(GroupTag()));
   const auto infinity = hn::Set(GroupTag(), std::numeric_limits<float>::infinity());
-  // Several rows in a page are more streams than the prefetcher of a cache tells apart.
+  // Several rows in one page are more streams than the hardware prefetcher can follow.
   const int64_t stride_bytes = row_stride * static_cast<int64_t>(sizeof(T));
   const bool is_close = stride_bytes < kPageBytes;
   int64_t i = 0;

@@ -81,7 +81,7 @@ void Captures::check_range(const bp_buffer_ref* range, const char* what) const {
 
 // ---- Begin and end ------------------------------------------------------------------------------
 
-// Ids grow with the clock, so that another instance of this library repeats none.
+// Returns an id that no other instance of this library gives, because ids grow with the clock.
 uint64_t Captures::next_id() {
   const auto now_ns =
       std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
@@ -250,8 +250,8 @@ void Captures::forget(bp_event* event) {
   mark_count_.store(static_cast<uint32_t>(marks_.size()), std::memory_order_relaxed);
 }
 
-// Lets a stream that does not capture take part. It has to run on the device of the others, since a
-// replay runs there.
+// Lets a stream that does not capture join the capture. It must be of the capture's device, because
+// a replay runs on this device.
 bp_status Captures::join(bp_stream* stream, bp_status before,
                          const std::shared_ptr<Capture>& capture) {
   if (backend_.device_of(backend_.streams.self, stream) != capture->device) {
@@ -290,7 +290,8 @@ bp_status Captures::wait_event(bp_stream* stream, bp_event* event) {
     return fail(BP_INVALID_ARGUMENT,
                 "stream.wait_event: stream or event is NULL or not one of this backend");
   }
-  // A stream that is to take part has not failed. It is asked before the lock: it tells the host.
+  // A stream that joins must not have failed. Its status is read before the lock is taken, because
+  // the backend gives the host an error text.
   bp_status before = BP_OK;
   if (!is_capturing(stream)) before = backend_.streams.status(backend_.streams.self, stream);
   const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// What a capture keeps, what it refuses, and how streams join it.
+// Tests what a capture keeps, what it refuses, and how streams join it.
 #include "backends/shell/capture_test.hpp"
 
 #include <functional>
@@ -59,7 +59,7 @@ TEST_F(CaptureTest, TellsWhichStreamsCapture) {
 
 using Call = std::function<bp_status(bp_stream* stream)>;
 
-// What is not legal on a capturing stream, by the name that a refusal gives it.
+// Returns the calls that are not legal on a capturing stream, by their names in error texts.
 std::vector<std::pair<std::string, Call>> illegal_calls(FakeInstance& i, bp_buffer* buffer) {
   static constexpr uint32_t kWord = 0;
   const bp_buffer_ref range{buffer, 0, sizeof(kWord)};
@@ -346,7 +346,7 @@ TEST_F(CaptureTest, ForgetsAnEventThatIsDestroyed) {
 
 TEST_F(CaptureTest, RefusesEventsFromOutside) {
   f.flags = BP_EVENT_HOST_SIGNAL;
-  f.was_recorded = true;  // As if: it has what it waits for from the beginning.
+  f.was_recorded = true;  // The event has its moment from the beginning.
   ASSERT_EQ(begin(s), BP_OK);
   EXPECT_EQ(wait(s, e), BP_OK) << "an event that was never recorded is nothing to wait for";
   EXPECT_EQ(record(e, t), BP_OK);

@@ -1,4 +1,4 @@
-// For the unit tests of captures and graphs: a backend that does nothing but write down its calls.
+// A backend for the unit tests of captures and graphs. It only writes down its calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace bp {
 
 using Lines = std::vector<std::string>;
 
-// What handles of the backend point to.
+// The objects behind the backend's handles.
 struct FakeDevice {};
 
 struct FakeStream {
@@ -28,7 +28,7 @@ struct FakeStream {
   uint32_t magic = 1;
   std::string name;
   FakeDevice* device = nullptr;
-  const FakeStream* queue = this;  // Another stream, for a second handle of its queue.
+  const FakeStream* queue = this;  // A second handle has the first stream here.
   bp_status failure = BP_OK;
 };
 
@@ -58,7 +58,7 @@ struct FakeInstance {
     return host->set_error(host->self, status, reason);
   }
 
-  // Writes down a call, unless its stream has failed or it is to be refused.
+  // Writes down a call, unless its stream has failed or the test wants a refusal.
   bp_status submit(bp_stream* stream, const std::string& call);
 
   const bp_host* host;
@@ -69,12 +69,12 @@ struct FakeInstance {
   bp_graph_ops graphs{};
   std::unique_ptr<Captures> captures;
 
-  std::mutex mutex;  // Guards `lines`.
+  std::mutex mutex;  // It guards `lines`.
   Lines lines;
-  int calls_until_refusal = -1;       // Negative: none is refused.
-  bool fails_with_refusal = false;    // Whether the stream of that call has failed then.
-  bp_status kernel_status = BP_OK;    // What kernels say to a launch.
-  std::deque<FakeEvent> made_events;  // By create().
+  int calls_until_refusal = -1;       // If negative, no call is refused.
+  bool fails_with_refusal = false;    // The refused call also fails its stream.
+  bp_status kernel_status = BP_OK;    // The status of launches.
+  std::deque<FakeEvent> made_events;  // create() made them.
   int live_event_count = 0;
 
  private:
@@ -87,7 +87,7 @@ inline FakeInstance& fake(void* self) { return *static_cast<FakeInstance*>(self)
 inline FakeStream& fake(bp_stream* handle) { return *reinterpret_cast<FakeStream*>(handle); }
 inline FakeEvent& fake(bp_event* handle) { return *reinterpret_cast<FakeEvent*>(handle); }
 
-// "x+16".
+// Returns a text such as "x+16".
 inline std::string place_text(bp_buffer* buffer, uint64_t byte_offset) {
   if (buffer == nullptr) return "none";
   return reinterpret_cast<FakeBuffer*>(buffer)->name + "+" + std::to_string(byte_offset);
@@ -167,7 +167,7 @@ inline void FakeInstance::fill_events() {
     const std::lock_guard lock(fake(self).mutex);
     fake(e).was_recorded = true;
     fake(self).lines.push_back(fake(s).name + ": record " + fake(e).name);
-    return bp_status{BP_OK};  // Also on a stream that has failed.
+    return bp_status{BP_OK};  // The call works also on a stream that has failed.
   };
   events.query = [](void*, bp_event*, uint32_t*) { return bp_status{BP_OK}; };
   events.synchronize = [](void*, bp_event*, uint64_t) { return bp_status{BP_OK}; };
@@ -202,7 +202,7 @@ inline void FakeInstance::fill_allocator() {
   };
 }
 
-// A kernel that writes down where its tensors and its workspace lie.
+// The launch function of a kernel. It writes down where its tensors and its workspace lie.
 inline bp_status launch_fake(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
   FakeInstance& i = fake(kernel->state);
   const auto body = [&](bool only_checks) -> bp_status {
@@ -235,7 +235,7 @@ class CaptureTest : public testing::Test {
     eager.name = "eager";
   }
 
-  // The text of the test's own thread.
+  // The host keeps the error text of the test's thread.
   bp_host make_host() {
     bp_host made{};
     made.self = this;
@@ -248,7 +248,7 @@ class CaptureTest : public testing::Test {
     return made;
   }
 
-  // The calls that the backend got since the last time.
+  // Returns the calls that the backend got since the last take().
   Lines take() { return std::exchange(backend.lines, {}); }
 
   bp_status begin(bp_stream* stream, const std::vector<bp_buffer_ref>& slots = {}) {
@@ -287,7 +287,7 @@ class CaptureTest : public testing::Test {
   bp_status copy(bp_stream* stream, const bp_buffer_ref& src, const bp_buffer_ref& dst) {
     return backend.allocator.copy(&backend, stream, &dst, &src);
   }
-  // Launches on tensors of f32 that have the bytes of the ranges.
+  // Launches a kernel on f32 tensors that lie in the ranges.
   bp_status launch(const bp_kernel& kernel, bp_stream* stream, const bp_buffer_ref& in,
                    const bp_buffer_ref& out, const bp_buffer_ref& workspace = {}) {
     const auto extent = static_cast<int64_t>(in.size_bytes / sizeof(float));
@@ -317,11 +317,11 @@ class CaptureTest : public testing::Test {
   }
 
   std::string text;
-  std::function<void()> on_error;  // Runs once, when the host gets a failure.
+  std::function<void()> on_error;  // It runs once, when the host gets a failure.
   const bp_host host = make_host();
   FakeInstance backend{host};
   const bp_graph_ops& graphs = backend.graphs;
-  bp_kernel neg{}, other{}, eager{};  // The last is not capturable.
+  bp_kernel neg{}, other{}, eager{};  // `eager` is not capturable.
   FakeDevice card, other_card;
   FakeStream s{.name = "s", .device = &card}, t{.name = "t", .device = &card};
   FakeStream u{.name = "u", .device = &card}, far{.name = "far", .device = &other_card};

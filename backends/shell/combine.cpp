@@ -20,7 +20,7 @@ T load(const std::byte* elements, int64_t i) {
   return value;
 }
 
-// What elements of T are reduced in: integers wrap as unsigned ones do.
+// The type in which elements of T are reduced. Integers are reduced as unsigned ones, which wrap.
 template <typename T>
 auto to_wide(T x) {
   if constexpr (kIsFloat<T>) {
@@ -61,7 +61,7 @@ Wide smaller(Wide a, Wide b) {
   }
 }
 
-// Joins the contributions one after the other.
+// Combines the contributions one after the other.
 template <typename T, typename Join>
 void fold(std::span<const Contribution> from, std::byte* result, int64_t count, const Join& join) {
   for (int64_t i = 0; i < count; ++i) {
@@ -74,7 +74,8 @@ void fold(std::span<const Contribution> from, std::byte* result, int64_t count, 
   }
 }
 
-// Sums of floats, each contribution times its scale where it `scales`, over `divisor`.
+// Sums floats and divides the sum by `divisor`. If `scales` is true, each contribution is first
+// multiplied by its scale.
 template <typename T>
 void scaled_sum(std::span<const Contribution> from, std::byte* result, int64_t count, bool scales,
                 double divisor) {

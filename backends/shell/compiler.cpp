@@ -16,15 +16,15 @@ namespace {
 
 constexpr const char* kFormats[] = {"backplane.graph"};
 
-// Serialized: "bpgraph1", the identity of the build, a checksum of what follows, the launch flags,
-// the program; all in words of 8 bytes.
+// A serialized program has words of 8 bytes: "bpgraph1", the identity of the build, a checksum of
+// the rest, the launch flags, and the program.
 constexpr uint64_t kMagic = 0x3168706172677062;
 constexpr size_t kHeaderWords = 3;
 
 constexpr bp_launch_flags kKnownFlags =
     BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
 
-// FNV-1a.
+// Returns the FNV-1a hash.
 uint64_t hash(const void* data, size_t size_bytes) {
   uint64_t value = 0xcbf29ce484222325u;
   for (size_t i = 0; i < size_bytes; ++i) {

@@ -1,4 +1,5 @@
-// The table of the compiler: what it takes, which kernels it chooses, and executables as bytes.
+// Tests the table of the compiler: the programs that it takes, the kernels that it chooses, and
+// serialized executables.
 #include "backplane/shell/compiler.hpp"
 
 #include "backends/shell/test_compiler.hpp"
@@ -16,7 +17,7 @@ class CompilerTest : public ProgramTest {
     maker.add_add(t, c, y);
   }
 
-  // Why `node` is not taken; "" if it is.
+  // Returns why the compiler does not take `node`, or "" if it does.
   std::string reason_of(ProgramMaker& of, size_t node, bp_launch_flags flags = 0) {
     std::vector<bp_reason> reasons(of.nodes.size(), "not written");
     EXPECT_EQ(ops.query(ops.self, device.handle(), of.desc(flags), reasons.size(), reasons.data()),
@@ -24,7 +25,7 @@ class CompilerTest : public ProgramTest {
         << device.text;
     return reasons[node] == nullptr ? "" : reasons[node];
   }
-  // The same for a program of one node, whose frame `change` has made.
+  // Returns the reason for a program of one node, whose frame `change` has changed.
   std::string reason_of_neg(bp_launch_flags flags,
                             const std::function<void(ProgramMaker&, bp_tensor& x)>& change) {
     ProgramMaker one;
@@ -144,7 +145,7 @@ TEST_F(CompilerTest, AsksForKernelsInPlaceAndOfInlineScalars) {
   EXPECT_EQ(reason_of(maker, 0) + reason_of(maker, 1), "");
 }
 
-// A frame as a later release may have it.
+// The frame of a later release.
 struct NewerArgs : bp_neg_args {
   uint64_t extra = 0;
 };
@@ -297,7 +298,7 @@ TEST_F(CompilerTest, RunsWhatItReadFromBytes) {
   bp_executable* const executable = compile(maker, BP_LAUNCH_STRICT_F32);
   const std::vector<std::byte> bytes = bytes_of(executable);
   EXPECT_EQ(ops.release(ops.self, executable), BP_OK);
-  offer({&add, &neg});  // As another process of the same build does.
+  offer({&add, &neg});  // Another process of the same build has these kernels.
   bp_executable* again = nullptr;
   ASSERT_EQ(read(bytes, &again), BP_OK) << device.text;
   EXPECT_EQ(run(again, maker, {{1, 2, 3, 4}})[1], (Values{9, 18, 27, 36}));
@@ -328,7 +329,7 @@ TEST_F(CompilerTest, RefusesBytesThatEndEarlyOrWereChanged) {
   bp_executable* executable = nullptr;
   const size_t live_count = device.live_count();
   for (size_t size = 0; size < bytes.size(); ++size) {
-    std::vector<std::byte> part = bytes;  // Not NULL, also of size 0.
+    std::vector<std::byte> part = bytes;  // It is not NULL, even if the size is 0.
     part.resize(size);
     EXPECT_EQ(read(part, &executable), BP_INCOMPATIBLE) << size << " of " << bytes.size();
   }

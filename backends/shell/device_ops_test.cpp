@@ -1,4 +1,4 @@
-// The table of devices and the guard, over devices that are none.
+// Tests the table of devices and the guard with fake devices.
 #include "backplane/shell/device_ops.hpp"
 
 #include <gtest/gtest.h>
@@ -26,20 +26,7 @@ struct Machine {
   std::vector<std::unique_ptr<Card>> cards;
 };
 
-struct Traits {
-  using Instance = Machine;
-  using Device = Card;
-
-  static uint64_t device_count(const Machine& i) { return i.cards.size(); }
-  static bp_device* device_at(const Machine& i, uint64_t index) {
-    return reinterpret_cast<bp_device*>(i.cards[index].get());
-  }
-  static Card& any_device_of(const Machine& i, bp_device* handle, const char* call) {
-    for (const std::unique_ptr<Card>& card : i.cards) {
-      if (reinterpret_cast<bp_device*>(card.get()) == handle) return *card;
-    }
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device is none");
-  }
+struct Traits : Cards<Machine, Card> {
   static Card& device_of(const Machine& i, bp_device* handle, const char* call) {
     Card& card = any_device_of(i, handle, call);
     if (card.is_lost) refuse(BP_DEVICE_LOST, std::string(call) + ": the device is lost");
@@ -79,6 +66,19 @@ class DeviceTable : public testing::Test {
   const bp_device_ops more = DeviceOps<TraitsWithMore>::table();
   const bp_device_guard_ops guard = DeviceGuard<Traits>::table();
 };
+
+TEST_F(DeviceTable, FindsTheDeviceBehindAHandle) {
+  EXPECT_EQ(Traits::find(machine, device(2)), machine.cards[2].get());
+  EXPECT_EQ(Traits::find(machine, nullptr), nullptr);
+  EXPECT_EQ(&Traits::any_device_of(machine, device(1), "copy", "peer"), machine.cards[1].get());
+  try {
+    Traits::any_device_of(machine, nullptr, "copy", "peer");
+    FAIL() << "NULL was taken for a device";
+  } catch (const StatusError& e) {
+    EXPECT_EQ(e.status(), BP_INVALID_ARGUMENT);
+    EXPECT_STREQ(e.what(), "copy: peer is NULL or not one of this backend");
+  }
+}
 
 TEST_F(DeviceTable, HasTheOptionalSlotsOfItsTraitsAlone) {
   EXPECT_EQ(ops.reset, nullptr);
@@ -143,6 +143,7 @@ TEST_F(DeviceTable, GuardNestsAndForgetsDevicesOfInstancesThatEnded) {
   bp_host other = host;
   EXPECT_EQ(guard.exchange(&machine, reinterpret_cast<bp_device*>(&other), &previous),
             BP_INVALID_ARGUMENT);
+  EXPECT_EQ(text, "exchange: device is NULL or not one of this backend");
   uint32_t is_initialized = 7;
   machine.cards[0]->is_used = true;
   EXPECT_EQ(guard.is_initialized(&machine, device(0), &is_initialized), BP_OK);

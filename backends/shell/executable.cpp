@@ -12,13 +12,13 @@
 namespace bp {
 namespace {
 
-constexpr uint64_t kAlignmentBytes = 256;  // Of workspace, and so of everything in it.
+constexpr uint64_t kAlignmentBytes = 256;  // The alignment of workspace and of all places in it.
 
 uint64_t rounded(uint64_t size_bytes) {
   return (size_bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
 }
 
-// Throws StatusError for a status of the backend's own tables; the text is in the error slot.
+// Throws StatusError if an entry of the backend's tables fails. The text stays in the error slot.
 void require(bp_status status, const char* what) {
   if (status != BP_OK) throw StatusError(status, std::string("compile: ") + what + " failed");
 }
@@ -66,7 +66,7 @@ void Executable::free_memory(bp_stream* stream) const {
   static_cast<void>(memory.free(memory.self, constants_, stream));
 }
 
-// Work that was submitted goes on: a stream of its own frees the memory behind all uses of it.
+// Frees the memory on a new stream, after all its uses, so that submitted work can go on.
 void Executable::release() {
   for (Node& node : nodes_) {
     if (node.plan != nullptr) static_cast<void>(node.kernel->plan_release(node.kernel, node.plan));
@@ -90,8 +90,8 @@ void Executable::release() {
   }
 }
 
-// A handle may be that of a new stream at the place of an old one, whose work still runs: the event
-// is recorded behind what it stood for.
+// A new stream may have the handle of a destroyed one, whose work still runs. So a stream waits for
+// the event of its handle first.
 void Executable::mark_use(bp_stream* stream) {
   const bp_event_ops& events = backend_.events;
   bp_event* event = nullptr;
@@ -108,7 +108,7 @@ void Executable::mark_use(bp_stream* stream) {
   require(events.create(events.self, device_, nullptr, &event), "event.create");
   static_cast<void>(events.record(events.self, event, stream));
   const std::lock_guard lock(mutex_);
-  uses_.push_back({stream, event});  // Perhaps beside that of another thread: both are waited for.
+  uses_.push_back({stream, event});  // Another thread may have added one too.
 }
 
 // ---- Compilation --------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ void Executable::choose(size_t index) {
   node.workspace_bytes = std::max(required, preferred);
 }
 
-// Each temporary gets the first gap among those that live with it.
+// Gives each temporary the first gap between the temporaries that live at the same time.
 void Executable::place_temporaries() {
   struct Life {
     size_t value, first, last;
@@ -176,7 +176,7 @@ bp_buffer* Executable::allocate(uint64_t size_bytes) {
   return buffer;
 }
 
-// On a stream of its own, whose work alone is waited for.
+// Uploads the constants on a new stream, and waits for this stream alone.
 void Executable::upload_constants() {
   uint64_t size_bytes = 0;
   for (size_t i = 0; i < program_.values.size(); ++i) {
@@ -188,7 +188,7 @@ void Executable::upload_constants() {
   bp_stream* stream = nullptr;
   require(streams.create(streams.self, device_, nullptr, &stream), "stream.create");
   const auto end_stream = [&](bp_stream* s) {
-    // Where compiling fails, what was submitted goes on, in memory that is freed next.
+    // If compiling fails, submitted work still uses memory that is freed next.
     static_cast<void>(streams.synchronize(streams.self, s, UINT64_MAX));
     static_cast<void>(streams.destroy(streams.self, s));
   };
@@ -210,7 +210,7 @@ void Executable::upload_constants() {
   workspace_bytes_ += scratch_offset_;
 }
 
-// A node whose kernel makes plans gets one, over the constants among its arguments.
+// Makes a plan for a node whose kernel has plans, over the constants among its arguments.
 void Executable::prepare(size_t index, bp_stream* stream) {
   Node& node = nodes_[index];
   if (node.kernel->prepare == nullptr) return;
@@ -223,7 +223,7 @@ void Executable::prepare(size_t index, bp_stream* stream) {
     const uint32_t value = program_.nodes[index].values[i];
     if (value == BP_NO_VALUE || program_.values[value].role != BP_VALUE_CONSTANT) continue;
     const bool is_last = i + 1 == frame.tensors().size() || frame.arguments()[i + 1].is_first;
-    if (!frame.arguments()[i].is_first || !is_last) continue;  // Of a list, some may not be.
+    if (!frame.arguments()[i].is_first || !is_last) continue;  // A list may mix both kinds.
     desc.constant_args |= uint64_t{1} << frame.arguments()[i].index;
     frame.tensors()[i]->buffer = constants_;
     frame.tensors()[i]->byte_offset += offsets_[value];
@@ -231,7 +231,7 @@ void Executable::prepare(size_t index, bp_stream* stream) {
   const bp_status status =
       node.kernel->prepare(node.kernel, device_, &desc, frame.data(), &node.plan);
   if (status == BP_UNSUPPORTED) {
-    node.plan = nullptr;  // The kernel serves the frame without one.
+    node.plan = nullptr;  // The kernel serves the frame without a plan.
     return;
   }
   require(status, "prepare");
@@ -390,8 +390,8 @@ bp_status Executable::run(const bp_launch& launch, const bp_program_args& args,
     }
     const bp_status status = node.kernel->launch(node.kernel, &own, frames[n].data());
     if (status == BP_OK) continue;
-    // Nodes in front of it were submitted: then its failure is one of the stream, as of any launch
-    // behind a piece of work that failed. Only the first may refuse for all.
+    // Only the first node may refuse the launch with BP_UNSUPPORTED. Later, earlier nodes are
+    // already submitted, so a refusal is an internal failure.
     return n == 0 || status != BP_UNSUPPORTED ? status : bp_status{BP_INTERNAL};
   }
   return BP_OK;

@@ -1,5 +1,5 @@
-// What a compiled program does: values, the memory of its parts, plans, and launches that it
-// refuses.
+// Tests compiled programs: their values, the memory of their parts, plans, and launches that they
+// refuse.
 #include "backplane/shell/executable.hpp"
 
 #include <cmath>
@@ -48,7 +48,7 @@ TEST_F(ExecutableTest, RunsNodesBehindEachOtherOnViewsOfTheirValues) {
                              .y = maker.view({2}, 8)},
                  {t, BP_NO_VALUE, y});
   bp_executable* const executable = compile(maker);
-  data.assign(4, NAN);  // It was copied.
+  data.assign(4, NAN);  // The constant was copied before.
   EXPECT_EQ(run(executable, maker, {{1, 2, 3, 4}})[1], (Values{-303, -404, 111, 212}));
 }
 
@@ -93,7 +93,7 @@ TEST_F(ExecutableTest, KeepsTemporariesApartThatLiveTogether) {
   maker.add_neg(x, t);
   maker.add_add(t, t, u);
   maker.add_add(u, x, v);
-  maker.add_add(v, t, y);  // t lives till here.
+  maker.add_add(v, t, y);  // This is the last use of t.
   bp_executable* const executable = compile(maker);
   EXPECT_EQ(info_of(executable).workspace_bytes, 3 * 256u);
   EXPECT_EQ(run(executable, maker, {{1, 2, 3, 4}})[1], (Values{-2, -4, -6, -8}));
@@ -103,11 +103,11 @@ TEST_F(ExecutableTest, PutsATemporaryIntoTheFirstGapThatIsLargeEnough) {
   const uint32_t x = maker.add_value(BP_VALUE_INPUT, {100}), large = temporary(100),
                  small = temporary(100), kept = temporary(100), gap = temporary(65),
                  y = maker.add_value(BP_VALUE_OUTPUT, {100});
-  maker.add_neg(x, large);      // 512 bytes from 0 on.
-  maker.add_neg(large, small);  // From 512 on.
-  maker.add_neg(small, kept);   // From 0 on: `large` has ended.
+  maker.add_neg(x, large);      // It gets 512 bytes from 0 on.
+  maker.add_neg(large, small);  // It lies from 512 on.
+  maker.add_neg(small, kept);   // It lies from 0 on, where `large` has ended.
   bp_tensor *const from = maker.view({65}), *const to = maker.view({65});
-  maker.add_node(BP_OP_NEG, bp_neg_args{.x = from, .y = to}, {kept, gap});  // Where `small` was.
+  maker.add_node(BP_OP_NEG, bp_neg_args{.x = from, .y = to}, {kept, gap});  // In `small`'s place.
   maker.add_node(BP_OP_NEG, bp_neg_args{.x = to, .y = from}, {gap, y});
   maker.add_node(BP_OP_NEG, bp_neg_args{.x = from, .y = to}, {kept, y});
   bp_executable* const executable = compile(maker);
@@ -164,7 +164,7 @@ TEST_F(ExecutableTest, FreesConstantsBehindTheLaunchesThatUseThem) {
   device.log.clear();
   for (ProgramCall* const call : {&one, &two, &one}) EXPECT_EQ(call->run(), BP_OK);
   EXPECT_EQ(ops.release(ops.self, executable), BP_OK);
-  // Stream 1 was that of the upload.
+  // Stream 1 was the stream of the upload.
   EXPECT_EQ(device.log, (std::vector<std::string>{
                             "event 1 recorded on stream 2", "event 2 recorded on stream 3",
                             "stream 2 waits for event 1", "event 1 recorded on stream 2",
@@ -187,7 +187,7 @@ TEST_F(ExecutableTest, WaitsForItsLaunchesWhereNoStreamIsLeft) {
 
 // ---- Plans --------------------------------------------------------------------------------------
 
-// A kernel of add that packs its second argument, and what it was asked.
+// Has an add kernel that packs its second argument, and notes the calls of its functions.
 class PlanTest : public ExecutableTest {
  protected:
   PlanTest() {
@@ -312,7 +312,7 @@ class LaunchTest : public ExecutableTest {
     maker.add_neg(x, t);
     maker.add_add(t, x, y);
   }
-  // The text of a launch that is refused, which `change` has made wrong.
+  // Returns the error text of a launch that `change` has made wrong.
   std::string refusal(bp_status want, const std::function<void(ProgramCall&)>& change) {
     bp_executable* const executable = compile(maker, BP_LAUNCH_STRICT_F32);
     ProgramCall call(device, kernel_of(executable), maker, {{1, 2, 3, 4}});
@@ -388,7 +388,7 @@ TEST_F(LaunchTest, MayBeginWhileAnotherIsUnderWay) {
   bp_executable* const executable = compile(maker);
   const bp_kernel& kernel = kernel_of(executable);
   ProgramCall outer(device, kernel, maker, {{1, 2, 3, 4}}), inner(device, kernel, maker, {});
-  on_launch = [&] { EXPECT_EQ(inner.run(), BP_OK); };  // As another thread may do.
+  on_launch = [&] { EXPECT_EQ(inner.run(), BP_OK); };  // Another thread may do the same.
   EXPECT_EQ(outer.run(), BP_OK);
   ASSERT_EQ(launched.size(), 4u);
   EXPECT_EQ(launched[1].tensors[0].buffer, inner.tensors[0].buffer);

@@ -13,7 +13,7 @@
 namespace bp {
 namespace {
 
-// Ids by the spelling that BP_ARG names its op with.
+// The id of each op, under the spelling that BP_ARG uses for the op.
 enum : uint32_t {
 #define BP_OP(id, name, version, profile, core_or_decomposable, numerics) kOp_##name = (id),
 #define BP_ARG(op, member, kind, dtype_rule)
@@ -54,7 +54,8 @@ bool is_free(std::string_view rule) {
   throw StatusError(BP_INVALID_ARGUMENT, std::string(op_name(op)) + ": " + text);
 }
 
-// a + b * c * d, or the last number there is in that direction. c and d are at least 0.
+// Returns a + b * c * d, or the largest or smallest number if this overflows. c and d are at least
+// 0.
 int64_t saturated(int64_t a, int64_t b, int64_t c, int64_t d) {
   int64_t product = 0, sum = 0;
   if (!__builtin_mul_overflow(c, d, &product) && !__builtin_mul_overflow(b, product, &product) &&
@@ -202,7 +203,7 @@ Extent extent_of(const bp_tensor& tensor) {
   }
   Extent extent;
   const int64_t whole_bytes = dtype_size_bytes(tensor.dtype);
-  const int64_t size_bytes = std::max<int64_t>(1, whole_bytes);  // Nibbles, of sub-byte types.
+  const int64_t size_bytes = std::max<int64_t>(1, whole_bytes);  // Sub-byte types have nibbles.
   extent.end = size_bytes;
   for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {
     if (tensor.shape[axis] == 0) return {};
@@ -213,6 +214,18 @@ Extent extent_of(const bp_tensor& tensor) {
   if (whole_bytes == 0)
     return {extent.begin / 2 - (extent.begin % 2 != 0), extent.end / 2 + extent.end % 2};
   return extent;
+}
+
+Extent extent_in_buffer(const bp_tensor& tensor, uint64_t buffer_bytes, const char* subject) {
+  Extent extent = extent_of(tensor);
+  const auto offset = static_cast<int64_t>(std::min<uint64_t>(tensor.byte_offset, INT64_MAX));
+  extent.begin += offset;  // It was 0 or less.
+  if (__builtin_add_overflow(extent.end, offset, &extent.end)) extent.end = INT64_MAX;
+  if (extent.begin >= 0 && static_cast<uint64_t>(extent.end) <= buffer_bytes) return extent;
+  throw StatusError(BP_INVALID_ARGUMENT, std::string(subject) + ": its elements are bytes " +
+                                             std::to_string(extent.begin) + " to " +
+                                             std::to_string(extent.end) + " of a buffer of " +
+                                             std::to_string(buffer_bytes));
 }
 
 }  // namespace bp

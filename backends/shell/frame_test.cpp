@@ -1,5 +1,5 @@
-// Copies of argument frames: of every kind of member, of frames longer and shorter than known, and
-// as words.
+// Tests copies of argument frames with every kind of member, of frames longer and shorter than
+// known, and as words.
 #include "backplane/shell/frame.hpp"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace bp {
 namespace {
 
-// Tensors of this test have one shape, each.
+// A tensor with a shape of its own.
 struct Tensor {
   Tensor(std::vector<int64_t> its_shape, std::vector<int64_t> its_strides, uint64_t offset = 0)
       : shape(std::move(its_shape)),
@@ -40,7 +40,7 @@ const Args& args_of(const OwnedFrame& frame) {
   return *static_cast<const Args*>(frame.data());
 }
 
-// The failure of `body`, as its status and text.
+// Returns the failure of `body` as status and text.
 template <typename Body>
 std::string failure_of(Body&& body) {
   try {
@@ -88,7 +88,7 @@ class Frame : public testing::Test {
 };
 
 TEST_F(Frame, KeepsItsOwnCopyOfTensorsListsAndNumbers) {
-  const OwnedFrame lists = cat(), numbers = sum();  // The arrays behind them have ended.
+  const OwnedFrame lists = cat(), numbers = sum();  // The original arrays do not exist any more.
   a.shape = {7, 7};
   b.strides = {9, 9};
   b.tensor.byte_offset = 1;
@@ -243,8 +243,8 @@ TEST_F(Frame, IsRefusedWhereItsWordsEndEarly) {
 }
 
 TEST_F(Frame, IsRefusedWhereItsWordsMeanNothing) {
-  // cat: op, size, the frame of struct_size, xs_count, xs, y and axis; then each tensor with its
-  // byte_offset, dtype, ndim, shape and strides.
+  // The words of cat are op, size, and the frame of struct_size, xs_count, xs, y and axis. Each
+  // tensor follows with its byte_offset, dtype, ndim, shape and strides.
   constexpr size_t kCount = 2 + offsetof(bp_cat_args, xs_count) / 8, kRank = 2 + 5 + 2;
   const auto with = [&](size_t place, uint64_t word) {
     std::vector<uint64_t> words = words_of(cat());
@@ -278,6 +278,28 @@ TEST_F(Frame, ExtentReachesFromTheFirstByteToBehindTheLast) {
   EXPECT_EQ(extent({5, 0}, {1, 1}), (std::vector<int64_t>{0, 0}));
   EXPECT_EQ(extent({int64_t{1} << 62}, {1}), (std::vector<int64_t>{0, INT64_MAX}));
   EXPECT_EQ(extent({2, 3}, {INT64_MAX, INT64_MIN}), (std::vector<int64_t>{INT64_MIN, INT64_MAX}));
+}
+
+TEST_F(Frame, ExtentInABufferIsRefusedWhereItLeavesTheBuffer) {
+  const auto text = [](std::vector<int64_t> shape, std::vector<int64_t> strides, uint64_t offset) {
+    Tensor tensor(std::move(shape), std::move(strides));
+    tensor.tensor.byte_offset = offset;
+    try {
+      const Extent e = extent_in_buffer(tensor.tensor, 64, "launch: argument x");
+      return std::to_string(e.begin) + " to " + std::to_string(e.end);
+    } catch (const StatusError& e) {
+      EXPECT_EQ(e.status(), BP_INVALID_ARGUMENT);
+      return std::string(e.what());
+    }
+  };
+  const std::string refused = "launch: argument x: its elements are bytes ";
+  EXPECT_EQ(text({2, 3}, {3, 1}, 40), "40 to 64");
+  EXPECT_EQ(text({2}, {-1}, 4), "0 to 8");
+  EXPECT_EQ(text({2, 3}, {3, 1}, 41), refused + "41 to 65 of a buffer of 64");
+  EXPECT_EQ(text({2}, {-1}, 3), refused + "-1 to 7 of a buffer of 64");
+  const std::string most = std::to_string(INT64_MAX);
+  EXPECT_EQ(text({int64_t{1} << 62}, {8}, 8), refused + "8 to " + most + " of a buffer of 64");
+  EXPECT_EQ(text({1}, {1}, UINT64_MAX - 3), refused + most + " to " + most + " of a buffer of 64");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Frames as words that mean the same in another process.
+// Writes frames as words that another process can read, and reads them.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -27,7 +27,7 @@ void write_tensor(const bp_tensor& tensor, std::vector<uint64_t>& words) {
   words.insert(words.end(), tensor.strides, tensor.strides + tensor.ndim);
 }
 
-// What is read, until the frame has its own copy.
+// Holds what is read until the frame has its own copy.
 struct Storage {
   std::deque<bp_tensor> tensors;
   std::deque<std::vector<int64_t>> numbers;
@@ -56,7 +56,7 @@ struct Storage {
   }
 };
 
-// A pointer of a frame, in the words of that frame.
+// Writes a pointer into the words of a frame.
 template <typename T>
 void put(std::vector<uint64_t>& frame, size_t offset, T pointer) {
   // NOLINTNEXTLINE(bugprone-sizeof-expression): the pointer itself is written.

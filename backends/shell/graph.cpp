@@ -17,7 +17,7 @@ bp_status run(void* self, Body&& body) {
   return guarded(*c.backend().host, [&] { return body(c); });
 }
 
-// Whether a copy has ranges that overlap without being the same, as slots may be bound.
+// Returns whether the ranges of a copy overlap without being equal. A bind of slots can cause it.
 bool is_overlapping_copy(const Work& work) {
   const bp_buffer_ref &dst = work.dst, &src = work.src;
   const bool is_copy = work.kind == Work::Kind::kCopy || work.kind == Work::Kind::kCopyPeer;
@@ -26,7 +26,7 @@ bool is_overlapping_copy(const Work& work) {
          src.byte_offset < dst.byte_offset + dst.size_bytes;
 }
 
-// Why an instance of `ours` cannot take over `theirs`; "" if it can.
+// Returns why the instance `ours` cannot take over the graph `theirs`, or "" if it can.
 std::string difference(const GraphInstance& ours, const Graph& theirs) {
   if (ours.device != theirs.device) return "the graph is of another device";
   if (ours.slots.size() != theirs.slots.size()) {
@@ -63,7 +63,8 @@ void GraphInstance::take(const Graph& graph) {
   }
 }
 
-// Handles are looked up, not looked into: one that has ended is refused like one that never was.
+// Returns the graph behind a handle. It looks the handle up and does not read through it, so a
+// handle that was destroyed is refused.
 Graph& Captures::checked(bp_graph* graph, const char* call) const {
   auto* const ours = reinterpret_cast<Graph*>(graph);
   const std::lock_guard lock(mutex_);
@@ -135,7 +136,7 @@ bp_status Captures::update(bp_graph_instance* instance, bp_graph* graph) {
   return BP_OK;
 }
 
-// What would be refused in the middle of a replay is refused before it begins.
+// Refuses before a replay what would be refused in the middle of it.
 bp_status Captures::check_before_launch(const GraphInstance& instance) const {
   for (size_t i = 0; i < instance.works.size(); ++i) {
     if (!is_overlapping_copy(instance.works[i])) continue;
@@ -155,7 +156,7 @@ bp_status Captures::submit_works(const GraphInstance& i, bp_stream* stream,
     out_has_begun |= status == BP_OK;
     if (status == BP_OK) continue;
     if (k == 0) return status;
-    // Work of this replay has failed: as after any launch, the stream tells.
+    // Work of this replay has failed. The stream reports the failure, as after any launch.
     if (streams.status(streams.self, stream) != BP_OK) return BP_OK;
     backend_.fail(stream, status, std::string("graph.launch: ") + i.works[k].name() + " refused");
     return status;
@@ -163,7 +164,8 @@ bp_status Captures::submit_works(const GraphInstance& i, bp_stream* stream,
   return BP_OK;
 }
 
-// A replay that has ended is not waited for: its failure is that of its stream alone.
+// Returns whether the latest replay has ended. A new replay does not wait for it then, so that its
+// failure stays on its own stream.
 bool Captures::has_ended(const GraphInstance& instance) const {
   uint32_t done = 0;
   const bp_event_ops& events = backend_.events;

@@ -1,4 +1,4 @@
-// What a graph replays, and where.
+// Tests what a graph replays, and on which memory.
 #include "backends/shell/capture_test.hpp"
 
 namespace bp {
@@ -18,7 +18,7 @@ class GraphTest : public CaptureTest {
     EXPECT_EQ(graphs.destroy_instance(graphs.self, instance), BP_OK) << text;
   }
 
-  // What one replay on `s` submits, without the record behind it.
+  // Returns what one replay on `s` submits, without the record behind it.
   Lines work_of(bp_graph_instance* instance) {
     EXPECT_EQ(replay(instance, s), BP_OK) << text;
     Lines lines = take();
@@ -26,7 +26,7 @@ class GraphTest : public CaptureTest {
     return lines;
   }
 
-  // A graph of one fill.
+  // Captures a graph of one fill.
   bp_graph* graph_of_fill(const bp_buffer_ref& range, const std::vector<bp_buffer_ref>& slots = {},
                           uint8_t value = 1) {
     EXPECT_EQ(begin(s, slots), BP_OK);
@@ -169,7 +169,7 @@ TEST_F(GraphTest, BindsTensorsThatReachBackwards) {
   from.ndim = to.ndim = 1;
   from.dtype = to.dtype = BP_F32;
   from.buffer = x;
-  from.byte_offset = 28;  // The last element of the slot.
+  from.byte_offset = 28;  // It is the last element of the slot.
   to.buffer = y;
   to.byte_offset = 12;
   bp_neg_args args{.struct_size = sizeof(args), .flags = 0, .x = &from, .y = &to};

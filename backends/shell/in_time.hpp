@@ -1,4 +1,4 @@
-// For tests of calls that must not wait for a lock of their own thread.
+// Helps tests of calls that must not wait for a lock which their own thread holds.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,8 @@
 
 namespace bp {
 
-// Runs `body` on a thread of its own. Ends the program if it does not return: nobody could join it.
+// Runs `body` on a thread of its own. Ends the program if `body` does not return in time, because
+// nobody could join the thread.
 template <typename Body>
 void in_time(const Body& body) {
   std::promise<void> returned;

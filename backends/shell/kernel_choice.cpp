@@ -9,7 +9,8 @@
 namespace bp {
 namespace {
 
-// Whether the axes that count lie behind each other without gaps, in some order.
+// Returns whether the axes with more than one element lie one after the other without gaps, in some
+// order.
 bool is_dense(const bp_tensor& t) {
   std::array<uint32_t, BP_MAX_RANK> axes{};
   uint32_t count = 0;
@@ -35,7 +36,7 @@ bool claims_dtypes(const bp_kernel& kernel, const OwnedFrame& frame) {
     const bp_tensor* const tensor = frame.tensors()[i];
     const bp_dtype dtype = tensor == nullptr ? bp_dtype{0} : tensor->dtype;
     if (argument.is_first) given.push_back(dtype);
-    if (dtype != given.back()) return false;  // A list of several dtypes.
+    if (dtype != given.back()) return false;  // The list has several dtypes.
   }
   if (given.size() != kernel.dtype_count) return false;
   for (uint32_t row = 0; row < kernel.dtype_row_count; ++row) {
@@ -65,7 +66,7 @@ bp_reason tensors_refusal(const bp_kernel& kernel, const OwnedFrame& frame) {
   return nullptr;
 }
 
-// The kernel is asked with a frame as long as that of its own build.
+// Calls supports() with a frame as long as in the kernel's own build.
 bp_reason frame_refusal(const bp_kernel& kernel, bp_device* device, bp_launch_flags flags,
                         const OwnedFrame& frame) {
   try {

@@ -14,20 +14,21 @@ namespace {
 constexpr char kMagic[8] = {'B', 'P', 'L', 'A', 'Y', 'O', 'U', 'T'};
 constexpr uint32_t kBlobVersion = 1;
 
-// A blob, as bytes of the machine that wrote it; a machine of other bytes does not find the
-// version.
+// A blob in the byte order of the machine that wrote it. A machine of another byte order does not
+// find the version.
 struct Blob {
   char magic[8];
   uint32_t version, size_bytes;
-  char identity[128];  // Filled up with zeros.
+  char identity[128];  // Zeros fill the rest.
   uint32_t kind, variant, dtype, ndim;
   int64_t shape[BP_MAX_RANK];
   uint64_t words[8];
-  uint64_t checksum;  // Of everything before.
+  uint64_t checksum;  // Covers all members above.
 };
 static_assert(sizeof(Blob) == 296, "a blob has no padding: all of its bytes are compared");
 
-// FNV-1a on words: each step is a bijection, so that no single word can change unseen.
+// Returns the FNV-1a hash of the words. Each step is a bijection, so a change of a single word
+// always changes the hash.
 uint64_t checksum_of(const Blob& blob) {
   uint64_t sum = 0xCBF29CE484222325;
   for (size_t i = 0; i < offsetof(Blob, checksum); i += sizeof(uint64_t)) {
@@ -52,7 +53,7 @@ std::string shape_text(uint32_t ndim, const int64_t* shape) {
   return text + "]";
 }
 
-// A tensor whose shape can be read.
+// Throws StatusError unless the shape of the tensor can be read.
 void check_tensor(const bp_tensor* tensor, const std::string& what) {
   if (tensor == nullptr) invalid(what + " is NULL");
   if (tensor->ndim > BP_MAX_RANK) {
@@ -68,7 +69,7 @@ void check_tensor(const bp_tensor* tensor, const std::string& what) {
   }
 }
 
-// Whether two elements share a place as far as strides of 0 tell.
+// Returns whether two elements share a place because a stride is 0.
 bool repeats(const bp_tensor& tensor) {
   if (element_count(tensor) == 0) return false;
   for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {

@@ -1,5 +1,5 @@
-// What each kind of collective does to the memory of its ranks. Everything is read before anything
-// is written, so that calls in place need no thought.
+// The work that each kind of collective does on the memory of its ranks. All input is read before
+// any output is written, so calls in place need no special case.
 #include <cstring>
 #include <numeric>
 
@@ -17,12 +17,12 @@ uint64_t total(const std::vector<uint64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
 
-// Elements before part `index`.
+// Returns the number of elements before part `index`.
 uint64_t offset(const std::vector<uint64_t>& counts, uint32_t index) {
   return std::accumulate(counts.begin(), counts.begin() + index, uint64_t{0});
 }
 
-// Memory that is open while this lives.
+// Opens memory and closes it in its destructor.
 class Opened {
  public:
   explicit Opened(GroupMemory& memory) : memory_(memory), address_(memory.open()) {}
@@ -37,7 +37,7 @@ class Opened {
 
 uint64_t item(const RankCall& call) { return static_cast<uint64_t>(dtype_size_bytes(call.dtype)); }
 
-// What a rank sends, as bytes of its own.
+// Returns a copy of what a rank sends.
 Bytes read_sent(const RankCall& call) {
   Bytes bytes(sent_elements(call) * item(call));
   if (bytes.empty()) return bytes;
@@ -53,7 +53,7 @@ void write_received(const RankCall& call, const std::byte* from, uint64_t first_
   std::memcpy(memory.address() + first_element * item(call), from, elements * item(call));
 }
 
-// The sum, or what else the reduction is, of all that the ranks send.
+// Returns the reduction of all that the ranks send.
 Bytes reduced(const Calls& calls) {
   std::vector<Bytes> sent;
   std::vector<kernels::Contribution> contributions;
@@ -69,7 +69,7 @@ Bytes reduced(const Calls& calls) {
   return result;
 }
 
-// What the ranks send, one part behind the other.
+// Returns what the ranks send, one part after the other.
 Bytes gathered(const Calls& calls) {
   Bytes all;
   for (const RankCall* call : calls) {

@@ -1,4 +1,5 @@
-// The table of process groups: checks what the host hands in, and puts calls on their streams.
+// The table of process groups. Its entries check the host's arguments and put calls on their
+// streams.
 #include "backplane/shell/local_group.hpp"
 
 #include <algorithm>
@@ -35,7 +36,7 @@ bool reduces(bp_collective_kind kind) {
          kind == BP_COLLECTIVE_REDUCE_SCATTER;
 }
 
-// Why calls of this kind are not run; "" if they are.
+// Returns why calls of this kind are not supported, or "" if they are.
 std::string unsupported(bp_collective_kind kind, bp_reduction reduction, bp_dtype dtype) {
   if (kind < BP_COLLECTIVE_ALL_REDUCE || kind > BP_COLLECTIVE_BARRIER) {
     return "there is no collective of kind " + std::to_string(kind);
@@ -49,7 +50,7 @@ std::string unsupported(bp_collective_kind kind, bp_reduction reduction, bp_dtyp
   return "";
 }
 
-// The groups of `ranks` of a new world, one for each device of it.
+// Makes a new world, and one group for each of its devices.
 std::vector<bp_process_group*> make_groups(LocalGroups& g, const std::vector<bp_device*>& devices,
                                            uint64_t timeout_ns) {
   const auto world = std::make_shared<World>(g.deadlines(), devices, timeout_ns);
@@ -119,7 +120,7 @@ bp_status supports(void* self, bp_process_group* handle, bp_collective_kind kind
   });
 }
 
-// One call that was looked at, before any is submitted.
+// One checked call. All calls are checked before any is submitted.
 struct Checked {
   LocalGroup* group;
   std::shared_ptr<RankCall> call;
@@ -189,7 +190,8 @@ Checked check_call(LocalGroups& g, const bp_collective_call* at, uint64_t index)
   return {&group, std::move(call)};
 }
 
-// Nothing is submitted unless every stream takes its calls.
+// Returns the failure of a stream, if any, so that nothing is submitted unless every stream takes
+// its calls.
 bp_status check_streams(const std::vector<Checked>& calls) {
   for (const Checked& c : calls) {
     if (c.call->queue->has_failed()) return c.call->queue->surface();
@@ -209,7 +211,8 @@ bp_status submit(void* self, uint64_t call_count, const bp_collective_call* call
       checked.push_back(check_call(g, reinterpret_cast<const bp_collective_call*>(at), i));
     }
     if (const bp_status status = check_streams(checked); status != BP_OK) return status;
-    // All arrive before one waits: a send and a receive of one stream must not wait for each other.
+    // All calls arrive before any of them waits, so that a send and a receive of one stream do not
+    // wait for each other.
     for (Checked& c : checked) {
       const bool is_peer =
           c.call->kind == BP_COLLECTIVE_SEND || c.call->kind == BP_COLLECTIVE_RECEIVE;
@@ -242,7 +245,8 @@ bp_status status(void* self, bp_process_group* handle) {
   });
 }
 
-// The handles of split() and shrink(): all are of one world, each once. Throws StatusError.
+// Reads the handles of split() and shrink(). Throws StatusError unless all are of one world, each
+// once.
 std::vector<LocalGroup*> read_groups(uint32_t count, bp_process_group* const* handles,
                                      const char* call) {
   if (handles == nullptr || count == 0) refuse(std::string(call) + ": no groups are given");
@@ -321,7 +325,7 @@ bp_status shrink(void* self, uint32_t local_count, bp_process_group* const* hand
   });
 }
 
-// Host memory needs no preparation: only the range is looked at.
+// Only checks the range, because host memory needs no preparation.
 bp_status use_buffer(void* self, bp_process_group* handle, const bp_buffer_ref* range) {
   LocalGroups& g = groups_of(self);
   return guarded(g.host(), [&] {

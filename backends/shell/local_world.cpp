@@ -1,4 +1,4 @@
-// Where the ranks of a group meet.
+// The place where the ranks of a group meet.
 #include <algorithm>
 #include <string>
 
@@ -14,7 +14,7 @@ const char* name_of(bp_collective_kind kind) {
   return kNames[kind];
 }
 
-// Why two ranks do not mean the same call; "" if they do.
+// Returns why the calls of two ranks do not match, or "" if they match.
 std::string difference(const RankCall& a, const RankCall& b) {
   const auto differ = [&](const char* what, uint64_t theirs, uint64_t ours) {
     return "rank " + std::to_string(b.rank) + " gives " + what + " " + std::to_string(ours) +
@@ -44,7 +44,7 @@ std::string difference(const RankCall& a, const RankCall& b) {
 void complete_all(const std::vector<std::shared_ptr<RankCall>>& calls, const Outcome& outcome) {
   for (const std::shared_ptr<RankCall>& call : calls) {
     if (call == nullptr) continue;
-    call->send = call->receive = nullptr;  // Who waits for the call may end its memory.
+    call->send = call->receive = nullptr;  // A waiter may free the memory after this.
     call->done->complete(outcome);
   }
 }
@@ -62,7 +62,7 @@ Outcome outcome_of(const std::function<void()>& work) {
   }
 }
 
-// Runs what `calls` mean, and lets their streams go on.
+// Runs the collective of `calls`, and lets their streams go on.
 void run_and_complete(const std::vector<std::shared_ptr<RankCall>>& calls) {
   std::vector<const RankCall*> plain;
   plain.reserve(calls.size());
@@ -102,7 +102,7 @@ void Deadlines::run() {
     }
     const auto first = entries_.begin();
     if (std::chrono::steady_clock::now() < first->first) {
-      // A copy: the entry may be gone while the lock is not held.
+      // This is a copy, because the entry may be removed while the lock is not held.
       const std::chrono::steady_clock::time_point when = first->first;
       changed_.wait_until(lock, when);
       continue;
@@ -231,7 +231,7 @@ void World::watch(const std::shared_ptr<RankCall>& call, uint64_t sequence) {
                    const std::shared_ptr<RankCall> late = weak.lock();
                    if (late == nullptr || late->done->is_complete()) return;
                    const std::string who = awaited(late, sequence);
-                   if (who.empty()) return;  // All have come: the work runs.
+                   if (who.empty()) return;  // All ranks have arrived.
                    end({BP_TIMEOUT, std::string(name_of(late->kind)) + ": rank " +
                                         std::to_string(late->rank) + " waited " +
                                         std::to_string(timeout_ns / 1'000'000) + " ms for" + who});

@@ -1,5 +1,6 @@
-// The error of a sum of n terms in f32 grows at most like the square root of n, in every kernel
-// that adds up. BACKEND_PATH names the plugin; backends with kernels of their own build this test.
+// Tests that the error of a sum of n terms in f32 grows at most like the square root of n, in every
+// kernel that sums. BACKEND_PATH names the plugin; backends with kernels of their own build this
+// test.
 #include <algorithm>
 #include <cmath>
 
@@ -8,16 +9,16 @@
 namespace bp {
 namespace {
 
-constexpr double kUnit = 0x1p-24;  // Of f32: half of an ulp of 1.
+constexpr double kUnit = 0x1p-24;  // Half an ulp of 1 in f32.
 
-// The error of a sum of n terms grows at most like the square root of n.
+// Expects an error that grows at most like the square root of n.
 void expect_sum(double got, double wanted, int64_t n, const char* what) {
   const double error = std::fabs(got / wanted - 1);
   EXPECT_LE(error, 8 * std::sqrt(static_cast<double>(n)) * kUnit)
       << what << " of " << n << " terms: " << got << ", not " << wanted;
 }
 
-// A plain loop over terms like this one drifts: each addition is rounded the same way.
+// A plain loop over terms like this one drifts, because each addition rounds in the same direction.
 constexpr float kTerm = 0.1f;
 constexpr int64_t kMany = int64_t{1} << 17;
 
@@ -41,7 +42,7 @@ TEST_F(LongSums, OfElementsThatOneIndexNames) {
   for (const bp_dtype dtype : {BP_F32, BP_F16}) {
     TestTensor src(b, dtype, {kMany}), indices(b, BP_I64, {kMany});
     TestTensor x(b, dtype, {1}), y(b, dtype, {1});
-    const uint16_t half = 0x0666;  // 2^-14 * 1.599609375: the sum is far below the largest f16.
+    const uint16_t half = 0x0666;  // 2^-14 * 1.599609375: The sum is far below the largest f16.
     if (dtype == BP_F32) {
       put(src, terms(kMany));
       put(x, std::vector<float>{0});
@@ -58,7 +59,7 @@ TEST_F(LongSums, OfElementsThatOneIndexNames) {
                                                      .reduction = BP_SCATTER_REDUCE_REDUCTION_SUM});
     if (dtype == BP_F32) {
       expect_sum(get<float>(y)[0], sum_of(kMany), kMany, "scatter_reduce");
-    } else {  // 131072 * 1638 * 2^-24 = 12.796875, which an f16 holds.
+    } else {  // The sum is 131072 * 1638 * 2^-24 = 12.796875, which is an f16.
       EXPECT_EQ(get<uint16_t>(y)[0], 0x4a66) << "scatter_reduce in f16";
     }
   }
@@ -101,7 +102,7 @@ TEST_F(LongSums, OfWindows) {
   }
 }
 
-// Every window of n outputs holds the one input in the middle.
+// The windows of all n outputs contain the one input in the middle.
 TEST_F(LongSums, OfWindowsThatHoldOneInput) {
   for (int64_t n = 4096;; n /= 2) {
     TestTensor grad_y(b, BP_F32, {1, 1, n}), grad_x(b, BP_F32, {1, 1, 2 * n - 1});
@@ -154,7 +155,7 @@ TEST_F(LongSums, OfPlacesThatOneBiasSees) {
   expect_sum(get<float>(to)[0], sum_of(kMany), kMany, "convolution_backward_bias");
 }
 
-// A few rows times a few columns: `depth` products each.
+// Each of a few rows and columns has a sum of `depth` products.
 TEST_F(LongSums, OfProducts) {
   for (const int64_t depth : {int64_t{1} << 14, int64_t{1} << 18}) {
     TestTensor a(b, BP_F32, {2, depth}), c(b, BP_F32, {depth, 3}), y(b, BP_F32, {2, 3});
@@ -257,7 +258,7 @@ TEST_F(LongSums, OfALongRowThatIsNormalized) {
   TestTensor x(b, BP_F32, {1, kMany}), y(b, BP_F32, {1, kMany});
   TestTensor mean(b, BP_F32, {1}), rstd(b, BP_F32, {1});
   std::vector<float> values(kMany, kTerm);
-  values[0] = 0;  // There is a variance.
+  values[0] = 0;  // The variance must not be 0.
   put(x, values);
   run(BP_OP_LAYER_NORM,
       bp_layer_norm_args{
@@ -266,7 +267,7 @@ TEST_F(LongSums, OfALongRowThatIsNormalized) {
   expect_sum(get<float>(mean)[0], wanted, kMany, "layer_norm");
 }
 
-// As many keys as the kernel takes, all with one weight.
+// Uses as many keys as the kernel takes, all with the same weight.
 TEST_F(LongSums, OfKeys) {
   for (int64_t n = kMany;; n /= 2) {
     TestTensor q(b, BP_F32, {1, 1, 1, 1}), k(b, BP_F32, {1, 1, n, 1}), v(b, BP_F32, {1, 1, n, 1});
@@ -279,7 +280,7 @@ TEST_F(LongSums, OfKeys) {
     run(BP_OP_SDPA, args);
     expect_sum(get<float>(y)[0], double{kTerm}, n, "sdpa");
 
-    // grad_q adds up (grad_y * v - delta) * k / n over the keys.
+    // grad_q is the sum of (grad_y * v - delta) * k / n over the keys.
     TestTensor grad_y(b, BP_F32, {1, 1, 1, 1}), grad_q(b, BP_F32, {1, 1, 1, 1});
     const bp_sdpa_backward_args backward{.grad_y = &grad_y,
                                          .q = &q,
@@ -297,7 +298,7 @@ TEST_F(LongSums, OfKeys) {
   }
 }
 
-// As many queries as the kernel takes: each adds its grad_y to the one key's gradient.
+// Uses as many queries as the kernel takes. Each adds its grad_y to the gradient of the one key.
 TEST_F(LongSums, OfQueries) {
   for (int64_t n = kMany;; n /= 2) {
     const std::vector<int64_t> many = {1, 1, n, 1}, one = {1, 1, 1, 1};

@@ -21,7 +21,7 @@ bp_host host_that_keeps(std::string& text) {
   return host;
 }
 
-// A kernel's state is a host; every device but NULL is one of the backend.
+// The state of a kernel is a host. Every device except NULL is a device of the backend.
 class Env {
  public:
   template <typename Body>

@@ -19,12 +19,13 @@ namespace {
 
 constexpr int kSeals = F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
 
-// Size and kind stand in the name, which another process can read and nobody can change.
+// Returns the name of a file, which contains its size and kind. Another process can read the name,
+// and nobody can change it.
 std::string file_name(const std::string& kind, uint64_t size_bytes) {
   return kind + "." + std::to_string(size_bytes);
 }
 
-// What the system calls the file behind a descriptor; "" if it is not open.
+// Returns the system's name for the file behind a descriptor, or "" if the descriptor is not open.
 std::string name_of(int descriptor) {
   std::array<char, 256> target;
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
@@ -32,14 +33,15 @@ std::string name_of(int descriptor) {
   return size < 0 ? "" : std::string(target.data(), static_cast<size_t>(size));
 }
 
-// Whether it is a file that a MemoryFile of this size made: what is mapped of it never ends early.
+// Returns whether the file is sealed and has the size that MemoryFile gave it, so that mapped pages
+// cannot be taken away.
 bool is_sealed(int descriptor, uint64_t size_bytes) {
   struct stat status;
   return fcntl(descriptor, F_GET_SEALS) == kSeals && fstat(descriptor, &status) == 0 &&
          static_cast<uint64_t>(status.st_size) == whole_pages(size_bytes);
 }
 
-// What name_of() gives for the files of a kind and size.
+// Returns what name_of() returns for a file of this kind and size.
 std::string wanted_name(const std::string& kind, uint64_t size_bytes) {
   return "/memfd:" + file_name(kind, size_bytes) + " (deleted)";
 }

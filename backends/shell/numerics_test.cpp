@@ -1,5 +1,6 @@
-// Zeros with a sign, hidden keys, the tails of functions, empty axes, and functions of f64, on the
-// kernels of one plugin. BACKEND_PATH names it; backends with kernels of their own build this test.
+// Tests signed zeros, hidden keys, the tails of functions, empty axes, and functions of f64, on the
+// kernels of one plugin. BACKEND_PATH names the plugin; backends with kernels of their own build
+// this test.
 #include "backends/shell/numerics_test.hpp"
 
 #include <algorithm>
@@ -147,7 +148,7 @@ TEST_F(HiddenKeys, ByBiasAreAsByMask) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(by_bias.grad_q[i], 0);
 }
 
-// The first query has nothing to add up, so it does not meet the infinite value.
+// The first query sees no key, so it does not read the infinite value.
 TEST_F(HiddenKeys, ThatAreAllHaveNoValue) {
   fill(kInfinity);
   const Results by_bias = results(true);
@@ -163,7 +164,7 @@ double normal_cdf(double x) { return 0.5 * std::erfc(-x * std::sqrt(0.5)); }
 double normal_density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * std::acos(-1.0)); }
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// Of `wanted`, in f32; that of the smallest normal number for those below it.
+// Returns the ulp of `wanted` in f32, or of the smallest normal number if `wanted` is below it.
 double ulp_of(double wanted) {
   const double size = std::max(std::fabs(wanted), 0x1p-126);
   return std::ldexp(1, static_cast<int>(std::floor(std::log2(size))) - 23);
@@ -171,7 +172,7 @@ double ulp_of(double wanted) {
 
 class Tails : public Numerics {
  protected:
-  // From `least` to 6.
+  // Returns arguments from `least` to 6.
   static std::vector<float> arguments(float least) {
     std::vector<float> x;
     for (int i = 0; i < 40'000; ++i) {
@@ -230,7 +231,7 @@ class Tails : public Numerics {
 TEST_F(Tails, OfGelu) {
   check(BP_OP_GELU, bp_gelu_args{.approximation = BP_GELU_APPROXIMATION_NONE}, -20, 6, "gelu",
         [](double x) { return x * normal_cdf(x); });
-  // The gradient has a root at -0.7518, where nothing is relative to it.
+  // The gradient has a root at -0.7518, where a relative error has no meaning.
   check_backward(BP_OP_GELU_BACKWARD,
                  bp_gelu_backward_args{.approximation = BP_GELU_BACKWARD_APPROXIMATION_NONE}, -20,
                  -1.5f, 12, "gelu_backward",
@@ -292,7 +293,7 @@ TEST_F(Doubles, HaveSoftmaxAndItsLogarithm) {
       }
       for (int64_t i = 0; i < shape[axis]; ++i) {
         const long double shifted = values[at(i)] - peak, y_i = std::exp(shifted) / sum;
-        // The difference is rounded before its exponential is taken.
+        // The kernel rounds the difference before it computes the exponential.
         const auto most_ulps = static_cast<double>(4 - shifted);
         EXPECT_LE(ulps(result[at(i)], static_cast<double>(y_i)), most_ulps);
         const auto log_y = static_cast<double>(shifted - std::log(sum));

@@ -1,5 +1,5 @@
-// For tests of numerics on the kernels of one plugin, which BACKEND_PATH names. Tensors are written
-// and read by copies: their memory need not be the host's.
+// A fixture for tests of numerics on the kernels of one plugin, which BACKEND_PATH names. The tests
+// write and read tensors by copies, because device memory need not be visible to the host.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace bp {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A test is skipped where the machine has no device of the backend.
+// Skips a test if the machine has no device of the backend.
 class Numerics : public testing::Test {
  protected:
   void SetUp() override {
@@ -42,7 +42,8 @@ class Numerics : public testing::Test {
     return values;
   }
 
-  // The first kernel of `op` that takes a call, as the host asks them; NULL if none does.
+  // Returns the first kernel of `op` that takes a call, in the order in which the host tries them,
+  // or NULL if none takes it.
   template <typename Args>
   const bp_kernel* kernel_for(uint32_t op, Args args) {
     args.struct_size = sizeof(args);

@@ -1,4 +1,4 @@
-// The entry of a plugin and what it registers, with hosts of several ages.
+// Tests the entry of a plugin and its registration with older and newer hosts.
 #include "backplane/shell/plugin.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Tables {
   bp_event_ops events{};
 };
 
-// A host that notes what it is given, and refuses from the `refused`-th on.
+// A host that notes what it is given, and refuses every item from number `refused` on.
 class Host {
  public:
   Host() {
@@ -43,7 +43,7 @@ class Host {
                              bp_add_result*) { return note(self, "graph"); };
   }
 
-  // What a backend with two kernels and graphs registers.
+  // Registers what a backend with two kernels and graphs registers.
   bp_status give_all() {
     return guarded(host, [&]() -> bp_status {
       Registration to(&registrar);

@@ -1,5 +1,5 @@
-// The functions that element-wise kernels are made of, on the kernels of one plugin, against MPFR:
-// each value of the 16-bit floats, and many of f32 and f64. BACKEND_PATH names the plugin.
+// Tests the functions of element-wise kernels of one plugin against MPFR, for each value of the
+// 16-bit floats and many values of f32 and f64. BACKEND_PATH names the plugin.
 #include <mpfr.h>
 
 #include <bit>
@@ -18,7 +18,7 @@ using kernels::Float16;
 
 // ---- Exact values -------------------------------------------------------------------------------
 
-// A number of MPFR with twice the digits of f64.
+// An MPFR number with twice the digits of f64.
 class Exact {
  public:
   explicit Exact(double x = 0) {
@@ -31,7 +31,7 @@ class Exact {
 
   double nearest() const { return mpfr_get_d(value, MPFR_RNDN); }
 
-  // y - this, in units of `ulp`.
+  // Returns y minus this number, in units of `ulp`.
   double distance(double y, double ulp) const {
     Exact difference(y);
     mpfr_sub(difference.value, difference.value, value, MPFR_RNDN);
@@ -41,7 +41,7 @@ class Exact {
   mpfr_t value;
 };
 
-// By Newton's method on erf(), and on erfc() where erf() is near 1.
+// Computes erfinv(x) with Newton's method on erf(), or on erfc() if erf() is near 1.
 void exact_erfinv(Exact& y, double x) {
   const double magnitude = std::fabs(x);
   if (!(magnitude < 1) || x == 0) {
@@ -79,7 +79,7 @@ void exact_of(Exact& y, double x) {
   kFunction(y.value, argument.value, MPFR_RNDN);
 }
 
-// mpfr_sqrt() may be a macro.
+// Calls mpfr_sqrt(), which may be a macro.
 int root(mpfr_t y, const mpfr_t x, mpfr_rnd_t mode) { return mpfr_sqrt(y, x, mode); }
 
 // ---- Functions ----------------------------------------------------------------------------------
@@ -88,10 +88,10 @@ struct Function {
   const char* name;
   uint32_t op;
   void (*exact)(Exact& y, double x);
-  double f32_ulps, f64_ulps;  // What the suite allows: conformance/numerics/bounds.hpp.
-  double low_f32, high_f32;   // Where random arguments lie,
-  double low_f64, high_f64;   // in f64.
-  bool are_exponents;         // The limits are those of the exponents of 2.
+  double f32_ulps, f64_ulps;  // The bounds of conformance/numerics/bounds.hpp.
+  double low_f32, high_f32;   // The range of random f32 arguments.
+  double low_f64, high_f64;   // The range of random f64 arguments.
+  bool are_exponents;         // The limits are exponents of 2.
 };
 
 const Function kFunctions[] = {
@@ -104,7 +104,7 @@ const Function kFunctions[] = {
     {"erfinv near 0", BP_OP_ERFINV, exact_erfinv, 8, 8, -100, 0, -900, 0, true},
 };
 
-// The distance of neighbours of the size of x. Below `smallest` digits may be lost.
+// Returns the distance of neighbours of the size of x. Below `smallest`, digits may be lost.
 double ulp_of(double x, int digits, double smallest) {
   return std::ldexp(1.0, std::ilogb(std::fmax(std::fabs(x), smallest)) - digits + 1);
 }
@@ -120,7 +120,7 @@ class Primitives : public Numerics, public testing::WithParamInterface<Function>
     return get<T>(y);
   }
 
-  // Arguments between the limits, and a step away from each of their ends.
+  // Returns arguments between the limits, and one step inside each limit.
   std::vector<double> arguments(double low, double high, size_t count) {
     std::mt19937_64 random(7);
     std::uniform_real_distribution<double> uniform(low, high);
@@ -131,7 +131,7 @@ class Primitives : public Numerics, public testing::WithParamInterface<Function>
       const double sign = takes_negative && values.size() % 2 == 1 ? -1 : 1;
       values.push_back(GetParam().are_exponents ? sign * std::exp2(x) : x);
     }
-    // Near an end of an interval rounding to fewer digits may leave it.
+    // Rounding to fewer digits may move a number near the end of the interval out of it.
     if (GetParam().op == BP_OP_ERFINV) {
       for (int bits = 2; bits < 54; ++bits) values.push_back(1 - std::ldexp(1.0, -bits));
     }
@@ -148,8 +148,7 @@ class Primitives : public Numerics, public testing::WithParamInterface<Function>
       GetParam().exact(exact, argument);
       const double nearest = exact.nearest();
       if (!std::isfinite(static_cast<T>(nearest))) {
-        // Where the exact value rounds to infinity, so does the result, or it is the largest
-        // number.
+        // If the exact value rounds to infinity, the result is infinity or the largest number.
         const auto result = static_cast<double>(y[i]);
         EXPECT_TRUE(std::isnan(nearest) ? std::isnan(result)
                                         : std::fabs(result) >= std::numeric_limits<T>::max() / 2)
@@ -180,7 +179,7 @@ TEST_P(Primitives, OfF64) {
   expect_within(BP_F64, x, GetParam().f64_ulps, 0x1p-1022);
 }
 
-// The numbers of a 16-bit float.
+// Returns all numbers of a 16-bit float.
 template <typename T>
 struct Narrow {
   static double value(uint16_t bits) { return static_cast<double>(T{bits}.to_f32()); }
@@ -196,7 +195,7 @@ void expect_each(const Function& f, const std::vector<uint16_t>& x,
     f.exact(exact, Narrow<T>::value(x[i]));
     const double r = exact.nearest(), result = Narrow<T>::value(y[i]);
     if (std::isnan(r) && std::isnan(result)) continue;
-    // Of numbers that are subnormal in f32, which it may lose, all digits.
+    // All digits of a number that is subnormal in f32 may be lost.
     const double lost = std::fabs(r) < 0x1p-126 ? 0x1p-126 : 0;
     const double allowed = std::isinf(r) ? 0 : f.f32_ulps * ulp_of(r, 24, 0x1p-126) + lost;
     const double low = Narrow<T>::round(r - allowed), high = Narrow<T>::round(r + allowed);

@@ -6,7 +6,7 @@
 namespace bp {
 namespace {
 
-// The operand whose matrices are the last two axes of `tensor`.
+// Returns the operand whose matrices are the last two axes of `tensor`.
 ProductOperand matrices_of(const bp_tensor& tensor, AddressOf address_of) {
   ProductOperand o;
   o.address = address_of(tensor);
@@ -20,7 +20,8 @@ ProductOperand matrices_of(const bp_tensor& tensor, AddressOf address_of) {
   return o;
 }
 
-// Also for a single row, without an axis that counts it.
+// Returns the operand whose rows are the second-last axis of `tensor`. A tensor without that axis
+// has one row.
 ProductOperand rows_of(const bp_tensor& tensor, AddressOf address_of) {
   if (tensor.ndim > 1) return matrices_of(tensor, address_of);
   ProductOperand o;
@@ -42,7 +43,7 @@ void remove_batch_axis(Product& p, uint32_t axis) {
   }
 }
 
-// Whether the batch axis continues the rows of `o`.
+// Returns whether the batch axis continues the rows of `o`.
 bool continues_rows(const ProductOperand& o, uint32_t axis) {
   return o.rows == 1 || o.batch_strides[axis] == o.rows * o.row_stride;
 }

@@ -10,7 +10,7 @@
 namespace bp {
 namespace {
 
-// Bits 1 to 6.
+// The bits 1 to 6 are set.
 constexpr uint64_t kKinds = (uint64_t{2} << BP_ACTIVITY_DROPPED) - 2;
 
 int64_t host_now_ns() {
@@ -23,13 +23,13 @@ Profiler& profiler(void* self) { return *static_cast<Profiler*>(self); }
 
 // One recording of one device.
 struct Profiler::Session {
-  ProfilerBackend backend{};  // A copy: work may end after the profiler.
+  ProfilerBackend backend{};  // Work may end after the profiler, so this is a copy.
   bp_device* device = nullptr;
   bp_profile_desc request{};
 
   std::mutex mutex;
   std::condition_variable changed;
-  uint64_t pending = 0;  // Activities that have not ended. Guarded by `mutex`.
+  uint64_t pending = 0;  // Activities that have not ended. `mutex` guards it.
 
   int64_t now_ns() const { return backend.now_ns(backend.self, device); }
 };
@@ -71,7 +71,8 @@ std::shared_ptr<Profiler::Activity> Profiler::begin(const Description& d) {
     data.correlation_id = d.correlation_id;
     data.bytes = d.bytes;
     data.kind = d.kind;
-    // Counted before the lock is left: stop() sees it, or it does not see the session.
+    // The activity is counted under the lock: either stop() sees it, or begin() does not see the
+    // session.
     return std::make_shared<Activity>(std::move(session), data);
   }
 }
@@ -154,7 +155,7 @@ bp_status Profiler::pop() {
   return BP_OK;
 }
 
-// The host's clock is read before and behind the device's; of some tries the closest pair counts.
+// Reads the host's clock before and after the device's, several times, and uses the closest pair.
 bp_status Profiler::calibrate(bp_device* device, int64_t* out_device_ns, int64_t* out_host_ns,
                               int64_t* out_error_ns) {
   if (const bp_status status = check_device(device, "calibrate"); status != BP_OK) return status;
@@ -189,7 +190,7 @@ bp_profiler_ops Profiler::table() {
                 Profiler& p = profiler(self);
                 return guarded(*p.backend_.host, [&] { return p.stop(device); });
               },
-          // Records are handed over as soon as the work has ended.
+          // The host gets each record as soon as its work has ended, so there is nothing to flush.
           .flush =
               [](void* self, bp_device* device) {
                 return profiler(self).check_device(device, "profiler.flush");

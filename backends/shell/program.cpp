@@ -44,7 +44,8 @@ uint64_t next(const std::vector<uint64_t>& words, size_t& position) {
   return words[position++];
 }
 
-// Whether the elements of a view lie in `whole`. A view without elements lies anywhere.
+// Returns whether the elements of a view lie in `whole`. A view without elements lies in any
+// extent.
 bool is_within(const bp_tensor& view, Extent whole) {
   const Extent extent = extent_of(view);
   if (extent.begin == extent.end) return true;
@@ -55,7 +56,7 @@ bool is_within(const bp_tensor& view, Extent whole) {
   return begin >= whole.begin && end <= whole.end;
 }
 
-// Whether read_value() could have made it.
+// Returns whether read_value() could have made the value.
 bool is_sound(const ProgramValue& value) {
   if (value.role < BP_VALUE_INPUT || value.role > BP_VALUE_CONSTANT) return false;
   if (value.shape.size() > BP_MAX_RANK || dtype_size_bytes(value.dtype) == 0) return false;
@@ -66,7 +67,7 @@ bool is_sound(const ProgramValue& value) {
   return value.data.size() == (is_constant ? value.size_bytes() : 0);
 }
 
-// A count of things that have at least a word each.
+// Reads a count of items that have at least one word each.
 uint64_t next_count(const std::vector<uint64_t>& words, size_t& position) {
   const uint64_t count = next(words, position);
   if (count > words.size()) throw StatusError(BP_INCOMPATIBLE, "deserialize: a count is damaged");
@@ -181,7 +182,8 @@ void Program::read_node(const bp_program_node* theirs, size_t index) {
   node.values.assign(ours.values, ours.values + ours.value_count);
 }
 
-// A value is written before it is read, and views lie inside of it.
+// Checks that the node reads only values that are already written, and that its views lie inside of
+// their values.
 void Program::check_node(size_t index, std::vector<bool>& is_written) const {
   const ProgramNode& node = nodes[index];
   for (size_t i = 0; i < node.values.size(); ++i) {

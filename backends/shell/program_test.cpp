@@ -1,4 +1,4 @@
-// Programs as the host hands them in, wrong ones among them, and as words.
+// Tests programs as the host gives them, valid and invalid, and as words.
 #include "backplane/shell/program.hpp"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(Program, KnowsItsNodesThatAreInPlace) {
 struct Wrong {
   std::function<void(Good&)> make;
   bp_status status;
-  const char* text;  // What it begins with.
+  const char* text;  // The beginning of the error text.
 };
 
 void expect_refused(const std::vector<Wrong>& all) {
@@ -191,7 +191,7 @@ TEST(Program, RefusesNodesWhoseValuesAreWrong) {
        "program: node 1: y: it is written, and value 1 is an input or a constant"},
       {[](Good& g) { std::swap(g.nodes[0], g.nodes[1]); }, BP_INVALID_ARGUMENT,
        "program: node 0: x: value 2 is read before it is written"},
-      {[](Good& g) {  // Two nodes that read what the other writes.
+      {[](Good& g) {  // Each of two nodes reads what the other writes.
          const uint32_t u = g.add_value(BP_VALUE_TEMPORARY), v = g.add_value(BP_VALUE_TEMPORARY);
          g.add_neg(u, v);
          g.add_neg(v, u);
@@ -315,7 +315,7 @@ TEST(Program, IsRefusedWhereItsWordsEndEarly) {
   }
 }
 
-// Whatever the words say: a program, or BP_INCOMPATIBLE, and no crash.
+// Any words give a program or BP_INCOMPATIBLE, and never a crash.
 TEST(Program, IsAProgramOrIncompatibleWhateverItsWordsSay) {
   Good maker;
   const bp_tensor* const xs[] = {maker.whole(maker.t), maker.whole(maker.x)};
@@ -345,7 +345,8 @@ TEST(Program, IsRefusedWhereItsWordsAreCountsOfTooMuch) {
     size_t position = 0;
     return failure_of([&] { Program(changed, position); });
   };
-  // The count of values; role, dtype, rank, shape, strides and size of the first; then the second.
+  // The words are the count of values, then role, dtype, rank, shape, strides and size of the first
+  // value, and then the second value.
   const std::string count = with_status(BP_INCOMPATIBLE, "deserialize: a count is damaged");
   EXPECT_EQ(with(0, 4, UINT64_MAX), count);
   EXPECT_EQ(with(3, 1, uint64_t{1} << 60), count);

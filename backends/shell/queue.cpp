@@ -10,14 +10,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How many items of one queue run before another queue has its turn.
+// The number of items of one queue that run before another queue has its turn.
 constexpr int kItemsPerTurn = 16;
 
-// Waits until `is_done()`; false if timeout_ns passed first. `lock` holds the mutex of `changed`.
+// Waits until is_done() is true. Returns false if timeout_ns passed first. `lock` holds the mutex
+// of `changed`.
 template <typename Predicate>
 bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
              uint64_t timeout_ns, Predicate is_done) {
-  // Beyond a century the deadline could overflow; nobody sees the difference.
+  // A deadline beyond a century could overflow, so a longer timeout never passes.
   constexpr uint64_t kForeverNs = uint64_t{100} * 365 * 24 * 3600 * 1'000'000'000;
   if (timeout_ns == 0) return is_done();
   if (timeout_ns >= kForeverNs) {
@@ -80,7 +81,7 @@ void Executor::schedule(std::shared_ptr<Queue> queue) {
     try {
       threads_.emplace_back([this] { run(); });
     } catch (const std::system_error&) {
-      // The system has no more threads: those that run take the work, one after the other.
+      // The system has no more threads, so the running threads take the work.
     }
   }
   changed_.notify_one();
@@ -114,7 +115,7 @@ void Executor::run() {
     ++running_;
     lock.unlock();
     const bool has_more = queue->run_items();
-    if (!has_more) queue.reset();  // Perhaps the last reference to a destroyed stream.
+    if (!has_more) queue.reset();  // This may end a destroyed stream.
     lock.lock();
     if (has_more) scheduled_.push_back(std::move(queue));
     --running_;
@@ -141,7 +142,8 @@ bp_status Queue::enqueue(Item item) {
   if (failure.status != BP_OK) {
     return host_.set_error(host_.self, failure.status, failure.text.c_str());
   }
-  // In the state kOwned the owner schedules when it is through, in kQueued somebody did.
+  // In the state kOwned, the owner schedules the queue when its task has ended. In the state
+  // kQueued, the queue is already scheduled.
   if (before == kIdle) schedule();
   return BP_OK;
 }
@@ -172,7 +174,7 @@ bp_status Queue::wait_for(std::shared_ptr<Point> point) {
 bool Queue::wait(uint64_t timeout_ns) {
   if (is_idle()) return true;
   if (timeout_ns == 0) return false;
-  // Behind work that another thread runs at once, an item that does nothing tells when it is over.
+  // If another thread runs a task at once, an item that does nothing marks the end of that task.
   if (state_.load(std::memory_order_acquire) == kOwned) {
     enqueue({.run = [](const Outcome&) {}, .always = true});
   }
@@ -203,7 +205,7 @@ void Queue::clear_failure() {
 void Queue::lose(Outcome loss) {
   {
     const std::lock_guard lock(mutex_);
-    cleared_ = failure_ = std::move(loss);  // What stands behind either does not run.
+    cleared_ = failure_ = std::move(loss);  // No older item runs.
     failed_.store(true, std::memory_order_release);
   }
   unpark();
@@ -246,7 +248,7 @@ bool Queue::run_items() {
   std::unique_lock lock(mutex_);
   for (int turn = 0; !items_.empty(); ++turn) {
     if (turn == kItemsPerTurn) return true;
-    Item& item = items_.front();  // Stays where it is while others are appended.
+    Item& item = items_.front();  // A deque does not move it.
     const bool is_skipped = (item.epoch < epoch_ ? cleared_ : failure_).stops_queued_work();
     if (item.point != nullptr && !is_skipped && !is_abandoned_) {
       is_parked_ = item.point->park(shared_from_this());
@@ -259,15 +261,16 @@ bool Queue::run_items() {
     }
     lock.unlock();
     run_item(item, outcome_for(item.epoch));
-    // What a task holds, memory that was freed meanwhile perhaps, ends before the work counts as
-    // done: who has waited for it must not see it end later.
+    // What a task holds, such as memory that was freed meanwhile, ends before the work counts as
+    // done. A thread that has waited for the work must not see that memory end later.
     item.run = nullptr;
     item.point = nullptr;
     lock.lock();
     items_.pop_front();
     ++done_;
     const bool is_last = items_.empty();
-    // From here on another thread may own the queue, or schedule it: it is not touched again.
+    // After this store another thread may own or schedule the queue, so this thread does not touch
+    // it again.
     if (is_last) state_.store(kIdle, std::memory_order_release);
     ended_.notify_all();
     if (is_last) return false;

@@ -1,5 +1,5 @@
-// How queues fail, and what runs behind a failure. Each test runs with an inline queue and with one
-// that is not.
+// Tests how queues fail, and what runs after a failure. Each test runs with an inline queue and
+// with one that is not inline.
 #include <new>
 #include <stdexcept>
 
@@ -11,12 +11,11 @@ namespace {
 
 class QueueFailures : public Queues {
  protected:
-  // Queues a wait for what never comes, and a note of 1 behind it; a data failure in front of both
-  // is cleared.
+  // Queues a data failure, which it clears, then a wait that never ends, and then a note of 1.
   void wait_behind_a_cleared_data_failure() {
     const auto never = std::make_shared<Point>(false);
     EXPECT_EQ(closed->submit([] { throw DataFailure(BP_INVALID_ARGUMENT, "an index"); }), BP_OK);
-    // The task may still be inside of it when this function returns.
+    // The task may still use the block when this function returns.
     const auto block = std::make_shared<Block>();
     EXPECT_EQ(closed->submit([block] { (*block)(); }), BP_OK);
     EXPECT_EQ(closed->wait_for(never), BP_OK);

@@ -1,5 +1,5 @@
-// Points, the order of work in queues, and their threads. Each test of `Queues` runs with an inline
-// queue and with one that is not.
+// Tests points, the order of work in queues, and their threads. Each test of `Queues` runs with an
+// inline queue and with one that is not inline.
 #include "backends/shell/queue_test.hpp"
 
 #include <filesystem>
@@ -155,7 +155,7 @@ TEST_P(Queues, LiveUntilTheirWorkHasEnded) {
 
 TEST_P(Queues, KeepTheOrderOfEachOfManyThreads) {
   constexpr int kThreads = 4, kTasks = 5000;
-  std::vector<std::pair<int, int>> ran;  // Without a lock: the queue runs one task at a time.
+  std::vector<std::pair<int, int>> ran;  // It needs no lock: tasks run one at a time.
   std::latch start(kThreads);
   const auto submit_tasks = [&](int thread) {
     start.arrive_and_wait();

@@ -1,4 +1,5 @@
-// For the unit tests of queues: a host, queues that end with their test, and a list of what ran.
+// A fixture for the unit tests of queues: a host, queues that end with their test, and a list of
+// what ran.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,8 +16,8 @@
 
 namespace bp {
 
-inline constexpr uint64_t kShort = 1'000'000;      // A wait that a test lets run out.
-inline constexpr uint64_t kLong = 30'000'000'000;  // Runs out only if work or a wake-up is lost.
+inline constexpr uint64_t kShort = 1'000'000;      // The timeout of a wait that shall time out.
+inline constexpr uint64_t kLong = 30'000'000'000;  // It passes only if work or a wake-up is lost.
 inline constexpr uint64_t kForever = UINT64_MAX;
 using Numbers = std::vector<int>;
 
@@ -26,7 +27,7 @@ inline Numbers numbers_below(int count) {
   return numbers;
 }
 
-// Gives other threads time to come to a wait. A test passes also where they have not come there.
+// Gives other threads time to begin a wait. A test also passes if they have not begun it.
 inline void let_time_pass() { EXPECT_FALSE(Point(false).wait(kShort)); }
 
 // A task that lasts until the test ends it.
@@ -72,14 +73,14 @@ class QueueTest : public testing::Test {
     return written;
   }
 
-  // Submits a task that writes `number`.
+  // Submits a task that appends `number` to `written`.
   bp_status note(Queue& queue, int number) {
     return queue.submit([this, number] { write(number); });
   }
   static bp_status throw_in(Queue& queue, bp_status status, const char* reason) {
     return queue.submit([=] { throw StatusError(status, reason); });
   }
-  // Submits a callback that writes the status that it gets.
+  // Submits a callback that appends its status to `written`.
   bp_status call_back(Queue& queue) {
     return queue.submit_always([this](const Outcome& before) { write(before.status); }, false);
   }
@@ -92,9 +93,9 @@ class QueueTest : public testing::Test {
   }
 
   bp_host host{};
-  std::string text;                // Of the latest failure. Only the thread of the test gets one.
-  std::function<void()> on_error;  // Runs once, when the host gets a failure.
-  std::mutex mutex;                // Guards `written`.
+  std::string text;                // The latest error text. Only the test's thread gets one.
+  std::function<void()> on_error;  // It runs once, when the host gets a failure.
+  std::mutex mutex;                // It guards `written`.
   Numbers written;
   std::vector<std::weak_ptr<Queue>> queues;
   Executor executor{2};
@@ -107,7 +108,7 @@ class Queues : public QueueTest, public testing::WithParamInterface<bool> {
   void open(Outcome outcome = {}) { EXPECT_TRUE(gate->complete(std::move(outcome))); }
 
   const std::shared_ptr<Queue> queue = make(GetParam());
-  const std::shared_ptr<Queue> closed = make(GetParam());  // Waits for open().
+  const std::shared_ptr<Queue> closed = make(GetParam());  // It waits for open().
   const std::shared_ptr<Point> gate = std::make_shared<Point>(false);
 };
 

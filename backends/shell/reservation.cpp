@@ -47,7 +47,7 @@ void Reservation::map(const char* call, uint64_t offset, uint64_t size_bytes,
     throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": byte " + std::to_string(taken) +
                                                " of the range is mapped already");
   }
-  // What may fail comes first: nothing is half done.
+  // The step that may fail comes first, so that nothing is half done after a failure.
   const auto part = parts_.emplace(offset, Part{size_bytes, BP_ACCESS_NONE, memory}).first;
   void* const address = mmap(address_ + offset, size_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED,
                              memory->file.descriptor(), static_cast<off_t>(memory_offset));
@@ -94,7 +94,7 @@ uint64_t Reservation::first_mapped() const {
   return parts_.empty() ? size_bytes_ : parts_.begin()->first;
 }
 
-// Up to where, from `offset` on, all bytes before `end` are mapped with this access.
+// Returns the end of the bytes from `offset` on that are mapped with this access, at most `end`.
 uint64_t Reservation::mapped_end(uint64_t offset, uint64_t end, bp_access access) const {
   auto part = parts_.upper_bound(offset);
   if (part != parts_.begin()) --part;
@@ -114,7 +114,7 @@ void Reservation::require_mapped(const std::string& what, uint64_t offset,
                     what + ": byte " + std::to_string(end) + " of the range is not mapped");
 }
 
-// Makes a part begin at `offset`, if one crosses it; the first part from there on.
+// Splits the part that crosses `offset`, if any. Returns the first part at or after `offset`.
 Reservation::Parts::iterator Reservation::split(uint64_t offset) {
   const auto next = parts_.lower_bound(offset);
   if (next == parts_.begin()) return next;

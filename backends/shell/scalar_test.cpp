@@ -25,10 +25,11 @@ TEST(ConvertScalar, RoundsOnce) {
   EXPECT_EQ(of_f64(-2.0, BP_F16), 0xC000);
   EXPECT_EQ(of_f64(70000.0, BP_F16), 0x7C00) << "infinity";
   EXPECT_EQ(of_f64(1e39, BP_BF16), 0x7F80);
-  // Just above the middle between 1 and the next f16, and on it once it is rounded to f32.
+  // The value is just above the middle between 1 and the next f16. Rounded to f32, it is the
+  // middle.
   EXPECT_EQ(of_f64(1 + 0x1p-11 + 0x1p-40, BP_F16), 0x3C01);
   EXPECT_EQ(of_f64(1 + 0x1p-8 + 0x1p-40, BP_BF16), 0x3F81);
-  // The same for integers, and f64.
+  // The integer value is just above the middle too, and rounded to f64 it is the middle.
   EXPECT_EQ(of_i64((int64_t{1} << 62) + (int64_t{1} << 54) + 1, BP_BF16), 0x5E81);
   EXPECT_EQ(of_u64((uint64_t{1} << 63) + (uint64_t{1} << 55) + 1, BP_BF16), 0x5F01);
   EXPECT_EQ(of_i64((int64_t{1} << 62) + (int64_t{1} << 54), BP_BF16), 0x5E80) << "a tie";

@@ -21,25 +21,26 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kPlaces = 255, kParticipants = 1024;
 
-// Bytes far behind the end of the file, one for each participant and one for who has the turn to
-// give up what others left behind.
+// The locks are on bytes far behind the end of the file. There is one byte for each participant,
+// and one for the turn to give up what others left behind.
 constexpr off_t kFirstLock = off_t{1} << 32;
 constexpr uint32_t kTurn = kParticipants;
 
-// Where both sides are in one process, the page lies there at two addresses. This orders them for
-// tools that follow addresses.
+// If both sides are in one process, the page has two addresses there. This counter orders their
+// accesses for tools that track addresses.
 std::atomic<uint64_t> completions = 0;
 
-// How often who waits asks whether the other process still lives. Completion comes at once.
+// How often a waiter asks whether the other process still lives. A completion wakes the waiter at
+// once.
 constexpr uint64_t kLookNs = 100'000'000;
 
-// What a word says beside generation and participant.
+// The flags of a word, beside generation and participant.
 constexpr uint64_t kPending = 1, kUnpublished = 2, kLost = 4;
 
 // The state of a place in one word, so that all of it changes at once.
 struct State {
-  uint32_t generation;   // Of the record that has the place, or had it last.
-  uint32_t participant;  // Who completes it.
+  uint32_t generation;   // That of the latest record in the place.
+  uint32_t participant;  // It completes the record.
   uint64_t flags;
 
   static State of(uint64_t word) {
@@ -73,11 +74,12 @@ struct SharedEvent::Place {
   uint32_t reserved;
 };
 
-// As the file has it: all zero in the beginning. Rows that no participant has had take no memory.
+// The content of the file, which is all zero in the beginning. Rows that no participant has used
+// take no memory.
 struct SharedEvent::Page {
   std::atomic<uint64_t> head;  // 0 until something is recorded.
   std::atomic<uint32_t> changes;
-  std::atomic<uint32_t> rows;  // How many have been in use.
+  std::atomic<uint32_t> rows;  // The number of rows that were ever used.
   Place places[kPlaces];
   std::atomic<uint32_t> holds[kParticipants][kPlaces + 1];
 };
@@ -112,8 +114,8 @@ bool SharedEvent::set_lock(short type, uint32_t byte, int how) const {
   return result == 0;
 }
 
-// Takes the first number that nobody has. The locks need a descriptor of their own: duplicates of
-// one share their locks, and travel to other processes.
+// Takes the first free number. The locks need a descriptor of their own, because all duplicates of
+// a descriptor share its locks, and duplicates go to other processes.
 void SharedEvent::take_part(const char* call) {
   const std::string path = "/proc/self/fd/" + std::to_string(file_.descriptor());
   part_descriptor_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -129,7 +131,7 @@ void SharedEvent::take_part(const char* call) {
                     std::string(call) + ": the system has no lock for a shared event: " + why);
 }
 
-// False if the system has no lock, or all numbers are taken.
+// Returns false if the system has no more locks, or if all numbers are taken.
 bool SharedEvent::take_number() {
   if (!set_lock(F_WRLCK, kTurn, F_OFD_SETLKW)) return false;
   while (participant_ < kParticipants && !set_lock(F_WRLCK, participant_, F_OFD_SETLK)) {
@@ -142,16 +144,18 @@ bool SharedEvent::take_number() {
   return set_lock(F_UNLCK, kTurn, F_OFD_SETLK);
 }
 
-// Asks with the descriptor of the own lock, and so does not see that one.
+// Returns whether the participant's process has ended. It asks through the descriptor that has this
+// participant's own lock, and never sees that lock.
 bool SharedEvent::has_ended(uint32_t participant) const {
   if (participant == participant_) return false;
   struct flock lock = lock_of(F_WRLCK, participant);
   return fcntl(part_descriptor_, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
 }
 
-// Gives up what the participant has left behind. The caller has its lock, and the turn.
+// Gives up what the participant has left behind. The caller holds that participant's lock and the
+// turn.
 void SharedEvent::give_up(uint32_t participant) {
-  if (participant >= page_.rows.load()) return;  // Nobody was it yet.
+  if (participant >= page_.rows.load()) return;  // Nobody has used this number.
   for (Place& place : page_.places) {
     State state = State::of(place.word.load());
     if (state.participant != participant || !state.is_claimed()) continue;
@@ -162,7 +166,7 @@ void SharedEvent::give_up(uint32_t participant) {
   wake();
 }
 
-// Gives up what all participants that have ended left behind.
+// Gives up what all ended participants have left behind.
 void SharedEvent::give_up_ended() {
   const std::lock_guard lock(giving_up_);
   if (!set_lock(F_WRLCK, kTurn, F_OFD_SETLKW)) return;
@@ -189,7 +193,7 @@ SharedRecord SharedEvent::claim(const char* call) {
                         "there is room for no more");
 }
 
-// The order of the questions matters: see the fourth invariant.
+// Claims a free place. The order of its reads matters: see the fourth invariant in the header.
 bool SharedEvent::try_claim(SharedRecord& out_record) {
   for (uint32_t i = 0; i < kPlaces; ++i) {
     uint64_t word = page_.places[i].word.load();
@@ -228,7 +232,7 @@ void SharedEvent::complete(SharedRecord record, bp_status status) {
   wake();
 }
 
-// Nobody waits for it.
+// Ends a record that was never published. Nobody waits for such a record.
 void SharedEvent::abandon(SharedRecord record) {
   page_.places[record.place].word.fetch_and(~(kPending | kUnpublished));
 }
@@ -248,7 +252,7 @@ bool SharedEvent::hold_latest(SharedRecord& out_record) {
       out_record = record;
       return true;
     }
-    release(record);  // There is a later one by now.
+    release(record);  // A later record exists by now.
   }
   return false;
 }
@@ -272,7 +276,8 @@ SharedWait SharedEvent::wait(SharedRecord record, uint64_t timeout_ns,
   for (;;) {
     const uint32_t changes = page_.changes.load();
     State state = State::of(place.word.load());
-    // Asked before the word is read again: who has ended may have completed it before.
+    // has_ended() is called before the word is read again, because the process may have completed
+    // the record before it ended.
     const bool is_lost = state.is_pending() && has_ended(state.participant);
     state = State::of(place.word.load());
     if ((state.flags & kLost) != 0) return SharedWait::kLost;
@@ -287,7 +292,8 @@ SharedWait SharedEvent::wait(SharedRecord record, uint64_t timeout_ns,
     if (passed_ns >= timeout_ns) return SharedWait::kTimeout;
     const uint64_t pause_ns = std::min(kLookNs, timeout_ns - passed_ns);
     const timespec pause{0, static_cast<long>(pause_ns)};
-    // Not private: other processes wake it. Whatever ends it, the page says what happened.
+    // The futex is not private, because other processes wake it. Whatever ends the wait, the page
+    // says what happened.
     syscall(SYS_futex, &page_.changes, FUTEX_WAIT, changes, &pause, nullptr, 0);
   }
 }

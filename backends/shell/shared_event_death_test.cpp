@@ -1,4 +1,4 @@
-// What is left of a shared event when processes that share it end, by a signal or by themselves.
+// Tests what is left of a shared event when processes that share it are killed or exit.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ constexpr const char* kKind = "backplane.test.event";
 constexpr uint64_t kForever = UINT64_MAX;
 constexpr size_t kPlaces = 255;
 
-// A way for one process to tell others something.
+// A pipe between processes.
 class Pipe {
  public:
   Pipe() { EXPECT_EQ(pipe2(ends_.data(), O_CLOEXEC), 0); }
@@ -38,7 +38,7 @@ class Pipe {
   void write(const T& what) const {
     if (::write(ends_[1], &what, sizeof(T)) != ssize_t{sizeof(T)}) _exit(1);
   }
-  // False if everybody who could write has ended.
+  // Reads a value. Returns false if all processes that could write have ended.
   template <typename T>
   bool read(T& out_what) const {
     return ::read(ends_[0], &out_what, sizeof(T)) == ssize_t{sizeof(T)};
@@ -48,7 +48,7 @@ class Pipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
-// A child that runs `body`, and then waits for its end.
+// A child process that runs `body`, and then waits until it is killed.
 class Child {
  public:
   explicit Child(const std::function<void()>& body) : pid_(fork()) {
@@ -69,7 +69,7 @@ class Child {
   ~Child() { kill(); }
   Child(const Child&) = delete;
 
-  // Waits until `body` has run. False if it failed.
+  // Waits until `body` has run. Returns false if it failed.
   bool is_ready() const {
     char what = 0;
     return ready_.read(what);
@@ -99,7 +99,7 @@ SharedRecord record(SharedEvent& by) {
   return made;
 }
 
-// Claims all places that are free.
+// Claims all free places.
 std::vector<SharedRecord> claim_all(SharedEvent& by) {
   std::vector<SharedRecord> claimed;
   try {
@@ -115,7 +115,7 @@ size_t free_count(SharedEvent& by) {
   return claimed.size();
 }
 
-// Takes part for a while: records, waits, and claims until no place is free.
+// Uses the event as a participant: records, waits, and claims until no place is free.
 void work(const SharedEvent& event) {
   const std::unique_ptr<SharedEvent> guest = guest_of(event);
   try {
@@ -128,14 +128,14 @@ void work(const SharedEvent& event) {
       guest->abandon(kept);
     }
   } catch (const StatusError&) {
-    // Another one has all places at the moment.
+    // Another process has all places at the moment.
   }
   free_count(*guest);
 }
 
 class SharedEventDeathTest : public testing::Test {
  protected:
-  // How a wait of `by` for the latest record ends.
+  // Returns how a wait of `by` for the latest record ends.
   SharedWait outcome(SharedEvent& by) {
     SharedRecord held;
     EXPECT_TRUE(by.hold_latest(held));
@@ -176,7 +176,7 @@ TEST_F(SharedEventDeathTest, KeepsARecordLostWhenItsParticipantIsReplaced) {
   SharedRecord held;
   ASSERT_TRUE(event.hold_latest(held));
   child.kill();
-  const std::unique_ptr<SharedEvent> successor = guest_of(event);  // With the number of the child.
+  const std::unique_ptr<SharedEvent> successor = guest_of(event);  // It takes the child's number.
   EXPECT_EQ(event.wait(held, kForever, is_stopped, status), SharedWait::kLost);
   const SharedRecord own = record(*successor);
   EXPECT_EQ(event.wait(held, kForever, is_stopped, status), SharedWait::kLost);
@@ -198,7 +198,7 @@ TEST_F(SharedEventDeathTest, KeepsWhatAKilledProcessHadCompleted) {
   EXPECT_EQ(outcome(event), SharedWait::kDone);
 }
 
-// A process may end by itself with work that has not completed: its backend is gone.
+// A process may exit with work that has not completed, because its backend was unloaded.
 TEST_F(SharedEventDeathTest, GivesUpWhatAProcessLeavesThatExits) {
   const pid_t pid = fork();
   ASSERT_GE(pid, 0);
@@ -235,7 +235,7 @@ TEST_F(SharedEventDeathTest, ReusesThePlacesThatAKilledProcessHeld) {
   EXPECT_EQ(free_count(event), kPlaces - 1);
 }
 
-// Each child finds what those before it left, and so does the survivor.
+// Each child, and the survivor, finds what the earlier children left.
 TEST_F(SharedEventDeathTest, ReusesThePlacesOfAThousandKilledProcesses) {
   event.complete(record(event), BP_OK);
   for (int round = 0; round < 1000; ++round) {
@@ -266,7 +266,7 @@ TEST_F(SharedEventDeathTest, GivesEachPlaceToOneOfTwoSurvivors) {
       here.write(what);
       EXPECT_TRUE(go.read(what));
       for (const SharedRecord& each : claim_all(guest)) claimed.write(each.place);
-      claimed.write(uint32_t{kPlaces});  // It has claimed all it could.
+      claimed.write(uint32_t{kPlaces});  // It has claimed all free places.
     };
     const Child one(survive), two(survive);
     char what = 0;
@@ -289,8 +289,8 @@ TEST_F(SharedEventDeathTest, GivesEachPlaceToOneOfTwoSurvivors) {
   }
 }
 
-// Each process records, waits, begins and gives up what the others leave, until it is killed
-// somewhere in it.
+// Each process starts, records, waits, and gives up what others leave, until it is killed at some
+// point of this.
 TEST_F(SharedEventDeathTest, LosesNoPlaceWhereverProcessesAreKilled) {
   event.complete(record(event), BP_OK);
   std::mt19937 random(7);
@@ -327,7 +327,7 @@ class SharedEventsDeathTest : public testing::Test {
   }
   ~SharedEventsDeathTest() override { close(handle.fd); }
 
-  // What a child does that is killed before the work that it recorded has completed.
+  // Runs in a child that is killed before the work that it recorded has completed.
   void record_in_child() const {
     auto& child = *new Process;
     bp_event* imported = nullptr;
@@ -351,6 +351,8 @@ TEST_F(SharedEventsDeathTest, EndTheWaitsForAKilledProcessInAFailureThatSaysSo) 
   EXPECT_EQ(process.synchronize(event, kShortNs), BP_TIMEOUT);
   child.kill();
   EXPECT_EQ(process.settle(waiter), BP_ABORTED);
+  EXPECT_EQ(process.failure_text(waiter),
+            "the process that recorded the event ended before the recorded work did");
   EXPECT_EQ(process.is_done(event), 1u);
   EXPECT_EQ(process.synchronize(event), BP_ABORTED);
   EXPECT_EQ(process.text,

@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kKind = "backplane.test.event";
 constexpr uint64_t kForever = UINT64_MAX;
 
-// A second participant of the same event.
+// Returns a second participant of the same event.
 std::unique_ptr<SharedEvent> guest_of(const SharedEvent& event) {
   const int descriptor = event.duplicate("export");
   auto guest = std::make_unique<SharedEvent>("import", kKind, descriptor);
@@ -32,7 +32,7 @@ class SharedEventTest : public testing::Test {
     return made;
   }
 
-  // The status that `by` waits for.
+  // Returns the status that a wait of `by` gives.
   bp_status outcome(SharedEvent& by) {
     SharedRecord held;
     EXPECT_TRUE(by.hold_latest(held));
@@ -148,7 +148,8 @@ TEST_F(SharedEventTest, RefusesMoreParticipantsThanItHasNumbersFor) {
   const int descriptor = event.duplicate("export");
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   const int others = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  struct flock lock {};  // Stands for 1023 more participants: each locks the byte of its number.
+  struct flock lock {};  // One lock stands for 1023 more participants; each locks the byte of its
+                         // number.
   lock.l_type = F_WRLCK;
   lock.l_start = (off_t{1} << 32) + 1;
   lock.l_len = 1023;

@@ -9,7 +9,7 @@
 namespace bp {
 namespace {
 
-// What a callback completes.
+// The record that a callback completes.
 struct Completion {
   std::shared_ptr<SharedEvent> shared;
   SharedRecord record;
@@ -26,12 +26,20 @@ void check_type(bp_external_type type, const char* call) {
                                         "; BP_EXTERNAL_FD, a descriptor, is offered");
 }
 
+constexpr const char* kLost =
+    "the process that recorded the event ended before the recorded work did";
+
+std::string failure_text(bp_status status) {
+  return std::string("the work that another process recorded ") +
+         (status == BP_ABORTED ? "was aborted" : "has failed");
+}
+
 // Whether the latest record is this process's own, which the event of the backend has captured.
 bool is_own(const std::atomic<SharedRecord>& recorded, SharedRecord latest) {
   return recorded.load() == latest;
 }
 
-// Keeps a record in its place while it lives, unless somebody else takes over.
+// Holds a record, and releases it in its destructor unless another owner takes the hold over.
 class Hold {
  public:
   explicit Hold(SharedEvent& shared) : shared_(shared), holds_(shared.hold_latest(record_)) {}
@@ -69,11 +77,12 @@ std::shared_ptr<SharedEvents::Entry> SharedEvents::find(bp_event* event) const {
   return found == entries_.end() ? nullptr : found->second;
 }
 
-bp_status SharedEvents::fail_as_recorded(const char* call, bp_status status) const {
-  return backend_.host->set_error(backend_.host->self, status,
-                                  (std::string(call) + ": the work that another process recorded " +
-                                   (status == BP_ABORTED ? "was aborted" : "has failed"))
-                                      .c_str());
+// Lets go who waits for `proxy`.
+void SharedEvents::end(bp_event* proxy, bp_status status, const std::string& text) const {
+  static_cast<void>(guarded(*backend_.host, [&] {
+    backend_.end_event(backend_.events.self, proxy, status, text);
+    return bp_status{BP_OK};
+  }));
 }
 
 bp_status SharedEvents::add(bp_device* device, const bp_event_desc& desc, bool is_exportable,
@@ -122,14 +131,15 @@ bp_status SharedEvents::record(bp_event* event, bp_stream* stream) {
   const std::shared_ptr<Entry> entry = find(event);
   const bp_stream_ops& streams = backend_.streams;
   uint32_t is_capturing = 0;
-  // A stream that it refuses is refused below, in the words of the call.
+  // If is_capturing() refuses the stream, the call below refuses it too, and its error text counts.
   bp_status status = streams.is_capturing(streams.self, stream, &is_capturing);
   if (status == BP_OK && is_capturing != 0) {
     throw StatusError(BP_INVALID_ARGUMENT,
                       "event.record: the stream captures, and a replay is not seen by the other "
                       "processes that the event may be exported to");
   }
-  // Under the lock, so that of two racing records the later submission is the one that counts.
+  // The record is submitted under the lock. If two records race, the later submission is then the
+  // latest one.
   const std::lock_guard lock(entry->recording);
   auto completion = std::make_unique<Completion>();
   completion->shared = entry->shared;
@@ -169,11 +179,10 @@ bp_status SharedEvents::synchronize(bp_event* event, uint64_t timeout_ns) {
   bp_status outcome = BP_OK;
   switch (entry->shared->wait(hold.record(), timeout_ns, is_stopped_, outcome)) {
     case SharedWait::kDone:
-      return outcome == BP_OK ? BP_OK : fail_as_recorded("event.synchronize", outcome);
+      if (outcome == BP_OK) return BP_OK;
+      throw StatusError(outcome, "event.synchronize: " + failure_text(outcome));
     case SharedWait::kLost:
-      throw StatusError(BP_ABORTED,
-                        "event.synchronize: the process that recorded the event ended before the "
-                        "recorded work did");
+      throw StatusError(BP_ABORTED, std::string("event.synchronize: ") + kLost);
     case SharedWait::kTimeout:
       return backend_.host->set_error(
           backend_.host->self, BP_TIMEOUT,
@@ -211,7 +220,8 @@ bp_status SharedEvents::wait_event(bp_stream* stream, bp_event* event) {
   return wait_for_other(stream, *entry, record);
 }
 
-// Lets `stream` wait for an event that the host signals: at once, or when the record completes.
+// Lets `stream` wait for an event that the host signals. It is signalled at once, or when the
+// record completes.
 bp_status SharedEvents::wait_for_other(bp_stream* stream, const Entry& entry, SharedRecord held) {
   const bp_event_ops& events = backend_.events;
   const bp_event_desc desc{.struct_size = sizeof(bp_event_desc),
@@ -231,7 +241,7 @@ bp_status SharedEvents::wait_for_other(bp_stream* stream, const Entry& entry, Sh
   return status;
 }
 
-// False if the system has no thread more.
+// Returns false if the system has no more threads.
 bool SharedEvents::try_watch(const Entry& entry, SharedRecord held, bp_event* proxy) {
   const std::lock_guard lock(mutex_);
   for (auto watch = watches_.begin(); watch != watches_.end();) {
@@ -253,12 +263,13 @@ bool SharedEvents::try_watch(const Entry& entry, SharedRecord held, bp_event* pr
   return true;
 }
 
-// Takes over the hold on the record, and the proxy.
+// Starts a thread that waits for the record. The thread takes over the hold on the record, and the
+// proxy.
 void SharedEvents::start_watch(const Entry& entry, SharedRecord held, bp_event* proxy) {
   if (try_watch(entry, held, proxy)) return;
   entry.shared->release(held);
   // The wait is submitted already: it ends in a failure, not never.
-  static_cast<void>(backend_.events.signal(backend_.events.self, proxy, BP_OUT_OF_MEMORY));
+  end(proxy, BP_OUT_OF_MEMORY, "no thread was left to wait for another process");
   static_cast<void>(backend_.events.destroy(backend_.events.self, proxy));
   throw StatusError(BP_OUT_OF_MEMORY,
                     "stream.wait_event: no thread is left to wait for another process");
@@ -267,15 +278,16 @@ void SharedEvents::start_watch(const Entry& entry, SharedRecord held, bp_event* 
 void SharedEvents::watch(Watch& watch, SharedRecord record, bp_event* proxy) {
   const bp_event_ops& events = backend_.events;
   bp_status outcome = BP_OK;
-  const SharedWait end = watch.shared->wait(record, UINT64_MAX, is_stopped_, outcome);
+  const SharedWait how = watch.shared->wait(record, UINT64_MAX, is_stopped_, outcome);
   watch.shared->release(record);
   {
-    // Before anybody goes on, who may count the descriptors of the process.
+    // The event is closed before any waiter goes on, because a waiter may count the descriptors of
+    // the process.
     const std::lock_guard lock(mutex_);
     watch.shared.reset();
   }
-  if (end == SharedWait::kLost) outcome = BP_ABORTED;
-  if (end != SharedWait::kStopped) static_cast<void>(events.signal(events.self, proxy, outcome));
+  if (how == SharedWait::kLost) end(proxy, BP_ABORTED, kLost);
+  if (how == SharedWait::kDone) end(proxy, outcome, outcome == BP_OK ? "" : failure_text(outcome));
   static_cast<void>(events.destroy(events.self, proxy));
   watch.is_over = true;
 }

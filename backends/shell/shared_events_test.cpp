@@ -1,5 +1,4 @@
-// Events that two backends share, as those of two processes do, through the tables that a host
-// sees.
+// Tests events that two backends share as two processes do, through the tables that a host uses.
 #include "backplane/shell/shared_events.hpp"
 
 #include <fcntl.h>
@@ -20,7 +19,7 @@ size_t descriptor_count() {
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
 
-// What an export gave, until the test ends.
+// The result of an export. Its descriptor is closed when the test ends.
 struct Handle : bp_external_handle {
   Handle() : bp_external_handle{} {
     struct_size = sizeof(bp_external_handle);
@@ -48,7 +47,7 @@ class SharedEventsTest : public testing::Test {
     return import(b, handle);
   }
 
-  // Records in `by`, behind work that ends when the gate is signalled.
+  // Records `event` in the process `by`, after work that ends when the gate is signalled.
   bp_event* record_held(Process& by, bp_event* event) {
     bp_stream* const stream = by.make_stream();
     bp_event* const gate = by.hold(stream);
@@ -102,6 +101,7 @@ TEST_F(SharedEventsTest, CarryAFailureToTheOtherSide) {
   bp_stream* const waiter = make_waiter(b, imported);
   a.signal(gate, BP_INTERNAL);
   EXPECT_EQ(b.settle(waiter), BP_INTERNAL);
+  EXPECT_EQ(b.failure_text(waiter), "the work that another process recorded has failed");
   EXPECT_EQ(b.settle(make_waiter(b, imported)), BP_INTERNAL) << "who comes later gets it too";
   EXPECT_EQ(b.synchronize(imported), BP_INTERNAL);
   EXPECT_EQ(b.text, "event.synchronize: the work that another process recorded has failed");
@@ -154,8 +154,9 @@ TEST_F(SharedEventsTest, TakeNoRecordThatTheBackendRefuses) {
   EXPECT_EQ(b.is_done(imported), 1u);
 }
 
-// On a stream that is idle a record completes before it is the latest. Without a hold on its place
-// the other side takes that, and who asks for the latest record then looks for it for ever.
+// On an idle stream a record completes before it is the latest. Without a hold on its place, the
+// other side could claim the place, and a reader of the latest record would then search for it for
+// ever.
 TEST_F(SharedEventsTest, KeepTheirPlaceWhereARecordCompletesAtOnce) {
   a.on_callback = [&] { record(b, imported); };
   record(a, exported);

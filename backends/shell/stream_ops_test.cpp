@@ -1,4 +1,4 @@
-// The tables of streams and events, over queues that no device is behind.
+// Tests the tables of streams and events with queues that have no device.
 #include "backplane/shell/stream_ops.hpp"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct Event : Handle, EventOf<Point> {
       : Handle{kEventMagic, &its_device}, EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
 };
 
-// Its streams run work in the caller.
+// A device whose streams run work on the caller's thread.
 struct Card {
   explicit Card(const bp_host& its_host) : host(its_host) {}
 
@@ -82,7 +82,7 @@ struct TraitsWithMore : Traits {
   }
 };
 
-// No moment has a time, or they have one each.
+// Traits whose moments all have a time, or all have none.
 template <bool kHasTime>
 struct TraitsWithoutOneClock : Traits {
   static bool has_time(const Point&) { return kHasTime; }

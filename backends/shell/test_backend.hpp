@@ -1,5 +1,5 @@
-// For the unit tests of backends: loads a plugin, and collects what it registers, without the host
-// library. Not part of any backend.
+// Helps the unit tests of backends: it loads a plugin and collects what the plugin registers,
+// without the host library. It is not part of any backend.
 #pragma once
 
 #include <dlfcn.h>
@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -19,13 +20,13 @@
 
 namespace bp {
 
-// A plugin, one instance of it, and its tables. The options are those of the host.
+// A plugin, one instance of it, and its tables. The host gives it the options.
 class TestBackend {
  public:
   explicit TestBackend(const char* path, std::map<std::string, std::string> options = {})
       : TestBackend(open(path), std::move(options)) {}
 
-  // The same for a backend that is linked into the test.
+  // Makes an instance of a backend that is linked into the test.
   explicit TestBackend(bp_backend_entry_fn* entry, std::map<std::string, std::string> options = {})
       : TestBackend(Opened{nullptr, entry}, std::move(options)) {}
 
@@ -66,7 +67,7 @@ class TestBackend {
     return buffer;
   }
 
-  // The first kernel of `op`.
+  // Returns the first kernel of `op`.
   const bp_kernel* kernel(uint32_t op) const {
     for (const bp_kernel* k : kernels) {
       if (k->op == op) return k;
@@ -79,7 +80,7 @@ class TestBackend {
   bp_status launch(uint32_t op, const Args& args, bp_stream* stream) {
     return launch(kernel(op), args, stream);
   }
-  // The same with a kernel that the test has chosen.
+  // Launches `kernel` in the same way.
   template <typename Args>
   bp_status launch(const bp_kernel* k, Args args, bp_stream* stream) {
     args.struct_size = sizeof(Args);
@@ -96,7 +97,8 @@ class TestBackend {
     return launch(op, args, default_stream());
   }
 
-  std::string text;  // The latest error text of any thread.
+  std::string text;                // The latest error text of any thread.
+  std::function<void()> on_error;  // Runs whenever the backend tells the host of a failure.
   const bp_backend* backend = nullptr;
   const bp_device_ops* devices = nullptr;
   const bp_allocator_ops* allocator = nullptr;
@@ -107,10 +109,10 @@ class TestBackend {
   const bp_device_guard_ops* guard = nullptr;
   std::vector<const bp_kernel*> kernels;
   std::vector<bp_device*> all_devices;
-  bp_device* device = nullptr;  // The first; what is made below is made on it.
-  std::string errors;           // The lines of level ERROR in the log,
-  std::string warnings;         // those of level WARNING,
-  std::string details;          // and those of level DEBUG.
+  bp_device* device = nullptr;  // The first device; the functions use this one.
+  std::string errors;           // The lines of level ERROR in the log.
+  std::string warnings;         // The lines of level WARNING in the log.
+  std::string details;          // The lines of level DEBUG in the log.
 
  private:
   struct Opened {
@@ -146,8 +148,11 @@ class TestBackend {
   static TestBackend& self(void* self) { return *static_cast<TestBackend*>(self); }
 
   static bp_status set_error(void* it, bp_status status, const char* message) {
-    const std::lock_guard lock(self(it).mutex_);
-    self(it).text = message;
+    {
+      const std::lock_guard lock(self(it).mutex_);
+      self(it).text = message;
+    }
+    if (self(it).on_error) self(it).on_error();
     return status;
   }
   static bp_status log(void* it, bp_log_level level, const char* message) {
@@ -210,7 +215,7 @@ class TestBackend {
     return BP_OK;
   }
 
-  std::mutex mutex_;  // Guards `text` and `errors`, which any thread of the backend sets.
+  std::mutex mutex_;  // It guards `text` and `errors`, which any thread of the backend sets.
   void* library_ = nullptr;
   std::map<std::string, std::string> options_;
   bp_host host_{.struct_size = sizeof(bp_host),
@@ -236,7 +241,7 @@ class TestBackend {
 // A tensor in a buffer of its own. Its elements are read and written through host memory.
 class TestTensor {
  public:
-  // Row-major; with `gap` every element is that many places behind its neighbour.
+  // Makes a row-major tensor. Neighbouring elements are `gap` places apart.
   TestTensor(TestBackend& backend, bp_dtype dtype, std::vector<int64_t> shape, int64_t gap = 1)
       : backend_(backend), shape_(std::move(shape)), strides_(shape_.size()) {
     int64_t stride = gap;
@@ -253,7 +258,7 @@ class TestTensor {
   TestTensor(const TestTensor&) = delete;
   ~TestTensor() { backend_.allocator->free(backend_.allocator->self, buffer_, nullptr); }
 
-  // The axes in another order; the elements stay where they are.
+  // Changes the order of the axes. The elements stay where they are.
   void permute(const std::vector<size_t>& order) {
     std::vector<int64_t> shape, strides;
     for (const size_t axis : order) shape.push_back(shape_[axis]);
@@ -274,7 +279,7 @@ class TestTensor {
   int64_t size() const { return element_count(tensor_); }
   const std::vector<int64_t>& shape() const { return shape_; }
 
-  // Element `index` in row-major order.
+  // Returns the element with `index` in row-major order.
   template <typename T>
   T& at(int64_t index) {
     uint64_t address = 0;

@@ -1,5 +1,5 @@
-// For tests of programs: a compiler for a device that is none. Its memory is the host's, its
-// kernels run at once, and it writes down what was submitted.
+// A compiler for a fake device, for tests of programs. The device has the host's memory, runs
+// kernels at once, and writes down what was submitted.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@
 
 namespace bp {
 
-// What fails does so with BP_OUT_OF_MEMORY. What is made has a name, such as "stream 1".
+// The device. A call that fails returns BP_OUT_OF_MEMORY. Each handle has a name, such as "stream
+// 1".
 class FakeDevice {
  public:
   FakeDevice() {
@@ -38,7 +39,7 @@ class FakeDevice {
   size_t live_count() const { return objects_.size(); }
   CompilerBackend backend(std::vector<const bp_kernel*> kernels, const char* identity);
 
-  // Whether `call` is the one that fails now. Else it is counted.
+  // Returns whether `call` fails now, and counts it if it does not.
   bool fails(const std::string& call) { return call == failing_call && failing_after-- == 0; }
 
   bp_buffer* make_buffer(uint64_t size_bytes) {
@@ -50,7 +51,7 @@ class FakeDevice {
   bp_plan* make_plan() { return make<bp_plan>("plan"); }
   void end(const void* handle) { objects_.erase(handle); }
 
-  // Throws std::out_of_range for bytes that are not there.
+  // Returns the bytes of a range. Throws std::out_of_range if they are not in the buffer.
   std::byte* bytes(const bp_buffer* buffer, uint64_t byte_offset, uint64_t size_bytes) {
     std::vector<std::byte>& all = objects_.at(buffer).bytes;
     if (size_bytes != 0) static_cast<void>(all.at(byte_offset + size_bytes - 1));
@@ -101,7 +102,7 @@ class FakeDevice {
   bp_stream_ops streams();
   bp_event_ops events();
 
-  std::vector<std::unique_ptr<char>> ids_;  // A handle is never used again.
+  std::vector<std::unique_ptr<char>> ids_;  // No handle is used twice.
   std::map<std::string, int> counts_;
   std::map<const void*, Object> objects_;
 };
@@ -177,8 +178,8 @@ inline CompilerBackend FakeDevice::backend(std::vector<const bp_kernel*> kernels
           .is_device = [](void* self, bp_device* device) { return of(self).handle() == device; }};
 }
 
-// One launch of a program, on memory of its own. Inputs and outputs begin somewhere in their
-// buffers, and the workspace lies between bytes that nobody may write.
+// One launch of a program, on memory of its own. Inputs and outputs begin inside their buffers, and
+// the workspace lies between bytes that the program must not write.
 class ProgramCall {
  public:
   ProgramCall(FakeDevice& device, const bp_kernel& kernel, const ProgramMaker& maker,
@@ -215,7 +216,7 @@ class ProgramCall {
 
   bp_status run() { return kernel_.launch(&kernel_, &launch, &args); }
 
-  // The elements of a tensor of the frame.
+  // Returns the elements of a tensor of the frame.
   std::vector<float> elements(size_t index) {
     std::vector<float> all;
     for (int64_t i = 0; i < element_count(tensors[index]); ++i) {
@@ -256,7 +257,7 @@ class ProgramCall {
   std::deque<std::vector<int64_t>> strides_;
 };
 
-// A compiler with a kernel of neg and one of add, unless a test offers others.
+// Has a compiler with a neg kernel and an add kernel, unless a test offers others.
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest() { offer({&neg, &add}); }
@@ -283,7 +284,7 @@ class ProgramTest : public testing::Test {
     return info;
   }
 
-  // The elements of all inputs and outputs after one launch.
+  // Returns the elements of all inputs and outputs after one launch.
   std::vector<std::vector<float>> run(bp_executable* executable, const ProgramMaker& maker,
                                       const std::vector<std::vector<float>>& inputs) {
     ProgramCall call(device, kernel_of(executable), maker, inputs);
@@ -293,7 +294,7 @@ class ProgramTest : public testing::Test {
     return all;
   }
 
-  // What kernels were launched with, in the order of their launches.
+  // What a kernel was launched with.
   struct Launched {
     std::string kernel;
     bp_launch launch;
@@ -317,7 +318,7 @@ class ProgramTest : public testing::Test {
   }
   static ProgramTest& of(const bp_kernel* self) { return *static_cast<ProgramTest*>(self->state); }
 
-  // Writes the launch down, and its workspace full; then what it was told to return.
+  // Writes down the launch, fills its workspace, and returns the status that the test chose.
   bp_status enter(const bp_kernel& kernel, const bp_launch& launch,
                   std::vector<bp_tensor> tensors) {
     launched.push_back({kernel.name, launch, std::move(tensors)});
@@ -356,8 +357,8 @@ class ProgramTest : public testing::Test {
   std::unique_ptr<Compiler> compiler;
   bp_compiler_ops ops{};
   std::vector<Launched> launched;
-  std::map<std::string, bp_status> refusals;  // By the names of kernels.
-  std::function<void()> on_launch;            // Called once, by the next one.
+  std::map<std::string, bp_status> refusals;  // The keys are kernel names.
+  std::function<void()> on_launch;            // The next launch calls it once.
 };
 
 }  // namespace bp

@@ -1,4 +1,4 @@
-// The table of "bp.test.fault", over streams and devices that are none.
+// Tests the table of "bp.test.fault" with fake streams and devices.
 #include "backplane/shell/test_fault.hpp"
 
 #include <gtest/gtest.h>

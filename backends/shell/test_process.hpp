@@ -1,5 +1,5 @@
-// For tests of shared events: a backend whose streams wait, with SharedEvents in front of its
-// tables.
+// A backend for tests of shared events. Its streams wait, and SharedEventFront stands in front of
+// its tables.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,10 +20,11 @@ namespace bp {
 
 constexpr uint64_t kLongNs = 20'000'000'000, kShortNs = 2'000'000;
 
-// What a record, or a signal, stands for.
+// The moment of a record or a signal.
 struct Mark {
   bool is_done = false;
   bp_status status = BP_OK;
+  std::string text;
 };
 
 struct FakeEvent {
@@ -31,15 +32,16 @@ struct FakeEvent {
   std::shared_ptr<Mark> mark;
 };
 
-// Runs its work in order, until something in front has not happened.
+// A stream that runs its work in order, up to work that has to wait.
 struct FakeStream {
-  // Returns whether what comes behind may run.
+  // Each function returns whether the work behind it may run.
   std::deque<std::function<bool(FakeStream& on)>> work;
   bp_status failure = BP_OK;
+  std::string failure_text;
   bool is_capturing = false;
 };
 
-// Stands for a process: it shares no memory with another one but what shared events do.
+// Stands for a process. It shares only the memory of shared events with another one.
 class Process {
  public:
   Process();
@@ -50,7 +52,7 @@ class Process {
   }
 
   bp_device* device() { return reinterpret_cast<bp_device*>(this); }
-  void end_sharing() { shared_.reset(); }  // Its tables are of no use any more.
+  void end_sharing() { shared_.reset(); }  // Its tables cannot be used after this.
 
   bp_stream* make_stream() { return reinterpret_cast<bp_stream*>(&streams_.emplace_back()); }
   bp_event* make_event(bp_event_flags flags) {
@@ -62,7 +64,7 @@ class Process {
   }
   void capture(bp_stream* stream) { of(stream).is_capturing = true; }
 
-  // Holds the stream back until the event is signalled.
+  // Makes the stream wait until the returned event is signalled.
   bp_event* hold(bp_stream* stream) {
     bp_event* const gate = make_event(BP_EVENT_HOST_SIGNAL);
     EXPECT_EQ(streams.wait_event(this, stream, gate), BP_OK);
@@ -86,6 +88,11 @@ class Process {
     const std::lock_guard lock(mutex_);
     return of(stream).work.empty();
   }
+  // Why a stream that has settled failed.
+  std::string failure_text(bp_stream* stream) {
+    const std::lock_guard lock(mutex_);
+    return of(stream).failure_text;
+  }
   // The status of the stream when its work has ended.
   bp_status settle(bp_stream* stream) {
     std::unique_lock lock(mutex_);
@@ -102,7 +109,7 @@ class Process {
   bp_stream_ops streams{};
   bp_event_ops events{};
   std::string text;
-  std::function<void()> on_callback;  // Runs once, when add_callback has done its work.
+  std::function<void()> on_callback;  // It runs once, after add_callback.
   std::string failing_call;           // It fails with BP_OUT_OF_MEMORY.
   bp_event_flags last_flags = 0;
 
@@ -132,7 +139,7 @@ class Process {
   void make_events();
   void make_waits();
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
   std::deque<FakeStream> streams_;
   std::unordered_set<FakeEvent*> events_;
@@ -143,7 +150,10 @@ inline void Process::make_streams() {
   streams.wait_event = [](void* self, bp_stream* stream, bp_event* event) -> bp_status {
     if (at(self).failing_call == "wait_event") return at(self).fail(BP_OUT_OF_MEMORY, "no room");
     return at(self).submit(stream, [mark = of(event).mark](FakeStream& on) {
-      if (mark->is_done && on.failure == BP_OK) on.failure = mark->status;
+      if (mark->is_done && on.failure == BP_OK) {
+        on.failure = mark->status;
+        on.failure_text = mark->text;
+      }
       return mark->is_done;
     });
   };
@@ -185,13 +195,13 @@ inline void Process::make_events() {
     if (at(self).failing_call == "record") return at(self).fail(BP_OUT_OF_MEMORY, "no room");
     of(event).mark = std::make_shared<Mark>();
     return at(self).submit(stream, [mark = of(event).mark](FakeStream& on) {
-      *mark = {true, on.failure};
+      *mark = {true, on.failure, on.failure_text};
       return true;
     });
   };
   events.signal = [](void* self, bp_event* event, bp_status status) -> bp_status {
     const std::lock_guard lock(at(self).mutex_);
-    *of(event).mark = {true, status};
+    *of(event).mark = {true, status, status == BP_OK ? "" : "the host signalled a failure"};
     at(self).advance();
     return BP_OK;
   };
@@ -241,6 +251,12 @@ inline Process::Process() {
             const std::lock_guard lock(at(self).mutex_);
             if (at(self).events_.contains(&of(handle))) return;
             throw StatusError(BP_INVALID_ARGUMENT, std::string(call) + ": no event");
+          },
+      .end_event =
+          [](void* self, bp_event* handle, bp_status status, const std::string& words) {
+            const std::lock_guard lock(at(self).mutex_);
+            *of(handle).mark = {true, status, words};
+            at(self).advance();
           }});
   SharedEventFront<shared_of>::put(streams, events);
 }

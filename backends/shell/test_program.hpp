@@ -1,4 +1,4 @@
-// For tests of programs: makes one from parts.
+// Makes programs from parts, for tests.
 #pragma once
 
 #include <deque>
@@ -10,7 +10,7 @@
 
 namespace bp {
 
-// Every part of a program stays where it is, and may be changed until program() is asked.
+// Every part of a program has a fixed address, and may be changed until program() is called.
 class ProgramMaker {
  public:
   uint32_t add_value(bp_value_role role, std::vector<int64_t> shape = {4},
@@ -30,7 +30,8 @@ class ProgramMaker {
     return value;
   }
 
-  // A row-major tensor of that shape, which begins `byte_offset` behind the beginning of a value.
+  // Makes a row-major tensor of that shape, which begins `byte_offset` bytes behind the beginning
+  // of a value.
   bp_tensor* view(std::vector<int64_t> shape, uint64_t byte_offset = 0, bp_dtype dtype = BP_F32) {
     std::vector<int64_t>& strides = axes_.emplace_back(shape.size(), 1);
     for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
@@ -46,7 +47,7 @@ class ProgramMaker {
     return view({v.shape, v.shape + v.ndim}, 0, v.dtype);
   }
 
-  // The frame of a node, which gets its struct_size here. It lives as long as the maker.
+  // Makes the frame of a node and sets its struct_size. The frame lives as long as the maker.
   template <typename Args>
   Args& add_node(uint32_t op, const Args& args, std::vector<uint32_t> value_names) {
     const auto frame = std::make_shared<Args>(args);

@@ -17,7 +17,7 @@
 namespace bp::sim {
 namespace {
 
-// More streams than these can have work at once; they take turns.
+// The most threads that run work. If more streams have work, they take turns.
 constexpr size_t kMaxWorkers = 16;
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
@@ -88,7 +88,7 @@ Instance::Instance(const bp_host* its_host)
   fit_tables(*this);
 }
 
-// Running work is waited for. What waits for an event that nobody can signal any more is aborted.
+// Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Instance::~Instance() {
   compiler.reset();
   shared_events.reset();

@@ -1,4 +1,4 @@
-// What the files of this backend share.
+// The types and functions that the files of this backend share.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,7 @@ namespace bp::sim {
 class Device;
 struct Collectives;
 
-// What one negotiation made: the tables with this object as their `self`, bound to one host.
+// One instance of the backend, bound to one host. It is the `self` of the tables that it holds.
 struct Instance {
   explicit Instance(const bp_host* host);
   Instance(const Instance&) = delete;
@@ -59,16 +59,17 @@ struct Instance {
   bp_virtual_memory_ops virtual_memory;
   bp_test_fault_ops faults;
   std::vector<bp_kernel> kernels;
-  std::vector<const bp_kernel*> plain_kernels;  // Those behind `kernels`, which may lack oneDNN's.
-  Executor executor;  // Runs the work of all devices: streams of one wait for those of another.
+  std::vector<const bp_kernel*> plain_kernels;  // Their originals, perhaps without oneDNN's.
+  Executor executor;  // Runs the work of all devices, because their streams may wait for each
+                      // other.
   std::vector<std::unique_ptr<Device>> cards;
-  std::unique_ptr<Collectives> collectives;         // Ends before the executor does.
+  std::unique_ptr<Collectives> collectives;         // It ends before the executor.
   std::shared_ptr<kernels::ProgramCache> programs;  // NULL in a build without oneDNN.
   Hooks hooks;
   std::unique_ptr<Profiler> profiler;
   std::unique_ptr<Captures> captures;
   std::unique_ptr<SharedEvents> shared_events;  // NULL with option sharing=no.
-  std::unique_ptr<Layouts> layouts;             // NULL where nothing is in tiles.
+  std::unique_ptr<Layouts> layouts;             // NULL if nothing is in tiles.
   std::unique_ptr<Compiler> compiler;
   bp_layout_ops layout_table;
   bp_graph_ops graphs;
@@ -87,23 +88,26 @@ bp_status entry(void* self, Body&& body) {
   return bp::entry<Instance>(self, std::forward<Body>(body));
 }
 
-// Each makes one of the optional tables. Captures are put in front of the tables of streams, events
-// and memory, so what is made before sees these without captures. Layouts are put in front of the
-// kernels that take them.
+// Each function makes one of the optional tables. put_captures() replaces entries of the tables of
+// streams, events and memory; tables that are made before it use the entries without captures.
+// make_layouts() also replaces functions of the kernels that take layouts.
 void make_layouts(Instance& instance);
 void make_profiler(Instance& instance);
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
 
-// Takes what the options say that the device lacks out of the tables, and puts events that
-// processes share in front of those of events and streams, if there are such.
+// Removes from the tables what the device lacks according to the options. If processes can share
+// events, puts SharedEventFront in front of the tables of events and streams.
 void fit_tables(Instance& instance);
 
-// A launch while a capture is open: records it if its stream captures, else runs it. `body` does
-// all that a launch does; with an argument of true, all but submit.
+// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
+// does all that a launch does; if its argument is true, it does everything but submit.
 bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
                             const bp_launch& launch, const void* args,
                             const std::function<bp_status(bool only_checks)>& body);
+
+// Whether the stream of a launch captures.
+bool is_capturing(const Instance& instance, const bp_launch& launch);
 
 // The tables of this backend, without their `self`.
 extern const bp_device_ops kDevices;

@@ -60,7 +60,7 @@ void Card::reset(Device& device) {
     is_lost_ = true;
     for (Device* const user : devices_) user->end_work();
   }
-  // Without the mutex: callbacks run until then, and may ask the device for something.
+  // This runs without the mutex, because callbacks still run and may call the device.
   device.end_handles();
   ++generation_;
   is_lost_ = false;

@@ -1,6 +1,6 @@
-// The simulated hardware: what all instances of this library in one process have in common of one
-// device. It stands for the card in the machine, so it knows no host, and it is the one thing here
-// that is not part of an instance.
+// The simulated hardware of one device, which all instances of this library in one process share.
+// It stands for the card in the machine, so it knows no host. Only this object is not part of an
+// instance.
 #pragma once
 
 #include <array>
@@ -24,47 +24,47 @@ class Card {
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // Takes size_bytes of a heap that has capacity_bytes; false if there is no room.
+  // Takes size_bytes of a heap that has capacity_bytes. Returns false if there is no room.
   bool take(size_t heap, uint64_t size_bytes, uint64_t capacity_bytes);
   void give_back(size_t heap, uint64_t size_bytes) { used_bytes_[heap] -= size_bytes; }
   uint64_t used_bytes(size_t heap) const { return used_bytes_[heap]; }
 
-  // The memory of the card that lies at an address, for as long as it exists.
+  // add() and remove() keep the memory of the card, and find() returns the memory at an address.
   void add(Memory& memory);
   void remove(Memory& memory);
   std::shared_ptr<Memory> find(uint64_t address);
 
-  // The devices of instances, each for as long as it lives.
+  // The device of an instance is attached as long as it lives.
   void attach(Device* device);
   void detach(Device* device);
 
-  // Ends all work on the card: from now on its calls fail with BP_DEVICE_LOST.
+  // Ends all work on the card. Later calls on it fail with BP_DEVICE_LOST.
   void lose();
 
-  // Brings the card back for `device`, whose handles all end. Throws StatusError of BP_UNSUPPORTED
-  // while another instance uses the card.
+  // Makes the card usable again for `device`, and ends all handles of that device. Throws
+  // StatusError of BP_UNSUPPORTED while another instance uses the card.
   void reset(Device& device);
 
  private:
   std::atomic<bool> is_lost_ = false;
   std::atomic<uint64_t> generation_ = 0;
   std::array<std::atomic<uint64_t>, kMaxHeaps> used_bytes_{};
-  std::mutex reset_mutex_;  // One reset at a time.
-  std::mutex mutex_;        // Guards `devices_`.
+  std::mutex reset_mutex_;  // Allows one reset at a time.
+  std::mutex mutex_;        // It guards `devices_`.
   std::vector<Device*> devices_;
-  std::mutex memory_mutex_;  // Guards `memories_`.
+  std::mutex memory_mutex_;  // It guards `memories_`.
   AddressMap<Memory> memories_;
 };
 
-// A heap in which memory is made.
+// The heap in which memory is allocated.
 struct Place {
   std::shared_ptr<Card> card;
   size_t heap;
   uint64_t capacity_bytes;
-  bool is_protected;  // Out of the host's reach unless work needs it.
+  bool is_protected;  // The host cannot access it unless work needs it.
 };
 
-// A part of a heap, until end().
+// A part of a heap that is taken until end().
 class Room {
  public:
   // Takes taken_bytes for the asked_bytes of `call`. Throws StatusError of BP_OUT_OF_MEMORY if the
@@ -82,7 +82,7 @@ class Room {
   std::atomic<bool> has_ended_ = false;
 };
 
-// The card in slot `index` of the machine. It keeps its state while an instance has it.
+// Returns the card in slot `index` of the machine. A card keeps its state while an instance has it.
 std::shared_ptr<Card> card_in_slot(uint32_t index);
 
 }  // namespace bp::sim

@@ -1,19 +1,17 @@
-// One device as one instance sees it: its properties, and the handles that were made of it.
+// One device as one instance sees it: its properties, and its handles.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_set>
-#include <vector>
 
 #include "backends/sim/backend.hpp"
 #include "backends/sim/card.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/address_map.hpp"
+#include "backplane/shell/device_ops.hpp"
+#include "backplane/shell/handles.hpp"
 #include "backplane/shell/test_fault.hpp"
 
 namespace bp::sim {
@@ -23,7 +21,8 @@ struct Event;
 struct PhysicalHandle;
 struct Stream;
 
-// A clock of its own: it began at another moment than the host's, and goes a little faster.
+// The clock of a device. It began at another moment than the host's clock, and runs a little
+// faster.
 class DeviceClock {
  public:
   explicit DeviceClock(uint32_t index)
@@ -59,60 +58,57 @@ class Device {
 
   bool is_lost() const { return card_->is_lost(); }
   uint64_t generation() const { return card_->generation(); }
-  bool is_alive(uint64_t generation_of_handle) const {
-    return !is_lost() && generation_of_handle == generation();
-  }
 
-  // Throws StatusError for an option that does not exist or fit.
+  // Sets an option. Throws StatusError if the option does not exist or the value is not valid.
   void set_option(std::string_view key, std::string_view value);
 
-  // Blocks until the work of all streams has ended; false if timeout_ns passed first.
+  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
   Stream* default_stream();
   Stream* create_stream();
-  bool is_default_stream(const Stream* stream);
+  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
   void destroy_stream(Stream* stream);
 
-  // A second handle for a queue of this device, which its own library knows by `native`; NULL if
-  // there is no such queue.
+  // Returns a second handle for the queue whose native handle is `native`, or NULL if this device
+  // has no such queue.
   Stream* wrap_stream(const void* native);
 
-  // What the host has made and not yet ended is freed with the device. Of buffers that own their
-  // memory no two overlap: false if this one would, and nothing was added.
+  // The device frees what the host has made and not yet destroyed. Two buffers that own their
+  // memory never overlap: add() returns false, and adds nothing, if `buffer` would overlap another
+  // one.
   bool add(Buffer* buffer);
-  void remove(Buffer* buffer);
-  void add(PhysicalHandle* memory);
-  void remove(PhysicalHandle* memory);
-  void add(Event* event);
-  void remove(Event* event);
+  void remove(Buffer* buffer) { buffers_.remove(buffer); }
+  void add(PhysicalHandle* memory) { memories_.add(memory); }
+  void remove(PhysicalHandle* memory) { memories_.remove(memory); }
+  void add(Event* event) { events_.add(event); }
+  void remove(Event* event) { events_.remove(event); }
 
-  // Fills `info` with the buffer that owns the memory at an address; false if none of this device
-  // does.
+  // Fills `info` with the buffer that owns the memory at an address. Returns false if no buffer of
+  // this device does.
   bool find(uint64_t address, bp_address_info& info);
 
-  // That memory; if it is of no buffer here, that of the card, which another instance has. NULL if
-  // there is none.
+  // Returns the memory at an address. If no buffer of this device has it, returns memory of the
+  // card that another instance has, or NULL.
   std::shared_ptr<Memory> memory_at(uint64_t address);
 
   FailingAllocation& allocations() { return allocations_; }
 
-  // Whether the host has handles of it.
+  // Returns whether the host has handles of this device.
   bool is_in_use() const;
 
-  // The card is lost: queued work ends with that failure, and no wait holds it any more.
+  // Ends queued work because the card is lost. The work fails, and does not wait any more.
   void end_work();
 
-  // Waits for what still runs, and frees the memory of all buffers. Their handles stay, dead.
+  // Waits for running work, and frees the memory of all buffers. The buffers stay as dead handles.
   void end_handles();
 
-  // What stands between shutdown and the end of the last task: nobody signals any more.
+  // Ends all waits at shutdown, because nobody will signal events any more.
   void abandon_work();
 
  private:
   size_t set_heaps();  // How many there are.
-  Stream* make_stream();
-  std::vector<std::shared_ptr<Queue>> live_queues() const;
+  std::unique_ptr<Stream> make_stream();
 
   Instance& instance_;
   const uint32_t index_;
@@ -124,23 +120,22 @@ class Device {
   bp_device_properties properties_{};
   FailingAllocation allocations_;
 
-  mutable std::mutex mutex_;  // Guards what follows.
-  uint64_t stream_count_ = 0;
-  std::unordered_set<Stream*> streams_;
-  std::vector<std::weak_ptr<Queue>> closing_;  // Destroyed, and perhaps still busy.
-  std::unordered_set<Buffer*> buffers_;
-  AddressMap<Buffer> places_;
-  std::unordered_set<PhysicalHandle*> memories_;
-  std::unordered_set<Event*> events_;
-  Stream* default_stream_ = nullptr;
+  std::atomic<uint64_t> stream_count_ = 0;
+  StreamSet<Stream, Queue> streams_;
+  BufferSet<Buffer> buffers_;
+  HandleSet<PhysicalHandle> memories_;
+  HandleSet<Event> events_;
 };
 
-// The device behind a handle, for the entry `call`. Throws StatusError unless it is one of this
-// instance, and not lost.
+// Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not
+// a device of this instance, or if the device is lost.
 Device& device_of(const Instance& i, bp_device* handle, const char* call,
                   const char* what = "device");
 
 // The same, also if it is lost.
-Device& any_device_of(const Instance& i, bp_device* handle, const char* call, const char* what);
+inline Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
+                             const char* what = "device") {
+  return Cards<Instance, Device>::any_device_of(i, handle, call, what);
+}
 
 }  // namespace bp::sim

@@ -10,6 +10,7 @@
 #include "backends/sim/memory.hpp"
 #include "backplane/layout.h"
 #include "backplane/ops.h"
+#include "backplane/shell/frame.hpp"
 #include "backplane/shell/shape.hpp"
 
 namespace bp::sim {
@@ -46,8 +47,8 @@ constexpr bool is_written(Kind kind) {
 }
 
 struct Member {
-  uint32_t op;      // Of a row that opens an op; 0 for its members.
-  uint32_t offset;  // Of the pointer. The count of a list stands 8 bytes before.
+  uint32_t op;      // The op in its first row; 0 in the rows of its members.
+  uint32_t offset;  // The offset of the pointer. A list's count is 8 bytes before.
   Kind kind;
   const char* name;
 };
@@ -61,7 +62,7 @@ constexpr Member kMembers[] = {
 #undef BP_ARG
 };
 
-// The members behind the row of `op` that opens them.
+// Returns the rows of the members of `op`.
 std::span<const Member> members_of(uint32_t op) {
   const auto* const row =
       std::ranges::find_if(kMembers, [&](const Member& m) { return m.op == op; });
@@ -77,7 +78,8 @@ T value_at(const void* args, uint32_t offset) {
   return value;
 }
 
-// The buffer of a launch's argument, which has to be on the card of its stream.
+// Returns the buffer of a launch's argument. Throws StatusError unless it is on the card of the
+// stream.
 Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const std::string& what) {
   Buffer& b = buffer_of(handle, "launch", what.c_str());
   if (&b.device->card() != &stream.device->card()) {
@@ -86,24 +88,9 @@ Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const std::string&
   return b;
 }
 
-// What the elements of `t` span, in bytes from the beginning of the buffer.
-struct Span {
-  int64_t begin, end;
-};
-
-Span span_of(const bp_tensor& t) {
-  const int64_t item = dtype_size_bytes(t.dtype);
-  Span span{static_cast<int64_t>(t.byte_offset), static_cast<int64_t>(t.byte_offset) + item};
-  for (uint32_t axis = 0; axis < t.ndim; ++axis) {
-    const int64_t reach = (t.shape[axis] - 1) * t.strides[axis] * item;
-    (reach < 0 ? span.begin : span.end) += reach;
-  }
-  return span;
-}
-
 void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member,
                 const Stream& stream) {
-  // Only plan_pack() meets elements without a buffer: those of arguments that are not packed.
+  // Only plan_pack() gets tensors without a buffer, which are the arguments that are not packed.
   if (t == nullptr || t->buffer == nullptr || element_count(*t) == 0) return;
   const std::string what = std::string("argument ") + member.name;
   if (t->layout != nullptr) {
@@ -113,21 +100,16 @@ void add_tensor(std::vector<Use>& uses, const bp_tensor* t, const Member& member
   }
   const Buffer& b = local_buffer(t->buffer, stream, what);
   const uint64_t alignment = b.device->heap(b.heap).tensor_offset_alignment_bytes;
-  // What was wrapped or registered may itself begin anywhere.
+  // A wrapped or registered buffer may itself begin at any address.
   const uint64_t first_address = reinterpret_cast<uintptr_t>(b.address()) + t->byte_offset;
   if (first_address % alignment != 0) {
     refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": byte_offset is " +
                                     std::to_string(t->byte_offset) + ", no multiple of " +
                                     std::to_string(alignment) + ", which the heap asks for");
   }
-  const Span span = span_of(*t);
-  if (span.begin < 0 || static_cast<uint64_t>(span.end) > b.size_bytes) {
-    refuse(BP_INVALID_ARGUMENT, "launch: " + what + ": its elements are bytes " +
-                                    std::to_string(span.begin) + " to " + std::to_string(span.end) +
-                                    " of a buffer of " + std::to_string(b.size_bytes));
-  }
-  const auto begin = static_cast<uint64_t>(span.begin);
-  const auto size_bytes = static_cast<uint64_t>(span.end - span.begin);
+  const Extent extent = extent_in_buffer(*t, b.size_bytes, ("launch: " + what).c_str());
+  const auto begin = static_cast<uint64_t>(extent.begin);
+  const auto size_bytes = static_cast<uint64_t>(extent.end - extent.begin);
   const Access access = is_written(member.kind) ? Access::kWrite : Access::kRead;
   b.memory->check("launch: " + what, b.first_byte + begin, size_bytes, access);
   uses.push_back(b.use(begin, size_bytes, access));

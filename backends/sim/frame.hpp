@@ -1,4 +1,4 @@
-// The memory that a launch touches: its tensors, as backplane/ops.def lists them.
+// Finds the memory that a launch reads and writes, from the tensors that backplane/ops.def lists.
 #pragma once
 
 #include <vector>
@@ -8,12 +8,12 @@
 
 namespace bp::sim {
 
-// The ranges of all tensors in the frame of `op`: of inputs to read, of outputs to write. Throws
-// StatusError for a tensor whose buffer is not one of the stream's device, whose elements leave it,
-// or whose offset is no multiple of what the heap allows.
+// Returns the ranges of all tensors in the frame of `op`, inputs to read and outputs to write.
+// Throws StatusError if the buffer of a tensor is not of the stream's device, if an element lies
+// outside the buffer, or if the heap does not allow the offset of the tensor.
 std::vector<Use> uses_of_frame(uint32_t op, const void* args, const Stream& stream);
 
-// A range that is scratch memory or packed arguments; nothing for one without a buffer.
+// Adds a range of scratch memory or packed arguments. It adds nothing if the range has no buffer.
 void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& stream,
              const char* what);
 

@@ -1,6 +1,6 @@
-// What kernels see of this backend: the same names as the cpu backend's kernel_env.hpp, found
-// before it by include path. A launch collects the memory that its frame names, and the task runs
-// on the worker of its stream, alone, while that memory is open.
+// What the kernels know of this backend. It has the same names as the cpu backend's kernel_env.hpp,
+// and the include path finds it first. A launch collects the memory that its frame names. Its task
+// runs alone on the worker of its stream, while that memory is open.
 #pragma once
 
 #include <cstddef>
@@ -18,34 +18,35 @@
 
 namespace bp::kernels {
 
-// Address of a range, or NULL.
+// Returns the address of a range, or NULL.
 inline std::byte* address_of(const bp_buffer_ref& range) {
   if (range.buffer == nullptr) return nullptr;
   return sim::buffer_of(range.buffer, "launch").address() + range.byte_offset;
 }
 
-// Address of the first element; meaningless for a tensor without elements.
+// Returns the address of the first element. The address has no meaning if the tensor has no
+// elements.
 template <typename T>
 T* data(const bp_tensor& t) {
   return reinterpret_cast<T*>(address_of({t.buffer, t.byte_offset, 0}));
 }
 
-// What a kernel knows of its backend, also where nothing is launched.
+// What a kernel knows of its backend, also when nothing is launched.
 class Env {
  public:
   explicit Env(const sim::Instance& instance) : instance_(instance) {}
 
-  // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+  // Runs body(const Env&) for a function of `kernel`, and turns exceptions into a status.
   template <typename Body>
   static bp_status with(const bp_kernel& kernel, bp_device*, Body&& body) {
     const sim::Instance& i = sim::instance(kernel.state);
     return guarded(*i.host, [&] { return body(Env(i)); });
   }
 
-  // The worker of a stream has no helpers.
+  // A stream's work runs on one thread.
   int thread_count() const { return 1; }
 
-  // Where kernels on oneDNN keep their primitives.
+  // Returns the cache in which kernels that use oneDNN keep their primitives.
   ProgramCache& programs() const { return *instance_.programs; }
 
  protected:
@@ -61,31 +62,33 @@ class Launch : public Env {
     sim::add_use(uses_, launch.workspace, stream, "workspace");
   }
 
-  // With true nothing is submitted: the launch shows whether it would be accepted.
+  // If `only_checks` is true, the launch submits nothing and only says whether it would be
+  // accepted.
   void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
   bool only_checks() const { return only_checks_; }
 
   bp_launch_flags flags() const { return launch_.flags; }
 
-  // The scratch memory that workspace_size asked for; at a multiple of 64 bytes.
+  // Returns the scratch memory that workspace_size() asked for. Its address is a multiple of 64
+  // bytes.
   template <typename T = std::byte>
   T* workspace() const {
     return reinterpret_cast<T*>(address_of(launch_.workspace));
   }
   uint64_t workspace_size_bytes() const { return launch_.workspace.size_bytes; }
 
-  // What prepare() made for this frame, or NULL.
+  // Returns the plan that prepare() made for this frame, or NULL.
   bp_plan* plan() const { return launch_.plan; }
 
-  // Where the constant arguments are packed, for this launch.
+  // Returns the address where the constant arguments of this launch are packed.
   std::byte* packed(const bp_buffer_ref& range) {
     sim::add_use(uses_, range, stream_, "packed");
     return address_of(range);
   }
 
-  // Submits `task`, a callable without arguments. It may run after launch has returned, so it holds
-  // what it needs by value: the frame and its tensors are gone by then. It fails by throwing
-  // StatusError, on its own thread.
+  // Submits `task`, a callable without arguments. The task may run after launch() has returned,
+  // when the frame and its tensors no longer exist, so it holds what it needs by value. A task
+  // fails by throwing StatusError.
   template <typename Task>
   bp_status submit(Task task) const {
     if (only_checks_) return BP_OK;
@@ -105,12 +108,6 @@ class Launch : public Env {
   std::vector<sim::Use> uses_;
   bool only_checks_ = false;
 };
-
-// The same as Env::with(), for functions that are given no device.
-template <typename Body>
-bp_status with_env(const bp_kernel* kernel, Body&& body) {
-  return Env::with(*kernel, nullptr, std::forward<Body>(body));
-}
 
 // Runs body(Launch&) for a launch that the host made.
 template <typename Body>
@@ -132,10 +129,28 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
   });
 }
 
+// How kernels are launched, for plan.hpp of the shell.
+struct Launcher {
+  using Env = kernels::Env;
+  using Launch = kernels::Launch;
+
+  static const bp_host& host_of(const bp_kernel& kernel) {
+    return *sim::instance(kernel.state).host;
+  }
+  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
+    return sim::is_capturing(sim::instance(kernel.state), launch);
+  }
+  template <auto kBody>
+  static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
+    return with_launch(kernel, launch, args,
+                       [&](Launch& context) { return kBody(*kernel, args, context); });
+  }
+};
+
 // Which thread of the team that runs a parallel loop this is: there is one.
 inline int thread_number() { return 0; }
 
-// Calls body(begin, end) for all of [0, count).
+// Calls body(0, count).
 template <typename Body>
 void parallel_for(int, int64_t count, int64_t, const Body& body) {
   if (count > 0) body(int64_t{0}, count);

@@ -6,7 +6,7 @@
 namespace bp::sim {
 namespace {
 
-// SplitMix64: equal input gives equal numbers on every machine.
+// Returns the SplitMix64 hash, which is the same on every machine.
 uint64_t mix(uint64_t word) {
   word += 0x9E3779B97F4A7C15u;
   word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -1,5 +1,5 @@
-// The device's side of a stream, which is how its work behaves: seeded pauses around it, the memory
-// that is open to it, and the failures that were ordered.
+// The device's side of a stream: the seeded pauses around its work, the memory that is open to the
+// work, and the failures that a test ordered.
 #pragma once
 
 #include <atomic>
@@ -13,14 +13,15 @@
 
 namespace bp::sim {
 
-// The work of a stream holds it, also when the handle has ended.
+// The state of one stream on the device. The work of the stream keeps it alive when the handle has
+// ended.
 class Lane {
  public:
   // `delays` belongs to the device. Streams with different numbers draw different pauses.
   Lane(const SharedDelays& delays, uint64_t stream_number)
       : delays_(delays), stream_number_(stream_number) {}
 
-  // Sleeps for a while, or not at all.
+  // Sleeps for a random time, which may be 0.
   void pause();
 
   TestFaults& faults() { return faults_; }
@@ -32,7 +33,7 @@ class Lane {
   TestFaults faults_;
 };
 
-// Opens memory while it lives.
+// Opens memory, and closes it in its destructor.
 class OpenUses {
  public:
   explicit OpenUses(const std::vector<Use>& uses);
@@ -47,8 +48,8 @@ class OpenUses {
 // Changes one byte in the middle of what the work wrote last, if it wrote anything.
 void corrupt(const std::vector<Use>& uses);
 
-// Runs `task` as the device does. What it throws is found on the device: work that is submitted
-// already still runs.
+// Runs `task` as the device does. What the task throws is a failure on the device, so work that is
+// already submitted still runs.
 template <typename Task>
 void run_work(Lane& lane, const TestFault& fault, const std::vector<Use>& uses, Task& task) {
   lane.pause();

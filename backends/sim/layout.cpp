@@ -23,7 +23,7 @@ struct TiledOp {
   uint32_t arguments;
 };
 
-// Of linear neither bias nor preactivation.
+// The bias and the preactivation of linear are never in tiles.
 constexpr TiledOp kTiledOps[] = {
     {BP_OP_COPY, 0b11}, {BP_OP_ADD, 0b111}, {BP_OP_MATMUL, 0b111}, {BP_OP_LINEAR, 0b1011}};
 
@@ -39,12 +39,12 @@ LayoutFacts facts_of(const LayoutForm& form) {
 
 Layouts& layouts_of(void* self) { return *instance(self).layouts; }
 
-// Whether `kernel` is one of this instance's own.
+// Returns whether this instance registered `kernel`.
 bool is_own(const Instance& i, const bp_kernel* kernel) {
   return std::ranges::any_of(i.kernels, [&](const bp_kernel& own) { return &own == kernel; });
 }
 
-// The tensor argument `argument` of a frame; NULL for one that is not given.
+// Returns the tensor argument `argument` of a frame, or NULL if it is not given.
 const bp_tensor* tensor_of(const bp_kernel& kernel, uint32_t argument, const void* args) {
   uint32_t count = 0;
   for (const FrameMember& member : frame_members()) {
@@ -69,7 +69,8 @@ bp_status preferred(void* self, bp_device* device, const bp_kernel* kernel, uint
     require(args, "layout.preferred: args");
     require(out_layout, "layout.preferred: out_layout");
     const bp_layout* layout = nullptr;
-    // What is not one of the kernels that were registered runs compiled programs, by strides.
+    // A kernel that was not registered here is the kernel of a compiled program, which takes
+    // strides.
     if (is_own(i, kernel)) {
       const bp_tensor* const tensor = tensor_of(*kernel, argument, args);
       const bool takes_tiles = (tiled_arguments(kernel->op) >> argument & 1) != 0;

@@ -9,22 +9,24 @@
 
 namespace bp::sim {
 
-// The form of `tensor` in tiles.
+// Returns the form of `tensor` in tiles.
 LayoutForm tiled_form(const bp_tensor& tensor);
 
-// Bit i: tensor argument i of the op may be in tiles, and is preferred so.
+// Returns a bit set. If bit i is set, tensor argument i of the op may be in tiles, and tiles are
+// preferred.
 uint32_t tiled_arguments(uint32_t op);
 
-// How a task finds the elements of `tensor`, at `range` of its buffer.
+// Returns where a task finds the elements of `tensor`, which lie in `range` of its buffer.
 Elements elements_of(const bp_tensor& tensor, const Use& range);
 Extents extents_of(const bp_tensor& tensor);
 
-// The bytes that the elements of `tensor` span, padding included, for the argument `what` of the
-// entry `call`. Throws StatusError unless they lie in a buffer of the stream's device.
+// Returns the bytes that the elements of `tensor` span, padding included. The tensor is the
+// argument `what` of the entry `call`. Throws StatusError unless the bytes lie in a buffer of the
+// stream's device.
 Use use_of_tensor(const bp_tensor& tensor, Access access, const Stream& stream, const char* call,
                   const char* what);
 
-// Puts the functions that take tiles in front of those of `kernel`.
+// Replaces the functions of `kernel` by functions that also take tiles.
 void put_tiles(bp_kernel& kernel);
 
 }  // namespace bp::sim

@@ -1,4 +1,4 @@
-// Tiles, and what kernels say to layouts that they do not take.
+// Tests tiles, and the refusals of layouts that kernels do not take.
 #include "backplane/layout.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(SimTiles, AreFilledUpWithZeros) {
 
 class SimLayouts : public testing::Test {
  protected:
-  // A launch of copy or neg: both read x and write y.
+  // Launches copy or neg, which both read x and write y.
   template <typename Args>
   bp_status launch(uint32_t op) {
     bp_tensor laid = *(&x_);

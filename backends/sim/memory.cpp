@@ -11,13 +11,13 @@
 namespace bp::sim {
 namespace {
 
-constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page: every buffer begins at one.
+constexpr uint64_t kMaxAlignmentBytes = 4096;  // A page, since buffers begin at pages.
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 // ---- Allocation ---------------------------------------------------------------------------------
 
-// The first heap that has the wanted flags, or the one with the wanted number.
+// Returns the first heap that has the wanted flags, or the heap with the wanted number.
 size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
   if (desc.heap_index > d.heap_count()) {
     refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
@@ -104,7 +104,8 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
   });
 }
 
-// Says what was written behind the end of a buffer; empty if nothing was.
+// Returns a text about the bytes that were written behind the end of a buffer, or "" if there are
+// none.
 std::string damage_text(Memory& memory) {
   const Memory::Damage damage = memory.damage();
   if (damage.count == 0) return "";
@@ -144,7 +145,7 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
     try {
       end();
     } catch (const DataFailure&) {
-      // The log has it, and there is no stream that could carry it.
+      // The text goes to the log alone, because no stream can carry the failure.
     }
     return BP_OK;
   });
@@ -164,7 +165,7 @@ bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
 
 // ---- Mapping ------------------------------------------------------------------------------------
 
-// What a host finds that looks without invalidate().
+// The value that a host reads if it did not call invalidate().
 constexpr std::byte kStale{0xCD};
 
 bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {

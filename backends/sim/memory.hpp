@@ -1,4 +1,4 @@
-// Buffers of the simulated device: handles of memory, wherever it came from.
+// Buffers of the simulated device. A buffer is a handle for memory of any origin.
 #pragma once
 
 #include <cstddef>
@@ -17,18 +17,18 @@ namespace bp::sim {
 constexpr uint32_t kBufferMagic = 0x42756666;
 
 enum class BufferKind : uint8_t {
-  kAllocated,   // Owns its memory, until free(). So does one that was imported.
-  kWrapped,     // Shows memory of others, and is no owner that address_info() may name.
-  kRegistered,  // The host's memory, until unregister_host().
-  kRange,       // Reserved addresses, until virtual_memory.release().
+  kAllocated,   // Owns its memory until free(). Imported memory has this kind too.
+  kWrapped,     // Lies over memory that it does not own, and address_info() never names it.
+  kRegistered,  // Lies over the host's memory until unregister_host().
+  kRange,       // Reserves addresses until virtual_memory.release().
 };
 
 struct Buffer : Handle {
-  // A buffer for all of `its_memory`.
+  // Makes a buffer for all of `its_memory`.
   Buffer(Device& its_device, BufferKind its_kind, const std::shared_ptr<Memory>& its_memory)
       : Buffer(its_device, its_kind, its_memory, 0, its_memory->size_bytes()) {}
 
-  // One for size_bytes of it, from first_byte on.
+  // Makes a buffer for size_bytes of `its_memory`, from first_byte on.
   Buffer(Device& its_device, BufferKind its_kind, std::shared_ptr<Memory> its_memory,
          uint64_t its_first_byte, uint64_t its_size_bytes)
       : Handle(kBufferMagic, its_device),
@@ -50,29 +50,31 @@ struct Buffer : Handle {
   }
 
   const BufferKind kind;
-  const std::shared_ptr<Memory> memory;  // Work holds it too.
+  const std::shared_ptr<Memory> memory;  // Work holds the memory too.
   const uint64_t first_byte, size_bytes;
   const size_t heap;
   bool is_stream_ordered = false;
 
-  std::mutex mutex;  // Guards what follows.
+  std::mutex mutex;  // It guards the members below.
   bool is_mapped = false;
-  // What the host sees of memory that is not coherent; empty until the first map().
+  // The copy that the host sees if the memory is not coherent. It is empty until the first map().
   std::vector<std::byte> shadow;
 };
 
-// The buffer behind a handle, for the argument `what` of the entry `call`. Throws StatusError if it
-// is none of this backend, its device is lost, or the device was reset since.
+// Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
+// StatusError if the handle is not of this backend, if its device is lost, or if the device was
+// reset since.
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
 
-// Gives `buffer` to its device, and its handle to the caller of `call`. Throws StatusError of
-// BP_ALREADY_EXISTS where it would overlap another that owns its memory.
+// Gives `buffer` to its device and returns its handle. Throws StatusError of BP_ALREADY_EXISTS if
+// the buffer would overlap another buffer that owns its memory.
 bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call);
 
-// Ends the handle, whose memory stays.
+// Ends the handle. Its memory stays.
 void end_handle(Buffer* buffer);
 
-// The buffer behind a handle, dead or alive; NULL if it is none of this backend.
+// Returns the buffer behind a handle, even if its device is lost or was reset; NULL if the handle
+// is not of this backend.
 inline Buffer* buffer_or_null(bp_buffer* handle) {
   Buffer* const b = reinterpret_cast<Buffer*>(handle);
   return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
@@ -86,10 +88,11 @@ struct Range {
   Use use(Access access) const { return buffer.use(byte_offset, size_bytes, access); }
 };
 
-// `access` is what will happen there. Throws StatusError if the range leaves its buffer.
+// Returns a range that a call uses with `access`. Throws StatusError if the range leaves its
+// buffer.
 Range checked_range(const bp_buffer_ref* range, const char* call, const char* name, Access access);
 
-// The same, for work that reads or writes it.
+// Checks a range in the same way, and returns it for work that uses it.
 Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what);
 
 // The entries of the allocator's table that copy and fill.
@@ -106,7 +109,8 @@ bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device
 bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
                       const void* pattern, uint64_t pattern_size_bytes);
 
-// Those for memory that came from others, or goes to them.
+// The entries of the allocator's table for memory that the host or another process owns, and for
+// memory that another process gets.
 bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
                               bp_buffer** out_buffer);
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);
@@ -118,7 +122,7 @@ bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type t
 bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_handle* external,
                                bp_buffer** out_buffer);
 
-// Memory that other processes can share, for `allocate`.
+// Makes memory that other processes can share, for `allocate`.
 std::shared_ptr<Memory> make_shared_memory(const Device& device, size_t heap, uint64_t size_bytes);
 
 }  // namespace bp::sim

@@ -10,7 +10,7 @@
 namespace bp::sim {
 namespace {
 
-// A range that work of `stream` reaches: in memory of its device.
+// Returns a range in memory of the stream's device. Throws StatusError for any other range.
 Range local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
                   const char* name, Access access) {
   const Range checked = checked_range(range, call, name, access);
@@ -29,7 +29,7 @@ bp_status submit_copy(Stream& s, const Range& dst, const Range& src, const char*
   const Use writes = dst.use(Access::kWrite), reads = src.use(Access::kRead);
   std::byte *const to = writes.address(), *const from = reads.address();
   const uint64_t size_bytes = dst.size_bytes;
-  // By address: one of the buffers may be wrapped around a part of the other.
+  // The addresses are compared, because one buffer may be wrapped around a part of the other.
   if (to != from && to < from + size_bytes && from < to + size_bytes) {
     refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");
   }
@@ -64,7 +64,7 @@ bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_b
                            copy_bytes(address, src, size_bytes);
                          });
     }
-    // The caller may overwrite what it gave as soon as this returns.
+    // The caller may overwrite its bytes as soon as this function returns.
     const std::shared_ptr<std::byte[]> staged(new std::byte[to.size_bytes]);
     copy_bytes(staged.get(), src, to.size_bytes);
     return submit_work(s, name, {use},

@@ -1,5 +1,5 @@
-// Memory that came from others, or goes to them: by address, lent by the host, and through a
-// descriptor.
+// Memory that the host or another process owns, and memory that another process gets: wrapped
+// addresses, registered host memory, and buffers that travel as a descriptor.
 #include <atomic>
 #include <limits>
 #include <string>
@@ -13,7 +13,7 @@
 namespace bp::sim {
 namespace {
 
-// The host's own memory, of which the device takes nothing away.
+// The host's own memory, which is never closed to the host.
 class HostMemory final : public Memory {
  public:
   HostMemory(size_t heap, std::byte* address, uint64_t size_bytes) : Memory(heap, size_bytes) {
@@ -30,7 +30,7 @@ class HostMemory final : public Memory {
   std::atomic<bool> has_ended_ = false;
 };
 
-// What a descriptor of memory in this heap is called.
+// Returns the name of the files that hold memory of this heap.
 std::string file_kind(const Device& d, size_t heap) {
   return "backplane.sim." + std::to_string(d.index()) + ".heap" + std::to_string(heap);
 }
@@ -52,7 +52,7 @@ void check_addresses(uint64_t address, uint64_t size_bytes, const char* call) {
   }
 }
 
-// The first heap that the host sees.
+// Returns the first heap that the host can access.
 size_t visible_heap(const Device& d) {
   for (size_t heap = 0; heap < d.heap_count(); ++heap) {
     if ((d.heap(heap).flags & BP_HEAP_HOST_VISIBLE) != 0) return heap;
@@ -73,7 +73,7 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
     Device& d = device_of(i, handle, "wrap_address");
     require(out_buffer, "wrap_address: out_buffer");
     check_addresses(address, size_bytes, "wrap_address");
-    if (size_bytes == 0) {  // No byte of it is of anybody.
+    if (size_bytes == 0) {  // Nobody owns 0 bytes.
       // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.
       auto nothing = std::make_shared<HostMemory>(0, reinterpret_cast<std::byte*>(address), 0);
       *out_buffer = lend(std::make_unique<Buffer>(d, BufferKind::kWrapped, std::move(nothing)),
@@ -100,16 +100,8 @@ bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, u
 }
 
 bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
-  return entry(self, [&](const Instance& i) {
-    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
-    for (const std::unique_ptr<Device>& device : i.cards) {
-      bp_address_info info{};
-      if (!device->find(address, info)) continue;
-      write_offer(info, out_info);
-      return BP_OK;
-    }
-    refuse(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
-                             " lies in no buffer of this backend");
+  return entry(self, [&](const Instance& i) -> bp_status {
+    return find_address<Device>(i.cards, address, out_info);
   });
 }
 
@@ -167,12 +159,13 @@ bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_
     const auto given = read_desc(external, kFirstSize<bp_external_handle>,
                                  BP_STRUCT_EXTERNAL_HANDLE, "import_buffer", "handle");
     check_type(given.type, "import_buffer");
-    // Its name says which heap of the device it is memory of; a wrong one is refused by the first.
+    // The name of the file says which heap the memory is from. If no heap fits, heap 0 refuses the
+    // file.
     size_t heap = 0;
     for (size_t k = 0; k < d.heap_count(); ++k) {
       if (is_memory_file(file_kind(d, k), given.size_bytes, given.fd)) heap = k;
     }
-    // The mapping keeps the memory: the descriptor is not needed any more.
+    // The mapping keeps the memory alive, so the descriptor is closed after this block.
     const MemoryFile file("import_buffer", file_kind(d, heap), given.size_bytes, given.fd);
     *out_buffer = lend(std::make_unique<Buffer>(d, BufferKind::kAllocated,
                                                 Pages::take(d.place(heap), given.size_bytes, file)),

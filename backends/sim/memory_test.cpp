@@ -7,7 +7,7 @@
 namespace bp::sim {
 namespace {
 
-// A page, and a byte of the next.
+// The size is a page and one byte of the next page.
 constexpr uint64_t kOdd = 4097;
 
 TEST(SimMemoryDeathTest, FaultsWhereTheHostTouchesIt) {

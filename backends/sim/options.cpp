@@ -55,7 +55,7 @@ struct Row {
 };
 
 constexpr Row kRows[] = {
-    {"devices",
+    {"device_count",
      [](Options& o, std::string_view k, std::string_view v) {
        o.device_count = static_cast<uint32_t>(read_number(k, v, 0, kMaxDevices));
      }},
@@ -63,8 +63,10 @@ constexpr Row kRows[] = {
      [](Options& o, std::string_view k, std::string_view v) {
        o.capacity_bytes = read_number(k, v, 1, uint64_t{1} << 46);
      }},
-    {"offset_alignment", [](Options& o, std::string_view k,
-                            std::string_view v) { o.offset_alignment_bytes = alignment(k, v); }},
+    {"offset_alignment_bytes",
+     [](Options& o, std::string_view k, std::string_view v) {
+       o.offset_alignment_bytes = alignment(k, v);
+     }},
     {"heaps",
      [](Options& o, std::string_view k, std::string_view v) { o.heaps = heap_mode(k, v); }},
     {"protect", [](Options& o, std::string_view k,

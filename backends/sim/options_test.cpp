@@ -14,7 +14,7 @@ const bp_device_properties& properties_of(Sim& s, size_t device = 0) {
 }
 
 TEST(SimOptions, GiveAsManyDevicesAsAskedFor) {
-  Sim s{{"devices", "5"}};
+  Sim s{{"device_count", "5"}};
   ASSERT_EQ(s.b.all_devices.size(), 5u);
   std::set<std::string> uuids;
   for (size_t k = 0; k < 5; ++k) {
@@ -24,17 +24,24 @@ TEST(SimOptions, GiveAsManyDevicesAsAskedFor) {
   }
   EXPECT_EQ(uuids.size(), 5u);
   uint64_t count = 7;
-  Sim none{{"devices", "0"}};
+  Sim none{{"device_count", "0"}};
   ASSERT_EQ(none.b.devices->probe(none.b.devices->self, &count), BP_OK);
   EXPECT_EQ(count, 0u);
 }
 
 TEST(SimOptions, AreRefusedWithWhatIsAllowed) {
-  const std::pair<const char*, const char*> bad[] = {
-      {"devices", "17"},         {"devices", "two"},           {"capacity_bytes", "0"},
-      {"offset_alignment", "3"}, {"offset_alignment", "8192"}, {"heaps", "shared"},
-      {"protect", "maybe"},      {"delay_probability", "2"},   {"delay_us", "-1"},
-      {"queues", "one"},         {"layouts", "yes"},           {"seed", "0xZZ"}};
+  const std::pair<const char*, const char*> bad[] = {{"device_count", "17"},
+                                                     {"device_count", "two"},
+                                                     {"capacity_bytes", "0"},
+                                                     {"offset_alignment_bytes", "3"},
+                                                     {"offset_alignment_bytes", "8192"},
+                                                     {"heaps", "shared"},
+                                                     {"protect", "maybe"},
+                                                     {"delay_probability", "2"},
+                                                     {"delay_us", "-1"},
+                                                     {"queues", "one"},
+                                                     {"layouts", "yes"},
+                                                     {"seed", "0xZZ"}};
   for (const auto& [key, value] : bad) {
     try {
       Sim s{{key, value}};
@@ -53,7 +60,7 @@ TEST(SimOptions, OfDelaysChangeAtRunTime) {
   };
   EXPECT_EQ(set("delay_us", "0"), BP_OK);
   EXPECT_EQ(set("delay_us", "many"), BP_INVALID_ARGUMENT);
-  EXPECT_EQ(set("devices", "3"), BP_NOT_FOUND);
+  EXPECT_EQ(set("device_count", "3"), BP_NOT_FOUND);
 }
 
 TEST(SimOptions, HideAddresses) {
@@ -69,7 +76,7 @@ TEST(SimOptions, HideAddresses) {
 }
 
 TEST(SimOptions, MakeLimitsCoarse) {
-  Sim s{{"whole_buffers", "yes"}, {"offset_alignment", "256"}};
+  Sim s{{"whole_buffers", "yes"}, {"offset_alignment_bytes", "256"}};
   const bp_heap& heap = properties_of(s).heaps[0];
   EXPECT_EQ(heap.suballocation_granularity_bytes, 0u);
   EXPECT_EQ(heap.tensor_offset_alignment_bytes, 256u);

@@ -83,10 +83,10 @@ void Pages::write_canary() {
 Pages::~Pages() {
   discard();
   const std::lock_guard lock(mutex_);
-  unmap();  // Also what a host mapped and freed.
+  unmap();  // This also unmaps memory that the host mapped and then freed.
 }
 
-// All of it: one that opens a part trusts itself with the rest.
+// Opens all of the memory, even if the use is a part of it.
 void Pages::open(uint64_t, uint64_t, Access access) {
   const std::lock_guard lock(mutex_);
   if (is_discarded_ && card_->generation() != generation_) {
@@ -108,14 +108,14 @@ void Pages::close(Access access) {
   const std::lock_guard lock(mutex_);
   --(access == Access::kWrite ? writers_ : readers_);
   if (is_discarded_ && readers_ + writers_ == 0) return unmap();
-  protect();  // Were it to fail, the memory would stay open: nothing is lost but a check.
+  protect();  // If it fails, the memory stays open, and only a check is lost.
 }
 
 void Pages::discard() {
   const std::lock_guard lock(mutex_);
   if (is_discarded_) return;
   is_discarded_ = true;
-  card_->remove(*this);  // Before the addresses can be those of other memory.
+  card_->remove(*this);  // Other memory may get the addresses after this.
   room_.end();
   if (readers_ + writers_ == 0) unmap();
 }
@@ -126,7 +126,7 @@ Memory::Damage Pages::damage() {
   try {
     open(0, 0, Access::kRead);
   } catch (const StatusError&) {
-    return damage;  // It has ended already, or never began.
+    return damage;  // The memory has ended, or never began.
   }
   for (uint64_t byte = data_bytes(); byte-- > size_bytes_;) {
     if (address_[byte] == kCanary) continue;
@@ -137,7 +137,7 @@ Memory::Damage Pages::damage() {
   return damage;
 }
 
-// Called with the mutex.
+// The caller holds the mutex.
 bool Pages::protect() {
   int wanted = PROT_READ | PROT_WRITE;
   if (is_protected_ && writers_ == 0) wanted = readers_ > 0 ? PROT_READ : PROT_NONE;
@@ -147,7 +147,7 @@ bool Pages::protect() {
   return true;
 }
 
-// Called with the mutex.
+// The caller holds the mutex.
 void Pages::unmap() {
   if (!is_mapped_) return;
   is_mapped_ = false;

@@ -1,11 +1,12 @@
-// Memory that work touches, and the kind that the device allocates: whole pages of the host that
-// nobody reaches unless work has opened them.
+// Memory that work reads and writes. Pages is the kind that the device allocates: whole pages of
+// the host that nobody can access unless work has opened them.
 //
 //   [ guard page ][ size_bytes | slack, with a canary ][ guard page ]
 //                 ^ address()
 //
-// An access of the host, or of work to memory that is not its own, faults where it happens. The
-// slack fills the last page; what is written there is found when the memory is freed.
+// If the host accesses closed memory, or work accesses memory that it did not open, the access
+// faults at once. The slack fills the last page. A write to the slack is found when the memory is
+// freed.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,7 @@ namespace bp::sim {
 
 enum class Access : uint8_t { kRead, kWrite };
 
-// Memory at an address of this process, of one kind or another. Safe from any thread.
+// Memory of any kind at an address of this process. It is safe from any thread.
 class Memory : public std::enable_shared_from_this<Memory> {
  public:
   virtual ~Memory() = default;
@@ -37,26 +38,27 @@ class Memory : public std::enable_shared_from_this<Memory> {
   uint64_t size_bytes() const { return size_bytes_; }
   size_t heap() const { return heap_; }
 
-  // Throws StatusError of BP_INVALID_ARGUMENT, whose text begins with `what`, for a range that work
-  // may not access so.
+  // Throws StatusError of BP_INVALID_ARGUMENT, whose text begins with `what`, if work may not use
+  // the range with `access`.
   virtual void check(const std::string& what, uint64_t byte_offset, uint64_t size_bytes,
                      Access access) const;
 
-  // Lets this process read, or read and write, a range until close() was called as often. Throws
-  // StatusError if the memory does not exist any more, or not yet.
+  // Lets this process read, or read and write, a range until close() was called as often as open().
+  // Throws StatusError if the memory does not exist yet, or not any more.
   virtual void open(uint64_t byte_offset, uint64_t size_bytes, Access access) = 0;
   virtual void close(Access access) = 0;
 
-  // Ends the memory: its room is free again, and open() fails.
+  // Ends the memory. Its room in the heap is free again, and open() fails.
   virtual void discard() = 0;
 
-  // How many bytes of the slack were overwritten, and the first of them, counted from address().
+  // The number of overwritten bytes of the slack, and the offset of the first of them from
+  // address().
   struct Damage {
     uint64_t count = 0, first_byte = 0;
   };
   virtual Damage damage() { return {}; }
 
-  // What other processes take it by; NULL unless it was made for them.
+  // Returns the file by which other processes take the memory, or NULL if it cannot be shared.
   virtual const MemoryFile* file() const { return nullptr; }
 
  protected:
@@ -69,15 +71,16 @@ class Memory : public std::enable_shared_from_this<Memory> {
 
 class Pages final : public Memory {
  public:
-  // Throw StatusError of BP_OUT_OF_MEMORY if the heap or the system has no room. The content of
-  // share() is in `file`, which others may have; what take() gives is of others.
+  // These functions throw StatusError of BP_OUT_OF_MEMORY if the heap or the system has no room.
+  // share() puts the content in `file`, which other processes may have. take() takes the memory of
+  // another process.
   static std::shared_ptr<Pages> allocate(const Place& place, uint64_t size_bytes);
   static std::shared_ptr<Pages> share(const Place& place, uint64_t size_bytes,
                                       std::unique_ptr<MemoryFile> file);
   static std::shared_ptr<Pages> take(const Place& place, uint64_t size_bytes,
                                      const MemoryFile& file);
 
-  // For these, which finish it. `file` may be NULL.
+  // allocate(), share() and take() call it, and then finish the object. `file` may be NULL.
   Pages(const char* call, const Place& place, uint64_t size_bytes, const MemoryFile* file);
   ~Pages() override;
 
@@ -87,7 +90,7 @@ class Pages final : public Memory {
   Damage damage() override;
   const MemoryFile* file() const override { return file_.get(); }
 
-  // Memory that is ordered by a stream does not exist before begin().
+  // Memory of a stream-ordered allocation does not exist before begin().
   void make_unborn() { is_born_ = false; }
   void begin() { is_born_ = true; }
 
@@ -109,13 +112,13 @@ class Pages final : public Memory {
   std::byte* base_ = nullptr;
   std::atomic<bool> is_born_ = true;
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   uint32_t readers_ = 0, writers_ = 0;
   int protection_;
   bool is_discarded_ = false, is_mapped_ = true;
 };
 
-// A range of memory that work touches.
+// A range of memory that work reads or writes.
 struct Use {
   std::byte* address() const { return memory->address() + byte_offset; }
   void open() const { memory->open(byte_offset, size_bytes, access); }

@@ -1,7 +1,6 @@
-// Activity records of the simulated device, by its own clock.
+// Activity records of the simulated device, with times of the device's clock.
 #include "backplane/shell/profiler.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 #include "backends/sim/device.hpp"
@@ -11,9 +10,7 @@ namespace bp::sim {
 namespace {
 
 bool is_device(void* self, bp_device* handle) {
-  return std::ranges::any_of(instance(self).cards, [&](const std::unique_ptr<Device>& device) {
-    return reinterpret_cast<bp_device*>(device.get()) == handle;
-  });
+  return Cards<Instance, Device>::find(instance(self), handle) != nullptr;
 }
 
 int64_t now_ns(void*, bp_device* handle) {

@@ -1,4 +1,4 @@
-// What the options leave of the tables, and events that processes share.
+// Removes entries of tables as the options say, and adds events that processes share.
 #include "backends/sim/backend.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/stream.hpp"
@@ -15,6 +15,10 @@ void check_device(void* self, bp_device* handle, const char* call) {
 
 void check_event(void*, bp_event* handle, const char* call) {
   static_cast<void>(event_of(handle, call));
+}
+
+void end_event(void*, bp_event* handle, bp_status status, const std::string& text) {
+  event_of(handle, "event.signal").latest()->complete({.status = status, .text = text});
 }
 
 }  // namespace
@@ -36,7 +40,8 @@ void fit_tables(Instance& i) {
                                                                       .events = i.events,
                                                                       .kind = "backplane.sim.event",
                                                                       .check_device = check_device,
-                                                                      .check_event = check_event});
+                                                                      .check_event = check_event,
+                                                                      .end_event = end_event});
   SharedEventFront<shared_events_of>::put(i.streams, i.events);
 }
 

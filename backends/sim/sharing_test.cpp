@@ -1,4 +1,4 @@
-// Memory and events that come from others, go to them, or have no memory of their own.
+// Tests memory and events that are imported or exported, and buffers that do not own their memory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -310,7 +310,7 @@ TEST_F(Shared, WaitForAnEventOfAProcessThatIsGoneFails) {
     ASSERT_EQ(s.wait(stream, event), BP_OK) << s.b.text;
     EXPECT_EQ(s.synchronize(stream, 0), BP_TIMEOUT);
   }
-  // The other instance was shut down, and its stream never let go.
+  // The other instance was shut down before its stream signalled.
   EXPECT_EQ(s.synchronize(stream), BP_ABORTED);
 }
 
@@ -329,7 +329,7 @@ TEST_F(Shared, ShutdownEndsWaitsForOtherProcesses) {
   ASSERT_EQ(s.wait(stream, gate), BP_OK);
   ASSERT_EQ(s.record(event, stream), BP_OK) << s.b.text;
   ASSERT_EQ(other.wait(other.make_stream(), imported), BP_OK) << other.b.text;
-  other.b.shutdown();  // Ends, although nobody opens the gate.
+  other.b.shutdown();  // The shutdown returns, although nobody opens the gate.
   ASSERT_EQ(s.signal(gate), BP_OK);
   EXPECT_EQ(s.synchronize(stream), BP_OK);
 }

@@ -1,5 +1,5 @@
-// What the shell asks of this backend: its devices, its handles, and what it makes of them, which
-// are the tables of devices, the guard, failures that tests order, graphs and the compiler.
+// The traits that tell the shell about this backend's devices and handles. The shell makes the
+// table of devices, the guard, failures that tests order, graphs and the compiler from them.
 #include <algorithm>
 #include <utility>
 
@@ -20,9 +20,6 @@ struct Traits : Cards<Instance, Device>, Handles {
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return sim::device_of(i, handle, call);
   }
-  static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
-    return sim::any_device_of(i, handle, call, "device");
-  }
 
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     total_bytes = d.heap(heap).size_bytes;
@@ -30,7 +27,7 @@ struct Traits : Cards<Instance, Device>, Handles {
   }
   static void reset(Device& d) {
     d.card().reset(d);
-    d.properties();  // What was lent before shows the new generation.
+    d.properties();  // This updates the properties that were lent before.
   }
   static void set_option(Device& d, const char* key, const char* value) {
     d.set_option(key, value);
@@ -57,6 +54,10 @@ bp_status launch_in_capture(const Instance& i, const bp_kernel& kernel, const bp
                             const void* args,
                             const std::function<bp_status(bool only_checks)>& body) {
   return i.captures->launch_or_keep(kernel, launch, args, body);
+}
+
+bool is_capturing(const Instance& i, const bp_launch& launch) {
+  return i.captures->is_capturing(launch.stream);
 }
 
 }  // namespace bp::sim

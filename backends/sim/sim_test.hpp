@@ -1,4 +1,4 @@
-// For the unit tests of this backend: an instance, and calls on any of its devices.
+// A fixture for the unit tests of this backend: an instance, and calls on any of its devices.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +90,7 @@ class Sim {
     const bp_buffer_ref to{dst, 0, size_bytes}, from{src, 0, size_bytes};
     return b.allocator->copy_peer(b.allocator->self, stream, &to, &from);
   }
-  // The first bytes of `buffer`, read behind the work of `stream`.
+  // Returns the first bytes of `buffer`, read after the work of `stream`.
   std::vector<uint8_t> read(bp_stream* stream, bp_buffer* buffer, uint64_t size_bytes = 16) {
     std::vector<uint8_t> bytes(size_bytes);
     const bp_buffer_ref range{buffer, 0, size_bytes};

@@ -34,7 +34,7 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
         false);
   }
 
-  // The device's own library knows a stream by its queue.
+  // The native handle of a stream is the address of its queue.
   static Stream* wrap_native(Device& d, void* native) { return d.wrap_stream(native); }
   static void* native_handle(const Stream& s) { return s.queue.get(); }
 
@@ -60,13 +60,6 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
 
 Event::Event(Device& its_device, bp_event_flags its_flags)
     : Handle(kEventMagic, its_device), EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
-
-void require_alive(const Handle& handle, const char* call, const char* what) {
-  if (handle.device->is_alive(handle.generation)) return;
-  const char* const why = handle.device->is_lost() ? " belongs to a device that is lost"
-                                                   : " was made before its device was reset";
-  refuse(BP_DEVICE_LOST, std::string(call) + ": " + what + why);
-}
 
 Stream& any_stream_of(bp_stream* handle, const char* call, const char* what) {
   return checked_object_of<Stream>(handle, kStreamMagic, call, what);

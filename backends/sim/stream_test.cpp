@@ -7,7 +7,7 @@
 namespace bp::sim {
 namespace {
 
-// Every pause that can be: before and after each piece of work.
+// Every possible pause happens, before and after each piece of work.
 const Sim::Options kAlwaysLate{{"delay_us", "300"}, {"delay_probability", "1"}};
 
 TEST(SimStreams, KeepTheirOrderUnderDelays) {
@@ -68,7 +68,7 @@ TEST(SimStreams, RunSideBySide) {
   struct Block {
     std::atomic<bool> has_begun = false, may_end = false;
   } block;
-  // A callback that lasts holds its own stream alone.
+  // A long callback blocks only its own stream.
   ASSERT_EQ(s.b.streams->add_callback(
                 s.b.streams->self, held,
                 [](void* data, bp_status) {
@@ -87,7 +87,7 @@ TEST(SimStreams, RunSideBySide) {
   EXPECT_EQ(s.synchronize(held), BP_OK);
 }
 
-// One thread runs everything; a wait that stood in the way of what it waits for would never end.
+// One thread runs all work. A wait that blocked this thread would never end.
 TEST(SimStreams, ThatShareAQueueNeverWaitForThemselves) {
   Sim s{{"queues", "shared"}, {"delay_us", "100"}, {"delay_probability", "0.5"}};
   bp_stream* first = s.make_stream();
@@ -95,7 +95,7 @@ TEST(SimStreams, ThatShareAQueueNeverWaitForThemselves) {
   bp_buffer* buffer = s.make_buffer(16);
   bp_event* host = s.make_event(BP_EVENT_HOST_SIGNAL);
   bp_event* done = s.make_event();
-  // The wait is submitted before the work that it needs, and stands before it.
+  // The wait is submitted before the work that completes it.
   ASSERT_EQ(s.wait(second, host), BP_OK);
   ASSERT_EQ(s.fill(first, buffer, 1), BP_OK);
   ASSERT_EQ(s.record(done, first), BP_OK);

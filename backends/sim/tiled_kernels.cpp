@@ -1,4 +1,5 @@
-// Kernels that take tiles: in front of one that takes strides, copies in the workspace.
+// Kernels that take tiles. Such a kernel copies tiles to strides in the workspace, runs a kernel
+// that takes strides, and copies the results back.
 //
 //   tiles -> copy -> the kernel -> copy -> tiles        each a piece of work on the stream
 #include <algorithm>
@@ -23,12 +24,12 @@ uint64_t round_up(uint64_t size_bytes, uint64_t multiple) {
   return (size_bytes + multiple - 1) / multiple * multiple;
 }
 
-// The kernel behind the front `kernel`.
+// Returns the kernel by strides that `kernel` calls.
 const bp_kernel& plain_kernel(const Instance& i, const bp_kernel& kernel) {
   return *i.plain_kernels[static_cast<size_t>(&kernel - i.kernels.data())];
 }
 
-// Whether a tensor of the frame has a layout. Members are searched once for each op.
+// Returns whether a tensor of the frame has a layout. It searches the members of each op once.
 bool has_layouts(uint32_t op, const void* args) {
   static const auto kOffsets = [] {
     std::vector<std::pair<uint32_t, size_t>> offsets;
@@ -46,10 +47,11 @@ bool has_layouts(uint32_t op, const void* args) {
   });
 }
 
-// A frame with tiled tensors, and the same frame by strides, with copies in the workspace.
+// A frame with tiled tensors, and the same frame by strides, whose tensors are copies in the
+// workspace.
 class TiledCall {
  public:
-  // Throws StatusError of BP_UNSUPPORTED for a layout that the kernel does not take.
+  // Throws StatusError of BP_UNSUPPORTED if the kernel does not take a layout of the frame.
   TiledCall(const Instance& i, const bp_kernel& kernel, const void* args)
       : instance_(i),
         kernel_(kernel),
@@ -67,7 +69,7 @@ class TiledCall {
   const void* args() const { return ours_.data(); }
   const bp_kernel& plain() const { return plain_; }
 
-  // What the kernel needs, and behind it the copies.
+  // Returns the bytes of the kernel's own workspace plus those of the copies behind it.
   uint64_t workspace_size_bytes(bp_device* device) {
     uint64_t required = 0, preferred = 0;
     if (plain_.workspace_size != nullptr) {
@@ -106,12 +108,12 @@ class TiledCall {
 
  private:
   struct Copy {
-    size_t index;                    // Among the tensors of the frame.
-    std::vector<int64_t> strides{};  // Of the copy.
-    uint64_t begin = 0;              // In the workspace, before it is aligned.
+    size_t index;                    // The tensor's index in the frame.
+    std::vector<int64_t> strides{};  // The copy's strides.
+    uint64_t begin = 0;              // Its place in the workspace, not yet aligned.
   };
 
-  // Both places of the elements of one tensor, for tasks.
+  // The two places of the elements of one tensor.
   struct Pair {
     Extents extents;
     Use tiled, plain;
@@ -121,7 +123,8 @@ class TiledCall {
 
   std::string op_text() const { return op_name(kernel_.op); }
 
-  // The copies are tensors to the kernel, which heaps have a rule for.
+  // Returns the alignment of the copies. They are tensors for the kernel, so the alignment rule of
+  // the heaps holds.
   uint64_t alignment_bytes() const {
     return std::max(kWorkspaceAlignmentBytes, instance_.options.offset_alignment_bytes);
   }
@@ -153,7 +156,7 @@ class TiledCall {
     tensor.layout = nullptr;
     tensor.strides = copy.strides.data();
     tensor.byte_offset = 0;
-    // The plain kernel is asked about alignment where nothing has a place yet.
+    // supports() of the plain kernel is called before the copies have addresses.
   }
 
   void place(bp_tensor& tensor, const Copy& copy, const bp_buffer_ref& workspace) const {
@@ -217,7 +220,7 @@ class TiledCall {
   const bp_kernel& plain_;
   const OwnedFrame theirs_;
   OwnedFrame ours_;
-  std::deque<Copy> copies_;  // Does not move what tensors point to.
+  std::deque<Copy> copies_;  // A deque never moves the shapes that tensors point to.
   uint64_t plain_bytes_ = 0;
 };
 
@@ -261,7 +264,7 @@ bp_reason supports_front(const bp_kernel* self, bp_device* device, bp_launch_fla
   const bp_kernel& plain = plain_kernel(i, *self);
   if (!has_layouts(self->op, args)) return plain.supports(self, device, flags, args);
   bp_reason reason = "a layout is not one that the kernel takes there";
-  // No text is left behind: a reason is no failure.
+  // supports() returns a reason and sets no error text, so the exception is caught here.
   try {
     TiledCall call(i, *self, args);
     reason = plain.supports(self, device, flags, call.args());

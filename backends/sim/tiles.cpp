@@ -5,7 +5,7 @@
 namespace bp::sim {
 namespace {
 
-// The place of the element at `index`, in elements from the address.
+// Returns the place of the element at `index`, counted in elements from the address.
 int64_t place_of(const Extents& extents, const Tiles& tiles, const Elements& elements,
                  const int64_t* index) {
   int64_t place = 0;
@@ -24,7 +24,7 @@ int64_t place_of(const Extents& extents, const Tiles& tiles, const Elements& ele
   return tiles.place(batch, row, col);
 }
 
-// Moves `index` on in row-major order; false behind the last element.
+// Moves `index` to the next element in row-major order. Returns false after the last element.
 bool advance(const Extents& extents, int64_t* index) {
   for (uint32_t axis = extents.ndim; axis-- > 0;) {
     if (++index[axis] < extents.shape[axis]) return true;

@@ -1,6 +1,6 @@
-// Tiles: the last two axes of a tensor cut into squares of 16 by 16, each of which lies dense, row
-// by row. Squares follow each other along rows, then down, then along the batch; those at the edges
-// are filled up with zeros.
+// Tiles cut the last two axes of a tensor into squares of 16 by 16. Each square lies dense, row by
+// row. Squares follow each other along rows, then along columns, then along the batch. Zeros fill
+// the squares at the edges.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@ constexpr int64_t kTileExtent = 16;
 struct Tiles {
   int64_t batches = 1, rows = 1, cols = 1;
 
-  // Of a tensor of any rank: without a row it has one.
+  // Returns the tiles of a tensor of any rank. A tensor without a row axis has one row.
   static Tiles of(uint32_t ndim, const int64_t* shape);
 
   int64_t row_tiles() const { return (rows + kTileExtent - 1) / kTileExtent; }
   int64_t col_tiles() const { return (cols + kTileExtent - 1) / kTileExtent; }
 
-  // Places for elements, padding included.
+  // Returns the number of places for elements, padding included.
   int64_t place_count() const {
     return batches * row_tiles() * col_tiles() * kTileExtent * kTileExtent;
   }
@@ -33,7 +33,7 @@ struct Tiles {
   }
 };
 
-// Where the elements of a tensor lie, for a task: what a bp_tensor says, and its address.
+// Where a task finds the elements of a tensor: the content of a bp_tensor, and an address.
 struct Elements {
   std::byte* address = nullptr;
   bool is_tiled = false;

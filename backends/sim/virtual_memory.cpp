@@ -29,7 +29,7 @@ void RangeMemory::check(const std::string& what, uint64_t byte_offset, uint64_t 
   check_locked(what, byte_offset, size_bytes, access);
 }
 
-// Asks once more for the access, which may have been taken away since the work was submitted.
+// Checks the access again, because it may have been removed since the work was submitted.
 void RangeMemory::open(uint64_t byte_offset, uint64_t size_bytes, Access access) {
   const std::lock_guard lock(mutex_);
   check_locked("the work", byte_offset, size_bytes, access);
@@ -50,7 +50,7 @@ void RangeMemory::close(Access access) {
 void RangeMemory::discard() {
   const std::lock_guard lock(mutex_);
   if (reservation_ == nullptr) return;
-  card_->remove(*this);  // Before the addresses can be those of other memory.
+  card_->remove(*this);  // Other memory may get the addresses after this.
   reservation_.reset();
 }
 
@@ -61,7 +61,8 @@ void RangeMemory::map(const char* call, uint64_t byte_offset, uint64_t size_byte
   reservation_->map(call, byte_offset, size_bytes, std::move(memory), memory_offset);
 }
 
-// The reservation opens what it grants. Nobody needs it open yet.
+// The reservation opens the range for access. The range is closed again, because no work needs it
+// yet.
 void RangeMemory::set_access(const char* call, uint64_t byte_offset, uint64_t size_bytes,
                              bp_access access) {
   const std::lock_guard lock(mutex_);
@@ -78,13 +79,13 @@ void RangeMemory::unmap(const char* call, uint64_t byte_offset, uint64_t size_by
   reservation_->unmap(call, byte_offset, size_bytes);
 }
 
-// Nothing of a range that has ended is mapped.
+// A range that has ended has no mapped part.
 uint64_t RangeMemory::first_mapped() const {
   const std::lock_guard lock(mutex_);
   return reservation_ == nullptr ? size_bytes_ : reservation_->first_mapped();
 }
 
-// Called with the mutex.
+// The caller holds the mutex.
 void RangeMemory::check_locked(const std::string& what, uint64_t byte_offset, uint64_t size_bytes,
                                Access access) const {
   require_alive();
@@ -92,7 +93,7 @@ void RangeMemory::check_locked(const std::string& what, uint64_t byte_offset, ui
                       access == Access::kWrite ? BP_ACCESS_READ_WRITE : BP_ACCESS_READ);
 }
 
-// Called with the mutex.
+// The caller holds the mutex.
 void RangeMemory::require_alive() const {
   if (reservation_ != nullptr) return;
   if (card_->generation() != generation_) {
@@ -101,7 +102,7 @@ void RangeMemory::require_alive() const {
   refuse(BP_INVALID_ARGUMENT, "the range was released before the work");
 }
 
-// Called with the mutex.
+// The caller holds the mutex.
 void RangeMemory::set_protection(uint64_t begin, uint64_t end, int protection) {
   if (!is_protected_ || begin == end) return;
   if (mprotect(address_ + begin, end - begin, protection) != 0) {
@@ -111,10 +112,10 @@ void RangeMemory::set_protection(uint64_t begin, uint64_t end, int protection) {
   open_end_ = std::max(open_end_, end);
 }
 
-// Closes what is open if nobody uses it. Called with the mutex.
+// Closes the open pages if no work uses them. The caller holds the mutex.
 void RangeMemory::shut() {
   if (!is_protected_ || readers_ + writers_ > 0 || reservation_ == nullptr) return;
-  // Were it to fail, the memory would stay open: nothing is lost but a check.
+  // If it fails, the memory stays open, and only a check is lost.
   static_cast<void>(mprotect(address_ + open_begin_, open_end_ - open_begin_, PROT_NONE));
   open_begin_ = open_end_ = 0;
 }
@@ -149,13 +150,10 @@ struct Ours {
   }
   static void check_memory(void*, MemoryOwner* memory, const char* call) {
     const auto* const ours = static_cast<PhysicalHandle*>(memory);
-    if (ours->device->is_alive(ours->generation)) return;
-    refuse(BP_DEVICE_LOST, std::string(call) +
-                               ": memory belongs to a device that is lost, or was "
-                               "reset since");
+    bp::require_alive(*ours->device, ours->generation, call, "memory");
   }
 
-  // Reserved addresses are of no heap; the first stands for all.
+  // Reserved addresses belong to no heap, so the first heap stands for all of them.
   static bp_buffer* add_range(void* self, bp_device* handle, uint64_t size_bytes) {
     Device& d = device_of(instance(self), handle, "reserve");
     const auto memory = std::make_shared<RangeMemory>(d.place(0), size_bytes);

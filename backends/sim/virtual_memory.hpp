@@ -1,4 +1,5 @@
-// Addresses and memory apart: what the handles of virtual_memory.h are on this device.
+// Addresses and memory that are allocated separately: the handles of virtual_memory.h on this
+// device.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,7 @@ namespace bp::sim {
 
 class Device;
 
-// A reserved range, whose mapped parts are out of the host's reach unless work has opened them.
+// A reserved range. The host cannot access its mapped parts unless work has opened them.
 class RangeMemory final : public Memory {
  public:
   RangeMemory(const Place& place, uint64_t size_bytes);
@@ -25,7 +26,7 @@ class RangeMemory final : public Memory {
   void close(Access access) override;
   void discard() override;
 
-  // What the table of virtual memory asks of a range: see Reservation.
+  // The functions of a range that the table of virtual memory calls; Reservation describes them.
   void map(const char* call, uint64_t byte_offset, uint64_t size_bytes,
            std::shared_ptr<const PhysicalMemory> memory, uint64_t memory_offset);
   void set_access(const char* call, uint64_t byte_offset, uint64_t size_bytes, bp_access access);
@@ -43,17 +44,17 @@ class RangeMemory final : public Memory {
   const uint64_t generation_;
   const bool is_protected_;
 
-  mutable std::mutex mutex_;                  // Guards what follows.
-  std::unique_ptr<Reservation> reservation_;  // NULL once it has ended.
+  mutable std::mutex mutex_;                  // It guards the members below.
+  std::unique_ptr<Reservation> reservation_;  // NULL once the range has ended.
   uint32_t readers_ = 0, writers_ = 0;
-  uint64_t open_begin_ = 0, open_end_ = 0;  // Whole pages, of which some may be open.
+  uint64_t open_begin_ = 0, open_end_ = 0;  // The pages that may be open.
 };
 
-// What a bp_physical_memory* points to.
+// The object that a bp_physical_memory* points to.
 struct PhysicalHandle : MemoryOwner {
   Device* device;
   uint64_t generation;
-  std::shared_ptr<Room> room;  // Ends with the memory, or with a reset of the device.
+  std::shared_ptr<Room> room;  // It ends with the memory, or when the device is reset.
 };
 
 }  // namespace bp::sim

@@ -6,7 +6,7 @@
 
 #include "template.h"
 
-/* The end of the last member of the first release: it must not grow when the struct does. */
+/* The end of the last member of the first release. It must not grow when the struct does. */
 #define FIRST_DESC (uint32_t)(offsetof(bp_allocate_desc, usage) + sizeof(bp_memory_usage))
 
 static const char* allocation_problem(const bp_allocate_desc* d) {
@@ -59,7 +59,7 @@ static bp_status free_buffer(void* self, bp_buffer* handle, bp_stream* stream) {
   return BP_OK;
 }
 
-/* The bytes of a range, or NULL, with the text set, if there are none of that kind. */
+/* Returns the bytes of a range. If it is not valid, sets the error text and returns NULL. */
 static unsigned char* resolve(const instance* i, const bp_buffer_ref* range) {
   const buffer* b = range == NULL ? NULL : (const buffer*)range->buffer;
   if (b == NULL) {
@@ -91,7 +91,7 @@ static bp_status unmap(void* self, bp_buffer* handle) {
   return BP_OK;
 }
 
-/* Flush and invalidate: the heap is coherent. */
+/* Serves flush and invalidate, which have nothing to do: the heap is coherent. */
 static bp_status keep_coherent(void* self, const bp_buffer_ref* range) {
   return resolve(self, range) == NULL ? BP_INVALID_ARGUMENT : BP_OK;
 }

@@ -11,7 +11,7 @@
 namespace bp::vulkan {
 namespace {
 
-// More streams than these can have work at once; they take turns.
+// The most threads that run work. If more streams have work, they take turns.
 constexpr size_t kMaxWorkers = 16;
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
@@ -31,32 +31,25 @@ bp_status shutdown(void* self) {
   return BP_OK;
 }
 
-std::string devices_text(const std::vector<Physical>& found) {
-  if (found.empty()) return "there is none that can be used";
-  std::string text = "there are";
-  for (size_t k = 0; k < found.size(); ++k) {
-    text += (k == 0 ? " " : ", ") + std::to_string(k) + ": " + found[k].name;
-  }
-  return text;
+std::vector<std::string> names_of(const std::vector<Physical>& found) {
+  std::vector<std::string> names;
+  for (const Physical& physical : found) names.push_back(physical.name);
+  return names;
 }
 
-// All devices, or the one that was chosen. Why there are not more is a line in the log.
+// All devices, or those that were chosen. Why there are not more is a line in the log.
 void open_devices(Instance& i) {
   const std::vector<Physical>& found = i.survey.devices;
   for (const std::string& remark : i.survey.remarks) {
     i.host->log(i.host->self, BP_LOG_WARNING, remark.c_str());
   }
-  if (i.options.device.has_value() && *i.options.device >= found.size()) {
-    refuse(BP_INVALID_ARGUMENT, "option device: there is no device " +
-                                    std::to_string(*i.options.device) + "; " + devices_text(found));
-  }
+  i.options.devices.check(names_of(found));
   if (i.options.has_validation && !found.empty() && !i.survey.has_validation_layer) {
     refuse(BP_UNSUPPORTED, std::string("option validation: the layer ") + kValidationLayer +
                                " is not installed; install vulkan-validationlayers");
   }
   for (uint32_t k = 0; k < found.size(); ++k) {
-    if (i.options.device.value_or(k) != k) continue;
-    i.cards.push_back(std::make_unique<Device>(i, found[k]));
+    if (i.options.devices.has(k)) i.cards.push_back(std::make_unique<Device>(i, found[k]));
   }
 }
 
@@ -91,7 +84,7 @@ Instance::Instance(const bp_host* its_host)
   make_compiler(*this);
 }
 
-// Running work is waited for. What waits for an event that nobody can signal any more is aborted.
+// Waits for running work, and aborts work that waits for an event which nobody can signal any more.
 Instance::~Instance() {
   compiler.reset();
   captures.reset();

@@ -1,4 +1,4 @@
-// What the files of this backend share.
+// The types and functions that the files of this backend share.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/vulkan/inventory.hpp"
 #include "backends/vulkan/options.hpp"
-#include "backends/vulkan/physical.hpp"
 #include "backplane/backend.h"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/hooks.hpp"
@@ -27,7 +27,7 @@ namespace bp::vulkan {
 
 class Device;
 
-// What one negotiation made: the tables with this object as their `self`, bound to one host.
+// One instance of the backend, bound to one host. It is the `self` of the tables that it holds.
 struct Instance {
   explicit Instance(const bp_host* host);
   Instance(const Instance&) = delete;
@@ -49,11 +49,11 @@ struct Instance {
   bp_device_guard_ops guard;
   bp_test_fault_ops faults;
   std::vector<bp_kernel> kernels;
-  Executor executor;  // Runs callbacks, and what streams hold back, beside the host.
+  Executor executor;  // Runs callbacks, and work that streams hold back.
   std::vector<std::unique_ptr<Device>> cards;
   Hooks hooks;
   std::unique_ptr<Captures> captures;
-  std::unique_ptr<Compiler> compiler;  // Ends first: it uses the others.
+  std::unique_ptr<Compiler> compiler;  // It is destroyed first, because it uses the others.
   bp_graph_ops graphs;
   bp_compiler_ops compilation;
 };
@@ -69,13 +69,13 @@ bp_status entry(void* self, Body&& body) {
   return bp::entry<Instance>(self, std::forward<Body>(body));
 }
 
-// Each makes one of the optional tables. Captures are put in front of the tables of streams, events
-// and memory, so what is made before sees these without captures.
+// Each function makes one of the optional tables. put_captures() replaces entries of the tables of
+// streams, events and memory; tables that are made before it use the entries without captures.
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
 
-// A launch while a capture is open: records it if its stream captures, else runs it. `body` does
-// all that a launch does; with an argument of true, all but submit.
+// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
+// does all that a launch does; if its argument is true, it does everything but submit.
 bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
                             const bp_launch& launch, const void* args,
                             const std::function<bp_status(bool only_checks)>& body);

@@ -22,7 +22,7 @@ struct Header {
   uint64_t size_bytes, hash;
 };
 
-// The driver's header, as VkPipelineCacheHeaderVersionOne has it.
+// The driver's header, with the layout of VkPipelineCacheHeaderVersionOne.
 struct DriverHeader {
   uint32_t size_bytes, version, vendor_id, device_id;
   uint8_t uuid[16];
@@ -56,8 +56,9 @@ bool write_all(int file, const void* bytes, size_t size) {
   return true;
 }
 
-// What registry/files/whole_file.hpp does, for a plugin, which takes nothing of its host: a draft
-// of a unique name that follows no link. It is not synchronised: the hash shows damage.
+// Replaces a file as registry/files/whole_file.hpp does; a plugin cannot call its host's code. It
+// writes a draft with a unique name, follows no link, and then renames the draft. It does not call
+// fsync(), because the hash shows damage.
 bool replace_file(const std::string& path, const Header& header,
                   const std::vector<std::byte>& data) {
   std::string draft = path + ".XXXXXX";
@@ -78,7 +79,7 @@ bool replace_file(const std::string& path, const Header& header,
 std::vector<std::byte> read_cache(const std::string& path, const CacheIdentity& identity,
                                   std::string& out_warning) {
   std::error_code error;
-  // To open a FIFO would wait for a writer.
+  // Opening a FIFO would wait for a writer.
   if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
     out_warning = "the pipeline cache " + path + " is no regular file, and is not used";
     return {};

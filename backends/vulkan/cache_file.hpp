@@ -1,4 +1,4 @@
-// A pipeline cache on disk: what the driver gave, behind a header that shows damage.
+// A pipeline cache on disk: the driver's data behind a header that shows damage.
 //
 //   "BPVKPC01"  8 bytes
 //   size        8 bytes, of the data
@@ -14,19 +14,19 @@
 
 namespace bp::vulkan {
 
-// What a cache has to be of.
+// The device and driver that a cache must be made for.
 struct CacheIdentity {
   uint32_t vendor_id = 0, device_id = 0;
   std::array<uint8_t, 16> uuid{};
 };
 
-// The data in the file; empty if there is no such file, or if it cannot be used: `out_warning` then
-// says why.
+// Returns the data in the file. They are empty if there is no such file, or if it cannot be used;
+// in the latter case `out_warning` says why.
 std::vector<std::byte> read_cache(const std::string& path, const CacheIdentity& identity,
                                   std::string& out_warning);
 
-// Replaces the file at once, so that other processes see the old or the new one. False, with the
-// reason, if that cannot be.
+// Replaces the file atomically, so that other processes see the old or the new file. Returns false,
+// and gives the reason, if it cannot.
 bool write_cache(const std::string& path, const std::vector<std::byte>& data,
                  std::string& out_warning);
 

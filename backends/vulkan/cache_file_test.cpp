@@ -14,7 +14,7 @@ namespace {
 
 constexpr CacheIdentity kIdentity{0x1002, 0x73bf, {1, 2, 3, 4}};
 
-// What a driver of `identity` gives: its header of 32 bytes, and `size_bytes` more.
+// Returns the data of a driver of `identity`: its header of 32 bytes, and `size_bytes` more.
 std::vector<std::byte> driver_data(const CacheIdentity& identity, size_t size_bytes) {
   std::vector<std::byte> data(32 + size_bytes, std::byte{0x5A});
   const uint32_t words[] = {32, 1, identity.vendor_id, identity.device_id};
@@ -37,7 +37,7 @@ class CacheFile : public testing::Test {
     ASSERT_TRUE(write_cache(path_, data, warning)) << warning;
   }
 
-  // What comes back, and the warning.
+  // Returns the data and the warning.
   std::pair<std::vector<std::byte>, std::string> read(const CacheIdentity& identity = kIdentity) {
     std::string warning;
     std::vector<std::byte> data = read_cache(path_, identity, warning);

@@ -73,7 +73,7 @@ void Card::lose() {
   end_work();
 }
 
-// A reset may have replaced the engine before its loss was told.
+// Loses the engine, unless a reset has already replaced it.
 void Card::lose_engine(const Engine* lost) {
   {
     const std::lock_guard lock(engine_mutex_);

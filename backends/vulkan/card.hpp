@@ -1,6 +1,6 @@
-// A physical device as this process uses it: all instances of this library share it, so that their
-// buffers, streams and events work together. It stands for the card in the machine and knows no
-// host; it is the one thing here that is not part of an instance.
+// A physical device as this process uses it. All instances of this library share it, so that their
+// buffers, streams and events work together. It stands for the card in the machine, so it knows no
+// host. Only this object is not part of an instance.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace bp::vulkan {
 
 class Device;
 
-// Everything that an open device has.
+// All parts of an open device.
 struct Engine {
   explicit Engine(const std::shared_ptr<Context>& its_context)
       : context(its_context),
@@ -35,8 +35,8 @@ struct Engine {
   const std::shared_ptr<Context> context;
   Staging uploads, readbacks;
   Pipelines pipelines;
-  std::unique_ptr<Shadows> shadows;  // For validation layers; else NULL.
-  Recorder recorder;                 // Ends first: work may use the others.
+  std::unique_ptr<Shadows> shadows;  // NULL without validation layers.
+  Recorder recorder;                 // It ends first, because work may use the others.
 };
 
 class Card : public std::enable_shared_from_this<Card> {
@@ -50,32 +50,32 @@ class Card : public std::enable_shared_from_this<Card> {
   // Opens the device at the first call. Throws StatusError.
   std::shared_ptr<Engine> engine();
 
-  // The same, or NULL where it is not open: nothing is initialised.
+  // Returns the engine, or NULL if the device is not open. It never opens the device.
   std::shared_ptr<Engine> engine_if_open() const;
 
   bool is_lost() const;
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
 
-  // The memory that lies at a device address, for as long as it exists.
+  // Memory is added with its device address, and can be found as long as it exists.
   void add(const std::shared_ptr<Memory>& memory);
   std::shared_ptr<Memory> find(uint64_t address);
 
-  // The devices of instances, each for as long as it lives.
+  // The device of an instance is attached as long as it lives.
   void attach(Device* device);
   void detach(Device* device);
 
-  // Ends all work on the card: from now on its calls fail with BP_DEVICE_LOST.
+  // Ends all work on the card. Later calls on it fail with BP_DEVICE_LOST.
   void lose();
 
-  // ": vkQueueSubmit failed: VK_ERROR_DEVICE_LOST", behind words that the device is lost; "" where
-  // the driver has not said so.
+  // Returns the text that follows "the device is lost", such as ": vkQueueSubmit failed:
+  // VK_ERROR_DEVICE_LOST", or "" if the driver did not report the loss.
   std::string loss() const;
 
-  // Brings the card back for `device`, whose handles all end. Throws StatusError of BP_UNSUPPORTED
-  // while another instance uses the card.
+  // Makes the card usable again for `device`, and ends all handles of that device. Throws
+  // StatusError of BP_UNSUPPORTED while another instance uses the card.
   void reset(Device& device);
 
-  // A line for the logs of all hosts that use the card.
+  // Writes a line to the logs of all hosts that use the card.
   void log(bp_log_level level, const std::string& text) const;
 
  private:
@@ -87,17 +87,18 @@ class Card : public std::enable_shared_from_this<Card> {
   ContextOptions options_;
   std::atomic<bool> is_lost_ = false;
   std::atomic<uint64_t> generation_ = 0;
-  std::mutex reset_mutex_;    // One reset at a time.
-  mutable std::mutex mutex_;  // Guards `devices_`.
+  std::mutex reset_mutex_;    // Allows one reset at a time.
+  mutable std::mutex mutex_;  // It guards `devices_`.
   std::vector<Device*> devices_;
-  mutable std::mutex engine_mutex_;  // Guards `engine_`.
+  mutable std::mutex engine_mutex_;  // It guards `engine_`.
   std::shared_ptr<Engine> engine_;
-  std::mutex memory_mutex_;                             // Guards what follows.
-  std::map<uint64_t, std::weak_ptr<Memory>> memories_;  // By address; some have ended.
-  size_t swept_count_ = 0;  // How many were left when the ended ones were removed last.
+  std::mutex memory_mutex_;                             // It guards the members below.
+  std::map<uint64_t, std::weak_ptr<Memory>> memories_;  // By address; some may have ended.
+  size_t swept_count_ = 0;  // The size after the last removal of ended ones.
 };
 
-// The card of a physical device, for everybody who opens it in the same way.
+// Returns the card of a physical device. All who open the device with the same options share the
+// card.
 std::shared_ptr<Card> card_of(const Physical& physical, const ContextOptions& options);
 
 }  // namespace bp::vulkan

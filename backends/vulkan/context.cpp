@@ -9,7 +9,7 @@
 namespace bp::vulkan {
 namespace {
 
-// Shaders load whole words: the last one of a buffer has to be there.
+// Shaders load whole words, so a buffer ends with a whole word.
 constexpr uint64_t kWordBytes = 16;
 
 uint64_t round_up(uint64_t size_bytes, uint64_t multiple) {
@@ -93,7 +93,7 @@ uint64_t Context::free_bytes(const PhysicalHeap& heap) const {
   return std::min(ours, most - std::min(most, taken));
 }
 
-// Drivers need not enforce the size of a heap, nor the number of allocations.
+// Drivers need not enforce the size of a heap or the number of allocations, so this function does.
 void Context::take(const PhysicalHeap& heap, uint64_t size_bytes, const char* call) {
   const std::string name = std::string(call) + ": " + std::to_string(size_bytes) + " bytes";
   std::atomic<uint64_t>& used = used_bytes_[heap.vulkan_heap];

@@ -1,4 +1,4 @@
-// One opened device: its VkDevice and queue, and memory of it.
+// One opened device, with its VkDevice and queue, and its memory.
 #pragma once
 
 #include <array>
@@ -10,16 +10,16 @@
 #include <mutex>
 #include <string>
 
-#include "backends/vulkan/physical.hpp"
+#include "backends/vulkan/inventory.hpp"
 #include "backplane/base.h"
 
 namespace bp::vulkan {
 
-// How a device is opened.
+// The options with which a device is opened.
 struct ContextOptions {
-  bool has_validation = false;  // Validation layers, and shadow descriptors for them.
-  bool has_barriers = true;     // Without them hazards are left to chance: for a test of the above.
-  std::string cache_folder;     // Where pipelines are kept; empty: nowhere.
+  bool has_validation = false;  // Enables validation layers and their shadow descriptors.
+  bool has_barriers = true;     // A test sets it to false to see validation find hazards.
+  std::string cache_folder;     // The folder for pipelines; if empty, they are not kept.
   std::function<void(bp_log_level, const std::string&)> log;
 
   bool operator==(const ContextOptions& other) const {
@@ -47,10 +47,11 @@ class Context {
   VkQueue queue = nullptr;
   DeviceFunctions vk;
 
-  // Free bytes of the heap of `memory_type`, as far as the driver knows.
+  // Returns the free bytes of `heap`, as far as the driver knows.
   uint64_t free_bytes(const PhysicalHeap& heap) const;
 
-  // Takes room in a heap for one allocation. Throws StatusError of BP_OUT_OF_MEMORY, with `call`.
+  // Takes room in a heap for one allocation. Throws StatusError of BP_OUT_OF_MEMORY, whose text
+  // names `call`.
   void take(const PhysicalHeap& heap, uint64_t size_bytes, const char* call);
   void give_back(const PhysicalHeap& heap, uint64_t size_bytes);
 
@@ -61,11 +62,11 @@ class Context {
   std::atomic<uint32_t> allocation_count_ = 0;
 };
 
-// One VkBuffer with memory of its own, which lives until its last owner lets go of it.
+// One VkBuffer with its own memory. It lives until its last owner releases it.
 class Memory {
  public:
-  // `asked_bytes` may be 0. The address is a multiple of alignment_bytes, a power of two. Throws
-  // StatusError, for the function named `call`.
+  // Allocates memory. `asked_bytes` may be 0. The address is a multiple of alignment_bytes, which
+  // is a power of two. Throws StatusError, whose text names `call`.
   Memory(std::shared_ptr<Context> context, size_t heap, uint64_t asked_bytes,
          uint64_t alignment_bytes, const char* call);
   Memory(const Memory&) = delete;
@@ -75,18 +76,19 @@ class Memory {
   size_t heap_index() const { return heap_; }
   const PhysicalHeap& heap() const { return context_->physical.heaps[heap_]; }
   VkBuffer buffer() const { return buffer_; }
-  uint64_t first_byte() const { return first_byte_; }  // In buffer(), of address().
+  uint64_t first_byte() const { return first_byte_; }  // The offset of address() in buffer().
   uint64_t address() const { return address_; }
   uint64_t size_bytes() const { return size_bytes_; }
 
-  // Where the host sees it; the heap is host_visible. Throws StatusError.
+  // Maps the memory and returns its host address. The heap must be visible to the host. Throws
+  // StatusError.
   std::byte* map();
 
-  // Make writes visible to the other side, where the heap is not coherent.
+  // These functions make writes visible to the other side if the heap is not coherent.
   void flush(uint64_t byte_offset, uint64_t range_bytes);
   void invalidate(uint64_t byte_offset, uint64_t range_bytes);
 
-  // Gives the memory back before its time: its device was reset.
+  // Frees the memory before the object ends, because the device was reset.
   void discard();
 
  private:
@@ -100,7 +102,7 @@ class Memory {
   uint64_t taken_bytes_ = 0, first_byte_ = 0, address_ = 0;
   VkBuffer buffer_ = nullptr;
   VkDeviceMemory memory_ = nullptr;
-  std::mutex mutex_;  // Guards `pointer_`.
+  std::mutex mutex_;  // It guards `pointer_`.
   std::byte* pointer_ = nullptr;
 };
 

@@ -1,17 +1,17 @@
-// One device as one instance sees it: its properties, and the handles that were made of it.
+// One device as one instance sees it: its properties, and its handles.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <unordered_set>
+#include <string>
 #include <vector>
 
 #include "backends/vulkan/backend.hpp"
 #include "backends/vulkan/card.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/address_map.hpp"
+#include "backplane/shell/device_ops.hpp"
+#include "backplane/shell/handles.hpp"
 #include "backplane/shell/test_fault.hpp"
 
 namespace bp::vulkan {
@@ -34,50 +34,47 @@ class Device {
   Card& card() const { return *card_; }
 
   bool is_lost() const { return card_->is_lost(); }
+  std::string loss() const { return card_->loss(); }  // Why it was lost, to end a sentence.
   uint64_t generation() const { return card_->generation(); }
-  bool is_alive(uint64_t generation_of_handle) const {
-    return !is_lost() && generation_of_handle == generation();
-  }
 
-  // Blocks until the work of all streams has ended; false if timeout_ns passed first.
+  // Blocks until the work of all streams has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
   Stream* default_stream();
   Stream* create_stream();
-  bool is_default_stream(const Stream* stream);
+  bool is_default_stream(const Stream* stream) const { return streams_.is_default(stream); }
   void destroy_stream(Stream* stream);
 
-  // What the host has made and not yet ended is freed with the device.
+  // The device frees what the host has made and not yet destroyed.
   void add(Buffer* buffer);
-  void remove(Buffer* buffer);
-  void add(Event* event);
-  void remove(Event* event);
+  void remove(Buffer* buffer) { buffers_.remove(buffer); }
+  void add(Event* event) { events_.add(event); }
+  void remove(Event* event) { events_.remove(event); }
 
-  // Fills `info` with the buffer that owns the memory at an address; false if none of this device
-  // does.
+  // Fills `info` with the buffer that owns the memory at an address. Returns false if no buffer of
+  // this device does.
   bool find(uint64_t address, bp_address_info& info);
 
   FailingAllocation& allocations() { return allocations_; }
 
-  // Whether the host has handles of it.
+  // Returns whether the host has handles of this device.
   bool is_in_use() const;
 
-  // The card is lost: queued work ends with that failure, and no wait holds it any more.
+  // Ends queued work because the card is lost. The work fails, and does not wait any more.
   void end_work();
 
-  // Waits for what still runs, and frees the memory of all buffers. Their handles stay, dead.
+  // Waits for running work, and frees the memory of all buffers. The buffers stay as dead handles.
   void end_handles();
 
-  // Waits until nothing runs any more that can end without the host.
+  // Waits until all work that can end without the host has ended.
   void settle() const;
 
-  // What stands between shutdown and the end of the last task: nobody signals any more.
+  // Ends all waits at shutdown, because nobody will signal events any more.
   void abandon_work();
 
  private:
   void set_heaps();
-  Stream* make_stream();
-  std::vector<std::shared_ptr<Queue>> live_queues() const;
+  std::unique_ptr<Stream> make_stream();
 
   Instance& instance_;
   const std::shared_ptr<Card> card_;
@@ -85,21 +82,20 @@ class Device {
   bp_device_properties properties_{};
   FailingAllocation allocations_;
 
-  mutable std::mutex mutex_;  // Guards what follows.
-  std::unordered_set<Stream*> streams_;
-  std::vector<std::weak_ptr<Queue>> closing_;  // Destroyed, and perhaps still busy.
-  std::unordered_set<Buffer*> buffers_;
-  AddressMap<Buffer> places_;
-  std::unordered_set<Event*> events_;
-  Stream* default_stream_ = nullptr;
+  StreamSet<Stream, Queue> streams_;
+  BufferSet<Buffer> buffers_;
+  HandleSet<Event> events_;
 };
 
-// The device behind a handle, for the entry `call`. Throws StatusError unless it is one of this
-// instance, and not lost.
+// Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not
+// a device of this instance, or if the device is lost.
 Device& device_of(const Instance& i, bp_device* handle, const char* call,
                   const char* what = "device");
 
 // The same, also if it is lost.
-Device& any_device_of(const Instance& i, bp_device* handle, const char* call, const char* what);
+inline Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
+                             const char* what = "device") {
+  return Cards<Instance, Device>::any_device_of(i, handle, call, what);
+}
 
 }  // namespace bp::vulkan

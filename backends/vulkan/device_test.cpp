@@ -8,7 +8,7 @@ namespace {
 class VulkanDevice : public WithDevice {};
 class VulkanOptions : public WithDevice {};
 
-// What an instance with these options says instead of loading.
+// Returns the error text of an instance that these options keep from loading.
 std::string refusal_of(const Vulkan::Options& options) {
   try {
     const Vulkan v(options);
@@ -19,18 +19,19 @@ std::string refusal_of(const Vulkan::Options& options) {
 }
 
 TEST_F(VulkanOptions, ChooseOneDevice) {
-  Vulkan v{{"device", "0"}};
+  Vulkan v{{"devices", "0"}};
   EXPECT_EQ(v.b.all_devices.size(), 1u);
 }
 
 TEST_F(VulkanOptions, NameTheDevicesWhereOneIsOutOfRange) {
-  const std::string text = refusal_of({{"device", "99"}});
-  EXPECT_NE(text.find("there is no device 99; there are 0: "), std::string::npos) << text;
+  const std::string text = refusal_of({{"devices", "99"}});
+  EXPECT_NE(text.find("option devices: there is no device 99; there are 0: "), std::string::npos)
+      << text;
 }
 
 TEST_F(VulkanOptions, AreRefusedWithWhatIsAllowed) {
   const std::pair<const char*, const char*> bad[] = {
-      {"device", "first"}, {"device", "-1"}, {"validation", "maybe"}, {"barriers", "some"}};
+      {"devices", "first"}, {"devices", "-1"}, {"validation", "maybe"}, {"barriers", "some"}};
   for (const auto& [key, value] : bad) {
     const std::string text = refusal_of({{key, value}});
     EXPECT_NE(text.find(std::string("option ") + key), std::string::npos) << key << "=" << value;
@@ -51,7 +52,7 @@ TEST_F(VulkanDevice, SaysHowMuchWasAskedForWhereAHeapIsTooSmall) {
   }
 }
 
-// All buffers of this size that the heap has room for, up to 64.
+// Allocates as many buffers of this size as the heap has room for, up to 64.
 std::vector<bp_buffer*> exhaust(Vulkan& v, uint64_t size_bytes) {
   std::vector<bp_buffer*> buffers;
   bp_buffer* buffer = nullptr;
@@ -92,9 +93,9 @@ TEST_F(VulkanDevice, AlignsMemoryAsAskedFor) {
   }
 }
 
-// One sum; what the instance warns of.
+// Computes one sum, and returns the warnings of the instance.
 std::string warnings_of_a_sum(const std::string& cache_folder) {
-  Vulkan v{{"cache", cache_folder}};
+  Vulkan v{{"cache_path", cache_folder}};
   TestTensor a(v.b, BP_F32, {64}), y(v.b, BP_F32, {64});
   bp_add_args args{};
   args.a = &a;

@@ -1,5 +1,5 @@
-// What the backend makes of drivers that lack something, and of calls of Vulkan that fail: each of
-// them in turn, on a loader that passes all others on to the machine's.
+// Tests the backend with drivers that lack something, and with failing Vulkan calls. Each call
+// fails in turn, on a loader that passes all others to the machine's loader.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kLoaderName = "libvulkan.so.1";
 
-// NULL without a loader on this machine.
+// Returns NULL if the machine has no loader.
 const fake::Control* open_fake() {
   void* const real = dlopen(kLoaderName, RTLD_NOW | RTLD_LOCAL);
   if (real == nullptr) return nullptr;
@@ -22,7 +22,7 @@ const fake::Control* open_fake() {
   if (dlinfo(real, RTLD_DI_LINKMAP, &map) != 0) return nullptr;
   const std::string path = map->l_name;
   dlclose(real);
-  // From now on this is what the name opens, in this process.
+  // In this process the name opens this library from now on.
   void* const library = dlopen(FAKE_LOADER_PATH, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw std::runtime_error(dlerror());
   const auto get = reinterpret_cast<fake::GetControl*>(dlsym(library, fake::kControlName));
@@ -43,7 +43,7 @@ class VulkanFailures : public testing::Test {
     control->reset({});
   }
 
-  // What an instance on a machine like this says of its devices, of which it must have none.
+  // Returns what an instance on such a machine says about its devices. It must have none.
   static std::string remarks_with(const fake::Orders& orders) {
     control->reset(orders);
     const Vulkan v;
@@ -86,7 +86,8 @@ TEST_F(VulkanFailures, NameTheQueueOrTheMemoryThatADeviceLacks) {
             std::string::npos);
 }
 
-// An allocation asks again when work that has ended gave its memory back: one failure is none.
+// An allocation is tried again after ended work has freed its memory, so a single failure has no
+// effect.
 void expect_recovery(Vulkan& v, const fake::Control& control, uint64_t heap, VkResult result) {
   const bp_allocate_desc desc{.size_bytes = 4096, .heap_index = heap + 1};
   for (const auto& [failures, status] : {std::pair(0, BP_OK), {1, BP_OK}, {2, BP_OUT_OF_MEMORY}}) {
@@ -120,7 +121,8 @@ struct Refusal {
   bp_status status;
 };
 
-// One walk through what the backend offers: what each entry that did not return BP_OK has said.
+// One walk through the entries of the backend. It keeps the error text of each entry that did not
+// return BP_OK.
 class Walk {
  public:
   explicit Walk(Vulkan& v) : v_(v) {}
@@ -165,7 +167,7 @@ class Walk {
     return event;
   }
 
-  // y = x + x, of ones that went in by a copy.
+  // Computes y = x + x, where x was filled with ones by a copy.
   void visit(bp_stream* stream, bp_buffer* x, bp_buffer* y, bp_event* event, uint64_t bytes) {
     if (x == nullptr || y == nullptr) return;
     const bp_allocator_ops& memory = *v_.b.allocator;
@@ -203,10 +205,10 @@ class Walk {
   std::vector<bp_event*> events_;
 };
 
-// What came of a walk in which one call failed.
+// The outcome of a walk in which one call failed.
 struct Outcome {
   std::vector<Refusal> refusals;
-  std::string said;  // By refusals and the log.
+  std::string said;  // The refusals and the log.
   bool is_right = true, has_device = false, had_failed = false;
 };
 
@@ -216,7 +218,7 @@ class VulkanCalls : public VulkanFailures {
     control->reset({});
     control->fail_call(name, nth, result, 1);
     Outcome outcome;
-    Vulkan v({{"cache", testing::TempDir()}});
+    Vulkan v({{"cache_path", testing::TempDir()}});
     outcome.has_device = v.has_device();
     if (v.has_device()) {
       Walk walk(v);
@@ -232,10 +234,10 @@ class VulkanCalls : public VulkanFailures {
     return outcome;
   }
 
-  // How often each call is made in a walk without failures, before its end.
+  // Returns how often each call is made in a walk without failures, before the handles are ended.
   static std::map<std::string, uint64_t> calls_of_a_walk() {
     control->reset({});
-    Vulkan v({{"cache", testing::TempDir()}});
+    Vulkan v({{"cache_path", testing::TempDir()}});
     Walk walk(v);
     walk.run();
     EXPECT_TRUE(walk.is_right);
@@ -259,7 +261,8 @@ class VulkanCalls : public VulkanFailures {
   }
 };
 
-// What may fail and be done without: what it would have given back is lost.
+// Returns whether the backend can go on without the call. Such a call frees something, which is
+// then lost.
 bool is_optional(const std::string& name) {
   return name == "DeviceWaitIdle" || name == "GetPipelineCacheData";
 }
@@ -275,7 +278,7 @@ TEST_F(VulkanCalls, AreNamedWithTheirErrorWhereTheyFail) {
 TEST_F(VulkanCalls, ThatRunOutOfMemoryAreToldAsSuch) {
   with_each_call(VK_ERROR_OUT_OF_HOST_MEMORY, [](const std::string& name, const Outcome& o) {
     if (is_optional(name) || !o.has_device) return;
-    // A batch that the queue did not take takes the device with it.
+    // If the queue does not take a batch, the device is lost.
     const bp_status expected = name == "QueueSubmit" || name == "EndCommandBuffer"
                                    ? bp_status{BP_DEVICE_LOST}
                                    : bp_status{BP_OUT_OF_MEMORY};
@@ -294,7 +297,8 @@ TEST_F(VulkanCalls, ThatLoseTheDeviceMakeAllLaterOnesFail) {
   });
 }
 
-// A driver that lost the device: the failure stays on what was there, and a reset opens it anew.
+// Expects that after a driver lost the device, existing handles keep the failure, and a reset opens
+// the device again.
 void expect_reset_ends_loss_by(const fake::Control& control, const char* name) {
   Vulkan v;
   bp_stream* const before = v.b.make_stream();

@@ -1,7 +1,8 @@
-// What work since the last barrier reads and writes, so that barriers stand only where work meets.
+// Tracks what the work since the last barrier reads and writes, so that barriers are recorded only
+// where work conflicts.
 //
-// Ranges are device addresses: two buffers may show the same memory. A range that is only read
-// meets those that are written, one that is written meets all.
+// Ranges are device addresses, because two buffers may lie over the same memory. A range that is
+// only read conflicts with ranges that are written. A range that is written conflicts with all.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +14,13 @@
 namespace bp::vulkan {
 
 struct AddressRange {
-  uint64_t begin = 0, end = 0;  // Of device addresses.
+  uint64_t begin = 0, end = 0;  // Device addresses.
   bool is_written = false;
 };
 
 class Hazards {
  public:
-  // Whether one of `ranges` meets what was added since clear().
+  // Returns whether one of `ranges` conflicts with a range that was added since clear().
   bool meet(std::span<const AddressRange> ranges) const {
     return std::ranges::any_of(ranges, [&](const AddressRange& range) {
       return std::ranges::any_of(open_, [&](const AddressRange& other) {
@@ -35,7 +36,7 @@ class Hazards {
     }
   }
 
-  // A barrier costs less than comparing with ever more ranges.
+  // Returns whether there are so many ranges that a barrier costs less than more comparisons.
   bool is_full() const { return open_.size() >= kMostRanges; }
 
   void clear() { open_.clear(); }

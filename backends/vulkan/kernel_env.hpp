@@ -1,12 +1,11 @@
-// What the kernels of this backend see of it, and all they may know: addresses, the limits of the
-// device, dispatches, and how work fails.
+// Everything that the kernels of this backend know of it: addresses, the limits of the device,
+// dispatches, and how work fails.
 //
 // A shader gets one push constant, the 8-byte address of its argument record, which it reads
-// through buffer_reference; where the host's processors run shaders, the record is bound as a
-// uniform buffer. Besides, a kernel may push a few words, and bind storage buffers, which is faster
-// there. Everything
-// that a launch dispatches is submitted when it returns BP_OK, in order: a dispatch sees what those
-// before it wrote if its ranges say so.
+// through buffer_reference. If the host's processors run shaders, the record is bound as a uniform
+// buffer. A kernel may also push a few words, and bind storage buffers, which is faster on such
+// devices. All dispatches of a launch are submitted, in order, when the launch returns BP_OK. A
+// dispatch sees what earlier ones wrote if its ranges say so.
 #pragma once
 
 #include <array>
@@ -29,56 +28,59 @@
 
 namespace bp::vulkan {
 
-// Bytes of a buffer.
+// A range of bytes in a buffer.
 struct Range {
   Buffer* buffer = nullptr;
   uint64_t offset_bytes = 0, size_bytes = 0;
 };
 
-// One vkCmdDispatch. Everything is borrowed during the call, but for the module.
+// One vkCmdDispatch. All members except the module are borrowed during the call.
 struct Dispatch {
   const Module* module = nullptr;
   std::span<const uint32_t> constants;   // Specialisation constants 0 to n - 1.
-  std::span<const std::byte> arguments;  // The record that the shader gets the address of.
-  std::span<const std::byte> pushed;     // Behind that address: at most 24 bytes.
+  std::span<const std::byte> arguments;  // The record whose address the shader gets.
+  std::span<const std::byte> pushed;     // Pushed behind that address: at most 24 bytes.
   std::span<const Range> bound;          // Storage buffers 0, 1, ... of set 0, at most 4:
                                          // from the aligned place before their begin.
-  uint32_t groups[3] = {1, 1, 1};        // One of them 0: nothing runs.
-  std::span<const Range> reads, writes;  // What it touches, for hazards.
+  uint32_t groups[3] = {1, 1, 1};        // If one of them is 0, nothing runs.
+  std::span<const Range> reads, writes;  // What it accesses, for hazards.
 };
 
-// What a kernel may ask about its device, also where nothing is launched.
+// What a kernel may ask about its device, also when nothing is launched.
 class Env {
  public:
   explicit Env(const Device& device) : device_(device) {}
 
-  // Runs body(const Env&) for a function of `kernel`, and keeps exceptions inside.
+  // Runs body(const Env&) for a function of `kernel`, and turns exceptions into a status.
   template <typename Body>
   static bp_status with(const bp_kernel& kernel, bp_device* device, Body&& body) {
     const Instance& i = instance(kernel.state);
     return guarded(*i.host, [&] { return body(Env(device_of(i, device, kernel.name))); });
   }
 
-  // Of a device, for a function of `kernel`; empty if it is none of this backend.
+  // Returns the Env of a device, for a function of `kernel`; empty if the device is not of this
+  // backend.
   static std::optional<Env> find(const bp_kernel& kernel, bp_device* device);
 
   const Physical& limits() const { return device_.physical(); }
   uint32_t max_groups(int axis) const { return limits().max_groups[axis]; }
   uint32_t subgroup_size() const { return limits().subgroup_size; }
 
-  // Whether the shaders run on the host's processors: other variants are fast there.
+  // Returns whether the shaders run on the host's processors, where other variants are fast.
   bool is_processor() const { return limits().type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
 
-  // Whether tensors are to be bound as storage buffers where they can be. On lavapipe a load of 16
-  // bytes from one costs as much as one of 8 bytes by address, and half of that by the word.
+  // Returns whether tensors are bound as storage buffers if they can be. On lavapipe a load of 16
+  // bytes from a storage buffer costs as much as a load of 8 bytes by address; a load of a word
+  // costs half of it.
   bool binds() const { return is_processor() && limits().has_push_descriptors; }
 
  private:
   const Device& device_;
 };
 
-// What prepare() makes; a bp_plan is a pointer to one. The pipelines of its frame are compiled, and
-// launches find them where all are kept: the plan itself says only what it is for.
+// The object that prepare() makes; a bp_plan is a pointer to it. prepare() compiles the pipelines
+// of a frame into the cache in which launches look for them. The plan itself only describes its
+// frame.
 struct Plan {
   const bp_kernel* kernel = nullptr;
   uint64_t workspace_required_bytes = 0, workspace_preferred_bytes = 0;
@@ -88,10 +90,10 @@ struct Plan {
 
 // One launch: what a kernel has besides the arguments of its op.
 //
-// prepare() runs the same code to learn which pipelines a frame takes, for tensors that need no
-// buffers, twice: as if every tensor began at a multiple of 256 bytes, and as if none began at more
-// than a multiple of its element. A kernel that chooses a pipeline by alignment has to ask for all
-// tensors of the dispatch together: then there is no third one.
+// prepare() runs the same code to learn which pipelines a frame needs; the tensors need no buffers
+// for that. It runs the code twice: as if every tensor began at a multiple of 256 bytes, and as if
+// every tensor had only the alignment of its element. A kernel that chooses a pipeline by alignment
+// must ask for all tensors of the dispatch together, so that there is no third case.
 class Launch : public Env {
  public:
   Launch(const Instance& instance, const bp_kernel& kernel, const bp_launch& launch, Stream& stream)
@@ -102,7 +104,8 @@ class Launch : public Env {
         card_(stream.device->card()),
         stream_(&stream) {}
 
-  // What dispatches would take is added to `plan`. `launch` has the flags alone.
+  // Makes the launch for prepare(), which adds what dispatches would need to `plan`. `launch` has
+  // only the flags.
   Launch(const Instance& instance, const bp_launch& launch, const Device& device, Plan& plan,
          bool is_aligned)
       : Env(device),
@@ -113,40 +116,43 @@ class Launch : public Env {
         prepared_(&plan),
         is_aligned_(is_aligned) {}
 
-  // With true nothing is submitted: the launch shows whether it would be accepted.
+  // If `only_checks` is true, the launch submits nothing and only says whether it would be
+  // accepted.
   void set_only_checks(bool only_checks) { only_checks_ = only_checks; }
 
   bp_launch_flags flags() const { return launch_.flags; }
 
-  // The device address of the first element; 0 for a tensor without elements. Throws StatusError
-  // for one that leaves its buffer, or is not on the device of the stream.
+  // Returns the device address of the first element, or 0 for a tensor without elements. Throws
+  // StatusError if the tensor leaves its buffer, or is not on the device of the stream.
   uint64_t device_address(const bp_tensor& t) const;
 
-  // The bytes that its elements span.
+  // Returns the bytes that the elements of `t` span.
   Range range(const bp_tensor& t) const;
 
-  // Whether vectors of 16 bytes can be taken from where the tensor begins, by address or bound.
+  // Returns whether vectors of 16 bytes can be loaded from the begin of the tensor, by address or
+  // bound.
   bool is_aligned(const bp_tensor& t) const;
 
-  // Whether the tensor can be bound, if it is aligned: its range then begins with its first
+  // Returns whether the tensor can be bound if it is aligned. Its range then begins with its first
   // element.
   bool can_bind(const bp_tensor& t) const;
 
-  // The scratch memory that workspace_size asked for, at a multiple of 256 bytes.
+  // Returns the device address of the scratch memory that workspace_size() asked for, a multiple of
+  // 256 bytes.
   uint64_t workspace_address() const;
   Range workspace() const;
   bp_buffer_ref workspace_ref() const;
 
-  // Where shaders write what they find wrong with their data, such as an index out of range: 16
-  // bytes, a u32 that they set to 1 and, 8 bytes behind it, an i64. If it is set when the launch
-  // has ended, the stream fails with text(the i64).
+  // Returns the address of 16 bytes to which shaders report bad data, such as an index out of
+  // range. A shader sets the u32 at the beginning to 1, and writes an i64 behind the first 8 bytes.
+  // If the u32 is set when the launch has ended, the stream fails with text(the i64).
   uint64_t failure_address(std::function<std::string(int64_t)> text);
 
   // Appends a dispatch. Throws StatusError. Returns BP_OK.
   bp_status dispatch(const Dispatch& dispatch);
 
-  // Refuses the launch: returns `status`, with the text in the thread's error slot. Nothing of it
-  // is submitted.
+  // Refuses the launch: returns `status`, with the text in the thread's error slot. No part of the
+  // launch is submitted.
   bp_status refuse(bp_status status, const std::string& text) const {
     return instance_.fail(status, text);
   }
@@ -160,22 +166,22 @@ class Launch : public Env {
     uint32_t groups[3];
     uint32_t first_range, range_count;
     uint32_t first_bound, bound_count;
-    VkDescriptorBufferInfo bound_record;  // Of no buffer where the shader does not bind it.
+    VkDescriptorBufferInfo bound_record;  // Without a buffer if not bound.
     uint32_t push_size_bytes;             // Of the arguments' address and what follows it:
     std::array<std::byte, kMostPushBytes> push;
   };
 
-  // What failure_address() gave out.
+  // One address that failure_address() gave.
   struct Check {
     Slice slice;
     std::function<std::string(int64_t)> text;
   };
-  // What is submitted.
+  // The commands that a launch submits.
   struct Commands {
     std::vector<Command> list;
     std::vector<AddressRange> ranges;
     std::vector<VkDescriptorBufferInfo> bound;
-    std::vector<std::shared_ptr<Memory>> records;  // Where the arguments lie.
+    std::vector<std::shared_ptr<Memory>> records;  // The memory of the arguments.
   };
 
   const Module& module_of(const Dispatch& dispatch) const;
@@ -196,17 +202,17 @@ class Launch : public Env {
   const bp_launch& launch_;
   Card& card_;
   Stream* const stream_ = nullptr;  // NULL in prepare().
-  Plan* const prepared_ = nullptr;  // Else NULL.
+  Plan* const prepared_ = nullptr;  // NULL except in prepare().
   const bool is_aligned_ = true;
   bool only_checks_ = false;
   Commands commands_;
   std::vector<Check> checks_;
 };
 
-// What a launch does: reads the frame, and dispatches.
+// The body of a launch, which reads the frame and dispatches.
 using LaunchBody = bp_status (*)(const bp_kernel& kernel, const void* args, Launch& launch);
 
-// The plan functions of every kernel; `body` is what its launches do.
+// The plan functions of every kernel. `body` is the body of its launches.
 bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prepare_desc* desc,
                        const void* args, bp_plan** out_plan, LaunchBody body);
 bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info);
@@ -214,7 +220,7 @@ bp_status refuse_packing(const bp_kernel* kernel, const bp_launch* launch, const
                          const bp_buffer_ref* packed);
 bp_status release_plan(const bp_kernel* kernel, bp_plan* plan);
 
-// Throws StatusError for a plan that is not one of `kernel`.
+// Throws StatusError if `plan` is not a plan of `kernel`.
 void check_plan(const bp_kernel& kernel, const bp_plan* plan);
 
 // Runs `body` for a launch that the host made.

@@ -4,7 +4,7 @@
 
 namespace bp::vulkan {
 
-// A test waits for it, so this may.
+// Waits for the device, which is acceptable because only tests order this fault.
 void Lane::corrupt(std::span<const AddressRange> ranges) {
   const auto written = std::find_if(ranges.rbegin(), ranges.rend(), [](const AddressRange& range) {
     return range.is_written && range.begin < range.end;

@@ -1,5 +1,5 @@
-// The device's side of a stream: how far its work has come on the device, and the failures that
-// were ordered.
+// The device's side of a stream: how far its work has come on the device, and the failures that a
+// test ordered.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace bp::vulkan {
 
-// Work that is recorded holds it.
+// The state of one stream on the device. Recorded work keeps it alive.
 class Lane {
  public:
   Lane(std::shared_ptr<Card> card, std::shared_ptr<Engine> engine)
@@ -24,14 +24,15 @@ class Lane {
   const std::shared_ptr<Engine>& shared_engine() const { return engine_; }
   Recorder& recorder() const { return engine_->recorder; }
 
-  // The newest ticket of what was recorded, or waited for. Only the stream's queue moves it.
+  // Returns the newest ticket of work that the stream recorded or waits for. Only the stream's
+  // queue changes it.
   Ticket last() const { return last_.load(std::memory_order_acquire); }
   void advance(Ticket ticket) { last_.store(std::max(ticket, last()), std::memory_order_release); }
 
   TestFaults& faults() { return faults_; }
 
-  // Records work that touches `ranges`, as the device would run it: `body` is called with a
-  // Recording. Throws what the work fails with.
+  // Records work that accesses `ranges`: calls `body` with a Recording. Throws the failure of the
+  // work.
   template <typename Body>
   void run(const TestFault& fault, std::span<const AddressRange> ranges, Body& body) {
     if (fault.kind == BP_TEST_FAULT_SUBMISSION) throw_test_fault(fault);

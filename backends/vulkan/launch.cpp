@@ -1,5 +1,5 @@
-// How launches become commands: addresses are checked here, since one that is out of range ends the
-// process on some drivers and corrupts memory on others.
+// Turns launches into commands. Addresses are checked here, because an address out of range ends
+// the process on some drivers and corrupts memory on others.
 #include <algorithm>
 #include <cstring>
 
@@ -11,11 +11,6 @@
 namespace bp::vulkan {
 namespace {
 
-std::string range_text(int64_t begin, int64_t end, uint64_t size_bytes) {
-  return "bytes " + std::to_string(begin) + " to " + std::to_string(end) + " of a buffer of " +
-         std::to_string(size_bytes);
-}
-
 Buffer& local_buffer(bp_buffer* handle, const Card& card, const char* what) {
   Buffer& b = buffer_of(handle, "launch", what);
   if (&b.device->card() != &card) {
@@ -25,13 +20,13 @@ Buffer& local_buffer(bp_buffer* handle, const Card& card, const char* what) {
   return b;
 }
 
-// Of what failure_address() gives out: a flag and a value.
+// The bytes that failure_address() gives: a flag and a value.
 constexpr uint64_t kCheckBytes = 16;
 
-// What is_aligned() asks for.
+// The alignment that is_aligned() tests.
 constexpr uint64_t kVectorBytes = 16;
 
-// Where everything lies for prepare(), which reads and writes nothing.
+// The address of all tensors in prepare(), which reads and writes nothing.
 constexpr uint64_t kPreparedAddress = uint64_t{1} << 20;
 
 }  // namespace
@@ -39,14 +34,9 @@ constexpr uint64_t kPreparedAddress = uint64_t{1} << 20;
 Range Launch::range(const bp_tensor& t) const {
   if (element_count(t) == 0 || prepared_ != nullptr) return {};
   Buffer& b = local_buffer(t.buffer, card_, "tensor");
-  const Extent extent = extent_of(t);
-  const auto offset = static_cast<int64_t>(t.byte_offset);
-  const int64_t begin = offset + extent.begin, end = offset + extent.end;
-  if (begin < 0 || static_cast<uint64_t>(end) > b.size_bytes) {
-    vulkan::refuse(BP_INVALID_ARGUMENT,
-                   "launch: the elements of a tensor are " + range_text(begin, end, b.size_bytes));
-  }
-  return {&b, static_cast<uint64_t>(begin), static_cast<uint64_t>(end - begin)};
+  const Extent extent = extent_in_buffer(t, b.size_bytes, "launch: a tensor");
+  return {&b, static_cast<uint64_t>(extent.begin),
+          static_cast<uint64_t>(extent.end - extent.begin)};
 }
 
 bool Launch::is_aligned(const bp_tensor& t) const {
@@ -72,7 +62,7 @@ uint64_t Launch::device_address(const bp_tensor& t) const {
   return checked.buffer == nullptr ? 0 : checked.buffer->address() + t.byte_offset;
 }
 
-// The workspace of prepare() is known by a buffer that no tensor has.
+// Returns the workspace. In prepare() it has a buffer that no tensor has.
 bp_buffer_ref Launch::workspace_ref() const {
   if (prepared_ == nullptr) return launch_.workspace;
   return {reinterpret_cast<bp_buffer*>(prepared_), 0, prepared_->workspace_preferred_bytes};
@@ -105,7 +95,7 @@ uint64_t Launch::failure_address(std::function<std::string(int64_t)> text) {
   return slice.address();
 }
 
-// Completes `checked` with what the shaders found, once they have run.
+// Completes `checked` with the reports of the shaders, once they have run.
 void Launch::watch(Recording& recording, std::vector<Check> checks,
                    std::shared_ptr<Point> checked) {
   for (const Check& check : checks) recording.retain(check.slice.memory);
@@ -133,14 +123,14 @@ void Launch::add_ranges(std::span<const Range> ranges, bool is_written) {
   }
 }
 
-// The shader that reads its record as this device does best.
+// Returns the variant of the shader that reads its record in the best way for this device.
 const Module& Launch::module_of(const Dispatch& dispatch) const {
   const Module* const bound = dispatch.module->with_bound_record;
   return bound != nullptr && binds() ? *bound : *dispatch.module;
 }
 
-// A plan has every pipeline that its launches take. That one of them compiles is an error of ours,
-// which hosts and tests see in the log.
+// Returns the pipeline. A plan has every pipeline that its launches need. If a launch with a plan
+// compiles a pipeline, that is a bug of this backend, and a line of the log says so.
 VkPipeline Launch::pipeline_of(const Dispatch& dispatch) {
   bool is_new = false;
   const VkPipeline pipeline =
@@ -222,7 +212,7 @@ void Launch::record_command(VkCommandBuffer to, Engine& engine, const Commands& 
   const DeviceFunctions& vk = engine.context->vk;
   const VkPipelineLayout layout = engine.pipelines.layout();
   vk.CmdBindPipeline(to, VK_PIPELINE_BIND_POINT_COMPUTE, command.pipeline);
-  // A place that the shader names must not be empty, also where it is not read.
+  // A binding that the shader names must not be empty, even if it is not read.
   VkWriteDescriptorSet writes[kMostBound + 1]{};
   uint32_t count = 0;
   const auto bind = [&](uint32_t binding, VkDescriptorType type,
@@ -248,7 +238,8 @@ void Launch::record_command(VkCommandBuffer to, Engine& engine, const Commands& 
   vk.CmdDispatch(to, command.groups[0], command.groups[1], command.groups[2]);
 }
 
-// What is bound is seen without shadows too: theirs are no hazard to it.
+// Validation sees bound ranges without shadow dispatches too. A barrier keeps the shadows from
+// being reported as a hazard.
 void Launch::separate(VkCommandBuffer to, const Engine& engine) {
   const VkMemoryBarrier barrier{
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
@@ -274,8 +265,9 @@ void Launch::record(Recording& recording, Lane& lane, const Commands& commands) 
   for (const std::shared_ptr<Memory>& memory : commands.records) recording.retain(memory);
 }
 
-// What comes behind a launch with checks waits on the host until their outcome is known: an event
-// that is recorded there carries it, and a later failure does not take its place.
+// Submits the launch. Work behind a launch with checks waits on the host until the outcome of the
+// checks is known. So an event that is recorded there carries this outcome, and a later failure
+// does not replace it.
 bp_status Launch::submit() {
   if (only_checks_) return BP_OK;
   if (commands_.list.empty()) return stream_->queue->surface();

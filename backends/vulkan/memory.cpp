@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cstddef>
-#include <limits>
 #include <string>
 
 #include "backends/vulkan/backend.hpp"
@@ -13,13 +12,13 @@ namespace bp::vulkan {
 namespace {
 
 constexpr uint64_t kMaxAlignmentBytes = 4096;
-constexpr uint64_t kLeastAlignmentBytes = 256;  // As workspaces ask for.
+constexpr uint64_t kLeastAlignmentBytes = 256;  // Workspaces need it.
 constexpr bp_memory_usage kUsages =
     BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 // ---- Allocation ---------------------------------------------------------------------------------
 
-// The first heap that has the wanted flags, or the one with the wanted number.
+// Returns the first heap that has the wanted flags, or the heap with the wanted number.
 size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
   if (desc.heap_index > d.heap_count()) {
     refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
@@ -72,7 +71,7 @@ std::shared_ptr<Memory> make_memory(Device& d, size_t heap, const bp_allocate_de
   } catch (const StatusError& e) {
     if (e.status() != BP_OUT_OF_MEMORY) throw;
   }
-  engine->recorder.collect();  // What ended work holds may be enough.
+  engine->recorder.collect();  // This may free enough memory.
   return make();
 }
 
@@ -93,11 +92,6 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
   return buffer;
 }
 
-bp_buffer* lend(std::unique_ptr<Buffer> buffer) {
-  buffer->device->add(buffer.get());
-  return reinterpret_cast<bp_buffer*>(buffer.release());
-}
-
 bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
                           bp_buffer** out_buffer) {
   return entry(self, [&](const Instance& i) -> bp_status {
@@ -112,7 +106,7 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
   });
 }
 
-// Memory that is freed behind work lives until that has ended.
+// Frees memory behind work. The memory lives until the work has ended.
 bp_status free_behind(Stream& s, std::shared_ptr<Memory> memory) {
   return s.queue->submit_always(
       [lane = s.lane, memory = std::move(memory)](const Outcome&) {
@@ -120,7 +114,7 @@ bp_status free_behind(Stream& s, std::shared_ptr<Memory> memory) {
           if (lane->recorder().is_done(lane->last())) return;
           lane->recorder().record([&](Recording& recording) { recording.retain(memory); });
         } catch (const StatusError&) {
-          // Lost: nothing uses it any more.
+          // The device is lost, so nothing uses the memory any more.
         }
       },
       false);
@@ -182,7 +176,7 @@ bp_status memory_unmap(void* self, bp_buffer* handle) {
   });
 }
 
-// The range, if the host can have written it.
+// Calls the body with the range, if the host can see its memory.
 bp_status with_visible_range(void* self, const bp_buffer_ref* ref, const char* call,
                              void (Memory::*function)(uint64_t, uint64_t)) {
   return entry(self, [&](const Instance&) {
@@ -203,58 +197,12 @@ bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
   return with_visible_range(self, ref, "invalidate", &Memory::invalidate);
 }
 
-// ---- Addresses ----------------------------------------------------------------------------------
-
-bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
-                              bp_buffer** out_buffer) {
-  return entry(self, [&](const Instance& i) {
-    Device& d = device_of(i, handle, "wrap_address");
-    require(out_buffer, "wrap_address: out_buffer");
-    if (address == 0 && size_bytes > 0) refuse(BP_INVALID_ARGUMENT, "wrap_address: address is 0");
-    if (size_bytes > std::numeric_limits<uint64_t>::max() - address) {
-      refuse(BP_INVALID_ARGUMENT, "wrap_address: " + std::to_string(size_bytes) +
-                                      " bytes at address " + std::to_string(address) +
-                                      " leave the address space");
-    }
-    if (size_bytes == 0) {  // No byte of it is of anybody.
-      auto nothing = std::make_shared<Memory>(d.card().engine()->context, 0, 0, 1, "wrap_address");
-      *out_buffer =
-          lend(std::make_unique<Buffer>(d, BufferKind::kWrapped, std::move(nothing), 0, 0));
-      return BP_OK;
-    }
-    std::shared_ptr<Memory> memory = d.card().find(address);
-    if (memory == nullptr) {
-      refuse(BP_INVALID_ARGUMENT, "wrap_address: address " + std::to_string(address) +
-                                      " lies in no memory of the device");
-    }
-    const uint64_t first_byte = address - memory->address();
-    if (size_bytes > memory->size_bytes() - first_byte) {
-      refuse(BP_INVALID_ARGUMENT, "wrap_address: " + std::to_string(size_bytes) +
-                                      " bytes at byte " + std::to_string(first_byte) +
-                                      " leave the memory at that address, which has " +
-                                      std::to_string(memory->size_bytes()));
-    }
-    *out_buffer = lend(std::make_unique<Buffer>(d, BufferKind::kWrapped, std::move(memory),
-                                                first_byte, size_bytes));
-    return BP_OK;
-  });
-}
-
-bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info) {
-  return entry(self, [&](const Instance& i) {
-    check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
-    for (const std::unique_ptr<Device>& device : i.cards) {
-      bp_address_info info{};
-      if (!device->find(address, info)) continue;
-      write_offer(info, out_info);
-      return BP_OK;
-    }
-    refuse(BP_NOT_FOUND, "address_info: address " + std::to_string(address) +
-                             " lies in no buffer of this backend");
-  });
-}
-
 }  // namespace
+
+bp_buffer* lend(std::unique_ptr<Buffer> buffer) {
+  buffer->device->add(buffer.get());
+  return reinterpret_cast<bp_buffer*>(buffer.release());
+}
 
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
   Buffer* const b = buffer_or_null(handle);

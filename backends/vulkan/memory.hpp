@@ -16,8 +16,8 @@ namespace bp::vulkan {
 constexpr uint32_t kBufferMagic = 0x56427566;
 
 enum class BufferKind : uint8_t {
-  kAllocated,  // Owns its memory, until free().
-  kWrapped,    // Shows memory of others, and is no owner that address_info() may name.
+  kAllocated,  // Owns its memory until free().
+  kWrapped,    // Lies over memory that it does not own, and address_info() never names it.
 };
 
 struct Buffer : Handle {
@@ -32,7 +32,7 @@ struct Buffer : Handle {
   bp_heap_flags heap_flags() const { return memory->heap().flags; }
   uint64_t address() const { return memory->address() + first_byte; }
 
-  // In the VkBuffer of its memory.
+  // Returns the offset in the VkBuffer of its memory.
   uint64_t offset_in_buffer(uint64_t byte_offset) const {
     return memory->first_byte() + first_byte + byte_offset;
   }
@@ -42,15 +42,17 @@ struct Buffer : Handle {
   const uint64_t first_byte, size_bytes;
   bool is_stream_ordered = false;
 
-  std::mutex mutex;  // Guards `is_mapped`.
+  std::mutex mutex;  // It guards `is_mapped`.
   bool is_mapped = false;
 };
 
-// The buffer behind a handle, for the argument `what` of the entry `call`. Throws StatusError if it
-// is none of this backend, its device is lost, or the device was reset since.
+// Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
+// StatusError if the handle is not of this backend, if its device is lost, or if the device was
+// reset since.
 Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
 
-// The buffer behind a handle, dead or alive; NULL if it is none of this backend.
+// Returns the buffer behind a handle, even if its device is lost or was reset; NULL if the handle
+// is not of this backend.
 inline Buffer* buffer_or_null(bp_buffer* handle) {
   Buffer* const b = reinterpret_cast<Buffer*>(handle);
   return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
@@ -69,18 +71,21 @@ struct CheckedRange {
   uint64_t offset_in_buffer() const { return buffer.offset_in_buffer(byte_offset); }
 };
 
-// Throws StatusError if the range leaves its buffer.
+// Checks a range. Throws StatusError if it leaves its buffer.
 CheckedRange checked_range(const bp_buffer_ref* range, const char* call, const char* name);
 
-// The same for a range that work of `stream` reaches: in memory of its device.
+// Checks a range in memory of the device of `stream`.
 CheckedRange local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
                          const char* name);
+
+// Gives the buffer to its device, and its handle to the caller.
+bp_buffer* lend(std::unique_ptr<Buffer> buffer);
 
 // Submits the copy of one range to another.
 bp_status submit_copy(Stream& stream, const CheckedRange& dst, const CheckedRange& src,
                       const char* call);
 
-// The entries of the allocator's table that move bytes (transfer.cpp).
+// The entries of the allocator's table that move bytes (memory_copy.cpp).
 bp_status memory_copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                       const bp_buffer_ref* src);
 bp_status memory_copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst,
@@ -92,5 +97,10 @@ bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* d
 bp_status memory_can_access_peer(void* self, bp_device* device, bp_device* peer, uint32_t* out_can);
 bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
                       uint64_t pattern_size_bytes);
+
+// The entries for memory that the host knows by its address (memory_external.cpp).
+bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
+                              bp_buffer** out_buffer);
+bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);
 
 }  // namespace bp::vulkan

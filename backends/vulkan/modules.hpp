@@ -1,4 +1,4 @@
-// A shader as the build embeds it: SPIR-V, in words, with the name of its source.
+// A shader that the build embeds: the words of its SPIR-V, and the name of its source.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ struct Module {
   const char* name;
   const uint32_t* words;
   size_t word_count;
-  const Module* with_bound_record = nullptr;  // The same, compiled with BOUND_RECORD.
+  const Module* with_bound_record = nullptr;  // Compiled with BOUND_RECORD.
 };
 
 }  // namespace bp::vulkan

@@ -1,26 +1,24 @@
-// What the user chooses: the options of the backend.
+// The options of the backend, which the user sets.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
-#include "backplane/base.h"
+#include "backplane/shell/options.hpp"
 
 namespace bp::vulkan {
 
 struct Options {
-  // Only this device of those found, by its number; else all.
-  std::optional<uint32_t> device;
+  // Those of the devices found that are offered.
+  ChosenDevices devices;
   // Where compiled pipelines are kept; empty: nowhere.
   std::string cache_folder;
-  // Validation layers watch every call; their messages are lines of the host's log, as errors.
+  // Validation layers check every call. Their messages are lines of level ERROR in the host's log.
   bool has_validation = false;
-  // "no" leaves barriers out, so that a test sees validation catch it.
+  // A test sets "no", which removes barriers, to see validation find the hazards.
   bool has_barriers = true;
 };
 
-// The options that the user gave to `host`. Throws StatusError for a value that does not fit.
+// Reads the options that the user gave to `host`. Throws StatusError for a value that is not valid.
 Options read_options(const bp_host& host);
 
 }  // namespace bp::vulkan

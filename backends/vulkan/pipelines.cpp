@@ -26,7 +26,7 @@ Pipelines::Pipelines(std::shared_ptr<Context> context) : context_(std::move(cont
     const Physical& physical = context_->physical;
     std::string warning;
     if (access(folder.c_str(), W_OK | X_OK) != 0) {
-      context_->options.log(BP_LOG_WARNING, "option cache: the folder " + folder +
+      context_->options.log(BP_LOG_WARNING, "option cache_path: the folder " + folder +
                                                 " cannot be written: pipelines are not kept");
     }
     kept = read_cache(cache_file(), {physical.vendor_id, physical.device_id, physical.cache_uuid},
@@ -47,7 +47,7 @@ Pipelines::Pipelines(std::shared_ptr<Context> context) : context_(std::move(cont
   }
 }
 
-// One layout serves all shaders: they use of it what they need.
+// Makes one layout for all shaders. A shader uses only the bindings that it needs.
 void Pipelines::create_layout() {
   const DeviceFunctions& vk = context_->vk;
   if (context_->physical.has_push_descriptors) {
@@ -132,7 +132,7 @@ VkPipeline Pipelines::get(const Module& module, std::span<const uint32_t> consta
   return pipeline;
 }
 
-// Called with the mutex.
+// The caller holds the mutex.
 VkPipeline Pipelines::create(const Module& module, std::span<const uint32_t> constants) {
   const DeviceFunctions& vk = context_->vk;
   VkShaderModule& shader = shaders_[&module];

@@ -1,7 +1,8 @@
-// The compiled shaders of a device: one pipeline for each module and set of constants.
+// The compiled shaders of a device, with one pipeline for each module and set of constants.
 //
-// With a folder given, what the driver compiled is kept there for the next process: a file per
-// device and driver. A file that is damaged, or of another device, is left aside with a warning.
+// If a folder is given, the driver's compiled pipelines are kept there for the next process, in one
+// file per device and driver. A file that is damaged, or of another device, is ignored with a
+// warning.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +18,13 @@
 
 namespace bp::vulkan {
 
-// Push constants: 8 bytes, the address of the arguments, and what a kernel adds to them.
+// The push constants have 8 bytes for the address of the arguments, and bytes that a kernel adds.
 constexpr uint32_t kPushBytes = 8, kMostPushBytes = 32;
 
-// Storage buffers that a shader may have bound, in set 0.
+// The most storage buffers that a shader may bind, in set 0.
 constexpr uint32_t kMostBound = 4;
 
-// Where a record is bound, as a uniform buffer of set 0.
+// The binding of a record, which is a uniform buffer of set 0.
 constexpr uint32_t kRecordBinding = kMostBound;
 
 class Pipelines {
@@ -34,8 +35,8 @@ class Pipelines {
 
   VkPipelineLayout layout() const { return layout_; }
 
-  // The pipeline of `module` with specialisation constants 0, 1, ... *out_is_new, which may be
-  // NULL, tells whether the call made it. Throws StatusError.
+  // Returns the pipeline of `module` with the specialisation constants 0, 1 and so on. *out_is_new
+  // says whether the call made the pipeline; out_is_new may be NULL. Throws StatusError.
   VkPipeline get(const Module& module, std::span<const uint32_t> constants, bool* out_is_new);
 
  private:
@@ -51,10 +52,10 @@ class Pipelines {
   void save() const;
 
   const std::shared_ptr<Context> context_;
-  VkDescriptorSetLayout set_layout_ = nullptr;  // NULL where descriptors cannot be pushed.
+  VkDescriptorSetLayout set_layout_ = nullptr;  // NULL without push descriptors.
   VkPipelineLayout layout_ = nullptr;
   VkPipelineCache cache_ = nullptr;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::unordered_multimap<uint64_t, Entry> entries_;
   std::unordered_map<const Module*, VkShaderModule> shaders_;
 };

@@ -1,7 +1,8 @@
-// Plans: pipelines are compiled in prepare(), never by a launch with a plan.
+// Plans compile pipelines in prepare(), so that a launch with a plan never compiles.
 //
-// Drivers may put off most of that to the first dispatch: lavapipe makes machine code there, which
-// takes 16 to 470 ms. So prepare() also submits dispatches without workgroups, and waits for them.
+// Drivers may delay most of the compilation to the first dispatch: lavapipe makes machine code
+// there, which takes 16 to 470 ms. So prepare() also submits dispatches without workgroups, and
+// waits for them.
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -16,8 +17,8 @@ namespace {
 
 Plan* plan_of(const bp_plan* plan) { return reinterpret_cast<Plan*>(const_cast<bp_plan*>(plan)); }
 
-// Binds `bytes` at every place that a shader may name: none of them may be empty, also where the
-// shader does not run.
+// Binds `bytes` at every binding that a shader may name, because no binding may be empty even if
+// the shader does not run.
 void bind_everywhere(const Engine& engine, VkCommandBuffer to, const Slice& bytes) {
   const VkDescriptorBufferInfo buffer{bytes.memory->buffer(), bytes.offset_in_buffer(),
                                       bytes.size_bytes};

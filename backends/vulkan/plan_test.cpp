@@ -8,7 +8,7 @@ namespace {
 
 class VulkanPlan : public WithDevice {};
 
-// What follows counts by the log, in which each compilation is a line.
+// Returns the number of compilations, each of which is a line of the log.
 int64_t compilations(const Vulkan& v) {
   return std::count(v.b.details.begin(), v.b.details.end(), '\n');
 }
@@ -43,7 +43,7 @@ void release(Vulkan& v, uint32_t op, bp_plan* plan) {
   EXPECT_EQ(kernel->plan_release(kernel, plan), BP_OK);
 }
 
-// A matrix whose place can be moved in its buffer, or taken away.
+// A matrix that can be moved in its buffer, or lose its buffer.
 class Matrix {
  public:
   Matrix(Vulkan& v, int64_t rows, int64_t cols) : tensor_(v.b, BP_F32, {rows + 1, cols}) {

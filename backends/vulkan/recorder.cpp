@@ -8,8 +8,8 @@
 namespace bp::vulkan {
 namespace {
 
-constexpr uint32_t kMostCommands = 256;  // Of a batch: the device starts while more are recorded.
-constexpr uint32_t kEagerCommands = 16;  // An idle device gets every so many.
+constexpr uint32_t kMostCommands = 256;  // The device starts a batch of this many.
+constexpr uint32_t kEagerCommands = 16;  // An idle device gets smaller batches.
 constexpr uint32_t kPlacesOfPool = 256;
 
 constexpr VkPipelineStageFlags kWorkStages =
@@ -18,7 +18,7 @@ constexpr VkAccessFlags kWorkWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRA
 constexpr VkAccessFlags kWorkAccess =
     kWorkWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
 
-// What check() throws for `result`.
+// Returns the text that check() throws for `result`.
 std::string words(const char* call, VkResult result) {
   return std::string(call) + " failed: " + result_name(result);
 }
@@ -56,7 +56,7 @@ void Recording::order(std::span<const AddressRange> asked) {
   std::span<const AddressRange> ranges = asked;
   std::vector<AddressRange> widened;
   if (r.context_->options.has_validation) {
-    // As descriptors show them (shadows.hpp).
+    // The ranges are widened as for descriptors (shadows.hpp).
     const uint64_t alignment = r.context_->physical.storage_alignment_bytes;
     widened.assign(asked.begin(), asked.end());
     for (AddressRange& range : widened) range.begin = range.begin / alignment * alignment;
@@ -129,7 +129,7 @@ Recorder::~Recorder() {
     flush();
     wait(submitted_, UINT64_MAX);
   } catch (const StatusError&) {
-    // The device is lost: nothing runs any more.
+    // The device is lost, so no work runs any more.
   }
   watcher_.stop();
   const DeviceFunctions& vk = context_->vk;
@@ -179,7 +179,7 @@ void Recorder::open_batch() {
   idle_.pop_back();
   batch_.ticket = submitted_ + 1;
   is_open_ = true;
-  put_barrier(kWorkStages, kWorkAccess);  // Behind all that was submitted before.
+  put_barrier(kWorkStages, kWorkAccess);  // It orders the batch behind all earlier ones.
   hazards_.clear();
 }
 
@@ -193,7 +193,7 @@ Ticket Recorder::end_command() {
   return ticket;
 }
 
-// Called with the mutex, and an open batch.
+// The caller holds the mutex, and a batch is open.
 void Recorder::submit() {
   const DeviceFunctions& vk = context_->vk;
   put_barrier(VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
@@ -224,8 +224,8 @@ void Recorder::submit() {
   submitted_.store(batch.ticket, std::memory_order_release);
 }
 
-// A batch was not taken: what was recorded is gone, and with it the order of all. Whoever waits for
-// it goes on.
+// Loses the device because the queue did not take a batch. The recorded work is gone, and with it
+// the order of all work. Waiters for the batch go on.
 void Recorder::abandon(Ticket ticket, const std::string& why) {
   const DeviceFunctions& vk = context_->vk;
   const Ticket before = submitted_;
@@ -319,7 +319,7 @@ void Recorder::drain() {
   try {
     wait(latest(), UINT64_MAX);
   } catch (const StatusError&) {
-    // Found to be lost by this.
+    // This call found that the device is lost.
   }
   watcher_.wait(latest(), UINT64_MAX);
 }

@@ -1,13 +1,12 @@
-// The order of all work on a device: command buffers in batches on its one queue, and a timeline
-// that tells what has ended.
+// Orders all work on a device: command buffers in batches on its one queue, and a timeline that
+// says which batches have ended.
 //
-// What is recorded gets the ticket of its batch: the value to which the timeline rises when the
-// batch has ended. Streams record in the order in which their work may begin, so the queue never
-// waits for anything. Barriers stand where ranges meet (hazards.hpp), and at the beginning of each
-// batch.
+// Recorded work gets the ticket of its batch, which is the value that the timeline reaches when the
+// batch has ended. Streams record work only when it may begin, so the queue never waits. Barriers
+// are recorded where ranges conflict (hazards.hpp), and at the beginning of each batch.
 //
-// Rules: safe from any thread; nothing waits for the device but wait() and the destructor. Failures
-// are StatusErrors.
+// The functions are safe from any thread. Only wait() and the destructor wait for the device.
+// Failures are StatusErrors.
 #pragma once
 
 #include <atomic>
@@ -28,7 +27,7 @@ namespace bp::vulkan {
 
 class Recorder;
 
-// A moment on the device's clock; its place in a query pool is taken until it ends.
+// A moment on the device's clock. It keeps a place in a query pool until it is destroyed.
 class Timestamp {
  public:
   Timestamp(Recorder& recorder, uint32_t place) : recorder_(recorder), place_(place) {}
@@ -37,7 +36,7 @@ class Timestamp {
 
   uint32_t place() const { return place_; }
 
-  // In nanoseconds; the batch in which it was written has ended.
+  // Returns the time in nanoseconds. The batch that wrote the timestamp must have ended.
   int64_t time_ns() const;
 
  private:
@@ -45,27 +44,28 @@ class Timestamp {
   const uint32_t place_;
 };
 
-// What records one piece of work, while it holds the recorder.
+// Records one piece of work, while it holds the recorder.
 class Recording {
  public:
   explicit Recording(Recorder& recorder) : recorder_(recorder) {}
 
-  // Puts a barrier in front of what comes next, if it needs one.
+  // Records a barrier before the next command, if the command needs one.
   void order(std::span<const AddressRange> ranges);
 
   VkCommandBuffer commands() const;
 
-  // A copy between two ranges that do not overlap.
+  // Records a copy between two ranges that do not overlap.
   void copy(VkBuffer to, uint64_t to_offset, VkBuffer from, uint64_t from_offset,
             uint64_t size_bytes);
 
-  // Keeps `object` until the work has ended.
+  // Keeps `object` alive until the work has ended.
   void retain(std::shared_ptr<const void> object);
 
-  // Runs `job` on another thread when the work has ended, which counts as ended after that.
+  // Runs `job` on another thread when the device has finished the work. The work counts as ended
+  // after the job.
   void on_end(std::function<void()> job);
 
-  // The device's time when all work before has ended.
+  // Records a timestamp, which gives the device's time when all earlier work has ended.
   std::shared_ptr<Timestamp> stamp();
 
  private:
@@ -90,44 +90,48 @@ class Recorder {
     return end_command();
   }
 
-  // Hands what is recorded to the device.
+  // Submits the recorded work to the device.
   void flush();
 
-  // Whether what has this ticket has ended.
+  // Returns whether the work with this ticket has ended.
   bool is_done(Ticket ticket);
 
-  // Waits for it; hands it to the device first. False if timeout_ns passed before.
+  // Submits the work with this ticket if needed, and waits for it. Returns false if timeout_ns
+  // passed first.
   bool wait(Ticket ticket, uint64_t timeout_ns);
 
-  // Runs `job` when it has ended: here if it has, else on another thread.
+  // Runs `job` when the work with this ticket has ended: on the calling thread if it already has,
+  // else on another thread.
   void when_done(Ticket ticket, std::function<void()> job);
 
-  // The newest ticket.
+  // Returns the newest ticket.
   Ticket latest() const { return last_.load(std::memory_order_acquire); }
 
-  // Lets go of what ended work holds.
+  // Releases what ended work holds.
   void collect();
 
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
 
-  // Nothing is recorded any more, and what was is taken for ended. The first `why` counts.
+  // Marks the device as lost. Nothing is recorded any more, and all work counts as ended. The first
+  // `why` is kept.
   void lose(const std::string& why);
 
-  // Why the device is lost: "vkQueueSubmit failed: VK_ERROR_DEVICE_LOST"; "" where the driver has
-  // not said so.
+  // Returns why the device is lost, such as "vkQueueSubmit failed: VK_ERROR_DEVICE_LOST", or "" if
+  // the driver did not report the loss.
   std::string loss() const;
 
-  // Waits for what runs, and for the jobs behind it, also on a lost device.
+  // Waits for running work and its jobs, also on a lost device.
   void drain();
 
-  // Called once, on another thread, when the device is found to be lost. Before the first work.
+  // Sets the function that is called once, on another thread, when the device is found to be lost.
+  // It must be set before the first work.
   void set_on_lost(std::function<void()> on_lost) { on_lost_ = std::move(on_lost); }
 
  private:
   friend class Recording;
   friend class Timestamp;
 
-  // A command buffer and what it holds until it has ended.
+  // A command buffer, and the objects that it keeps until it has ended.
   struct Batch {
     VkCommandBuffer commands = nullptr;
     Ticket ticket = 0;
@@ -149,26 +153,26 @@ class Recorder {
   const std::shared_ptr<Context> context_;
   VkCommandPool pool_ = nullptr;
   VkSemaphore timeline_ = nullptr;
-  std::atomic<Ticket> last_ = 0;       // Recorded.
-  std::atomic<Ticket> submitted_ = 0;  // Handed to the device.
-  std::atomic<Ticket> reached_ = 0;    // Seen to have ended.
+  std::atomic<Ticket> last_ = 0;       // The newest recorded ticket.
+  std::atomic<Ticket> submitted_ = 0;  // The newest submitted ticket.
+  std::atomic<Ticket> reached_ = 0;    // The newest ticket known to have ended.
   std::atomic<bool> is_lost_ = false;
   std::function<void()> on_lost_;
   mutable std::mutex loss_mutex_;
-  std::string loss_;  // Guarded by loss_mutex_.
+  std::string loss_;  // `loss_mutex_` guards it.
 
-  std::mutex mutex_;  // Guards what follows, and the queue.
+  std::mutex mutex_;  // It guards the members below and the queue.
   bool is_open_ = false;
   Batch batch_;
   std::deque<Batch> in_flight_;
   std::vector<VkCommandBuffer> idle_;
   Hazards hazards_;
 
-  std::mutex place_mutex_;  // Guards what follows.
+  std::mutex place_mutex_;  // It guards the members below.
   std::vector<VkQueryPool> query_pools_;
   std::vector<uint32_t> free_places_;
 
-  Watcher watcher_;  // Ends first.
+  Watcher watcher_;  // It ends first.
 };
 
 }  // namespace bp::vulkan

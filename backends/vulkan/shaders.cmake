@@ -1,8 +1,9 @@
-# The shaders of the kernels: compiled to SPIR-V when the backend is built, checked, and embedded.
+# Compiles the shaders of the kernels to SPIR-V when the backend is built, checks them, and embeds
+# them.
 #
-# A shader is kernels/<name>.comp. One that computes in several types is compiled once for each,
-# with COMPUTE_<TYPE> defined; what else differs is a specialisation constant. One that reads a
-# record is compiled again with BOUND_RECORD defined, as module <name>_record.
+# A shader is kernels/<name>.comp. A shader that computes in several types is compiled once for each
+# type, with COMPUTE_<TYPE> defined; all other variants are specialisation constants. A shader that
+# reads a record is compiled again with BOUND_RECORD defined, as module <name>_record.
 set(vulkan_shaders
   "arange f64 i64"
   "cast f32_to_i64 f64_to_i64 f32_to_f64 i64_to_f64 i64_to_f32 f64_to_f32"
@@ -70,7 +71,7 @@ function(backplane_vulkan_module shader type binding)
   set(arrays ${arrays} ${module} PARENT_SCOPE)
 endfunction()
 
-# The identifier of a module: kMapF32Module for map_f32.
+# Gives the identifier of a module, such as kMapF32Module for map_f32.
 function(backplane_vulkan_identifier module out_name)
   string(REPLACE "_" ";" words ${module})
   set(name)
@@ -83,7 +84,7 @@ function(backplane_vulkan_identifier module out_name)
   set(${out_name} k${name}Module PARENT_SCOPE)
 endfunction()
 
-# Adds all modules to <target>: their table is shader_modules.hpp, in the build tree.
+# Adds all modules to <target>, and their table, shader_modules.hpp, to the build tree.
 function(backplane_vulkan_shaders target)
   file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/shaders)
   set(arrays)

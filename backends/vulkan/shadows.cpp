@@ -15,7 +15,8 @@ bool overlap(const AddressRange& a, const AddressRange& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
-// The written ranges, those that overlap as one: the parts of one dispatch need no order.
+// Returns the written ranges, with overlapping ones merged, because the parts of one dispatch need
+// no order.
 std::vector<AddressRange> written_ranges(std::span<const AddressRange> ranges) {
   std::vector<AddressRange> written;
   for (AddressRange range : ranges) {
@@ -116,7 +117,7 @@ VkDescriptorSet Shadows::take_set(Recording& recording) {
 }
 
 void Shadows::show_one(Recording& recording, Card& card, const AddressRange& range) {
-  // Memory begins at multiples of more than that: what was widened stays in it.
+  // Memory begins at larger multiples, so widened ranges stay inside it.
   const std::shared_ptr<Memory> memory = card.find(range.begin);
   if (memory == nullptr) return;
   const DeviceFunctions& vk = context_->vk;
@@ -147,7 +148,7 @@ void Shadows::show_one(Recording& recording, Card& card, const AddressRange& ran
 
 void Shadows::show(Recording& recording, Card& card, std::span<const AddressRange> ranges) {
   const uint64_t alignment = context_->physical.storage_alignment_bytes;
-  // Descriptors begin at multiples of this, so neighbours may share the bytes in between.
+  // Descriptors begin at multiples of the alignment, so neighbouring ranges may share bytes.
   std::vector<AddressRange> widened(ranges.begin(), ranges.end());
   for (AddressRange& range : widened) range.begin = range.begin / alignment * alignment;
   const std::vector<AddressRange> written = written_ranges(widened);

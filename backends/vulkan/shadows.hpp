@@ -1,7 +1,7 @@
-// What validation layers see of dispatches. They follow copies and bound descriptors, and no
-// addresses: so in front of each dispatch, behind its barrier, stand dispatches that do nothing and
-// name in a descriptor each range that the real one reads or writes. A barrier that is missing is
-// then a hazard in their eyes.
+// Shows dispatches to validation layers, which track copies and bound descriptors but not
+// addresses. Before each dispatch, and after its barrier, empty dispatches are recorded that name
+// in a descriptor each range that the real dispatch reads or writes. The layers then report a
+// missing barrier as a hazard.
 #pragma once
 
 #include <memory>
@@ -22,11 +22,11 @@ class Shadows {
   Shadows(const Shadows&) = delete;
   ~Shadows();
 
-  // Records them for memory of `card`. Throws StatusError.
+  // Records the empty dispatches for ranges in memory of `card`. Throws StatusError.
   void show(Recording& recording, Card& card, std::span<const AddressRange> ranges);
 
  private:
-  // Descriptor sets of some dispatches; work holds it.
+  // The descriptor sets of some dispatches. Work keeps the pool alive.
   struct Pool {
     explicit Pool(std::shared_ptr<Context> its_context);
     Pool(const Pool&) = delete;
@@ -45,7 +45,7 @@ class Shadows {
   VkDescriptorSetLayout set_layout_ = nullptr;
   VkPipelineLayout layout_ = nullptr;
   VkPipeline readers_ = nullptr, writers_ = nullptr;
-  std::shared_ptr<Pool> pool_;  // Guarded by the recorder.
+  std::shared_ptr<Pool> pool_;  // The recorder guards it.
 };
 
 }  // namespace bp::vulkan

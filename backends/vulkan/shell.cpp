@@ -1,5 +1,5 @@
-// What the shell asks of this backend: its devices, its handles, and what it makes of them, which
-// are the tables of devices, the guard, failures that tests order, graphs and the compiler.
+// The traits that tell the shell about this backend's devices and handles. The shell makes the
+// table of devices, the guard, failures that tests order, graphs and the compiler from them.
 #include <algorithm>
 #include <utility>
 
@@ -20,9 +20,6 @@ struct Traits : Cards<Instance, Device>, Handles {
   static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
     return vulkan::device_of(i, handle, call);
   }
-  static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
-    return vulkan::any_device_of(i, handle, call, "device");
-  }
 
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     const std::shared_ptr<Engine> engine = d.card().engine();
@@ -32,7 +29,7 @@ struct Traits : Cards<Instance, Device>, Handles {
   }
   static void reset(Device& d) {
     d.card().reset(d);
-    d.properties();  // What was lent before shows the new generation.
+    d.properties();  // This updates the properties that were lent before.
   }
   static TestFaults& faults_of(bp_stream* handle, const char* call) {
     return vulkan::stream_of(handle, call).lane->faults();

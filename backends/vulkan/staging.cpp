@@ -6,7 +6,7 @@
 namespace bp::vulkan {
 namespace {
 
-// The coherent heap that suits best; every device has one.
+// Returns the coherent heap that suits best. Every device has one.
 size_t choose_heap(const Physical& physical, bool is_read_by_host) {
   const auto rank = [&](const PhysicalHeap& heap) {
     if ((heap.flags & BP_HEAP_HOST_COHERENT) == 0) return 0;
@@ -29,7 +29,7 @@ Slice Staging::cut(uint64_t size_bytes) {
   return {chunk, begin, size_bytes, chunk->map() + begin};
 }
 
-// Puts a chunk that nobody holds at the end, and gives back more of them than are of use.
+// Moves a chunk that nobody holds to the end, and frees surplus chunks.
 bool Staging::find_idle_chunk() {
   const auto is_idle = [](const std::shared_ptr<Memory>& chunk) { return chunk.use_count() == 1; };
   const auto found = std::ranges::find_if(chunks_, is_idle);
@@ -49,7 +49,7 @@ bool Staging::find_idle_chunk() {
 }
 
 Slice Staging::take(uint64_t size_bytes, const char* call) {
-  if (size_bytes > kChunkBytes / 4) {  // Too large to share a chunk.
+  if (size_bytes > kChunkBytes / 4) {  // It is too large to share a chunk.
     auto alone = std::make_shared<Memory>(context_, heap_, size_bytes, kAlignmentBytes, call);
     std::byte* const pointer = alone->map();
     return {std::move(alone), 0, size_bytes, pointer};

@@ -1,7 +1,9 @@
-// Memory between the host and the device: arguments of dispatches, and bytes on their way.
+// Memory between the host and the device, for arguments of dispatches and for bytes that are
+// copied.
 //
-// Slices are cut from chunks one behind the other. Who uses a slice holds its chunk; a chunk that
-// nobody holds is used again from its beginning. Work on the device holds it until it has ended.
+// Slices are cut from chunks one after the other. The user of a slice holds its chunk; work on the
+// device holds the chunk until the work has ended. A chunk that nobody holds is used again from its
+// beginning.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,7 @@
 
 namespace bp::vulkan {
 
-// Part of a chunk, which both sides see at once.
+// A part of a chunk, which host and device access without copies.
 struct Slice {
   std::shared_ptr<Memory> memory;
   uint64_t byte_offset = 0, size_bytes = 0;
@@ -26,16 +28,18 @@ struct Slice {
 
 class Staging {
  public:
-  // Slices that the host reads lie where it reads fast, if the device has such memory.
+  // If `is_read_by_host` is true, slices lie in memory that the host reads fast, if the device has
+  // such memory.
   Staging(std::shared_ptr<Context> context, bool is_read_by_host);
 
-  // Throws StatusError of BP_OUT_OF_MEMORY, for the function named `call`.
+  // Takes a slice. Throws StatusError of BP_OUT_OF_MEMORY, whose text names `call`.
   Slice take(uint64_t size_bytes, const char* call);
 
  private:
   static constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
   static constexpr size_t kMostIdleChunks = 8;
-  // The most that a device may ask of a uniform buffer's offset (Vulkan 1.3, required limits).
+  // The largest alignment that a device may require for the offset of a uniform buffer (Vulkan 1.3,
+  // required limits).
   static constexpr uint64_t kAlignmentBytes = 256;
 
   Slice cut(uint64_t size_bytes);
@@ -43,9 +47,9 @@ class Staging {
 
   const std::shared_ptr<Context> context_;
   const size_t heap_;
-  std::mutex mutex_;                             // Guards what follows.
-  std::vector<std::shared_ptr<Memory>> chunks_;  // The last one is cut from.
-  uint64_t cut_bytes_ = 0;                       // Of it.
+  std::mutex mutex_;                             // It guards the members below.
+  std::vector<std::shared_ptr<Memory>> chunks_;  // Slices are cut from the last one.
+  uint64_t cut_bytes_ = 0;                       // The used bytes of the last one.
 };
 
 }  // namespace bp::vulkan

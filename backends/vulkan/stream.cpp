@@ -9,7 +9,7 @@
 namespace bp::vulkan {
 namespace {
 
-// Records the moment on the device; what fails there fails the moment.
+// Records the moment on the device. If recording fails, the moment fails.
 void capture(Lane& lane, Moment& moment, bool is_timed, const Outcome& before) {
   std::shared_ptr<Timestamp> time;
   Ticket ticket = lane.last();
@@ -46,7 +46,7 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
   static void destroy_stream(Stream& s) {
     const std::shared_ptr<Lane> lane = s.lane;
     s.device->destroy_stream(&s);
-    // What it recorded completes without it; on a lost device nothing does.
+    // Recorded work completes without the stream, except on a lost device.
     if (!lane->recorder().is_lost()) lane->recorder().flush();
   }
   static bool is_idle(const Stream& s) {
@@ -64,7 +64,7 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
            "event.create: flags has BP_EVENT_TIMING, and the device's queue has no timestamps");
   }
   static std::shared_ptr<Moment> make_moment(const Event&, const Stream& s) {
-    s.lane->recorder().flush();  // Also if the record itself waits on the host.
+    s.lane->recorder().flush();  // This also helps a record that waits on the host.
     return std::make_shared<Moment>(s.lane->shared_engine());
   }
   static bp_status record(const Stream& s, const Event& e, const std::shared_ptr<Moment>& moment) {
@@ -91,31 +91,33 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
   }
 };
 
-// Work of one device is recorded in one order: to be recorded behind the event is to wait for it.
+// Makes `s` wait for the moment. Work of one device is recorded in one order, so work that is
+// recorded behind the event waits for it.
 bp_status Traits::wait_for(const Stream& s, const std::shared_ptr<Moment>& moment) {
   if (moment->engine != nullptr && moment->engine != s.lane->shared_engine()) {
     moment->watch();
     return s.queue->wait_for(moment->ended);
   }
   const bp_status status = s.queue->wait_for(moment->submitted);
-  // What ends behind the wait ends behind the event.
+  // Work behind the wait ends after the event.
   const bp_status followed = s.queue->submit_always(
       [lane = s.lane, moment](const Outcome&) { lane->advance(moment->ticket); }, false);
   return status == BP_OK ? followed : status;
 }
 
-// Two steps: the first waits until the device has come to it, without a thread that blocks; the
-// second calls. A stream that has failed skips the first, and the second waits.
+// Adds a callback in two steps. The first waits until the device has reached it, without a blocked
+// thread. The second calls the callback. A stream that has failed skips the first step, and the
+// second one waits.
 bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
   const std::shared_ptr<Lane> lane = s.lane;
-  lane->recorder().flush();  // Also if the call itself waits on the host.
+  lane->recorder().flush();  // This also helps a callback that waits on the host.
   const auto reached = std::make_shared<Point>(false);
   const bp_status status = s.queue->submit_always(
       [lane, reached](const Outcome&) {
         try {
           lane->recorder().when_done(lane->last(), [reached] { reached->complete({}); });
         } catch (const StatusError&) {
-          reached->complete({});  // Lost: nothing runs any more.
+          reached->complete({});  // On a lost device nothing runs.
         }
       },
       false);
@@ -126,7 +128,7 @@ bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* callback,
         try {
           lane->recorder().wait(lane->last(), UINT64_MAX);
         } catch (const StatusError&) {
-          // Lost meanwhile; the failure is in `before` or comes with the next call.
+          // The device was lost meanwhile. The failure is in `before`, or the next call returns it.
         }
         callback(user_data, before.status);
       },
@@ -172,7 +174,7 @@ bool Moment::wait(uint64_t timeout_ns) const {
   return engine == nullptr || engine->recorder.wait(ticket, deadline.left_ns());
 }
 
-// Another thread may destroy the stream meanwhile.
+// The argument is a copy, because another thread may destroy the stream meanwhile.
 bool wait_for_stream(Stream stream, uint64_t timeout_ns) {
   const Deadline deadline(timeout_ns);
   Recorder& recorder = stream.lane->recorder();
@@ -185,13 +187,6 @@ bool wait_for_stream(Stream stream, uint64_t timeout_ns) {
 
 Event::Event(Device& its_device, bp_event_flags its_flags)
     : Handle(kEventMagic, its_device), EventOf(its_flags, nullptr) {}
-
-void require_alive(const Handle& handle, const char* call, const char* what) {
-  if (handle.device->is_alive(handle.generation)) return;
-  const std::string whose = std::string(call) + ": " + what + ": its device ";
-  if (!handle.device->is_lost()) refuse(BP_DEVICE_LOST, whose + "was reset since it was made");
-  refuse(BP_DEVICE_LOST, whose + "is lost, until it is reset" + handle.device->card().loss());
-}
 
 Stream& any_stream_of(bp_stream* handle, const char* call, const char* what) {
   return checked_object_of<Stream>(handle, kStreamMagic, call, what);

@@ -1,8 +1,8 @@
-// Streams and events: what the handles are, and how work is submitted.
+// Streams and events: their handles, and the submission of work.
 //
-// A stream is a queue of the host (backends/shell/queue.hpp), which runs its tasks in the caller:
-// they record commands. Only behind a wait for what has not been recorded yet, or behind a
-// callback, tasks stay in the queue. A lane tells how far the stream has come on the device.
+// A stream is a queue of the host (backends/shell/queue.hpp). It runs its tasks, which record
+// commands, on the caller's thread. Tasks stay in the queue only behind a callback, or behind a
+// wait for work that is not yet recorded. A lane says how far the stream has come on the device.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,13 @@
 namespace bp::vulkan {
 
 // What every handle begins with.
-struct Handle {
-  Handle(uint32_t its_magic, Device& its_device)
-      : magic(its_magic), device(&its_device), generation(its_device.generation()) {}
-
-  uint32_t magic;
-  Device* device;
-  uint64_t generation;  // Of the device when the handle was made: a reset ends it.
-};
+using Handle = MortalHandle<Device>;
 
 constexpr uint32_t kStreamMagic = 0x56537472;
 constexpr uint32_t kEventMagic = 0x56457665;
 
-// The handle of a queue. The queue and the lane live on after it until their work has ended.
+// The handle of a queue. When the handle is destroyed, the queue and the lane live on until their
+// work has ended.
 struct Stream : Handle {
   explicit Stream(Device& its_device) : Handle(kStreamMagic, its_device) {}
 
@@ -38,30 +32,33 @@ struct Stream : Handle {
   std::shared_ptr<Lane> lane;
 };
 
+inline const std::shared_ptr<Queue>& work_of(const Stream& stream) { return stream.queue; }
+
 // What a record captured, or what the host signals.
 struct Moment {
-  // `its_engine` is that of the stream; NULL for one that the host signals.
+  // `its_engine` is the engine of the stream, or NULL if the host signals the moment.
   explicit Moment(std::shared_ptr<Engine> its_engine)
       : engine(std::move(its_engine)),
         submitted(std::make_shared<Point>(false)),
         ended(std::make_shared<Point>(false)) {}
 
-  // Sets what was captured, and lets go who waits. `outcome` is that of the stream.
+  // Sets what the record captured, and releases all waiters. `outcome` is the outcome of the
+  // stream.
   void complete(Ticket its_ticket, std::shared_ptr<Timestamp> its_time, const Outcome& outcome);
 
-  // Makes `ended` complete when the work has ended.
+  // Lets `ended` complete when the work has ended.
   void watch();
 
   bool is_done() const {
     return submitted->is_complete() && (engine == nullptr || engine->recorder.is_done(ticket));
   }
 
-  // False if timeout_ns passed first.
+  // Waits for the moment. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns) const;
 
   const std::shared_ptr<Engine> engine;
-  const std::shared_ptr<Point> submitted;  // The work is recorded, or the host has signalled.
-  const std::shared_ptr<Point> ended;      // For who cannot be ordered by recording behind it.
+  const std::shared_ptr<Point> submitted;  // Complete once recorded or signalled.
+  const std::shared_ptr<Point> ended;      // For waiters that cannot record behind it.
   Ticket ticket = 0;                       // Valid once it is submitted.
   std::shared_ptr<Timestamp> time;
 
@@ -74,20 +71,19 @@ struct Event : Handle, EventOf<Moment> {
   Event(Device& its_device, bp_event_flags its_flags);
 };
 
-// Handles are never completed as global structs: two backends linked into one program would then
-// both define bp_stream. Each type is converted here and nowhere else.
+// The handle types of the ABI are never completed as global structs, because two backends linked
+// into one program would then both define bp_stream. This header alone converts them to their own
+// types.
 //
-// The stream or event behind a handle, for the argument `what` of the entry `call`. Throws
-// StatusError if it is none of this backend, its device is lost, or the device was reset since.
+// Return the stream or event behind a handle, which is the argument `what` of the entry `call`.
+// They throw StatusError if the handle is not of this backend, if its device is lost, or if the
+// device was reset since.
 Stream& stream_of(bp_stream* handle, const char* call, const char* what = "stream");
 Event& event_of(bp_event* handle, const char* call, const char* what = "event");
 
-// The same for destroy(), which takes a handle of a lost device.
+// Return the stream or event for destroy(), which also takes a handle of a lost device.
 Stream& any_stream_of(bp_stream* handle, const char* call, const char* what = "stream");
 Event& any_event_of(bp_event* handle, const char* call, const char* what = "event");
-
-// Throws StatusError of BP_DEVICE_LOST for a handle whose device is lost or was reset since.
-void require_alive(const Handle& handle, const char* call, const char* what);
 
 // Submits work that touches `ranges`: `body` records it, and is called with a Recording.
 template <typename Ranges, typename Body>
@@ -103,7 +99,8 @@ bp_status submit_work(Stream& stream, Ranges ranges, Body body) {
       });
 }
 
-// Waits until the work submitted to `stream` so far has ended. False if timeout_ns passed first.
+// Waits until the work submitted to `stream` so far has ended. Returns false if timeout_ns passed
+// first.
 bool wait_for_stream(Stream stream, uint64_t timeout_ns);
 
 }  // namespace bp::vulkan

@@ -9,7 +9,7 @@ constexpr uint64_t kBytes = 4096;
 
 class VulkanStreams : public WithDevice {};
 
-// More commands than a batch holds, each of which needs the one before.
+// There are more commands than a batch holds, and each needs the one before.
 TEST_F(VulkanStreams, KeepOrderOverManyBatches) {
   Vulkan v;
   bp_stream* const stream = v.b.make_stream();
@@ -24,7 +24,7 @@ TEST_F(VulkanStreams, KeepOrderOverManyBatches) {
   EXPECT_EQ(v.read(stream, a, kBytes), std::vector<uint32_t>(kBytes / 4, 500));
 }
 
-// The second stream never ran anything itself: what it frees is still in use by the first.
+// The second stream never ran work. The first one still uses the memory that the second one frees.
 TEST_F(VulkanStreams, FreeMemoryBehindTheEventsTheyWaitFor) {
   Vulkan v;
   bp_stream* const worker = v.b.make_stream();
@@ -92,7 +92,7 @@ TEST_F(VulkanStreams, MeasureTimeThatDoesNotRunBack) {
   bp_event* const begin = v.b.make_event(BP_EVENT_TIMING);
   bp_event* const end = v.b.make_event(BP_EVENT_TIMING);
   bp_buffer* const buffer = v.b.make_buffer(kBytes);
-  for (int k = 0; k < 300; ++k) {  // More than a query pool has places.
+  for (int k = 0; k < 300; ++k) {  // A query pool has fewer places.
     ASSERT_EQ(v.record(begin, stream), BP_OK);
     ASSERT_EQ(v.fill(stream, buffer, kBytes, 5), BP_OK);
     ASSERT_EQ(v.record(end, stream), BP_OK);

@@ -1,4 +1,5 @@
-// The validation layers as an oracle: with barriers they have nothing to say, and without they do.
+// Uses the validation layers as an oracle: with barriers they report nothing, and without barriers
+// they report hazards.
 #include <memory>
 
 #include "backends/vulkan/vulkan_test.hpp"
@@ -19,7 +20,8 @@ class VulkanValidation : public WithDevice {
   }
 };
 
-// Sums and copies in a chain, each of which needs the one before; what the layers say of it.
+// Runs a chain of sums and copies, each of which needs the one before. Returns the messages of the
+// layers.
 std::string messages_of_a_chain(const Vulkan::Options& options) {
   Vulkan v(options);
   TestTensor a(v.b, BP_F32, {64}), b(v.b, BP_F32, {64}), c(v.b, BP_F32, {64});
@@ -62,7 +64,7 @@ TEST_F(VulkanValidation, FindsNothingInPlans) {
   EXPECT_EQ(v.b.errors, "");
 }
 
-// The chain of launches is seen through the descriptors that stand for its addresses.
+// The layers see the chain of launches through the descriptors that stand for its addresses.
 TEST_F(VulkanValidation, FindsBarriersThatWereRemoved) {
   const std::string messages = messages_of_a_chain({{"validation", "yes"}, {"barriers", "no"}});
   EXPECT_NE(messages.find("SYNC-HAZARD-READ-AFTER-WRITE"), std::string::npos) << messages;

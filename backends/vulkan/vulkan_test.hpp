@@ -1,5 +1,5 @@
-// For the unit tests of this backend: an instance, and calls on its first device. A test is
-// skipped, with the reason, where the machine has none.
+// A fixture for the unit tests of this backend: an instance, and calls on its first device. A test
+// is skipped, with the reason, if the machine has no device.
 #pragma once
 
 #include <gtest/gtest.h>

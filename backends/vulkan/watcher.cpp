@@ -45,7 +45,7 @@ void Watcher::run() {
     const auto next = jobs_.begin();
     const Ticket ticket = next->first;
     {
-      // What the job holds ends before the job counts as run.
+      // What the job holds is released before the job counts as run.
       const std::function<void()> job = std::move(next->second);
       lock.unlock();
       wait_(ticket);

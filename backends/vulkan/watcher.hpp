@@ -1,4 +1,4 @@
-// A thread that runs what has to happen on the host when work on the device has ended.
+// A thread that runs jobs on the host when work on the device has ended.
 #pragma once
 
 #include <condition_variable>
@@ -20,26 +20,26 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   ~Watcher() { stop(); }
 
-  // Runs `job`, which does not throw, when `ticket` has ended. What has a ticket is handed to the
-  // device already.
+  // Runs `job`, which must not throw, when `ticket` has ended. Work that has a ticket here is
+  // already submitted to the device.
   void add(Ticket ticket, std::function<void()> job);
 
-  // Whether jobs up to `ticket` have run.
+  // Returns whether the jobs up to `ticket` have run.
   bool is_done(Ticket ticket);
 
-  // Waits for them. False if timeout_ns passed before.
+  // Waits for the jobs up to `ticket`. Returns false if timeout_ns passed first.
   bool wait(Ticket ticket, uint64_t timeout_ns);
 
-  // Runs what is left, and ends the thread.
+  // Runs the remaining jobs, and ends the thread.
   void stop();
 
  private:
   void run();
 
   const std::function<void(Ticket)> wait_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::condition_variable added_, ran_;
-  std::multimap<Ticket, std::function<void()>> jobs_;  // One stays until it has run.
+  std::multimap<Ticket, std::function<void()>> jobs_;  // A job stays until it has run.
   bool is_stopping_ = false;
   std::thread thread_;
 };

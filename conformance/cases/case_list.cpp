@@ -63,7 +63,7 @@ const Case* CaseFinder::find(std::string_view id) {
     if (const Case* which = made_.back().find(id)) return which;
   }
   if (is_whole_) return nullptr;
-  // Its id does not say what it belongs to, if anything.
+  // The id does not show which part of the suite it belongs to, so the whole suite is made.
   is_whole_ = true;
   made_.push_back(CaseList::whole_suite());
   return made_.back().find(id);

@@ -1,4 +1,4 @@
-// All cases of the suite, and the index by id.
+// All cases of the suite, and their index by id.
 #pragma once
 
 #include <deque>
@@ -15,30 +15,29 @@ namespace bp::conformance {
 
 class CaseList {
  public:
-  // Sorts by (group, op, dtype), so that set-up and compiled kernels are shared. Throws
-  // std::logic_error where two cases have one id, or one has no id or no body.
+  // Sorts by (group, op, dtype), so that cases share set-up and compiled kernels. Throws
+  // std::logic_error if two cases have one id, or if a case has no id or no body.
   explicit CaseList(std::vector<Case> cases);
 
-  // The index refers to the ids in place, which stay where they are in a move.
+  // The index refers to the ids in place. A move does not move the ids.
   CaseList(const CaseList&) = delete;
   CaseList(CaseList&&) = default;
   CaseList& operator=(CaseList&&) = default;
 
-  // Every case of the suite; the same list for every backend.
+  // Returns every case of the suite. The list is the same for every backend.
   static CaseList whole_suite();
 
-  // The part of it that takes no time to make.
+  // Returns the cases that belong to no op, which take little time to make.
   static CaseList without_ops();
 
-  // The cases of the suite with these ids alone. What is no case, and what is named again, is left
-  // out.
+  // Returns only the cases of the suite with these ids. Unknown ids and repeated ids are left out.
   static CaseList of(const std::vector<std::string>& ids);
 
   const std::vector<Case>& cases() const { return cases_; }
   const Case& operator[](size_t index) const { return cases_[index]; }
   size_t size() const { return cases_.size(); }
 
-  // NULL if there is none of this id.
+  // Returns NULL if no case has this id.
   const Case* find(std::string_view id) const;
 
  private:
@@ -46,11 +45,11 @@ class CaseList {
   std::unordered_map<std::string_view, size_t> index_;
 };
 
-// Finds cases of the suite by id, and makes the parts of it that have been asked for: most
+// Finds cases of the suite by id. It makes only the parts of the suite that it needs, because most
 // processes run the cases of a few ops.
 class CaseFinder {
  public:
-  // NULL if there is none of this id. Cases stay where they are.
+  // Returns NULL if no case has this id. The address of a case does not change.
   const Case* find(std::string_view id);
 
  private:

@@ -1,4 +1,4 @@
-// That cases are found without making the whole suite, and are those of the suite.
+// Tests that CaseFinder finds the cases of the suite without making the whole suite.
 #include "conformance/cases/case_list.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(CaseList, OfSomeIdsHasThemAlone) {
   EXPECT_EQ(list[0].id, "stream.destroy_accepts_null");
 }
 
-// Else a finder makes the whole suite after all.
+// If an op part lacked a case, the finder would make the whole suite.
 TEST(OpParts, HoldTheCasesThatNameThem) {
   const CaseList suite = CaseList::whole_suite();
   std::map<OpPart, CaseList> made;

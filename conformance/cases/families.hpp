@@ -1,4 +1,4 @@
-// The lists of cases. None needs a plugin: they are the same for every backend.
+// The lists of cases. No list needs a plugin, because every backend has the same cases.
 #pragma once
 
 #include <vector>

@@ -24,7 +24,8 @@ bool is_empty(const OpCase& op_case) {
   return false;
 }
 
-// What a right result proves: values, memory, determinism, and what is special about the tensors.
+// Returns the tags that a right result proves: values, memory, determinism, and the tags of special
+// tensors.
 std::vector<std::string> tags_of(const OpCase& op_case) {
   std::vector<std::string> tags = {"KERNEL-8", "KERNEL-9", "KERNEL-6"};
   if (op_case.layout != "dense") tags.emplace_back("TENSOR-1");
@@ -52,7 +53,8 @@ Case make_entry(OpCase op_case, Tier tier, const char* group) {
   return entry;
 }
 
-// All but the gradients. What a rule gives for an op follows from the rows of this op alone.
+// Adds all cases but the gradients. The cases that a rule makes for an op depend only on the rows
+// of this op.
 void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   add_kernel_rules(cases, rows, group);
   add_plan_rule(cases, rows, group);
@@ -74,7 +76,7 @@ void add_calls(std::vector<Case>& cases, OpCases rows, const char* group) {
   }
 }
 
-// The ops of each family.
+// Returns the ops of each family.
 std::vector<std::set<uint32_t>> ops_of_families() {
   std::vector<std::set<uint32_t>> ops;
   for (const OpFamily& family : op_families()) {

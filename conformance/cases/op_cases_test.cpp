@@ -1,4 +1,4 @@
-// The lists of op cases, without a backend.
+// Tests the lists of op cases without a backend.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -30,7 +30,7 @@ TEST(OpCases, CoverEveryOpAtTierSmoke) {
   for (const OpInfo& op : all_ops()) EXPECT_TRUE(covered.contains(op.id)) << op.name;
 }
 
-// Every oracle gives one expectation per output, of the output's size.
+// Every oracle gives one expectation for each output, of the output's size.
 TEST(OpCases, HaveOraclesThatFitTheirOutputs) {
   for (const OpCase& op_case : all_cases()) {
     if (!op_case.is_smoke || op_case.fails_on_device) continue;

@@ -1,4 +1,4 @@
-// The op cases in parts, so that a worker makes those that it runs and no others.
+// The op cases in parts, so that a worker makes only the cases that it runs.
 #pragma once
 
 #include <compare>
@@ -9,19 +9,21 @@
 
 namespace bp::conformance {
 
-// The cases of one op, or, for op 0, the gradients of a family, each of which needs two ops.
+// The cases of one op, or, for op 0, the gradients of a family, because a gradient case needs two
+// ops.
 struct OpPart {
-  size_t family = 0;  // Into op_families().
+  size_t family = 0;  // The index into op_families().
   uint32_t op = 0;
 
   auto operator<=>(const OpPart&) const = default;
 };
 
-// The parts that may have the case `id`: it names its op. None for cases that belong to no op.
+// Returns the parts that may have the case `id`, which names its op; none for cases that belong to
+// no op.
 std::vector<OpPart> parts_of(std::string_view id);
 
-// Appends the cases of a part. All parts together are what add_op_cases() gives, but for known
-// answers.
+// Appends the cases of a part. All parts together are the cases of add_op_cases(), without the
+// known answers.
 void add_op_part(std::vector<Case>& cases, const OpPart& part);
 
 }  // namespace bp::conformance

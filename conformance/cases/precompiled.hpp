@@ -1,5 +1,5 @@
-// What most cases of the suite include, for builds with BACKPLANE_PRECOMPILE_HEADERS. Sources still
-// include what they use.
+// The headers that most cases of the suite include, for builds with BACKPLANE_PRECOMPILE_HEADERS.
+// Sources still include what they use.
 #pragma once
 
 #include <algorithm>

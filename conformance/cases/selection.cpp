@@ -41,12 +41,13 @@ std::vector<std::string> read_caselist(const std::string& name) {
   return ids;
 }
 
-// The flags that mark cases of the list.
+// Marks the cases of the list that flags select.
 class Marker {
  public:
   Marker(const CaseList& cases, Tier tier) : cases_(cases), tier_(tier), marks_(cases.size()) {}
 
-  // Marks what `matches` says yes to at the tier; `flag` is what the user wrote, for the message.
+  // Marks the cases of the tier for which `matches` is true. `flag` is the option as the user wrote
+  // it, for the message.
   template <typename Matches>
   void mark(const std::string& flag, const Matches& matches, bool value = true) {
     size_t found = 0;
@@ -91,7 +92,7 @@ class Marker {
     for (size_t i = 0; i < cases_.size(); ++i) marks_[i] = cases_[i].tier <= tier_;
   }
 
-  // Those that were named, in the order of their names; then the others.
+  // Returns the cases that were named, in the order of their names, and then the others.
   std::vector<size_t> marked() const {
     std::vector<size_t> indices;
     std::vector<bool> is_listed(marks_.size());
@@ -110,7 +111,7 @@ class Marker {
   Tier tier_;
   std::vector<bool> marks_;
   std::set<std::string> named_;
-  std::vector<size_t> order_;  // Of the named ones.
+  std::vector<size_t> order_;  // The order of the named cases.
 };
 
 void mark_filter(Marker& marker, const std::string& filter) {
@@ -128,7 +129,7 @@ void mark_filter(Marker& marker, const std::string& filter) {
 }
 
 void mark_regex(Marker& marker, const std::string& text) {
-  // A text that is too long to be read is too long to be shown.
+  // The message shows at most 200 bytes.
   const std::string shown = text.size() <= 200 ? text : text.substr(0, 200) + "...";
   try {
     const Pattern pattern(text);
@@ -184,7 +185,7 @@ std::vector<size_t> select_cases(const CaseList& cases, const SelectionQuery& qu
   if (selected.empty()) throw NothingMatched("no case is selected");
   if (query.shuffle_seed) {
     std::mt19937_64 random(*query.shuffle_seed);
-    // Not std::shuffle, whose order differs between libraries.
+    // The order of std::shuffle differs between libraries, so it is not used.
     for (size_t i = selected.size(); i > 1; --i) std::swap(selected[i - 1], selected[random() % i]);
   }
   return selected;

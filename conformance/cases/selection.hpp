@@ -1,4 +1,4 @@
-// Which cases of the list a command line asks for.
+// Selects the cases of the list that a command line asks for.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,21 @@ namespace bp::conformance {
 
 struct SelectionQuery {
   std::vector<std::string> filters;    // GLOB[:GLOB...][-GLOB[:GLOB...]]
-  std::vector<std::string> regexes;    // Of the whole id; pattern.hpp says what is known.
-  std::vector<std::string> ids;        // Named one by one: at any tier, in this order, and first.
-  std::vector<std::string> caselists;  // Files with an id a line; "-" is the standard input.
-  std::vector<std::string> excludes;   // Globs.
+  std::vector<std::string> regexes;    // Expressions for the whole id; pattern.hpp describes their
+                                       // syntax.
+  std::vector<std::string> ids;        // Ids of single cases: they run at any tier, in this order,
+                                       // before all others.
+  std::vector<std::string> caselists;  // Files with an id in each line; "-" is standard input.
+  std::vector<std::string> excludes;   // Globs of cases to leave out.
   Tier tier = Tier::kQuick;
-  std::vector<std::string> dtypes;  // Only cases of these.
+  std::vector<std::string> dtypes;  // Only cases of these dtypes are selected.
   uint64_t shard_index = 0, shard_count = 1;
   std::optional<uint64_t> shuffle_seed;
 };
 
-// Indices into `cases`, in the order in which they run. A pattern or a name that matches nothing
-// throws NothingMatched; a case that is named twice, and a pattern that cannot be read, UsageError.
+// Returns indices into `cases`, in the order in which they run. Throws NothingMatched for a pattern
+// or a name that matches no case, and UsageError for a case that is named twice or a pattern that
+// cannot be read.
 std::vector<size_t> select_cases(const CaseList& cases, const SelectionQuery& query);
 
 bool matches_glob(const std::string& pattern, const std::string& id);

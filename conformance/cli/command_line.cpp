@@ -11,13 +11,14 @@
 #include "conformance/cli/flags.hpp"
 #include "conformance/perf/cache_size.hpp"
 #include "conformance/report/summary.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 constexpr const char* kVariables = "BACKPLANE_CONFORMANCE_";
 
-// In the order of the help.
+// The verbs in the order of the help.
 struct VerbName {
   Verb verb;
   const char* name;
@@ -47,7 +48,7 @@ Exit codes:
   7    the run took longer than --budget, or a call is slower than the baseline
   130  a signal interrupted the run)";
 
-// Decimal, also with zeros in front, or 0x and hexadecimal digits.
+// Reads a decimal number, which may begin with zeros, or 0x and hexadecimal digits.
 uint64_t parse_number(const std::string& flag, const std::string& text) {
   const bool is_hex = text.starts_with("0x") || text.starts_with("0X");
   const std::string_view digits = std::string_view(text).substr(is_hex ? 2 : 0);
@@ -90,16 +91,15 @@ void interpret_perf(CommandLine& line, const RawOptions& raw) {
   }
   std::string percent = raw.max_regress;
   if (percent.ends_with("%")) percent.pop_back();
-  char* end = nullptr;
-  line.max_regress = std::strtod(percent.c_str(), &end) / 100;
-  const bool is_number = !percent.empty() && *end == '\0' && std::isfinite(line.max_regress);
-  if (!is_number || line.max_regress < 0) {
+  line.max_regress = parse_double(percent).value_or(-1) / 100;
+  if (!std::isfinite(line.max_regress) || line.max_regress < 0) {
     throw CommandLineEnd{kExitUsage, "--max-regress is '" + raw.max_regress +
                                          "'; allowed: a percentage of at least 0, such as 5%"};
   }
 }
 
-// One process runs the recording from its beginning; what it does again, it does in the same way.
+// One process runs the recording from its beginning. A second run would do the same, so options for
+// repetition have no use.
 void interpret_replay(CommandLine& line) {
   line.run.batch = SIZE_MAX / 4;
   line.run.keeps_size = true;
@@ -108,7 +108,7 @@ void interpret_replay(CommandLine& line) {
   line.run.session.setup.recording.seed = line.run.session.seed;
 }
 
-// What the flags mean beyond what CLI11 stores.
+// Interprets the flags beyond what CLI11 stores.
 void interpret(CommandLine& line, const RawOptions& raw, bool is_shuffled) {
   SessionOptions& session = line.run.session;
   session.seed = parse_number("--seed", raw.seed);
@@ -149,8 +149,8 @@ bool is_named(const std::vector<std::string>& words, const std::string& flag) {
   });
 }
 
-// The flags in the environment that the command line does not set, as words. `program` has the
-// verbs; a variable that is a flag of none of them is an error.
+// Returns the flags from the environment that the command line does not set, as words. `program`
+// has the verbs; a variable that is a flag of no verb is an error.
 std::vector<std::string> mirrored_words(const CLI::App& app, const std::vector<std::string>& words,
                                         const CLI::App& program, CommandLine& line) {
   const auto is_known = [&](const std::string& flag) {

@@ -29,8 +29,9 @@ enum class Verb {
 
 struct CommandLine {
   Verb verb = Verb::kRun;
-  std::string plugin;  // "" where the verb does without; of new, the name.
-  std::string tag;     // Of explain.
+  std::string plugin;  // The plugin; the name of the backend for new; "" for verbs without a
+                       // plugin.
+  std::string tag;     // The tag for explain.
 
   SelectionQuery selection;
   bool is_tier_given = false;
@@ -42,38 +43,39 @@ struct CommandLine {
   bool is_verbose = false, is_quiet = false, explains_fallbacks = false;
   int list_slowest = 0;
   double budget_seconds = 0;
-  std::string shrunk;         // Of run: a file that shrink wrote.
-  std::string case_id;        // Of shrink.
-  size_t steps = 200;         // Of shrink.
-  std::string baseline;       // Of perf.
-  double max_regress = 0.05;  // Of perf.
+  std::string shrunk;         // The file that shrink wrote, for run.
+  std::string case_id;        // The case for shrink.
+  size_t steps = 200;         // The step limit of shrink.
+  std::string baseline;       // The baseline of perf.
+  double max_regress = 0.05;  // The limit of perf for regressions.
   int perf_runs = 1;
-  bool wants_list = false;                                  // Of perf: name the cases alone.
-  std::string folder, other_folder;                         // Of report and repro; of diff.
-  bool is_strict = false;                                   // Of diff.
-  std::string by = "layout";                                // Of coverage.
-  bool wants_probes = false;                                // Of info.
-  std::string mutants, mutant_filter, mutant_part;          // Of selftest.
-  int seeds = 1;                                            // Of selftest.
-  bool as_tree = false, as_count = false, as_json = false;  // Of list and info.
+  bool wants_list = false;                                  // Makes perf only list its cases.
+  std::string folder, other_folder;                         // The folder of report and repro; both
+                                                            // folders of diff.
+  bool is_strict = false;                                   // A flag of diff.
+  std::string by = "layout";                                // A flag of coverage.
+  bool wants_probes = false;                                // A flag of info.
+  std::string mutants, mutant_filter, mutant_part;          // Flags of selftest.
+  int seeds = 1;                                            // A flag of selftest.
+  bool as_tree = false, as_count = false, as_json = false;  // Flags of list and info.
 
-  std::vector<std::string> environment;  // The variables that were read, "NAME=value".
-  std::vector<std::string> words;        // The command line as it was given.
+  std::vector<std::string> environment;  // The variables that were read, in the form "NAME=value".
+  std::vector<std::string> words;        // The command line as the user wrote it.
 };
 
-// What is left to do is nothing: the help was asked for, or the command line is wrong.
+// Thrown if no verb has to run: the user asked for help, or the command line is wrong.
 struct CommandLineEnd {
   int exit_code;
-  std::string text;  // To standard output if the code is 0, else to standard error.
+  std::string text;  // The text goes to standard output if the code is 0, else to standard error.
 };
 
-// Throws CommandLineEnd.
+// Parses the words and the environment. Throws CommandLineEnd if no verb has to run.
 CommandLine parse_command_line(std::vector<std::string> words);
 
-// "run, list and info": every verb, for messages.
+// Returns every verb for messages: "run, list and info".
 std::string verb_names();
 
-// The names of all variables of this process that begin with `prefix`.
+// Returns the names of all variables of this process that begin with `prefix`.
 std::vector<std::string> environment_names(const std::string& prefix);
 
 }  // namespace bp::conformance

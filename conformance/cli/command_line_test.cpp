@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// The command line is wrong; what is said of it.
+// Returns the message for a command line that is wrong.
 std::string refusal_of(const Words& words) {
   try {
     static_cast<void>(parse_command_line(words));
@@ -28,7 +28,7 @@ void expect_refused(const Words& words, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
 }
 
-// A variable of the environment, until the end of a test.
+// A variable of the environment that lives until the end of a test.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }

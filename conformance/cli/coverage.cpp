@@ -1,10 +1,11 @@
-// The verb coverage: runs the op cases and prints what of each op is served, and how.
+// The verb coverage: runs the op cases, and prints how the calls of each op are served.
 #include "conformance/report/coverage.hpp"
 
 #include <iostream>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/report/files.hpp"
 
 namespace bp::conformance {
@@ -28,8 +29,7 @@ void write_json(const CommandLine& line, const BatchReport& probed, const Covera
   file["suite"] = kSuiteVersion;
   file["plugin"] = probed.hello.at("plugin");
   file["tier"] = tier_name(line.selection.tier);
-  write_file(line.json_file,
-             file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_file(line.json_file, json_text(file, 1) + "\n");
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ int coverage_verb(const CommandLine& given) {
   const CaseList cases = CaseList::whole_suite();
   const std::vector<size_t> selection = select_op_cases(line, cases);
   line.run.session.interrupt_fd = interrupt_descriptor();
-  line.run.retries = 0;  // The cells need no confirmation; run gives it.
+  line.run.retries = 0;  // The table needs no confirmation of failures; run has it.
   BatchReport probed;
   if (!probe(line, cases, probed)) {
     return probed.is_interrupted ? kExitInterrupted : kExitNotLoaded;

@@ -1,4 +1,5 @@
-// The second half of info: what kernels declare about their arithmetic, and what probes find.
+// The second half of info: the kernels' declarations about their arithmetic, and the results of
+// probes.
 #include <iostream>
 #include <map>
 
@@ -11,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// "info.declaration.<field>.<op>.<dtypes>"
+// The form of an id is "info.declaration.<field>.<op>.<dtypes>".
 constexpr std::string_view kProbes = "info.declaration.";
 
 std::vector<size_t> select_probes(const CaseList& cases, const json& target) {
@@ -24,7 +25,7 @@ std::vector<size_t> select_probes(const CaseList& cases, const json& target) {
 }
 
 struct ProbeLine {
-  std::string subject, field;  // "matmul.f32", "acc".
+  std::string subject, field;  // The members hold "matmul.f32" and "acc", for example.
 };
 
 ProbeLine parts_of(const std::string& id) {
@@ -77,7 +78,7 @@ ExitCode probe_declarations(const CommandLine& given, const BatchReport& probed,
 }
 
 void print_declarations(const json& probes) {
-  std::map<std::string, std::string> lines;  // By the kernel.
+  std::map<std::string, std::string> lines;  // The lines by the kernel's name.
   std::string findings;
   for (const json& probe : probes) {
     Outcome outcome = Outcome::kPass;

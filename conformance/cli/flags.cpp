@@ -1,24 +1,20 @@
 #include "conformance/cli/flags.hpp"
 
-#include <cstdio>
-#include <cstdlib>
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 constexpr double kLeastSeconds = 1e-9;
 
-// A check whose refusal says what is allowed; CLI11's own gives the largest double there is. More
-// than kMostSeconds fits no clock, and a stored run that has it could not be read.
+// A check whose refusal names the allowed range; the check of CLI11 names the largest double. A
+// number above kMostSeconds fits no clock, and a stored run with such a number could not be read.
 CLI::Validator number_of_seconds() {
   const auto check = [](const std::string& text) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    const bool is_valid = *end == '\0' && value >= kLeastSeconds && value <= kMostSeconds;
-    if (is_valid) return std::string();
-    char range[64];
-    std::snprintf(range, sizeof(range), "from %g to %g", kLeastSeconds, kMostSeconds);
-    return text + " is not a number of seconds " + range;
+    const double value = parse_double(text).value_or(0);
+    if (value >= kLeastSeconds && value <= kMostSeconds) return std::string();
+    return text + " is not a number of seconds from " + short_text(kLeastSeconds) + " to " +
+           short_text(kMostSeconds);
   };
   return CLI::Validator(check, "SECONDS");
 }
@@ -197,7 +193,7 @@ void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw) {
   app.add_option("--case", s.ids, "judge the launch or read with this id")
       ->allow_extra_args(false)
       ->group("Selection");
-  app.add_flag("--partial", recording.is_partial, "go on where a call was not recorded")
+  app.add_flag("--partial", recording.is_partial, "continue after a call that was not recorded")
       ->group("Recording");
   app.add_flag("--seed-weights", recording.seeds_weights,
                "draw the floats that the program copied in from --seed; only oracles judge then")

@@ -7,40 +7,41 @@
 
 namespace bp::conformance {
 
-// What CLI11 stores as text and is read afterwards.
+// Options that CLI11 stores as text, and that are interpreted afterwards.
 struct RawOptions {
   std::string seed = "0x5eed";
   std::string tier;
   std::string shard;
   std::string shuffle;
   std::vector<std::string> options;
-  std::string cache_bytes;            // Of perf.
-  std::string max_regress = "5%";     // Of perf.
-  double perf_timeout_seconds = 120;  // Of perf, whose cases take longer than those of run.
+  std::string cache_bytes;            // A flag of perf.
+  std::string max_regress = "5%";     // A flag of perf.
+  double perf_timeout_seconds = 120;  // The default of perf, whose cases take longer than those of
+                                      // run.
 };
 
-// Which cases.
+// Adds the flags that select cases.
 void add_selection(CLI::App& app, CommandLine& line, RawOptions& raw);
 
-// Which device, with which options of its backend, and for how long.
+// Adds the flags for the device, the options of its backend, and time limits.
 void add_backend(CLI::App& app, CommandLine& line, RawOptions& raw);
 
-// What the data of the cases are made from, and what surrounds them.
+// Adds the flags for the data of the cases and for the memory around them.
 void add_data(CLI::App& app, CommandLine& line, RawOptions& raw);
 
-// How cases are spread over workers.
+// Adds the flags that spread cases over workers.
 void add_workers(CLI::App& app, CommandLine& line);
 
-// Waivers, confirmation, repetition and the other flags of run alone.
+// Adds waivers, confirmation, repetition and the other flags of run alone.
 void add_run(CLI::App& app, CommandLine& line, RawOptions& raw);
 
-// Those of replay.
+// Adds the flags of replay.
 void add_replay(CLI::App& app, CommandLine& line, RawOptions& raw);
 
-// All flags of perf.
+// Adds all flags of perf.
 void add_perf(CLI::App& app, CommandLine& line, RawOptions& raw);
 
-// The documents that run and report write.
+// Adds the flags for the documents that run and report write.
 void add_reports(CLI::App& app, CommandLine& line);
 
 }  // namespace bp::conformance

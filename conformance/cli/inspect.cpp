@@ -6,6 +6,7 @@
 #include <map>
 
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/report/summary.hpp"
 #include "conformance/tags.hpp"
 #include "registry/boundary/plugin_text.hpp"
@@ -21,7 +22,7 @@ const json* chosen_target(const BatchReport& report) {
 }
 
 void print_tree(const CaseList& cases, const std::vector<size_t>& selection) {
-  // Counts below each prefix of the ids that ends at a dot.
+  // Counts of the ids below each prefix that ends at a dot.
   std::map<std::string, size_t> counts;
   for (const size_t index : selection) {
     const std::string& id = cases[index].id;
@@ -78,7 +79,7 @@ std::string dtype_rows_text(const json& kernel) {
   return text;
 }
 
-// What differs from the strictest numerics; "" if nothing does.
+// Returns the differences from the strictest numerics; "" if there are none.
 std::string numerics_text(const json& numerics) {
   constexpr std::pair<const char*, const char*> kStrictest[] = {
       {"accumulator", "default"}, {"products", "native"}, {"rounding", "nearest_even"},
@@ -124,7 +125,7 @@ void print_target(const json& target) {
   }
 }
 
-// What a name that was not found may have been meant as; "" if it was given as a path.
+// Returns a suggestion for a name that was not found; "" if the plugin was given as a path.
 std::string hint_for(const CommandLine& line) {
   const std::string& name = line.plugin;
   if (name.find('/') != std::string::npos || name.ends_with(".so")) return "";
@@ -185,7 +186,7 @@ int list_verb(const CommandLine& line) {
       all.push_back(case_json(cases[index]));
       if (target != nullptr) all.back()["is_claimed"] = is_claimed(cases[index], *target);
     }
-    std::cout << all.dump(1) << "\n";
+    std::cout << json_text(all, 1) << "\n";
   } else {
     for (const size_t index : selection) {
       if (target != nullptr) std::cout << (is_claimed(cases[index], *target) ? "+ " : "- ");
@@ -207,7 +208,7 @@ int info_verb(const CommandLine& line) {
     exit_code = probe_declarations(line, report, hello["probes"]);
   }
   if (line.as_json) {
-    std::cout << hello.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    std::cout << json_text(hello, 2) << "\n";
     return exit_code;
   }
   if (line.plugin.empty()) {
@@ -240,7 +241,7 @@ int info_verb(const CommandLine& line) {
 }
 
 int explain_verb(const CommandLine& line) {
-  std::string tag = line.tag;  // As the headers write it: "stream-3" means STREAM-3.
+  std::string tag = line.tag;  // The tag as the headers write it: "stream-3" means STREAM-3.
   std::ranges::transform(tag, tag.begin(),
                          [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   const TagRow* row = nullptr;

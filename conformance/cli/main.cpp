@@ -1,4 +1,4 @@
-// bp-conformance: takes one backend and says what in it is right, wrong, missing and unstable.
+// bp-conformance tests one backend, and shows what is right, wrong, missing and unstable in it.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,14 +21,14 @@ namespace {
 
 int g_interrupt_pipe[2] = {-1, -1};
 
-// The second signal ends the process at once, and with it its workers.
+// The second signal ends the process at once, and its workers with it.
 void on_interrupt(int number) {
   const char byte = 1;
   static_cast<void>(!write(g_interrupt_pipe[1], &byte, 1));
   signal(number, SIG_DFL);
 }
 
-// Where a signal was ignored when the program began, as nohup does with SIGHUP, it stays ignored.
+// A signal that was ignored when the program began stays ignored, as SIGHUP under nohup.
 void prepare_signals() {
   if (pipe2(g_interrupt_pipe, O_CLOEXEC | O_NONBLOCK) != 0) {
     throw std::system_error(errno, std::generic_category(), "no pipe for signals");
@@ -40,7 +40,7 @@ void prepare_signals() {
   struct sigaction before = {};
   sigaction(SIGHUP, nullptr, &before);
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);  // A worker may be gone when it is written to.
+  signal(SIGPIPE, SIG_IGN);  // A worker may be gone when the supervisor writes to it.
 }
 
 int dispatch(const CommandLine& line) {
@@ -103,8 +103,8 @@ int run_program(std::vector<std::string> words) {
   }
 }
 
-// Whether all of standard output was written. Where a full disk or a closed pipe took nothing, the
-// exit code must not say that all is right.
+// Checks that all of standard output was written. If a full disk or a closed pipe lost output, the
+// exit code must not report success.
 int with_output_checked(int exit_code) {
   std::cout.flush();
   errno = 0;
@@ -118,7 +118,7 @@ int with_output_checked(int exit_code) {
 }  // namespace
 
 int interrupt_descriptor() {
-  // Before the first call a signal ends the process at once: there is nothing to keep.
+  // Before the first call a signal ends the process at once, because there is nothing to save yet.
   if (g_interrupt_pipe[0] < 0) prepare_signals();
   return g_interrupt_pipe[0];
 }
@@ -129,7 +129,7 @@ void complain(const std::string& text) {
   for (size_t at = 0; (at = one_line.find('\n', at)) != std::string::npos;) {
     one_line.replace(at, 1, "; ");
   }
-  // It may hold words of a file or of a backend.
+  // The text may contain words of a file or of a backend.
   one_line = clean_text(one_line, LineBreaks::kEscape);
   std::fprintf(stderr, "bp-conformance: %s\n", one_line.c_str());
 }

@@ -1,5 +1,5 @@
-// The verb perf: measures the ceilings of a device and calls of each kind of op, verifies what was
-// timed, and prints how close to their roofs they come.
+// The verb perf: measures the ceilings of a device and calls of each kind of op, verifies the
+// results of timed calls, and prints how close the calls come to their roofs.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -8,21 +8,22 @@
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/perf/cache_size.hpp"
 #include "conformance/perf/ceilings.hpp"
 #include "conformance/perf/cost.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/perf/perf_report.hpp"
+#include "conformance/report/file_hash.hpp"
 #include "conformance/report/files.hpp"
-#include "conformance/report/sha256.hpp"
 
 namespace bp::conformance {
 namespace {
 
 bool is_ceiling(const Case& which) { return which.id.starts_with(kCeilingPrefix); }
 
-// Whether a roof of one of the calls stands on the ceiling: those of memory and launches carry all,
-// the peak of a dtype only its products.
+// Returns whether the roof of a selected call needs the ceiling. All calls need the ceilings of
+// memory and launches; only products need the peak of their dtype.
 bool is_needed(const Case& ceiling, const CaseList& cases, const std::vector<size_t>& calls) {
   if (ceiling.op != BP_OP_MATMUL) return true;
   return std::ranges::any_of(calls, [&](size_t index) {
@@ -31,7 +32,7 @@ bool is_needed(const Case& ceiling, const CaseList& cases, const std::vector<siz
   });
 }
 
-// What is measured: the ceilings first.
+// The selected measurements, the ceilings first.
 struct PerfSelection {
   std::vector<size_t> ceilings, calls;
 };
@@ -50,7 +51,7 @@ PerfSelection select(const CaseList& cases, const SelectionQuery& query) {
   return selection;
 }
 
-// One run: passes over the ceilings, then the calls, with a line for each as it comes.
+// One run: passes over the ceilings, then the calls. It prints a line for each call as it ends.
 class PerfRun {
  public:
   PerfRun(const CommandLine& line, const CaseList& cases, const BatchReport& probed,
@@ -76,7 +77,7 @@ class PerfRun {
   bool is_interrupted() const { return is_interrupted_; }
 
  private:
-  // Of each ceiling the line of the last pass stays, or of the first in which it failed.
+  // Keeps for each ceiling the line of the last pass, or of the first pass in which it failed.
   void measure_ceilings(const std::vector<size_t>& selection) {
     std::vector<Ceilings> passes;
     while (!is_interrupted_ && needs_another(passes)) {
@@ -123,7 +124,8 @@ class PerfRun {
 
   void see(const Attempt& attempt, const Position& position) {
     log_.add(attempt);
-    if (attempt.index >= cases_.size()) return;  // Loading or unloading: measure() has its line.
+    // measure() prints the line of an attempt at loading or unloading.
+    if (attempt.index >= cases_.size()) return;
     const PerfLine line = make_line(cases_[attempt.index], attempt.result, ceilings_);
     if (!line.is_ceiling) print(line_text(line, has_color_));
     progress_.update({.done = position.done,
@@ -145,8 +147,8 @@ class PerfRun {
   ResultLog log_;
   Progress progress_;
   Ceilings ceilings_;
-  std::string troubled_;         // The ceilings that were not measured, a line each.
-  std::vector<PerfLine> lines_;  // Ceilings first.
+  std::string troubled_;         // A line for each ceiling that was not measured.
+  std::vector<PerfLine> lines_;  // The lines of the ceilings come first.
   size_t failed_ = 0;
   bool is_interrupted_ = false;
 };
@@ -162,7 +164,7 @@ PerfHeader make_header(const CommandLine& line, const CacheSize& cache) {
           .has_color = has_color(line)};
 }
 
-// From the command line, or else from what is known of the device.
+// Takes the size from the command line, or else from what is known about the device.
 CacheSize settle_cache(CommandLine& line, const nlohmann::json& hello) {
   uint64_t& bytes = line.run.session.setup.perf.cache_bytes;
   if (bytes != 0) return {bytes, "--cache-bytes"};
@@ -173,19 +175,18 @@ CacheSize settle_cache(CommandLine& line, const nlohmann::json& hello) {
 
 void write_document(const CommandLine& line, const std::string& folder,
                     const nlohmann::json& document) {
-  const std::string text =
-      document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string text = json_text(document, 2) + "\n";
   write_file((std::filesystem::path(folder) / "perf.json").string(), text);
   if (!line.json_file.empty()) write_file(line.json_file, text);
 }
 
-// Each run has a log of its own.
+// Returns the path of the log, because each run has its own.
 std::string log_path(const std::string& folder, int run) {
   const std::string name = run == 1 ? "results.jsonl" : "results." + std::to_string(run) + ".jsonl";
   return (std::filesystem::path(folder) / name).string();
 }
 
-// Nothing that falls back is timed: such a call has the status Missing or NotSupported.
+// A call that falls back is not timed; it has the status Missing or NotSupported.
 std::string served_text(const PerfSummary& summary) {
   const auto timed = std::ranges::count_if(
       summary.lines, [](const PerfLine& line) { return !line.is_ceiling && line.is_measured(); });
@@ -201,7 +202,7 @@ int list_ids(const CaseList& cases, const PerfSelection& selection) {
   return kExitOk;
 }
 
-// The error of a file names the option that it was given to.
+// Reads the file. An error names the option for the file.
 Baseline read_baseline(const std::string& path) {
   try {
     return Baseline::read(path);
@@ -214,7 +215,7 @@ Baseline read_baseline(const std::string& path) {
 
 int perf_verb(const CommandLine& given) {
   CommandLine line = given;
-  // The options do not change which cases there are; a worker makes its own.
+  // The options do not change the list of cases; a worker makes its own list.
   const CaseList cases = perf_cases({});
   const PerfSelection selection = select(cases, line.selection);
   if (line.wants_list) return list_ids(cases, selection);

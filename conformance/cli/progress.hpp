@@ -1,4 +1,4 @@
-// What a person sees while a run goes on: a bar on a terminal, else a line now and then.
+// Shows the progress of a run: a bar on a terminal, else a line now and then.
 #pragma once
 
 #include <chrono>
@@ -10,19 +10,20 @@ namespace bp::conformance {
 struct ProgressState {
   bool is_confirming = false;
   size_t done = 0, total = 0, failed = 0;
-  std::string what;  // The case that has just ended.
+  std::string what;  // The case that ended last.
 };
 
 class Progress {
  public:
-  // Draws a bar if standard error is a terminal and it may, else lines; quiet, nothing.
+  // Draws a bar if standard error is a terminal and `may_draw` is true, else prints lines. If
+  // `is_quiet`, it prints nothing.
   Progress(bool is_quiet, bool may_draw);
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
 
   void update(const ProgressState& state);
 
-  // Removes the bar, so that something else can be printed.
+  // Removes the bar, so that other output can be printed.
   void clear();
 
  private:

@@ -1,4 +1,4 @@
-// The verb repro: runs one saved failure again, and says whether it repeats.
+// The verb repro: runs one saved failure again, and reports whether it repeats.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -6,8 +6,8 @@
 #include "conformance/cli/verbs.hpp"
 #include "conformance/json_file.hpp"
 #include "conformance/recordings/recording_cases.hpp"
+#include "conformance/report/file_hash.hpp"
 #include "conformance/report/saved_failure.hpp"
-#include "conformance/report/sha256.hpp"
 #include "conformance/shrink/changed_case.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The one saved failure that `given` holds.
+// Returns the one saved failure that `given` holds.
 std::string find_failure(const std::string& given) {
   const std::vector<std::string> found = saved_failures_in(given);
   if (found.size() == 1) return found.front();
@@ -30,7 +30,8 @@ std::string find_failure(const std::string& given) {
                    " saved failures, which standard output lists; name one of them");
 }
 
-// Whether there is something to load. Another file under the same name is run, and named as such.
+// Returns whether there is a plugin to load. If the file has changed since, it runs all the same,
+// with a warning.
 bool check_plugin(const SavedFailure& saved) {
   const std::string& path = saved.plugin_path;
   std::error_code error;
@@ -86,7 +87,7 @@ std::string text_of(const Result& result) {
   return text + ": " + clean_text(result.message, LineBreaks::kIndent);
 }
 
-// What became of the failure, and its exit code.
+// Returns the exit code for the second result of the failure, and prints what has changed.
 ExitCode judge(const Result& then, const Result& now) {
   if (now.outcome == Outcome::kHarnessError) {
     std::cout << "the suite itself failed, so nothing is known of the failure\n";

@@ -9,19 +9,21 @@
 #include "conformance/cli/verbs.hpp"
 #include "conformance/json_file.hpp"
 #include "conformance/recordings/recording_cases.hpp"
+#include "conformance/report/file_hash.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/report/page.hpp"
-#include "conformance/report/sha256.hpp"
 #include "conformance/report/stored.hpp"
 #include "conformance/shrink/changed_case.hpp"
+#include "registry/boundary/number_text.hpp"
+#include "registry/files/sha256.hpp"
 
 namespace bp::conformance {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The waivers that lie beside a plugin: its own, or those of the whole folder. "" if there are
-// none.
+// Returns the waivers that lie beside a plugin: its own file, or the file of the folder; "" if
+// there is none.
 std::string default_waivers(const std::string& plugin_path) {
   const fs::path path(plugin_path);
   std::error_code error;
@@ -37,13 +39,13 @@ std::string plain_line(const CaseList& cases, const Attempt& attempt) {
                          : attempt.index == kLoad     ? "load"
                                                       : "unload";
   char head[64];
-  std::snprintf(head, sizeof(head), "%-14s %9.1f ms  ", outcome_name(attempt.result.outcome),
-                attempt.wall_ms);
+  std::snprintf(head, sizeof(head), "%-14s %9s ms  ", outcome_name(attempt.result.outcome),
+                fixed_text(attempt.wall_ms, 1).c_str());
   const std::string& message = attempt.result.message;
   return head + id + (message.empty() ? "" : ": " + message.substr(0, message.find('\n'))) + "\n";
 }
 
-// What is printed and logged while the run goes on.
+// Prints and logs while the run goes on.
 class Watcher {
  public:
   Watcher(const CommandLine& line, const RunHeader& header, const CaseList& cases)
@@ -58,13 +60,11 @@ class Watcher {
     const bool is_failure = count_of(attempt.result.outcome) == Count::kFailed;
     if (!position.is_confirming) failed_ += is_failure;
     if (line_.format == "jsonl") {
-      std::cout << attempt_json(cases_, attempt, seed_)
-                       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                << "\n";
+      std::cout << json_text(attempt_json(cases_, attempt, seed_)) << "\n";
       if (!std::cout) throw OutputError("standard output could not be written");
     } else if (line_.is_verbose || (line_.format == "plain" && !line_.is_quiet)) {
       progress_.clear();
-      // Where the page or TAP goes to standard output, it goes there alone.
+      // If the page or TAP goes to standard output, nothing else goes there.
       (line_.format == "tap" ? std::cerr : std::cout) << plain_line(cases_, attempt);
     }
     progress_.update({.is_confirming = position.is_confirming,
@@ -104,7 +104,7 @@ RunHeader make_header(const CommandLine& line) {
   return header;
 }
 
-// The case of a file that shrink wrote.
+// Reads the case from a file that shrink wrote.
 CaseList read_shrunk(const std::string& path) {
   try {
     const nlohmann::json described = read_json_file(path);
@@ -116,8 +116,7 @@ CaseList read_shrunk(const std::string& path) {
   }
 }
 
-// The cases that the selection is made from. Where it names all that it wants, nothing else is
-// made.
+// Returns the cases to select from. If the selection names all its cases, only those are made.
 CaseList cases_to_select_from(const CommandLine& line) {
   if (!line.shrunk.empty()) return read_shrunk(line.shrunk);
   const RecordingSource& recording = line.run.session.setup.recording;
@@ -128,7 +127,8 @@ CaseList cases_to_select_from(const CommandLine& line) {
   return is_named ? CaseList::of(s.ids) : CaseList::whole_suite();
 }
 
-// An entry may name any case of the suite; only where it names none of `cases` are all needed.
+// An entry may name any case of the suite. The whole suite is made only if an entry names none of
+// `cases`.
 Waivers read_waivers(const std::string& path, const CommandLine& line, const CaseList& cases) {
   if (line.selection.ids.empty()) return Waivers::read(path, cases);
   try {
@@ -154,10 +154,7 @@ void write_outputs(const CommandLine& line, const RunHeader& header, const RunRe
   write_documents(line, header, report, summary, outputs);
   if (!line.json_file.empty()) {
     outputs.attempt([&] {
-      write_file(line.json_file,
-                 summary_json(header, report, summary)
-                         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                     "\n");
+      write_file(line.json_file, json_text(summary_json(header, report, summary), 2) + "\n");
     });
   }
   if (!line.write_waivers.empty()) {
@@ -182,8 +179,8 @@ std::string sha256_of_selection(const CaseList& cases, const std::vector<size_t>
   return sha256(ids);
 }
 
-// The results of an interrupted run that need not be found again: a failure must have been
-// confirmed, and what was skipped runs now.
+// Returns the results of an interrupted run that need not run again. A failure must have been
+// confirmed; a skipped case runs now.
 std::vector<Final> settled_results(const StoredRun& stored, const CaseList& cases) {
   std::vector<Final> known;
   for (const StoredCase& old : stored.cases()) {
@@ -203,8 +200,8 @@ std::vector<Final> settled_results(const StoredRun& stored, const CaseList& case
   return known;
 }
 
-// The folder of the run, a new one or that of the run to go on with; `line` and `header` learn of
-// it.
+// Opens the folder of the run: a new one, or that of the run to continue. It writes the folder to
+// `line` and `header`.
 ResultFolder open_folder(CommandLine& line, const CaseList& cases, RunHeader& header,
                          const nlohmann::json& hello) {
   if (line.resume.empty()) {
@@ -213,7 +210,7 @@ ResultFolder open_folder(CommandLine& line, const CaseList& cases, RunHeader& he
     return folder;
   }
   header.folder = line.resume;
-  // What the other run is still to write belongs to what is known.
+  // The lock comes first, because another process may still write results to the folder.
   ResultFolder folder{line.resume, FolderLock(line.resume, "--resume " + line.resume)};
   const StoredRun stored = StoredRun::read(line.resume);
   continue_result_folder(line.resume, stored, header, hello);
@@ -261,7 +258,7 @@ int run_verb(const CommandLine& given) {
   probed.hello["sha256"] = sha256_of_file(path);
   RunHeader header = make_header(line);
   header.waivers = line.waivers;
-  // Waivers are for cases of the suite.
+  // Waivers apply only to cases of the suite.
   if (line.waivers.empty() && line.verb != Verb::kReplay) {
     header.waivers = default_waivers(path);
     if (!header.waivers.empty()) waivers = read_waivers(header.waivers, line, cases);

@@ -1,5 +1,5 @@
-// The verb new: writes a backend that builds against the installed package and loads, for a vendor
-// to fill in.
+// The verb new: writes a backend that a vendor can fill in. It builds against the installed package
+// and loads.
 #include "conformance/cli/scaffold.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxNameBytes = 100;  // It becomes part of the names of files.
+constexpr size_t kMaxNameBytes = 100;  // The name becomes part of file names.
 
 struct Name {
   std::string vendor, backend;
@@ -25,7 +25,7 @@ struct Name {
 };
 
 Name parse_name(const std::string& text) {
-  // No regular expression: a name may be long.
+  // The check uses no regular expression, because a name may be long.
   const auto is_word = [](std::string_view word) {
     const auto is_lower = [](char c) { return c >= 'a' && c <= 'z'; };
     return !word.empty() && is_lower(word[0]) && std::ranges::all_of(word, [&](char c) {
@@ -97,7 +97,7 @@ std::string project_file(const Name& name) {
          name.target() + " PROPERTIES C_STANDARD 11)\n";
 }
 
-// Nothing that is there already is overwritten.
+// Throws UsageError if a file would be overwritten.
 void check_folder(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return;

@@ -1,4 +1,4 @@
-// The files of a new backend, as they lie in the program.
+// The files of a new backend, as strings in the program.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 namespace bp::conformance {
 
 struct ScaffoldFile {
-  const char* path;  // In the folder of the backend.
+  const char* path;  // The path in the folder of the backend.
   const char* text;
 };
 

@@ -1,5 +1,5 @@
-// The verb selftest: runs the suite over backends that are broken on purpose, and over others that
-// are right in unusual ways, and prints which case found which.
+// The verb selftest: runs the suite over backends that are broken on purpose, and over backends
+// that are right in unusual ways, and prints which case found which backend.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +9,7 @@
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/mutants/kill_table.hpp"
 #include "conformance/perf/perf_list.hpp"
 #include "conformance/report/files.hpp"
@@ -16,7 +17,7 @@
 namespace bp::conformance {
 namespace {
 
-// Few sets and short times: a mutant that is found at all is found by these.
+// There are few sets and short times, because they suffice for every mutant that can be found.
 constexpr PerfOptions kQuickPerf{.cache_bytes = 8u << 20, .min_seconds = 0.01};
 
 struct KillResult {
@@ -24,11 +25,11 @@ struct KillResult {
   size_t cases = 0, failed = 0;
   bool is_right = false;
   std::string killer;                    // The first case that fails for the right reason.
-  std::map<std::string, size_t> causes;  // Of the failing cases, with their tags.
-  std::string seed;                      // Of the run that failed, for a benign one.
+  std::map<std::string, size_t> causes;  // The causes of the failing cases, with their tags.
+  std::string seed;                      // The seed of the run in which a benign mutant failed.
 };
 
-// The mutants lie where the program's libraries do.
+// Returns the path of the mutants, which lie in the folder of the program's libraries.
 std::string mutant_plugin(const CommandLine& line) {
   if (!line.mutants.empty()) return line.mutants;
   const auto program = std::filesystem::read_symlink("/proc/self/exe");
@@ -40,8 +41,8 @@ std::string mutant_plugin(const CommandLine& line) {
   throw UsageError("libbp_mutant.so does not lie beside this program; name it by --mutants FILE");
 }
 
-// Paths do not depend on the worker's folder; names are looked up by the mutant's loader as they
-// are.
+// Returns a path that does not depend on the worker's folder. A name stays as it is, because the
+// mutant's loader looks it up.
 std::string wrapped_path(const std::string& plugin) {
   if (!std::filesystem::exists(plugin)) {
     throw UsageError("selftest wraps a plugin by its path: there is no file '" + plugin + "'");
@@ -81,7 +82,7 @@ class Selftest {
     line_.plugin = session.setup.plugin;
   }
 
-  // False if it was interrupted.
+  // Returns false if the run was interrupted.
   bool run(const KillRow& row, KillResult& out) {
     out.row = &row;
     SelectionQuery query = line_.selection;
@@ -105,7 +106,8 @@ class Selftest {
   }
 
  private:
-  // Most mutants meet the suite; those that only the clock can find meet the cases of perf.
+  // Returns the cases that the mutant meets: those of the suite, or those of perf for mutants that
+  // only the clock can find.
   const CaseList& cases_of(const KillRow& row) {
     if (!std::string_view(row.cases).starts_with(kPerfPrefix)) return cases_;
     line_.run.session.setup.perf = kQuickPerf;
@@ -162,7 +164,7 @@ nlohmann::json json_of(const KillResult& result) {
           {"verdict", verdict_of(result)}};
 }
 
-// The rows of the tables that the command line asks for.
+// Returns the rows of the tables that the command line selects.
 std::vector<KillRow> rows_of(const CommandLine& line) {
   std::vector<KillRow> rows;
   const auto add = [&](const KillRow& row) {
@@ -193,7 +195,7 @@ int selftest_verb(const CommandLine& line) {
     matrix.push_back(json_of(result));
     wrong += !result.is_right;
   }
-  if (!line.json_file.empty()) write_file(line.json_file, matrix.dump(1) + "\n");
+  if (!line.json_file.empty()) write_file(line.json_file, json_text(matrix, 1) + "\n");
   std::cout << matrix.size() << " mutants, " << wrong << " judged wrongly\n";
   return wrong == 0 ? kExitOk : kExitFailures;
 }

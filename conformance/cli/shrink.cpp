@@ -1,10 +1,12 @@
-// The verb shrink: the smallest call that fails as a case does, as a file for run and as C.
+// The verb shrink: finds the smallest call that fails as a case does, and writes it as a file for
+// run and as a C program.
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
 
 #include "conformance/cli/progress.hpp"
 #include "conformance/cli/verbs.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/report/files.hpp"
 #include "conformance/shrink/candidates.hpp"
 #include "conformance/shrink/changed_case.hpp"
@@ -36,7 +38,7 @@ fs::path make_folder(const CommandLine& line) {
   return folder;
 }
 
-// "a 3x17 transposed".
+// Returns a text such as "a 3x17 transposed".
 std::string call_text(const OpCase& call) {
   std::string text;
   for (const TensorArgument& argument : call.tensors) {
@@ -45,7 +47,7 @@ std::string call_text(const OpCase& call) {
   }
   const nlohmann::json described = describe_call(call);
   for (const auto& [name, value] : described.at("attributes").items()) {
-    text += "  " + name + "  " + value.dump() + "\n";
+    text += "  " + name + "  " + json_text(value) + "\n";
   }
   return text;
 }
@@ -69,7 +71,7 @@ void write_outputs(const CommandLine& line, const Case& which, const OpCase& cal
   described["case"] = which.id;
   described["status"] = outcome_name(failure.outcome);
   described["message"] = failure.message;
-  write_file(folder / "shrunk.json", described.dump(1) + "\n");
+  write_file(folder / "shrunk.json", json_text(described, 1) + "\n");
   write_file(folder / "repro.c", program);
 
   CommandLine repeated = line;
@@ -77,7 +79,7 @@ void write_outputs(const CommandLine& line, const Case& which, const OpCase& cal
   const RunHeader header{
       .plugin = line.plugin, .repro_flags = repro_flags(repeated), .seed = line.run.session.seed};
   Case changed = which;
-  changed.change = "yes";  // It is named by its file.
+  changed.change = "yes";  // The report names the case by its file.
   std::cout << which.id << "\n" << call_text(call) << outcome_name(failure.outcome);
   if (!failure.cause.empty()) std::cout << " (" << failure.cause << ")";
   std::cout << ": " << clean_text(failure.message, LineBreaks::kIndent)

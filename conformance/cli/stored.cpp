@@ -1,4 +1,4 @@
-// The verbs on stored results: diff and report. Nothing is run, and no backend is needed.
+// The verbs on stored results: diff and report. They run no case and need no backend.
 #include <unistd.h>
 
 #include <iostream>
@@ -46,7 +46,7 @@ int diff_verb(const CommandLine& line) {
   return is_bad ? kExitFailures : kExitOk;
 }
 
-// Without a file to write, the documents of the folder are written anew.
+// If no document is named, the documents of the folder are written again.
 int report_verb(const CommandLine& given) {
   CommandLine line = given;
   const RestoredRun run = restore(StoredRun::read(line.folder));

@@ -1,5 +1,5 @@
-// perf.json as a baseline: what cannot be read is a UsageError that names the file, and what can be
-// read compares with a run that measured nothing.
+// Reads perf.json as a baseline. A file that cannot be read must give a UsageError that names it.
+// Any other file is compared with a run that measured nothing.
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"

@@ -1,4 +1,4 @@
-// A recording is read, or refused with a text that names its file.
+// Reads a recording. It must be accepted, or refused with a text that names its file.
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"

@@ -1,5 +1,6 @@
-// results.jsonl, info.json and summary.json of a run, one behind the other with a zero byte
-// between: what cannot be read is a UsageError, and what can be read can be compared and is clean.
+// Reads results.jsonl, info.json and summary.json of a run, which follow each other with a zero
+// byte in between. Files that cannot be read must give a UsageError; others can be compared, and
+// have clean texts.
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"

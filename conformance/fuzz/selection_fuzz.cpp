@@ -1,5 +1,5 @@
-// The expressions that select cases. The first byte says which: a filter, a regular expression or
-// an exclusion. What is selected is a part of the list, without repetitions.
+// Reads the expressions that select cases. The first byte chooses a filter, a regular expression or
+// an exclusion. The selected cases must be a part of the list, without repetitions.
 #include <algorithm>
 #include <string>
 
@@ -34,7 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const Pattern pattern(expression);
     for (size_t i = 0; i < cases.size(); ++i) {
       const bool is_selected = std::ranges::binary_search(selected, i);
-      check(is_selected == pattern.matches(cases[i].id), "what matches is selected", cases[i].id);
+      check(is_selected == pattern.matches(cases[i].id),
+            "a case is selected if and only if it matches", cases[i].id);
     }
   } catch (const UsageError&) {
   } catch (const NothingMatched&) {

@@ -1,5 +1,5 @@
-// waivers.yaml: what cannot be read is a UsageError that names the file, and what can be read has
-// what each waiver needs.
+// Reads waivers.yaml. A file that cannot be read must give a UsageError that names it. Any other
+// file has the members that each waiver needs.
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"

@@ -1,5 +1,5 @@
-// Memory of the host between pages that nobody may touch: whoever reads or writes beyond it ends
-// the process, and with it the case.
+// Memory of the host between pages without access: a read or write beyond it ends the process, and
+// so the case.
 //
 //   | no access | data() ............. size_bytes() | no access |
 #pragma once
@@ -15,13 +15,13 @@ namespace bp::conformance {
 
 class FencedPages {
  public:
-  // At least `size_bytes`, zero at first.
+  // Allocates at least `size_bytes`, which are zero at first.
   explicit FencedPages(size_t size_bytes) : size_bytes_((size_bytes + kPage - 1) / kPage * kPage) {
     void* const pages = mmap(nullptr, size_bytes_ + 2 * kPage, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) throw std::bad_alloc();
     pages_ = static_cast<std::byte*>(pages);
-    // A fence that does not stand would find nothing, and say so as if all were right.
+    // Without the fence no fault would be found, and the case would pass.
     if (mprotect(pages_, kPage, PROT_NONE) != 0 ||
         mprotect(pages_ + kPage + size_bytes_, kPage, PROT_NONE) != 0) {
       const std::system_error error(errno, std::generic_category(), "mprotect");
@@ -36,17 +36,17 @@ class FencedPages {
   std::byte* data() { return pages_ + kPage; }
   size_t size_bytes() const { return size_bytes_; }  // A multiple of kPage.
 
-  static constexpr size_t kPage = size_t{1} << 16;  // At least a page of any machine.
+  static constexpr size_t kPage = size_t{1} << 16;  // The size is at least a page of any machine.
 
  private:
   size_t size_bytes_;
   std::byte* pages_;
 };
 
-// The last bytes of such memory.
+// Memory that ends at such a fence.
 class PageEnd {
  public:
-  // Zero at first. `size_bytes` is at most kRoom.
+  // Allocates `size_bytes`, at most kRoom, which are zero at first.
   explicit PageEnd(size_t size_bytes) : size_bytes_(size_bytes), pages_(kRoom) {}
 
   std::byte* data() { return pages_.data() + kRoom - size_bytes_; }

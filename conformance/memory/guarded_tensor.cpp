@@ -58,7 +58,8 @@ uint64_t GuardedTensor::alignment_bytes() const {
                    place_.target->properties->heaps->tensor_offset_alignment_bytes});
 }
 
-// Element (0, ..., 0) lies where the heap takes tensors, also if others lie before it.
+// Element (0, ..., 0) lies at the alignment that the heap requires of tensors, even if other
+// elements lie before it.
 void GuardedTensor::place_between_canaries() {
   front_ = spec_.has_front_canary ? place_.canary_bytes + spec_.small_offset_bytes : 0;
   const uint64_t alignment = alignment_bytes();
@@ -73,7 +74,7 @@ void GuardedTensor::place_between_canaries() {
   require_ok(memory.allocate(memory.self, place_.target->device, &desc, &buffer_), "allocate");
 }
 
-// As near to the edge as the alignment allows.
+// The tensor lies as near to the edge as the alignment allows.
 void GuardedTensor::place_at_edge() {
   const uint64_t alignment = alignment_bytes();
   const uint64_t before = static_cast<uint64_t>(-spec_.placement.lowest) * size_;
@@ -95,7 +96,8 @@ void GuardedTensor::place_at_edge() {
 GuardedTensor::~GuardedTensor() {
   const bp_allocator_ops& memory = *place_.target->allocator;
   if (pages_ == nullptr) {
-    memory.free(memory.self, buffer_, place_.stream);  // Behind copies that may still be under way.
+    memory.free(memory.self, buffer_, place_.stream);  // free() comes behind copies that may still
+                                                       // run.
     return;
   }
   const bp_stream_ops& streams = *place_.target->streams;

@@ -1,4 +1,4 @@
-// Guards against a device whose memory is that of this test, so that every byte can be damaged.
+// Tests guards on a device whose memory is memory of the test, so that every byte can be damaged.
 #include "conformance/memory/guarded_tensor.hpp"
 
 #include <gtest/gtest.h>
@@ -12,16 +12,16 @@
 namespace bp::conformance {
 namespace {
 
-// Buffers are host memory; nothing is asynchronous.
+// A device whose buffers are host memory, and where nothing is asynchronous.
 struct FakeMemory {
   struct Buffer {
     std::byte* bytes;
     uint64_t size_bytes;
-    std::unique_ptr<std::byte[]> own;  // NULL: registered.
+    std::unique_ptr<std::byte[]> own;  // NULL for registered memory.
   };
 
   std::map<bp_buffer*, Buffer> buffers;
-  uint64_t fails_from_bytes = UINT64_MAX;  // Allocations of so many bytes fail.
+  uint64_t fails_from_bytes = UINT64_MAX;  // Allocations of at least this many bytes fail.
   bp_heap heap{.struct_size = sizeof(bp_heap),
                .struct_type = BP_STRUCT_HEAP,
                .tensor_offset_alignment_bytes = 1};
@@ -104,7 +104,7 @@ class Guards : public testing::Test {
   FakeMemory::Buffer& buffer_of(const GuardedTensor& tensor) {
     return memory_.buffers.at(tensor.view()->buffer);
   }
-  // The bytes that elements have.
+  // Returns which bytes belong to elements.
   std::vector<bool> elements_of(const GuardedTensor& tensor, const GuardedSpec& spec) {
     std::vector<bool> is_element(buffer_of(tensor).size_bytes);
     const uint64_t size = element_size(spec.dtype);
@@ -140,7 +140,7 @@ TEST_F(Guards, GiveBackWhatWasStored) {
   }
 }
 
-// Every byte of the buffer in turn: in front of, between and behind the elements.
+// Changes each byte of the buffer in turn: in front of, between and behind the elements.
 TEST_F(Guards, FindEachByteThatChangesOutsideOfTheElements) {
   for (const Layout layout : kLayouts) {
     const GuardedSpec spec = spec_of({2, 3}, layout, BP_F16);
@@ -257,7 +257,8 @@ TEST_F(Guards, LeaveNothingBehind) {
 TEST(FencedPagesDeathTest, EndWhoeverLeavesThem) {
   FencedPages pages(100);
   EXPECT_EQ(pages.size_bytes() % FencedPages::kPage, 0u);
-  pages.data()[0] = pages.data()[pages.size_bytes() - 1] = std::byte{1};  // All of it is there.
+  pages.data()[0] = pages.data()[pages.size_bytes() - 1] = std::byte{1};  // The whole memory can be
+                                                                          // written.
   volatile std::byte* const data = pages.data();
   EXPECT_DEATH(static_cast<void>(data[-1]), "");
   EXPECT_DEATH(static_cast<void>(data[pages.size_bytes()]), "");

@@ -7,7 +7,7 @@
 namespace bp::conformance {
 namespace {
 
-// Strides of a tensor without gaps whose axes lie in `order`, the slowest first.
+// Returns the strides of a tensor without gaps whose axes lie in `order`, the slowest first.
 Shape packed_strides(const Shape& shape, const std::vector<size_t>& order) {
   Shape strides(shape.size());
   int64_t stride = 1;

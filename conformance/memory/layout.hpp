@@ -1,4 +1,4 @@
-// How test tensors lie in memory: the strides of a layout, and the elements that they span.
+// The layouts of test tensors: the strides of a layout, and the elements that they span.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +25,24 @@ const char* layout_text(Layout layout);
 bool is_broadcast(Layout layout);
 
 struct Placement {
-  Shape strides;        // In elements.
+  Shape strides;        // The strides in elements.
   int64_t lowest = 0;   // The lowest element, relative to element (0, ..., 0).
-  int64_t highest = 0;  // The highest one; below `lowest` if the tensor is empty.
+  int64_t highest = 0;  // The highest element; below `lowest` if the tensor is empty.
 
   int64_t span() const { return highest - lowest + 1; }
 };
 
-// `row_gap` elements lie behind each row of kSliced.
+// Places a tensor. `row_gap` elements lie behind each row of kSliced.
 Placement place(Layout layout, const Shape& shape, int64_t row_gap = 3);
 
-// Like kSliced, with rows that lie `row_stride` elements apart.
+// Places a tensor like kSliced, with rows that lie `row_stride` elements apart.
 Placement place_rows(const Shape& shape, int64_t row_stride);
 
-// The element, relative to element (0, ..., 0), of the element with row-major number `index`.
+// Returns the place, relative to element (0, ..., 0), of the element with row-major number `index`.
 int64_t element_offset(const Placement& placement, const Shape& shape, int64_t index);
 
-// The row-major number of the first element that shares its memory with element `index`: another
-// one where strides are 0.
+// Returns the row-major number of the first element that shares its memory with element `index`. It
+// is another element if strides are 0.
 int64_t stored_index(const Placement& placement, const Shape& shape, int64_t index);
 
 }  // namespace bp::conformance

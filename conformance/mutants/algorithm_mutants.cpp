@@ -1,4 +1,4 @@
-// Mutants that compute in another way than kernels promise, right as the results of plain data are.
+// Mutants that compute in another way than kernels promise. Their results are right for plain data.
 #include <vector>
 
 #include "backplane/ops.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kMatmul[] = {BP_OP_MATMUL};
 
-// A matrix in f32, with a multiple of two rows and columns.
+// A matrix in f32 whose numbers of rows and columns are even.
 struct Block {
   size_t rows, columns;
   std::vector<float> values;
@@ -19,7 +19,7 @@ struct Block {
   float& at(size_t row, size_t column) { return values[row * columns + column]; }
   float at(size_t row, size_t column) const { return values[row * columns + column]; }
 
-  // The quarter `down`, `right`.
+  // Returns the quarter `down`, `right`.
   Block quarter(size_t down, size_t right) const {
     Block part(rows / 2, columns / 2);
     for (size_t i = 0; i < part.rows; ++i) {
@@ -47,7 +47,7 @@ Block product(const Block& a, const Block& b) {
   return y;
 }
 
-// Strassen's seven products of quarters in place of eight.
+// Multiplies by Strassen's seven products of quarters instead of eight.
 Block strassen(const Block& a, const Block& b) {
   const Block a11 = a.quarter(0, 0), a12 = a.quarter(0, 1), a21 = a.quarter(1, 0),
               a22 = a.quarter(1, 1);
@@ -72,7 +72,7 @@ Block strassen(const Block& a, const Block& b) {
   return y;
 }
 
-// 43: products of f32 matrices by Strassen's algorithm, though no declaration can say so.
+// 43: multiplies f32 matrices by Strassen's algorithm, which no declaration allows.
 bp_status multiply_fast(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_matmul_args*>(args);
   const bool is_f32 =
@@ -87,7 +87,8 @@ bp_status multiply_fast(const Call& call, std::string_view, const void* args) {
   const auto k = static_cast<size_t>(frame.a->shape[1]);
   const auto n = static_cast<size_t>(frame.b->shape[1]);
   const auto even = [](size_t extent) { return extent + extent % 2; };
-  Block left(even(m), even(k)), right(even(k), even(n));  // Zero beyond the matrices.
+  Block left(even(m), even(k)), right(even(k), even(n));  // The elements beyond the matrices are
+                                                          // zero.
   for (size_t i = 0; i < m * k; ++i) left.at(i / k, i % k) = static_cast<float>(a[i]);
   for (size_t i = 0; i < k * n; ++i) right.at(i / n, i % n) = static_cast<float>(b[i]);
   const Block result = strassen(left, right);

@@ -1,4 +1,4 @@
-// Mutants whose numbers are wrong: they compute or change results on the host.
+// Mutants whose numbers are wrong. They compute or change results on the host.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,8 +20,8 @@ constexpr uint32_t kScaling[] = {BP_OP_MUL};
 constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kArgmax[] = {BP_OP_ARGMAX};
 
-// y = a b for each index of the axes before the last two, in loops that sum as `Sum` does, with
-// operands rounded to `operand_bits`.
+// Computes y = a b for each index of the axes before the last two, in loops that sum as `Sum` does,
+// with operands rounded to `operand_bits`.
 template <typename Sum>
 bp_status multiply(const Call& call, const bp_matmul_args& frame, int operand_bits, Sum sum) {
   Values a(call, *frame.a), b(call, *frame.b), y(call, *frame.y);
@@ -49,7 +49,7 @@ bool multiplies_f32(const bp_matmul_args& frame) {
   return frame.a->dtype == BP_F32 && frame.b->dtype == BP_F32 && frame.y->dtype == BP_F32;
 }
 
-// 3: sums of f32 products are kept in bf16, though f32 is declared. Subtle: in f16.
+// 3: keeps sums of f32 products in bf16, although f32 is declared. Subtle: in f16.
 bp_status sum_in_bf16(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_matmul_args*>(args);
   if (!multiplies_f32(frame)) return call.run(args);
@@ -58,7 +58,7 @@ bp_status sum_in_bf16(const Call& call, std::string_view strength, const void* a
                   [bits](double total, double term) { return rounded(total + term, bits); });
 }
 
-// 4: operands of f32 products are rounded to the 11 bits of TF32, though native ones are declared.
+// 4: rounds operands of f32 products to the 11 bits of TF32, although native products are declared.
 bp_status multiply_tf32(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_matmul_args*>(args);
   if (!multiplies_f32(frame)) return call.run(args);
@@ -66,7 +66,7 @@ bp_status multiply_tf32(const Call& call, std::string_view, const void* args) {
                   [](double total, double term) { return rounded(total + term, 24); });
 }
 
-// 5: conversions to a narrower float cut the bits off instead of rounding to nearest even.
+// 5: conversions to a narrower float truncate instead of rounding to nearest even.
 bp_status cut_casts_off(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_copy_args*>(args);
   if (const bp_status status = call.run(args); status != BP_OK) return status;
@@ -83,7 +83,7 @@ bp_status cut_casts_off(const Call& call, std::string_view, const void* args) {
   return y.write();
 }
 
-// 17: NaN is lost: relu gives 0, and the larger of a number and NaN is the number.
+// 17: loses NaN: relu gives 0, and the maximum of a number and NaN is the number.
 bp_status drop_nan(const Call& call, std::string_view, const void* args) {
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const bool is_relu = call.wrapped.kernel.op == BP_OP_RELU;
@@ -95,7 +95,8 @@ bp_status drop_nan(const Call& call, std::string_view, const void* args) {
   return y.write();
 }
 
-// 18: softmax without subtracting the maximum. Subtle: with the maximum of the absolute values.
+// 18: computes softmax without subtracting the maximum. Subtle: it subtracts the maximum of the
+// absolute values.
 bp_status softmax_without_maximum(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_softmax_args*>(args);
   const Values x(call, *frame.x);
@@ -109,7 +110,7 @@ bp_status softmax_without_maximum(const Call& call, std::string_view strength, c
   }
   const auto n = static_cast<size_t>(frame.x->shape[frame.axis]);
   for (size_t first = 0; first < y.size(); ++first) {
-    if (first / inner % n != 0) continue;  // Not the beginning of a line.
+    if (first / inner % n != 0) continue;  // The element does not begin a line.
     float shift = 0, total = 0;
     for (size_t i = 0; i < n && strength == "subtle"; ++i) {
       shift = std::max(shift, static_cast<float>(std::fabs(x[first + i * inner])));
@@ -127,7 +128,8 @@ struct Statistics {
   float mean, rstd;
 };
 
-// Of one row in f32. "" is the variance as a difference of means, in one pass.
+// Returns the statistics of one row in f32. "" computes the variance as a difference of means, in
+// one pass.
 Statistics statistics(const Values& x, size_t first, size_t n, float eps,
                       std::string_view strength) {
   float sum = 0, squares = 0;
@@ -145,10 +147,12 @@ Statistics statistics(const Values& x, size_t first, size_t n, float eps,
     spread += distance * distance;
   }
   if (strength == "eps") return {mean, 1 / (std::sqrt(spread / count) + eps)};
-  return {mean, 1 / std::sqrt(spread / std::max(count - 1, 1.0F) + eps)};  // "unbiased"
+  return {mean, 1 / std::sqrt(spread / std::max(count - 1, 1.0F) + eps)};  // This is the formula of
+                                                                           // "unbiased".
 }
 
-// 19: layer norm with a one-pass variance, eps outside the root, or the unbiased variance.
+// 19: computes layer norm with a one-pass variance, with eps outside the root, or with the unbiased
+// variance.
 bp_status normalize_badly(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_layer_norm_args*>(args);
   const Values x(call, *frame.x);
@@ -179,7 +183,7 @@ bp_status normalize_badly(const Call& call, std::string_view strength, const voi
   return y.write();
 }
 
-// 20: exp of a weak built-in, wrong by 2^-18 of the result. Gross: by 2^-9.
+// 20: computes exp with a weak built-in function, whose result is wrong by 2^-18. Gross: by 2^-9.
 bp_status weak_exp(const Call& call, std::string_view strength, const void* args) {
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const auto& frame = *static_cast<const bp_exp_args*>(args);
@@ -211,14 +215,14 @@ bp_status flush(const Call& call, const void* args, bool leaves_tail) {
   return y.write();
 }
 
-// 21: subnormal results are flushed to zero, though they are declared to be kept. Subtle: only in
+// 21: flushes subnormal results to zero, although the kernel declares to keep them. Subtle: only in
 // whole vectors of 8.
 bp_status flush_undeclared(const Call& call, std::string_view strength, const void* args) {
   return flush(call, args, strength == "subtle");
 }
 
 // 22: conversions of floats to integers round to the nearest, halves up, instead of dropping the
-// fraction. Subtle: those of integers to narrower ones saturate instead of wrapping.
+// fraction. Subtle: conversions of integers to narrower ones saturate instead of wrapping.
 bp_status convert_badly(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_copy_args*>(args);
   const Values x(call, *frame.x);
@@ -236,7 +240,7 @@ bp_status convert_badly(const Call& call, std::string_view strength, const void*
   return y.write();
 }
 
-// Benign: subnormal results are flushed to zero, and it is declared.
+// Benign: flushes subnormal results to zero and declares it.
 bp_status flush_declared(const Call& call, std::string_view, const void* args) {
   return flush(call, args, false);
 }
@@ -245,7 +249,7 @@ constexpr bp_numerics kFlushes = {.struct_size = sizeof(bp_numerics),
                                   .struct_type = BP_STRUCT_NUMERICS,
                                   .flush = BP_FLUSH_OUTPUTS};
 
-// Benign: NaN has another sign and payload.
+// Benign: gives NaN another sign and payload.
 bp_status other_nan(const Call& call, std::string_view, const void* args) {
   if (const bp_status status = call.run(args); status != BP_OK) return status;
   const bp_tensor& tensor = *static_cast<const bp_mul_args*>(args)->y;
@@ -257,7 +261,7 @@ bp_status other_nan(const Call& call, std::string_view, const void* args) {
   return y.write();
 }
 
-// Benign: pairs of elements are added first, then pairs of pairs.
+// Benign: adds pairs of elements first, then pairs of pairs.
 bp_status pairwise_sum(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_sum_args*>(args);
   if (const bp_status status = call.run(args); status != BP_OK) return status;
@@ -276,7 +280,8 @@ bp_status pairwise_sum(const Call& call, std::string_view, const void* args) {
   return y.write();
 }
 
-// Benign: of equal largest elements the last one has the index, and any is declared.
+// Benign: if several elements are the largest, gives the index of the last one, and declares that
+// any is allowed.
 bp_status last_of_ties(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const bp_argmax_args*>(args);
   if (const bp_status status = call.run(args); status != BP_OK) return status;

@@ -1,4 +1,4 @@
-// Mutants that are right as long as nothing changes: they keep results, and do not compute them
+// Mutants that are right as long as nothing changes: they keep results instead of computing them
 // again.
 #include <algorithm>
 #include <cstring>
@@ -30,7 +30,7 @@ void append(std::vector<std::byte>& key, const T* values, size_t count) {
   key.insert(key.end(), bytes, bytes + count * sizeof(T));
 }
 
-// Reads a dense tensor behind what was submitted before.
+// Reads a dense tensor after the work that was submitted before.
 bp_status append_content(const Call& call, const bp_tensor& tensor, std::vector<std::byte>& bytes) {
   const bp_allocator_ops& memory = *call.wrapped.allocator;
   const bp_buffer_ref range = range_of(tensor);
@@ -40,7 +40,7 @@ bp_status append_content(const Call& call, const bp_tensor& tensor, std::vector<
                              BP_BORROW_DURING_CALL);
 }
 
-// The result of the launch with this key; NULL if there is none.
+// Returns the result of the launch with this key; NULL if there is none.
 const Kept* find(const Wrapped& wrapped, const std::vector<std::byte>& key) {
   const auto is_known = [&](const Kept& kept) {
     return kept.key.size() == key.size() &&
@@ -50,7 +50,7 @@ const Kept* find(const Wrapped& wrapped, const std::vector<std::byte>& key) {
   return found == wrapped.kept.end() ? nullptr : &*found;
 }
 
-// Gross: a launch on tensors that an earlier one had is taken for the same one.
+// Gross: treats a launch on the same tensors as the same launch.
 bp_status skip_same_tensors(const Call& call, const bp_matmul_args& frame) {
   std::vector<std::byte> key;
   for (const bp_tensor* tensor : {frame.a, frame.b, frame.y}) {
@@ -66,8 +66,8 @@ bp_status skip_same_tensors(const Call& call, const bp_matmul_args& frame) {
   return status;
 }
 
-// Subtle: the operands are compared, byte by byte, with those of the last launches, and the product
-// is copied from there. It is always right.
+// Subtle: compares the operands byte by byte with those of the last launches, and copies the
+// product from an equal one. The result is always right.
 bp_status copy_known_product(const Call& call, const bp_matmul_args& frame) {
   Kept kept;
   for (const bp_tensor* tensor : {frame.a, frame.b}) {
@@ -90,7 +90,7 @@ bp_status copy_known_product(const Call& call, const bp_matmul_args& frame) {
   return BP_OK;
 }
 
-// 40: results are cached for repeated inputs.
+// 40: caches results for repeated inputs.
 bp_status cache_results(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_matmul_args*>(args);
   if (!is_dense(*frame.a) || !is_dense(*frame.b) || !is_dense(*frame.y)) return call.run(args);

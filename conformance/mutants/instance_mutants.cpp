@@ -1,4 +1,5 @@
-// Mutants of the whole instance: its guard, what it leaves behind, and how it meets its host.
+// Mutants of the whole instance: its guard, what it leaves behind, and its behaviour toward the
+// host.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +17,7 @@ namespace {
 // ---- 29: the current device
 // ------------------------------------------------------------------------
 
-// Stands for what a driver keeps for each thread; a mutant of it is one place for all threads.
+// A driver keeps the current device for each thread. A mutant keeps one for all threads.
 thread_local bp_device* current_of_thread = nullptr;
 bp_device* current_of_all = nullptr;
 
@@ -50,7 +51,7 @@ constexpr bp_device_guard_ops kGuardOfAll = {.struct_size = sizeof(bp_device_gua
                                              .exchange = exchange_for_all,
                                              .is_initialized = is_initialized};
 
-// Makes its device current, as a driver asks, and on failure does not go back.
+// Makes its device current, as a driver requires, and does not restore the old one on failure.
 bp_status allocate_and_stay(void* self, bp_device* device, const bp_allocate_desc* desc,
                             bp_buffer** out_buffer) {
   const bp_allocator_ops& good = runtime_of(self).good.allocator;
@@ -69,7 +70,7 @@ void* sleep_for_ever(void*) {
   for (;;) pause();
 }
 
-// The thread outlives the instance, and with it the code that it runs.
+// Starts a thread that outlives the instance, and so the code that it runs.
 bool start_thread() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&sleep_for_ever), &info) == 0) return false;
@@ -103,10 +104,11 @@ bp_status leave_something(const bp_host& host, std::string_view strength, const 
 // ---- Mutants of the ABI
 // --------------------------------------------------------------------------------
 
-// They leave the memory that they were given. The suite has to find it: a sanitizer would end the
-// process before, so that what does it is built as a vendor's backend is.
+// These mutants write or read outside the memory that they were given. The suite has to find that.
+// A sanitizer would end the process before, so these functions are built without it, as a vendor's
+// backend is.
 
-// Believes that each host's reply is as long as this build would make it in a later release.
+// Assumes that each host's reply is as long as this build would make it in a later release.
 __attribute__((no_sanitize("address"))) bp_status overrun_reply(const bp_host&, std::string_view,
                                                                 const bp_entry_request&,
                                                                 bp_entry_reply& reply) {
@@ -115,7 +117,7 @@ __attribute__((no_sanitize("address"))) bp_status overrun_reply(const bp_host&, 
   return BP_OK;
 }
 
-// Believes that each host's table is as long as that of a later release.
+// Assumes that each host's table is as long as in a later release.
 __attribute__((no_sanitize("address"))) bp_status read_longer_host(const bp_host& host,
                                                                    std::string_view,
                                                                    const bp_entry_request&,

@@ -1,17 +1,18 @@
-// Which mutant each kind of case must find, and for which reason: the numbers of the table in the
-// documentation. A mutant that only fails elsewhere, or for another reason, counts as a survivor.
+// The kill table: which kind of case must find each mutant, and for which reason. The numbers are
+// those of the table in the documentation. A mutant that fails only elsewhere, or for another
+// reason, counts as a survivor.
 #pragma once
 
 namespace bp::conformance {
 
 struct KillRow {
-  const char* mutant;     // With its strength behind a colon.
-  const char* broken;     // What is wrong with it.
-  const char* cases;      // Glob of the cases that run.
-  const char* killer;     // Glob of cases of which one must fail; NULL: none may.
-  const char* cause;      // For this cause.
-  bool is_smoke = false;  // Tier smoke is enough.
-  const char* tag = "*";  // And with this requirement.
+  const char* mutant;     // The id, with the strength behind a colon.
+  const char* broken;     // The fault of the mutant.
+  const char* cases;      // A glob of the cases that run.
+  const char* killer;     // A glob of cases of which one must fail; NULL: no case may fail.
+  const char* cause;      // The cause that this failure must have.
+  bool is_smoke = false;  // The cases of tier smoke suffice.
+  const char* tag = "*";  // The requirement that this failure must name.
 };
 
 #define BP_BINARY_CASES "op.add.f32.*:op.mul.f64.*:op.maximum.i32.*"
@@ -73,8 +74,8 @@ inline constexpr KillRow kKillTable[] = {
 #define BP_PROGRAMS "stream.programs.*"
 #define BP_LAID_LAUNCHES "kernel.preferred_layout_is_right.*"
 
-// The runtime: memory, streams, events, failures, guards, instances. Each is told by the tag of the
-// requirement that it breaks.
+// The mutants of the runtime: memory, streams, events, failures, guards, instances. The row of each
+// names the tag of the requirement that the mutant breaks.
 inline constexpr KillRow kRuntimeKillTable[] = {
     {"24", "kernels on the default stream", "stream.kernel*", "*", "*", true, "STREAM-3"},
     {"24", "kernels on the default stream", BP_PROGRAMS, "*", "order", false, "STREAM-3"},

@@ -1,4 +1,4 @@
-// The mutants, each with what a right suite says of it. Numbers are those of the kill table.
+// The mutants of layouts and memory. Each comment begins with the number of the kill table.
 #include <algorithm>
 #include <csignal>
 #include <cstddef>
@@ -71,7 +71,7 @@ constexpr uint32_t kSum[] = {BP_OP_SUM};
 constexpr uint32_t kLinear[] = {BP_OP_LINEAR};
 constexpr uint32_t kSoftmax[] = {BP_OP_SOFTMAX, BP_OP_LOG_SOFTMAX};
 
-// The frames of a family are alike, so that one function bends them all.
+// The frames of a family are alike, so one function changes them all.
 using BinaryArgs = bp_add_args;
 using UnaryArgs = bp_neg_args;
 
@@ -89,7 +89,7 @@ static_assert(is_binary<bp_sub_args> && is_binary<bp_mul_args> && is_binary<bp_d
 static_assert(is_unary<bp_exp_args> && is_unary<bp_log_args> && is_unary<bp_sqrt_args> &&
               is_unary<bp_relu_args>);
 
-// 1: the products behind the last whole tile of K are dropped. Subtle: only the very last one is.
+// 1: drops the products behind the last whole tile of K. Subtle: only the very last product.
 bp_status ignore_k_tail(const Call& call, std::string_view strength, const void* args) {
   auto frame = *static_cast<const bp_matmul_args*>(args);
   View a(*frame.a), b(*frame.b);
@@ -102,8 +102,8 @@ bp_status ignore_k_tail(const Call& call, std::string_view strength, const void*
   return call.run(&frame);
 }
 
-// 2: the rows of the edge tile of M are found with the row stride of b. Rows that this would take
-// out of a keep their own stride: the bug then shows elsewhere, and the process lives.
+// 2: finds the rows of the edge tile of M with the row stride of b. Rows that would then lie
+// outside a keep their own stride, so that the process does not die.
 bp_status edge_tile_with_other_stride(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const bp_matmul_args*>(args);
   if (const bp_status status = call.run(&frame); status != BP_OK) return status;
@@ -123,7 +123,7 @@ bp_status edge_tile_with_other_stride(const Call& call, std::string_view, const 
   return call.run(&frame);
 }
 
-// 6: the bias is dropped where it is broadcast over several rows.
+// 6: drops the bias if it is broadcast over several rows.
 bp_status drop_broadcast_bias(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const bp_linear_args*>(args);
   const View y(*frame.y);
@@ -131,8 +131,8 @@ bp_status drop_broadcast_bias(const Call& call, std::string_view, const void* ar
   return call.run(&frame);
 }
 
-// 7: at rank 5 and more, an axis that is summed and is not the last one is walked with the stride
-// of the last one, where that stays inside.
+// 7: at rank 5 and more, walks a summed axis that is not the last one with the stride of the last
+// one, if that stays inside the tensor.
 bp_status sum_with_other_stride(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const bp_sum_args*>(args);
   View x(*frame.x);
@@ -145,14 +145,14 @@ bp_status sum_with_other_stride(const Call& call, std::string_view, const void* 
   return call.run(&frame);
 }
 
-// 8: the axis is counted from the wrong end.
+// 8: counts the axis from the wrong end.
 bp_status count_axis_from_the_end(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const bp_softmax_args*>(args);
   frame.axis = static_cast<int32_t>(frame.x->ndim) - 1 - frame.axis;
   return call.run(&frame);
 }
 
-// 9: a sum of no elements is left unwritten. Crash: it ends the process.
+// 9: leaves a sum of no elements unwritten. Crash: it ends the process.
 bp_status skip_empty_sum(const Call& call, std::string_view strength, const void* args) {
   const auto& frame = *static_cast<const bp_sum_args*>(args);
   if (View(*frame.x).element_count() != 0) return call.run(args);
@@ -160,7 +160,7 @@ bp_status skip_empty_sum(const Call& call, std::string_view strength, const void
   return BP_OK;
 }
 
-// 10: an axis of stride 0 in the second operand is read as if it were dense.
+// 10: reads an axis of stride 0 in the second operand as if it were dense.
 bp_status broadcast_as_dense(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const BinaryArgs*>(args);
   if (frame.b == nullptr) return call.run(&frame);
@@ -174,7 +174,7 @@ bp_status broadcast_as_dense(const Call& call, std::string_view, const void* arg
   return call.run(&frame);
 }
 
-// 11: the offset of a view is ignored. Subtle: only what is below 64 bytes is.
+// 11: ignores the offset of a view. Subtle: only the part of it below 64 bytes.
 bp_status ignore_byte_offset(const Call& call, std::string_view strength, const void* args) {
   auto frame = *static_cast<const BinaryArgs*>(args);
   View a(*frame.a);
@@ -183,7 +183,7 @@ bp_status ignore_byte_offset(const Call& call, std::string_view strength, const 
   return call.run(&frame);
 }
 
-// 12: a call in place reads elements that it has written already.
+// 12: in a call in place, reads elements that it has already written.
 bp_status read_what_was_written(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const BinaryArgs*>(args);
   const bp_status status = call.run(args);
@@ -192,7 +192,7 @@ bp_status read_what_was_written(const Call& call, std::string_view, const void* 
   return status == BP_OK && is_in_place ? call.run(args) : status;
 }
 
-// 13: one vector is written past the end of the output.
+// 13: writes one vector past the end of the output.
 bp_status write_past_the_end(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const UnaryArgs*>(args);
   if (const bp_status status = call.run(&frame); status != BP_OK) return status;
@@ -207,7 +207,7 @@ bp_status write_past_the_end(const Call& call, std::string_view, const void* arg
       {frame.y->buffer, y.byte_offset(), static_cast<uint64_t>(kVector * y.item_size_bytes())});
 }
 
-// 14: one vector is written before the beginning of the output.
+// 14: writes one vector before the beginning of the output.
 bp_status write_before_the_beginning(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const UnaryArgs*>(args);
   if (const bp_status status = call.run(&frame); status != BP_OK) return status;
@@ -223,7 +223,7 @@ bp_status write_before_the_beginning(const Call& call, std::string_view, const v
   return call.scribble({frame.y->buffer, y.byte_offset() - size_bytes, size_bytes});
 }
 
-// 44: one element behind the end of the input is read, and nothing is done with it.
+// 44: reads one element behind the end of the input, and does not use it.
 bp_status read_past_the_end(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const UnaryArgs*>(args);
   View x(*frame.x);
@@ -245,7 +245,7 @@ bp_status read_past_the_end(const Call& call, std::string_view, const void* args
   return call.run(&frame);
 }
 
-// 15: what is behind the last whole vector of the innermost axis is not written.
+// 15: does not write the elements behind the last whole vector of the innermost axis.
 bp_status leave_the_tail(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const UnaryArgs*>(args);
   View x(*frame.x), y(*frame.y);
@@ -259,7 +259,7 @@ bp_status leave_the_tail(const Call& call, std::string_view, const void* args) {
   return call.run(&frame);
 }
 
-// 16: the first element of the input has served as scratch memory.
+// 16: uses the first element of the input as scratch memory.
 bp_status write_to_the_input(const Call& call, std::string_view, const void* args) {
   const auto& frame = *static_cast<const UnaryArgs*>(args);
   if (const bp_status status = call.run(&frame); status != BP_OK) return status;
@@ -269,8 +269,8 @@ bp_status write_to_the_input(const Call& call, std::string_view, const void* arg
       {frame.x->buffer, frame.x->byte_offset, static_cast<uint64_t>(x.item_size_bytes())});
 }
 
-// 23: an index of 16 bits: what is behind the element 2^16 of a row is not written. It stands for
-// an index of 32 bits, for which 2^31 elements would be needed.
+// 23: counts with an index of 16 bits, so that the elements of a row behind number 2^16 are not
+// written. It stands for an index of 32 bits, whose test would need 2^31 elements.
 bp_status count_in_16_bits(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const UnaryArgs*>(args);
   View x(*frame.x), y(*frame.y);
@@ -282,7 +282,7 @@ bp_status count_in_16_bits(const Call& call, std::string_view, const void* args)
   return call.run(&frame);
 }
 
-// Benign: sums are formed from the last element to the first, which is as right as any order.
+// Benign: sums from the last element to the first, which is as right as any order.
 bp_status reverse_sum(const Call& call, std::string_view, const void* args) {
   auto frame = *static_cast<const bp_sum_args*>(args);
   View x(*frame.x);
@@ -291,18 +291,19 @@ bp_status reverse_sum(const Call& call, std::string_view, const void* args) {
   return call.run(&frame);
 }
 
-// Benign: more workspace than the good kernel needs, all of it overwritten.
+// Benign: needs more workspace than the good kernel, and overwrites all of it.
 bp_status extra_workspace(const Call& call, std::string_view, const void* args) {
   const bp_status status = call.scribble(call.launch->workspace);
   return status == BP_OK ? call.run(args) : status;
 }
 
-// Benign: nothing is changed but the claim of an alignment.
+// Benign: changes only the claimed alignment.
 bp_status run_good(const Call& call, std::string_view, const void* args) { return call.run(args); }
 
 constexpr Mutant kTable[] = {
     {"1", kMatmul, ignore_k_tail},
-    // Workspace for the second call, whose strides may take another path than those of the first.
+    // The workspace is for the second call, whose strides may need another path than those of the
+    // first.
     {"2", kMatmul, edge_tile_with_other_stride, 1 << 16},
     {"6", kLinear, drop_broadcast_bias},
     {"7", kSum, sum_with_other_stride, 1 << 16},

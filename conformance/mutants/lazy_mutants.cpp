@@ -1,8 +1,8 @@
-// Backends that are right, and late: what is submitted starts when a call of the contract says that
-// it must, and not before; streams that nothing relates start in any order.
+// Backends that are right but late. Work starts only when a call requires it by the contract, and
+// streams that nothing relates start in any order.
 //
-// A stream is held by an event that the host signals: it waits for it before its first piece of
-// work, and gets the signal with the next call that promises progress.
+// A host-signalled event holds a stream: the stream waits for the event before its first piece of
+// work, and the next call that promises progress signals the event.
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -14,7 +14,7 @@
 namespace bp::mutants {
 namespace {
 
-// Signals events on a thread of its own, the latest first, each after a pause.
+// Signals events on its own thread, the latest first, with a pause before each.
 class Opener {
  public:
   explicit Opener(Runtime& runtime) : runtime_(runtime), thread_([this] { run(); }) {}
@@ -55,28 +55,29 @@ class Opener {
   Runtime& runtime_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<bp_event*> gates_;  // Guarded by mutex_, as what follows.
+  std::vector<bp_event*> gates_;  // mutex_ guards this member and the ones below.
   bool is_ending_ = false;
   std::thread thread_;
 };
 
 struct Held {
-  std::map<bp_stream*, bp_event*> gates;     // Of streams that are held.
-  std::map<bp_stream*, bp_device*> devices;  // Of the streams that were lent or made.
-  std::map<void*, bp_stream*> natives;       // The streams whose native ones were lent.
-  std::map<bp_stream*, bp_stream*> wrapped;  // Streams for which another stands: of one queue.
-  std::unique_ptr<Opener> opener;            // NULL: gates are opened by the caller.
+  std::map<bp_stream*, bp_event*> gates;     // The gates of streams that are held.
+  std::map<bp_stream*, bp_device*> devices;  // The devices of streams that were lent or made.
+  std::map<void*, bp_stream*> natives;       // The streams whose native streams were lent.
+  std::map<bp_stream*, bp_stream*> wrapped;  // Streams that are another handle of the same queue,
+                                             // with the stream that stands for it.
+  std::unique_ptr<Opener> opener;            // NULL if the caller opens the gates.
 };
 
 Held& held(Runtime& r) { return r.state_as<Held>(); }
 
-// The one of all handles of a queue by which it is held. Called with the mutex.
+// Returns the handle of a queue that holds it. The caller holds the mutex.
 bp_stream* holder(Runtime& r, bp_stream* stream) {
   const auto found = held(r).wrapped.find(stream);
   return found == held(r).wrapped.end() ? stream : found->second;
 }
 
-// Holds the stream, unless it is held.
+// Holds the stream, unless it is held already.
 void hold(Runtime& r, bp_stream* stream) {
   const std::lock_guard lock(r.mutex);
   stream = holder(r, stream);
@@ -171,7 +172,7 @@ bp_status wrap_native(void* self, bp_device* device, void* native, bp_stream** o
   return BP_OK;
 }
 
-// Calls that promise progress, and those that wait.
+// The entries for calls that promise progress, and for calls that wait.
 template <auto slot, typename Type = decltype(slot)>
 struct Progress;
 template <auto slot, typename... Rest>
@@ -241,7 +242,8 @@ bp_stream* hold_launch(Runtime& r, const bp_launch& launch) {
   return launch.stream;
 }
 
-// Adds no work: a failed stream, or one that cannot be held, is left as it is.
+// Makes streams start late, without adding work to them. A failed stream, or one that cannot be
+// held, stays as it is.
 void bend_lazily(Runtime& r) {
   static_cast<void>(held(r));
   bp_stream_ops& streams = r.bent.streams;
@@ -263,7 +265,7 @@ void bend_lazily(Runtime& r) {
   memory.copy_to_host = copy_to_host;
 }
 
-// The same, and the streams are let go by another thread, the last first.
+// Does the same as bend_lazily(), but another thread releases the streams, the last one first.
 void bend_order(Runtime& r) {
   bend_lazily(r);
   if (held(r).opener == nullptr) held(r).opener = std::make_unique<Opener>(r);

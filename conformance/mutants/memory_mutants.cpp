@@ -1,4 +1,4 @@
-// Mutants of the allocator, and one that is right: it gives buffers out again.
+// Mutants of the allocator, and a benign one that uses buffers again.
 #include <map>
 #include <unordered_map>
 
@@ -7,15 +7,16 @@
 namespace bp::mutants {
 namespace {
 
-// Buffers that were freed and not given back, by size.
+// Buffers, by size, that were freed but not given back.
 struct Pool {
-  std::unordered_map<bp_buffer*, uint64_t> sizes;  // Of what is in use and may come back.
+  std::unordered_map<bp_buffer*, uint64_t> sizes;  // The sizes of buffers that are in use and may
+                                                   // enter the pool.
   std::multimap<uint64_t, bp_buffer*> free_buffers;
 };
 
 Pool& pool_of(Runtime& runtime) { return runtime.state_as<Pool>(); }
 
-// Buffers that ask for nothing special take one another's place.
+// Returns whether the request is plain. A freed buffer can serve another plain request of its size.
 bool is_plain(const bp_allocate_desc* desc) {
   return desc != nullptr && desc->struct_size == sizeof(bp_allocate_desc) &&
          desc->next == nullptr && desc->stream == nullptr && desc->usage == 0 &&
@@ -42,7 +43,7 @@ bp_status allocate_pooled(void* self, bp_device* device, const bp_allocate_desc*
   return status;
 }
 
-// Takes the buffer into the pool; false if it is not one for it.
+// Takes the buffer into the pool. Returns false if it is not a buffer for the pool.
 bool keep(Runtime& r, bp_buffer* buffer) {
   const std::lock_guard lock(r.mutex);
   const auto found = pool_of(r).sizes.find(buffer);
@@ -52,7 +53,7 @@ bool keep(Runtime& r, bp_buffer* buffer) {
   return true;
 }
 
-// 27: a buffer that was freed behind the work of a stream is given out at once.
+// 27: gives out a buffer at once that was freed behind the work of a stream.
 bp_status free_at_once(void* self, bp_buffer* buffer, bp_stream* stream) {
   Runtime& r = runtime_of(self);
   if (stream != nullptr && keep(r, buffer)) return BP_OK;
@@ -63,7 +64,7 @@ bp_status free_at_once(void* self, bp_buffer* buffer, bp_stream* stream) {
   return r.good.allocator.free(r.good.allocator.self, buffer, stream);
 }
 
-// Benign: handles come back, once all uses have ended.
+// Benign: gives a handle out again once all its uses have ended.
 bp_status free_for_later(void* self, bp_buffer* buffer, bp_stream* stream) {
   Runtime& r = runtime_of(self);
   if (stream == nullptr && buffer != nullptr && keep(r, buffer)) return BP_OK;
@@ -74,7 +75,7 @@ bp_status free_for_later(void* self, bp_buffer* buffer, bp_stream* stream) {
   return r.good.allocator.free(r.good.allocator.self, buffer, stream);
 }
 
-// What waits to come back is no buffer to anybody meanwhile.
+// A buffer in the pool must not be found as a buffer.
 bp_status find_in_use(void* self, uint64_t address, bp_address_info* out_info) {
   Runtime& r = runtime_of(self);
   bp_address_info found{};
@@ -105,7 +106,7 @@ bp_status misaligned_address(void* self, bp_buffer* buffer, uint64_t* out_addres
   return status;
 }
 
-// Looks into the handle before it looks at the handle.
+// Reads the handle before it checks the handle.
 bp_status free_without_looking(void* self, bp_buffer* buffer, bp_stream* stream) {
   const bp_allocator_ops& good = runtime_of(self).good.allocator;
   const volatile char first = *reinterpret_cast<const volatile char*>(buffer);
@@ -113,7 +114,7 @@ bp_status free_without_looking(void* self, bp_buffer* buffer, bp_stream* stream)
   return good.free(good.self, buffer, stream);
 }
 
-// What was made for an allocation stays where the allocation fails.
+// Leaks what it made for an allocation if the allocation fails.
 bp_status allocate_and_leak(void* self, bp_device* device, const bp_allocate_desc* desc,
                             bp_buffer** out_buffer) {
   Runtime& r = runtime_of(self);

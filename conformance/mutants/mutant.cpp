@@ -1,4 +1,4 @@
-// The wrapping: entry, registration, and the replaced kernels.
+// Wraps a good backend: the entry, the registration, and the replaced kernels.
 #include "conformance/mutants/mutant.hpp"
 
 #include <dlfcn.h>
@@ -23,8 +23,8 @@ struct Instance {
   std::unique_ptr<void, Close> library;
   const bp_backend* good = nullptr;
   bp_backend backend{};
-  const Mutant* mutant = nullptr;    // Of ops; NULL for one of the runtime.
-  std::unique_ptr<Runtime> runtime;  // NULL for one of ops.
+  const Mutant* mutant = nullptr;    // The mutant of ops; NULL for a mutant of the runtime.
+  std::unique_ptr<Runtime> runtime;  // NULL for a mutant of ops.
   std::string strength;
   bp_allocator_ops allocator{};
   std::deque<Wrapped> kernels;
@@ -95,7 +95,8 @@ bp_status plan_release(const bp_kernel* self, bp_plan* plan) {
   return good->plan_release(good, plan);
 }
 
-// A plan fits the frame of prepare(), and most mutants bend the frames of launches.
+// A plan belongs to the frame of prepare(), but most mutants change the frames of launches. So
+// plans are removed.
 void replace_plans(Wrapped& w) {
   const bool has_plans = w.mutant->spoils_packed && w.kernel.prepare != nullptr;
   w.kernel.prepare = has_plans ? prepare : nullptr;
@@ -111,10 +112,10 @@ bp_status launch_on_stream(const Call& call, std::string_view, const void* args)
   return call.wrapped.good->launch(call.wrapped.good, &launch, args);
 }
 
-// What all kernels are for a mutant of streams.
+// The kernels of a mutant of streams.
 constexpr Mutant kOnStream{.id = "", .ops = {}, .launch = launch_on_stream};
 
-// The kernel with the mutant's launch, owned by `instance`.
+// Returns the kernel with the mutant's launch, owned by `instance`.
 const bp_kernel* wrap(Instance& instance, const bp_kernel& good) {
   Wrapped& w = instance.kernels.emplace_back();
   bp_struct_read(&good, good.struct_size, &w.kernel, sizeof(bp_kernel), nullptr);
@@ -198,7 +199,7 @@ bp_status add_layout(void* self, uint64_t count, bp_device* const* devices,
   return known.add_layout(known.self, count, devices, &instance->runtime->bent.layouts, out_result);
 }
 
-// Registers the guard of a mutant that has one.
+// Registers the guard if the mutant has one.
 bp_status add_guard(const Instance& instance, const bp_registrar& registrar) {
   if (instance.runtime == nullptr || instance.runtime->mutant.guard == nullptr) return BP_OK;
   bp_registrar host{};
@@ -290,7 +291,8 @@ bp_status open_good(Instance& instance, const bp_entry_request& request, bp_entr
   return status;
 }
 
-// What the mutant does to the host that it meets; if it refuses the host, the good backend ends.
+// Lets the mutant change how the entry treats the host. If the mutant refuses the host, the good
+// backend ends.
 bp_status enter(Instance& instance, const bp_entry_request& request, bp_entry_reply& reply) {
   if (instance.runtime == nullptr || instance.runtime->mutant.enter == nullptr) return BP_OK;
   const bp_status status =

@@ -1,9 +1,4 @@
-// Backends that are broken on purpose: a good backend with one behaviour changed.
-//
-// libbp_mutant.so loads the plugin named by the option `wrap`, passes its tables on, and replaces
-// the launch of the kernels that the option `mutant` names, or entries of other tables
-// (runtime.hpp). Everything is done through views and tables: a mutant changes the tensors it hands
-// on, never memory that it could only reach by an address.
+// Backends that are broken on purpose: each is a good backend with one behaviour changed.
 #pragma once
 
 #include <array>
@@ -22,15 +17,15 @@ namespace bp::mutants {
 struct Runtime;
 struct Wrapped;
 
-// A launch of the good backend, and what a mutant needs to bend it.
+// A launch of the good backend, with what a mutant needs to change it.
 struct Call {
   const Wrapped& wrapped;
   const bp_launch* launch;
 
-  // Hands `args` to the good kernel.
+  // Passes `args` to the good kernel.
   bp_status run(const void* args) const;
 
-  // Overwrites `range` with 0x5A, behind the work of the launch.
+  // Overwrites `range` with 0x5A after the work of the launch.
   bp_status scribble(const bp_buffer_ref& range) const;
 };
 
@@ -39,44 +34,48 @@ struct Mutant {
   std::string_view id;
   std::span<const uint32_t> ops;  // The ops whose kernels it replaces.
   bp_status (*launch)(const Call& call, std::string_view strength, const void* args);
-  uint64_t extra_workspace_bytes = 0;     // Asked for on top of what the good kernel needs.
-  const bp_numerics* numerics = nullptr;  // What it declares; NULL: what the good kernel does.
-  uint64_t alignment_bytes = 0;           // What it claims; 0: what the good kernel does.
-  bool spoils_packed = false;  // Of all mutants this one has plans; their packed memory is wrong.
+  uint64_t extra_workspace_bytes = 0;     // The workspace that it needs in addition to that of the
+                                          // good kernel.
+  const bp_numerics* numerics = nullptr;  // The declaration of the mutant; NULL: that of the good
+                                          // kernel.
+  uint64_t alignment_bytes = 0;           // The alignment that it claims; 0: that of the good
+                                          // kernel.
+  bool spoils_packed = false;  // Only this mutant keeps plans; their packed memory is wrong.
 };
 
-// The tables: mutants that bend tensors, that change numbers, that compute in another way, and that
-// do not compute.
+// Return the tables of mutants that change tensors, that change numbers, that compute in another
+// way, and that do not compute.
 std::span<const Mutant> layout_mutants();
 std::span<const Mutant> arithmetic_mutants();
 std::span<const Mutant> algorithm_mutants();
 std::span<const Mutant> caching_mutants();
 
-// NULL if there is no mutant of this id.
+// Returns NULL if no mutant has this id.
 const Mutant* find_mutant(std::string_view id);
 
-// "1, 2, 10, ...", for a message.
+// Returns "1, 2, 10, ...", for a message.
 std::string mutant_ids();
 
-// What a mutant keeps of a launch for the next ones.
+// A launch that a mutant remembers for the next ones.
 struct Kept {
   std::vector<std::byte> key;
   std::vector<std::byte> result;
 };
 
-// A kernel of the good backend with the launch of a mutant. `kernel` is what the host sees.
+// A kernel of the good backend with the launch of a mutant. `kernel` is the kernel that the host
+// sees.
 struct Wrapped {
   bp_kernel kernel;
   const bp_kernel* good;
   const Mutant* mutant;
   std::string_view strength;
-  const bp_allocator_ops* allocator;  // Of the good backend.
+  const bp_allocator_ops* allocator;  // The allocator of the good backend.
   Runtime* runtime;                   // NULL for mutants of ops.
   mutable std::mutex mutex;
-  mutable std::deque<Kept> kept;  // Guarded by mutex; the newest last.
+  mutable std::deque<Kept> kept;  // Guarded by mutex; the newest is the last.
 };
 
-// A copy of a tensor whose shape, strides and offset can be bent.
+// A copy of a tensor whose shape, strides and offset can be changed.
 class View {
  public:
   explicit View(const bp_tensor& tensor);
@@ -88,7 +87,7 @@ class View {
   int64_t& stride(uint32_t axis) { return strides_[axis]; }
   uint64_t& byte_offset() { return tensor_.byte_offset; }
 
-  // Moves the origin by `elements`.
+  // Moves the origin of the view by `elements`.
   void advance(int64_t elements);
 
   // Reads the axis from its last element to its first.
@@ -96,7 +95,7 @@ class View {
 
   int64_t element_count() const;
 
-  // The bytes of one element.
+  // Returns the bytes of one element.
   int64_t item_size_bytes() const;
 
  private:

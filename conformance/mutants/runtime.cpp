@@ -1,4 +1,4 @@
-// What passes through: an entry for each slot of the tables.
+// The entries that pass calls through: one for each slot of the tables.
 #include "conformance/mutants/runtime.hpp"
 
 #include <cstddef>
@@ -33,7 +33,7 @@ void connect(Table& bent, const Table& good) {
   (Through<slots>::connect(bent, good), ...);
 }
 
-// A table of this build's size; what the good one lacks is NULL.
+// A table of this build's size; slots that the good table lacks are NULL.
 template <typename Table>
 void read(const Table& theirs, Runtime& runtime, Table& good, Table& bent) {
   bp_struct_read(&theirs, sizeof(bp_struct_header), &good, sizeof(Table), nullptr);
@@ -41,7 +41,7 @@ void read(const Table& theirs, Runtime& runtime, Table& good, Table& bent) {
   bent.self = &runtime;
 }
 
-// A slot that a later release appends is to be passed on as well.
+// A slot that a later release appends has to be passed on too.
 template <typename Table>
 constexpr bool has_slots(size_t count) {
   return sizeof(Table) == offsetof(Table, self) + (count + 1) * sizeof(void*);

@@ -1,8 +1,8 @@
 // Mutants of memory, streams, events and guards: the tables of the good backend with some of their
 // entries replaced.
 //
-// Handles pass through as they are. All tables that the host sees have one `self`, the Runtime, and
-// each entry that a mutant leaves alone calls that of the good backend.
+// Handles pass through unchanged. All tables that the host sees have one `self`, the Runtime. An
+// entry that a mutant does not replace calls the entry of the good backend.
 #pragma once
 
 #include <memory>
@@ -25,18 +25,20 @@ struct Tables {
 
 struct Runtime;
 
-// What a mutant does beside its entries. Whatever is NULL does not happen.
+// The parts of a mutant besides its entries. A part that is NULL does nothing.
 struct RuntimeMutant {
   std::string_view id;
-  // Replaces entries of `bent`; called behind each take().
+  // Replaces entries of `bent`; each take() calls it.
   void (*bend)(Runtime& runtime);
-  // The stream that a kernel is launched on in place of `stream`; before the launch.
+  // Returns the stream on which a kernel is launched, in place of that of `launch`. It is called
+  // before the launch.
   bp_stream* (*launch_stream)(Runtime& runtime, const bp_launch& launch);
-  const bp_device_guard_ops* guard;  // What it registers as the guard of all devices.
+  const bp_device_guard_ops* guard;  // The guard that it registers for all devices.
   bp_status (*enter)(const bp_host& host, std::string_view strength,
                      const bp_entry_request& request,
-                     bp_entry_reply& reply);  // In the entry, behind the good one.
-  void (*end)(Runtime& runtime);              // Before the good backend is shut down.
+                     bp_entry_reply& reply);  // Called in the entry, after that of the good
+                                              // backend.
+  void (*end)(Runtime& runtime);              // Called before the shutdown of the good backend.
   bool has_layouts = false;                   // The host sees the table of layouts too.
 };
 
@@ -48,10 +50,10 @@ struct Runtime {
   const std::string strength;
   const bp_host& host;
   Tables good{}, bent{};
-  std::mutex mutex;             // Guards `state`, and what the mutants keep in it.
-  std::shared_ptr<void> state;  // Of the mutant; made when it is asked for first.
+  std::mutex mutex;             // Guards `state` and all that the mutants keep in it.
+  std::shared_ptr<void> state;  // The mutant's state; the first access makes it.
 
-  // Made by the first call, which is in bend().
+  // Returns the state of the mutant. The first call, in bend(), makes it.
   template <typename State>
   State& state_as() {
     if (state == nullptr) state = std::make_shared<State>();
@@ -61,24 +63,24 @@ struct Runtime {
 
 inline Runtime& runtime_of(void* self) { return *static_cast<Runtime*>(self); }
 
-// Takes a table of the good backend; what the host is to see in its place is then in `bent`.
+// Takes a table of the good backend, and puts the table that the host sees into `bent`.
 void take(Runtime& runtime, const bp_device_ops& table);
 void take(Runtime& runtime, const bp_allocator_ops& table);
 void take(Runtime& runtime, const bp_stream_ops& streams, const bp_event_ops& events);
 void take(Runtime& runtime, const bp_layout_ops& table);
 
-// The tables: mutants of order and failures, of memory, of the whole instance, and of tables that a
-// device may do without.
+// Return the tables: mutants of order and failures, of memory, of the whole instance, and of
+// optional tables.
 std::span<const RuntimeMutant> stream_mutants();
 std::span<const RuntimeMutant> lazy_mutants();
 std::span<const RuntimeMutant> memory_mutants();
 std::span<const RuntimeMutant> instance_mutants();
 std::span<const RuntimeMutant> table_mutants();
 
-// NULL if there is none of this id.
+// Returns NULL if no mutant has this id.
 const RuntimeMutant* find_runtime_mutant(std::string_view id);
 
-// "24, 25, ...", for a message.
+// Returns "24, 25, ...", for a message.
 std::string runtime_mutant_ids();
 
 }  // namespace bp::mutants

@@ -1,4 +1,4 @@
-// Mutants of streams, events, copies and failures. Numbers are those of the kill table.
+// Mutants of streams, events, copies and failures. The numbers are those of the kill table.
 #include <algorithm>
 #include <array>
 #include <unordered_set>
@@ -9,12 +9,12 @@
 namespace bp::mutants {
 namespace {
 
-// What these mutants remember.
+// The state of these mutants.
 struct Memory {
   uint64_t calls = 0;
-  std::unordered_set<const void*> events;   // Host-signalled ones, or recorded ones.
-  std::unordered_set<const void*> streams;  // Whose failure was told.
-  bp_status failure = BP_OK;                // The latest that any stream has told.
+  std::unordered_set<const void*> events;   // Host-signalled events, or recorded events.
+  std::unordered_set<const void*> streams;  // Streams whose failure was reported.
+  bp_status failure = BP_OK;                // The latest failure that any stream has reported.
   std::array<std::vector<std::byte>, 2> staging;
 };
 
@@ -30,7 +30,7 @@ bp_stream* default_stream(Runtime& r, bp_device* device, bp_stream* otherwise) {
   return good.default_stream(good.self, device, &stream) == BP_OK ? stream : otherwise;
 }
 
-// Gross: every kernel. Subtle: one in three.
+// Gross: moves every kernel. Subtle: one kernel in three.
 bp_stream* launch_elsewhere(Runtime& r, const bp_launch& launch) {
   const std::lock_guard lock(r.mutex);
   const bool is_hit = r.strength != "subtle" || memory_of(r).calls++ % 3 == 0;
@@ -50,7 +50,7 @@ bp_status copy_without_staging(void* self, bp_stream* stream, const bp_buffer_re
   return good.copy_from_host(good.self, stream, dst, src, borrow);
 }
 
-// The copy is staged, in one of two places that the next but one copy takes again.
+// The copy is staged in one of two places. The copy after the next one uses the same place.
 bp_status copy_through_two_places(void* self, bp_stream* stream, const bp_buffer_ref* dst,
                                   const void* src, bp_borrow borrow) {
   Runtime& r = runtime_of(self);
@@ -67,7 +67,7 @@ bp_status copy_through_two_places(void* self, bp_stream* stream, const bp_buffer
   return good.copy_from_host(good.self, stream, dst, place.data(), BP_BORROW_UNTIL_COMPLETE);
 }
 
-// The call returns before the bytes are there.
+// The copy returns before the bytes have arrived.
 bp_status copy_to_host_later(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
                              bp_borrow borrow) {
   const bp_allocator_ops& good = runtime_of(self).good.allocator;
@@ -103,7 +103,7 @@ bp_status remember_host_signalled(void* self, bp_device* device, const bp_event_
   return BP_OK;
 }
 
-// Gross: every wait for a recorded event. Subtle: one in four.
+// Gross: ignores every wait for a recorded event. Subtle: one in four.
 bp_status ignore_wait(void* self, bp_stream* stream, bp_event* event) {
   Runtime& r = runtime_of(self);
   const bp_stream_ops& good = r.good.streams;
@@ -129,7 +129,7 @@ bp_status stream_query_early(void* self, bp_stream* stream, uint32_t* out_done) 
   return status;
 }
 
-// A second record leaves what the first one captured.
+// A second record leaves the work that the first one captured.
 bp_status record_once(void* self, bp_event* event, bp_stream* stream) {
   Runtime& r = runtime_of(self);
   const bp_event_ops& good = r.good.events;
@@ -144,7 +144,7 @@ bp_status record_once(void* self, bp_event* event, bp_stream* stream) {
   return status;
 }
 
-// Takes the handle, and gives an event that knows nothing of it.
+// Accepts the handle, and gives an event that is not related to it.
 bp_status import_another(void* self, bp_device* device, const bp_external_handle* handle,
                          bp_event** out_event) {
   const bp_event_ops& good = runtime_of(self).good.events;
@@ -155,7 +155,7 @@ bp_status import_another(void* self, bp_device* device, const bp_external_handle
   return good.create(good.self, device, nullptr, out_event);
 }
 
-// Takes the native stream, and gives one with a queue of its own.
+// Accepts the native stream, and gives a stream with its own queue.
 bp_status wrap_another(void* self, bp_device* device, void* native, bp_stream** out_stream) {
   const bp_stream_ops& good = runtime_of(self).good.streams;
   bp_stream* wrapped = nullptr;
@@ -203,7 +203,8 @@ bp_status accept_any_fill(void* self, bp_stream* stream, const bp_buffer_ref* ds
   return status == BP_INVALID_ARGUMENT ? bp_status{BP_OK} : status;
 }
 
-// What a stream tells: nothing a second time, or what another stream told before.
+// Returns the status that a stream reports: BP_OK the second time, or the failure that another
+// stream reported before.
 bp_status told(Runtime& r, bp_stream* stream, bp_status status) {
   if (stream == nullptr) return status;
   const bool is_failure = status != BP_OK && status != BP_TIMEOUT;

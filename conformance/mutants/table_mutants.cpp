@@ -1,4 +1,4 @@
-// Mutants of the tables that a device may do without. Numbers are those of the kill table.
+// Mutants of the optional tables. The numbers are those of the kill table.
 #include <vector>
 
 #include "conformance/mutants/mutant.hpp"
@@ -7,21 +7,21 @@
 namespace bp::mutants {
 namespace {
 
-// What these mutants remember.
+// The state of these mutants.
 struct Memory {
-  std::vector<std::byte> blob;  // The latest that was taken.
+  std::vector<std::byte> blob;  // The latest blob that was accepted.
 };
 
 // ---- 42: layouts that put elements elsewhere, take any blob, or do not count --------------------
 
-// Whether a conversion between `strided` and a layout can be mirrored.
+// Returns whether a conversion between `strided` and a layout can be mirrored.
 bool is_mirrored(const bp_tensor* strided, const bp_tensor* laid) {
   if (strided == nullptr || laid == nullptr || strided->layout != nullptr) return false;
   return laid->layout != nullptr && strided->ndim > 0 && strided->shape != nullptr;
 }
 
-// The last axis goes into the layout from its end to its beginning; "both": and out of it too, so
-// that what was converted there and back is whole.
+// Writes the last axis into the layout from its end to its beginning. "both": reads it in the same
+// way too, so that a conversion in both directions changes nothing.
 bp_status convert_mirrored(void* self, bp_stream* stream, const bp_tensor* dst,
                            const bp_tensor* src) {
   Runtime& r = runtime_of(self);
@@ -39,7 +39,7 @@ bp_status convert_mirrored(void* self, bp_stream* stream, const bp_tensor* dst,
   return good.convert(good.self, stream, dst, src);
 }
 
-// Gives the layout before for a blob that cannot be read.
+// Gives the previous layout for a blob that cannot be read.
 bp_status take_any_blob(void* self, bp_device* device, const void* blob, uint64_t blob_size_bytes,
                         const bp_layout** out_layout) {
   Runtime& r = runtime_of(self);
@@ -53,7 +53,7 @@ bp_status take_any_blob(void* self, bp_device* device, const void* blob, uint64_
   return good.from_blob(good.self, device, known.data(), known.size(), out_layout);
 }
 
-// The blob of a layout that nobody has read yet is remembered as well.
+// It also remembers the blob of a layout that nobody has read yet.
 bp_status remember_preferred(void* self, bp_device* device, const bp_kernel* kernel,
                              uint32_t argument, const void* args, const bp_layout** out_layout) {
   Runtime& r = runtime_of(self);

@@ -10,7 +10,7 @@ namespace bp::mutants {
 namespace {
 
 struct Format {
-  int significand_bits;  // Without the hidden one.
+  int significand_bits;  // The bits without the hidden one.
   int exponent_bits;
 };
 
@@ -69,7 +69,8 @@ void write_element(std::byte* to, bp_dtype dtype, double value, bool rounds) {
     case BP_F16:
     case BP_BF16: {
       const uint64_t bits = to_bits(value, dtype, rounds);
-      std::memcpy(to, &bits, dtype == BP_F32 ? 4 : 2);  // Little-endian, as bp_mutant's hosts are.
+      std::memcpy(to, &bits, dtype == BP_F32 ? 4 : 2);  // The bytes are little-endian, as on all
+                                                        // hosts of bp_mutant.
       return;
     }
     case BP_I64:
@@ -86,7 +87,7 @@ void write_element(std::byte* to, bp_dtype dtype, double value, bool rounds) {
 }
 
 bool is_same(double a, double b) {
-  return std::memcmp(&a, &b, sizeof(a)) == 0;  // -0 is not 0, and a NaN is itself.
+  return std::memcmp(&a, &b, sizeof(a)) == 0;  // -0 differs from 0, and a NaN equals itself.
 }
 
 }  // namespace
@@ -107,11 +108,11 @@ uint64_t to_bits(double value, bp_dtype dtype, bool rounds) {
   if (std::isnan(value)) return sign | infinity | uint64_t{1} << (format.significand_bits - 1);
   if (std::isinf(value)) return sign | infinity;
   if (value == 0) return sign;
-  // Units of the last place: of the value's own binade, or of the subnormals.
+  // Returns the unit of the last place: of the value's own binade, or of the subnormals.
   const int exponent = std::max(std::ilogb(value), 1 - bias);
   const double units = std::ldexp(std::fabs(value), format.significand_bits - exponent);
   const auto whole = static_cast<uint64_t>(rounds ? std::nearbyint(units) : std::floor(units));
-  // A carry into the next binade, and from subnormal to normal, comes out right by addition.
+  // Addition also handles a carry into the next binade, and from subnormal to normal.
   const uint64_t hidden = uint64_t{1} << format.significand_bits;
   const uint64_t bits =
       whole < hidden

@@ -6,8 +6,8 @@
 namespace bp::conformance {
 namespace {
 
-// How far the interval reaches on each side of r. A bound that is no number, as an infinite term
-// gives, means that only the exact value is right.
+// Returns how far the interval reaches on each side of r. If the bound is NaN, as an infinite term
+// makes it, only the exact value is right.
 double width(const Exact& exact) {
   if (!std::isfinite(exact.value.hi) || std::isnan(exact.bound)) return 0;
   return exact.bound;

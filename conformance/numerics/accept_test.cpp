@@ -18,7 +18,7 @@ TEST(Accept, WantsTheNearestValueWhereTheBoundIsZero) {
 }
 
 TEST(Accept, AddsTheBoundBeforeItRounds) {
-  // The bound reaches over the tie above 1, so both neighbours are right in f16.
+  // The bound reaches over the tie above 1, so both neighbours of the tie are right in f16.
   const Exact near_tie{DoubleDouble(1 + 0x1p-11 - 0x1p-30), 0x1p-25};
   EXPECT_TRUE(accept(BP_F16, 1, near_tie, kStrict));
   EXPECT_TRUE(accept(BP_F16, 1 + 0x1p-10, near_tie, kStrict));

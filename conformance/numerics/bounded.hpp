@@ -1,7 +1,7 @@
-// A number with a bound on the error of a computation that produced it: the oracle run on this type
-// gives the bound of an op for which there is no closed formula.
+// A number with a bound on the error of the computation that produced it. An oracle that runs on
+// this type gives the bound of an op that has no closed formula.
 //
-// Each step adds the bound of its class (bounds.hpp) to what its operands bring. kBits is the
+// Each step adds the bound of its class (bounds.hpp) to the errors of its operands. kBits is the
 // precision of the arithmetic that is bounded: 24 for f32, 53 for f64.
 #pragma once
 
@@ -26,7 +26,7 @@ struct Bounded {
   constexpr Bounded(double v) : value(v) {}  // NOLINT: inputs and constants are exact.
   constexpr Bounded(double v, double e) : value(v), error(e) {}
 
-  // Whether what is computed from this is lost.
+  // Returns whether a result that is computed from this number is lost.
   bool may_overflow() const {
     constexpr double kLargest = kWide ? 0x1.fffffffffffffp+1023 : 0x1.fffffep+127;
     return is_lost || std::fabs(value) + error > kLargest;
@@ -37,7 +37,7 @@ struct Bounded {
     return result;
   }
 
-  // `value` after a step of `ulps`, with what the operands brought.
+  // Returns `value` after a step with an error of `ulps`, plus the errors of its operands.
   static Bounded step(double value, double carried, double ulps = 0.5) {
     return {value, carried + 2 * ulps * kUnit * (std::fabs(value) + carried) + kTiny};
   }
@@ -97,7 +97,7 @@ Bounded<kBits> sqrt(Bounded<kBits> x) {
 template <int kBits>
 Bounded<kBits> exp(Bounded<kBits> x) {
   const double value = std::exp(x.value);
-  // Far below 0 the error of x may be so large that a factor says nothing.
+  // If x is far below 0, its error may be so large that a factor means nothing.
   const double factor = std::expm1(x.error);
   const double carried = std::isfinite(factor) ? value * factor : std::exp(x.value + x.error);
   return Bounded<kBits>::step(value, carried, kExpUlps<kBits>);
@@ -109,7 +109,7 @@ Bounded<kBits> log(Bounded<kBits> x) {
   return Bounded<kBits>::step(std::log(x.value), x.error == 0 ? 0 : carried, kLogUlps<kBits>);
 }
 
-// A constant of the op, which a kernel may round to its compute type.
+// Returns a constant of the op, which a kernel may round to its compute type.
 template <typename N>
 N constant(double value) {
   if constexpr (requires { N::kUnit; }) {
@@ -119,7 +119,7 @@ N constant(double value) {
   }
 }
 
-// A sum in any order, whose error grows with the square root of the number of terms.
+// Returns a sum in any order. Its error grows with the square root of the number of terms.
 template <int kBits>
 Bounded<kBits> sum_of(std::span<const Bounded<kBits>> terms) {
   double value = 0;
@@ -134,7 +134,7 @@ Bounded<kBits> sum_of(std::span<const Bounded<kBits>> terms) {
   return {value, carried + (magnitude + carried) * growth};
 }
 
-// The same for the numbers that have no bound.
+// Returns a sum of numbers that carry no bound.
 template <typename N>
 N sum_of(std::span<const N> terms) {
   N total{};

@@ -8,7 +8,8 @@
 namespace bp::conformance {
 namespace {
 
-// The type that narrow floats are computed in: their bounds are those of f32.
+// Returns the type in which `dtype` is computed. Narrow floats are computed in f32 and have its
+// bounds.
 bp_dtype compute_type(bp_dtype dtype) {
   return dtype == BP_F64 ? bp_dtype{BP_F64} : bp_dtype{BP_F32};
 }
@@ -18,7 +19,7 @@ double divide_ulps(bp_dtype dtype) { return dtype == BP_F64 ? kDivideUlps<53> : 
 double smallest_normal(bp_dtype dtype) { return float_format(dtype)->smallest_normal(); }
 double unit(bp_dtype dtype) { return float_format(compute_type(dtype))->unit_roundoff(); }
 
-// What the formulas of a softmax row share.
+// The values that the formulas of a softmax row share.
 struct Row {
   double peak;         // The largest element.
   double mean_spread;  // sum of p_j * (peak - x_j).
@@ -106,7 +107,8 @@ double silu_bound(bp_dtype dtype, double x, double r) {
 
 double gelu_bound(bp_dtype dtype, double x) {
   if (x < 0) {
-    // By erfc, which carries a rounding of its argument on as x^2 of the result's.
+    // A kernel may use erfc. A rounding of the argument of erfc becomes an error of the result that
+    // grows with x^2.
     const double r = 0.5 * x * std::erfc(-x * M_SQRT1_2);
     const double part = r == 0 ? 0 : std::fabs(r) * (36 + 2 * x * x);
     return unit(dtype) * part + smallest_normal(dtype);
@@ -171,7 +173,7 @@ double norm_mean_bound(const NormRow& row, bp_dtype dtype) {
 
 namespace {
 
-// The relative error of var + eps, in two passes.
+// Returns the relative error of var + eps, computed in two passes.
 double variance_error(const NormRow& row, bp_dtype dtype) {
   const double shift = norm_mean_bound(row, dtype) * row.rstd;
   return (sum_growth(row.count) + 4) * unit(dtype) + shift * shift;

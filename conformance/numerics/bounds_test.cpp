@@ -41,7 +41,7 @@ TEST(Bounds, OfElementaryFunctionsAreUnitsInTheLastPlace) {
   const Numerics strict = resolve_numerics(nullptr, BP_F32);
   EXPECT_EQ(exp_bound(BP_F32, 0, 1, strict), 3 * 0x1p-23);
   EXPECT_EQ(exp_bound(BP_F64, 0, 1, strict), 2 * 0x1p-52);
-  EXPECT_EQ(exp_bound(BP_F16, 0, 1, strict), 3 * 0x1p-23);  // In ulps of f32.
+  EXPECT_EQ(exp_bound(BP_F16, 0, 1, strict), 3 * 0x1p-23);  // The bound is in ulps of f32.
   EXPECT_EQ(divide_bound(BP_F32, 1, strict), 0);
   EXPECT_EQ(sqrt_bound(BP_F32, 1, strict), 0);
 }
@@ -59,7 +59,7 @@ TEST(Bounds, AcceptAnHonestSumInF32) {
   const double error = std::fabs(static_cast<double>(total) - exact);
   const Numerics numerics = resolve_numerics(nullptr, BP_F32);
   EXPECT_LT(error, sum_bound(magnitude, kCount, numerics));
-  // One term less is far outside.
+  // A sum that lacks one term is far outside the bound.
   EXPECT_GT(magnitude / kCount, sum_bound(magnitude, kCount, numerics));
 }
 
@@ -90,8 +90,8 @@ TEST(Bounds, PropagatedAndClosedFormulasAgreeForSoftmax) {
   }
 }
 
-// A ring that rounds to 16 bits at each hop is right; one that loses the last bits, or a rank's
-// elements, is not.
+// A ring that rounds to 16 bits at each hop is right. A ring that loses the last bits, or a rank's
+// elements, is wrong.
 TEST(Bounds, OfACollectiveAllowARoundingAtEachStepAndNoMore) {
   constexpr uint32_t kRanks = 8;
   int within = 0, without_rounding = 0, without_a_rank = 0;
@@ -103,7 +103,7 @@ TEST(Bounds, OfACollectiveAllowARoundingAtEachStepAndNoMore) {
       exact += last;
       ring = round_to(BP_BF16, ring + last);
       const double next = cut + last, unit = std::ldexp(1.0, std::ilogb(next) - 6);
-      cut = std::floor(next / unit) * unit;  // One bit less, towards zero.
+      cut = std::floor(next / unit) * unit;  // This rounding loses one bit, towards zero.
     }
     const double bound = collective_bound(BP_BF16, kRanks, exact);
     within += std::fabs(ring - exact) <= bound;
@@ -115,7 +115,8 @@ TEST(Bounds, OfACollectiveAllowARoundingAtEachStepAndNoMore) {
   EXPECT_LT(without_a_rank, kCount / 100);
 }
 
-// What is computed from a sum beyond the largest number is open; the sum itself is infinite.
+// A sum beyond the largest number is infinite, and a result that is computed from it may be
+// anything.
 TEST(Bounded, LosesWhatFollowsAnOverflow) {
   const Bounded<24> large(3e38), small(2.0);
   const Bounded<24> sum = large + large;

@@ -7,7 +7,8 @@ namespace {
 
 constexpr DoubleDouble kLn2(0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56);
 
-// hi + lo for |lo| far below |hi|. Keeps the sign of a zero, which an addition would lose.
+// Returns hi + lo for |lo| far below |hi|. It keeps the sign of a zero, which an addition would
+// lose.
 DoubleDouble normalized(double hi, double lo) {
   if (lo == 0 || !std::isfinite(hi)) return {hi, 0};
   const double sum = hi + lo;
@@ -19,7 +20,7 @@ DoubleDouble scaled(DoubleDouble x, int exponent) {
   return normalized(std::ldexp(x.hi, exponent), std::ldexp(x.lo, exponent));
 }
 
-// exp(x) - 1 for |x| <= 0.5: the series at x / 256, doubled eight times.
+// Returns exp(x) - 1 for |x| <= 0.5: the series at x / 256, doubled eight times.
 DoubleDouble small_expm1(DoubleDouble x) {
   const DoubleDouble r = scaled(x, -8);
   DoubleDouble term = r;
@@ -32,8 +33,8 @@ DoubleDouble small_expm1(DoubleDouble x) {
   return sum;
 }
 
-// log(m) = 2 * artanh((m - 1) / (m + 1)) for m near 1, where a sum with an exponential loses the
-// digits of the result.
+// Returns log(m) = 2 * artanh((m - 1) / (m + 1)) for m near 1, where a sum with an exponential
+// would lose the digits of the result.
 DoubleDouble log_near_one(DoubleDouble m) {
   const DoubleDouble s = (m - DoubleDouble(1)) / (m + DoubleDouble(1)), square = s * s;
   DoubleDouble power = s, sum = s;
@@ -86,7 +87,8 @@ DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
 DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
   const double first = a.hi / b.hi;
   if (first == 0 || !std::isfinite(first) || !std::isfinite(b.hi)) return first;
-  if (std::fabs(a.hi) > 0x1p1000) return scaled(scaled(a, -100) / b, 100);  // b * first overflows.
+  // b * first would overflow.
+  if (std::fabs(a.hi) > 0x1p1000) return scaled(scaled(a, -100) / b, 100);
   const DoubleDouble rest = a - b * DoubleDouble(first);
   const double second = rest.hi / b.hi;
   const double third = (rest - b * DoubleDouble(second)).hi / b.hi;

@@ -19,13 +19,13 @@ struct DoubleDouble {
   constexpr DoubleDouble(double value) : hi(value) {}  // NOLINT: every double is one of these.
   constexpr DoubleDouble(double high, double low) : hi(high), lo(low) {}
 
-  // Exact.
+  // Converts without an error.
   static DoubleDouble from_int64(int64_t value);
 };
 
-// The sum of two doubles, exactly, unless it overflows.
+// Returns the sum of two doubles exactly, unless it overflows.
 DoubleDouble two_sum(double a, double b);
-// The product of two doubles, exactly, unless it overflows or its tail underflows.
+// Returns the product of two doubles exactly, unless it overflows or its tail underflows.
 DoubleDouble two_product(double a, double b);
 
 DoubleDouble operator-(DoubleDouble a);
@@ -42,7 +42,7 @@ DoubleDouble exp(DoubleDouble x);
 DoubleDouble log(DoubleDouble x);
 bool isnan(DoubleDouble x);
 
-// The integer that `x` is; wraps at 64 bits.
+// Returns the integer value of `x`, modulo 2^64.
 int64_t to_int64(DoubleDouble x);
 
 }  // namespace bp::conformance

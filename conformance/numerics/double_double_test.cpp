@@ -5,7 +5,7 @@
 namespace bp::conformance {
 namespace {
 
-// |a - b| in units of 2^-104 * |b|.
+// Returns |a - b| in units of 2^-104 * |b|.
 double distance(DoubleDouble a, DoubleDouble b) {
   return std::fabs((a - b).hi) / std::fabs(b.hi) * 0x1p104;
 }

@@ -15,7 +15,8 @@ constexpr FloatFormat kF32{24, -126, 127};
 constexpr FloatFormat kF16{11, -14, 15};
 constexpr FloatFormat kBf16{8, -126, 127};
 
-// 2^exponent, for the exponents of normal doubles: all that formats narrower than f64 need.
+// Returns 2^exponent for the exponents of normal doubles, which suffice for formats narrower than
+// f64.
 double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
 }
@@ -26,7 +27,7 @@ int exponent_of(const FloatFormat& format, double x) {
   return exponent < format.min_exponent ? format.min_exponent : exponent;
 }
 
-// The bits of a value that `format` can represent, in a word of the given width.
+// Returns the bits of a value that `format` can represent, in a word of the given width.
 uint64_t encode(const FloatFormat& format, int bits, double x) {
   const int fraction_bits = format.precision - 1;
   const uint64_t sign = uint64_t{std::signbit(x)} << (bits - 1);
@@ -172,7 +173,7 @@ double round_to(bp_dtype dtype, DoubleDouble x) {
   const int shift = format.precision - 1 - exponent_of(format, x.hi);
   const double scaled = std::fabs(x.hi) * power_of_two(shift);
   const double tail = std::signbit(x.hi) ? -x.lo : x.lo;
-  auto digits = static_cast<int64_t>(scaled);  // Below 2^precision.
+  auto digits = static_cast<int64_t>(scaled);  // The digits are below 2^precision.
   const double fraction = scaled - static_cast<double>(digits);
   const bool is_odd = (digits & 1) != 0;
   if (fraction > 0.5 || (fraction == 0.5 && (tail > 0 || (tail == 0 && is_odd)))) ++digits;
@@ -194,7 +195,7 @@ double next_after(bp_dtype dtype, double x, double toward) {
   if (x == 0) return std::copysign(format.smallest_subnormal(), toward);
   if (std::isinf(x)) return std::copysign(format.largest(), x);
   const bool outward = (toward > x) == (x > 0);
-  // Just below a power of two the spacing is half of that above it.
+  // The spacing just below a power of two is half of the spacing above it.
   const double below = std::nextafter(std::fabs(x), 0.0);
   const double step = outward ? ulp(dtype, x) : ulp(dtype, below);
   return round_to(dtype, std::copysign(std::fabs(x) + (outward ? step : -step), x));
@@ -222,7 +223,8 @@ void store_element(bp_dtype dtype, DoubleDouble value, std::byte* address) {
   if (const FloatFormat* format = float_format(dtype)) {
     const int bits = static_cast<int>(element_size(dtype)) * 8;
     const uint64_t word = encode(*format, bits, round_to(dtype, value));
-    std::memcpy(address, &word, element_size(dtype));  // Little-endian, as the ABI is.
+    std::memcpy(address, &word, element_size(dtype));  // The bytes are little-endian, as the ABI
+                                                       // requires.
     return;
   }
   const int64_t integer = dtype == BP_BOOL ? value.hi != 0 : to_int64(value);

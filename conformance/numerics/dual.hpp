@@ -1,5 +1,5 @@
-// A number with its derivative along one direction: an oracle run on this type gives J u beside the
-// value, without differences.
+// A number with its derivative along one direction. An oracle that runs on this type gives J u
+// beside the value, without finite differences.
 #pragma once
 
 #include <cmath>
@@ -48,7 +48,7 @@ bool operator==(Dual<N> a, Dual<N> b) {
   return a.value == b.value;
 }
 
-// What a function and its derivative give at x.
+// The values of a function and of its derivative at x.
 template <typename N>
 Dual<N> chained(Dual<N> x, N value, N derivative) {
   return {value, derivative * x.slope};

@@ -6,8 +6,8 @@
 
 namespace bp::conformance {
 
-// The inverse of erf(), by Newton's method from a formula that is 0.2 % off (Winitzki 2008). The
-// difference is taken of erfc() where erf() is near 1.
+// Returns the inverse of erf(), by Newton's method from a formula that is 0.2 % off (Winitzki
+// 2008). Where erf() is near 1, each step takes the difference in erfc().
 inline double erfinv(double x) {
   if (std::isnan(x) || std::fabs(x) > 1) return std::numeric_limits<double>::quiet_NaN();
   if (std::fabs(x) == 1) return std::copysign(HUGE_VAL, x);

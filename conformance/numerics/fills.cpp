@@ -56,7 +56,8 @@ double uniform(uint64_t bits, double low, double high) {
   return low + (high - low) * (static_cast<double>(bits >> 11) * 0x1p-53);
 }
 
-// An integer in [-range, range] without 0, or in [1, range] where there are no negative ones.
+// Returns an integer in [-range, range] without 0, or in [1, range] if the dtype has no negative
+// numbers.
 DoubleDouble dense_integer(bp_dtype dtype, double range, uint64_t bits) {
   if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>(bits & 1));
   const double magnitude = 1 + std::floor(uniform(bits, 0, range));
@@ -64,7 +65,8 @@ DoubleDouble dense_integer(bp_dtype dtype, double range, uint64_t bits) {
   return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
 }
 
-// An odd integer of `bits_wanted` bits, or of as many as the dtype holds: no shorter type holds it.
+// Returns an odd integer of `bits_wanted` bits, or of as many bits as the dtype holds. No shorter
+// type holds it.
 DoubleDouble wide_integer(bp_dtype dtype, double bits_wanted, uint64_t bits) {
   double width = std::min(bits_wanted, static_cast<double>(element_size(dtype)) * 8 - 2);
   if (const FloatFormat* format = float_format(dtype)) {
@@ -77,8 +79,8 @@ DoubleDouble wide_integer(bp_dtype dtype, double bits_wanted, uint64_t bits) {
   return DoubleDouble((bits & 1) != 0 && !is_unsigned ? -magnitude : magnitude);
 }
 
-// What spreads through every formula in one way only. The largest numbers are left out: a sum of
-// them overflows in one order and not in another.
+// Returns a special value whose effect on a formula does not depend on the order of terms. The
+// largest numbers are left out, because a sum of them overflows in one order and not in another.
 DoubleDouble sparse_special(bp_dtype dtype, uint64_t bits) {
   const FloatFormat& format = *float_format(dtype);
   const double tiny = format.smallest_subnormal(), normal = format.smallest_normal();
@@ -98,7 +100,7 @@ double power_of(size_t base, double exponent) {
   return std::pow(static_cast<double>(base), exponent);
 }
 
-// 1 + index, folded into the integers that the dtype represents exactly.
+// Returns 1 + index, folded into the integers that the dtype represents exactly.
 DoubleDouble coordinate_value(bp_dtype dtype, uint64_t index) {
   if (dtype == BP_BOOL) return DoubleDouble(static_cast<double>((index ^ (index >> 3)) & 1));
   uint64_t limit = uint64_t{1} << 31;
@@ -155,7 +157,8 @@ DoubleDouble fill_element(const Fill& fill, bp_dtype dtype, uint64_t key, uint32
     }
     case FillKind::kAllBits: {
       std::byte bytes[8] = {};
-      std::memcpy(bytes, &place.index, element_size(dtype));  // Little-endian, as the ABI is.
+      std::memcpy(bytes, &place.index, element_size(dtype));  // The bytes are little-endian, as the
+                                                              // ABI requires.
       return load_element(dtype, bytes);
     }
     case FillKind::kIndex:

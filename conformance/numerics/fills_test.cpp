@@ -30,7 +30,7 @@ TEST(Fills, CoordNamesEachElement) {
   for (uint64_t i = 0; i < 1000; ++i) {
     EXPECT_EQ(at({FillKind::kCoord, 0, 0}, BP_F32, i).hi, static_cast<double>(i + 1));
   }
-  EXPECT_LE(at({FillKind::kCoord, 0, 0}, BP_BF16, 5000).hi, 256);  // Still exact.
+  EXPECT_LE(at({FillKind::kCoord, 0, 0}, BP_BF16, 5000).hi, 256);  // The number is still exact.
 }
 
 TEST(Fills, OneHotHasOneOnePerRow) {

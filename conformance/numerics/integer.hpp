@@ -1,5 +1,5 @@
 // The number type of oracles for integers: 64 bits, two's complement, wrapping. The low 32 bits of
-// its sums, differences and products are those of 32-bit arithmetic.
+// its sums, differences and products equal the results of 32-bit arithmetic.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ TEST(Integers, WrapAsTwosComplementDoes) {
   EXPECT_FALSE(most < least) << "the difference of both wraps, and their order does not";
 }
 
-// The oracle of i32 computes in 64 bits, and stores the low half.
+// The oracle of i32 computes in 64 bits and stores the low half.
 TEST(Integers, HaveTheLowHalfOf32BitArithmetic) {
   const int32_t values[] = {0, 1, -1, 7, -13, 46341, INT32_MAX, INT32_MIN, 0x12345678};
   const auto low = [](Integer i) { return static_cast<int32_t>(static_cast<uint32_t>(i.bits())); };

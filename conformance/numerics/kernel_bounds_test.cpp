@@ -1,4 +1,5 @@
-// Kernels as people write them in f32, right ones and wrong ones, against the bounds on their ops.
+// Tests the bounds on ops with f32 kernels as people write them: right ones pass, and wrong ones
+// fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ using InF32 = std::function<float(float)>;
 using InF64 = std::function<double(double)>;
 using BoundOf = std::function<double(double x, double r)>;
 
-// Of how many of 2,000 values the result is further off than the bound allows. The result itself
+// Returns for how many of 2,000 values the error of the result exceeds the bound. The result itself
 // is rounded to f32.
 int beyond(float low, float high, const InF32& kernel, const InF64& exact, const BoundOf& bound) {
   int count = 0;
@@ -74,7 +75,7 @@ TEST(KernelBounds, AcceptSigmoidAndSilu) {
   const InF64 exact = [](double x) { return 1 / (1 + std::exp(-x)); };
   const BoundOf bound = [](double x, double r) { return sigmoid_bound(BP_F32, x, r); };
   EXPECT_EQ(beyond(-30, 30, sigmoid, exact, bound), 0);
-  // A table of 16 bits, and one minus the other side.
+  // Both formulas are wrong: a table of 16 bits, and one minus the other side.
   EXPECT_GT(
       beyond(
           -10, 10, [&](float x) { return std::round(sigmoid(x) * 65536) / 65536; }, exact, bound),
@@ -142,7 +143,8 @@ ExactNorm exact_norm(const std::vector<float>& x) {
   return norm;
 }
 
-// In f32, in two passes or by the sum of squares, with the variance of a population or of a sample.
+// Returns a norm in f32, in two passes or by the sum of squares, with the variance of a population
+// or of a sample.
 std::vector<float> norm_in_f32(const std::vector<float>& x, bool in_two_passes, size_t divisor) {
   float sum = 0, squares = 0;
   for (const float v : x) sum += v;
@@ -202,7 +204,8 @@ TEST(KernelBounds, OfAMeanAndOfAReciprocalDeviationHoldForTheRow) {
   EXPECT_EQ(norm_mean_bound(rms, BP_F32), 0) << "RMS norm has no mean";
 }
 
-// Softmax over scores that have errors of their own, in f32; `drops_peak` loses the largest.
+// Returns the softmax in f32 over scores that have errors of their own. `drops_peak` leaves out the
+// largest score.
 std::vector<float> weights_in_f32(const std::vector<float>& scores, bool drops_peak) {
   std::vector<float> weights;
   const float peak = *std::ranges::max_element(scores);

@@ -7,7 +7,7 @@ namespace bp::conformance {
 void SignedBias::add(bp_dtype dtype, double y, DoubleDouble r, double magnitude,
                      const Numerics& numerics) {
   if (!std::isfinite(y) || !std::isfinite(r.hi) || r.hi == 0) return;
-  // What is flushed to zero errs toward it, as declared.
+  // A result that is flushed to zero has an error toward zero, which the kernel declared.
   if (numerics.flush_outputs && std::fabs(r.hi) < float_format(dtype)->smallest_normal()) return;
   const double scale =
       0.5 * ulp(dtype, r.hi) + (numerics.accumulator + numerics.product) * magnitude;

@@ -1,4 +1,4 @@
-// Checks on a whole output, after each of its elements was accepted.
+// Checks on a whole output after each of its elements was accepted.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace bp::conformance {
 
 // Collects the signed error of right results: z = sign(r) * (y - r) / (ulp(r) / 2 + u * S). A mean
-// far from 0 exposes truncating stores and adders, which no single element shows.
+// far from 0 shows that stores or adders truncate, which no single element shows.
 class SignedBias {
  public:
   void add(bp_dtype dtype, double y, DoubleDouble r, double magnitude, const Numerics& numerics);
@@ -16,7 +16,7 @@ class SignedBias {
   uint64_t count() const { return count_; }
   double mean() const { return count_ == 0 ? 0 : total_ / static_cast<double>(count_); }
 
-  // Whether there are enough elements, and their mean is beyond 3 / sqrt(count).
+  // Returns whether there are enough elements and their mean is beyond 3 / sqrt(count).
   bool is_suspicious() const;
 
  private:
@@ -24,8 +24,8 @@ class SignedBias {
   uint64_t count_ = 0;
 };
 
-// Whether the expected values prove something: more than half of them zero, or all of them equal,
-// would let a kernel pass that computes nothing.
+// Checks that the expected values prove something. If more than half of them were zero, or all of
+// them were equal, a kernel that computes nothing could pass.
 class Trust {
  public:
   void add(DoubleDouble expected);

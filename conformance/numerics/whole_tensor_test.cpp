@@ -9,7 +9,7 @@
 namespace bp::conformance {
 namespace {
 
-// Of both signs, with 53 random bits between 1 and 2.
+// Returns a number of either sign with 53 random bits, between 1 and 2 in magnitude.
 double drawn(uint64_t i) {
   const uint64_t bits = element_bits(11, 0, i);
   const double value = 1 + static_cast<double>(bits >> 12) * 0x1p-52;

@@ -8,6 +8,7 @@
 
 #include "conformance/json_file.hpp"
 #include "conformance/runner/setup.hpp"
+#include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
@@ -15,14 +16,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kSurely = 1.5;  // From two sigmas to three.
+constexpr double kSurely = 1.5;  // A change of more than this many combined uncertainties is sure.
 
 struct Condition {
-  const char* pointer;  // Into the document.
+  const char* pointer;  // The place of the condition in the document.
   const char* what;
 };
 
-// Figures under other conditions than these are figures of something else.
+// Figures that were taken under different conditions of this list cannot be compared.
 constexpr Condition kEqual[] = {
     {"/schema", "schema"},
     {"/suite", "suite version"},
@@ -32,7 +33,8 @@ constexpr Condition kEqual[] = {
     {"/settings/cache_bytes", "--cache-bytes"},
 };
 
-// These may differ, since their effect is what a comparison asks for, and are said.
+// These conditions may differ, because a comparison may ask for their effect. The report names each
+// difference.
 constexpr Condition kSaid[] = {
     {"/plugin/version", "version of the backend"},
     {"/settings/options", "options of the backend"},
@@ -40,7 +42,8 @@ constexpr Condition kSaid[] = {
     {"/settings/seed", "seed"},
 };
 
-// Of an entry of `cases`. No uncertainty is written of what was too noisy to have one.
+// Returns the time of one entry of `cases`. The document has no uncertainty for a time that was too
+// noisy to have one.
 PerfTime time_of(const JsonObject& entry) {
   const bool is_known = entry.has("uncertainty") && !entry.member("uncertainty").is_null();
   return {entry.number("median_s", 0, kMostSeconds),
@@ -60,7 +63,7 @@ std::map<std::string, PerfTime> times_of(const json& cases, const std::string& p
   return times;
 }
 
-// Whether it is a document of perf, and all that a comparison reads of it.
+// Throws UsageError unless `document` was written by perf and has all that a comparison reads.
 void check_document(const JsonObject& document) {
   if (!document.has("schema") || !document.has("cases")) {
     throw UsageError(document.name() + ": was not written by perf: it has no " +
@@ -75,11 +78,11 @@ std::string text_at(const json& document, const char* pointer) {
   const json::json_pointer at(pointer);
   if (!document.contains(at)) return "none";
   const json& value = document.at(at);
-  return clean_text(value.is_string() ? value.get<std::string>() : value.dump(),
+  return clean_text(value.is_string() ? value.get<std::string>() : json_text(value),
                     LineBreaks::kEscape, 200);
 }
 
-// "copy 12.1 GB/s then, 9.8 GB/s now", for ceilings that changed by more than a tenth.
+// Warns of each ceiling that changed by more than a tenth, with both values.
 void warn_of_ceilings(const json& before, const json& now, std::vector<std::string>& warnings) {
   for (const char* name : {"copy", "read", "write", "update"}) {
     const json::json_pointer at(std::string("/ceilings/") + name + "_bytes_per_s");
@@ -87,12 +90,9 @@ void warn_of_ceilings(const json& before, const json& now, std::vector<std::stri
     if (!before.at(at).is_number() || !now.at(at).is_number()) continue;
     const double then = before.at(at).get<double>(), current = now.at(at).get<double>();
     if (then <= 0 || std::fabs(current / then - 1) <= 0.1) continue;
-    char text[160];
-    std::snprintf(text, sizeof(text),
-                  "the ceiling %s was %.1f GB/s then and is %.1f GB/s now: the machine itself was "
-                  "faster or busier",
-                  name, then / 1e9, current / 1e9);
-    warnings.emplace_back(text);
+    warnings.push_back(std::string("the ceiling ") + name + " was " + fixed_text(then / 1e9, 1) +
+                       " GB/s then and is " + fixed_text(current / 1e9, 1) +
+                       " GB/s now: the machine itself was faster or busier");
   }
 }
 

@@ -1,9 +1,4 @@
-// Comparison with the perf.json of an earlier run.
-//
-// A call is a regression if its median is higher by more than --max-regress and by more than one
-// and a half times the uncertainty of both runs together, and an improvement if it is lower by as
-// much: among a hundred calls, a chance of one in 20 for each would always find some. Where one of
-// the runs was too noisy for a grade, nothing is said of a call but that.
+// Compares a run with the perf.json of an earlier run.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +9,7 @@
 
 namespace bp::conformance {
 
-// The median of a call, and its uncertainty as that of the fraction is given.
+// The median time of a call, and the uncertainty of that time as a share of it.
 struct PerfTime {
   double seconds = 0;
   double uncertainty = 0;
@@ -25,33 +20,37 @@ struct PerfChange {
   PerfTime before, after;
 
   double ratio() const { return after.seconds / before.seconds; }
-  // What both runs may differ by without a reason: a difference of logarithms, three sigmas.
+  // Returns by how much the two runs may differ without a reason: a difference of logarithms, at
+  // three sigmas.
   double uncertainty() const;
 };
 
 struct Comparison {
-  std::string path;  // Of the baseline; "" if there is none.
+  std::string path;  // Path of the baseline; "" if there is none.
   double max_regress = 0.05;
   std::vector<PerfChange> regressions, improvements;
-  std::vector<std::string> missing;  // Measured then, and selected but not measured now.
-  std::vector<std::string> fresh;    // Measured now, and not then.
-  std::vector<std::string> unclear;  // Too noisy then or now: not compared.
+  std::vector<std::string> missing;  // Calls that the baseline has and that were selected but not
+                                     // measured now.
+  std::vector<std::string> fresh;    // Calls that were measured now and that the baseline lacks.
+  std::vector<std::string> unclear;  // Calls that were too noisy in one of the runs and are not
+                                     // compared.
   size_t compared = 0;
-  double uncertainty = 0;             // Of the changes: the median over compared calls.
-  std::vector<std::string> warnings;  // What else differs between the runs.
+  double uncertainty = 0;             // The median uncertainty of the changes, over all compared
+                                      // calls.
+  std::vector<std::string> warnings;  // Other differences between the runs.
 };
 
-// What is read from a baseline, and what must hold for a comparison to mean anything.
+// The part of a baseline that a comparison reads. Its checks refuse comparisons that mean nothing.
 class Baseline {
  public:
-  // The file, or perf.json in the folder. Throws UsageError if it cannot be read.
+  // Reads the file `path`, or perf.json in the folder `path`. Throws UsageError if that fails.
   static Baseline read(const std::string& path);
 
-  // The same of the text of the file `path`.
+  // Reads a baseline from `text`, the contents of the file `path`. Throws as read() does.
   static Baseline parse(const std::string& text, const std::string& path);
 
-  // Throws UsageError where `now`, the document of this run, is of another device, backend or
-  // suite, or was measured in another way.
+  // Throws UsageError if `now`, the document of this run, is of another device, backend or suite
+  // than the baseline, or was measured in another way.
   void require_comparable(const nlohmann::json& now) const;
 
   Comparison compare(const PerfSummary& summary, const nlohmann::json& now,

@@ -51,13 +51,13 @@ class Baselines : public testing::Test {
        std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 
-// What make_line() keeps of a result, put back.
+// Returns `line` with the metrics that make_line() would have kept of its result.
 PerfLine with_metrics(PerfLine line) {
   line.result.metrics = {{"median_s", line.seconds.median}};
   return line;
 }
 
-// Of quiet runs, both limits are 1.5 hypot(3 %, 3 %) = 6.4 %.
+// Both limits of quiet runs are 1.5 hypot(3 %, 3 %) = 6.4 %.
 TEST_F(Baselines, NeedAChangeBeyondBothLimits) {
   std::vector<PerfLine> before;
   for (const char* id : {"perf.small", "perf.slower", "perf.faster", "perf.gone"}) {

@@ -1,4 +1,4 @@
-// How large the last-level cache is that inputs have to exceed.
+// The size of the last-level cache, which the inputs of measured calls have to exceed.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ struct CacheSize {
   std::string source;
 };
 
-// Of a device of class host, what the system says of the caches of the first processor; of others,
-// which the ABI cannot ask, an upper bound of today's devices. `target` is as a worker describes
-// it.
+// Returns the cache size of a device. For a device of class host it is what the system reports for
+// the caches of the first processor. The ABI cannot ask other devices, so for them it is an upper
+// bound of today's devices. `target` is the description by a worker.
 CacheSize cache_size_of(const nlohmann::json& target);
 
-// "512", "64K", "32M" or "1G" as bytes; 0 for anything else.
+// Returns "512", "64K", "32M" or "1G" in bytes; 0 for any other text.
 uint64_t parse_size(const std::string& text);
 
 }  // namespace bp::conformance

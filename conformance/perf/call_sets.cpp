@@ -18,8 +18,8 @@ uint64_t span_bytes(const TensorArgument& argument, const Placement& placement) 
          element_size(argument.dtype);
 }
 
-// The input that is stamped: the first of floats, else the first. Indices are not, where there is a
-// choice, since they may follow from other inputs.
+// Returns the input that is stamped: the first one of floats, else the first one. Index inputs come
+// last, because their legal values may depend on other inputs.
 size_t choose_stamped(const OpCase& op_case) {
   size_t chosen = SIZE_MAX;
   for (size_t i = 0; i < op_case.tensors.size(); ++i) {
@@ -129,7 +129,7 @@ bool CallSets::stamp(size_t set, uint64_t number) {
                   fill_element(argument.fill, argument.dtype, mixed(random + attempt),
                                static_cast<uint32_t>(stamped_tensor_), at),
                   chosen.stamped.data());
-    // Neither what the group holds there nor what the last stamp wrote.
+    // The new value has to differ from the data of the group and from what the last stamp wrote.
     const uint64_t size = element_size(argument.dtype);
     const std::byte* original = &images_[set % 2][stamped_tensor_][chosen.stamped_byte];
     if (std::memcmp(chosen.stamped.data(), original, size) != 0 &&

@@ -1,7 +1,7 @@
-// The tensors of one call in device memory, several times over, so that launches that follow each
-// other find none of their data in a cache.
+// Several copies of the tensors of one call in device memory, so that consecutive launches find
+// none of their data in a cache.
 //
-// Two groups of data alternate: set k holds those of group k % 2. Set and group are independent, so
+// Two groups of data alternate: set k holds group k % 2 at first. Set and group are independent, so
 // that a set can be given the data of the other group at the same addresses.
 #pragma once
 
@@ -20,7 +20,7 @@ using DataGroups = std::array<CallData, 2>;
 
 class CallSets {
  public:
-  // `op_case` and `groups` are borrowed.
+  // Borrows `op_case` and `groups`.
   CallSets(Context& t, const OpCase& op_case, const DataGroups& groups, bp_stream* stream,
            size_t count);
   CallSets(const CallSets&) = delete;
@@ -28,23 +28,25 @@ class CallSets {
   size_t count() const { return sets_.size(); }
   const Frame& frame(size_t set) const { return sets_[set].frame; }
 
-  // Bytes of one set.
+  // Returns the bytes of one set.
   static uint64_t size_bytes(const OpCase& op_case);
 
-  // Gives inputs the data of a group, and outputs a pattern that no result has.
+  // Gives the inputs of the set the data of a group, and fills its outputs with a pattern that no
+  // result has.
   void restore(size_t set, size_t group);
 
   // Changes one element of one input of the set, chosen by `number`, to another value of its fill.
-  // False if the call has no input.
+  // Returns false if the call has no input.
   bool stamp(size_t set, uint64_t number);
-  // Writes what the last stamp of the set wrote once more: as much work, and nothing changes.
+  // Writes the bytes of the set's last stamp once more: this is as much work as stamp(), but
+  // changes nothing.
   void stamp_again(size_t set);
 
   // The bytes of each output, gaps included.
   using Outputs = std::vector<std::vector<std::byte>>;
   Outputs read(size_t set);
 
-  // What was read as the judge sees it.
+  // Returns `outputs` as the judge sees them.
   std::vector<OutputView> views(const Outputs& outputs) const;
 
  private:
@@ -70,8 +72,9 @@ class CallSets {
   bp_stream* stream_;
   std::vector<Placement> placements_;
   std::vector<uint64_t> sizes_;  // Bytes of each tensor, gaps included.
-  size_t stamped_tensor_;        // SIZE_MAX: none.
-  std::array<std::vector<std::vector<std::byte>>, 2> images_;  // Of a group, for each tensor.
+  size_t stamped_tensor_;        // SIZE_MAX if the call has no input.
+  std::array<std::vector<std::vector<std::byte>>, 2> images_;  // For each group, the bytes of each
+                                                               // tensor.
   std::deque<Set> sets_;
 };
 

@@ -10,18 +10,19 @@ namespace {
 
 constexpr size_t kFewestPasses = 2, kMostPasses = 4;
 
-// What one pass says of one ceiling.
+// The result of one pass for one ceiling.
 struct Candidate {
-  double rate = 0;       // More is better.
-  double yardstick = 0;  // 0: none belongs to it.
+  double rate = 0;       // A higher rate is better.
+  double yardstick = 0;  // 0 if the ceiling has no yardstick.
   bool is_settled = true;
 
-  // What counts of a ceiling with a yardstick is the ratio of the two: a machine that slows both
-  // moves neither.
+  // If a ceiling has a yardstick, passes are compared by the ratio of the two, which does not
+  // change when the machine slows both.
   double compared() const { return yardstick > 0 ? rate * yardstick : rate; }
 };
 
-// Settled ones first, the best of them ahead; those that were not measured stay out.
+// Returns the candidates of all passes that measured the ceiling: settled ones first, and within
+// each part the best one first.
 std::vector<Candidate> sorted(const std::vector<Ceilings>& passes, const std::string& name,
                               const std::function<Candidate(const Ceilings&)>& of) {
   std::vector<Candidate> candidates;
@@ -55,7 +56,8 @@ void take_launch(const std::vector<Ceilings>& passes, Ceilings& best) {
     if (!found.empty()) best.uncertainty["launch"] = gap(found);
   };
   by(&Ceilings::launch_s);
-  by(&Ceilings::batched_launch_s);  // What roofs have: its uncertainty stays.
+  by(&Ceilings::batched_launch_s);  // Roofs use batched launches, so the uncertainty of those is
+                                    // kept.
 }
 
 }  // namespace
@@ -104,8 +106,9 @@ bool needs_another(const std::vector<Ceilings>& passes) {
   const Ceilings best = best_of_passes(passes);
   return std::ranges::any_of(best.uncertainty, [&](const auto& each) {
     const std::string& name = each.first;
-    if (name == "launch" || each.second <= kPassesAgree) return false;  // A small part of roofs.
-    // Where none has settled, the machine is busy, and would be again.
+    // A launch is a small part of each roof.
+    if (name == "launch" || each.second <= kPassesAgree) return false;
+    // If no pass has settled, the machine is busy, and another pass would not settle either.
     return std::ranges::any_of(
         passes, [&](const Ceilings& pass) { return std::isfinite(pass.uncertainty_of(name)); });
   });

@@ -1,9 +1,9 @@
-// The ceilings of a device, and how far they are to be trusted.
+// The ceilings of a device, and how certain they are.
 //
-// All ceilings are measured in passes, each in a process of its own: the best of a process whose
-// threads or pages lie badly is steady, and wrong. A ceiling is the best of the passes, and as
-// uncertain as the next best is far away. Two passes are the rule; more follow, to four,
-// while the best ones differ by more than 5 % or just one has settled.
+// All ceilings are measured in passes, each in a process of its own, because a process whose
+// threads or pages are placed badly gives steady but wrong results. A ceiling is the best result of
+// the passes, and its uncertainty is the distance to the second best. There are two passes, and up
+// to four while the best ones differ by more than 5 % or only one has settled.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace bp::conformance {
 
-// 0 where it was not measured.
+// The ceilings; a ceiling that was not measured is 0.
 struct Ceilings {
   double copy_bytes_per_s = 0;
   double read_bytes_per_s = 0;
@@ -20,24 +20,25 @@ struct Ceilings {
   double update_bytes_per_s = 0;
   double launch_s = 0;
   double batched_launch_s = 0;
-  std::map<std::string, double> flops_per_s;  // By dtype.
+  std::map<std::string, double> flops_per_s;  // The rate of each dtype.
   double copy_yardstick_s = 0;
-  std::map<std::string, double> product_yardstick_s;  // By dtype.
+  std::map<std::string, double> product_yardstick_s;  // The seconds of each dtype.
 
-  // Of "copy", "read", "matmul.f32", ...: a difference of logarithms, which is a share while it is
-  // small. Infinite where a ceiling did not settle, or no pass confirms another.
+  // The uncertainty of each ceiling by its name: "copy", "read", "matmul.f32", ... It is a
+  // difference of logarithms, which is a share while it is small. It is infinite if the ceiling did
+  // not settle, or if no second pass confirms it.
   std::map<std::string, double> uncertainty;
 
   double uncertainty_of(const std::string& name) const;
 };
 
-// One ceiling of all passes.
+// Combines the ceilings of all passes into one value each.
 Ceilings best_of_passes(const std::vector<Ceilings>& passes);
 
-// Whether there are too few, or another one would help.
+// Returns whether there are too few passes, or another one would help.
 bool needs_another(const std::vector<Ceilings>& passes);
 
-// Passes that differ by more than this disagree.
+// Two passes disagree if they differ by more than this.
 constexpr double kPassesAgree = 0.05;
 
 }  // namespace bp::conformance

@@ -22,11 +22,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kFewestRuns = 5;
-constexpr size_t kAgreeing = 3;        // So many of the best runs
-constexpr double kAgreement = 0.02;    // lie within this of the best one, if a ceiling is settled.
-constexpr double kLeastSeconds = 0.2;  // Or --min-time, where that is less.
-constexpr size_t kBeside = 9, kMostBeside = 99;  // Turns of a yardstick and a ceiling.
-constexpr uint64_t kPeriod = 4096;  // Elements after which the data of large tensors repeat.
+// A ceiling has settled if its kAgreeing best runs lie within kAgreement of the best one.
+constexpr size_t kAgreeing = 3;
+constexpr double kAgreement = 0.02;
+constexpr double kLeastSeconds = 0.2;  // The least measuring time, unless --min-time is shorter.
+constexpr size_t kBeside = 9, kMostBeside = 99;  // Turns in which a yardstick and a ceiling run in
+                                                 // pairs.
+constexpr uint64_t kPeriod = 4096;  // The data of large tensors repeat after this many elements.
 constexpr int kBatch = 100;
 
 double since(Clock::time_point start) {
@@ -37,8 +39,8 @@ double least_seconds(const PerfOptions& options) {
   return std::min(options.min_seconds, kLeastSeconds);
 }
 
-// The fewest seconds that `run` says it took while the process kept its processors. Noise only
-// slows, so that a time is settled once others come close to it.
+// Returns the fewest seconds that `run` reports, of the runs in which the process kept its
+// processors. Noise only makes runs slower, so a time is settled once others come close to it.
 double best_of(Context& t, const PerfOptions& options, const std::function<double()>& run) {
   static_cast<void>(run());
   std::vector<double> times;
@@ -61,8 +63,9 @@ double best_of(Context& t, const PerfOptions& options, const std::function<doubl
   return times.empty() ? any : *std::ranges::min_element(times);
 }
 
-// What the yardstick takes where `run` takes `best`, by the ratio of the two in turns: there, as
-// beside a call, it finds its data in no cache.
+// Returns the seconds of the yardstick that belong to `best` seconds of `run`, from the ratio of
+// the two when they run in turns. The yardstick then finds its data in no cache, as it does beside
+// a call.
 double beside(const PerfOptions& options, const std::function<double()>& run, double best,
               Yardstick& yardstick) {
   std::vector<double> ratios;
@@ -75,17 +78,22 @@ double beside(const PerfOptions& options, const std::function<double()>& run, do
   return best * spread_of(std::move(ratios)).median;
 }
 
-// Elements of f32 in a tensor well beyond the cache, as far as the heap goes.
+// A launch over so many bytes takes several times as long as to launch nothing.
+constexpr uint64_t kFewestBytes = 16u << 20;
+
+// Returns the elements of an f32 tensor that is well beyond the cache, or as large as the heap
+// allows.
 int64_t large_count(Context& t, const PerfOptions& options) {
   const bp_heap& heap = *t.target().properties->heaps;
-  const uint64_t wanted = std::max<uint64_t>(64u << 20, 2 * options.cache_bytes);
+  const uint64_t wanted = std::max(kFewestBytes, 2 * options.cache_bytes);
   const uint64_t room = std::min(heap.max_allocation_bytes, heap.size_bytes / 8);
   const uint64_t count = std::min(wanted, room) / sizeof(float) / kPeriod * kPeriod;
   if (count == 0) t.not_supported("the first heap has no room for a tensor of 16 KiB");
   return static_cast<int64_t>(count);
 }
 
-// Small integers, whose sum is exact in any order: of one period it is `sum_of_period`.
+// Returns small integers, whose sum is exact in any order. The sum of one period is
+// `sum_of_period`.
 std::vector<uint8_t> small_integers(int64_t count, uint64_t salt, double& sum_of_period) {
   std::vector<float> period(kPeriod);
   uint64_t state = salt;
@@ -106,7 +114,7 @@ std::vector<uint8_t> small_integers(int64_t count, uint64_t salt, double& sum_of
 
 using TimedRun = std::function<double()>;
 
-// Empty where the op has no kernel.
+// Returns a timed copy by the op copy, or an empty function if the op has no kernel.
 TimedRun copy_by_op(Context& t, const Dense& from, const Dense& to, bp_stream* stream) {
   Frame frame(BP_OP_COPY);
   frame.set_tensor("x", from.view());
@@ -145,7 +153,7 @@ void measure_copy(Context& t, const PerfOptions& options) {
     from.write(stream.get(), bytes);
     const double seconds = best_of(t, options, copy);
     if (to.read(stream.get()) != bytes) {
-      t.fail({"a timed copy is not what was copied", "values", "KERNEL-8"});
+      t.fail({"the result of a timed copy differs from its source", "values", "KERNEL-8"});
     }
     if (seconds >= best) continue;
     best = seconds;
@@ -160,7 +168,7 @@ void measure_copy(Context& t, const PerfOptions& options) {
 
 // ---- Read and write -------------------------------------------------------------------------- //
 
-// Seconds for the sum of `x`, viewed as rows, along `axes`.
+// Returns the seconds for the sum of `x`, viewed as rows, along `axes`.
 double time_sum(Context& t, const PerfOptions& options, const Dense& x, Shape shape,
                 const Shape& axes, double expected, bp_stream* stream) {
   bp_tensor view = *x.view();
@@ -229,7 +237,7 @@ void measure_write(Context& t, const PerfOptions& options) {
   t.metric("bytes", static_cast<double>(y.size_bytes()));
 }
 
-// The second launch and those after it change nothing: relu of what is not negative.
+// Only the first launch changes the tensor, because relu keeps what is not negative.
 void measure_update(Context& t, const PerfOptions& options) {
   const int64_t count = large_count(t, options);
   const OwnedStream stream = make_stream(t);
@@ -279,7 +287,7 @@ void measure_launch(Context& t) {
 
 // ---- Products -------------------------------------------------------------------------------- //
 
-// Values of a matrix as stored in `dtype`, and their bytes.
+// The values of a matrix as stored in `dtype`, and their bytes.
 struct Matrix {
   std::vector<double> values;
   std::vector<uint8_t> bytes;
@@ -300,8 +308,8 @@ Matrix random_matrix(bp_dtype dtype, int64_t side, uint64_t salt) {
   return matrix;
 }
 
-// A few whole rows of the product, chosen by the seed, by the rule of `run`: the bound on a sum of
-// products around its value.
+// Checks a few whole rows of the product, chosen by the seed, by the rule of `run`: each element
+// lies within the bound on a sum of products.
 void check_rows(Context& t, const Matrix& a, const Matrix& b, bp_dtype dtype, int64_t side,
                 const std::vector<uint8_t>& product, const bp_kernel& kernel) {
   const Numerics numerics = resolve_numerics(kernel.numerics, dtype);
@@ -320,7 +328,7 @@ void check_rows(Context& t, const Matrix& a, const Matrix& b, bp_dtype dtype, in
     for (size_t column = 0; column < n; ++column) {
       const size_t at = (row * n + column) * element_size(dtype);
       const double y = load_element(dtype, reinterpret_cast<const std::byte*>(&product[at])).hi;
-      // The sum here is one in f64 itself.
+      // `own` bounds the error of the sum that is computed here in f64.
       const double own = 0x1p-52 * static_cast<double>(n) * magnitudes[column];
       const double bound = sum_bound(magnitudes[column], static_cast<double>(n), numerics) + own;
       if (accept(dtype, y, {sums[column], bound}, numerics)) continue;
@@ -332,7 +340,7 @@ void check_rows(Context& t, const Matrix& a, const Matrix& b, bp_dtype dtype, in
   }
 }
 
-// Seconds of the product of two matrices of `side` rows and columns.
+// Returns the seconds of the product of two matrices of `side` rows and columns.
 double time_product(Context& t, const PerfOptions& options, bp_dtype dtype, int64_t side,
                     bp_stream* stream) {
   const Shape shape = {side, side};

@@ -10,7 +10,8 @@ namespace {
 
 double count_of(const Shape& shape) { return static_cast<double>(element_count(shape)); }
 
-// Elements with a place of their own: axes of stride 0 hold one.
+// Returns the number of elements with a place of their own. An axis of stride 0 counts as one
+// element.
 double distinct_count(const TensorArgument& argument) {
   const Placement placement = place(argument.layout, argument.shape);
   double count = 1;

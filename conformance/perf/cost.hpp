@@ -1,13 +1,13 @@
-// What a call has to move and to compute at least: the cost model of its op.
+// The cost model of an op: what a call has to move and to compute at least.
 //
 //   bytes read      each distinct element of each input once, in its dtype: a broadcast axis counts
-//                   as one element. What is looked up by index counts at most as often as there are
-//                   results.
+//                   as one element. A tensor that is read by index counts at most as many elements
+//                   as there are results.
 //   bytes written   each element of each output once. An inout is read and written.
-//   bytes updated   those of inouts, which count on both sides: memory that is written where it was
-//                   read goes at another rate than a copy.
-//   flops           what `cost` of the entry in ops_spec says: of a product, two for each
-//                   multiply-add. An op without it has 0 flops: its roof is memory.
+//   bytes updated   the bytes of inouts, which count as read and as written: memory that is written
+//                   where it was read goes at another rate than a copy.
+//   flops           what `cost` of the op's entry in ops_spec says: a product has two for each
+//                   multiply-add. An op without `cost` has 0 flops, so memory is its roof.
 #pragma once
 
 #include "conformance/cases/engine/op_case.hpp"

@@ -1,4 +1,4 @@
-// A dense tensor of the measurement itself: of a ceiling or a yardstick.
+// A dense tensor that a ceiling or a yardstick works on.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace bp::conformance {
 
-// A dense tensor and its memory.
+// A dense tensor, which owns its memory.
 class Dense {
  public:
   Dense(Context& t, bp_dtype dtype, Shape shape)

@@ -1,7 +1,7 @@
-// Element-wise ops, copies and look-ups: calls that move their operands and do little else.
+// Element-wise ops, copies and look-ups: these calls move their operands and do little else.
 //
-// A tensor of 2^20 elements is large enough to be split between threads and left behind by a
-// launch, and small enough for the oracle.
+// A tensor of 2^20 elements is large enough for a backend to split it between threads and for its
+// work to outweigh the launch, and small enough for the oracle.
 #include "conformance/perf/rows.hpp"
 
 namespace bp::conformance {

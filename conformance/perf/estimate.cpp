@@ -7,7 +7,7 @@
 namespace bp::conformance {
 namespace {
 
-constexpr double kQuiet = 1.15;  // Of the best fifth of a yardstick.
+constexpr double kQuiet = 1.15;  // A factor on the best fifth of a yardstick's times.
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Runs of calls with known fractions on machines that are drawn: what is graded, and whether two
-// runs contradict each other.
+// Simulates runs of calls with known fractions on machines that are drawn at random: the tests
+// check what is graded, and whether two runs contradict each other.
 #include "conformance/perf/estimate.hpp"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr int kCalls = 200, kGroups = 120, kRuns = 5;
 constexpr double kYardstick = 1e-3;
 
-// What one moment does to a launch and to a yardstick.
+// The factors by which one moment slows a launch and a yardstick.
 struct Moment {
   double call = 1, yardstick = 1;
   bool was_preempted = false;
@@ -35,7 +35,7 @@ class Machine {
     return std::uniform_real_distribution<double>(from, to)(random_);
   }
 
-  // `sensitivity` is by how much of what slows a yardstick a call is slowed.
+  // `sensitivity` is the share of the slowdown of a yardstick that a call has too.
   Moment next(double sensitivity) {
     Moment moment{std::exp(normal(0.03)), std::exp(normal(0.03)), false};
     if (kind_ == kDrifting) {
@@ -43,7 +43,7 @@ class Machine {
     } else if (kind_ == kBimodal) {
       if (uniform(0, 1) < 0.03) state_ = state_ > 0 ? 0 : 0.3;
     } else if (kind_ == kBusy && uniform(0, 1) < 0.97) {
-      // A time slice of 4 ms or several, whatever the work is.
+      // A preemption takes one or several time slices of 4 ms, whatever the work is.
       moment.was_preempted = true;
       moment.call += 4 * std::floor(uniform(0, 4));
       moment.yardstick += 4 * std::floor(uniform(0, 4));
@@ -72,7 +72,7 @@ std::vector<Call> draw_calls() {
   return calls;
 }
 
-// The best of a few runs, the yardstick by its ratio to them.
+// Returns a pass with the best of a few runs, and with the yardstick in its ratio to them.
 Ceilings draw_pass(Machine& machine) {
   double best = HUGE_VAL;
   std::vector<double> ratios;
@@ -93,7 +93,8 @@ PerfSummary draw_run(Machine& machine, const std::vector<Call>& calls, double sl
   const Ceilings ceilings = best_of_passes(passes);
   std::vector<PerfLine> lines;
   for (const Call& call : calls) {
-    const double placed = slower * std::exp(machine.normal(0.01));  // Of pages and threads.
+    const double placed = slower * std::exp(machine.normal(0.01));  // The effect of where pages and
+                                                                    // threads lie.
     GroupTimes times;
     for (int i = 0; i < kGroups; ++i) {
       const Moment moment = machine.next(call.sensitivity);
@@ -123,7 +124,7 @@ std::vector<PerfSummary> draw_runs(Machine::Kind kind) {
   return runs;
 }
 
-// Grades that are not that of the call.
+// Returns how many grades differ from the true grade of their call.
 size_t wrong_grades(const std::vector<PerfSummary>& runs) {
   const std::vector<Call> calls = draw_calls();
   size_t wrong = 0;
@@ -136,7 +137,7 @@ size_t wrong_grades(const std::vector<PerfSummary>& runs) {
   return wrong;
 }
 
-// Of calls in the next run, those within the intervals of both.
+// Returns the share of calls whose fraction in the next run lies within the intervals of both runs.
 double coverage(const std::vector<PerfSummary>& runs) {
   size_t covered = 0, all = 0;
   for (size_t run = 1; run < runs.size(); ++run) {
@@ -183,7 +184,7 @@ TEST(FiveRuns, BesideABusyNeighbourGradeNothingAndSaySo) {
   }
 }
 
-// What the medians alone would say of the same runs: the intervals are what keeps them apart.
+// Without intervals, the medians of the same runs contradict each other.
 TEST(FiveRuns, WouldContradictEachOtherWithoutIntervals) {
   for (const auto kind : {Machine::kDrifting, Machine::kBimodal, Machine::kBusy}) {
     size_t crossed = 0;
@@ -212,7 +213,7 @@ TEST(Estimate, LeavesOutGroupsThatWerePreempted) {
   EXPECT_EQ(metrics["runs"], 40);
   EXPECT_EQ(metrics["busy_groups"], 40);
   EXPECT_EQ(metrics.count("is_busy"), 0u);
-  times.groups.resize(57);  // 19 quiet ones are too few.
+  times.groups.resize(57);  // 19 quiet groups are too few.
   EXPECT_EQ(metrics_of(times, {"y"}).at("is_busy"), 1);
 }
 

@@ -11,19 +11,21 @@ namespace {
 
 struct GradeRow {
   char grade;
-  double fraction;  // The lowest.
+  double fraction;  // The lowest fraction with this grade.
 };
 constexpr GradeRow kGrades[] = {{'A', 0.8}, {'B', 0.6}, {'C', 0.4}, {'D', 0.25}, {'F', 0}};
 
-constexpr double kStalled = 0.5;      // An eighth of the work should take no more than that of it,
-constexpr double kManyLaunches = 10;  // unless it takes no longer than so many launches.
+// A yardstick has stalled if an eighth of its work takes more than kStalled of the whole time, and
+// longer than kManyLaunches launches.
+constexpr double kStalled = 0.5;
+constexpr double kManyLaunches = 10;
 
 double metric(const Result& result, const char* name) {
   const auto found = result.metrics.find(name);
   return found == result.metrics.end() ? 0 : found->second;
 }
 
-// 0 where no ceiling of memory is known.
+// Returns the seconds that memory needs, or 0 if no ceiling of memory is known.
 double memory_seconds(const PerfLine& line, const Ceilings& ceilings) {
   const double copy = ceilings.copy_bytes_per_s;
   const double update = std::max(ceilings.update_bytes_per_s, copy);
@@ -36,20 +38,22 @@ double memory_seconds(const PerfLine& line, const Ceilings& ceilings) {
   return both == 0 ? seconds : seconds + 2 * updated / update + 2 * (both - updated) / copy;
 }
 
-// By how much longer a yardstick took beside a call than beside the ceilings; 1 if it is not known.
+// Returns how many times longer a yardstick took beside a call than beside the ceilings; 1 if that
+// is unknown.
 double slowdown(const PerfLine& line, const char* yardstick, double then) {
   const double now = metric(line.result, yardstick);
   return now > 0 && then > 0 ? now / then : 1;
 }
 
-// Whether what time the yardstick takes is not that of its work: see part_seconds().
+// Returns whether the time of the yardstick does not depend on its work; see part_seconds().
 bool is_stalled(const Result& result, const Ceilings& ceilings) {
   const double part = metric(result, kPartYardstick), whole = metric(result, kCopyYardstick);
   const double launch = ceilings.batched_launch_s;
   return launch > 0 && part > kStalled * whole && part > kManyLaunches * launch;
 }
 
-// Of the roof: that of the least certain ceiling it stands on, and of the launch in proportion.
+// Returns the uncertainty of the roof: that of the least certain ceiling in it, combined with the
+// uncertainty of the launch in proportion to its share.
 double roof_uncertainty(const PerfLine& line, const Ceilings& ceilings) {
   double most = 0;
   const auto add = [&](const std::string& name, bool is_used) {
@@ -78,7 +82,7 @@ void grade(PerfLine& line, const Ceilings& ceilings) {
                                  ? 1
                                  : slowdown(line, kProductYardstick, yardstick->second);
   const double products = has_peak ? line.flops / peak->second * of_products : 0;
-  // Without the peak of its dtype, a product has no roof.
+  // A product has no roof if the peak of its dtype is unknown.
   if (memory == 0 || (line.flops > 0 && !has_peak)) return;
   line.is_flops_bound = products > memory;
   line.slowdown = line.is_flops_bound ? of_products : of_copies;
@@ -109,7 +113,7 @@ std::string percent_text(double fraction) {
   return std::to_string(static_cast<int>(std::lround(fraction * 100))) + " %";
 }
 
-// Once for the ceilings, and once for the machine, with what to do.
+// Adds a finding for uncertain ceilings, and one for a noisy machine that says what to do.
 void add_noise_findings(PerfSummary& summary, size_t roofs) {
   std::string uncertain;
   for (const auto& [name, share] : summary.ceilings.uncertainty) {
@@ -221,7 +225,7 @@ PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings) {
     summary.ungraded += !line.is_graded() && !line.is_between();
     ++roofs;
     if (line.is_graded() || line.is_between()) logarithms += std::log(line.fraction);
-    // Of noise, it would be no finding.
+    // A high fraction that comes from noise is no finding.
     if (line.is_too_noisy() || line.least() <= kTooFast) continue;
     summary.findings.push_back(
         line.id + " reaches " + percent_text(line.fraction) + " of its roof: " +

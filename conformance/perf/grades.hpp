@@ -1,19 +1,22 @@
-// What measured calls come to: their roofs, fractions of them, grades, and the verdict.
+// Grades of measured calls: their roofs, the fractions of the roofs that they reach, and the
+// summary.
 //
 //   roof      = max(memory, flops / peak of the dtype) slowdown + launch
 //   memory    = 2 U / update + 2 p / copy + (R - U - p) / read + (W - U - p) / write,
 //               p = min(R, W) - U
 //   fraction  = roof / median
 //
-// R and W are the bytes that the cost model says are read and written, U those of them that are
-// written where they were read. Those go at the rate of an op in place; as much as is both read and
-// written otherwise at that of a copy, and the rest at that of a pure read or write. Each of these
-// rates may be higher than that of the copy, and never counts as lower. The slowdown is by how much
-// longer the yardstick of the side that binds took between the launches of the call than beside the
-// ceilings; the launch is one of many that are submitted together, as the launches of calls are.
+// R and W are the bytes that the cost model counts as read and as written. U of them are written
+// where they were read: these count at the rate of an op in place. As many of the others as are
+// both read and written, p, count at the rate of a copy, and the rest count at the rate of a pure
+// read or write. A rate below that of the copy counts as the rate of the copy.
 //
-// A fraction has an uncertainty, and a grade only where the whole interval around it has one. What
-// adds up to it stands in Uncertainty.
+// The side that binds, memory or products, has a yardstick. The slowdown is the time of this
+// yardstick between the launches of the call, divided by its time beside the ceilings. The launch
+// is the time of one of many launches that are submitted together, as the launches of calls are.
+//
+// A fraction has an uncertainty, and a call has a grade only if the whole interval around its
+// fraction has that grade. The parts of the uncertainty stand in Uncertainty.
 #pragma once
 
 #include <map>
@@ -26,26 +29,30 @@
 
 namespace bp::conformance {
 
-constexpr double kTooFast = 1.1;  // A fraction above it is a finding about the cost model.
+constexpr double kTooFast = 1.1;  // A fraction above this is a finding about the cost model.
 
-// How far another run may find a call from where this one did, by what moves it: each as a
-// difference of logarithms, which is a share of the fraction while it is small, that is exceeded
-// once in 20 runs. They are independent, so that their squares add up (JCGM 100:2008, 5.1.2).
+// How far the fraction of a call in another run may be from the fraction in this run, by cause.
+// Each part is a difference of logarithms, which is a share of the fraction while it is small, and
+// is exceeded once in 20 runs. The parts are independent, so their squares add up (JCGM 100:2008,
+// 5.1.2).
 struct Uncertainty {
-  double scatter = 0;  // Of the groups of launches; infinite on a busy machine.
-  double drift = 0;    // Of the machine since the ceilings: a share of what the yardstick corrects.
-  double ceilings = 0;  // Of the roof: how far passes differ; infinite if none confirms another.
-  double runs = kBetweenRuns;  // What no run sees by itself; with --runs, what they differ by.
+  double scatter = 0;   // The scatter of the groups of launches; infinite on a busy machine.
+  double drift = 0;     // The drift of the machine since the ceilings: a share of the correction by
+                        // the yardstick.
+  double ceilings = 0;  // The uncertainty of the roof: how far passes differ; infinite if no pass
+                        // confirms another.
+  double runs = kBetweenRuns;  // The uncertainty that no run sees by itself; with --runs, the
+                               // difference between the runs.
 
   double total() const;
 
-  // Pages and threads lie elsewhere in each process. Between quiet runs the fractions of a call
-  // differ by 1.8 % (one sigma, of 20 calls of a host of four processors).
+  // Each process places pages and threads differently. Between quiet runs the fractions of a call
+  // differ by 1.8 % (one sigma, over 20 calls on a host with four processors).
   static constexpr double kBetweenRuns = 0.03;
 };
-// A yardstick is not slowed as each call is: so much of the correction by it is uncertain.
+// Calls do not slow down exactly as a yardstick does. This share of the correction is uncertain.
 constexpr double kDriftShare = 0.25;
-// Nothing is graded beyond this uncertainty: then the noise is more than what is measured.
+// A call with a higher uncertainty gets no grade, because its noise is larger than its time.
 constexpr double kMostUncertain = 0.5;
 
 struct PerfLine {
@@ -54,28 +61,30 @@ struct PerfLine {
   Result result;
   bool is_ceiling = false;
 
-  // Of a call that was measured, else 0.
+  // The seconds of a call that was measured, else 0.
   Spread seconds;
   double bytes_read = 0, bytes_written = 0, bytes_updated = 0, flops = 0;
 
-  // Of a call with a roof.
+  // The seconds of the roof, if the call has one.
   double roof_s = 0;
   double fraction = 0;
-  double slowdown = 1;  // Of the machine, while the call was measured.
+  double slowdown = 1;  // The slowdown of the machine while the call was measured.
   bool is_flops_bound = false;
-  bool is_busy = false;  // Other work took processors away, or its own threads waited for one.
+  bool is_busy = false;  // Other work took processors away, or a thread of the process waited for a
+                         // processor.
   Uncertainty uncertainty;
-  // Of the interval around the fraction; '-' without a roof.
+  // The grades at the ends of the interval around the fraction; '-' if the call has no roof.
   char best_grade = '-', worst_grade = '-';
 
   bool has_roof() const { return fraction > 0; }
-  // The interval that the fraction of another run lies in.
+  // Return the ends of the interval in which the fraction of another run lies.
   double least() const;
   double most() const;
-  // The interval has one grade, or two next to each other.
+  // Returns whether the whole interval has one grade. is_between() returns whether it has two
+  // grades that are next to each other.
   bool is_graded() const { return has_roof() && best_grade == worst_grade && !is_too_noisy(); }
   bool is_between() const;
-  // "A", "A or B", or "not graded" and the reason.
+  // Returns "A", "A or B", or "not graded" with the reason.
   std::string grade_text() const;
   bool is_too_noisy() const { return !(uncertainty.total() <= kMostUncertain); }
 
@@ -86,11 +95,12 @@ struct PerfLine {
   double flops_per_s() const { return flops / seconds.median; }
 };
 
-// How steady the machine was while calls were measured.
+// The noise of the machine while calls were measured.
 struct MachineNoise {
   double slowdown = 1, most_slowdown = 1;  // The median over calls, and the largest.
   double uncertainty = 0;                  // The median over calls; infinite if half are busy.
-  size_t busy = 0;                         // Calls between which processors were taken away.
+  size_t busy = 0;                         // The number of calls during which processors were taken
+                                           // away.
 
   bool is_noisy() const { return uncertainty > kNoisy; }
   static constexpr double kNoisy = 0.1;
@@ -98,11 +108,13 @@ struct MachineNoise {
 
 struct PerfSummary {
   Ceilings ceilings;
-  std::vector<PerfLine> lines;       // Ceilings first.
-  std::map<char, size_t> grades;     // Of calls with one grade.
+  std::vector<PerfLine> lines;       // The lines of ceilings come first.
+  std::map<char, size_t> grades;     // The number of calls with each grade.
   size_t between = 0, ungraded = 0;  // Calls with one of two grades, and those with none.
-  size_t measured = 0, failed = 0, skipped = 0;  // Of calls; a failed ceiling is a failure as well.
-  double mean_fraction = 0;  // Geometric, of calls with one grade or two; 0 where there is none.
+  size_t measured = 0, failed = 0, skipped = 0;  // Counts of calls; a failed ceiling counts as a
+                                                 // failure too.
+  double mean_fraction = 0;  // The geometric mean over calls with one grade or two; 0 if there are
+                             // none.
   MachineNoise machine;
   std::vector<std::string> findings;
 
@@ -110,19 +122,19 @@ struct PerfSummary {
 };
 
 char grade_of(double fraction);
-// Finds the grades of the interval.
+// Sets the grades at both ends of the interval.
 void set_grades(PerfLine& line);
 
-// The ceilings that the results of their cases hold.
+// Adds the ceiling that `line` measured to `ceilings`.
 void take_ceiling(const PerfLine& line, Ceilings& ceilings);
 
-// The result of a case, with its roof and its grade under `ceilings`.
+// Returns the line of a case, with its roof and its grade under `ceilings`.
 PerfLine make_line(const Case& which, const Result& result, const Ceilings& ceilings);
 
-// Counts, and findings about the cost model.
+// Counts the grades, and finds signs of a wrong cost model.
 PerfSummary summarize_perf(std::vector<PerfLine> lines, Ceilings ceilings);
 
-// Up to `count` measured calls with the lowest fractions, the lowest first.
+// Returns up to `count` measured calls with the lowest fractions, the lowest first.
 std::vector<const PerfLine*> slowest(const PerfSummary& summary, size_t count);
 
 }  // namespace bp::conformance

@@ -36,7 +36,7 @@ Ceilings plain_ceilings() {
 }
 
 TEST(Grades, PairReadsWithWritesAndTakeTheRestAtItsOwnRate) {
-  // 2 GB as a copy, and 1 GB more read: 0.2 s and 0.05 s.
+  // The copy of 2 GB takes 0.2 s, and the read of 1 GB more takes 0.05 s.
   const PerfLine line = make_line(perf_case("perf.a"), measured(0.5, 2e9, 1e9), plain_ceilings());
   EXPECT_NEAR(line.roof_s, 0.25, 1e-12);
   EXPECT_NEAR(line.fraction, 0.5, 1e-12);
@@ -51,7 +51,8 @@ TEST(Grades, NeverTakeAPureWriteForSlowerThanACopy) {
 
 TEST(Grades, TakeTheHigherOfMemoryAndProductsAndAddTheLaunch) {
   Ceilings ceilings = plain_ceilings();
-  ceilings.launch_s = 1;  // Alone, which launches in groups are not.
+  ceilings.launch_s = 1;  // A single launch, which counts for no roof because calls are launched in
+                          // groups.
   ceilings.batched_launch_s = 0.01;
   const PerfLine line = make_line(perf_case("perf.a"), measured(0.24, 1e6, 1e6, 20e9), ceilings);
   EXPECT_TRUE(line.is_flops_bound);
@@ -74,14 +75,14 @@ TEST(Grades, TakeWhatIsUpdatedAtItsOwnRate) {
   ceilings.update_bytes_per_s = 15e9;
   Result result = measured(0.5, 2e9, 1e9);
   result.metrics["bytes_updated"] = 0.75e9;
-  // 1.5 GB in place, 0.5 GB as a copy, 1 GB more read.
+  // The call moves 1.5 GB in place and 0.5 GB as a copy, and reads 1 GB more.
   EXPECT_NEAR(make_line(perf_case("perf.a"), result, ceilings).roof_s, 0.2, 1e-12);
 }
 
 TEST(Grades, NeedAnIntervalOnOneSideOfTheirLimits) {
   Result result = measured(0.25, 1e9, 1e9);  // 80 % of the roof.
   EXPECT_EQ(make_line(perf_case("perf.a"), result, plain_ceilings()).grade_text(), "A or B");
-  result = measured(0.24, 1e9, 1e9);  // 83 %: beyond 3 %.
+  result = measured(0.24, 1e9, 1e9);  // 83 % of the roof, which is more than 3 % higher.
   EXPECT_EQ(make_line(perf_case("perf.a"), result, plain_ceilings()).grade_text(), "A");
   result.metrics["scatter"] = 0.1;
   EXPECT_EQ(make_line(perf_case("perf.a"), result, plain_ceilings()).grade_text(), "A or B");
@@ -98,7 +99,7 @@ TEST(Grades, OfWhatLiesFarBelowSurviveNoise) {
   Result result = measured(10, 1e9, 1e9);
   result.metrics["scatter"] = 0.4;
   EXPECT_EQ(make_line(perf_case("perf.a"), result, plain_ceilings()).grade_text(), "F");
-  result.metrics["scatter"] = 0.6;  // But not noise that is more than what was measured.
+  result.metrics["scatter"] = 0.6;  // A noise larger than the measured time counts as too noisy.
   EXPECT_EQ(make_line(perf_case("perf.a"), result, plain_ceilings()).grade_text(),
             "not graded: noise 60 %");
 }
@@ -142,7 +143,8 @@ TEST(Grades, AreNotGivenWhereAPartTakesAsLongAsTheWhole) {
     take_ceiling(make_line(perf_case("perf.ceiling.copy"), result, ceilings), ceilings);
     EXPECT_EQ(std::isinf(ceilings.uncertainty_of("copy")), is_busy) << part;
   }
-  ceilings.batched_launch_s = 1e-3;  // On a device whose launches take that long, it is no wonder.
+  ceilings.batched_launch_s = 1e-3;  // Such a time is expected on a device whose launches take that
+                                     // long.
   EXPECT_FALSE(make_line(perf_case("perf.a"), result, ceilings).is_busy);
 }
 
@@ -214,7 +216,7 @@ TEST(Grades, TakeCeilingsFromTheirCases) {
   result.metrics = {{"flops_per_s", 3e9}};
   take_ceiling(make_line(perf_case("perf.ceiling.matmul.f32"), result, {}), ceilings);
   result.metrics = {{"bytes_per_s", 1e9}};
-  result.outcome = Outcome::kFail;  // What failed is no ceiling.
+  result.outcome = Outcome::kFail;  // A failed case gives no ceiling.
   take_ceiling(make_line(perf_case("perf.ceiling.copy"), result, {}), ceilings);
   EXPECT_EQ(ceilings.read_bytes_per_s, 7e9);
   EXPECT_EQ(ceilings.flops_per_s["f32"], 3e9);

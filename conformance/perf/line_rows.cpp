@@ -1,5 +1,5 @@
-// Ops along an axis: reductions, softmax, norms, sorting, losses; and what steps parameters or
-// draws random numbers.
+// Ops along an axis: reductions, softmax, norms, sorting and losses. The optimizers and the random
+// ops are here too.
 #include "conformance/perf/rows.hpp"
 
 namespace bp::conformance {

@@ -1,11 +1,11 @@
-// A perf case, in this order:
+// A perf case runs in this order:
 //
-//   two groups of data -> sets that together exceed the cache twice -> one set alone, for kept
+//   two groups of data -> sets that together exceed the cache twice -> one set alone, for cached
 //   results -> rotating launches, whose last round is verified in every set -> the data of the
 //   other group at the same addresses, launched and verified once more
 //
-// The first result of each group is judged as `run` judges, against the oracle. Others of that
-// group are right if they are the same bytes, and are else judged in the same way.
+// The first result of each group is compared with the oracle, as `run` does it. Another result of
+// the same group is right if it has the same bytes; else it is compared with the oracle too.
 #include "conformance/perf/perf_case.hpp"
 
 #include <algorithm>
@@ -18,14 +18,16 @@
 #include "conformance/perf/spread.hpp"
 #include "conformance/perf/timing.hpp"
 #include "conformance/perf/yardstick.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 constexpr uint64_t kMostSets = 256;
-constexpr uint64_t kSecondGroup = 0x9E3779B97F4A7C15u;  // Mixed into the seed of the case.
+constexpr uint64_t kSecondGroup = 0x9E3779B97F4A7C15u;  // A number that is mixed into the seed of
+                                                        // the case for the second group.
 
-// A dtype, or like(x).
+// Returns the dtype of a scalar: the one that its member names, or that of the tensor in like(x).
 bp_dtype scalar_dtype(const OpCase& op_case, const FrameMember& member) {
   const std::string_view rule = member.dtype;
   if (!rule.starts_with("like(")) return bp_dtype_from_name(std::string(rule).c_str());
@@ -33,7 +35,7 @@ bp_dtype scalar_dtype(const OpCase& op_case, const FrameMember& member) {
   return std::ranges::find(op_case.tensors, name, &TensorArgument::name)->dtype;
 }
 
-// The call with tensors in place of its inline scalars, for a kernel that takes none.
+// Returns the call with tensors in place of its inline scalars, for a kernel that takes no scalars.
 OpCase without_scalars(OpCase op_case) {
   for (const Attribute& attribute : op_case.attributes) {
     const auto* scalar = std::get_if<bp_scalar>(&attribute.value);
@@ -50,7 +52,7 @@ OpCase without_scalars(OpCase op_case) {
   return op_case;
 }
 
-// The kernel for a call whose tensors have no memory yet.
+// Returns the kernel for a call whose tensors have no memory yet.
 const bp_kernel& kernel_for(Context& t, const OpCase& op_case) {
   HostCall call(op_case);
   for (size_t i = 0; i < op_case.tensors.size(); ++i) call.tensor(i).buffer = nullptr;
@@ -74,14 +76,14 @@ size_t set_count(Context& t, uint64_t set_bytes, const PerfOptions& options) {
   return static_cast<size_t>(std::clamp<uint64_t>(wanted, 2, kMostSets));
 }
 
-// Judges outputs of either group.
+// Judges the outputs of both groups.
 class Verifier {
  public:
   Verifier(Context& t, const OpCase& op_case, const DataGroups& groups, const bp_kernel& kernel,
            CallSets& sets)
       : t_(t), case_(op_case), groups_(groups), kernel_(kernel), sets_(sets) {}
 
-  // Those of the first two sets, side by side: the oracle takes its time.
+  // Judges the outputs of the first two sets on two threads, because the oracle is slow.
   void begin() {
     right_ = {sets_.read(0), sets_.read(1)};
     auto second = std::async(std::launch::async, [&] { return judged(right_[1], 1); });
@@ -131,11 +133,7 @@ void verify(Verifier& verifier, CallSets& sets, Launcher& launcher) {
   }
 }
 
-std::string microseconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f us", seconds * 1e6);
-  return text;
-}
+std::string microseconds_text(double seconds) { return fixed_text(seconds * 1e6, 1) + " us"; }
 
 void check_repeated(Context& t, const RepeatTimes& times) {
   const double changed = spread_of(times.changed).median;

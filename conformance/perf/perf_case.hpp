@@ -1,4 +1,4 @@
-// The body of a perf case: measures a call, and verifies what the timed launches gave.
+// Runs the body of a perf case: measures a call, and verifies the results of the timed launches.
 #pragma once
 
 #include "conformance/case.hpp"
@@ -7,11 +7,12 @@
 
 namespace bp::conformance {
 
-// Leaves its figures as metrics: "median_s", "deviation_s", "runs", "sets", "set_bytes",
-// "bytes_read", "bytes_written", "flops", and "changed_s" and "repeated_s" where the call has
-// inputs.
+// Measures the call and leaves these metrics: "median_s", "deviation_s", "runs", "sets",
+// "set_bytes", "bytes_read", "bytes_written", "flops", and "changed_s" and "repeated_s" if the call
+// has inputs.
 //
-// Wrong results fail with the cause of the judge of `run`, kept results with "cached".
+// A wrong result fails the case with the cause that `run` would give; a cached result fails it with
+// the cause "cached".
 void run_perf_case(Context& t, const OpCase& op_case, const PerfOptions& options);
 
 }  // namespace bp::conformance

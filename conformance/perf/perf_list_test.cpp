@@ -13,7 +13,7 @@ namespace bp::conformance {
 namespace {
 
 TEST(PerfList, HasEveryRowAsALegalCallOfItsOwn) {
-  const CaseList cases = perf_cases({});  // Throws where a row makes no legal call.
+  const CaseList cases = perf_cases({});  // Throws if a row makes no legal call.
   EXPECT_GE(cases.size(), 60U);
   for (const Case& each : cases.cases()) EXPECT_TRUE(each.id.starts_with(kPerfPrefix)) << each.id;
   EXPECT_NE(cases.find("perf.ceiling.copy"), nullptr);

@@ -1,5 +1,7 @@
 #include "conformance/perf/perf_report.hpp"
 
+#include <locale.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdarg>
@@ -18,13 +20,16 @@ constexpr size_t kShownChanges = 20;
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...) {
   char text[512];
   va_list arguments;
+  // In every locale of the program: a table has points, not commas.
+  const locale_t before = uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   va_start(arguments, pattern);
   std::vsnprintf(text, sizeof(text), pattern, arguments);
   va_end(arguments);
+  freelocale(uselocale(before));
   return text;
 }
 
-// Three digits and a unit: "1.23 ms".
+// Returns the time with three digits and a unit: "1.23 ms".
 std::string seconds_text(double seconds) {
   struct Unit {
     double size;
@@ -57,12 +62,12 @@ std::string painted(const std::string& text, const char* code, bool has_color) {
   return has_color ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
 }
 
-// "3.1 %"; "-" where nothing is known.
+// Returns the share as "3.1 %", or "-" if it is unknown.
 std::string share_text(double share) {
   return std::isinf(share) ? "-" : format("%.1f %%", share * 100);
 }
 
-// "72-81": of the roof, in percent.
+// Returns the interval of the fraction in percent of the roof: "72-81".
 std::string range_text(const PerfLine& line) {
   if (line.is_too_noisy()) return "-";
   return format("%.0f-%.0f", line.least() * 100, line.most() * 100);
@@ -78,7 +83,7 @@ const nlohmann::json& target_of(const nlohmann::json& hello) {
   return hello.at("targets").at(hello.value("target", size_t{0}));
 }
 
-// Of what was not measured, or is wrong.
+// Returns the line of a call that was not measured, or that is wrong.
 std::string status_line(const PerfLine& line, bool has_color) {
   std::string message = line.result.message;
   message = message.substr(0, message.find('\n'));
@@ -146,7 +151,7 @@ nlohmann::json line_json(const PerfLine& line) {
   entry["bytes_per_s"] = line.bytes_per_s();
   if (line.flops > 0) entry["flops_per_s"] = line.flops_per_s();
   const Uncertainty& parts = line.uncertainty;
-  entry["uncertainty"] = parts.total();  // Infinite ones become null.
+  entry["uncertainty"] = parts.total();  // JSON shows an infinite uncertainty as null.
   if (!line.has_roof()) return entry;
   entry["uncertainty_of"] = {{"scatter", parts.scatter},
                              {"drift", parts.drift},

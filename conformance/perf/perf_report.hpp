@@ -1,4 +1,4 @@
-// What `perf` prints and writes: a line for each call, the summary, and perf.json.
+// The output of `perf`: a line for each call, the summary, and perf.json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,12 +11,12 @@
 
 namespace bp::conformance {
 
-// What a run was asked for.
+// The settings of a run.
 struct PerfHeader {
-  std::string plugin;  // As it was given.
+  std::string plugin;  // The plugin as the user named it.
   uint64_t seed = 0;
   PerfOptions options;
-  std::string cache_source;  // Where options.cache_bytes comes from: "--cache-bytes", a file, ...
+  std::string cache_source;  // The source of options.cache_bytes: "--cache-bytes", a file, ...
   std::vector<std::pair<std::string, std::string>> backend_options;
   std::vector<std::string> environment;
   bool has_color = false;
@@ -25,20 +25,20 @@ struct PerfHeader {
 // ---- Text ------------------------------------------------------------------------------------ //
 
 std::string perf_head(const PerfHeader& header, const nlohmann::json& hello);
-// The ceilings, and the titles of the columns below them. Those that failed or are not supported
-// have a line each.
+// Returns the ceilings and the titles of the columns below them. A ceiling that failed or is not
+// supported has a line of its own.
 std::string ceilings_text(const Ceilings& ceilings);
 std::string columns_text();
-// One line, with its end.
+// Returns the line of one call, with its line break.
 std::string line_text(const PerfLine& line, bool has_color);
-// Of more than one run: the rows that have two grades, and how many they are.
+// Returns, for more than one run, the rows that have two grades, and their number.
 std::string stability_text(const Stability& stability);
 std::string summary_text(const PerfSummary& summary, const Comparison& comparison,
                          const std::string& verdict);
 
 // ---- Data ------------------------------------------------------------------------------------ //
 
-// perf.json without results: what a baseline must agree with.
+// Returns perf.json without results: the part that a baseline must agree with.
 nlohmann::json perf_document(const PerfHeader& header, const nlohmann::json& hello);
 void add_results(const PerfSummary& summary, nlohmann::json& document);
 void add_stability(const Stability& stability, nlohmann::json& document);

@@ -176,7 +176,7 @@ TEST(PerfDocuments, HoldEveryLineWithItsNumbersOrItsReason) {
               document);
   add_comparison(Comparison{}, document);
   EXPECT_FALSE(document.contains("comparison")) << "there was no baseline";
-  // As it is read again: an infinite number is null.
+  // The document as a reader gets it: an infinite number is null.
   const json read = json::parse(document.dump());
   ASSERT_EQ(read.at("cases").size(), 3u);
   EXPECT_EQ(read.at("cases")[0].at("grade"), "A");

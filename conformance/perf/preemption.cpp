@@ -8,7 +8,7 @@
 namespace bp::conformance {
 namespace {
 
-// Of all threads of the process.
+// Returns the preemptions of all threads of the process so far.
 int64_t preemptions() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

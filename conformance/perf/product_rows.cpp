@@ -1,7 +1,9 @@
-// Products: matrices, convolutions, attention; and pooling, whose windows they share.
+// Products: matrices, convolutions and attention. Pooling is here too, because it has the windows
+// of convolutions.
 //
-// Sizes are those that the oracle does in about a second: it multiplies one pair of numbers after
-// the other, four times (values and bounds, of two groups of data), and f64 in pairs of doubles.
+// The oracle needs about a second for each of these sizes. It multiplies one pair of numbers after
+// the other, and does so four times: for values and for bounds, in two groups of data. For f64 it
+// computes in pairs of doubles.
 #include "conformance/perf/rows.hpp"
 
 namespace bp::conformance {

@@ -16,7 +16,8 @@ struct Base {
   const char* group;
 };
 
-// The rows of the families by id. The cases that follow by rule are not needed.
+// Returns the base rows of all families by id. The cases that follow from them by rule are not
+// needed.
 std::map<std::string, Base> suite_rows() {
   std::map<std::string, Base> bases;
   for (const OpFamily& family : op_families()) {
@@ -30,7 +31,7 @@ std::map<std::string, Base> suite_rows() {
   return bases;
 }
 
-// Data that differ from one group to the other, and that leave something to round.
+// Gives the tensors data that differ between the two groups and that need rounding.
 void randomize(OpCase& op_case, int64_t index_end) {
   for (TensorArgument& argument : op_case.tensors) {
     const FillKind kind = argument.fill.kind;

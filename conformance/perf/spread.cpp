@@ -7,7 +7,8 @@ namespace bp::conformance {
 namespace {
 
 constexpr size_t kMostStretches = 8;
-// By the number of stretches: of one degree of freedom less, the quantile at 97.5 %.
+// The 97.5 % quantile of Student's t for each number of stretches, which has one degree of freedom
+// less.
 constexpr double kStudent[kMostStretches + 1] = {0,     0,     12.71, 4.303, 3.182,
                                                  2.776, 2.571, 2.447, 2.365};
 
@@ -49,7 +50,7 @@ double uncertainty_of(const std::vector<double>& values) {
 
 double rank_difference(const std::vector<double>& a, const std::vector<double>& b) {
   if (a.empty() || b.empty()) return 0;
-  double above = 0;  // Pairs in which a is above; a tie is half of one.
+  double above = 0;  // The number of pairs in which a is above b; a tie counts as half a pair.
   for (const double x : a) {
     for (const double y : b) above += x > y ? 1 : x == y ? 0.5 : 0;
   }

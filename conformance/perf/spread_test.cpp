@@ -22,8 +22,8 @@ TEST(Spread, OfOneValueHasNoDeviation) {
   EXPECT_EQ(spread_of({7}).deviation, 0);
 }
 
-// Share of `tries` in which the median of `count` values lies within their uncertainty of the
-// truth.
+// Returns the share of `tries` in which the median of `count` values lies within its uncertainty of
+// the truth.
 template <typename Draw>
 double coverage(size_t count, Draw draw) {
   constexpr int kTries = 400;

@@ -7,13 +7,13 @@
 namespace bp::conformance {
 namespace {
 
-// The line of a call in one run; NULL if it has none.
+// Returns the line of a call in one run; NULL if the run has none.
 const PerfLine* find_line(const PerfSummary& run, const std::string& id) {
   const auto found = std::ranges::find(run.lines, id, &PerfLine::id);
   return found == run.lines.end() ? nullptr : &*found;
 }
 
-// The lines of a call in all runs.
+// Returns the lines of a call in all runs.
 std::vector<const PerfLine*> lines_of(const std::vector<PerfSummary>& runs, const std::string& id) {
   std::vector<const PerfLine*> lines;
   for (const PerfSummary& run : runs) {
@@ -22,7 +22,7 @@ std::vector<const PerfLine*> lines_of(const std::vector<PerfSummary>& runs, cons
   return lines;
 }
 
-// Of normally distributed values, the median absolute deviation times this is one sigma.
+// The median absolute deviation of normally distributed values times this factor is one sigma.
 constexpr double kDeviationScale = 1.4826;
 
 PerfLine middle_line(std::vector<const PerfLine*> lines) {
@@ -39,7 +39,7 @@ PerfLine middle_line(std::vector<const PerfLine*> lines) {
   for (const PerfLine* line : lines) {
     if (line->has_roof()) logarithms.push_back(std::log(line->fraction));
   }
-  // Two sigmas, which one run that went wrong does not move.
+  // The deviation is two sigmas; it comes from medians, so that one bad run does not move it.
   const double deviation = 2 * kDeviationScale * spread_of(std::move(logarithms)).deviation;
   middle.uncertainty.runs = std::max(middle.uncertainty.runs, deviation);
   set_grades(middle);

@@ -15,9 +15,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kGroupSeconds = 2e-3;
-constexpr double kMostSeconds = 8;     // Of launches of one call that are slower than that allows,
-constexpr size_t kFewestSlowRuns = 5;  // so many are timed.
-constexpr size_t kOfEach = 20, kFewestOfEach = 12;  // Launches after a change, and after none.
+constexpr double kMostSeconds = 8;     // The time limit for the launches of one slow call.
+constexpr size_t kFewestSlowRuns = 5;  // The fewest timed launches of a slow call.
+constexpr size_t kOfEach = 20, kFewestOfEach = 12;  // The numbers of launches after a change, and
+                                                    // of launches after none.
 constexpr double kRepeatSeconds = 0.05, kMostRepeatSeconds = 1;
 constexpr double kCachedShare = 0.1, kSureSigmas = 4;
 
@@ -31,8 +32,9 @@ std::string status_text(bp_status status) {
   return text;
 }
 
-// Of what the host says of a call, the lines about kernels of the backend: the first names the
-// call, and a fallback would be measured as what it is not.
+// Returns those lines of the host's explanation of a call that are about kernels of the backend.
+// The first line names the call. The list leaves fallbacks out, because a fallback is not the
+// backend's kernel.
 std::string own_reasons(const std::string& explained) {
   std::istringstream lines(explained);
   std::string line, reasons;
@@ -47,7 +49,7 @@ std::string own_reasons(const std::string& explained) {
   return reasons.empty() ? explained : reasons;
 }
 
-// Enough quiet groups, or no patience left.
+// Returns whether there are enough quiet groups, or the time for the call is used up.
 bool has_enough(GroupTimes& times, double elapsed, const PerfOptions& options) {
   times.mark_quiet();
   double all = 0, quiet = 0;
@@ -68,7 +70,7 @@ bool has_enough_of_both(const RepeatTimes& times, double seconds) {
          (fewer >= kFewestOfEach && seconds >= kMostRepeatSeconds);
 }
 
-// Launches on set 0, after a change or after none, as `random` draws.
+// Launches on set 0, each after a change or after none, as `random` decides.
 RepeatTimes time_both(CallSets& sets, Launcher& launcher, std::mt19937_64& random) {
   RepeatTimes times;
   const Clock::time_point start = Clock::now();

@@ -12,9 +12,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLongEnough = 1e-3;  // Seconds.
+constexpr double kLongEnough = 1e-3;  // The seconds that are long enough to be timed.
 constexpr int kMostPieces = 1024;
-constexpr int64_t kPieces = 8;  // Of the copied buffer.
+constexpr int64_t kPieces = 8;  // The number of pieces of the copied buffer.
 constexpr int64_t kPart = 8;
 constexpr int64_t kSide = 512;
 
@@ -22,7 +22,7 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The kernel of the backend; NULL if it has none.
+// Returns the kernel of the backend; NULL if it has none.
 const bp_kernel* find_kernel(Context& t, uint32_t op, const Frame& frame) {
   bp_kernel_choice choice{};
   const bp_status status =
@@ -31,7 +31,7 @@ const bp_kernel* find_kernel(Context& t, uint32_t op, const Frame& frame) {
   return status == BP_OK ? choice.kernel : nullptr;
 }
 
-// Numbers of one bit pattern, which is neither zero nor slow.
+// Fills the tensor with numbers of one bit pattern, which is neither zero nor slow to compute with.
 void fill_with_number(Context& t, const Dense& tensor, bp_dtype dtype, bp_stream* stream) {
   std::byte number[8];
   store_element(dtype, round_to(dtype, 0.7), number);
@@ -43,8 +43,8 @@ void fill_with_number(Context& t, const Dense& tensor, bp_dtype dtype, bp_stream
 
 class CopyYardstick final : public Yardstick {
  public:
-  // Half of the cache for each side: between two copies of a piece lie those of all others, and the
-  // launches between them, which together exceed the cache.
+  // Each side has half the size of the cache. Between two copies of one piece come the copies of
+  // all other pieces and the launches of the call, which together exceed the cache.
   CopyYardstick(Context& t, int64_t count, bp_stream* stream)
       : Yardstick(t, stream),
         from_(t, BP_F32, {count}),
@@ -114,7 +114,7 @@ class ProductYardstick final : public Yardstick {
   std::optional<Launcher> launcher_;
 };
 
-// Elements of f32 on each side.
+// Returns the elements of f32 on each side.
 int64_t copied_count(Context& t, const PerfOptions& options) {
   const bp_heap& heap = *t.target().properties->heaps;
   const uint64_t wanted = std::max<uint64_t>(8u << 20, options.cache_bytes / 2);

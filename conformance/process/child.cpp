@@ -25,18 +25,22 @@ namespace {
 
 using nlohmann::json;
 
-// The report goes to a descriptor of its own: standard output is the backend's.
+// The report has its own descriptor, because the backend may use standard output.
 constexpr int kReportFd = 232;
 constexpr int kGivenFd = 233;
 constexpr int kChannelFd = 234;
 
 json to_json(const ChildTask& task) {
+  json options = json::array();
+  for (const auto& [key, value] : task.options) {
+    options.push_back({text_of_bytes(key), text_of_bytes(value)});
+  }
   return {{"routine", task.routine},
-          {"plugin", task.plugin},
-          {"options", task.options},
+          {"plugin", text_of_bytes(task.plugin)},
+          {"options", std::move(options)},
           {"device", task.device},
           {"seed", task.seed},
-          {"argument", task.argument},
+          {"argument", text_of_bytes(task.argument)},
           {"descriptor", task.descriptor < 0 ? -1 : kGivenFd},
           {"channel", task.channel < 0 ? -1 : kChannelFd}};
 }
@@ -45,7 +49,7 @@ ChildReport failure(std::string message) {
   return {ChildReport::Kind::kFailed, std::move(message), "child", ""};
 }
 
-// Reads until the end of the pipe; false if the time is over before.
+// Reads until the end of the pipe. Returns false if the time is over before.
 bool read_all(int fd, int timeout_s, std::string& out_text) {
   const auto deadline = Clock::now() + std::chrono::seconds(timeout_s);
   std::array<char, 4096> bytes;
@@ -62,7 +66,7 @@ bool read_all(int fd, int timeout_s, std::string& out_text) {
   }
 }
 
-// Starts the child with the end of a pipe as its kReportFd; the other end, or -1.
+// Starts the child, with one end of a pipe as its kReportFd. Returns the other end, or -1.
 int start(const ChildTask& task, pid_t& out_pid) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return -1;
@@ -71,7 +75,7 @@ int start(const ChildTask& task, pid_t& out_pid) {
   posix_spawn_file_actions_adddup2(&actions, ends[1], kReportFd);
   if (task.descriptor >= 0) posix_spawn_file_actions_adddup2(&actions, task.descriptor, kGivenFd);
   if (task.channel >= 0) posix_spawn_file_actions_adddup2(&actions, task.channel, kChannelFd);
-  std::string name = "bp-conformance", verb = "--child", text = to_json(task).dump();
+  std::string name = "bp-conformance", verb = "--child", text = json_text(to_json(task));
   const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
   const int error =
       posix_spawn(&out_pid, "/proc/self/exe", &actions, nullptr, arguments.data(), environ);
@@ -82,10 +86,9 @@ int start(const ChildTask& task, pid_t& out_pid) {
   return -1;
 }
 
-ChildReport report_of(const std::string& text, const std::string& how_it_ended) {
-  if (text.empty()) return failure("the child made no report: " + how_it_ended);
+ChildReport parsed_report(const std::string& text, const std::string& how_it_ended) {
   try {
-    // The backend shares the process of the child, and may have written it.
+    // The backend shares the process of the child, so the report may come from the backend.
     const json parsed = parse_json(text, "the report of the child");
     const JsonObject told(parsed, "the report of the child");
     return {static_cast<ChildReport::Kind>(told.count("kind", 2)), told.text("message"),
@@ -93,6 +96,23 @@ ChildReport report_of(const std::string& text, const std::string& how_it_ended) 
   } catch (const std::exception& e) {
     return failure(std::string(e.what()) + "; " + how_it_ended);
   }
+}
+
+// A report counts only if its process then ended well: a backend can crash when it is unloaded.
+ChildReport report_of(const std::string& text, const ProcessEnd& end) {
+  if (text.empty()) return failure("the child made no report: " + end.text());
+  ChildReport report = parsed_report(text, end.text());
+  if (end.is_clean()) return report;
+  const std::string then = ", and then " + end.text();
+  switch (report.kind) {
+    case ChildReport::Kind::kOk:
+      return failure("the child reported success" + then);
+    case ChildReport::Kind::kNotSupported:
+      return failure("the child reported '" + report.message + "'" + then);
+    case ChildReport::Kind::kFailed:
+      break;
+  }
+  return report;
 }
 
 ChildReport run_routine(const ChildTask& task, const std::vector<ChildRoutine>& routines) {
@@ -140,7 +160,7 @@ ChildReport call_child(const ChildTask& task, int timeout_s) {
   if (!is_complete) {
     return failure("the child did not end within " + std::to_string(timeout_s) + " s");
   }
-  return report_of(text, end.text());
+  return report_of(text, end);
 }
 
 int run_child(const std::string& task_json, const std::vector<ChildRoutine>& routines) {
@@ -153,19 +173,21 @@ int run_child(const std::string& task_json, const std::vector<ChildRoutine>& rou
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   ChildTask task;
   parsed.at("routine").get_to(task.routine);
-  parsed.at("plugin").get_to(task.plugin);
-  parsed.at("options").get_to(task.options);
+  task.plugin = bytes_of_text(parsed.at("plugin").get<std::string>());
+  for (const json& pair : parsed.at("options")) {
+    task.options.emplace_back(bytes_of_text(pair.at(0).get<std::string>()),
+                              bytes_of_text(pair.at(1).get<std::string>()));
+  }
   parsed.at("device").get_to(task.device);
   parsed.at("seed").get_to(task.seed);
-  parsed.at("argument").get_to(task.argument);
+  task.argument = bytes_of_text(parsed.at("argument").get<std::string>());
   parsed.at("descriptor").get_to(task.descriptor);
   parsed.at("channel").get_to(task.channel);
   const ChildReport report = run_routine(task, routines);
-  const std::string text = json{
-      {"kind", static_cast<int>(report.kind)},
-      {"message", report.message},
-      {"cause", report.cause},
-      {"tag", report.tag}}.dump();
+  const std::string text = json_text({{"kind", static_cast<int>(report.kind)},
+                                      {"message", report.message},
+                                      {"cause", report.cause},
+                                      {"tag", report.tag}});
   return ::write(kReportFd, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1;
 }
 

@@ -1,5 +1,5 @@
-// A process for one routine of a case: this program once more, in which no backend is loaded yet.
-// For what would spoil the worker, or cannot be seen where other cases ran before.
+// A process for one routine of a case: this program once more, with no backend loaded yet. It is
+// for routines that would spoil the worker, or that need a process in which no case ran before.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,29 @@
 
 namespace bp::conformance {
 
-// What a routine works on.
+// The arguments of a routine.
 struct ChildTask {
   std::string routine;
-  std::string plugin;  // A path.
+  std::string plugin;  // The path of the plugin.
   std::vector<std::pair<std::string, std::string>> options;
-  uint64_t device = 0;  // Its index among the devices of the plugin.
+  uint64_t device = 0;  // The index among the devices of the plugin.
   uint64_t seed = 0;
-  std::string argument;  // What else the routine is told, in its own words.
-  int descriptor = -1;   // An open one that goes along; in the child the number it has there.
-  int channel = -1;      // A socket that goes along, to talk with the case.
+  std::string argument;  // Further arguments, in the routine's own words.
+  int descriptor = -1;   // An open descriptor that the child inherits; in the child it is the
+                         // number there.
+  int channel = -1;      // A socket that the child inherits, to talk with the case.
 
-  std::vector<bp_option> option_list() const;  // Borrows from this object.
+  std::vector<bp_option> option_list() const;  // Returns options that borrow from this object.
 };
 
-// How it ended.
+// How a routine ended.
 struct ChildReport {
   enum class Kind { kOk, kNotSupported, kFailed };
   Kind kind = Kind::kOk;
   std::string message, cause, tag;
 };
 
-// Ends a routine that is not through; run_child() makes the report of it.
+// Thrown by a routine to end early; run_child() makes the report from it.
 struct ChildEnd {
   ChildReport report;
 };
@@ -42,13 +43,13 @@ struct ChildEnd {
 
 struct ChildRoutine {
   std::string_view name;
-  void (*run)(const ChildTask& task);  // May throw ChildEnd.
+  void (*run)(const ChildTask& task);  // The routine may throw ChildEnd.
 };
 
 // Runs the routine of `task` in a child and waits for it, at most `timeout_s` seconds.
 ChildReport call_child(const ChildTask& task, int timeout_s);
 
-// The child's side: what the program does for `--child TASK`. The exit code.
+// Runs the child's side of `--child TASK`. Returns the exit code.
 int run_child(const std::string& task_json, const std::vector<ChildRoutine>& routines);
 
 }  // namespace bp::conformance

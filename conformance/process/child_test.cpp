@@ -16,7 +16,11 @@ namespace {
 
 using Kind = ChildReport::Kind;
 
-constexpr int kPatienceS = 60;  // No child that ends needs it.
+constexpr int kPatienceS = 60;  // A limit that no working child reaches.
+
+ChildTask task_of(const char* routine, std::string argument = "") {
+  return {.routine = routine, .argument = std::move(argument)};
+}
 
 void say_the_task(const ChildTask& task) {
   std::string text = task.plugin + "|" + std::to_string(task.device) + "|" +
@@ -25,6 +29,12 @@ void say_the_task(const ChildTask& task) {
     text += std::string("|") + option.key + "=" + option.value;
   }
   child_fails(text, "ENTRY-4", "told");
+}
+
+void expect_bytes(const ChildTask& task) {
+  const bool is_same = task.plugin == "./\xfe.so" && task.argument == "\xff" &&
+                       task.options.at(0) == std::pair<std::string, std::string>("a\x80", "b\x81");
+  if (!is_same) child_fails("the bytes are others");
 }
 
 void write_to_the_descriptor(const ChildTask& task) {
@@ -42,15 +52,20 @@ void die_silently(const ChildTask& task) {
   _exit(7);
 }
 
-// What a backend could do that writes to every descriptor it finds.
-void write_the_report_itself(const ChildTask& task) {
-  constexpr int kReportFd = 232;
-  const auto size = static_cast<ssize_t>(task.argument.size());
-  _exit(::write(kReportFd, task.argument.data(), task.argument.size()) == size ? 0 : 1);
+constexpr int kReportFd = 232;
+
+// The argument is the number of the kind that is reported.
+void report_and_die(const ChildTask& task) {
+  const std::string report =
+      "{\"kind\":" + task.argument + ",\"message\":\"said\",\"cause\":\"\",\"tag\":\"T-1\"}";
+  if (::write(kReportFd, report.data(), report.size()) < 0) return;
+  die_silently(task_of("die", "signal"));
 }
 
-ChildTask task_of(const char* routine, std::string argument = "") {
-  return {.routine = routine, .argument = std::move(argument)};
+// What a backend could do that writes to every descriptor it finds.
+void write_the_report_itself(const ChildTask& task) {
+  const auto size = static_cast<ssize_t>(task.argument.size());
+  _exit(::write(kReportFd, task.argument.data(), task.argument.size()) == size ? 0 : 1);
 }
 
 TEST(Child, IsToldItsTaskAndReportsInItsOwnWords) {
@@ -64,6 +79,16 @@ TEST(Child, IsToldItsTaskAndReportsInItsOwnWords) {
   EXPECT_EQ(report.message, "./x.so|3|18446744073709551615|its \"words\"\n|key=value=with=|empty=");
   EXPECT_EQ(report.tag, "ENTRY-4");
   EXPECT_EQ(report.cause, "told");
+}
+
+TEST(Child, IsToldBytesThatAreNoTextAndReportsThemAsText) {
+  ChildTask task = task_of("say", "\xff");
+  task.plugin = "./\xfe.so";
+  task.options = {{"a\x80", "b\x81"}};
+  const ChildReport report = call_child(task, kPatienceS);
+  EXPECT_EQ(report.message, "./\xEF\xBF\xBD.so|0|0|\xEF\xBF\xBD|a\xEF\xBF\xBD=b\xEF\xBF\xBD");
+  task.routine = "expect bytes";
+  EXPECT_EQ(call_child(task, kPatienceS).kind, Kind::kOk);
 }
 
 TEST(Child, ReportsOkWhereTheRoutineReturns) {
@@ -95,6 +120,19 @@ TEST(Child, FailsWithTheWayItDiedWhereItMakesNoReport) {
   const ChildReport by_exit = call_child(task_of("die", "exit"), kPatienceS);
   EXPECT_EQ(by_exit.message, "the child made no report: the process exited with code 7");
   EXPECT_EQ(by_exit.cause, "child");
+}
+
+TEST(Child, FailsWhereItDiesBehindItsReport) {
+  const ChildReport ok = call_child(task_of("report and die", "0"), kPatienceS);
+  EXPECT_EQ(ok.kind, Kind::kFailed);
+  EXPECT_EQ(ok.message, "the child reported success, and then died of signal 6 (SIGABRT)");
+  EXPECT_EQ(ok.cause, "child");
+  const ChildReport refused = call_child(task_of("report and die", "1"), kPatienceS);
+  EXPECT_EQ(refused.kind, Kind::kFailed);
+  EXPECT_EQ(refused.message, "the child reported 'said', and then died of signal 6 (SIGABRT)");
+  const ChildReport failed = call_child(task_of("report and die", "2"), kPatienceS);
+  EXPECT_EQ(failed.message, "said") << "the report says more than the end";
+  EXPECT_EQ(failed.tag, "T-1");
 }
 
 TEST(Child, IsKilledWhereItDoesNotEndInTime) {
@@ -145,10 +183,12 @@ TEST(Child, IsForWorkersOnly) {
 const std::vector<ChildRoutine>& child_test_routines() {
   static const std::vector<ChildRoutine> routines = {
       {"say", say_the_task},
+      {"expect bytes", expect_bytes},
       {"return", [](const ChildTask&) {}},
       {"refuse", [](const ChildTask&) { child_not_supported("no such thing here"); }},
       {"throw", [](const ChildTask&) { throw std::runtime_error("thrown on purpose"); }},
       {"die", die_silently},
+      {"report and die", report_and_die},
       {"hang",
        [](const ChildTask&) {
          for (;;) pause();

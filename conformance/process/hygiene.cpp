@@ -14,10 +14,10 @@
 namespace bp::conformance {
 namespace {
 
-// Flush-to-zero and its like; 0 where this is not known for the machine.
+// Returns flush-to-zero and similar flags; 0 if the suite does not know the machine.
 uint64_t float_control() {
 #if defined(__x86_64__)
-  constexpr unsigned kFlushBits = 0x8040;  // Outputs, and inputs.
+  constexpr unsigned kFlushBits = 0x8040;  // The flags for outputs and for inputs.
   return _mm_getcsr() & kFlushBits;
 #elif defined(__aarch64__)
   uint64_t control;
@@ -49,7 +49,7 @@ std::string working_directory() {
 }
 
 bool is_same_handler(const struct sigaction& a, const struct sigaction& b) {
-  // The C library adds flags of its own.
+  // These are the flags that programs set; the C library adds its own.
   constexpr int kFlags = SA_NOCLDSTOP | SA_NOCLDWAIT | SA_SIGINFO | SA_ONSTACK | SA_RESTART |
                          SA_NODEFER | static_cast<int>(SA_RESETHAND);
   return a.sa_handler == b.sa_handler && (a.sa_flags & kFlags) == (b.sa_flags & kFlags);

@@ -1,4 +1,4 @@
-// The state of a process that a backend must not change: compared around each case.
+// The state of a process that a backend must not change. The suite compares it around each case.
 #pragma once
 
 #include <signal.h>
@@ -14,15 +14,15 @@ namespace bp::conformance {
 
 class ProcessState {
  public:
-  // The state as it is now.
+  // Returns the current state.
   static ProcessState take();
 
-  // The same, but of descriptors those alone that `start` has too: what a backend opened since it
-  // was loaded is its own to close, at any time, and its driver's threads do.
+  // Returns the current state with only those descriptors that `start` has too. The backend may
+  // close at any time a descriptor that it opened after loading, and its driver's threads do so.
   static ProcessState take(const ProcessState& start);
 
-  // Says in words what has changed since, a line each, and puts it back. Descriptors that were
-  // opened are only told: a driver keeps its device files open, and closing them would break it.
+  // Returns a line for each change since then, and restores the state. It only reports new
+  // descriptors and leaves them open, because a driver keeps its device files open and needs them.
   std::vector<std::string> compare_and_restore() const;
 
  private:
@@ -36,7 +36,7 @@ class ProcessState {
   std::map<int, std::string> descriptors_;
 };
 
-// Descriptors of this process and what they refer to.
+// Returns the descriptors of this process and what they refer to.
 std::map<int, std::string> open_descriptors();
 
 }  // namespace bp::conformance

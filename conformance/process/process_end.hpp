@@ -1,4 +1,4 @@
-// How a process that this one started has ended, in words.
+// Describes in words how a child process has ended.
 #pragma once
 
 #include <chrono>
@@ -6,17 +6,19 @@
 
 namespace bp::conformance {
 
-using Clock = std::chrono::steady_clock;  // For how long a process is waited for.
+using Clock = std::chrono::steady_clock;  // The clock for time limits on processes.
 
-// How a process ended.
+// The end of a process.
 struct ProcessEnd {
-  int wait_status = 0;           // Of the worker; where its warden died before, of the warden.
-  bool is_abandoned = false;     // It did not even die of SIGKILL.
-  bool has_lost_warden = false;  // Its warden died before it, and it with its warden.
-  std::string left_behind;       // "2 processes (sleep, python3)"; "" if there were none.
+  int wait_status = 0;           // The status of the worker; that of the warden if the warden died
+                                 // first.
+  bool is_abandoned = false;     // The process survived even SIGKILL.
+  bool has_lost_warden = false;  // The warden died first, and the worker died with it.
+  std::string left_behind;       // For example "2 processes (sleep, python3)"; "" if the worker
+                                 // left none.
 
   bool is_clean() const { return !is_abandoned && !has_lost_warden && wait_status == 0; }
-  // "died of signal 11 (SIGSEGV)", "the process exited with code 3".
+  // Returns "died of signal 11 (SIGSEGV)", "the process exited with code 3".
   std::string text() const;
 };
 

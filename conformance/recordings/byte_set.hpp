@@ -1,4 +1,4 @@
-// Which bytes of a buffer something has written: what lies elsewhere may be anything.
+// The set of bytes of a buffer that have been written. All other bytes may have any value.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace bp::conformance {
 
 class ByteSet {
  public:
-  using Range = std::pair<uint64_t, uint64_t>;  // [first, second)
+  using Range = std::pair<uint64_t, uint64_t>;  // The range [first, second).
 
   void insert(uint64_t begin, uint64_t end) {
     if (begin >= end) return;
@@ -38,7 +38,7 @@ class ByteSet {
     }
   }
 
-  // The parts of [begin, end) that are in the set, in order.
+  // Returns the parts of [begin, end) that are in the set, in order.
   std::vector<Range> within(uint64_t begin, uint64_t end) const {
     std::vector<Range> parts;
     auto next = ranges_.upper_bound(begin);
@@ -51,7 +51,7 @@ class ByteSet {
   }
 
  private:
-  std::map<uint64_t, uint64_t> ranges_;  // Apart from each other.
+  std::map<uint64_t, uint64_t> ranges_;  // The ranges do not touch each other.
 };
 
 }  // namespace bp::conformance

@@ -1,4 +1,4 @@
-// Sets of bytes, against one flag for each byte.
+// Tests sets of bytes against one flag for each byte.
 #include "conformance/recordings/byte_set.hpp"
 
 #include <gtest/gtest.h>

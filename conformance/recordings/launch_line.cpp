@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "backplane/host.h"
+#include "conformance/json_file.hpp"
 #include "conformance/usage_error.hpp"
 #include "registry/tensors/strides.hpp"
 
@@ -19,11 +20,12 @@ Role role_of(std::string_view kind) {
 
 bp_dtype read_dtype(const json& text) {
   const bp_dtype dtype = text.is_string() ? bp_dtype_from_name(text.get<std::string>().c_str()) : 0;
-  if (dtype == 0) throw UsageError("has the dtype " + text.dump() + ", which is not known");
+  if (dtype == 0) throw UsageError("has the dtype " + json_text(text) + ", which is not known");
   return dtype;
 }
 
-// Whether 64 bits hold the number of elements, and the bits from the lowest to the highest of them.
+// Returns whether 64 bits hold the number of elements, and the number of bits from the lowest to
+// the highest element.
 bool is_countable(const RecordedTensor& tensor) {
   const auto bits = static_cast<int64_t>(bp_dtype_bits(tensor.dtype));
   const bool is_empty = std::ranges::count(tensor.shape, 0) != 0;

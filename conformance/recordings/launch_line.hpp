@@ -1,4 +1,4 @@
-// A launch of a recording: its line as values.
+// The line of a launch in a recording, as values.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,11 +11,13 @@
 namespace bp::conformance {
 
 struct RecordedTensor {
-  std::string_view name;  // Of the frame's member; several of one name make a list.
+  std::string_view name;  // The name of the frame's member; several tensors of one name make a
+                          // list.
   Role role = Role::kInput;
   bp_dtype dtype = 0;
   Shape shape, strides;
-  uint64_t buffer = 0;  // 0: none, which only a tensor without elements has.
+  uint64_t buffer = 0;  // The number of the buffer; 0 if there is none, as for a tensor without
+                        // elements.
   uint64_t byte_offset = 0;
 };
 
@@ -24,25 +26,25 @@ struct RecordedLaunch {
   uint64_t number = 0;
   std::string kernel;
   bp_launch_flags flags = 0;
-  std::vector<RecordedTensor> tensors;  // In the order of the frame.
-  std::vector<Attribute> attributes;    // Inline scalars as well.
+  std::vector<RecordedTensor> tensors;  // The tensors in the order of the frame.
+  std::vector<Attribute> attributes;    // The attributes and the inline scalars.
 
   std::string op_name() const;
 
-  // "launch 17 (softmax)".
+  // Returns words such as "launch 17 (softmax)".
   std::string words() const;
 };
 
-// Throws UsageError that names the member which is wrong.
+// Reads a launch. Throws UsageError, which names the wrong member.
 RecordedLaunch read_launch(const nlohmann::json& line);
 
-// The bytes from the lowest to the highest element; none where there are no elements.
+// The bytes from the lowest to the highest element; none if there are no elements.
 struct ByteSpan {
   uint64_t begin = 0, end = 0;
 };
 ByteSpan span_of(const RecordedTensor& tensor);
 
-// Calls visit(element, byte in the buffer) in row-major order.
+// Calls visit(element, byte in the buffer) for each element in row-major order.
 template <typename Visit>
 void visit_elements(const RecordedTensor& tensor, uint64_t size_bytes, Visit&& visit) {
   const auto size = static_cast<int64_t>(size_bytes);

@@ -121,7 +121,7 @@ TEST(LaunchLine, NamesTheArgumentAndTheMemberThatIsWrong) {
   EXPECT_NE(refusal_of(deep).find("of each are allowed"), std::string::npos);
 }
 
-// What is computed of such a tensor would wrap, and could look as if it lay in its buffer.
+// Computations with such a tensor would wrap around, and could place it inside its buffer.
 TEST(LaunchLine, RefusesATensorWhoseBytesCannotBeCounted) {
   constexpr int64_t kLarge = int64_t{1} << 62;
   const auto refuses = [](const Shape& shape, const Shape& strides) {
@@ -162,7 +162,7 @@ TEST(Spans, ReachFromTheLowestToTheHighestElement) {
       << "a tensor that would begin before byte 0 is seen by its end";
 }
 
-// Against the layouts of the suite, which compute the places in another way.
+// The test compares with the layouts of the suite, which compute the places in another way.
 TEST(Elements, AreVisitedInRowMajorOrder) {
   for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 3}, Shape{2, 3, 4}, Shape{2, 0, 3}}) {
     for (int number = 0; number <= static_cast<int>(Layout::kOffset); ++number) {

@@ -9,7 +9,7 @@
 namespace bp::conformance {
 namespace {
 
-// Name and dtype of each tensor; those of a list count once.
+// Returns the name and dtype of each tensor; the tensors of a list count once.
 template <typename Tensors>
 std::set<std::pair<std::string_view, bp_dtype>> signature_of(const Tensors& tensors) {
   std::set<std::pair<std::string_view, bp_dtype>> signature;
@@ -24,7 +24,8 @@ bool is_zero(const Attribute& attribute) {
   return false;
 }
 
-// What the case leaves out is zero in its call, and unknown to its oracle.
+// Returns whether the launch has the case's attributes. An attribute that the case leaves out is
+// zero in its call, and its oracle does not know it.
 bool has_attributes(const OpCase& op_case, const RecordedLaunch& launch) {
   const auto find = [](const std::vector<Attribute>& all, std::string_view name) {
     return std::ranges::find(all, name, &Attribute::name);
@@ -38,12 +39,12 @@ bool has_attributes(const OpCase& op_case, const RecordedLaunch& launch) {
   });
 }
 
-// Outputs are expected in the order of the case's tensors.
+// Returns the case with the launch's call. Outputs are expected in the order of the case's tensors.
 OpCase in_place_of(const OpCase& base, const RecordedLaunch& launch) {
   OpCase made = base;
   made.tensors.clear();
   made.is_exact = false;
-  made.derive = nullptr;  // The data are recorded.
+  made.derive = nullptr;  // The data come from the recording.
   made.varies = false;
   made.fill = "recorded";
   std::set<std::string_view> done;
@@ -90,6 +91,11 @@ std::optional<OpCase> LaunchOracles::case_of(const RecordedLaunch& launch) const
     if (has_attributes(each, launch)) return in_place_of(each, launch);
   }
   return std::nullopt;
+}
+
+const LaunchOracles& launch_oracles() {
+  static const LaunchOracles oracles;
+  return oracles;
 }
 
 Verdict judge_launch(const OpCase& op_case, const std::vector<Elements>& inputs,

@@ -1,7 +1,8 @@
-// Whether what a launch gave is right, by the oracles of the op cases.
+// Decides whether the results of a recorded launch are right, by the oracles of the op cases.
 //
-// The suite has oracles for calls of its own. One that is a plain function of the data follows any
-// shape and attribute: a recorded launch takes the place of such a case, with its own data.
+// The suite has oracles for its own calls. An oracle that is a plain function of the data works for
+// any shape and attribute: a recorded launch then replaces the call of such a case, with its own
+// data.
 #pragma once
 
 #include <map>
@@ -16,17 +17,20 @@ class LaunchOracles {
  public:
   LaunchOracles();
 
-  // The case in whose place the launch can be judged; nullopt if there is none.
+  // Returns the case whose oracle fits the launch; nullopt if there is none.
   std::optional<OpCase> case_of(const RecordedLaunch& launch) const;
 
  private:
   std::map<uint32_t, std::vector<OpCase>> by_op_;
 };
 
+// Those of this build, made when they are first asked for.
+const LaunchOracles& launch_oracles();
+
 // The elements of one tensor, in row-major order.
 using Elements = std::vector<DoubleDouble>;
 
-// Judges what `kernel` gave; the tensors are those of `op_case`, the data theirs.
+// Judges the results of `kernel`. The tensors are those of `op_case`, with their data.
 Verdict judge_launch(const OpCase& op_case, const std::vector<Elements>& inputs,
                      std::vector<OutputView> outputs, const bp_kernel* kernel);
 

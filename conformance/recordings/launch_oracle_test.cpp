@@ -9,7 +9,7 @@
 namespace bp::conformance {
 namespace {
 
-// The case as a launch of it would be recorded.
+// Returns the launch that a recording of the case would have.
 RecordedLaunch launch_of(const OpCase& op_case) {
   RecordedLaunch launch;
   launch.op = op_case.op;
@@ -20,7 +20,8 @@ RecordedLaunch launch_of(const OpCase& op_case) {
   return launch;
 }
 
-// Optional arguments, lists and outputs that are saved for the gradient, present and absent.
+// The launches include optional arguments, lists, and outputs that are saved for the gradient,
+// present and absent.
 TEST(LaunchOracles, JudgeEveryLaunchThatTheSuiteMakes) {
   const LaunchOracles oracles;
   OpCases cases;
@@ -28,7 +29,7 @@ TEST(LaunchOracles, JudgeEveryLaunchThatTheSuiteMakes) {
   std::set<uint32_t> ops;
   std::set<std::string> unjudged;
   for (const OpCase& op_case : cases) {
-    if (op_case.fails_on_device) continue;  // It has no result.
+    if (op_case.fails_on_device) continue;  // Such a call has no result.
     const std::optional<OpCase> made = oracles.case_of(launch_of(op_case));
     if (!made) {
       unjudged.insert(std::string(op_info(op_case.op).name) + ": " + op_case.id());

@@ -46,7 +46,7 @@ Player::Player(const Recording& recording, const bp_target& target) : recording_
   }
 }
 
-// Work that is under way ends first: it may write to host memory that goes with the player.
+// The destructor waits for work that still runs, because it may write to host memory of the player.
 Player::~Player() {
   for (auto& [number, each] : events_) {
     const bp_event_ops& events = *device(each.device).target->events;
@@ -84,7 +84,8 @@ const LineResult& Player::result_of(size_t index) {
   return results_[index];
 }
 
-// A line that is no case has none to say that it failed: the next that is one does.
+// Ends the recording at a line that failed. If this line is not a case, the next line that is a
+// case reports the failure.
 void Player::end_at(const Broken& broken) {
   const std::vector<json>& lines = recording_.lines();
   size_t line = results_.size();
@@ -138,9 +139,11 @@ void Player::run_memory(size_t index, const std::string& call) {
   copy_within(line, call == "memory.copy_peer");
 }
 
-// Memory of the first heap: nothing is mapped here, whatever the program needed.
+// Allocates from the first heap: the player maps no memory, so the program's heap does not matter.
 void Player::allocate(const json& line) {
   const auto where = line.at("device").get<uint64_t>();
+  const auto number = line.at("buffer").get<uint64_t>();
+  check_new(buffers_, "buffer", number);
   const bp_target& target = *device(where).target;
   const bp_allocate_desc desc{.struct_size = sizeof(desc),
                               .struct_type = BP_STRUCT_ALLOCATE_DESC,
@@ -150,7 +153,7 @@ void Player::allocate(const json& line) {
   bp_buffer* made = nullptr;
   check(target.allocator->allocate(target.allocator->self, target.device, &desc, &made),
         "memory.allocate of " + std::to_string(desc.size_bytes) + " bytes");
-  buffers_[line.at("buffer").get<uint64_t>()] = {made, where, desc.size_bytes, {}, {}};
+  buffers_[number] = {made, where, desc.size_bytes, {}, {}};
 }
 
 void Player::free(const json& line) {
@@ -167,7 +170,7 @@ void Player::free(const json& line) {
   buffers_.erase(number);
 }
 
-// What a program wrote through a mapping is copied, behind all work on that memory.
+// Copies what a program wrote through a mapping, after all work on that memory.
 void Player::copy_in(size_t index) {
   const json& line = recording_.lines()[index];
   const bp_buffer_ref dst = range(line.at("dst"));
@@ -191,7 +194,7 @@ void Player::copy_in(size_t index) {
   check(streams.synchronize(streams.self, on, kPlayTimeoutNs), "stream.synchronize");
 }
 
-// The recorded bytes, or seeded elements.
+// Returns the recorded bytes, or seeded elements.
 std::vector<std::byte> Player::input_bytes(size_t index) {
   const json& line = recording_.lines()[index];
   const bp_dtype dtype = recording_.seeded_dtype(index);
@@ -214,7 +217,7 @@ void Player::copy_within(const json& line, bool is_peer) {
   check(is_peer ? memory.copy_peer(memory.self, stream(on).stream, &dst, &src)
                 : memory.copy(memory.self, stream(on).stream, &dst, &src),
         line.at("call").get<std::string>());
-  // What nobody has written is copied as such.
+  // Bytes that nobody has written are copied as unwritten.
   ByteSet& written = buffer(line.at("dst").at(0).get<uint64_t>()).written;
   const ByteSet source = written_of(line.at("src"));
   written.erase(dst.byte_offset, dst.byte_offset + dst.size_bytes);
@@ -237,7 +240,8 @@ void Player::fill(const json& line) {
 
 // ---- Reads --------------------------------------------------------------------------------------
 
-// A copy whose bytes the recording has later must not block: it may wait for what is to come.
+// A copy whose bytes stand later in the recording must not block: it may wait for calls that
+// follow.
 LineResult Player::copy_out(size_t index) {
   const json& line = recording_.lines()[index];
   const bp_buffer_ref src = range(line.at("src"));
@@ -245,6 +249,7 @@ LineResult Player::copy_out(size_t index) {
   const bp_allocator_ops& memory = *device(stream(on).device).target->allocator;
   const bool is_there = line.contains("payload");
   const auto number = line.at("read").get<uint64_t>();
+  check_new(reads_, "read", number);
   PendingRead& pending = reads_[number];
   pending = {index, on, std::vector<std::byte>(src.size_bytes), written_of(line.at("src"))};
   use(line.at("src").at(0).get<uint64_t>(), on);
@@ -318,7 +323,7 @@ LineResult Player::compare_read(size_t index, const std::vector<std::byte>& seen
           ""};
 }
 
-// "" if the launches before explain it within their bounds.
+// Returns "" if the launches before explain the difference within their bounds.
 std::string Player::reason_of_difference() const {
   if (parted_.wrong) return "the first launch that is wrong is " + *parted_.wrong;
   if (parted_.parted && parted_.unjudged) {

@@ -1,12 +1,12 @@
-// Runs the calls of a recording on a backend, one after the other, and says of each launch and of
-// each copy to the host whether it gave what it should.
+// Runs the calls of a recording on a backend, one after the other. It checks the results of each
+// launch and of each copy to the host:
 //
-//   launch   judged by the oracle of its op on the data that it had, where the suite has one that
-//            follows its shapes; and compared with its recorded outputs, where there are any
-//   read     compared with the recorded bytes. What differs is right all the same if every launch
-//            before it was judged right: then rounding alone parts the two
+//   launch   compared with the oracle of its op on the launch's data, if the suite has an oracle
+//            that works for its shapes; and with its recorded outputs, if there are any
+//   read     compared with the recorded bytes. A difference is accepted if every launch before it
+//            was right, because it then comes from rounding alone
 //
-// Handles are numbers in the recording; the player has one of its own for each.
+// Handles are numbers in the recording; the player has its own handle for each number.
 #pragma once
 
 #include <map>
@@ -21,43 +21,44 @@
 #include "conformance/recordings/launch_line.hpp"
 #include "conformance/recordings/launch_oracle.hpp"
 #include "conformance/recordings/recording.hpp"
+#include "conformance/usage_error.hpp"
 
 namespace bp::conformance {
 
-// Of each wait.
+// The time limit of each wait.
 constexpr uint64_t kPlayTimeoutNs = 20'000'000'000;
 
-// How one line ended.
+// The result of one line.
 struct LineResult {
   Outcome outcome = Outcome::kPass;
-  Finding finding;      // Unless it passed.
-  std::string checked;  // "oracle", "bits", ...: what a pass rests on.
+  Finding finding;      // Set unless the line passed.
+  std::string checked;  // The kind of check that the line passed: "oracle", "bits", ...
   std::string kernel;
-  std::string source;  // "decomposed" or "host": of a launch that no kernel of the backend served.
-  std::string why_fallback;  // Of such a launch: a line for each kernel that was not taken.
+  std::string source;  // "decomposed" or "host" for a launch that no kernel of the backend served.
+  std::string why_fallback;  // A line for each kernel that was not taken, for such a launch.
 };
 
 class Player {
  public:
-  // The devices of the recording become `target` and those behind it in its plugin. Throws
-  // std::runtime_error where there are too few.
+  // Replaces the devices of the recording by `target` and those behind it in its plugin. Throws
+  // std::runtime_error if there are too few.
   Player(const Recording& recording, const bp_target& target);
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
 
-  // Runs up to line `index`, unless it has been, and gives its result.
+  // Returns the result of line `index`, after running all lines up to it that have not run.
   const LineResult& result_of(size_t index);
 
  private:
   struct Device {
     const bp_target* target;
-    bp_stream* stream;  // The default one.
+    bp_stream* stream;  // The default stream.
   };
   struct Buffer {
     bp_buffer* buffer;
     uint64_t device, size_bytes;
-    std::set<uint64_t> streams;  // That have used it since it was last waited for.
+    std::set<uint64_t> streams;  // Streams that have used the buffer since the last wait for it.
     ByteSet written;
   };
   struct Stream {
@@ -74,10 +75,10 @@ class Player {
     size_t line;
     uint64_t stream;
     std::vector<std::byte> bytes;
-    ByteSet written;  // Of them, when the copy was submitted.
+    ByteSet written;  // The bytes that were written when the copy was submitted.
   };
 
-  // Thrown where a call fails: nothing behind it can be run.
+  // Thrown if a call fails: no call behind it can run.
   struct Broken {
     Outcome outcome;
     Finding finding;
@@ -115,6 +116,10 @@ class Player {
   Buffer& buffer(uint64_t number);
   Stream& stream(uint64_t number);
   Event& event(uint64_t number);
+  // Throws UsageError where the number is taken: what has it would be lost.
+  template <typename Handle>
+  static void check_new(const std::map<uint64_t, Handle>& handles, const char* noun,
+                        uint64_t number);
   bp_buffer_ref range(const nlohmann::json& range);
   void use(uint64_t buffer, uint64_t stream);
   void note_written(const nlohmann::json& range);
@@ -124,22 +129,30 @@ class Player {
   void wait_for_uses(Buffer& buffer);
   void check(bp_status status, const std::string& what) const;
 
-  // What the reads behind a launch need to know of those before.
+  // The state of earlier launches that decides about later reads.
   struct Parted {
     std::optional<std::string> wrong, parted, unjudged;
-    bool has_rounding = false;  // A launch was judged right, and not compared or not equal.
+    bool has_rounding = false;  // A launch was right by the oracle, but its bits were not compared
+                                // or not equal.
   };
 
   const Recording& recording_;
-  LaunchOracles oracles_;
   std::map<uint64_t, Device> devices_;
   std::map<uint64_t, Buffer> buffers_;
   std::map<uint64_t, Stream> streams_;
   std::map<uint64_t, Event> events_;
   std::map<uint64_t, PendingRead> reads_;
-  std::set<uint64_t> held_;  // Events of the host that a stream waits for.
+  std::set<uint64_t> held_;  // Host-signalled events that a stream waits for.
   Parted parted_;
   std::vector<LineResult> results_;
 };
+
+template <typename Handle>
+void Player::check_new(const std::map<uint64_t, Handle>& handles, const char* noun,
+                       uint64_t number) {
+  if (!handles.contains(number)) return;
+  throw UsageError(std::string(noun) + " " + std::to_string(number) +
+                   " exists already at this line; the recording is damaged");
+}
 
 }  // namespace bp::conformance

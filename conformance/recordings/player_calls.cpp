@@ -1,4 +1,4 @@
-// The streams and events of a recording, and its numbers as handles.
+// Plays the streams and events of a recording, and maps its numbers to handles.
 #include "conformance/recordings/player.hpp"
 #include "conformance/usage_error.hpp"
 
@@ -28,6 +28,7 @@ void Player::run_stream(const json& line, const std::string& call) {
     const bp_target& target = *device(where).target;
     Stream made{device(where).stream, where, true};
     if (call == "stream.create") {
+      check_new(streams_, "stream", number);
       const bp_stream_desc desc{.struct_size = sizeof(desc),
                                 .struct_type = BP_STRUCT_STREAM_DESC,
                                 .flags = line.at("flags").get<uint32_t>(),
@@ -55,12 +56,13 @@ void Player::run_stream(const json& line, const std::string& call) {
     if (for_event.is_host_signaled && !for_event.is_signaled) held_.insert(waited);
     check(streams.wait_event(streams.self, on.stream, for_event.event), call);
   }
-  // The program's callback is not here; its place in the stream orders nothing else.
+  // The player has no callback of the program, and a callback orders no other work of the stream.
 }
 
 void Player::run_event(const json& line, const std::string& call) {
   const auto number = line.at("event").get<uint64_t>();
   if (call == "event.create") {
+    check_new(events_, "event", number);
     const auto where = line.at("device").get<uint64_t>();
     const bp_target& target = *device(where).target;
     const auto flags = line.at("flags").get<uint32_t>() & ~uint32_t{BP_EVENT_EXPORTABLE};
@@ -119,7 +121,7 @@ void Player::note_written(const json& range) {
   buffer(range.at(0).get<uint64_t>()).written.insert(begin, begin + range.at(2).get<uint64_t>());
 }
 
-// Of a range, counted from its beginning.
+// Returns the written bytes of a range, counted from its beginning.
 ByteSet Player::written_of(const json& range) {
   const auto offset = range.at(1).get<uint64_t>(), size = range.at(2).get<uint64_t>();
   ByteSet written;
@@ -136,7 +138,7 @@ void Player::wait(uint64_t number, const char* what) {
   check(streams.synchronize(streams.self, on.stream, kPlayTimeoutNs), what);
 }
 
-// A stream that is gone has ended its work, or will in the order of what is asked next.
+// A stream that was destroyed has ended its work, or ends it in the order of later calls.
 void Player::wait_for_uses(Buffer& used) {
   for (const uint64_t each : used.streams) {
     if (streams_.count(each) != 0) wait(each, "stream.synchronize");

@@ -1,17 +1,18 @@
-// Launches of a recording: run, and judged.
+// Runs the launches of a recording and checks their results.
 #include <algorithm>
 #include <cstring>
 
 #include "backplane/registry.hpp"
 #include "conformance/recordings/player.hpp"
 #include "conformance/usage_error.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 using nlohmann::json;
 
-// The tensors of a launch in the order of the case in whose place it is.
+// Returns the tensors of a launch in the order of the case that it replaces.
 std::vector<const RecordedTensor*> in_order_of(const OpCase& op_case,
                                                const RecordedLaunch& launch) {
   std::vector<const RecordedTensor*> ordered;
@@ -25,7 +26,7 @@ std::vector<const RecordedTensor*> in_order_of(const OpCase& op_case,
   return ordered;
 }
 
-// "params[1]" of a list, as the recording names its outputs.
+// Returns the name of a tensor as the recording writes it; for a tensor of a list "params[1]".
 std::string name_of(const RecordedLaunch& launch, const RecordedTensor& tensor) {
   std::string name(tensor.name);
   if (!op_info(launch.op).member(tensor.name).is_list()) return name;
@@ -48,9 +49,7 @@ std::string place_words(int64_t element, const Shape& shape) {
 std::string value_words(bp_dtype dtype, const std::byte* bytes) {
   const DoubleDouble value = load_element(dtype, bytes);
   if (!is_float(dtype)) return std::to_string(to_int64(value));
-  char text[40];
-  std::snprintf(text, sizeof(text), "%.9g", value.hi);
-  return text;
+  return short_text(value.hi, 9);
 }
 
 bool is_known(bp_dtype dtype) {
@@ -59,7 +58,8 @@ bool is_known(bp_dtype dtype) {
   return std::ranges::count(kInOrder, dtype) != 0;
 }
 
-// Of one output, from `begin` of its buffer on; "" if all elements are alike.
+// Describes the difference of one output, which begins at `begin` of its buffer; "" if all elements
+// are equal.
 std::string element_difference(const RecordedTensor& tensor, const std::vector<std::byte>& seen,
                                const std::vector<std::byte>& recorded) {
   if (seen == recorded) return "";
@@ -101,9 +101,9 @@ LineResult Player::launch(size_t index) {
   Frame frame(launch.op);
   std::vector<bp_tensor> tensors;
   fill_frame(launch, frame, tensors);
-  // While a stream waits for the host, nothing may wait for a stream.
+  // While a stream waits for the host, the player must not wait for a stream.
   const bool can_wait = held_.empty();
-  const std::optional<OpCase> op_case = can_wait ? oracles_.case_of(launch) : std::nullopt;
+  const std::optional<OpCase> op_case = can_wait ? launch_oracles().case_of(launch) : std::nullopt;
   std::vector<Elements> inputs;
   if (op_case) {
     for (const RecordedTensor* tensor : in_order_of(*op_case, launch)) {
@@ -132,7 +132,7 @@ LineResult Player::launch(size_t index) {
   return result;
 }
 
-// Which memory is in use, and what is in it from now on.
+// Notes which memory is in use, and which bytes the launch writes.
 void Player::note_launched(const json& line, const RecordedLaunch& launch) {
   if (line.contains("workspace")) {
     const bp_buffer_ref workspace = range(line.at("workspace"));
@@ -155,8 +155,8 @@ void Player::note_launched(const json& line, const RecordedLaunch& launch) {
   }
 }
 
-// By a kernel of the backend, else by the decomposition of the op or a device of the host: the
-// counts of the registry tell which it was.
+// Runs a kernel of the backend, or else the decomposition of the op or a device of the host. The
+// counts of the registry show which it was.
 bp_kernel_choice Player::run_kernel(const RecordedLaunch& launch, const bp_target& target,
                                     bp_stream* stream, const Frame& frame) const {
   const bp_dispatch_statistics before = statistics(target, launch.op);
@@ -180,7 +180,8 @@ bp_kernel_choice Player::run_kernel(const RecordedLaunch& launch, const bp_targe
   return choice;
 }
 
-// The oracle decides where there is one. Else the outputs must be those of the recording.
+// Judges the results by the oracle, if there is one. Otherwise the outputs must equal those of the
+// recording.
 LineResult Player::judge(const json& line, const RecordedLaunch& launch, const OpCase* op_case,
                          const std::vector<Elements>& inputs, const bp_kernel* kernel) {
   const auto on = line.at("stream").get<uint64_t>();
@@ -222,7 +223,7 @@ LineResult Player::judge(const json& line, const RecordedLaunch& launch, const O
           ""};
 }
 
-// The first output that is not bit for bit the recorded one, in words.
+// Describes the first output whose bits differ from the recorded ones.
 std::string Player::difference(const json& line, const RecordedLaunch& launch, uint64_t on) {
   const json& recorded = line.at("outputs");
   for (const RecordedTensor& tensor : launch.tensors) {
@@ -280,7 +281,8 @@ OutputView Player::read_output(const RecordedTensor& tensor, uint64_t on) {
 
 void Player::fill_frame(const RecordedLaunch& launch, Frame& frame,
                         std::vector<bp_tensor>& tensors) {
-  tensors.reserve(launch.tensors.size());  // The frame points to them.
+  tensors.reserve(launch.tensors.size());  // The frame points to the elements, so they must not
+                                           // move.
   for (const RecordedTensor& each : launch.tensors) {
     bp_tensor& tensor = tensors.emplace_back();
     tensor.shape = each.shape.data();

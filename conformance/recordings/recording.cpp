@@ -11,8 +11,8 @@
 #include "conformance/json_file.hpp"
 #include "conformance/numerics/dtype.hpp"
 #include "conformance/recordings/launch_line.hpp"
-#include "conformance/report/sha256.hpp"
 #include "conformance/usage_error.hpp"
+#include "registry/files/sha256.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -24,7 +24,7 @@ constexpr const char* kFormat = "backplane.recording";
 constexpr int kVersion = 1;
 constexpr uint64_t kNoDevice = UINT64_MAX;
 
-// What a line of each call has: its numbers, its lists and its texts.
+// The members that a line of each call has: its numbers, its lists and its texts.
 struct CallShape {
   const char* call;
   std::vector<const char*> numbers, ranges, texts;
@@ -66,12 +66,13 @@ const std::vector<CallShape>& call_shapes() {
   return shapes;
 }
 
-// A status may be negative; all others are counts, flags and handles.
+// Returns whether the value is a number of the right kind. A status may be negative; all others are
+// counts, flags and handles.
 bool is_number(std::string_view name, const json& value) {
   return name == "signaled" ? value.is_number_integer() : value.is_number_unsigned();
 }
 
-// Its end fits 64 bits.
+// Returns whether the value is a range whose end fits 64 bits.
 bool is_range(const json& value) {
   return value.is_array() && value.size() == 3 &&
          std::ranges::all_of(value, [](const json& part) { return part.is_number_unsigned(); }) &&
@@ -83,7 +84,7 @@ bool is_pattern(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// What is wrong with a line; "" if nothing is.
+// Returns what is wrong with a line; "" if nothing is.
 std::string line_defect(const json& line) {
   if (!line.is_object() || !line.contains("call") || !line.at("call").is_string()) {
     return "has no call";
@@ -92,7 +93,7 @@ std::string line_defect(const json& line) {
   const auto shape =
       std::ranges::find_if(call_shapes(), [&](const CallShape& s) { return call == s.call; });
   if (shape == call_shapes().end()) return "has the call '" + call + "', which is not known";
-  if (line.contains("status")) return "";  // It failed, and has no arguments.
+  if (line.contains("status")) return "";  // The call failed, and its line has no arguments.
   for (const char* name : shape->numbers) {
     if (!line.contains(name) || !is_number(name, line.at(name))) {
       return call + " has no number '" + name + "'";
@@ -120,7 +121,7 @@ std::string line_defect(const json& line) {
                                           : "";
 }
 
-// Whether `name` can be that of a payload: it becomes part of a path.
+// Returns whether `name` can be the name of a payload. It becomes part of a path.
 bool is_sha256(const std::string& name) {
   return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
@@ -163,8 +164,8 @@ void Recording::read_header(const std::string& text) {
   }
   const json version = header_.value("version", json());
   if (version != kVersion) {
-    throw UsageError(file_ + ": is of version " + version.dump() + "; this build reads version " +
-                     std::to_string(kVersion));
+    throw UsageError(file_ + ": is of version " + json_text(version) +
+                     "; this build reads version " + std::to_string(kVersion));
   }
 }
 
@@ -181,7 +182,8 @@ void Recording::read_line(const std::string& text) {
   lines_.push_back(std::move(line));
 }
 
-// A host asks each device for its default stream, and waits for each: that is not yet a use.
+// A host asks each device for its default stream, and waits for each stream. These calls alone do
+// not make the device a used one.
 void Recording::note_device(const json& line) {
   uint64_t device = line.value("device", kNoDevice);
   const uint64_t stream = line.value("stream", uint64_t{0});
@@ -205,7 +207,7 @@ void Recording::check_launch(size_t index) const {
   }
 }
 
-// Whether the line can be played, and all of its payloads are what they are said to be.
+// Throws UsageError unless the line can be played and all of its payloads have the right hash.
 void Recording::check_line(size_t index) const {
   const json& line = lines_[index];
   if (line.contains("status")) return;
@@ -233,7 +235,7 @@ std::vector<std::byte> Recording::payload(const json& line) const {
   if (!is_sha256(name)) throw UsageError("the payload '" + name + "' is no SHA-256");
   const std::string path = folder_ + "/payloads/" + name;
   std::error_code error;
-  // A pipe could be opened, and never be read to its end.
+  // A pipe could be opened, but its end might never come.
   const bool is_file = fs::is_regular_file(path, error);
   std::ifstream file(is_file ? path : "", std::ios::binary);
   if (!file) throw UsageError("the payload " + path + " is not there");
@@ -249,11 +251,12 @@ std::vector<std::byte> Recording::payload(const json& line) const {
   return bytes;
 }
 
-// From the end, so that the launch found for a range is the first behind the copy.
+// Goes from the end to the beginning, so that the launch found for a range is the first one behind
+// the copy.
 void Recording::find_seeded() {
   seeded_.assign(lines_.size(), 0);
   if (!source_.seeds_weights) return;
-  std::map<uint64_t, std::map<uint64_t, bp_dtype>> readers;  // By buffer and offset.
+  std::map<uint64_t, std::map<uint64_t, bp_dtype>> readers;  // The readers by buffer and offset.
   for (size_t i = lines_.size(); i-- > 0;) {
     const json& line = lines_[i];
     if (line.contains("status")) continue;

@@ -1,4 +1,4 @@
-// A recording that the layer record wrote, checked before anything of it runs.
+// A recording that the layer `record` wrote. It is checked before any of its calls runs.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,28 @@ namespace bp::conformance {
 
 class Recording {
  public:
-  // Throws UsageError with the file and the line where something is wrong.
+  // Throws UsageError, which names the file and the line of a defect.
   explicit Recording(const RecordingSource& source);
 
   const RecordingSource& source() const { return source_; }
   const nlohmann::json& header() const { return header_; }
 
-  // The calls in their order; line i stands in line i + 2 of the file.
+  // Returns the calls in their order; line i is line i + 2 of the file.
   const std::vector<nlohmann::json>& lines() const { return lines_; }
   std::string place(size_t line) const;
 
-  // Whether the line is a launch, or a copy to the host whose bytes are recorded.
+  // Returns whether the line is a launch, or a copy to the host whose bytes are recorded.
   bool is_judged(size_t line) const;
 
-  // The bytes of a payload. Throws UsageError if they are not there, or are not those of the name.
+  // Returns the bytes of a payload. Throws UsageError if they are missing, or do not have the hash
+  // in the name.
   std::vector<std::byte> payload(const nlohmann::json& line) const;
 
-  // The dtype with which the first launch reads what line i copies in, where that is a float and is
-  // to be seeded; else 0.
+  // Returns the dtype with which the first launch reads what line i copies in, if that is a float
+  // and is to be seeded; else 0.
   bp_dtype seeded_dtype(size_t line) const { return seeded_[line]; }
 
-  // The devices that lines name, in order.
+  // Returns the devices that lines name, in order.
   const std::vector<uint64_t>& devices() const { return devices_; }
 
  private:
@@ -51,7 +52,7 @@ class Recording {
   std::vector<nlohmann::json> lines_;
   std::vector<bp_dtype> seeded_;
   std::vector<uint64_t> devices_;
-  std::map<uint64_t, uint64_t> lent_streams_;  // The devices of default streams.
+  std::map<uint64_t, uint64_t> lent_streams_;  // The device of each default stream.
 };
 
 }  // namespace bp::conformance

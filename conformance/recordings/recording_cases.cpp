@@ -14,17 +14,17 @@ namespace {
 
 using nlohmann::json;
 
-// What the cases of one process share.
+// The state that the cases of one process share.
 struct Playback {
   explicit Playback(const RecordingSource& source) : recording(source) {}
 
   Recording recording;
   std::unique_ptr<Player> player;
-  std::string refusal;  // Why there is no player, once that was said.
+  std::string refusal;  // The reason why there is no player, once a case has reported it.
 };
 
-// "replay.launch.00017.softmax", "replay.read.00003" and, of the last line, "replay.end"; "" if the
-// line is no case.
+// Returns "replay.launch.00017.softmax", "replay.read.00003" or, for the last line, "replay.end";
+// "" if the line is no case.
 std::string case_id(const Recording& recording, size_t index) {
   const json& line = recording.lines()[index];
   if (!recording.is_judged(index)) return index + 1 < recording.lines().size() ? "" : "replay.end";

@@ -6,9 +6,9 @@
 
 namespace bp::conformance {
 
-// In the order of the recording, which a case runs up to its own line: one after the other in one
-// process, each runs what the one before has left. Throws UsageError where the recording cannot be
-// played.
+// Returns the cases in the order of the recording. A case runs the recording up to its own line. In
+// one process, each case continues where the one before it ended. Throws UsageError if the
+// recording cannot be played.
 CaseList recording_cases(const RecordingSource& source);
 
 }  // namespace bp::conformance

@@ -1,4 +1,5 @@
-// Recordings as people and disks damage them: each defect is a refusal that names its line.
+// Tests recordings with damage as people and disks cause it: the error for each defect names its
+// line.
 #include "conformance/recordings/recording.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 
 #include "conformance/cases/selection.hpp"
 #include "conformance/recordings/recording_cases.hpp"
-#include "conformance/report/sha256.hpp"
+#include "registry/files/sha256.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -29,7 +30,7 @@ class Recordings : public testing::Test {
 
   static json header() { return {{"format", "backplane.recording"}, {"version", 1}}; }
 
-  // An upload, an addition, and a read of its result.
+  // Returns an upload, an addition, and a read of its result.
   std::vector<json> whole() const {
     const auto tensor = [](uint64_t buffer) {
       return json{{"dtype", "f32"},
@@ -90,7 +91,7 @@ class Recordings : public testing::Test {
     return "";
   }
 
-  // With `member` of line `index` changed, the recording is refused at that line.
+  // Changes `member` of line `index`: the recording must then be refused at that line.
   void expect_refused(size_t index, const char* member, const json& value,
                       const std::string& words) const {
     std::vector<json> lines = whole();
@@ -176,7 +177,7 @@ TEST_F(Recordings, AreRefusedWhereANumberIsNegative) {
   EXPECT_EQ(refusal(), "") << "a status is negative";
 }
 
-// The end of such a range would wrap around, and lie before its beginning.
+// The end of such a range would wrap around and lie before its beginning.
 TEST_F(Recordings, AreRefusedWhereARangeEndsBeyond64Bits) {
   source_.seeds_weights = true;
   expect_refused(2, "/dst", {1, UINT64_MAX, 16}, "has no range 'dst'");
@@ -243,7 +244,7 @@ TEST_F(Recordings, TakeACallThatFailedWithoutItsArguments) {
 TEST_F(Recordings, SeedOnlyTheFloatsThatALaunchReads) {
   std::vector<json> lines = whole();
   const std::string payload = lines[2].at("payload").get<std::string>();
-  // A second upload, behind the launch: nothing reads it.
+  // The second upload comes after the launch, so nothing reads it.
   lines.insert(lines.begin() + 4, lines[2]);
   write(lines);
   source_.seeds_weights = true;

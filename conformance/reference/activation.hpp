@@ -1,7 +1,7 @@
 // Oracles of gelu and its gradient, on one element.
 //
-// What vanishes faster than x grows is zero times x as a limit: the gradients are right, and no
-// NaN, for all numbers and at infinities.
+// A factor that vanishes faster than x grows makes the product zero in the limit, so the gradients
+// are right and not NaN for all numbers, also at infinities.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ N hyperbolic_tangent(N x) {
   return tanh(x);
 }
 
-// A constant of the form sqrt(a / b / pi), to the precision of the number type.
+// Returns a constant of the form sqrt(a / b / pi), to the precision of the number type.
 template <typename N>
 N root_over_pi(double a, double b) {
   using std::sqrt;
@@ -31,7 +31,7 @@ N root_over_pi(double a, double b) {
   }
 }
 
-// Below 0 the sum of the definition cancels: there it is erfc, whose error is relative.
+// Below 0 the sum of the definition cancels. There the function uses erfc, whose error is relative.
 template <typename N>
 N normal_distribution(N x) {
   using std::erf;
@@ -47,7 +47,7 @@ N normal_density(N x) {
   return exp(x * x * N(-0.5)) * root_over_pi<N>(1, 2);
 }
 
-// tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)).
+// Returns tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)).
 template <typename N>
 N gelu_tanh(N x) {
   return hyperbolic_tangent(root_over_pi<N>(2, 1) * (x * (N(1) + constant<N>(0.044715) * (x * x))));

@@ -1,4 +1,4 @@
-// Transcendental functions in two doubles, activations against values worked out by hand, and
+// Tests transcendental functions in two doubles, activations against values worked out by hand, and
 // gradients against differences.
 #include "conformance/reference/activation.hpp"
 
@@ -30,7 +30,7 @@ TEST(Functions, HyperbolicTangentDoublesItsArgument) {
 
 TEST(Functions, ErrorFunctionFollowsItsOtherSeries) {
   for (const double x : {1e-20, 0.1, 0.5, 1.0, 1.5}) {
-    DoubleDouble power = x, sum = x;  // (-1)^n x^(2n + 1) / (n! (2n + 1)).
+    DoubleDouble power = x, sum = x;  // The term is (-1)^n x^(2n + 1) / (n! (2n + 1)).
     for (int n = 1; n < 60; ++n) {
       power = -(power * DoubleDouble(x) * DoubleDouble(x)) / DoubleDouble(n);
       sum = sum + power / DoubleDouble(2 * n + 1);
@@ -48,7 +48,7 @@ TEST(Functions, ComplementOfTheErrorFunctionKeepsItsDigits) {
     const double expected = std::erfc(x);
     EXPECT_NEAR(erfc(DoubleDouble(x)).hi, expected, 0x1p-50 * expected) << x;
   }
-  // The series and the fraction meet, but for what 1 - erf(x) loses.
+  // The series and the fraction agree, except for the digits that 1 - erf(x) loses.
   const DoubleDouble x = 2;
   EXPECT_LE(distance(DoubleDouble(1) - erf(x), erfc(x)), 0x1p-100);
   EXPECT_EQ(erfc(DoubleDouble(41)).hi, 0);
@@ -61,7 +61,7 @@ TEST(Activation, GeluKeepsItsDigitsFarBelowZero) {
     // In f64 the rounding of x / sqrt(2) is an error that grows with its square.
     EXPECT_NEAR(gelu(x, Gelu::kErf), expected, 0x1p-52 * (8 + x * x) * -expected) << x;
     EXPECT_NEAR(gelu(DoubleDouble(x), Gelu::kErf).hi, expected, 0x1p-45 * -expected) << x;
-    // The bound is relative there, until the result is no normal number.
+    // The bound is relative there, unless the result is subnormal.
     const double normal = 0x1p-126, u = 0x1p-24;
     EXPECT_LE(gelu_bound(BP_F32, x) - normal, u * -expected * (37 + 2 * x * x)) << x;
   }
@@ -118,7 +118,8 @@ TEST(Activation, ClosedBoundsAgreeWithPropagatedOnes) {
                          4, x);
     if (std::fabs(x) < 0.5) continue;  // The closed forms of gelu are wide where erf is small.
     expect_within_factor(gelu_bound(BP_F32, x), gelu(at, Gelu::kErf).error, 4, x);
-    // Kernels that make tanh of an exponential, for which there is room, err more.
+    // A kernel may compute tanh from an exponential and has a larger error then, for which the
+    // bound has room.
     expect_within_factor(gelu_tanh_bound(BP_F32, x), gelu(at, Gelu::kTanh).error, 6, x);
   }
 }

@@ -1,4 +1,4 @@
-// The tensors of the oracles: a shape and its elements in row-major order.
+// The tensors of the oracles: a shape, and the elements in row-major order.
 #pragma once
 
 #include <cmath>
@@ -56,7 +56,7 @@ void for_each_line(const AxisView& view, Visit visit) {
   }
 }
 
-// The coordinates of element `index`, and back.
+// Returns the coordinates of element `index` of a tensor.
 inline Shape coordinates(int64_t index, std::span<const int64_t> shape) {
   Shape place(shape.size());
   for (size_t axis = shape.size(); axis-- > 0;) {
@@ -72,8 +72,8 @@ inline int64_t flat_index(std::span<const int64_t> place, std::span<const int64_
   return index;
 }
 
-// The tensor of the absolute values. An oracle that only adds and multiplies, run on these, gives
-// S, the sum of the absolute values of the terms.
+// Returns the tensor of the absolute values. An oracle that only adds and multiplies gives S, the
+// sum of the absolute values of the terms, when it runs on these.
 template <typename N>
 Array<N> absolute(Array<N> x) {
   using std::abs;

@@ -12,8 +12,8 @@
 
 namespace bp::conformance::reference {
 
-// q is (batch, heads, queries, width), k (batch, key heads, keys, width), v (batch, key heads,
-// keys, value width); mask and bias are (batch, heads, queries, keys).
+// The shapes: q is (batch, heads, queries, width), k is (batch, key heads, keys, width), v is
+// (batch, key heads, keys, value width); mask and bias are (batch, heads, queries, keys).
 template <typename N>
 struct Attention {
   Array<N> q, k, v;
@@ -28,7 +28,7 @@ struct Attention {
   int64_t value_width() const { return v.shape[3]; }
   int64_t row_count() const { return q.shape[0] * q.shape[1] * queries(); }
 
-  // The number of the row of k and v that query row `row` reads as its key j.
+  // Returns the number of the row of k and v that query row `row` reads as its key j.
   int64_t key_row(int64_t row, int64_t j) const {
     const int64_t head = row / queries() % q.shape[1];
     const int64_t batch = row / queries() / q.shape[1];
@@ -61,7 +61,7 @@ struct Attended {
   Array<N> y, lse;
 };
 
-// A query that sees no key gives 0, and -inf in lse, and so does one all of whose scores are -inf.
+// A query that sees no key gives 0, and -inf in lse. So does a query whose scores are all -inf.
 template <typename N>
 Attended<N> sdpa(const Attention<N>& a) {
   using std::exp;
@@ -93,7 +93,7 @@ Attended<N> sdpa(const Attention<N>& a) {
   return result;
 }
 
-// Terms of the elements of a tensor, to be summed in any order.
+// The terms of the elements of a tensor, to be summed in any order.
 template <typename N>
 class TermSums {
  public:
@@ -134,7 +134,8 @@ N dot_rows(const Array<N>& a, int64_t row_of_a, const Array<N>& b, int64_t row_o
   return sum_of(std::span<const N>(terms));
 }
 
-// The weight of a key, which may vanish where it is no normal number. A lse that is NaN stays one.
+// Returns the weight of a key, which may vanish if it is subnormal. If lse is NaN, so is the
+// weight.
 template <typename N>
 N weight_of(N score, N lse) {
   using std::exp;
@@ -145,7 +146,8 @@ N weight_of(N score, N lse) {
   return weight;
 }
 
-// y and lse are what sdpa gave. A query without weights has no gradient, and gives none.
+// `y` and `lse` are the results of sdpa. A query without weights has no gradient, and adds nothing
+// to the others.
 template <typename N>
 AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_y,
                                     const Array<N>& y, const Array<N>& lse) {
@@ -172,7 +174,7 @@ AttentionGradients<N> sdpa_backward(const Attention<N>& a, const Array<N>& grad_
 
 // ---- rope ------------------------------------------------------------------------------------ //
 
-// Pair i of a row of x is turned by the angle of cosines[i]; the gradient turns back.
+// Turns pair i of a row of x by the angle of cosines[i]. The gradient turns in the other direction.
 template <typename N>
 Array<N> rope(const Array<N>& x, const Array<N>& cosines, const Array<N>& sines,
               bool is_interleaved, bool turns_back) {

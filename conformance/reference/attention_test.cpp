@@ -1,5 +1,5 @@
-// Attention against values worked out by hand, gradients against differences, and closed bounds
-// against propagated ones.
+// Tests attention against values worked out by hand, gradients against differences, and closed
+// bounds against propagated ones.
 #include "conformance/reference/attention.hpp"
 
 #include <gtest/gtest.h>
@@ -34,10 +34,10 @@ TEST(Attention, WeighsTheValuesOfTheKeysThatAQuerySees) {
   a.q.data = {1, 2};
   a.k.data = {0, std::log(3.0), 5};
   a.v.data = {4, 8, 100};
-  a.is_causal = true;  // Query 0 sees two keys, query 1 all three.
+  a.is_causal = true;  // Query 0 sees two keys, and query 1 sees all three.
   EXPECT_EQ(a.seen_keys(0), (std::vector<int64_t>{0, 1}));
   const Attended<double> result = sdpa(a);
-  EXPECT_NEAR(result.y[0], 7, 1e-14);  // Weights 1/4 and 3/4.
+  EXPECT_NEAR(result.y[0], 7, 1e-14);  // The weights are 1/4 and 3/4.
   EXPECT_NEAR(result.lse[0], std::log(4.0), 1e-15);
   a.mask = Array<int64_t>(Shape{1, 1, 2, 3});
   (*a.mask).data = {0, 0, 1, 0, 1, 0};
@@ -51,7 +51,7 @@ TEST(Attention, HeadsShareKeysInGroups) {
   EXPECT_EQ(a.key_row(0, 1), 1);  // Batch 0, heads 0 and 1 read key head 0.
   EXPECT_EQ(a.key_row(1 * 3, 1), 1);
   EXPECT_EQ(a.key_row(2 * 3, 1), 4 + 1);  // Head 2 reads key head 1.
-  EXPECT_EQ(a.key_row(4 * 3, 0), 8);      // Batch 1.
+  EXPECT_EQ(a.key_row(4 * 3, 0), 8);      // The row is in batch 1.
 }
 
 TEST(Attention, GradientsAreTheSlopes) {

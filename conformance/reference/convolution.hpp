@@ -1,5 +1,5 @@
-// Oracles of convolution and its three gradients. All are sums over the same set of products, which
-// for_each_product names once.
+// Oracles of convolution and its three gradients. All of them are sums over the same products,
+// which for_each_product lists.
 #pragma once
 
 #include "conformance/reference/array.hpp"
@@ -7,7 +7,7 @@
 
 namespace bp::conformance::reference {
 
-// Shapes: x (n, c, spatial), weight (o, c / groups, kernel), y (n, o, windows).
+// The shapes: x is (n, c, spatial), weight is (o, c / groups, kernel), y is (n, o, windows).
 struct ConvolutionGeometry {
   Window window;
   int64_t groups = 1;
@@ -74,7 +74,7 @@ Array<N> convolution_backward_weight(const ConvolutionGeometry& g, const Array<N
   return grad_weight;
 }
 
-// The sum of grad_y (n, o, spatial) over all axes but the second.
+// Returns the sum of grad_y (n, o, spatial) over all axes but the second.
 template <typename N>
 Array<N> convolution_backward_bias(const Array<N>& grad_y) {
   Array<N> grad_bias(Shape{grad_y.shape[1]});

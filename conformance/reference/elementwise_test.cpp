@@ -1,4 +1,5 @@
-// The oracles that are made of the spec's formulas against goldens, which know nothing of them.
+// Tests the oracles that are made from the spec's formulas. The goldens do not depend on these
+// formulas.
 #include "conformance/reference/elementwise.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +21,7 @@ struct Golden {
   DoubleDouble result;
 };
 
-// By the name of the op.
+// Returns the goldens by the name of the op.
 const std::map<std::string, std::vector<Golden>>& goldens() {
   static const auto all = [] {
     std::map<std::string, std::vector<Golden>> found;
@@ -54,7 +55,7 @@ TEST(Elementwise, OraclesInTwoDoublesEqualTheGoldens) {
     for (const Golden& golden : goldens().at(name_of(row.op))) {
       const DoubleDouble y = value_at<DoubleDouble>(row.op, golden);
       const std::string where = name_of(row.op) + "(" + testing::PrintToString(golden.inputs) + ")";
-      // What is left of a product near 2^-1022 has fewer digits, or none.
+      // A product near 2^-1022 keeps fewer digits, or none.
       const double allowed = 0x1p-92 * std::fabs(golden.result.hi) + 0x1p-1060;
       EXPECT_TRUE(is_golden(y, golden.result, allowed))
           << where << " is " << y.hi << ", not " << golden.result.hi;
@@ -62,7 +63,7 @@ TEST(Elementwise, OraclesInTwoDoublesEqualTheGoldens) {
   }
 }
 
-// In doubles, whose errors Bounded<53> is to cover.
+// The test runs in doubles, whose errors Bounded<53> has to cover.
 TEST(Elementwise, BoundsCoverTheErrorOfTheSameStepsInDoubles) {
   for (const Row& row : kRows) {
     for (const Golden& golden : goldens().at(name_of(row.op))) {

@@ -1,5 +1,5 @@
-// The transcendental functions that number types do not bring along: hyperbolic tangent, error
-// function, and sine and cosine of a part of a turn.
+// The transcendental functions that number types lack: hyperbolic tangent, error function, and sine
+// and cosine of a part of a turn.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@ namespace bp::conformance {
 
 inline constexpr DoubleDouble kPi(0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53);
 
-// Errors in ulp, by the precision of the compute type.
+// The errors in ulp, by the precision of the compute type.
 template <int kBits>
 constexpr double kTanhUlps = kBits == 53 ? 4 : 5;
 template <int kBits>
@@ -22,7 +22,7 @@ constexpr double kSineUlps = kBits == 53 ? 2 : 4;
 
 // ---- DoubleDouble ---------------------------------------------------------------------------- //
 
-// exp(x) - 1 for |x| <= 0.5, by its series: nothing cancels.
+// Returns exp(x) - 1 for |x| <= 0.5 by its series, in which nothing cancels.
 inline DoubleDouble expm1_series(DoubleDouble x) {
   DoubleDouble term = x, sum = x;
   for (int n = 2; n <= 28; ++n) {
@@ -41,7 +41,7 @@ inline DoubleDouble tanh(DoubleDouble x) {
   return x.hi < 0 ? -t : t;
 }
 
-// The series of positive terms: 2 / sqrt(pi) * exp(-x^2) * sum 2^n x^(2n + 1) / (2n + 1)!!.
+// Uses the series of positive terms: 2 / sqrt(pi) * exp(-x^2) * sum 2^n x^(2n + 1) / (2n + 1)!!.
 inline DoubleDouble erf(DoubleDouble x) {
   if (isnan(x) || x.hi == 0) return x;
   if (std::fabs(x.hi) > 8.5) return std::copysign(1.0, x.hi);
@@ -54,19 +54,19 @@ inline DoubleDouble erf(DoubleDouble x) {
   return DoubleDouble(2) / sqrt(kPi) * exp(-(x * x)) * sum;
 }
 
-// 1 - erf(x) for x >= 0, where it is small by the continued fraction of
+// Returns 1 - erf(x) for x >= 0. Small values come from this continued fraction:
 //
 //   sqrt(pi) * exp(x^2) * erfc(x) = 1 / (x + (1/2) / (x + 1 / (x + (3/2) / (x + 2 / ...))))
 inline DoubleDouble erfc(DoubleDouble x) {
   if (isnan(x) || x.hi < 2) return DoubleDouble(1) - erf(x);
   if (x.hi > 40) return DoubleDouble(0);
-  constexpr int kSteps = 400;  // At 2, which takes the most, 2^-106 is reached.
+  constexpr int kSteps = 400;  // At 2, which needs the most steps, the error is then 2^-106.
   DoubleDouble rest = x;
   for (int n = kSteps; n > 0; --n) rest = x + DoubleDouble(n * 0.5) / rest;
   return exp(-(x * x)) / (sqrt(kPi) * rest);
 }
 
-// A step of Newton's method from the double, with twice the digits.
+// Makes one step of Newton's method from the double, which doubles the digits.
 inline DoubleDouble erfinv(DoubleDouble x) {
   const double near = erfinv(std::fabs(x.hi));
   if (!std::isfinite(near) || x.hi == 0) return std::copysign(near, x.hi);
@@ -80,7 +80,8 @@ struct SineAndCosine {
   DoubleDouble sine, cosine;
 };
 
-// Of 2 * pi * turns for turns in [0, 1): the series in the eighth that is nearest, turned back.
+// Returns sine and cosine of 2 * pi * turns for turns in [0, 1). It uses the series in the nearest
+// eighth of a turn, and turns the result back.
 inline SineAndCosine sine_and_cosine(double turns) {
   const double quarter = std::nearbyint(turns * 4);
   const DoubleDouble x = kPi * DoubleDouble(2 * (turns - quarter / 4));
@@ -127,7 +128,7 @@ Bounded<kBits> erfinv(Bounded<kBits> x) {
   return Bounded<kBits>::step(erfinv(x.value), carried, kErfinvUlps);
 }
 
-// For x >= 0. The slope of the logarithm is at most 2 x + 2 / sqrt(pi) there.
+// `x` is at least 0, where the slope of the logarithm is at most 2 x + 2 / sqrt(pi).
 template <int kBits>
 Bounded<kBits> erfc(Bounded<kBits> x) {
   const double value = std::erfc(x.value);
@@ -139,7 +140,7 @@ Bounded<kBits> erfc(Bounded<kBits> x) {
 // ---- By number type ---------------------------------------------------------------------------
 // //
 
-// cos(2 * pi * turns), and the sine. The product is a step of its own, whose error counts.
+// Returns cos(2 * pi * turns), and the sine. The product is a step of its own, whose error counts.
 template <typename N>
 N cosine_of_turns(double turns);
 template <typename N>
@@ -162,7 +163,7 @@ inline DoubleDouble sine_of_turns<DoubleDouble>(double turns) {
   return sine_and_cosine(turns).sine;
 }
 
-// The error of the angle, which the steepest slope carries on.
+// The error of the angle counts with the steepest slope.
 template <int kBits>
 double angle_error(double turns) {
   return 4 * Bounded<kBits>::kUnit * M_PI * turns;

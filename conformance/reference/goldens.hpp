@@ -1,4 +1,4 @@
-// The goldens of ops_spec/goldens, for the tests of oracles.
+// Reads the goldens of ops_spec/goldens, for the tests of oracles.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "conformance/numerics/double_double.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 
-// The numbers of each line of a file, by the name of the op.
+// Returns the numbers of each line of a file, by the name of the op.
 inline std::map<std::string, std::vector<std::vector<double>>> read_goldens(const char* path) {
   std::map<std::string, std::vector<std::vector<double>>> found;
   std::ifstream file(path);
@@ -24,7 +25,7 @@ inline std::map<std::string, std::vector<std::vector<double>>> read_goldens(cons
     std::string op, word;
     words >> op;
     std::vector<double>& numbers = found[op].emplace_back();
-    while (words >> word) numbers.push_back(std::strtod(word.c_str(), nullptr));
+    while (words >> word) numbers.push_back(parse_double(word).value());
   }
   return found;
 }
@@ -39,7 +40,7 @@ inline std::string name_of(uint32_t op) {
   return "";
 }
 
-// Whether `y` is that of a golden, but for `allowed`.
+// Returns whether `y` equals a golden, within `allowed`.
 inline bool is_golden(DoubleDouble y, DoubleDouble golden, double allowed) {
   if (isnan(y) || isnan(golden)) return isnan(y) && isnan(golden);
   if (!std::isfinite(golden.hi)) return y.hi == golden.hi;

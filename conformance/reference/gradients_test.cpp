@@ -1,5 +1,5 @@
-// The oracles of gradients against directional derivatives of the forward oracles, by Dual numbers:
-// <v, J u> = <J^T v, u>.
+// Tests the oracles of gradients against directional derivatives of the forward oracles, which Dual
+// numbers give: <v, J u> = <J^T v, u>.
 #include <gtest/gtest.h>
 
 #include "conformance/numerics/dual.hpp"

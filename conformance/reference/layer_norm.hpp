@@ -62,8 +62,8 @@ struct NormGradients {
   Array<N> x, gamma, beta;
 };
 
-// rstd * (h - m(h) - u * m(h * u)) with u = (x - mean) * rstd and h = grad_y * gamma; without the
-// means for RMS norm, which has no m(h). `weights` is the shape of gamma.
+// Returns the gradients. That of x is rstd * (h - m(h) - u * m(h * u)) with u = (x - mean) * rstd
+// and h = grad_y * gamma; RMS norm has no mean of x and no m(h). `weights` is the shape of gamma.
 template <typename N>
 NormGradients<N> normalize_backward(const Array<N>& grad_y, const Array<N>& x,
                                     const Optional<N>& gamma, const Optional<N>& mean,

@@ -1,5 +1,5 @@
-// Norms against values worked out by hand, gradients against differences, and closed bounds against
-// propagated ones.
+// Tests norms against values worked out by hand, gradients against differences, and closed bounds
+// against propagated ones.
 #include "conformance/reference/layer_norm.hpp"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(Normalize, CentersAndScalesARow) {
   beta.data = {0, 0, 10, 0};
   const auto layer = normalize<double>(x, {1}, gamma, beta, 4, Norm::kLayer);
   EXPECT_EQ(layer.mean.data, std::vector<double>{4});
-  EXPECT_NEAR(layer.rstd[0], 1 / 3.0, 1e-16);  // The variance is 5, and eps 4.
+  EXPECT_NEAR(layer.rstd[0], 1 / 3.0, 1e-16);  // The variance is 5, and eps is 4.
   EXPECT_NEAR(layer.y[0], -1, 1e-15);
   EXPECT_NEAR(layer.y[1], -2 / 3.0, 1e-15);
   EXPECT_NEAR(layer.y[2], 10 + 1 / 3.0, 1e-14);
@@ -82,8 +82,9 @@ Optional<Bounded<24>> as_bounded(const Array<double>& from) {
   return result;
 }
 
-// The largest bound of a row, closed and propagated. Single elements differ by more where x is near
-// its mean, and the closed formula keeps what the propagated one loses.
+// The test compares the largest closed and propagated bound of a row. Single elements differ by
+// more if x is near its mean, because the closed formula keeps digits that the propagated one
+// loses.
 TEST(Normalize, ClosedBoundsAgreeWithPropagatedOnes) {
   for (const Norm norm : {Norm::kLayer, Norm::kRms}) {
     for (const int64_t width : {8, 67, 1031}) {

@@ -38,7 +38,7 @@ Losses<N> cross_entropy(const Array<N>& x, const Array<int64_t>& target,
     const N lse = logsumexp(row);
     result.lse[i] = lse;
     if (target[i] == settings.ignore_index) continue;
-    // A kernel that goes on here has no right result.
+    // The target is out of range, so no result is right.
     if (target[i] < 0 || target[i] >= classes) {
       result.y[i] = N(std::numeric_limits<double>::quiet_NaN());
       continue;

@@ -5,7 +5,7 @@
 
 namespace bp::conformance::reference {
 
-// a is (..., m, k), b (..., k, n) with the same leading axes.
+// a is (..., m, k), and b is (..., k, n) with the same leading axes.
 template <typename N>
 Array<N> matmul(const Array<N>& a, const Array<N>& b) {
   const size_t rank = a.shape.size();
@@ -27,7 +27,7 @@ Array<N> matmul(const Array<N>& a, const Array<N>& b) {
   return y;
 }
 
-// x is (..., k), weight (n, k), bias (n) or without elements.
+// x is (..., k), weight is (n, k), and bias is (n) or has no elements.
 template <typename N>
 Array<N> linear(const Array<N>& x, const Array<N>& weight, const Array<N>* bias) {
   const int64_t n = weight.shape[0], k = weight.shape[1];

@@ -16,7 +16,7 @@ N largest_of(std::span<const N> row) {
   return peak;
 }
 
-// exp(x_i - max x) and their sum.
+// Returns exp(x_i - max x) and the sum of these.
 template <typename N>
 std::vector<N> shifted_exponentials(std::span<const N> row, N& total) {
   using std::exp;
@@ -35,7 +35,7 @@ std::vector<N> softmax(std::span<const N> row) {
   return y;
 }
 
-// log(sum(exp(x))).
+// Returns log(sum(exp(x))).
 template <typename N>
 N logsumexp(std::span<const N> row) {
   using std::log;

@@ -1,4 +1,4 @@
-// Oracles of the optimiser steps, on one element of a parameter and of its state.
+// Oracles of the optimizer steps, on one element of a parameter and of its state.
 #pragma once
 
 #include <cmath>

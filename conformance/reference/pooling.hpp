@@ -15,7 +15,7 @@ struct Pooled {
   Array<int64_t> indices;
 };
 
-// x is (n, c, spatial). A window of padding alone gives -inf and the index -1.
+// x is (n, c, spatial). A window that holds only padding gives -inf and the index -1.
 template <typename N>
 Pooled<N> max_pool(const Array<N>& x, const Window& window) {
   const std::span<const int64_t> spatial = std::span(x.shape).subspan(2);
@@ -55,7 +55,7 @@ Array<N> max_pool_backward(const Array<N>& grad_y, const Array<int64_t>& indices
   return grad_x;
 }
 
-// Calls visit(element of y, element of x, divisor) for each element of x under each window of
+// Calls visit(element of y, element of x, divisor) for each element of x in each window of
 // `plane_count` planes.
 template <typename Visit>
 void for_each_average(int64_t plane_count, std::span<const int64_t> spatial, const Window& window,
@@ -75,7 +75,7 @@ void for_each_average(int64_t plane_count, std::span<const int64_t> spatial, con
   }
 }
 
-// A window of padding alone gives 0.
+// A window that holds only padding gives 0.
 template <typename N>
 Array<N> avg_pool(const Array<N>& x, const Window& window, bool counts_padding) {
   const std::span<const int64_t> spatial = std::span(x.shape).subspan(2);

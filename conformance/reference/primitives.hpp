@@ -1,5 +1,5 @@
-// The primitives of `compute` (ops_spec/primitives.py) on every number type of the oracles, as far
-// as operators do not say them. emit_elementwise.py calls them.
+// The primitives of `compute` (ops_spec/primitives.py) that are not operators, on every number type
+// of the oracles. emit_elementwise.py calls them.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,8 @@
 
 namespace bp::conformance::primitive {
 
-// A number of a formula, as the nearest double and the rest. A kernel rounds it to its own type.
+// Returns a number of a formula, as the nearest double and the rest. A kernel rounds it to its own
+// type.
 template <typename N>
 N number(double high, double low) {
   if constexpr (std::is_same_v<N, DoubleDouble>) {
@@ -31,7 +32,7 @@ double nearest(const N& x) {
   }
 }
 
-// The smallest integer, whose negative wraps, stays as it is.
+// The negative of the smallest integer wraps, so its absolute value is that integer itself.
 template <typename N>
 N abs(N x) {
   using std::abs;
@@ -57,14 +58,16 @@ N tanh(N x) {
   using std::tanh;
   return tanh(x);
 }
-// Found by the search for a function: of the conformance namespace, for doubles too.
+// The lookup by argument finds no erfinv() for doubles, so the function names the one of this
+// suite.
 template <typename N>
 N erfinv(N x) {
   using conformance::erfinv;
   return erfinv(x);
 }
 
-// NaN where either is NaN; `a` of two zeros. The error of the other one may be that of the choice.
+// Returns NaN if either is NaN, and `a` if both are zeros. The error of the result is the larger
+// one of both, because an error could change the choice.
 template <typename N>
 N chosen(N a, N b, bool takes_b) {
   using std::isnan;

@@ -1,5 +1,5 @@
-// Oracles of the random ops: Philox4x32-10 on (seed, offset) and the number of the element. All but
-// normal are exact.
+// Oracles of the random ops: Philox4x32-10 on (seed, offset) and the number of the element. All of
+// them but normal are exact.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ inline double uniform(const RandomState& state, bp_dtype dtype, uint64_t index) 
   return static_cast<double>(word >> 8) * 0x1p-24;
 }
 
-// f16 and bf16 are made of the uniform numbers of f32.
+// The numbers of f16 and bf16 are made from the uniform numbers of f32.
 template <typename N>
 N normal(const RandomState& state, bp_dtype dtype, uint64_t index, double mean, double std) {
   using std::log;
@@ -53,7 +53,7 @@ N normal(const RandomState& state, bp_dtype dtype, uint64_t index, double mean, 
   return constant<N>(mean) + constant<N>(std) * z;
 }
 
-// Element `index` of dropout, for the value x of it.
+// Returns element `index` of dropout, where `x` is the value of the input.
 template <typename N>
 N dropout(const RandomState& state, uint64_t index, double p, N x) {
   if (p >= 1 || uniform(state, BP_F32, index) < p) return N(0);

@@ -13,7 +13,8 @@
 
 namespace bp::conformance::reference {
 
-// The shape that is left: extents of 1 in place of the axes with `keepdims`, else without them.
+// Returns the shape of the result: with `keepdims`, the reduced axes have extent 1, else they are
+// left out.
 inline Shape reduced(const Shape& shape, const Shape& axes, bool keepdims) {
   Shape result;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -25,8 +26,8 @@ inline Shape reduced(const Shape& shape, const Shape& axes, bool keepdims) {
   return result;
 }
 
-// Calls visit(i, target) for each element i of `shape` in row-major order: `target` is the element
-// of the result that it belongs to.
+// Calls visit(i, target) for each element i of `shape` in row-major order. `target` is the result
+// element to which element i belongs.
 template <typename Visit>
 void for_each_reduced(const Shape& shape, const Shape& axes, Visit visit) {
   const Shape kept = reduced(shape, axes, true);
@@ -58,7 +59,7 @@ bool is_larger(N a, N b) {
   return isnan(a) || b < a;
 }
 
-// The index along `axis` of the first of the largest elements; every line has one.
+// Returns the index along `axis` of the first of the largest elements. Every line has one.
 template <typename N>
 Array<int64_t> argmax(const Array<N>& x, int64_t axis, bool keepdims) {
   Array<int64_t> result(reduced(x.shape, {axis}, keepdims));
@@ -75,8 +76,8 @@ Array<int64_t> argmax(const Array<N>& x, int64_t axis, bool keepdims) {
 
 // ---- Reductions by a formula ----------------------------------------------------------------- //
 //
-// A formula F is a struct of reductions.hpp, which emit_reductions.py writes: F::kRow says what it
-// has, F::map() and F::finish() are its functions on a number type.
+// A formula F is a struct of reductions.hpp, which emit_reductions.py writes: F::kRow lists its
+// parts, and F::map() and F::finish() are its functions on a number type.
 
 template <typename N>
 N lowest() {
@@ -103,8 +104,8 @@ N finished(N total, double count, N shift) {
   return total;
 }
 
-// The shift of each result: the largest element, or 0 if that is infinite or does not exist, or if
-// the formula has no shift.
+// Returns the shift of each result: the largest element. It is 0 if that element is infinite or
+// does not exist, or if the formula has no shift.
 template <typename F, typename N>
 Array<N> shifts(const Array<N>& x, const Shape& axes, bool keepdims) {
   Array<N> shift(reduced(x.shape, axes, keepdims));
@@ -120,13 +121,14 @@ Array<N> shifts(const Array<N>& x, const Shape& axes, bool keepdims) {
   return shift;
 }
 
-// How many elements each of `results` results has.
+// Returns how many elements each of `results` results has.
 inline double count_of(int64_t elements, int64_t results) {
   const int64_t count = results == 0 ? 1 : elements / results;
   return static_cast<double>(count);
 }
 
-// The results. Without axes a formula that copies one element keeps the -0 that no sum has.
+// Returns the results. A formula that copies one element keeps the sign of -0 if there are no axes;
+// a sum would lose it.
 template <typename F, typename N>
 Array<N> reduced_by(const Array<N>& x, const Shape& axes, bool keepdims) {
   if (F::kRow.copies_one && axes.empty()) return x;
@@ -145,12 +147,13 @@ Array<N> reduced_by(const Array<N>& x, const Shape& axes, bool keepdims) {
 
 // The bounds of a formula that adds.
 struct AddedBounds {
-  std::vector<double> bounds;     // On each result: B.
-  std::vector<double> magnitude;  // Of each result, as the absolute values of its terms give it.
+  std::vector<double> bounds;     // B of each result.
+  std::vector<double> magnitude;  // S of each result: it comes from the absolute values of the
+                                  // terms.
 };
 
-// The sum has the bound of R1, and carries the errors of its terms. What finishes it carries both,
-// and is a step of its own. `B` is the number type that carries the errors.
+// The sum has the bound of R1 and carries the errors of its terms. The step that finishes the
+// result carries both, and adds its own error. `B` is the number type that carries the errors.
 template <typename F, typename B, typename N>
 AddedBounds added_bounds(const Array<N>& x, const Shape& axes, const Numerics& numerics) {
   const Array<N> shift = shifts<F>(x, axes, true);
@@ -172,7 +175,7 @@ AddedBounds added_bounds(const Array<N>& x, const Shape& axes, const Numerics& n
     B& sum = total[i];
     const double own = magnitude[static_cast<size_t>(i)], nearest = primitive::nearest(shift[i]);
     sum.error += sum_bound(own + sum.error, count, numerics);
-    // Anything is right where finite elements let a step before the last one overflow.
+    // If finite elements let a step before the last one overflow, any result is right.
     const bool is_lost = F::kRow.has_map && F::kRow.has_finish && sum.may_overflow();
     found.bounds.push_back(
         is_lost && std::isfinite(sum.value) ? HUGE_VAL : finished<F>(sum, count, B(nearest)).error);

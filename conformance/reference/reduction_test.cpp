@@ -1,5 +1,6 @@
-// The oracles of the reductions, which are made of the spec's formulas: against goldens, which know
-// nothing of them; and their bounds against kernels that are right, and kernels that are wrong.
+// Tests the oracles of the reductions, which are made from the spec's formulas, against goldens
+// that do not depend on these formulas. Tests their bounds against kernels that are right and
+// kernels that are wrong.
 #include "conformance/reference/reduction.hpp"
 
 #include <gtest/gtest.h>
@@ -117,7 +118,7 @@ TEST(Reduction, OraclesInTwoDoublesEqualTheGoldens) {
   });
 }
 
-// In doubles, whose errors the bounds of 53 bits are to cover.
+// The test runs in doubles, whose errors the bounds for 53 bits have to cover.
 TEST(Reduction, BoundsCoverTheErrorOfTheSameStepsInDoubles) {
   const Numerics numerics = resolve_numerics(nullptr, BP_F64);
   for_each_formula([&]<typename F>(F) {
@@ -155,17 +156,17 @@ TEST(ReductionBounds, OfSumsAreThoseOfTheirClass) {
       return added_bounds<F, Bounded<24>>(line<double>(x), {0}, Numerics{}).bounds[0];
     };
     EXPECT_EQ(bound(SumFormula()), of_sum);
-    // The mean has one division more.
+    // The mean needs one division more.
     EXPECT_GE(bound(MeanFormula()), of_sum / n);
     const double division = 5 * 0x1p-24 * (std::fabs(total) + of_sum) / n;
     EXPECT_LE(bound(MeanFormula()), of_sum / n + 1.001 * division + 0x1p-148);
   }
 }
 
-// How a kernel computes logsumexp in f32, and what is wrong with it.
+// A kernel that computes logsumexp in f32, and its faults.
 struct Kernel {
-  double exp_ulps = 0, log_ulps = 0;  // How far off its functions are.
-  size_t lanes = 16;                  // Sums of their own.
+  double exp_ulps = 0, log_ulps = 0;  // The errors of its functions.
+  size_t lanes = 16;                  // The number of partial sums.
   bp_dtype sums = BP_F32;
   bool has_shift = true;
 };
@@ -233,7 +234,7 @@ TEST(ReductionBounds, RefuseSumsInNarrowTypes) {
       EXPECT_FALSE(takes(run({.sums = sums}, x), x)) << count;
     }
   }
-  // Elements and results that are narrow themselves hide less of a long sum.
+  // Elements and results of a narrow dtype hide less of a long sum.
   const std::vector<double> ones(1 << 16, 1.0);
   EXPECT_TRUE(takes(run({.sums = BP_F32}, ones), ones, BP_BF16));
   EXPECT_FALSE(takes(run({.sums = BP_BF16}, ones), ones, BP_BF16));

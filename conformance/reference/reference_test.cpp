@@ -1,4 +1,4 @@
-// The oracles against values that were worked out by hand, and gradients against differences.
+// Tests the oracles against values that were worked out by hand, and gradients against differences.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ double dot(const Array<double>& a, const Array<double>& b) {
   return total;
 }
 
-// Differences of `f` along each element of `x`, where f is smooth.
+// Returns differences of `f` along each element of `x`, where f is smooth.
 template <typename F>
 void expect_gradient(const Array<double>& x, const Array<double>& gradient, F f) {
   constexpr double kStep = 1e-6;
@@ -96,7 +96,7 @@ TEST(Reference, ConvolutionOfOnesCountsTheTaps) {
   EXPECT_EQ(z.data, (std::vector<double>{210, 321, 432, 43}));  // The kernel is not flipped.
 }
 
-// <v, conv(x, w)> is linear in x and in w: its gradients are the backward ops.
+// <v, conv(x, w)> is linear in x and in w, so its gradients are the backward ops.
 TEST(Reference, ConvolutionGradientsAreAdjoint) {
   const ConvolutionGeometry g = geometry();
   const Array<double> x = random(g.x, 0), w = random(g.weight, 1), v = random(g.y, 2);
@@ -185,7 +185,7 @@ TEST(Reference, OptimizersFollowTheirFormulas) {
   SgdSettings first = sgd;
   first.step = 1;
   EXPECT_EQ(sgd_step<double>({1, 2}, 0.5, first).buffer, 0.5);
-  // In step 1 from zero state Adam moves by lr, whatever the gradient.
+  // In step 1 from a zero state, Adam moves by lr, whatever the gradient is.
   const AdamwSettings adamw{0.01, 0.9, 0.999, 0, 0, 1};
   EXPECT_NEAR((adamw_step<double>({1, 0, 0}, 123, adamw).param), 0.99, 1e-12);
 }
@@ -202,7 +202,8 @@ TEST(Reference, DoubleDoubleAgreesWithDouble) {
 
 TEST(Reference, AvgPoolDividesByWhatItCounts) {
   const Array<double> x = tensor({1, 1, 3}, {3, 6, 9});
-  const Window window{{2}, {2}, {1, 0}, {1}};  // Under the windows: padding and 3, then 6 and 9.
+  const Window window{{2}, {2}, {1, 0}, {1}};  // One window holds padding and 3, and the next holds
+                                               // 6 and 9.
   EXPECT_EQ(avg_pool(x, window, true).data, (std::vector<double>{1.5, 7.5}));
   EXPECT_EQ(avg_pool(x, window, false).data, (std::vector<double>{3, 7.5}));
   const Window beyond{{1}, {1}, {1, 0}, {1}};
@@ -237,7 +238,8 @@ TEST(Reference, SoftmaxGradientsAreTheSlopes) {
   expect_gradient(x, grad_x, [&](const Array<double>& at) { return loss(at, true); });
 }
 
-// Pairs lie on circles whose radius the first uniform number gives, at the angle of the second.
+// A pair of numbers lies on a circle: the first uniform number gives the radius, and the second
+// gives the angle.
 TEST(Reference, NormalNumbersComeInPairs) {
   const RandomState state{42, 7};
   double total = 0, squares = 0;

@@ -9,7 +9,7 @@
 
 namespace bp::conformance::reference {
 
-// The tensors behind each other along `axis`; there is at least one.
+// Concatenates the tensors along `axis`; there is at least one.
 template <typename N>
 Array<N> cat(const std::vector<Array<N>>& xs, size_t axis) {
   Shape shape = xs.front().shape;
@@ -44,8 +44,8 @@ Array<N> gather(const Array<N>& x, const Array<int64_t>& indices, size_t axis) {
   return y;
 }
 
-// Calls combine(element of x, element of src) in row-major order of src, so that of equal indices
-// the last one along the axis comes last.
+// Calls combine(element of x, element of src) in row-major order of src. If indices are equal, the
+// last one along the axis comes last.
 template <typename N, typename Combine>
 Array<N> scatter_with(Array<N> x, const Array<int64_t>& indices, const Array<N>& src, size_t axis,
                       Combine combine) {
@@ -89,8 +89,8 @@ struct Sorted {
   Array<int64_t> indices;
 };
 
-// The first `count` elements of each line along `axis`, sorted; equal ones keep their order, and
-// NaN is larger than every number.
+// Returns the first `count` elements of each line along `axis`, sorted. Equal elements keep their
+// order, and NaN is larger than every number.
 template <typename N>
 Sorted<N> sorted(const Array<N>& x, size_t axis, int64_t count, bool is_descending) {
   Shape shape = x.shape;

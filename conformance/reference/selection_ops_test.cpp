@@ -1,4 +1,4 @@
-// The ops that choose and move elements, against results worked out by hand.
+// Tests the ops that choose and move elements against results worked out by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -10,10 +10,10 @@ namespace bp::conformance::reference {
 struct Window {
   Shape kernel_size;
   Shape stride;
-  Shape padding;  // Before each axis, then after each.
+  Shape padding;  // The padding before each axis, then after each axis.
   Shape dilation;
 
-  // How many windows fit along each spatial axis of `input`.
+  // Returns how many windows fit along each spatial axis of `input`.
   Shape output(std::span<const int64_t> input) const {
     Shape result(input.size());
     for (size_t i = 0; i < input.size(); ++i) {
@@ -24,8 +24,8 @@ struct Window {
     return result;
   }
 
-  // The element of `input` under tap `tap` of window `window`, flat over the spatial axes, or none
-  // where that is padding.
+  // Returns the element of `input` under tap `tap` of window `window`, flat over the spatial axes.
+  // Returns nothing if that element is padding.
   std::optional<int64_t> input_of(const Shape& window, const Shape& tap,
                                   std::span<const int64_t> input) const {
     int64_t index = 0;

@@ -17,20 +17,21 @@ constexpr const char* kRanks[] = {"rank 0", "rank 1", "rank 2", "rank 3", "rank 
 
 struct ServedName {
   const char* name;
-  char letter;  // 0: the bare number.
+  char letter;  // 0 if the cell shows only the number.
 };
 constexpr ServedName kNames[] = {{"native", 0},    {"fallback", 'F'}, {"not_run", '?'},
                                  {"refused", '-'}, {"missing", 'M'},  {"unclaimed", 'U'},
                                  {"wrong", 'W'},   {"crash", 'C'}};
 static_assert(std::size(kNames) == kServedCount);
 
-// The classes of bp_layout_flags, told by the strides.
+// Returns the class of bp_layout_flags that the strides have.
 size_t layout_index(const TensorArgument& argument) {
   if (element_count(argument.shape) == 0) return 6;
   if (!argument.alias.empty()) return 7;
   if (argument.layout == Layout::kOffset) return 5;
   const Shape strides = place(argument.layout, argument.shape).strides;
-  std::vector<std::pair<int64_t, int64_t>> axes;  // Stride and extent; extents of 1 never count.
+  std::vector<std::pair<int64_t, int64_t>> axes;  // Stride and extent of each axis; axes of extent
+                                                  // 1 never count.
   for (size_t axis = 0; axis < strides.size(); ++axis) {
     if (argument.shape[axis] != 1) axes.emplace_back(strides[axis], argument.shape[axis]);
   }
@@ -49,7 +50,7 @@ size_t layout_index(const TensorArgument& argument) {
   return is_inner_dense ? 3 : 4;
 }
 
-// Which of two classes names a case that has both.
+// The order of preference when a case has several classes: the first one names the case.
 constexpr size_t kUsual[] = {0, 2, 4, 3, 5, 1, 7, 6};
 
 size_t total_of(const Coverage::Counts& counts) {
@@ -65,7 +66,7 @@ std::string cell_text(const Coverage::Counts& counts) {
   for (size_t i = 0; i < kServedCount; ++i) {
     if (counts[i] > 0) worst = i;
   }
-  // What is refused beside what works narrows a claim; alone it is no claim at all.
+  // Refusals narrow a claim if other calls of the cell work. If no call works, there is no claim.
   if (worst <= static_cast<size_t>(Served::kRefused) && counts[0] > 0) worst = 0;
   if (counts[worst] == total && kNames[worst].letter == '-') return "-";
   const std::string count = std::to_string(counts[worst]);
@@ -83,14 +84,14 @@ void write_line(std::ostream& out, const std::string& head, const std::vector<st
   out << "\n";
 }
 
-// The dtypes of an op whose cells are the same.
+// The dtypes of an op that have the same cells.
 struct AlikeDtypes {
   std::vector<std::string> cells;
   std::string names;
 };
 
-// The name of the op stands once, before the dtypes of its first line or, if these do not fit
-// beside it, above them.
+// Writes the lines of an op. Its name stands once: before the dtypes of its first line or, if it
+// does not fit there, above them.
 void write_op(std::ostream& out, const std::string& op, const std::vector<AlikeDtypes>& lines) {
   std::string head = op;
   for (const AlikeDtypes& line : lines) {
@@ -146,7 +147,7 @@ Served served_of(Outcome outcome) {
     case Outcome::kFail:
     case Outcome::kResourceError:
     case Outcome::kFlake:
-    case Outcome::kWaived:  // Waived is what fails as predicted.
+    case Outcome::kWaived:  // A waived case fails as predicted.
       return Served::kWrong;
     case Outcome::kXPass:
       return Served::kNative;

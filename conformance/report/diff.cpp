@@ -1,15 +1,17 @@
 #include "conformance/report/diff.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <sstream>
+
+#include "conformance/json_file.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 using nlohmann::json;
 
-// A margin is the share of what is allowed that a result uses up.
+// A margin is the share of the allowed error that a result uses up.
 constexpr double kGrowth = 4, kNotable = 0.1;
 
 std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
@@ -25,13 +27,9 @@ std::string change_text(const Result& before, const Result& after) {
 
 bool has_failed(const Result& result) { return count_of(result.outcome) == Count::kFailed; }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g", value);
-  return text;
-}
+std::string number(double value) { return short_text(value, 3); }
 
-// "" unless the margin grew so much that the next change may break the case.
+// Returns "" unless the margin grew so much that the next change may break the case.
 std::string drift_text(const Result& before, const Result& after) {
   const auto old_margin = before.metrics.find("margin"), new_margin = after.metrics.find("margin");
   if (old_margin == before.metrics.end() || new_margin == after.metrics.end()) return "";
@@ -60,7 +58,7 @@ void compare(const StoredCase& a, const StoredCase& b, RunDiff& diff) {
   }
 }
 
-// What a value of info.json is; "unknown" where the run was killed before it was written.
+// Returns a value of info.json; "unknown" if the run was killed before it wrote the value.
 std::string told(const json& info, const char* part, const char* key) {
   if (!info.is_object()) return "unknown";
   const json* object = &info;
@@ -70,7 +68,7 @@ std::string told(const json& info, const char* part, const char* key) {
   }
   if (!object->contains(key)) return "unknown";
   const json& value = object->at(key);
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : json_text(value);
 }
 
 std::string change_of(const char* label, const std::string& before, const std::string& after) {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
@@ -13,7 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kShownSlowest = 20;
-constexpr size_t kMaxListed = 5000;  // Cases in the table that a browser has to hold.
+constexpr size_t kMaxListed = 5000;  // The most cases that the table lists, because a browser has
+                                     // to hold them.
 
 constexpr const char* kStyle = R"(
 body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
@@ -55,11 +57,7 @@ const char* class_of(Outcome outcome) {
   return count == Count::kPassed ? "good" : count == Count::kFailed ? "bad" : "other";
 }
 
-std::string milliseconds(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f", value);
-  return text;
-}
+std::string milliseconds(double value) { return fixed_text(value, 1); }
 
 std::string plugin_text(const RunHeader& header, const RunReport& report) {
   if (!report.hello.is_object() || !report.hello.contains("plugin")) return header.plugin;
@@ -69,10 +67,10 @@ std::string plugin_text(const RunHeader& header, const RunReport& report) {
 }
 
 std::string run_text(const RunHeader& header, const RunReport& report) {
-  char text[96];
-  std::snprintf(text, sizeof(text), "tier %s, seed 0x%llx, %.1f s", tier_name(header.tier),
-                static_cast<unsigned long long>(header.seed), report.wall_seconds);
-  return text;
+  char seed[32];
+  std::snprintf(seed, sizeof(seed), "0x%llx", static_cast<unsigned long long>(header.seed));
+  return std::string("tier ") + tier_name(header.tier) + ", seed " + seed + ", " +
+         fixed_text(report.wall_seconds, 1) + " s";
 }
 
 std::vector<const Judged*> slowest(const Summary& summary) {
@@ -193,7 +191,7 @@ class HtmlPage {
   std::ostringstream out_;
 };
 
-// Text of Markdown in one line: no character of it begins markup or ends a cell of a table.
+// Returns `text` as one line of Markdown in which no character begins markup or ends a table cell.
 std::string markdown(const std::string& text) {
   std::string result;
   for (const char c : clean_text(text, LineBreaks::kEscape)) {
@@ -209,7 +207,7 @@ std::string markdown(const std::string& text) {
   return result;
 }
 
-// The first line of a text, for a cell of a table.
+// Returns the first line of a text, for a table cell.
 std::string cell(const std::string& text) { return markdown(text.substr(0, text.find('\n'))); }
 
 }  // namespace
@@ -222,7 +220,7 @@ std::map<std::string, MarginHistogram> margin_histograms(const Summary& summary)
     if (!is_right || margin == judged.result.metrics.end() || judged.which == nullptr) continue;
     const char* op = judged.which->op == 0 ? nullptr : bp_op_name(judged.which->op);
     MarginHistogram& counts = histograms[op == nullptr ? judged.which->group : op];
-    // A margin that is no number is none at all.
+    // A margin that is NaN does not count.
     const double tenths = std::clamp(margin->second * 10, 0.0, 10.0);
     ++counts[tenths == tenths ? static_cast<size_t>(tenths) : counts.size() - 1];
   }

@@ -10,8 +10,8 @@ namespace bp::conformance {
 std::string html_page(const RunHeader& header, const RunReport& report, const Summary& summary);
 std::string markdown_page(const RunHeader& header, const RunReport& report, const Summary& summary);
 
-// How many right cases of each op or group used up which tenth of what they are allowed; the last
-// counts what is beyond.
+// For each op or group, counts of right cases by the tenth of the allowed error that they use up.
+// The last entry counts the cases beyond it.
 using MarginHistogram = std::array<size_t, 11>;
 std::map<std::string, MarginHistogram> margin_histograms(const Summary& summary);
 

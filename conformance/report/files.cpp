@@ -17,11 +17,13 @@
 #include <sstream>
 #include <system_error>
 
+#include "conformance/json_file.hpp"
 #include "conformance/report/documents.hpp"
 #include "conformance/report/saved_failure.hpp"
-#include "conformance/report/sha256.hpp"
 #include "conformance/runner/protocol.hpp"
+#include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
+#include "registry/files/sha256.hpp"
 #include "registry/files/whole_file.hpp"
 
 namespace bp::conformance {
@@ -32,17 +34,13 @@ namespace fs = std::filesystem;
 
 constexpr size_t kReproFolders = 200;
 
-std::string dump(const json& value, int indent = -1) {
-  return value.dump(indent, ' ', false, json::error_handler_t::replace);
-}
-
 std::string hex(uint64_t value) {
   char text[32];
   std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
   return text;
 }
 
-// Text of XML 1.0: control characters cannot be written at all, and become '?'.
+// Returns text of XML 1.0. It has no way to write control characters, so they become '?'.
 std::string xml(const std::string& text) {
   std::string escaped;
   for (const char c : text) {
@@ -64,7 +62,7 @@ std::string xml(const std::string& text) {
   return escaped;
 }
 
-// Text of a line of TAP, in which # begins a directive.
+// Returns the text as part of a line of TAP, where # begins a directive.
 std::string tap(const std::string& text) {
   std::string escaped;
   for (const char c : clean_text(text, LineBreaks::kEscape)) {
@@ -76,10 +74,8 @@ std::string tap(const std::string& text) {
 
 void write_testcase(std::ostream& out, const Judged& judged) {
   const std::string group = judged.which == nullptr ? "process" : judged.which->group;
-  char time[32];
-  std::snprintf(time, sizeof(time), "%.6f", judged.attempt.wall_ms / 1e3);
   out << "    <testcase name=\"" << xml(judged.id) << "\" classname=\"" << xml(group)
-      << "\" time=\"" << time << "\"";
+      << "\" time=\"" << fixed_text(judged.attempt.wall_ms / 1e3, 6) << "\"";
   const Result& result = judged.result;
   const Count count = count_of(result.outcome);
   if (count == Count::kPassed) {
@@ -125,7 +121,7 @@ void write_in_place(const std::string& path, const std::string& text) {
   if (!is_written) throw OutputError(path + ": cannot be written: " + reason);
 }
 
-// "process 1234 (bp-conformance)", from the kernel's list of locks.
+// Returns "process 1234 (bp-conformance)" from the kernel's list of locks.
 std::string holder_of_lock(int fd) {
   struct stat status = {};
   std::ifstream locks("/proc/locks");
@@ -149,7 +145,7 @@ std::string holder_of_lock(int fd) {
   return "another process";
 }
 
-// A folder that no other run has made, even one that began in the same second.
+// Makes a folder that no other run has, not even a run that began in the same second.
 std::string make_folder_of_now() {
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
@@ -243,7 +239,7 @@ void continue_result_folder(const std::string& folder, const StoredRun& stored,
 void write_info(const RunHeader& header, const json& hello) {
   json info = hello;
   info["run"] = to_json(header);
-  write_file(fs::path(header.folder) / "info.json", dump(info, 2) + "\n");
+  write_file(fs::path(header.folder) / "info.json", json_text(info, 2) + "\n");
 }
 
 json attempt_json(const CaseList& cases, const Attempt& attempt, uint64_t seed) {
@@ -280,14 +276,14 @@ ResultLog::~ResultLog() {
 }
 
 void ResultLog::write(const json& line, bool at_once) {
-  if (!write_all(fd_, dump(line) + "\n")) {
+  if (!write_all(fd_, json_text(line) + "\n")) {
     throw OutputError(path_ + ": cannot be written: " + errno_text());
   }
   if (at_once || std::chrono::steady_clock::now() - synced_ >= std::chrono::seconds(1)) sync();
 }
 
 void ResultLog::sync() {
-  // EINVAL: what is written to, such as a pipe, needs no sync.
+  // EINVAL means that the file needs no sync; a pipe is an example.
   if (fdatasync(fd_) != 0 && errno != EINVAL) {
     throw OutputError(path_ + ": cannot be brought to the disk: " + errno_text());
   }
@@ -395,7 +391,7 @@ std::string tap_text(const Summary& summary) {
 void write_file(const std::string& path, const std::string& text) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  // A pipe or a device, such as /dev/stdout, is written to and not replaced.
+  // A pipe or a device, such as /dev/stdout, is written in place and not replaced.
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     write_in_place(path, text);
     return;
@@ -424,7 +420,7 @@ void write_result_files(const RunHeader& header, const RunReport& report, const 
   const auto write = [&](const char* name, const std::string& text) {
     outputs.attempt([&] { write_file(folder / name, text); });
   };
-  write("summary.json", dump(summary_json(header, report, summary), 2) + "\n");
+  write("summary.json", json_text(summary_json(header, report, summary), 2) + "\n");
   write("junit.xml", junit_xml(report, summary));
   write("report.html", html_page(header, report, summary));
   write("report.md", markdown_page(header, report, summary));

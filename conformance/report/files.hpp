@@ -1,4 +1,4 @@
-// The files of a run: results.jsonl while it goes on, and the others from its summary.
+// The files of a run. results.jsonl grows during the run, and the others come from its summary.
 #pragma once
 
 #include <chrono>
@@ -12,16 +12,16 @@
 
 namespace bp::conformance {
 
-// What the suite was to write could not be written: exit code 4.
+// A file or standard output could not be written: exit code 4.
 struct OutputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A folder that this process alone writes to, until the object ends.
+// Locks a folder, so that only this process writes to it until the object ends.
 class FolderLock {
  public:
-  // Throws UsageError where `folder` is none, or where another process holds it, which it names.
-  // `flag` is what the user wrote, for the message.
+  // Throws UsageError if `folder` is no folder, or if another process holds it; the message names
+  // that process. `flag` is the option as the user wrote it, for the message.
   FolderLock(const std::string& folder, const std::string& flag);
   FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~FolderLock();
@@ -35,20 +35,21 @@ struct ResultFolder {
   FolderLock lock;
 };
 
-// Makes `folder`, or "bp-results/<time>" where it is "", and removes what an earlier run left in
-// it. Throws UsageError, also while another run writes to it.
+// Makes `folder`, or "bp-results/<time>" if it is "", and removes the files of an earlier run.
+// Throws UsageError, also while another run writes to the folder.
 ResultFolder make_result_folder(const std::string& folder);
 
-// Checks that `folder` holds a run of the same plugin, seed and selection, and cuts a last line
-// that is not whole. Throws UsageError.
+// Checks that `folder` holds a run of the same plugin, seed and selection, and removes an
+// incomplete last line. Throws UsageError.
 void continue_result_folder(const std::string& folder, const StoredRun& stored,
                             const RunHeader& header, const nlohmann::json& hello);
 
-// info.json, before the first case runs: a run that is killed can still be told from others.
+// Writes info.json before the first case runs, so that a run that is killed can still be
+// identified.
 void write_info(const RunHeader& header, const nlohmann::json& hello);
 
-// The record of truth: a line for each attempt, on the disk after a second at most, and at once
-// after a death. All of its functions throw OutputError.
+// Writes results.jsonl: a line for each attempt. A line is on the disk after a second at most, and
+// at once after a death. All functions throw OutputError.
 class ResultLog {
  public:
   ResultLog(const std::string& path, uint64_t seed, const CaseList& cases);
@@ -57,10 +58,10 @@ class ResultLog {
 
   void add(const Attempt& attempt);
 
-  // Lines for the cases whose final result is not that of their last attempt.
+  // Adds lines for the cases whose final result differs from that of their last attempt.
   void add_finals(const Summary& summary);
 
-  // Brings all lines to the disk.
+  // Syncs all lines to the disk.
   void finish();
 
  private:
@@ -80,29 +81,31 @@ nlohmann::json summary_json(const RunHeader& header, const RunReport& report,
 std::string junit_xml(const RunReport& report, const Summary& summary);
 std::string tap_text(const Summary& summary);
 
-// The file is there as a whole, on the disk, or it is as it was. Throws OutputError.
+// Writes a file to the disk atomically: after a failure the old file is unchanged. Throws
+// OutputError.
 void write_file(const std::string& path, const std::string& text);
 
-// Files that are written one by one: one that cannot be written does not keep the others from it.
+// Writes files one by one: if one of them fails, the others are still written.
 class Outputs {
  public:
-  // Runs `write`, which may throw OutputError or UsageError.
+  // Calls `write`, which may throw OutputError or UsageError.
   void attempt(const std::function<void()>& write);
 
-  // What could not be written, and why; "" if all was.
+  // Returns which files could not be written, and why; "" if all were written.
   const std::string& problem() const { return problem_; }
 
  private:
   std::string problem_;
 };
 
-// summary.json, junit.xml, report.html, report.md and a folder under repro/ for each failure.
+// Writes summary.json, junit.xml, report.html, report.md and a folder under repro/ for each
+// failure.
 void write_result_files(const RunHeader& header, const RunReport& report, const Summary& summary,
                         Outputs& outputs);
 
-// What a file or a folder of a case is called: the id, or, of an id that is long or has characters
-// that are none of a-z A-Z 0-9 . _ -, its beginning and a hash, "op.add.f32~1f0c...". No two ids
-// have the same name.
+// Returns the name of a case's file or folder. It is the id, unless the id is long or has
+// characters other than a-z A-Z 0-9 . _ -: then it is the beginning of the id and a hash,
+// "op.add.f32~1f0c...". No two ids have the same name.
 std::string file_name_of(const std::string& id);
 
 }  // namespace bp::conformance

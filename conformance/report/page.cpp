@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iomanip>
 #include <sstream>
 #include <string_view>
 
+#include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
@@ -16,8 +18,9 @@ constexpr size_t kShownGroups = 10;
 constexpr size_t kShownFixes = 5;
 constexpr size_t kWidth = 100;
 
-// The first line; of one that names a whole call, "layout not claimed: add(a f32 ...) on npu:0",
-// what stands in front of its arguments, so that calls of one op are one reason.
+// Returns the first line of a reason. If the line names a whole call, "layout not claimed: add(a
+// f32 ...) on npu:0", it returns only the part before the arguments, so that calls of one op have
+// one reason.
 std::string_view kind_of_reason(std::string_view message) {
   const std::string_view line = message.substr(0, message.find('\n'));
   const size_t arguments = line.find('(');
@@ -25,7 +28,7 @@ std::string_view kind_of_reason(std::string_view message) {
   return is_call ? line.substr(0, arguments) : line;
 }
 
-// No line of it begins where a line of the page does.
+// Indents the text, so that none of its lines looks like a line of the page.
 std::string indented(const std::string& text) { return clean_text(text, LineBreaks::kIndent); }
 
 class Page {
@@ -79,11 +82,9 @@ class Page {
     const json& target = hello.at("targets").at(hello.value("target", size_t{0}));
     const double bytes =
         target.at("heaps").empty() ? 0.0 : target.at("heaps")[0].at("size_bytes").get<double>();
-    char size[32];
-    std::snprintf(size, sizeof(size), "%.1f GiB", bytes / (1 << 30));
     out_ << "device  " << target.value("name", "") << ": " << target.value("device", "") << " ("
-         << size << ")   dtypes " << join(target.at("dtypes")) << "   kernels "
-         << target.at("kernels").size() << "\n";
+         << fixed_text(bytes / (1 << 30), 1) << " GiB)   dtypes " << join(target.at("dtypes"))
+         << "   kernels " << target.at("kernels").size() << "\n";
     if (!target.at("profiles").empty()) {
       out_ << "claims  " << join(target.at("profiles")) << "\n";
     }
@@ -106,7 +107,7 @@ class Page {
     out_ << "\n";
   }
 
-  // Breaks `text` at blanks so that lines end before the width of the page.
+  // Breaks `text` at blanks, so that lines end before the width of the page.
   static std::string wrap(const std::string& text, size_t indent) {
     std::istringstream words(text);
     std::string result, line;
@@ -129,7 +130,7 @@ class Page {
     return text;
   }
 
-  // "matmul.f32, add.f32 ...": what the failures of one outcome are about.
+  // Returns the subjects of the failures with these outcomes: "matmul.f32, add.f32 ...".
   std::string subjects_of(std::initializer_list<Outcome> outcomes) const {
     std::string text;
     size_t shown = 0, causes = 0;
@@ -144,7 +145,7 @@ class Page {
     return std::to_string(causes) + (causes == 1 ? " cause: " : " causes: ") + text;
   }
 
-  // Why cases were not run: each reason with its count, the most frequent first.
+  // Returns the reasons why cases were not run, each with its count, the most frequent first.
   std::string reasons_of(std::initializer_list<Outcome> outcomes) const {
     std::map<std::string, size_t> reasons;
     for (const Judged& judged : summary_.judged) {
@@ -260,13 +261,12 @@ class Page {
         [](const Judged* a, const Judged* b) { return a->attempt.wall_ms > b->attempt.wall_ms; });
     out_ << "slowest:\n";
     for (size_t i = 0; i < count; ++i) {
-      char time[32];
-      std::snprintf(time, sizeof(time), "%10.1f ms  ", sorted[i]->attempt.wall_ms);
-      out_ << time << sorted[i]->id << "\n";
+      const std::string time = fixed_text(sorted[i]->attempt.wall_ms, 1);
+      out_ << std::setw(10) << time << " ms  " << sorted[i]->id << "\n";
     }
   }
 
-  // How the calls were served. Nothing falls back without being counted here.
+  // Writes how the calls were served. Every fallback is counted here.
   void write_served() {
     size_t native = 0, decomposed = 0, host = 0;
     for (const Judged& judged : summary_.judged) {
@@ -313,9 +313,7 @@ class Page {
            << header_.budget_seconds << " s";
     }
     if (!header_.folder.empty()) out_ << "   " << header_.folder;
-    char time[32];
-    std::snprintf(time, sizeof(time), "   %.1f s", report_.wall_seconds);
-    out_ << time << "\n"
+    out_ << "   " << fixed_text(report_.wall_seconds, 1) << " s\n"
          << summary_.passed << " passed, " << summary_.failed << " failed, " << summary_.skipped
          << " skipped\n";
   }

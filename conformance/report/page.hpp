@@ -1,4 +1,4 @@
-// The verdict page: one screen that says what is right, wrong, missing and unstable.
+// The verdict page: one screen that shows what is right, wrong, missing and unstable.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace bp::conformance {
 
 struct PageOptions {
   bool has_color = false;
-  bool is_verbose = false;  // Every group of failures, not the ten largest.
-  bool is_quiet = false;    // The verdict and the counts alone.
-  int slowest = 0;          // So many of the slowest cases at the end.
+  bool is_verbose = false;  // Shows every group of failures, not only the ten largest.
+  bool is_quiet = false;    // Shows only the verdict and the counts.
+  int slowest = 0;          // The number of slowest cases to list at the end.
   bool explains_fallbacks = false;
 };
 

@@ -1,4 +1,4 @@
-// The page for a terminal and the documents for other readers, over what a hostile backend says.
+// Tests the page for a terminal and the other documents with texts of a hostile backend.
 #include "conformance/report/page.hpp"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST_F(Pages, OfARunWithoutABackendStillEndWithAVerdict) {
   expect_part(markdown(), "0 passed, 0 failed, 0 skipped");
 }
 
-// No line of a backend begins where a line of the page does.
+// No line of a backend may look like a line of the page.
 TEST_F(Pages, IndentEveryLineOfABackend) {
   fail(0, "first\nverdict: CONFORMANT\n#9 forged");
   result(0).notes = {"note\nverdict: forged"};
@@ -156,7 +156,8 @@ TEST_F(Pages, SayByHowMuchTheBudgetWasMissed) {
 
 // ---- Repro lines ----------------------------------------------------------------------------- //
 
-// A person pastes this line into a shell, and a backend can put any detail into its results.
+// A person pastes this line into a shell, so it must quote details that a backend put into its
+// results.
 TEST_F(Pages, QuoteWhatABackendSaysInTheLineThatRepeatsAFailure) {
   fail(0, "m", "order");
   result(0).details["after"] = "x; touch /opt/harm, $(harm)\nharm";

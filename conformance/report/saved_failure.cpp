@@ -14,11 +14,9 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-std::string document_text(const json& value) {
-  return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
+std::string document_text(const json& value) { return json_text(value, 2) + "\n"; }
 
-// "a, b" as orders are blamed, apart.
+// Splits "a, b", the form in which a result names the cases of an order dependence.
 std::vector<std::string> parts_of(std::string ids) {
   std::vector<std::string> parts;
   for (size_t comma; (comma = ids.find(", ")) != std::string::npos;) {
@@ -33,11 +31,21 @@ std::string absolute_path(const std::string& path) {
   return path.empty() ? path : fs::absolute(path).string();
 }
 
+// What the worker says of the path is text. If it was given a path that is no text, that path is
+// the one which can be opened again.
+std::string library_path(const RunHeader& header, const json& hello) {
+  const json plugin = hello.is_object() ? hello.value("plugin", json::object()) : json::object();
+  const std::string told = plugin.value("path", "");
+  const std::string& given = header.session.setup.plugin;
+  const bool is_text = text_of_bytes(given) == given;
+  return absolute_path(is_text || told.empty() ? told : given);
+}
+
 // How the attempt itself ended, where a Flake or the blame of an order stands in its place.
 Result seen_by(const Judged& judged) {
   Result seen = judged.attempt.result;
   const auto was = seen.details.find("was"), cause = seen.details.find("was_cause");
-  // A worker may have sent one of these details by itself.
+  // The details may come from the worker, so both have to be present.
   if (was == seen.details.end() || cause == seen.details.end()) return seen;
   if (outcome_from_name(was->second, seen.outcome)) seen.cause = cause->second;
   return seen;
@@ -45,7 +53,7 @@ Result seen_by(const Judged& judged) {
 
 json session_json(const SessionOptions& session) {
   json described = to_json(session.setup);
-  described.erase("parent");  // The process of the run, which is gone.
+  described.erase("parent");  // The supervisor's process has ended.
   described["timeout_seconds"] = session.timeout_seconds;
   return described;
 }
@@ -74,11 +82,11 @@ SavedFailure from_json(const json& value, const std::string& path) {
   saved.change = described.text("change", "");
   saved.before = described.texts("before");
   saved.seen = result_from_json(described.member("seen"), path + ": seen");
-  saved.plugin_path = described.text("plugin_path");
+  saved.plugin_path = bytes_of_text(described.text("plugin_path"));
   saved.plugin_sha256 = described.text("plugin_sha256");
   saved.session = session_from_json(described.object("session"), described.member("session"));
   saved.session.seed = seed_from(described);
-  // The very library, however it was named then.
+  // Replays load the same library, whatever name the run used.
   if (!saved.plugin_path.empty()) saved.session.setup.plugin = saved.plugin_path;
   return saved;
 }
@@ -104,8 +112,7 @@ void write_saved_failure(const RunHeader& header, const json& hello, const Judge
   described["is_confirmed"] = judged.is_confirmed;
   described["seen"] = to_json(seen_by(judged));
   described["plugin_sha256"] = hello.is_object() ? hello.value("sha256", "") : "";
-  const json plugin = hello.is_object() ? hello.value("plugin", json::object()) : json::object();
-  described["plugin_path"] = absolute_path(plugin.value("path", ""));
+  described["plugin_path"] = text_of_bytes(library_path(header, hello));
   described["session"] = session_json(header.session);
   if (judged.which != nullptr && !judged.which->change.empty()) {
     described["change"] = judged.which->change;

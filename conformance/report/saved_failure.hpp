@@ -1,5 +1,5 @@
-// One failure of a run as it lies under repro/<case id>/, or what file_name_of() makes of a
-// long id: enough to run it again without its run.
+// One failure of a run, as it is stored under repro/<case id>/, or under the name that
+// file_name_of() makes of a long id. It suffices to repeat the failure without the run.
 #pragma once
 
 #include <string>
@@ -11,22 +11,23 @@ namespace bp::conformance {
 
 struct SavedFailure {
   std::string id;
-  std::string change;               // Of a case that shrink made: Case::change; else "".
-  std::vector<std::string> before;  // Cases without which it passes, in their order.
-  Result seen;                      // How its last attempt ended, before waivers and confirmation.
+  std::string change;               // Case::change of a case that shrink made; else "".
+  std::vector<std::string> before;  // The cases without which it passes, in their order.
+  Result seen;                      // The result of its last attempt, before waivers and
+                                    // confirmation.
   std::string plugin_path, plugin_sha256;
-  SessionOptions session;  // Seed, time limit, options and device.
+  SessionOptions session;  // Seed, time limit, options and device of the session.
 
   // Reads <folder>/case.json. Throws UsageError, which names what is missing or wrong.
   static SavedFailure read(const std::string& folder);
 };
 
-// Writes case.json, and what the plugin printed, into a folder of the run. Throws
-// OutputError.
+// Writes case.json and the output of the plugin into a folder of the run. Throws OutputError.
 void write_saved_failure(const RunHeader& header, const nlohmann::json& hello,
                          const Judged& judged);
 
-// The folders below `folder` that hold a saved failure: itself, or those of a run; sorted.
+// Returns the folders that hold a saved failure, sorted: `folder` itself, or the folders below it
+// if it is a run.
 std::vector<std::string> saved_failures_in(const std::string& folder);
 
 }  // namespace bp::conformance

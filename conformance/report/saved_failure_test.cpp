@@ -100,6 +100,17 @@ TEST_F(SavedFailures, OfABackendThatNeverLoadedHaveNoLibrary) {
   EXPECT_EQ(back.session.setup.plugin, "npu");
 }
 
+TEST_F(SavedFailures, FindALibraryWhosePathIsNoText) {
+  header_.session.setup.plugin = "/lib/\xff\xfe.so";
+  header_.session.setup.options = {{"file", "\x80"}};
+  const json hello = {{"sha256", "abc"},
+                      {"plugin", {{"path", "/lib/\xEF\xBF\xBD\xEF\xBF\xBD.so"}}}};
+  const SavedFailure back = saved(hello);
+  EXPECT_EQ(back.plugin_path, "/lib/\xff\xfe.so");
+  EXPECT_EQ(back.session.setup.plugin, "/lib/\xff\xfe.so");
+  EXPECT_EQ(back.session.setup.options, header_.session.setup.options);
+}
+
 TEST_F(SavedFailures, KeepBytesThatAreNoText) {
   judged_.result.message = "broken \xff text";
   judged_.attempt.result = judged_.result;

@@ -14,13 +14,13 @@ namespace {
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-// "" if there is no such file.
+// Returns "" if there is no such file.
 std::string read_optional(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error) ? read_regular_file(path.string()) : "";
 }
 
-// Null of "".
+// Returns null for "".
 json parse_object(const std::string& text, const std::string& name) {
   if (text.empty()) return nullptr;
   json parsed = parse_json(text, name);
@@ -32,7 +32,8 @@ Tier tier_from_name(const std::string& name) {
   return name == "smoke" ? Tier::kSmoke : name == "full" ? Tier::kFull : Tier::kQuick;
 }
 
-// The case of this suite, or what its lines tell of one that another suite had.
+// Returns the case of this suite, or the description that the lines give of a case of another
+// suite.
 Case case_of(const CaseList& suite, const StoredCase& stored) {
   if (const Case* known = suite.find(stored.id)) return *known;
   Case made;

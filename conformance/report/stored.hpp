@@ -1,4 +1,4 @@
-// What an earlier run left in its folder: its cases with their results, and what it was asked for.
+// An earlier run, read from its folder: its cases with their results, and its settings.
 #pragma once
 
 #include <string>
@@ -12,35 +12,35 @@ namespace bp::conformance {
 
 struct StoredCase {
   std::string id;
-  Attempt attempt;          // The last one, without the index.
-  Result result;            // What it came to: under the waivers, and after confirmation.
-  int attempt_count = 0;    // Lines of attempts.
+  Attempt attempt;          // The last attempt, without its index.
+  Result result;            // The final result, after waivers and confirmation.
+  int attempt_count = 0;    // The number of lines that are attempts.
   bool has_agreed = false;  // The last two attempts ended alike.
   std::vector<std::string> tags;
 };
 
 class StoredRun {
  public:
-  // Throws UsageError where `folder` holds no results, or they cannot be read. A last line that is
-  // cut, as a run that was killed leaves it, does not count.
+  // Throws UsageError if `folder` holds no results, or if they cannot be read. A last line that is
+  // incomplete, as after a kill, does not count.
   static StoredRun read(const std::string& folder);
 
-  // The same of the texts of results.jsonl, info.json and summary.json; "" is a file that is not
-  // there. `folder` is for errors.
+  // Makes a run from the texts of results.jsonl, info.json and summary.json; "" means that the file
+  // does not exist. `folder` is for error messages.
   static StoredRun parse(const std::string& folder, const std::string& results,
                          const std::string& info, const std::string& summary);
 
   const std::string& folder() const { return folder_; }
   const std::vector<StoredCase>& cases() const { return cases_; }
 
-  // NULL if it has none of this id.
+  // Returns NULL if there is no case with this id.
   const StoredCase* find(std::string_view id) const;
 
-  // NULL where the run was killed before it could write them.
+  // Return null if the run was killed before it could write the file.
   const nlohmann::json& info() const { return info_; }
   const nlohmann::json& summary() const { return summary_; }
 
-  // The bytes of results.jsonl up to the end of its last whole line.
+  // Returns the bytes of results.jsonl up to the end of its last complete line.
   uint64_t whole_bytes() const { return whole_bytes_; }
 
  private:
@@ -53,7 +53,7 @@ class StoredRun {
   uint64_t whole_bytes_ = 0;
 };
 
-// A stored run as if it had just ended, for the reports.
+// A stored run in the form of a run that has just ended, for the reports.
 struct RestoredRun {
   CaseList cases;
   RunHeader header;
@@ -62,9 +62,9 @@ struct RestoredRun {
 };
 RestoredRun restore(const StoredRun& run);
 
-// What a run was asked for, as info.json holds it under "run"; and back.
+// Writes the settings of a run, which info.json holds under "run".
 nlohmann::json to_json(const RunHeader& header);
-// Throws UsageError, which calls the document `name`.
+// Reads the settings back. Throws UsageError, which calls the document `name`.
 RunHeader run_header_from_json(const nlohmann::json& json, const std::string& name);
 
 }  // namespace bp::conformance

@@ -28,7 +28,8 @@ std::string key_of(const Judged& judged) {
   return judged.which == nullptr ? judged.id : signature(*judged.which, judged.result);
 }
 
-// What the ids of a group have in common: "op.matmul.f32.*", or the id where there is one.
+// Returns the pattern that the ids of a group share: "op.matmul.f32.*", or the id if there is only
+// one.
 std::string label_of(const std::vector<Judged>& all, const FailureGroup& group) {
   std::string common = all[group.members.front()].id;
   if (group.members.size() == 1) return common;
@@ -126,7 +127,7 @@ ExitCode exit_code_of(const Summary& s, const RunHeader& header, const RunReport
   return kExitOk;
 }
 
-// As bash reads it, with escapes in the place of what would not be shown as it is.
+// Quotes a word for bash, with escapes for characters that are not visible.
 std::string escaped_word(const std::string& word) {
   std::string text = "$'";
   for (const char c : word) {
@@ -199,7 +200,7 @@ std::string repro_line(const RunHeader& header, const Judged& judged) {
     }
     add_case(ids);
   }
-  // A changed case is named by its file, which is among the flags.
+  // The flags name a changed case by its file.
   if (judged.which != nullptr && judged.which->change.empty()) add_case(judged.id);
   char seed[32];
   std::snprintf(seed, sizeof(seed), " --seed 0x%llx", static_cast<unsigned long long>(header.seed));

@@ -1,4 +1,4 @@
-// What a run comes to: counts, failures grouped by cause, the verdict and the exit code.
+// Summarizes a run: counts, failures grouped by cause, the verdict and the exit code.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace bp::conformance {
 
-// Exit codes; where several apply, the first of this list wins.
+// Exit codes; if several apply, the first of this list wins.
 //
 // kExitHarness also says that standard output or a file could not be written.
 //
@@ -28,23 +28,26 @@ enum ExitCode {
   kExitOk = 0,
 };
 
-// What a run was asked for, for its reports.
+// The settings of a run, for its reports.
 struct RunHeader {
-  std::string plugin;                    // As it was given.
-  std::vector<std::string> repro_flags;  // Those that change results and are not at their default.
-  std::vector<std::string> environment;  // "BACKPLANE_CONFORMANCE_SEED=7", as echoed.
+  std::string plugin;                    // The plugin as the user named it.
+  std::vector<std::string> repro_flags;  // The flags that change results and do not have their
+                                         // default value.
+  std::vector<std::string> environment;  // The variables that the run used, in the form
+                                         // "BACKPLANE_CONFORMANCE_SEED=7".
   std::vector<std::string> command_line;
   uint64_t seed = 0x5eed;
   Tier tier = Tier::kQuick;
-  bool is_whole_tier = true;     // Nothing narrows the selection.
-  double budget_seconds = 0;     // 0: none.
-  std::string waivers;           // The file that was read, or "".
-  std::string selection_sha256;  // Of the ids of the selected cases, in the order of the run.
-  std::string folder;            // Where the result files lie.
-  SessionOptions session;        // What workers were told.
+  bool is_whole_tier = true;     // No flag narrows the selection.
+  double budget_seconds = 0;     // The time budget; 0 if there is none.
+  std::string waivers;           // The path of the waivers file that was read, or "".
+  std::string selection_sha256;  // The hash of the ids of the selected cases, in the order of the
+                                 // run.
+  std::string folder;            // The folder of the result files.
+  SessionOptions session;        // The options that workers received.
 };
 
-// A case with its result under the waivers. `which` is NULL for loading and unloading.
+// A case with its result after waivers. `which` is NULL for loading and unloading.
 struct Judged {
   const Case* which = nullptr;
   std::string id;
@@ -54,15 +57,15 @@ struct Judged {
   bool is_confirmed = false;
 };
 
-// Failures with one signature.
+// Failures that have the same signature.
 struct FailureGroup {
   std::string tag;
-  std::string label;  // "op.matmul.f32.*"
+  std::string label;  // The pattern of the group's ids: "op.matmul.f32.*".
   Outcome outcome = Outcome::kFail;
   std::string cause;
-  std::vector<size_t> members;  // Into Summary::judged; the first is shown.
+  std::vector<size_t> members;  // Indices into Summary::judged; the page shows the first one.
 
-  std::string title() const;  // "KERNEL-9 tail", for the list of fixes.
+  std::string title() const;  // Returns "KERNEL-9 tail", for the list of fixes.
 };
 
 struct GroupCount {
@@ -74,7 +77,7 @@ struct Summary {
   std::map<Outcome, size_t> outcomes;
   std::map<std::string, GroupCount> groups;
   std::map<std::string, GroupCount> tags;
-  std::vector<FailureGroup> failures;  // The largest first.
+  std::vector<FailureGroup> failures;  // The groups of failures, the largest first.
   size_t passed = 0, failed = 0, skipped = 0;
   std::string verdict;
   ExitCode exit_code = kExitOk;
@@ -85,7 +88,7 @@ struct Summary {
 Summary summarize(const RunHeader& header, const CaseList& cases, const RunReport& report,
                   const Waivers& waivers);
 
-// One line that repeats the failure.
+// Returns the line that repeats the failure.
 std::string repro_line(const RunHeader& header, const Judged& judged);
 
 }  // namespace bp::conformance

@@ -51,7 +51,7 @@ Waiver read_entry(const std::string& name, const YAML::Node& entry) {
 
 Waivers Waivers::parse(const std::string& text, const std::string& name, const CaseList& cases) {
   Waivers waivers;
-  // The flow style of YAML is that of JSON.
+  // The flow style of YAML has the syntax of JSON.
   if (const std::string defect = json_depth_defect(text); !defect.empty()) {
     throw UsageError(name + ": " + defect);
   }

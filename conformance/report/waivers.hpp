@@ -1,10 +1,10 @@
-// What a backend is expected to fail, in its waivers.yaml:
+// The expected failures of a backend, from its waivers.yaml:
 //
 //   - case: "event.elapsed_*"
-//     kind: unsupported    # Permanent: excuses a clean refusal and nothing else.
+//     kind: unsupported    # Permanent: it excuses only a clean refusal.
 //     reason: The device has no timestamp counter.
 //   - case: "op.softmax.*.axis0.*"
-//     kind: broken         # Temporary: excuses any failure, and a pass fails the run.
+//     kind: broken         # Temporary: it excuses any failure, and a pass fails the run.
 //     reason: Only the last axis has a kernel.
 //     issue: 41
 #pragma once
@@ -18,7 +18,7 @@ namespace bp::conformance {
 
 struct Waiver {
   std::string glob;
-  bool is_broken = false;  // Else unsupported.
+  bool is_broken = false;  // If false, the kind is unsupported.
   std::string reason;
   std::string issue;
 };
@@ -27,18 +27,18 @@ class Waivers {
  public:
   Waivers() = default;
 
-  // Throws UsageError: a file that cannot be read, an unknown key or kind, no reason, a broken
-  // entry without an issue, or a glob that matches no case of the suite.
+  // Throws UsageError for a file that cannot be read, an unknown key or kind, a missing reason, a
+  // broken entry without an issue, or a glob that matches no case of the suite.
   static Waivers parse(const std::string& text, const std::string& name, const CaseList& cases);
   static Waivers read(const std::string& path, const CaseList& cases);
 
-  // The first entry for this case, or NULL.
+  // Returns the first entry for this case, or NULL.
   const Waiver* find(const std::string& id) const;
 
-  // Whether an entry excuses `result` of this case.
+  // Returns whether an entry excuses `result` of this case.
   bool excuses(const Case& which, const Result& result) const;
 
-  // The result under the waivers: Waived where one excuses it, XPass where one is stale.
+  // Returns the result after waivers: Waived if an entry excuses it, XPass if an entry is stale.
   Result apply(const Case& which, Result result) const;
 
   size_t size() const { return entries_.size(); }
@@ -47,8 +47,9 @@ class Waivers {
   std::vector<Waiver> entries_;
 };
 
-// Drafts with an empty reason and no issue, which read() refuses until they are written. All are
-// "broken": that a device can never do something is for its vendor to say.
+// Returns drafts of entries with an empty reason and no issue. read() refuses them until a person
+// completes them. All have the kind "broken", because only the vendor can say that a device can
+// never do something.
 std::string draft_waivers(const std::vector<std::pair<std::string, Result>>& failures);
 
 }  // namespace bp::conformance

@@ -54,13 +54,19 @@ TEST(Waivers, LeaveOtherCasesAlone) {
 
 TEST(Waivers, RefuseWhatCannotBeMeant) {
   for (const char* text :
-       {"- {case: 'event.*', kind: unsupported}",                            // No reason.
-        "- {case: 'event.*', kind: unsupported, reason: ''}",                // A draft.
-        "- {case: 'event.*', kind: broken, reason: slow}",                   // No issue.
-        "- {case: 'event.*', kind: flaky, reason: x}",                       // No such kind.
-        "- {case: 'event.*', kind: broken, reason: x, issue: 1, until: 2}",  // Unknown key.
-        "- {kind: unsupported, reason: x}",                                  // No case.
-        "- {case: 'memory.*', kind: unsupported, reason: x}",                // Stale.
+       {"- {case: 'event.*', kind: unsupported}",                            // The entry has no
+                                                                             // reason.
+        "- {case: 'event.*', kind: unsupported, reason: ''}",                // The entry is a
+                                                                             // draft.
+        "- {case: 'event.*', kind: broken, reason: slow}",                   // The entry has no
+                                                                             // issue.
+        "- {case: 'event.*', kind: flaky, reason: x}",                       // There is no such
+                                                                             // kind.
+        "- {case: 'event.*', kind: broken, reason: x, issue: 1, until: 2}",  // The entry has an
+                                                                             // unknown key.
+        "- {kind: unsupported, reason: x}",                                  // The entry names no
+                                                                             // case.
+        "- {case: 'memory.*', kind: unsupported, reason: x}",                // The entry is stale.
         "case: x", "- [", "- 7"}) {
     EXPECT_THROW(parse(text), UsageError) << text;
   }

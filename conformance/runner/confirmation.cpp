@@ -1,5 +1,5 @@
-// The second half of a run: each failure is repeated alone in a fresh worker. What passes there is
-// blamed on the cases that ran before it, or is a Flake.
+// The second half of a run. Each failure is repeated alone in a fresh worker. If the case passes
+// there, the cases that ran before it are to blame, or the failure is a Flake.
 #include <algorithm>
 #include <map>
 #include <thread>
@@ -29,7 +29,8 @@ std::optional<Attempt> Supervisor::repeat(const std::vector<size_t>& before, con
         if (a.index == failed.index) found = a;
         return true;
       });
-  // What died between two cases dies here before the orderly end: there is no next case.
+  // A worker that died between two cases dies here before the orderly end, because no next case
+  // follows.
   if (failed.is_after_end && found && report.unload_failure) found->result = *report.unload_failure;
   const std::lock_guard lock(mutex_);
   if (report.is_interrupted) {
@@ -80,7 +81,7 @@ void Supervisor::confirm(Entry& entry) {
     ++final.attempt_count;
     if (solo && ended_alike(solo->result, final.attempt.result)) continue;
     if (solo && count_of(solo->result.outcome) == Count::kFailed) {
-      // It fails alone, but in another way: what happens in a fresh process counts.
+      // The case fails alone too, but in another way: the result of the fresh process counts.
       final.attempt = *solo;
       final.is_confirmed = true;
       return;
@@ -91,7 +92,8 @@ void Supervisor::confirm(Entry& entry) {
   final.is_confirmed = true;
 }
 
-// The case failed in its batch and passed alone: a predecessor is to blame, or chance is.
+// Handles a case that failed in its batch and passed alone: a predecessor is to blame, or the
+// failure is a Flake.
 void Supervisor::blame_order(Entry& entry) {
   Final& final = entry.result;
   const int attempt = options_.repeat + options_.retries + 1;
@@ -127,13 +129,14 @@ void Supervisor::blame_order(Entry& entry) {
   final.is_confirmed = true;
 }
 
-// Each step finds, by bisection, the last predecessor without which the case passes. It and those
-// found before it stay; what ran before it is not needed.
+// Each step finds, by bisection, the last predecessor without which the case passes. The step keeps
+// this predecessor and the ones found before it, and drops all cases that ran before it.
 Supervisor::Trigger Supervisor::find_trigger(std::vector<size_t> before,
                                              const FailsAfter& fails_after) {
   Trigger trigger;
   while (trigger.cases.size() < kBlamedCases && !before.empty() && !is_stopped()) {
-    size_t low = 0, high = before.size();  // It fails from `low` on, and passes from `high` on.
+    size_t low = 0, high = before.size();  // The case fails without the first `low` predecessors,
+                                           // and passes without the first `high`.
     while (high - low > 1 && !is_stopped()) {
       const size_t middle = (low + high) / 2;
       std::vector<size_t> tried = trigger.cases;

@@ -267,7 +267,8 @@ void check_description(json& document, const std::string& name) {
     check_target(JsonObject(target, part_name(told, "targets", index++)));
   }
   if (told.count("target", UINT64_MAX) >= index) {
-    told.refuse("target", told.member("target").dump(), "the number of a device of \"targets\"");
+    told.refuse("target", json_text(told.member("target")),
+                "the number of a device of \"targets\"");
   }
 }
 

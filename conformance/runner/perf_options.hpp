@@ -1,4 +1,4 @@
-// What the cases of `perf` are told: how large caches are, and for how long to measure.
+// Options of the cases of `perf`: the size of the caches, and how long to measure.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,10 @@ namespace bp::conformance {
 
 struct PerfOptions {
   uint64_t cache_bytes =
-      256u << 20;            // The last-level cache of the device, or an upper bound of it.
-  double min_seconds = 0.2;  // Of timed launches, for each case.
+      256u << 20;            // The size of the device's last-level cache, or an upper bound of it.
+  double min_seconds = 0.2;  // The seconds of timed launches for each case.
 
-  // For how long a quiet machine is waited for.
+  // Returns how long a case waits for a quiet machine.
   double patience_seconds() const { return std::max(min_seconds, std::min(10 * min_seconds, 2.0)); }
 };
 

@@ -16,6 +16,7 @@
 #include <set>
 #include <system_error>
 
+#include "conformance/json_file.hpp"
 #include "conformance/runner/warden.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
@@ -25,7 +26,8 @@ namespace bp::conformance {
 namespace {
 
 constexpr size_t kOutputCap = 64u << 10;
-constexpr std::chrono::seconds kGrace{2};  // Between SIGTERM and SIGKILL, and after SIGKILL.
+constexpr std::chrono::seconds kGrace{2};  // The time between SIGTERM and SIGKILL, and after
+                                           // SIGKILL.
 
 [[noreturn]] void throw_errno(int code, const char* what) {
   throw std::system_error(code, std::generic_category(), what);
@@ -55,7 +57,7 @@ struct Pipe {
 
 void set_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
 
-// What the child starts with: its own group, no blocked and no ignored signals.
+// Attributes that start the child in its own process group, without blocked or ignored signals.
 class SpawnAttributes {
  public:
   SpawnAttributes() {
@@ -92,8 +94,8 @@ class SpawnActions {
   posix_spawn_file_actions_t actions_;
 };
 
-// The children of this process that are no orphans of a worker: the wardens, and what was there
-// before the first of them.
+// The children of this process that are not orphans of a worker: the wardens, and the children that
+// existed before the first warden.
 class KnownChildren {
  public:
   static KnownChildren& of_this_process() {
@@ -101,7 +103,8 @@ class KnownChildren {
     return children;
   }
 
-  // Starts a warden. No one can take it for an orphan before its number is known.
+  // Starts a warden. A lock keeps the warden from looking like an orphan before its process id is
+  // known.
   template <typename Start>
   pid_t start(const Start& start_warden) {
     const std::lock_guard lock(mutex_);
@@ -116,8 +119,8 @@ class KnownChildren {
     known_.erase(warden);
   }
 
-  // Kills the orphans of a worker whose warden is dead, the worker among them. False if one does
-  // not die.
+  // Kills the orphans of a worker whose warden is dead; the worker is one of them. Returns false if
+  // one does not die.
   bool kill_orphans(Clock::time_point deadline) {
     const std::lock_guard lock(mutex_);
     for (;;) {
@@ -165,7 +168,7 @@ WorkerProcess::WorkerProcess(const WorkerSetup& setup, int interrupt_fd)
 
   WorkerSetup told = setup;
   told.parent = getpid();
-  std::string name = "bp-conformance", verb = "--worker", text = to_json(told).dump();
+  std::string name = "bp-conformance", verb = "--worker", text = json_text(to_json(told));
   const std::array<char*, 4> arguments = {name.data(), verb.data(), text.data(), nullptr};
   const SpawnAttributes attributes;
   warden_ = KnownChildren::of_this_process().start([&] {
@@ -176,7 +179,7 @@ WorkerProcess::WorkerProcess(const WorkerSetup& setup, int interrupt_fd)
     return warden;
   });
 
-  // Where the kernel has no pidfd_open(), the end of the record pipe tells.
+  // If the kernel lacks pidfd_open(), the end of the record pipe shows the end of the warden.
   warden_pid_fd_ = static_cast<int>(syscall(SYS_pidfd_open, warden_, 0));
   if (warden_pid_fd_ >= 0) fcntl(warden_pid_fd_, F_SETFD, FD_CLOEXEC);
   report_fd_ = Pipe::take(reports.read_end);
@@ -214,7 +217,8 @@ bool WorkerProcess::read_records() {
   }
 }
 
-// Reads at most what fits into a pipe, so that a flood cannot keep the caller from its deadline.
+// Reads at most as much as fits into a pipe, so that a flood of output cannot make the caller miss
+// its deadline.
 void WorkerProcess::drain_output() {
   std::array<char, 1 << 16> bytes;
   const ssize_t size = ::read(output_fd_, bytes.data(), bytes.size());
@@ -265,7 +269,7 @@ Waited WorkerProcess::wait(Clock::time_point deadline, Record& out_record) {
 bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
   for (;;) {
     siginfo_t info = {};
-    // The warden stays a zombie, so that it keeps its number until it is reaped.
+    // WNOWAIT keeps the warden a zombie, so that its process id stays its own until it is reaped.
     if (waitid(P_PID, static_cast<id_t>(warden_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid == warden_) {
       return true;
@@ -273,7 +277,7 @@ bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
     if (Clock::now() >= deadline) return false;
     std::array<pollfd, 2> sources = {pollfd{output_fd_, POLLIN, 0},
                                      pollfd{warden_pid_fd_, POLLIN, 0}};
-    // Without a pidfd the only way to learn of the end is to look again.
+    // Without a pidfd, the wait can learn of the end only by polling.
     poll(sources.data(), sources.size(), warden_pid_fd_ < 0 ? 5 : milliseconds_until(deadline));
     if ((sources[0].revents & POLLIN) != 0) {
       drain_output();
@@ -285,7 +289,7 @@ bool WorkerProcess::wait_for_end(Clock::time_point deadline) {
 
 pid_t WorkerProcess::pid() {
   pid_t worker = 0;
-  // The worker writes its number before anything else, in one piece.
+  // The worker writes its process id first, in one piece.
   if (worker_ == 0 && ::read(report_fd_, &worker, sizeof(worker)) == sizeof(worker))
     worker_ = worker;
   return worker_;
@@ -310,8 +314,8 @@ ProcessEnd WorkerProcess::finish(Clock::time_point deadline) {
   if (command_fd_ >= 0) close(std::exchange(command_fd_, -1));
   bool has_ended = wait_for_end(deadline);
   if (!has_ended) {
-    // The warden passes the first on, and kills the worker at the second. The backend may have
-    // stopped the warden.
+    // The warden passes the first signal on to the worker, and kills the worker at the second.
+    // SIGCONT may be needed because the backend can stop the warden.
     for (const int number : {SIGTERM, SIGUSR1}) {
       if (has_ended) break;
       kill(warden_, SIGCONT);

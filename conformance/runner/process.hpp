@@ -1,5 +1,5 @@
-// A worker process: this program once more, with two pipes for records and one for what it prints.
-// Its parent is a warden (warden.hpp), whose parent is this process.
+// A worker process: this program once more, with two pipes for records and one for its output. Its
+// parent is a warden (warden.hpp), whose parent is this process.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 
 namespace bp::conformance {
 
-// What a wait for a record ended with.
+// The reason why a wait for a record ended.
 enum class Waited { kRecord, kGone, kDeadline, kInterrupted, kBroken };
 
 class WorkerProcess {
@@ -24,32 +24,33 @@ class WorkerProcess {
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
 
-  // False if the worker is gone.
+  // Returns false if the worker is gone.
   bool send(RecordType type, const nlohmann::json& payload);
 
-  // Waits for a record, and takes what the worker prints meanwhile.
+  // Waits for a record, and collects what the worker prints in the meantime.
   Waited wait(Clock::time_point deadline, Record& out_record);
 
-  // What a kBroken wait found.
+  // Returns the problem that a kBroken wait found.
   const std::string& problem() const { return problem_; }
 
-  // What the worker printed since the last call: at most 64 KiB, of out_bytes in all.
+  // Returns what the worker printed since the last call, up to 64 KiB. `out_bytes` is the size of
+  // all of it.
   std::string take_output(uint64_t& out_bytes);
 
-  // Waits until the process is gone; past the deadline it gets SIGTERM, and 2 s later SIGKILL.
-  // Every process that it left behind is killed too.
+  // Waits until the process is gone. After the deadline it sends SIGTERM, and 2 s later SIGKILL. It
+  // also kills every process that the worker left behind.
   ProcessEnd finish(Clock::time_point deadline);
 
-  // Of the worker; 0 before it has sent a record.
+  // Returns the process id of the worker; 0 before the worker has sent a record.
   pid_t pid();
 
  private:
   void drain_output();
-  // False at the end of the stream.
+  // Returns false at the end of the stream.
   bool read_records();
-  // Waits for the end of the warden, and so of the worker, taking what the worker prints.
+  // Waits for the end of the warden, and so of the worker, and collects what the worker prints.
   bool wait_for_end(Clock::time_point deadline);
-  // False if the warden ended without a report.
+  // Returns false if the warden ended without a report.
   bool take_warden_report(ProcessEnd& end);
 
   pid_t warden_ = -1;

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "conformance/json_file.hpp"
 #include "registry/files/json_depth.hpp"
 
 namespace bp::conformance {
@@ -15,7 +16,7 @@ constexpr size_t kHeaderBytes = 5;
 
 std::string encode(RecordType type, const nlohmann::json& payload) {
   // Captured text may hold any bytes; what is not UTF-8 is replaced.
-  const std::string text = payload.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = json_text(payload);
   const auto size = static_cast<uint32_t>(text.size());
   std::string bytes;
   for (int shift = 0; shift < 32; shift += 8) {

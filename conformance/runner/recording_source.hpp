@@ -1,4 +1,4 @@
-// Which recording is played, and how.
+// The recording that a run plays, and how it plays it.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 namespace bp::conformance {
 
 struct RecordingSource {
-  std::string path;            // The folder, or its stream.jsonl; "": none is played.
-  bool seeds_weights = false;  // Floats that the host copied in are drawn from the seed.
-  bool is_partial = false;     // Calls that were not recorded are passed over.
+  std::string path;            // The folder, or its stream.jsonl; "" if no recording is played.
+  bool seeds_weights = false;  // The seed decides the floats that the host copied in.
+  bool is_partial = false;     // Calls that were not recorded are skipped.
   uint64_t seed = 0;
 };
 

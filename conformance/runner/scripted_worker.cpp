@@ -26,7 +26,7 @@ void send(RecordType type, const json& payload) {
   static_cast<void>(write_all(kRecordFd, encode(type, payload)));
 }
 
-// Without a core file, whatever the system is set to.
+// Dies without a core file, whatever the settings of the system are.
 [[noreturn]] void die_of_a_signal() {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
@@ -39,7 +39,7 @@ void send(RecordType type, const json& payload) {
   for (;;) pause();
 }
 
-// "fail" of "fail:values", and "values".
+// Return "fail" and "values" for "fail:values".
 std::string head_of(const std::string& text) { return text.substr(0, text.find(':')); }
 std::string rest_of(const std::string& text) {
   const size_t colon = text.find(':');
@@ -177,7 +177,8 @@ int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--child") == 0) {
     return bp::conformance::run_child(argv[2], bp::conformance::child_test_routines());
   }
-  signal(SIGPIPE, SIG_IGN);  // As bp-conformance does: a worker may be gone.
+  signal(SIGPIPE, SIG_IGN);  // As in bp-conformance, a write to a worker that is gone must not end
+                             // the process.
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,7 +1,7 @@
-// A worker for tests of the runner: it loads no backend, and does to its supervisor what a script
-// says. The test program starts itself again as its workers, as bp-conformance does.
+// A worker for tests of the runner: it loads no backend, and behaves toward its supervisor as a
+// script says. The test program starts itself again as its workers, as bp-conformance does.
 //
-// WorkerSetup::plugin says how the worker begins and ends:
+// WorkerSetup::plugin decides how the worker begins and ends:
 //
 //   ""               well
 //   hello:TEXT       TEXT is the payload of HELLO
@@ -14,8 +14,8 @@
 //   bye_exit:CODE    exits with CODE after BYE
 //   bye_crash        dies of SIGSEGV in the place of BYE
 //
-// Each of WorkerSetup::options is a case id and what the worker does there. What is not named
-// passes.
+// Each of WorkerSetup::options is a case id and what the worker does there. Cases without an option
+// pass.
 //
 //   end:TEXT         TEXT is the payload of END, without "case" and "wall_ms"
 //   fail:CAUSE       ends as Fail, with that cause
@@ -43,7 +43,7 @@
 
 namespace bp::conformance {
 
-// What the program does for `--worker SETUP`. The exit code.
+// Runs the worker that `--worker SETUP` describes, and returns its exit code.
 int run_scripted_worker(const std::string& setup_json);
 
 }  // namespace bp::conformance

@@ -1,11 +1,11 @@
 #include "conformance/runner/session.hpp"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "conformance/json_file.hpp"
 #include "conformance/runner/describe.hpp"
 #include "conformance/usage_error.hpp"
+#include "registry/boundary/number_text.hpp"
 #include "registry/boundary/plugin_text.hpp"
 
 namespace bp::conformance {
@@ -13,27 +13,24 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kPatienceSeconds = 30;  // For what is not the backend's to do.
+constexpr double kPatienceSeconds = 30;  // The time limit for steps that do not depend on the
+                                         // backend.
 
-std::string seconds_text(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g s", seconds);
-  return text;
-}
+std::string seconds_text(double seconds) { return short_text(seconds) + " s"; }
 
-// The first line of what was printed, for a message.
+// Returns the first line of the output, for a message.
 std::string first_line(const std::string& output) {
   return clean_text(output.substr(0, output.find('\n')), LineBreaks::kEscape, 120);
 }
 
-// "" where there is none, or something else than text.
+// Returns the text at `key`; "" if there is none or it is not a text.
 std::string text_at(const json& payload, const char* key) {
   const auto found = payload.find(key);
   const bool is_text = found != payload.end() && found->is_string();
   return is_text ? clean_text(found->get_ref<const std::string&>(), LineBreaks::kEscape) : "";
 }
 
-// None where there is something else than a list of texts.
+// Returns the lines at `key`; none if it is not a list of texts.
 std::vector<std::string> lines_at(const json& payload, const char* key) {
   std::vector<std::string> lines;
   const auto found = payload.find(key);
@@ -45,8 +42,8 @@ std::vector<std::string> lines_at(const json& payload, const char* key) {
   return lines;
 }
 
-// What is wrong with a HELLO, or "". The backend shares the worker's process, and may have sent it
-// itself.
+// Returns what is wrong with a HELLO, or "". The backend shares the worker's process, so it may
+// have sent the HELLO itself.
 std::string hello_defect(json& hello, bool has_plugin) {
   try {
     check_description(hello, "HELLO");
@@ -91,16 +88,16 @@ class Session {
   }
   Clock::time_point deadline() const { return after(options_.timeout_seconds); }
 
-  // What the backend printed, cleaned.
+  // Returns the cleaned output of the backend.
   std::string take_output(uint64_t& out_bytes) {
     const std::string raw = worker_.take_output(out_bytes);
     return clean_text(raw, LineBreaks::kKeep, raw.size());
   }
 
-  // How a worker that cannot be used any more ended: the outcome and the words for it.
+  // Describes how an unusable worker ended: the outcome and a message.
   Result describe_death(Waited waited, const std::string& where) {
     const bool is_late = waited == Waited::kDeadline;
-    // One that closed its pipe ends by itself; give it a moment to say how.
+    // A worker that closed its pipe ends by itself; the wait gives it time to report how.
     const auto patience =
         waited == Waited::kGone ? std::chrono::seconds(2) : std::chrono::seconds(0);
     const ProcessEnd end = worker_.finish(Clock::now() + patience);
@@ -180,13 +177,13 @@ class Session {
     attempt.number = attempt_;
     attempt.pid = static_cast<int>(worker_.pid());
 
-    // If the worker is gone, the wait says so.
+    // If the worker is gone, the next wait reports it.
     json request = {{"case", which.id}, {"seed", options_.seed}, {"attempt", attempt_}};
     if (!which.change.empty()) request["change"] = which.change;
     worker_.send(RecordType::kRun, request);
     std::string phase;
     bool has_begun = false;
-    // Until BEGIN the worker does its own work; the deadline of the case runs from there.
+    // Until BEGIN the worker does its own work; the deadline of the case starts at BEGIN.
     Clock::time_point limit = after(std::max(options_.timeout_seconds, kPatienceSeconds));
     for (;;) {
       Record record;
@@ -231,7 +228,7 @@ class Session {
                                " bytes to standard streams: " + first_line(attempt.output);
     }
     last_ = attempt;
-    // A lost device fails whatever comes: the rest of the batch gets another process.
+    // A lost device ends the batch: its other cases run in another process.
     const bool is_lost = attempt.result.details.contains(kLostDetail);
     is_stopped_ = !on_attempt_(attempt) || is_lost;
     return Ended::kWell;
@@ -252,7 +249,7 @@ class Session {
     if (!has_begun && !last_) where = " before the first case began";
     Result result = describe_death(waited, where);
     if (is_last_ones) {
-      // The case after it has not begun, and runs again.
+      // The next case has not begun, so it runs again.
       last_->result = std::move(result);
       last_->is_after_end = true;
       last_->output = take_output(last_->output_bytes);
@@ -278,7 +275,7 @@ class Session {
     return Ended::kBadly;
   }
 
-  // The orderly end: the backend is unloaded and the process ends by itself.
+  // Ends the batch in order: the worker unloads the backend, and its process ends by itself.
   void part() {
     worker_.send(RecordType::kBye, json::object());
     Record record;
@@ -289,7 +286,7 @@ class Session {
     }
     if (waited != Waited::kRecord || record.type != RecordType::kBye) {
       report_.unload_failure = describe_death(waited, " while unloading");
-      report_.has_died = false;  // All cases of the batch have ended before.
+      report_.has_died = false;  // Every case of the batch has ended already.
       return;
     }
     const std::vector<std::string> changes = lines_at(record.payload, "findings");

@@ -16,11 +16,11 @@ namespace bp::conformance {
 
 // One run of one case.
 struct Attempt {
-  size_t index = 0;  // Into the list of cases.
+  size_t index = 0;  // The index of the case in the list of cases.
   int number = 1;
   Result result;
   double wall_ms = 0;
-  std::string output;  // What the backend printed meanwhile, at most 64 KiB of it.
+  std::string output;  // The output of the backend during the attempt, up to 64 KiB.
   uint64_t output_bytes = 0;
   int pid = 0;
   bool is_after_end = false;  // The worker died between this case and the next.
@@ -33,24 +33,26 @@ struct SessionOptions {
   int interrupt_fd = -1;
 };
 
-// How a batch went. Without a death, an interruption or a stop, each of its cases has an attempt.
+// The result of a batch. Each of its cases has an attempt, unless the worker died or the batch was
+// interrupted or stopped.
 struct BatchReport {
-  nlohmann::json hello;                // Null if the worker never said it.
-  std::optional<Result> load_failure;  // Nothing was run.
+  nlohmann::json hello;                // Null if the worker never sent HELLO.
+  std::optional<Result> load_failure;  // Set if the backend did not load; then no case ran.
   std::optional<Result> unload_failure;
   std::optional<Result> unload_warning;
-  DispatchCounts dispatch;    // Up to the end of the last case that ended.
-  size_t finished_count = 0;  // The first so many cases of the batch have an attempt.
+  DispatchCounts dispatch;    // The counts up to the end of the last case that ended.
+  size_t finished_count = 0;  // The number of cases at the beginning of the batch that have an
+                              // attempt.
   bool has_died = false;
   bool is_abandoned = false;
   bool is_interrupted = false;
 };
 
-// Called for each attempt as it ends; false stops the batch.
+// The session calls it for each attempt as it ends. If it returns false, the batch stops.
 using OnAttempt = std::function<bool(const Attempt&)>;
 
-// Runs `batch` in a fresh worker. An attempt may come twice for one case: a worker that dies after
-// the end of a case is charged to that case.
+// Runs `batch` in a fresh worker. A case may have two attempts: a worker that dies after the end of
+// a case is charged to that case.
 BatchReport run_batch(const SessionOptions& options, const CaseList& cases,
                       std::span<const size_t> batch, int attempt, const OnAttempt& on_attempt);
 

@@ -1,5 +1,5 @@
-// One worker and its supervisor: what a worker that crashes, hangs or sends garbage comes to. The
-// workers are this program once more, and do what a script says (scripted_worker.hpp).
+// Tests one worker and its supervisor: the results of workers that crash, hang or send garbage. The
+// workers are this program once more, and behave as a script says (scripted_worker.hpp).
 #include "conformance/runner/session.hpp"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kPatienceSeconds = 60;  // No worker that does something needs it.
+constexpr double kPatienceSeconds = 60;  // A limit that no working worker reaches.
 
 CaseList numbered_cases(size_t count) {
   std::vector<Case> all(count);
@@ -46,7 +46,7 @@ class Sessions : public testing::Test {
     });
   }
 
-  // Case 1 of three does `step`: it alone is charged, with `cause` and a message.
+  // Case 1 of three does `step`. Only this case must be charged, with `cause` and a message.
   void expect_charged(const std::string& step, Outcome outcome, const std::string& cause,
                       const std::string& message) {
     options_.setup.options.clear();
@@ -66,7 +66,7 @@ class Sessions : public testing::Test {
     EXPECT_FALSE(report.load_failure.has_value()) << step;
   }
 
-  // The worker does not load: nothing runs.
+  // The worker does not load, so no case may run.
   void expect_not_loaded(const std::string& plugin, Outcome outcome, const std::string& cause,
                          const std::string& message) {
     options_.setup.plugin = plugin;
@@ -209,7 +209,7 @@ TEST_F(Sessions, TakeADeathBeforeTheFirstCaseForAFailureToLoad) {
 }
 
 TEST_F(Sessions, EndACaseThatHangsAndSayWhere) {
-  options_.timeout_seconds = 1;  // It has to start within that time as well.
+  options_.timeout_seconds = 1;  // The worker also has to start within that time.
   on_case(0, "hang:sync");
   const BatchReport report = run(2);
   ASSERT_EQ(attempts_.size(), 1u);

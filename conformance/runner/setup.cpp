@@ -7,7 +7,7 @@
 namespace bp::conformance {
 namespace {
 
-// What a result says may hold the words of a backend.
+// Cleans a text of a result, because it may hold words of a backend.
 std::string line_of(const std::string& text) { return clean_text(text, LineBreaks::kEscape); }
 std::string lines_of(const std::string& text) {
   return clean_text(text, LineBreaks::kKeep, kMaxRecordBytes);
@@ -16,16 +16,20 @@ std::string lines_of(const std::string& text) {
 }  // namespace
 
 nlohmann::json to_json(const WorkerSetup& setup) {
-  return {{"plugin", setup.plugin},
-          {"device", setup.device},
-          {"options", setup.options},
-          {"layers", setup.layers},
-          {"layer_options", setup.layer_options},
+  nlohmann::json options = nlohmann::json::array();
+  for (const auto& [key, value] : setup.options) {
+    options.push_back({text_of_bytes(key), text_of_bytes(value)});
+  }
+  return {{"plugin", text_of_bytes(setup.plugin)},
+          {"device", text_of_bytes(setup.device)},
+          {"options", std::move(options)},
+          {"layers", text_of_bytes(setup.layers)},
+          {"layer_options", text_of_bytes(setup.layer_options)},
           {"canary_bytes", setup.case_options.canary_bytes},
           {"poison", setup.case_options.poison},
           {"cache_bytes", setup.perf.cache_bytes},
           {"min_seconds", setup.perf.min_seconds},
-          {"replay", setup.recording.path},
+          {"replay", text_of_bytes(setup.recording.path)},
           {"seeds_weights", setup.recording.seeds_weights},
           {"is_partial", setup.recording.is_partial},
           {"replay_seed", setup.recording.seed},
@@ -35,22 +39,23 @@ nlohmann::json to_json(const WorkerSetup& setup) {
 WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string& name) {
   const JsonObject told(json, name);
   WorkerSetup setup;
-  setup.plugin = told.text("plugin");
-  setup.device = told.text("device");
+  setup.plugin = bytes_of_text(told.text("plugin"));
+  setup.device = bytes_of_text(told.text("device"));
   for (const nlohmann::json& pair : told.list("options")) {
     const bool is_pair =
         pair.is_array() && pair.size() == 2 && pair[0].is_string() && pair[1].is_string();
     if (!is_pair) told.refuse("options", "a list with " + kind_text(pair), "a list of text pairs");
-    setup.options.emplace_back(pair[0].get<std::string>(), pair[1].get<std::string>());
+    setup.options.emplace_back(bytes_of_text(pair[0].get<std::string>()),
+                               bytes_of_text(pair[1].get<std::string>()));
   }
   // A failure that an older suite saved has none.
-  setup.layers = told.text("layers", "");
-  setup.layer_options = told.text("layer_options", "");
+  setup.layers = bytes_of_text(told.text("layers", ""));
+  setup.layer_options = bytes_of_text(told.text("layer_options", ""));
   setup.case_options.canary_bytes = told.count("canary_bytes", 1 << 20);
   setup.case_options.poison = told.text("poison");
   setup.perf.cache_bytes = told.count("cache_bytes", uint64_t{1} << 40);
   setup.perf.min_seconds = told.number("min_seconds", 0, kMostSeconds);
-  setup.recording = {told.text("replay", ""), told.flag("seeds_weights", false),
+  setup.recording = {bytes_of_text(told.text("replay", "")), told.flag("seeds_weights", false),
                      told.flag("is_partial", false), told.count("replay_seed", UINT64_MAX, 0)};
   setup.parent = static_cast<int>(told.count("parent", INT32_MAX, 0));
   return setup;
@@ -64,7 +69,8 @@ nlohmann::json to_json(const DispatchCounts& counts) {
 }
 
 DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name) {
-  constexpr uint64_t kMost = uint64_t{1} << 48;  // The sum of many still fits.
+  constexpr uint64_t kMost = uint64_t{1} << 48;  // The limit is so small that a sum of many counts
+                                                 // does not overflow.
   const JsonObject told(json, name);
   return {told.count("native", kMost), told.count("decomposed", kMost), told.count("host", kMost),
           told.count("copied_scalars", kMost)};

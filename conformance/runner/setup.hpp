@@ -1,5 +1,4 @@
-// What a worker is told before it loads the backend, and what it tells about itself and the
-// backend.
+// The data that a worker receives before it loads the backend, and the data that it reports.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,11 +12,11 @@
 
 namespace bp::conformance {
 
-// Of the list of cases: a change of the meaning of a case is a new suite.
+// The version of the list of cases. A change of the meaning of a case makes a new suite.
 constexpr const char* kSuiteVersion = "0.1";
 
-// The descriptors of the two protocol pipes in a worker: high, so that a backend that closes or
-// reuses the first few does not meet them.
+// The descriptors of the two protocol pipes in a worker. Their numbers are high, so that a backend
+// that closes or reuses the first few descriptors does not touch them.
 constexpr int kCommandFd = 230;
 constexpr int kRecordFd = 231;
 
@@ -26,16 +25,17 @@ constexpr double kMostSeconds = 1e8;
 
 struct WorkerSetup {
   std::string plugin;  // A path, or the name of a manifest.
-  std::string device;  // "" is the first device of the plugin; else its index or its name.
-  std::vector<std::pair<std::string, std::string>> options;  // The backend's.
-  std::string layers, layer_options;  // Of the registry; "" leaves them to the environment.
+  std::string device;  // The index or the name of a device; "" is the first device of the plugin.
+  std::vector<std::pair<std::string, std::string>> options;  // The options of the backend.
+  std::string layers, layer_options;  // The layers of the registry; "" leaves them to the
+                                      // environment.
   CaseOptions case_options;
-  PerfOptions perf;           // Of cases that are timed.
-  RecordingSource recording;  // Of cases that a recording gives.
+  PerfOptions perf;           // Options of cases that are timed.
+  RecordingSource recording;  // The recording, if cases come from one.
   int parent = 0;             // The supervisor's process id.
 };
 
-// What a registry counted of the calls that went through it: bp_dispatch_statistics.
+// The counts of calls that went through a registry: bp_dispatch_statistics.
 struct DispatchCounts {
   uint64_t native = 0, decomposed = 0, host = 0, copied_scalars = 0;
 
@@ -48,15 +48,16 @@ struct DispatchCounts {
 };
 
 nlohmann::json to_json(const DispatchCounts& counts);
-// Throws UsageError.
+// Reads the counts. Throws UsageError if they are wrong.
 DispatchCounts dispatch_counts_from_json(const nlohmann::json& json, const std::string& name);
 
 nlohmann::json to_json(const WorkerSetup& setup);
-// Throws UsageError, which names what is missing or wrong in `name`, and what is allowed.
+// Reads a setup. Throws UsageError, which names what is missing or wrong in `name` and what is
+// allowed.
 WorkerSetup worker_setup_from_json(const nlohmann::json& json, const std::string& name);
 
 nlohmann::json to_json(const Result& result);
-// Throws UsageError likewise.
+// Reads a result. Throws UsageError as worker_setup_from_json() does.
 Result result_from_json(const nlohmann::json& json, const std::string& name);
 
 }  // namespace bp::conformance

@@ -74,7 +74,7 @@ void Supervisor::run_pending(std::deque<size_t> pending, int jobs, int attempt) 
   for (std::thread& thread : threads) thread.join();
 }
 
-// One of the threads that each keep one worker busy.
+// Runs one worker after the other; each thread of the supervisor runs this function.
 void Supervisor::serve(int attempt) {
   for (;;) {
     const auto batch = std::make_shared<const std::vector<size_t>>(take_batch());
@@ -93,8 +93,8 @@ void Supervisor::serve(int attempt) {
   }
 }
 
-// A worker that did not even die of SIGKILL still holds the device: nothing else runs unless a
-// fresh one can load the backend and let it go.
+// A worker that survived SIGKILL still holds the device. Nothing else runs unless a fresh worker
+// can load and unload the backend.
 void Supervisor::check_device() {
   const BatchReport report =
       run_batch(options_.session, cases_, {}, 1, [](const Attempt&) { return true; });
@@ -105,7 +105,7 @@ void Supervisor::check_device() {
   }
 }
 
-// Empty when there is no more to do.
+// Returns the next cases to run, or nothing if no work is left.
 std::vector<size_t> Supervisor::take_batch() {
   std::unique_lock lock(mutex_);
   // A batch that still runs may give cases back.
@@ -130,7 +130,7 @@ bool Supervisor::take_attempt(const Attempt& attempt) {
   ++final.attempt_count;
   const bool was_flake = entry.is_done && final.attempt.result.outcome == Outcome::kFlake;
   if (was_flake) {
-    // The first two rounds that disagreed say enough.
+    // The first two rounds that disagreed made it a Flake; another round does not change that.
     final.attempt.number = attempt.number;
   } else if (entry.is_done && is_new_round && !ended_alike(final.attempt.result, attempt.result)) {
     Result flake = attempt.result;
@@ -190,7 +190,7 @@ void Supervisor::note_process(size_t where, const Result& result) {
   observe(attempt);
 }
 
-// What the worker found or did outside of any case.
+// Takes the findings of the worker that belong to no case.
 void Supervisor::take_process_findings(const BatchReport& report) {
   if (!report.load_failure) {
     load_failures_ = 0;
@@ -241,7 +241,7 @@ void Supervisor::settle(const std::shared_ptr<const std::vector<size_t>>& batch,
     entries_[(*batch)[i]].batch = batch;
     entries_[(*batch)[i]].position = i;
   }
-  // What had not begun runs again, in smaller batches until one goes well.
+  // The cases that had not begun run again, in smaller batches until a batch ends well.
   pending_.insert(pending_.begin(),
                   batch->begin() + static_cast<std::ptrdiff_t>(report.finished_count),
                   batch->end());

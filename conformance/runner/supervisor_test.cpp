@@ -1,5 +1,5 @@
-// Whole runs over workers that do what a script says (scripted_worker.hpp): who is charged with
-// what, what is confirmed, and where a run ends.
+// Tests whole runs over workers that behave as a script says (scripted_worker.hpp): which cases are
+// charged, which failures are confirmed, and where a run ends.
 #include "conformance/runner/supervisor.hpp"
 
 #include <gtest/gtest.h>
@@ -210,7 +210,8 @@ TEST_F(Runs, EndAtOnceWhereTheBackendDoesNotLoad) {
 }
 
 TEST_F(Runs, EndWhereTheBackendLoadsNoMore) {
-  options_.session.setup.plugin = "no_hello:3";  // It did load when it was probed.
+  options_.session.setup.plugin = "no_hello:3";  // The plugin loaded when it was probed, and does
+                                                 // not load now.
   const RunReport report = run({0, 1});
   EXPECT_FALSE(report.load_failure.has_value());
   EXPECT_EQ(outcomes(report), "Skip Skip");

@@ -23,7 +23,7 @@ namespace {
 
 using WardenClock = std::chrono::steady_clock;
 
-// A helper of the backend may need a moment to see that the worker has gone.
+// A helper process of the backend may need a moment to notice that the worker is gone.
 constexpr std::chrono::milliseconds kTimeToLeave{500};
 constexpr std::chrono::seconds kTimeToKill{5};
 
@@ -37,7 +37,8 @@ std::string read_all_of(const std::string& path) {
   return text;
 }
 
-// "pid (name) state parent ...", where the name may hold anything. -1 if there is no such process.
+// Returns the parent of a process, or -1 if there is no such process. The file reads "pid (name)
+// state parent ...", where the name may hold any characters.
 pid_t parent_of(const std::string& pid) {
   const std::string text = read_all_of("/proc/" + pid + "/stat");
   const size_t end_of_name = text.rfind(')');
@@ -79,7 +80,7 @@ class Warden {
       const sigset_t set = watched_signals();
       siginfo_t info = {};
       const int number = sigwaitinfo(&set, &info);
-      // The worker is not reaped yet, so its number is still its own.
+      // The worker is not reaped yet, so no other process can have its process id.
       if (number == SIGTERM) kill(-worker_, SIGTERM);
       if (number == SIGUSR1) kill(-worker_, SIGKILL);
       was_told_to_end_ |= number == SIGTERM || number == SIGUSR1;
@@ -91,7 +92,7 @@ class Warden {
   }
 
  private:
-  // Takes the ends of all children that have ended. True when the worker is among them.
+  // Reaps all children that have ended. Returns true if the worker is among them.
   bool reap() {
     bool has_ended = false;
     int status = 0;
@@ -103,8 +104,8 @@ class Warden {
     return has_ended;
   }
 
-  // Kills what the worker left behind. The children of a killed process become those of the warden,
-  // so that one pass follows another until none is left.
+  // Kills what the worker left behind. The children of a killed process become children of the
+  // warden, so passes follow each other until none is left.
   void clear_up() {
     const bool is_orderly = report_.wait_status == 0 && !was_told_to_end_;
     const auto start = WardenClock::now();
@@ -134,7 +135,8 @@ class Warden {
   WardenReport report_;
 };
 
-// Everything but the pipe of the report: the pipes of the worker must end with the worker.
+// Closes every descriptor but the pipe of the report: the pipes of the worker must close when the
+// worker ends.
 void close_other_descriptors() {
   constexpr unsigned kEnd = ~0u;
   if (syscall(SYS_close_range, 0u, static_cast<unsigned>(kWardenFd) - 1, 0u) == 0 &&
@@ -163,7 +165,7 @@ std::vector<pid_t> children_of(pid_t parent) {
 }
 
 void divide_into_warden_and_worker(pid_t supervisor) {
-  // Nothing here may outlive the supervisor: no orphan may keep a device.
+  // No process here may outlive the supervisor, because an orphan could keep a device.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != supervisor) _exit(1);
   prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -19,19 +19,19 @@ namespace bp::conformance {
 // The descriptor on which a warden reports. The worker closes it before it loads the backend.
 constexpr int kWardenFd = 235;
 
-// How the worker ended. The worker's process id, a pid_t, stands before it in the pipe.
+// The end of the worker. In the pipe, the worker's process id, a pid_t, stands before this struct.
 struct WardenReport {
   int32_t wait_status = 0;
-  uint32_t left_count = 0;    // The processes that the worker left behind.
+  uint32_t left_count = 0;    // The number of processes that the worker left behind.
   char left_names[256] = "";  // Their names, each once: "sleep, python3".
 };
 
-// Makes this process the warden of a worker. The function returns in the worker alone, which is a
+// Makes this process the warden of a worker. The function returns only in the worker, which is a
 // fork of this process. The warden ends with the worker. `supervisor` is the process that must be
-// the parent; without it there is nothing to do.
+// the parent; if it is not, the process exits.
 void divide_into_warden_and_worker(pid_t supervisor);
 
-// The processes whose parent is `parent`, zombies included.
+// Returns the processes whose parent is `parent`, zombies included.
 std::vector<pid_t> children_of(pid_t parent);
 
 }  // namespace bp::conformance

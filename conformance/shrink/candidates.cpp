@@ -5,6 +5,7 @@
 #include <set>
 
 #include "conformance/cases/engine/host_call.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {
@@ -32,7 +33,7 @@ class Candidates {
   void add(OpCase candidate) {
     for (TensorArgument& argument : candidate.tensors) follow_alias(candidate, argument);
     limit_indices(candidate);
-    const std::string text = describe_call(candidate).dump();
+    const std::string text = json_text(describe_call(candidate));
     if (!seen_.insert(text).second || text == current_text_) return;
     const bool has_place = std::ranges::none_of(candidate.tensors, [](const TensorArgument& a) {
       return is_index(a) && a.fill.high < 1 && element_count(a.shape) > 0;
@@ -40,7 +41,8 @@ class Candidates {
     if (has_place && HostCall(candidate).is_legal()) found_.push_back(std::move(candidate));
   }
 
-  // What lies in the memory of another tensor is that tensor, as the engine sees it.
+  // Makes a tensor that lies in the memory of another one equal to that tensor, as the engine sees
+  // it.
   static void follow_alias(const OpCase& call, TensorArgument& argument) {
     if (argument.alias.empty()) return;
     const auto original = std::ranges::find(call.tensors, argument.alias, &TensorArgument::name);
@@ -48,7 +50,7 @@ class Candidates {
     argument.layout = original->layout;
   }
 
-  // Indices may point into whatever has shrunk.
+  // Limits indices to the extents, which may have become smaller.
   void limit_indices(OpCase& changed) const {
     double limit = HUGE_VAL;
     for (size_t i = 0; i < changed.tensors.size(); ++i) {
@@ -76,7 +78,7 @@ class Candidates {
     }
   }
 
-  // The smaller extents to try, the smallest first.
+  // Returns the smaller extents to try, the smallest first.
   static std::vector<int64_t> below(int64_t extent) {
     std::vector<int64_t> values;
     for (const int64_t value :
@@ -87,8 +89,8 @@ class Candidates {
     return values;
   }
 
-  // Equal extents usually are one: all of them change together, once with the attributes that have
-  // this value and once without.
+  // Equal extents are usually the same extent, so all of them change together: once with the
+  // attributes that have this value, and once without.
   void add_tied_extents() {
     std::set<int64_t, std::greater<>> extents;
     for (const TensorArgument& argument : current_.tensors) {
@@ -119,7 +121,7 @@ class Candidates {
     add(std::move(changed));
   }
 
-  // One axis of one input, where the op can do with that.
+  // Changes one axis of one input, if the op allows that.
   void add_single_extents() {
     for (size_t i = 0; i < current_.tensors.size(); ++i) {
       const TensorArgument& argument = current_.tensors[i];
@@ -139,7 +141,7 @@ class Candidates {
     return argument.role != Role::kOutput && argument.fill.kind == FillKind::kIndex;
   }
 
-  // Without the first axis of extent 1 of the tensors that have most axes.
+  // Removes the first axis of extent 1 from the tensors with the most axes.
   void add_lower_ranks() {
     size_t rank = 0;
     for (const TensorArgument& argument : current_.tensors) {
@@ -194,7 +196,7 @@ class Candidates {
     }
   }
 
-  // How telling the data are: one element, its place, a small number, anything.
+  // Returns how plain the data are: one element, its place, a small number, anything.
   static int plainness(FillKind kind) {
     if (kind == FillKind::kOneHot) return 0;
     if (kind == FillKind::kCoord) return 1;
@@ -225,7 +227,7 @@ class Candidates {
   }
 
   const OpCase& current_;
-  std::string current_text_ = describe_call(current_).dump();
+  std::string current_text_ = json_text(describe_call(current_));
   std::set<std::string> seen_;
   std::vector<OpCase> found_, single_;
 };

@@ -1,4 +1,4 @@
-// That each simpler call really is one, so that shrinking ends, and ends at something small.
+// Tests that each candidate is simpler, so that shrinking ends, and that it ends at a small call.
 #include "conformance/shrink/candidates.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@
 namespace bp::conformance {
 namespace {
 
-// Rows of each op: the first of tier smoke, and those of other layouts and ranks behind it.
+// Returns rows of each op: the first of tier smoke, and the rows of other layouts and ranks behind
+// it.
 OpCases sample() {
   constexpr size_t kEachOp = 2;
   OpCases rows, chosen;
@@ -40,7 +41,7 @@ double size_of(const Shape& shape) {
   return static_cast<double>(std::accumulate(shape.begin(), shape.end(), int64_t{0}));
 }
 
-// The further from plain data, the larger.
+// Returns a number that is larger for data that are less plain.
 double size_of(const TensorArgument& argument) {
   switch (argument.fill.kind) {
     case FillKind::kOneHot:
@@ -67,7 +68,7 @@ double size_of(const Attribute& attribute) {
   return 0;
 }
 
-// What no candidate may make larger.
+// Returns the sizes that no candidate may make larger.
 std::vector<double> parts_of(const OpCase& call) {
   std::vector<double> parts;
   for (const TensorArgument& argument : call.tensors) {
@@ -90,8 +91,8 @@ double outputs_of(const OpCase& call) {
   return sum;
 }
 
-// Nothing is larger, and something is smaller. Outputs follow from the rest: they may grow where
-// another part shrinks, such as a stride, and count where nothing else changes.
+// Returns whether nothing is larger and something is smaller. Outputs follow from the rest: they
+// may grow if another part, such as a stride, shrinks, and they count if nothing else changes.
 bool is_simpler(const OpCase& candidate, const OpCase& current) {
   const std::vector<double> less = parts_of(candidate), more = parts_of(current);
   bool is_smaller = false;
@@ -122,7 +123,7 @@ TEST(Candidates, CanBeTakenUntilNoneIsLeft) {
   OpCases rows = sample();
   for (size_t i = 0; i < rows.size(); i += 5) {
     size_t steps = 0;
-    // A backend that fails whatever it is given.
+    // The backend fails every call.
     const OpCase smallest =
         shrink_call(rows[i], 500, [&](const OpCases& calls) -> std::optional<size_t> {
           if (calls.empty()) return std::nullopt;
@@ -242,13 +243,12 @@ TEST(ShrinkCall, TakesNoMoreStepsThanAllowedAndTheFirstThatFails) {
   EXPECT_EQ(asked, 1u) << "where no simpler call fails, there is nothing more to try";
 }
 
-// The cause decides as much as the outcome: a smaller call that fails in another way is another
-// failure.
+// The cause must match too, because a smaller call that fails in another way is another failure.
 TEST(ShrinkCall, KeepsTheCauseOfTheFailure) {
   OpCase add = make_case(BP_OP_ADD, BP_F32, "", "", "");
   add.input("a", BP_F32, {64}, kRandom).input("b", BP_F32, {64}, kRandom);
   add.output("y", BP_F32, {64}).reference = any_answer;
-  // A kernel that loses the tail of long rows, and is wrong in another way for short ones.
+  // The kernel loses the tail of long rows, and is wrong in another way for short rows.
   const auto result_of = [](const OpCase& call) {
     const int64_t extent = call.tensors[2].shape.empty() ? 1 : call.tensors[2].shape[0];
     return Result{.outcome = Outcome::kFail, .cause = extent >= 9 ? "tail" : "values"};
@@ -353,7 +353,7 @@ TEST(InferredOutputs, FollowTheInputs) {
   matmul.tensors[0].shape = {7, 4};
   infer_outputs(matmul);
   EXPECT_EQ(matmul.tensors[2].shape, (Shape{7, 5}));
-  matmul.tensors[0].shape = {7, 9};  // No product of these.
+  matmul.tensors[0].shape = {7, 9};  // The shapes make no product.
   infer_outputs(matmul);
   EXPECT_EQ(matmul.tensors[2].shape, (Shape{7, 5})) << "an illegal call infers nothing";
 }

@@ -4,6 +4,7 @@
 
 #include "conformance/cases/engine/host_call.hpp"
 #include "conformance/cases/engine/op_engine.hpp"
+#include "conformance/json_file.hpp"
 #include "conformance/shrink/program.hpp"
 #include "conformance/usage_error.hpp"
 
@@ -70,7 +71,7 @@ void read_tensor(const json& tensor, TensorArgument& argument) {
   argument.fill = {static_cast<FillKind>(kind), fill.at(1).get<double>(), fill.at(2).get<double>()};
 }
 
-// A changed call that the oracle cannot follow says nothing about the backend.
+// A changed call shows nothing about the backend if the oracle cannot follow it.
 void require_oracle(Context& t, const OpCase& op_case) {
   t.progress("oracle");
   const CallData data(op_case, t.seed());
@@ -106,7 +107,7 @@ OpCase changed_case(const OpCase& base, const json& description) try {
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     read_tensor(tensors[i], changed.tensors[i]);
-    // Other data may leave something to round.
+    // A result may need rounding with other data.
     if (!is_same_fill(changed.tensors[i].fill, base.tensors[i].fill)) changed.is_exact = false;
   }
   for (Attribute& attribute : changed.attributes) {
@@ -150,7 +151,7 @@ Case make_changed_case(const CaseList& suite, const json& description) {
   const auto changed = std::make_shared<const OpCase>(changed_case(*base->op_case, description));
   Case made = *base;
   made.tier = Tier::kSmoke;
-  made.change = description.dump();
+  made.change = json_text(description);
   made.op_case = changed;
   const bool wants_program = description.value("wants_program", false);
   made.run = [changed, wants_program](Context& t) {

@@ -10,12 +10,14 @@
 #include "conformance/cases/engine/op_judge.hpp"
 #include "conformance/runner/setup.hpp"
 #include "conformance/shrink/program_text.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 constexpr size_t kWidth = 100;
-constexpr int64_t kTriedAlternatives = 4096;  // Indices that may be as right as the first.
+constexpr int64_t kTriedAlternatives = 4096;  // The most indices that are tried as other right
+                                              // answers.
 
 uint64_t round_up(uint64_t value, uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -27,19 +29,25 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-// A double as a constant of C11, exactly.
+// Returns a double as an exact constant of C11.
 std::string constant(double value) {
   if (std::isnan(value)) return "NAN";
   if (std::isinf(value)) return value < 0 ? "-INFINITY" : "INFINITY";
-  char text[40];
-  std::snprintf(text, sizeof(text), "%.17g", value);
-  const bool is_integer = std::string_view(text).find_first_of(".e") == std::string_view::npos;
-  return text + std::string(is_integer ? ".0" : "");
+  const std::string text = short_text(value, 17);
+  const bool is_integer = text.find_first_of(".e") == std::string::npos;
+  return text + (is_integer ? ".0" : "");
 }
 
+// A text as a literal of C; three octal digits end where they should, whatever follows.
 std::string quoted(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof(escape), "\\%03o", static_cast<unsigned>(c));
+      result += escape;
+      continue;
+    }
     if (c == '"' || c == '\\') result += '\\';
     result += c;
   }
@@ -76,7 +84,7 @@ class Program {
   }
 
  private:
-  // Those of the kernel that takes the call; the strictest where none does.
+  // Returns the declaration of the kernel that takes the call; the strictest one if no kernel does.
   const bp_numerics* declared_numerics() const {
     HostCall call(case_);
     bp_kernel_choice choice{};
@@ -158,7 +166,7 @@ class Program {
     write_array(type, "elements_" + std::to_string(i), std::move(words));
   }
 
-  // What accept() says of one element, as an interval.
+  // Returns the values that accept() allows for one element.
   static Interval interval_of(bp_dtype dtype, const Exact& exact, const Numerics& numerics) {
     if (isnan(exact.value)) return {NAN, NAN};
     Interval interval = accepted_interval(dtype, exact, numerics);
@@ -166,7 +174,7 @@ class Program {
     if (numerics.flush_outputs && least < float_format(dtype)->smallest_normal()) {
       interval = {std::min(interval.low, 0.0), std::max(interval.high, 0.0)};
     }
-    // The sign of a zero counts where both ends are the same zero.
+    // The sign of a zero matters only if the expectation says so.
     if (!exact.sign_of_zero && interval.low == 0 && interval.high == 0) interval = {-0.0, 0.0};
     return interval;
   }
@@ -219,7 +227,7 @@ class Program {
     write_array("struct also", "alsos", alsos_);
   }
 
-  // The memory of an operand, as the cases of the suite lay it out.
+  // Writes the memory of an operand, as the cases of the suite lay it out.
   void write_operand(size_t i) {
     const TensorArgument& argument = case_.tensors[i];
     const Placement placement = place(argument.layout, argument.shape);

@@ -13,19 +13,19 @@ constexpr const char* kProgramHead = R"(
 #include "backplane/host.h"
 #include "backplane/ops.h"
 
-/* A tensor of the call, in memory whose other bytes nothing may change. */
+/* A tensor of the call. Nothing may change the other bytes of its memory. */
 struct operand {
   const char* name;
   uint64_t element_bytes, memory_bytes;
-  int shares;               /* The operand whose memory this one has: its own number, or a lower. */
-  const void* elements;     /* In row-major order; NULL: only written. */
-  const double *low, *high; /* What is right for each element, of a float; NaN: NaN. */
-  const uint64_t* right;    /* The same for other types, as bits. */
+  int shares;               /* The operand whose memory it uses: its own number, or a lower one. */
+  const void* elements;     /* In row-major order; NULL if the call only writes it. */
+  const double *low, *high; /* The right interval of each float element; NaN: only NaN is right. */
+  const uint64_t* right;    /* The right bits of each element of another type. */
   bp_tensor tensor;
   unsigned char *before, *after;
 };
 
-/* Further right values of single elements. */
+/* Other values that are right for single elements. */
 struct also {
   int operand;
   uint64_t element;
@@ -82,7 +82,7 @@ static int is_right(int number, uint64_t element, uint64_t bits) {
   const double low = o->low[element], high = o->high[element];
   if (isnan(low)) return isnan(y);
   if (!(low <= y && y <= high)) return 0;
-  /* Where a zero has the wrong sign: both ends are zeros of the other one. */
+  /* If both ends are zeros of one sign, a zero must have that sign. */
   const int has_sign = low == 0 && high == 0 && !signbit(low) == !signbit(high);
   return !has_sign || !signbit(y) == !signbit(low);
 }

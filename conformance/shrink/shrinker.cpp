@@ -2,13 +2,15 @@
 
 #include <stdexcept>
 
+#include "conformance/json_file.hpp"
 #include "conformance/shrink/candidates.hpp"
 #include "conformance/shrink/changed_case.hpp"
 
 namespace bp::conformance {
 namespace {
 
-// "launch" of "died of signal 11 (SIGSEGV), in phase launch 2"; "" where nothing died.
+// Returns "launch" for "died of signal 11 (SIGSEGV), in phase launch 2"; "" if the process did not
+// die.
 std::string phase_of(const Result& result) {
   const std::string mark = "in phase ";
   const size_t at = result.message.rfind(mark);
@@ -41,7 +43,7 @@ Case ChangedRuns::make(const OpCase& call, size_t number, bool wants_program) co
   if (wants_program) change["wants_program"] = true;
   Case made = base_;
   made.id += "/" + std::to_string(number);
-  made.change = change.dump();
+  made.change = json_text(change);
   return made;
 }
 
@@ -78,7 +80,8 @@ std::optional<size_t> ChangedRuns::find_failing(const std::vector<OpCase>& calls
                                                 const Result& failure) {
   std::vector<Case> made;
   for (size_t i = 0; i < calls.size(); ++i) made.push_back(make(calls[i], i, false));
-  const CaseList cases(std::move(made));  // All of one op and dtype: the order stays.
+  const CaseList cases(std::move(made));  // All cases have one op and dtype, so the list keeps
+                                          // their order.
   std::optional<size_t> found;
   for (size_t next = 0; next < cases.size() && !found && !is_interrupted_;) {
     std::vector<size_t> batch;

@@ -1,4 +1,4 @@
-// Finds the smallest call that still fails as a given one does.
+// Finds the smallest call that still fails as a given call does.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,14 @@
 
 namespace bp::conformance {
 
-// The first of `candidates` that still fails, or none.
+// Returns the index of the first of `candidates` that still fails, or nothing.
 using FindFailing = std::function<std::optional<size_t>(const std::vector<OpCase>& candidates)>;
 
-// Takes the first simpler call that still fails, until none does or `max_steps` were taken.
+// Takes the first simpler call that still fails, until none fails or `max_steps` were taken.
 OpCase shrink_call(OpCase failing, size_t max_steps, const FindFailing& find_failing);
 
-// Whether `result` is the same failure as `first`: outcome, cause and, of a death, where it was.
+// Returns whether `result` is the same failure as `first`: outcome, cause and, if the process died,
+// the phase.
 bool is_same_failure(const Result& first, const Result& result);
 
 // Runs changed calls of one case in workers.
@@ -25,16 +26,17 @@ class ChangedRuns {
   ChangedRuns(const SessionOptions& session, const CaseList& suite, const Case& base)
       : session_(session), suite_(suite), base_(base) {}
 
-  // The case as the suite has it, alone in a fresh worker.
+  // Runs the case of the suite alone in a fresh worker.
   Result run_base();
 
-  // One changed call, alone in a fresh worker.
+  // Runs one changed call alone in a fresh worker.
   Result run(const OpCase& call);
 
-  // Many in turn in as few workers as possible; nothing if none fails as `failure` does.
+  // Runs many calls in turn, in as few workers as possible. Returns nothing if none fails as
+  // `failure` does.
   std::optional<size_t> find_failing(const std::vector<OpCase>& calls, const Result& failure);
 
-  // The program that repeats `call` without the suite. Throws std::runtime_error.
+  // Returns the program that repeats `call` without the suite. Throws std::runtime_error.
   std::string program_of(const OpCase& call);
 
   size_t run_count() const { return run_count_; }

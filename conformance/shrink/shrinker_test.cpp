@@ -36,7 +36,7 @@ OpCase shrunk(const OpCase& start, const std::function<bool(const OpCase&)>& fai
 TEST(Shrinking, KeepsWhatTheFailureNeedsAndNothingElse) {
   OpCase start = op_case(kMatmul);
   start.tensors[0].layout = Layout::kTransposed;
-  // Fails where K is no multiple of 16.
+  // The call fails if K is not a multiple of 16.
   const OpCase small =
       shrunk(start, [](const OpCase& call) { return call.tensors[0].shape.back() % 16 != 0; });
   EXPECT_EQ(small.tensors[0].shape, (Shape{1, 1}));

@@ -1,5 +1,5 @@
-// The kernel that cases about streams launch: an addition, in i32 or f32, of numbers that both hold
-// exactly.
+// The kernel that cases about streams launch: an addition in i32 or f32 of numbers that both dtypes
+// hold exactly.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,25 @@ namespace bp::conformance {
 struct Addition {
   bp_dtype dtype = BP_I32;
 
-  // Of an element, in both dtypes.
+  // The bytes of an element, in both dtypes.
   static constexpr uint64_t kElementBytes = 4;
 
-  // The bytes of `count` numbers: (i % 7 + 1) * factor.
+  // Returns the bytes of `count` numbers: (i % 7 + 1) * factor.
   std::vector<uint8_t> numbers(uint64_t count, int32_t factor) const;
 
-  // Submits y = a + b over ranges of one size. submit() returns the status, launch() ends the case
-  // on failure.
+  // Submits y = a + b over ranges of one size. submit() returns the status, and launch() ends the
+  // case on failure.
   bp_status submit(const bp_target& target, bp_stream* stream, const bp_buffer_ref& y,
                    const bp_buffer_ref& a, const bp_buffer_ref& b) const;
   void launch(Context& t, bp_stream* stream, const bp_buffer_ref& y, const bp_buffer_ref& a,
               const bp_buffer_ref& b) const;
 };
 
-// Whether the backend has a kernel of its own for it.
+// Returns whether the backend has its own kernel for the addition.
 bool has_addition(const bp_target& target, bp_dtype dtype);
 
-// Ends the case as NotSupported if the backend has none.
+// Returns the addition in a dtype of the backend. Ends the case as NotSupported if the backend has
+// no kernel for it.
 Addition find_addition(Context& t);
 
 }  // namespace bp::conformance

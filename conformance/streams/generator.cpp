@@ -8,7 +8,7 @@
 namespace bp::conformance {
 namespace {
 
-// How often each kind is drawn, out of their sum.
+// The weight of each kind of step in the draw.
 struct KindWeight {
   StepKind kind;
   uint32_t weight;
@@ -20,7 +20,7 @@ constexpr KindWeight kWeights[] = {
     {StepKind::kSyncDevice, 1},  {StepKind::kQuery, 2},       {StepKind::kFlush, 2},
     {StepKind::kRenewStream, 1}, {StepKind::kRenewBuffer, 2},
 };
-constexpr int kRepairs = 4;  // Records and waits that one step may get.
+constexpr int kRepairs = 4;  // The number of records and waits that one step may get.
 
 class Drawing {
  public:
@@ -34,7 +34,8 @@ class Drawing {
   }
 
   Program run() {
-    // A step that cannot come next is dropped: the bound is for shapes in which few can.
+    // A step that cannot come next is dropped. The bound is for shapes in which few steps can come
+    // next.
     for (uint32_t tries = 0; tries < 20 * shape_.step_count; ++tries) {
       if (program_.steps.size() >= shape_.step_count) break;
       add_ordered(step());
@@ -78,7 +79,7 @@ class Drawing {
     return {draw_.below(shape_.buffer_count), room == 0 ? 0 : draw_.below(room + 1), size};
   }
 
-  // The tensors of a launch lie in three buffers, so that none overlaps another.
+  // Places the tensors of a launch in three buffers, so that none overlaps another.
   void place_launch(Step& step) {
     const uint32_t first = draw_.below(shape_.buffer_count);
     const uint32_t slots = shape_.buffer_bytes / shape_.launch_alignment_bytes;

@@ -1,4 +1,4 @@
-// Draws stream programs that have one meaning, and shortens those that fail.
+// Draws stream programs that have one meaning, and shortens programs that fail.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace bp::conformance {
 
-// Numbers from a seed, the same on each machine.
+// Draws numbers from a seed, which are the same on each machine.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : seed_(seed) {}
@@ -27,15 +27,16 @@ struct ProgramShape {
   uint32_t buffer_count = 3;
   uint32_t buffer_bytes = 256;
   uint32_t step_count = 60;
-  uint32_t launch_alignment_bytes = 0;  // Of the offsets of tensors; 0: no launches.
+  uint32_t launch_alignment_bytes = 0;  // The alignment of the offsets of tensors; 0: the program
+                                        // has no launches.
 };
 
-// A program without races. Steps that would race get a record and a wait before them, or are drawn
-// again.
+// Draws a program without races. Steps that would race get a record and a wait before them, or are
+// drawn again.
 Program draw_program(const ProgramShape& shape, uint64_t seed);
 
-// Drops steps as long as `fails` holds for what remains and that still has one meaning. `fails` is
-// asked at most `budget` times.
+// Drops steps as long as the rest still has one meaning and `fails` returns true for it. It calls
+// `fails` at most `budget` times.
 Program shortened(Program program, int budget, const std::function<bool(const Program&)>& fails);
 
 }  // namespace bp::conformance

@@ -1,4 +1,4 @@
-// What programs are drawn from, and the data of the kernel that they launch.
+// Tests the weights of drawn programs, and the data of the kernel that they launch.
 #include "conformance/streams/generator.hpp"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST(DrawnPrograms, RelateStreamsRatherThanDropWhatRaces) {
       waits += step.kind == StepKind::kWait;
     }
   }
-  // By weight alone a tenth of the steps would be waits.
+  // By weight alone, only a tenth of the steps would be waits.
   EXPECT_GT(waits, steps / 7);
 }
 

@@ -28,7 +28,7 @@ void VectorClock::merge(const VectorClock& other) {
   for (size_t i = 0; i < other.ticks_.size(); ++i) ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
 }
 
-// The beginning is ordered before everything: moment 0 of line 0.
+// The beginning, moment 0 of line 0, is ordered before everything.
 Model::Model(const Program& shape)
     : shape_(without_steps(shape)),
       streams_(shape.stream_count),
@@ -59,7 +59,7 @@ std::vector<Model::Access> Model::accesses_of(const Step& step) const {
   }
 }
 
-// What has happened before work that is submitted to the stream of the step now.
+// Returns what has happened before work that is submitted to the stream of the step now.
 VectorClock Model::clock_of_next(const Step& step) const {
   VectorClock clock = streams_[step.stream];
   clock.merge(host_);
@@ -81,7 +81,7 @@ std::optional<Conflict> Model::conflict_at(const Cell& cell, const VectorClock& 
     return race_with(cell.writer_line, is_write ? "write after write" : "read after write");
   }
   if (!is_write) {
-    if (!cell.is_defined) return Conflict{"a read of what nobody has written", std::nullopt};
+    if (!cell.is_defined) return Conflict{"a read of bytes that nobody has written", std::nullopt};
     return std::nullopt;
   }
   for (uint32_t line = 0; line < cell.reads.size(); ++line) {
@@ -111,7 +111,7 @@ void Model::apply(const Step& step) {
   ++step_count_;
 }
 
-// The clocks, and the moments of the accesses.
+// Updates the clocks and the moments of the accesses.
 void Model::order(const Step& step) {
   VectorClock& stream = streams_[step.stream];
   switch (step.kind) {
@@ -181,8 +181,8 @@ void Model::write(const Bytes& to, const std::vector<uint8_t>& bytes) {
   }
 }
 
-// The bytes, as if the steps ran one after the other: that is one of the orders that the clocks
-// allow, and without races all of them give the same.
+// Computes the bytes as if the steps ran one after the other. The clocks allow this order, and
+// without races all allowed orders give the same bytes.
 void Model::work(const Step& step) {
   switch (step.kind) {
     case StepKind::kFill:

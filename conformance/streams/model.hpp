@@ -1,11 +1,11 @@
-// What a stream program means: a vector clock per stream decides which accesses are ordered, and
-// with it the one legal value of each byte.
+// The meaning of a stream program. A vector clock for each stream shows which accesses are ordered,
+// and so gives the one legal value of each byte.
 //
 // A time line is a stream from its creation to its destruction, or the host. Work of a stream comes
-// after what the stream did before and after what the host knew when it submitted it; record copies
-// the clock of a stream into an event, and wait and sync merge one clock into another. An access
-// that none of this orders behind an earlier one to the same byte is a race, and the program then
-// has no one meaning.
+// after the earlier work of the stream, and after everything that the host knew when it submitted
+// the work. A record copies the clock of a stream into an event, and wait and sync merge one clock
+// into another. An access that these rules do not order behind an earlier access to the same byte
+// is a race, and a program with a race has no single meaning.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace bp::conformance {
 
-// Moments of all time lines that have happened before. Shorter ones end in zeros.
+// The moments of all time lines that have happened before. A shorter clock ends in zeros.
 class VectorClock {
  public:
   uint32_t of(size_t line) const { return line < ticks_.size() ? ticks_[line] : 0; }
@@ -28,33 +28,33 @@ class VectorClock {
   std::vector<uint32_t> ticks_;
 };
 
-// Why a step may not come next.
+// The reason why a step may not come next.
 struct Conflict {
   std::string problem;
-  std::optional<uint32_t> stream;  // That must be waited for, where it still exists.
+  std::optional<uint32_t> stream;  // The stream that must be waited for, if it still exists.
 };
 
 class Model {
  public:
   explicit Model(const Program& shape);
 
-  // Nothing if the step has one meaning after those that were applied.
+  // Returns nothing if the step has one meaning after the steps that were applied.
   std::optional<Conflict> conflict_of(const Step& step) const;
 
-  // Applies a step without conflict.
+  // Applies a step that has no conflict.
   void apply(const Step& step);
 
   struct Cell {
     uint8_t value = 0;
-    bool is_defined = true;    // Else of a new buffer, and nothing is written there yet.
-    uint32_t writer_line = 0;  // The last write: its time line and moment.
+    bool is_defined = true;    // If false, the byte is in a new buffer and was never written.
+    uint32_t writer_line = 0;  // The time line of the last write; the next member is its moment.
     uint32_t writer_tick = 0;
-    int32_t writer_step = -1;     // Its number in the program; -1 for the beginning.
-    std::vector<uint32_t> reads;  // The moments of the last reads since, by time line.
+    int32_t writer_step = -1;     // The number of that step in the program; -1 for the beginning.
+    std::vector<uint32_t> reads;  // The moments of the last reads since that write, by time line.
   };
   const std::vector<Cell>& buffer(size_t index) const { return buffers_[index]; }
 
-  // What each download gives, in the order of the program.
+  // Returns the bytes of each download, in the order of the program.
   const std::vector<std::vector<uint8_t>>& downloads() const { return downloads_; }
 
  private:
@@ -73,9 +73,9 @@ class Model {
   std::vector<uint8_t> values(const Bytes& from) const;
   void work(const Step& step);
 
-  const Program shape_;                   // Without its steps.
-  std::vector<uint32_t> line_of_stream_;  // Changes where a stream is renewed.
-  std::vector<VectorClock> streams_;      // By stream.
+  const Program shape_;                   // The program without its steps.
+  std::vector<uint32_t> line_of_stream_;  // A renewed stream gets a new line.
+  std::vector<VectorClock> streams_;      // The clock of each stream.
   std::vector<VectorClock> events_;
   VectorClock host_;
   uint32_t line_count_;
@@ -84,9 +84,9 @@ class Model {
   std::vector<std::vector<uint8_t>> downloads_;
 };
 
-// The meaning of a whole program; the problem of its first step that has none.
+// The meaning of a whole program, or the problem of its first step without a meaning.
 struct Meaning {
-  std::string problem;  // "" if there is one.
+  std::string problem;  // "" if the program has a meaning.
   std::optional<Model> model;
 };
 Meaning meaning_of(const Program& program);

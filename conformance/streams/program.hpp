@@ -14,14 +14,14 @@ enum class StepKind : uint8_t {
   kUpload,       // to = host bytes, drawn from `data`
   kDownload,     // host bytes = from
   kLaunch,       // to = from + other, in elements of kElementBytes
-  kRecord,       // of `event` on `stream`
-  kWait,         // of `stream` for `event`
+  kRecord,       // records `event` on `stream`
+  kWait,         // lets `stream` wait for `event`
   kSyncStream,   // the host waits for `stream`
   kSyncEvent,    // the host waits for `event`
   kSyncDevice,   // the host waits for all streams
-  kQuery,        // tells nothing that could be relied on
-  kFlush,        // as little
-  kRenewStream,  // destroys `stream`, busy as it may be, and makes a new one in its place
+  kQuery,        // asks for completion, whose answer nothing relies on
+  kFlush,        // hands batched work to the device, which orders nothing
+  kRenewStream,  // destroys `stream`, even if it is busy, and makes a new one in its place
   kRenewBuffer,  // frees to.buffer on `stream`, and allocates a new one in its place
 };
 inline constexpr int kStepKindCount = 14;
@@ -42,7 +42,7 @@ struct Step {
   Bytes to{}, from{}, other{};
   uint64_t data = 0;
   uint32_t pattern_bytes = 1;
-  bool until_complete = false;  // How long a copy borrows its host memory; else during the call.
+  bool until_complete = false;  // If false, a copy borrows its host memory only during the call.
 };
 
 struct Program {
@@ -50,20 +50,21 @@ struct Program {
   uint32_t event_count = 1;
   uint32_t buffer_count = 1;
   uint32_t buffer_bytes = 64;
-  uint64_t content = 0;  // What the buffers hold at the beginning is drawn from it.
+  uint64_t content = 0;  // The seed of the first bytes of the buffers.
   std::vector<Step> steps;
 };
 
-// `count` bytes drawn from `seed`: what a fill, an upload or the beginning puts somewhere.
+// Returns `count` bytes from `seed`, for a fill, an upload or the first bytes of a buffer.
 std::vector<uint8_t> program_bytes(uint64_t seed, uint32_t count);
 
-// Whether the host waits in a step: what was submitted before is then on its way to its end.
+// Returns whether the host waits in a step. Work that was submitted before must then end without
+// further calls.
 bool is_blocking(const Step& step);
 
-// One step in words: "s1: copy b0[16..48) <- b2[0..32)".
+// Describes one step: "s1: copy b0[16..48) <- b2[0..32)".
 std::string text_of(const Step& step);
 
-// A line per step, each with its number.
+// Returns a line for each step, with its number.
 std::string listing(const Program& program);
 
 }  // namespace bp::conformance

@@ -16,28 +16,30 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr uint8_t kOverwritten = 0xBB;  // Sources, once a call that stages them has returned.
-constexpr uint8_t kNotYetRead = 0xCC;   // Destinations, before a copy.
-constexpr uint64_t kPatienceNs = 10'000'000'000;  // For what must come to an end.
+constexpr uint8_t kOverwritten = 0xBB;  // The value of sources after a call that stages them has
+                                        // returned.
+constexpr uint8_t kNotYetRead = 0xCC;   // The value of destinations before a copy.
+constexpr uint64_t kPatienceNs = 10'000'000'000;  // The time limit for what must end.
 
-// Thrown by a step that did not go as it must; caught by run_program().
+// Thrown by a step with a wrong result; run_program() catches it.
 struct Failure {
   Deviation deviation;
 };
 
-// How long callbacks may sleep; each gets one of them, so that nothing else has to live.
+// How long callbacks may sleep. Each callback points to one of these constants, so that no other
+// object has to stay alive.
 constexpr std::array<std::chrono::microseconds, 5> kPauses{20us, 50us, 90us, 140us, 200us};
 
 void pause(void* length, bp_status) {
   std::this_thread::sleep_for(*static_cast<const std::chrono::microseconds*>(length));
 }
 
-// What copies borrow.
+// The host memory that copies borrow.
 struct HostMemory {
   std::deque<std::vector<uint8_t>> sources, downloads;
 };
 
-// One run. What it made is kept until the device is idle again, whatever happens.
+// One run. It keeps what it made until the device is idle again, also after a failure.
 class Run {
  public:
   Run(const bp_target& target, const Program& program, const Model& model, bool may_hold,
@@ -50,12 +52,12 @@ class Run {
         draw_(delay_seed) {}
   Run(const Run&) = delete;
 
-  // Lets go of what is held back, waits, and ends the handles.
+  // Opens the gates, waits, and ends the handles.
   ~Run() {
     static_cast<void>(open_gates());
     const bp_device_ops& devices = *target_.devices;
     if (devices.synchronize(devices.self, target_.device, kPatienceNs) != BP_OK) {
-      // Work may still come and use what it borrows: all of it stays.
+      // Work may still run and use what it borrows, so all of it stays.
       static_cast<void>(host_.release());
       return;
     }
@@ -154,7 +156,7 @@ class Run {
               "stream.synchronize");
   }
 
-  // Before a step: perhaps its stream is held back until the host waits, perhaps it pauses.
+  // Before a step, may hold its stream back until the host waits, or may let the stream pause.
   void delay(uint32_t stream) {
     if (!has_delays_) return;
     const bp_stream_ops& streams = *target_.streams;
@@ -171,7 +173,7 @@ class Run {
               "stream.add_callback");
   }
 
-  // Opens what holds streams back, in a drawn order.
+  // Opens the gates that hold streams back, in a drawn order.
   bp_status open_gates() {
     const bp_event_ops& events = *target_.events;
     bp_status first = BP_OK;
@@ -242,7 +244,7 @@ class Run {
     expect_ok(status, "launch of add.i32");
   }
 
-  // What a stream was given is not lost with it: an event tells when it has ended.
+  // The work of the old stream still runs; an event shows when it has ended.
   void renew(const Step& step) {
     if (step.kind == StepKind::kRenewBuffer) {
       const bp_allocator_ops& memory = *target_.allocator;
@@ -315,7 +317,7 @@ class Run {
     for (uint32_t b = 0; b < program_.buffer_count; ++b) compare_buffer(b);
   }
 
-  // What a buffer holds at the end, read in a way that asks for no more than order on one stream.
+  // Compares the last contents of a buffer. The read relies only on the order of one stream.
   void compare_buffer(uint32_t number) {
     const bp_allocator_ops& memory = *target_.allocator;
     std::vector<uint8_t>& bytes = host_->sources.emplace_back(program_.buffer_bytes, kNotYetRead);
@@ -344,7 +346,7 @@ class Run {
   std::vector<bp_stream*> streams_;
   std::vector<bp_event*> events_, ends_, gates_;
   std::vector<bp_buffer*> buffers_;
-  std::vector<bool> is_drawn_;  // By stream: whether it is held back until the host waits.
+  std::vector<bool> is_drawn_;  // For each stream, whether it is held back until the host waits.
   std::unique_ptr<HostMemory> host_ = std::make_unique<HostMemory>();
 };
 

@@ -1,4 +1,5 @@
-// That the clocks find races, that drawn programs have one meaning, and that failing ones shrink.
+// Tests that the clocks find races, that drawn programs have one meaning, and that failing ones
+// shrink.
 #include <gtest/gtest.h>
 
 #include "conformance/streams/generator.hpp"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Drives bp-conformance over backends that misbehave: each is one clear line and the right exit
-code, and every report is complete.
+"""Runs bp-conformance over backends that misbehave: each must give one clear line and the right
+exit code, and every report must be complete.
 
   cli_test.py BP_CONFORMANCE PLUGIN_FOLDER [unittest arguments]
 """
@@ -19,7 +19,7 @@ from mock_run import CASES, EVENT_CASE, QUIET_CASE, STREAM_CASE, TIMEOUT, Folder
 
 
 def in_parallel(work, items):
-    """The results in the order of the items. Most of the time is spent in waiting."""
+    """Returns the results in the order of the items. Most of the time is spent in waiting."""
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         return list(pool.map(work, items))
 
@@ -45,7 +45,7 @@ class WhatDoesNotLoad(Folder):
     def test_is_one_line_and_code_3_for_every_verb(self):
         trials = [(name, verb) for name, words in self.EXPECTED.items()
                   for verb in ("run", "info", "list", "coverage")
-                  # To wait for a deadline once is enough.
+                  # One wait for a deadline is enough.
                   if verb == "run" or "no end after" not in words]
         done = in_parallel(lambda trial: run(trial[1], plugin(trial[0]), "--timeout", TIMEOUT),
                            trials)
@@ -87,7 +87,8 @@ class CasesThatMisbehave(Folder):
         self.assertEqual(sum(1 for _ in suites.iter("testcase")), 3)
         self.assertTrue((self.out / "repro" / STREAM_CASE / "case.json").exists())
 
-    # What the backend does in a case, the one status of that case, and words of the report.
+    # Each row has what the backend does in a case, the only possible status of that case, and words
+    # of the report.
     MISBEHAVIOR = (
         ("segfault", "Crash", "SIGSEGV"), ("abort", "Crash", "SIGABRT"),
         ("exit", "Crash", "code 0"), ("exit_7", "Crash", "code 7"),
@@ -116,7 +117,7 @@ class CasesThatMisbehave(Folder):
 
         def trial(row):
             how, status, _ = row
-            # The rounds of a hang take their time; that they repeat is tested elsewhere.
+            # The confirmation of a hang takes long; another test checks it.
             retries = ("--retries", "0") if status == "Timeout" else ()
             named = [word for case in cases for word in ("--case", case)]
             return run("run", plugin("none"), *named, "--out", self.folder_of(how), "--timeout",
@@ -176,7 +177,7 @@ class CasesThatMisbehave(Folder):
         self.assertIn(f"passes alone, fails after {EVENT_CASE}: ", done.stdout)
         repro = next(line for line in done.stdout.splitlines() if "repro:" in line)
         self.assertIn(f"--case {EVENT_CASE} --case {poisoned} --seed", repro)
-        # The repro line repeats the failure.
+        # The repro line must repeat the failure.
         words = repro.split("bp-conformance", 1)[1].split()
         self.assertEqual(run(*words, "--out", str(self.out)).returncode, 1)
         self.assertIn("order", {line.get("cause") for line in self.lines()})
@@ -209,7 +210,8 @@ class CasesThatMisbehave(Folder):
                       cases=(*others[:2], STREAM_CASE, *others[2:]))
         workers = [line["pid"] for line in self.lines() if line["case"] not in ("load", "unload")]
         batches = [workers.count(pid) for pid in dict.fromkeys(workers)]
-        # The death is the third of nine cases; then half of the six that are left, and the rest.
+        # The process dies in the third of nine cases. Then half of the remaining six cases run, and
+        # then the rest.
         self.assertEqual(batches, [3, 3, 3])
 
     def test_at_most_20_failures_of_one_signature_are_confirmed(self):
@@ -225,7 +227,7 @@ class CasesThatMisbehave(Folder):
 class LostDevices(Folder):
     def test_leave_the_rest_of_the_batch_to_another_process(self):
         self.run_mock("--layers", "fault", "--layer-options", "fault.lost=stream.destroy@1",
-                      "--retries", "0")  # The case that runs first.
+                      "--retries", "0")  # The case runs first.
         self.assertEqual([line["case"] for line in self.lines()], list(CASES))
         self.assertEqual(self.status(STREAM_CASE), "Fail")
         self.assertEqual(self.status(EVENT_CASE), "Pass")
@@ -260,7 +262,7 @@ class Limits(Folder):
             process.kill()
         worker = self.lines()[0]["pid"]
         with open(self.out / "results.jsonl", "a", encoding="utf-8") as log:
-            log.write('{"case": "stream.des')  # As a write that was cut leaves it.
+            log.write('{"case": "stream.des')  # A write that was cut leaves such a line.
         resumed = ("--resume", str(self.out), "--timeout", "2")
         for other in (("--seed", "7"), ("--option", "event=print"), ("--case", QUIET_CASE)):
             done = run(*flags, *resumed, *other)
@@ -273,7 +275,7 @@ class Limits(Folder):
         self.assertEqual(self.status(STREAM_CASE), "Timeout")
         self.assertEqual(done.stdout.splitlines()[-1], "1 passed, 1 failed, 0 skipped")
         self.assertFalse(os.path.exists(f"/proc/{worker}"))
-        # Everything is settled now: nothing runs again.
+        # Every case is settled now, so no case runs again.
         self.assertEqual(run(*flags, *resumed).returncode, 1)
         self.assertEqual(len(self.lines()), 3)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Drives bp-conformance with damaged files, full disks, signals, and other runs at its side: no
-result is lost in silence, and each error says what was wrong and where.
+"""Runs bp-conformance with damaged files, full disks, signals, and other runs beside it: no result
+may be lost silently, and each error must say what was wrong and where.
 
   damage_test.py BP_CONFORMANCE PLUGIN_FOLDER [unittest arguments]
 """
@@ -37,7 +37,7 @@ class FullDisks(Folder):
         self.assertEqual(self.status(STREAM_CASE), "Pass")
 
     def run_limited(self, most_bytes, *flags):
-        """A run whose files can have no more bytes than these."""
+        """Runs the program with a limit on the bytes of each file."""
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Backends that break one rule of growth each: the cases abi.* must fail, and say why.
+"""Builds backends that each break one rule of growth: the cases abi.* must fail, and say why.
 
 usage: growth_test.py PROGRAM COMPILER INCLUDE_DIR BACKEND_DIR
 
@@ -31,7 +31,7 @@ class Growth(unittest.TestCase):
         file.write_text(text.replace(old, new, 1), encoding="utf-8")
 
     def run_cases(self) -> dict[str, dict]:
-        """The last result of each case by its id."""
+        """Returns the last result of each case by its id."""
         plugin, out = self.root / "libmutant.so", self.root / "out"
         sources = sorted((self.root / "backend").glob("**/*.c"))
         subprocess.run([COMPILER, "-std=gnu11", "-w", "-shared", "-fPIC", "-fvisibility=hidden",
@@ -86,7 +86,7 @@ class Growth(unittest.TestCase):
     def test_one_that_refuses_every_link(self):
         self.change("include/backplane/base.h", "& BP_STRUCT_MUST_UNDERSTAND) == 0) continue",
                     "& BP_STRUCT_MUST_UNDERSTAND) == 1) continue")
-        self.assert_killed("abi.size.event.create", "Fail", "a link that nobody knows")
+        self.assert_killed("abi.size.event.create", "Fail", "a link of an unknown type")
 
     def test_one_that_takes_a_table_for_as_long_as_its_own(self):
         self.change("backend/backend.c", "bp_struct_read(r, first, &known, sizeof(known), NULL)",

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Drives bp-conformance over backends that attack it: the run goes on, says what happened, and no
-word of theirs passes for one of the suite.
+"""Runs bp-conformance over backends that attack it: the run must go on and say what happened, and
+no text of a backend may look like a text of the suite.
 
   hostile_test.py BP_CONFORMANCE PLUGIN_FOLDER [unittest arguments]
 """
 import json
 import os
 import pathlib
+import shutil
 import xml.etree.ElementTree
 
 import mock_run
@@ -16,7 +17,7 @@ FORGED = "x\x1b[2J\x1b[1;1H\nverdict: PERFECT\n99 passed, 0 failed|<b>`a`</b>&#\
 
 
 def is_there(pid):
-    """Whether a process runs; a zombie does not."""
+    """Returns whether a process runs; a zombie does not run."""
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
@@ -111,7 +112,7 @@ class Texts(Folder):
         self.assert_clean((self.out / "report.md").read_text())
         for name in ("summary.json", "info.json", "results.jsonl"):
             self.assertNotIn("\x1b", (self.out / name).read_text())
-        for name in ("report.html", "junit.xml"):  # In which line breaks mean nothing.
+        for name in ("report.html", "junit.xml"):  # Line breaks have no meaning in these files.
             self.assert_clean((self.out / name).read_text(), lines=())
         page = (self.out / "report.md").read_text()
         code = "    bp-conformance run "  # The lines that repeat failures are code.
@@ -145,6 +146,26 @@ class Texts(Folder):
         self.assertEqual(done.returncode, 5)
         self.assert_clean(done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
+
+
+class PathsThatAreNoText(Folder):
+    """Linux lets a path have any bytes; JSON has text alone."""
+
+    def test_name_a_plugin_that_runs_and_whose_failure_repeats(self):
+        path = os.fsencode(self.folder.name) + b"/\xff\xfe.so"
+        shutil.copy(plugin("none"), path)
+        shown = run("info", path, "--json")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        self.assertEqual(pathlib.PurePath(json.loads(shown.stdout)["plugin"]["path"]).name,
+                         "\ufffd\ufffd.so")
+        done = run("run", path, "--case", STREAM_CASE, "--out", str(self.out),
+                   "--option", b"say=\x80", *self.option(stream="segfault"))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        for name in ("info.json", "summary.json"):
+            json.loads((self.out / name).read_text(encoding="utf-8"))
+        again = run("repro", str(self.out))
+        self.assertEqual(again.returncode, 1, again.stdout + again.stderr)
+        self.assertIn("Crash", again.stdout)
 
 
 class Records(Folder):

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: the program, backends that misbehave, and a folder."""
+"""Helpers of the tests of the command line: the program, backends that misbehave, and a folder."""
 import json
 import os
 import pathlib
@@ -9,8 +9,8 @@ import unittest
 
 PROGRAM = ""
 PLUGINS = pathlib.Path()
-TIMEOUT = "2"  # Seconds; what ends by itself takes some milliseconds.
-# What the mock backend has: streams of which a NULL can be destroyed, and events likewise.
+TIMEOUT = "2"  # The seconds of a time limit. A case that ends by itself takes some milliseconds.
+# The mock backend passes these cases: it accepts NULL in destroy() of streams and of events.
 STREAM_CASE = "stream.destroy_accepts_null"
 EVENT_CASE = "event.destroy_accepts_null"
 QUIET_CASE = "stream.default_stream_is_one_and_stays"
@@ -22,7 +22,7 @@ def plugin(name):
 
 
 def run_words(words, environment=None, **settings):
-    """The finished process. A hang of the tool itself fails the test."""
+    """Returns the finished process. A hang of the tool itself fails the test."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("BACKPLANE_")}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(words, text=True, timeout=120, env=inherited | (environment or {}),
@@ -30,7 +30,7 @@ def run_words(words, environment=None, **settings):
 
 
 def run(*arguments, environment=None, text=None):
-    """The program with these arguments."""
+    """Runs the program with these arguments."""
     return run_words([PROGRAM, *arguments], environment, input=text)
 
 
@@ -41,7 +41,7 @@ class Folder(unittest.TestCase):
         self.out = pathlib.Path(self.folder.name) / "out"
 
     def run_mock(self, *flags, cases=CASES, code=1):
-        """Runs cases on the mock; the statuses of results.jsonl and the finished process."""
+        """Runs cases on the mock; returns the statuses of results.jsonl and the process."""
         named = [word for case in cases for word in ("--case", case)]
         done = run("run", plugin("none"), *named, "--out", str(self.out), "--timeout", TIMEOUT,
                    *flags)
@@ -53,7 +53,7 @@ class Folder(unittest.TestCase):
         return [json.loads(line) for line in text.splitlines()]
 
     def status(self, case):
-        """The last status that was logged for a case."""
+        """Returns the last status that was logged for a case."""
         found = [line["status"] for line in self.lines() if line["case"] == case]
         self.assertTrue(found, f"{case} has no result")
         return found[-1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Drives `bp-conformance perf` over a good backend, over the same one broken on purpose, and over
-one without kernels: what it measures, finds, compares and refuses.
+"""Runs `bp-conformance perf` over a good backend, over the same backend broken on purpose, and over
+one without kernels. Tests what perf measures, finds, compares and refuses.
 
   perf_test.py BP_CONFORMANCE MUTANTS GOOD_PLUGIN MOCK_PLUGIN [unittest arguments]
 """
@@ -14,12 +14,12 @@ import time
 import unittest
 
 PROGRAM = MUTANTS = GOOD = MOCK = ""
-# Two sets of each call, and 20 runs: what is tested here is not the speed.
+# Each call has two sets and 20 runs, because the test does not depend on the speed.
 QUICK = ("--cache-bytes", "1K", "--min-time", "0.001")
 
 
 def words_of(plugin, *flags):
-    """The command; of QUICK what `flags` do not say themselves."""
+    """Returns the command, with the options of QUICK that `flags` do not set themselves."""
     words = [PROGRAM, "perf", plugin, *flags]
     for flag, value in zip(QUICK[::2], QUICK[1::2]):
         if flag not in flags:
@@ -41,7 +41,8 @@ class Perf(unittest.TestCase):
         done = subprocess.run(
             words_of(plugin or GOOD, "--out", str(self.folder / "out"), *flags),
             capture_output=True, text=True, timeout=600, env=inherited(), check=False)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        if code is not None:
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 
     def mutant(self, name, filter_of, code=1):
@@ -77,7 +78,7 @@ class AGoodBackend(Perf):
             self.assertAlmostEqual(case["fraction"], case["roof_s"] / case["median_s"])
             self.assertIn(case["grade"], ("A", "B", "C", "D", "F", "A or B", "B or C", "C or D",
                                           "D or F", "none"))
-            # Nothing is known on a machine so busy that no group of launches was left alone.
+            # If the machine is so busy that no group of launches was quiet, nothing is known.
             if case["uncertainty"] is not None and case["uncertainty"] <= 0.5:
                 self.assertLess(case["fraction_least"], case["fraction"])
                 self.assertGreater(case["fraction_most"], case["fraction"])
@@ -105,7 +106,8 @@ class AGoodBackend(Perf):
         for row in rows:
             self.assertEqual(len(row["grades"]), 2)
             self.assertIn(self.case(row["id"])["fraction"], row["fractions"])
-        # Parameters and both averages are written where they were read, the gradients only read.
+        # The step writes parameters and both averages where it read them, and only reads the
+        # gradients.
         step = self.case("perf.adamw_step.two_tensors.f32")
         self.assertEqual(step["bytes_updated"], 3 * 2 * 4 * 2 ** 18)
         self.assertGreater(step["copy_yardstick_s"], 0)
@@ -115,7 +117,7 @@ class AGoodBackend(Perf):
         self.perf("-k", "perf.fill.*:perf.relu.dense.f32")
         stored = self.folder / "before.json"
         before = self.document()
-        # So much slower that no noise of the machine hides it.
+        # The call is so much slower that the noise of the machine cannot hide it.
         for case in before["cases"]:
             if case["id"] == "perf.relu.dense.f32":
                 case.update(median_s=case["median_s"] * 1000, uncertainty=0)
@@ -125,7 +127,7 @@ class AGoodBackend(Perf):
         done = self.perf("-k", "perf.fill.*:perf.relu.dense.f32", "--baseline", str(stored),
                          "--max-regress", "50%")
         comparison = self.document()["comparison"]
-        # Beside other tests, the machine may be too busy to say anything: then that is said.
+        # Other tests may make the machine too busy for a grade. The report must then say so.
         uncertainty = self.case("perf.relu.dense.f32")["uncertainty"]
         is_clear = uncertainty is not None and uncertainty <= 0.5
         faster = [change["id"] for change in comparison["improvements"]]
@@ -154,25 +156,30 @@ class ABrokenBackend(Perf):
         self.assertNotIn("grade", case)
 
     def test_that_takes_the_same_tensors_for_the_same_data_is_wrong(self):
-        self.mutant("40", "perf.matmul.square512.f32")
-        self.assertEqual(self.case("perf.matmul.square512.f32")["cause"], "unwritten")
+        # A row of results is judged in seconds, where a square of them takes a minute.
+        self.mutant("40", "perf.matmul.row_vector.f32")
+        self.assertEqual(self.case("perf.matmul.row_vector.f32")["cause"], "unwritten")
 
     def test_that_caches_results_by_content_is_found_though_all_are_right(self):
-        done = self.mutant("40:subtle", "perf.matmul.square512.f32")
+        # Other work can hide the difference, so one run of three has to find it.
+        for _ in range(3):
+            done = self.mutant("40:subtle", "perf.matmul.square512.f32", code=None)
+            if done.returncode == 1:
+                break
         case = self.case("perf.matmul.square512.f32")
         self.assertEqual(case["cause"], "cached", done.stdout)
         self.assertLess(case["repeated_s"], 0.9 * case["changed_s"])
 
     def test_that_dies_leaves_a_complete_report(self):
         process = subprocess.Popen(
-            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "1", "-k",
+            words_of(GOOD, "--out", str(self.folder / "out"), "--min-time", "0.1", "-k",
                      "perf.fill.*:perf.relu.dense.f32"),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=inherited())
-        # The fill is under way as soon as the titles of the table are there.
+        # The fill runs as soon as the titles of the table have been printed.
         for line in process.stdout:
             if line.startswith("case "):
                 break
-        time.sleep(0.5)
+        time.sleep(0.1)
         children = pathlib.Path(f"/proc/{process.pid}/task").glob("*/children")
         workers = [int(word) for child in children for word in child.read_text().split()]
         self.assertEqual(len(workers), 1)

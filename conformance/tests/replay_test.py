@@ -3,7 +3,7 @@
 
   replay_test.py BP_CONFORMANCE MUTANT GOOD [unittest arguments]
 
-What is recorded is a run of the suite: a program that launches, copies, waits and reads.
+The recorded program is a run of the suite, which launches, copies, waits and reads.
 """
 import hashlib
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bp-conformance prints and writes of runs on a mock backend, repeats of it, and reads again.
+"""Tests what bp-conformance prints and writes about runs on a mock backend, and what it reads back.
 
   reports_test.py BP_CONFORMANCE PLUGIN_FOLDER [unittest arguments]
 """
@@ -183,7 +183,7 @@ class Outputs(Folder):
                    "--json", str(path))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"(?m)^op +dense +permute +bcast")
-        # The mock lists f32, and has no memory for it; i32 it does not list.
+        # The mock lists f32 but has no memory for it, and does not list i32.
         self.assertRegex(done.stdout, r"(?m)^add f32 +W\d+/\d+ +W\d+ ")
         self.assertRegex(done.stdout, r"(?m)^ +i32 +- +- ")
         self.assertTrue(all(len(line) <= 100 for line in done.stdout.splitlines()))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shrinks failures of broken backends, compiles the C files that come out, and runs them on the
+"""Shrinks failures of broken backends, compiles the C files that result, and runs them on the
 broken and on the good backend.
 
   shrink_test.py BP_CONFORMANCE MUTANT GOOD LIBRARY CC C_FLAGS SOURCE_ROOT [unittest arguments]
@@ -16,18 +16,18 @@ PROGRAM = MUTANT = GOOD = LIBRARY = COMPILER = ""
 C_FLAGS = []
 ROOT = pathlib.Path()
 
-# The mutant, a pattern of which it fails the first case, shapes of the smallest call, and words of
-# its C program.
+# Each row has the mutant, a pattern whose first case it fails, the shapes of the smallest call, and
+# words of its C program.
 TRIALS = (
-    # The products behind the last whole tile of K are dropped.
+    # The mutant drops the products behind the last whole tile of K.
     ("1", "op.matmul.f32.random.m48k17n48.dense", {"a": [1, 1], "b": [1, 1], "y": [1, 1]}, "y: "),
-    # A broadcast operand is read as if it were dense.
+    # The mutant reads a broadcast operand as if it were dense.
     ("10", "op.add.f32.random.1x257.broadcastn_b_*", {"a": [2]}, "y: element 1 "),
-    # The offset of a view is ignored.
+    # The mutant ignores the offset of a view.
     ("11", "op.mul.f64.random.5x7.dense", {}, "y: element 0 "),
-    # One vector is written past the end.
+    # The mutant writes one vector past the end.
     ("13", "op.neg.f32.random.257.dense", {"x": []}, "which is no element of an output"),
-    # The tail is not written.
+    # The mutant does not write the tail.
     ("15", "op.relu.f32.random.17.dense", {"x": [1], "y": [1]}, "y: element 0 "),
 )
 
@@ -64,7 +64,7 @@ class Shrinking(unittest.TestCase):
         self.assertIn(words, done.stdout + done.stderr)
 
     def expect_repetition(self, folder, good_words):
-        """The line and the C file repeat the failure, and find nothing in the good backend."""
+        """Checks that the line and the C file find the failure, and nothing in the good backend."""
         program, compiled = compile_program(folder)
         self.expect(compiled, 0)
         self.expect(run(program), 1, good_words)

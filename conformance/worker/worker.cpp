@@ -27,7 +27,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kLateTimeoutNs = 10'000'000'000;  // For work that a case left behind.
+constexpr uint64_t kLateTimeoutNs = 10'000'000'000;  // The time limit for work that a case left
+                                                     // behind.
 
 struct RegistryEnd {
   void operator()(bp_registry* registry) const { static_cast<void>(bp_registry_destroy(registry)); }
@@ -37,7 +38,7 @@ bool send(RecordType type, const json& payload) {
   return write_all(kRecordFd, encode(type, payload));
 }
 
-// Blocks until a whole record is there; empty when the supervisor closed the pipe.
+// Blocks until a whole record has arrived. Returns nothing if the supervisor closed the pipe.
 std::optional<Record> receive(RecordReader& reader) {
   for (;;) {
     if (std::optional<Record> record = reader.next()) return record;
@@ -49,7 +50,7 @@ std::optional<Record> receive(RecordReader& reader) {
   }
 }
 
-// Lines that come from any thread.
+// A log that any thread may write to.
 class Log {
  public:
   void add(bp_log_level level, std::string line) {
@@ -70,7 +71,7 @@ class Log {
  private:
   std::mutex mutex_;
   std::vector<std::string> lines_;   // Guarded by mutex_.
-  std::vector<std::string> errors_;  // Those of level error; guarded by mutex_.
+  std::vector<std::string> errors_;  // The lines of level error. Guarded by mutex_.
 };
 
 class Worker {
@@ -89,7 +90,7 @@ class Worker {
   }
 
  private:
-  // Loads the backend and sends HELLO. False if there is nothing to run on.
+  // Loads the backend and sends HELLO. Returns false if there is no target to run on.
   bool load() {
     json hello;
     hello["suite"] = kSuiteVersion;
@@ -102,9 +103,9 @@ class Worker {
     return send(RecordType::kHello, hello) && problem.empty();
   }
 
-  // Fills `hello`; the reason where there is no target.
+  // Fills `hello`. Returns the reason if there is no target.
   std::string find_target(json& hello) {
-    // A recording is of a program, which has these services.
+    // A recording was made of a program that had these services.
     const bp_registry_flags is_pure =
         BP_REGISTRY_FORBID_HOST_FALLBACK | BP_REGISTRY_FORBID_DECOMPOSITION;
     const bp_registry_desc desc{
@@ -150,7 +151,7 @@ class Worker {
     return "";
   }
 
-  // The registry's and the backend's warnings; from any thread.
+  // Takes a warning of the registry or of the backend, from any thread.
   static void take_line(void* self, bp_log_level level, const char* source, const char* message) {
     if (level < BP_LOG_WARNING) return;
     static_cast<Worker*>(self)->log_.add(level, std::string(source) + ": " + message);
@@ -164,7 +165,8 @@ class Worker {
   void run(const json& request) {
     const std::string id = request.at("case").get<std::string>();
     const uint64_t seed = request.at("seed").get<uint64_t>();
-    const Case* which = find_case(request);  // Before BEGIN: not the case's time.
+    const Case* which = find_case(request);  // The search runs before BEGIN, so its time does not
+                                             // count for the case.
     send(RecordType::kBegin, {{"case", id}});
     const auto start = std::chrono::steady_clock::now();
     Result result;
@@ -184,7 +186,7 @@ class Worker {
     send(RecordType::kEnd, end);
   }
 
-  // Of all calls so far.
+  // Returns the counts of all calls so far.
   DispatchCounts dispatch_counts() const {
     bp_dispatch_statistics seen{};
     seen.struct_size = sizeof(seen);
@@ -193,7 +195,7 @@ class Worker {
             seen.copied_scalar_count};
   }
 
-  // NULL if there is no such case.
+  // Returns NULL if there is no such case.
   const Case* find_case(const json& request) {
     const std::string id = request.at("case").get<std::string>();
     if (id.starts_with(kPerfPrefix)) {
@@ -214,7 +216,7 @@ class Worker {
     return &*changed_;
   }
 
-  // `id` is what the supervisor calls the case.
+  // `id` is the name that the supervisor uses for the case.
   Result run_checked(const Case& which, const std::string& id, uint64_t seed) {
     if (!which.dtype.empty() && !lists_dtype(which.dtype)) {
       return {.outcome = Outcome::kNotSupported,
@@ -247,7 +249,7 @@ class Worker {
     return false;
   }
 
-  // What a case left behind fails that case, and not the next.
+  // Charges a failure that a case left behind to that case, and not to the next one.
   void find_late_failure(Result& result) {
     const bp_device_ops& devices = *target_->devices;
     const bp_stream_ops& streams = *target_->streams;
@@ -269,8 +271,8 @@ class Worker {
     bp_error_clear();
   }
 
-  // The lines of level error that the backend itself wrote since the last look, such as messages of
-  // checks that its driver makes.
+  // Returns the lines of level error that the backend wrote since the last call, such as messages
+  // of checks in its driver.
   std::vector<std::string> backend_errors() {
     std::vector<std::string> lines = log_.take_errors();
     std::erase_if(lines, [&](const std::string& line) {
@@ -279,7 +281,7 @@ class Worker {
     return lines;
   }
 
-  // The lines of the log that layers wrote since the last look.
+  // Returns the lines that layers wrote to the log since the last call.
   std::vector<std::string> layer_reports() {
     std::vector<std::string> lines = log_.take();
     std::erase_if(lines, [&](const std::string& line) {
@@ -288,14 +290,14 @@ class Worker {
     return lines;
   }
 
-  // "MEMORY-5" of "acme.npu/validate: [MEMORY-5] free: ..."; "" if it names no rule.
+  // Returns "MEMORY-5" for "acme.npu/validate: [MEMORY-5] free: ..."; "" if the line names no rule.
   static std::string tag_in(const std::string& line) {
     const size_t begin = line.find(": [");
     const size_t end = begin == line.npos ? line.npos : line.find(']', begin);
     return end == line.npos ? "" : line.substr(begin + 3, end - begin - 3);
   }
 
-  // A finding from outside of the case: turns a pass into a failure.
+  // Adds a finding that comes from outside the case. It turns a pass into a failure.
   static void charge(Result& result, const Finding& finding) {
     if (count_of(result.outcome) == Count::kFailed) {
       result.notes.push_back(finding.message);
@@ -319,8 +321,8 @@ class Worker {
   }
 
   WorkerSetup setup_;
-  const ProcessState start_ = ProcessState::take();  // Before the backend is loaded.
-  Log log_;  // Before the registry, which writes to it until its end.
+  const ProcessState start_ = ProcessState::take();  // The state before the backend is loaded.
+  Log log_;  // Declared before the registry, which writes to it until its end.
   CaseFinder finder_;
   std::optional<CaseList> timed_;
   std::optional<CaseList> recorded_;  // Holds memory of the backend until the goodbye.
@@ -328,8 +330,8 @@ class Worker {
   std::unique_ptr<bp_registry, RegistryEnd> registry_;
   std::vector<bp_option> options_;
   const bp_target* target_ = nullptr;
-  std::string layers_prefix_;  // Of the sources of their lines: "acme.npu/".
-  std::string source_prefix_;  // Of the backend's own lines: "acme.npu: ".
+  std::string layers_prefix_;  // The prefix of the sources that layers log under: "acme.npu/".
+  std::string source_prefix_;  // The prefix of the backend's own lines: "acme.npu: ".
 };
 
 }  // namespace
@@ -342,7 +344,7 @@ int run_worker(const std::string& setup_json) {
   }
   WorkerSetup setup = worker_setup_from_json(parsed, "the setup of the worker");
   divide_into_warden_and_worker(setup.parent);
-  // Children of the backend must not hold the pipes.
+  // The children of the backend must not inherit the pipes.
   fcntl(kCommandFd, F_SETFD, FD_CLOEXEC);
   fcntl(kRecordFd, F_SETFD, FD_CLOEXEC);
   return Worker(std::move(setup)).serve();

@@ -1,11 +1,12 @@
-// The side that loads the backend and runs the cases.
+// The worker: the process that loads the backend and runs the cases.
 #pragma once
 
 #include <string>
 
 namespace bp::conformance {
 
-// Serves the records of a supervisor until the end of the batch; the exit code of the process.
+// Serves the records of a supervisor until the end of the batch. Returns the exit code of the
+// process.
 int run_worker(const std::string& setup_json);
 
 }  // namespace bp::conformance

@@ -10,7 +10,7 @@
 static bp_status register_all(void* self, const bp_registrar* r) {
   instance* i = self;
   const bp_kernel* const kernels[] = {&i->softmax};
-  bp_registrar known; /* What this build knows of it: an older host's is shorter. */
+  bp_registrar known; /* The registrar as this build knows it; that of an older host is shorter. */
   const uint32_t first = offsetof(bp_registrar, add_kernels) + sizeof(void*);
   bp_status status = bp_struct_read(r, first, &known, sizeof(known), NULL);
   if (status != BP_OK) return fail(i, status, "register_all: the registrar cannot be read");

@@ -1,10 +1,10 @@
-/* The device: here, memory and instructions of the host. Ask the driver instead; probe() must not
- * make a driver context. */
+/* The device. Here it has the memory and the instructions of the host; ask your driver instead.
+ * probe() must not make a driver context. */
 #include <string.h>
 
 #include "npu.h"
 
-#define HEAP_BYTES (UINT64_C(1) << 30) /* What this device says it has. */
+#define HEAP_BYTES (UINT64_C(1) << 30) /* The memory that this device reports. */
 
 static const bp_dtype kDtypes[] = {BP_BOOL, BP_U8, BP_I8, BP_I32, BP_I64, BP_F32, BP_F64};
 
@@ -54,7 +54,7 @@ static bp_status memory_info(void* self, bp_device* handle, uint64_t heap_index,
 }
 
 void init_device(instance* i) {
-  static const uint8_t uuid[16] = {0xac, 0x3e, 1}; /* Yours comes from the hardware. */
+  static const uint8_t uuid[16] = {0xac, 0x3e, 1}; /* Ask your hardware for its UUID. */
   i->device.heap =
       (bp_heap){.struct_size = sizeof(bp_heap),
                 .struct_type = BP_STRUCT_HEAP,

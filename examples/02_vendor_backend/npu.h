@@ -1,4 +1,4 @@
-/* What the files of this backend share. */
+/* The types and functions that the files of this backend share. */
 #ifndef NPU_H_
 #define NPU_H_
 
@@ -16,7 +16,7 @@ typedef struct buffer {
   int is_mapped;
 } buffer;
 
-/* What one negotiation made: the tables with this object as their `self`, bound to one host. */
+/* One instance of the backend, bound to one host. It is the `self` of the tables that it holds. */
 typedef struct instance {
   const bp_host* host;
   bp_backend backend;
@@ -26,7 +26,7 @@ typedef struct instance {
   bp_stream_ops streams;
   bp_event_ops events;
   bp_kernel softmax;
-  int default_stream; /* Its address is the handle: a stream has no state, since nothing waits. */
+  int default_stream; /* The handle is its address. A stream has no state, since nothing waits. */
 } instance;
 
 /* Leaves `message` in the host's error slot and returns `status`. */
@@ -42,7 +42,7 @@ static inline int is_ours(const instance* i, const bp_device* handle) {
   return handle == (const bp_device*)&i->device;
 }
 
-/* Each fills the tables of its file. */
+/* Each function fills the tables of its file. */
 void init_device(instance* i);
 void init_memory(instance* i);
 void init_streams(instance* i);

@@ -49,7 +49,7 @@ static bp_status query_stream(void* self, bp_stream* stream, uint32_t* out_done)
   return BP_OK;
 }
 
-/* status, clear_failure, flush: no work is pending, and none fails later. */
+/* Serves status, clear_failure and flush: no work is pending, and no work fails later. */
 static bp_status is_idle(void* self, bp_stream* stream) {
   return stream == NULL ? invalid(self, "stream: the handle is NULL") : BP_OK;
 }

@@ -1,4 +1,4 @@
-// What 04_train_gpt can be told on its command line.
+// The options of 04_train_gpt on its command line.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,5 @@ struct Options {
   double lr = 1e-3, weight_decay = 0.1, dropout = 0, clip = 0, temperature = 0.8;
 };
 
-// Ends the program for --help, and with the exit code 2 for a wrong command line.
+// Parses the command line. Ends the program for --help, and with the exit code 2 for a wrong one.
 Options parse(int argc, char** argv);

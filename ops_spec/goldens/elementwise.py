@@ -3,9 +3,9 @@
 
     pip install mpmath && python3 ops_spec/goldens/elementwise.py
 
-It knows nothing of `compute`: what it writes is what the formulas are checked against, so each op
-is written here a second time, from its mathematical definition, as one would look it up. A line is
-the op, its inputs in the order of the op's arguments, and the result as a sum of two doubles.
+The program knows nothing of `compute`. The formulas are checked against what it writes, so each op
+is written here a second time, from its mathematical definition. A line is the op, its inputs in
+the order of the op's arguments, and the result as a sum of two doubles.
 """
 
 import math
@@ -29,7 +29,7 @@ PAIRS = [0.0, -0.0, 5e-324, 1.0, -1.0, 1.5, -3.0, 1e10, 1.7976931348623157e308, 
 
 
 def spread(count, low, high, seed):
-    """Magnitudes of both signs whose exponents of 2 lie between low and high."""
+    """Returns magnitudes of both signs whose exponents of 2 lie between low and high."""
     draw = random.Random(seed)
     return [draw.choice((1, -1)) * 2.0**draw.uniform(low, high) for _ in range(count)]
 
@@ -54,7 +54,7 @@ def erfinv(x):
 
 
 def lerp(a, b, weight):
-    """Of finite floats whose difference does not overflow."""
+    """Returns lerp of finite floats whose difference does not overflow."""
     result = mpf(a) + mpf(weight) * (mpf(b) - mpf(a))
     return result if result != 0 else 0.0
 
@@ -68,7 +68,7 @@ def sqrt(x):
 
 
 def quotient(a, b):
-    """Of two floats, as IEEE 754 has it."""
+    """Returns the quotient of two floats by the rules of IEEE 754."""
     if b != 0 and math.isfinite(b):
         return mpf(a) / mpf(b)
     if math.isnan(a) or math.isnan(b) or (b == 0 and a == 0) or (math.isinf(a) and math.isinf(b)):
@@ -81,7 +81,7 @@ def extreme(a, b, choose):
     return NAN if math.isnan(a) or math.isnan(b) else choose(a, b)
 
 
-# Each op on floats: its value as an mpf, or as a float where that has a sign of zero to keep.
+# Each op on floats. Its value is an mpf, or a float where a zero has a sign to keep.
 UNARY = {
     "neg": (lambda x: -x, BOTH_SIGNS),
     "abs": (abs, BOTH_SIGNS),
@@ -93,7 +93,7 @@ UNARY = {
              BOTH_SIGNS + [abs(x) for x in spread(40, -1000, 1000, 4)]),
     "tanh": (lambda x: x if x == 0 else mpmath.tanh(mpf(x)), BOTH_SIGNS + spread(60, -60, 5.5, 5)),
     "sigmoid": (lambda x: sigmoid(mpf(x)), BOTH_SIGNS + spread(60, -60, 9.5, 6)),
-    # Where x is -inf, the formula is NaN and its limit 0: that case is left out.
+    # The goldens leave out an x of -inf, where the formula is NaN and its limit 0.
     "silu": (lambda x: mpf(x) * sigmoid(mpf(x)),
              [x for x in BOTH_SIGNS if x != -INF] + spread(60, -60, 9.5, 7)),
     "mish": (lambda x: mish(mpf(x)),
@@ -116,7 +116,8 @@ ORDINARY_PAIRS = list(zip(spread(60, -20, 20, 11), spread(60, -20, 20, 12)))
 
 
 def exact(function):
-    """The exact result of arithmetic on finite floats, else that of the floats."""
+    """Returns a function with the exact result of arithmetic on finite floats, else the result of
+    the floats."""
     def call(*args):
         if all(math.isfinite(a) for a in args):
             result = function(*map(mpf, args))
@@ -142,13 +143,13 @@ TERNARY = {
     "lerp": (lerp, [(a, b, weight) for (a, b), weight in
                     zip(ORDINARY_PAIRS, WEIGHTS * 10)] +
              [(a, b, abs(w)) for (a, b), w in zip(ORDINARY_PAIRS, spread(60, -12, 2, 17))] +
-             # The ends, where the other one is so large that a difference forgets them.
+             # At the ends of lerp the other end is so large that the difference forgets this one.
              [(1.0, 1e-80, 1.0), (1e-80, 1.0, 0.0)]),
 }
 
 
 def split(value):
-    """The nearest double and the rest; a float stands for itself."""
+    """Returns the nearest double and the rest. A float stands for itself."""
     if not isinstance(value, mpf):
         return float(value), 0.0
     high = float(value)

@@ -3,9 +3,9 @@
 
     pip install mpmath && python3 ops_spec/goldens/reduction.py
 
-It knows nothing of `reduce`: what it writes is what the formulas are checked against, so each op is
-written here a second time, from its mathematical definition. A line is the op, the result as a sum
-of two doubles, and the elements that are reduced to it: any number of them.
+The program knows nothing of `reduce`. The formulas are checked against what it writes, so each op
+is written here a second time, from its mathematical definition. A line is the op, the result as a
+sum of two doubles, and the elements that are reduced to it: any number of them.
 """
 
 import math
@@ -22,7 +22,7 @@ LARGEST = 1.7976931348623157e308
 
 SINGLE = [[sign * x] for x in (0.0, *SMALLEST, 0.1, 1.0, 1.5, 88.75, 746.5, 1e10, LARGEST, INF)
           for sign in (1, -1)]
-# Infinities among other elements. NaN wins over all of them.
+# Infinities stand among other elements. NaN wins over all of them.
 INFINITE = [[INF, INF], [-INF, -INF], [-INF] * 5, [INF, 1.0], [1.0, INF], [-INF, 1.0],
             [1.0, -INF, 2.5], [-INF, -3.0, -INF], [INF, -1e300], [-INF, 1e300], [-INF, -1e300]]
 OPPOSITE = [[INF, -INF], [-INF, 1.0, INF]]
@@ -33,12 +33,12 @@ ORDINARY = [[1.0, 2.0], [2.0, 1.0], [3.0, -3.0], [0.5] * 2, [0.1] * 10, [-2.5] *
             [-7.0, -8.5, -30.0], [4.0, 4.0, 1.0, 4.0], [1.0, 2.0**-53, 2.0**-53],
             *(spread(count, -4, 4, seed) for count in (2, 3, 5, 8, 17) for seed in (count, 100)),
             *(spread(count, -30, 9.5, 50 + count) for count in (2, 6, 40))]
-# Where exponentials end, and far beyond.
+# The elements lie where exponentials end, and far beyond.
 FAR = [[sign * x + step for step in steps] for x in LARGE[:7] for sign in (1, -1)
        for steps in ((0.0, 0.5), (0.0, -1.0, -40.0))]
 FARTHEST = [[1e10, 1e10], [-1e10, -1e10, -1e10], [LARGEST, 0.0], [-LARGEST, 0.0]]
-SAME = [[LARGEST] * 2, [-LARGEST] * 3]  # The sum of which overflows.
-APART = [[1e300, -1e300], [-1e300, 1e300, 1e300]]  # Where a sum would lose its digits.
+SAME = [[LARGEST] * 2, [-LARGEST] * 3]  # Their sum overflows.
+APART = [[1e300, -1e300], [-1e300, 1e300, 1e300]]  # A plain sum would lose their digits.
 
 
 def total(xs):
@@ -54,7 +54,8 @@ def amax(xs):
 
 
 def logsumexp(xs):
-    """log(exp(x_1) + ... + exp(x_n)). mpmath has no largest exponent, so nothing overflows."""
+    """Returns log(exp(x_1) + ... + exp(x_n)). mpmath has no largest exponent, so nothing
+    overflows."""
     if any(map(math.isnan, xs)):
         return mpf("nan")
     if INF in xs:

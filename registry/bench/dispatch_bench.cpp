@@ -1,11 +1,12 @@
-// What dispatch costs: a cached choice for three 4-D tensors (bar: 20 ns), and bp_op_launch() over
-// the bare launch of its kernel (bar: 40 ns).
+// Measures the cost of dispatch: a cached choice for three 4-D tensors (bar: 20 ns), and
+// bp_op_launch() over the bare launch of its kernel (bar: 40 ns).
 //
 // build/release/bin/registry.dispatch_bench --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
 
+#include "registry/dispatch/selection.hpp"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -29,7 +30,7 @@ struct Setup {
     fake.kernels = {&kernel};
     if (fake.load(r.registry) != BP_OK) std::abort();
     target = r.target();
-    // As the runtime's tensors: blocks of one buffer.
+    // The tensors are blocks of one buffer, as in the runtime.
     uint64_t offset = 0;
     for (bp_tensor* t : {&a, &b, &y}) {
       t->buffer = reinterpret_cast<bp_buffer*>(shape);
@@ -42,7 +43,7 @@ constexpr int64_t kDense[4] = {32768, 2048, 64, 1};
 constexpr int64_t kBroadcast[4] = {0, 0, 0, 1};
 constexpr int64_t kPermuted[4] = {32768, 1, 1024, 16};
 
-// The lookup: from a frame to the remembered candidates.
+// Times the lookup from a frame to the remembered candidates.
 void cached_choice(benchmark::State& state, const int64_t (&strides)[4]) {
   Setup s(strides);
   const OpRow& row = *find_op(BP_OP_ADD);

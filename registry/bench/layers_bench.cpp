@@ -1,5 +1,6 @@
-// What layers cost: a resolved empty kernel, called through its table, bare and behind each layer
-// alone. Without a layer the host calls the backend's own kernel (bar: 2 ns over an indirect call).
+// Measures the cost of layers: a resolved empty kernel is called through its table, bare and behind
+// each layer alone. Without a layer the host calls the backend's own kernel (bar: 2 ns over an
+// indirect call).
 //
 // build/release/bin/registry.layers_bench --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
@@ -13,7 +14,7 @@ bp_status nothing(const bp_kernel* /*self*/, const bp_launch* /*launch*/, const 
   return BP_OK;
 }
 
-// The floor: a function that the compiler does not see.
+// Times a call of a function that the compiler does not see, which is the least possible.
 void indirect_call(benchmark::State& state) {
   bp_kernel kernel = make_kernel("add");
   kernel.launch = nothing;

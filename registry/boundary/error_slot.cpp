@@ -15,7 +15,7 @@ thread_local std::string slot;
 
 bp_status fail(bp_status code, const std::string& message) noexcept {
   try {
-    // Whatever went into it: paths, options and names that were given to the host.
+    // The message may have paths, options and names that were given to the host.
     const std::string text = clean_text(message, LineBreaks::kKeep, message.size());
     return core::set_error(nullptr, code, text.c_str());
   } catch (...) {

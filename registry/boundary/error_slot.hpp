@@ -10,10 +10,10 @@
 
 namespace bp::core {
 
-// bp_host::set_error. NULL is an empty text.
+// Implements bp_host::set_error. NULL is an empty text.
 bp_status set_error(void* self, bp_status status, const char* message) noexcept;
 
-// Moves the calling thread's text out of the slot; empty if no failure filled it since.
+// Moves the calling thread's text out of the slot. It is empty if no failure filled the slot since.
 std::string take_error();
 
 }  // namespace bp::core

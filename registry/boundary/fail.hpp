@@ -1,4 +1,5 @@
-// The one way the host library reports a failure: a status, and a text in the thread's error slot.
+// The host library reports each failure in one way: a status, and a text in the thread's error
+// slot.
 #pragma once
 
 #include <string>
@@ -7,21 +8,21 @@
 
 namespace bp {
 
-// Sets the calling thread's error text and returns `code`. Out of memory loses the text, never the
-// status.
+// Sets the calling thread's error text and returns `code`. If memory runs out, the text is lost,
+// but not the status.
 bp_status fail(bp_status code, const std::string& message) noexcept;
 
-// What the host says if it has no memory for its own records.
+// The text of a failure to allocate the host's own records.
 inline constexpr const char* kOutOfHostMemory =
     "the host has no memory left for its own records; free host memory and try again";
 
-// BP_OUT_OF_MEMORY of `call` for the host's own records.
+// Returns BP_OUT_OF_MEMORY from `call` for the host's own records.
 bp_status out_of_host_memory(const char* call) noexcept;
 
-// BP_DEVICE_LOST of `name`, a call or an object, whose backend is not loaded any more.
+// Returns BP_DEVICE_LOST from `name`, a call or an object, whose backend has been unloaded.
 bp_status backend_unloaded(const char* name);
 
-// BP_INVALID_ARGUMENT for an argument that has to be given.
+// Returns BP_INVALID_ARGUMENT for an argument that must be given.
 inline bp_status is_null(const char* what) {
   return fail(BP_INVALID_ARGUMENT, std::string(what) + " is NULL");
 }

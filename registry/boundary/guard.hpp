@@ -1,4 +1,4 @@
-// The one adapter from C++ to the C functions of host.h.
+// The one adapter between C++ and the C functions of host.h.
 #pragma once
 
 #include <exception>

@@ -1,5 +1,5 @@
-// What each function of the public headers does with NULL and with structs of garbage: the table
-// has a row for each pointer of each function, and a test fails where one is missing.
+// Tests what each function of the public headers does with NULL and with structs of garbage. The
+// table has a row for each pointer of each function, and a test fails if a row is missing.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -17,7 +17,7 @@
 namespace bp::core {
 namespace {
 
-// A registry with one device, one kernel and one of each handle.
+// A registry with one device, one kernel and one handle of each kind.
 struct World {
   World() {
     kernel.launch = [](const bp_kernel*, const bp_launch*, const void*) -> bp_status {
@@ -45,7 +45,7 @@ struct World {
   bp_block* block = nullptr;
   AddCall call;
 
-  // Where results go; nothing looks at them.
+  // The results go here, and nothing looks at them.
   bp_registry* registry = nullptr;
   uint64_t number = 0;
   uint32_t count = 0;
@@ -75,7 +75,7 @@ struct World {
 
 constexpr bp_status kRefused = BP_INVALID_ARGUMENT;
 
-// What a function returns where `argument` is NULL and all others are given.
+// The status that a function returns if `argument` is NULL and all other arguments are given.
 struct Row {
   const char* function;
   const char* argument;
@@ -83,7 +83,7 @@ struct Row {
   bp_status (*call)(World& w);
 };
 
-// A function without a status: whether it answers with nothing.
+// Returns BP_OK if a function without a status returned nothing.
 template <typename T>
 bp_status nothing(T value) {
   return value == T{} ? BP_OK : BP_INTERNAL;
@@ -301,7 +301,7 @@ constexpr Row kRows[] = {
      [](World& w) { return bp_dlpack_export_unversioned(w.target, &w.desc, nullptr); }},
 };
 
-// "function(argument)" of each pointer that a function of the public headers takes.
+// Returns "function(argument)" for each pointer that a function of the public headers takes.
 std::set<std::string> declared_pointers() {
   std::set<std::string> pointers;
   for (const char* name : {"host.h", "dlpack.h", "addresses.h"}) {
@@ -350,7 +350,7 @@ TEST(HostArguments, RefuseNullByNameWhereTheyMustBeGiven) {
 
 // ---- Structs ------------------------------------------------------------------------------------
 
-// Bytes at the end of a page, behind which none can be read.
+// Bytes at the end of a page. The bytes behind them cannot be read.
 class LastBytes {
  public:
   LastBytes(const void* bytes, size_t size)
@@ -368,18 +368,18 @@ class LastBytes {
   }
 
  private:
-  static constexpr size_t kPage = 65536;  // No smaller than a page anywhere.
+  static constexpr size_t kPage = 65536;  // No machine has larger pages.
   void* page_;
   char* bytes_;
 };
 
 // A struct that the caller makes, and a function that reads it.
 struct StructRow {
-  const char* name;     // What the text calls it.
-  uint32_t size_bytes;  // Of the first release.
+  const char* name;     // Its name in the text.
+  uint32_t size_bytes;  // The size in the first release.
   std::vector<char> (*make)(World& w);
   bp_status (*call)(World& w, void* given);
-  uint32_t struct_type = 0;  // 0: it is not looked at.
+  uint32_t struct_type = 0;  // 0: no function reads it.
 };
 
 template <typename Struct>

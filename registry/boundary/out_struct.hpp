@@ -10,8 +10,8 @@
 
 namespace bp::core {
 
-// Copies `ours` to `theirs`, as much of it as the caller's build knows; the header is left as it
-// was. A size below `first_size_bytes` is BP_INCOMPATIBLE.
+// Copies `ours` to `theirs`, as much as the caller's build knows. The header stays as it was. A
+// size below `first_size_bytes` is BP_INCOMPATIBLE.
 template <typename Struct>
 bp_status write_out(const Struct& ours, Struct* theirs, uint32_t first_size_bytes,
                     const char* name) {

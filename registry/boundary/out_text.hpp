@@ -1,4 +1,4 @@
-// Texts that the caller has room for.
+// Writes texts into memory of the caller.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace bp::core {
 
-// Copies `whole` to `text`, ended with a zero byte and cut at `capacity`; *out_size is what all of
-// it needs, the zero included.
+// Copies `whole` to `text`, ended with a zero byte and cut at `capacity`. *out_size is the size of
+// all of `whole`, the zero byte included.
 inline bp_status write_text(const std::string& whole, uint64_t capacity, char* text,
                             uint64_t* out_size) {
   if (out_size == nullptr) return is_null("out_size");

@@ -24,21 +24,21 @@
 
 namespace bp {
 
-// What becomes of a line break in the text of a plugin.
+// The fate of a line break in the text of a plugin.
 enum class LineBreaks {
   kEscape,  // \n in the text: for names, and for what stands in one line.
   kIndent,  // It stays, and 4 spaces follow: no line of a plugin begins where those of the host do.
   kKeep,    // It stays: for a text that the host has put together of cleaned parts.
 };
 
-// Longer than any text of a backend of the project; compilers' logs are the longest.
+// No text of a backend of the project is as long. The longest are logs of compilers.
 inline constexpr size_t kMaxPluginText = 16384;
 
-// Longer than any name.
+// No name is as long.
 inline constexpr size_t kMaxPluginName = 256;
 
-// The number of bytes of the UTF-8 character with which `text` begins, and its code point; 0 bytes
-// if `text` begins with none.
+// Returns the number of bytes of the UTF-8 character with which `text` begins, and its code point.
+// It is 0 if `text` begins with no such character.
 inline size_t utf8_length(std::string_view text, uint32_t& out_code) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -60,7 +60,7 @@ inline size_t utf8_length(std::string_view text, uint32_t& out_code) {
   return length;
 }
 
-// Appends what stands for a character that is not shown as it is; false if it is.
+// Appends an escape for a character that is not shown as it is. Returns false for all others.
 inline bool append_escape(std::string& out, uint32_t code, LineBreaks breaks) {
   char escape[16] = "";
   const bool reorders = code == 0x061C || code == 0x200E || code == 0x200F ||
@@ -82,7 +82,7 @@ inline bool append_escape(std::string& out, uint32_t code, LineBreaks breaks) {
   return escape[0] != '\0';
 }
 
-// The first `max_bytes` bytes of `text`, without a character that the end cuts in two.
+// Returns the first `max_bytes` bytes of `text`, without a character that the end cuts in two.
 inline std::string_view cut_text(std::string_view text, size_t max_bytes) {
   text = text.substr(0, max_bytes);
   for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
@@ -95,7 +95,7 @@ inline std::string_view cut_text(std::string_view text, size_t max_bytes) {
   return text;
 }
 
-// `text` as the table at the top says; of the first `max_bytes` bytes.
+// Cleans the first `max_bytes` bytes of `text`, as the table at the top says.
 inline std::string clean_text(std::string_view text, LineBreaks breaks,
                               size_t max_bytes = kMaxPluginText) {
   const bool is_cut = text.size() > max_bytes;
@@ -116,15 +116,15 @@ inline std::string clean_text(std::string_view text, LineBreaks breaks,
   return out;
 }
 
-// Of a text that ends with a zero byte, or should: no byte behind `max_bytes` and one is read. NULL
-// is "".
+// Cleans a text that ends with a zero byte, or should. At most `max_bytes` and one bytes are read.
+// NULL is "".
 inline std::string clean_text(const char* text, LineBreaks breaks,
                               size_t max_bytes = kMaxPluginText) {
   if (text == nullptr) return "";
   return clean_text(std::string_view(text, strnlen(text, max_bytes + 1)), breaks, max_bytes);
 }
 
-// A name of a plugin: one line of at most kMaxPluginName bytes. NULL is "".
+// Cleans a name of a plugin: one line of at most kMaxPluginName bytes. NULL is "".
 inline std::string clean_name(const char* name) {
   return clean_text(name, LineBreaks::kEscape, kMaxPluginName);
 }

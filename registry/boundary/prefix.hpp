@@ -1,4 +1,4 @@
-// Structs and frames of other builds, as far as both builds know them.
+// Reads structs and frames of other builds, as far as both builds know them.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace bp::core {
 
-// What bp_struct_read() allows, for those who read without it.
+// The limit of bp_struct_read(), for readers that do not call it.
 inline constexpr uint32_t kMaxStructBytes = 65536;
 inline constexpr uint32_t kMaxLinks = 64;
 
-// bp_struct_read() for what begins with a size and no header, as frames do, and for those who pass
-// a struct on with its links: nobody looks at them here.
+// Does what bp_struct_read() does for data that begin with a size and no header, as frames do. It
+// also reads structs whose links the caller passes on, and does not look at the links.
 inline bp_status read_prefix(const void* theirs, uint32_t first_size_bytes, void* ours,
                              uint32_t our_size_bytes, uint32_t* out_offset) {
   uint32_t size_bytes;

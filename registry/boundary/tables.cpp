@@ -1,5 +1,5 @@
-// Stubs are stamped from the signatures in the headers: one list names the slots, and the compiler
-// checks that it has as many as each table.
+// Stubs are made from the signatures in the headers. One list names the slots, and the compiler
+// checks that it has as many slots as each table.
 #include "registry/boundary/tables.hpp"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace bp::core {
 namespace {
 
-// A string as a template argument.
+// A string that can be a template argument.
 template <size_t N>
 struct Text {
   char data[N];
@@ -77,7 +77,7 @@ constexpr size_t slot_count(const char* table) {
   static_assert(lists_every_slot<table, slot_count<table>(#table)>());
 #include "registry/boundary/slots.def"
 
-// Calls that do nothing unless `Table` is the table of the slot.
+// Does nothing unless `Table` is the table of the slot.
 template <typename Table>
 void fill_all(Table& ours, std::string& missing) {
 #define BP_SLOT(table, noun, slot, presence, gone)                            \
@@ -103,7 +103,7 @@ struct Release {
   size_t first_size_bytes;
 };
 
-// The first release of `Table`.
+// The size of the first release of `Table`.
 template <typename Table>
 constexpr Release release_of() {
   Release release{};
@@ -115,7 +115,7 @@ constexpr Release release_of() {
   return release;
 }
 
-// first_size_bytes is the end of the last member of the first release: it must not grow when the
+// first_size_bytes is the end of the last member of the first release. It must not grow when the
 // struct does.
 template <typename Table>
 std::string copy(const Table* theirs, uint32_t struct_type, size_t first_size_bytes, Table& ours,
@@ -123,7 +123,7 @@ std::string copy(const Table* theirs, uint32_t struct_type, size_t first_size_by
   const auto first = static_cast<uint32_t>(first_size_bytes);
   std::string defect = struct_defect(theirs, struct_type, first);
   if (!defect.empty()) return defect;
-  // Cannot fail: the size was looked at.
+  // This cannot fail, since the size was checked before.
   static_cast<void>(bp_struct_read(theirs, first, &ours, sizeof(ours), nullptr));
   fill_all(ours, missing);
   return "";

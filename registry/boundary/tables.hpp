@@ -8,14 +8,14 @@
 
 namespace bp::core {
 
-// One of each table. A table whose struct_size is 0 was not added.
+// A copy of each table. If the struct_size of a copy is 0, the table was not added.
 struct Tables {
 #define BP_TABLE(table, struct_type, last, member) table member{};
 #include "registry/boundary/slots.def"
 };
 
-// Why an entry cannot be read: its type, its size, or a link that must be understood and is not; ""
-// if it can. `first_size_bytes` is that of the first release.
+// Returns why an entry cannot be read: its type, its size, or an unknown link that the reader must
+// understand. Returns "" if it can be read. `first_size_bytes` is the size of the first release.
 std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t first_size_bytes);
 
 // Copies `theirs` into `ours`, and fills absent slots with functions that return BP_UNSUPPORTED.
@@ -24,7 +24,7 @@ std::string struct_defect(const void* entry, uint32_t struct_type, uint32_t firs
 template <typename Table>
 std::string copy_table(const Table* theirs, Table& ours, std::string& missing);
 
-// The tables that were added: bit t stands for that of struct type t.
+// Returns the tables that were added. Bit t stands for the table of struct type t.
 uint64_t added_tables(const Tables& tables);
 
 // Fills every slot of the tables that were not added with a function that returns BP_UNSUPPORTED.

@@ -10,6 +10,8 @@
 namespace bp::core {
 namespace {
 
+constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
+
 bp_status refuse(const OpRow& row, const TensorArgument& argument, const std::string& why) {
   return fail(BP_INVALID_ARGUMENT, std::string(row.name) + ": " + argument.name + " " + why);
 }
@@ -68,8 +70,8 @@ bp_status read_list(const OpRow& row, const TensorArgument& argument, const void
   return BP_OK;
 }
 
-// Whether `out` is the memory of one of `inputs`. bp_op_check() allows inputs and outputs to meet
-// only where they are the same, so that the first byte decides.
+// Returns whether `out` is the memory of one of `inputs`. bp_op_check() allows inputs and outputs
+// to meet only if they are the same, so the first byte decides.
 bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor& out) {
   for (uint32_t i = 0; i < count; ++i) {
     const bp_tensor& in = *inputs[i];
@@ -78,7 +80,7 @@ bool is_in_place(const bp_tensor* const* inputs, uint32_t count, const bp_tensor
   return false;
 }
 
-// What the code that describes a tensor takes for granted; check_tensor() has the words.
+// Returns whether a tensor is fit to be described. check_tensor() has the texts of a refusal.
 bool is_usable(const bp_tensor* tensor) {
   return tensor != nullptr && tensor->ndim <= BP_MAX_RANK && is_known_dtype(tensor->dtype) &&
          (tensor->ndim == 0 || (tensor->shape != nullptr && tensor->strides != nullptr));
@@ -156,6 +158,37 @@ const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, s
     return nullptr;
   }
   return storage;
+}
+
+bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const void* frame) {
+  const bp_tensor* like = nullptr;
+  if (argument.like != kNoArgument) like = tensor_at(frame, row.tensors[argument.like]);
+  const bool is_operand = argument.kind == Kind::operand;
+  return {.buffer = nullptr,
+          .byte_offset = 0,
+          .shape = is_operand ? like->shape : kNoStrides,
+          .strides = kNoStrides,
+          .ndim = is_operand ? like->ndim : 0,
+          .dtype = like != nullptr ? like->dtype : argument.dtype,
+          .layout = nullptr,
+          .flags = 0,
+          .reserved = 0};
+}
+
+bp_status unknown_op(uint32_t op) {
+  return fail(BP_NOT_FOUND, "op " + std::to_string(op) + " is not known to this host");
+}
+
+bp_status unknown_flags(const OpRow& row, bp_launch_flags flags) {
+  return fail(BP_UNSUPPORTED, std::string(row.name) + ": the launch flags are " +
+                                  std::to_string(flags) + "; allowed: the bits of " +
+                                  std::to_string(kKnownLaunchFlags));
+}
+
+bp_status frame_too_long(const OpRow& row, const void* args) {
+  return fail(BP_INCOMPATIBLE,
+              std::string(row.name) + ": the frame has " + std::to_string(frame_size(args)) +
+                  " bytes; allowed are at most " + std::to_string(kMaxStructBytes));
 }
 
 }  // namespace bp::core

@@ -1,4 +1,4 @@
-// A call of an op as selection sees it: a few words that say everything claims can ask.
+// A call of an op as selection sees it: a few words that have everything that claims can ask.
 #pragma once
 
 #include <bit>
@@ -14,13 +14,13 @@ namespace bp::core {
 inline constexpr bp_launch_flags kKnownLaunchFlags =
     BP_LAUNCH_DETERMINISTIC | BP_LAUNCH_STRICT_F32 | BP_LAUNCH_DEVICE_CURRENT;
 
-// A tensor argument in 32 bits; 0 if it is not given. Of a list: the dtype of the first, all
-// classes, the highest rank, the smallest alignment.
+// A tensor argument in 32 bits, or 0 if it is not given. For a list it has the dtype of the first
+// tensor, all classes, the highest rank and the smallest alignment.
 //
 //   bit 0        16        22     26          30        31
 //       dtype    | classes | rank | alignment | differs | one element
 //
-// A tensor that is given has a class, so that no bit is needed to say that it is.
+// A given tensor has a class, so no bit is needed to say that it is given.
 using Fact = uint32_t;
 
 inline constexpr uint32_t kClassShift = 16, kRankShift = 22, kAlignmentShift = 26;
@@ -42,13 +42,14 @@ constexpr uint64_t alignment_of(Fact fact) {
   return uint64_t{1} << (fact >> kAlignmentShift & 0xF);
 }
 
-// Whether the host knows `dtype`: what it does not know is in no key.
+// Returns whether the host knows `dtype`. No key has an unknown dtype.
 constexpr bool is_known_dtype(bp_dtype dtype) { return dtype - 1 < BP_F4E2M1; }
 static_assert(BP_BOOL == 1 && BP_F4E2M1 <= kDtypeMask);
 
-// What a selection is remembered by. Words behind those of the op are zero.
+// The key under which a selection is remembered. Unused words at its end are zero.
 struct Key {
-  uint64_t head = 0;  // op, launch flags, whether an output is the memory of an input.
+  // The op, the launch flags, and whether an output is the memory of an input.
+  uint64_t head = 0;
   uint64_t facts[kMaxTensors / 2] = {};
 
   static constexpr uint64_t kInPlace = uint64_t{1} << 63;
@@ -72,7 +73,7 @@ inline const void* member(const void* args, uint32_t offset) {
   return static_cast<const std::byte*>(args) + offset;
 }
 
-// The tensor at `argument`, which is no list.
+// Returns the tensor at `argument`, which is no list.
 inline const bp_tensor* tensor_at(const void* args, const TensorArgument& argument) {
   return *static_cast<const bp_tensor* const*>(member(args, argument.offset));
 }
@@ -93,7 +94,7 @@ inline const bp_scalar& scalar_at(const void* args, const TensorArgument& argume
 
 inline uint32_t frame_size(const void* args) { return *static_cast<const uint32_t*>(args); }
 
-// `t` is usable: its dtype is known, and its rank at most BP_MAX_RANK.
+// Describes `t`, whose dtype must be known and whose rank is at most BP_MAX_RANK.
 inline Fact describe(const bp_tensor& t) {
   bool has_one_element;
   const bp_layout_flags layout = layout_class(t, &has_one_element);
@@ -104,20 +105,20 @@ inline Fact describe(const bp_tensor& t) {
 }
 
 // Reads the call with the frame `args`, of at least the row's size, into `key`, which is all zero.
-// Where that fails the text says which argument is not usable. *out_has_null is set where a tensor
-// has no buffer, which check_buffers() judges.
+// If it fails, the text says which argument is not usable. *out_has_null is set if a tensor has no
+// buffer; check_buffers() decides about such a tensor.
 bp_status read_call(const OpRow& row, bp_launch_flags flags, const void* args, Key& key,
                     bool* out_has_null);
 
 // Refuses a tensor that has elements and no buffer.
 bp_status check_buffers(const OpRow& row, const void* args);
 
-// A copy, in `storage` of kMaxFrameBytes, of a frame that is shorter than this build's, with zeros
-// for what the caller's older build lacks. NULL, with the text set, if it is shorter than in the
-// first release.
+// Copies a frame that is shorter than this build's into `storage` of kMaxFrameBytes, with zeros for
+// what the caller's older build lacks. Returns NULL, with the text set, if the frame is shorter
+// than in the first release.
 const void* lengthened_frame(const OpRow& row, const void* args, std::byte* storage);
 
-// The frame as this build knows it: itself if it is not shorter.
+// Returns the frame as this build knows it: `args` itself if it is not shorter.
 inline const void* known_frame(const OpRow& row, const void* args, std::byte* storage) {
   if (frame_size(args) >= row.frame_size_bytes) [[likely]] {
     return args;
@@ -125,10 +126,21 @@ inline const void* known_frame(const OpRow& row, const void* args, std::byte* st
   return lengthened_frame(row, args, storage);
 }
 
-// The frame as a kernel reads it, that was built with frames of `size_bytes`: itself if the sizes
-// agree, else a copy in `storage`. NULL if the caller gave a member that the kernel does not know;
-// *out_offset is where.
+// Returns the frame as a kernel reads it that was built with frames of `size_bytes`: `args` itself
+// if the sizes agree, else a copy in `storage`. Returns NULL if the caller gave a member that the
+// kernel does not know, and its place in *out_offset.
 const void* fit_frame(const OpRow& row, const void* args, uint32_t size_bytes, std::byte* storage,
                       uint32_t* out_offset);
+
+// Returns the tensor, still without memory, that stands for the inline scalar at `argument`. It has
+// one element, or the shape of the argument that it is like, and strides of 0.
+bp_tensor scalar_view(const OpRow& row, const TensorArgument& argument, const void* frame);
+
+// Refusals of a call.
+bp_status unknown_op(uint32_t op);
+bp_status unknown_flags(const OpRow& row, bp_launch_flags flags);
+
+// BP_INCOMPATIBLE: no struct has so many bytes.
+bp_status frame_too_long(const OpRow& row, const void* args);
 
 }  // namespace bp::core

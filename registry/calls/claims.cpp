@@ -14,7 +14,7 @@ std::string dtype_name(bp_dtype dtype) {
   return name == nullptr ? "dtype " + std::to_string(dtype) : name;
 }
 
-// "contiguous, broadcast" for the bits of these.
+// Returns text like "contiguous, broadcast" for these bits.
 std::string layout_names(bp_layout_flags layouts) {
   std::string names;
   for (bp_layout_flags bit = 1; bit <= BP_LAYOUT_ANY; bit <<= 1) {
@@ -24,7 +24,8 @@ std::string layout_names(bp_layout_flags layouts) {
   return names;
 }
 
-// The facts of argument i as `kernel` sees it: an inline scalar may come to it as a tensor.
+// Returns the facts of argument i as `kernel` sees it. An inline scalar may reach the kernel as a
+// tensor.
 Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i) {
   const TensorArgument& argument = row.tensors[i];
   const Fact fact = key.fact(i);
@@ -42,7 +43,7 @@ Fact seen(const OpRow& row, const bp_kernel& kernel, const Key& key, uint32_t i)
 std::string tensor_refusal(const bp_kernel& kernel, const TensorArgument& argument, Fact fact) {
   const std::string name = argument.name;
   const bp_layout_flags classes = classes_of(fact);
-  // A layout of the backend's own is no matter of claims: own_layouts.hpp.
+  // Claims do not speak of layouts of the backend's own; see own_layouts.hpp.
   const bp_layout_flags others = classes & ~(kernel.layouts | kOpaqueClass);
   if ((kernel.layouts & BP_LAYOUT_ANY) == 0 && others != 0) {
     return name + ": layout " + layout_names(others) + " is not claimed, only " +

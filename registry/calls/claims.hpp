@@ -1,4 +1,4 @@
-// What a kernel says about itself as data, and whether a call is within it.
+// Reads what a kernel says about itself as data, and decides whether a call is within it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace bp::core {
 
-// Whether the kernel's build had the functions of plans; one that had not is shorter.
+// Returns whether the kernel's build had the functions of plans. A kernel of an older build is
+// shorter.
 inline bool knows_plans(const bp_kernel& kernel) {
   return kernel.struct_size >= offsetof(bp_kernel, plan_release) + sizeof(void*);
 }
@@ -16,13 +17,13 @@ inline bool has_plans(const bp_kernel& kernel) {
   return knows_plans(kernel) && kernel.prepare != nullptr;
 }
 
-// Why `kernel` cannot be used at all; "" if it can.
+// Returns why `kernel` cannot be used at all, or "" if it can.
 std::string kernel_defect(const bp_kernel& kernel);
 
-// Whether an inline scalar of the call has to become a tensor for `kernel`.
+// Returns whether an inline scalar of the call has to become a tensor for `kernel`.
 bool needs_scalar_tensors(const OpRow& row, const bp_kernel& kernel, const Key& key);
 
-// Why the claims leave out the call; "" if they cover it.
+// Returns why the claims leave out the call, or "" if they cover it.
 std::string claims_refusal(const OpRow& row, const bp_kernel& kernel, const Key& key);
 
 }  // namespace bp::core

@@ -12,12 +12,12 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/calls/frame_words.hpp"
-#include "registry/calls/submit.hpp"
 
 namespace bp::core {
 namespace {
 
-// The tensors of a frame in its order, those of a list behind each other; NULL: absent.
+// Returns the tensors of a frame in its order, with the tensors of a list behind each other. An
+// absent tensor is NULL.
 std::vector<const bp_tensor*> tensors_of(const OpRow& row, const void* args) {
   std::vector<const bp_tensor*> tensors;
   for (uint32_t i = 0; i < row.tensor_count; ++i) {
@@ -37,6 +37,35 @@ bool is_written(Kind kind) {
          kind == Kind::inout || kind == Kind::inout_list;
 }
 
+// The flags of launches that one program serves: every program is deterministic.
+bp_launch_flags program_flags(bp_launch_flags flags) {
+  return (flags | BP_LAUNCH_DETERMINISTIC) & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
+}
+
+// A frame as it is launched: a tensor without memory stands for each inline scalar.
+class LaunchedFrame {
+ public:
+  LaunchedFrame(const OpRow& row, const void* args) : args_(args) {
+    for (uint32_t i = 0; i < row.tensor_count; ++i) {
+      const TensorArgument& argument = row.tensors[i];
+      if (!argument.has_scalar() || tensor_at(args, argument) != nullptr) continue;
+      if (args_ == args) std::memcpy(copy_, args, row.frame_size_bytes);
+      args_ = copy_;
+      views_[i] = scalar_view(row, argument, args);
+      const bp_tensor* const view = &views_[i];
+      std::memcpy(copy_ + argument.offset, &view, sizeof(view));
+    }
+  }
+  LaunchedFrame(const LaunchedFrame&) = delete;
+
+  const void* args() const { return args_; }
+
+ private:
+  const void* args_;
+  alignas(8) std::byte copy_[kMaxFrameBytes];
+  bp_tensor views_[kMaxTensors];
+};
+
 // Whether the two are one tensor, as of a call in place.
 bool is_same(const bp_tensor& a, const bp_tensor& b) {
   return a.buffer != nullptr && a.buffer == b.buffer && a.byte_offset == b.byte_offset &&
@@ -44,7 +73,8 @@ bool is_same(const bp_tensor& a, const bp_tensor& b) {
          std::equal(a.strides, a.strides + a.ndim, b.strides);
 }
 
-// For each tensor the first that it is the same as: itself, where there is none before.
+// Returns for each tensor the first one that it is the same as. It is the tensor itself if there is
+// none before.
 std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors) {
   std::vector<uint32_t> originals(tensors.size());
   for (uint32_t i = 0; i < tensors.size(); ++i) {
@@ -58,7 +88,7 @@ std::vector<uint32_t> originals_of(const std::vector<const bp_tensor*>& tensors)
   return originals;
 }
 
-// A program of one node, and what it points to.
+// A program of one node, and the data that it points to.
 class OneNode {
  public:
   OneNode(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors)
@@ -99,7 +129,8 @@ class OneNode {
             .reserved = 0};
   }
 
-  // For each tensor of the program's frame, the inputs first, its place among those of the op.
+  // Returns, for each tensor of the program's frame, the inputs first, its place among the tensors
+  // of the op.
   std::vector<uint32_t> order() const {
     std::vector<uint32_t> order;
     for (const bp_value_role role : {BP_VALUE_INPUT, BP_VALUE_OUTPUT}) {
@@ -148,7 +179,7 @@ class OneNode {
     return static_cast<uint32_t>(values_.size() - 1);
   }
 
-  // Puts tensors without buffers in the place of those of the frame.
+  // Replaces the tensors of the frame by tensors without buffers.
   void put_views(const OpRow& row, const void* args, const std::vector<const bp_tensor*>& tensors) {
     for (const bp_tensor* tensor : tensors) {
       bp_tensor& view = views_.emplace_back(tensor == nullptr ? bp_tensor{} : *tensor);
@@ -171,8 +202,8 @@ class OneNode {
 
   std::vector<uint64_t> frame_;
   std::vector<bp_program_value> values_;
-  std::vector<uint32_t> tensor_of_;  // Of each value.
-  std::vector<uint32_t> value_of_;   // Of each tensor.
+  std::vector<uint32_t> tensor_of_;  // For each value.
+  std::vector<uint32_t> value_of_;   // For each tensor.
   std::deque<bp_tensor> views_;
   std::vector<const bp_tensor*> pointers_;
   bp_program_node node_{};
@@ -191,9 +222,9 @@ struct CompiledOps::Program {
   const bp_compiler_ops* compiler = nullptr;
   bp_executable* executable = nullptr;
   const bp_kernel* kernel = nullptr;
-  std::vector<uint32_t> order;  // Of its frame: which tensor of the op stands there.
+  std::vector<uint32_t> order;  // Says which tensor of the op stands at each place of the frame.
   bp_reason reason = nullptr;   // Why there is no executable.
-  bp_status status = BP_OK;     // Of compile(), with its text.
+  bp_status status = BP_OK;     // The status of compile(), with its text.
   std::string text;
 };
 
@@ -244,35 +275,56 @@ std::shared_ptr<const CompiledOps::Program> CompiledOps::compile(
   return program;
 }
 
-// The flags and the frame without its memory, and which tensors are one: what a program depends on.
+CompiledOps::Key CompiledOps::key_of(const OpRow& row, bp_launch_flags flags, const void* args,
+                                     const std::vector<const bp_tensor*>& tensors) {
+  Key key{row.op, program_flags(flags)};
+  const std::vector<uint64_t> words = frame_words(row, args, 0);
+  key.insert(key.end(), words.begin(), words.end());
+  const std::vector<uint32_t> originals = originals_of(tensors);
+  key.insert(key.end(), originals.begin(), originals.end());
+  return key;
+}
+
+std::shared_ptr<const CompiledOps::Program> CompiledOps::find_known(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = programs_.find(key);
+  return found == programs_.end() ? nullptr : found->second;
+}
+
 std::shared_ptr<const CompiledOps::Program> CompiledOps::find(const OpRow& row,
                                                               bp_launch_flags flags,
                                                               const void* args) {
-  flags = (flags | BP_LAUNCH_DETERMINISTIC) & ~bp_launch_flags{BP_LAUNCH_DEVICE_CURRENT};
   const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
-  // A layout is an address, which may come back as that of another layout: it is no key.
+  // A layout is an address, which may come back as the address of another layout, so it cannot be a
+  // key.
   const auto has_layout = [](const bp_tensor* t) { return t != nullptr && t->layout != nullptr; };
   if (std::ranges::any_of(tensors, has_layout)) {
     auto refused = std::make_shared<Program>();
     refused->reason = "takes tensors by strides only";
     return refused;
   }
-  Key key{row.op, flags};
-  const std::vector<uint64_t> words = frame_words(row, args, 0);
-  key.insert(key.end(), words.begin(), words.end());
-  const std::vector<uint32_t> originals = originals_of(tensors);
-  key.insert(key.end(), originals.begin(), originals.end());
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = programs_.find(key);
-    if (found != programs_.end()) return found->second;
-  }
-  std::shared_ptr<const Program> program = compile(row, flags, args, tensors);
+  Key key = key_of(row, flags, args, tensors);
+  if (std::shared_ptr<const Program> known = find_known(key)) return known;
+  std::shared_ptr<const Program> program = compile(row, program_flags(flags), args, tensors);
   if (program->status != BP_OK && program->status != BP_UNSUPPORTED) return program;
-  std::map<Key, std::shared_ptr<const Program>> ended;  // Behind the lock.
+  std::map<Key, std::shared_ptr<const Program>> ended;  // Destroyed after the lock is released.
   const std::lock_guard lock(mutex_);
   if (programs_.size() >= kMaxPrograms) ended.swap(programs_);
   return programs_.emplace(std::move(key), std::move(program)).first->second;
+}
+
+// A kernel is asked for its workspace without the flags of the launch: the frame may have a program
+// for each of them.
+std::vector<std::shared_ptr<const CompiledOps::Program>> CompiledOps::programs_of(
+    const OpRow& row, const void* args) {
+  const std::vector<const bp_tensor*> tensors = tensors_of(row, args);
+  std::vector<std::shared_ptr<const Program>> programs;
+  for (const bp_launch_flags flags : {bp_launch_flags{0}, bp_launch_flags{BP_LAUNCH_STRICT_F32}}) {
+    auto known = find_known(key_of(row, flags, args, tensors));
+    if (known != nullptr) programs.push_back(std::move(known));
+  }
+  if (programs.empty()) programs.push_back(find(row, 0, args));
+  return programs;
 }
 
 bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_flags flags,
@@ -280,7 +332,7 @@ bp_reason CompiledOps::supports(const bp_kernel* self, bp_device*, bp_launch_fla
   const Op& op = op_of(self);
   bp_reason reason = kOutOfHostMemory;
   static_cast<void>(guarded([&] {
-    reason = op.owner->find(*op.row, flags, args)->reason;
+    reason = op.owner->find(*op.row, flags, LaunchedFrame(*op.row, args).args())->reason;
     return bp_status{BP_OK};
   }));
   return reason;
@@ -290,14 +342,17 @@ bp_status CompiledOps::workspace_size(const bp_kernel* self, bp_device* device, 
                                       uint64_t* out_required_bytes, uint64_t* out_preferred_bytes) {
   const Op& op = op_of(self);
   return guarded([&]() -> bp_status {
-    const std::shared_ptr<const Program> program = op.owner->find(*op.row, 0, args);
     uint64_t required = 0, preferred = 0;
-    if (program->kernel != nullptr && program->kernel->workspace_size != nullptr) {
+    for (const std::shared_ptr<const Program>& program : op.owner->programs_of(*op.row, args)) {
+      if (program->kernel == nullptr || program->kernel->workspace_size == nullptr) continue;
       bp_program_args frame{};
       frame.struct_size = sizeof(frame);
+      uint64_t least = 0, best = 0;
       const bp_status status =
-          program->kernel->workspace_size(program->kernel, device, &frame, &required, &preferred);
+          program->kernel->workspace_size(program->kernel, device, &frame, &least, &best);
       if (status != BP_OK) return status;
+      required = std::max(required, least);
+      preferred = std::max(preferred, best);
     }
     if (out_required_bytes != nullptr) *out_required_bytes = required;
     if (out_preferred_bytes != nullptr) *out_preferred_bytes = preferred;

@@ -29,7 +29,7 @@ T value_at(const void* args, uint32_t offset) {
   return value;
 }
 
-// Calls word(uint64_t) for what a plan depends on, until it returns false.
+// Calls word(uint64_t) for each value that a plan depends on, until it returns false.
 template <typename Word>
 bool visit_words(std::span<const int64_t> values, Word&& word) {
   return std::ranges::all_of(values, [&](int64_t v) { return word(static_cast<uint64_t>(v)); });

@@ -1,4 +1,4 @@
-// A frame as words: what a plan depends on, member by member in the order of ops.def.
+// Turns a frame into words: what a plan depends on, member by member in the order of ops.def.
 #pragma once
 
 #include <span>
@@ -8,30 +8,31 @@
 
 namespace bp::core {
 
-// A member of a frame, as a row of ops.def. A list's count stands 8 bytes before `offset`, a scalar
-// one pointer behind it.
+// A member of a frame, as a row of ops.def. The count of a list stands 8 bytes before `offset`, and
+// a scalar stands one pointer behind it.
 struct FrameMember {
-  uint32_t op;  // 0 for members.
+  uint32_t op;  // 0 for a member.
   uint32_t offset;
   Kind kind;
   bool is_tensor;
-  const char* name;  // NULL: the row of an op, which opens its members.
+  const char* name;  // NULL for the row of an op, which opens its members.
 };
 
-// All members of the frame of an op, in the order of ops.def.
+// Returns all members of the frame of an op, in the order of ops.def.
 std::span<const FrameMember> frame_members(const OpRow& op);
 
-// dtype, shape and strides of tensors, and attributes; of the arguments in `constant_args` (bit i:
-// tensor argument i) buffer and offset too. `args` is a frame of this build.
+// Returns dtype, shape and strides of tensors, and attributes. For the arguments in `constant_args`
+// it also has buffer and offset; bit i stands for tensor argument i. `args` is a frame of this
+// build.
 std::vector<uint64_t> frame_words(const OpRow& row, const void* args, uint64_t constant_args);
 
 struct FrameDifference {
-  const char* name = nullptr;  // Of the member; NULL: there is none.
+  const char* name = nullptr;  // The member, or NULL if there is none.
   bool is_tensor = false;
   bool is_constant = false;
 };
 
-// The first member of `args` that is not as in the frame from which `words` were taken.
+// Returns the first member of `args` that differs from the frame from which `words` were taken.
 FrameDifference differing_member(const OpRow& row, const void* args, uint64_t constant_args,
                                  const std::vector<uint64_t>& words);
 

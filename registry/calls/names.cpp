@@ -1,4 +1,4 @@
-// The names of statuses, dtypes and ops, and back.
+// Turns statuses, dtypes and ops into names, and names of dtypes and ops back.
 #include <iterator>
 #include <string_view>
 
@@ -18,7 +18,7 @@ struct Dtype {
   uint32_t bits;
 };
 
-// At the index of the dtype's value.
+// The dtype of each value stands at that index.
 constexpr Dtype kDtypes[] = {
     {nullptr, 0},      {"bool", 8},       {"i4", 4},     {"u4", 4},       {"i8", 8},
     {"i16", 16},       {"i32", 32},       {"i64", 64},   {"u8", 8},       {"u16", 16},

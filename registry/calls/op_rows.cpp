@@ -6,7 +6,8 @@
 namespace bp::core {
 namespace {
 
-// An op in its arguments' rows: names would be compared letter by letter, ops by arguments times.
+// An op in the rows of its arguments. Names would be compared letter by letter, ops times
+// arguments.
 enum class OpName : uint32_t {
 #define BP_OP(id, name, version, profile, core_or_decomposable, numerics) op_##name,
 #define BP_ARG(op, member, kind, dtype_rule)
@@ -64,7 +65,7 @@ constexpr bool is_free(std::string_view rule) {
          rule.starts_with("set(");
 }
 
-// A row whose likes are not resolved yet.
+// Makes a row whose `like` members are not resolved yet.
 consteval OpRow make_row(const Op& op, uint32_t index) {
   OpRow row;
   row.op = op.id;
@@ -109,7 +110,7 @@ consteval std::array<OpRow, std::size(kOps)> make_rows() {
 
 constexpr std::array kRows = make_rows();
 
-// Every scalar has a dtype to be converted to, and every frame can be fitted.
+// Checks that every scalar has a dtype to be converted to, and that every frame can be fitted.
 consteval bool is_sound() {
   for (const OpRow& row : kRows) {
     if (row.frame_size_bytes > kMaxFrameBytes) return false;

@@ -1,5 +1,5 @@
 // What selection needs to know of each op: where its tensors stand in the frame, and which of their
-// dtypes are free. Computed from backplane/ops.def by the compiler.
+// dtypes are free. The compiler computes it from backplane/ops.def.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace bp::core {
 
-// The kinds of ops.def.
+// The kinds of arguments in ops.def.
 enum class Kind : uint8_t {
   tensor,
   tensor_opt,
@@ -33,17 +33,18 @@ enum class Kind : uint8_t {
 };
 
 inline constexpr uint32_t kMaxTensors = 12;       // Tensor arguments of one op.
-inline constexpr uint32_t kMaxFrameBytes = 1024;  // Of a frame that the host can fit.
+inline constexpr uint32_t kMaxFrameBytes = 1024;  // The largest frame that the host can fit.
 inline constexpr uint8_t kNoArgument = 0xFF;
 
 // An argument that is a tensor, a list of them, or a tensor or scalar.
 struct TensorArgument {
   const char* name = nullptr;
-  uint16_t offset = 0;  // Of the pointer. A list's count stands 8 bytes before, a scalar 8 behind.
+  // The place of the pointer. The count of a list stands 8 bytes before, a scalar 8 bytes behind.
+  uint16_t offset = 0;
   Kind kind = Kind::tensor;
   bool is_free = false;        // Claims list its dtype.
   uint8_t like = kNoArgument;  // The tensor argument whose dtype it has.
-  bp_dtype dtype = 0;          // If it is always the same.
+  bp_dtype dtype = 0;          // Set if it is always the same.
 
   constexpr bool is_list() const {
     return kind == Kind::tensor_list || kind == Kind::out_list || kind == Kind::inout_list;
@@ -60,22 +61,24 @@ struct OpRow {
   uint32_t version = 0;
   const char* name = nullptr;
   const char* numerics = nullptr;  // The class of its errors, such as "E0".
-  uint32_t frame_size_bytes = 0;   // In this build, and in the first release: none has grown yet.
-  uint32_t index = 0;              // Among op_rows().
+  // The size in this build, and in the first release: no frame has grown so far.
+  uint32_t frame_size_bytes = 0;
+  uint32_t index = 0;  // The index in op_rows().
   uint32_t tensor_count = 0;
   uint32_t free_count = 0;
-  uint32_t list_mask = 0;      // Bit i: tensors[i] is a list,
-  uint32_t required_mask = 0;  // must be given,
-  uint32_t output_mask = 0;    // is an output, and no list.
+  // Bit i of a mask says that tensors[i] is a list, must be given, or is an output and no list.
+  uint32_t list_mask = 0;
+  uint32_t required_mask = 0;
+  uint32_t output_mask = 0;
   std::array<TensorArgument, kMaxTensors> tensors;
 };
 
-inline constexpr uint32_t kOpIdCount = 1024;  // Ids of this spec are below.
+inline constexpr uint32_t kOpIdCount = 1024;  // All ids of this spec are smaller.
 
-// The row of each id; NULL where there is none.
+// The row of each id, or NULL if there is none.
 extern const std::array<const OpRow*, kOpIdCount> kOpRowById;
 
-// NULL if the op is not known here.
+// Returns NULL if this build does not know the op.
 inline const OpRow* find_op(uint32_t op) { return op < kOpIdCount ? kOpRowById[op] : nullptr; }
 
 std::span<const OpRow> op_rows();

@@ -1,5 +1,5 @@
-// How deep a JSON text nests, found before it is parsed: parsers, and what walks a parsed value,
-// recurse once for each level, so that a text of a few hundred kilobytes could end the process.
+// Finds how deep a JSON text nests before it is parsed. Parsers, and code that walks a parsed
+// value, recurse once for each level, so a text of a few hundred kilobytes could end the process.
 //
 // Header-only: every module that reads JSON from outside includes it, also behind libbackplane.
 #pragma once
@@ -13,9 +13,9 @@ namespace bp {
 // No file that the project writes or documents nests deeper than ten levels.
 inline constexpr size_t kMaxJsonDepth = 64;
 
-// Why `text` must not be parsed as JSON: it nests deeper than `max_depth`; "" if it does not. A
-// bracket in a string does not count. A text that is no JSON gets "" too, unless it opens so many
-// brackets: the parser says what is wrong with it.
+// Returns why `text` must not be parsed as JSON: it nests deeper than `max_depth`. Returns "" if it
+// does not. A bracket in a string does not count. A text that is no JSON also gets "", unless it
+// opens too many brackets: the parser says what is wrong with it.
 inline std::string json_depth_defect(std::string_view text, size_t max_depth = kMaxJsonDepth) {
   size_t depth = 0;
   bool is_in_string = false;

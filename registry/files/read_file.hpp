@@ -1,5 +1,6 @@
-// Reads a whole file that somebody else wrote: a regular one, up to a size that the caller allows.
-// Opening a FIFO would wait for a writer for ever, and a device may have no end.
+// Reads a whole file that another program wrote. It must be a regular file, of at most the size
+// that the caller allows. Opening a FIFO would wait for a writer for ever, and a device may have no
+// end.
 //
 // Header-only: every module that reads files from outside includes it, also behind libbackplane.
 #pragma once
@@ -15,7 +16,7 @@
 
 namespace bp {
 
-// "" for a regular file, else what it is.
+// Returns "" for a regular file, else what the file is.
 inline std::string file_kind(mode_t mode) {
   if (S_ISREG(mode)) return "";
   if (S_ISDIR(mode)) return "folder";
@@ -24,7 +25,8 @@ inline std::string file_kind(mode_t mode) {
   return "device";
 }
 
-// Why the file at `path` cannot be opened as a regular file; "" if it is one. Never waits.
+// Returns why the file at `path` cannot be opened as a regular file, or "" if it can. It never
+// waits.
 inline std::string regular_file_defect(const std::string& path) {
   struct stat found {};
   if (::stat(path.c_str(), &found) != 0) return std::strerror(errno);
@@ -32,10 +34,10 @@ inline std::string regular_file_defect(const std::string& path) {
   return kind.empty() ? "" : "it is a " + kind + ", not a regular file";
 }
 
-// Fills `out` with the file at `path`. Returns why that cannot be, or "".
+// Fills `out` with the file at `path`. Returns why this fails, or "".
 inline std::string read_file(const std::string& path, uint64_t max_bytes, std::string& out) {
-  // A path that is no regular file is not opened: to open one can have effects. O_NONBLOCK is for
-  // the path that becomes a FIFO in between.
+  // A path that is no regular file is not opened, because opening one can have effects. O_NONBLOCK
+  // is for a path that becomes a FIFO in between.
   std::string defect = regular_file_defect(path);
   if (!defect.empty()) return defect;
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -58,7 +60,7 @@ inline std::string read_file(const std::string& path, uint64_t max_bytes, std::s
       if (count <= 0) break;
       done += static_cast<size_t>(count);
     }
-    out.resize(done);  // Shorter where somebody cut it meanwhile.
+    out.resize(done);  // The file is shorter if another program cut it meanwhile.
   }
   ::close(file);
   return defect;

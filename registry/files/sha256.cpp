@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace bp::core {
+namespace bp {
 namespace {
 
 using Words = std::array<uint32_t, 8>;
@@ -23,12 +23,13 @@ constexpr bool is_prime(uint32_t n) {
 
 __extension__ using Wide = unsigned __int128;
 
-// floor(n^(1/degree) * 2^32) modulo 2^32, for the square and the cube root.
+// Returns floor(n^(1/degree) * 2^32) modulo 2^32, for the square and the cube root.
 constexpr uint32_t root_fraction(uint32_t n, int degree) {
   uint64_t low = 0, high = uint64_t{1} << 36;
   while (high - low > 1) {
     const uint64_t middle = low + (high - low) / 2;
-    // middle^degree <= n * 2^(32 * degree), with a cube's lowest 32 bits cut from both sides.
+    // Compares middle^degree with n * 2^(32 * degree). For a cube, both sides lose their lowest 32
+    // bits.
     const Wide square = Wide{middle} * middle;
     const bool fits =
         degree == 2
@@ -87,7 +88,7 @@ std::string sha256(const void* bytes, size_t size) {
   size_t done = 0;
   for (; size - done >= kBlockBytes; done += kBlockBytes) add_block(sum, data + done);
 
-  // The rest, a one bit, zeros, and the number of bits at the end of the last block.
+  // The tail has the rest, a one bit, zeros, and the number of bits at the end of the last block.
   std::array<unsigned char, 2 * kBlockBytes> tail{};
   const size_t rest = size - done;
   if (rest != 0) std::memcpy(tail.data(), data + done, rest);
@@ -106,4 +107,4 @@ std::string sha256(const void* bytes, size_t size) {
   return text;
 }
 
-}  // namespace bp::core
+}  // namespace bp

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace bp::core {
+namespace bp {
 namespace {
 
 TEST(Sha256, GivesKnownAnswers) {
@@ -19,4 +19,4 @@ TEST(Sha256, GivesKnownAnswers) {
 }
 
 }  // namespace
-}  // namespace bp::core
+}  // namespace bp

@@ -1,8 +1,9 @@
-// Writes a file that is there whole, or not at all: also after a crash, a full disk or a loss of
+// Writes a file either as a whole or not at all: also after a crash, a full disk or a loss of
 // power, readers find the old content or the new one.
 //
-// The content goes to a file of a unique name in the same folder, which nobody can have planted:
-// O_EXCL follows no link. It is synchronised before it gets its name, and its folder after that.
+// The content goes to a file of a unique name in the same folder. Nobody can have planted that
+// file, because O_EXCL follows no link. It is synchronised before it gets its final name, and its
+// folder after that.
 //
 // Header-only: every module that replaces files includes it, also behind libbackplane.
 #pragma once
@@ -39,10 +40,10 @@ class WholeFile {
     }
     if (file_ >= 0) return;
     note("cannot be written: a file beside it cannot be created");
-    draft_.clear();  // It is somebody else's, or none.
+    draft_.clear();  // The draft belongs to another program, or does not exist.
   }
   WholeFile(const WholeFile&) = delete;
-  // Without commit() nothing stays.
+  // Removes the draft if commit() was not called.
   ~WholeFile() { drop(); }
 
   void write(const void* bytes, size_t size) {
@@ -57,7 +58,7 @@ class WholeFile {
   }
   void write(std::string_view text) { write(text.data(), text.size()); }
 
-  // Gives the file its name. Returns why that cannot be, with the path, or "".
+  // Gives the file its name. Returns why this fails, with the path, or "".
   std::string commit() {
     if (problem_.empty() && is_durable_ && ::fsync(file_) != 0) note("cannot be synchronised");
     if (file_ >= 0 && ::close(std::exchange(file_, -1)) != 0) note("cannot be closed");
@@ -79,7 +80,7 @@ class WholeFile {
     if (problem_.empty()) problem_ = path_ + ": " + what + ": " + std::strerror(error);
   }
 
-  // With its slash; "" for the working folder.
+  // Returns the folder with its slash, or "" for the working folder.
   std::string folder() const { return path_.substr(0, path_.rfind('/') + 1); }
 
   void drop() {
@@ -87,7 +88,8 @@ class WholeFile {
     if (!draft_.empty()) ::unlink(std::exchange(draft_, {}).c_str());
   }
 
-  // The name is part of the folder. Some file systems cannot synchronise one, and say EINVAL.
+  // Synchronises the folder, because the name is part of it. Some file systems cannot, and return
+  // EINVAL.
   void sync_folder() {
     const std::string name = folder().empty() ? "." : folder();
     const int handle = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,4 +1,4 @@
-// Files that are there whole or not at all, and reading those of others.
+// Tests files that exist as a whole or not at all, and reading files of other programs.
 #include "registry/files/whole_file.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// BACKPLANE_OPTIONS: what is refused has a text, and what is taken was in the input.
+// Fuzzes BACKPLANE_OPTIONS: a refusal has a text, and what is taken was in the input.
 #include <algorithm>
 #include <string>
 
@@ -22,7 +22,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check(std::ranges::count(options, key, &std::pair<std::string, std::string>::first) == 1,
           "each option is there once", key);
   }
-  // In two halves at a comma it is the same options: the first one of a key counts.
+  // Cut in two at a comma, the text has the same options: the first one of a key counts.
   const size_t comma = text.find(',', text.size() / 2);
   if (status != BP_OK || comma == text.npos) return 0;
   bp::core::BackendOptions halves = {{"given", "by the program"}};

@@ -1,5 +1,5 @@
-// A tensor of another library is refused with a text, or its elements lie in the memory that was
-// wrapped for it; and what was taken can be handed out again.
+// Fuzzes tensors of another library. Each is refused with a text, or its elements lie in the memory
+// that was wrapped for it; an accepted tensor can be exported again.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -43,7 +43,7 @@ struct World {
   bp::core::TestRegistry r;
 };
 
-// Takes bytes off the front of the input; zeros behind its end.
+// Takes bytes off the front of the input, or zeros behind its end.
 template <typename T>
 T take(std::string_view& input) {
   T value{};
@@ -55,7 +55,7 @@ T take(std::string_view& input) {
 
 int live = 0;
 
-// The extreme element in the direction of `sign` lies in what was wrapped.
+// Checks that the extreme element in the direction of `sign` lies in the wrapped memory.
 void check_corner(const bp_tensor& t, uint64_t item_bytes, int sign) {
   if (std::count(t.shape, t.shape + t.ndim, 0) != 0) return;  // It has no element.
   auto offset = static_cast<int64_t>(t.byte_offset);

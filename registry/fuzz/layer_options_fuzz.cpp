@@ -1,5 +1,5 @@
-// The layers and their options: the first line of the input, and the rest. What is refused has a
-// text that can be printed.
+// Fuzzes the layers, in the first line of the input, and their options, in the rest. A refusal has
+// a text that can be printed.
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"

@@ -1,4 +1,4 @@
-// A manifest is read, or listed with its problem; its texts can be printed.
+// Fuzzes manifests. Each is read, or listed with its problem, and its texts can be printed.
 #include <string>
 
 #include "api/fuzz/fuzz.hpp"
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bp_manifest& m = *found.back();
   check(m.file == file, "with its path", m.file);
   check(m.problem == nullptr || *m.problem != '\0', "a problem has words");
-  // Its library does not exist: whatever it says, it cannot be loaded.
+  // Its library does not exist, so it can never be loaded.
   check(m.problem != nullptr || m.library != nullptr, "what can be used has a library");
   for (const char* text : {m.name, m.problem}) {
     if (text == nullptr) continue;

@@ -1,15 +1,20 @@
 #include "registry/layers/at_exit.hpp"
 
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <set>
+#include <thread>
 
 namespace bp::layers {
 
-// Never destroyed: a layer may end later than the static objects.
+// The list is never destroyed, because a layer may end later than the static objects.
 struct AtExitList {
-  std::mutex mutex;
-  std::set<AtExit*> entries;  // Guarded by mutex.
+  std::mutex mutex;  // Guards what follows.
+  std::condition_variable changed;
+  std::set<AtExit*> entries;
+  AtExit* running = nullptr;  // Its flush() runs, in `runner`.
+  std::thread::id runner;
 
   static AtExitList& get() {
     static auto* const list = [] {
@@ -19,10 +24,27 @@ struct AtExitList {
     return *list;
   }
 
+  // A flush writes to the log of the host, which may load and unload: the lock is not held.
   void flush_all() {
-    const std::lock_guard lock(mutex);
-    for (AtExit* entry : entries) entry->flush_();
-    entries.clear();
+    std::unique_lock lock(mutex);
+    runner = std::this_thread::get_id();
+    while (!entries.empty()) {
+      running = entries.extract(entries.begin()).value();
+      const std::function<void()> flush = running->flush_;
+      lock.unlock();
+      flush();
+      lock.lock();
+      running = nullptr;
+      changed.notify_all();
+    }
+  }
+
+  // What `entry` flushes is there until its flush has returned, unless that flush ends it.
+  void remove(AtExit* entry) {
+    std::unique_lock lock(mutex);
+    entries.erase(entry);
+    const bool is_own = runner == std::this_thread::get_id();
+    if (!is_own) changed.wait(lock, [&] { return running != entry; });
   }
 };
 
@@ -31,9 +53,6 @@ AtExit::AtExit(std::function<void()> flush) : flush_(std::move(flush)) {
   AtExitList::get().entries.insert(this);
 }
 
-AtExit::~AtExit() {
-  const std::lock_guard lock(AtExitList::get().mutex);
-  AtExitList::get().entries.erase(this);
-}
+AtExit::~AtExit() { AtExitList::get().remove(this); }
 
 }  // namespace bp::layers

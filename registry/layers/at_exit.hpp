@@ -1,12 +1,12 @@
-// What a layer still has to write when a process ends without unloading its plugins.
+// Lets a layer write its last data if a process ends without unloading its plugins.
 #pragma once
 
 #include <functional>
 
 namespace bp::layers {
 
-// Calls `flush` when the process exits, unless this has ended by then. Programs that keep their
-// registry until the end, as those of the C++ runtime do, never shut an instance down.
+// Calls `flush` when the process exits, unless this object has ended by then. Programs that keep
+// their registry until the end, as programs of the C++ runtime do, never shut an instance down.
 class AtExit {
  public:
   explicit AtExit(std::function<void()> flush);

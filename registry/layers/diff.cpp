@@ -1,25 +1,25 @@
 // diff: runs each launch on a second backend too, on copies of its tensors, and compares the
-// outputs element by element: the first op whose results part is the first line of the log.
+// outputs element by element. The first op whose results differ is the first line of the log.
 //
 //   launch(args) --> copies of the buffers behind the tensors, before --> second backend
 //        |                                                                     |
 //   first backend --> copies of the outputs  --------- compared with --------- outputs
 //
-// Both begin with the same bits, so that what differs is this launch, and nothing before it. How
-// far two right results may be apart follows from the op's class in ops.def (tolerance_for). A sum
-// may cancel until nothing is left but its rounding errors, which are measured by the sum of the
-// magnitudes of its terms: the second backend finds that too, as the same op on inputs without
+// Both backends begin with the same bits, so a difference comes from this launch, and from nothing
+// before it. The op's class in ops.def says how far two right results may be apart (tolerance_for).
+// A sum may cancel until only its rounding errors are left. These are measured by the sum of the
+// magnitudes of its terms, which the second backend computes too, as the same op on inputs without
 // signs.
 //
-// It waits for each launch, and copies through the host: it is slow, and a stream that waits for
-// something which the same thread does later would wait for ever.
+// The layer waits for each launch and copies through the host, so it is slow. A stream that waits
+// for an action which the same thread takes later would wait for ever.
 #include <cmath>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <set>
 
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/number_text.hpp"
 #include "registry/calls/call.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/directory.hpp"
@@ -31,7 +31,7 @@
 namespace bp::layers {
 namespace {
 
-constexpr size_t kNamedTensors = 8;  // Of the arguments, in a report.
+constexpr size_t kNamedTensors = 8;  // The number of arguments that a report names.
 
 // What the rounding errors of a class are relative to.
 enum class Scale { kNone, kElement, kTensor, kSums };
@@ -42,9 +42,9 @@ Scale scale_of(std::string_view numerics) {
   return numerics == "R1" ? Scale::kSums : Scale::kTensor;
 }
 
-// By default 256 roundings of what ops compute in, and one of each result to a narrower dtype: the
-// bounds by which each backend is judged alone are a few roundings for functions, and
-// 8 * sqrt(K) of them for a sum of K terms. `bound` below 0 is the default.
+// The default is 256 roundings of the type in which ops compute, and one rounding of each result to
+// a narrower dtype. The bounds for one backend alone are a few roundings for functions, and 8 *
+// sqrt(K) roundings for a sum of K terms. A `bound` below 0 stands for the default.
 double relative_error(bp_dtype dtype, double bound) {
   if (bound == 0) return 0;
   const double inside = bound > 0 ? bound : dtype == BP_F64 ? 0x1p-45 : 0x1p-16;
@@ -59,7 +59,7 @@ struct Compared {
   const bp_launch& launch;
   const void* args;
   std::vector<FrameTensor> tensors;
-  Parts before, first, second;  // Before the launch; behind it, on either backend.
+  Parts before, first, second;  // Before the launch, and after it on each backend.
 };
 
 class DiffLayer final : public Layer {
@@ -75,9 +75,8 @@ class DiffLayer final : public Layer {
     const bp_status status = options().number("diff", "fail", 1, fails_);
     const std::string& bound = options().text("bound");
     if (status != BP_OK || bound.empty()) return status;
-    char* end = nullptr;
-    bound_ = std::strtod(bound.c_str(), &end);
-    if (*end == '\0' && std::isfinite(bound_) && bound_ >= 0) return BP_OK;
+    bound_ = parse_double(bound).value_or(-1);
+    if (std::isfinite(bound_) && bound_ >= 0) return BP_OK;
     return fail(BP_INVALID_ARGUMENT,
                 "layer option diff.bound is '" + bound + "', allowed are numbers from 0");
   }
@@ -148,7 +147,8 @@ class DiffLayer final : public Layer {
   }
 
  private:
-  // Where all was compared and is alike, this is for those who ask; else it is a warning.
+  // Logs the summary: as information if all launches were compared and are alike, else as a
+  // warning.
   void summarize() {
     const bool is_clean = report_count() == 0 && skipped_count_.load() == 0;
     log(is_clean ? BP_LOG_INFO : BP_LOG_WARNING,
@@ -157,7 +157,7 @@ class DiffLayer final : public Layer {
             std::to_string(skipped_count_.load()) + " were not compared" + first_);
   }
 
-  // Why a launch cannot be compared; "" if it can.
+  // Returns why a launch cannot be compared, or "" if it can.
   std::string obstacle_to(const core::OpRow* row, const bp_launch* launch, const void* args) {
     if (row == nullptr || launch == nullptr || args == nullptr ||
         directory_.allocator(launch->device) == nullptr ||
@@ -204,7 +204,8 @@ class DiffLayer final : public Layer {
     return first_difference(ours, theirs, tolerance);
   }
 
-  // The results of the launch on inputs without signs; none if the second backend refuses.
+  // Returns the results of the launch on inputs without signs, or none if the second backend
+  // refuses.
   Parts sums_of_magnitudes(const Compared& c) {
     Parts parts = c.before;
     for (const FrameTensor& each : c.tensors) {
@@ -216,7 +217,7 @@ class DiffLayer final : public Layer {
     return status.ok() ? parts : Parts{};
   }
 
-  // A line for the first difference of each op; all are counted.
+  // Logs the first difference of each op. All differences are counted.
   bp_status report_difference(const Compared& c, const FrameTensor& argument,
                               const std::string& difference) {
     const std::string text = "launch " + std::to_string(c.number) + ", " + c.row.name + ": " +
@@ -251,7 +252,7 @@ class DiffLayer final : public Layer {
     return text + " and " + std::to_string(c.tensors.size() - kNamedTensors) + " more";
   }
 
-  // A line for the first call of each op that is not compared.
+  // Logs the first call of each op that is not compared.
   void skip(const std::string& op, const std::string& why) {
     skipped_count_.fetch_add(1, std::memory_order_relaxed);
     bool is_first = false;
@@ -268,9 +269,10 @@ class DiffLayer final : public Layer {
   Directory directory_;
   std::atomic<uint64_t> launch_count_ = 0, compared_count_ = 0, skipped_count_ = 0;
   std::mutex mutex_;
-  std::set<std::string> differing_, skipped_;  // Ops. Guarded by mutex_, like
-  std::string first_;                          // what the summary says of the first difference.
-  std::optional<AtExit> at_exit_;              // Last, so that it ends first.
+  // Guarded by mutex_: names of ops, and what the summary says of the first difference.
+  std::set<std::string> differing_, skipped_;
+  std::string first_;
+  std::optional<AtExit> at_exit_;  // The last member, so that it ends first.
 };
 
 constexpr OptionInfo kDiffOptions[] = {

@@ -1,9 +1,11 @@
-// Two backends side by side: one in this process whose sums can be wrong, and one from a file.
+// Tests two backends side by side: one in this process whose sums can be wrong, and one from a
+// file.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "registry/layers/elements.hpp"
+#include "registry/tests/comma_locale.hpp"
 #include "registry/tests/fake_backend.hpp"
 
 namespace bp::core {
@@ -76,7 +78,7 @@ class DiffTest : public testing::Test {
     ASSERT_EQ(fake_.load(registry_->registry, &plugin_), BP_OK) << bp_error_text();
   }
 
-  // y = a + b, or a += b.
+  // Launches y = a + b, or a += b.
   void launch(bool in_place = false) {
     std::vector<float> values(600);
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
@@ -165,6 +167,16 @@ TEST_F(DiffTest, TakesABound) {
   EXPECT_EQ(reports(), 0) << registry_->log;
 }
 
+TEST_F(DiffTest, ReadsAndWritesPointsInALocaleWithADecimalComma) {
+  const CommaLocale locale;
+  if (!locale.is_set()) GTEST_SKIP() << CommaLocale::kNone;
+  load(",diff.bound=0.001");
+  error_ = 0.5f;
+  launch();
+  ASSERT_EQ(reports(), 1) << registry_->log;
+  EXPECT_NE(registry_->log.find("0.5"), std::string::npos) << registry_->log;
+}
+
 TEST_F(DiffTest, ComparesBitsWithABoundOfZero) {
   load(",diff.bound=0");
   error_ = 2e-6f;
@@ -172,7 +184,7 @@ TEST_F(DiffTest, ComparesBitsWithABoundOfZero) {
   EXPECT_EQ(reports(), 1) << registry_->log;
 }
 
-// 1000 - 1000 + 0.5: what is left is small, and its rounding errors are not.
+// In 1000 - 1000 + 0.5 the result is small, and its rounding errors are not.
 TEST_F(DiffTest, MeasuresSumsByTheMagnitudesOfTheirTerms) {
   kernel_ = make_kernel("sum.fake");
   kernel_.op = BP_OP_SUM;

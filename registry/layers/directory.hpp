@@ -1,4 +1,4 @@
-// Which tables behind a layer serve a device, for layers that make calls of their own.
+// Knows which tables behind a layer serve a device, for layers that make calls of their own.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace bp::layers {
 
-// Filled by on_table(), read-only afterwards.
+// on_table() fills it; after that it is only read.
 class Directory {
  public:
   void add(const AnyTable& table) {
@@ -20,7 +20,8 @@ class Directory {
     }
   }
 
-  // NULL if none was added for it. Of several the first counts, as in the registry.
+  // Returns NULL if no table was added for the device. If there are several, the first one counts,
+  // as in the registry.
   const bp_allocator_ops* allocator(bp_device* device) const { return find(allocators_, device); }
   const bp_stream_ops* streams(bp_device* device) const { return find(streams_, device); }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backplane/host.h"
+#include "registry/boundary/number_text.hpp"
 #include "registry/tensors/floats.hpp"
 #include "registry/tensors/strides.hpp"
 
@@ -36,11 +37,7 @@ double value_of(bp_dtype dtype, const unsigned char* bytes) {
 
 uint64_t element_bytes(bp_dtype dtype) { return std::max(1u, bp_dtype_bits(dtype) / 8); }
 
-std::string number_words(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof(text), "%.*g", digits, value);
-  return text;
-}
+std::string number_words(double value, int digits) { return short_text(value, digits); }
 
 std::string element_words(bp_dtype dtype, const unsigned char* bytes) {
   if (is_plain_float(dtype)) return number_words(value_of(dtype, bytes), dtype == BP_F64 ? 17 : 9);
@@ -53,11 +50,11 @@ std::string element_words(bp_dtype dtype, const unsigned char* bytes) {
   return hex;
 }
 
-// Two elements of different bits, and what they may differ by.
+// Two elements of different bits, and the difference that is allowed.
 struct Pair {
   bp_dtype dtype;
   const unsigned char *a, *b;
-  double allowed;  // Of floats; 0: no bit.
+  double allowed;  // For floats. 0 allows no difference of bits.
 
   bool are_alike() const {
     if (!is_plain_float(dtype)) return false;
@@ -88,7 +85,7 @@ Pair make_pair(bp_dtype dtype, const unsigned char* a, const unsigned char* b,
   return pair;
 }
 
-// Calls body(index, offset in bytes behind `begin`) for each element, the last axis first.
+// Calls body(index, offset in bytes behind `begin`) for each element. The last axis moves first.
 template <typename Body>
 void for_each(const bp_tensor& t, uint64_t begin, Body&& body) {
   const uint64_t size = element_bytes(t.dtype);
@@ -140,7 +137,7 @@ double largest_magnitude(const Elements& a) {
 
 bool make_absolute(const bp_tensor& tensor, unsigned char* bytes, uint64_t begin) {
   if (!is_plain_float(tensor.dtype)) return false;
-  const uint64_t last = element_bytes(tensor.dtype) - 1;  // Where the sign is.
+  const uint64_t last = element_bytes(tensor.dtype) - 1;  // The last byte has the sign.
   for_each(tensor, begin, [&](const int64_t*, uint64_t offset) {
     bytes[offset + last] = static_cast<unsigned char>(bytes[offset + last] & 0x7F);
   });

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the names of the arguments of every slot: emit_slot_arguments.py HEADERS SLOTS.DEF OUT
 
-HEADERS is the folder of the C headers, from whose tables the names are read; the order is that of
-slots.def, behind which come the functions of bp_kernel in the order of registry/layers/slots.hpp.
+HEADERS is the folder of the C headers. The names are read from the tables in them. They have the
+order of slots.def; the functions of bp_kernel follow, in the order of registry/layers/slots.hpp.
 """
 
 import pathlib
@@ -17,7 +17,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 def argument_names(parameters):
-    """The names of the parameters behind the first, which is self."""
+    """Returns the names of the parameters after the first, which is self."""
     return [re.search(r"(\w+)\s*$", parameter).group(1) for parameter in parameters.split(",")[1:]]
 
 

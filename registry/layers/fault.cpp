@@ -1,5 +1,5 @@
-// fault: makes calls fail, late, or wrong, at points that are counted or drawn from a seed, so that
-// what a program does about failures can be seen. A call that fails does not reach the backend.
+// fault: makes calls fail, late, or wrong. The calls are counted, or drawn from a seed, so that a
+// user can see how a program handles failures. A call that fails does not reach the backend.
 #include <chrono>
 #include <cstddef>
 #include <cstring>
@@ -31,7 +31,8 @@ constexpr StatusName kStatuses[] = {{"invalid_argument", BP_INVALID_ARGUMENT},
                                     {"aborted", BP_ABORTED},
                                     {"internal", BP_INTERNAL}};
 
-// What frees succeeds whatever has failed: the header says so, and so does slots.def.
+// Returns whether the slot frees something. Such a slot succeeds whatever has failed: the header
+// says so, and slots.def too.
 constexpr bool frees(Slot slot) {
   enum : bool { lost = false, nothing = true };  // The words of slots.def.
   constexpr bool kFrees[] = {
@@ -42,7 +43,7 @@ constexpr bool frees(Slot slot) {
   return index < std::size(kFrees) ? kFrees[index] : slot == Slot::kernel_plan_release;
 }
 
-// What a lost device still answers: what it is, and whether it can be brought back.
+// Returns whether a lost device still answers: what it is, and whether it can be brought back.
 constexpr bool outlives_loss(Slot slot) {
   return frees(slot) || slot == Slot::device_probe || slot == Slot::device_enumerate ||
          slot == Slot::device_properties || slot == Slot::device_reset;
@@ -119,7 +120,7 @@ class FaultLayer final : public Layer {
                                          "', allowed are " + names);
   }
 
-  // The faults in front of a call.
+  // Applies the faults that come before a call.
   bp_status before(Slot slot, std::string_view kernel) {
     const std::string_view name = slot_name(slot);
     if (delayed_.strike(name, kernel) != 0) {
@@ -197,7 +198,7 @@ class FaultLayer final : public Layer {
     return status;
   }
 
-  // Leaves out the calls of ranks that stay away; their peers wait for them.
+  // Leaves out the calls of ranks that stay away. Their peers wait for them.
   bp_status submit(const bp_process_group_ops& next, uint64_t call_count,
                    const bp_collective_call* calls, uint64_t call_stride_bytes) {
     const std::string_view name = slot_name(Slot::collective_submit);
@@ -218,7 +219,8 @@ class FaultLayer final : public Layer {
     return kept.empty() ? BP_OK : submit_kept(next, kept);
   }
 
-  // Each call has a size of its own, and the caller's distance need not hold it.
+  // Submits copies of the kept calls. Each call has a size of its own, which may be larger than the
+  // caller's distance between calls.
   static bp_status submit_kept(const bp_process_group_ops& next,
                                const std::vector<const bp_collective_call*>& kept) {
     uint64_t stride_words = 0;
@@ -235,7 +237,7 @@ class FaultLayer final : public Layer {
                        stride_words * sizeof(uint64_t));
   }
 
-  // Its handle may be another group's after the destroy.
+  // The handle may belong to another group after the destroy.
   void forget(bp_process_group* group) {
     const std::lock_guard lock(mutex_);
     dropped_.erase(group);
@@ -253,8 +255,8 @@ class FaultLayer final : public Layer {
     return true;
   }
 
-  // Flips a bit in the last byte of an element of the first output: of a float that is its sign or
-  // exponent. Waits for the launch.
+  // Flips a bit in the last byte of an element of the first output. In a float that byte has the
+  // sign and a part of the exponent. Waits for the launch.
   bp_status corrupt(const WrappedKernel& kernel, const bp_launch* launch, const void* args) {
     const bp_tensor* output = first_output(kernel.kernel.op, args);
     const bp_allocator_ops* memory = directory_.allocator(launch->device);
@@ -274,7 +276,7 @@ class FaultLayer final : public Layer {
     return status;
   }
 
-  // With elements and memory; NULL if there is none.
+  // Returns the first output with elements and memory, or NULL if there is none.
   static const bp_tensor* first_output(uint32_t op, const void* args) {
     const core::OpRow* row = core::find_op(op);
     if (row == nullptr || args == nullptr) return nullptr;

@@ -9,14 +9,15 @@
 namespace bp::layers {
 namespace {
 
-// Reads the whole of `text`; 0 where it is no number.
+// Reads the whole of `text`. Returns 0 if it is no number.
 uint64_t number(std::string_view text) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() ? value : 0;
 }
 
-// Whether calls can fit: names of kernels are known when they are registered, those of slots now.
+// Returns whether calls can fit. Names of kernels are known when kernels are registered, names of
+// slots now.
 bool can_fit(const std::string& glob) {
   if (glob.find('/') != std::string::npos) return true;
   for (uint32_t i = 0; i < kSlotCount; ++i) {

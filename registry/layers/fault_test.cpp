@@ -1,4 +1,4 @@
-// Faults on purpose: when they strike, and what they do.
+// Tests when faults strike, and what they do.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace {
 
 using layers::FaultRules;
 
-// The calls of 1 to 20 at which a rule strikes.
+// Returns the calls from 1 to 20 at which a rule strikes.
 std::vector<uint64_t> strikes(const char* text, uint64_t seed = 1) {
   FaultRules rules;
   EXPECT_EQ(rules.read("fail", text, seed), BP_OK) << bp_error_text();
@@ -149,7 +149,7 @@ TEST(FaultLayer, FlipsOneBitOfAnOutput) {
   EXPECT_TRUE(std::equal(before + 1, before + 4, f.values + 1));
 }
 
-// The groups whose calls reached the backend, in one submit each.
+// The groups whose calls reached the backend, by submit.
 struct Groups {
   std::vector<std::vector<bp_process_group*>> submits;
   bp_process_group_ops ops{.struct_size = sizeof(ops),
@@ -198,7 +198,7 @@ TEST(FaultLayer, LetsARankStayAwayFromItsCallOn) {
   EXPECT_EQ(groups.submits.back(), (std::vector{first})) << "a new group of the same handle";
 }
 
-// Of a newer host, whose calls end in members that are zero.
+// A call of a newer host, which ends in members that are zero.
 struct NewerCall {
   bp_collective_call known{.struct_size = sizeof(NewerCall),
                            .struct_type = BP_STRUCT_COLLECTIVE_CALL};
@@ -213,7 +213,7 @@ TEST(FaultLayer, DropsAmongCallsThatAreLargerThanTheirDistance) {
   ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text();
   const bp_process_group_ops& ops = *r.target()->process_groups;
   int handles[3];
-  // The last lies where the members of the others that nobody knows are zero, as it begins there.
+  // The distance between the calls is that of the older struct. The last call is larger.
   struct {
     bp_collective_call first[2];
     NewerCall last;
@@ -226,7 +226,7 @@ TEST(FaultLayer, DropsAmongCallsThatAreLargerThanTheirDistance) {
   calls.last.known.group = handle(2);
   EXPECT_EQ(ops.submit(ops.self, 3, calls.first, sizeof(bp_collective_call)), BP_OK);
   EXPECT_EQ(groups.submits.back(), (std::vector{handle(0), handle(2)}));
-  // One call has no distance to the next.
+  // One call has no distance to a next one.
   const size_t before = groups.submits.size();
   EXPECT_EQ(ops.submit(ops.self, 1, &calls.first[1], 0), BP_OK);
   EXPECT_EQ(groups.submits.size(), before) << "the rank stays away";

@@ -14,13 +14,14 @@ namespace {
 using tensors::has_elements;
 using tensors::Wide;
 
-constexpr uint64_t kMaxRows = 4096;  // Above, an overlap of tensors with gaps is not looked for.
+// With more rows, overlap of tensors with gaps is not looked for.
+constexpr uint64_t kMaxRows = 4096;
 
 struct Span {
   Wide first_bit, end_bit;
 };
 
-// Of a tensor with elements.
+// Returns the span of a tensor with elements.
 Span span_of(const bp_tensor& t) {
   const Wide bits = bp_dtype_bits(t.dtype);
   const tensors::Reach reach = tensors::reach_of(t);
@@ -30,7 +31,7 @@ Span span_of(const bp_tensor& t) {
 
 using Row = std::pair<uint64_t, uint64_t>;
 
-// Sorted; false if there are too many.
+// Writes the rows in order. Returns false if there are too many.
 bool rows_of(const Footprint& f, std::vector<Row>& out) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < f.axis_count; ++i) {
@@ -76,10 +77,10 @@ Footprint footprint_of(const bp_tensor& tensor) {
   if (item == 0) return f;                          // Elements that share bytes count as one row.
   std::vector<std::pair<uint64_t, uint64_t>> axes;  // Stride in bytes, extent.
   for (uint32_t i = 0; i < tensor.ndim; ++i) {
+    // An axis of one element may have any stride, of which some have no absolute value.
+    if (tensor.shape[i] <= 1 || tensor.strides[i] == 0) continue;
     const auto stride = static_cast<uint64_t>(std::abs(tensor.strides[i])) * item;
-    if (stride != 0 && tensor.shape[i] > 1) {
-      axes.emplace_back(stride, static_cast<uint64_t>(tensor.shape[i]));
-    }
+    axes.emplace_back(stride, static_cast<uint64_t>(tensor.shape[i]));
   }
   std::ranges::sort(axes);
   f.row_bytes = item;

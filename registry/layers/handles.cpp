@@ -5,7 +5,7 @@
 namespace bp::layers {
 namespace {
 
-// The rule that names the end of a kind, and the one that says whose handles a call takes.
+// The rule about the end of a kind, and the rule about whose handles a call takes.
 struct KindRules {
   const char* noun;
   const char* ended;
@@ -39,7 +39,7 @@ void Handles::end(HandleKind kind, const void* handle, const char* how, const Si
   ended_.insert_or_assign(key, End{how, site, ++end_count_});
   ended_order_.emplace_back(key, end_count_);
   if (ended_order_.size() <= kMostEnded) return;
-  // The same address may have ended again since, which is still remembered.
+  // The same address may have ended again since, and that end is still remembered.
   const auto& [oldest, number] = ended_order_.front();
   const auto found = ended_.find(oldest);
   if (found != ended_.end() && found->second.number == number) ended_.erase(found);

@@ -1,4 +1,4 @@
-// What is alive, by handle, and how what is not alive any more ended.
+// Knows which handles are alive, and how each of the others ended.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ enum class HandleKind : uint8_t { buffer, stream, event, plan, graph, instance, 
 
 struct Handle {
   bp_device* device = nullptr;
-  uint64_t size_bytes = UINT64_MAX;  // Of a buffer; UINT64_MAX: not known.
-  uint32_t flags = 0;                // Of an event.
-  bool is_mapped = false;            // Of a buffer.
-  bool is_concurrent = false;        // Of a buffer: the host may touch it at any time.
-  bool is_lent = false;              // The default stream.
-  bool has_happened = false;         // Of an event: recorded or signalled.
-  uint64_t constant_args = 0;        // Of a plan: bit i is tensor argument i.
-  bp_buffer_ref packed{};            // Of a plan, once something was packed.
+  uint64_t size_bytes = UINT64_MAX;  // For a buffer; UINT64_MAX: not known.
+  uint32_t flags = 0;                // For an event.
+  bool is_mapped = false;            // For a buffer.
+  bool is_concurrent = false;        // For a buffer: the host may touch it at any time.
+  bool is_lent = false;              // Set for the default stream.
+  bool has_happened = false;         // For an event: recorded or signalled.
+  uint64_t constant_args = 0;        // For a plan: bit i is tensor argument i.
+  bp_buffer_ref packed{};            // For a plan, once something was packed.
 };
 
 // Not thread-safe.
@@ -33,7 +33,7 @@ class Handles {
  public:
   void add(HandleKind kind, const void* handle, const Handle& facts);
 
-  // NULL if it is not alive.
+  // Returns NULL if the handle is not alive.
   Handle* find(HandleKind kind, const void* handle);
 
   // `how` is the call that ended it: "memory.free".
@@ -42,8 +42,8 @@ class Handles {
   // Ends everything of a device.
   void end_all(bp_device* device, const char* how, const Site& site);
 
-  // What is wrong with a handle that is not alive: "[MEMORY-5] buffer 0x55 was ended before, by
-  // memory.free from ...".
+  // Returns what is wrong with a handle that is not alive: "[MEMORY-5] buffer 0x55 was ended
+  // before, by memory.free from ...".
   std::string defect(HandleKind kind, const void* handle) const;
 
   void add_device(bp_device* device) { devices_.insert(device); }
@@ -54,15 +54,15 @@ class Handles {
   struct End {
     const char* how;
     Site site;
-    uint64_t number;  // In the order of ends.
+    uint64_t number;  // Counts ends in their order.
   };
 
-  static constexpr size_t kMostEnded = 4096;  // The latest are remembered.
+  static constexpr size_t kMostEnded = 4096;  // Only the latest are remembered.
 
   std::set<bp_device*> devices_;
   std::map<Key, Handle> alive_;
   std::map<Key, End> ended_;
-  std::deque<std::pair<Key, uint64_t>> ended_order_;  // With their numbers.
+  std::deque<std::pair<Key, uint64_t>> ended_order_;  // With the numbers of the ends.
   uint64_t end_count_ = 0;
 };
 

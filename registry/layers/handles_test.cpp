@@ -1,5 +1,5 @@
-// What layers share: handles that live and ended, options, globs, names, rules of faults, and
-// words.
+// Tests what layers share: live and ended handles, options, globs, names, rules of faults, and
+// texts.
 #include "registry/layers/handles.hpp"
 
 #include <gtest/gtest.h>

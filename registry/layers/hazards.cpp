@@ -34,7 +34,7 @@ void Hazards::remove_stream(bp_stream* stream) {
   if (is_known) forget(number);
 }
 
-// Of a stream that has ended, all of whose work the host has waited for.
+// Forgets a stream that has ended and all of whose work the host has waited for.
 void Hazards::forget(uint32_t number) {
   for (auto& [buffer, records] : accesses_) {
     std::erase_if(records, [&](const Record& r) { return r.stream_number == number; });

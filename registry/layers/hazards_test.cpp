@@ -1,4 +1,4 @@
-// Which bytes tensors are, and which work is not ordered.
+// Tests which bytes tensors cover, and which work is not ordered.
 #include "registry/layers/hazards.hpp"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(Footprint, IsTheSpanAndTheRowsOfATensor) {
   EXPECT_TRUE((View{{4, 0}, {1, 1}}).footprint().is_empty());
 }
 
-// Byte by byte, as the definition of a tensor in tensor.h says it.
+// Finds the bytes one by one, as tensor.h defines a tensor.
 std::set<uint64_t> bytes_of(const View& v) {
   std::set<uint64_t> bytes;
   int64_t count = 1;
@@ -193,7 +193,7 @@ TEST_F(HazardTest, AStreamThatIsNotSeenMakesNone) {
   EXPECT_EQ(submit(kSecond, true), 1);
 }
 
-// Against a model that keeps, for each piece of work, the set of all that is before it.
+// The model keeps, for each piece of work, the set of all work before it.
 TEST_F(HazardTest, AgreesWithTheSetsOfWhatIsBefore) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
@@ -204,7 +204,7 @@ TEST_F(HazardTest, AgreesWithTheSetsOfWhatIsBefore) {
       bool writes;
     };
     constexpr uint32_t kStreams = 3, kEvents = 3;
-    char streams[kStreams], events[kEvents];  // Their places are the handles.
+    char streams[kStreams], events[kEvents];  // Their addresses are the handles.
     const auto stream = [&](uint32_t i) { return reinterpret_cast<bp_stream*>(&streams[i]); };
     const auto event = [&](uint32_t i) { return reinterpret_cast<bp_event*>(&events[i]); };
     for (uint32_t i = 0; i < kStreams; ++i) hazards.add_stream(stream(i), kDevice);

@@ -3,21 +3,27 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "registry/boundary/plugin_text.hpp"
 #include "registry/layers/words.hpp"
 
 namespace bp::layers {
 
 std::string JsonText::quoted(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const size_t length = utf8_length(text, code);
+    if (length == 0) {
+      out += "\xEF\xBF\xBD";
+    } else if (code < 0x20) {
       char escaped[8];
-      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(c));
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(code));
       out += escaped;
     } else {
-      out += c;
+      if (code == '"' || code == '\\') out += '\\';
+      out += text.substr(0, length);
     }
+    text.remove_prefix(std::max<size_t>(1, length));
   }
   return out + "\"";
 }
@@ -50,7 +56,7 @@ void ArgumentText::add(const bp_buffer_ref* range) {
 
 void ArgumentText::add(const bp_allocate_desc* desc) {
   static_cast<void>(next_name());
-  // One that is too short was refused, and nothing behind its size is there to be read.
+  // A struct that is too short was refused, and the bytes after its end must not be read.
   if (desc != nullptr && desc->struct_size >= sizeof(*desc)) {
     out_.add("size_bytes", desc->size_bytes);
   }

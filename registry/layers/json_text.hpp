@@ -11,13 +11,16 @@ namespace bp::layers {
 
 class JsonText {
  public:
-  // `text` in quotes, with what JSON does not take escaped.
+  // `text` in quotes, with what JSON does not take escaped, and U+FFFD for a byte of no UTF-8.
   static std::string quoted(std::string_view text);
 
   void add(std::string_view key, std::string_view value) { add_raw(key, quoted(value)); }
   template <typename Number>
   requires std::is_arithmetic_v<Number>
-  void add(std::string_view key, Number value) { add_raw(key, std::to_string(value)); }
+  void add(std::string_view key, Number value) {
+    static_assert(std::is_integral_v<Number>, "std::to_string() of a double follows the locale");
+    add_raw(key, std::to_string(value));
+  }
 
   std::string text() const { return text_ + "}"; }
 

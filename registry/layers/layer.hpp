@@ -1,14 +1,14 @@
-// What a layer is: it stands between the host and a backend, and sees every call.
+// A layer stands between the host and a backend, and sees every call.
 //
 //   host -> Wrapped{table} -> layer -> Wrapped::next -> ... -> backend
 //
-// A wrapped table is a copy of the one behind, in which every slot passes its call on. A layer
-// replaces the slots that it cares about; what is absent behind stays absent. Handles are those of
-// the backend: a layer that knows something of them keeps a table beside. A kernel is wrapped by a
-// copy with a state of its own.
+// A wrapped table is a copy of the table behind, in which every slot passes its call on. A layer
+// replaces the slots that it cares about; a slot that is absent behind stays absent. Handles are
+// the backend's own: a layer that knows something of a handle keeps a table beside it. A kernel is
+// wrapped by a copy with a state of its own.
 //
-// To write one: derive from Layer, replace slots in on_table() and functions in on_kernel(), and
-// add a row to list.cpp.
+// To write a layer: derive from Layer, replace slots in on_table() and functions in on_kernel(),
+// and add a row to list.cpp.
 //
 //   class Counter final : public Layer {
 //     void on_table(AnyTable table) override {
@@ -35,29 +35,29 @@
 #include <vector>
 
 #include "registry/boundary/guard.hpp"
+#include "registry/boundary/log_sink.hpp"
 #include "registry/layers/options.hpp"
-#include "registry/plugins/host_services.hpp"
 
 namespace bp::layers {
 
 class Layer;
 
-// A table as the side in front sees it, and as it is behind.
+// A table as the side in front sees it, and the table behind it.
 template <typename Table>
 struct Wrapped {
   Table table;  // Its self is this.
   Table next;   // May end early: slots behind its struct_size are NULL.
   Layer* layer;
-  std::vector<bp_device*> devices;  // None means all of the backend.
+  std::vector<bp_device*> devices;  // An empty list stands for all devices of the backend.
 };
 
 struct WrappedKernel {
-  bp_kernel kernel;       // Its state is this.
-  const bp_kernel* next;  // May be shorter than this build's.
+  bp_kernel kernel;       // Its state is this object.
+  const bp_kernel* next;  // It may be shorter than this build's struct.
   Layer* layer;
 };
 
-// A Wrapped<Table>* for each table of slots.def.
+// A variant with a Wrapped<Table>* for each table of slots.def.
 template <typename... Tables>
 struct AnyOf {
   using Type = std::variant<Wrapped<Tables>*...>;
@@ -72,11 +72,11 @@ void visit_table(const AnyTable& any, Body&& body) {
   if (auto* const* wrapped = std::get_if<Wrapped<Table>*>(&any)) body((*wrapped)->table);
 }
 
-// What a layer is made from.
+// The data that a layer is made from.
 struct Setup {
   Options options;
   core::LogSink log;
-  std::string search_path;  // Of the registry, for a layer that loads a backend.
+  std::string search_path;  // The path of the registry, for a layer that loads a backend.
   bool has_search_path = false;
   bool ignores_environment = false;
 };
@@ -91,33 +91,33 @@ class Layer {
   // Checks the options, before anything is loaded.
   virtual bp_status check() { return BP_OK; }
 
-  // The services that the side behind receives: `next`, or a table of the layer's own.
+  // Returns the services that the side behind receives: `next`, or a table of the layer's own.
   virtual const bp_host* wrap_host(const bp_host* next) { return next; }
 
   // Called once, when the side behind has answered.
   virtual bp_status begin(const bp_backend& /*next*/) { return BP_OK; }
 
-  // What the side in front gets of the instance itself.
+  // Changes what the side in front gets of the instance itself.
   virtual void on_backend(bp_backend& /*front*/) {}
 
-  // The minor that the side in front takes the backend to be of.
+  // Returns the minor that the side in front sees of the backend.
   virtual uint32_t shown_minor(uint32_t minor) const { return minor; }
 
-  // What the side behind sees of the registrar.
+  // Changes what the side behind sees of the registrar.
   virtual void on_registrar(bp_registrar& /*behind*/) {}
 
-  // True keeps the table from the side in front.
+  // Returns true to hide the table from the side in front.
   virtual bool hides(AnyTable /*table*/) const { return false; }
 
   virtual void on_table(AnyTable /*table*/) {}
 
-  // False hides the kernel.
+  // Returns false to hide the kernel.
   virtual bool on_kernel(WrappedKernel& /*kernel*/) { return true; }
 
-  // Ends the side behind, and what the layer has to say in the end.
+  // Shuts down the side behind. A layer writes its last report here.
   virtual bp_status shut_down(const bp_backend& next) { return next.shutdown(next.self); }
 
-  // Set before begin().
+  // Must be called before begin().
   void set_backend_name(const std::string& name, const char* layer_name);
 
   uint64_t report_count() const { return report_count_.load(std::memory_order_relaxed); }
@@ -127,12 +127,12 @@ class Layer {
   const Options& options() const { return setup_.options; }
   const std::string& backend_name() const { return backend_name_; }
 
-  // A line in the host's log, under "acme.npu/leak".
+  // Writes a line to the host's log, under a name such as "acme.npu/leak".
   void log(bp_log_level level, const std::string& message) const {
     setup_.log.line(level, source_, message);
   }
 
-  // A warning that is counted.
+  // Writes a warning and counts it.
   void report(const std::string& message) {
     report_count_.fetch_add(1, std::memory_order_relaxed);
     log(BP_LOG_WARNING, message);
@@ -151,7 +151,7 @@ void wrap_host_table(const bp_host& next, Layer& layer, Wrapped<bp_host>& ours);
 
 // ---- Replacing slots ---------------------------------------------------------------------------
 
-// Makes `slot` call the one behind.
+// Makes `slot` call the slot behind.
 template <typename Table, auto kMember, typename... Args>
 void pass_on(bp_status (*&slot)(void*, Args...)) {
   if (slot == nullptr) return;
@@ -161,7 +161,8 @@ void pass_on(bp_status (*&slot)(void*, Args...)) {
   };
 }
 
-// Of a member function that takes the side behind first: its class, and that side.
+// Takes apart the type of a member function whose first parameter is the side behind: its class,
+// and that side.
 template <typename Function>
 struct Member;
 template <typename L, typename Result, typename Behind, typename... Args>
@@ -184,7 +185,7 @@ void replace(bp_status (*&slot)(void*, Args...)) {
   };
 }
 
-// The same for a function of a kernel:
+// Does the same for a function of a kernel:
 //   bp_status L::launch(const WrappedKernel& kernel, const bp_launch* launch, const void* args)
 template <auto kFunction, typename... Args>
 void replace(bp_status (*&slot)(const bp_kernel*, Args...)) {
@@ -196,7 +197,7 @@ void replace(bp_status (*&slot)(const bp_kernel*, Args...)) {
   };
 }
 
-// supports(), which answers with a reason.
+// Does the same for supports(), which returns a reason.
 template <auto kFunction>
 void replace(bp_reason (*&slot)(const bp_kernel*, bp_device*, bp_launch_flags, const void*)) {
   slot = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,

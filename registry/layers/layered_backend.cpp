@@ -12,15 +12,15 @@ namespace {
 
 constexpr bp_add_result kHidden{BP_ADD_REJECTED, 0, "hidden by a layer of the host"};
 
-// Whether so little of an entry is there that only the host may look at it, and reject it.
+// Returns whether an entry is so short that only the host may look at it, and reject it.
 template <typename Struct>
 bool is_unreadable(const Struct* theirs, uint32_t struct_type, size_t least_bytes) {
   return theirs == nullptr || theirs->struct_type != struct_type ||
          theirs->struct_size < least_bytes;
 }
 
-// Copies what both sides know; the size stays that of the shorter, so that what is absent or too
-// short is judged by the host as if there were no layer.
+// Copies what both sides know. The size stays that of the shorter struct, so that the host judges
+// absent and short entries as if there were no layer.
 template <typename Struct>
 void copy_known(const Struct& theirs, Struct& ours) {
   core::copy_prefix(theirs, ours);
@@ -62,8 +62,9 @@ void pass_all_on(bp_kernel& ours) {
 
 }  // namespace
 
-// A table through which kernels travel, in front of the backend's own: what the host passes in is
-// turned into the backend's kernel, and what the backend lends is wrapped.
+// A table in front of the backend's own, for tables whose functions take or return kernels. A
+// kernel from the host is turned into the backend's kernel, and a kernel that the backend lends is
+// wrapped.
 template <typename Table>
 struct LayeredBackend::Adapter : Wrapped<Table> {
   LayeredBackend* owner = nullptr;
@@ -121,7 +122,7 @@ const bp_kernel* LayeredBackend::unwrap(const bp_kernel* kernel) {
   return found == behind_.end() ? kernel : found->second;
 }
 
-// One copy for each executable, until its release.
+// Makes one copy for each executable, which lives until its release.
 const bp_kernel* LayeredBackend::wrap_lent(bp_executable* executable, const bp_kernel* theirs) {
   constexpr size_t kLeast = offsetof(bp_kernel, launch) + sizeof(void*);
   if (is_unreadable(theirs, BP_STRUCT_KERNEL, kLeast)) return theirs;
@@ -224,7 +225,7 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
       return r.host->add_kernels(r.host->self, count, devices, kernel_count, kernels, out_results);
     }
     std::vector<const bp_kernel*> passed;
-    std::vector<uint64_t> places;  // Of those in `kernels`.
+    std::vector<uint64_t> places;  // The places of those in `kernels`.
     for (uint64_t i = 0; i < kernel_count; ++i) {
       constexpr size_t kLeast = offsetof(bp_kernel, launch) + sizeof(void*);
       const bp_kernel* kernel = kernels[i];
@@ -245,7 +246,8 @@ bp_status LayeredBackend::add_kernels(void* self, uint64_t count, bp_device* con
   });
 }
 
-// What the side in front does not take is not offered to the side behind.
+// Removes from `between` what the side in front does not take, so that the side behind does not
+// offer it.
 void LayeredBackend::hide_absent(const bp_registrar& front, bp_registrar& between) {
   const auto hide = [&](auto member) {
     if (front.*member == nullptr) between.*member = nullptr;
@@ -261,7 +263,8 @@ void LayeredBackend::hide_absent(const bp_registrar& front, bp_registrar& betwee
 
 bp_status LayeredBackend::register_all(void* self, const bp_registrar* registrar) noexcept {
   auto& backend = *static_cast<LayeredBackend*>(self);
-  bp_registrar front{};  // An older host's is shorter, or a layer in front has cut it.
+  // The registrar of an older host is shorter, and a layer in front may have cut it.
+  bp_registrar front{};
   copy_known(*registrar, front);
   Registration registration{&backend, &front};
   bp_registrar between{

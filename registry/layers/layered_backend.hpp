@@ -1,4 +1,5 @@
-// A backend that wraps a backend: what one layer puts between the host and the side behind.
+// A backend that wraps a backend: the part that one layer puts between the host and the side
+// behind.
 #pragma once
 
 #include <map>
@@ -28,16 +29,16 @@ class LayeredBackend {
   const bp_backend* backend() const { return &backend_; }
 
  private:
-  // What the side behind sees during its register_all().
+  // The registrar that the side behind sees during its register_all().
   struct Registration {
     LayeredBackend* self;
     const bp_registrar* host;
   };
 
-  // NULL if the layer hides it; what cannot be read is passed on as it is.
+  // Returns NULL if the layer hides the table. A table that cannot be read is passed on as it is.
   template <typename Table>
   const Table* wrap(const Table* theirs, uint64_t count, bp_device* const* devices);
-  // NULL if the layer hides it.
+  // Returns NULL if the layer hides the kernel.
   const bp_kernel* wrap(const bp_kernel& theirs);
   std::shared_ptr<WrappedKernel> make_kernel(const bp_kernel& theirs);
 
@@ -77,7 +78,7 @@ class LayeredBackend {
   std::vector<std::shared_ptr<void>> wrapped_;  // Tables and kernels of all types.
   std::mutex mutex_;
   // Guarded by mutex_.
-  std::map<const bp_kernel*, const bp_kernel*> behind_;  // From a copy to what it wraps.
+  std::map<const bp_kernel*, const bp_kernel*> behind_;  // Maps a copy to what it wraps.
   std::map<bp_executable*, std::shared_ptr<WrappedKernel>> lent_;
 };
 

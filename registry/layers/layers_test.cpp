@@ -1,4 +1,4 @@
-// How layers are chosen and put in, and what those do that only watch.
+// Tests how layers are chosen and put on, and what the layers do that only watch.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -189,7 +189,7 @@ TEST(Layers, KeepATableThatIsTooShortTooShort) {
       << bp_error_text();
 }
 
-// The slots that threads call, without the counters of the fake.
+// Replaces the slots that threads call by slots without the counters of the fake.
 void make_thread_safe(FakeBackend& fake) {
   fake.allocator.allocate = [](void*, bp_device*, const bp_allocate_desc* desc,
                                bp_buffer** out) -> bp_status {
@@ -215,7 +215,7 @@ void make_thread_safe(FakeBackend& fake) {
   };
 }
 
-// Makes, uses and ends a stream and a buffer; true if every call went well.
+// Makes, uses and ends a stream and a buffer. Returns true if every call succeeded.
 bool work_once(const bp_target& target) {
   const bp_stream_ops& streams = *target.streams;
   const bp_allocator_ops& memory = *target.allocator;

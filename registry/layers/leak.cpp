@@ -1,4 +1,4 @@
-// leak: accounts for every handle and every allocation of host memory, and says at the shutdown
+// leak: accounts for every handle and every allocation of host memory. At the shutdown it says
 // which were not given back, and where they were made.
 #include <map>
 #include <mutex>
@@ -30,7 +30,7 @@ enum class Kind : uint8_t {
   kCount,
 };
 
-// What it is, and what did not happen to it.
+// The name of a kind, and the end that did not come.
 struct KindWords {
   const char* noun;
   const char* missing;
@@ -49,7 +49,7 @@ constexpr KindWords kKindWords[] = {{"buffer", "was not freed"},
                                     {"host memory", "was not freed"}};
 static_assert(std::size(kKindWords) == static_cast<size_t>(Kind::kCount));
 
-// A slot that makes handles, through its last argument, or ends the one in its first.
+// A slot that makes handles, through its last argument, or ends the handle in its first argument.
 struct Life {
   Slot slot;
   Kind kind;
@@ -100,18 +100,19 @@ constexpr const Life* find_life(Slot slot) {
 struct Record {
   Kind kind;
   const char* made_by = "";     // "memory.allocate".
-  uint64_t number = 0;          // In the order in which handles were made.
-  uint64_t size_bytes = 0;      // Of memory.
-  uint64_t references = 0;      // Of what is counted; else 1.
-  bp_device* device = nullptr;  // NULL where it is not known.
+  uint64_t number = 0;          // Counts handles in the order in which they were made.
+  uint64_t size_bytes = 0;      // For memory.
+  uint64_t references = 0;      // For what is counted; else 1.
+  bp_device* device = nullptr;  // NULL if it is not known.
   Site site;
 };
 
-// What the arguments of a call that makes something tell about it.
+// What the arguments of a call that makes something tell about its result.
 struct Facts {
   bp_device* device = nullptr;
-  uint64_t size_bytes = 0;  // The last number, which all calls that make memory end with.
-  uint64_t count = 1;       // Of handles.
+  // The last number of the call. Every call that makes memory ends with its size.
+  uint64_t size_bytes = 0;
+  uint64_t count = 1;  // The number of handles.
 
   void read(bp_device* given) { device = given; }
   void read(uint64_t given) { size_bytes = given; }
@@ -197,8 +198,8 @@ class LeakLayer final : public Layer {
     return status;
   }
 
-  // The record, or a reference of it, is taken before the handle ends: another thread may get the
-  // same address as soon as it has.
+  // The record, or a reference of it, is removed before the handle ends: another thread may get the
+  // same address as soon as the handle has ended.
   template <typename Next>
   bp_status end(Kind kind, Next next, const void* handle) {
     Record taken;
@@ -220,7 +221,7 @@ class LeakLayer final : public Layer {
     return status;
   }
 
-  // All handles of the device have ended.
+  // Removes the records of all handles of the device, which have ended.
   template <typename Next>
   bp_status reset(Next next, bp_device* device) {
     const bp_status status = next();
@@ -232,7 +233,7 @@ class LeakLayer final : public Layer {
 
   void add(Kind kind, const char* made_by, const void* handle, const Facts& facts) {
     if (handle == nullptr) return;
-    constexpr int kLayerFrames = 2;  // This function, and its caller.
+    constexpr int kLayerFrames = 2;  // This function and its caller.
     Record record{kind, made_by, 0, facts.size_bytes, 1, facts.device, Site::here(kLayerFrames)};
     const std::lock_guard lock(mutex_);
     record.number = ++made_count_;
@@ -241,7 +242,7 @@ class LeakLayer final : public Layer {
     if (kind == Kind::layout) {
       ++entry->second.references;
     } else {
-      entry->second = record;  // The one before ended without a call, as after a reset.
+      entry->second = record;  // The earlier handle ended without a call, as after a reset.
     }
   }
 
@@ -255,7 +256,8 @@ class LeakLayer final : public Layer {
     return true;
   }
 
-  // A line for each, oldest first, and "2 buffers, 1 event" of them; "" if there is none.
+  // Logs a line for each, oldest first. Returns text like "2 buffers, 1 event", or "" if there is
+  // none.
   std::string report_all() {
     std::map<uint64_t, std::pair<const void*, Record>> sorted;
     {

@@ -1,4 +1,4 @@
-// The layers that there are.
+// The list of all layers.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace bp::layers {
 
 struct OptionInfo {
   const char* key;
-  const char* meaning;  // With its default.
+  const char* meaning;  // The meaning, with the default.
 };
 
 // A row of the list.
@@ -24,10 +24,10 @@ struct LayerInfo {
 
 std::span<const LayerInfo* const> all_layers();
 
-// NULL if there is none of this name.
+// Returns NULL if no layer has this name.
 const LayerInfo* find_layer(std::string_view name);
 
-// Each stands in the source of its layer.
+// The source of each layer defines its row.
 extern const LayerInfo kDiffLayer;
 extern const LayerInfo kFaultLayer;
 extern const LayerInfo kLeakLayer;

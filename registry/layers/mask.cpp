@@ -1,5 +1,5 @@
-// mask: hides kernels, dtypes, slots, tables and profiles of a backend, so that what a program does
-// without them can be seen: another kernel, a decomposition, the host.
+// mask: hides kernels, dtypes, slots, tables and profiles of a backend. So a user can see what a
+// program does without them: it uses another kernel, a decomposition, or the host.
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -115,7 +115,7 @@ class MaskLayer final : public Layer {
 #include "registry/boundary/slots.def"
   }
 
-  // Takes the rows with a hidden dtype out of the claims; false if none is left.
+  // Removes the rows with a hidden dtype from the claims. Returns false if no row is left.
   bool keep_rows(bp_kernel& k) {
     auto rows = std::make_unique<std::vector<bp_dtype>>();
     for (uint32_t row = 0; row < k.dtype_row_count; ++row) {
@@ -161,7 +161,7 @@ class MaskLayer final : public Layer {
   std::vector<std::string> hidden_[std::size(kKeys)];
   uint64_t dtypes_ = 0;  // Bit d: dtype d is hidden.
   PropertiesCopies copies_;
-  std::vector<std::unique_ptr<std::vector<bp_dtype>>> rows_;  // Of changed claims.
+  std::vector<std::unique_ptr<std::vector<bp_dtype>>> rows_;  // The rows of changed claims.
 };
 
 constexpr OptionInfo kMaskOptions[] = {

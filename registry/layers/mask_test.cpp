@@ -1,4 +1,4 @@
-// Layers that show less than there is: mask and oldabi.
+// Tests the layers that show less than there is: mask and oldabi.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -181,7 +181,8 @@ TEST(OldAbiLayer, RefusesAMinorThatThereIsNot) {
   }
 }
 
-// What loading with this file as mask.file gives: "" or the words of the refusal behind the path.
+// Returns what loading with this file as mask.file gives: "", or the text of the refusal after the
+// path.
 std::string refusal_of_file(const std::string& content) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("bp_mask_test_" + std::to_string(getpid())))

@@ -1,6 +1,6 @@
 // oldabi: cuts every struct that crosses the boundary to its size in an earlier minor, and refuses
-// bits of requests that this minor does not know, so that each side meets an older other one
-// without one being built.
+// bits of requests that this minor does not know. So each side meets an older other side, and
+// nobody has to build one.
 #include <algorithm>
 
 #include "registry/boundary/fail.hpp"
@@ -96,7 +96,7 @@ class OldAbiLayer final : public Layer {
   }
 
  private:
-  // As the older side would: what it does not know it cannot do.
+  // Refuses what the older side does not know, as that side would.
   template <typename Desc>
   bp_status check_bits(const Desc* desc, uint32_t Desc::*member, const char* what) const {
     if (desc == nullptr || desc->struct_size < sizeof(Desc)) return BP_OK;

@@ -17,25 +17,26 @@ class Options {
 
   bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
 
-  // "" where it is not given.
+  // Returns "" if the option is not given.
   const std::string& text(std::string_view key) const;
 
-  // Leaves `out` alone where it is not given; BP_INVALID_ARGUMENT where it is no number up to
-  // `largest`. `layer` is for the text.
+  // Does not change `out` if the option is not given. Returns BP_INVALID_ARGUMENT if it is no
+  // number up to `largest`. `layer` is for the text.
   bp_status number(std::string_view layer, std::string_view key, uint64_t largest,
                    uint64_t& out) const;
 
-  // The parts of "a:b:c".
+  // Returns the parts of "a:b:c".
   std::vector<std::string> list(std::string_view key) const;
 
  private:
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-// Whether `text` fits `pattern`, in which * stands for any characters and ? for one.
+// Returns whether `text` fits `pattern`, in which * stands for any characters and ? for one
+// character.
 bool fits_glob(std::string_view text, std::string_view pattern);
 
-// `pattern` with the name of the backend for %b and the process for %p.
+// Returns `pattern` with the name of the backend for %b and the process for %p.
 std::string with_names(const std::string& pattern, const std::string& backend);
 
 }  // namespace bp::layers

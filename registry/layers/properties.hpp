@@ -1,5 +1,5 @@
-// Copies of the properties of devices: for targets, which stay readable after the unload of their
-// backend, and changed ones for layers that show less than there is.
+// Copies the properties of devices. Targets need copies that stay readable after the unload of
+// their backend; layers that hide something need changed ones.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct ShownProperties {
   std::vector<const char*> profiles;
   std::vector<bp_heap> heaps;
 
-  // Makes `properties` point to the lists above, and them to strings of its own.
+  // Makes `properties` point to the lists above, and the lists to strings of their own.
   void seal();
 
   // Ends the links, which are the backend's own.
@@ -29,10 +29,10 @@ struct ShownProperties {
   std::vector<std::string> own_profiles_;
 };
 
-// To be sealed, after the caller has changed what it likes.
+// The caller may change the copy, and must then call seal().
 std::unique_ptr<ShownProperties> copy_properties(const bp_device_properties& theirs);
 
-// Made once for each device and lent from then on; the generation follows the device's.
+// Makes one copy for each device and lends it from then on. The generation follows the device's.
 // Thread-safe.
 class PropertiesCopies {
  public:

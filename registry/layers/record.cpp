@@ -19,7 +19,7 @@ constexpr uint64_t kEndTimeoutNs = 10'000'000'000;  // For copies that nobody ha
 
 bp_status RecordLayer::check() { return options().number("record", "outputs", 1, wants_outputs_); }
 
-// One program may load a backend more than once: the default name then gets a number.
+// Adds a number to the default name if the program has loaded the backend more than once.
 std::string RecordLayer::folder_name() const {
   if (options().has("dir")) return with_names(options().text("dir"), backend_name());
   const std::string name = with_names(kDefaultFolder, backend_name());
@@ -35,7 +35,7 @@ bp_status RecordLayer::begin(const bp_backend& next) {
   return status;
 }
 
-// Once: with the instance, or when the process exits.
+// Runs once: with the instance, or when the process exits.
 void RecordLayer::write_end() {
   const std::lock_guard lock(mutex_);
   if (is_ended_) return;
@@ -100,7 +100,7 @@ void RecordLayer::record_slots(bp_event_ops& t) {
   replace<&RecordLayer::signal_event>(t.signal);
 }
 
-// What is still surrounded alone is not recorded.
+// Calls that are only surrounded are not recorded.
 template <typename Entry>
 void RecordLayer::note_unrecorded(Slot slot, Entry surrounded, Entry entry) {
   if (entry == nullptr || entry != surrounded || is_silent(slot)) return;
@@ -194,7 +194,7 @@ bool RecordLayer::is_silent(Slot slot) {
 
 // ---- Lines --------------------------------------------------------------------------------------
 
-// Asks the backend, so not under the lock.
+// Asks the backend, so it must not run under the lock.
 void RecordLayer::write_header() {
   Json devices = Json::array();
   uint64_t count = 0;
@@ -225,7 +225,7 @@ void RecordLayer::append(const Json& line) {
   recording_.write(line);
 }
 
-// A call that failed did nothing, and is written without arguments.
+// Writes a call. A call that failed did nothing, and is written without arguments.
 void RecordLayer::write(std::string_view call, bp_status status,
                         const std::function<void(Json&)>& make) {
   std::call_once(header_, [&] { write_header(); });
@@ -289,7 +289,7 @@ void RecordLayer::note_written(bp_buffer* buffer) {
   if (RecordedBuffer* facts = buffers_.find(buffer)) facts->is_written = true;
 }
 
-// The count rises in front of the call: what another thread submits meanwhile is not taken for
+// The count rises before the call, so that what another thread submits meanwhile does not count as
 // done.
 bp_status RecordLayer::begin_capture(const std::function<bp_status()>& next, bp_stream* stream) {
   capture_count_.fetch_add(1);
@@ -306,7 +306,7 @@ bp_status RecordLayer::begin_capture(const std::function<bp_status()>& next, bp_
   return status;
 }
 
-// [GRAPH-3] The capture that began on the stream is gone, also where this fails.
+// [GRAPH-3] The capture that began on the stream is gone, also if this call fails.
 bp_status RecordLayer::end_capture(const std::function<bp_status()>& next, bp_stream* stream) {
   const bp_status status = next();
   if (status == BP_OK) write_unrecorded(slot_name(Slot::graph_end_capture), "");
@@ -323,7 +323,8 @@ bool RecordLayer::is_captured(bp_stream* stream) {
     if (const RecordedStream* facts = streams_.find(stream)) device = facts->device;
   }
   const bp_stream_ops* streams = device == nullptr ? nullptr : directory_.streams(device);
-  uint32_t is_capturing = 1;  // Where it cannot be asked, nothing is taken for done.
+  // If the backend cannot be asked, nothing counts as done.
+  uint32_t is_capturing = 1;
   if (streams == nullptr || streams->is_capturing == nullptr) return true;
   const bp_status status = streams->is_capturing(streams->self, stream, &is_capturing);
   return status != BP_OK || is_capturing != 0;

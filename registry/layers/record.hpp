@@ -1,8 +1,8 @@
-// record: what a program did on a backend as a stream of commands that can be run again.
+// record: writes what a program did on a backend as a stream of commands that can be run again.
 //
-// One lock orders the lines: a call that makes something is written when it has returned, and one
-// that ends something gives up its number before, since another thread may get the handle at once.
-// Signals are written before the call, as what they let go may be written meanwhile.
+// One lock orders the lines. A call that makes something is written after it has returned. A call
+// that ends something gives up its number before it runs, since another thread may get the handle
+// at once. Signals are written before the call, because what they release may be written meanwhile.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@
 
 namespace bp::layers {
 
-// Why a call on a stream that is capturing is written as unrecorded.
+// The reason for which a call on a stream that is capturing is written as unrecorded.
 inline constexpr const char* kCaptured = "it is submitted to a capture";
 
 class RecordLayer final : public Layer {
@@ -34,7 +34,7 @@ class RecordLayer final : public Layer {
   bool on_kernel(WrappedKernel& kernel) override;
   bp_status shut_down(const bp_backend& next) override;
 
-  // Slots that are not recorded.
+  // Handles the slots that are not recorded.
   template <Slot kSlot, typename Next, typename... Args>
   bp_status around(Next next, Args... args) {
     if constexpr (kSlot == Slot::graph_begin_capture) return begin_capture(next, first(args...));
@@ -105,19 +105,19 @@ class RecordLayer final : public Layer {
   template <typename Table>
   void note_unrecorded(const Table& surrounded, const Table& table);
 
-  // Calls that leave nothing behind that playing needs.
+  // Returns whether the calls of a slot change nothing that a replay needs.
   static bool is_silent(Slot slot);
 
   // ---- Lines ----
-  // Runs `make` under the lock and writes the line that it gives. It throws Unknown where a handle
-  // has no number; then the call is written as unrecorded.
+  // Runs `make` under the lock and writes the line that it returns. `make` throws Unknown if a
+  // handle has no number; then the call is written as unrecorded.
   struct Unknown {
     const char* what;
   };
   void write(std::string_view call, bp_status status, const std::function<void(Json&)>& make);
   void write_unrecorded(std::string_view call, const std::string& why);
   void write_header();
-  void append(const Json& line);  // Under the lock.
+  void append(const Json& line);  // The caller holds the lock.
 
   // ---- Numbers, under the lock ----
   uint64_t number_of(bp_device* device);
@@ -153,7 +153,7 @@ class RecordLayer final : public Layer {
   Directory directory_;
   const bp_device_ops* devices_ = nullptr;
   std::string backend_version_;
-  std::set<std::string> not_recorded_;  // Slots; written before the first call.
+  std::set<std::string> not_recorded_;  // Names of slots, written before the first call.
   Recording recording_;
   std::once_flag header_;
   std::atomic<uint64_t> capture_count_ = 0, unrecorded_count_ = 0, pending_count_ = 0;
@@ -165,10 +165,10 @@ class RecordLayer final : public Layer {
   Numbers<bp_buffer, RecordedBuffer> buffers_;
   Numbers<bp_stream, RecordedStream> streams_;
   Numbers<bp_event, RecordedEvent> events_;
-  std::set<bp_stream*> captures_;  // Those that began one.
+  std::set<bp_stream*> captures_;  // The streams that began one.
   bool is_ended_ = false;
 
-  std::optional<AtExit> at_exit_;  // Last, so that it ends first.
+  std::optional<AtExit> at_exit_;  // The last member, so that it ends first.
 };
 
 }  // namespace bp::layers

@@ -1,4 +1,4 @@
-// What the record layer writes of streams, events, devices and launches.
+// Records the calls of streams, events, devices and launches.
 #include "backplane/host.h"
 #include "registry/boundary/fail.hpp"
 #include "registry/calls/call.hpp"
@@ -10,7 +10,7 @@
 namespace bp::layers {
 namespace {
 
-// Why a frame cannot be written; "" if it can.
+// Returns why a frame cannot be written, or "" if it can.
 std::string frame_defect(const core::OpRow* row, const void* args) {
   if (row == nullptr) return "it runs a program, and no op of this build";
   if (args == nullptr || core::frame_size(args) < row->frame_size_bytes) {
@@ -42,7 +42,7 @@ bp_status RecordLayer::create_stream(const bp_stream_ops& next, bp_device* devic
   return status;
 }
 
-// Every call lends the same stream: the first is enough.
+// Every call lends the same stream, so only the first is written.
 bp_status RecordLayer::lend_stream(const bp_stream_ops& next, bp_device* device,
                                    bp_stream** out_stream) {
   const bp_status status = next.default_stream(next.self, device, out_stream);
@@ -76,12 +76,13 @@ bp_status RecordLayer::destroy_stream(const bp_stream_ops& next, bp_stream* stre
 bp_status RecordLayer::synchronize_stream(const bp_stream_ops& next, bp_stream* stream,
                                           uint64_t timeout_ns) {
   const bp_status status = next.synchronize(next.self, stream, timeout_ns);
-  if (status == BP_TIMEOUT) return status;  // Nothing has come of it.
+  if (status == BP_TIMEOUT) return status;  // A wait that ran out has no effect.
   write("stream.synchronize", status, [&](Json& line) { line["stream"] = number_of(stream); });
   return status;
 }
 
-// A program that has seen that work ended goes on as if it had waited.
+// Writes a query only if it reports that the work has ended: the program then goes on as after a
+// wait.
 bp_status RecordLayer::query_stream(const bp_stream_ops& next, bp_stream* stream,
                                     uint32_t* out_done) {
   const bp_status status = next.query(next.self, stream, out_done);
@@ -115,7 +116,8 @@ bp_status RecordLayer::wait_event(const bp_stream_ops& next, bp_stream* stream, 
   return status;
 }
 
-// What a callback does to memory of the host is not seen; its place in the stream is.
+// The recording has the place of a callback in the stream, but not what it does to memory of the
+// host.
 bp_status RecordLayer::add_callback(const bp_stream_ops& next, bp_stream* stream,
                                     bp_stream_callback_fn* callback, void* user_data) {
   const bp_status status = next.add_callback(next.self, stream, callback, user_data);
@@ -196,8 +198,8 @@ bp_status RecordLayer::synchronize_device(const bp_device_ops& next, bp_device* 
   return status;
 }
 
-// Ends all handles of the device; which of them are its is known for streams alone, so those of
-// the others lose their numbers too.
+// A reset ends all handles of its device. The layer does not know the device of every handle, so
+// handles of other devices lose their numbers too.
 bp_status RecordLayer::reset_device(const bp_device_ops& next, bp_device* device) {
   const bp_status status = next.reset(next.self, device);
   if (status != BP_OK) return status;
@@ -224,7 +226,8 @@ bp_status RecordLayer::launch(const WrappedKernel& kernel, const bp_launch* laun
   }
   const bool is_capturing = launch != nullptr && is_captured(launch->stream);
   const bp_status status = kernel.next->launch(kernel.next, launch, args);
-  if (status == BP_UNSUPPORTED) return status;  // Nothing was submitted: another kernel is tried.
+  // Nothing was submitted, and the host tries another kernel.
+  if (status == BP_UNSUPPORTED) return status;
   if (status == BP_OK && (!defect.empty() || is_capturing)) {
     write_unrecorded("kernel.launch", op_words(kernel.kernel.op) + ": " +
                                           (defect.empty() ? std::string(kCaptured) : defect));
@@ -262,7 +265,7 @@ void RecordLayer::fill_launch(Json& line, const bp_kernel& kernel, const bp_laun
   }
 }
 
-// The bytes that the written tensors cover, gaps included, one behind the other.
+// Returns the bytes that the written tensors cover, gaps included, one behind the other.
 Json RecordLayer::read_outputs(const bp_launch& launch, uint32_t op, const void* args) {
   Json outputs = Json::object();
   const bp_allocator_ops* memory = directory_.allocator(launch.device);

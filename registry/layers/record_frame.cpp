@@ -38,7 +38,7 @@ Json tensor_json(const bp_tensor* t, const NumberOf& number_of) {
   return json;
 }
 
-// JSON has no numbers for what is not finite.
+// JSON has no numbers that are not finite.
 Json number_json(double value) {
   if (std::isfinite(value)) return value;
   return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";

@@ -1,4 +1,4 @@
-// The frame of a launch as a line of a recording.
+// Writes the frame of a launch as a line of a recording.
 #pragma once
 
 #include <functional>
@@ -10,19 +10,19 @@
 
 namespace bp::layers {
 
-// A tensor of a frame, in its order.
+// A tensor of a frame. The tensors stand in the order of the frame.
 struct FrameTensor {
   std::string name;  // "xs[1]" in a list.
   const bp_tensor* tensor;
   bool is_written;
   bool is_read;
-  uint32_t argument;  // Among the tensor arguments of the op.
+  uint32_t argument;  // Its place among the tensor arguments of the op.
 };
 
-// Those that are given.
+// Returns the tensors that are given.
 std::vector<FrameTensor> frame_tensors(const core::OpRow& row, const void* args);
 
-// The members of the frame by name. Tensors have the number of their buffer; the frame is of at
+// Returns the members of the frame by name. A tensor has the number of its buffer. The frame has at
 // least this build's size.
 Json frame_json(const core::OpRow& row, const void* args,
                 const std::function<uint64_t(const bp_buffer*)>& number_of);

@@ -1,4 +1,4 @@
-// What the record layer writes of buffers and copies.
+// Records the calls of buffers and copies.
 #include <cstring>
 #include <vector>
 
@@ -46,7 +46,7 @@ bp_status RecordLayer::free(const bp_allocator_ops& next, bp_buffer* buffer, bp_
     number = buffers_.take(buffer);
   }
   const bp_status status = next.free(next.self, buffer, stream);
-  if (number == 0) return status;  // NULL, or what came in by a call that is not recorded.
+  if (number == 0) return status;  // NULL, or a buffer from a call that is not recorded.
   write("memory.free", status, [&](Json& line) {
     line["buffer"] = number;
     note_stream(line, stream);
@@ -88,7 +88,8 @@ bp_status RecordLayer::copy_peer(const bp_allocator_ops& next, bp_stream* stream
 
 bp_status RecordLayer::copy_from_host(const bp_allocator_ops& next, bp_stream* stream,
                                       const bp_buffer_ref* dst, const void* src, bp_borrow borrow) {
-  std::string payload;  // Before the call: what is borrowed for longer may change behind it.
+  // It is made before the call, because memory that is borrowed for longer may change afterwards.
+  std::string payload;
   if (dst != nullptr && src != nullptr) payload = recording_.store(src, dst->size_bytes);
   const bool is_capturing = is_captured(stream);
   const bp_status status = next.copy_from_host(next.self, stream, dst, src, borrow);
@@ -131,8 +132,8 @@ bp_status RecordLayer::copy_to_host(const bp_allocator_ops& next, bp_stream* str
   return status;
 }
 
-// The program may end or change its memory as soon as the copy has ended, so the bytes come from a
-// copy of the layer's own, behind the program's.
+// The program may end or change its memory as soon as the copy has ended. So the bytes come from
+// the layer's own copy, which runs behind the program's.
 struct RecordLayer::PendingRead {
   RecordLayer* layer;
   uint64_t read;
@@ -157,7 +158,7 @@ bp_status RecordLayer::read_later(const bp_allocator_ops& next, bp_stream* strea
     pending_count_.fetch_sub(1);
     return status;
   }
-  // From here on the copy may be under way: its memory stays until the callback.
+  // From here on the copy may be running, so its memory stays until the callback.
   return streams->add_callback(streams->self, stream, take_read, pending.release());
 }
 
@@ -199,7 +200,7 @@ void RecordLayer::add_view(bp_buffer* buffer, const void* bytes, uint64_t byte_o
   RecordedBuffer* facts = buffers_.find(buffer);
   if (facts == nullptr) return;
   facts->view = {static_cast<const unsigned char*>(bytes), byte_offset, size_bytes,
-                 core::sha256(bytes, size_bytes)};
+                 sha256(bytes, size_bytes)};
 }
 
 // Writes what the host has put into the buffer since the last look.
@@ -208,7 +209,7 @@ void RecordLayer::write_host_bytes(bp_buffer* buffer) {
   RecordedBuffer* facts = buffers_.find(buffer);
   if (facts == nullptr || facts->view.bytes == nullptr) return;
   HostView& view = facts->view;
-  if (core::sha256(view.bytes, view.size_bytes) == view.seen) return;
+  if (sha256(view.bytes, view.size_bytes) == view.seen) return;
   view.seen = recording_.store(view.bytes, view.size_bytes);
   append({{"call", "host.write"},
           {"dst", {facts->number, view.byte_offset, view.size_bytes}},
@@ -232,7 +233,7 @@ bp_status RecordLayer::map(const bp_allocator_ops& next, const bp_buffer_ref* ra
                            void** out_pointer) {
   const bp_status status = next.map(next.self, range, out_pointer);
   if (status != BP_OK) return status;
-  // The bytes are as they are for the host only behind invalidate().
+  // The host sees the bytes as they are only after invalidate().
   if (next.invalidate != nullptr) static_cast<void>(next.invalidate(next.self, range));
   add_view(range->buffer, *out_pointer, range->byte_offset, range->size_bytes);
   write_device_bytes(range->buffer);
@@ -266,7 +267,7 @@ bp_status RecordLayer::register_host(const bp_allocator_ops& next, bp_device* de
     line["device"] = number_of(device);
     RecordedBuffer& buffer = buffers_.add(*out_buffer);
     buffer.size_bytes = size_bytes;
-    // What it holds now is written with the first use.
+    // The present content of the memory is written with its first use.
     buffer.view = {static_cast<const unsigned char*>(memory), 0, size_bytes, ""};
     line["buffer"] = buffer.number;
     line["size_bytes"] = size_bytes;

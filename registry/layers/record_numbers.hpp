@@ -1,4 +1,4 @@
-// The handles of a recording as numbers, and what the layer knows of the memory behind them.
+// Numbers the handles of a recording, and keeps what the layer knows of the memory behind them.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace bp::layers {
 struct HostView {
   const unsigned char* bytes = nullptr;  // NULL: there is none.
   uint64_t byte_offset = 0, size_bytes = 0;
-  std::string seen;  // The SHA-256 of what was recorded of it last.
+  std::string seen;  // The SHA-256 of the content that was recorded last.
 };
 
 struct RecordedBuffer {
   uint64_t number = 0;
   uint64_t size_bytes = 0;
-  bool is_written = false;  // By the device: its content is defined.
+  bool is_written = false;  // Whether the device has written to it, so that its content is defined.
   HostView view;
 };
 
@@ -32,8 +32,8 @@ struct RecordedEvent {
   uint64_t number = 0;
 };
 
-// Numbers of one kind from 1 on, never given twice, although backends give handles again. Not
-// thread-safe.
+// Gives the handles of one kind numbers from 1 on. No number is given twice, although backends give
+// handles again. Not thread-safe.
 template <typename Handle, typename Facts>
 class Numbers {
  public:
@@ -44,20 +44,20 @@ class Numbers {
     return facts;
   }
 
-  // NULL if it is not known.
+  // Returns NULL if the handle is not known.
   Facts* find(const Handle* handle) {
     const auto found = alive_.find(handle);
     return found == alive_.end() ? nullptr : &found->second;
   }
 
-  // 0 if it is not known.
+  // Returns 0 if the handle is not known.
   uint64_t number(const Handle* handle) {
     const Facts* facts = find(handle);
     return facts == nullptr ? 0 : facts->number;
   }
 
-  // Before the call that ends it, after which another thread may get the same handle. Returns the
-  // number, 0 if it is not known.
+  // Removes a handle before the call that ends it, after which another thread may get the same
+  // handle. Returns its number, or 0 if it is not known.
   uint64_t take(const Handle* handle) {
     const uint64_t ended = number(handle);
     alive_.erase(handle);

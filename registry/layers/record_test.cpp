@@ -1,4 +1,4 @@
-// What a recording holds of a program that runs on a backend in memory of the host.
+// Tests what a recording holds of a program that runs on a backend in memory of the host.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -60,7 +60,7 @@ class RecordLayer : public testing::Test {
   }
   void free(bp_buffer* buffer) { EXPECT_EQ(memory().free(memory().self, buffer, nullptr), BP_OK); }
 
-  // y = a + b over two elements, all in one buffer.
+  // Launches y = a + b over two elements, all in one buffer.
   bp_status add(bp_buffer* buffer) {
     const int64_t shape[] = {2}, strides[] = {1};
     bp_tensor a{.buffer = buffer, .shape = shape, .strides = strides, .ndim = 1, .dtype = BP_F32};
@@ -71,7 +71,7 @@ class RecordLayer : public testing::Test {
     return bp_op_launch(registry_->target(), nullptr, 0, BP_OP_ADD, &args);
   }
 
-  // The lines of the recording; those behind the end are there after the unload.
+  // Returns the lines of the recording. The lines of the end are there only after the unload.
   std::vector<json> lines() const {
     std::vector<json> all;
     std::ifstream file(folder_ / "r" / "stream.jsonl");

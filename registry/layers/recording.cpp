@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Opened for each write: a descriptor that stayed open would be one more that the program has.
+// The file is opened for each write. A descriptor that stayed open would be one more than the
+// program has without the layer.
 bool write_to(const std::string& path, int flags, std::string_view bytes) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644);
   if (file < 0) return false;
@@ -45,13 +46,14 @@ bp_status Recording::open(const std::string& folder) {
   return fail(BP_NOT_FOUND, "layer option record.dir: '" + folder + "' cannot be written");
 }
 
-// A payload is there whole, or not at all: it gets its name when it is complete.
+// A payload is there as a whole, or not at all, because it gets its name when it is complete.
 std::string Recording::store(const void* bytes, size_t size) {
-  std::string name = core::sha256(bytes, size);
+  std::string name = sha256(bytes, size);
   const std::string path = folder_ + "/payloads/" + name;
   std::error_code error;
   if (has_failed() || fs::exists(path, error)) return name;
-  // Not synchronised: a program stores thousands, and whoever plays it sees damage by the name.
+  // The payload is not synchronised: a program stores thousands, and a replay detects damage by the
+  // name.
   WholeFile file(path, false);
   file.write(bytes, size);
   if (!file.commit().empty()) has_failed_ = true;

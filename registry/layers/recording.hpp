@@ -4,7 +4,7 @@
 //   <folder>/stream.jsonl         the header, then a line for each call
 //   <folder>/payloads/<sha256>    written once, whatever the number of lines that name it
 //
-// Nothing is kept in memory: a program that ends early leaves all that it did.
+// Nothing is kept in memory, so a program that ends early leaves a record of all that it did.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ inline constexpr const char* kRecordingFormat = "backplane.recording";
 
 class Recording {
  public:
-  // Makes the folder. BP_ALREADY_EXISTS if it holds a recording, BP_NOT_FOUND if it cannot be
-  // written.
+  // Makes the folder. Returns BP_ALREADY_EXISTS if it holds a recording, or BP_NOT_FOUND if it
+  // cannot be written.
   bp_status open(const std::string& folder);
 
   // Keeps the bytes, and returns their name. Thread-safe.
@@ -33,7 +33,7 @@ class Recording {
   // Appends a line. Not thread-safe.
   void write(const Json& line);
 
-  // Whether something could not be written: the recording ends there.
+  // Returns whether a write failed. The recording ends there.
   bool has_failed() const { return has_failed_.load(std::memory_order_relaxed); }
 
   const std::string& folder() const { return folder_; }

@@ -1,4 +1,4 @@
-// The sizes and bits that structs had in earlier minors, and cutting to them.
+// Knows the sizes and bits that structs had in earlier minors, and cuts structs to them.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace bp::layers {
 
-// sizeof `Struct` in the headers of `minor`; 0 if it did not exist.
+// Returns sizeof `Struct` in the headers of `minor`, or 0 if the struct did not exist.
 template <typename Struct>
 constexpr uint32_t released_size(uint32_t minor) {
   if (minor >= BP_ABI_MINOR) return sizeof(Struct);
@@ -23,7 +23,7 @@ constexpr uint32_t released_size(uint32_t minor) {
   return size;
 }
 
-// The bits that a request of this type may have in `minor`.
+// Returns the bits that a request of this type may have in `minor`.
 template <typename Desc>
 constexpr uint32_t released_bits(uint32_t minor) {
   uint32_t known = UINT32_MAX;
@@ -35,7 +35,7 @@ constexpr uint32_t released_bits(uint32_t minor) {
   return known;
 }
 
-// Takes away what `value` did not have in `minor`; what is shorter already stays as it is.
+// Removes what `value` did not have in `minor`. A struct that is shorter already stays as it is.
 template <typename Struct>
 void cut(Struct& value, uint32_t minor) {
   const uint32_t size = released_size<Struct>(minor);

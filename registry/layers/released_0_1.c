@@ -1,4 +1,5 @@
-/* Sizes and bits as the headers of ABI 0.1 have them: compiled against these alone. */
+/* Has the sizes and bits of the headers of ABI 0.1, because it is compiled against these headers
+ * alone. */
 #include "backplane/backend.h"
 
 const uint32_t bp_test_released_0_1[] = {

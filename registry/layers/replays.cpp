@@ -34,7 +34,8 @@ void Replays::end(bp_stream* origin, bp_graph* graph) {
   Recorded recorded = std::move(found->second.recorded);
   captures_.erase(found);
   if (graph == nullptr) return;
-  // Much of a graph touches the same bytes: once is enough for a replay as a whole.
+  // Much of a graph touches the same bytes. A replay is one piece of work, so each access counts
+  // once.
   std::ranges::sort(recorded.accesses);
   recorded.accesses.erase(std::unique(recorded.accesses.begin(), recorded.accesses.end()),
                           recorded.accesses.end());

@@ -1,4 +1,5 @@
-// What the work of a capture touches, what orders it within, and with it each replay of its graph.
+// Knows what the work of a capture touches and what orders it, and so what each replay of its graph
+// touches.
 #pragma once
 
 #include <map>
@@ -10,29 +11,30 @@
 
 namespace bp::layers {
 
-// Not thread-safe. Handles that nobody told of have no accesses.
+// Not thread-safe. A handle that is not known has no accesses.
 class Replays {
  public:
-  // A capture, by the stream that began it.
+  // Begins a capture, which is named by the stream that began it.
   void begin(bp_stream* origin, const bp_capture_desc* desc);
   void add(bp_stream* origin, const std::vector<Access>& accesses);
-  // The streams that are in the capture, and nothing else: what came before it is before all of it.
-  // NULL if `origin` began none.
+  // Returns the order of the streams in the capture, and of nothing else: work before the capture
+  // comes before all of it. Returns NULL if `origin` began none.
   Hazards* hazards(bp_stream* origin);
-  // `graph` is NULL where none came of it.
+  // `graph` is NULL if the capture gave no graph.
   void end(bp_stream* origin, bp_graph* graph);
 
   void instantiate(bp_graph* graph, bp_graph_instance* instance);
-  // Slots are their own ranges again.
+  // Gives the slots their own ranges again.
   void update(bp_graph_instance* instance, bp_graph* graph);
   void bind(bp_graph_instance* instance, uint64_t slot, const bp_buffer_ref& range);
   void remove(bp_graph* graph) { graphs_.erase(graph); }
   void remove(bp_graph_instance* instance) { instances_.erase(instance); }
 
-  // What a replay touches, with the ranges that are bound now.
+  // Returns what a replay touches, with the ranges that are bound now.
   std::vector<Access> accesses(bp_graph_instance* instance) const;
 
-  // As an event that the latest replay recorded; NULL if the instance is not known.
+  // Returns a mark like an event that the latest replay recorded, or NULL if the instance is not
+  // known.
   bp_event* mark(bp_graph_instance* instance);
 
  private:
@@ -46,7 +48,7 @@ class Replays {
   };
   struct Instance {
     std::shared_ptr<const Recorded> recorded;
-    std::vector<bp_buffer_ref> bound;  // In the place of the slots.
+    std::vector<bp_buffer_ref> bound;  // Replaces the slots.
   };
 
   std::map<bp_stream*, Capture> captures_;

@@ -11,21 +11,21 @@
 namespace bp::layers {
 namespace {
 
-// Offsets keep their alignment to this in the copies.
+// The copies keep the alignment of offsets up to this value.
 constexpr uint64_t kAlignment = 512;
 
 bp_buffer_ref copy_of(const Part& part, const BlockHandle& block) {
   return {block->ref.buffer, block->ref.byte_offset + part.begin % kAlignment, part.bytes.size()};
 }
 
-// The tensors of a frame that points to copies of them.
+// A frame that points to copies of the tensors.
 struct ShadowFrame {
   alignas(8) std::byte bytes[core::kMaxFrameBytes];
   std::deque<bp_tensor> tensors;
   std::deque<std::vector<const bp_tensor*>> lists;
 };
 
-// The frame, with the tensors that `copy` gives for its own.
+// Fills the frame, and puts the tensors that `copy` returns in place of its own.
 template <typename Copy>
 void fill_shadow(const core::OpRow& row, const void* args, ShadowFrame& shadow, Copy&& copy) {
   std::memcpy(shadow.bytes, args, core::frame_size(args));
@@ -130,7 +130,7 @@ Status SecondBackend::submit(const core::OpRow& row, bp_launch_flags flags, cons
     bp_tensor& own = shadow.tensors.emplace_back(*tensor);
     const auto part = parts.find(tensor->buffer);
     if (part == parts.end()) {
-      own.buffer = nullptr;  // Without elements.
+      own.buffer = nullptr;  // The tensor has no elements.
       return &own;
     }
     const bp_buffer_ref range = copy_of(part->second, blocks.at(part->first));

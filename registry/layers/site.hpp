@@ -1,4 +1,4 @@
-// Where a call came from.
+// Finds where a call came from.
 #pragma once
 
 #include <array>
@@ -7,15 +7,15 @@
 
 namespace bp::layers {
 
-// The innermost callers outside of the layers, as addresses: cheap to take, and put into words only
-// where they are shown.
+// The innermost callers outside of the layers, as addresses. They are cheap to take, and become
+// text only if they are shown.
 class Site {
  public:
-  // Skips `skip` frames in front of the caller's own.
+  // Takes the present site, and skips `skip` frames in front of the caller's own.
   static Site here(int skip = 0);
 
-  // "run_step+0x1c (libtrain.so+0x4f2c) < main+0x20 (train+0x1234)"; addr2line takes what is in
-  // parentheses. "" if it was never taken.
+  // Returns text like "run_step+0x1c (libtrain.so+0x4f2c) < main+0x20 (train+0x1234)", or "" if no
+  // site was taken. addr2line takes what is in parentheses.
   std::string words() const;
 
  private:

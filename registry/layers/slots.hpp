@@ -1,4 +1,4 @@
-// The slots of every table as numbers with names, and what replaces all of them at once.
+// Numbers and names the slots of every table, and replaces all of them at once.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace bp::layers {
 
-// memory_free for bp_allocator_ops::free. The functions of kernels come last.
+// memory_free stands for bp_allocator_ops::free. The functions of kernels come last.
 enum class Slot : uint16_t {
 #define BP_SLOT(table, noun, slot, presence, gone) noun##_##slot,
 #include "registry/boundary/slots.def"
@@ -25,10 +25,10 @@ enum class Slot : uint16_t {
 
 inline constexpr uint32_t kSlotCount = static_cast<uint32_t>(Slot::kCount);
 
-// "memory.free".
+// Returns text like "memory.free".
 std::string_view slot_name(Slot slot);
 
-// The slots of a table begin with its noun: "memory" of bp_allocator_ops.
+// The name of each slot of a table begins with its noun, such as "memory" for bp_allocator_ops.
 template <typename Table>
 constexpr std::string_view table_noun() {
 #define BP_SLOT(table, noun, slot, presence, gone) \
@@ -36,7 +36,8 @@ constexpr std::string_view table_noun() {
 #include "registry/boundary/slots.def"
 }
 
-// The names of its arguments behind self, as in the headers: "buffer, stream". Generated.
+// Returns the names of a slot's arguments after self, as in the headers: "buffer, stream". The
+// function is generated.
 std::string_view slot_arguments(Slot slot);
 
 // A slot of the side behind.
@@ -50,7 +51,8 @@ struct Behind {
   }
 };
 
-// The rest of a call: next() passes it on as it came, and next.behind(...) with other arguments.
+// The rest of a call. next() passes the call on as it came, and next.behind(...) with other
+// arguments.
 template <typename Function, typename... Args>
 struct Next {
   Function behind;
@@ -74,7 +76,7 @@ void surround(bp_status (*&slot)(void*, Args...)) {
   };
 }
 
-// surround() for every slot of a table.
+// Calls surround() for every slot of a table.
 template <typename L, typename Table>
 void surround_all(Wrapped<Table>& wrapped) {
 #define BP_SLOT(slot_table, noun, slot, presence, gone)                             \
@@ -84,7 +86,7 @@ void surround_all(Wrapped<Table>& wrapped) {
 #include "registry/boundary/slots.def"
 }
 
-// The same for the functions of a kernel that return a status:
+// Does the same for the functions of a kernel that return a status:
 //   template <Slot kSlot, typename Next, typename... Args>
 //   bp_status around_kernel(const WrappedKernel& kernel, Next next, Args... args)
 template <typename L, auto kMember, Slot kSlot, typename... Args>

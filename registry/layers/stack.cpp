@@ -28,7 +28,7 @@ std::vector<std::string> split(std::string_view text) {
   return parts;
 }
 
-// "leak, trace".
+// Returns text like "leak, trace".
 template <typename Range, typename Name>
 std::string joined(const Range& range, Name&& name) {
   std::string text;
@@ -58,7 +58,7 @@ bp_status read_names(const std::string& text, std::vector<Named>& out) {
   return BP_OK;
 }
 
-// Reads one "trace.file=x.json".
+// Reads one option, such as "trace.file=x.json".
 bp_status read_option(const std::string& text, std::vector<Named>& layers) {
   const size_t equals = text.find('=');
   const size_t dot = text.find('.');

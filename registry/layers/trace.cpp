@@ -1,6 +1,6 @@
-// trace: every call as an event of a timeline that Perfetto and chrome://tracing open, with its
-// thread, its duration and its arguments in words. Written as the array form of Chrome's trace
-// format, in which a file that ends early, because the process did, can still be opened.
+// trace: writes every call as an event of a timeline that Perfetto and chrome://tracing open, with
+// its thread, its duration and its arguments as text. The file has the array form of Chrome's trace
+// format, which can be opened even if the process ended early.
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/number_text.hpp"
 #include "registry/layers/at_exit.hpp"
 #include "registry/layers/json_text.hpp"
 #include "registry/layers/list.hpp"
@@ -31,10 +32,10 @@ double microseconds(Clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-// The name of a file that no other trace of this process writes.
+// Finds the name of a file that no other trace of this process writes.
 class OwnName {
  public:
-  // `name`, or where it is taken with `distinction` before its ending: "run.acme.cpu.json".
+  // Takes `name`. If it is taken, puts `distinction` before its ending: "run.acme.cpu.json".
   OwnName(const std::string& name, const std::string& distinction) : name_(name) {
     const std::lock_guard lock(mutex());
     const std::filesystem::path path(name);
@@ -148,15 +149,16 @@ class TraceLayer final : public Layer {
   }
 
  private:
-  // What the sink needs of a device whose work is recorded.
+  // What the sink needs to know of a device whose work is recorded.
   struct Device {
     TraceLayer* layer;
     bp_device* device;
-    int64_t offset_ns;  // From the device's clock to CLOCK_MONOTONIC, which Clock is.
+    // The distance from the device's clock to CLOCK_MONOTONIC, which Clock is.
+    int64_t offset_ns;
   };
 
-  // Begins to record the work of the device of a first launch. A host that records it itself is
-  // told BP_ALREADY_EXISTS by the backend, which is why it has to be asked for.
+  // Begins to record the work of a device at its first launch. A host that records the device
+  // itself then gets BP_ALREADY_EXISTS from the backend, so the user has to ask for this recording.
   void record_device(const bp_launch* launch) {
     if (records_devices_ == 0 || launch == nullptr) return;
     Device* added = nullptr;
@@ -193,7 +195,7 @@ class TraceLayer final : public Layer {
     }
   }
 
-  // One piece of work, in a row of its stream.
+  // Writes one piece of work, in the row of its stream.
   static void take_activity(void* self, const bp_activity* activity) {
     const auto& device = *static_cast<const Device*>(self);
     const auto time = [&](int64_t device_ns) {
@@ -209,20 +211,18 @@ class TraceLayer final : public Layer {
                               time(activity->start_ns), time(activity->end_ns), args, row);
   }
 
-  // Kept in memory until they are written: most calls do not touch the file.
+  // Events are kept in memory until they are written, so most calls do not touch the file.
   static constexpr size_t kPendingBytes = 256 << 10;
 
   void write_event(std::string_view name, std::string_view category, Clock::time_point start,
                    Clock::time_point end, const JsonText& args, int row = gettid()) {
-    char numbers[160];
-    std::snprintf(numbers, sizeof(numbers),
-                  ",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,\"tid\":%d,\"args\":",
-                  microseconds(start - origin_), microseconds(end - start), getpid(), row);
     write("{\"name\":" + JsonText::quoted(name) + ",\"cat\":" + JsonText::quoted(category) +
-          numbers + args.text() + "}");
+          ",\"ph\":\"X\",\"ts\":" + fixed_text(microseconds(start - origin_), 3) + ",\"dur\":" +
+          fixed_text(microseconds(end - start), 3) + ",\"pid\":" + std::to_string(getpid()) +
+          ",\"tid\":" + std::to_string(row) + ",\"args\":" + args.text() + "}");
   }
 
-  // Once: what comes later is not recorded.
+  // Runs once. Later events are not recorded.
   void end_file() {
     bool is_complete = false;
     {
@@ -246,7 +246,8 @@ class TraceLayer final : public Layer {
     if (pending_.size() >= kPendingBytes && !flush("ae")) has_failed_ = true;
   }
 
-  // Opened for each write: a descriptor that stayed open would be one more that the program has.
+  // The file is opened for each write. A descriptor that stayed open would be one more than the
+  // program has without the layer.
   bool flush(const char* mode) {
     std::FILE* file = std::fopen(file_.c_str(), mode);
     if (file == nullptr) return false;
@@ -265,7 +266,7 @@ class TraceLayer final : public Layer {
   std::string file_, pending_;
   bool is_empty_ = true, has_failed_ = false, is_ended_ = false;
   std::optional<OwnName> own_name_;
-  std::optional<AtExit> at_exit_;  // Last, so that it ends first.
+  std::optional<AtExit> at_exit_;  // The last member, so that it ends first.
 };
 
 constexpr OptionInfo kTraceOptions[] = {

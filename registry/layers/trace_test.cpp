@@ -1,4 +1,4 @@
-// What the layer trace writes of calls and of the work of devices.
+// Tests what the layer trace writes of calls and of the work of devices.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "registry/tests/comma_locale.hpp"
 #include "registry/tests/layered.hpp"
 
 namespace bp::core {
@@ -55,6 +56,21 @@ TEST(TraceLayer, WritesEveryCallWithItsArguments) {
             std::string::npos);
   EXPECT_EQ(by_name.count("memory.address"), 0) << "it is not offered, so nobody was called";
   EXPECT_EQ(by_name.count("backend.shutdown"), 1);
+}
+
+TEST(TraceLayer, IsJsonInALocaleWithADecimalComma) {
+  const CommaLocale locale;
+  if (!locale.is_set()) GTEST_SKIP() << CommaLocale::kNone;
+  const TemporaryFolder folder;
+  const std::string options = "trace.file=" + folder.file("trace.json");
+  TestRegistry r(0, "trace", options.c_str());
+  FakeBackend fake;
+  const bp_plugin* plugin = nullptr;
+  ASSERT_EQ(fake.load(r.registry, &plugin), BP_OK) << bp_error_text();
+  ASSERT_EQ(bp_registry_unload(r.registry, plugin), BP_OK);
+  const nlohmann::json events = events_of(folder.file("trace.json"));
+  EXPECT_EQ(events.back().at("name"), "backend.shutdown");
+  EXPECT_TRUE(events.back().at("ts").is_number());
 }
 
 TEST(TraceLayer, LetsNoTwoBackendsWriteOneFile) {
@@ -112,7 +128,7 @@ TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
   const int64_t now = std::chrono::steady_clock::now().time_since_epoch().count() - 5'000'000'000;
   const bp_activity activity{.struct_size = sizeof(activity),
                              .struct_type = BP_STRUCT_ACTIVITY,
-                             .name = "rows",
+                             .name = "rows\xff \xc3\xa4\x1f",  // One byte is no UTF-8.
                              .stream = launch.stream,
                              .start_ns = now,
                              .end_ns = now + 2000,
@@ -125,7 +141,7 @@ TEST(TraceLayer, PutsTheWorkOfADeviceOnTheClockOfTheHost) {
   nlohmann::json work;
   for (const auto& event : events_of(folder.file("trace.json"))) {
     if (event.at("name") == "add.fast") last_launch = event.at("ts");
-    if (event.at("name") == "rows") work = event;
+    if (event.at("name") == "rows\xEF\xBF\xBD \xc3\xa4\x1f") work = event;
   }
   EXPECT_EQ(work.at("cat"), "device");
   EXPECT_DOUBLE_EQ(work.at("dur"), 2);

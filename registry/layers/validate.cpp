@@ -8,7 +8,8 @@ namespace bp::layers {
 namespace {
 
 constexpr unsigned char kPoison = 0xDB;
-constexpr uint64_t kMostPoisonedBytes = 64 << 20;  // Kept, so that a late reader finds the poison.
+// Poisoned memory is kept up to this size, so that a late reader finds the poison.
+constexpr uint64_t kMostPoisonedBytes = 64 << 20;
 
 Site caller() {
   constexpr int kLayerFrames = 3;

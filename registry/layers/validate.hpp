@@ -1,5 +1,5 @@
-// validate: checks each call against the contract. What breaks a rule is refused with the rule's
-// tag, and does not reach the backend; what is legal and racy is a line in the log.
+// validate: checks each call against the contract. A call that breaks a rule is refused with the
+// rule's tag, and does not reach the backend. A call that is legal and racy is a line in the log.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace bp::layers {
 
-// The rest of a call, whatever its arguments are. Lives as long as what it was made from.
+// The rest of a call with any arguments. It lives as long as the object that it was made from.
 class Continue {
  public:
   template <typename Next>
@@ -33,7 +33,7 @@ class Continue {
   bp_status (*go_)(const void* self);
 };
 
-// A slot as a type, to choose an overload by.
+// A slot as a type, by which overloads are chosen.
 template <Slot kSlot>
 struct At {};
 
@@ -75,7 +75,7 @@ class ValidateLayer final : public Layer {
   bp_status plan_release(const WrappedKernel& kernel, bp_plan* plan);
 
  private:
-  // The slots with an overload of call().
+  // Returns whether a slot has an overload of call().
   static constexpr bool has_rules(Slot slot) {
     for (const Slot each : {Slot::device_enumerate,
                             Slot::device_properties,
@@ -129,7 +129,8 @@ class ValidateLayer final : public Layer {
     return false;
   }
 
-  // Lends memory of its own in place of what is borrowed during the call, and poisons it behind.
+  // Lends memory of the layer in place of memory that is borrowed during the call, and poisons it
+  // afterwards.
   template <typename Next>
   bp_status stage(Next next, bp_stream* stream, const bp_buffer_ref* dst, const void* src,
                   bp_borrow borrow) {
@@ -145,8 +146,8 @@ class ValidateLayer final : public Layer {
     return status;
   }
 
-  // BP_TIMEOUT is also how work fails, and then it has ended: the table that the call goes to tells
-  // which it is.
+  // BP_TIMEOUT can mean that the wait ran out, or that the work failed with it and has ended. The
+  // table that the call goes to tells which it is.
   template <typename Next, typename Handle>
   bp_status wait(Next next, Handle* handle, uint64_t /*timeout_ns*/) {
     const bp_status status = next();
@@ -157,13 +158,13 @@ class ValidateLayer final : public Layer {
                            table.query(table.self, handle, &is_done) == BP_OK;
       if (!is_told || is_done == 0) return status;
     }
-    // Also where it returns the failure of the work.
+    // The work has ended also if the call returns its failure.
     return ended(handle, status);
   }
   bp_status ended(bp_stream* stream, bp_status status);
   bp_status ended(bp_event* event, bp_status status);
 
-  // When the callback runs, the host knows that the work in front of it has ended.
+  // When the callback runs, the host knows that the work in front of the callback has ended.
   template <typename Next>
   bp_status call_back(Next next, bp_stream* stream, bp_stream_callback_fn* callback,
                       void* user_data) {
@@ -177,7 +178,7 @@ class ValidateLayer final : public Layer {
     }
     const bp_status status = next();
     if (status == BP_OK) {
-      static_cast<void>(between.release());  // It ends with its call, perhaps already.
+      static_cast<void>(between.release());  // It ends with its call, which may be over already.
     } else {
       const std::lock_guard lock(mutex_);
       hazards_.remove_event(between->mark());
@@ -275,8 +276,8 @@ class ValidateLayer final : public Layer {
                  const bp_tensor* src);
   bp_status call(At<Slot::profiler_stop>, Continue next, bp_device* device);
 
-  // ---- Arguments; "" where nothing is wrong. NULL is for the backend to judge. mutex_ is held
-  // ----
+  // ---- Arguments. Each function returns what is wrong, or "". The caller holds mutex_. ----
+  // NULL gives "", because the backend decides about it.
   std::string defect_of(bp_device* device) const;
   std::string defect_of(bp_buffer* buffer);
   std::string defect_of(bp_stream* stream);
@@ -292,7 +293,8 @@ class ValidateLayer final : public Layer {
   std::string defect_of_handle(HandleKind kind, const void* handle);
   std::string wrong_device(bp_stream* stream, bp_buffer* buffer);
   std::string launch_defect(const bp_launch& launch);
-  // Of the tensor arguments of the frame of `op` whose bits are set; adds what they touch.
+  // Returns what is wrong with those tensor arguments of the frame of `op` whose bits are set. Adds
+  // what they touch to `accesses`.
   std::string frame_defect(uint32_t op, const void* args, bp_device* device, uint64_t arguments,
                            std::vector<Access>& accesses);
   std::string tensor_argument_defect(const std::string& name, const bp_tensor* tensor,
@@ -306,44 +308,47 @@ class ValidateLayer final : public Layer {
     bp_stream_callback_fn* callback;
     void* user_data;
 
-    // As an event that was recorded where it was added.
+    // Returns a mark like an event that was recorded where the callback was added.
     bp_event* mark() { return reinterpret_cast<bp_event*>(this); }
   };
   static void run_callback(void* self, bp_status status);
 
-  // ---- What comes of it ----
-  // Ends the lock.
+  // ---- Reports ----
+  // Unlocks `lock`, reports the call, and returns the refusal.
   bp_status illegal(std::unique_lock<std::mutex>& lock, Slot slot, const std::string& defect);
   bp_status racy(Slot slot, const char* tag, const Work& work, const std::vector<Hazard>& hazards,
                  bp_stream* stream);
 
-  // What one stream gets of a call.
+  // The work that a call submits to one stream.
   struct Piece {
     bp_stream* stream;
     std::vector<Access> accesses;
-    bp_stream* captured_by = nullptr;  // It does not run: it is of this capture.
+    // The stream whose capture the piece belongs to. A captured piece does not run.
+    bp_stream* captured_by = nullptr;
     uint64_t epoch = 0;
   };
-  // What the piece is ordered by: the other work of its capture, or all that runs. NULL where its
-  // capture has ended meanwhile.
+  // Returns what orders the piece: the other work of its capture, or all work that runs. Returns
+  // NULL if its capture has ended meanwhile.
   Hazards* order_of(const Piece& piece);
-  // Submits work that touches bytes, and reports its hazards. Those of captured work are within the
-  // capture: what runs beside it is a matter of the replays.
+  // Submits work that touches bytes, and reports its hazards. The hazards of captured work are
+  // those within the capture; replays find the work that runs beside it.
   bp_status submit(Slot slot, bp_stream* stream, const std::vector<Access>& accesses,
                    const std::string& what, Continue next);
   bp_status submit(Slot slot, std::vector<Piece> pieces, const std::string& what, Continue next);
 
-  // Groups that a split() or shrink() made of others, each of the device of its own.
+  // Adds groups that a split() or shrink() made of others. Each has the device of the group that it
+  // was made of.
   void add_derived(uint32_t count, bp_process_group* const* from, bp_process_group* const* groups);
   bp_status made_buffer(bp_status status, bp_device* device, uint64_t size_bytes,
                         bp_buffer** out_buffer);
-  // Whether the host may touch what is allocated so at any time.
+  // Returns whether the host may touch memory of this allocation at any time.
   bool is_concurrent(bp_device* device, const bp_allocate_desc& desc) const;
   bp_status made_stream(bp_status status, bp_device* device, bp_stream** out_stream, bool is_lent);
   void end_handle(HandleKind kind, const void* handle, Slot slot);
-  // Ends it in front of the call, so that its address can come again, and not if the call fails.
+  // Ends the handle before the call, so that its address can come again. If the call fails, the
+  // handle stays alive.
   bp_status end_through(HandleKind kind, const void* handle, Slot slot, Continue next);
-  // Host memory that a backend borrowed during a call and may not read any more.
+  // Poisons host memory that a backend borrowed during a call and may not read any more.
   void poison(std::vector<unsigned char> staging);
 
   bool fails_races_ = false, takes_foreign_ = false, stages_ = true;
@@ -351,7 +356,8 @@ class ValidateLayer final : public Layer {
   // Guarded by mutex_.
   Handles handles_;
   Hazards hazards_;
-  std::map<bp_event*, std::vector<bp_stream*>> signal_waiters_;  // Of host signals to come.
+  // Streams that wait for a host signal.
+  std::map<bp_event*, std::vector<bp_stream*>> signal_waiters_;
   Captures captures_;
   Replays replays_;
   Worlds worlds_;

@@ -52,7 +52,7 @@ bp_status ValidateLayer::call(At<Slot::device_reset>, Continue next, bp_device* 
   return status;
 }
 
-// The end of a recording of activity is a wait of the host.
+// When a recording of activity ends, the host has waited for the work.
 bp_status ValidateLayer::call(At<Slot::profiler_stop>, Continue next, bp_device* device) {
   const bp_status status = next();
   if (status != BP_OK) return status;
@@ -95,7 +95,7 @@ bp_status ValidateLayer::call(At<Slot::memory_allocate>, Continue next, bp_devic
     if (buffer != nullptr) buffer->is_concurrent = is_concurrent(device, *desc);
   }
   if ((desc->usage & BP_MEMORY_STREAM_ORDERED) == 0) return status;
-  // It exists from here on in the order of its stream: other streams need an event.
+  // The memory exists from here on in the order of its stream. Other streams need an event.
   const auto nothing = [] { return bp_status{BP_OK}; };
   const bp_buffer_ref whole{*out_buffer, 0, desc->size_bytes};
   return submit(Slot::memory_allocate, desc->stream, {{footprint_of(whole), true}},
@@ -116,7 +116,7 @@ bp_status ValidateLayer::call(At<Slot::memory_free>, Continue next, bp_buffer* b
                                 : hazards_.submit(stream, {{whole, true}}, {"its free", 0}, &epoch);
     hazards_.remove_buffer(buffer);
   }
-  // A failure here would leak it: the hazard is a line in the log in any case.
+  // A failure here would leak the memory. The hazard is a line in the log in any case.
   static_cast<void>(racy(Slot::memory_free, "MEMORY-5", {"its free", 0}, hazards, stream));
   return end_through(HandleKind::buffer, buffer, Slot::memory_free, next);
 }

@@ -1,5 +1,5 @@
-// The rules of process groups. The calls of one submit() go to a stream each, and none goes if one
-// of them breaks a rule.
+// The rules of process groups. The calls of one submit() go to a stream each. If one of them breaks
+// a rule, none is submitted.
 #include <algorithm>
 #include <cstring>
 #include <list>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kFirstSize = offsetof(bp_collective_call, root) + sizeof(uint32_t);
 
-// The calls as this build knows them; none where one is too short to be read.
+// Returns the calls as this build knows them, or none if one is too short to be read.
 std::vector<bp_collective_call> read_calls(uint64_t count, const bp_collective_call* calls,
                                            uint64_t stride_bytes) {
   std::vector<bp_collective_call> read;
@@ -99,7 +99,8 @@ bp_status ValidateLayer::call(At<Slot::collective_submit>, Continue next, uint64
                               const bp_collective_call* calls, uint64_t call_stride_bytes) {
   const std::vector<bp_collective_call> read = read_calls(call_count, calls, call_stride_bytes);
   std::vector<Piece> pieces;
-  std::vector<std::list<char>> marks;  // Where each stream was in front of its call.
+  // The place of each stream before its call.
+  std::vector<std::list<char>> marks;
   {
     std::unique_lock lock(mutex_);
     for (const bp_collective_call& call : read) {

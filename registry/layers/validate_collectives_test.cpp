@@ -1,5 +1,5 @@
-// What the layer validate knows of process groups: which bytes their calls touch, and what they
-// order.
+// Tests what the layer validate knows of process groups: which bytes their calls touch, and what
+// they order.
 #include <vector>
 
 #include "registry/tests/validate_fixture.hpp"
@@ -62,7 +62,7 @@ class ValidateGroups : public ValidateTest {
     }
   }
 
-  // The ranks first_rank and the next of a world.
+  // Makes the ranks first_rank and first_rank + 1 of a world.
   void create(uint32_t first_rank, uint32_t world_size) {
     bp_device* const devices[] = {r_.target()->device, r_.target()->device};
     const uint32_t ranks[] = {first_rank, first_rank + 1};
@@ -75,7 +75,7 @@ class ValidateGroups : public ValidateTest {
                                      .world_size = world_size};
     ASSERT_EQ(ops().create(ops().self, &desc, made_), BP_OK);
   }
-  // Rank 0 is the second group from now on.
+  // Afterwards rank 0 is the second group.
   void split_in_reverse() {
     const uint32_t colors[] = {7, 7}, keys[] = {1, 0};
     bp_process_group* from[] = {made_[0], made_[1]};

@@ -1,4 +1,4 @@
-// What the layer validate makes of captures, in which nothing runs, and of their replays.
+// The rules of captures, in which nothing runs, and of their replays.
 #include "registry/layers/validate.hpp"
 #include "registry/layers/words.hpp"
 
@@ -15,7 +15,7 @@ bp_status ValidateLayer::call(At<Slot::graph_begin_capture>, Continue next, bp_s
   return status;
 }
 
-// The capture ends also where it fails.
+// The capture ends also if the call fails.
 bp_status ValidateLayer::call(At<Slot::graph_end_capture>, Continue next, bp_stream* stream,
                               bp_graph** out_graph) {
   const bp_status status = next();
@@ -59,7 +59,8 @@ bp_status ValidateLayer::call(At<Slot::graph_update>, Continue next, bp_graph_in
   return status;
 }
 
-// A replay touches what was captured, in the ranges that are bound now, behind the one before.
+// A replay touches what was captured, in the ranges that are bound now, and runs after the previous
+// replay.
 bp_status ValidateLayer::call(At<Slot::graph_launch>, Continue next, bp_graph_instance* instance,
                               bp_stream* stream) {
   std::vector<Access> accesses;

@@ -68,8 +68,8 @@ std::string ValidateLayer::launch_defect(const bp_launch& launch) {
   return defect;
 }
 
-// A host asks for each launch, and so with the buffers that it will launch with: a kernel may look
-// into them already here.
+// A host asks before each launch, with the buffers of that launch, because a kernel may already
+// read them here.
 bp_status ValidateLayer::workspace_size(const WrappedKernel& kernel, bp_device* device,
                                         const void* args, uint64_t* out_required_bytes,
                                         uint64_t* out_preferred_bytes) {
@@ -109,7 +109,7 @@ bp_status ValidateLayer::launch(const WrappedKernel& kernel, const bp_launch* la
 
 // ---- Plans --------------------------------------------------------------------------------------
 
-// Reads the arguments that the plan takes for constant; the others need no memory.
+// Reads the arguments that the plan takes as constant. The others need no memory.
 bp_status ValidateLayer::plan_pack(const WrappedKernel& kernel, const bp_launch* launch,
                                    const void* args, const bp_buffer_ref* packed) {
   const auto next = [&] { return kernel.next->plan_pack(kernel.next, launch, args, packed); };

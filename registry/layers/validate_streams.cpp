@@ -10,7 +10,7 @@ bp_status ValidateLayer::made_stream(bp_status status, bp_device* device, bp_str
                                      bool is_lent) {
   if (status != BP_OK || out_stream == nullptr) return status;
   const std::lock_guard lock(mutex_);
-  // One that several devices share is of none of them.
+  // A default stream that several devices share belongs to none of them.
   const Handle* known = handles_.find(HandleKind::stream, *out_stream);
   const bool is_shared = is_lent && known != nullptr && known->device != device;
   handles_.add(HandleKind::stream, *out_stream,

@@ -1,4 +1,4 @@
-// What the layer validate refuses and reports, in front of a backend that takes everything.
+// Tests what the layer validate refuses and reports, in front of a backend that takes everything.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -29,7 +29,8 @@ TEST_F(ValidateTest, RefusesWhatWasFreed) {
   EXPECT_EQ(free(nullptr), BP_OK);
 }
 
-// Ends the program if the layer waits for a lock that it holds: the thread could not be joined.
+// The program ends if the layer waits for a lock that it holds, because such a thread cannot be
+// joined.
 TEST_F(ValidateTest, LetsTheLogCallTheBackendAgain) {
   bp_buffer* const buffer = allocate();
   EXPECT_EQ(free(buffer), BP_OK);

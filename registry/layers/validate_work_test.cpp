@@ -1,4 +1,4 @@
-// What the layer validate knows of work that other calls than plain launches and copies submit:
+// Tests what the layer validate knows of work from calls other than plain launches and copies:
 // replays of graphs, packing and conversions.
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace bp::core {
 namespace {
 
-// Captures and replays by taking everything for done.
+// A table of captures and replays that reports all work as done.
 struct Graphs {
   char made[4] = {};
   int count = 0;
@@ -87,7 +87,7 @@ class ValidateGraphs : public ValidateTest {
   }
 
   const bp_graph_ops& ops() const { return *r_.target()->graphs; }
-  // Of a launch from in_ to out_, which is slot 0.
+  // Captures a launch from in_ to out_, which is slot 0.
   bp_graph_instance* captured() {
     const bp_buffer_ref slot{out_, 0, 64};
     const bp_capture_desc desc{.struct_size = sizeof(desc),
@@ -328,7 +328,7 @@ TEST_F(ValidateWork, ConversionsTouchTheirTensors) {
   EXPECT_EQ(free(to), BP_OK);
 }
 
-// The fake's streams are done after one fill, and not after two.
+// The streams of the fake are done after one fill, but not after two.
 TEST_F(ValidateWork, WorkThatFailedByATimeOutHasEnded) {
   fake_.streams.synchronize = [](void*, bp_stream*, uint64_t) -> bp_status { return BP_TIMEOUT; };
   TestRegistry r(0, "validate");

@@ -1,4 +1,4 @@
-// Values of the boundary in words, for reports and traces. Nothing here calls a backend.
+// Turns values of the boundary into text, for reports and traces. No function here calls a backend.
 #pragma once
 
 #include <string>
@@ -7,22 +7,23 @@
 
 namespace bp::layers {
 
-// "0x55d0c8"; "NULL".
+// Returns "0x55d0c8", or "NULL".
 std::string words(const void* handle);
 
-// "0x55d0c8[512, 1024)": the buffer, and the bytes in it.
+// Returns text like "0x55d0c8[512, 1024)": the buffer, and the bytes in it.
 std::string words(const bp_buffer_ref& range);
 
-// "f32[2, 3] at 0x55d0c8+512"; strides follow where the tensor is not contiguous.
+// Returns text like "f32[2, 3] at 0x55d0c8+512". Strides follow if the tensor is not contiguous.
 std::string words(const bp_tensor& tensor);
 
-// "out of memory".
+// Returns text like "out of memory".
 std::string status_words(bp_status status);
 
-// "a f32[2, 3] at ..., y f32[2, 3] at ...", for a frame of at least this build's size.
+// Returns text like "a f32[2, 3] at ..., y f32[2, 3] at ...", for a frame of at least this build's
+// size.
 std::string frame_words(uint32_t op, const void* args);
 
-// "add" or "op 700".
+// Returns "add" or "op 700".
 std::string op_words(uint32_t op);
 
 }  // namespace bp::layers

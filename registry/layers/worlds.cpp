@@ -14,12 +14,12 @@ bool is_peer(bp_collective_kind kind) {
   return kind == BP_COLLECTIVE_SEND || kind == BP_COLLECTIVE_RECEIVE;
 }
 
-// `parts` of them, or `counts` in their place.
+// Returns the sum of `counts`, or `parts` times `count` if there are no counts.
 uint64_t elements_of(uint64_t count, const uint64_t* counts, uint32_t parts) {
   return counts == nullptr ? count * parts : std::accumulate(counts, counts + parts, uint64_t{0});
 }
 
-// How many elements a call sends, as the table in collective.h says.
+// Returns how many elements a call sends, as the table in collective.h says.
 uint64_t sent_elements(const bp_collective_call& call, uint32_t parts) {
   switch (call.kind) {
     case BP_COLLECTIVE_REDUCE_SCATTER:
@@ -98,7 +98,7 @@ void Worlds::shrink(uint32_t count, bp_process_group* const* from, uint32_t gone
   }
 }
 
-// Where a rank is not known it has both sides, if it gave memory for them.
+// If a rank is not known, the call has both sides for which it gave memory.
 Worlds::Sides Worlds::sides_of(const bp_collective_call& call, const Member& member) {
   const bool is_root = member.rank == kUnknown || member.rank == call.root;
   switch (call.kind) {
@@ -123,7 +123,7 @@ std::vector<Access> Worlds::accesses(const bp_collective_call& call) const {
   const Member& member = found->second;
   const Sides sides = sides_of(call, member);
   std::vector<Access> accesses;
-  // The smaller of what was given and what the call needs.
+  // The range that counts is the smaller of what was given and what the call needs.
   const auto add = [&](bp_buffer_ref range, uint64_t elements, bool writes) {
     const uint64_t bits = bp_dtype_bits(call.dtype);
     if (member.world_size != kUnknown && bits >= 8) {
@@ -162,8 +162,8 @@ bool Worlds::join(Round& round, const bp_collective_call& call, Sides sides,
   return true;
 }
 
-// The nth send of a tag is for the nth receive. Who receives from anyone hears from nobody that is
-// known here.
+// The nth send of a tag matches the nth receive. A receive from any rank is ordered after no rank
+// that is known here.
 void Worlds::order_letter(World& world, const Member& member, const bp_collective_call& call,
                           std::list<char>& before, Hazards& hazards) {
   if (member.rank == kUnknown || call.root == BP_RANK_ANY) return;
@@ -190,7 +190,7 @@ void Worlds::order(const bp_collective_call& call, std::list<char> before, Hazar
       }
     }
   }
-  forget(before, hazards);  // Where nobody took it over.
+  forget(before, hazards);  // If nobody took it over.
 }
 
 }  // namespace bp::layers

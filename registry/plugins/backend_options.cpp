@@ -7,7 +7,8 @@
 namespace bp::core {
 namespace {
 
-// The key in "acme.npu.level" or "npu.level" for the backend acme.npu; "" for another's.
+// Returns the key in "acme.npu.level" or "npu.level" for the backend acme.npu, or "" for the key of
+// another backend.
 std::string_view key_for(std::string_view name, std::string_view full_key) {
   const std::string_view last = name.substr(name.rfind('.') + 1);
   for (const std::string_view prefix : {name, last}) {

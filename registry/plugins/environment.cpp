@@ -1,4 +1,4 @@
-// The one place that reads the environment.
+// No other source of the library reads the environment.
 #include <cstdlib>
 #include <string_view>
 

@@ -6,6 +6,7 @@
 
 #include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
+#include "registry/boundary/plugin_text.hpp"
 
 namespace bp::core {
 namespace {
@@ -41,7 +42,7 @@ std::string HostServices::unread_options() const {
   return keys;
 }
 
-// The text of a plugin. Out of memory loses the text, never the status.
+// Keeps the text of a plugin. If memory runs out, the text is lost, but not the status.
 bp_status HostServices::set_error(void* self, bp_status status, const char* message) noexcept try {
   return core::set_error(self, status, clean_text(message, LineBreaks::kIndent).c_str());
 } catch (...) {

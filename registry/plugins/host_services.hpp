@@ -8,22 +8,10 @@
 #include <vector>
 
 #include "backplane/host.h"
-#include "registry/boundary/plugin_text.hpp"
+#include "registry/boundary/log_sink.hpp"
 #include "registry/plugins/backend_options.hpp"
 
 namespace bp::core {
-
-// Where lines go, cleaned: plugins wrote some of them. A NULL function drops them.
-struct LogSink {
-  void (*log)(void* user_data, bp_log_level level, const char* source, const char* message);
-  void* user_data;
-
-  void line(bp_log_level level, const std::string& source, const std::string& message) const {
-    if (log == nullptr) return;
-    log(user_data, level, clean_text(source, LineBreaks::kEscape, kMaxPluginName).c_str(),
-        clean_text(message, LineBreaks::kEscape).c_str());
-  }
-};
 
 // Thread-safe after set_source(). Outlives the instance that received table().
 class HostServices {

@@ -1,4 +1,4 @@
-// What a backend gets of the host: memory, options, a log and a slot for errors.
+// Tests what a backend gets from the host: memory, options, a log and a slot for errors.
 #include "registry/plugins/host_services.hpp"
 
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@ bool is_word(std::string_view text) {
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
 }
 
-// "vendor.backend", so that two vendors never meet in one name.
+// Returns whether `name` has the form "vendor.backend", which keeps names of two vendors apart.
 bool is_valid_name(const char* name) {
   if (name == nullptr) return false;
   const std::string_view text(name);
@@ -42,7 +42,8 @@ std::string version(uint32_t major, uint32_t minor) {
 const std::string kServed = "this host serves ABI " + version(BP_ABI_MAJOR, BP_ABI_MINOR_MIN) +
                             " to " + version(BP_ABI_MAJOR, BP_ABI_MINOR);
 
-// dlopen() says the same of a text file and of a library that lacks a symbol: look first.
+// Returns whether the file is a shared library. dlopen() says the same of a text file and of a
+// library that lacks a symbol, so this is checked first.
 bool is_shared_library(const std::string& path) {
   std::array<char, 4> head{};
   if (std::FILE* file = std::fopen(path.c_str(), "rb"); file != nullptr) {
@@ -54,7 +55,7 @@ bool is_shared_library(const std::string& path) {
          "ELF";
 }
 
-// What is wrong with the instance that `reply` brought; "" if nothing is.
+// Returns what is wrong with the instance that `reply` brought, or "" if nothing is wrong.
 std::string backend_defect(const bp_backend& backend) {
   std::string defect = struct_defect(&backend, BP_STRUCT_BACKEND, kFirstBackend);
   if (!defect.empty()) return "bp_backend: " + defect;
@@ -121,7 +122,8 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
     return fail(BP_INTERNAL, name + ": its entry returned BP_OK, but no backend");
   }
   if (!is_served(reply)) {
-    // Its shutdown() may have moved: an instance of an ABI that was not offered is left alone.
+    // An instance of an ABI that was not offered is left alone, because its shutdown() may have
+    // moved.
     return fail(BP_INCOMPATIBLE, name + ": the backend chose ABI " +
                                      version(reply.abi_major, reply.abi_minor) +
                                      ", which was not offered; " + kServed);
@@ -133,7 +135,7 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
   if (const bp_status status = layers.put_on(*reply.backend, &front); status != BP_OK) {
     return fail(status, name + ": " + take_error());
   }
-  // Cannot fail: the size was looked at.
+  // This cannot fail, since the size was checked before.
   static_cast<void>(bp_struct_read(front, kFirstBackend, &backend_, sizeof(backend_), nullptr));
   has_backend_ = true;
   abi_major_ = reply.abi_major;
@@ -144,7 +146,7 @@ bp_status Instance::negotiate(const std::string& name, bp_backend_entry_fn* entr
 bp_status Instance::end() {
   bp_status status = BP_OK;
   if (std::exchange(has_backend_, false)) status = backend_.shutdown(backend_.self);
-  // Its words may be static strings of the library, but the slot holds a copy.
+  // The text of the status may be a static string of the library, but the slot holds a copy.
   if (void* library = std::exchange(library_, nullptr); library != nullptr) dlclose(library);
   return status;
 }

@@ -1,4 +1,4 @@
-// Meeting a backend: its library, its entry point, its instance.
+// Loads a backend: its library, its entry point, its instance.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace bp::core {
 
-// One instance of a backend, and its library unless it is linked in. Ends both.
+// One instance of a backend, and its library unless the backend is linked in. The destructor ends
+// both.
 class Instance {
  public:
   Instance() = default;
@@ -24,8 +25,8 @@ class Instance {
   bp_status open(const std::string& path, const bp_host* host, layers::Stack& layers);
 
   // Agrees on an ABI with a backend whose entry point is in this process, and takes an instance. On
-  // failure says why, in the backend's own words if it has any. `name` is for the text. `layers`,
-  // which outlives the instance, is put in front of it.
+  // failure the text says why, in the backend's own words if it has any. `name` is for the text.
+  // `layers` is put in front of the instance and must outlive it.
   bp_status negotiate(const std::string& name, bp_backend_entry_fn* entry, const bp_host* host,
                       layers::Stack& layers);
 
@@ -33,7 +34,7 @@ class Instance {
   uint32_t abi_major() const { return abi_major_; }
   uint32_t abi_minor() const { return abi_minor_; }
 
-  // Shuts the instance down and closes its library; the status is that of the shutdown.
+  // Shuts the instance down, closes its library, and returns the status of the shutdown.
   bp_status end();
 
  private:
@@ -41,7 +42,7 @@ class Instance {
 
   void* library_ = nullptr;
   bool has_backend_ = false;
-  bp_backend backend_{};  // A copy: a backend's own may be shorter.
+  bp_backend backend_{};  // A copy, because a backend's own struct may be shorter.
   uint32_t abi_major_ = 0, abi_minor_ = 0;
 };
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder that holds this library, or the program where it is linked in.
+// Returns the folder that holds this library, or the program if the library is linked in.
 fs::path own_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0) return {};
@@ -27,7 +27,7 @@ fs::path own_folder() {
   return error ? fs::path(info.dli_fname).parent_path() : file.parent_path();
 }
 
-// That of an installation, and that of the build tree: those that exist.
+// Returns the folders of an installation and of the build tree that exist.
 std::string default_search_path() {
   const fs::path folder = own_folder();
   std::string path;
@@ -49,13 +49,14 @@ std::vector<std::string> split(const std::string& path) {
   return parts;
 }
 
-// A file that may be a manifest, or a folder that cannot be read: then with the reason.
+// A file that may be a manifest, or a folder that cannot be read, with the reason.
 struct Found {
   fs::path path;
   std::string problem;
 };
 
-// The manifests that one part of the search path stands for: itself unless it is a folder.
+// Adds the manifests that one part of the search path stands for: the part itself unless it is a
+// folder.
 void add_files(const fs::path& part, std::vector<Found>& files) {
   std::error_code error;
   if (!fs::is_directory(part, error)) return files.push_back({part, ""});
@@ -82,7 +83,7 @@ std::string served_range(const Manifest& m) {
 
 constexpr uint64_t kMaxManifestBytes = 1 << 20;
 
-// A number of a version. What is no number of 32 bits would wrap around.
+// Returns a number of a version. A number of more than 32 bits is refused, as it would wrap around.
 uint32_t version_number(const nlohmann::json& abi, const std::string& member) {
   const nlohmann::json& number = abi.at(member);
   if (!number.is_number_unsigned() || number.get<uint64_t>() > UINT32_MAX) {
@@ -91,7 +92,7 @@ uint32_t version_number(const nlohmann::json& abi, const std::string& member) {
   return number.get<uint32_t>();
 }
 
-// Fills `m` from its file; throws where the file does not say what a manifest says.
+// Fills `m` from its file. Throws if the file does not have the form of a manifest.
 void read(const fs::path& file, Manifest& m) {
   std::string text;
   std::string defect = read_file(file.string(), kMaxManifestBytes, text);
@@ -177,7 +178,7 @@ Manifests discover(const std::string& search_path) {
   std::set<std::string> seen_files;
   for (const Found& file : files) {
     std::unique_ptr<Manifest> m = read_manifest(file);
-    if (!seen_files.insert(m->own_file).second) continue;  // Listed twice in the search path.
+    if (!seen_files.insert(m->own_file).second) continue;  // The search path has it twice.
     manifests.push_back(std::move(m));
   }
   std::set<std::string> names;

@@ -1,4 +1,4 @@
-// Discovery: manifests in folders, and what is wrong with some of them.
+// Tests discovery: manifests in folders, and the faults of some of them.
 #include "registry/plugins/manifest.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class Discovery : public ::testing::Test {
 
   std::string search_path() const { return (folder / "backends.d").string(); }
 
-  // A registry that looks only into the folder of this test.
+  // Makes a registry that looks only into the folder of this test.
   bp_registry* make_registry() {
     const std::string path = search_path();
     const bp_registry_desc desc{.struct_size = sizeof(desc),
@@ -199,7 +199,7 @@ TEST_F(Discovery, ListsWhatIsNoRegularFileWithoutWaitingForIt) {
 }
 
 TEST_F(Discovery, ListsAFolderThatCannotBeReadWithTheReason) {
-  // A superuser reads every folder, so that this test becomes somebody else for a moment.
+  // A superuser reads every folder, so this test runs as another user for a moment.
   const bool is_root = geteuid() == 0;
   const fs::path closed = folder / "backends.d";
   fs::permissions(closed, fs::perms::none);

@@ -15,7 +15,7 @@ namespace {
 // The end of the last member of the first release: it must not grow when the struct does.
 constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
 
-// A name as a template argument.
+// A name that can be a template argument.
 struct Name {
   char data[24]{};
   template <size_t N>
@@ -32,7 +32,7 @@ struct Outcome {
 
 Registration& impl(void* self) { return *static_cast<Registration*>(self); }
 
-// Writes one result. What was not accepted is also a line of the report.
+// Writes one result. An entry that was not accepted is also a line of the report.
 void report(Registration& r, const std::string& entry, Outcome outcome, bp_add_result* out_result) {
   const char* reason = nullptr;
   if (outcome.outcome != BP_ADD_ACCEPTED) {
@@ -43,7 +43,8 @@ void report(Registration& r, const std::string& entry, Outcome outcome, bp_add_r
   if (out_result != nullptr) *out_result = {outcome.outcome, 0, reason};
 }
 
-// Like report(), with a line for the slots that an accepted table lacks and should have.
+// Does what report() does, and adds a line for the slots that an accepted table lacks and should
+// have.
 void report_table(Registration& r, const char* entry, const Outcome& outcome,
                   const std::string& missing, bp_add_result* out_result) {
   report(r, entry, outcome, out_result);
@@ -65,7 +66,7 @@ std::vector<RegisteredDevice*> listed_devices(Registration& r, uint64_t count,
   return devices;
 }
 
-// Why the list of an entry cannot be used; "" if it can.
+// Returns why the list of an entry cannot be used, or "" if it can.
 std::string list_defect(Registration& r, uint64_t count, bp_device* const* list) {
   for (uint64_t i = 0; i < count; ++i) {
     if (std::ranges::count(r.devices, list[i], &RegisteredDevice::device) == 0) {
@@ -94,7 +95,7 @@ Outcome add_table(Registration& r, uint64_t count, bp_device* const* list, const
   return {};
 }
 
-// The devices that `devices` enumerates, where the entry lists none.
+// Lists the devices that `devices` enumerates, for an entry that lists none.
 bp_status enumerate(const bp_device_ops& devices, std::vector<bp_device*>& list) {
   uint64_t count = 0;
   bp_status status = devices.enumerate(devices.self, 0, nullptr, &count);
@@ -141,7 +142,7 @@ bp_status add_device(void* self, uint64_t device_count, bp_device* const* device
   });
 }
 
-// The entry of a table that comes alone.
+// Adds an entry that has one table.
 template <typename Table, Table Tables::*kMember, Name kName>
 bp_status add_one(void* self, uint64_t device_count, bp_device* const* device_list,
                   const Table* table, bp_add_result* out_result) noexcept {
@@ -182,7 +183,7 @@ bp_status add_streams(void* self, uint64_t device_count, bp_device* const* devic
     }
     const Outcome outcome =
         add_table(r, device_count, device_list, "streams", &Tables::streams, our_streams);
-    // Both tables of a device come together: what shadows one shadows the other.
+    // Both tables of a device come together, so an entry that shadows one shadows the other too.
     static_cast<void>(
         add_table(r, device_count, device_list, "events", &Tables::events, our_events));
     report_table(r, "streams", outcome, missing + missing_events, out_result);
@@ -190,7 +191,7 @@ bp_status add_streams(void* self, uint64_t device_count, bp_device* const* devic
   });
 }
 
-// Whether `earlier` answers on each device of `later`.
+// Returns whether `earlier` serves each device of `later`.
 bool shadows(const std::vector<bp_device*>& earlier, const std::vector<bp_device*>& later) {
   if (earlier.empty()) return true;
   return !later.empty() && std::ranges::all_of(later, [&](bp_device* device) {
@@ -216,7 +217,7 @@ Outcome add_kernel(Registration& r, const RegisteredKernel& added) {
   return {};
 }
 
-// A name that can be printed before the kernel was looked at.
+// Returns a name that can be printed before the kernel was checked.
 std::string kernel_label(const bp_kernel* kernel, uint64_t index) {
   const bool is_readable = kernel != nullptr && kernel->struct_type == BP_STRUCT_KERNEL &&
                            kernel->struct_size >= kFirstKernel && kernel->name != nullptr;

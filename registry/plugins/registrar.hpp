@@ -1,4 +1,4 @@
-// The host's side of a registration, and what came of it.
+// The host's side of a registration, and its result.
 #pragma once
 
 #include <deque>
@@ -18,19 +18,20 @@ struct RegisteredDevice {
 
 struct RegisteredKernel {
   const bp_kernel* kernel;
-  std::vector<bp_device*> devices;  // None means all.
+  std::vector<bp_device*> devices;  // An empty list stands for all devices.
 };
 
 // What one backend registered.
 struct Registration {
-  std::string name;  // Of the backend.
+  std::string name;  // The name of the backend.
   std::vector<RegisteredDevice> devices;
-  std::vector<RegisteredKernel> kernels;  // By priority, then in the order in which they came.
-  std::string refusals;                   // A line for each entry that is not as it was meant.
-  std::deque<std::string> reasons;        // Lent to the backend until its register_all() ends.
+  // Sorted by priority, then in the order in which they came.
+  std::vector<RegisteredKernel> kernels;
+  std::string refusals;             // A line for each entry that was changed or refused.
+  std::deque<std::string> reasons;  // Lent to the backend until its register_all() ends.
 };
 
-// A table that fills `registration`, which must outlive it.
+// Returns a table that fills `registration`, which must outlive it.
 bp_registrar make_registrar(Registration* registration);
 
 }  // namespace bp::core

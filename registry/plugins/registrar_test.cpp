@@ -1,4 +1,4 @@
-// What a registration takes, from devices of which lists, in which order, and why it refuses.
+// Tests what a registration takes, for which devices, in which order, and why it refuses.
 #include "registry/plugins/registrar.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ class Registrar : public testing::Test {
     registration.refusals.clear();  // The fake lacks slots that every backend needs.
   }
 
-  // The outcome of an entry: "", "shadowed: ..." or "rejected: ...".
+  // Returns the outcome of an entry: "", "shadowed: ..." or "rejected: ...".
   static std::string words(const bp_add_result& result) {
     if (result.outcome == BP_ADD_ACCEPTED) return "";
     const char* kind = result.outcome == BP_ADD_SHADOWED ? "shadowed: " : "rejected: ";
@@ -94,7 +94,7 @@ TEST_F(Registrar, TakesNoMoreDevicesThanTheSecondAnswerHas) {
   const bp_registrar second = make_registrar(&fresh);
   fake.device_ops.enumerate = [](void* self, uint64_t capacity, bp_device** out,
                                  uint64_t* count) -> bp_status {
-    *count = capacity == 0 ? 3 : 1;  // Two were unplugged meanwhile.
+    *count = capacity == 0 ? 3 : 1;  // Two devices were unplugged meanwhile.
     if (capacity != 0) out[0] = FakeBackend::from(self).device(1);
     return BP_OK;
   };

@@ -1,6 +1,6 @@
-// The backends linked into the library, instead of loaded from files. CMake writes the table from
-// BACKPLANE_LINK_STATIC_BACKENDS; it is empty by default, and ends with a row of NULLs that does
-// not count, because an array cannot be empty.
+// The backends that are linked into the library. CMake writes the table from
+// BACKPLANE_LINK_STATIC_BACKENDS. The table is empty by default. It ends with a row of NULLs that
+// does not count, because an array cannot be empty.
 #ifndef BACKPLANE_REGISTRY_STATIC_BACKENDS_HPP_
 #define BACKPLANE_REGISTRY_STATIC_BACKENDS_HPP_
 

@@ -1,5 +1,5 @@
-// Backends that are linked in. The build compiles one of the test plugins into this program, and
-// leaves the table that CMake wrote out: the one here takes its place.
+// Tests backends that are linked in. The build compiles one of the test plugins into this program,
+// and leaves out the table that CMake wrote: the table in this file replaces it.
 #include "registry/plugins/static_backends.hpp"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ const size_t kStaticBackendCount = 1;
 namespace bp {
 namespace {
 
-// Without a search path there is nothing else to find.
+// Without a search path, only linked-in backends can be found.
 Registry make_registry() {
   const bp_registry_desc desc{.struct_size = sizeof(desc),
                               .struct_type = BP_STRUCT_REGISTRY_DESC,

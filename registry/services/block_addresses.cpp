@@ -1,4 +1,5 @@
-// Addresses of blocks: the device's own, or those of ranges that are reserved and stay empty.
+// Gives blocks addresses: the device's own, or addresses in ranges that are reserved and stay
+// empty.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -12,10 +13,10 @@
 namespace bp::services {
 namespace {
 
-// So that the address behind a segment is not that of another one.
+// The gap keeps the address behind a segment apart from the next segment.
 constexpr uint64_t kGap = 4096;
 
-// Addresses that nothing else in the process gets. MAP_NORESERVE: they take no memory.
+// Reserves addresses that nothing else in the process gets. With MAP_NORESERVE they take no memory.
 bp_status reserve(uint64_t size_bytes, uint64_t& out_address) {
   void* const range = mmap(nullptr, size_bytes + kGap, PROT_NONE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,8 +1,8 @@
-// Small blocks come from segments of 2 MiB, large ones from segments of 20 MiB or of their own
-// size. A freed block goes to the bin of its exact size if it has at most 64 KiB, else to the free
-// set of its stream, merged with free neighbours; bins are merged too before a new segment is
-// taken. The pools, sizes and the retry on exhaustion follow what PyTorch's allocator has proved on
-// GPUs; the bins are what makes a pair of allocate and free from the cache a matter of nanoseconds.
+// Blocks are cut from segments (segments.cpp). A freed block goes to the bin of its exact
+// size if it has at most 64 KiB, else to the free set of its stream, merged with free neighbours;
+// bins are merged too before a new segment is taken. The pools, sizes and the retry on exhaustion
+// follow what PyTorch's allocator has proved on GPUs; the bins are what makes a pair of allocate
+// and free from the cache a matter of nanoseconds.
 #include "registry/services/caching_allocator.hpp"
 
 #include <algorithm>
@@ -10,38 +10,17 @@
 #include <string>
 #include <utility>
 
-#include "registry/boundary/error_slot.hpp"
 #include "registry/boundary/fail.hpp"
 
 namespace bp::services {
 namespace {
 
-constexpr uint64_t kRounding = 512;
-constexpr uint64_t kSmallLimit = 1ull << 20;    // Requests up to this are small.
-constexpr uint64_t kSmallSegment = 2ull << 20;  // One segment for small requests.
-constexpr uint64_t kMediumLimit = 10ull << 20;  // Requests below this share a segment.
-constexpr uint64_t kMediumSegment = 20ull << 20;
-constexpr uint64_t kLargeRounding = 2ull << 20;
 constexpr uint64_t kBinLimit = (Pool::kBinCount - 1) * kRounding;
-
-constexpr uint64_t round_up(uint64_t value, uint64_t step) {
-  return (value + step - 1) / step * step;
-}
-
-uint64_t segment_size(uint64_t size_bytes) {
-  if (size_bytes <= kSmallLimit) return kSmallSegment;
-  return size_bytes < kMediumLimit ? kMediumSegment : round_up(size_bytes, kLargeRounding);
-}
 
 // The least that is worth being a block of its own.
 uint64_t least_remainder(bool is_small) { return is_small ? kRounding : kSmallLimit; }
 
 Block& impl(bp_block* block) { return *reinterpret_cast<Block*>(block); }
-
-std::string mebibytes(uint64_t bytes) {
-  return std::to_string(bytes >> 20) + "." + std::to_string((bytes >> 10) % 1024 * 10 / 1024) +
-         " MiB";
-}
 
 }  // namespace
 
@@ -171,111 +150,6 @@ Block* Cache::split_locked(Block* block, uint64_t size_bytes) {
   return block;
 }
 
-// Takes a new segment from the backend, and makes it one free block of `stream`.
-bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_released_) return backend_unloaded("block.allocate");
-    if (has_fit_locked(stream, size_bytes)) return BP_OK;
-  }
-  const bool is_whole = target_.properties->heaps->suballocation_granularity_bytes == 0;
-  uint64_t size = is_whole ? size_bytes : segment_size(size_bytes);
-  bp_buffer* buffer = nullptr;
-  bp_status status = allocate_buffer(size, &buffer);
-  if (status == BP_OUT_OF_MEMORY && size > size_bytes) {
-    size = size_bytes;
-    status = allocate_buffer(size, &buffer);
-  }
-  if (status == BP_OUT_OF_MEMORY) {
-    // Waiting for streams has perhaps given blocks back.
-    const std::unique_lock lock(mutex_);
-    if (has_fit_locked(stream, size_bytes)) return BP_OK;
-  }
-  if (status == BP_OUT_OF_MEMORY) return out_of_memory(size_bytes);
-  if (status != BP_OK) return status;
-
-  const std::lock_guard lock(mutex_);
-  Pool& pool = pool_locked(stream);
-  Block* block = new_handle_locked();
-  Segment& segment = segments_.emplace_back(buffer, &pool, size, size_bytes <= kSmallLimit);
-  ++pool.segment_count;
-  block->face.ref = {buffer, 0, 0};
-  block->segment = &segment;
-  block->size_bytes = size;
-  statistics_.reserved_bytes += size;
-  statistics_.reserved_peak_bytes =
-      std::max(statistics_.reserved_peak_bytes, statistics_.reserved_bytes);
-  put_free_locked(block);
-  return BP_OK;
-}
-
-// Whether a block of at least size_bytes is free for `stream`, after everything was merged. Takes
-// one of those that every stream may have, if need be.
-bool Cache::has_fit_locked(bp_stream* stream, uint64_t size_bytes) {
-  flush_all_bins_locked();
-  const bool is_large = size_bytes > kSmallLimit;
-  Block key;
-  key.size_bytes = size_bytes;
-  Pool& pool = pool_locked(stream);
-  if (pool.free[is_large].lower_bound(&key) != pool.free[is_large].end()) return true;
-  const auto found = common_.free[is_large].lower_bound(&key);
-  if (found == common_.free[is_large].end()) return false;
-  take_common_segment_locked(*found, pool);
-  return true;
-}
-
-// Asks the backend, and once more after everything that can be freed has been.
-bp_status Cache::allocate_buffer(uint64_t size_bytes, bp_buffer** out_buffer) {
-  const bp_allocator_ops& allocator = *target_.allocator;
-  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
-                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
-                              .size_bytes = size_bytes,
-                              .alignment_bytes = kRounding};
-  bp_status status = allocator.allocate(allocator.self, target_.device, &desc, out_buffer);
-  if (status == BP_OUT_OF_MEMORY) {
-    reclaim_pending(true);
-    const bp_status emptied = empty();
-    if (emptied != BP_OK) return emptied;
-    status = allocator.allocate(allocator.self, target_.device, &desc, out_buffer);
-    const std::lock_guard lock(mutex_);
-    ++statistics_.retry_count;
-  }
-  if (status == BP_OK) {
-    const std::lock_guard lock(mutex_);
-    ++statistics_.backend_allocation_count;
-  }
-  return status;
-}
-
-bp_status Cache::out_of_memory(uint64_t size_bytes) {
-  uint64_t largest = 0;
-  bp_cache_statistics s;
-  {
-    const std::lock_guard lock(mutex_);
-    ++statistics_.out_of_memory_count;
-    s = statistics_;
-    const auto look_at = [&](const Pool& pool) {
-      for (const auto& free : pool.free) {
-        if (!free.empty()) largest = std::max(largest, (*free.rbegin())->size_bytes);
-      }
-    };
-    look_at(common_);
-    for (const auto& [stream, pool] : pools_) look_at(*pool);
-  }
-  uint64_t free_bytes = 0, total_bytes = 0;
-  const bp_device_ops& devices = *target_.devices;
-  const bool is_known =
-      devices.memory_info(devices.self, target_.device, 0, &free_bytes, &total_bytes) == BP_OK;
-  const uint64_t cached = s.reserved_bytes - s.allocated_bytes;
-  std::string text = std::string(target_.name) + ": out of memory: " + mebibytes(size_bytes) +
-                     " asked for; " + mebibytes(s.allocated_bytes) + " in use, " +
-                     mebibytes(cached) + " cached in pieces of at most " + mebibytes(largest);
-  if (is_known) {
-    text += "; the device has " + mebibytes(free_bytes) + " free of " + mebibytes(total_bytes);
-  }
-  return fail(BP_OUT_OF_MEMORY, text);
-}
-
 bp_status Cache::free(bp_block* handle) try {
   if (handle == nullptr) return BP_OK;
   Block& block = impl(handle);
@@ -361,96 +235,6 @@ void Cache::flush_bins_locked(Pool& pool) {
 void Cache::flush_all_bins_locked() {
   flush_bins_locked(common_);
   for (const auto& [stream, pool] : pools_) flush_bins_locked(*pool);
-}
-
-bp_status Cache::empty() {
-  if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
-  const std::shared_lock ends(ends_mutex_);
-  std::vector<Block*> wholes;
-  const auto take_wholes = [&](Pool& pool) {
-    for (auto& free : pool.free) {
-      for (auto it = free.begin(); it != free.end();) {
-        Block* block = *it;
-        const bool is_whole = block->previous == nullptr && block->next == nullptr;
-        if (!is_whole) {
-          ++it;
-          continue;
-        }
-        it = free.erase(it);
-        block->is_free = false;
-        wholes.push_back(block);
-      }
-    }
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    wholes.reserve(segments_.size());  // Nothing may be lost between a set and the list.
-    flush_all_bins_locked();
-    take_wholes(common_);
-    for (auto& [stream, pool] : pools_) take_wholes(*pool);
-  }
-  bp_status first = BP_OK;
-  std::string words;
-  const bp_allocator_ops& allocator = *target_.allocator;
-  for (Block* block : wholes) {
-    Segment& segment = *block->segment;
-    const bp_status status = allocator.free(allocator.self, segment.buffer, segment.pool->stream);
-    if (status != BP_OK && first == BP_OK) words = core::take_error();
-    if (first == BP_OK) first = status;
-    const std::lock_guard lock(mutex_);
-    if (status == BP_OK) {
-      drop_segment_locked(block);
-    } else {
-      put_free_locked(block);
-    }
-  }
-  return first == BP_OK ? BP_OK
-                        : fail(first, std::string(target_.name) + ": cache.empty: " + words);
-}
-
-// Forgets the segment that is the free block `block`, which is of no set.
-void Cache::drop_segment_locked(Block* block) {
-  Segment* segment = block->segment;
-  --segment->pool->segment_count;
-  statistics_.reserved_bytes -= segment->size_bytes;
-  ++statistics_.backend_free_count;
-  retire_handle_locked(block);
-  segments_.remove_if([&](const Segment& s) { return &s == segment; });
-}
-
-bp_status Cache::release(Cache* cache) {
-  if (cache == nullptr) return BP_OK;
-  cache->reclaim_pending(true);
-  std::vector<bp_buffer*> buffers;
-  std::vector<bp_event*> events;
-  bool is_last = false;
-  {
-    const std::lock_guard lock(cache->mutex_);
-    for (const auto& pool : cache->ended_) cache->end_pool_locked(*pool);
-    for (const Pending& pending : cache->pending_) {
-      events.insert(events.end(), pending.events.begin(), pending.events.end());
-      cache->give_back_locked(pending.block);
-    }
-    cache->pending_.clear();
-    for (const Segment& segment : cache->segments_) buffers.push_back(segment.buffer);
-    cache->is_released_ = true;
-    is_last = cache->live_block_count_ == 0;
-  }
-  cache->destroy_events(events);
-  const bp_allocator_ops& allocator = *cache->target_.allocator;
-  uint64_t refused_count = 0;
-  bp_status first = BP_OK;
-  std::string words;
-  for (bp_buffer* buffer : buffers) {
-    const bp_status status = allocator.free(allocator.self, buffer, nullptr);
-    if (status == BP_OK || refused_count++ != 0) continue;
-    first = status;
-    words = core::take_error();
-  }
-  if (is_last) delete cache;
-  if (first == BP_OK) return BP_OK;
-  return fail(first, "the backend did not take " + std::to_string(refused_count) + " of " +
-                         std::to_string(buffers.size()) + " cached buffers back: " + words);
 }
 
 // Every handle of the cache is free by now: in a bin, in a set, or retired.

@@ -8,16 +8,24 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <shared_mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "backplane/host.h"
+#include "registry/services/backend_calls.hpp"
 
 namespace bp::services {
 
 class Cache;
 struct Pool;
+
+inline constexpr uint64_t kRounding = 512;              // Sizes of blocks are multiples of this.
+inline constexpr uint64_t kSmallLimit = 1ull << 20;     // Requests up to this are small.
+inline constexpr uint64_t kLargeRounding = 2ull << 20;  // Of segments for one block.
+
+constexpr uint64_t round_up(uint64_t value, uint64_t step) {
+  return (value + step - 1) / step * step;
+}
 
 // A buffer of the backend, cut into blocks that lie behind each other. All of them are of one pool.
 struct Segment {
@@ -65,6 +73,7 @@ struct Pool {
   std::set<Block*, BySize> free[2];           // Small, large.
 
   bp_stream* stream;        // NULL once the stream has ended, and for blocks that are no stream's.
+                            // Who gives it to the backend is among the calls of the cache.
   bp_event* end = nullptr;  // Behind the last work of a stream that has ended.
   bool is_over = false;     // The stream has ended, and so has its work.
   uint64_t segment_count = 0;  // Segments of this pool.
@@ -73,7 +82,8 @@ struct Pool {
 // The refusal of a block that no caller holds any more: "block.free: ...".
 bp_status was_freed(const char* what);
 
-// Thread-safe. No code of the backend runs under its lock.
+// Thread-safe. No code of the backend runs under a lock: a slow backend stops who needs its answer,
+// and a backend that calls the host may come back here.
 class Cache {
  public:
   explicit Cache(const bp_target& target) : target_(target) {}
@@ -141,7 +151,8 @@ class Cache {
   Block* hand_out_locked(Block* block, uint64_t requested_bytes);
   bp_status make_empty_block(bp_block** out_block);
   bp_status grow(bp_stream* stream, uint64_t size_bytes);
-  bp_status allocate_buffer(uint64_t size_bytes, bp_buffer** out_buffer);
+  bp_status add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes);
+  bp_status collect_and_add(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes);
   bp_status out_of_memory(uint64_t size_bytes);
   bp_status free_after_other_streams(Block* block);
   bp_status record_events(Pending& pending);
@@ -155,8 +166,7 @@ class Cache {
   void destroy_events(const std::vector<bp_event*>& events);
 
   const bp_target& target_;
-  // Held by who hands streams of pools to the backend, and alone by who ends one. Before mutex_.
-  std::shared_mutex ends_mutex_;
+  BackendCalls calls_;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<bp_stream*, std::shared_ptr<Pool>> pools_;  // Of streams that live.

@@ -1,4 +1,4 @@
-// The cache over a backend of this file, which counts and can run out of memory.
+// Tests the cache over a backend of this file, which counts and can run out of memory.
 #include "registry/services/caching_allocator.hpp"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ TEST(Cache, CutsSegmentsAndMergesNeighboursAgain) {
 TEST(Cache, MergesSmallBinsBeforeItTakesANewSegment) {
   Fake fake;
   std::vector<bp_block*> blocks;
-  for (int i = 0; i < 4096; ++i) blocks.push_back(fake.take(512));  // One whole segment.
+  for (int i = 0; i < 4096; ++i) blocks.push_back(fake.take(512));  // They fill one whole segment.
   for (bp_block* block : blocks) Cache::free(block);
   bp_block* large = fake.take(1 << 20);
   EXPECT_EQ(fake.cache->statistics().backend_allocation_count, 1u);
@@ -205,7 +205,8 @@ TEST(Cache, ServesZeroBytesWithoutMemory) {
 TEST(Cache, RefusesToFreeABlockTwice) {
   Fake fake;
   fake.allocator.address = [](void*, bp_buffer*, uint64_t*) -> bp_status { return BP_UNSUPPORTED; };
-  // In a bin, in a free set, merged with its neighbour, waiting for a stream, without memory.
+  // The freed blocks are in a bin, in a free set, merged with a neighbour, waiting for a stream,
+  // and without memory.
   bp_block* const held = fake.take(700 << 10);
   for (const uint64_t size :
        {uint64_t{512}, uint64_t{30} << 20, uint64_t{600} << 10, uint64_t{0}}) {
@@ -265,7 +266,7 @@ TEST(Cache, KeepsBlocksApartThroughSeededChurn) {
   Fake fake;
   std::mt19937 random(0x5eed);
   std::vector<std::pair<bp_block*, bp_stream*>> held;
-  std::map<std::pair<bp_buffer*, uint64_t>, uint64_t> ranges;  // Begin to end.
+  std::map<std::pair<bp_buffer*, uint64_t>, uint64_t> ranges;  // Maps the begin to the end.
   for (int step = 0; step < 20000; ++step) {
     if (!held.empty() && random() % 2 == 0) {
       const size_t i = random() % held.size();
@@ -296,7 +297,7 @@ TEST(Cache, KeepsBlocksApartThroughSeededChurn) {
   EXPECT_EQ(fake.cache->statistics().reserved_bytes, 0u);
 }
 
-// What the fake device says to `address`: a number, or that it has none.
+// The fake device answers `address` with a number, or says that it has no address.
 bp_status (*const kNoAddress)(void*, bp_buffer*, uint64_t*) =
     [](void*, bp_buffer*, uint64_t*) -> bp_status { return BP_UNSUPPORTED; };
 

@@ -5,7 +5,6 @@
 
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
-#include "registry/services/services.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::services {
@@ -61,7 +60,7 @@ void Evaluator::launch(uint32_t op, const void* args) {
   if (status != BP_OK) throw Failed{status};
 }
 
-// A tensor without memory that says what the caller wants of an output.
+// Returns a tensor without memory that says what the caller wants of an output.
 bp_tensor Evaluator::choose(const Choice& choice) {
   static constexpr int64_t kNoStrides[BP_MAX_RANK] = {};
   bp_tensor chosen{};
@@ -96,7 +95,7 @@ const bp_tensor* Evaluator::make(const bp_op_output& like) {
   return &made.tensor;
 }
 
-// A view of `x` whose shape and strides the caller sets.
+// Makes a view of `x`. The caller sets its shape and strides.
 Evaluator::Stored& Evaluator::copy_of(const bp_tensor& x, int64_t ndim) {
   Stored& view = tensors_.emplace_back();
   view.tensor = x;

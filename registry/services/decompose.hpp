@@ -1,4 +1,5 @@
-// What the emitted decompositions are written with: intermediate tensors, views, and calls of ops.
+// Ops that run as other ops. This header has what the emitted decompositions are written with:
+// intermediate tensors, views, and calls of ops; and the kernels that run them.
 #pragma once
 
 #include <cstring>
@@ -94,5 +95,10 @@ struct Decomposition {
 };
 extern const Decomposition kDecompositions[];
 extern const size_t kDecompositionCount;
+
+// The kernel that runs `op` as other ops; nullptr where there is none. Static, and for every
+// backend: launch() finds its target in bp_launch::next, which is the bp_target itself. Answers
+// BP_UNSUPPORTED before it has submitted anything.
+const bp_kernel* decomposition(uint32_t op);
 
 }  // namespace bp::services

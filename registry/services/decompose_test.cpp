@@ -1,4 +1,4 @@
-// Decompositions on a real host, whose own kernels are what results are compared with.
+// Tests decompositions on a real host. Results are compared with the host's own kernels.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 template <typename T>
 class Decompositions : public testing::Test {
  protected:
-  // Runs `op` by one kind of kernel only. The frame is checked first.
+  // Runs `op` only by one kind of kernel. The frame is checked first.
   template <typename Args>
   void launch(bp_kernel_sources source, uint32_t op, Args args) {
     args.struct_size = sizeof(Args);
@@ -26,7 +26,7 @@ class Decompositions : public testing::Test {
     ASSERT_EQ(bp_kernel_launch(host, nullptr, 0, choice.kernel, &args), BP_OK) << bp_error_text();
   }
 
-  // Runs `op` both ways into the member `output`.
+  // Runs `op` both ways, and writes into the member `output`.
   template <typename Args>
   void compare(uint32_t op, Args args, const bp_tensor* Args::*output, std::vector<int64_t> shape) {
     Tensor<T> native(*host, shape), decomposed(*host, shape);
@@ -84,7 +84,7 @@ TYPED_TEST(Decompositions, OfLinearEqualsTheKernel) {
 TYPED_TEST(Decompositions, OfLogSoftmaxEqualsTheKernelOnEveryAxis) {
   Tensor<TypeParam> x(*this->host, {4, 3, 6});
   std::vector<TypeParam> values = random_values<TypeParam>(x.size());
-  values[3] = 200;  // Whose exponential overflows f32.
+  values[3] = 200;  // Its exponential overflows f32.
   x.set(values);
   for (const int32_t axis : {0, 1, 2}) {
     const bp_log_softmax_args args{.x = x.get(), .axis = axis};
@@ -102,7 +102,7 @@ TYPED_TEST(Decompositions, OfMeanOverNoAxesKeepsTheSignOfZero) {
   }
 }
 
-// Each axis in turn has no elements.
+// Each axis in turn has extent 0.
 TYPED_TEST(Decompositions, TakeAxesWithoutElements) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{3, 0}, {0, 3}, {0, 0}}) {
     SCOPED_TRACE(testing::Message() << "shape " << shape[0] << "x" << shape[1]);
@@ -202,7 +202,7 @@ TYPED_TEST(Decompositions, OfCrossEntropyIgnoresClassesAndAllRows) {
   target.set({2, 1, 2});
   run(BP_CROSS_ENTROPY_REDUCTION_MEAN);
   target.set({2, 2, 2});
-  run(BP_CROSS_ENTROPY_REDUCTION_MEAN);  // NaN: the mean of nothing.
+  run(BP_CROSS_ENTROPY_REDUCTION_MEAN);  // The mean of nothing is NaN.
   run(BP_CROSS_ENTROPY_REDUCTION_SUM);
 }
 

@@ -1,7 +1,7 @@
-// Streams that end while the cache has blocks of theirs. The address of a stream may come back as
-// that of another one, so nothing of the cache may stand for both: the pool leaves the map with its
-// stream. Its segments go to the common pool, from which every stream may take, once the work has
-// ended that was submitted before the destroy.
+// Handles streams that end while the cache has blocks of theirs. The address of a stream may come
+// back as the address of another stream, so no entry of the cache may stand for both: the pool
+// leaves the map together with its stream. Its segments go to the common pool, from which every
+// stream may take, after the work that was submitted before the destroy has ended.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -10,15 +10,15 @@
 
 namespace bp::services {
 
-// Whether all work of `stream` has ended. Where the backend does not know, it has not.
+// Returns whether all work of `stream` has ended. If the backend does not know, the answer is no.
 bool Cache::is_idle(bp_stream* stream) const {
   const bp_stream_ops& streams = *target_.streams;
   uint32_t is_done = 0;
   return streams.query(streams.self, stream, &is_done) == BP_OK && is_done != 0;
 }
 
-// An event behind all work of `stream`; NULL where there can be none. One that is recorded in a
-// capture would be part of the graph, and say nothing of the stream.
+// Records an event behind all work of `stream`, or returns NULL if there can be none. An event that
+// is recorded in a capture would be part of the graph, and would say nothing about the stream.
 bp_event* Cache::record_end(bp_stream* stream) const {
   const bp_stream_ops& streams = *target_.streams;
   const bp_event_ops& events = *target_.events;
@@ -41,17 +41,19 @@ Cache::Ending Cache::begin_end(bp_stream* stream) {
     const auto found = pools_.find(stream);
     if (found == pools_.end()) return ending;
     ending.pool.push_back(found->second);
-    // Besides the map and `ending`, blocks hold it that were recorded for this stream.
+    // A pool is also held by blocks that were recorded for this stream.
     is_used = found->second->segment_count != 0 || found->second.use_count() > 2;
   }
   ending.is_idle = !is_used || is_idle(stream);
   bp_event* const end = ending.is_idle ? nullptr : record_end(stream);
-  const std::unique_lock ends(ends_mutex_);  // From here on nobody hands the stream to the backend.
-  const std::lock_guard lock(mutex_);
-  ending.stream = pools_.extract(stream);
-  ending.pool.front()->end = end;
-  ending.pool.front()->stream = nullptr;
-  last_pool_ = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    ending.stream = pools_.extract(stream);
+    ending.pool.front()->end = end;
+    ending.pool.front()->stream = nullptr;  // From here on nobody hands it to the backend anew.
+    last_pool_ = nullptr;
+  }
+  calls_.wait_for_stream(ending.pool.front().get());
   return ending;
 }
 
@@ -67,22 +69,22 @@ void Cache::finish_end(Ending& ending, bool is_destroyed) {
   }
 }
 
-// The stream lives on, and work that is submitted to it now comes behind the event.
+// The stream lives on. Work that is submitted to it now comes behind the event.
 void Cache::resume(Ending& ending) {
   Pool& pool = *ending.pool.front();
   destroy_events({pool.end});
-  const std::unique_lock ends(ends_mutex_);
   const std::lock_guard lock(mutex_);
   pool.end = nullptr;
   pool.stream = ending.stream.key();
   if (pools_.insert(std::move(ending.stream)).inserted) return;
-  // Somebody used the stream meanwhile, and it has a new pool. The old one waits for the device.
+  // Another thread used the stream meanwhile, so it has a new pool. The old pool waits for the
+  // device.
   pool.stream = nullptr;
   ended_.splice(ended_.end(), ending.pool);
   has_pending_ = true;
 }
 
-// What was a stream's is for every stream from now on.
+// Gives the blocks of an ended stream to every stream.
 void Cache::end_pool_locked(Pool& pool) {
   flush_bins_locked(pool);
   pool.is_over = true;
@@ -95,7 +97,7 @@ void Cache::end_pool_locked(Pool& pool) {
   for (size_t i = 0; i < std::size(pool.free); ++i) common_.free[i].merge(pool.free[i]);
 }
 
-// Moves a segment of the common pool that has a free block, and whose bins are empty.
+// Moves a segment of the common pool that has a free block and whose bins are empty.
 void Cache::take_common_segment_locked(Block* block, Pool& to) {
   Segment& segment = *block->segment;
   const size_t is_large = segment.is_small ? 0 : 1;
@@ -108,8 +110,8 @@ void Cache::take_common_segment_locked(Block* block, Pool& to) {
   ++to.segment_count;
 }
 
-// Ends the pools of streams whose work is over; with `waits`, of all. One without an event is over
-// once the device was waited for.
+// Ends the pools of streams whose work has ended; with `waits`, ends all pools. A pool without an
+// event is over once the device was waited for.
 void Cache::reclaim_ended_streams(bool waits) {
   std::list<std::shared_ptr<Pool>> looked_at;
   {

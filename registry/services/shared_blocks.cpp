@@ -1,4 +1,5 @@
-// Blocks that more than one stream uses: once freed, they wait for an event on each of the others.
+// Handles blocks that more than one stream uses. After the free, such a block waits for an event on
+// each of the other streams.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -25,8 +26,8 @@ bp_status Cache::record_stream(bp_block* handle, bp_stream* stream) try {
   return out_of_host_memory("block.record_stream");
 }
 
-// Records an event on each other stream; the block is given back when all have happened. The work
-// of a stream that has ended is over with its pool.
+// Records an event on each other stream. The block is given back when all these events have
+// happened. For a stream that has ended, the end of its pool stands for the event.
 bp_status Cache::free_after_other_streams(Block* block) {
   Pending pending{block, {}, {}};
   const bp_status status = record_events(pending);
@@ -53,9 +54,15 @@ bp_status Cache::record_events(Pending& pending) try {
     const std::lock_guard lock(mutex_);
     pending_.reserve(pending_.size() + 1);
   }
-  const std::shared_lock ends(ends_mutex_);
+  BackendCalls::Call call(calls_);
   for (const std::shared_ptr<Pool>& pool : pending.block->other_streams) {
-    if (pool->stream == nullptr) {
+    bp_stream* stream = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      stream = pool->stream;
+      call.lend_stream(pool.get());
+    }
+    if (stream == nullptr) {
       pending.ended.push_back(pool);
       continue;
     }
@@ -63,7 +70,7 @@ bp_status Cache::record_events(Pending& pending) try {
     bp_status status = events.create(events.self, target_.device, nullptr, &event);
     if (status != BP_OK) return status;
     pending.events.push_back(event);
-    status = events.record(events.self, event, pool->stream);
+    status = events.record(events.self, event, stream);
     if (status != BP_OK) return status;
   }
   return BP_OK;
@@ -78,8 +85,9 @@ void Cache::destroy_events(const std::vector<bp_event*>& events) {
   }
 }
 
-// Whether the work in front of `event` has ended; with `waits`, once it has. A failed wait is over
-// as well: the failure is that of its stream, and stays there. A query that fails says nothing.
+// Returns whether the work in front of `event` has ended; with `waits`, waits for it first. A
+// failed wait counts as an end: the failure belongs to its stream, and stays there. If a query
+// fails, the answer is no.
 bool Cache::has_happened(bp_event* event, bool waits) const {
   const bp_event_ops& ops = *target_.events;
   if (waits) {
@@ -90,8 +98,9 @@ bool Cache::has_happened(bp_event* event, bool waits) const {
   return ops.query(ops.self, event, &done) == BP_OK && done != 0;
 }
 
-// Gives back the blocks whose other streams are done; with `waits`, all of them.
+// Gives back the blocks whose other streams are done; with `waits`, waits and gives back all.
 void Cache::reclaim_pending(bool waits) {
+  const BackendCalls::Call call(calls_);  // Who is out of memory waits for what is looked at here.
   reclaim_ended_streams(waits);
   std::vector<Pending> looked_at;
   {

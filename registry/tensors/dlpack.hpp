@@ -1,4 +1,4 @@
-// The elements that both DLPack and this ABI have: all of 8 bits and more.
+// The dtypes that both DLPack and this ABI have: all of 8 bits and more.
 #pragma once
 
 #include "backplane/dlpack.h"
@@ -6,7 +6,7 @@
 
 namespace bp::core {
 
-constexpr uint32_t kDlpackMajor = 1, kDlpackMinor = 0;  // What is used came with 1.0.
+constexpr uint32_t kDlpackMajor = 1, kDlpackMinor = 0;  // DLPack 1.0 has all that is used.
 
 struct DlpackDtype {
   bp_dtype ours;
@@ -34,20 +34,21 @@ inline constexpr DlpackDtype kDlpackDtypes[] = {
     {BP_F8E5M2FNUZ, {BP_DLPACK_F8E5M2FNUZ, 8, 1}},
 };
 
-// The bytes that the elements of a tensor lie in, and where in them the first element is.
+// The bytes that hold the elements of a tensor, and the place of the first element in them.
 struct Place {
   uint64_t begin = 0, size_bytes = 0, first_offset = 0;
 };
 
-// Of a tensor whose first element lies at `first`, an address or an offset in a buffer. Nothing for
-// a tensor without elements. False if 63 bits do not count it.
+// Finds the place of a tensor whose first element lies at `first`, an address or an offset in a
+// buffer. For a tensor without elements it does nothing. Returns false if 63 bits cannot count the
+// bytes.
 inline bool place_of(const bp_tensor& tensor, uint64_t item_bytes, uint64_t first, Place& out) {
   const tensors::Reach reach = tensors::reach_of(tensor);
   if (reach.span() == 0) return true;
   const tensors::Wide size_bytes = reach.span() * item_bytes;
   const tensors::Wide below_bytes = -reach.lowest * item_bytes;
   if (size_bytes > UINT64_MAX) return false;
-  // Elements before the begin are for the caller to judge: of a buffer, or of all memory.
+  // The caller decides about elements before the beginning: of a buffer, or of all memory.
   if (below_bytes > first) {
     out = {0, static_cast<uint64_t>(size_bytes), static_cast<uint64_t>(below_bytes)};
     return false;

@@ -1,4 +1,4 @@
-// Tensors for DLPack. Nothing is copied: the taker gets the address of the elements.
+// Exports tensors through DLPack. Nothing is copied: the taker gets the address of the elements.
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -16,7 +16,7 @@ namespace {
 // The end of the last member of the first release.
 constexpr uint32_t kFirstExportDesc = offsetof(bp_dlpack_export_desc, user_data) + sizeof(void*);
 
-// What the taker gets, and what it points to.
+// What the taker gets, with the data that it points to.
 template <typename Managed>
 struct Exported {
   Managed managed{};
@@ -72,7 +72,7 @@ bp_status check_tensor(const bp_tensor& ours) {
   return BP_OK;
 }
 
-// Whether the elements lie in their buffer, as far as the allocator can say.
+// Checks that the elements lie in their buffer, as far as the allocator can say.
 bp_status check_place(const bp_target& target, const bp_tensor& ours, uint64_t item_bytes) {
   Place place;
   if (!place_of(ours, item_bytes, ours.byte_offset, place)) {
@@ -85,7 +85,7 @@ bp_status check_place(const bp_target& target, const bp_tensor& ours, uint64_t i
                                          std::to_string(place.first_offset - ours.byte_offset) +
                                          " bytes before their buffer");
   }
-  if (place.size_bytes == 0) return BP_OK;  // Without elements it needs no buffer.
+  if (place.size_bytes == 0) return BP_OK;  // A tensor without elements needs no buffer.
   if (ours.buffer == nullptr) return is_null("dlpack.export: buffer of a tensor with elements");
   if (ours.byte_offset % item_bytes != 0) {
     return fail(BP_INVALID_ARGUMENT, "dlpack.export: byte_offset is " +
@@ -93,7 +93,8 @@ bp_status check_place(const bp_target& target, const bp_tensor& ours, uint64_t i
                                          std::to_string(item_bytes) + ", the size of " +
                                          bp_dtype_name(ours.dtype) + ", are allowed");
   }
-  // A copy of nothing behind the last element: the allocator refuses it outside of the buffer.
+  // The allocator is asked by a copy of no bytes behind the last element, which it refuses outside
+  // of the buffer.
   const bp_buffer_ref end{ours.buffer, place.begin + place.size_bytes, 0};
   const bp_allocator_ops& m = *target.allocator;
   if (m.copy(m.self, target.default_stream, &end, &end) != BP_INVALID_ARGUMENT) return BP_OK;
@@ -119,7 +120,8 @@ bp_status write_tensor(const bp_target& target, const bp_tensor& ours, bp_dlpack
   out.device = {p.dlpack_device_type, p.dlpack_device_id};
   out.dtype = row->theirs;
   out.ndim = static_cast<int32_t>(ours.ndim);
-  out.byte_offset = 0;  // Takers are known to pass over it: the address has it all.
+  // Some takers ignore the offset, so the address includes it.
+  out.byte_offset = 0;
   const bp_status placed = check_place(target, ours, bp_dtype_bits(ours.dtype) / 8);
   if (placed != BP_OK || ours.buffer == nullptr) return placed;
   const bp_allocator_ops& m = *target.allocator;

@@ -1,5 +1,5 @@
-// Tensors from DLPack. Nothing is copied: the elements are in a buffer that the backend finds at
-// their address, or wraps there.
+// Imports tensors through DLPack. Nothing is copied: the elements are in a buffer that the backend
+// finds at their address, or makes there.
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -12,7 +12,7 @@
 namespace bp::core {
 namespace {
 
-// What one of the two forms holds.
+// The contents of either form.
 struct Source {
   const bp_dlpack_tensor* tensor;
   uint64_t flags;
@@ -92,7 +92,7 @@ bp_status read_shape(const bp_dlpack_tensor& theirs, Foreign& ours) {
   return BP_OK;
 }
 
-// The buffer of the backend that the bytes lie in, as one of its own tensors that came back.
+// Finds the backend's buffer that the bytes lie in, for one of its own tensors that came back.
 bool find_buffer(const bp_target& target, const Place& place, uint64_t alignment_bytes,
                  bp_tensor& out) {
   const bp_allocator_ops& m = *target.allocator;
@@ -126,7 +126,7 @@ bp_status place_tensor(const bp_target& target, const bp_dlpack_tensor& theirs, 
         BP_INVALID_ARGUMENT,
         "dlpack.import: shape and strides reach beyond the address space; correct the strides");
   }
-  if (place.size_bytes == 0) return BP_OK;  // Without elements it needs no buffer.
+  if (place.size_bytes == 0) return BP_OK;  // A tensor without elements needs no buffer.
   if (theirs.data == nullptr) return is_null("dlpack.import: data of a tensor with elements");
   if (first % item_bytes != 0) {
     return fail(BP_INVALID_ARGUMENT, "dlpack.import: address " + std::to_string(first) +

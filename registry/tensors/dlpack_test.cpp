@@ -40,11 +40,11 @@ class Dlpack : public testing::Test {
 
   void load() { ASSERT_EQ(fake.load(r.registry), BP_OK) << bp_error_text(); }
 
-  // Something of another library: f32 at `memory`.
+  // Returns a tensor of another library: f32 at `memory`.
   bp_dlpack_managed managed(std::vector<int64_t>& shape, std::vector<int64_t>* strides) {
     bp_dlpack_managed m{};
     m.version_major = 1;
-    m.version_minor = 7;  // Newer than ours.
+    m.version_minor = 7;  // The minor is newer than ours.
     m.manager_context = this;
     m.deleter = [](bp_dlpack_managed* self) {
       ++static_cast<Dlpack*>(self->manager_context)->deleted;
@@ -59,7 +59,7 @@ class Dlpack : public testing::Test {
     return m;
   }
   bp_status import(bp_dlpack_managed& m) { return bp_dlpack_import(r.target(), &m, &imported); }
-  // A refusal, its words, and that nothing was taken over.
+  // Checks the refusal and its text, and that nothing was taken over.
   void expect_refused(bp_dlpack_managed m, bp_status want, const std::string& words) {
     imported = nullptr;
     EXPECT_EQ(import(m), want) << words;
@@ -109,7 +109,7 @@ TEST_F(Dlpack, FindsWhereTheElementsLie) {
   struct {
     std::vector<int64_t> shape, strides;
     uint64_t byte_offset;
-    uint64_t wrapped_bytes, first_offset;  // What is wrapped, and where element 0 lies in it.
+    uint64_t wrapped_bytes, first_offset;  // What is wrapped, and the place of element 0 in it.
   } rows[] = {
       {{4}, {1}, 8, 16, 0},          {{4}, {5}, 0, 64, 0},      {{4}, {-1}, 12, 16, 12},
       {{2, 3}, {-6, 2}, 40, 44, 24}, {{5, 2}, {0, 1}, 4, 8, 0}, {{}, {}, 20, 4, 0},
@@ -159,7 +159,7 @@ TEST_F(Dlpack, UsesTheBufferThatTheElementsLieIn) {
   EXPECT_EQ(imported->tensor.byte_offset, 4096);
   EXPECT_EQ(wrapped_count, 0);
   EXPECT_EQ(bp_foreign_tensor_release(imported), BP_OK);
-  // One that ends before the elements do is not theirs.
+  // A buffer that ends before the elements do cannot be the buffer of the elements.
   found.size_bytes -= 1;
   ASSERT_EQ(import(m), BP_OK) << bp_error_text();
   EXPECT_EQ(wrapped_count, 1);
@@ -314,7 +314,7 @@ TEST_F(Dlpack, FindsTheDeviceByItsName) {
   EXPECT_EQ(found, nullptr);
 }
 
-// What an export of `tensor` says; "" where it succeeds.
+// Returns the text of the failure to export `tensor`, or "" if the export succeeds.
 std::string export_words(const bp_target* target, const bp_tensor& tensor) {
   const bp_dlpack_export_desc desc{.struct_size = sizeof(desc),
                                    .struct_type = BP_STRUCT_DLPACK_EXPORT_DESC,

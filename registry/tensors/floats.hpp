@@ -1,12 +1,12 @@
-// The floats of 16 bits as numbers, which no C++20 compiler is bound to have.
+// Converts floats of 16 bits to numbers and back, because C++20 compilers need not have such types.
 //
 //          sign  exponent  fraction
 //   f16      1       5        10     IEEE 754 binary16
 //   bf16     1       8         7     the upper half of an f32
 //
-// Header-only: the registry, the runtime and the mutants of the suite include it. Backends have
-// theirs in backplane/shell/narrow.hpp. The oracle of the suite has one more, in
-// conformance/numerics/dtype.cpp, on purpose: it must not share a mistake with what it judges.
+// The file has only a header: the registry, the runtime and the mutants of the suite include it.
+// Backends use backplane/shell/narrow.hpp. The oracle of the suite has its own conversion in
+// conformance/numerics/dtype.cpp on purpose: it must not share a mistake with what it judges.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace bp::tensors {
 
-// Whether values of this dtype are read as C++ numbers: f16, bf16, f32 and f64.
+// Returns whether values of this dtype are read as C++ numbers: f16, bf16, f32 and f64.
 constexpr bool is_plain_float(bp_dtype dtype) { return dtype >= BP_F16 && dtype <= BP_F64; }
 
 inline float f16_value(uint16_t bits) {
@@ -34,8 +34,9 @@ inline float bf16_value(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-// The bits of the binary float with this many bits of exponent and of fraction that is nearest to
-// `value`, ties to even. It is rounded once: through a float it would be rounded twice.
+// Returns the bits of the binary float, with this many bits of exponent and of fraction, that is
+// nearest to `value`, ties to even. The value is rounded once. Through a float it would be rounded
+// twice.
 inline uint32_t narrow_bits(double value, int exponent_bits, int fraction_bits) {
   const uint32_t sign = std::signbit(value) ? 1u << (exponent_bits + fraction_bits) : 0u;
   const uint32_t infinity = ((1u << exponent_bits) - 1) << fraction_bits;
@@ -45,7 +46,7 @@ inline uint32_t narrow_bits(double value, int exponent_bits, int fraction_bits) 
   if (magnitude == 0) return sign;
   const int bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  // In units of the last place; a carry out of the fraction raises the exponent by itself.
+  // The value in units of the last place. A carry out of the fraction raises the exponent.
   const auto units =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, fraction_bits - exponent)));
   const auto biased = static_cast<uint32_t>(exponent + bias - 1);

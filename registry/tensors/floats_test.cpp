@@ -25,7 +25,7 @@ TEST(Floats, OfSixteenBitsAreReadAsTheNumbersThatTheyStandFor) {
   EXPECT_TRUE(std::isnan(bf16_value(0x7F81)));
 }
 
-// Reading and writing are written apart, so that one shows the mistakes of the other.
+// Reading and writing have separate code, so each one shows the mistakes of the other.
 TEST(Floats, OfSixteenBitsComeBackAsTheBitsTheyWere) {
   for (uint32_t word = 0; word <= 0xFFFF; ++word) {
     const auto bits = static_cast<uint16_t>(word);

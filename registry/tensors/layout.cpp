@@ -3,7 +3,7 @@
 namespace bp::core {
 
 bp_layout_flags layout_class_of_other(const bp_tensor& t) {
-  // The axes that count, from the shortest stride to the longest.
+  // The axes whose extent is not 1, from the shortest stride to the longest.
   uint32_t axes[BP_MAX_RANK];
   uint32_t count = 0;
   bool repeats = false;
@@ -18,7 +18,7 @@ bp_layout_flags layout_class_of_other(const bp_tensor& t) {
     axes[place] = i;
   }
   if (repeats) return BP_LAYOUT_BROADCAST;
-  // Whether they lie behind each other without gaps.
+  // Checks whether the axes lie behind each other without gaps.
   int64_t expected = 1;
   bool is_dense = true;
   for (uint32_t i = 0; is_dense && i < count; ++i) {

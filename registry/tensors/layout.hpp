@@ -1,4 +1,4 @@
-// How the elements of a tensor lie.
+// Finds how the elements of a tensor lie.
 #pragma once
 
 #include "backplane/kernel.h"
@@ -6,10 +6,11 @@
 
 namespace bp::core {
 
-// The class of a tensor whose fast check failed.
+// Returns the class of a tensor whose fast check failed.
 bp_layout_flags layout_class_of_other(const bp_tensor& t);
 
-// The first BP_LAYOUT_* class that describes `t`. *out_has_one_element is set for at most one.
+// Returns the first BP_LAYOUT_* class that describes `t`. *out_has_one_element is set for at most
+// one element.
 inline bp_layout_flags layout_class(const bp_tensor& t, bool* out_has_one_element) {
   int64_t count;
   if (tensors::has_contiguous_strides(t, &count)) {
@@ -17,7 +18,8 @@ inline bp_layout_flags layout_class(const bp_tensor& t, bool* out_has_one_elemen
     return BP_LAYOUT_CONTIGUOUS;
   }
   const bp_layout_flags layout = layout_class_of_other(t);
-  *out_has_one_element = layout == BP_LAYOUT_CONTIGUOUS;  // Then it is an empty tensor.
+  // A tensor that is contiguous only here is empty.
+  *out_has_one_element = layout == BP_LAYOUT_CONTIGUOUS;
   return layout;
 }
 
@@ -26,7 +28,7 @@ inline bp_layout_flags layout_class(const bp_tensor& t) {
   return layout_class(t, &has_one_element);
 }
 
-// "contiguous" for BP_LAYOUT_CONTIGUOUS.
+// Returns "contiguous" for BP_LAYOUT_CONTIGUOUS.
 const char* layout_name(bp_layout_flags layout);
 
 }  // namespace bp::core

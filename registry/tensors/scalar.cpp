@@ -32,7 +32,7 @@ float as_float(const bp_scalar& scalar) {
   return static_cast<float>(as_double(scalar));
 }
 
-// The bits of the scalar as an integer, cut to the width of its dtype by the caller.
+// Returns the bits of the scalar as an integer. The caller cuts them to the width of its dtype.
 uint64_t as_integer(const bp_scalar& scalar) {
   if (scalar.dtype != BP_F64) return scalar.bits;
   const double value = as_double(scalar);
@@ -94,7 +94,7 @@ uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* ou
     default:
       return 0;
   }
-  std::memcpy(out, &bits, size);  // The low bytes.
+  std::memcpy(out, &bits, size);  // These are the low bytes.
   return size;
 }
 

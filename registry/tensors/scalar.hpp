@@ -1,12 +1,12 @@
-// Inline scalars as bytes of a dtype.
+// Turns inline scalars into bytes of a dtype.
 #pragma once
 
 #include "backplane/tensor.h"
 
 namespace bp::core {
 
-// Writes the value of `scalar`, converted to `dtype`, into `out` of 16 bytes, and returns its size;
-// 0 where the dtype has no such element.
+// Writes the value of `scalar`, converted to `dtype`, into `out` of 16 bytes, and returns its size.
+// Returns 0 if the dtype has no such element.
 uint32_t scalar_bytes(const bp_scalar& scalar, bp_dtype dtype, unsigned char* out);
 
 }  // namespace bp::core

@@ -36,7 +36,7 @@ TEST(ScalarBytes, ConvertToEveryPlainDtype) {
   EXPECT_EQ(convert<uint8_t>(of(0.5), BP_BOOL), 1);
   EXPECT_EQ(convert<uint8_t>({BP_BOOL, 0, 1}, BP_BOOL), 1);
   EXPECT_EQ(convert<float>({BP_BOOL, 0, 1}, BP_F32), 1.0f);
-  // Through a double it would be rounded twice.
+  // A conversion through a double would round twice.
   EXPECT_EQ(convert<float>(of_i64(0x1000001000000001), BP_F32), 0x1.000002p60f);
 }
 
@@ -46,11 +46,12 @@ TEST(ScalarBytes, RoundOnceToTheNearestHalf) {
   EXPECT_EQ(convert<uint16_t>(of(65504.0), BP_F16), 0x7BFF);
   EXPECT_EQ(convert<uint16_t>(of(65520.0), BP_F16), 0x7C00);
   EXPECT_EQ(convert<uint16_t>(of(0x1p-24), BP_F16), 0x0001);
-  EXPECT_EQ(convert<uint16_t>(of(0x1p-25), BP_F16), 0x0000);  // A tie, to even.
+  EXPECT_EQ(convert<uint16_t>(of(0x1p-25), BP_F16), 0x0000);  // A tie goes to even.
   EXPECT_EQ(convert<uint16_t>(of(0x1.8p-25), BP_F16), 0x0001);
   EXPECT_EQ(convert<uint16_t>(of(0x1p-14), BP_F16), 0x0400);
-  EXPECT_EQ(convert<uint16_t>(of(1 + 0x1p-11), BP_F16), 0x3C00);            // A tie, to even.
-  EXPECT_EQ(convert<uint16_t>(of(1 + 0x1p-11 + 0x1p-40), BP_F16), 0x3C01);  // Lost by a float.
+  EXPECT_EQ(convert<uint16_t>(of(1 + 0x1p-11), BP_F16), 0x3C00);  // A tie goes to even.
+  // A float would lose the last bit.
+  EXPECT_EQ(convert<uint16_t>(of(1 + 0x1p-11 + 0x1p-40), BP_F16), 0x3C01);
   EXPECT_EQ(convert<uint16_t>(of(std::numeric_limits<double>::infinity()), BP_F16), 0x7C00);
   EXPECT_EQ(convert<uint16_t>(of(-0.0), BP_F16), 0x8000);
   EXPECT_EQ(convert<uint16_t>(of(1.0), BP_BF16), 0x3F80);

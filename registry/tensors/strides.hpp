@@ -1,4 +1,4 @@
-// What the shape and the strides of a tensor say of where its elements lie.
+// Computes where the elements of a tensor lie from its shape and its strides.
 //
 // Header-only: the registry, the runtime and the engine of the suite include it. Backends cannot,
 // since they see the api alone: they have the same questions in backplane/shell/shape.hpp.
@@ -14,12 +14,12 @@
 
 namespace bp::tensors {
 
-// The low 64 bits of the product.
+// Returns the low 64 bits of the product.
 constexpr int64_t wrapped_product(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-// Offsets of elements that 64 bits do not hold.
+// A type for offsets of elements that exceed 64 bits.
 __extension__ using Wide = __int128;
 
 inline bool has_elements(uint32_t ndim, const int64_t* shape) {
@@ -27,7 +27,7 @@ inline bool has_elements(uint32_t ndim, const int64_t* shape) {
 }
 inline bool has_elements(const bp_tensor& t) { return has_elements(t.ndim, t.shape); }
 
-// The caller knows that 64 bits hold it.
+// Returns the number of elements. The caller knows that 64 bits hold it.
 inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
   int64_t count = 1;
   for (uint32_t axis = 0; axis < ndim; ++axis) count *= shape[axis];
@@ -35,12 +35,13 @@ inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
 }
 inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, t.shape); }
 
-// Whether each stride is the product of the extents behind it; those of extent 1 are free. False
-// for some tensors without elements, whose strides mean nothing. If it is true, *out_count is the
-// number of elements.
+// Returns whether each stride is the product of the extents behind it; the strides of extents 1 are
+// free. It is false for some tensors without elements, whose strides mean nothing. If it is true,
+// *out_count is the number of elements.
 //
-// Each launch asks this, and a check for overflow takes a seventh more time. So products wrap
-// around: of more elements than 64 bits hold both answers may be wrong, as no memory holds them.
+// Each launch calls this function, and a check for overflow takes a seventh more time. So products
+// wrap around: both answers may be wrong for more elements than 64 bits hold, which no memory
+// holds.
 inline bool has_contiguous_strides(const bp_tensor& t, int64_t* out_count) {
   int64_t expected = 1;
   for (uint32_t axis = t.ndim; axis-- > 0;) {
@@ -52,13 +53,15 @@ inline bool has_contiguous_strides(const bp_tensor& t, int64_t* out_count) {
   return true;
 }
 
-// Whether the elements lie in row-major order without gaps; without elements every tensor does.
+// Returns whether the elements lie in row-major order without gaps. It is true for every tensor
+// without elements.
 inline bool is_contiguous(const bp_tensor& t) {
   int64_t count;
   return has_contiguous_strides(t, &count) || !has_elements(t);
 }
 
-// Extents of 0 count as 1, so that no stride is 0. The caller knows that 64 bits hold the product.
+// Counts an extent of 0 as 1, so that no stride is 0. The caller knows that 64 bits hold the
+// product.
 inline void set_contiguous_strides(uint32_t ndim, const int64_t* shape, int64_t* strides) {
   int64_t stride = 1;
   for (uint32_t axis = ndim; axis-- > 0;) {
@@ -72,11 +75,11 @@ struct Reach {
   Wide lowest = 0;
   Wide highest = 0;  // Below `lowest` if there are no elements.
 
-  // Those that lie between as well.
+  // Counts the elements that lie between the two as well.
   Wide span() const { return highest - lowest + 1; }
 };
 
-// An axis that leads farther than 2^80 elements counts as 2^80, which is beyond every memory.
+// An axis that leads farther than 2^80 elements counts as 2^80, which exceeds every memory.
 inline Reach reach_of(uint32_t ndim, const int64_t* shape, const int64_t* strides) {
   constexpr Wide kFarthest = Wide{1} << 80;
   Reach reach;

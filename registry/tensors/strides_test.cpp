@@ -58,7 +58,7 @@ TEST(Strides, ThatAreSetAreContiguousAndNeverZero) {
   EXPECT_EQ(strides, (Numbers{4, 4, 1}));
 }
 
-// Each element, as the definition of a tensor in tensor.h says it.
+// Finds each element, as tensor.h defines a tensor.
 std::set<int64_t> offsets_of(const Strided& s) {
   std::set<int64_t> offsets;
   const int64_t count = element_count(s.tensor());

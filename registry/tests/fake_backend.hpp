@@ -1,4 +1,5 @@
-// A backend in the test's own process, over host memory: every part can be changed before a load.
+// A backend in the test's own process, over host memory. A test can change every part before a
+// load.
 #pragma once
 
 #include <cstring>
@@ -8,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "registry/plugins/loader.hpp"
+#include "registry/lifetime/loader.hpp"
 
 #define BP_TEST_STRING_OF(text) #text
 #define BP_TEST_STRING(macro) BP_TEST_STRING_OF(macro)
@@ -35,7 +36,7 @@ struct FakeBackend {
   bp_status register_status = BP_OK;
   bool adds_devices = true, adds_allocator = true, adds_streams = true;
   bool adds_guard = false;
-  const bp_layout_ops* layouts = nullptr;  // Added if they are given.
+  const bp_layout_ops* layouts = nullptr;  // Added if the test sets it.
   const bp_compiler_ops* compiler = nullptr;
   const bp_profiler_ops* profiler = nullptr;
   const bp_process_group_ops* groups = nullptr;
@@ -45,10 +46,10 @@ struct FakeBackend {
   bp_add_result allocator_results[2] = {};
   bool adds_allocator_twice = false;
   std::string log_line;
-  std::string option_key;           // Read while registering.
-  std::string option_value;         // What came of it.
-  uint64_t leaked_bytes = 0;        // Host memory taken, and not given back.
-  uint64_t buffer_size_bytes = 24;  // What copies take every buffer for.
+  std::string option_key;           // The option that is read while registering.
+  std::string option_value;         // Its value.
+  uint64_t leaked_bytes = 0;        // Host memory that is taken and not given back.
+  uint64_t buffer_size_bytes = 24;  // The size that copies assume for every buffer.
   int shutdowns = 0, synchronizes = 0, fills = 0, live_streams = 0;
   const bp_host* host = nullptr;
 
@@ -86,7 +87,7 @@ struct FakeBackend {
   static FakeBackend& from(void* self) { return *static_cast<FakeBackend*>(self); }
   bp_device* device(size_t index) { return reinterpret_cast<bp_device*>(&devices[index]); }
 
-  // Loads this backend into `registry`, as one that is linked in.
+  // Loads this backend into `registry`, as a backend that is linked in.
   bp_status load(bp_registry* registry, const bp_plugin** out_plugin = nullptr,
                  const std::vector<bp_option>& options = {}) {
     current = this;
@@ -95,7 +96,7 @@ struct FakeBackend {
   }
 
  private:
-  // An entry has no self: tests are single-threaded while they load.
+  // An entry has no self. Tests are single-threaded while they load, so one pointer is enough.
   static inline FakeBackend* current = nullptr;
 
   static bp_status entry(const bp_entry_request* request, bp_entry_reply* reply) {
@@ -254,7 +255,7 @@ inline void FakeBackend::fill_streams() {
   events.self = this;
 }
 
-// A kernel of add that answers BP_OK and does nothing.
+// Makes a kernel of add that returns BP_OK and does nothing.
 inline bp_kernel make_kernel(const char* name, uint32_t op = BP_OP_ADD,
                              uint32_t args_size_bytes = sizeof(bp_add_args)) {
   bp_kernel kernel{};
@@ -272,7 +273,7 @@ inline bp_kernel make_kernel(const char* name, uint32_t op = BP_OP_ADD,
   return kernel;
 }
 
-// y = a + b over (2, 3) f32 tensors, each in a buffer as the fake allocator gives them.
+// A call y = a + b over (2, 3) f32 tensors, each in a buffer such as the fake allocator gives.
 struct AddCall {
   int64_t shape[2] = {2, 3};
   int64_t strides[2] = {3, 1};
@@ -296,7 +297,7 @@ struct AddCall {
   }
 };
 
-// A registry with the lines of its log.
+// A registry that keeps the lines of its log.
 struct TestRegistry {
   std::string log;
   std::function<void()> on_log;  // Runs once, with the next line.

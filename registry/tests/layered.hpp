@@ -1,4 +1,4 @@
-// What the tests of layers share.
+// The parts that the tests of layers share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline uint64_t reports(const bp_plugin* plugin, const char* layer) {
   return count;
 }
 
-// A folder that ends with the test.
+// A folder that is removed at the end of the test.
 struct TemporaryFolder {
   std::filesystem::path path;
   TemporaryFolder() {

@@ -1,4 +1,5 @@
-// What the tests of the services share: tensors on a device, and real backends, loaded from files.
+// The parts that the tests of the services share: tensors on a device, and real backends from
+// files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,15 +29,16 @@ template <>
 constexpr bp_dtype kDtypeOf<int64_t> = BP_I64;
 
 // A tensor and the memory around it. Elements are read and written as bytes of the whole block, so
-// that what lies between them is seen as well.
+// that a test also sees the bytes between them.
 template <typename T>
 class Tensor {
  public:
-  // Row-major, at the beginning of the block.
+  // Makes a row-major tensor at the beginning of the block.
   Tensor(const bp_target& target, std::vector<int64_t> shape)
       : Tensor(target, shape, row_major(shape), 0, count(shape)) {}
 
-  // In a block of `size` elements, of which the first is number `origin`.
+  // Makes a tensor in a block of `size` elements. The first element of the tensor is number
+  // `origin`.
   Tensor(const bp_target& target, std::vector<int64_t> shape, std::vector<int64_t> strides,
          int64_t origin, int64_t size)
       : target_(target), shape_(std::move(shape)), strides_(std::move(strides)), origin_(origin) {
@@ -56,7 +58,7 @@ class Tensor {
   const bp_tensor* get() const { return &tensor_; }
   size_t size() const { return static_cast<size_t>(count(shape_)); }
 
-  // The whole block, elements and what lies between them.
+  // Writes the whole block, elements and the bytes between them.
   void write(const std::vector<T>& block) {
     size_ = block.size();
     if (block.empty()) return;
@@ -79,7 +81,7 @@ class Tensor {
     return block;
   }
 
-  // The place in the block of element `index` in row-major order.
+  // Returns the place in the block of element `index` in row-major order.
   size_t place(size_t index) const {
     int64_t rest = static_cast<int64_t>(index), at = origin_;
     for (size_t axis = shape_.size(); axis-- > 0; rest /= shape_[axis]) {
@@ -128,7 +130,7 @@ std::vector<T> random_values(size_t count) {
   return values;
 }
 
-// Throws where there is no such plugin: nothing of a test works without.
+// Throws if there is no such plugin, because no test works without it.
 inline const bp_target* load(Registry& registry, const char* path) {
   const bp_plugin* plugin = nullptr;
   const Status status = registry.load(path, {}, &plugin);
@@ -145,7 +147,8 @@ inline bp_dispatch_statistics statistics(const bp_target& target, uint32_t op) {
   return s;
 }
 
-// Close to `expected`, as a few roundings of values of that magnitude leave it.
+// Checks that the values are close to `expected`, as a few roundings of values of that magnitude
+// leave them.
 template <typename T>
 void expect_close(const std::vector<T>& actual, const std::vector<T>& expected) {
   ASSERT_EQ(actual.size(), expected.size());

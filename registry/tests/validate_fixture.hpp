@@ -1,4 +1,4 @@
-// What the tests of the layer validate share.
+// The parts that the tests of the layer validate share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ class ValidateTest : public testing::Test {
     return kernel->launch(kernel, &launch, &args);
   }
 
-  // The text of a refusal without what differs from run to run.
+  // Checks the text of a refusal, without the parts that differ from run to run.
   static void expect_words(const char* words) {
     EXPECT_NE(std::string(bp_error_text()).find(words), std::string::npos) << bp_error_text();
   }

@@ -1,9 +1,9 @@
 // Runs the recorded graph backward.
 //
-// A node is recorded after everything that its inputs came from, so running nodes by falling
-// sequence number meets each one when all that depends on it has been run: no dependencies are
-// counted. Leaves stand in the same order, by when they first required a gradient. Gradients that
-// meet are added in the order in which they arrive, which is thereby fixed as well.
+// A node is recorded after everything that its inputs came from. Running nodes by falling sequence
+// number therefore reaches each node after all nodes that depend on it, and nothing has to count
+// dependencies. Leaves stand in the same order, by when they first required a gradient. Gradients
+// that meet are added in the order in which they arrive, so this order is fixed as well.
 #include <array>
 #include <functional>
 #include <map>
@@ -17,7 +17,8 @@ namespace bp {
 namespace detail {
 namespace {
 
-// Nobody else sees the tensor or its memory, so it may be written in place or given away.
+// Returns whether nobody else sees the tensor or its memory. Such a tensor may be written in place
+// or given away.
 bool is_unshared(const Tensor& tensor) {
   const TensorImpl& impl = *tensor.impl();
   return impl.references.load(std::memory_order_acquire) == 1 &&
@@ -35,8 +36,9 @@ void add_to(Tensor& sum, Tensor&& gradient) {
   }
 }
 
-// A leaf keeps a gradient that nobody else sees as it is, and a contiguous copy of any other. Later
-// ones are added in place, so that who holds grad() sees them, unless a graph is being made of it.
+// Adds `gradient` to grad() of `leaf`. The leaf keeps a first gradient as it is if nobody else sees
+// it or a graph is made of it, else as a contiguous copy. Later gradients are added in place, so
+// that holders of grad() see them, unless a graph is made of the sum.
 void accumulate(TensorImpl& leaf, Tensor&& gradient) {
   if (leaf.grad == nullptr) {
     const bool may_keep = is_unshared(gradient) || (gradient.impl()->requires_grad && recording);
@@ -64,7 +66,7 @@ struct Pending {
   std::array<Tensor, Node::kMaxOutputs> gradients;
 };
 
-// Where the gradient of an input of grad() turns up.
+// The gradient of one input of grad(), and where it turns up.
 struct Capture {
   uint64_t sequence;
   uint32_t output_index;
@@ -83,7 +85,7 @@ class Engine {
     deliver(edge, Tensor(gradient));
   }
 
-  // Gradients go to captures in place of leaves if there are any.
+  // Asks for the gradient of `input`. If there are captures, leaves keep no gradients.
   void add_capture(const Tensor& input) {
     const TensorImpl& impl = *input.impl();
     captures_.push_back({impl.grad_fn != nullptr ? impl.grad_fn->sequence() : impl.sequence,
@@ -98,7 +100,7 @@ class Engine {
       if (!captures_.empty() && next->first < last_) break;
       const auto held = pending_.extract(next);
       capture(held.key(), held.mapped());
-      // Nothing that is wanted lies beyond, and the node of the last input keeps what it saved.
+      // No wanted gradient lies beyond, and the node of the last input keeps what it saved.
       if (!captures_.empty() && held.key() == last_) break;
       if (held.mapped().node != nullptr) {
         run_node(held.mapped());
@@ -126,7 +128,7 @@ class Engine {
 
   void run_node(Pending& pending) {
     Node& node = *pending.node;
-    std::array<Tensor, 8> few;  // Most ops have no more inputs.
+    std::array<Tensor, 8> few;  // Most ops have at most 8 inputs.
     std::vector<Tensor> many(node.input_count() > few.size() ? node.input_count() : 0);
     const std::span<Tensor> gradients = many.empty() ? std::span<Tensor>(few) : many;
     node.backward(pending.gradients.data(), gradients.data());
@@ -214,8 +216,7 @@ void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outp
   engine.run();
 }
 
-// ---- What a tensor knows of the graph
-// ------------------------------------------------------------
+// ---- What a tensor knows of the graph ----------------------------------------------------------
 
 bool Tensor::requires_grad() const {
   get();

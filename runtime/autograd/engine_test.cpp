@@ -1,4 +1,4 @@
-// What a run backward leaves behind: in leaves, in the graph, in memory, and where it fails.
+// Tests what running backward leaves in leaves, in the graph and in memory, and where it fails.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -26,8 +26,7 @@ class Engine : public testing::Test {
   Tensor x = leaf({1, 2, 3});
 };
 
-// ---- grad()
-// --------------------------------------------------------------------------------------
+// ---- grad() ------------------------------------------------------------------------------------
 
 TEST_F(Engine, LeavesTheGraphInFrontOfAnInputForALaterRun) {
   const Tensor middle = x * x;
@@ -77,8 +76,7 @@ TEST_F(Engine, WeighsSeveralOutputs) {
             "grad: the list of inputs is empty; allowed: at least one tensor");
 }
 
-// ---- Leaves
-// --------------------------------------------------------------------------------------
+// ---- Leaves ------------------------------------------------------------------------------------
 
 TEST_F(Engine, TakesALeafForAnOutput) {
   const Tensor one = leaf({5});
@@ -173,13 +171,12 @@ TEST_F(Engine, LeadsBackThroughEveryCast) {
   EXPECT_TRUE(whole.is_leaf());
 }
 
-// ---- Failures
-// ------------------------------------------------------------------------------------
+// ---- Failures ----------------------------------------------------------------------------------
 
 TEST_F(Engine, KeepsWhatWasReachedBeforeAFailureAndNothingElse) {
   const Tensor factor = plain({1, 1, 1});
   const Tensor first = x * factor;
-  const Tensor late = leaf({1, 2, 3});  // Its turn is before that of `first`.
+  const Tensor late = leaf({1, 2, 3});  // backward() reaches it before `first`.
   const Tensor y = sum(first * late);
   factor.fill(2);
   for (const bool creates_graph : {false, true}) {
@@ -232,8 +229,7 @@ TEST_F(Engine, SaysThatAGraphWasFreedInTheMiddleOfALargerOne) {
   EXPECT_FALSE(x.grad());
 }
 
-// ---- Memory
-// --------------------------------------------------------------------------------------
+// ---- Memory ------------------------------------------------------------------------------------
 
 TEST_F(Engine, FreesWhatNodesSavedAsSoonAsTheyHaveRun) {
   const Tensor wide = ones({1024}, BP_F64).set_requires_grad();
@@ -281,8 +277,7 @@ TEST_F(Engine, EndsDeepGraphsOfGradients) {
   EXPECT_EQ(x.grad().to_vector<double>(), (Doubles{1, 2, 3}));
 }
 
-// ---- Threads
-// -------------------------------------------------------------------------------------
+// ---- Threads -----------------------------------------------------------------------------------
 
 TEST_F(Engine, ServesManyThreadsThatShareConstants) {
   constexpr int kThreads = 4;

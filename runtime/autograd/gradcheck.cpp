@@ -4,11 +4,12 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp {
 namespace {
 
-// Numbers in [0.5, 1.5) that differ from element to element, as a tensor like `like`.
+// Returns a tensor like `like` with numbers in [0.5, 1.5) that differ from element to element.
 Tensor weights_like(const Tensor& like) {
   std::vector<double> weights(static_cast<size_t>(like.numel()));
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -52,8 +53,8 @@ std::string gradcheck(const TensorFunction& function, std::span<const Tensor> in
       const double bound = options.absolute + options.relative * std::fabs(numeric);
       if (!(std::fabs(numeric - analytic[k]) <= bound)) {
         return "input " + std::to_string(i) + ", element " + std::to_string(k) +
-               ": the gradient is " + std::to_string(analytic[k]) + ", central differences give " +
-               std::to_string(numeric);
+               ": the gradient is " + short_text(analytic[k], 9) + ", central differences give " +
+               short_text(numeric, 9);
       }
     }
   }
@@ -62,7 +63,8 @@ std::string gradcheck(const TensorFunction& function, std::span<const Tensor> in
 
 std::string gradgradcheck(const TensorFunction& function, std::span<const Tensor> inputs,
                           const GradcheckOptions& options) {
-  // The last input is the gradient that goes in: what comes out depends on it in every case.
+  // The last input is the gradient that goes in. The gradients that come out depend on it in every
+  // case.
   std::vector<Tensor> all(inputs.begin(), inputs.end());
   {
     const NoGradGuard guard;
@@ -70,7 +72,7 @@ std::string gradgradcheck(const TensorFunction& function, std::span<const Tensor
   }
   all.back().set_requires_grad();
   const TensorFunction gradient = [&](std::span<const Tensor> leaves) {
-    // With recording off, as for the differences, the gradients still need a graph of their own.
+    // The differences are computed with recording off, but the gradients need a graph of their own.
     const GradModeGuard guard(true);
     std::vector<Tensor> own;
     for (const Tensor& leaf : leaves) {

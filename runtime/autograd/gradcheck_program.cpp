@@ -59,7 +59,7 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-// What is wrong, or "".
+// Returns what is wrong, or "".
 std::string check(const bp::GradientCase& item, bool is_second) {
   try {
     return is_second ? bp::gradgradcheck(item.function, item.leaves())

@@ -69,8 +69,7 @@ std::vector<std::string> ops_without_gradient_case() {
   return missing;
 }
 
-// ---- Elementwise
-// ---------------------------------------------------------------------------------
+// ---- Elementwise -------------------------------------------------------------------------------
 
 std::vector<GradientCase> elementwise_gradient_cases() {
   constexpr auto kTanh = GeluApproximation::kTanh;

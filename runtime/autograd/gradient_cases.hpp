@@ -1,5 +1,5 @@
-// A function for every op that has a gradient, to compare with central differences: what the test
-// and bp-gradcheck run. An op that the spec gives a gradient must have a case here.
+// A case is a function whose gradients are compared with central differences. The tests and
+// bp-gradcheck run the cases. Every op that the spec gives a gradient must have one.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@
 namespace bp {
 
 struct GradientCase {
-  const char* name;  // The op, and behind ", " what of it.
+  const char* name;  // The op; a variant has its name after ", ".
   std::vector<std::vector<int64_t>> shapes;
   TensorFunction function;
 
   std::string op() const;
-  std::vector<Tensor> leaves() const;  // Of these shapes in f64, on the current device.
+  // Makes leaves of these shapes in f64, on the current device.
+  std::vector<Tensor> leaves() const;
 };
 
-// By families of ops; gradient_cases() has them all.
+// Return the cases of one family of ops; gradient_cases() returns all.
 std::vector<GradientCase> elementwise_gradient_cases();
 std::vector<GradientCase> movement_gradient_cases();
 std::vector<GradientCase> matrix_gradient_cases();
@@ -27,16 +28,16 @@ std::vector<GradientCase> normalization_gradient_cases();
 std::vector<GradientCase> attention_gradient_cases();
 const std::vector<GradientCase>& gradient_cases();
 
-// The ops that the spec gives a gradient and that have no case.
+// Returns the ops that have a gradient in the spec and no case.
 std::vector<std::string> ops_without_gradient_case();
 
-// ---- For the cases
-// -------------------------------------------------------------------------------
+// ---- For the cases ----------------------------------------------------------------------------
 
-// Numbers in [0.3, 1.7), no two alike, so that nothing is at a kink or a tie.
+// Returns numbers in [0.3, 1.7) that all differ, so that no element is at a kink or a tie.
 Tensor gradient_sample(IntList shape, size_t salt);
 
-// A number that depends on every element of every tensor, on each in its own measure.
+// Returns one number that depends on every element of every tensor, with a different weight for
+// each.
 Tensor gradient_mix(const std::vector<Tensor>& tensors);
 
 }  // namespace bp

@@ -1,5 +1,5 @@
 // The cases of normalization, losses and attention. A backward op is given the results of the
-// forward op as they follow from its inputs: its gradients count on it.
+// forward op for the same inputs, because its gradients rely on this relation.
 #include "backplane/runtime/ops.hpp"
 #include "runtime/autograd/gradient_cases.hpp"
 
@@ -12,7 +12,7 @@ Tensor targets(const std::vector<int64_t>& values) {
   return from_host<int64_t>(values, {static_cast<int64_t>(values.size())});
 }
 
-// grad_y, x and gamma, which may be missing; all gradients in one.
+// Takes grad_y, x and gamma, which may be missing, and mixes all gradients into one number.
 Tensor mixed_layer_norm_backward(Inputs x, int64_t ndim) {
   const Tensor gamma = x.size() > 2 ? x[2] : Tensor();
   Tensor mean, rstd, grad_gamma, grad_beta;
@@ -33,12 +33,12 @@ Tensor mixed_rms_norm_backward(Inputs x) {
 
 Tensor seen(IntList shape) { return lt(gradient_sample(shape, 6), 1.2); }
 
-// q, k and v with as many heads as q; each pair of heads of q shares one of k and v.
+// Takes q, and k and v with as many heads as q. Each two heads of q share one head of k and v.
 Tensor grouped_sdpa(Inputs x, bool is_causal) {
   return sdpa(x[0], x[1], x[2], 0.7, {}, {}, is_causal);
 }
 
-// grad_y, q, k, v.
+// Takes grad_y, q, k and v.
 Tensor mixed_sdpa_backward(Inputs x, const Tensor& mask, const Tensor& bias, bool is_causal) {
   Tensor lse, grad_k, grad_v;
   const Tensor y = sdpa(x[1], x[2], x[3], 0.7, mask, bias, is_causal, &lse);

@@ -1,5 +1,5 @@
-// The gradient of every op that has one, against central differences in f64, and the gradients of
-// these gradients.
+// Compares the gradient of every op that has one with central differences in f64, and the gradients
+// of these gradients too.
 #include <gtest/gtest.h>
 
 #include <cctype>

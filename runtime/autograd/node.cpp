@@ -17,7 +17,7 @@ uint32_t version_of(const Tensor& tensor) {
   return tensor.impl()->storage->version.load(std::memory_order_relaxed);
 }
 
-// Gives one reference back, and says whether it was the last.
+// Gives one reference back, and returns whether it was the last.
 bool is_last(std::atomic<uint32_t>& references) {
   return references.load(std::memory_order_acquire) == 1 ||
          references.fetch_sub(1, std::memory_order_acq_rel) == 1;
@@ -103,7 +103,7 @@ Tensor Node::saved(uint32_t index, const char* what) {
          std::to_string(version) + ", saved at " + std::to_string(saved.version) + ")");
   }
   if (saved.output_index < 0 || !recording) return saved.tensor;
-  // In the graph of the gradients, this stands for the output of the op.
+  // In the graph of the gradients, the alias stands for the output of the op.
   Tensor output = make_alias(saved.tensor);
   attach(*this, output, static_cast<uint32_t>(saved.output_index));
   return output;
@@ -124,7 +124,8 @@ void release(Node* node) noexcept {
   if (node != nullptr && is_last(node->references_)) Node::destroy(node);
 }
 
-// A list in place of recursion: graphs are as deep as their program is long.
+// Destroys nodes from a list in place of recursion, because a graph is as deep as its program is
+// long.
 void Node::destroy(Node* node) noexcept {
   Node* garbage = node;
   const auto drop_node = [&](Node* made_by) {
@@ -132,7 +133,8 @@ void Node::destroy(Node* node) noexcept {
     made_by->next_garbage_ = garbage;
     garbage = made_by;
   };
-  // Takes the node off a tensor that goes, so that its destructor does not recurse into it.
+  // Takes the node off a tensor that is about to be destroyed, so that the destructor of the tensor
+  // does not recurse into the node.
   const auto drop_tensor = [&](TensorImpl* impl) {
     if (impl == nullptr) return;
     Node* made_by = nullptr;
@@ -161,7 +163,7 @@ void Node::destroy(Node* node) noexcept {
 
 void attach(Node& node, const Tensor& tensor, uint32_t output_index) {
   TensorImpl* impl = tensor.impl();
-  if (!is_float(impl->view.dtype)) return;  // Such as a cast to an integer, which is a step.
+  if (!is_float(impl->view.dtype)) return;  // A cast to an integer is a step and has no gradient.
   retain(&node);
   impl->grad_fn = &node;
   impl->output_index = static_cast<uint8_t>(output_index);

@@ -1,8 +1,8 @@
-// The recorded graph: a node for each recorded op, with edges to what made the op's inputs.
+// The recorded graph has a node for each recorded op, with edges to what made the inputs of the op.
 //
-// A node is reference-counted: the tensors that it made hold it, and the nodes of ops that used
-// these tensors. It holds what it saved. A saved output is held as an alias that does not know its
-// node, so that no cycle arises.
+// Nodes are reference-counted. The tensors that a node made hold it, and so do the nodes of ops
+// that used these tensors. A node holds what it saved. A saved output is held as an alias that does
+// not know its node, so that no cycle arises.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,8 @@ class Node;
 void retain(Node* node) noexcept;
 void release(Node* node) noexcept;
 
-// Where a gradient goes: to an output of a node, to a leaf, or nowhere. Owns a reference.
+// The place that a gradient goes to: an output of a node, a leaf, or nowhere. An edge owns a
+// reference.
 struct Edge {
   Node* node = nullptr;
   TensorImpl* leaf = nullptr;
@@ -34,10 +35,10 @@ struct Saved {
   Tensor tensor;  // Empty for a number, and for an optional input that was not given.
   bp_scalar scalar{};
   uint32_t version = 0;
-  int8_t output_index = -1;  // Of an output that has a gradient itself.
+  int8_t output_index = -1;  // Set for an output that has a gradient itself.
 };
 
-// Shape and dtype of an input, where the gradient needs no more of it.
+// Shape and dtype of an input whose elements the gradient does not need.
 struct Meta {
   bp_dtype dtype = 0;  // 0: a number, or not given.
   uint32_t ndim = 0;
@@ -53,13 +54,13 @@ inline dims::View shape_of(const Meta& meta) { return {meta.extents, int64_t{met
 // Derived nodes own their arrays of edges and saved tensors, and lend them to this class.
 class Node {
  public:
-  static constexpr uint32_t kMaxOutputs = 4;  // That have a gradient.
+  static constexpr uint32_t kMaxOutputs = 4;  // Counts the outputs that have a gradient.
 
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  // Sets grad_inputs[i], which are empty, for those inputs that needs(i). The gradient of an output
-  // that nothing depended on is empty.
+  // Sets grad_inputs[i] for each input i with needs(i); all of grad_inputs are empty before. The
+  // gradient of an output that nothing depended on is empty.
   virtual void backward(const Tensor* grad_outputs, Tensor* grad_inputs) = 0;
 
   const char* name() const { return name_; }
@@ -68,7 +69,7 @@ class Node {
   const Edge& edge(uint32_t input) const { return edges_[input]; }
   bool needs(uint32_t input) const { return static_cast<bool>(edges_[input]); }
 
-  // Makes `input` lead to where `tensor` came from, if it requires a gradient.
+  // Makes `input` lead to the origin of `tensor`, if the tensor requires a gradient.
   void connect(uint32_t input, const Tensor& tensor);
   void connect(uint32_t input, const Operand& operand) {
     if (operand.tensor() != nullptr) connect(input, *operand.tensor());
@@ -77,25 +78,25 @@ class Node {
   void save(uint32_t index, const Tensor& tensor);
   void save(uint32_t index, const Operand& operand);
 
-  // Each tensor of a list, the first as input `first`.
+  // Connects each tensor of a list; the first tensor becomes input `first`.
   void connect_all(uint32_t first, std::span<const Tensor> tensors);
 
-  // Saves what attach() makes output `output_index`.
+  // Saves the tensor that attach() makes output `output_index`.
   void save_output(uint32_t index, const Tensor& tensor, uint32_t output_index);
 
-  // What was saved, as it was; `what` is its name for messages. Error if it has been changed in
-  // place since, or has been freed.
+  // Returns what was saved. Throws Error if the tensor was written in place since, or was freed.
+  // `what` is its name for messages.
   Tensor saved(uint32_t index, const char* what);
   Operand saved_operand(uint32_t index, const Tensor& tensor) const;
 
-  // Lets go of what was saved.
+  // Frees what was saved.
   void free_saved();
 
  protected:
   Node(const char* name, Edge* edges, uint32_t edge_count, Saved* saved, uint32_t saved_count);
   virtual ~Node() = default;
 
-  // For nodes whose number of inputs is known late.
+  // Sets the edges of a node that learns its number of inputs late.
   void lend_edges(Edge* edges, size_t count);
 
  private:
@@ -111,7 +112,7 @@ class Node {
   Edge* edges_;
   Saved* saved_;
   uint64_t sequence_;
-  Node* next_garbage_ = nullptr;  // While it is being destroyed.
+  Node* next_garbage_ = nullptr;  // Set while the node is being destroyed.
 };
 
 struct NodeRelease {
@@ -125,15 +126,15 @@ NodePtr<T> make_node(Args&&... args) {
   return NodePtr<T>(new T(std::forward<Args>(args)...));
 }
 
-// Makes `tensor` output `output_index` of `node`, which it holds from now on; only a float has a
-// gradient, and any other tensor stays as it is.
+// Makes `tensor` output `output_index` of `node`, and the tensor holds the node from now on. Only a
+// float has a gradient: a tensor of another dtype stays as it is.
 void attach(Node& node, const Tensor& tensor, uint32_t output_index = 0);
 template <typename T>
 void attach(NodePtr<T> node, const Tensor& tensor) {
   attach(*node, tensor);
 }
 
-// The next number in the order of recording.
+// Returns the next number in the order of recording.
 uint64_t next_sequence() noexcept;
 
 inline bool requires_grad(const Tensor& tensor) { return tensor && tensor.impl()->requires_grad; }
@@ -147,13 +148,13 @@ inline bool requires_grad(std::span<const Tensor> tensors) {
   return false;
 }
 
-// Whether an op with these inputs is recorded.
+// Returns whether an op with these inputs is recorded.
 template <typename... T>
 bool is_recorded(const T&... inputs) {
   return recording && (requires_grad(inputs) || ...);
 }
 
-// Refuses an input whose gradient would silently be missing.
+// Throws Error for an input whose gradient would be missing without notice.
 [[noreturn]] void fail_no_gradient(const char* op, const char* name);
 template <typename T>
 void check_no_gradient(const char* op, const char* name, const T& input) {
@@ -161,20 +162,21 @@ void check_no_gradient(const char* op, const char* name, const T& input) {
     fail_no_gradient(op, name);
 }
 
-// The device of the gradients that are not empty; one of them is not.
+// Returns the device of the gradients that are not empty. At least one must not be empty.
 Device device_of(const Tensor* gradients, uint32_t count);
 
-// `gradient`, or zeros in its place if it is empty.
+// Returns `gradient`, or zeros if it is empty.
 Tensor or_zeros(const Tensor& gradient, const Meta& output, Device device);
 
-// `gradient` summed over the axes along which an input of this shape was broadcast, in its dtype.
+// Sums `gradient` over the axes along which an input of this shape was broadcast, and casts it to
+// the dtype of the input.
 Tensor reduce_to(const Tensor& gradient, const Meta& input);
 
 }  // namespace bp::detail
 
 namespace bp::dims {
 
-// How far along `axis` the tensor behind `items` begins.
+// Returns how far along `axis` the tensor behind `items` begins.
 int64_t before(std::span<const detail::Meta> items, int64_t axis);
 
 }  // namespace bp::dims

@@ -1,10 +1,10 @@
-// What a call costs: small tensors through the runtime, beside the same calls through libtorch
-// where the peers are installed (runtime/bench/setup), and the parts that the ABI adds.
+// Measures what a call costs: small tensors through the runtime, beside the same calls through
+// libtorch if the peers are installed (runtime/bench/setup), and the parts that the ABI adds.
 //
 //   dispatch --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 //            --benchmark_enable_random_interleaving=true
 //
-// Random interleaving takes the variants in turn; compare medians. One thread.
+// Random interleaving runs the variants in turn. Compare medians. The program uses one thread.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -46,7 +46,7 @@ void empty_kernel(benchmark::State& state) {
 }
 BENCHMARK(empty_kernel)->Name("resolved empty kernel through its table");
 
-// A remembered selection for add of three 4-D tensors.
+// Looks up the remembered selection for add of three 4-D tensors.
 void cached_lookup(benchmark::State& state) {
   const bp_target& target = device().target();
   const bp::Tensor a = bp::ones({2, 3, 4, 5}, BP_F32, device()), b = a.clone(), y = a.clone();

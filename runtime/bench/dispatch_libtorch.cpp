@@ -1,4 +1,4 @@
-// The same calls through libtorch's C++ interface, for dispatch.cpp.
+// The calls of dispatch.cpp through the C++ interface of libtorch.
 #include <benchmark/benchmark.h>
 #include <torch/torch.h>
 

@@ -1,11 +1,11 @@
-// Large f32 products and convolutions through the runtime, beside oneDNN called directly with the
-// same memory formats, in one process: what the path through the ABI costs where the library does
-// the work.
+// Runs large f32 products and convolutions through the runtime, and through direct calls of oneDNN
+// with the same memory formats, in one process. The difference is the cost of the path through the
+// ABI when the library does the work.
 //
 //   library --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 //           --benchmark_enable_random_interleaving=true
 //
-// The counter GF/s is multiplications and additions per second. Threads: OMP_NUM_THREADS.
+// The counter GF/s is multiplications and additions per second. OMP_NUM_THREADS sets the threads.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -98,8 +98,8 @@ void matmul_onednn(benchmark::State& state) {
 }
 BENCHMARK(matmul_onednn)->Name("matmul f32 1024^3/oneDNN")->UseRealTime();
 
-// `tag` of activations and weights; Tag::any lets the library choose blocked formats, to which the
-// arguments are assumed to be converted already.
+// `activations` and `weights` are format tags. Tag::any lets the library choose blocked formats,
+// and the benchmark assumes that the arguments have been converted to them.
 void convolution_onednn(benchmark::State& state, Tag activations, Tag weights) {
   Ready ready;
   const Dims image{kBatch, kChannels, kImage, kImage},

@@ -10,7 +10,8 @@
 namespace bp {
 namespace {
 
-// SplitMix64: small, and the same on every machine, which std::shuffle is not.
+// The generator SplitMix64 is small and gives the same numbers on every machine. std::shuffle does
+// not.
 class SplitMix {
  public:
   explicit SplitMix(uint64_t seed) : state_(seed) {}
@@ -22,7 +23,7 @@ class SplitMix {
     return z ^ (z >> 31);
   }
 
-  // Uniform below `bound`. The bias is at most bound / 2^64.
+  // Returns a uniform number below `bound`. The bias is at most bound / 2^64.
   uint64_t below(uint64_t bound) {
     __extension__ using Wide = unsigned __int128;
     return static_cast<uint64_t>((static_cast<Wide>(next()) * bound) >> 64);
@@ -32,7 +33,7 @@ class SplitMix {
   uint64_t state_;
 };
 
-// Fisher and Yates' shuffle.
+// Shuffles `list` by the method of Fisher and Yates.
 void shuffle(std::vector<int64_t>& list, SplitMix& random) {
   for (size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[random.below(i)]);
 }
@@ -41,7 +42,7 @@ void shuffle(std::vector<int64_t>& list, SplitMix& random) {
   throw Error(BP_INVALID_ARGUMENT, path + ":" + std::to_string(line) + ": " + what);
 }
 
-// The numbers of one line; `expected` of them.
+// Returns the numbers of one line, which must have `expected` of them.
 std::vector<float> parse_line(const std::string& path, int64_t line, const std::string& text,
                               size_t expected) {
   std::vector<float> numbers;
@@ -123,7 +124,8 @@ std::pair<Dataset, Dataset> stratified_split(const Dataset& all, int64_t second_
   for (int64_t i = 0; i < all.count(); ++i) {
     classes[all.targets[static_cast<size_t>(i)]].push_back(i);
   }
-  // Whole shares first; what is left goes to the classes with the largest remainders.
+  // Each class first gets its share, rounded down. The samples that are left go to the classes with
+  // the largest remainders.
   struct Share {
     std::vector<int64_t>* members;
     int64_t whole, remainder;
@@ -174,7 +176,7 @@ int64_t DataLoader::batch_count() const {
 }
 
 bool DataLoader::next(Batch& batch) {
-  // After a smaller last batch the position is at the end, and no multiple of the batch size.
+  // After a smaller last batch, the position is the end and no multiple of the batch size.
   const int64_t left = dataset_.count() - position_;
   if (left == 0 || (options_.drops_last && left < options_.batch_size)) return false;
   const int64_t end = position_ + std::min(options_.batch_size, left);

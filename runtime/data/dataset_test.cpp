@@ -13,7 +13,7 @@
 namespace bp {
 namespace {
 
-// `count` samples of two numbers: (i, -i), with the class i % classes.
+// Makes `count` samples of two numbers: (i, -i), with the class i % classes.
 Dataset numbered(int64_t count, int64_t classes) {
   Dataset dataset{{}, {2}, {}};
   for (int64_t i = 0; i < count; ++i) {
@@ -151,7 +151,7 @@ class CsvFile : public testing::Test {
     std::ofstream(path_, std::ios::binary) << text;
     return read_csv(path_, {2});
   }
-  // Behind the path.
+  // Returns the message without the path at its beginning.
   std::string failure(const std::string& text) const {
     const std::string message = message_of([&] { read(text); });
     EXPECT_EQ(message.find(path_.string()), 0u) << message;

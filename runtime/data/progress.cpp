@@ -4,19 +4,20 @@
 
 #include <algorithm>
 
+#include "registry/boundary/number_text.hpp"
+
 namespace bp {
 namespace {
 
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 constexpr uint64_t kBarWidth = 24;
 
-// "8.3 s", "2:05", "1:02:05".
+// Returns text like "8.3 s", "2:05" or "1:02:05".
 std::string duration(double seconds) {
+  if (seconds < 60) return fixed_text(seconds, 1) + " s";
   char text[32];
   const auto whole = static_cast<uint64_t>(seconds);
-  if (seconds < 60) {
-    std::snprintf(text, sizeof(text), "%.1f s", seconds);
-  } else if (seconds < 3600) {
+  if (seconds < 3600) {
     std::snprintf(text, sizeof(text), "%u:%02u", static_cast<unsigned>(whole / 60),
                   static_cast<unsigned>(whole % 60));
   } else {
@@ -37,7 +38,7 @@ ProgressBar::ProgressBar(uint64_t total, std::string label, std::FILE* output)
       last_draw_(start_ - kRedrawInterval) {}
 
 ProgressBar::~ProgressBar() {
-  // An exception may be on its way: leave the cursor on a line of its own.
+  // An exception may be in flight, and its text should begin on a new line.
   if (!is_finished_ && is_terminal_ && drawn_width_ > 0) std::fputc('\n', output_);
 }
 

@@ -9,7 +9,7 @@
 namespace bp {
 namespace {
 
-// What a bar of `total` steps writes to a file, which is not a terminal.
+// Returns what a bar of `total` steps writes to a file, which is not a terminal.
 std::string written(uint64_t total, uint64_t steps) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
   {

@@ -17,7 +17,7 @@ constexpr uint64_t kFirstSeed = 0;
 
 constinit thread_local const bp_target* current_target = nullptr;
 
-// The generators of all devices. Never destroyed, like the registry.
+// The generators of all devices. Like the registry, they are never destroyed.
 struct Generators {
   std::mutex mutex;
   uint64_t seed = kFirstSeed;
@@ -29,7 +29,7 @@ struct Generators {
   }
 };
 
-// The ids of all ops of this build.
+// Returns the ids of all ops of this build.
 std::vector<uint32_t> all_ops() {
   return {
 #define BP_OP(id, name, version, profile, kind, numerics) id,
@@ -47,15 +47,15 @@ bool has_host_device(const bp_registry* registry) {
   return false;
 }
 
-// Loads the backends that are found, in their order, until one brings a device of class host: ops
-// that a device has no kernel for run there. One that cannot be loaded is no reason to refuse a
-// device that can be used without it: its words stay in the error slot, and an op that needs a host
-// device says that there is none.
+// Loads the backends that are found, in their order, until one brings a device of class host. Ops
+// that another device has no kernel for run there. A backend that cannot be loaded is no reason to
+// refuse a device that works without it: the text of the failure stays in the error slot, and an op
+// that needs a host device reports that there is none.
 void load_host_device(bp_registry* registry) {
   if (has_host_device(registry)) return;
   uint64_t count = 0;
   check(bp_registry_discover(registry, &count), "registry.discover");
-  std::vector<std::string> names;  // Copies: a load may read the manifests again.
+  std::vector<std::string> names;  // Copied, since a load may read the manifests again.
   for (uint64_t i = 0; i < count; ++i) {
     const bp_manifest* manifest = nullptr;
     check(bp_registry_manifest(registry, i, &manifest), "registry.manifest");
@@ -68,10 +68,12 @@ void load_host_device(bp_registry* registry) {
   }
 }
 
-constexpr const char* kLevels[] = {"debug", "info", "warning", "error"};  // From BP_LOG_DEBUG on.
+// The first is BP_LOG_DEBUG.
+constexpr const char* kLevels[] = {"debug", "info", "warning", "error"};
 
-// What BACKPLANE_LOG says, from debug to error; else warnings: what a backend or a layer warns of
-// must reach somebody, such as an option that nobody knows, or a leak.
+// Returns the level that BACKPLANE_LOG names, from debug to error. If it names none, warnings are
+// printed: a warning of a backend or a layer, such as about an unknown option or a leak, must reach
+// somebody.
 bp_log_level read_threshold() {
   const char* text = bp_environment("BACKPLANE_LOG");
   if (text == nullptr) return BP_LOG_WARNING;
@@ -106,7 +108,7 @@ const bp_target& find_device(std::string_view name) {
     const bp_plugin* plugin = nullptr;
     status =
         bp_registry_load(registry, full.substr(0, full.find(':')).c_str(), 0, nullptr, &plugin);
-    if (status == BP_ALREADY_EXISTS) status = BP_OK;  // Then it lacks the device of this number.
+    if (status == BP_ALREADY_EXISTS) status = BP_OK;  // The backend lacks this device.
     if (status == BP_OK) status = bp_registry_find_target(registry, full.c_str(), &target);
     if (status == BP_OK) load_host_device(registry);
   }
@@ -120,7 +122,8 @@ const bp_target& find_device(std::string_view name) {
 
 bp_registry* default_registry() {
   static bp_registry* const registry = [] {
-    log_threshold();  // A level that is none is told also where nothing is logged.
+    // An invalid level is reported also if nothing is logged.
+    log_threshold();
     const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
                                 .struct_type = BP_STRUCT_REGISTRY_DESC,
                                 .log = print_line};
@@ -147,6 +150,11 @@ Generator::Range Generator::take(uint64_t block_count) {
   const Range range{seed_, offset_};
   offset_ += block_count;
   return range;
+}
+
+void Generator::give_back(const Range& range, uint64_t block_count) {
+  const std::lock_guard lock(mutex_);
+  if (seed_ == range.seed && offset_ == range.offset + block_count) offset_ = range.offset;
 }
 
 Device::Device(std::string_view name) : target_(&find_device(name)) {}

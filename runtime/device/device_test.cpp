@@ -1,4 +1,4 @@
-// Devices, guards, streams, events, generators, and the memory of a device.
+// Tests devices, guards, streams, events, generators, and the memory of a device.
 #include "backplane/runtime/device.hpp"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,7 @@ using Floats = std::vector<float>;
 constexpr const char* kNoDevice =
     "no device is given, and none is current: name one, or make a bp::DeviceGuard";
 
-// ---- Devices and their guards
-// --------------------------------------------------------------------
+// ---- Devices and their guards ------------------------------------------------------------------
 
 TEST(DeviceGuards, CountUntilTheEndOfTheirScope) {
   const Device device = test_device(), second = second_test_device();
@@ -119,8 +118,7 @@ TEST(Devices, ReportEachLaunch) {
   EXPECT_EQ(launches(), before + 1);
 }
 
-// ---- Generators
-// ----------------------------------------------------------------------------------
+// ---- Generators --------------------------------------------------------------------------------
 
 TEST(Generators, AreOneForEachDevice) {
   const Device device = test_device();
@@ -148,6 +146,31 @@ TEST(Generators, ContinueFromAStateThatWasKept) {
   EXPECT_EQ(uniform({6}, BP_F32, current_device(), &generator).to_vector<float>(), expected);
 }
 
+TEST(Generators, AdvanceOnlyForACallThatIsAccepted) {
+  const DeviceGuard guard(test_device());
+  Generator generator(5);
+  generator.take(3);
+  const Tensor floats = zeros({40}, BP_F32), integers = zeros({40}, BP_I64);
+  EXPECT_NE(message_of([&] { uniform({9}, BP_I64, current_device(), &generator); }), "");
+  EXPECT_NE(message_of([&] { dropout(integers, 0.5, &generator); }), "");
+  EXPECT_EQ(generator.state().offset, 3u);
+  dropout(floats, 0.5, &generator);
+  EXPECT_EQ(generator.state().offset, 13u) << "four words in a block";
+}
+
+TEST(Generators, TakeNothingBackThatSomebodyTookBehind) {
+  Generator generator(5);
+  const Generator::Range first = generator.take(2);
+  const Generator::Range second = generator.take(3);
+  generator.give_back(first, 2);
+  EXPECT_EQ(generator.state().offset, 5u);
+  generator.give_back(second, 3);
+  EXPECT_EQ(generator.state().offset, 2u);
+  generator.set_seed(6, 2);
+  generator.give_back(first, 2);
+  EXPECT_EQ(generator.state().offset, 2u) << "the range is of another seed";
+}
+
 TEST(Generators, GiveNoBlockToTwoThreads) {
   constexpr uint64_t kThreads = 4, kTakes = 200, kBlocks = 3;
   Generator generator(1);
@@ -169,8 +192,7 @@ TEST(Generators, GiveNoBlockToTwoThreads) {
   EXPECT_EQ(generator.state().offset, kThreads * kTakes * kBlocks);
 }
 
-// ---- Streams and events
-// --------------------------------------------------------------------------
+// ---- Streams and events ------------------------------------------------------------------------
 
 class Streams : public testing::Test {
  protected:
@@ -325,8 +347,7 @@ TEST_F(Streams, TellTheTimeBetweenEventsThatWereMadeForIt) {
   EXPECT_EQ(message.find("event.elapsed_ns: "), 0u) << message;
 }
 
-// ---- Memory
-// --------------------------------------------------------------------------------------
+// ---- Memory ------------------------------------------------------------------------------------
 
 class Memory : public Streams {
  protected:

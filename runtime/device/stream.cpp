@@ -6,7 +6,8 @@
 namespace bp {
 namespace {
 
-// The innermost guard of this thread, whatever its device: there are few, and most often none.
+// The innermost guard of this thread, for any device. A list suffices, since there are few guards,
+// and most often none.
 constinit thread_local StreamGuard* innermost = nullptr;
 
 }  // namespace
@@ -110,7 +111,7 @@ int64_t Event::elapsed_ns(const Event& end) const {
 
 StreamGuard::StreamGuard(const Stream& stream)
     : target_(&stream.device().target()), stream_(stream.get()), outer_(innermost) {
-  // Without a handle the work would go to the default stream, and nobody would see it.
+  // Without a handle the work would go to the default stream without notice.
   if (stream_ == nullptr)
     throw Error(BP_INVALID_ARGUMENT, "StreamGuard: the stream was moved away");
   innermost = this;

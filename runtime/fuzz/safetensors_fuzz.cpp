@@ -1,5 +1,6 @@
-// The header of a file of weights: the first 8 bytes are how many bytes of elements follow it. It
-// is refused with a text that names the file, or it is the same after a second trip through text.
+// Fuzzes the header of a file of weights. The first 8 bytes of the input say how many bytes of
+// elements follow the header. Either the header is refused with a text that names the file, or
+// writing and reading it again gives the same header.
 #include <cstring>
 #include <string>
 

@@ -65,7 +65,7 @@ std::vector<int64_t> read_shape(const std::string& path, const std::string& name
   return value.get<std::vector<int64_t>>();
 }
 
-// The bytes of a tensor. No tensor has more elements than count_elements() takes.
+// Returns the bytes of a tensor. No tensor has more elements than count_elements() takes.
 uint64_t size_of(const std::string& path, const Entry& entry) {
   try {
     const auto count = static_cast<uint64_t>(detail::count_elements(entry.shape));
@@ -99,7 +99,8 @@ Entry read_entry(const std::string& path, const std::string& name, const Json& j
   return entry;
 }
 
-// Parses, and refuses a name that stands twice: a plain parse would keep one and drop the other.
+// Parses the header, and refuses a name that occurs twice. A plain parse would keep one tensor of
+// that name and drop the other.
 Json parse_header(const std::string& path, const std::string& text) {
   std::set<std::string> names;
   std::string twice;
@@ -135,7 +136,7 @@ Metadata read_metadata(const std::string& path, const Json& header) {
   return metadata;
 }
 
-// The elements must lie one behind the other and fill the file.
+// Checks that the elements lie one behind the other and fill the file.
 void check_cover(const std::string& path, std::vector<Entry> entries, uint64_t data_bytes) {
   std::ranges::sort(entries, {}, [](const Entry& e) { return std::pair(e.begin, e.end); });
   uint64_t expected = 0;

@@ -1,4 +1,4 @@
-// The header of a file of weights as text, without the file and without a device.
+// Reads and writes the header of a file of weights as text, without a file and without a device.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace bp::safetensors {
 
-inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // What other readers accept.
-inline constexpr uint64_t kAlignment = 8;                 // Of the elements behind the header.
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // Other readers accept as much.
+inline constexpr uint64_t kAlignment = 8;                 // The elements begin at a multiple of it.
 
-// One tensor: its elements are bytes [begin, end) behind the header.
+// The entry of one tensor, whose elements are bytes [begin, end) behind the header.
 struct Entry {
   std::string name;
   bp_dtype dtype;
@@ -24,15 +24,15 @@ struct Entry {
 
 struct Header {
   Metadata metadata;
-  std::vector<Entry> entries;  // By name.
+  std::vector<Entry> entries;  // Sorted by name.
 };
 
 // Reads the header `text` in front of `data_bytes` of elements. Everything is checked: JSON,
-// dtypes, shapes, and that the elements lie without gaps and overlap. Throws Error, which names the
+// dtypes, shapes, and that the elements lie without gaps or overlap. Throws Error, which names the
 // file `path` and the field.
 Header read_header(const std::string& path, const std::string& text, uint64_t data_bytes);
 
-// The text of `header`, padded with spaces so that the elements are aligned. Throws Error.
+// Returns the text of `header`, padded with spaces so that the elements are aligned. Throws Error.
 std::string write_header(const Header& header);
 
 }  // namespace bp::safetensors

@@ -27,7 +27,7 @@ class Safetensors : public testing::Test {
 
   std::string path(const char* name = "weights.safetensors") const { return folder_ / name; }
 
-  // Writes a file of `header` and `data_bytes` zeros behind it.
+  // Writes a file that has `header` and `data_bytes` zeros.
   std::string file(const std::string& header, size_t data_bytes, int64_t header_length = -1) const {
     std::ofstream out(path(), std::ios::binary | std::ios::trunc);
     const uint64_t length =
@@ -37,7 +37,7 @@ class Safetensors : public testing::Test {
     return path();
   }
 
-  // The names in the folder.
+  // Returns the names in the folder.
   std::vector<std::string> files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
@@ -46,7 +46,7 @@ class Safetensors : public testing::Test {
     return names;
   }
 
-  // The message with which loading fails.
+  // Returns the message with which loading fails.
   static std::string failure(const std::string& path) {
     try {
       load_safetensors(path);
@@ -176,8 +176,7 @@ TEST_F(Safetensors, NamesAFileThatIsMissing) {
   }
 }
 
-// ---- Files that something happened to
-// -------------------------------------------------------------
+// ---- Files that something happened to ----------------------------------------------------------
 
 std::string read_all(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -243,8 +242,7 @@ TEST_F(Safetensors, RefusesMetadataThatIsNoText) {
             std::string::npos);
 }
 
-// ---- What is saved
-// -------------------------------------------------------------------------------
+// ---- What is saved -----------------------------------------------------------------------------
 
 TEST_F(Safetensors, KeepsEveryDtypeBitForBit) {
   TensorMap saved;

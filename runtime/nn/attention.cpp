@@ -13,7 +13,7 @@ void check_divides(const char* what, int64_t value, const char* of, int64_t whol
                                        ", which is " + std::to_string(whole));
 }
 
-// (batch, length, heads * width) as (batch, heads, length, width), without a copy.
+// Returns (batch, length, heads * width) as (batch, heads, length, width), without a copy.
 Tensor split_heads(const Tensor& x, int64_t head_count, int64_t head_width) {
   return x.view({x.shape(0), x.shape(1), head_count, head_width}).transpose(1, 2);
 }

@@ -5,11 +5,12 @@
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/nn.hpp"
 #include "backplane/runtime/ops.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::nn {
 namespace {
 
-// Uniform in [-bound, bound).
+// Returns a tensor that is uniform in [-bound, bound).
 Tensor uniform_within(IntList shape, double bound) {
   const NoGradGuard no_grad;
   return uniform(shape, BP_F32) * (2 * bound) - bound;
@@ -75,7 +76,7 @@ Tensor Embedding::forward(const Tensor& indices) { return embedding(weight_, ind
 
 Dropout::Dropout(double p) : p_(p) {
   if (p >= 0 && p <= 1) return;
-  throw Error(BP_INVALID_ARGUMENT, "Dropout: p is " + std::to_string(p) + "; allowed: 0 to 1");
+  throw Error(BP_INVALID_ARGUMENT, "Dropout: p is " + short_text(p) + "; allowed: 0 to 1");
 }
 
 Tensor Dropout::forward(const Tensor& x) { return is_training() && p_ > 0 ? dropout(x, p_) : x; }

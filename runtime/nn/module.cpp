@@ -5,7 +5,7 @@
 
 namespace bp::nn {
 
-// Two of one name would be one entry of state_dict(), and one of them lost.
+// Refuses a name that is used: state_dict() would have one entry for both and lose the other.
 void Module::check_name(const std::string& name) const {
   const auto is_it = [&](const auto& entry) { return entry.first == name; };
   if (std::ranges::none_of(parameters_, is_it) && std::ranges::none_of(modules_, is_it)) return;

@@ -20,7 +20,7 @@ class Layers : public testing::Test {
   DeviceGuard guard{test_device()};
 };
 
-// Largest difference between two tensors of one shape.
+// Returns the largest difference between two tensors of one shape.
 double difference(const Tensor& a, const Tensor& b) { return amax(abs(a - b)).item<double>(); }
 
 TEST_F(Layers, NormalizeTheLastAxis) {
@@ -44,7 +44,7 @@ TEST_F(Layers, ActivateBehindALinearLayerAsApart) {
   EXPECT_LT(difference(Silu()(x), x * sigmoid(x)), 1e-6);
 }
 
-// Attention by hand, head by head, of queries, keys and values (length, width).
+// Computes attention head by head from queries, keys and values (length, width).
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
   const int64_t length = q.shape(0);
   Tensor scores = matmul(q, k.transpose()) / std::sqrt(static_cast<double>(q.shape(1)));
@@ -101,7 +101,7 @@ TEST_F(Layers, LeadAGradientToEveryParameterOfABlock) {
   sum(block(x) * uniform({2, 3, 8}, BP_F32)).backward();
   for (const auto& [name, parameter] : block.named_parameters()) {
     ASSERT_TRUE(parameter.grad()) << name;
-    // The softmax does not see what all keys have in common.
+    // The softmax does not change if all keys move by the same vector.
     if (name == "attention.key.bias") continue;
     EXPECT_GT(amax(abs(parameter.grad())).item<double>(), 1e-6) << name;
   }
@@ -131,10 +131,9 @@ TEST_F(Layers, RefuseWidthsThatDoNotDivide) {
   EXPECT_EQ(message_of([] { RmsNorm(0); }), "RmsNorm: width is 0; allowed: from 1");
 }
 
-// ---- Parameters and states
-// -----------------------------------------------------------------------
+// ---- Parameters and states ---------------------------------------------------------------------
 
-// Two layers that a test names as it likes.
+// Two layers, whose names the test chooses.
 class Pair : public Module {
  public:
   Pair(const char* first, const char* second, std::shared_ptr<Module> layer,

@@ -34,8 +34,7 @@ void fail_recorded_write(const char* op) {
        "put them under a bp::NoGradGuard");
 }
 
-// ---- Elementwise inputs
-// --------------------------------------------------------------------------
+// ---- Elementwise inputs ------------------------------------------------------------------------
 
 namespace {
 
@@ -62,7 +61,7 @@ void Elementwise::prepare(const char* op, Rule rule) {
   if (dtype == 0) fail_promotion(op, a->dtype, b->dtype);
   if (rule == Rule::kDivide && !is_float(dtype)) dtype = BP_F32;
 
-  const NoGradGuard guard;  // The gradient casts and sums by itself.
+  const NoGradGuard guard;  // The gradient has its own casts and sums.
   if (a == nullptr) held_[0] = bp::fill({}, dtype, Device(*target_), Scalar(a_.scalar()));
   if (a != nullptr && a->dtype != dtype) held_[0] = a_.tensor()->to(dtype);
   if (b != nullptr && b->dtype != dtype) held_[1] = b_.tensor()->to(dtype);
@@ -111,7 +110,7 @@ ThreeInputs::ThreeInputs(const char* op, const char* const (&names)[3], First fi
   broadcast(inputs, names, op);
 }
 
-// Those from `begin` on.
+// Casts the inputs from `begin` on to one dtype.
 void ThreeInputs::cast(const bp_tensor** inputs, size_t begin, const Tensor* const* given,
                        const char* op) {
   bp_dtype dtype = inputs[begin]->dtype;
@@ -121,7 +120,7 @@ void ThreeInputs::cast(const bp_tensor** inputs, size_t begin, const Tensor* con
         inputs[i] == nullptr ? promote_scalar(dtype, scalar()) : promote(dtype, inputs[i]->dtype);
     if (dtype == 0) fail_promotion(op, before, inputs[i]->dtype);
   }
-  const NoGradGuard guard;  // The gradient casts by itself.
+  const NoGradGuard guard;  // The gradient has its own casts.
   for (size_t i = begin; i < 3; ++i) {
     if (inputs[i] == nullptr || inputs[i]->dtype == dtype) continue;
     held_[i] = given[i]->to(dtype);
@@ -151,8 +150,7 @@ void ThreeInputs::broadcast(const bp_tensor* const* inputs, const char* const* n
   }
 }
 
-// ---- Promotion
-// -----------------------------------------------------------------------------------
+// ---- Promotion ---------------------------------------------------------------------------------
 
 namespace {
 
@@ -170,7 +168,8 @@ bp_dtype promote_floats(bp_dtype a, bp_dtype b) {
 
 }  // namespace
 
-// The dtypes of base.h stand in the order of their width within i8..i64, u8..u64 and f16..f64.
+// Relies on base.h, where the dtypes i8..i64, u8..u64 and f16..f64 stand in the order of their
+// width.
 bp_dtype promote(bp_dtype a, bp_dtype b) {
   if (a == b) return a;
   if (a == BP_BOOL) return b;
@@ -182,7 +181,7 @@ bp_dtype promote(bp_dtype a, bp_dtype b) {
   const bp_dtype with_sign = is_signed(a) ? a : b;
   const bp_dtype without = is_signed(a) ? b : a;
   if (!is_signed(with_sign) || !is_unsigned(without) || without == BP_U64) return 0;
-  // A signed type holds an unsigned one that is narrower.
+  // A signed dtype holds every narrower unsigned dtype.
   return std::max(with_sign, without - BP_U8 + BP_I16);
 }
 
@@ -192,8 +191,7 @@ bp_dtype promote_scalar(bp_dtype tensor, const bp_scalar& scalar) {
   return BP_I64;
 }
 
-// ---- Attributes
-// ----------------------------------------------------------------------------------
+// ---- Attributes --------------------------------------------------------------------------------
 
 namespace {
 
@@ -236,7 +234,7 @@ int64_t ndim_of(const char* op, const char* name, std::span<const Tensor> tensor
 
 std::pair<Tensor, Tensor> prepare_matmul(const Tensor& a, const Tensor& b) {
   if (!a || !b) fail(std::string("matmul: ") + (a ? "b" : "a") + " is empty; allowed: a tensor");
-  if (a.ndim() < 2 || b.ndim() < 2) return {a, b};  // The checks of the op refuse it.
+  if (a.ndim() < 2 || b.ndim() < 2) return {a, b};  // The checks of the op refuse these.
   const auto lead = [](const Tensor& x) { return dims::View{x.get()->shape, x.ndim() - 2}; };
   if (dims::operator==(lead(a), lead(b))) return {a, b};
   const dims::Dims shared = dims::broadcast(lead(a), lead(b));

@@ -1,4 +1,4 @@
-// What the generated wrappers are made of: from arguments as users give them to frames as kernels
+// Parts of the generated wrappers, which turn arguments as users give them into frames as kernels
 // see them. The common case is inline and allocates nothing but outputs.
 #pragma once
 
@@ -36,7 +36,7 @@ class Call {
   const bp_tensor* optional(const char* name, const Tensor& tensor) {
     return tensor ? this->tensor(name, tensor) : nullptr;
   }
-  // NULL for a number: it stands beside, in operand.scalar().
+  // Returns NULL for a number, which is in operand.scalar().
   const bp_tensor* operand(const char* name, const Operand& operand) {
     return operand.tensor() != nullptr ? tensor(name, *operand.tensor()) : nullptr;
   }
@@ -51,14 +51,16 @@ class Call {
   const char* first_ = nullptr;
 };
 
-// `given` seen in `shape`, to which it broadcasts. `strides` has place for BP_MAX_RANK.
+// Returns `given` seen in `shape`, to which it broadcasts. `strides` has room for BP_MAX_RANK
+// strides.
 bp_tensor broadcast_view(const bp_tensor& given, dims::View shape, int64_t* strides);
 
-// The inputs of an elementwise op: cast to one dtype and broadcast to one shape. The first is
-// always a tensor, since frames have it so. Refers to the operands, which must outlive it.
+// The inputs of an elementwise op, cast to one dtype and broadcast to one shape. The first is
+// always a tensor, since frames need one. An Elementwise refers to the operands, which must outlive
+// it.
 class Elementwise {
  public:
-  enum class Rule { kPromote, kDivide };  // kDivide: integers become f32 first.
+  enum class Rule { kPromote, kDivide };  // kDivide casts integers to f32 first.
 
   Elementwise(const char* op, Rule rule, const Operand& a, const Operand& b) : a_(a), b_(b) {
     if (!is_plain(rule)) [[unlikely]]
@@ -72,7 +74,7 @@ class Elementwise {
   const bp_scalar& b_scalar() const { return b_.scalar(); }
   const bp_target& target() const { return *target_; }
 
-  // What a was given as; a number has become a tensor without axes.
+  // Returns what `a` was given as. A number has become a tensor without axes.
   const Tensor& first() const { return a_.tensor() != nullptr ? *a_.tensor() : held_[0]; }
 
  private:
@@ -84,15 +86,15 @@ class Elementwise {
   const Operand& b_;
   const bp_tensor* tensors_[2] = {nullptr, nullptr};
   const bp_target* target_ = nullptr;
-  Tensor held_[2];  // Casts, and a number that stands for a tensor.
+  Tensor held_[2];  // Casts, and a tensor that stands for a number.
   bp_tensor views_[2];
   int64_t shape_[BP_MAX_RANK];
   int64_t strides_[2][BP_MAX_RANK];
 };
 
-// The inputs of an op of two tensors and an operand, as where() and lerp() are: broadcast to one
-// shape, and cast to one dtype unless the first is a condition. Refers to what it is made of, as
-// Elementwise does.
+// The inputs of an op that takes two tensors and an operand, such as where() and lerp(). They are
+// broadcast to one shape, and cast to one dtype unless the first is a condition. A ThreeInputs
+// refers to its tensors and its operand, which must outlive it.
 class ThreeInputs {
  public:
   enum class First { kCondition, kValue };
@@ -102,7 +104,7 @@ class ThreeInputs {
   ThreeInputs(const ThreeInputs&) = delete;
   ThreeInputs& operator=(const ThreeInputs&) = delete;
 
-  // NULL if the operand is a number.
+  // Returns NULL if the operand is a number.
   const bp_tensor* tensor(size_t i) const {
     return i == 2 && operand_.tensor() == nullptr ? nullptr : &views_[i];
   }
@@ -121,7 +123,7 @@ class ThreeInputs {
   int64_t strides_[3][BP_MAX_RANK];
 };
 
-// An output that was given, for inputs on `target`.
+// output() returns the given output `y` as kernels see it, for inputs on `target`.
 [[noreturn]] void fail_output(const char* op, const char* name, const Tensor& y,
                               const bp_target& target);
 inline const bp_tensor* output(const char* op, const char* name, const Tensor& y,
@@ -135,7 +137,8 @@ inline bool is_float(bp_dtype dtype) {
   return tensors::is_plain_float(dtype) || (dtype >= BP_F8E4M3FN && dtype <= BP_F4E2M1);
 }
 
-// Both of one dtype and shape and on one device, or a number that the dtype of the tensor holds.
+// Returns whether the inputs need no cast and no broadcast. Then both have one dtype and shape and
+// are on one device, or the second is a number that the dtype of the first holds.
 inline bool Elementwise::is_plain(Rule rule) {
   if (a_.tensor() == nullptr || !*a_.tensor()) return false;
   const TensorImpl& a = *a_.tensor()->impl();
@@ -157,22 +160,24 @@ inline bool Elementwise::is_plain(Rule rule) {
   return true;
 }
 
-// The dtype in which values of both are computed: see ops_spec. 0 if there is none.
+// Returns the dtype in which an op computes values of both dtypes, or 0 if there is none. ops_spec
+// has the rules.
 bp_dtype promote(bp_dtype a, bp_dtype b);
 bp_dtype promote_scalar(bp_dtype tensor, const bp_scalar& scalar);
 
-// `given`, repeated to `count` numbers where that is a multiple of its length.
+// Returns `given`, repeated until it has `count` numbers if `count` is a multiple of its length.
 dims::Dims resolve_list(const char* op, const char* name, IntList given, int64_t count);
 dims::Dims resolve_axes(const char* op, const char* name, IntList given, int64_t ndim);
 
-// The rank of the first tensor of a list; error if there is none.
+// Returns the rank of the first tensor of a list. Throws Error if the list is empty.
 int64_t ndim_of(const char* op, const char* name, std::span<const Tensor> tensors);
 
 inline IntList ints(dims::View list) { return {list.data, static_cast<size_t>(list.count)}; }
 inline IntList ints(const dims::Dims& list) { return ints(dims::View(list)); }
 inline uint64_t count_of(const dims::Dims& list) { return static_cast<uint64_t>(list.count); }
 
-// A tensor that says no more than the dtype that an output is to have; 0 leaves it to the op.
+// Returns a tensor that only tells an op which dtype its output must have. 0 leaves the dtype to
+// the op.
 inline bp_tensor wanted(bp_dtype dtype) {
   return {nullptr, 0, nullptr, nullptr, 0, dtype, nullptr, 0, 0};
 }
@@ -209,7 +214,8 @@ inline void count_write(std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) count_write(tensor);
 }
 
-// a (..., m, k) and b (..., k, n) with the axes before the last two broadcast to each other.
+// Returns a (..., m, k) and b (..., k, n) with the axes before the last two broadcast to each
+// other.
 std::pair<Tensor, Tensor> prepare_matmul(const Tensor& a, const Tensor& b);
 
 }  // namespace bp::detail

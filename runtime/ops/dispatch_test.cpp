@@ -1,5 +1,5 @@
-// What all ops share: broadcasting, numbers in the place of tensors, refusals, outputs that are
-// given, and calls from many threads.
+// Tests what all ops share: broadcasting, numbers in the place of tensors, refusals, given outputs,
+// and calls from many threads.
 #include "runtime/ops/dispatch.hpp"
 
 #include <gtest/gtest.h>
@@ -25,8 +25,7 @@ class Dispatch : public testing::Test {
   Tensor x = from_host<float>({0, 1, 2, 3, 4, 5}, {2, 3}, device);
 };
 
-// ---- Broadcasting
-// --------------------------------------------------------------------------------
+// ---- Broadcasting ------------------------------------------------------------------------------
 
 int64_t count_of(const Shape& shape) {
   int64_t count = 1;
@@ -34,13 +33,13 @@ int64_t count_of(const Shape& shape) {
   return count;
 }
 
-// The extent of a shape that is filled up with 1 in front to 4 axes.
+// Returns an extent of the shape after it is padded with 1 in front to 4 axes.
 int64_t extent_at(const Shape& shape, size_t axis) {
   const size_t lead = 4 - shape.size();
   return axis < lead ? 1 : shape[axis - lead];
 }
 
-// The element of 0, 1, 2 ... in `shape` that broadcasting shows at `index` of 4 axes.
+// Returns the element of 0, 1, 2, ... in `shape` that broadcasting shows at `index` of 4 axes.
 int64_t broadcast_element(const Shape& shape, const int64_t (&index)[4]) {
   int64_t place = 0;
   for (size_t axis = 0; axis < 4; ++axis) {
@@ -50,7 +49,7 @@ int64_t broadcast_element(const Shape& shape, const int64_t (&index)[4]) {
   return place;
 }
 
-// 1000 a + b, computed one by one.
+// Computes 1000 a + b element by element.
 Numbers combined(const Shape& a, const Shape& b, const Shape& y) {
   Numbers result;
   int64_t index[4];
@@ -120,8 +119,7 @@ TEST_F(Dispatch, BroadcastsThreeInputsToEachOther) {
       << message;
 }
 
-// ---- Numbers
-// -------------------------------------------------------------------------------------
+// ---- Numbers -----------------------------------------------------------------------------------
 
 TEST_F(Dispatch, TakesANumberOnEitherSide) {
   EXPECT_EQ(sub(10, x).to_vector<float>(), (Floats{10, 9, 8, 7, 6, 5}));
@@ -152,8 +150,7 @@ TEST_F(Dispatch, DividesIntegersAsFloats) {
   EXPECT_EQ((x.to(BP_F64) / 2).dtype(), bp_dtype{BP_F64});
 }
 
-// ---- Refusals
-// ------------------------------------------------------------------------------------
+// ---- Refusals ----------------------------------------------------------------------------------
 
 TEST_F(Dispatch, NamesTheInputThatIsEmpty) {
   const Tensor none;
@@ -207,8 +204,7 @@ TEST_F(Dispatch, WritesThroughTheStridesOfAGivenOutput) {
   EXPECT_EQ(whole.to_vector<float>(), (Floats{0, 0, 6, 0, 2, 0, 8, 0, 4, 0, 10, 0}));
 }
 
-// ---- Random numbers
-// ------------------------------------------------------------------------------
+// ---- Random numbers ----------------------------------------------------------------------------
 
 TEST_F(Dispatch, DropsNothingAndEverythingAtTheEnds) {
   Generator generator(1);
@@ -233,8 +229,7 @@ TEST_F(Dispatch, DrawsNumbersThatAreSpreadOverTheirInterval) {
   EXPECT_EQ(generator.state().offset, 2000u) << "no elements take no numbers";
 }
 
-// ---- Threads
-// -------------------------------------------------------------------------------------
+// ---- Threads -----------------------------------------------------------------------------------
 
 TEST_F(Dispatch, GivesEachThreadItsOwnResultsAndItsOwnWords) {
   constexpr int kThreads = 4;

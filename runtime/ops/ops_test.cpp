@@ -21,8 +21,7 @@ class Ops : public testing::Test {
   Tensor x = from_host<float>({0, 1, 2, 3, 4, 5}, {2, 3}, device);
 };
 
-// ---- Promotion: the rules of the Python array API standard
-// ---------------------------------------
+// ---- Promotion: the rules of the Python array API standard -------------------------------------
 
 struct PromotionRow {
   bp_dtype a, b, common;  // 0: no dtype holds both.
@@ -30,7 +29,7 @@ struct PromotionRow {
 
 TEST(Promotion, FollowsTheTable) {
   const PromotionRow rows[] = {
-      // One kind: the wider one.
+      // Within one kind, the wider dtype wins.
       {BP_I8, BP_I32, BP_I32},
       {BP_I64, BP_I16, BP_I64},
       {BP_U16, BP_U8, BP_U16},
@@ -38,15 +37,15 @@ TEST(Promotion, FollowsTheTable) {
       {BP_F16, BP_F32, BP_F32},
       {BP_BF16, BP_F32, BP_F32},
       {BP_BF16, BP_F64, BP_F64},
-      // Neither of these holds the other.
+      // Neither of these dtypes holds the other.
       {BP_F16, BP_BF16, BP_F32},
       {BP_F8E4M3FN, BP_F8E5M2, BP_F32},
       {BP_F8E4M3FN, BP_BF16, BP_BF16},
-      // bool is below everything.
+      // bool gives way to every other dtype.
       {BP_BOOL, BP_U8, BP_U8},
       {BP_BOOL, BP_I64, BP_I64},
       {BP_BOOL, BP_F16, BP_F16},
-      // A signed integer holds an unsigned one that is narrower.
+      // A signed integer holds every narrower unsigned integer.
       {BP_U8, BP_I8, BP_I16},
       {BP_U8, BP_I32, BP_I32},
       {BP_U16, BP_I16, BP_I32},
@@ -54,7 +53,7 @@ TEST(Promotion, FollowsTheTable) {
       {BP_U32, BP_I32, BP_I64},
       {BP_U64, BP_I64, 0},
       {BP_U64, BP_I8, 0},
-      // A float stays as it is beside an integer, however wide.
+      // A float stays as it is beside an integer of any width.
       {BP_I64, BP_F16, BP_F16},
       {BP_U64, BP_F32, BP_F32},
       {BP_I32, BP_BF16, BP_BF16},
@@ -83,7 +82,7 @@ TEST(Promotion, IsNotRaisedByANumberWithinItsKind) {
       {BP_I32, true, BP_I32},
       {BP_F32, true, BP_F32},
       {BP_BOOL, true, BP_BOOL},
-      // A number of a higher kind raises it, to the default dtype of that kind.
+      // A number of a higher kind raises the dtype to the default dtype of that kind.
       {BP_I64, 0.5, BP_F32},
       {BP_U8, 0.5, BP_F32},
       {BP_BOOL, 0.5, BP_F32},
@@ -124,8 +123,7 @@ TEST_F(Ops, RefuseAnEmptyListOfTensors) {
   EXPECT_EQ(message_of([] { cat({}, 0); }), "cat: xs has no tensors; allowed: at least one");
 }
 
-// ---- Elementwise
-// ---------------------------------------------------------------------------------
+// ---- Elementwise -------------------------------------------------------------------------------
 
 TEST_F(Ops, AddTensorsAndNumbers) {
   EXPECT_EQ((x + x).to_vector<float>(), (Floats{0, 2, 4, 6, 8, 10}));
@@ -223,8 +221,7 @@ TEST_F(Ops, SayWhatIsGivenAndWhatIsAllowed) {
   EXPECT_NE(window.find("allowed: windows that fit into the padded extents"), std::string::npos);
 }
 
-// ---- Reductions, matrices, windows
-// ---------------------------------------------------------------
+// ---- Reductions, matrices, windows -------------------------------------------------------------
 
 TEST_F(Ops, ReduceOverAnyAxes) {
   EXPECT_EQ(sum(x).item<float>(), 15);
@@ -282,8 +279,7 @@ TEST_F(Ops, ComputeLosses) {
   EXPECT_NEAR(cross_entropy(x, target).item<float>(), expected + 1, 1e-5);
 }
 
-// ---- Random
-// --------------------------------------------------------------------------------------
+// ---- Random ------------------------------------------------------------------------------------
 
 TEST_F(Ops, RepeatNumbersOfOneSeed) {
   manual_seed(7);
@@ -306,8 +302,7 @@ TEST_F(Ops, DropAndScaleElements) {
   EXPECT_EQ(generator.state().offset, 250u);
 }
 
-// ---- Optimisers
-// ----------------------------------------------------------------------------------
+// ---- Optimisers --------------------------------------------------------------------------------
 
 TEST_F(Ops, UpdateParametersInPlace) {
   const std::vector<Tensor> params{ones({2}, BP_F32)};
@@ -329,8 +324,7 @@ TEST_F(Ops, RefuseToUpdateWhatIsRecorded) {
   EXPECT_NO_THROW(sgd_step(params, {{ones({2}, BP_F32)}}, {}, 0.1, 1));
 }
 
-// ---- Streams, devices, memory
-// --------------------------------------------------------------------
+// ---- Streams, devices, memory ------------------------------------------------------------------
 
 TEST_F(Ops, RunOnTheStreamOfTheInnermostGuard) {
   Stream side(device);

@@ -1,5 +1,5 @@
-// Random ops with the generator of their device: takes as many blocks of Philox words as elements
-// need, rounded up, so that no two calls share a word.
+// Random ops use the generator of their device. Each call takes as many blocks of Philox words as
+// its elements need, rounded up, so that no two calls share a word.
 #include "backplane/runtime/random.hpp"
 
 #include "backplane/runtime/ops.hpp"
@@ -8,28 +8,42 @@
 namespace bp {
 namespace {
 
-// A block has four words; f64 takes two of them per element.
+// Returns the number of blocks for `count` elements. A block has four words, and an f64 takes two
+// of them.
 uint64_t blocks_for(int64_t count, bp_dtype dtype) {
   const uint64_t per_block = dtype == BP_F64 ? 2 : 4;
   return (static_cast<uint64_t>(count) + per_block - 1) / per_block;
 }
 
-Generator::Range take(Generator* generator, Device device, uint64_t block_count) {
-  return (generator != nullptr ? *generator : device.generator()).take(block_count);
+// The result of `op` with a range of its own. If it throws, the generator is as before: nothing has
+// used the range.
+template <typename Op>
+Tensor with_range(Generator* given, Device device, uint64_t block_count, Op&& op) {
+  Generator& generator = given != nullptr ? *given : device.generator();
+  const Generator::Range range = generator.take(block_count);
+  try {
+    return op(range);
+  } catch (...) {
+    generator.give_back(range, block_count);
+    throw;
+  }
 }
 
 }  // namespace
 
 Tensor uniform(IntList shape, bp_dtype dtype, Device device, Generator* generator) {
   const int64_t count = detail::count_elements(shape);
-  const Generator::Range range = take(generator, device, blocks_for(count, dtype));
-  return uniform(shape, dtype, device, range.seed, range.offset);
+  return with_range(generator, device, blocks_for(count, dtype), [&](Generator::Range range) {
+    return uniform(shape, dtype, device, range.seed, range.offset);
+  });
 }
 
 Tensor dropout(const Tensor& x, double p, Generator* generator) {
   // The mask is drawn in f32, whatever the dtype of x.
-  const Generator::Range range = take(generator, x.device(), blocks_for(x.numel(), BP_F32));
-  return dropout(x, range.seed, range.offset, p);
+  const uint64_t blocks = blocks_for(x.numel(), BP_F32);
+  return with_range(generator, x.device(), blocks, [&](Generator::Range range) {
+    return dropout(x, range.seed, range.offset, p);
+  });
 }
 
 }  // namespace bp

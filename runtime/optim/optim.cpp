@@ -8,6 +8,7 @@
 
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp {
 namespace {
@@ -15,15 +16,13 @@ namespace {
 void check_at_least(const char* optimizer, const char* option, double value, double least) {
   if (value >= least) return;
   throw Error(BP_INVALID_ARGUMENT, std::string(optimizer) + ": " + option + " is " +
-                                       std::to_string(value) + "; allowed: from " +
-                                       std::to_string(least));
+                                       short_text(value) + "; allowed: from " + short_text(least));
 }
 
 void check_below_one(const char* optimizer, const char* option, double value) {
   if (value >= 0 && value < 1) return;
   throw Error(BP_INVALID_ARGUMENT, std::string(optimizer) + ": " + option + " is " +
-                                       std::to_string(value) + "; allowed: 0 <= " + option +
-                                       " < 1");
+                                       short_text(value) + "; allowed: 0 <= " + option + " < 1");
 }
 
 std::vector<Tensor> zeros_like_all(const std::vector<Tensor>& tensors) {
@@ -33,8 +32,8 @@ std::vector<Tensor> zeros_like_all(const std::vector<Tensor>& tensors) {
   return zeros;
 }
 
-// Counts a step for each parameter with a gradient, and groups these by their number of steps: one
-// call of the op serves a group. Mostly there is one.
+// Counts a step for each parameter with a gradient, and groups these parameters by their number of
+// steps. One call of the op serves a group. Mostly there is one group.
 std::map<int64_t, std::vector<size_t>> next_steps(const std::vector<Tensor>& parameters,
                                                   std::vector<int64_t>& step_counts) {
   std::map<int64_t, std::vector<size_t>> groups;
@@ -183,14 +182,14 @@ double CosineSchedule::lr(int64_t step) const {
 double clip_grad_norm(const std::vector<Tensor>& parameters, double most) {
   if (!(most > 0)) {
     throw Error(BP_INVALID_ARGUMENT,
-                "clip_grad_norm: most is " + std::to_string(most) + "; allowed: above 0");
+                "clip_grad_norm: most is " + short_text(most) + "; allowed: above 0");
   }
   const NoGradGuard no_grad;
   Tensor total;
   for (const Tensor& parameter : parameters) {
     const Tensor gradient = parameter.grad();
     if (!gradient) continue;
-    // The squares of narrow floats leave their dtype from 256 on.
+    // An f16 cannot hold the square of 256, so narrow floats are squared in f32.
     const bool is_narrow = gradient.dtype() == BP_F16 || gradient.dtype() == BP_BF16;
     const Tensor wide = is_narrow ? gradient.to(BP_F32) : gradient;
     const Tensor square = sum(wide * wide);

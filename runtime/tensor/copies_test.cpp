@@ -1,4 +1,4 @@
-// Handles, views over views, writes through strides, and copies between devices and the host.
+// Tests handles, views of views, writes through strides, and copies between devices and the host.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "backplane/runtime/autograd.hpp"
 #include "backplane/runtime/ops.hpp"
 #include "backplane/runtime/tensor.hpp"
+#include "registry/tests/comma_locale.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 #include "runtime/test_device.hpp"
 
@@ -32,8 +33,7 @@ class Copies : public testing::Test {
   Tensor x = arange(9, BP_F32).reshape({3, 3});
 };
 
-// ---- Handles
-// -------------------------------------------------------------------------------------
+// ---- Handles -----------------------------------------------------------------------------------
 
 TEST_F(Copies, AreHandlesOfOneTensorUntilTheyAreMovedFrom) {
   Tensor first = x;
@@ -80,10 +80,9 @@ TEST_F(Copies, OfAnEmptyHandleAreRefusedByEveryCall) {
   EXPECT_THROW(x.copy_from(none), Error);
 }
 
-// ---- Views
-// ---------------------------------------------------------------------------------------
+// ---- Views -------------------------------------------------------------------------------------
 
-// All ways to write 24 as three factors.
+// Returns all ways to write 24 as three factors.
 std::vector<Shape> shapes_of_24() {
   std::vector<Shape> shapes;
   for (int64_t a = 1; a <= 24; ++a) {
@@ -187,8 +186,7 @@ TEST_F(Copies, AreFlattenedBetweenAnyTwoAxes) {
   EXPECT_EQ(message_of([&] { cube.flatten(3); }), "flatten: first is 3; allowed: -3 <= first < 3");
 }
 
-// ---- Writes
-// --------------------------------------------------------------------------------------
+// ---- Writes ------------------------------------------------------------------------------------
 
 TEST_F(Copies, ReadEachElementBeforeTheyWriteIt) {
   x.copy_from(x.transpose());
@@ -233,8 +231,7 @@ TEST_F(Copies, FromTheHostCountAsOneWriteAlsoThroughStrides) {
   EXPECT_EQ(x.version(), before + 1);
 }
 
-// ---- Dtypes and the host
-// -------------------------------------------------------------------------
+// ---- Dtypes and the host -----------------------------------------------------------------------
 
 template <typename T>
 void expect_same_bits(const std::vector<T>& values) {
@@ -301,6 +298,13 @@ TEST_F(Copies, ArePrintedWithALineForEachRowAndALinkBetweenBlocks) {
   EXPECT_EQ(to_string(arange(4, BP_I64), {.line_width = 8}), "[0, 1,\n 2, 3]  i64 (4,)" + on);
   EXPECT_EQ(to_string(arange(9, BP_I64).reshape({3, 3}), {.threshold = 4, .edge_items = 1}),
             "[[0, ..., 2],\n ...,\n [6, ..., 8]]  i64 (3, 3)" + on);
+  EXPECT_EQ(to_string(from_host<float>({1e-3F, 2000}, {2})).find("[1.0000e-03, 2.0000e+03]"), 0u);
+}
+
+TEST_F(Copies, ArePrintedWithPointsInALocaleWithADecimalComma) {
+  const CommaLocale locale;
+  if (!locale.is_set()) GTEST_SKIP() << CommaLocale::kNone;
+  EXPECT_EQ(to_string(from_host<float>({0.5F, 2}, {2})).find("[0.5000, 2.0000]"), 0u);
   EXPECT_EQ(to_string(from_host<float>({1e-3F, 2000}, {2})).find("[1.0000e-03, 2.0000e+03]"), 0u);
 }
 

@@ -1,8 +1,9 @@
-// Copies: between dtypes and layouts through the op `copy`, between host and devices as bytes.
+// Copies between dtypes and layouts run the op `copy`. Copies between host and devices move bytes.
 #include <bit>
 #include <cstring>
 
 #include "backplane/runtime/ops.hpp"
+#include "registry/boundary/number_text.hpp"
 #include "registry/tensors/floats.hpp"
 #include "runtime/autograd/node.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
@@ -11,7 +12,7 @@ namespace bp {
 namespace detail {
 namespace {
 
-// A copy to another device. Its gradient travels back.
+// Copies to another device. The gradient is copied back.
 struct TransferNode final : Node {
   explicit TransferNode(const Tensor& x)
       : Node("to", edges_, 1, nullptr, 0), source_(&target_of(x)) {
@@ -64,7 +65,7 @@ Tensor Tensor::to(Device device) const {
   Tensor result;
   {
     const NoGradGuard guard;
-    // Through the host: it works between any two backends.
+    // A copy through the host works between any two backends.
     const Tensor source = contiguous();
     std::vector<uint8_t> bytes(static_cast<size_t>(numel()) * element_bytes());
     source.copy_to_host(bytes.data(), bytes.size());
@@ -79,7 +80,7 @@ Tensor Tensor::to(Device device) const {
 void Tensor::copy_from(const Tensor& source) const {
   detail::check_unrecorded("copy_from", detail::is_recorded(*this, source));
   Tensor read = source.to(device());
-  // An element must not be written before it was read through another view of the same memory.
+  // No element may be written before it was read through another view of the same memory.
   if (read.impl()->storage == impl_->storage) read = read.clone();
   copy_out(*this, read.expand(shape()));
 }
@@ -130,7 +131,7 @@ void Tensor::check_host_type(bp_dtype wanted, uint64_t size_bytes) const {
 
 namespace {
 
-// The one element as 8 bytes, widened to f64, i64 or u64.
+// Returns the one element as 8 bytes, widened to f64, i64 or u64.
 bp_scalar read_element(const Tensor& x) {
   if (x.numel() != 1) {
     detail::fail("item: the tensor has the shape " + to_string(x.shape()) +
@@ -183,7 +184,7 @@ int64_t Tensor::item_i64() const {
   const auto number = std::bit_cast<double>(value.bits);
   constexpr double kEnd = 0x1p63;
   if (!(number >= -kEnd && number < kEnd)) {
-    detail::fail("item: the element is " + std::to_string(number) +
+    detail::fail("item: the element is " + short_text(number) +
                  ", which no integer of 64 bits holds; use item<double>()");
   }
   return static_cast<int64_t>(number);

@@ -1,24 +1,18 @@
-// Text of tensors: numbers in aligned columns, nested brackets, the middle of long axes left out.
+// Prints tensors as numbers in aligned columns and nested brackets, and leaves out the middle of
+// long axes.
 //
 //   [[ 1.0000, -2.5000],
 //    [ 0.3333,  4.0000]]  f32 (2, 2) on vendor.backend:0
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
+#include "registry/boundary/number_text.hpp"
 #include "registry/tensors/floats.hpp"
 #include "runtime/tensor/tensor_impl.hpp"
 
 namespace bp {
 namespace {
-
-std::string format(const char* pattern, int precision, double value) {
-  std::array<char, 64> text;
-  std::snprintf(text.data(), text.size(), pattern, precision, value);
-  return text.data();
-}
 
 // How the shown numbers are written: whole ones without digits, very large or small ones with an
 // exponent, and all in one way.
@@ -38,8 +32,8 @@ class FloatFormat {
 
   std::string operator()(double value) const {
     if (!std::isfinite(value)) return std::isnan(value) ? "nan" : value < 0 ? "-inf" : "inf";
-    if (is_scientific_) return format("%.*e", precision_, value);
-    return is_whole_ ? format("%.*f", 0, value) + "." : format("%.*f", precision_, value);
+    if (is_scientific_) return scientific_text(value, precision_);
+    return is_whole_ ? fixed_text(value, 0) + "." : fixed_text(value, precision_);
   }
 
  private:
@@ -48,7 +42,7 @@ class FloatFormat {
   bool is_scientific_ = false;
 };
 
-// The indices along an axis that are shown; -1 stands for those between.
+// Returns the indices along an axis that are shown; -1 stands for those between.
 std::vector<int64_t> shown(int64_t extent, bool is_cut, int64_t edge) {
   std::vector<int64_t> result;
   for (int64_t i = 0; i < extent; ++i) {
@@ -80,7 +74,7 @@ class Printer {
   }
 
  private:
-  // Calls row(part) for the shown parts along the last axis, or for a tensor without axes.
+  // Calls row(part) for the shown parts along the last axis, or once for a tensor without axes.
   template <typename Row>
   void visit(const Tensor& part, const Row& row) {
     if (part.ndim() <= 1) return row(part);
@@ -89,7 +83,7 @@ class Printer {
     }
   }
 
-  // Fetches what is shown of a row.
+  // Reads the shown elements of a row.
   void read_row(const Tensor& row) {
     if (row.ndim() == 0) return read(row);
     const int64_t extent = row.shape(0);

@@ -147,8 +147,7 @@ TEST(Devices, AreNamedWhereNoneIsCurrent) {
             "no device is given, and none is current: name one, or make a bp::DeviceGuard");
 }
 
-// ---- Views
-// ---------------------------------------------------------------------------------------
+// ---- Views -------------------------------------------------------------------------------------
 
 TEST_F(Tensors, AreReshapedWithoutACopy) {
   const Tensor y = x.view({3, -1});
@@ -191,7 +190,7 @@ TEST_F(Tensors, AreSlicedAsInPython) {
   EXPECT_EQ(x.narrow(1, 1, 2).to_vector<float>(), (Floats{1, 2, 4, 5}));
   EXPECT_EQ(x.select(-1, -1).to_vector<float>(), (Floats{2, 5}));
   EXPECT_EQ(message_of([&] { x.narrow(1, 2, 2); }),
-            "narrow: start 2 and length 2 leave an axis of extent 3");
+            "narrow: start 2 and length 2 reach beyond an axis of extent 3");
   EXPECT_EQ(message_of([&] { x.slice(2, 0, 1); }), "slice: axis is 2; allowed: -2 <= axis < 2");
 }
 
@@ -217,7 +216,7 @@ TEST_F(Tensors, StayWithinTheirMemoryWhenStrided) {
   const uint64_t bytes = 1u << 20;
   EXPECT_NE(message_of([&] { x.as_strided({bytes}, {1}); }).find("leave the memory of"),
             std::string::npos);
-  const int64_t wraps = int64_t{1} << 61;  // 3 floats lie 2^64 bytes apart.
+  const int64_t wraps = int64_t{1} << 61;  // 3 floats are 2^64 bytes apart.
   EXPECT_NE(message_of([&] { x.as_strided({3}, {wraps}); }).find("leave the memory"),
             std::string::npos);
   EXPECT_NE(message_of([&] { x.as_strided({1}, {1}, 2 * wraps); }).find("leave the memory"),
@@ -226,8 +225,7 @@ TEST_F(Tensors, StayWithinTheirMemoryWhenStrided) {
             std::string::npos);
 }
 
-// ---- Text
-// ----------------------------------------------------------------------------------------
+// ---- Text --------------------------------------------------------------------------------------
 
 TEST_F(Tensors, PrintInAlignedColumns) {
   const std::string tail = std::string("  f32 (2, 3) on ") + device.name();

@@ -1,5 +1,5 @@
-// Views: new shapes, strides and offsets over the same memory, each with the node that leads its
-// gradient back.
+// Views give new shapes, strides and offsets to the same memory. Each view has a node that leads
+// its gradient back.
 #include <algorithm>
 
 #include "backplane/runtime/ops.hpp"
@@ -65,7 +65,7 @@ struct SliceNode final : Node {
   int64_t axis_, start_, stop_, step_;
 };
 
-// The gradient of a slice: zeros with the given gradient at the place of the slice.
+// The gradient of a slice consists of zeros with the given gradient at the place of the slice.
 struct UnsliceNode final : Node {
   UnsliceNode(const Tensor& gradient, const SliceNode& slice)
       : Node("slice_backward", edges_, 1, nullptr, 0),
@@ -118,9 +118,9 @@ bool resolve_shape(const Tensor& x, IntList wanted, int64_t* shape) {
   return true;
 }
 
-// The strides under which x has this shape, walking both from the last axis: axes of x that lie
-// behind one another without a gap make one run, which is cut into axes of the new shape. False if
-// a new axis would have to cross from one run into the next.
+// Finds the strides under which x has this shape, from the last axis of both to the first. Axes of
+// x that lie behind one another without a gap make one run, which is cut into axes of the new
+// shape. Returns false if a new axis would have to cross from one run into the next.
 bool strides_for(const bp_tensor& x, const int64_t* shape, uint32_t ndim, int64_t* strides) {
   if (tensors::is_contiguous(x)) {
     tensors::set_contiguous_strides(ndim, shape, strides);
@@ -161,7 +161,7 @@ Tensor reshape_to(const char* op, const Tensor& x, IntList wanted, bool may_copy
   int64_t strides[kMaxRank];
   if (wanted.size() > kMaxRank) fail_shape(op, x, wanted, "has more than 8 axes, for a tensor of");
   if (!resolve_shape(x, wanted, shape)) fail_shape(op, x, wanted, "does not have the elements of");
-  count_elements({shape, wanted.size()});  // Beside an extent of 0 others may be anything.
+  count_elements({shape, wanted.size()});  // Beside an extent of 0, others may be too large.
   const auto ndim = static_cast<uint32_t>(wanted.size());
   if (strides_for(view, shape, ndim, strides)) return restride(x, shape, strides, ndim);
   if (!may_copy) {
@@ -264,7 +264,8 @@ Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop, int64_t step) co
   }
   const bp_tensor& x = *get();
   const int64_t extent = x.shape[axis];
-  step = std::min(step, std::max<int64_t>(extent, 1));  // A longer one takes the first element too.
+  // A step longer than the axis takes the first element too.
+  step = std::min(step, std::max<int64_t>(extent, 1));
   const auto clip = [&](int64_t i) {
     return std::clamp<int64_t>(i < 0 ? i + extent : i, 0, extent);
   };
@@ -290,7 +291,8 @@ Tensor Tensor::narrow(int64_t axis, int64_t start, int64_t length) const {
   if (start < 0) start += extent;
   if (start < 0 || length < 0 || start > extent - length) {
     detail::fail("narrow: start " + std::to_string(start) + " and length " +
-                 std::to_string(length) + " leave an axis of extent " + std::to_string(extent));
+                 std::to_string(length) + " reach beyond an axis of extent " +
+                 std::to_string(extent));
   }
   return slice(axis, start, start + length);
 }
@@ -333,7 +335,7 @@ Tensor Tensor::unsqueeze(int64_t axis) const {
 Tensor Tensor::as_strided(IntList wanted, IntList strides, int64_t offset) const {
   get();
   if (detail::is_recorded(*this)) {
-    detail::fail("as_strided: has no gradient; use the other views, or detach() first");
+    detail::fail("as_strided: it has no gradient; use the other views, or detach() first");
   }
   if (wanted.size() != strides.size() || wanted.size() > BP_MAX_RANK) {
     detail::fail("as_strided: shape " + to_string(wanted) + " and strides " + to_string(strides) +
@@ -343,7 +345,7 @@ Tensor Tensor::as_strided(IntList wanted, IntList strides, int64_t offset) const
   const bool has_elements = detail::count_elements(wanted) > 0;
   const bp_buffer_ref& memory = impl_->storage->block->ref;
   const tensors::Reach reach = tensors::reach_of(rank, wanted.data(), strides.data());
-  // In bytes from the beginning of the storage.
+  // The range is in bytes from the beginning of the storage.
   const tensors::Wide first =
       tensors::Wide{offset} * element_bytes() + (impl_->view.byte_offset - memory.byte_offset);
   const tensors::Wide begin = first + reach.lowest * element_bytes();

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT 1000 /* Elements of a test tensor. */
+#define COUNT 1000 /* The number of elements of a test tensor. */
 
 char words[WORDS];
 
@@ -24,8 +24,8 @@ void expect_ok(bp_status status, const char* what) {
   failed(line);
 }
 
-/* A request with a tail that no side of the matrix knows: zero is accepted, anything else is not.
- * With the offset of an appended member: what the backend does not know it refuses as well. */
+/* A request with a tail that no side of the matrix knows. A backend accepts a tail of zeros and
+ * refuses any other tail, also an appended member that it does not know. */
 typedef union long_desc {
   bp_struct_header header;
   bp_allocate_desc allocate;
@@ -111,7 +111,7 @@ static bp_stream* create_stream(const tables* t) {
   return stream;
 }
 
-/* Copies in every direction, and fills: each range is another part of one buffer. */
+/* Checks fills, and copies in every direction. Each range is another part of one buffer. */
 static void check_copies(const tables* t, bp_stream* stream) {
   const bp_allocator_ops* a = &t->allocator;
   const uint32_t pattern = 0x01020304;
@@ -166,7 +166,7 @@ static void check_events(const tables* t, bp_stream* stream) {
   expect_ok(e->destroy(e->self, end), "event.destroy");
 }
 
-/* The frame as the kernel's own build has it: cut or filled with zero. */
+/* Launches with the frame as the kernel's own build has it: cut, or filled with zero. */
 static void launch_add(const tables* t, bp_stream* stream, const bp_tensor* a, const bp_tensor* b,
                        const bp_tensor* y) {
   union {
@@ -214,7 +214,8 @@ static void check_kernel(const tables* t, bp_stream* stream) {
   expect_ok(t->allocator.free(t->allocator.self, buffer, NULL), "free");
 }
 
-/* Slots that the backend is too old for answer BP_UNSUPPORTED; nobody tests for NULL. */
+/* Checks that slots that are younger than the backend return BP_UNSUPPORTED. No caller tests a
+ * slot for NULL. */
 static void check_young_slots(const tables* t, uint32_t version) {
   const char* bad[] = {
       check_bp_device_ops(&t->devices, version), check_bp_allocator_ops(&t->allocator, version),

@@ -1,14 +1,15 @@
-/* What both test hosts share: how they fail, and what they do with a backend's tables. */
+/* The parts that both test hosts share: how they fail, and what they do with a backend's tables.
+ * */
 #ifndef EXERCISE_H_
 #define EXERCISE_H_
 
-/* Written by slots.py from the headers that this program is compiled with. */
+/* slots.py writes this header from the headers that the program is compiled with. */
 #include "slots.h"
 
 #define WORDS 512
 #define VERSION(major, minor) ((uint32_t)(major) << 16 | (uint32_t)(minor))
 
-/* The tables of one device, in which every slot can be called, and a kernel of add for f32. */
+/* The tables of one device, in which every slot can be called, and an f32 kernel of add. */
 typedef struct tables {
   bp_device* device;
   bp_device_ops devices;
@@ -26,7 +27,7 @@ void failed(const char* what);
 void expect(int condition, const char* what);
 void expect_ok(bp_status status, const char* what);
 
-/* Uses every table once, as `version` of the backend allows. */
+/* Uses every table once, as far as `version` of the backend allows. */
 void exercise(const tables* t, uint32_t version);
 
 #endif /* EXERCISE_H_ */

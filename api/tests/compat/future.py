@@ -3,20 +3,20 @@
 
 usage: future.py INCLUDE_DIR OUT_DIR MAJOR.MINOR [--append] [--break KIND:WHERE]...
 
-A host with these headers serves no older minor than that of now. Without --append nothing but the
-version differs. With it the headers are what rule "append only"
-allows at most: a slot more in each table, a member more in each other struct that may grow, a flag
-more in each set of flags, one more struct type. BP_ABI_SYNTHETIC is then defined.
+A host with these headers serves no minor older than the minor of now. Without --append only the
+version differs. With it the headers have all that the rule "append only" allows: one more slot in
+each table, one more member in each other struct that may grow, one more flag in each set of flags,
+and one more struct type. BP_ABI_SYNTHETIC is then defined.
 
---break changes what no minor may change, to prove that somebody notices:
+--break changes what no minor may change, to prove that a check notices:
   move-member:STRUCT.MEMBER    swaps the member with the one before it
   retype:STRUCT.MEMBER         an integer becomes a floating-point number of the same size
   narrow:STRUCT.MEMBER         an integer gets half of its size, the rest has no name
   rename:STRUCT.MEMBER         the member has another name
-  remove-member:STRUCT.MEMBER  the member, or slot, is gone
+  remove-member:STRUCT.MEMBER  the member, or slot, is removed
   insert:STRUCT.MEMBER         there is a new member, or slot, before it
   retype-slot:STRUCT.SLOT      the last parameter of the function is a number instead
-  grow-frozen:STRUCT           a frozen struct has a member more
+  grow-frozen:STRUCT           a frozen struct has one more member
   renumber:CONSTANT            an enumerator has another value
 """
 import pathlib
@@ -43,12 +43,12 @@ def set_version(headers: HeaderText, version: str):
 
 
 def with_flag(match: re.Match) -> str:
-    """The set of flags with one more; a set of plain numbers stays as it is."""
+    """Returns the set of flags with one more flag. A set of plain numbers stays as it is."""
     name = re.search(r"bp_\w+", match.group(1)).group(0).upper()
     if "<<" not in match.group(2):
         return match.group(0)
     body = match.group(2).rstrip()
-    # Behind the comment of the last enumerator there may be no comma before it.
+    # The last enumerator may have a comment behind it and no comma before the comment.
     body = re.sub(r"(1u << \d+)(?!,)(\s*(/\*((?!\*/).)*\*/)?)$", r"\1,\2", body, flags=re.S)
     return f"{match.group(1)}{body}\n  {name}_APPENDED = 1u << 30{match.group(3)}"
 
@@ -76,7 +76,7 @@ def retyped(text: str, types: dict[str, str]) -> str:
 
 
 def broken_members(what: str, texts: list[str], at: int) -> list[str]:
-    """The declarations of a struct with the one at this index broken."""
+    """Returns the declarations of a struct with the one at this index broken."""
     member = texts[at]
     if what == "move-member":
         return texts[:at - 1] + [member, texts[at - 1]] + texts[at + 1:]

@@ -1,5 +1,5 @@
-/* A host that knows nothing but the headers it is compiled with: meets a backend, takes its tables,
- * and uses each of them once. The matrix compiles it with every set of headers.
+/* A host that knows only the headers it is compiled with. It loads a backend, takes its tables, and
+ * uses each of them once. The matrix compiles it with every set of headers.
  *
  * usage: host BACKEND OLDEST_MINOR    the oldest minor that this host serves while the major is 0
  *
@@ -11,7 +11,7 @@
 
 #include "exercise.h"
 
-/* The end of a member of the first release: what a table has at least. */
+/* The end of a member of the first release. Every table reaches at least to it. */
 #define END(type, member) (uint32_t)(offsetof(type, member) + sizeof(((type*)NULL)->member))
 #define TAKE(ours, theirs, type, last)                                                     \
   do {                                                                                     \
@@ -22,7 +22,7 @@
     fill_##type(&(ours));                                                                  \
   } while (0)
 
-/* What the backend registered. */
+/* The tables that the backend registered. */
 typedef struct registered {
   tables t;
   uint64_t device_count, kernel_count;
@@ -113,7 +113,7 @@ static bp_status free_memory(void* self, void* memory, uint64_t size_bytes) {
 }
 
 #ifdef BP_ABI_SYNTHETIC
-/* A service that earlier hosts do not have: a backend of this minor asks for it. */
+/* A service that earlier hosts do not have. A backend of this minor asks for it. */
 static bp_status appended(void* self, uint64_t value, uint64_t* out_value) {
   (void)self;
   *out_value = value + 1;
@@ -121,7 +121,7 @@ static bp_status appended(void* self, uint64_t value, uint64_t* out_value) {
 }
 #endif
 
-/* The registrar, with every slot of these headers. */
+/* Returns the registrar, with every slot of these headers. */
 static bp_registrar make_registrar(registered* r) {
   bp_registrar registrar = {.struct_size = sizeof(bp_registrar),
                             .struct_type = BP_STRUCT_REGISTRAR,
@@ -152,7 +152,7 @@ static bp_host make_host(void) {
   return host;
 }
 
-/* Ends the program where the backend refuses, in words. */
+/* Negotiates with the backend. If the backend refuses, prints why and ends the program. */
 static bp_entry_reply negotiate(bp_backend_entry_fn* entry, const bp_host* host, uint32_t oldest) {
   const bp_entry_request request = {.struct_size = sizeof(bp_entry_request),
                                     .struct_type = BP_STRUCT_ENTRY_REQUEST,

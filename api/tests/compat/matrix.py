@@ -6,19 +6,19 @@ usage: matrix.py COMPILER INCLUDE_DIR RELEASED_DIR BACKEND_DIR SCRATCH_DIR [--fl
 
 Each set of headers builds a backend and a test host (host.c):
 
-  0.1, ...   of RELEASED_DIR, with the backend's sources of that time
-  now        INCLUDE_DIR, with the backend in BACKEND_DIR
-  future     the next minor, written by future.py: serves no minor older than that of now
+  0.1, ...   from RELEASED_DIR, with the backend's sources of that release
+  now        from INCLUDE_DIR, with the backend in BACKEND_DIR
+  future     the next minor, written by future.py; it serves no minor older than the minor of now
   1.0, 1.1   two minors of a frozen major: 1.0 is now under another version, 1.1 appends to it
 
-With --library there is a column per program of libbackplane: SOURCE, compiled with the released
-headers and with those of now, and run with LIBRARY.
+With --library the table has one more column for each program of libbackplane. The programs are
+SOURCE, compiled with the released headers and with the headers of now, and run with LIBRARY.
 
-A cell is what the rules of api/docs/versioning.md say, "served" or "refused" in words that name
-the backend's version, and else red. A cell that must be served is also red if a struct that both
-sides know has members in other places. Exits with 1 if a cell is red. --break (see future.py)
-changes the headers of `future` and 1.1, and the table must turn red. FLAGS are those of LIBRARY,
-such as a sanitizer's.
+A cell is "served" or "refused", as the rules of api/docs/versioning.md say, and else red. A refusal
+must name the backend's version. A cell that must be served is also red if a struct that both sides
+know has members in other places. The exit status is 1 if a cell is red. --break (see future.py)
+changes the headers of `future` and 1.1, and the table must turn red. FLAGS are the compiler flags
+of LIBRARY, such as the flags of a sanitizer.
 """
 import argparse
 import dataclasses
@@ -33,7 +33,7 @@ import future  # pylint: disable=wrong-import-position
 import slots  # pylint: disable=wrong-import-position
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Of the host library; a release holds them beside those that backends see.
+# The headers of the host library. A release holds them beside the headers that backends see.
 HOST_HEADERS = {"addresses.h", "dlpack.h", "host.h"}
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
          "-Wno-missing-field-initializers"]
@@ -44,10 +44,10 @@ class HeaderSet:
     """One version of the headers, and what it is built from."""
     label: str
     include: pathlib.Path
-    sources: list[pathlib.Path]  # Of the backend.
+    sources: list[pathlib.Path]  # The sources of the backend.
     headers: boundary.Boundary
     layout: list[str]
-    backend: pathlib.Path | str = ""  # Or why there is none.
+    backend: pathlib.Path | str = ""  # The plugin, or why there is none.
     host: pathlib.Path | str = ""
 
     @property
@@ -61,23 +61,25 @@ class HeaderSet:
 
 @dataclasses.dataclass
 class Column:
-    """A program that loads a backend: its label, how it is run, and the set whose rules it has."""
+    """A program that loads a backend: its label, its command, and the set whose rules it
+    follows."""
     label: str
     command: list[str] | str
     rules: HeaderSet
-    seen_by: HeaderSet  # Whose structs it was compiled with.
+    seen_by: HeaderSet  # The program was compiled with the structs of this set.
 
 
 def is_served(backend: HeaderSet, host: HeaderSet) -> bool:
-    """The rule of versioning.md, written a second time."""
+    """Returns whether the rule of versioning.md, written a second time here, serves the backend."""
     if backend.version[0] != host.version[0]:
         return False
     return host.version[0] > 0 or host.headers.oldest_minor <= backend.version[1] <= host.version[1]
 
 
 def moved_members(a: HeaderSet, b: HeaderSet) -> list[str]:
-    """Where two sets differ in what the older one has; what only the newer one has is no news.
-    Frozen structs of another size come first: they move what holds them."""
+    """Returns where two sets differ in what the older one has; what only the newer one has does not
+    count. Frozen structs of another size come first, because they move the structs that hold
+    them."""
     older, newer = (a, b) if a.version <= b.version else (b, a)
     then, now = places(older), places(newer)
     moved = [what for what, place in then.items() if now.get(what) != place]
@@ -86,7 +88,8 @@ def moved_members(a: HeaderSet, b: HeaderSet) -> list[str]:
 
 
 def places(header_set: HeaderSet) -> dict[str, str]:
-    """Where each member of a struct is that backends see, and the size of each that is frozen."""
+    """Returns the place of each member of a struct that backends see, and the size of each frozen
+    one."""
     lines = [line.split(" ", 2)[1:] for line in boundary.promised(header_set.layout)]
     of_hosts = {name for name, struct in header_set.headers.structs.items()
                 if struct.header in HOST_HEADERS}
@@ -94,14 +97,15 @@ def places(header_set: HeaderSet) -> dict[str, str]:
 
 
 def joined(reasons: list[str]) -> str:
-    """The first reasons: one member that moved takes all behind it along."""
+    """Joins the first reasons. They suffice, because a member that moved moves all members behind
+    it."""
     more = [f"and {len(reasons) - 4} more"] if len(reasons) > 4 else []
     return "; ".join(reasons[:4] + more)
 
 
 def compile_c(compiler: list[str], include: list[pathlib.Path], sources: list[pathlib.Path],
               out: pathlib.Path, *flags: str) -> pathlib.Path | str:
-    """The file that was built, or the first error."""
+    """Returns the file that was built, or the first error."""
     out.parent.mkdir(parents=True, exist_ok=True)
     command = [*compiler, *FLAGS, *[f"-I{folder}" for folder in include], *map(str, sources),
                *flags, "-o", str(out)]
@@ -168,7 +172,7 @@ class Matrix:
         flags = ["-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
         if "BP_ABI_SYNTHETIC" not in (header_set.include / "backplane/base.h").read_text():
             return compile_c(self.command, include, header_set.sources, out, *flags)
-        # The name of the entry changes in the backend's own sources alone.
+        # Only the backend's own sources get another name of the entry.
         inner = self.scratch / header_set.label / "wrapped.o"
         objects = compile_c(self.command, include, header_set.sources, inner, "-r", "-fPIC",
                             "-nostdlib", "-fvisibility=hidden", "-Dbp_backend_entry=wrapped_entry")
@@ -190,7 +194,7 @@ class Matrix:
         return columns
 
     def library_columns(self, library: str, source: str, include: str) -> list[Column]:
-        """Programs of every released minor, and of now, with the library of now."""
+        """Returns programs of every released minor, and of now, with the library of now."""
         columns = []
         for header_set in self.released + [self.now]:
             folders = [header_set.include]
@@ -207,7 +211,7 @@ class Matrix:
         return columns
 
     def run(self, backend: HeaderSet, column: Column) -> str:
-        """What the program says of the backend: one line."""
+        """Returns the line that the program says of the backend."""
         for part in (backend.backend, column.command):
             if isinstance(part, str):
                 return "FAILED: " + part
@@ -222,7 +226,7 @@ class Matrix:
         return (result.stdout.splitlines() or ["FAILED: printed nothing"])[-1]
 
     def cell(self, backend: HeaderSet, column: Column) -> tuple[str, str]:
-        """The word of a cell, and why it is red; "" if it is not."""
+        """Returns the word of a cell, and why it is red, or "" if it is not."""
         said = self.run(backend, column)
         if not is_served(backend, column.rules):
             if said.startswith("refused: ") and f"ABI {backend.name}" in said:

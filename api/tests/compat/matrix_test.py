@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Proves that the matrix turns red where a minor breaks what the rules forbid to break.
+"""Proves that the matrix turns red if a minor breaks what the rules forbid to break.
 
 usage: matrix_test.py COMPILER INCLUDE_DIR RELEASED_DIR BACKEND_DIR
 """
@@ -21,8 +21,8 @@ def run(*options: str) -> subprocess.CompletedProcess:
 
 class Matrix(unittest.TestCase):
     def assert_red(self, what: str, *words: str):
-        """The table with this break is red, with a reason in these words, and only where hosts and
-        backends of the broken headers meet others."""
+        """Checks that the table with this break is red, with a reason in these words, and only in
+        cells where hosts and backends of the broken headers meet others."""
         result = run("--break", what)
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         reasons = [line for line in result.stdout.splitlines() if line.startswith("RED:")]

@@ -1,5 +1,5 @@
-"""Writes slots.h for a set of headers: what a host of that set does about every slot of a table,
-derived from the headers, so that the test host names none by hand.
+"""Writes slots.h for a set of headers: what a host of that set does about every slot of a table. It
+is derived from the headers, so that the test host names no slot by hand.
 
   fill_<table>(t)             puts a stub that returns BP_UNSUPPORTED into each empty slot
   check_<table>(t, version)   calls each slot that is younger than `version`, major << 16 | minor;
@@ -10,7 +10,7 @@ import re
 import boundary
 
 LAST_WORD = re.compile(r"\w+$")
-# The arguments are all zero: a stub looks at none, and a real entry refuses NULL handles.
+# The arguments are all zero: a stub reads none of them, and a real entry refuses NULL handles.
 HEAD = """/* Derived from the headers of ABI {version}. */
 #ifndef SLOTS_H_
 #define SLOTS_H_
@@ -20,7 +20,8 @@ HEAD = """/* Derived from the headers of ABI {version}. */
 
 
 def tables(headers: boundary.Boundary) -> list[boundary.Struct]:
-    """What a backend and a host hand each other; the other structs with functions stay home."""
+    """Returns the tables that a backend and a host give each other. Other structs with functions
+    are left out."""
     return [s for s in headers.structs.values() if s.is_table and s.name != "bp_host"]
 
 
@@ -30,7 +31,7 @@ def slots(struct: boundary.Struct) -> list[boundary.Member]:
 
 def since(struct: boundary.Struct, slot: str, earlier: list[boundary.Boundary],
           now: boundary.Boundary) -> tuple[int, int]:
-    """The version that brought a slot."""
+    """Returns the version that brought a slot."""
     for headers in sorted(earlier, key=lambda h: h.version):
         known = headers.structs.get(struct.name)
         if known is not None and any(m.name == slot for m in known.members):

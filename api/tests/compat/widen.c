@@ -1,19 +1,19 @@
-/* Turns a backend into one that offers all of a synthetic minor. The entry of the wrapped backend
- * is compiled under the name wrapped_entry; this one puts functions into the appended slots of its
- * tables, and asks the host for the appended service. Hosts that are older see longer offers whose
- * tail is not zero, and ignore it. */
+/* Turns a backend into one that offers all of a synthetic minor. The entry of the wrapped
+ * backend is compiled under the name wrapped_entry. The wrapper puts functions into the appended
+ * slots of the backend's tables, and asks the host for the appended service. An older host sees
+ * longer offers whose tail is not zero, and ignores the tail. */
 #include <stdlib.h>
 
 #include "backplane/backend.h"
 
 bp_backend_entry_fn wrapped_entry;
 
-/* What stands between one host and one instance. */
+/* The state of the wrapper between one host and one instance. */
 typedef struct widened {
-  bp_backend backend; /* As the host sees it. */
+  bp_backend backend; /* The backend as the host sees it. */
   const bp_backend* inner;
   const bp_host* host;
-  bp_registrar registrar; /* The host's. */
+  bp_registrar registrar; /* The registrar of the host. */
   bp_allocator_ops allocator;
   bp_stream_ops streams;
   bp_event_ops events;
@@ -26,8 +26,8 @@ static bp_status appended(void* self, uint64_t value, uint64_t* out_value) {
   return BP_OK;
 }
 
-/* Of the registration that runs on this thread. The registrar keeps the host's own `self`, so that
- * its other slots work without a wrapper. */
+/* The wrapper whose registration runs on this thread. The registrar keeps the host's own `self`,
+ * so that its other slots work without a wrapper. */
 static _Thread_local widened* current;
 
 static bp_status add_device(void* self, uint64_t count, bp_device* const* list,
@@ -57,7 +57,7 @@ static bp_status add_streams(void* self, uint64_t count, bp_device* const* list,
   return w->registrar.add_streams(self, count, list, &w->streams, &w->events, out_result);
 }
 
-/* The service of newer hosts works where it is there; an older host has a shorter table. */
+/* Calls the service of newer hosts if the host has it. An older host has a shorter table. */
 static bp_status ask_host(const widened* w) {
   bp_host host;
   uint64_t answer = 0;

@@ -50,7 +50,7 @@ class Machine {
   size_t count(State state, size_t begin, size_t end) const;
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  size_t live_ = 0;  // Fibers of the running launch.
+  size_t live_ = 0;  // Live fibers of the launch.
   Fiber* running_ = nullptr;
   jmp_buf scheduler_;
   const std::function<void()>* thread_ = nullptr;
@@ -98,7 +98,7 @@ size_t Machine::count(State state, size_t begin, size_t end) const {
   return n;
 }
 
-// Ends the barriers to which everyone has come.
+// Ends the barriers that all threads have reached.
 bool Machine::release_waiting() {
   bool is_released = false;
   for (size_t begin = 0; begin < live_; begin += kWarp) {
@@ -116,7 +116,7 @@ bool Machine::release_waiting() {
 }
 
 void Machine::run_block(uint3 block, bool is_descending) {
-  std::fill(shared_.begin(), shared_.end(), std::byte{0xFF});  // NaN in every float.
+  std::fill(shared_.begin(), shared_.end(), std::byte{0xFF});  // It is NaN in every float dtype.
   for (size_t i = 0; i < live_; ++i) {
     fibers_[i]->state = State::kReady;
     fibers_[i]->place.block = block;
@@ -167,7 +167,8 @@ std::byte* exchange_slots(unsigned parity) { return machine().slots(parity); }
 
 void run(const Grid& grid, const std::function<void()>& thread) { machine().run(grid, thread); }
 
-// By bisection over the whole numbers that doubles are in order of their size: slow, and right.
+// Returns erfinv(x) by bisection over the integers whose bits are doubles in order of size. It is
+// slow and exact.
 double erfinv(double x) {
   if (!(std::fabs(x) < 1)) return x * (std::fabs(x) == 1 ? HUGE_VAL : NAN);
   if (std::fabs(x) < 1e-9) return x * 0.88622692545275801365;  // sqrt(pi) / 2

@@ -1,8 +1,9 @@
-// A device on the host: kernels compiled as C++ run here, block by block, with a fiber for each
-// thread of a block. Barriers and shuffles are real: a fiber waits in them for the others, and a
-// thread that does not come is an error that names the kernel's block. Fibers run up to the next
+// A device on the host. Kernels that are compiled as C++ run here, block by block, with a fiber for
+// each thread of a block. Barriers and shuffles are real: a fiber waits in them for the others, and
+// if a thread does not arrive, an error names the kernel's block. Fibers run up to the next
 // barrier, in ascending order in one block and in descending order in the next, so that a missing
-// barrier shows. It proves what kernels compute, not how fast, and nothing about memory ordering.
+// barrier shows. The emulation proves the results of kernels, but neither their speed nor memory
+// ordering.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,24 +21,25 @@
 
 namespace bp::cuda::emulation {
 
-// Where the running fiber is.
+// The place of the running fiber.
 struct Place {
   uint3 thread{}, block{};
   dim3 threads, blocks;
-  unsigned shuffles = 0;  // So far; lanes of a warp agree in it.
+  unsigned shuffles = 0;  // The count so far, equal in a warp.
   std::byte* shared = nullptr;
 };
 
 Place& place();
 
-// Waits for all threads of the block, or for all lanes of the warp.
+// These functions wait for all threads of the block, or for all lanes of the warp.
 void wait_for_block();
 void wait_for_warp();
 
-// Where the lanes of the running warp exchange values: 16 bytes for each lane.
+// Returns the memory in which the lanes of the running warp exchange values, 16 bytes for each
+// lane.
 std::byte* exchange_slots(unsigned parity);
 
-// How a launch is cut: its last argument here, behind those of the kernel.
+// The grid of a launch. It is the last argument of a launch here, behind the kernel's arguments.
 struct Grid {
   dim3 blocks, threads;
   size_t shared_bytes;
@@ -47,8 +49,8 @@ struct Grid {
 // each other forever.
 void run(const Grid& grid, const std::function<void()>& thread);
 
-// What a launch passes to the driver in place of kKernel. The CUDA for tests knows it since the
-// first call: it copies the arguments when the kernel is launched, and runs the grid on the stream.
+// Returns what a launch passes to the driver in place of kKernel. The first call registers it with
+// the CUDA for tests, which copies the arguments at the launch and runs the grid on the stream.
 template <auto kKernel, typename... Params>
 const void* entry_of() {
   static const char entry = 0;
@@ -67,7 +69,7 @@ const void* entry_of() {
   return &entry;
 }
 
-// The inverse of erf().
+// Returns the inverse of erf().
 double erfinv(double x);
 inline float erfinv(float x) { return static_cast<float>(erfinv(static_cast<double>(x))); }
 
@@ -85,7 +87,7 @@ T shuffle(T value, unsigned from_lane) {
 
 }  // namespace bp::cuda::emulation
 
-// The names are those of CUDA.
+// The names below are those of CUDA.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 #undef __shared__
 #define __shared__ static thread_local
@@ -112,7 +114,7 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
 
-// Fibers of one block never run at once.
+// Atomic operations need no atomics here, because the fibers of a block never run at the same time.
 template <typename T>
 T atomicMax(T* address, T value) {
   const T old = *address;

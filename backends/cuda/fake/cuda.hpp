@@ -19,11 +19,11 @@ Driver driver();
 
 struct Setup {
   int device_count = 2;
-  uint64_t memory_bytes = uint64_t{1} << 30;  // Of each device.
+  uint64_t memory_bytes = uint64_t{1} << 30;  // The memory of each device.
   bool has_pools = true;
   int major = 9;
   bool has_nvml = true;
-  bool is_in_parts = false;  // The first device, by MIG.
+  bool is_in_parts = false;  // MIG divides the first device.
   int driver_version = CUDART_VERSION;
 };
 
@@ -37,16 +37,16 @@ void fail_call(const std::string& name, uint64_t nth, int error);
 // Blocks until all streams have nothing to do, or wait for an event.
 void finish();
 
-// How often each function was called since reset().
+// Returns how often each function was called since reset().
 std::map<std::string, uint64_t> call_counts();
 
-// Rules that were broken since reset(), in words.
+// Returns the rules that were broken since reset(), in words.
 std::vector<std::string> violations();
 
-// What was made and not ended, in words: "2 streams".
+// Returns the handles that were made and not ended, in words such as "2 streams".
 std::vector<std::string> leftovers();
 
-// What a launch of `kernel` does: reads its arguments, and returns the work.
+// The body of a kernel's launch. It reads the arguments, and returns the work.
 using KernelBody = std::function<std::function<void()>(void** args)>;
 void add_kernel(const void* kernel, KernelBody body);
 

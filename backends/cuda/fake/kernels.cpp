@@ -24,15 +24,15 @@ void add_elements(T* y, const T* a, const T* b, int64_t count) {
 }
 
 void gather_elements(float* y, const float* x, const int64_t* indices, int64_t count,
-                     int64_t extent, Fault fault) {
+                     int64_t extent, Reporter reporter) {
   for (int64_t i = 0; i < count; ++i) {
     if (indices[i] >= 0 && indices[i] < extent) {
       y[i] = x[indices[i]];
     } else {
-      const std::atomic_ref launch(fault.report->launch);
+      const std::atomic_ref launch(reporter.report->launch);
       if (launch.load() != 0) continue;
-      std::atomic_ref(fault.report->index).store(indices[i]);
-      launch.store(fault.launch);
+      std::atomic_ref(reporter.report->index).store(indices[i]);
+      launch.store(reporter.launch);
     }
   }
 }
@@ -72,7 +72,7 @@ bp_status gather(const bp_gather_args& a, Launch& launch) {
   const int64_t count = element_count(*a.y);
   return launch.launch(gather_elements, count == 0 ? 0 : 1, kThreads, 0, data<float>(*a.y),
                        data<const float>(*a.x), data<const int64_t>(*a.indices), count,
-                       a.x->shape[0], launch.fault(a.x->shape[0]));
+                       a.x->shape[0], launch.reporter(a.x->shape[0]));
 }
 
 constexpr bp_dtype kAddDtypes[] = {BP_I32, BP_F32};

@@ -15,10 +15,10 @@ Nccl nccl();
 // Lets every call of the function `name`, such as "ncclAllReduce", fail; "" ends that.
 void fail_nccl_call(const std::string& name, ncclResult_t result);
 
-// What get_async_error() says of every communicator that is ready; ncclSuccess ends that.
+// Sets what get_async_error() returns for every communicator that is ready. ncclSuccess ends this.
 void fail_nccl_async(ncclResult_t result);
 
-// Communicators that were made and not ended.
+// Returns the number of communicators that were made and not ended.
 int live_communicators();
 
 }  // namespace bp::cuda::fake

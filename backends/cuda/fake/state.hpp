@@ -89,7 +89,7 @@ struct State {
 
 State& state();
 
-// The context of the calling thread.
+// Returns the context of the calling thread.
 Context*& current();
 
 // Set on a thread that runs a callback.

@@ -23,11 +23,10 @@ class Tour {
   Tour(const Tour&) = delete;
   ~Tour() { end(); }
 
-  // Calls everything once. False if bytes came out that had not gone in, though all calls
-  // succeeded.
+  // Calls every entry once. Returns false if all calls succeeded but wrong bytes came out.
   bool run();
 
-  // Ends what was made. BP_OK from each, whatever happened before.
+  // Ends all handles, and expects BP_OK from each call, whatever happened before.
   void end();
 
   const std::vector<Refusal>& refusals() const { return refusals_; }

@@ -6,7 +6,7 @@
 namespace bp::cuda {
 namespace {
 
-// Makes of a function on what is computed an op on elements.
+// Makes an op on elements from a function on the computing type.
 template <class Function>
 struct OnElements {
   template <typename T, typename... More>

@@ -1,13 +1,12 @@
-// Activations that have no formula in the spec, or that products apply, on what elements are
-// computed in.
+// Activations that have no formula in the spec, or that products apply, in the computing type.
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
 
 namespace bp::cuda {
 
-// y * sigmoid(x), by the exponential of -|x|, so that it never overflows. Where that is no normal
-// number, y times it may be one: it is taken in two factors.
+// Returns y * sigmoid(x). It uses the exponential of -|x|, which never overflows. The exponential
+// is two factors, because y times it may be a normal number when it is subnormal itself.
 template <typename C>
 __host__ __device__ C times_sigmoid(C y, C x) {
   constexpr C kLeast = sizeof(C) == sizeof(float) ? -80 : -700;
@@ -33,8 +32,8 @@ struct Silu {
   }
 };
 
-// y * exp(-t^2 / 2). The square is exact in two parts, and the exponential is taken in two factors:
-// where it is no normal number, the product may be one.
+// Returns y * exp(-t^2 / 2). The square is exact in two parts. The exponential is two factors,
+// because the product may be a normal number when the exponential is subnormal.
 template <typename C>
 __host__ __device__ C times_bell(C y, C t) {
   const C square = t * t, lost = fma(t, t, -square);
@@ -42,8 +41,8 @@ __host__ __device__ C times_bell(C y, C t) {
   return y * (C{1} - C(0.5) * lost) * root * root;
 }
 
-// The distribution function of the standard normal distribution at -t, over exp(-t^2 / 2), for a t
-// from 0 to 20: a polynomial in (t - 4) / (t + 4), over 1 + t.
+// Returns the distribution function of the standard normal distribution at -t divided by exp(-t^2 /
+// 2), for t from 0 to 20. It is a polynomial in (t - 4) / (t + 4), divided by 1 + t.
 __host__ __device__ inline float normal_ratio(float t) {
   const float q = (t - 4.0f) / (t + 4.0f);
   float p = -7.43745477e-05f;
@@ -60,8 +59,8 @@ __host__ __device__ inline float normal_ratio(float t) {
   return p / (1.0f + t);
 }
 
-// The distribution function. What rounding takes from the argument z of erfc is put back by the
-// slope of its logarithm, which is about z + sqrt(z^2 + 4 / pi).
+// Returns the distribution function. The rounding error of the argument z of erfc is corrected by
+// the slope of its logarithm, which is about z + sqrt(z^2 + 4 / pi).
 __host__ __device__ inline double normal_cdf(double x) {
   constexpr double kHigh = -0.70710678118654752440, kLow = 4.8336466567264565e-17;
   const double z = x * kHigh, result = 0.5 * erfc(z);
@@ -70,7 +69,7 @@ __host__ __device__ inline double normal_cdf(double x) {
   return result * (1 - lost * (z + sqrt(z * z + 1.2732395447351628)));
 }
 
-// Below -20 the distribution function is 0: infinity times zero is NaN, as in the formula.
+// Below -20 the distribution function is 0. Infinity times zero is NaN, as in the formula.
 struct Gelu {
   __host__ __device__ float operator()(float x) const {
     const float t = fabs(x) > 20 ? 20.0f : fabs(x);
@@ -81,7 +80,7 @@ struct Gelu {
   __host__ __device__ double operator()(double x) const { return x * normal_cdf(x); }
 };
 
-// P(x) + x * exp(-x^2 / 2) / sqrt(2 pi).
+// The derivative of gelu is P(x) + x * exp(-x^2 / 2) / sqrt(2 pi).
 struct GeluBackward {
   __host__ __device__ float operator()(float grad_y, float x) const {
     const float t = fabs(x) > 20 ? 20.0f : fabs(x);
@@ -106,8 +105,8 @@ struct GeluTanh {
   }
 };
 
-// With s = sigmoid(v) and v = 2 u, the derivative is s * (1 + x * (1 - s) * v'). Beyond 40, s is 0
-// or 1 and x may stay there, so that v' does not overflow.
+// With s = sigmoid(v) and v = 2 u, the derivative is s * (1 + x * (1 - s) * v'). If |x| is above
+// 40, s is 0 or 1, and x is limited to 40, so that v' does not overflow.
 struct GeluTanhBackward {
   template <typename C>
   __host__ __device__ C operator()(C grad_y, C x) const {

@@ -1,5 +1,5 @@
-// argmax along an axis: the index of the largest element, the first of equal ones; the first NaN if
-// there is one. For tensors of every layout.
+// argmax along an axis, for tensors of every layout. The result is the index of the first NaN, or
+// else of the first of the largest elements.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/reduce.cuh"
 
@@ -9,7 +9,7 @@ namespace {
 template <typename C>
 struct Candidate {
   C value;
-  int64_t index;  // Below 0: there is none.
+  int64_t index;  // If below 0, there is none.
 
   __device__ Candidate shuffled(int mask) const {
     return {shuffle_xor(value, mask), shuffle_xor(index, mask)};
@@ -39,7 +39,7 @@ Reduction reduction_of(const bp_argmax_args& args) {
   return Reduction(*args.x, *args.y, 1u << args.axis, args.keepdims != 0);
 }
 
-// No candidate is larger.
+// Returns the workspace for the largest size of a candidate.
 uint64_t workspace(const bp_argmax_args& args, const Env&) {
   return reduction_of(args).parts_size_bytes(sizeof(Candidate<double>));
 }

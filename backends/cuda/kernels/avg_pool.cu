@@ -1,6 +1,6 @@
-// avg_pool and its gradient: a thread sums up one element of y, or of grad_x from the windows that
-// cover it. cuDNN's is not used: it is bound by memory as this is, and has other rules for padding
-// that differs between the ends of an axis.
+// avg_pool and its gradient. A thread computes one element of y, or one element of grad_x from the
+// windows that cover it. cuDNN's pooling is not used, because it is memory-bound too, and has other
+// rules for padding that differs between the ends of an axis.
 #include <algorithm>
 
 #include "backends/cuda/kernels/grid.cuh"
@@ -19,14 +19,14 @@ struct Span {
   int64_t begin, end;
 };
 
-// The inputs along one axis that the window of an output covers.
+// Returns the inputs along one axis that the window of an output covers.
 __host__ __device__ __forceinline__ Span inputs_of(const AvgPlan& p, int axis, int64_t output) {
   const int64_t first = output * p.window.step[axis] - p.window.low[axis];
   const int64_t last = first + p.window.kernel[axis];
   return {first < 0 ? 0 : first, last < p.x.extent[axis] ? last : p.x.extent[axis]};
 }
 
-// The outputs along one axis whose windows cover an input.
+// Returns the outputs along one axis whose windows cover an input.
 __host__ __device__ __forceinline__ Span outputs_over(const AvgPlan& p, int axis, int64_t input) {
   const int64_t at = input + p.window.low[axis], step = p.window.step[axis];
   const int64_t first = at - p.window.kernel[axis] + 1;
@@ -39,7 +39,7 @@ __host__ __device__ __forceinline__ int64_t length(const Span& span) {
   return span.end > span.begin ? span.end - span.begin : 0;
 }
 
-// What the sum of an output is divided by; 0 for a window without elements that count.
+// Returns the divisor of the sum of an output, or 0 for a window without elements that count.
 __host__ __device__ __forceinline__ int64_t divisor(const AvgPlan& p, const GridAt& output) {
   int64_t result = 1;
   for (int i = 0; i < kGridAxes; ++i) {

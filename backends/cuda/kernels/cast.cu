@@ -1,5 +1,5 @@
-// copy between dtypes: a conversion to a float rounds to nearest even once, one to an integer drops
-// the fraction, one to bool asks for zero.
+// copy between dtypes. A conversion to a float rounds to nearest even once. A conversion to an
+// integer drops the fraction, and a conversion to bool compares with zero.
 #include "backends/cuda/kernels/map.cuh"
 #include "backends/cuda/kernels/movement.hpp"
 
@@ -17,7 +17,7 @@ struct Convert {
 template <typename To, typename From>
 bp_status convert(Launch& launch, const Loop& loop) {
   if constexpr (std::is_same_v<To, From>) {
-    return submit_copy(launch, loop, sizeof(To));  // bool to u8.
+    return submit_copy(launch, loop, sizeof(To));  // It converts bool to u8.
   } else {
     return submit_map<Convert<To>, To, From>(launch, Convert<To>(), loop);
   }
@@ -25,7 +25,7 @@ bp_status convert(Launch& launch, const Loop& loop) {
 
 template <typename From>
 bp_status convert_from(Launch& launch, const Loop& loop, bp_dtype to) {
-  // with_any() takes a bool for a byte, and what is not zero has to become 1.
+  // with_any() treats a bool as a byte, but a value that is not zero must become 1.
   if (to == BP_BOOL) return convert<bool, From>(launch, loop);
   return with_any(to, [&]<typename To>(To) { return convert<To, From>(launch, loop); });
 }

@@ -1,4 +1,4 @@
-// cat: each tensor of the list is copied to its part of y.
+// cat copies each tensor of the list to its part of y.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/movement.hpp"
 

@@ -31,8 +31,9 @@ Convolution describe(DnnDirection direction, const Args& args, const bp_tensor* 
   return c;
 }
 
-// The strides of a tensor, those of extents of 1 set to what a dense tensor would have. Whether its
-// elements lie without gaps, with the channels behind the batch or behind all other axes.
+// Reads the strides of a tensor, and sets those of extents of 1 to the strides of a dense tensor.
+// Returns whether the elements have no gaps, with the channels behind the batch or behind all other
+// axes.
 bool read_dense(const bp_tensor& t, DnnTensor& out) {
   const size_t ndim = t.ndim;
   std::array<size_t, 5> orders[2]{};  // The axes from the outermost to the innermost.
@@ -55,7 +56,8 @@ bool read_dense(const bp_tensor& t, DnnTensor& out) {
   return false;
 }
 
-// cuDNN has no convolution over one axis: it gets one of extent 1 in front of it.
+// Adds an axis of extent 1 in front of the spatial one, because cuDNN has no convolution over one
+// axis.
 void add_axis(DnnTensor& t) {
   t.shape = {t.shape[0], t.shape[1], 1, t.shape[2], 0};
   t.strides = {t.strides[0], t.strides[1], t.shape[3] * t.strides[2], t.strides[2], 0};
@@ -177,8 +179,8 @@ struct ConvolutionKernel {
     return launch_convolution(c, *find(c, launch), launch);
   }
 
-  // Launches may bring buffers of any alignment, so it has a choice for both, and counts engines
-  // that are compiled for the shape.
+  // Launches may have buffers of any alignment, so the plan has a choice for aligned and one for
+  // unaligned buffers. It may use engines that are compiled for the shape.
   class Plan : public LibraryPlan {
    public:
     Plan(const Args& args, const Env& env) {

@@ -1,5 +1,5 @@
-// A convolution and its gradients as this backend computes them: by cuDNN
-// (convolution_library.cpp), or element by element (convolution_direct.cu), which takes everything.
+// A convolution and its gradients. cuDNN computes them (convolution_library.cpp), or a kernel
+// computes them element by element (convolution_direct.cu), which takes every call.
 #pragma once
 
 #include <array>
@@ -13,11 +13,11 @@ namespace bp::cuda {
 
 struct Convolution {
   DnnDirection direction = DnnDirection::kForward;
-  int axes = 0;  // Spatial ones.
+  int axes = 0;  // The number of spatial axes.
   const bp_tensor* x = nullptr;
   const bp_tensor* weight = nullptr;
   const bp_tensor* y = nullptr;
-  const bp_tensor* bias = nullptr;  // Or none.
+  const bp_tensor* bias = nullptr;  // NULL if there is no bias.
   int64_t groups = 1;
   std::array<int64_t, 3> stride{}, dilation{}, low{}, high{};
 
@@ -26,7 +26,7 @@ struct Convolution {
            : direction == DnnDirection::kBackwardInput ? *x
                                                        : *weight;
   }
-  // There is nothing that could be summed.
+  // Returns whether there is no product that could be summed.
   bool is_empty() const;
 };
 
@@ -37,16 +37,16 @@ Convolution convolution_of(const bp_convolution_backward_weight_args& args);
 // ---- cuDNN
 // ---------------------------------------------------------------------------------------
 
-// NULL, or why cuDNN does not take the convolution as it lies.
+// Returns NULL, or why cuDNN does not take the convolution with its layouts.
 bp_reason refuse_library_convolution(const Convolution& c);
-// Of a convolution that is not refused.
+// Describes a convolution that is not refused.
 DnnProblem library_convolution(const Convolution& c, bool allows_tf32, bool is_aligned);
 
 // ---- Element by element
 // --------------------------------------------------------------------------
 
 bp_status launch_convolution_direct(const Convolution& c, Launch& launch);
-// y = bias, along its second axis.
+// Sets y to the bias, along the second axis.
 bp_status launch_bias_fill(const Convolution& c, Launch& launch);
 
 }  // namespace bp::cuda

@@ -1,7 +1,8 @@
-// Convolution and its gradients element by element: for every stride, every mixture of dtypes,
-// padding that differs between the ends of an axis, and tensors without elements. A thread sums up
-// an element of y or of grad_x, a warp one of grad_weight; each in one order, so that equal input
-// gives equal bits. Slow beside cuDNN: of each product both factors are read from memory.
+// Convolution and its gradients, element by element, for every stride, every mixture of dtypes,
+// padding that differs between the ends of an axis, and tensors without elements. A thread computes
+// an element of y or of grad_x, and a warp computes one of grad_weight. Each sum has one order, so
+// that equal input gives equal bits. The kernels are slower than cuDNN, because they read both
+// factors of each product from memory.
 #include <algorithm>
 
 #include "backends/cuda/kernels/convolution.hpp"
@@ -26,7 +27,7 @@ struct DirectPlan {
   int64_t step[kGridAxes] = {1, 1, 1}, dilation[kGridAxes] = {1, 1, 1}, low[kGridAxes] = {};
 };
 
-// The input that a tap of an output reads; false if that is padding.
+// Finds the input that a tap of an output reads. Returns false if it is padding.
 __host__ __device__ __forceinline__ bool input_of(const DirectPlan& p, const GridAt& output,
                                                   const GridAt& tap, GridAt& input) {
   bool is_inside = true;
@@ -37,7 +38,7 @@ __host__ __device__ __forceinline__ bool input_of(const DirectPlan& p, const Gri
   return is_inside;
 }
 
-// The output one of whose taps reads an input; false if there is none.
+// Finds the output whose tap reads an input. Returns false if there is none.
 __host__ __device__ __forceinline__ bool output_of(const DirectPlan& p, const GridAt& input,
                                                    const GridAt& tap, GridAt& output) {
   bool is_inside = true;
@@ -92,7 +93,7 @@ __host__ __device__ __forceinline__ void input_element(const DirectPlan& p, int6
   store_as(p.x.address, p.x.kind, offset(p.x, image, channel, input), sum.total());
 }
 
-// The part of an element of grad_weight that `lane` of `lanes` sums up.
+// Returns the part of an element of grad_weight that `lane` of `lanes` computes.
 template <typename Sum>
 __host__ __device__ __forceinline__ Sum weight_part(const DirectPlan& p, int64_t index,
                                                     int64_t lane, int64_t lanes) {

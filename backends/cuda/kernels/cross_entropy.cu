@@ -1,6 +1,6 @@
-// cross_entropy and its gradient. A group of threads takes a row: its largest element, the sum of
-// the exponentials, and the loss in f64. The losses of all rows are added by one block, in an order
-// that their number alone decides.
+// cross_entropy and its gradient. A group of threads computes a row: its largest element, the sum
+// of the exponentials, and the loss in f64. One block adds the losses of all rows, in an order that
+// depends on their number alone.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/rows.cuh"
 
@@ -13,7 +13,7 @@ struct Targets {
   RowTensor tensor;
   bool is_i64 = false;
   int64_t ignore_index = 0, classes = 0;
-  Fault fault{};
+  Reporter reporter{};
 
   __device__ __forceinline__ int64_t at(uint32_t row) const {
     return is_i64 ? *tensor.row<int64_t>(row) : *tensor.row<int32_t>(row);
@@ -28,7 +28,7 @@ struct LossPlan {
   OptionalRows lse;
   Targets targets;
   double label_smoothing = 0;
-  double* losses = nullptr;  // Of each row.
+  double* losses = nullptr;  // One loss for each row.
   double* kept = nullptr;    // How many rows count.
   Reduce reduction = Reduce::kNone;
   uint32_t rows = 0, count = 0;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
   const int64_t target = plan.targets.at(row);
   double loss = 0;
   if (target != plan.targets.ignore_index) {
-    if (!plan.targets.is_class(target)) return report(plan.targets.fault, target);
+    if (!plan.targets.is_class(target)) return report(plan.targets.reporter, target);
     const T picked = x[plan.x.elements.offset(static_cast<uint32_t>(target))];
     loss = lse - static_cast<double>(widen(picked));
     if (plan.label_smoothing != 0) {
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kRowThreads, 4) losses_kernel(LossPlan plan) {
   }
 }
 
-// One block.
+// Runs with one block.
 template <typename T>
 __global__ void __launch_bounds__(kRowThreads, 4) total_loss_kernel(LossPlan plan) {
   double total = 0, kept = 0;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kRowThreads, 4) total_loss_kernel(LossPlan pla
   *plan.y.row<T>(0) = narrow<T>(plan.reduction == Reduce::kMean ? total / kept : total);
 }
 
-// One block: how many rows count, for the gradient of the mean.
+// Counts with one block how many rows count, for the gradient of the mean.
 __global__ void __launch_bounds__(kRowThreads, 4) count_kept_kernel(LossPlan plan) {
   double kept = 0;
   for (uint32_t row = threadIdx.x; row < plan.rows; row += kRowThreads) {
@@ -105,8 +105,8 @@ __global__ void __launch_bounds__(kRowThreads, 4) count_kept_kernel(LossPlan pla
   if (threadIdx.x == 0) *plan.kept = kept;
 }
 
-// grad_x lies in `plan.y`, grad_y in `grad_y`. An element is read and written by one thread: grad_x
-// may be x.
+// `plan.y` is grad_x, and `grad_y` is grad_y. One thread reads and writes an element, so grad_x may
+// be x.
 template <class Group, typename T>
 __global__ void __launch_bounds__(kRowThreads, 4)
     loss_backward_kernel(LossPlan plan, RowTensor grad_y) {
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   T* const grad_x = plan.y.row<T>(row);
   const int64_t target = plan.targets.at(row);
   const bool is_ignored = target == plan.targets.ignore_index;
-  if (!is_ignored && !plan.targets.is_class(target)) return report(plan.targets.fault, target);
+  if (!is_ignored && !plan.targets.is_class(target)) return report(plan.targets.reporter, target);
   const C lse = *plan.lse.tensor.row<C>(row);
   const double divisor = plan.reduction == Reduce::kMean ? *plan.kept : 1.0;
   const T gradient = *grad_y.row<T>(plan.reduction == Reduce::kNone ? row : 0);
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kRowThreads, 4)
   });
 }
 
-// The reduction as the two frames number it.
+// Both frames number the reductions in the same way.
 static_assert(uint32_t{BP_CROSS_ENTROPY_REDUCTION_NONE} ==
                   uint32_t{BP_CROSS_ENTROPY_BACKWARD_REDUCTION_NONE} &&
               uint32_t{BP_CROSS_ENTROPY_REDUCTION_MEAN} ==
@@ -180,7 +180,7 @@ LossPlan plan_of(const Args& args, Launch& launch) {
   plan.targets.is_i64 = is_i64_index(args.target->dtype);
   plan.targets.ignore_index = args.ignore_index;
   plan.targets.classes = extents.count;
-  plan.targets.fault = launch.fault(extents.count);
+  plan.targets.reporter = launch.reporter(extents.count);
   plan.label_smoothing = args.label_smoothing;
   plan.rows = static_cast<uint32_t>(extents.rows);
   plan.count = static_cast<uint32_t>(extents.count);

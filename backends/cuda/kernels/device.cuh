@@ -1,9 +1,9 @@
-// What kernels have in common on the device: elements and how they are widened and rounded,
-// vectors of 16 bytes, and reductions over a warp or a block.
+// The device code that kernels share: widening and rounding of elements, vectors of 16 bytes, and
+// reductions over a warp or a block.
 //
-// Kernels run as well where there is no GPU: with BACKPLANE_CUDA_EMULATED the same sources are
-// compiled for the host, and emulation/emulation.hpp stands in for the device. Functions that need
-// no neighbours are __host__ __device__, so that tests call them as they are.
+// Kernels also run without a GPU: with BACKPLANE_CUDA_EMULATED the same sources are compiled for
+// the host, and emulation/emulation.hpp replaces the device. Functions that need no neighbours are
+// __host__ __device__, so that tests can call them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,9 +20,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "backends/cuda/fault.hpp"
+#include "backends/cuda/bad_data.hpp"
 
-// Before a loop: it is unrolled on the device.
+// Stands before a loop, which is then unrolled on the device.
 #ifdef __CUDA_ARCH__
 #define BP_UNROLL _Pragma("unroll")
 #else
@@ -31,7 +31,7 @@
 
 namespace bp::cuda {
 
-// The functions of C take doubles; these are what the argument is.
+// The functions of C take doubles; these take the type of the argument.
 using std::copysign;
 using std::cos;
 using std::erfc;
@@ -45,7 +45,7 @@ using std::rint;
 using std::sin;
 using std::sqrt;
 using std::tanh;
-// CUDA has more than C, and the host of the emulation has not.
+// These functions are in CUDA, but not on the host of the emulation.
 #ifdef BACKPLANE_CUDA_EMULATED
 using emulation::erfinv;
 #else
@@ -53,12 +53,12 @@ using ::erfinv;
 #endif
 
 // Makes an index that is out of range a failure of the stream.
-__device__ inline void report(const Fault& fault, int64_t index) {
-  volatile FaultReport* const to = fault.report;
+__device__ inline void report(const Reporter& reporter, int64_t index) {
+  volatile BadDataReport* const to = reporter.report;
   if (to->launch != 0) return;
   to->index = index;
   __threadfence_system();  // Whoever sees the launch sees an index.
-  to->launch = fault.launch;
+  to->launch = reporter.launch;
 }
 
 using Float16 = __half;
@@ -67,7 +67,7 @@ using BFloat16 = __nv_bfloat16;
 template <typename T>
 inline constexpr bool kIsNarrow = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// What elements of T are computed in.
+// The type in which elements of T are computed.
 template <typename T>
 using Compute = std::conditional_t<kIsNarrow<T>, float, T>;
 
@@ -93,7 +93,7 @@ __host__ __device__ __forceinline__ Compute<T> widen(T x) {
 // ---- Rounding
 // ------------------------------------------------------------------------------------
 
-// `x` rounded toward 0, with the last bit set if that was not exact: it then rounds on to a
+// Returns `x` rounded toward 0, with the last bit set if this was not exact. The result rounds to a
 // narrower float as `x` itself would.
 __host__ __device__ __forceinline__ float round_to_odd(double x) {
   const float nearest = static_cast<float>(x);
@@ -106,13 +106,13 @@ __host__ __device__ __forceinline__ float round_to_odd(double x) {
 __host__ __device__ __forceinline__ float round_to_odd(int64_t x) {
   constexpr int64_t kExact = int64_t{1} << 53;
   if (x >= kExact || x <= -kExact) {
-    // A double holds what is left, and the lowest bit stands for all below it.
+    // A double holds the remaining bits, and the lowest bit stands for all dropped ones.
     x = (x >> 12 | static_cast<int64_t>((x & 0xFFF) != 0)) * 4096;
   }
   return round_to_odd(static_cast<double>(x));
 }
 
-// `x` as a T, rounded to nearest even once.
+// Returns `x` as a T, rounded once to nearest even.
 template <typename T, typename From>
 __host__ __device__ __forceinline__ T narrow(From x) {
   if constexpr (std::is_same_v<T, From>) {
@@ -151,7 +151,8 @@ __host__ __device__ __forceinline__ bool is_nan(T x) {
   }
 }
 
-// NaN is larger than every number; of two equal elements the first stays.
+// Returns the larger element. NaN is larger than every number, and if both are equal, the first
+// stays.
 template <typename C>
 __host__ __device__ __forceinline__ bool is_larger(C best, C x) {
   return best < x || (is_nan(x) && !is_nan(best));
@@ -162,7 +163,7 @@ __host__ __device__ __forceinline__ C infinity() {
   return std::numeric_limits<C>::infinity();
 }
 
-// a * b, rounded: the compiler may not join it with an addition.
+// Returns a * b, rounded. The compiler cannot fuse it with an addition.
 __host__ __device__ __forceinline__ double product_of(double a, double b) {
 #if defined(__CUDA_ARCH__)
   return __dmul_rn(a, b);
@@ -178,13 +179,13 @@ struct alignas(sizeof(T) * kCount) Vec {
   T at[kCount];
 };
 
-// Elements of T that are loaded at once.
+// Several elements of T that are loaded at once.
 template <typename T>
 inline constexpr int kLanes = 16 / static_cast<int>(sizeof(T));
 
 // ---- Reductions ---------------------------------------------------------------------------------
 
-// A sum of many terms by one thread. What rounding takes from a sum in f32 is added up beside it
+// A sum of many terms by one thread. The rounding error of a sum in f32 is summed beside it
 // (Knuth's two-sum), so that the error does not grow with the number of terms.
 template <typename C>
 class LongSum {
@@ -200,7 +201,7 @@ class LongSum {
     }
     sum_ = next;
   }
-  // What was lost of an infinite sum is no number.
+  // The lost part of an infinite sum is NaN and is not added.
   __host__ __device__ __forceinline__ C total() const {
     if constexpr (std::is_same_v<C, float>) return isfinite(sum_) ? sum_ + lost_ : sum_;
     return sum_;
@@ -208,7 +209,7 @@ class LongSum {
 
  private:
   C sum_ = 0;
-  C lost_ = static_cast<C>(-0.0);  // Which leaves a sum of -0 as it is.
+  C lost_ = static_cast<C>(-0.0);  // Adding -0 keeps a sum of -0.
 };
 
 constexpr unsigned kAllLanes = 0xFFFFFFFFu;
@@ -237,7 +238,7 @@ __device__ __forceinline__ A shuffle_xor(A value, int mask) {
   }
 }
 
-// Every lane has the result, the same bits in each if op(a, b) is op(b, a).
+// Reduces over a warp. Every lane gets the result, with the same bits if op(a, b) is op(b, a).
 template <typename A, class Op>
 __device__ __forceinline__ A warp_reduce(A value, Op op) {
   BP_UNROLL
@@ -248,14 +249,14 @@ __device__ __forceinline__ A warp_reduce(A value, Op op) {
   return value;
 }
 
-// The same for a block of whole warps; every thread has the result, and all of them call it.
+// Reduces over a block of whole warps. All threads call it, and every thread gets the result.
 template <typename A, class Op>
 __device__ __forceinline__ A block_reduce(A value, Op op, A identity) {
   __shared__ A parts[kWarpSize];
   const unsigned lane = threadIdx.x % kWarpSize, warp = threadIdx.x / kWarpSize;
   value = warp_reduce(value, op);
   if (blockDim.x == kWarpSize) return value;
-  __syncthreads();  // `parts` may be those of the call before.
+  __syncthreads();  // An earlier call may still use `parts`.
   if (lane == 0) parts[warp] = value;
   __syncthreads();
   value = lane < blockDim.x / kWarpSize ? parts[lane] : identity;

@@ -1,5 +1,5 @@
-// What ops_spec/emit_cuda.py makes element-wise kernels of: the primitives of `compute` on what
-// elements are computed in. Integers wrap: they are computed without a sign.
+// The primitives of `compute`, in the computing type, from which ops_spec/emit_cuda.py makes
+// element-wise kernels. Integers are computed as unsigned numbers, which wrap.
 #pragma once
 
 #include "backends/cuda/kernels/kernels.hpp"
@@ -7,7 +7,7 @@
 
 namespace bp::cuda::primitive {
 
-// C, without a sign where it is an integer: sums and products of it are defined in every case.
+// C, or the unsigned type if C is an integer, so that sums and products are always defined.
 template <typename C>
 using Ring =
     std::conditional_t<std::is_integral_v<C>, std::make_unsigned<C>, std::type_identity<C>>::type;
@@ -32,7 +32,7 @@ __host__ __device__ __forceinline__ C mul(C a, C b) {
   return static_cast<C>(in_ring(a) * in_ring(b));
 }
 
-// A difference from 0 would lose the sign of a floating 0.
+// Returns -x. A difference from 0 would lose the sign of a floating 0.
 template <typename C>
 __host__ __device__ __forceinline__ C neg(C x) {
   if constexpr (std::is_integral_v<C>) {
@@ -51,7 +51,7 @@ __host__ __device__ __forceinline__ C abs(C x) {
   }
 }
 
-// NaN where either is NaN; of two equal ones the first.
+// Returns NaN if one operand is NaN, and the first operand if both are equal.
 template <typename C>
 __host__ __device__ __forceinline__ C max(C a, C b) {
   return is_larger(a, b) ? b : a;

@@ -1,6 +1,6 @@
-// embedding_backward: positions are sorted by the row that they name, and a block adds those of its
-// row in order (indices.cuh). Sums of 16-bit floats are of f32, and rounded once. (embedding itself
-// is in gather.cu.)
+// embedding_backward sorts positions by the row that they name, and a block adds those of its row
+// in order (indices.cuh). Sums of 16-bit floats are f32, and are rounded once. The op embedding is
+// in gather.cu.
 #include "backends/cuda/kernels/indices.cuh"
 #include "backends/cuda/kernels/list.hpp"
 
@@ -11,7 +11,7 @@ struct AddPlan {
   RowTensor grad_y, grad_weight;
   const Packed* sorted = nullptr;
   int64_t positions = 0;
-  uint32_t count = 0;  // Elements of a row.
+  uint32_t count = 0;  // The elements of a row.
 };
 
 template <typename T>
@@ -36,7 +36,7 @@ bp_status embedding_backward_launch(const bp_embedding_backward_args& args, Laun
   indices.count = element_count(*args.indices);
   indices.extent = args.num_embeddings;
   indices.records = launch.workspace<Packed>();
-  indices.fault = launch.fault(indices.extent);
+  indices.reporter = launch.reporter(indices.extent);
   AddPlan plan;
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);

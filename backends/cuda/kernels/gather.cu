@@ -1,6 +1,7 @@
-// gather, index_select and embedding: elements of x whose place along one axis an index names.
+// gather, index_select and embedding read the elements of x whose place along one axis an index
+// names.
 //
-// Where one index stands for a row of neighbours, a thread moves 16 bytes of it at once.
+// If one index names a row of neighbours, a thread moves 16 bytes of it at once.
 #include <array>
 
 #include "backends/cuda/kernels/list.hpp"
@@ -9,7 +10,7 @@
 namespace bp::cuda {
 namespace {
 
-// Operands of the axes: y; x without the axis that is indexed; indices.
+// The operands of the axes are y, x without the indexed axis, and the indices.
 struct GatherPlan {
   std::byte* y = nullptr;
   const std::byte* x = nullptr;
@@ -17,7 +18,7 @@ struct GatherPlan {
   Axes<3> axes;
   int64_t axis_stride = 0, axis_extent = 0;
   uint32_t units = 0;
-  Fault fault{};
+  Reporter reporter{};
 };
 
 template <typename T, typename Index, int kVector>
@@ -27,15 +28,14 @@ __global__ void __launch_bounds__(kBlockThreads) gather_kernel(GatherPlan plan) 
   int64_t at[3];
   plan.axes.locate(unit, at);
   const int64_t index = reinterpret_cast<const Index*>(plan.indices)[at[2]];
-  if (index < 0 || index >= plan.axis_extent) return report(plan.fault, index);
+  if (index < 0 || index >= plan.axis_extent) return report(plan.reporter, index);
   using Unit = Vec<T, kVector>;
   const T* const from = reinterpret_cast<const T*>(plan.x) + at[1] + index * plan.axis_stride;
   *reinterpret_cast<Unit*>(reinterpret_cast<T*>(plan.y) + at[0]) =
       *reinterpret_cast<const Unit*>(from);
 }
 
-// Whether `lanes` elements of the inner axis share an index, and lie so that they can be moved at
-// once.
+// Returns whether `lanes` elements of the inner axis share an index and can be moved at once.
 bool has_rows(const Loop& loop, int64_t lanes, int64_t axis_stride) {
   if (loop.rank == 0 || !loop.has_vectors(lanes)) return false;
   const auto inner = static_cast<size_t>(loop.rank - 1);
@@ -47,9 +47,9 @@ struct Axis {
   int64_t extent, stride;
 };
 
-// Operands of `loop`: y, x and indices.
+// Submits the op. The operands of `loop` are y, x and indices.
 bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, bool is_i64) {
-  const Fault fault = launch.fault(axis.extent);
+  const Reporter reporter = launch.reporter(axis.extent);
   const auto launch_part = [&]<typename T, int kVector>(T, const Loop& part,
                                                         std::integral_constant<int, kVector>) {
     GatherPlan plan;
@@ -60,7 +60,7 @@ bp_status submit_gather(Launch& launch, const Loop& loop, Axis axis, bool is_i64
     plan.axis_stride = axis.stride;
     plan.axis_extent = axis.extent;
     plan.units = static_cast<uint32_t>(part.count / kVector);
-    plan.fault = fault;
+    plan.reporter = reporter;
     const unsigned blocks = blocks_for(plan.units, kBlockThreads);
     return is_i64 ? run<gather_kernel<T, int64_t, kVector>>(launch, blocks, kBlockThreads, 0, plan)
                   : run<gather_kernel<T, int32_t, kVector>>(launch, blocks, kBlockThreads, 0, plan);

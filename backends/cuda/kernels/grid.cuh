@@ -1,5 +1,5 @@
-// Tensors (outer, inner, spatial) for kernels that slide windows over their spatial axes: always
-// three of them, where those that a tensor lacks lead, with extent 1.
+// Tensors (outer, inner, spatial) for kernels that slide windows over spatial axes. There are
+// always three spatial axes; if a tensor has fewer, the first ones have extent 1.
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
@@ -38,7 +38,7 @@ struct GridAt {
   int64_t at[kGridAxes];
 };
 
-// That of an element by its number in row-major order, of its plane or of the whole.
+// Returns the position of an element from its row-major number in its plane or in the whole tensor.
 __host__ __device__ __forceinline__ GridAt position(const Grid& grid, int64_t index) {
   GridAt p;
   for (int i = kGridAxes; i-- > 0; index /= grid.extent[i]) p.at[i] = index % grid.extent[i];
@@ -51,7 +51,7 @@ __host__ __device__ __forceinline__ int64_t offset(const Grid& grid, int64_t out
          p.at[1] * grid.stride[1] + p.at[2] * grid.stride[2];
 }
 
-// Where an element lies, by its number in row-major order.
+// Returns the offset of an element from its number in row-major order.
 __host__ __device__ __forceinline__ int64_t offset(const Grid& grid, int64_t index) {
   const int64_t plane = index / grid.size();
   return offset(grid, plane / grid.inner, plane % grid.inner, position(grid, index));
@@ -63,7 +63,7 @@ struct GridWindow {
   int64_t low[kGridAxes] = {}, dilation[kGridAxes] = {1, 1, 1};
 };
 
-// `dilation` NULL is 1 along every axis.
+// Makes a window. If `dilation` is NULL, it is 1 along every axis.
 inline GridWindow window_of(uint32_t axes, const int64_t* kernel, const int64_t* stride,
                             const int64_t* padding, const int64_t* dilation) {
   GridWindow window;
@@ -77,8 +77,8 @@ inline GridWindow window_of(uint32_t axes, const int64_t* kernel, const int64_t*
   return window;
 }
 
-// Launches kKernel(params..., count): a thread for each of `count` elements, or more elements for
-// each thread.
+// Launches kKernel(params..., count) with a thread for each of `count` elements, or with several
+// elements for each thread.
 template <auto kKernel, typename... Params>
 bp_status run_elements(Launch& launch, int64_t count, Params... params) {
   constexpr int64_t kMostBlocks = int64_t{1} << 20;

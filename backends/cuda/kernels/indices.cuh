@@ -1,5 +1,5 @@
-// Sums of elements that indices name: records of (index, position) are sorted, and each result adds
-// its own in the order of their positions. Equal input gives equal bits.
+// Sums of elements that indices name. Records of (index, position) are sorted, and each result adds
+// its records in the order of their positions, so equal input gives equal bits.
 #pragma once
 
 #include "backends/cuda/kernels/records.cuh"
@@ -7,15 +7,15 @@
 
 namespace bp::cuda {
 
-// `lines` lines of `count` indices, each from 0 to below `extent`.
+// There are `lines` lines of `count` indices, each from 0 to below `extent`.
 struct IndexPlan {
   RowTensor indices;
   int64_t lines = 0, count = 0, extent = 0;
   Packed* records = nullptr;
-  Fault fault{};
+  Reporter reporter{};
 };
 
-// The records of all indices. One that is out of range is reported, and names no result.
+// Makes the records of all indices. An index out of range is reported, and names no result.
 template <typename Index>
 __global__ void __launch_bounds__(kBlockThreads) index_records_kernel(IndexPlan plan) {
   const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kBlockThreads) index_records_kernel(IndexPlan 
   const auto i = static_cast<uint32_t>(at % plan.count);
   const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
   const bool is_inside = index >= 0 && index < plan.extent;
-  if (!is_inside) report(plan.fault, index);
+  if (!is_inside) report(plan.reporter, index);
   plan.records[at] = Packed(is_inside ? static_cast<uint64_t>(index) : 0xFFFFFFFFu, i);
 }
 

@@ -1,4 +1,4 @@
-// What every kernel file needs: how kernels are launched, and choosing by dtype.
+// The header of every kernel file, with functions that launch kernels and choose by dtype.
 //
 // A kernel file has device code, a launch function that reads the frame and launches, and one table
 // row per kernel, listed in kernels.def.
@@ -26,13 +26,14 @@ namespace bp::cuda {
 
 constexpr unsigned kBlockThreads = 256;
 
-// Blocks of `per_block` that hold `count`, at most 2^31 - 1.
+// Returns how many blocks of `per_block` hold `count`, at most 2^31 - 1.
 constexpr unsigned blocks_for(int64_t count, int64_t per_block) {
   return static_cast<unsigned>((count + per_block - 1) / per_block);
 }
 
-// How many of `count` terms, in whole units, are summed at a time before that sum is added to what
-// there is: as many as there are blocks, so that the error grows with the square root of `count`.
+// Returns how many of `count` terms, in whole units, are summed at a time before the sum is added
+// to the total. A block has about as many terms as there are blocks, so that the error grows with
+// the square root of `count`.
 inline int64_t block_of_sum(int64_t count, int64_t unit) {
   const auto root = static_cast<int64_t>(std::sqrt(static_cast<double>(count)));
   return (root / unit + 1) * unit;
@@ -63,23 +64,23 @@ bp_status with_float(bp_dtype dtype, const Fn& fn) {
   return DeviceElements::with_float(dtype, fn);
 }
 
-// The same for the dtypes of kNumberDtypes.
+// Calls fn(T{}) in the same way for the dtypes of kNumberDtypes.
 template <typename Fn>
 bp_status with_number(bp_dtype dtype, const Fn& fn) {
   return DeviceElements::with_number(dtype, fn);
 }
 
-// The same for the dtypes of kAnyDtypes; a bool is a byte.
+// Calls fn(T{}) in the same way for the dtypes of kAnyDtypes. A bool is a byte.
 template <typename Fn>
 bp_status with_any(bp_dtype dtype, const Fn& fn) {
   return DeviceElements::with_any(dtype, fn);
 }
 
-// Whether indices are of i64; else they are of i32. Throws StatusError of BP_UNSUPPORTED for any
-// other dtype.
+// Returns whether indices are i64; if not, they are i32. Throws StatusError of BP_UNSUPPORTED for
+// any other dtype.
 inline bool is_i64_index(bp_dtype dtype) { return one_of(kIndexDtypes, dtype) == BP_I64; }
 
-// Calls fn(T{}) for a number without a sign that is as wide as an element. Throws StatusError of
+// Calls fn(T{}) for the unsigned integer that is as wide as an element. Throws StatusError of
 // BP_UNSUPPORTED if there is none.
 template <typename Fn>
 bp_status with_width(int64_t size_bytes, const Fn& fn) {
@@ -100,7 +101,7 @@ bp_status with_width(int64_t size_bytes, const Fn& fn) {
 
 // ---- Operands -----------------------------------------------------------------------------------
 
-// A tensor of the call as an operand of a loop; NULL is one whose value is in the call.
+// Returns a tensor as an operand of a loop. NULL stands for a value in the call.
 inline Operand operand(const bp_tensor* tensor) {
   if (tensor == nullptr) return {};
   return {data<const std::byte>(*tensor), tensor->strides, dtype_size_bytes(tensor->dtype)};

@@ -5,13 +5,13 @@
 namespace bp::cuda {
 namespace {
 
-// Of a frame with x and normalized_ndim.
+// Reads a frame with x and normalized_ndim.
 template <typename Args>
 uint32_t element_axes(const Args& args) {
   return last_axes(args.x->ndim, args.normalized_ndim);
 }
 
-// gamma, beta and their gradients are one row.
+// Returns a tensor as one row, for gamma, beta and their gradients.
 OptionalRows one_row(const bp_tensor* tensor) {
   return {tensor, tensor == nullptr ? 0 : (1u << tensor->ndim) - 1};
 }

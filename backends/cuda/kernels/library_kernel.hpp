@@ -1,5 +1,5 @@
-// Kernels on NVIDIA's libraries: whether one takes a call depends on what the library has for its
-// shape on this device, and a plan keeps what was chosen.
+// Kernels that use NVIDIA's libraries. Whether such a kernel takes a call depends on what the
+// library offers for the shape on this device. A plan keeps the choice.
 //
 // Such a kernel is a class with
 //   static bp_reason supports(const Args&, bp_launch_flags, const Env&)
@@ -9,7 +9,7 @@
 //     Plan(const Args&, const Env&)                   chooses, also for tensors without a buffer
 //     const char* algorithm() const
 //     bp_status launch(const Args&, Launch&) const
-// The device's context is current in each of them.
+// The device's context is current in each of these functions.
 #pragma once
 
 #include "backends/cuda/engines.hpp"
@@ -24,11 +24,6 @@ class LibraryPlan {
  protected:
   uint64_t workspace_size_bytes_ = 0;
 };
-
-// For the constructor of a plan.
-[[noreturn]] inline void refuse_plan(const char* why) {
-  refuse(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
-}
 
 // A plan as rows of the table have it. There is never anything to pack.
 template <typename Args, class Kernel>
@@ -82,8 +77,8 @@ constexpr bp_kernel make_library_kernel(const bp_kernel& claims) {
   return row;
 }
 
-// What products are declared to be. Tensor cores cut sums off where f32 arithmetic would round, and
-// keep two bits more than f32 while they do.
+// The declared numerics of products. Tensor cores truncate sums where f32 arithmetic would round,
+// and keep two bits more than f32 meanwhile.
 constexpr bp_numerics kTensorCoreNumerics = {
     .struct_size = sizeof(bp_numerics),
     .struct_type = BP_STRUCT_NUMERICS,

@@ -1,8 +1,9 @@
 // linear: y = activation(x weight^T + bias). The axes of x before the last two are a batch that
 // shares weight, which product.cpp folds into rows where x and y lie so.
 //
-// cuBLASLt adds the bias, in the sums; its relu is not asked for, since nothing says what becomes
-// of NaN, nor its gelu, which is the approximation by tanh. The activation is a pass of its own.
+// cuBLASLt adds the bias to the sums. Its relu is not used, because its result for NaN is not
+// documented. Its gelu is not used, because it is the approximation by tanh. The activation is a
+// separate pass.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/product_library.hpp"
 

@@ -12,8 +12,8 @@ struct Axis {
   std::array<int64_t, kMaxOperands> strides{};
 };
 
-// The outer of two axes has the larger strides: in the result, else in the first operand where they
-// differ.
+// Returns whether a is the outer axis. The outer axis has the larger stride in the result, or else
+// in the first operand in which the strides differ.
 bool is_outer(const Axis& a, const Axis& b) {
   for (size_t k = 0; k < kMaxOperands; ++k) {
     const int64_t left = std::abs(a.strides[k]), right = std::abs(b.strides[k]);
@@ -22,7 +22,7 @@ bool is_outer(const Axis& a, const Axis& b) {
   return false;
 }
 
-// Whether `outer` continues where `inner` ends, in every operand.
+// Returns whether `outer` continues where `inner` ends, in every operand.
 bool can_merge(const Axis& outer, const Axis& inner) {
   for (size_t k = 0; k < kMaxOperands; ++k) {
     if (outer.strides[k] != inner.strides[k] * inner.extent) return false;
@@ -94,7 +94,7 @@ std::vector<Loop> parts_of(const Loop& loop, int64_t most) {
     }
     const auto longest = std::max_element(part.extents.begin(), part.extents.begin() + part.rank);
     const auto axis = static_cast<size_t>(longest - part.extents.begin());
-    // A power of two: what was aligned stays so.
+    // It is a power of two, so that parts keep the alignment.
     int64_t first = 1;
     while (first * 2 < *longest) first *= 2;
     const int64_t others = part.count / *longest, left = *longest - first;

@@ -1,7 +1,7 @@
 // Element-wise iteration over a few tensors of one shape and any strides, prepared on the host.
 //
-// Axes of extent 1 vanish, the others are ordered by the stride of the result, and neighbours that
-// lie behind each other in every tensor are merged: contiguous tensors become one axis.
+// Axes of extent 1 are removed. The others are ordered by the stride of the result, and neighbours
+// that continue each other in every tensor are merged. So contiguous tensors become one axis.
 #pragma once
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace bp::cuda {
 constexpr int kMaxOperands = 4;
 
 struct Operand {
-  const std::byte* data = nullptr;   // NULL: the value is in the call.
-  const int64_t* strides = nullptr;  // In elements; not read without data.
-  int64_t size_bytes = 0;            // Of an element.
+  const std::byte* data = nullptr;   // If NULL, the value is in the call.
+  const int64_t* strides = nullptr;  // In elements; not read if `data` is NULL.
+  int64_t size_bytes = 0;            // The size of an element.
 };
 
 // The innermost axis is the last one, as in the tensors.
@@ -33,11 +33,11 @@ struct Loop {
   std::array<const std::byte*, kMaxOperands> data{};
   std::array<int64_t, kMaxOperands> size_bytes{};
 
-  // Whether every operand lies so that `lanes` elements of the inner axis can be moved at once:
-  // they are neighbours in the result, and neighbours or one in the others.
+  // Returns whether `lanes` elements of the inner axis can be moved at once. They must be
+  // neighbours in the result, and neighbours or one element in the other operands.
   bool has_vectors(int64_t lanes) const;
 
-  // The axes of kOperands operands, with `lanes` elements of the inner axis as one.
+  // Returns the axes of kOperands operands, with `lanes` elements of the inner axis as one.
   template <int kOperands>
   Axes<kOperands> axes(int64_t lanes = 1) const {
     Axes<kOperands> axes;
@@ -52,10 +52,10 @@ struct Loop {
   }
 };
 
-// A loop over operands of one shape, the result first.
+// Makes a loop over operands of one shape. The first one is the result.
 Loop make_loop(uint32_t ndim, const int64_t* shape, std::initializer_list<Operand> operands);
 
-// The parts of a loop that have at most `most` elements each. Without elements there is none.
+// Cuts a loop into parts of at most `most` elements. A loop without elements has no parts.
 std::vector<Loop> parts_of(const Loop& loop, int64_t most = kMaxLaunchElements);
 
 }  // namespace bp::cuda

@@ -1,8 +1,8 @@
 // Element-wise kernels: y = op(x...) over tensors of one shape and any strides.
 //
-// Where the inner axis is dense, a thread moves 16 bytes of the widest operand at once; elsewhere
-// one element. Operands that do not move along an axis (stride 0, or a value in the call) are read
-// where they lie. y may be any x: a thread reads its elements before it writes them.
+// If the inner axis is dense, a thread moves 16 bytes of the widest operand at once; else it moves
+// one element. An operand with stride 0 along an axis, or with a value in the call, is read in
+// place. y may be any x, because a thread reads its elements before it writes them.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace bp::cuda {
 
-// What a kernel knows of one loop; operand 0 of the axes is y.
+// What a kernel knows of one loop. Operand 0 of the axes is y.
 template <int kInputs>
 struct MapPlan {
   std::byte* y = nullptr;
   const std::byte* x[kInputs] = {};
-  bool is_one[kInputs] = {};  // It does not move along the inner axis.
+  bool is_one[kInputs] = {};  // The stride of the inner axis is 0.
   uint64_t scalar = 0;        // The value of an x without an address.
   Axes<kInputs + 1> axes;
-  uint32_t units = 0;  // Of kVector elements.
-  uint32_t rest = 0;   // Elements behind them, where there is one axis.
+  uint32_t units = 0;  // Units of kVector elements.
+  uint32_t rest = 0;   // Elements behind the units, if there is one axis.
 };
 
 template <typename X, int kVector>
@@ -105,7 +105,8 @@ bp_status submit_map(Launch& launch, const Op& op, const Loop& loop, uint64_t sc
   return BP_OK;
 }
 
-// A loop over tensors of one shape, the result first; NULL stands for a value in the call.
+// Makes a loop over tensors of one shape. The first one is the result; NULL stands for a value in
+// the call.
 template <typename... Tensors>
 Loop loop_over(const bp_tensor& y, const Tensors*... x) {
   return make_loop(y.ndim, y.shape, {operand(&y), operand(x)...});

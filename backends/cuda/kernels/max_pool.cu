@@ -1,11 +1,11 @@
-// max_pool and its gradient. cuDNN's pooling is not used: its rule for NaN and its indices are not
-// those of the op, and its gradient needs the window, which the op does not have.
+// max_pool and its gradient. cuDNN's pooling is not used, because it treats NaN and indices
+// differently from the op, and its gradient needs the window, which the op does not have.
 //
 // The gradient adds to each element of grad_x the elements of grad_y whose index names it. Each
-// output is put at the head of a list of its element, in whatever order the threads come; then each
-// element walks its list again and again, and adds what it finds in ascending order of the outputs.
-// A list is as long as windows overlap; one of more than 64 outputs, which no window makes, is not
-// walked: its element looks through all outputs of its plane.
+// output is first put at the head of a list of its element, in any order of the threads. Then each
+// element walks its list repeatedly, and adds the outputs in ascending order. A list has as many
+// outputs as windows overlap. If a list has more than 64 outputs, which windows cannot cause, its
+// element searches all outputs of its plane instead.
 #include <algorithm>
 #include <limits>
 
@@ -16,7 +16,7 @@ namespace bp::cuda {
 namespace {
 
 struct PoolPlan {
-  Grid x, y, indices;  // The last without an address: none are wanted.
+  Grid x, y, indices;  // `indices` has no address if not wanted.
   bool has_indices = false;
   GridWindow window;
 };
@@ -78,7 +78,7 @@ struct ScatterPlan {
   Grid grad_y, indices, grad_x;
   int32_t* heads =
       nullptr;  // For each element of grad_x: the output at the head of its list, or -1.
-  int32_t* next = nullptr;  // For each output: the one behind it.
+  int32_t* next = nullptr;  // For each output, the next one in its list.
 };
 
 __host__ __device__ __forceinline__ int64_t index_at(const ScatterPlan& p, int64_t output) {
@@ -86,11 +86,11 @@ __host__ __device__ __forceinline__ int64_t index_at(const ScatterPlan& p, int64
 }
 
 __global__ void __launch_bounds__(kBlockThreads)
-    list_kernel(ScatterPlan p, Fault fault, int64_t count) {
+    list_kernel(ScatterPlan p, Reporter reporter, int64_t count) {
   for_elements(count, [&](int64_t output) {
     const int64_t index = index_at(p, output), size = p.grad_x.size();
     if (index == -1) return;
-    if (index < 0 || index >= size) return report(fault, index);
+    if (index < 0 || index >= size) return report(reporter, index);
     int32_t* const head = p.heads + output / p.grad_y.size() * size + index;
     p.next[output] = atomicExch(head, static_cast<int32_t>(output));
   });
@@ -166,7 +166,7 @@ bp_status max_pool_backward_launch(const bp_max_pool_backward_args& args, Launch
     });
   }
   if (status == BP_OK) {
-    status = run_elements<list_kernel>(launch, outputs, plan, launch.fault(plan.grad_x.size()));
+    status = run_elements<list_kernel>(launch, outputs, plan, launch.reporter(plan.grad_x.size()));
   }
   if (status != BP_OK) return status;
   return with_float(args.grad_y->dtype, [&]<typename T>(T) {

@@ -1,4 +1,4 @@
-// Elements whose dtype is known at run time alone: for kernels that take mixtures of dtypes, and
+// Elements whose dtype is known only at run time, for kernels that take mixtures of dtypes. They
 // compute in Sum, which is double for f64 and float for all other floats.
 #pragma once
 
@@ -7,11 +7,12 @@
 
 namespace bp::cuda {
 
-// What device code tells apart at run time: an element is narrow, or a Sum (kWide).
+// The kinds of elements that device code distinguishes at run time. An element is narrow, or a Sum
+// (kWide).
 enum class MixedKind : uint32_t { kF16, kBF16, kWide };
 
-// The kind of a dtype in a kernel that computes in Sum. Throws StatusError of BP_UNSUPPORTED for a
-// dtype that load_as<Sum>() and store_as<Sum>() have no code for.
+// Returns the kind of a dtype in a kernel that computes in Sum. Throws StatusError of
+// BP_UNSUPPORTED for a dtype for which load_as<Sum>() and store_as<Sum>() have no code.
 template <typename Sum>
 MixedKind mixed_kind(bp_dtype dtype) {
   constexpr bool kIsWide = sizeof(Sum) == 8;

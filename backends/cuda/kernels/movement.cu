@@ -1,5 +1,6 @@
 // fill, copy within one dtype, and arange, for tensors of every layout. Elements that are only
-// moved keep their bits: their width says how. (copy between dtypes is in cast.cu.)
+// moved keep their bits, so the method depends only on their width. copy between dtypes is in
+// cast.cu.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/map.cuh"
 #include "backends/cuda/kernels/movement.hpp"
@@ -36,8 +37,8 @@ bp_status copy_launch(const bp_copy_args& args, Launch& launch) {
   return submit_copy(launch, loop, dtype_size_bytes(args.y->dtype));
 }
 
-// Computes in W, as the op says, and rounds once; integers wrap. The product is rounded before it
-// is added.
+// Computes in W, as the op specifies, and rounds once. Integers wrap. The product is rounded before
+// it is added.
 template <typename T, typename W>
 __global__ void __launch_bounds__(kBlockThreads)
     arange_kernel(T* y, int64_t stride, int64_t first, uint32_t count, ScalarArgument start,
@@ -77,7 +78,7 @@ bp_status arange_launch(const bp_arange_args& args, Launch& launch) {
                     [&]<typename T>(T) { return submit_arange<T, double>(args, launch); });
 }
 
-// Every pair of dtypes.
+// All pairs of dtypes.
 constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace

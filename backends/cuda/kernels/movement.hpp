@@ -1,4 +1,4 @@
-// Moving and converting elements, for the kernels that need it besides copy itself.
+// Moves and converts elements, for kernels other than copy.
 #pragma once
 
 #include "backends/cuda/kernels/kernels.hpp"
@@ -8,7 +8,7 @@ namespace bp::cuda {
 // Moves the elements of operand 1 of `loop`, of `size_bytes` each, to operand 0.
 bp_status submit_copy(Launch& launch, const Loop& loop, int64_t size_bytes);
 
-// The same between two dtypes, as copy does it.
+// Converts the elements of operand 1 to operand 0, as the op copy does.
 bp_status submit_cast(Launch& launch, const Loop& loop, bp_dtype from, bp_dtype to);
 
 }  // namespace bp::cuda

@@ -1,5 +1,6 @@
-// Element-wise updates in place of many tensors: one launch takes a batch of dense tensors, so that
-// a model of many small parameters costs a few launches. Tensors with gaps have one each.
+// Element-wise updates in place of many tensors. One launch takes a batch of dense tensors, so that
+// a model of many small parameters needs only a few launches. A tensor with gaps has its own
+// launch.
 //
 // A method is a struct of what the update needs, with
 //   kOperands, kWritten          tensors of one update, and a bit for each that it writes
@@ -15,7 +16,7 @@
 
 namespace bp::cuda {
 
-// Tensors of one update, all of them dense in the same order of axes.
+// The tensors of one update, which are all dense in the same order of axes.
 struct BatchItem {
   std::byte* at[kMaxOperands];
   int64_t count;
@@ -24,7 +25,7 @@ struct BatchItem {
 };
 
 constexpr int kBatchItems = 32;
-constexpr uint32_t kBatchBlock = 2048;  // Elements of one block.
+constexpr uint32_t kBatchBlock = 2048;  // The elements of one block.
 
 struct Batch {
   BatchItem items[kBatchItems];
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // ---- On the host --------------------------------------------------------------------------------
 
-// Collects the loops of one dtype; those of no elements are left out.
+// Collects the loops of one dtype, without loops that have no elements.
 template <class Method, typename T>
 class Updates {
  public:
@@ -185,8 +186,8 @@ class Updates {
   uint32_t blocks_ = 0;
 };
 
-// Updates the tensors of `list`, each of which has a dtype of its own; loop_of(i) is the loop over
-// the operands of the i-th.
+// Updates the tensors of `list`, which may have different dtypes. loop_of(i) is the loop over the
+// operands of tensor i.
 template <class Method, typename LoopOf>
 bp_status submit_updates(Launch& launch, const Method& method, uint64_t count,
                          const bp_tensor* const* list, const LoopOf& loop_of) {

@@ -1,6 +1,6 @@
-// A first pass over a row takes its mean, a second its variance about the mean, and a third writes:
-// one pass for both would lose the variance of a large mean. An element is handled by the same
-// thread in every pass: y may be x.
+// A first pass over a row computes its mean, a second one its variance about the mean, and a third
+// one writes. A single pass for both would lose the variance if the mean is large. The same thread
+// handles an element in every pass, so y may be x.
 #include "backends/cuda/kernels/norm.cuh"
 
 namespace bp::cuda {
@@ -59,7 +59,8 @@ __global__ void __launch_bounds__(kRowThreads) norm_kernel(NormPlan plan) {
   });
 }
 
-// With u = (x - mean) * rstd and h = grad_y * gamma: grad_x = rstd * (h - m(h) - u * m(h * u)).
+// Computes grad_x = rstd * (h - m(h) - u * m(h * u)) with u = (x - mean) * rstd and h = grad_y *
+// gamma.
 template <class Group, typename T, bool kIsCentered>
 __global__ void __launch_bounds__(kRowThreads) norm_backward_kernel(NormBackwardPlan plan) {
   using C = Compute<T>;
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_backward_kernel(NormBackward
 
 constexpr uint32_t kSumWarps = kRowThreads / kWarpSize;
 
-// A lane takes a column of the rows of one chunk, which the warps share.
+// Computes the sums of one chunk of rows. A lane takes a column, and the warps share the rows.
 template <typename T, bool kIsCentered>
 __global__ void __launch_bounds__(kRowThreads) norm_sums_kernel(NormSumsPlan plan) {
   using C = Compute<T>;
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kRowThreads) norm_sums_kernel(NormSumsPlan pla
   static_cast<C*>(plan.parts)[at] = sum;
 }
 
-// Adds the chunks in order, and rounds once.
+// Adds the sums of the chunks in order, and rounds once.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) norm_combine_kernel(NormSumsPlan plan) {
   using C = Compute<T>;
@@ -154,7 +155,8 @@ __global__ void __launch_bounds__(kBlockThreads) norm_combine_kernel(NormSumsPla
   write(plan.grad_beta, 1);
 }
 
-// Chunks of rows, by the extents alone: equal input gives equal bits.
+// Returns the number of chunks of rows. It depends on the extents alone, so equal input gives equal
+// bits.
 int64_t chunk_count(const RowExtents& extents) {
   constexpr int64_t kBlocks = 512, kLeastRows = 64;
   const int64_t columns = std::max<int64_t>(1, (extents.count + kWarpSize - 1) / kWarpSize);
@@ -167,7 +169,7 @@ bp_status launch_sums(NormSumsPlan sums, const RowExtents& extents, Launch& laun
   const int64_t chunks = chunk_count(extents);
   sums.parts = launch.workspace();
   sums.chunk = static_cast<uint32_t>(std::max<int64_t>(1, (extents.rows + chunks - 1) / chunks));
-  // Rounding up may leave fewer.
+  // Rounding up may leave fewer chunks.
   sums.chunks =
       static_cast<uint32_t>(std::max<int64_t>(1, (extents.rows + sums.chunk - 1) / sums.chunk));
   const bp_status status = run<norm_sums_kernel<T, kIsCentered>>(
@@ -181,7 +183,7 @@ template <typename T, bool kIsCentered>
 bp_status launch_backward(const NormBackwardPlan& plan, const NormSumsPlan& sums,
                           const RowExtents& extents, Launch& launch) {
   const bool has_sums = sums.grad_gamma.is_given || sums.grad_beta.is_given;
-  if (has_sums) {  // First: grad_x may be grad_y or x.
+  if (has_sums) {  // The sums are first, since grad_x may be grad_y or x.
     const bp_status status = launch_sums<T, kIsCentered>(sums, extents, launch);
     if (status != BP_OK) return status;
   }

@@ -21,15 +21,15 @@ struct NormBackwardPlan {
   bool has_vectors = false;
 };
 
-// The sums over rows that grad_gamma and grad_beta are.
+// The sums over rows of grad_gamma and grad_beta.
 struct NormSumsPlan {
   RowTensor grad_y, x, rstd;
   OptionalRows mean, grad_gamma, grad_beta;
-  void* parts = nullptr;  // (chunks, 2, count) of what elements are computed in.
+  void* parts = nullptr;  // (chunks, 2, count) in the computing type.
   uint32_t rows = 0, count = 0, chunk = 0, chunks = 0;
 };
 
-// What a frame gives; norm.cu launches it. `is_centered`: layer_norm.
+// Submits a norm. `is_centered` says that it is layer_norm. norm.cu launches the kernels.
 bp_status submit_norm(const NormPlan& plan, const RowExtents& extents, bp_dtype dtype,
                       bool is_centered, Launch& launch);
 bp_status submit_norm_backward(const NormBackwardPlan& plan, NormSumsPlan sums,

@@ -78,7 +78,7 @@ struct Adamw {
   __device__ void finish(const NoOutcome&) const {}
 };
 
-// What is checked after the product is what memory holds: a 16-bit float may overflow where the
+// Scales elements and checks the stored values, because a 16-bit float may overflow when the
 // product in f32 does not.
 struct ScaleAndCheck {
   static constexpr int kOperands = 1;
@@ -105,7 +105,7 @@ struct ScaleAndCheck {
     check(values[0], outcome);
     values[0] *= static_cast<C>(r.scale);
   }
-  // All threads that write it write the same.
+  // All threads that write it write the same value.
   __device__ void finish(const Outcome& outcome) const {
     if (outcome.is_found) *found = 1.0f;
   }

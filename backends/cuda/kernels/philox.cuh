@@ -1,4 +1,4 @@
-// Philox4x32-10 (Salmon and others, 2011), and the numbers that are made of its words.
+// Philox4x32-10 (Salmon and others, 2011), and the numbers that are made from its words.
 #pragma once
 
 #include "backends/cuda/kernels/device.cuh"
@@ -9,7 +9,7 @@ struct PhiloxBlock {
   uint32_t words[4];
 };
 
-// Block number `block` of (seed, offset).
+// Returns block number `block` of (seed, offset).
 __host__ __device__ __forceinline__ PhiloxBlock philox(uint64_t seed, uint64_t offset,
                                                        uint64_t block) {
   uint32_t c0 = static_cast<uint32_t>(block), c1 = static_cast<uint32_t>(block >> 32);
@@ -28,7 +28,8 @@ __host__ __device__ __forceinline__ PhiloxBlock philox(uint64_t seed, uint64_t o
   return {{c0, c1, c2, c3}};
 }
 
-// Uniform numbers in [0, 1), of as many bits as the fraction of T and its hidden bit.
+// These functions return uniform numbers in [0, 1), with as many bits as the fraction of the type
+// and its hidden bit.
 __host__ __device__ __forceinline__ float uniform_f32(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24f;
 }
@@ -46,8 +47,8 @@ __host__ __device__ __forceinline__ T uniform(uint32_t word) {
   }
 }
 
-// Standard normal numbers of a pair of uniform ones (Box and Muller, 1958). Sines and cosines of
-// multiples of pi need no reduction of the angle.
+// Makes two standard normal numbers from two uniform ones (Box and Muller, 1958). Sines and cosines
+// of multiples of pi need no reduction of the angle.
 template <typename C>
 struct NormalPair {
   C first, second;
@@ -55,7 +56,8 @@ struct NormalPair {
 template <typename C>
 __host__ __device__ __forceinline__ NormalPair<C> normal_pair(C u1, C u2) {
   const C radius = sqrt(C{-2} * log(C{1} - u1));
-  // The angle in quarter turns, of which the nearest whole number is taken off exactly.
+  // The angle is counted in quarter turns, and the nearest whole number of them is subtracted
+  // exactly.
   const C turns = u2 * C{4}, whole = rint(turns);
   const C angle = (turns - whole) * C(1.57079632679489661923);
   const C s = sin(angle), c = cos(angle);

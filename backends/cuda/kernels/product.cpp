@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kMostBatches = INT32_MAX;
 constexpr uint64_t kLibraryAlignment = 16;
 
-// Dense rows or dense columns, with the strides of single rows and columns set to what a dense
-// matrix has. False for a matrix that is neither.
+// Returns whether the matrix has dense rows or dense columns. Sets the strides of single rows and
+// columns to those of a dense matrix.
 bool normalize_strides(ProductOperand& o) {
   if (o.cols == 1) o.col_stride = 1;
   if (o.rows == 1) o.row_stride = o.col_stride == 1 ? o.cols : 1;
@@ -21,7 +21,7 @@ bool normalize_strides(ProductOperand& o) {
          (o.row_stride == 1 && o.col_stride >= o.rows);
 }
 
-// The rows of `o` as columns, or its columns as they are; whether they were rows.
+// Returns the columns of `o`, or its rows as columns, and whether they were rows.
 std::pair<LtMatrix, bool> stored(const ProductOperand& o, int64_t batch_stride) {
   if (o.col_stride == 1) return {{o.cols, o.rows, o.row_stride, batch_stride}, true};
   return {{o.rows, o.cols, o.col_stride, batch_stride}, false};
@@ -31,7 +31,7 @@ int64_t last_batch_stride(const Product& p, const ProductOperand& o) {
   return p.batch_ndim == 0 ? 0 : o.batch_strides[p.batch_ndim - 1];
 }
 
-// Whether the last axis of the batch can be the library's.
+// Returns whether the last batch axis can be the batch of the library.
 bool may_batch(const Product& p) {
   if (p.batch_ndim == 0 || p.batch[p.batch_ndim - 1] > kMostBatches) return false;
   return last_batch_stride(p, p.a) >= 0 && last_batch_stride(p, p.b) >= 0 &&
@@ -62,8 +62,8 @@ LibraryProduct library_product(const Product& product, bool allows_tf32, bool is
   normalize_strides(p.b);
   normalize_strides(p.y);
   LibraryProduct result;
-  // The library stores columns, and dense rows of y are the dense columns of y^T = b^T a^T. Where y
-  // itself has dense columns it is y = a b as it stands.
+  // The library stores columns. If y has dense rows, they are the dense columns of y^T = b^T a^T.
+  // If y has dense columns, the library computes y = a b.
   result.is_by_columns = p.y.col_stride != 1;
   const ProductOperand &first = result.is_by_columns ? p.a : p.b,
                        &second = result.is_by_columns ? p.b : p.a;
@@ -84,7 +84,7 @@ LibraryProduct library_product(const Product& product, bool allows_tf32, bool is
   lt.a = a;
   lt.b = b;
   lt.d = stored(p.y, stride_of(p.y)).first;
-  // What is wanted is the transposed matrix: rows, read as columns, are that already.
+  // b^T a^T needs transposed factors, and rows that are read as columns are already transposed.
   lt.transposes_a = result.is_by_columns ? is_first_by_rows : !is_first_by_rows;
   lt.transposes_b = result.is_by_columns ? is_second_by_rows : !is_second_by_rows;
   return result;

@@ -7,7 +7,7 @@
 namespace bp::cuda {
 namespace {
 
-constexpr uint64_t kBlockBytes = 256;  // What is in the workspace begins at multiples of it.
+constexpr uint64_t kBlockBytes = 256;  // The alignment of places in the workspace.
 constexpr uint64_t kBiasAlignment = 16;
 
 uint64_t round_up(uint64_t size_bytes) {

@@ -1,4 +1,4 @@
-// Products by cuBLASLt, as kernels of matmul and linear have them.
+// Products by cuBLASLt, for the kernels of matmul and linear.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 
 namespace bp::cuda {
 
-// What is chosen for one product.
+// The choice for one product.
 struct ChosenProduct {
-  std::shared_ptr<const LtPlan> plan;  // NULL: cuBLASLt has nothing for it.
+  std::shared_ptr<const LtPlan> plan;  // NULL if cuBLASLt has no algorithm.
   bool is_by_columns = false;
   uint32_t loop_ndim = 0;
 };
 
-// Throws StatusError; BP_UNSUPPORTED where cuBLASLt is missing.
+// Chooses an algorithm. Throws StatusError, of BP_UNSUPPORTED if cuBLASLt is missing.
 ChosenProduct choose_product(const Product& product, bool allows_tf32, bool is_aligned,
                              const Env& env);
 
-// What a launch of it needs: the algorithm's, and a place for a dense bias.
+// Returns the workspace of a launch: that of the algorithm, and a place for a dense bias.
 uint64_t workspace_of(const Product& product, const ChosenProduct& chosen);
 
 bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_flags flags,
@@ -29,7 +29,7 @@ bp_reason supports_product(const Product& product, bool allows_tf32, bp_launch_f
 
 bp_status launch_product(const Product& product, const ChosenProduct& chosen, Launch& launch);
 
-// The kernel of an op that is a product; product_of() reads its frame.
+// The kernel of an op that is a product. product_of() reads the frame of the op.
 template <typename Args, bool kAllowsTf32>
 struct ProductKernel {
   static bp_reason supports(const Args& args, bp_launch_flags flags, const Env& env) {
@@ -51,7 +51,8 @@ struct ProductKernel {
         product, choose_product(product, kAllowsTf32, is_aligned(product), launch), launch);
   }
 
-  // Launches may bring buffers of any alignment, so it has a choice for both.
+  // Launches may have buffers of any alignment, so the plan has a choice for aligned and one for
+  // unaligned buffers.
   class Plan : public LibraryPlan {
    public:
     Plan(const Args& args, const Env& env) {

@@ -1,5 +1,5 @@
-// y = activation(a b + bias) for every stride and every mixture of dtypes: what cuBLASLt does not
-// take, and all products where it is missing.
+// Computes y = activation(a b + bias) for every stride and every mixture of dtypes. It runs the
+// products that cuBLASLt does not take, and all products if cuBLASLt is missing.
 //
 // A block of 256 threads computes a tile of 64 by 64, from tiles of a and b in shared memory that
 // are 16 deep; a thread computes 4 by 4. Sums are f32, or f64 for f64, and each runs over the depth
@@ -29,9 +29,9 @@ constexpr int kA = 0, kB = 1, kY = 2, kPreactivation = 3;
 
 struct TilesPlan {
   int64_t rows = 0, cols = 0, depth = 0;
-  int64_t block = 0;  // Of the depth: what is summed at a time.
+  int64_t block = 0;  // The depth that is summed at a time.
   uint32_t col_tiles = 0, batches = 0;
-  TileMatrix a, b, y, preactivation;  // The last without an address: there is none.
+  TileMatrix a, b, y, preactivation;  // A missing preactivation has no address.
   const std::byte* bias = nullptr;
   int64_t bias_stride = 0;
   uint32_t activation = 0;
@@ -52,8 +52,8 @@ __device__ __forceinline__ Sum activate(uint32_t activation, Sum x) {
   }
 }
 
-// Brings kTile lines of kDepth elements to shared memory, as to[depth][line], with zeros beyond the
-// ends. Neighbouring threads take neighbours in memory.
+// Copies kTile lines of kDepth elements to shared memory, as to[depth][line], with zeros beyond the
+// ends. Neighbouring threads read neighbours in memory.
 template <typename Sum>
 __device__ __forceinline__ void load_tile(const TileMatrix& m, int64_t offset, int64_t line_stride,
                                           int64_t depth_stride, int64_t first_line, int64_t lines,
@@ -165,7 +165,7 @@ struct KeepElement {
   }
 };
 
-// The axes of a product as a loop has them.
+// The axes of a product in the form of a loop.
 struct OperandAxes {
   explicit OperandAxes(const Product& p, const ProductOperand& o) {
     std::copy_n(p.batch, p.batch_ndim, shape);

@@ -2,7 +2,7 @@
 //
 // A thread makes one block of four words, and the elements that take them: element i, counted in
 // row-major order, takes word i % 4 of block i / 4, in f64 the two words 2 (i % 2) of block i / 2.
-// Every element depends on its number alone: strides and launches do not matter.
+// Every element depends on its number alone, so strides and launches do not change it.
 #include <vector>
 
 #include "backends/cuda/kernels/list.hpp"
@@ -26,7 +26,7 @@ struct RandomPlan {
   uint32_t count = 0;  // Elements; the last block may have fewer than its others.
 };
 
-// Elements that take the words of one block.
+// The number of elements that take the words of one block.
 template <typename T>
 constexpr int kPerBlock = std::is_same_v<T, double> ? 2 : 4;
 
@@ -77,7 +77,7 @@ struct Normal {
   }
 };
 
-// Masks are those of f32 for every dtype. The quotient is taken in f64 and rounded once.
+// Every dtype has the same masks as f32. The quotient is computed in f64 and rounded once.
 struct Dropout {
   template <typename T>
   static constexpr int elements() {
@@ -132,7 +132,7 @@ bool is_aligned(const std::byte* address, size_t size_bytes) {
   return reinterpret_cast<uintptr_t>(address) % size_bytes == 0;
 }
 
-// The axes of y and x in row-major order.
+// Sets the axes of y and x in row-major order.
 void set_axes(RandomPlan& plan, const bp_tensor& y, const bp_tensor& x) {
   plan.axes.rank = static_cast<int>(y.ndim == 0 ? 1 : y.ndim);
   for (uint32_t i = 0; i < y.ndim; ++i) {
@@ -152,7 +152,8 @@ bp_status launch_part(Launch& launch, RandomPlan plan, int64_t count) {
                                       0, plan);
 }
 
-// Parts of a tensor without gaps are such; they begin where a block of words begins.
+// Submits the launches. A part of a tensor without gaps has no gaps either, and begins where a
+// block of words begins.
 template <class Maker, typename T>
 bp_status launch_parts(Launch& launch, RandomPlan plan, const bp_tensor& y, const bp_tensor& x) {
   constexpr int kElements = Maker::template elements<T>();
@@ -190,7 +191,7 @@ bp_status submit(const Args& args, RandomPlan plan, const bp_tensor& y, const bp
   return launch_parts<Maker, T>(launch, plan, y, x);
 }
 
-// What a launch counts in 32 bits must not have gaps to be cut.
+// Refuses a tensor with gaps and more elements than 32 bits count, because it cannot be cut.
 bp_reason too_large(const bp_tensor& y, const bp_tensor& x) {
   if (element_count(y) <= kMaxLaunchElements || (is_contiguous(y) && is_contiguous(x))) {
     return nullptr;
@@ -226,7 +227,7 @@ bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
   });
 }
 
-// At p = 1 nothing is kept, and uniform numbers are all below it.
+// At p = 1 no element is kept, because all uniform numbers are below 1.
 template <typename Args>
 bp_status submit_dropout(const Args& args, const bp_tensor& y, const bp_tensor& x, Launch& launch) {
   RandomPlan plan;

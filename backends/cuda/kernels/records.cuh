@@ -1,8 +1,8 @@
-// Sorting records of a key and an index: by key, and by index where keys are equal. As no two
-// records of a line are equal, every way to sort them is stable, and gives equal bits.
+// Sorts records of a key and an index, by key, and by index if keys are equal. No two records of a
+// line are equal, so every sort of them is stable and gives equal bits.
 //
-// Tiles of 1024 records are sorted in shared memory (Batcher 1968, the bitonic network); runs are
-// then merged in pairs: each record finds its place in the other run by bisection.
+// Tiles of 1024 records are sorted in shared memory (Batcher 1968, the bitonic network). Runs are
+// then merged in pairs, where each record finds its place in the other run by bisection.
 #pragma once
 
 #include "backends/cuda/kernels/kernels.hpp"
@@ -32,14 +32,14 @@ struct Wide {
   }
 };
 
-// Behind every record with an index below 2^32 - 1.
+// Returns a record that sorts behind every record with an index below 2^32 - 1.
 template <class Record>
 __host__ __device__ Record last_record() {
   return Record(~uint64_t{0}, 0xFFFFFFFFu);
 }
 
-// The key of an element: a number without a sign in the order of the elements. NaN is larger than
-// every number, and -0 equals 0.
+// Returns the key of an element, an unsigned number in the order of the elements. NaN is larger
+// than every number, and -0 equals 0.
 template <typename T>
 __host__ __device__ __forceinline__ uint64_t key_of(T x) {
   if constexpr (std::is_integral_v<T>) {
@@ -55,7 +55,7 @@ __host__ __device__ __forceinline__ uint64_t key_of(T x) {
   }
 }
 
-// The bits of a key of T.
+// The number of bits of a key of T.
 template <typename T>
 __host__ __device__ constexpr uint64_t key_mask() {
   return sizeof(Compute<T>) == 8 ? ~uint64_t{0} : 0xFFFFFFFFu;
@@ -65,13 +65,13 @@ using RecordOf = std::conditional_t<sizeof(Compute<T>) == 8, Wide, Packed>;
 
 constexpr uint32_t kSortTile = 1024, kSortThreads = kSortTile / 2;
 
-// `lines` lines of `count` records each, behind each other in `records`.
+// There are `lines` lines of `count` records, one after the other in `records`.
 struct SortPlan {
   void* records = nullptr;
-  void* merged = nullptr;  // What a merge writes.
+  void* merged = nullptr;  // The output of a merge.
   int64_t lines = 0, count = 0;
-  uint32_t width = 0;      // Of a segment that is sorted in a tile: a power of two.
-  int64_t run_length = 0;  // Of the runs to be merged.
+  uint32_t width = 0;      // The power of two that a tile sorts.
+  int64_t run_length = 0;  // The length of the runs to merge.
 };
 
 template <class Record>
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kSortThreads) sort_tiles_kernel(SortPlan plan)
   }
 }
 
-// How many of the `count` sorted records are before `record`.
+// Returns how many of the `count` sorted records are before `record`.
 template <class Record>
 __host__ __device__ __forceinline__ int64_t count_before(const Record* sorted, int64_t count,
                                                          const Record& record) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kBlockThreads) merge_runs_kernel(SortPlan plan
   const int64_t line = at / plan.count, i = at % plan.count;
   const Record* const records = static_cast<const Record*>(plan.records) + line * plan.count;
   const int64_t run = i / plan.run_length, other = run ^ 1;
-  const int64_t left = plan.count - other * plan.run_length;  // Below 0: there is no other run.
+  const int64_t left = plan.count - other * plan.run_length;  // Below 0 there is no other run.
   const int64_t length = left < 0 ? 0 : left < plan.run_length ? left : plan.run_length;
   const Record record = records[i];
   const int64_t rank = count_before(records + other * plan.run_length, length, record);
@@ -139,15 +139,16 @@ __global__ void __launch_bounds__(kBlockThreads) merge_runs_kernel(SortPlan plan
   merged[begin + (i - run * plan.run_length) + rank] = record;
 }
 
-// Bytes that sorting needs: the records, and for lines longer than a tile as many again.
+// Returns the bytes that sorting needs: the records, and as many again if lines are longer than a
+// tile.
 template <class Record>
 uint64_t records_size_bytes(int64_t lines, int64_t count) {
   const int64_t buffers = count > kSortTile ? 2 : 1;
   return static_cast<uint64_t>(buffers * lines * count) * sizeof(Record);
 }
 
-// Sorts the lines of `records`, which has the bytes that records_size_bytes() says; `out_sorted` is
-// where they are then.
+// Sorts the lines of `records`, which has records_size_bytes(). `out_sorted` is where the sorted
+// records are.
 template <class Record>
 bp_status sort_records(Launch& launch, Record* records, int64_t lines, int64_t count,
                        const Record** out_sorted) {

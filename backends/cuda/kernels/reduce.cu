@@ -5,11 +5,11 @@
 namespace bp::cuda {
 namespace {
 
-// Blocks that fill a large device a few times over, and elements below which a chunk of one output
-// is not worth a second stage.
+// kBlocks blocks fill a large device a few times over. A chunk of one output with fewer elements
+// than the other constants is not worth a second stage.
 constexpr int64_t kBlocks = 1024, kLeastChunk = 4096, kLeastChunkAcross = 256;
-// Elements of a chunk at most: a thread adds up a part of it one after the other, and the error of
-// that is to stay below the square root of their number.
+// The most elements of a chunk. A thread adds a part of a chunk one element after the other, and
+// the error of this sum must stay below the square root of the number of elements.
 constexpr int64_t kMostChunk = int64_t{1} << 20, kMostChunkAcross = int64_t{1} << 16;
 
 struct Shape {
@@ -23,7 +23,7 @@ struct Shape {
   }
 };
 
-// The distance of neighbours along the inner axis of operand k.
+// Returns the distance of neighbours along the inner axis of operand k.
 int64_t inner_stride(const Loop& loop, int k) {
   return loop.rank == 0 ? INT64_MAX : std::abs(loop.strides[k][loop.rank - 1]);
 }
@@ -56,7 +56,7 @@ Reduction::Reduction(const bp_tensor& x, const bp_tensor& y, uint32_t axes, bool
                       {{from.data, reduced_shape.x_strides, from.size_bytes}});
   reduced_parts = parts_of(reduced);
   if (reduced_parts.empty()) reduced_parts.push_back(reduced);
-  // Few reduced elements, or outputs that are neighbours: a warp reads along the outputs.
+  // If there are few reduced elements, or outputs are neighbours, a warp reads along the outputs.
   is_across = kept.count >= kWarpSize && inner_stride(kept, 1) < inner_stride(reduced, 0);
   const int64_t groups =
       std::max<int64_t>(1, is_across ? (kept.count + kWarpSize - 1) / kWarpSize : kept.count);

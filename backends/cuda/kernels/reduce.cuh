@@ -1,10 +1,10 @@
-// Reductions over any axes: y[kept] = the elements of x at every reduced index, combined.
+// Reductions over any axes. y[kept] combines the elements of x at all reduced indices.
 //
 //   along    the reduced elements of one output are neighbours: a warp or a block takes an output
 //   across   the outputs are neighbours: a warp takes 32 of them, and 8 warps share the elements
 //
 // Long reductions are cut into chunks, whose results lie in the workspace and are then combined in
-// order. How they are cut depends on the extents alone: equal input gives equal bits.
+// order. The cut depends on the extents alone, so equal input gives equal bits.
 //
 // An op is a struct:
 //   Acc                     what is accumulated in
@@ -24,15 +24,16 @@
 
 namespace bp::cuda {
 
-// What finishing an output needs besides its sum.
+// What the last step of an output needs besides the sum.
 struct ReduceResult {
   std::byte* y = nullptr;
-  uint32_t kind = 0;       // Of the elements of y, where the op tells them apart at run time.
+  uint32_t kind = 0;       // The kind of elements of y, if the op needs it.
   int64_t count = 0;       // The reduced elements of each output.
-  void* shifts = nullptr;  // Of outputs by their numbers, for an op that has them.
+  void* shifts = nullptr;  // The shifts of outputs, if the op has shifts.
 };
 
-// One launch of the first stage. Operands of `kept` are y and x, that of `reduced` is x.
+// One launch of the first stage. The operands of `kept` are y and x, and the operand of `reduced`
+// is x.
 struct ReducePlan {
   const std::byte* x = nullptr;
   Axes<2> kept;
@@ -46,7 +47,7 @@ struct ReducePlan {
   ReduceResult result;
 };
 
-// The op of an output. Threads behind the last output have that of the last one.
+// Returns the op of an output. Threads behind the last output get the op of the last one.
 template <class Op, class Plan>
 __device__ __forceinline__ Op op_of(const Plan& plan, uint32_t output) {
   if constexpr (std::is_empty_v<Op>) {
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_along_kernel(ReducePlan
     const X* const x = reinterpret_cast<const X*>(plan.x) + at[1];
     uint32_t i = begin;
     if (plan.has_vectors) {
-      // Elements of a vector are added to sums of their own: additions do not wait for each other.
+      // Each element of a vector has its own sum, so that additions do not wait for each other.
       Acc sums[kVector];
       BP_UNROLL
       for (uint32_t k = 0; k < kVector; ++k) sums[k] = Op::identity();
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
     int64_t at[2];
     plan.kept.locate(output, at);
     const X* const x = reinterpret_cast<const X*>(plan.x) + at[1];
-    // Four sums: additions do not wait for each other.
+    // There are four sums, so that additions do not wait for each other.
     constexpr uint32_t kSums = 4;
     Acc parts[kSums];
     BP_UNROLL
@@ -168,7 +169,7 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_across_kernel(ReducePla
   if (row == 0 && output < plan.outputs) put_result(plan, op, output, sums[0][lane]);
 }
 
-// The second stage: the parts of each output, in order.
+// The second stage combines the parts of each output in order.
 struct CombinePlan {
   const void* parts = nullptr;
   int64_t part_count = 0, part_outputs = 0, first_output = 0;
@@ -249,7 +250,7 @@ bp_status submit_reduce(Launch& launch, const Reduction& r, const ReduceResult& 
     int64_t first_part = 0, first = 0;
     for (const Loop& reduced : r.reduced_parts) {
       ReducePlan plan;
-      // Where the parts of both begin, the offset of the reduced part counts from x.
+      // A part begins at its kept offset plus its reduced offset from x.
       plan.x = kept.data[1] + (reduced.data[0] - r.reduced.data[0]);
       plan.kept = kept.axes<2>();
       plan.reduced = reduced.axes<1>();

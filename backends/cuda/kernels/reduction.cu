@@ -8,7 +8,7 @@
 namespace bp::cuda {
 namespace {
 
-// The element type of a y whose dtype the kernel learns when it runs: it is in ReduceResult.
+// The element type of a y whose dtype the kernel knows only at run time, from ReduceResult.
 struct AnyNumber {};
 
 template <typename Y, typename Acc>
@@ -27,7 +27,7 @@ __device__ void store_as(Acc value, const ReduceResult& result, int64_t at) {
   }
 }
 
-// The shift of an output, where a formula has one.
+// Returns the shift of an output, if the formula has one.
 template <bool kHasShift, typename A>
 struct ShiftOf {
   __device__ A shift() const { return value; }
@@ -76,8 +76,8 @@ struct Formed : ShiftOf<Formula::kHasShift, A> {
   }
 };
 
-// Finds the shifts: the largest element of each output, or 0 where that is infinite or there is
-// none.
+// Finds the shift of each output, which is its largest element, or 0 if that is infinite or there
+// is no element.
 template <typename X, typename A>
 struct FindShift {
   using Acc = A;
@@ -94,7 +94,8 @@ struct FindShift {
   int64_t number;
 };
 
-// The dtypes that an op takes: floats, all numbers, or those of x with each number as that of y.
+// The dtypes that an op takes: floats, all numbers, or pairs of a dtype of x with each number as
+// the dtype of y.
 enum class Domain { kFloats, kNumbers, kPairs };
 
 constexpr Domain domain_of(const DtypeRows& rows) {
@@ -122,7 +123,8 @@ Reduction reduction_of(const Args& args) {
   return Reduction(*args.x, *args.y, axis_bits(args.axes_count, args.axes), args.keepdims != 0);
 }
 
-// The parts, and behind them the shifts. No accumulator is larger than a double.
+// Returns the workspace: the parts, and behind them the shifts. No accumulator is larger than a
+// double.
 template <typename Args, class Formula>
 uint64_t workspace(const Args& args, const Env&) {
   const Reduction r = reduction_of(args);
@@ -143,7 +145,8 @@ bp_status submit_formula(Launch& launch, const Reduction& r, bp_dtype dtype) {
   return submit_reduce<Formed<Formula, X, Acc, Y>, X>(launch, r, result);
 }
 
-// Integers are added in i64. What is stored as f64 is accumulated in f64.
+// The type of accumulators. Integers are added in i64. Results that are stored as f64 are
+// accumulated in f64.
 template <class Formula, typename X>
 bp_status submit_pair(Launch& launch, const Reduction& r, bp_dtype dtype) {
   if constexpr (std::is_integral_v<X>) {
@@ -156,8 +159,8 @@ bp_status submit_pair(Launch& launch, const Reduction& r, bp_dtype dtype) {
   }
 }
 
-// The reduction of one element, where that is the element itself: a sum would begin with a zero,
-// and -0 lose its sign.
+// Copies the element if each result has one element. A sum would begin with 0, and -0 would lose
+// its sign.
 template <typename Args>
 bp_status submit_itself(const Args& args, Launch& launch) {
   const bp_tensor &x = *args.x, &y = *args.y;
@@ -172,7 +175,7 @@ bp_status reduction_launch(const Args& args, Launch& launch) {
   const Reduction r = reduction_of(args);
   return with_element<kDomain>(args.x->dtype, [&]<typename X>(X) {
     if constexpr (kDomain == Domain::kPairs) {
-      // Throws where store_as() has nothing for the dtype.
+      // with_number() throws if store_as() has no code for the dtype.
       return with_number(args.y->dtype,
                          [&](auto) { return submit_pair<Formula, X>(launch, r, args.y->dtype); });
     } else {
@@ -187,12 +190,6 @@ constexpr bp_kernel reduction_kernel(const bp_kernel& row) {
   return make_kernel<Args, reduction_launch<Args, Formula, kDomain>, nullptr,
                      workspace<Args, Formula>>(row);
 }
-
-constexpr bp_dtype kSummed[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
-
-// Each of kSummed to each number.
-constexpr auto kSumRows = pairs_of(kSummed, kNumberDtypes);
-constexpr DtypeRows kSumPairs{kSumRows, 2};
 
 }  // namespace
 

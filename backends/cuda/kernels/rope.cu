@@ -1,5 +1,5 @@
-// rope and rope_backward, for tensors of every layout: a thread turns one pair of elements, or
-// copies one that no angle turns. It reads a pair before it writes it: y may be x.
+// rope and rope_backward, for tensors of every layout. A thread rotates one pair of elements, or
+// copies an element that is not in a pair. It reads a pair before it writes it, so y may be x.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/rows.cuh"
 
@@ -8,11 +8,11 @@ namespace {
 
 struct RopePlan {
   RowTensor x, cos, sin, y;
-  int64_t units = 0;          // Of all rows.
-  uint32_t units_of_row = 0;  // Pairs, and behind them what is copied.
+  int64_t units = 0;          // The units of all rows.
+  uint32_t units_of_row = 0;  // Pairs, then elements to copy.
   uint32_t pairs = 0;
-  uint32_t step = 1, distance = 1;  // From pair to pair, and inside of one.
-  double direction = 1;             // -1 turns back.
+  uint32_t step = 1, distance = 1;  // Between pairs, and inside a pair.
+  double direction = 1;             // If -1, it rotates back.
 };
 
 template <typename T>

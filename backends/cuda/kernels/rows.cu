@@ -5,7 +5,7 @@
 namespace bp::cuda {
 namespace {
 
-// Puts the axes chosen by `bits` behind each other, the innermost first, and merges neighbours.
+// Returns the axes that `bits` chooses, the innermost first, with neighbours merged.
 Axes<1> axes_of(const bp_tensor& t, uint32_t bits) {
   Axes<1> axes;
   int64_t extents[kMaxRank];

@@ -1,5 +1,6 @@
-// Kernels that work on rows: softmax, norms, losses. A row is what one group of threads, a warp or
-// a block, shares; where rows and their elements lie is given by axes, so that any layout serves.
+// Helpers of kernels that work on rows, such as softmax, norms and losses. A group of threads,
+// which is a warp or a block, shares a row. Axes give the places of rows and elements, so that any
+// layout works.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +13,13 @@ namespace bp::cuda {
 struct RowTensor {
   std::byte* data = nullptr;
   Axes<1> rows, elements;
-  bool has_vectors = false;  // Elements are neighbours, and every row begins at 16 bytes.
+  bool has_vectors = false;  // Dense rows that begin at multiples of 16 bytes.
 
   template <typename T>
   __host__ __device__ __forceinline__ T* row(uint32_t index) const {
     return reinterpret_cast<T*>(data) + rows.offset(index);
   }
-  // Elements of a row from number i on: one wherever it lies, or more that are neighbours.
+  // Loads elements of a row from number i on: one element with any stride, or several neighbours.
   template <int kVector, typename T>
   __host__ __device__ __forceinline__ Vec<T, kVector> load(const T* row, uint32_t i) const {
     const int64_t at = kVector == 1 ? elements.offset(i) : int64_t{i};
@@ -34,7 +35,7 @@ struct RowTensor {
 
 constexpr uint32_t kRowThreads = 256;
 
-// How the threads of a block share rows. Each is a struct of static functions:
+// The ways in which the threads of a block share rows. Each is a struct of static functions:
 //   row()               the row of this thread
 //   first(), step()     its elements are first(), first() + step() and so on, in vectors
 //   reduce()            joins what the threads of a row have; all threads of the block call it
@@ -62,7 +63,7 @@ struct BlockRow {
   }
 };
 
-// 32 rows side by side, one to a lane; the warps share their elements.
+// 32 rows side by side, one for each lane. The warps share the elements of the rows.
 struct RowsAcross {
   static constexpr uint32_t kRows = kWarpSize, kWarps = kRowThreads / kWarpSize;
   static constexpr bool kHasVectors = false;
@@ -72,7 +73,7 @@ struct RowsAcross {
   template <typename A, class Op>
   __device__ static A reduce(A value, Op op, A) {
     __shared__ A parts[kWarps][kWarpSize];
-    __syncthreads();  // `parts` may be those of the call before.
+    __syncthreads();  // An earlier call may still use `parts`.
     parts[threadIdx.x / kWarpSize][threadIdx.x % kWarpSize] = value;
     __syncthreads();
     value = parts[0][threadIdx.x % kWarpSize];
@@ -85,8 +86,8 @@ struct RowsAcross {
 template <int kCount>
 using Lanes = std::integral_constant<int, kCount>;
 
-// Calls fn(Lanes<n>, i) for the elements of this thread, where n elements from number i on are to
-// be handled; n is above 1 only with `has_vectors`. The same elements in every call.
+// Calls fn(Lanes<n>, i) for the elements of this thread, n elements from number i on. n is above 1
+// only with `has_vectors`. A thread gets the same elements in every call.
 template <class Group, typename T, typename Fn>
 __device__ __forceinline__ void walk_row(uint32_t count, bool has_vectors, const Fn& fn) {
   uint32_t i = 0;
@@ -103,7 +104,7 @@ __device__ __forceinline__ void walk_row(uint32_t count, bool has_vectors, const
   for (i += Group::first(); i < count; i += Group::step()) fn(Lanes<1>(), i);
 }
 
-// The dynamic shared memory of the block.
+// Returns the dynamic shared memory of the block.
 __device__ __forceinline__ std::byte* dynamic_shared() {
 #ifdef BACKPLANE_CUDA_EMULATED
   return emulation::place().shared;
@@ -115,11 +116,11 @@ __device__ __forceinline__ std::byte* dynamic_shared() {
 
 // ---- On the host --------------------------------------------------------------------------------
 
-// A tensor whose axes with a bit in `element_axes` make the elements of a row, in row-major order,
-// and the others its rows.
+// Returns a tensor of rows. The axes with a bit in `element_axes` are the elements of a row, in
+// row-major order, and the other axes count rows.
 RowTensor row_tensor(const bp_tensor& tensor, uint32_t element_axes);
 
-// The same for one that has nothing else than rows, or than the elements of one.
+// These functions return a tensor that has only rows, or only the elements of one row.
 inline RowTensor rows_only(const bp_tensor& tensor) { return row_tensor(tensor, 0); }
 inline RowTensor elements_only(const bp_tensor& tensor) {
   return row_tensor(tensor, (1u << tensor.ndim) - 1);
@@ -143,21 +144,21 @@ struct RowExtents {
 };
 RowExtents row_extents(const bp_tensor& tensor, uint32_t element_axes);
 
-// Why rows of this tensor cannot be counted in 32 bits, or NULL.
+// Returns why the rows of this tensor cannot be counted in 32 bits, or NULL.
 bp_reason too_many_rows(const bp_tensor& tensor, uint32_t element_axes);
 
-// The last `count` axes of a tensor of rank `ndim`.
+// Returns the bits of the last `count` axes of a tensor of rank `ndim`.
 constexpr uint32_t last_axes(uint32_t ndim, int32_t count) {
   return ((1u << ndim) - 1) & ~((1u << (ndim - static_cast<uint32_t>(count))) - 1);
 }
 
-// Whether neighbours lie across the rows, as for an axis that is not the last.
+// Returns whether neighbours lie across the rows, as for an axis that is not the last.
 bool are_rows_across(const RowTensor& tensor, const RowExtents& extents);
 
 // Calls fn(Group{}, blocks) for the group that suits rows like these.
 template <typename Fn>
 bp_status with_row_group(const RowTensor& tensor, const RowExtents& extents, const Fn& fn) {
-  constexpr int64_t kBlockRow = 1024;  // Elements from which a block is faster than a warp.
+  constexpr int64_t kBlockRow = 1024;  // From this many elements on, a block is faster.
   if (extents.rows == 0) return BP_OK;
   if (are_rows_across(tensor, extents)) {
     return fn(RowsAcross(), blocks_for(extents.rows, RowsAcross::kRows));

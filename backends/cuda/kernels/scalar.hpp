@@ -1,4 +1,4 @@
-// Values of the call itself: operands that are inline, and arguments of kind scalar|tensor.
+// Values that a call contains: inline operands, and arguments of kind scalar|tensor.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace bp::cuda {
 
-// One element that is in the call, or in a tensor that is read when the kernel runs.
+// One value that is in the call, or in a tensor that is read when the kernel runs.
 struct ScalarArgument {
   ScalarArgument() = default;
-  // `dtype` is that of the argument; T below stores it.
+  // `dtype` is the dtype of the argument, and T below is the type that stores it.
   ScalarArgument(const bp_tensor* tensor, const bp_scalar& scalar, bp_dtype dtype)
       : address(tensor == nullptr ? nullptr : data<const std::byte>(*tensor)),
         bits(tensor == nullptr ? convert_scalar(scalar, dtype) : 0) {}

@@ -1,8 +1,8 @@
-// scatter and scatter_reduce, for tensors of every layout. A line is what lies along `axis`.
+// scatter and scatter_reduce, for tensors of every layout. A line is the elements along `axis`.
 //
-// scatter asks, for each element of y, for the last position that names it: the largest one, which
-// no order of the threads changes. scatter_reduce adds in the order of positions (indices.cuh);
-// sums of 16-bit floats are of f32, and rounded once.
+// scatter finds, for each element of y, the last position that names it. It is the largest
+// position, which does not depend on the order of the threads. scatter_reduce adds in the order of
+// positions (indices.cuh). Sums of 16-bit floats are f32, and are rounded once.
 #include "backends/cuda/kernels/indices.cuh"
 #include "backends/cuda/kernels/list.hpp"
 
@@ -14,7 +14,7 @@ struct ScatterPlan {
   int64_t lines = 0, count = 0, extent = 0;  // `count` positions in a line of `extent` elements.
   uint32_t* last = nullptr;                  // (lines, extent), the last position and one; or 0.
   const Packed* sorted = nullptr;            // (lines, count)
-  Fault fault{};
+  Reporter reporter{};
 };
 
 template <typename Index>
@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(kBlockThreads) find_last_kernel(ScatterPlan pl
   const auto line = static_cast<uint32_t>(at / plan.count);
   const auto i = static_cast<uint32_t>(at % plan.count);
   const int64_t index = plan.indices.row<Index>(line)[plan.indices.elements.offset(i)];
-  if (index < 0 || index >= plan.extent) return report(plan.fault, index);
+  if (index < 0 || index >= plan.extent) return report(plan.reporter, index);
   atomicMax(plan.last + line * plan.extent + index, i + 1);
 }
 
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kBlockThreads) scatter_kernel(ScatterPlan plan
   plan.y.row<T>(line)[plan.y.elements.offset(i)] = value;
 }
 
-// Integers are added without a sign: then they wrap.
+// Integers are added as unsigned numbers, which wrap.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads) scatter_sum_kernel(ScatterPlan plan) {
   const int64_t at = int64_t{blockIdx.x} * kBlockThreads + threadIdx.x;
@@ -90,7 +90,7 @@ bp_status find_last(const ScatterPlan& plan, bool is_i64, Launch& launch) {
 bp_status scatter_launch(const bp_scatter_args& args, Launch& launch) {
   ScatterPlan plan = plan_of(args);
   plan.last = launch.workspace<uint32_t>();
-  plan.fault = launch.fault(plan.extent);
+  plan.reporter = launch.reporter(plan.extent);
   const bp_status status = find_last(plan, is_i64_index(args.indices->dtype), launch);
   if (status != BP_OK) return status;
   const unsigned blocks = blocks_for(plan.lines * plan.extent, kBlockThreads);
@@ -111,7 +111,7 @@ bp_status scatter_reduce_launch(const bp_scatter_reduce_args& args, Launch& laun
   indices.count = plan.count;
   indices.extent = plan.extent;
   indices.records = launch.workspace<Packed>();
-  indices.fault = launch.fault(indices.extent);
+  indices.reporter = launch.reporter(indices.extent);
   const bp_status status =
       sort_indices(launch, indices, is_i64_index(args.indices->dtype), &plan.sorted);
   if (status != BP_OK) return status;

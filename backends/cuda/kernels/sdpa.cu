@@ -1,6 +1,6 @@
-// sdpa: each block of rows walks the keys that it sees, tile by tile, and keeps the largest score,
-// the sum of the exponentials and the sum of values of each row so far (Milakov, Gimelshein 2018;
-// Dao and others 2022). A larger score scales the two sums down.
+// sdpa. Each block of rows walks the keys that it sees, tile by tile, and keeps for each row the
+// largest score, the sum of the exponentials and the sum of values so far (Milakov, Gimelshein
+// 2018; Dao and others 2022). A larger score scales the two sums down.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/sdpa.cuh"
 
@@ -12,7 +12,7 @@ struct ForwardPlan {
   View4 y, lse;
 };
 
-// Blocks: (tiles of rows, problems, passes over the columns of v).
+// The grid has (tiles of rows, problems, passes over the columns of v) blocks.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan) {
   using C = Compute<T>;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
       C score = scores[r];
       const bool is_seen = finish_score<T>(a, problem, row, key, score);
       const C peak = warp_reduce(is_seen ? Larger()(peaks[r], score) : peaks[r], Larger());
-      // Without a score so far, the peak is no number to subtract.
+      // If there is no score so far, the peak is not a number that can be subtracted.
       const C shift = peak == -infinity<C>() ? C{0} : peak;
       const C weight = is_seen ? exp(score - shift) : C(-0.0);
       const C factor = exp(peaks[r] - shift);
@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) sdpa_kernel(ForwardPlan plan)
   for (uint32_t r = 0; r < kTileRows; ++r) {
     const uint32_t row = first_row + tile_row() + r;
     if (row >= a.rows) continue;
-    // No key is seen, or all scores are -inf, which is the same: else the largest has the weight 1.
+    // The total is 0 only if no key is seen or all scores are -inf, because the largest score has
+    // the weight 1.
     const C total = totals.total(r, 0);
     const bool is_blind = total == 0;
     T* const y = reinterpret_cast<T*>(plan.y.data) + problem.row(a, plan.y, row);

@@ -1,14 +1,15 @@
-// Attention, both ways. The query heads that share a head of keys lie behind each other as its
-// rows, so each (batch, head of keys) is one problem of (group * queries) rows by keys:
+// Attention and its gradients. The query heads that share a head of keys become rows of one
+// problem, one head after the other. So each (batch, head of keys) is one problem of (group *
+// queries) rows by keys:
 //
 //   scores = scale * q k^T + bias    p = softmax(scores) over the keys seen    y = p v
 //
-// A block works on tiles of 32 by 32 scores: each of its four warps has 8 of one side, and its
-// lanes are the other. No more than one tile of scores is ever in memory. Everything is added in an
-// order that the extents alone decide.
+// A block works on tiles of 32 by 32 scores. Each of its four warps has 8 of one side, and its
+// lanes are the other side. Only one tile of scores is in memory at a time. The order of all sums
+// depends on the extents alone.
 //
-// A key that is not seen adds nothing, whatever its value is: its weight is -0, which no
-// exponential is, and where what it is multiplied by is not finite, such products are left out.
+// A key that is not seen adds nothing, whatever its value is. Its weight is -0, which is not a
+// value of the exponential. If a factor is not finite, products with such weights are skipped.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +20,8 @@
 namespace bp::cuda {
 
 constexpr uint32_t kTile = 32, kTileWarps = 4, kTileThreads = kTileWarps * kWarpSize;
-constexpr uint32_t kTileRows = kTile / kTileWarps;  // Of one warp.
-constexpr uint32_t kDepth = 64;                     // Of the width, in shared memory at once.
+constexpr uint32_t kTileRows = kTile / kTileWarps;  // The rows of one warp.
+constexpr uint32_t kDepth = 64;                     // The width in shared memory at once.
 
 // A tensor of 4 axes, or none.
 struct View4 {
@@ -28,7 +29,7 @@ struct View4 {
   int64_t strides[4] = {};
 };
 
-// The operands that both ways have.
+// The operands that the forward and the backward op have.
 struct Attention {
   View4 q, k, v, mask, bias;
   int64_t key_heads = 0, group = 0, queries = 0, keys = 0, rows = 0;
@@ -46,7 +47,7 @@ struct Problem {
   __device__ Problem(const Attention& a, uint32_t number)
       : batch(number / a.key_heads), key_head(number % a.key_heads) {}
 
-  // Where `row` begins in a tensor with an axis of query heads and one of queries.
+  // Returns where `row` begins in a tensor with an axis of query heads and one of queries.
   __device__ __forceinline__ int64_t row(const Attention& a, const View4& view,
                                          uint32_t row) const {
     const uint32_t member = a.by_queries.divide(row);
@@ -54,13 +55,13 @@ struct Problem {
     return batch * view.strides[0] + (key_head * a.group + member) * view.strides[1] +
            query * view.strides[2];
   }
-  // Where `key` begins in k, v or a gradient of theirs.
+  // Returns where `key` begins in k, v or their gradients.
   __device__ __forceinline__ int64_t key(const View4& view, uint32_t key) const {
     return batch * view.strides[0] + key_head * view.strides[1] + key * view.strides[2];
   }
 };
 
-// How many keys a row sees, from the first on, before the mask.
+// Returns how many keys a row sees, from the first on, if the mask is ignored.
 __device__ __forceinline__ int64_t key_limit(const Attention& a, uint32_t row) {
   if (!a.is_causal) return a.keys;
   const int64_t query = row - static_cast<int64_t>(a.by_queries.divide(row)) * a.queries;
@@ -68,7 +69,7 @@ __device__ __forceinline__ int64_t key_limit(const Attention& a, uint32_t row) {
   return limit < 0 ? 0 : limit < a.keys ? limit : a.keys;
 }
 
-// The keys that the rows of a tile see at most.
+// Returns the most keys that a row of a tile sees.
 __device__ __forceinline__ uint32_t tile_key_limit(const Attention& a, uint32_t first_row) {
   int64_t most = 0;
   for (uint32_t r = 0; r < kTile && first_row + r < a.rows; ++r) {
@@ -100,8 +101,8 @@ constexpr size_t tiles_size_bytes(uint32_t columns) {
 __device__ __forceinline__ uint32_t tile_lane() { return threadIdx.x % kWarpSize; }
 __device__ __forceinline__ uint32_t tile_row() { return threadIdx.x / kWarpSize * kTileRows; }
 
-// The elements [from, from + depth) of rows, zeros where there are none. row_at(i) is where row i
-// of the tile begins, or NULL.
+// Loads the elements [from, from + depth) of rows, with zeros where there are none. row_at(i) is
+// where row i of the tile begins, or NULL.
 template <typename T, typename C, class RowAt>
 __device__ __forceinline__ void load_tile(C* to, uint32_t to_stride, uint32_t from, uint32_t width,
                                           uint32_t depth, int64_t stride, const RowAt& row_at) {
@@ -113,7 +114,8 @@ __device__ __forceinline__ void load_tile(C* to, uint32_t to_stride, uint32_t fr
   }
 }
 
-// sums[r] = the products of row tile_row() + r of the left side and row tile_lane() of the right.
+// Sets sums[r] to the product of row tile_row() + r of the left side and row tile_lane() of the
+// right side.
 template <typename T, typename C, class LeftAt, class RightAt>
 __device__ __forceinline__ void multiply_tiles(const Tiles<C>& tiles, uint32_t width,
                                                const LeftAt& left_at, int64_t left_stride,
@@ -142,7 +144,7 @@ __device__ __forceinline__ void multiply_tiles(const Tiles<C>& tiles, uint32_t w
   }
 }
 
-// Brings `columns` elements of each row from number `from` on to tiles.values. Returns, in every
+// Copies `columns` elements of each row, from number `from` on, to tiles.values. Returns, in every
 // thread, whether one of them is not finite.
 template <typename T, typename C, class RowAt>
 __device__ __forceinline__ bool load_values(const Tiles<C>& tiles, uint32_t from, uint32_t width,
@@ -164,8 +166,8 @@ __device__ __forceinline__ bool is_hidden(C weight) {
   return weight == 0 && std::signbit(weight);
 }
 
-// Sums of the rows of this warp over tiles. In f32 those of some tiles are added up before they are
-// added to the others, so that the error grows with the square root of the number of terms.
+// The sums of the rows of this warp over tiles. In f32 the sums of some tiles are added first, and
+// then added to the total, so that the error grows with the square root of the number of terms.
 template <typename C, int kColumns>
 struct TileSums {
   static constexpr bool kHasBlocks = std::is_same_v<C, float>;
@@ -180,7 +182,7 @@ struct TileSums {
       if constexpr (kHasBlocks) before[r][c] *= factor;
     }
   }
-  // Behind each tile: `block` of them are summed at a time.
+  // Ends a tile. `block` tiles are summed at a time.
   __device__ __forceinline__ void end_tile(uint32_t block) {
     if constexpr (kHasBlocks) {
       if (++tiles != block) return;
@@ -201,7 +203,7 @@ struct TileSums {
   }
 };
 
-// Adds weights * values to the rows of this warp; lane l has the columns l, l + 32 and so on.
+// Adds weights * values to the rows of this warp. Lane l has the columns l, l + 32 and so on.
 template <int kColumns, typename C>
 __device__ __forceinline__ void add_products(const Tiles<C>& tiles, bool has_infinite,
                                              C (&sums)[kTileRows][kColumns]) {
@@ -223,7 +225,7 @@ __device__ __forceinline__ void add_products(const Tiles<C>& tiles, bool has_inf
   __syncwarp();  // Before the weights of the next tile are written.
 }
 
-// The score of a row and a key, and whether the row sees the key.
+// Returns the score of a row and a key, and whether the row sees the key.
 template <typename T, typename C>
 __device__ __forceinline__ bool finish_score(const Attention& a, const Problem& problem,
                                              uint32_t row, uint32_t key, C& score) {
@@ -282,7 +284,7 @@ Attention attention_of(const Args& args) {
   return a;
 }
 
-// What 32 bits and a grid of blocks cannot count.
+// Refuses extents that 32 bits or a grid of blocks cannot count.
 template <typename Args>
 bp_reason attention_supports(const Args& args) {
   const int64_t rows = args.q->shape[1] * args.q->shape[2];

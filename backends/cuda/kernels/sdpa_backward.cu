@@ -1,4 +1,4 @@
-// sdpa_backward: the weights p are made again from the lse of the forward way.
+// sdpa_backward computes the weights p again from the lse of the forward op.
 //
 //   delta    sum(grad_y * y) of each row
 //   grad_s   p * (grad_y v^T - delta)      a tile
@@ -6,7 +6,7 @@
 //   grad_k   scale * grad_s^T q            a block of keys walks the rows that see it, those of all
 //   grad_v   p^T grad_y                    query heads that share it, in order
 //
-// Each block owns what it writes: nothing is added by two, and equal input gives equal bits.
+// No two blocks write the same element, so equal input gives equal bits.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/sdpa.cuh"
 
@@ -16,10 +16,10 @@ namespace {
 struct BackwardPlan {
   Attention a;
   View4 grad_y, y, lse, grad_q, grad_k, grad_v;
-  void* deltas = nullptr;  // (problems, rows) of what elements are computed in.
+  void* deltas = nullptr;  // (problems, rows) in the computing type.
 };
 
-// Where the elements of a row of q and its like begin, NULL behind the last row.
+// Returns where the elements of a row of q, y or grad_y begin, or NULL behind the last row.
 template <typename T>
 struct RowsOf {
   const Attention& a;
@@ -33,7 +33,7 @@ struct RowsOf {
   }
 };
 
-// The same for keys.
+// Returns where the elements of a key begin, or NULL behind the last key.
 template <typename T>
 struct KeysOf {
   const Attention& a;
@@ -47,7 +47,7 @@ struct KeysOf {
   }
 };
 
-// A warp for each row.
+// Computes the deltas, with a warp for each row.
 template <typename T>
 __global__ void __launch_bounds__(kTileThreads, 2) deltas_kernel(BackwardPlan plan) {
   using C = Compute<T>;
@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) deltas_kernel(BackwardPlan pl
   if (tile_lane() == 0) static_cast<C*>(plan.deltas)[blockIdx.y * a.rows + row] = sum;
 }
 
-// The weight p of a row and a key, and grad_s; -0 for a key that the row does not see. A row has an
-// lse of -inf if it sees no key, or if all its scores are -inf, which is the same.
+// Computes the weight p of a row and a key, and grad_s. Both are -0 for a key that the row does not
+// see. A row has an lse of -inf if it sees no key, or if all its scores are -inf.
 template <typename T, typename C>
 __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const Problem& problem,
                                                uint32_t row, uint32_t key, C score, C product,
@@ -79,10 +79,10 @@ __device__ __forceinline__ void finish_weights(const BackwardPlan& plan, const P
   if (lse == -infinity<C>()) return;
   const C delta = static_cast<const C*>(plan.deltas)[blockIdx.y * plan.a.rows + row];
   weight = exp(score - lse);
-  gradient = weight * (product - delta) + C{0};  // Never -0, for the row sees the key.
+  gradient = weight * (product - delta) + C{0};  // It is never -0, because the row sees the key.
 }
 
-// Blocks: (tiles of rows, problems, passes over the columns of q).
+// The grid has (tiles of rows, problems, passes over the columns of q) blocks.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan plan) {
   using C = Compute<T>;
@@ -127,14 +127,14 @@ __global__ void __launch_bounds__(kTileThreads, 2) grad_q_kernel(BackwardPlan pl
   }
 }
 
-// Whether a row of the tile sees a key from `first_key` on.
+// Returns whether a row of the tile sees a key from `first_key` on.
 __device__ __forceinline__ bool sees_tile(const Attention& a, uint32_t first_row,
                                           uint32_t first_key) {
   return !a.is_causal || tile_key_limit(a, first_row) > first_key;
 }
 
-// Blocks: (tiles of keys, problems, passes over the columns of q or v). The rows of a tile are
-// lanes, and its keys those of the warps. kIsValue: grad_v, else grad_k.
+// The grid has (tiles of keys, problems, passes over the columns of q or v) blocks. Lanes are the
+// rows of a tile, and warps share its keys. It computes grad_v if kIsValue is true, else grad_k.
 template <typename T, int kColumns, bool kIsValue>
 __global__ void __launch_bounds__(kTileThreads, 2) grad_key_kernel(BackwardPlan plan) {
   using C = Compute<T>;

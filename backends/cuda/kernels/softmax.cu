@@ -1,8 +1,8 @@
 // softmax and log_softmax along an axis, with their gradients, for tensors of every layout.
 //
-// A first pass finds the largest element of a row, so that exp() never overflows; a second sums,
-// and a third writes. Those behind the first read the row from the nearest cache. An element is
-// handled by the same thread in every pass: the result may be an operand.
+// A first pass finds the largest element of a row, so that exp() never overflows. A second pass
+// sums, and a third one writes. The later passes read the row from the first-level cache. The same
+// thread handles an element in every pass, so the result may be an operand.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/rows.cuh"
 
@@ -54,8 +54,8 @@ struct SoftmaxBackwardPlan {
   bool has_vectors = false;
 };
 
-// softmax: y * (grad_y - s) with s = sum(grad_y * y); log_softmax: grad_y - exp(y) * s with
-// s = sum(grad_y).
+// The gradient of softmax is y * (grad_y - s) with s = sum(grad_y * y). The gradient of log_softmax
+// is grad_y - exp(y) * s with s = sum(grad_y).
 template <class Group, typename T, bool kIsLog>
 __global__ void __launch_bounds__(kRowThreads) softmax_backward_kernel(SoftmaxBackwardPlan plan) {
   using C = Compute<T>;

@@ -35,7 +35,7 @@ set(cuda_kernel_sources
   kernels/where.cu
 )
 
-# Those that ops_spec/emit_cuda.py writes to the build tree.
+# The kernels that ops_spec/emit_cuda.py writes to the build tree.
 set(cuda_emitted_kernel_sources
   elementwise_1_of_4.cu
   elementwise_2_of_4.cu
@@ -44,5 +44,5 @@ set(cuda_emitted_kernel_sources
   elementwise_list.hpp
 )
 
-# What ops_spec/emit_reductions.py writes there.
+# The files that ops_spec/emit_reductions.py writes there.
 set(cuda_emitted_reduction_parts reductions.cuh reductions.def)

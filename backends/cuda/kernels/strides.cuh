@@ -1,4 +1,5 @@
-// Where the elements of strided tensors lie: axes in numbers that a kernel divides by quickly.
+// Finds the elements of strided tensors. The extents of axes are stored so that a kernel divides by
+// them quickly.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,14 @@
 
 namespace bp::cuda {
 
-// Axes of a tensor that crosses the boundary, BP_MAX_RANK.
+// The most axes of a tensor, BP_MAX_RANK.
 constexpr int kMaxRank = 8;
 
-// Elements of one launch at most, so that 32 bits count them; what has more is cut on the host.
+// The most elements of one launch, which 32 bits count. The host cuts a loop with more elements.
 constexpr int64_t kMaxLaunchElements = int64_t{1} << 30;
 
-// Divides by a number known at launch, by a multiplication (Granlund, Montgomery 1994). Takes
-// numbers below 2^31.
+// Divides numbers below 2^31 by a number known at launch, with a multiplication (Granlund,
+// Montgomery 1994).
 class Divider {
  public:
   Divider() = default;
@@ -44,7 +45,7 @@ struct Axes {
   Divider extents[kMaxRank];
   int64_t strides[kOperands][kMaxRank] = {};
 
-  // Where element number `index` lies in each tensor.
+  // Gives the offset of element number `index` in each tensor.
   __host__ __device__ __forceinline__ void locate(uint32_t index, int64_t (&at)[kOperands]) const {
     BP_UNROLL
     for (int k = 0; k < kOperands; ++k) at[k] = 0;
@@ -62,7 +63,7 @@ struct Axes {
     }
   }
 
-  // The same for one of them.
+  // Returns the offset of element number `index` in one tensor.
   __host__ __device__ __forceinline__ int64_t offset(uint32_t index, int operand = 0) const {
     if (rank == 1) return index * strides[operand][0];
     int64_t at = 0;

@@ -1,21 +1,21 @@
-// A tile of 32 by 32 elements is read along the axis that is dense where it comes from, and written
-// along the one that is dense where it goes: both sides move whole lines. Rows of the tile in
-// shared memory have an element more, so that its columns lie in different banks.
+// A tile of 32 by 32 elements is read along the dense axis of the source and written along the
+// dense axis of the destination, so both sides move whole cache lines. Rows of the tile in shared
+// memory have one element more, so that a column lies in different banks.
 #include "backends/cuda/kernels/transpose.hpp"
 
 namespace bp::cuda {
 namespace {
 
 constexpr uint32_t kTileSide = 32, kSteps = kBlockThreads / kTileSide;
-constexpr int64_t kLeastExtent = 8;  // Below, tiles are mostly empty.
+constexpr int64_t kLeastExtent = 8;  // With less, tiles are mostly empty.
 
 struct TransposePlan {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
   uint32_t rows = 0, cols = 0;  // Extents: `from` is dense along rows, `to` along cols.
   int64_t to_row_stride = 0, to_col_stride = 0, from_row_stride = 0, from_col_stride = 0;
-  Divider tiles_across, tiles_down;  // Tiles along cols, and along rows.
-  Axes<2> others;                    // The axes that are neither.
+  Divider tiles_across, tiles_down;  // Tiles along cols and rows.
+  Axes<2> others;                    // The other axes.
 };
 
 template <typename T>

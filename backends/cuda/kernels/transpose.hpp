@@ -5,9 +5,10 @@
 
 namespace bp::cuda {
 
-// The axes of a part of a loop over (to, from) that tiles are made of.
+// The two axes of a part of a loop over (to, from) that form tiles.
 struct TileAxes {
-  int to = -1, from = -1;  // Along which each is dense; -1: tiles are of no use.
+  int to = -1, from = -1;  // The axes along which `to` and `from` are dense; -1 if tiles have no
+                           // use.
 };
 TileAxes tile_axes(const Loop& part);
 

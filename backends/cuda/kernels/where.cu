@@ -1,4 +1,5 @@
-// where, for tensors of every layout. Elements keep their bits, so that their width says how.
+// where, for tensors of every layout. Elements keep their bits, so the method depends only on their
+// width.
 #include "backends/cuda/kernels/list.hpp"
 #include "backends/cuda/kernels/map.cuh"
 

@@ -1,5 +1,5 @@
-/* add for contiguous f32 tensors: the first kernel. The claims say which calls are meant; all
- * others, and all other ops, run through the host until there are kernels for them. */
+/* The first kernel: add for contiguous f32 tensors. Its claims say which calls it takes. The host
+ * runs all other calls, and all other ops, until there are kernels for them. */
 #include "backplane/ops.h"
 #include "template.h"
 

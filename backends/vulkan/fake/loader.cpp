@@ -1,5 +1,5 @@
-// Each function that the backend uses is wrapped: a wrapper counts, fails if it is its turn, calls
-// the real function, and makes wrong what that has answered.
+// Wraps each function that the backend uses. A wrapper counts the call, fails if a test ordered it,
+// calls the real function, and changes the result as ordered.
 #include "backends/vulkan/fake/loader.hpp"
 
 #include <dlfcn.h>
@@ -25,12 +25,12 @@ struct State {
   PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr;
   PFN_vkGetDeviceProcAddr get_device_proc_addr = nullptr;
   PFN_vkDeviceWaitIdle wait_idle = nullptr;
-  VkDevice device = nullptr;  // The latest.
+  VkDevice device = nullptr;  // The latest device.
 };
 
 State state;
 
-// What a lost device answers no more.
+// Returns whether the function fails on a lost device.
 bool is_of_work(std::string_view name) {
   for (const char* each : {"QueueSubmit", "WaitSemaphores", "GetSemaphoreCounterValue",
                            "SignalSemaphore", "DeviceWaitIdle", "GetQueryPoolResults"}) {
@@ -39,7 +39,8 @@ bool is_of_work(std::string_view name) {
   return false;
 }
 
-// Counts a call; what it returns instead of being made, or VK_SUCCESS.
+// Counts a call. Returns the result with which the call fails, or VK_SUCCESS if the call is to be
+// made.
 VkResult strike(const char* name) {
   const std::lock_guard lock(state.mutex);
   ++state.counts[name];
@@ -49,7 +50,7 @@ VkResult strike(const char* name) {
   } else if (is_ordered) {
     --state.failing_calls;
     if (state.result != VK_ERROR_DEVICE_LOST) return state.result;
-    // Real work ends first: what it uses may be destroyed once the device is lost.
+    // Real work must end first, because what it uses may be destroyed once the device is lost.
     state.is_lost = state.device != nullptr;
     if (state.is_lost) state.wait_idle(state.device);
     return state.result;
@@ -60,7 +61,7 @@ VkResult strike(const char* name) {
 
 // ---- What is made wrong -------------------------------------------------------------------------
 
-// Members of a struct by their names, of the features that the backend needs.
+// Clears the missing feature in a struct, which it finds by the name of the member.
 void take_feature(VkPhysicalDeviceFeatures2& features) {
   const std::string& name = state.orders.missing_feature;
   const auto take = [&](const char* member, VkBool32& value) {
@@ -122,7 +123,7 @@ enum Id {
 #define BP_VK_GLOBAL(name) kId##name,
 #define BP_VK_INSTANCE(name) kId##name,
 #define BP_VK_DEVICE(name) kId##name,
-#include "backends/vulkan/vk_functions.def"
+#include "backends/vulkan/driver.def"
   kIdCount
 };
 
@@ -130,7 +131,7 @@ constexpr std::string_view kNames[] = {
 #define BP_VK_GLOBAL(name) #name,
 #define BP_VK_INSTANCE(name) #name,
 #define BP_VK_DEVICE(name) #name,
-#include "backends/vulkan/vk_functions.def"
+#include "backends/vulkan/driver.def"
 };
 
 template <Id kId, typename Function>
@@ -178,15 +179,15 @@ constexpr PFN_vkVoidFunction (*kWrap[])(PFN_vkVoidFunction) = {
 #define BP_VK_GLOBAL(name) wrap_as<kId##name, PFN_vk##name>,
 #define BP_VK_INSTANCE(name) wrap_as<kId##name, PFN_vk##name>,
 #define BP_VK_DEVICE(name) wrap_as<kId##name, PFN_vk##name>,
-#include "backends/vulkan/vk_functions.def"
+#include "backends/vulkan/driver.def"
 };
 
 PFN_vkVoidFunction VKAPI_CALL get_device_function(VkDevice device, const char* name);
 
-// The wrapper around `real`, or `real` where there is none.
+// Returns the wrapper of `real`, or `real` if it has none.
 PFN_vkVoidFunction wrap(std::string_view name, PFN_vkVoidFunction real) {
   if (real == nullptr) return nullptr;
-  name.remove_prefix(2);  // "vk".
+  name.remove_prefix(2);  // It removes "vk".
   if (name == "GetDeviceProcAddr") {
     state.get_device_proc_addr = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
     return reinterpret_cast<PFN_vkVoidFunction>(get_device_function);

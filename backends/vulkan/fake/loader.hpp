@@ -1,8 +1,9 @@
-// A Vulkan loader for tests: the machine's own, with what a test orders made wrong. It is a shared
-// library of the loader's name, which the plugin meets because the test has opened it before.
+// A Vulkan loader for tests. It forwards to the machine's own loader, and makes wrong what a test
+// orders. It is a shared library with the loader's name; the plugin gets it because the test has
+// already opened it.
 //
 // Rules:
-//   Threads    Orders are written while no instance of the backend is alive, or by fail_call().
+//   Threads    Orders are written by fail_call(), or while no instance of the backend is alive.
 #pragma once
 
 #define VK_NO_PROTOTYPES
@@ -14,31 +15,31 @@
 
 namespace bp::vulkan::fake {
 
-// What is wrong; nothing by default.
+// The orders of a test. By default nothing is wrong.
 struct Orders {
-  uint32_t api_version = 0;     // Of the devices, if not 0.
+  uint32_t api_version = 0;     // The version of the devices, if not 0.
   std::string missing_feature;  // Such as "timelineSemaphore".
-  bool has_no_compute = false;  // Queues only draw.
+  bool has_no_compute = false;  // Queues can only draw.
   bool has_no_coherent = false;
-  bool has_no_functions = false;  // As a loader of Vulkan 1.0 has not.
+  bool has_no_functions = false;  // The loader is like one of Vulkan 1.0.
 };
 
-// The calls of the functions by which the fake is told; those that a test makes.
+// The functions by which a test controls the fake.
 struct Control {
-  // Begins anew: nothing is wrong, no call is counted.
+  // Starts again with `orders`, and sets all counts to 0.
   void (*reset)(const Orders& orders);
 
-  // Makes `count` calls of `name` return `result`, from the `nth` from now on, the first being 1;
-  // nothing else happens in them. VK_ERROR_DEVICE_LOST is returned by what waits or submits from
-  // then on, until a device is created.
+  // Makes `count` calls of `name` return `result` and do nothing else. The first such call is the
+  // `nth` call from now on, where the next call is number 1. After VK_ERROR_DEVICE_LOST, all
+  // functions that wait or submit return it too, until a device is created.
   void (*fail_call)(const std::string& name, uint64_t nth, VkResult result, uint64_t count);
 
-  // How often each function that returns a VkResult was called since the reset.
+  // Returns how often each function that returns a VkResult was called since the reset.
   std::map<std::string, uint64_t> (*call_counts)();
 };
 
-// The function that gives the control, by this name; it is told where the real loader is, and
-// returns NULL if that cannot be opened.
+// The name of the function that returns the control. It gets the path of the real loader, and
+// returns NULL if it cannot open that.
 constexpr const char* kControlName = "bp_fake_vulkan_control";
 using GetControl = const Control*(const char* real_path);
 

@@ -1,4 +1,5 @@
-// The file of a pipeline cache is used, or left aside with a warning; what is used is whole.
+// Fuzzes the file of a pipeline cache. The file is used, or ignored with a warning, and a file that
+// is used is whole.
 #include <cstring>
 #include <string>
 
@@ -15,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::vector<std::byte> read = bp::vulkan::read_cache(path, kIdentity, warning);
   check(read.empty() != warning.empty(), "there is data, or a warning", warning);
   if (read.empty()) {
-    // Behind a header that is right, the driver's own part decides.
+    // Here the header is valid, and the driver's own part decides.
     std::vector<std::byte> raw(size);
     if (size != 0) std::memcpy(raw.data(), data, size);
     check(bp::vulkan::write_cache(path, raw, warning), "a file is replaced", warning);

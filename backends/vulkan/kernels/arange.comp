@@ -13,7 +13,7 @@ layout(constant_id = 1) const uint kType = 7;
 
 BP_RECORD {
   uint64_t y;
-  uint64_t start_address, step_address;  // Of elements of the dtype of y; 0: they follow.
+  uint64_t start_address, step_address;  // Elements in the dtype of y; if 0, the values follow.
   uint64_t start, step;
   int64_t stride;  // In bytes.
   uint64_t count;
@@ -41,7 +41,7 @@ void main() {
   const uint i = group_number() * kLocalSize + gl_LocalInvocationID.x;
   if (uint64_t(i) >= record.count) return;
   const uint64_t place = uint64_t(int64_t(uint64_t(i)) * record.stride);
-  // Of the record, whose words from byte 24 on are the values of the call.
+  // The values of the call are in the record, from byte 24 on.
   const uint64_t start = record.start_address == 0ul ? push.arguments + 24ul : record.start_address;
   const uint64_t step = record.step_address == 0ul ? push.arguments + 32ul : record.step_address;
   precise const VALUE distance = VALUE(i) * load(step);

@@ -1,5 +1,4 @@
-// arange of integers and floats (arange.comp). Floats are computed in f64, which not every device
-// has.
+// arange of integers and floats (arange.comp). Floats are computed in f64, which some devices lack.
 #include "backends/vulkan/kernels/submit.hpp"
 #include "backplane/shell/scalar.hpp"
 

@@ -1,4 +1,4 @@
-// Where an element lies whose number is counted over several axes, the innermost first.
+// Returns the offset of an element whose number counts over several axes, the innermost first.
 uint64_t offset_of(uint index, uint rank, uint extents[8], int64_t strides[8]) {
   uint64_t offset = 0ul;
   uint rest = index;

@@ -1,8 +1,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Copies between kinds of numbers that map.comp does not compute with together: f32 (with f16 and
-// bf16), f64 and integers. Each conversion rounds once: what is too wide for the dtype keeps a bit
-// that says so (round to odd) on its way to a narrower one.
+// Copies between kinds of numbers that map.comp does not combine: f32 (with f16 and bf16), f64 and
+// integers. Each conversion rounds once. A value with too many bits for an intermediate dtype is
+// rounded to odd: its last bit says that bits were dropped.
 //
 // Compiled for each pair of a source and a destination.
 #include "prelude.glsl"

@@ -1,4 +1,4 @@
-// cat: each tensor is copied to its part of y (map.comp).
+// cat copies each tensor to its part of y (map.comp).
 #include <array>
 
 #include "backends/vulkan/kernels/map.hpp"

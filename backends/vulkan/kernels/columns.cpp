@@ -41,7 +41,8 @@ ConvolutionRecord record_of(const Convolution& c, const bp_tensor& x) {
 }  // namespace
 
 Packed::Packed(const bp_tensor& tensor, uint32_t first, Scratch& scratch)
-    : tensor_(tensor), is_copy_(!is_dense_from(tensor, first)) {
+    : tensor_(tensor),
+      is_copy_(!is_contiguous(tensor.ndim - first, tensor.shape + first, tensor.strides + first)) {
   if (is_copy_) copy_ = scratch.like(tensor);
 }
 

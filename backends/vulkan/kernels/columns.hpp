@@ -1,5 +1,5 @@
-// What a convolution and its gradients share: their shapes, and the columns of unfolded windows
-// (convolution.comp).
+// The parts that a convolution and its gradients share: their shapes, and the columns of unfolded
+// windows (convolution.comp).
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace bp::vulkan {
 
-// One of the ops: its x and y may be gradients.
+// A convolution or a gradient of it; x and y may be gradients.
 struct Convolution {
   const bp_tensor *x, *weight, *y, *bias;
   int64_t groups;
@@ -22,10 +22,10 @@ struct Convolution {
   int64_t outputs_of_group() const { return outputs() / groups; }
   int64_t places() const { return product_of(*y); }
   int64_t taps() const { return product_of(*weight); }
-  int64_t depth() const { return weight->shape[1] * taps(); }  // Of a product: (c, taps).
+  int64_t depth() const { return weight->shape[1] * taps(); }  // The depth of a product: (c, taps).
   bool is_empty() const { return images() * places() * outputs() * depth() == 0; }
 
-  // Images that are unfolded at a time: as many as 64 MiB of columns allow.
+  // Returns how many images are unfolded at a time, which 64 MiB of columns hold.
   int64_t chunk(int64_t item) const {
     constexpr int64_t kColumnBytes = int64_t{64} << 20;
     const int64_t bytes = std::max<int64_t>(1, channels() * taps() * places() * item);
@@ -40,16 +40,16 @@ struct Convolution {
   }
 };
 
-// A tensor as a product reads or writes it: itself, or a copy without gaps.
+// A tensor as a product reads or writes it: the tensor itself, or a copy without gaps.
 class Packed {
  public:
-  // The copy is made if the axes from `first` on have gaps.
+  // A copy is made if the axes from `first` on have gaps.
   Packed(const bp_tensor& tensor, uint32_t first, Scratch& scratch);
   Packed(const Packed&) = delete;
 
   const bp_tensor& get() const { return is_copy_ ? copy_.tensor() : tensor_; }
 
-  // Fill the copy, and write it back.
+  // fetch() fills the copy, and the next function writes it back.
   bp_status fetch(Launch& launch) const;
   bp_status put(Launch& launch) const;
 

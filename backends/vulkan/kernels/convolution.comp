@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The two ends of a convolution that is a matrix product in between:
+// The steps before and after the matrix product of a convolution:
 //
 //   unfold   columns (c, taps; n, places of y) from x (n, c, spatial): zeros in the padding
 //   fold     grad_x (n, c, spatial) from the gradients of columns: each element adds up the taps
@@ -13,12 +13,12 @@
 #include "sum.glsl"
 
 layout(constant_id = 1) const uint kFolds = 0;
-layout(constant_id = 2) const uint kType = 14;         // Of x.
+layout(constant_id = 2) const uint kType = 14;         // The dtype of x.
 layout(constant_id = 3) const uint kColumnType = 14;
 
 BP_RECORD {
   uint64_t x, columns;
-  uint64_t count;         // Elements of the result.
+  uint64_t count;         // The elements of the result.
   int64_t strides_x[5];   // In bytes: n, c and three spatial axes.
   uint images, channels;
   uint extents_x[3], extents_y[3];
@@ -33,7 +33,8 @@ uint64_t at(uint n, uint c, ivec3 place) {
                              int64_t(place.z) * record.strides_x[4]);
 }
 
-// The last axis of `extents` is the innermost; `rest` keeps what is left of the number.
+// Returns the place of an element along `extents`, whose last axis is the innermost. `rest` is the
+// number of the element, and keeps what is left of it.
 ivec3 locate(inout uint rest, uint extents[3]) {
   ivec3 place;
   [[unroll]] for (int i = 2; i >= 0; --i) {

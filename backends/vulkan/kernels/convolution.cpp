@@ -6,7 +6,7 @@
 //   columns = weight^T grad_y, folded to grad_x
 //   grad_weight (o; c, taps) = grad_y (o; n, places) columns^T
 //
-// Images are taken in as many at a time as columns.hpp allows.
+// It takes as many images at a time as columns.hpp allows.
 #include <algorithm>
 #include <array>
 
@@ -19,14 +19,14 @@
 namespace bp::vulkan {
 namespace {
 
-// The batch of all products: groups, and images of a chunk.
+// Makes a product whose batch is the groups and the images of a chunk.
 Product product_of_chunk(const Convolution& c, const Chunk& chunk) {
   Product p{.batch_ndim = 2};
   p.batch_shape = {c.groups, chunk.images};
   return p;
 }
 
-// A tensor whose images are a batch, from image `first` on.
+// Returns the address of image `first` of a tensor.
 uint64_t address_from(const Launch& launch, const bp_tensor& t, int64_t first) {
   return launch.device_address(t) +
          static_cast<uint64_t>(first * t.strides[0] * dtype_size_bytes(t.dtype));
@@ -34,7 +34,7 @@ uint64_t address_from(const Launch& launch, const bp_tensor& t, int64_t first) {
 
 Product forward_product(const Convolution& c, const bp_tensor& weight, const bp_tensor& y,
                         const Chunk& chunk) {
-  const int64_t row = chunk.images * c.places();  // Of columns.
+  const int64_t row = chunk.images * c.places();  // A row of columns.
   Product p = product_of_chunk(c, chunk);
   p.m = c.places();
   p.n = c.outputs_of_group();
@@ -69,7 +69,7 @@ Product input_product(const Convolution& c, const bp_tensor& weight, const bp_te
   return p;
 }
 
-// `turned` is grad_y as (o; n, places).
+// Makes the product of grad_weight. `turned` is grad_y as (o; n, places).
 Product weight_product(const Convolution& c, const Chunk& chunk) {
   const int64_t row = chunk.images * c.places();
   Product p{.batch_ndim = 1};
@@ -180,7 +180,7 @@ struct BackwardWeight {
         partial(scratch.take_bytes(product_workspace(env, weight_product(c, {0, chunk, columns})))),
         reduced(scratch.take_bytes(reduction_workspace(sum_of_chunks()))) {}
 
-  // The sum over chunks, from (chunks, o, c, taps) to grad_weight.
+  // Returns the sum over chunks, from (chunks, o, c, taps) to grad_weight.
   Reduction sum_of_chunks() const {
     const bp_tensor& w = *c.weight;
     std::array<int64_t, BP_MAX_RANK> shape{}, strides{};
@@ -301,7 +301,7 @@ bp_status bias_launch(const bp_convolution_backward_bias_args& args, Launch& lau
                           Ranges(launch, {args.grad_bias}), launch.workspace_address());
 }
 
-// Of grad_y and grad_bias.
+// The dtypes of grad_y and grad_bias.
 constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F16, BP_F16,  BP_BF16,
                                     BP_BF16, BP_F16, BP_F32, BP_BF16, BP_F32};
 

@@ -18,11 +18,12 @@ layout(constant_id = 2) const uint kOp = 0;
 layout(constant_id = 3) const uint kType = 14;
 layout(constant_id = 4) const uint kTargetType = 7;
 layout(constant_id = 5) const uint kIsMean = 0;
-layout(constant_id = 6) const uint kLossType = 14;  // What rows leave: f32 for a total.
+layout(constant_id = 6) const uint kLossType = 14;  // The dtype of the losses of rows; f32 if they
+                                                    // are summed.
 
 const uint kRows = 0u, kTotal = 1u, kCount = 2u, kBackward = 3u;
 
-// Strides are in bytes. What is missing is 0.
+// Strides are in bytes. A missing tensor is 0.
 BP_RECORD {
   uint64_t x, target, lse, losses, y, grad_y, count, failure;
   uint64_t row_count, row_size;
@@ -39,7 +40,8 @@ int64_t target_of(uint row) {
   return load_i64(kTargetType, moved(record.target, record.target_row, row));
 }
 
-// Whether the target of a row names a class. One that is neither that nor ignored is a failure.
+// Returns whether the target of a row is a class. A target that is neither a class nor ignored is a
+// failure.
 bool is_class(int64_t target) {
   if (target == record.ignore_index) return false;
   if (is_place(target, int64_t(record.row_size))) return true;
@@ -82,7 +84,7 @@ void run_rows(uint row, uint size) {
   store_f32(kLossType, moved(record.losses, record.loss_row, row), loss);
 }
 
-// The rows that count, as a float: there are fewer than 2^24.
+// Returns the number of rows that count, as a float. It is below 2^24.
 float count_rows(bool exists) {
   float count = 0.0;
   if (exists) {

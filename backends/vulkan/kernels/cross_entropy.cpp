@@ -146,7 +146,7 @@ uint64_t backward_workspace(const bp_cross_entropy_backward_args&, const Env&) {
   return sizeof(float);
 }
 
-// In a frame of the gradient the target follows x too.
+// The target also follows x in the frame of the gradient.
 constexpr auto kDtypes = with_indices(kF32Dtypes);
 
 }  // namespace

@@ -40,31 +40,31 @@ bool is_nan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; 
 float infinity() { return uintBitsToFloat(0x7f800000u); }
 float quiet_nan() { return uintBitsToFloat(0x7fc00000u); }
 
-// The larger of two; NaN where either is.
+// Returns the larger number, or NaN if one of them is NaN.
 float larger_of(float a, float b) { return is_nan(b) ? b : (a < b ? b : a); }
 
 // ---- Floats, computed with in f32 -----------------------------------------------------------------
 
 float f16_to_f32(uint bits) {
   const uint magnitude = bits & 0x7fffu, exponent = magnitude >> 10;
-  float value = float(magnitude) * 5.9604644775390625e-8;  // Subnormal.
+  float value = float(magnitude) * 5.9604644775390625e-8;  // The value is subnormal.
   if (exponent != 0u) value = uintBitsToFloat((magnitude << 13) + 0x38000000u);
   if (exponent == 31u) value = uintBitsToFloat((magnitude << 13) | 0x7f800000u);
   return uintBitsToFloat(floatBitsToUint(value) | (bits & 0x8000u) << 16);
 }
 
-// Rounds to nearest even, in integers: what a driver's own conversion does with subnormal numbers
-// is its affair.
+// Rounds to nearest even in integer arithmetic, because drivers convert subnormal numbers in
+// different ways.
 uint f32_to_f16(float value) {
   const uint bits = floatBitsToUint(value), magnitude = bits & 0x7fffffffu;
   const uint sign = (bits >> 16) & 0x8000u;
   if (magnitude > 0x7f800000u) return sign | 0x7e00u;
-  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // At least halfway beyond the largest.
+  if (magnitude >= 0x477ff000u) return sign | 0x7c00u;  // It rounds beyond the largest.
   if (magnitude >= 0x38800000u) {
     const uint rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
     return sign | ((rounded - 0x38000000u) >> 13);
   }
-  if (magnitude < 0x33000000u) return sign;  // Below half of the smallest.
+  if (magnitude < 0x33000000u) return sign;  // Below half the smallest number.
   const uint shift = 126u - (magnitude >> 23);
   const uint significand = (magnitude & 0x7fffffu) | 0x800000u;
   const uint result = significand >> shift, rest = significand & ((1u << shift) - 1u);
@@ -89,7 +89,7 @@ float decode_f32(uint dtype, uint bits) {
 uint encode_f32(uint dtype, float value) {
   if (dtype == BP_F16) return f32_to_f16(value);
   if (dtype == BP_BF16) return f32_to_bf16(value);
-  if (dtype == BP_BOOL) return value != 0.0 ? 1u : 0u;  // Also for NaN.
+  if (dtype == BP_BOOL) return value != 0.0 ? 1u : 0u;  // A NaN gives 1 too.
   return floatBitsToUint(value);
 }
 
@@ -101,7 +101,8 @@ void store_f32(uint dtype, uint64_t address, float value) {
   store_bits(size_of(dtype), address, encode_f32(dtype, value));
 }
 
-// The f32 next to zero from a value of more bits, with a last bit that says if something was left.
+// Returns the f32 next to a value of more bits, towards zero. Its last bit says whether bits were
+// dropped.
 float to_odd(float nearest, bool is_above, bool is_exact) {
   const uint bits = floatBitsToUint(nearest);
   if (is_exact) return nearest;
@@ -110,7 +111,7 @@ float to_odd(float nearest, bool is_above, bool is_exact) {
 
 // ---- Integers -------------------------------------------------------------------------------------
 
-// Of up to 32 bits.
+// Decodes an integer of up to 32 bits.
 int decode_i32(uint dtype, uint bits) {
   if (dtype == BP_I8) return int(bits << 24) >> 24;
   if (dtype == BP_I16) return int(bits << 16) >> 16;
@@ -149,8 +150,8 @@ int64_t load_i64(uint dtype, uint64_t address) {
   return decode_i64(dtype, load_wide_bits(size_of(dtype), address));
 }
 
-// Whether an index names one of `extent` places. Compared without signs: lavapipe takes a negative
-// i32 that has become an i64 for one that is not below 0.
+// Returns whether an index names one of `extent` places. The comparison is unsigned, because
+// lavapipe treats a negative i32 that was converted to i64 as not below 0.
 bool is_place(int64_t index, int64_t extent) { return uint64_t(index) < uint64_t(extent); }
 
 void store_i64(uint dtype, uint64_t address, int64_t value) {

@@ -1,4 +1,4 @@
-// embedding_backward: rows of grad_y added to the rows of grad_weight that indices name
+// embedding_backward adds rows of grad_y to the rows of grad_weight that indices name
 // (scatter.comp). A line is a column of both.
 #include "backends/vulkan/kernels/scatter.hpp"
 

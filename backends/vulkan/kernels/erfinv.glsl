@@ -1,8 +1,8 @@
-// The inverse of the error function. erfinv(x) / x depends on w = -log(1 - x^2) alone: it is a
-// polynomial in w where x is small, and in the root of w where x is near 1. Each interpolates it at
-// the Chebyshev nodes of its part.
+// The inverse of the error function. erfinv(x) / x depends on w = -log(1 - x^2) alone. It is a
+// polynomial in w if x is small, and a polynomial in the root of w if x is near 1. Each polynomial
+// interpolates it at the Chebyshev nodes of its part.
 #if defined(COMPUTE_F32)
-// w up to 5, and beyond.
+// The polynomials for w up to 5, and beyond.
 float erfinv_small_f32(float w) {
   precise const float t = w - 2.5;
   precise float p = -8.931926e-09;
@@ -42,7 +42,7 @@ float erfinv_f32(float x) {
 }
 
 #elif defined(COMPUTE_F64)
-// w up to 6.25, its root up to 4, and beyond.
+// The polynomials for w up to 6.25, for its root up to 4, and beyond.
 double erfinv_small_f64(double w) {
   precise const double t = w - 3.125lf;
   precise double p = -3.5932028927020693e-22lf;

@@ -1,11 +1,12 @@
-// What a shader says of wrong data: the host fails the stream for it when the work has ended.
+// The report of a shader about wrong data. The host fails the stream for it when the work has
+// ended.
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Failure {
   uint is_set;
   uint reserved;
   int64_t value;
 };
 
-// Any one of several wrong values is told.
+// Reports a wrong value. If there are several, any one of them is reported.
 void fail_with(uint64_t address, int64_t value) {
   Failure failure = Failure(address);
   failure.value = value;

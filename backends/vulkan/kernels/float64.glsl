@@ -1,6 +1,6 @@
-// Floats of 64 bits in memory, and on their way to narrower ones.
+// Loads, stores and narrows floats of 64 bits.
 
-// SignedZeroInfNanPreserve for floats of 64 bits.
+// This sets SignedZeroInfNanPreserve for floats of 64 bits.
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 64);
 
 double load_f64(uint64_t address) { return packDouble2x32(unpackUint2x32(Bytes8(address).value)); }
@@ -8,7 +8,7 @@ void store_f64(uint64_t address, double value) {
   Bytes8(address).value = packUint2x32(unpackDouble2x32(value));
 }
 
-// The f32 that store_f32() of `type` rounds to what `value` rounds to.
+// Returns an f32 that store_f32() of `type` rounds to the same result as `value`.
 float narrow_f64(uint type, double value) {
   float result = float(value);
   if (type == BP_F32 || is_nan(result)) return result;

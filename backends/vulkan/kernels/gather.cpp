@@ -1,5 +1,5 @@
-// gather, index_select and embedding (index.comp): all three walk over y, and x and the indices
-// move with it along some axes only.
+// gather, index_select and embedding (index.comp). All three walk over y; x and the indices move
+// along some axes only.
 #include <algorithm>
 
 #include "backends/vulkan/kernels/indices.hpp"
@@ -17,7 +17,7 @@ struct IndexRecord {
   int64_t y_strides[BP_MAX_RANK], x_strides[BP_MAX_RANK], index_strides[BP_MAX_RANK];
 };
 
-// Strides of x and of the indices along the axes of y, and the axis of x that an index stands for.
+// The strides of x and of the indices along the axes of y, and the axis of x that the indices name.
 struct Selection {
   const char* op;
   const bp_tensor &y, &x, &indices;

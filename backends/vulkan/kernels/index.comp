@@ -1,14 +1,14 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// gather, index_select and embedding: each element of y is the one of x that lies at its own place,
-// but along one axis where an index says. Elements move as they are.
+// gather, index_select and embedding. Each element of y is the element of x at the same place,
+// except that an index gives the place along one axis. Elements keep their bits.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "axes.glsl"
 #include "failure.glsl"
 
-layout(constant_id = 1) const uint kSize = 4;       // Bytes of an element.
-layout(constant_id = 2) const uint kIndexType = 7;  // i64 or i32.
+layout(constant_id = 1) const uint kSize = 4;       // The bytes of an element.
+layout(constant_id = 2) const uint kIndexType = 7;  // It is i64 or i32.
 layout(constant_id = 3) const uint kRank = 1;
 
 BP_RECORD {
@@ -17,7 +17,7 @@ BP_RECORD {
   int64_t axis_stride;  // In bytes.
   int64_t axis_extent;
   uint extents[8];
-  int64_t y_strides[8], x_strides[8], index_strides[8];  // In bytes; 0 where they do not move.
+  int64_t y_strides[8], x_strides[8], index_strides[8];  // Bytes; 0 if it does not move.
 } BP_RECORD_NAME;
 
 void main() {

@@ -1,4 +1,4 @@
-// What ops with a tensor of indices share.
+// Helpers of ops with a tensor of indices.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@ namespace bp::vulkan {
 
 using Strides = std::array<int64_t, BP_MAX_RANK>;
 
-// What the stream fails with if an index is wrong.
+// Returns the function that makes the failure text of a wrong index.
 inline std::function<std::string(int64_t)> wrong_index(const char* op, int64_t extent) {
   return [op, extent](int64_t index) {
     return std::string(op) + ": an index is " + std::to_string(index) + ", not from 0 to " +

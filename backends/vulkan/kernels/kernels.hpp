@@ -1,7 +1,7 @@
-// What every kernel file needs: the adapter to the C table, and the declarations of all kernels.
+// The header of every kernel file. It has the adapter to the C table, and declares all kernels.
 //
 // A kernel file reads frames, puts what a shader needs into a record, and dispatches it. The shader
-// has the name of the file, or of the family that serves several.
+// has the name of the file, or of a family of ops.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace bp::vulkan {
 
-// What a launch of a row does.
+// The body of the launches of a row.
 template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&)>
 bp_status launch_row(const bp_kernel& kernel, const void* args, Launch& launch) {
   return launch_typed<Args>(kernel, args, launch,
@@ -42,8 +42,8 @@ constexpr bp_kernel make_kernel(bp_kernel row) {
   return row;
 }
 
-// The integer as wide as an element of `dtype`: the type of what is only moved. Throws StatusError
-// of BP_UNSUPPORTED if there is none.
+// Returns the integer dtype as wide as an element of `dtype`, for elements that are only moved.
+// Throws StatusError of BP_UNSUPPORTED if there is none.
 inline bp_dtype moved_dtype(bp_dtype dtype) {
   switch (dtype_size_bytes(dtype)) {
     case 1:
@@ -59,7 +59,7 @@ inline bp_dtype moved_dtype(bp_dtype dtype) {
   }
 }
 
-// The floats that are computed with in f32.
+// The float dtypes that are computed in f32.
 constexpr bp_dtype kF32Dtypes[] = {BP_F32, BP_F16, BP_BF16};
 
 #define BP_KERNEL(name) extern const bp_kernel name;

@@ -1,8 +1,9 @@
-// Invocations that work on one row together: kLanes of them, a power of two that divides the
-// workgroup, next to each other in it.
+// kLanes invocations work on one row together. kLanes is a power of two that divides the size of
+// the workgroup, and the invocations are next to each other in it.
 //
-// They exchange values through shared memory, or by shuffles where a subgroup holds the workgroup:
-// where a processor runs shaders, barriers keep every variable of an invocation in memory.
+// They exchange values through shared memory, or by shuffles if a subgroup holds the workgroup. If
+// a processor runs shaders, shared memory is slow, because barriers keep every variable of an
+// invocation in memory.
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
@@ -12,12 +13,13 @@ shared float lane_floats[kLocalSize];
 
 uint lane() { return gl_LocalInvocationID.x & (kLanes - 1u); }
 
-// The row of this invocation. Rows behind the last one exist too: their lanes take part in barriers.
+// Returns the row of this invocation. It may be behind the last row, because the lanes of such rows
+// take part in barriers too.
 uint row_number() {
   return group_number() * (kLocalSize / kLanes) + gl_LocalInvocationID.x / kLanes;
 }
 
-// The value of the lane whose number differs by the bit `step`.
+// Returns the value of the lane whose number differs in the bit `step`.
 float exchange(float value, uint step) {
   if (kLocalSize == kLanes && kLanes <= gl_SubgroupSize) {
     return subgroupShuffleXor(value, step);
@@ -28,7 +30,8 @@ float exchange(float value, uint step) {
   return lane_floats[gl_LocalInvocationID.x ^ step];
 }
 
-// The sum over the lanes of a row, the same in each: in an order that depends on kLanes alone.
+// Returns the sum over the lanes of a row, with the same bits in each lane. The order of the sum
+// depends on kLanes alone.
 float sum_lanes(float value) {
   [[unroll]] for (uint step = 128u; step > 0u; step >>= 1) {
     if (step < kLanes) value += exchange(value, step);
@@ -44,7 +47,7 @@ float max_lanes(float value) {
 }
 
 #if defined(COMPUTE_F64)
-// The same in f64, which crosses as two words.
+// f64 values are exchanged as two words.
 shared uvec2 lane_doubles[kLocalSize];
 
 double exchange(double value, uint step) {

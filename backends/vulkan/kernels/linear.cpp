@@ -1,4 +1,4 @@
-// linear: a matrix product with the weight as it lies, and bias and activation in its end
+// linear is a matrix product with the weight in its own layout, which ends with bias and activation
 // (matmul.comp, matmul_subgroup.comp).
 #include <algorithm>
 
@@ -7,7 +7,8 @@
 namespace bp::vulkan {
 namespace {
 
-// The rows of x are the last axis but one, or one row; what is before is the batch.
+// Returns the matrix of x. Its rows are the second-last axis, or one row. The axes before are the
+// batch.
 Matrix rows_of(const bp_tensor& t) {
   Matrix matrix{.dtype = t.dtype,
                 .row_stride = t.ndim < 2 ? 0 : t.strides[t.ndim - 2],
@@ -33,7 +34,7 @@ Product product_of(const bp_linear_args& args) {
   if (x.ndim > 2) std::copy_n(x.shape, x.ndim - 2, p.batch_shape.begin());
   Matrix kept;
   if (args.preactivation != nullptr) kept = rows_of(*args.preactivation);
-  // Leading axes that lie behind each other are rows of one product: tiles are then full.
+  // Leading axes without gaps between them become rows of one product, so that tiles are full.
   while (p.batch_ndim > 0) {
     const uint32_t last = p.batch_ndim - 1;
     const auto is_row = [&](const Matrix& matrix) {

@@ -1,5 +1,5 @@
-// Every kernel of this folder: those of kernels.def, and one for each reduction with a formula
-// (reduction.cpp). Kernels of element-wise ops are emitted (elementwise_list.hpp).
+// Declares every kernel of this folder: those of kernels.def, and one for each reduction with a
+// formula (reduction.cpp). Kernels of element-wise ops are emitted (elementwise_list.hpp).
 #pragma once
 
 #include "backends/vulkan/kernels/kernels.hpp"

@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// y = op(a, b, c) for every element: copies, conversions within one kind of number, arithmetic,
-// comparisons, activations and their gradients.
+// Computes y = op(a, b, c) for every element: copies, conversions within one kind of number,
+// arithmetic, comparisons, activations and their gradients.
 //
 // Compiled for each type that it computes in. There are two ways to walk the elements:
 //
@@ -14,10 +14,10 @@
 #include "element.glsl"
 #include "map.glsl"
 
-const uint kPerInvocation = 4u;  // Elements of an invocation, strided.
+const uint kPerInvocation = 4u;  // The elements of an invocation, if strided.
 
 struct Operand {
-  uint64_t address;     // 0: the operand is `scalar`.
+  uint64_t address;     // If 0, the operand is `scalar`.
   int64_t strides[8];   // In bytes, the innermost axis first.
 };
 
@@ -43,7 +43,7 @@ uint64_t address_of(uint operand) {
 
 // ---- Dense ----------------------------------------------------------------------------------------
 
-// Element k of eight bytes words.
+// Returns element k of the loaded words.
 BITS unpack(uint size, uint64_t words[8], uint k) {
   if (size == 8u) return BITS(words[k]);
   if (size == 4u) return BITS(unpackUint2x32(words[k >> 1])[k & 1u]);
@@ -51,7 +51,7 @@ BITS unpack(uint size, uint64_t words[8], uint k) {
   return BITS(unpackUint2x32(words[0])[k >> 2] >> 8 * (k & 3u) & 0xffu);
 }
 
-// The eight elements from `first` on.
+// Loads the eight elements from `first` on.
 void load_group(uint operand, uint64_t first, out VALUE values[8]) {
   const uint type = type_of(operand), size = size_of(type);
   const uint64_t address = address_of(operand);

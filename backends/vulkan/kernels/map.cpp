@@ -9,7 +9,7 @@
 namespace bp::vulkan {
 namespace {
 
-// As the shaders have them: elements of an invocation, dense and strided.
+// The elements of an invocation, dense and strided, as in the shaders.
 constexpr uint64_t kGroup = 8, kPerInvocation = 4;
 
 struct MapOperand {
@@ -31,11 +31,11 @@ struct MapCall {
   std::array<bp_dtype, kMaxOperands> dtypes{};
   std::array<uint64_t, kMaxOperands> addresses{};
   uint64_t scalar;
-  bool is_aligned = true;  // All tensors.
-  bool binds = true;       // All tensors can be bound, and the call is not cut into parts.
+  bool is_aligned = true;  // All tensors are aligned.
+  bool binds = true;       // All can be bound, without parts.
 };
 
-// What map_bound.comp is pushed.
+// The push constants of map_bound.comp.
 struct MapPush {
   uint64_t scalar;
   uint32_t count;
@@ -47,8 +47,9 @@ struct GroupRecord {
   uint32_t strides[kMaxOperands][BP_MAX_RANK];
 };
 
-// The module that computes in the type of the last operand; the first of `where` is bool, and the
-// result of a comparison too. A copy to a wider kind of number computes in that.
+// Returns the module that computes in the type of the last operand. The first operand of `where` is
+// bool, and so is the result of a comparison. A copy to a wider kind of number computes in the
+// wider one.
 const Module& module_of(const MapCall& call) {
   const bp_dtype dtype = call.dtypes[call.operand_count - 1], result = call.dtypes[0];
   if (dtype == BP_F64) return kMapF64Module;
@@ -72,7 +73,7 @@ void check_dtypes(const MapCall& call) {
   check(kI32);
 }
 
-// One module of each type.
+// One module for each type.
 struct Modules {
   const Module &f32, &f64, &i32, &i64;
 
@@ -96,8 +97,8 @@ const Modules& row_modules() {
   return kModules;
 }
 
-// Whether every operand lies in the order of the walk without gaps, or repeats one element. What is
-// read several elements at a time has to be aligned.
+// Returns whether every operand lies in the order of the walk without gaps, or repeats one element.
+// An operand that is read several elements at a time must be aligned.
 bool is_dense(const MapCall& call, const Walk& walk) {
   if (walk.rank > 1 || !call.is_aligned) return false;
   for (size_t k = 0; k < call.operand_count; ++k) {
@@ -111,7 +112,8 @@ bool is_dense(const MapCall& call, const Walk& walk) {
   return true;
 }
 
-// Whether the innermost axis is groups, of neighbours or of one element, in every operand.
+// Returns whether the innermost axis consists of groups in every operand. A group has neighbours,
+// or repeats one element.
 bool has_groups(const MapCall& call, const Walk& walk) {
   if (walk.rank == 0 || !call.is_aligned || walk.extents[0] % int64_t{kGroup} != 0) return false;
   for (size_t k = 0; k < call.operand_count; ++k) {
@@ -142,7 +144,7 @@ GroupRecord group_record(const MapCall& call, const Walk& walk) {
   return record;
 }
 
-// With tensors bound: as one row, or, where the walk has groups, as the record says.
+// Submits the op with bound tensors: as one row, or in groups that the record describes.
 bp_status submit_bound(Launch& launch, const MapCall& call, const Walk& walk, bool is_one_row) {
   const auto count = static_cast<uint64_t>(is_one_row ? walk.count : walk.count / int64_t{kGroup});
   const MapPush push{call.scalar, static_cast<uint32_t>(count)};
@@ -156,7 +158,7 @@ bp_status submit_bound(Launch& launch, const MapCall& call, const Walk& walk, bo
     constants[5 + k] = call.dtypes[k];
     if (walk.strides[k][0] == 0) constants[4] |= 1u << k;
     if (call.tensors[k] == nullptr) constants[9] |= 1u << k;
-    // A scalar of the call has no buffer: that of the result keeps its place.
+    // A scalar of the call has no buffer, so the buffer of the result is bound in its place.
     bound[k] = launch.range(*(call.tensors[k] == nullptr ? call.tensors[0] : call.tensors[k]));
     if (k > 0) reads.add(call.tensors[k]);
   }
@@ -200,8 +202,7 @@ bp_status submit_part(Launch& launch, const MapCall& call, const Walk& walk) {
                 {reads, writes});
 }
 
-// A dispatch counts elements in 32 bits where it divides: longer walks are cut along their
-// outermost axis.
+// A strided dispatch counts elements in 32 bits. Longer walks are cut along their outermost axis.
 bp_status submit_parts(Launch& launch, MapCall call, const Walk& walk) {
   constexpr int64_t kMost = int64_t{1} << 31;
   if (walk.count <= kMost || is_dense(call, walk)) return submit_part(launch, call, walk);

@@ -1,5 +1,5 @@
-// What map.comp and map_bound.comp compute for each element: y = op(a, b, c) in the type that the
-// shader is compiled for.
+// Computes y = op(a, b, c) for each element of map.comp and map_bound.comp, in the type for which
+// the shader is compiled.
 #if defined(COMPUTE_F32)
 #include "math.glsl"
 #elif defined(COMPUTE_F64)
@@ -11,15 +11,16 @@
 #include "elementwise_ops.def"
 
 layout(constant_id = 1) const uint kOp = 0;
-layout(constant_id = 2) const uint kOperands = 2;  // With the result, which is operand 0.
-layout(constant_id = 3) const uint kRank = 1;      // 0: dense.
-layout(constant_id = 4) const uint kUniform = 0;   // Bit k: operand k repeats one element.
+layout(constant_id = 2) const uint kOperands = 2;  // Includes the result, operand 0.
+layout(constant_id = 3) const uint kRank = 1;      // It is 0 if dense.
+layout(constant_id = 4) const uint kUniform = 0;   // If bit k is set, operand k repeats one
+                                                   // element.
 layout(constant_id = 5) const uint kType0 = 14;
 layout(constant_id = 6) const uint kType1 = 14;
 layout(constant_id = 7) const uint kType2 = 14;
 layout(constant_id = 8) const uint kType3 = 14;
 
-const uint kGroup = 8u;  // Elements of an invocation where all operands are dense.
+const uint kGroup = 8u;  // The elements of an invocation if all operands are dense.
 
 uint type_of(uint operand) {
   if (operand == 0u) return kType0;
@@ -35,7 +36,7 @@ bool is_uniform(uint operand) { return (kUniform >> operand & 1u) != 0u; }
 VALUE decode(uint type, BITS bits) { return decode_f32(type, bits); }
 BITS encode(uint type, VALUE value) { return encode_f32(type, value); }
 #elif defined(COMPUTE_F64)
-// SignedZeroInfNanPreserve for floats of 64 bits.
+// This sets SignedZeroInfNanPreserve for floats of 64 bits.
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 64);
 #define VALUE double
 #define BITS uint64_t

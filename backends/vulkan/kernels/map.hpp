@@ -1,4 +1,4 @@
-// The host side of map.comp: one op on every element of tensors of one shape.
+// The host side of map.comp, which computes one op on every element of tensors of one shape.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ enum MapOp : uint32_t {
 #undef BP_MAP_OP
 };
 
-// Submits `op`. `tensors` are the result and the operands, at most three; NULL is the value whose
-// bits are `scalar`, of the dtype of the operand before it.
+// Submits `op`. `tensors` are the result and at most three operands. NULL stands for the value
+// whose bits are `scalar`, in the dtype of the operand before it.
 bp_status submit_map(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                      uint64_t scalar = 0);
 
-// The same for what only moves bits, whatever they mean; the first operand of kMapWhere is bool.
+// Submits an op that only moves elements of any dtype. The first operand of kMapWhere is bool.
 bp_status submit_move(Launch& launch, MapOp op, std::initializer_list<const bp_tensor*> tensors,
                       uint64_t scalar = 0);
 

@@ -1,4 +1,4 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The dense elements of map.comp, where tensors are bound.
+// Computes the dense elements of map.comp if tensors are bound.
 #include "map_bound.glsl"

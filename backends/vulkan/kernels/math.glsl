@@ -1,5 +1,5 @@
-// Functions of f32 within the declared numerics: what a driver offers may be far off. Multiples of
-// constants are taken in two parts, since no fused multiply-add is at hand.
+// Functions of f32 within the declared numerics; a driver's own functions may have larger errors.
+// Multiples of constants are computed in two parts, because there is no fused multiply-add.
 
 // The polynomial part of exp: exp(r) - 1 for |r| <= ln(2) / 2.
 float exp_tail(float r) {
@@ -14,10 +14,10 @@ float exp_tail(float r) {
 }
 
 const float kLog2E = 1.44269504088896341;
-const float kLn2High = 0.693359375;  // 10 bits: its product with an exponent is exact.
+const float kLn2High = 0.693359375;  // It has 10 bits, so its product with an exponent is exact.
 const float kLn2Low = -2.12194440054690583e-4;
 
-// x = n * ln(2) + r.
+// Returns n in x = n * ln(2) + r.
 float nearest_exponent(float x) { return roundEven(x * kLog2E); }
 float exponent_rest(float x, float n) {
   precise const float high = x - n * kLn2High;
@@ -25,27 +25,28 @@ float exponent_rest(float x, float n) {
   return rest;
 }
 
-// 2^n for n in [-126, 127].
+// Returns 2^n for n in [-126, 127].
 float power_of_two(int n) { return uintBitsToFloat(uint(n + 127) << 23); }
 
 float exp_f32(float x) {
   const float capped = min(max(x, -104.0), 89.0);
   const float n = nearest_exponent(capped);
   const float significand = 1.0 + exp_tail(exponent_rest(capped, n));
-  // 2^n in two factors: the result can be subnormal, or infinite.
+  // 2^n is two factors, because the result can be subnormal or infinite.
   const int whole = int(n), half_of = whole >> 1;
   const float result = significand * power_of_two(half_of) * power_of_two(whole - half_of);
   return is_nan(x) ? x : result;
 }
 
-// exp(x) for x <= 0; below -87.5, where it is no normal number, it is 0. NaN stays.
+// Returns exp(x) for x <= 0. Below -87.5, where exp(x) is not a normal number, it returns 0. A NaN
+// stays.
 float exp_of_negative(float x) {
   const float n = nearest_exponent(x);
   const float significand = 1.0 + exp_tail(exponent_rest(x, n));
   return x < -87.5 ? 0.0 : significand * power_of_two(int(n));
 }
 
-// exp(x) - 1, to the last places for every x.
+// Returns exp(x) - 1, exact to the last places for every x.
 float expm1_f32(float x) {
   const float capped = min(max(x, -25.0), 89.0);
   const float n = nearest_exponent(capped);
@@ -59,12 +60,12 @@ float expm1_f32(float x) {
   return is_nan(x) ? x : result;
 }
 
-// With x = 2^k * m, m in [sqrt(1/2), sqrt(2)), f = m - 1 and s = f / (2 + f):
-// log(m) = 2 s + 2 s^3 / 3 + ... = f - (f^2 / 2 - s * (f^2 / 2 + R)).
+// Let x = 2^k * m with m in [sqrt(1/2), sqrt(2)), f = m - 1 and s = f / (2 + f). Then log(m) = 2 s
+// + 2 s^3 / 3 + ... = f - (f^2 / 2 - s * (f^2 / 2 + R)).
 float log_f32(float x) {
   uint bits = floatBitsToUint(x);
   int k = 0;
-  if (bits < 0x00800000u) {  // Subnormal.
+  if (bits < 0x00800000u) {  // x is subnormal.
     bits = floatBitsToUint(x * 33554432.0);
     k = -25;
   }
@@ -83,7 +84,7 @@ float log_f32(float x) {
   return x < 0.0 ? quiet_nan() : result;
 }
 
-// p / (p + 2) with p = exp(2 |x|) - 1. Beyond 9.5 it is 1.
+// |tanh(x)| is p / (p + 2) with p = exp(2 |x|) - 1. Beyond 9.5 it is 1.
 float tanh_f32(float x) {
   const float p = expm1_f32(2.0 * min(abs(x), 9.5));
   const float magnitude = p / (p + 2.0);
@@ -91,14 +92,14 @@ float tanh_f32(float x) {
   return is_nan(x) ? x : uintBitsToFloat(floatBitsToUint(magnitude) | sign);
 }
 
-// x * 2^n for n in [-378, 0]: the result can be subnormal, or 0.
+// Returns x * 2^n for n in [-378, 0]. The result can be subnormal or 0.
 float scaled(float x, float n) {
   const int whole = int(n), third = whole / 3;
   return x * power_of_two(third) * power_of_two(third) * power_of_two(whole - 2 * third);
 }
 
-// y * sigmoid(x), without overflow. Below 0 it is y * exp(x) / (1 + exp(x)), whose numerator is
-// rounded once: the exponential alone may be subnormal where y times it is not.
+// Returns y * sigmoid(x), without overflow. For x below 0 it is y * exp(x) / (1 + exp(x)). The
+// numerator is rounded once, because the exponential alone may be subnormal when y times it is not.
 float times_sigmoid(float y, float x) {
   const float size = max(-abs(x), -250.0), n = nearest_exponent(size);
   const float significand = 1.0 + exp_tail(exponent_rest(size, n));
@@ -108,14 +109,14 @@ float times_sigmoid(float y, float x) {
 
 float sigmoid_f32(float x) { return is_nan(x) ? x : times_sigmoid(1.0, x); }
 
-// The normal distribution at -t for a t from 0 to 20: with e = significand * 2^n = exp(-t^2 / 2), its
-// distribution function is ratio * e, to the last places, and its density 0.3989 * e.
+// The normal distribution at -t for t from 0 to 20. With e = significand * 2^n = exp(-t^2 / 2), its
+// distribution function is ratio * e, exact to the last places, and its density is 0.3989 * e.
 struct NormalTail {
   float ratio, significand, n;
 };
 
 NormalTail normal_tail(float t) {
-  // (1 + t) * ratio, as a polynomial in (t - 4) / (t + 4).
+  // (1 + t) * ratio is a polynomial in (t - 4) / (t + 4).
   precise const float q = (t - 4.0) / (t + 4.0);
   precise float p = -7.43745477e-05;
   p = p * q - 6.6737186e-05;
@@ -130,7 +131,8 @@ NormalTail normal_tail(float t) {
   p = p * q + 0.4720532;
   NormalTail tail;
   tail.ratio = p / (1.0 + t);
-  // t^2 = square + lost: the exponential would make many units of what is lost.
+  // t^2 = square + lost. The exponential would turn the lost part into many units in the last
+  // place.
   precise const float square = t * t;
   precise const float high = uintBitsToFloat(floatBitsToUint(t) & 0xfffff000u), low = t - high;
   precise const float lost = ((high * high - square) + 2.0 * high * low) + low * low;
@@ -140,14 +142,14 @@ NormalTail normal_tail(float t) {
   return tail;
 }
 
-// The argument of the sigmoid in gelu(tanh), sqrt(8 / pi) * (x + 0.044715 x^3). Where the sigmoid is
-// 0 or 1, x stays at 40, so that the cube does not overflow.
+// The argument of the sigmoid in gelu(tanh) is sqrt(8 / pi) * (x + 0.044715 x^3). If the sigmoid is
+// 0 or 1, x is limited to 40, so that the cube does not overflow.
 float cap_for_gelu(float x) { return abs(x) > 40.0 ? sign(x) * 40.0 : x; }
 float gelu_argument(float x) {
   return x * (x * x * (0.044715 * 1.5957691216057308) + 1.5957691216057308);
 }
 
-// Like the formulas of the ops: infinity times zero is NaN.
+// Returns gelu(x). As in the formula of the op, infinity times zero is NaN.
 float gelu_f32(float x) {
   const NormalTail tail = normal_tail(abs(x) > 20.0 ? 20.0 : abs(x));
   if (x < -20.0) return x * 0.0;
@@ -165,7 +167,7 @@ float gelu_derivative(float x) {
 
 float gelu_tanh_f32(float x) { return times_sigmoid(x, gelu_argument(cap_for_gelu(x))); }
 
-// With s = sigmoid(g(x)): s * (1 + x * (1 - s) * g'(x)).
+// With s = sigmoid(g(x)), the derivative is s * (1 + x * (1 - s) * g'(x)).
 float gelu_tanh_derivative(float x) {
   const float capped = cap_for_gelu(x), argument = gelu_argument(capped);
   const float rest = sigmoid_f32(-argument);

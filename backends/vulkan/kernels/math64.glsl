@@ -1,19 +1,21 @@
-// Functions of f64 to the last places: GLSL has none. With `precise`, nothing is fused or reordered.
+// Functions of f64, exact to the last places, which GLSL lacks. `precise` prevents fusing and
+// reordering.
 
 bool is_nan(double x) {
   return (packUint2x32(unpackDouble2x32(x)) & 0x7ffffffffffffffful) > 0x7ff0000000000000ul;
 }
 
-// ln(2) in two parts: the product of the first with an exponent is exact.
+// ln(2) is split in two parts. The product of the first part with an exponent is exact.
 const double kLn2High64 = 6.93147180369123816490e-01lf, kLn2Low64 = 1.90821492927058770002e-10lf;
 
-// 2^n for n in [-1022, 1023].
+// Returns 2^n for n in [-1022, 1023].
 double power_of_two_f64(int n) { return packDouble2x32(uvec2(0u, uint(n + 1023) << 20)); }
 
-// x = n * ln(2) + r.
+// Returns n in x = n * ln(2) + r.
 double nearest_exponent_f64(double x) { return roundEven(x * 1.44269504088896338700lf); }
 
-// exp(r) - 1 of that r by its series: r^14 / 14! is below half an ulp.
+// Returns exp(r) - 1 for the r of nearest_exponent_f64(), by its series. r^14 / 14! is below half
+// an ulp.
 double exp_tail_f64(double x, double n) {
   precise const double r = (x - n * kLn2High64) - n * kLn2Low64;
   precise double p = 1.6059043836821613e-10lf;
@@ -36,19 +38,19 @@ double exp_f64(double x) {
   const double capped = min(max(x, -746.0lf), 710.0lf);
   const double n = nearest_exponent_f64(capped);
   precise const double significand = 1.0lf + exp_tail_f64(capped, n);
-  // In two factors: the result can be subnormal, or infinite.
+  // 2^n is two factors, because the result can be subnormal or infinite.
   const int whole = int(n), half_of = whole >> 1;
   precise const double result =
       significand * power_of_two_f64(half_of) * power_of_two_f64(whole - half_of);
   return is_nan(x) ? x : result;
 }
 
-// With x = 2^k * m, f = m - 1 and s = f / (2 + f), as log_f32() has it; the polynomial is that of
+// Let x = 2^k * m, f = m - 1 and s = f / (2 + f), as in log_f32(). The polynomial is that of
 // fdlibm.
 double log_f64(double x) {
   uvec2 bits = unpackDouble2x32(x);
   int k = 0;
-  if (bits.y < 0x00100000u) {  // Subnormal.
+  if (bits.y < 0x00100000u) {  // x is subnormal.
     bits = unpackDouble2x32(x * 18014398509481984.0lf);
     k = -54;
   }
@@ -71,7 +73,7 @@ double log_f64(double x) {
   return x < 0.0lf ? double(quiet_nan()) : result;
 }
 
-// p / (p + 2) with p = exp(2 |x|) - 1. Beyond 20 it is 1.
+// |tanh(x)| is p / (p + 2) with p = exp(2 |x|) - 1. Beyond 20 it is 1.
 double tanh_f64(double x) {
   const double twice = 2.0lf * min(abs(x), 20.0lf), n = nearest_exponent_f64(twice);
   const double scale = power_of_two_f64(int(n));

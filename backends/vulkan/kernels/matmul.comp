@@ -1,7 +1,8 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The matrix product where threads are many: a workgroup of 16 x 16 invocations computes a tile of
-// 64 x 64, of which each has 4 x 4, from slices of 16 along k in shared memory.
+// The matrix product for devices with many threads. A workgroup of 16 x 16 invocations computes a
+// tile of 64 x 64, from slices of 16 along k in shared memory. Each invocation computes 4 x 4
+// elements.
 #include "matmul.glsl"
 
 const uint kTile = 64u, kSlice = 16u;
@@ -14,7 +15,7 @@ void main() {
   if (!tile_exists(group_number(), kTile, kTile)) return;
   const Tile tile = find_tile(group_number(), kTile, kTile);
 
-  const uint row = self / 16u, col = self % 16u;  // Of the 16 x 16.
+  const uint row = self / 16u, col = self % 16u;  // The place in 16 x 16.
   vec4 sums[4], totals[4];
   [[unroll]] for (uint i = 0u; i < 4u; ++i) sums[i] = totals[i] = vec4(0.0);
   for (uint begin = 0u; begin < tile.k; begin += kSlice) {

@@ -1,8 +1,10 @@
-// What the variants of the matrix product share: the record, elements, and what follows the sum.
+// The parts that all variants of the matrix product share: the record, elements, and the steps
+// after the sum.
 //
 //   y[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])
 //
-// A long sum may be cut into parts, each with a result of its own: the next axis after the batch.
+// A long sum may be cut into parts. Each part has its own result, and the parts are the next axis
+// after the batch.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "math.glsl"
@@ -10,20 +12,21 @@
 
 layout(constant_id = 1) const uint kTypeA = 14;
 layout(constant_id = 2) const uint kTypeB = 14;
-layout(constant_id = 3) const uint kTypeY = 14;  // Also of the bias and the preactivation.
+layout(constant_id = 3) const uint kTypeY = 14;  // Also for bias and preactivation.
 layout(constant_id = 4) const uint kActivation = 1;
 layout(constant_id = 5) const uint kHasBias = 0;
 layout(constant_id = 6) const uint kHasPreactivation = 0;
 layout(constant_id = 7) const uint kBatchRank = 1;
-// How two neighbours can be loaded at once: 0 not at all, 1 along k, 2 along the other axis.
+// The way in which two neighbours can be loaded at once: 0 means not at all, 1 along k, 2 along the
+// other axis.
 layout(constant_id = 8) const uint kPairsA = 0;
 layout(constant_id = 9) const uint kPairsB = 0;
 
 BP_RECORD {
   uint64_t a, b, y, bias, preactivation;
-  uint64_t batch_count;  // Products, those of parts counted each.
+  uint64_t batch_count;  // The products, counting each part.
   uint m, n, k;
-  uint part_count, part_size;  // The elements along k of a part.
+  uint part_count, part_size;  // A part's elements along k.
   uint batch_extents[8];
   int64_t a_m, a_k, b_k, b_n, y_m, y_n, bias_n, preactivation_m, preactivation_n;  // In bytes.
   int64_t y_part;
@@ -34,8 +37,8 @@ uint64_t moved(uint64_t address, int64_t stride, uint steps) {
   return address + uint64_t(stride * int64_t(uint64_t(steps)));
 }
 
-// Elements along k that are summed at a time, before the sum is added to what there is: the error
-// grows with the square root of k. A part has no more than 65536.
+// This many elements along k are summed at a time, and then added to the total, so that the error
+// grows with the square root of k. A part has at most 65536 elements.
 const uint kBlock = 128u;
 
 const uint kActivationRelu = 2u, kActivationGelu = 3u, kActivationSilu = 4u;
@@ -51,10 +54,10 @@ float activate(float x) {
 struct Tile {
   uint64_t a, b, y, bias;
   uint m, n;  // The first row and column.
-  uint k;     // Elements along k.
+  uint k;     // The elements along k.
 };
 
-// The tile of this workgroup, of rows x cols elements.
+// Returns the tile of this workgroup, which has rows x cols elements.
 Tile find_tile(uint number, uint rows, uint cols) {
   const uint m_tiles = (record.m + rows - 1u) / rows, n_tiles = (record.n + cols - 1u) / cols;
   const uint product = number / (m_tiles * n_tiles);

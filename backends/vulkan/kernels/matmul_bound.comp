@@ -2,17 +2,18 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// The matrix product where a processor runs shaders and the matrices can be bound: a is buffer 0 of
-// set 0, b is 1, and y is 2 where rows of it are stored four columns at a time.
+// The matrix product for processors, if the matrices can be bound. a is buffer 0 of set 0, and b is
+// buffer 1. y is buffer 2 if its rows are stored four columns at a time.
 //
 // A workgroup is one subgroup of L invocations, and computes 4 L rows and 4 L columns. Invocation l
-// holds columns 4 l to 4 l + 3 of all rows. Of a it loads one row of each quarter, which the others
-// get from it: a shuffle from a constant invocation costs nothing on lavapipe. Loads are what costs,
-// so they take four neighbours at a time, where neighbours in memory are neighbours along k or
-// across it. Four steps along k at once: a sum is then fetched once for four products.
+// holds columns 4 l to 4 l + 3 of all rows. It loads one row of each quarter of a, and the other
+// invocations get this row by a shuffle; a shuffle from a constant invocation costs nothing on
+// lavapipe. Loads are expensive, so they take four neighbours at a time if neighbours in memory are
+// neighbours along k or across it. Four steps along k are done at once, so that a sum is fetched
+// once for four products.
 //
-// 1152 x 1152 x 1024 f32 on two threads of a Xeon (2.3 GHz): 37 GF/s, by address 17. Tiles of twice
-// the columns reach 44, and take twice as long to compile.
+// On two threads of a Xeon (2.3 GHz), 1152 x 1152 x 1024 f32 reaches 37 GF/s, and 17 GF/s by
+// address. Tiles of twice the columns reach 44 GF/s, but take twice as long to compile.
 #define BP_PUSHED uint a_first; uint b_first; uint y_first;
 #include "matmul.glsl"
 
@@ -20,7 +21,7 @@ layout(constant_id = 10) const uint kStoresVectors = 0;
 
 const uint kMostLanes = 8u, kQuarters = 4u, kSteps = 4u;
 
-// How neighbours are loaded: one by one, four along k, or four across.
+// Neighbours are loaded one by one (0), four along k, or four across it.
 const uint kAlongK = 1u, kAcross = 2u;
 
 #define BP_MATRIX(k)                                                                   \
@@ -40,7 +41,7 @@ vec4 halves(uint type, uvec2 bits) {
               decode_f32(type, bits.y & 0xffffu), decode_f32(type, bits.y >> 16));
 }
 
-// Element i of a or b, and elements i to i + 3 for an i that is a multiple of 4.
+// These functions load element i of a or b, or the elements i to i + 3 if i is a multiple of 4.
 float a_one(uint i) {
   return size_of(kTypeA) == 4u ? uintBitsToFloat(fours_0.v[i])
                                : decode_f32(kTypeA, uint(twos_0.v[i]));
@@ -56,10 +57,10 @@ vec4 b_four(uint i) {
   return size_of(kTypeB) == 4u ? vectors_1.v[i >> 2] : halves(kTypeB, eights_1.v[i >> 2]);
 }
 
-// The row of quarter q that invocation j loads.
+// Returns the row of quarter q that invocation j loads.
 uint row_of(uint q, uint j) { return kPairsA == kAcross ? 4u * j + q : q * kLocalSize + j; }
 
-// Elements k to k + 3 of the rows of this invocation, one vector for each quarter.
+// Loads the elements k to k + 3 of the rows of this invocation, one vector for each quarter.
 void load_a(uint at[4], uint step, out vec4 a[4]) {
   if (kPairsA == kAcross) {
     vec4 steps[4];
@@ -78,7 +79,7 @@ void load_a(uint at[4], uint step, out vec4 a[4]) {
   }
 }
 
-// The four columns of this invocation, one vector for each of elements k to k + 3.
+// Loads the four columns of this invocation, one vector for each of the elements k to k + 3.
 void load_b(uint at[4], uint step, out vec4 b[4]) {
   if (kPairsB == kAcross) {
     [[unroll]] for (uint s = 0u; s < kSteps; ++s) b[s] = b_four(at[0] + s * step);
@@ -97,7 +98,7 @@ void load_b(uint at[4], uint step, out vec4 b[4]) {
 
 uint elements(int64_t bytes, uint type) { return uint(bytes) / size_of(type); }
 
-// The bias of columns n to n + 3.
+// Returns the bias of columns n to n + 3.
 vec4 bias_of(Tile tile, uint n) {
   vec4 bias = vec4(0.0);
   if (kHasBias == 0u) return bias;
@@ -142,7 +143,8 @@ void main() {
   const uint a_m = elements(record.a_m, kTypeA), a_k = elements(record.a_k, kTypeA);
   const uint b_k = elements(record.b_k, kTypeB), b_n = elements(record.b_n, kTypeB);
 
-  // What lies outside is read as the last row or column, or four of them, and not written.
+  // Rows and columns outside the matrix read the last row or column, or the last four, and are not
+  // written.
   const uint last_m = kPairsA == kAcross ? record.m - 4u : record.m - 1u;
   const uint last_n = kPairsB == kAcross ? record.n - 4u : record.n - 1u;
   uint a_at[4], b_at[4];
@@ -192,7 +194,8 @@ void main() {
     }
   }
 
-  // By way of shared memory, so that what follows the sum is compiled once and not for each row.
+  // The sums go through shared memory, so that the steps after the sum are compiled once and not
+  // for each row.
   [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
     [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
       if (j < kLocalSize) results[row_of(q, j) * kLocalSize + lane] = totals[q * kMostLanes + j];

@@ -2,15 +2,16 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
-// The matrix product where a processor runs shaders: vectors of the machine are subgroups, there is
-// no shared memory to gain from, and loads cost by the invocation.
+// The matrix product for processors. Vectors of the machine are subgroups there, shared memory
+// gives no gain, and the cost of loads grows with the number of invocations.
 //
 // A workgroup is one subgroup of L invocations, and computes 4 L rows and 4 L columns. Invocation l
-// holds columns 4 l to 4 l + 3 of all rows. Of a it loads one row of each quarter, which the others
-// get from it, and where neighbours in memory are neighbours in the matrix eight bytes at a time: on
-// lavapipe a load of 4 or of 8 bytes costs 130 cycles. Four steps along k are taken at once, so that
-// a sum is fetched once for four products. A shuffle from a constant invocation costs nothing there,
-// a broadcast 20 cycles: with it the product of 1024^3 takes 1.5 times as long.
+// holds columns 4 l to 4 l + 3 of all rows. It loads one row of each quarter of a, which the other
+// invocations get from it by a shuffle. If neighbours in memory are neighbours in the matrix, it
+// loads eight bytes at a time, because on lavapipe a load of 4 or of 8 bytes costs 130 cycles. Four
+// steps along k are done at once, so that a sum is fetched once for four products. A shuffle from a
+// constant invocation costs nothing there. A broadcast costs 20 cycles; with it the product of
+// 1024^3 takes 1.5 times as long.
 #include "matmul.glsl"
 
 const uint kMostLanes = 8u, kQuarters = 4u, kSteps = 4u;
@@ -19,12 +20,13 @@ shared float results[16u * kMostLanes * kMostLanes];
 
 vec2 pair(uint64_t address) { return uintBitsToFloat(unpackUint2x32(Bytes8(address).value)); }
 
-// The row of quarter q that invocation j loads: pairs along m are rows 2 j and 2 j + 1 of a half.
+// Returns the row of quarter q that invocation j loads. Pairs along m are rows 2 j and 2 j + 1 of a
+// half.
 uint row_of(uint q, uint j) {
   return kPairsA == 2u ? (q >> 1) * 2u * kLocalSize + 2u * j + (q & 1u) : q * kLocalSize + j;
 }
 
-// Elements k to k + 3 of the rows of this invocation, one vector for each quarter.
+// Loads the elements k to k + 3 of the rows of this invocation, one vector for each quarter.
 void load_a(uint64_t at[4], int64_t step, out vec4 a[4]) {
   [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
     if (kPairsA == 1u) {
@@ -44,7 +46,7 @@ void load_a(uint64_t at[4], int64_t step, out vec4 a[4]) {
   }
 }
 
-// The four columns of this invocation, one vector for each of elements k to k + 3.
+// Loads the four columns of this invocation, one vector for each of the elements k to k + 3.
 void load_b(uint64_t at[4], int64_t step, out vec4 b[4]) {
   [[unroll]] for (uint c = 0u; c < 4u; ++c) {
     if (kPairsB == 1u) {
@@ -70,14 +72,15 @@ void main() {
   if (!tile_exists(group_number(), rows, cols)) return;
   const Tile tile = find_tile(group_number(), rows, cols);
 
-  // What lies outside is read as the last row or column, or pair of them, and not written.
+  // Rows and columns outside the matrix read the last row or column, or the last pair, and are not
+  // written.
   const uint last_m = kPairsA == 2u ? record.m - 2u : record.m - 1u;
   const uint last_n = kPairsB == 2u ? record.n - 2u : record.n - 1u;
   uint64_t a_at[4], b_at[4];
   [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
     a_at[q] = moved(tile.a, record.a_m, min(tile.m + row_of(q, lane), last_m));
     b_at[q] = moved(tile.b, record.b_n, min(tile.n + 4u * lane + q, last_n));
-    // Of a pair the first one decides.
+    // The first row of a pair decides the place of both.
     if (kPairsA == 2u && (q & 1u) != 0u) a_at[q] = a_at[q - 1u] + 4ul;
     if (kPairsB == 2u && (q & 1u) != 0u) b_at[q] = b_at[q - 1u] + 4ul;
   }
@@ -120,7 +123,8 @@ void main() {
     }
   }
 
-  // By way of shared memory, so that what follows the sum is compiled once and not for each element.
+  // The sums go through shared memory, so that the steps after the sum are compiled once and not
+  // for each element.
   [[unroll]] for (uint q = 0u; q < kQuarters; ++q) {
     [[unroll]] for (uint j = 0u; j < kMostLanes; ++j) {
       if (j >= kLocalSize) continue;

@@ -1,5 +1,5 @@
-// fill and copy, for tensors of every layout. Copies between kinds of numbers that are computed
-// with in different types are cast.comp, everything else map.comp.
+// fill and copy, for tensors of every layout. cast.comp copies between kinds of numbers that are
+// computed in different types. map.comp does the rest.
 #include <algorithm>
 #include <array>
 
@@ -23,7 +23,7 @@ struct CastRecord {
   CastOperand operands[2];
 };
 
-// The module that converts from one kind of number to another; NULL if map.comp does.
+// Returns the module that converts from one kind of number to another, or NULL if map.comp does it.
 const Module* cast_module(bp_dtype from, bp_dtype to) {
   const bool from_f32 = is_f32_class(from), to_f32 = is_f32_class(to);
   if (from == to || to == BP_BOOL || (from_f32 && to_f32)) return nullptr;
@@ -70,7 +70,7 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
     const uint64_t bits = convert_scalar(args.value_scalar, args.y->dtype);
     return submit_move(launch, kMapCopy, {args.y, nullptr}, bits);
   }
-  // The value as a tensor of the shape of y, whose strides are 0.
+  // The value is a tensor of the shape of y, whose strides are 0.
   constexpr std::array<int64_t, BP_MAX_RANK> kNoStrides{};
   bp_tensor value = *args.value;
   value.ndim = args.y->ndim;
@@ -79,7 +79,7 @@ bp_status fill_launch(const bp_fill_args& args, Launch& launch) {
   return submit_move(launch, kMapCopy, {args.y, &value});
 }
 
-// Every pair of dtypes.
+// All pairs of dtypes.
 constexpr auto kPairs = pairs_of(kAnyDtypes, kAnyDtypes);
 
 }  // namespace

@@ -24,7 +24,7 @@ struct NormRecord {
       inner_gamma[BP_MAX_RANK], inner_beta[BP_MAX_RANK];
 };
 
-// The tensors of any of the ops; those that it does not have are NULL. y is grad_x in a gradient.
+// The tensors of one of the ops. A tensor that the op lacks is NULL. In a gradient, y is grad_x.
 struct NormCall {
   bool is_layer;
   int32_t normalized_ndim;
@@ -50,7 +50,7 @@ struct NormCall {
 // An invocation walks its part of a row three times.
 constexpr int64_t kMostTrips = 20000;
 
-// The rows of a column are summed in parts, so that there is work for the device.
+// The rows of a column are summed in parts, so that the device has enough work.
 struct Parts {
   int64_t count, size;
 };
@@ -65,10 +65,10 @@ uint64_t sums_size_bytes(const NormCall& call) {
   return static_cast<uint64_t>(parts_of(call).count * call.row_size()) * sizeof(float);
 }
 
-// The axes [begin, end) of the tensors, each of which has its own strides there.
+// A tensor with its strides along the axes [begin, end) of a call.
 struct AxisOperand {
   const bp_tensor* tensor;
-  uint32_t first;  // Its axis that stands for `begin`.
+  uint32_t first;  // Its axis for `begin`.
   int64_t* strides;
 };
 
@@ -76,7 +76,8 @@ template <size_t kCount>
 uint32_t put_axes(const bp_tensor& shaped, uint32_t begin, uint32_t end,
                   const AxisOperand (&operands)[kCount], uint32_t* extents) {
   std::fill_n(extents, BP_MAX_RANK, 1u);
-  // More operands than a walk takes: axes of extent 1 vanish, and others are merged by hand.
+  // There are more operands than a walk takes, so this code removes axes of extent 1 and merges
+  // others.
   uint32_t rank = 0;
   for (uint32_t axis = end; axis-- > begin;) {
     if (shaped.shape[axis] == 1) continue;
@@ -101,13 +102,13 @@ uint32_t put_axes(const bp_tensor& shaped, uint32_t begin, uint32_t end,
   return std::max(rank, 1u);
 }
 
-// What norm_bound.comp has as buffers 0 to 3.
+// Returns the buffers 0 to 3 of norm_bound.comp.
 BoundTensors bound_tensors(NormOp op, const NormCall& call) {
   return {op == kColumns ? nullptr : call.y, call.x, call.gamma,
           op == kForward ? call.beta : call.grad_y};
 }
 
-// Whether the rows of all tensors are vectors that can be bound.
+// Returns whether the rows of all tensors are vectors that can be bound.
 bool has_vectors(const Launch& launch, NormOp op, const NormCall& call, const NormRecord& record,
                  uint32_t row_rank, uint32_t inner_rank) {
   if (inner_rank != 1 || call.row_size() % kNeighbours != 0) return false;
@@ -185,7 +186,7 @@ bp_status forward(Launch& launch, const NormCall& call) {
                      Ranges(launch, {call.y, call.mean, call.rstd}));
 }
 
-// Adds up the parts of column sums.
+// Adds the parts of column sums.
 bp_status add_parts(Launch& launch, const NormCall& call, const bp_tensor& to, uint64_t sums) {
   std::array<int64_t, BP_MAX_RANK + 1> shape{}, strides{};
   const auto ndim = static_cast<uint32_t>(call.normalized_ndim);
@@ -228,7 +229,7 @@ bp_status column_sums(Launch& launch, const NormCall& call) {
   return status;
 }
 
-// The sums over rows come first: grad_x may be what they are made of.
+// Submits the sums over rows first, because grad_x may overwrite their operands.
 bp_status backward(Launch& launch, const NormCall& call) {
   if (call.row_size() == 0) return BP_OK;
   if (call.grad_gamma != nullptr || call.grad_beta != nullptr) {

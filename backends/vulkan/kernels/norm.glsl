@@ -1,8 +1,8 @@
 // layer_norm and rms_norm, and their gradients: kLanes invocations share a row.
 //
-// The variance is taken in a second pass over the row, around its mean. What is summed over rows,
-// the gradients of gamma and beta, has an invocation for each column and part of the rows; the sums
-// of parts are added up afterwards (reduce.comp). Sums are kept in blocks of 64.
+// A second pass over the row computes the variance around the mean. The gradients of gamma and beta
+// are sums over rows; an invocation computes one column of one part of the rows, and the sums of
+// parts are added afterwards (reduce.comp). Sums are added in blocks of 64.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "lanes.glsl"
@@ -11,20 +11,20 @@
 
 layout(constant_id = 2) const uint kOp = 0;
 layout(constant_id = 3) const uint kType = 14;
-layout(constant_id = 4) const uint kIsLayer = 1;  // Else RMS norm, without means.
+layout(constant_id = 4) const uint kIsLayer = 1;  // If 0, it is an RMS norm.
 layout(constant_id = 5) const uint kRowRank = 1;
 layout(constant_id = 6) const uint kInnerRank = 1;
 
 const uint kForward = 0u, kBackward = 1u, kColumns = 2u;
 
 BP_RECORD {
-  // Those that are missing are 0. `y` is grad_x in a gradient.
+  // A missing tensor is 0. In a gradient, `y` is grad_x.
   uint64_t y, x, grad_y, gamma, beta, mean, rstd;
-  uint64_t gamma_sums, beta_sums;  // Of parts: (parts, columns), f32.
+  uint64_t gamma_sums, beta_sums;  // The sums of parts: (parts, columns), f32.
   uint64_t row_count, row_size;
   uint part_count, part_size;
   float eps;
-  // All strides in bytes, the innermost axis first.
+  // All strides are in bytes, the innermost axis first.
   uint row_extents[8];
   int64_t row_y[8], row_x[8], row_grad_y[8], row_mean[8], row_rstd[8];
   uint inner_extents[8];
@@ -34,7 +34,7 @@ BP_RECORD {
 struct Row {
   PLACE y, x, grad_y;
   uint64_t mean, rstd;
-  uint size;  // In values; 0 behind the last row.
+  uint size;  // Values; 0 behind the last row.
   bool exists;
 };
 
@@ -52,7 +52,7 @@ Row find_row(uint number, bool exists) {
   return row;
 }
 
-// Value i of a row, or of gamma and beta: rows that are bound have their elements behind each other.
+// Returns the place of value i of a row, or of gamma and beta. Bound rows have no gaps.
 PLACE inner(PLACE row, uint i, int64_t strides[8]) {
 #if defined(BOUND_ROWS)
   return row + i;
@@ -142,7 +142,7 @@ void store_sums(uint64_t address, Sum sum) {
 #endif
 }
 
-// One value of the columns, in one part of the rows; kLanes is 1.
+// Computes one value of the columns, in one part of the rows. kLanes is 1.
 void run_columns() {
   const uint number = row_number(), columns = uint(record.row_size) / kNeighbours;
   if (number >= record.part_count * columns) return;

@@ -1,10 +1,10 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// sgd_step and adamw_step, and scale_and_check_finite, on one tensor of their lists: one invocation
-// for each element.
+// sgd_step, adamw_step and scale_and_check_finite on one tensor of their lists. There is one
+// invocation for each element.
 //
-// Bias corrections and products of settings are made by the host in f64 where the step is in the
-// call; where it is in a tensor, the shader takes the powers as exp2(step * log2(beta)), with the
+// If the step is in the call, the host computes bias corrections and products of settings in f64.
+// If the step is in a tensor, the shader computes the powers as exp2(step * log2(beta)), with the
 // logarithm in two parts.
 #include "prelude.glsl"
 #include "element.glsl"
@@ -22,20 +22,21 @@ const uint kSgd = 0u, kAdamw = 1u, kScale = 2u;
 BP_RECORD {
   uint64_t param, grad, first, second;  // The buffers of the op.
   uint64_t found;
-  uint64_t lr_address, step_address;  // 0: the value is here.
+  uint64_t lr_address, step_address;  // If 0, the value is here.
   uint64_t count;
   int64_t step;
   float lr;
-  float momentum, kept_of_grad, weight_decay;  // 1 - dampening.
-  float beta1, rest1, beta2, rest2;            // 1 - beta.
-  float correction1, correction2;              // 1 - beta^step.
+  float momentum, kept_of_grad, weight_decay;  // kept_of_grad is 1 - dampening.
+  float beta1, rest1, beta2, rest2;            // The rests are 1 - beta.
+  float correction1, correction2;              // They are 1 - beta^step.
   float log_beta1, log_beta2;
   float eps;
   uint extents[8];
   int64_t strides[4][8];  // In bytes, the innermost axis first.
 } BP_RECORD_NAME;
 
-// The nearest f32 of the f64 at an address: through its bits, so that no f64 is computed with.
+// Returns the f32 nearest to the f64 at an address. It works on bits, so that it needs no f64
+// arithmetic.
 float load_f64_as_f32(uint64_t address) {
   const uint64_t bits = Bytes8(address).value;
   const uint sign = uint(bits >> 32) & 0x80000000u;
@@ -46,7 +47,7 @@ float load_f64_as_f32(uint64_t address) {
   }
   if (exponent < -150) return uintBitsToFloat(sign);
   if (exponent > 127) return uintBitsToFloat(sign | 0x7f800000u);
-  // The significand of 53 bits, rounded to 24, or fewer where the result is subnormal.
+  // The significand of 53 bits is rounded to 24 bits, or to fewer if the result is subnormal.
   const uint64_t significand = fraction | 0x10000000000000ul;
   const uint drop = exponent >= -126 ? 29u : uint(29 - 126 - exponent);
   const uint64_t half_way = 1ul << uint64_t(drop - 1u);
@@ -57,7 +58,7 @@ float load_f64_as_f32(uint64_t address) {
   return uintBitsToFloat(sign | (base + kept));
 }
 
-// 1 - beta^step, for the logarithm of beta.
+// Returns 1 - beta^step, from the logarithm of beta.
 float correction_of(float log_beta, int64_t step) { return -expm1_f32(float(step) * log_beta); }
 
 void run_sgd(uint64_t at[4]) {
@@ -105,7 +106,7 @@ void run_scale(uint64_t at[4]) {
   const uint after = encode_f32(kType, before * scale);
   store_bits(size_of(kType), at[0], after);
   const float rounded = decode_f32(kType, after);
-  // Every invocation that finds one writes the same.
+  // Every invocation that finds such an element writes the same value.
   if (!(abs(before) < infinity()) || !(abs(rounded) < infinity())) {
     Float32(record.found).value = 1.0;
   }

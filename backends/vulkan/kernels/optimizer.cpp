@@ -1,4 +1,4 @@
-// sgd_step, adamw_step and scale_and_check_finite: a dispatch for each tensor of their lists
+// sgd_step, adamw_step and scale_and_check_finite submit a dispatch for each tensor of their lists
 // (optimizer.comp).
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ struct OptimizerRecord {
   int64_t strides[4][BP_MAX_RANK];
 };
 
-// A dispatch on one tensor of each list; the first is written, and others but the gradient too.
+// A dispatch on one tensor of each list. All tensors except the gradient are written.
 struct Step {
   OptimizerOp op;
   std::initializer_list<const bp_tensor*> tensors;

@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// max_pool, avg_pool and avg_pool_backward over up to three spatial axes: one invocation for each
-// element of the result.
+// max_pool, avg_pool and avg_pool_backward over up to three spatial axes. There is one invocation
+// for each element of the result.
 #include "prelude.glsl"
 #include "element.glsl"
 #define SUMMED float
@@ -14,11 +14,11 @@ layout(constant_id = 4) const uint kCountsPadding = 0;
 
 const uint kMax = 0u, kAverage = 1u, kAverageBackward = 2u;
 
-// Axes are n, c and three spatial ones; strides in bytes. x is what a window lies in: grad_x is
-// computed from grad_y in place of x from y.
+// Axes are n, c and three spatial ones; strides are in bytes. x is the tensor in which a window
+// lies. The gradient computes grad_x, in the place of x, from grad_y, in the place of y.
 BP_RECORD {
   uint64_t x, y, indices;
-  uint64_t count;  // Elements of the result.
+  uint64_t count;  // The elements of the result.
   uint extents_x[5], extents_y[5];
   int64_t strides_x[5], strides_y[5], strides_indices[5];
   uint window[3], stride[3], padding[3], dilation[3];
@@ -30,7 +30,7 @@ uint64_t at(uint64_t base, int64_t strides[5], uint n, uint c, ivec3 place) {
                          int64_t(place.z) * strides[4]);
 }
 
-// The number of a result as its place.
+// Converts the number of a result to its place.
 void locate(uint number, uint extents[5], out uint n, out uint c, out ivec3 place) {
   uint rest = number;
   [[unroll]] for (int i = 4; i >= 2; --i) {
@@ -73,7 +73,8 @@ void run_max(uint number) {
   }
 }
 
-// The elements of x, or with kCountsPadding those of padding too, in the window of a result.
+// Returns the number of elements of x in the window of a result. With kCountsPadding, padding
+// counts too.
 float divisor(ivec3 place) {
   float count = 1.0;
   [[unroll]] for (uint d = 0u; d < 3u; ++d) {
@@ -108,7 +109,8 @@ void run_average(uint number) {
   store_f32(kType, at(record.y, record.strides_y, n, c, place), result);
 }
 
-// The windows that hold an element of x begin from `first` to `last` of y.
+// Computes an element of the gradient. The windows that contain it are those of the outputs from
+// `first` to `last`.
 void run_average_backward(uint number) {
   uint n, c;
   ivec3 place;

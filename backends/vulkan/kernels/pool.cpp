@@ -1,5 +1,5 @@
-// max_pool, avg_pool and their gradients, over 1 to 3 spatial axes (pool.comp; scatter.comp for the
-// gradient of max_pool, which knows where each element came from).
+// max_pool, avg_pool and their gradients, over 1 to 3 spatial axes (pool.comp). The gradient of
+// max_pool has the index of each element and uses scatter.comp.
 #include <algorithm>
 
 #include "backends/vulkan/kernels/scatter.hpp"
@@ -18,7 +18,8 @@ struct PoolRecord {
   uint32_t window[3], stride[3], padding[3], dilation[3];
 };
 
-// The axes of a tensor as n, c and three spatial ones, of which the first may be missing.
+// Writes the axes of a tensor as n, c and three spatial ones. If the tensor has fewer, the first
+// spatial ones have extent 1.
 void put_axes(const bp_tensor& t, uint32_t* extents, int64_t* strides) {
   const uint32_t spatial = t.ndim - 2, missing = 3 - spatial;
   const int64_t item = dtype_size_bytes(t.dtype);
@@ -44,7 +45,7 @@ void put_window(const Args& args, const int64_t* dilation, PoolRecord& record) {
   }
 }
 
-// An invocation looks at every element of a window.
+// An invocation reads every element of a window.
 constexpr int64_t kMostTaps = 32768;
 
 template <typename Args>

@@ -1,7 +1,7 @@
-// What every shader needs: extensions, memory by address, where an invocation stands.
+// The beginning of every shader: extensions, memory by address, and the numbers of an invocation.
 //
-// Bits are kept: zeros keep their sign, and NaN and infinities are computed with. Nothing relies on
-// a fused multiply-add, and code that counts on the order of operations is `precise`.
+// Zeros keep their sign, and NaN and infinities are valid operands. No code relies on a fused
+// multiply-add, and code that depends on the order of operations is `precise`.
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_scalar_block_layout : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
@@ -10,15 +10,16 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_EXT_spirv_intrinsics : require
 
-// SignedZeroInfNanPreserve for floats of 32 bits.
+// This sets SignedZeroInfNanPreserve for floats of 32 bits.
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);
 
 layout(constant_id = 0) const uint kLocalSize = 64;
 layout(local_size_x_id = 0) in;
 
-// The record of the arguments, `record`: BP_RECORD { members } BP_RECORD_NAME; makes it. It is read by
-// its address, or is a uniform buffer where BOUND_RECORD is defined: a processor's driver loads from
-// that once for all invocations, and from an address once for each.
+// `BP_RECORD { members } BP_RECORD_NAME;` makes `record`, the record of the arguments. It is read
+// by its address, or is a uniform buffer if BOUND_RECORD is defined. The driver of a processor
+// loads a value from a uniform buffer once for all invocations, and from an address once for each
+// invocation.
 #if defined(BOUND_RECORD)
 #define BP_RECORD layout(set = 0, binding = 4, scalar) uniform Record
 #define BP_RECORD_NAME record
@@ -28,7 +29,7 @@ layout(local_size_x_id = 0) in;
 #define record Record(push.arguments)
 #endif
 
-// What is pushed: the address of the record, and what a shader adds to it.
+// The push constants: the address of the record, and what a shader adds.
 #if !defined(BP_PUSHED)
 #define BP_PUSHED
 #endif
@@ -40,5 +41,5 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Bytes4 { uin
 layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Bytes8 { uint64_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Float32 { float value; };
 
-// The number of this workgroup: the host folds many of them into two axes.
+// Returns the number of this workgroup. The host divides many workgroups over two axes.
 uint group_number() { return gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x; }

@@ -28,12 +28,13 @@ int64_t batch_count(const Product& p) {
   return count;
 }
 
-// What matmul_bound.comp is pushed: where the matrices begin in what is bound, in elements.
+// The push constants of matmul_bound.comp: the elements at which the matrices begin in their bound
+// ranges.
 struct ProductPush {
   uint32_t a, b, y;
 };
 
-// Which shader, and its tile.
+// A shader and its tile.
 struct Variant {
   const Module* module;
   uint32_t invocations;
@@ -50,8 +51,8 @@ Variant variant_of(const Env& env) {
   return {&kMatmulModule, 256, 64, 64};
 }
 
-// Long sums are cut where one invocation would loop too often, and where there are too few tiles to
-// keep the device busy.
+// Returns the number of parts of a sum. A long sum is cut if one invocation would loop too often,
+// or if there are too few tiles to keep the device busy.
 int64_t part_count(const Env& env, const Product& p) {
   const Variant variant = variant_of(env);
   const int64_t tiles = batch_count(p) * ceil_div(p.m, variant.rows) * ceil_div(p.n, variant.cols);
@@ -62,39 +63,40 @@ int64_t part_count(const Env& env, const Product& p) {
   return std::max<int64_t>({1, needed, wanted});
 }
 
-// How `count` neighbours of a matrix can be loaded at a time: 0 not at all, 1 along k, 2 along the
-// other axis; `along_k` and `across` are its strides along both. The first begins at a multiple.
+// Returns how `count` neighbours of a matrix can be loaded at a time: 0 means not at all, 1 along
+// k, 2 along the other axis. `along_k` and `across` are the strides along both. Groups of
+// neighbours begin at multiples of `count`.
 uint32_t neighbours_of(const Matrix& x, int64_t along_k, int64_t across, const Product& p,
                        int64_t across_extent, int64_t count) {
   for (uint32_t i = 0; i < p.batch_ndim; ++i) {
     if (p.batch_shape[i] != 1 && x.batch_strides[i] % count != 0) return 0;
   }
   if (along_k == 1 && (across % count == 0 || across_extent == 1)) return 1;
-  // Those across the last column would leave the matrix where their number is not a multiple.
+  // Groups across would leave the matrix if its extent is not a multiple of `count`.
   if (across == 1 && along_k % count == 0 && across_extent % count == 0) return 2;
   return 0;
 }
 
-// Whether all tensors begin at vectors of 16 bytes.
+// Returns whether all tensors begin at vectors of 16 bytes.
 bool is_aligned(const Launch& launch, const Product& p) {
   return std::ranges::all_of(
       std::initializer_list<const Matrix*>{&p.a, &p.b, &p.y},
       [&](const Matrix* x) { return x->tensor == nullptr || launch.is_aligned(*x->tensor); });
 }
 
-// Whether what is read can be bound.
+// Returns whether the operands that are read can be bound.
 bool can_bind(const Launch& launch, const Product& p) {
   return variant_of(launch).module == &kMatmulSubgroupModule && p.a.tensor != nullptr &&
          p.b.tensor != nullptr && launch.can_bind(*p.a.tensor) && launch.can_bind(*p.b.tensor);
 }
 
-// Where a matrix begins in its tensor, in elements.
+// Returns the element of its tensor at which a matrix begins.
 uint32_t first_of(const Launch& launch, const Matrix& x) {
   const uint64_t bytes = x.address - launch.device_address(*x.tensor);
   return static_cast<uint32_t>(bytes / static_cast<uint64_t>(dtype_size_bytes(x.dtype)));
 }
 
-// How neighbours are loaded eight bytes at a time, by address.
+// Returns how neighbours are loaded by address, eight bytes at a time.
 uint32_t pairs_of(const Matrix& x, int64_t along_k, int64_t across, const Product& p,
                   int64_t across_extent) {
   if (x.dtype != BP_F32 || x.address % 8 != 0) return 0;
@@ -120,12 +122,13 @@ void put_batch(ProductRecord& record, const Product& p, uint32_t& out_rank) {
   }
 }
 
-// The same with the matrices bound.
+// Submits the product with bound matrices.
 bp_status submit_bound(Launch& launch, const Product& p, const ProductRecord& record,
                        std::array<uint32_t, 11>& constants, uint64_t groups,
                        const Touched& touched) {
   ProductPush push{.a = first_of(launch, p.a), .b = first_of(launch, p.b)};
-  // The place of y is never empty, nor another's: it counts as written, if stores use it or not.
+  // The binding of y always has y's own range, because it counts as written even if no store uses
+  // it.
   const std::array<Range, 3> bound = {
       launch.range(*p.a.tensor), launch.range(*p.b.tensor),
       p.y.tensor == nullptr ? launch.workspace() : launch.range(*p.y.tensor)};
@@ -166,7 +169,7 @@ bp_status submit_parts(Launch& launch, const Product& p, int64_t parts, int64_t 
   record.n = static_cast<uint32_t>(p.n);
   record.k = static_cast<uint32_t>(p.k);
   record.part_count = static_cast<uint32_t>(parts);
-  // Parts begin where four neighbours can be loaded.
+  // Parts begin at elements where four neighbours can be loaded.
   record.part_size = static_cast<uint32_t>(ceil_div(ceil_div(p.k, parts), 4) * 4);
   record.a_m = p.a.row_stride * a_item;
   record.a_k = p.a.col_stride * a_item;
@@ -215,7 +218,7 @@ bp_status submit_product(Launch& launch, const Product& p, const Ranges& reads,
   const int64_t parts = part_count(launch, p);
   if (parts == 1) return submit_parts(launch, p, 1, 0, reads, writes);
 
-  // Results of parts lie as (parts, batch, m, n), and are added up afterwards.
+  // Results of parts lie as (parts, batch, m, n), and are added afterwards.
   Ranges partial(launch);
   partial.add(launch.workspace());
   Product first = p;

@@ -8,10 +8,10 @@
 
 namespace bp::vulkan {
 
-// A matrix, or one for each index of the batch. Strides count elements.
+// A matrix, or a matrix for each index of the batch. Strides count elements.
 struct Matrix {
-  uint64_t address = 0;               // Of the first element.
-  const bp_tensor* tensor = nullptr;  // What it is part of; NULL: nothing that could be bound.
+  uint64_t address = 0;               // The address of the first element.
+  const bp_tensor* tensor = nullptr;  // Its tensor, or NULL if it cannot be bound.
   bp_dtype dtype = BP_F32;
   int64_t row_stride = 0, col_stride = 0;
   std::array<int64_t, BP_MAX_RANK> batch_strides{};  // The outermost axis first.
@@ -30,19 +30,19 @@ struct Product {
   int64_t bias_stride = 0, preactivation_row_stride = 0, preactivation_col_stride = 0;
 };
 
-// The longest sum of a product that has a bias, an activation or a preactivation: a longer one is
+// The longest sum of a product that has a bias, an activation or a preactivation. A longer sum is
 // cut into parts.
 constexpr int64_t kMostOfProduct = 65536;
 
-// The scratch memory of the parts of a long sum.
+// Returns the bytes of scratch memory for the parts of a long sum.
 uint64_t product_workspace(const Env& env, const Product& product);
 
-// Submits it. `scratch_range` is the workspace, in which product_workspace() bytes from `scratch`
-// on are free.
+// Submits a product. `scratch_range` is the workspace, in which product_workspace() bytes from
+// `scratch` on are free.
 bp_status submit_product(Launch& launch, const Product& product, const Ranges& reads,
                          const Ranges& writes, uint64_t scratch);
 
-// Dtypes of a, b and y that are claimed.
+// The claimed dtypes of a, b and y.
 constexpr bp_dtype kProductDtypes[] = {
     BP_F32,  BP_F32, BP_F32, BP_F16, BP_F16,  BP_F16,  BP_BF16, BP_BF16,
     BP_BF16, BP_F16, BP_F16, BP_F32, BP_BF16, BP_BF16, BP_F32,

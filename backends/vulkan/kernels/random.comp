@@ -3,7 +3,7 @@
 // random_bits, uniform, normal and dropout: Philox4x32-10 (Salmon and others, 2011).
 //
 // Block b of (seed, offset) has the counter (b low, b high, offset low, offset high) and the key
-// (seed low, seed high), and gives four words, one for each of four elements in row-major order: an
+// (seed low, seed high), and gives four words, one for each of four elements in row-major order. An
 // invocation computes one block.
 #include "prelude.glsl"
 #include "element.glsl"
@@ -18,12 +18,12 @@ const uint kBits = 0u, kUniform = 1u, kNormal = 2u, kDropout = 3u;
 
 BP_RECORD {
   uint64_t y, x;
-  uint64_t seed_address, offset_address;  // 0: the value is here.
+  uint64_t seed_address, offset_address;  // If 0, the value is here.
   uint64_t seed, offset;
   uint64_t count;
   float mean, deviation;
   uint threshold;  // A word whose upper 24 bits are below it drops its element.
-  float scale;     // Of the elements that are kept.
+  float scale;     // For the elements that are kept.
   uint extents[8];
   int64_t y_strides[8], x_strides[8];  // In bytes, the innermost axis first.
 } BP_RECORD_NAME;
@@ -41,16 +41,17 @@ uvec4 philox(uvec4 counter, uvec2 key) {
 
 float uniform_f32(uint word) { return float(word >> 8) * 5.9604644775390625e-8; }
 
-// As many bits as the fraction of the dtype and its hidden bit: every number is exact.
+// Returns a uniform number with as many bits as the fraction of the dtype and its hidden bit, so
+// that every number is exact.
 float uniform_of(uint word) {
   if (kType == BP_F16) return float(word >> 21) * 4.8828125e-4;
   if (kType == BP_BF16) return float(word >> 24) * 3.90625e-3;
   return uniform_f32(word);
 }
 
-// Standard normal numbers of a pair of uniform ones (Box and Muller, 1958). The angle is counted in
-// quarter turns, of which the nearest whole number is taken off exactly; the series of sine and
-// cosine are then short.
+// Returns two standard normal numbers, made from two uniform ones (Box and Muller, 1958). The angle
+// is counted in quarter turns, and the nearest whole number of them is subtracted exactly, so that
+// the series of sine and cosine are short.
 vec2 normal_pair(float u1, float u2) {
   const float radius = sqrt(-2.0 * log_f32(1.0 - u1));
   const float turns = 4.0 * u2, whole = roundEven(turns);

@@ -45,7 +45,7 @@ bp_status submit_random(Launch& launch, RandomOp op, const Args& args, const bp_
     record.y_strides[i] = walk.strides[0][i];
     record.x_strides[i] = walk.strides[1][i];
   }
-  // Bits are those of u32, the one dtype that their op has.
+  // random_bits has no float dtype.
   const bp_dtype dtype = op == kBits ? y.dtype : one_of(kF32Dtypes, y.dtype);
   const std::array<uint32_t, 4> constants = {local_size(launch), op, dtype,
                                              std::max(walk.rank, 1u)};
@@ -69,8 +69,8 @@ bp_status normal_launch(const bp_normal_args& args, Launch& launch) {
   return submit_random(launch, kNormalValue, args, *args.y, nullptr, record);
 }
 
-// A uniform number is word * 2^-24: it is at least p where the word is at least p * 2^24, rounded
-// up. At p = 1 none is.
+// A uniform number is word * 2^-24. It is at least p if the word is at least p * 2^24, rounded up.
+// At p = 1 no number is.
 template <typename Args>
 bp_status submit_dropout(Launch& launch, const Args& args, const bp_tensor& y, const bp_tensor& x) {
   RandomRecord record{};

@@ -28,7 +28,8 @@ static_assert(BP_OP_ARGMAX == 303, "the shader has this number too");
 // end a loop silently after 65,535 trips.
 constexpr int64_t kMostOfPart = 65536, kMostOfLane = 8192;
 
-// The parts of a long sum: few results get more of them, so that the device has work.
+// Returns the number of parts of a long sum. If there are few results, there are more parts, so
+// that the device has enough work.
 int64_t part_count(const Reduction& r) {
   if (r.op == BP_OP_ARGMAX) return 1;
   const int64_t needed = (r.inner_count + kMostOfPart - 1) / kMostOfPart;
@@ -36,7 +37,7 @@ int64_t part_count(const Reduction& r) {
   return std::max<int64_t>({1, needed, wanted});
 }
 
-// What parts and shifts are kept in.
+// Returns the dtype of parts and shifts.
 bp_dtype part_dtype(bp_dtype from) {
   if (is_f32_class(from)) return BP_F32;
   return from == BP_F64 ? BP_F64 : BP_I64;
@@ -47,7 +48,7 @@ const Module& module_of(bp_dtype from) {
   return from == BP_F64 ? kReduceF64Module : kReduceI64Module;
 }
 
-// Refuses dtypes that the module of a reduction has no code for. An argmax stores places.
+// Refuses dtypes for which the module of a reduction has no code. An argmax stores indices.
 void check_dtypes(const Reduction& r) {
   static constexpr bp_dtype kF64[] = {BP_F64};
   static constexpr bp_dtype kIntegers[] = {BP_I32, BP_I64}, kCounted[] = {BP_BOOL, BP_I32, BP_I64};
@@ -60,7 +61,7 @@ void check_dtypes(const Reduction& r) {
   check(kCounted, kIntegers);
 }
 
-// How many invocations share a result. Where results are many, each has one of its own.
+// Returns how many invocations share a result. If there are many results, each has one invocation.
 uint32_t lanes_of(const Env& env, const Reduction& r, int64_t part_size) {
   const uint32_t least = env.is_processor() ? 8 : 32;
   uint32_t lanes = 1;
@@ -73,7 +74,8 @@ uint32_t lanes_of(const Env& env, const Reduction& r, int64_t part_size) {
   return lanes;
 }
 
-// How neighbours of what is read are taken: one by one, or four of one result, or of four.
+// The way in which neighbours are read: one by one, four of one result, or one of each of four
+// results.
 enum class Neighbours { kNone, kAlong, kAcross };
 
 Neighbours neighbours_of(const Launch& launch, const Reduction& r, int64_t part_size) {
@@ -98,8 +100,8 @@ Neighbours neighbours_of(const Launch& launch, const Reduction& r, int64_t part_
   return Neighbours::kNone;
 }
 
-// The axes of the record. The parts of a result are the innermost of its outer ones; with
-// `joins`, four results are one along their own innermost axis. Returns the outer rank.
+// Writes the axes of the record, and returns the outer rank. The parts of a result are the
+// innermost outer axis. If `joins` is true, four results along their innermost axis become one.
 uint32_t put_axes(const Reduction& r, int64_t parts, bool joins, ReduceRecord& record) {
   uint32_t rank = 0;
   const auto add_outer = [&](int64_t extent, int64_t from, int64_t to) {
@@ -168,7 +170,7 @@ uint64_t parts_size_bytes(const Reduction& r) {
              : static_cast<uint64_t>(r.outer_count * parts * dtype_size_bytes(part_dtype(r.from)));
 }
 
-// The same, where each result is the first of `parts` neighbours in the scratch memory.
+// Returns the reduction to scratch memory, where each result is the first of `parts` neighbours.
 Reduction to_scratch(Reduction r, uint64_t address, int64_t parts) {
   r.to = part_dtype(r.from);
   r.to_address = address;
@@ -180,7 +182,7 @@ Reduction to_scratch(Reduction r, uint64_t address, int64_t parts) {
   return r;
 }
 
-// One pass over what is read, in parts where it is long.
+// Submits one pass, in parts if the reduction is long.
 bp_status submit_pass(Launch& launch, const Reduction& r, const Ranges& reads, const Ranges& writes,
                       uint64_t workspace) {
   const int64_t parts = part_count(r);
@@ -228,7 +230,7 @@ Reduction make_reduction(uint32_t op, const bp_tensor& x, const bp_tensor& y, ui
                                         {y_strides.data(), dtype_size_bytes(y.dtype)}};
   const WalkOperand inner_operands[] = {{inner_x.data(), dtype_size_bytes(x.dtype)}};
   const Walk outer = make_walk(outer_ndim, shape.data(), outer_operands);
-  // The order of elements decides which of equal ones is first.
+  // The order of elements decides which of several equal elements is the first.
   const Walk reduced = make_walk(inner_ndim, inner.data(), inner_operands, op == BP_OP_ARGMAX);
   r.outer_rank = outer.rank;
   r.outer_extents = outer.extents;

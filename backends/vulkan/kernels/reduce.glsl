@@ -1,13 +1,13 @@
-// argmax, and the reductions with a formula, such as sum and amax, over any axes: kLanes
+// argmax, and the reductions with a formula, such as sum and amax, over any axes. kLanes
 // invocations share one result.
 //
 //   outer axes   one result each; long reductions are cut into parts, with a result each
 //   inner axes   what is reduced; lane l takes elements l, l + kLanes, ...
 //
-// Sums are added up in blocks of 64, so that the error grows with the square root of their length.
-// The formulas are emitted (ops_spec/emit_reductions.py). Where one has a shift, a dispatch before
-// this one has found the largest element of each result. The parts of a long reduction are mapped
-// alone, and what combines them finishes the results.
+// Sums are added in blocks of 64, so that the error grows with the square root of their length. The
+// formulas are emitted (ops_spec/emit_reductions.py). If a formula has a shift, an earlier dispatch
+// has found the largest element of each result. The parts of a long reduction only map their
+// elements; the dispatch that combines the parts finishes the results.
 //
 // Compiled for each type that it computes in.
 #include "prelude.glsl"
@@ -27,27 +27,28 @@ layout(constant_id = 3) const uint kToType = 14;
 layout(constant_id = 4) const uint kFromType = 14;
 layout(constant_id = 5) const uint kOuterRank = 1;
 layout(constant_id = 6) const uint kInnerRank = 1;
-layout(constant_id = 7) const uint kAcross = 0;  // Bound: neighbours belong to results next to each other.
+layout(constant_id = 7) const uint kAcross = 0;  // If bound, neighbours belong to different
+                                                 // results.
 
 layout(constant_id = 8) const uint kMaps = 1;
 layout(constant_id = 9) const uint kFinishes = 1;
 
-const uint kArgmax = 303u;  // BP_OP_ARGMAX.
+const uint kArgmax = 303u;  // It is BP_OP_ARGMAX.
 
 BP_RECORD {
   uint64_t x, y;
-  uint64_t shifts;       // The largest elements, one of each result, in the type of VALUE.
-  uint64_t outer_count;  // Results, those of parts counted each.
-  uint64_t inner_count;  // Elements that are reduced to a result.
-  uint64_t part_count;   // Parts of each result: the innermost of the outer axes.
-  uint64_t part_size;    // Elements of a part.
-  uint64_t count;        // Elements of a result, those of all its parts.
+  uint64_t shifts;       // The largest element of each result, as VALUE.
+  uint64_t outer_count;  // The results, counting each part.
+  uint64_t inner_count;  // The elements that are reduced to a result.
+  uint64_t part_count;   // The parts of each result, the innermost outer axis.
+  uint64_t part_size;    // The elements of a part.
+  uint64_t count;        // The elements of a result, in all parts.
   uint outer_extents[8];
   int64_t outer_x[8];    // Strides in bytes, the innermost axis first.
   int64_t outer_y[8];
   uint inner_extents[8];
   int64_t inner_x[8];
-  int64_t y_step;        // Across, from one of the four results to the next.
+  int64_t y_step;        // The distance of the four results, if across.
 } BP_RECORD_NAME;
 
 #if defined(COMPUTE_F32)
@@ -91,7 +92,8 @@ struct Best {
   uint64_t place;
 };
 
-// The larger of two elements, and the first one of equals; NaN is larger than every number.
+// Returns the larger of two elements, or the first one if they are equal. NaN is larger than every
+// number.
 Best better(Best a, Best b) {
   const bool none_a = is_none(a.value), none_b = is_none(b.value);
   bool takes_b = a.value < b.value || (a.value == b.value && b.place < a.place);
@@ -121,11 +123,11 @@ uint64_t inner_address(uint64_t base, uint64_t index) {
   return at;
 }
 
-// With which each result begins.
+// Returns the value with which each result begins.
 VALUE identity() { return adds() ? VALUE(0) : lowest(); }
 
-// The shift of a result: its largest element, or 0 where that is infinite. Of no elements the
-// largest is -infinity.
+// Returns the shift of a result, which is its largest element, or 0 if that is infinite. The
+// largest of no elements is -infinity.
 VALUE shift_of(uint number) {
 #if defined(COMPUTE_F32) || defined(COMPUTE_F64)
   if (has_shift()) {
@@ -138,7 +140,8 @@ VALUE shift_of(uint number) {
 
 VALUE mapped(VALUE x, VALUE shift) { return kMaps != 0u ? map_of(x, shift) : x; }
 
-// The value of this lane: of elements begin + lane, begin + lane + kLanes, ... below end.
+// Returns the value of this lane, over the elements begin + lane, begin + lane + kLanes, ... below
+// end.
 VALUE reduce_lane(uint64_t base, uint64_t begin, uint64_t end, VALUE shift) {
   VALUE result = identity();
   uint64_t i = begin;
@@ -162,7 +165,8 @@ Best find_lane(uint64_t base, uint64_t begin, uint64_t end, uint64_t first) {
   return best;
 }
 
-// What 0 / 0 gives is the driver's affair: what no elements give is emitted.
+// Returns the finished result. The result of no elements is emitted, because drivers differ on 0 /
+// 0.
 VALUE finished(VALUE total, VALUE shift) {
   if (kFinishes == 0u) return total;
   if (record.count == 0ul) return result_of_none(total);
@@ -179,19 +183,18 @@ vec4 mapped(vec4 x, vec4 shift) {
               mapped(x.w, shift.w));
 }
 
-// The shifts of neighbours: of result `number`, or of four from there on.
+// Returns the shifts of neighbours: of result `number`, or of four results from there on.
 vec4 shifts_of(uint number) {
   if (kAcross == 0u) return vec4(shift_of(number));
   return vec4(shift_of(number), shift_of(number + 1u), shift_of(number + 2u),
               shift_of(number + 3u));
 }
 
-// The values of this lane, as reduce_lane() has its value. Bytes from `base` on count from the begin
-// of x.
+// Returns the values of this lane, as reduce_lane() does. `base` counts bytes from the begin of x.
 vec4 reduce_vectors(uint64_t base, uint64_t begin, uint64_t end, vec4 shift) {
   const uint step = kAcross != 0u ? 1u : kNeighbours;
   vec4 result = vec4(identity());
-  uint i = uint(begin) * step;  // Lanes begin one vector behind each other.
+  uint i = uint(begin) * step;  // Lanes begin one vector apart.
   const uint last = uint(end);
   while (i < last) {
     vec4 block = vec4(identity());
@@ -233,7 +236,7 @@ void main() {
       lane_values[self] = best.value;
       lane_places[self] = best.place;
       barrier();
-      // A lane without elements has the place `end`, and never the better one.
+      // A lane without elements has the place `end`, and its element is never better.
       const Best other = Best(lane_values[self ^ step], lane_places[self ^ step]);
       if (other.place < end) best = best.place < end ? better(best, other) : other;
     }

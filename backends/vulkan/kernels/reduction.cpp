@@ -30,7 +30,7 @@ bp_status submit_tensors(Launch& launch, Reduction reduction, const bp_tensor& x
 
 template <typename Args, uint32_t kOp>
 bp_status reduction_launch(const Args& args, Launch& launch) {
-  // A sum would begin with a zero, and -0 would lose its sign.
+  // A sum would begin with 0, and -0 would lose its sign.
   if (copies_one(kOp) && args.axes_count == 0) {
     return args.x->dtype == args.y->dtype ? submit_move(launch, kMapCopy, {args.y, args.x})
                                           : submit_map(launch, kMapCopy, {args.y, args.x});
@@ -49,7 +49,7 @@ bp_reason argmax_supports(const bp_argmax_args& args) {
   return is_short ? nullptr : "the axis has more than 2^21 elements";
 }
 
-// Sums within one kind of number.
+// The dtypes of sums within one kind of number.
 constexpr bp_dtype kSumRows[] = {
     BP_F32,  BP_F32,  BP_F32, BP_F16,  BP_F32, BP_BF16, BP_F16,  BP_F32, BP_F16,  BP_F16, BP_F16,
     BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F16, BP_BF16, BP_BF16, BP_F64, BP_F64,  BP_I32, BP_I32,

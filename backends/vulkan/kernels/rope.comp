@@ -1,8 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// rope and its gradient: an invocation turns one pair (a, b) of the last axis to
-// (a * cos - b * sin, b * cos + a * sin), or by the angle the other way; elements in no pair are
-// copied.
+// rope and its gradient. An invocation rotates one pair (a, b) of the last axis to (a * cos - b *
+// sin, b * cos + a * sin), or by the opposite angle. Elements that are not in a pair are copied.
 //
 //   halves       a is element i, b element i + pairs
 //   interleaved  a is element 2 i, b element 2 i + 1
@@ -15,14 +14,14 @@ layout(constant_id = 2) const uint kRank = 1;
 layout(constant_id = 3) const uint kIsInterleaved = 0;
 layout(constant_id = 4) const uint kIsBackward = 0;
 
-// Operands: y, x, cos and sin, the last two f32.
+// The operands are y, x, cos and sin; cos and sin are f32.
 BP_RECORD {
   uint64_t addresses[4];
   int64_t steps[4];  // In bytes, along the last axis.
-  uint count;        // Invocations: those of a row are its pairs, and the elements in none.
+  uint count;        // The invocations: a row has one for each pair and each other element.
   uint row_size, pairs;
   uint reserved;
-  uint extents[8];  // Of the other axes.
+  uint extents[8];  // The other axes' extents.
   int64_t strides[4][8];
 } BP_RECORD_NAME;
 

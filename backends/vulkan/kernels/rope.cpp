@@ -16,7 +16,7 @@ struct RopeRecord {
 
 constexpr int64_t kMost = int64_t{1} << 31;
 
-// The result, x, cos and sin.
+// The tensors y, x, cos and sin.
 using RopeTensors = std::array<const bp_tensor*, 4>;
 
 bp_status submit_rope(Launch& launch, const RopeTensors& tensors, bool is_interleaved,

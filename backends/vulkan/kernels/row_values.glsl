@@ -1,6 +1,7 @@
-// The elements of rows, one at a time by address, as f32 or, with COMPUTE_F64, as f64; or, with BOUND_ROWS defined, four neighbours at a
-// time from storage buffers, of which 0 is written and 1, 2 and 3 are read. On lavapipe a load of
-// four costs little more than a load of one.
+// The elements of rows, one at a time by address, as f32 or, with COMPUTE_F64, as f64. If
+// BOUND_ROWS is defined, four neighbours are taken at a time from storage buffers: buffer 0 is
+// written, and 1, 2 and 3 are read. On lavapipe a load of four elements costs little more than a
+// load of one.
 //
 //   VALUES  what is loaded and computed with at once
 //   PLACE   where it lies: an address, or a number of vectors from the begin of the buffer
@@ -42,7 +43,7 @@ void store_values(uint type, uint place, vec4 values) {
                             encode_f32(type, values.z) | encode_f32(type, values.w) << 16);
 }
 
-// `offset` bytes behind the begin of a tensor that lies at `address`.
+// Returns the place `offset` bytes behind the begin of a tensor at `address`.
 uint place_of(uint type, uint64_t address, uint64_t offset) {
   return uint(offset) / (kNeighbours * size_of(type));
 }

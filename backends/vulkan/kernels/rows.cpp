@@ -30,7 +30,7 @@ Walk make_row_walk(std::initializer_list<const bp_tensor*> tensors, uint32_t fir
 uint32_t lanes_of_row(const Env& env, int64_t row_count, int64_t row_size, int64_t most) {
   const bool is_processor = env.is_processor();
   const uint32_t least = is_processor ? 8 : 32;
-  // A row of its own costs an invocation of a processor no more than a part of one.
+  // On a processor, a whole row per invocation costs no more than a part of a row.
   const bool is_many = row_count >= (is_processor ? 64 : 65536);
   const bool shares = is_processor ? !is_many : row_size / 4 >= least || !is_many;
   uint32_t lanes = shares && row_size >= least ? least : 1;
@@ -46,7 +46,7 @@ uint32_t row_group_size(const Env& env, uint32_t lanes) {
 }
 
 bool can_bind_all(const Launch& launch, const BoundTensors& tensors) {
-  // All are asked: whether tensors are aligned is one question of a dispatch.
+  // All tensors are asked together, as prepare() requires of a dispatch.
   return std::ranges::all_of(tensors, [&](const bp_tensor* t) {
     return t == nullptr || (launch.is_aligned(*t) && launch.can_bind(*t));
   });

@@ -1,12 +1,13 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// scatter, scatter_reduce, embedding_backward and max_pool_backward: elements of src are put at, or
-// added to, the places of y that indices name.
+// scatter, scatter_reduce, embedding_backward and max_pool_backward write elements of src to the
+// places of y that indices name, or add them there.
 //
-// What can meet in one place is a line, which one invocation walks from its beginning: results are
-// the same in every run, and the last of equal indices counts. What rounding takes from a sum of
-// floats is added up beside it, so that the error does not grow with the number of terms. A walk is cut into several dispatches
-// where it would be long, since drivers may end a loop silently after 65,535 trips.
+// All elements that can meet in one place form a line, which one invocation walks from its
+// beginning. So results are the same in every run, and the last of equal indices wins. The rounding
+// error of a sum of floats is summed beside it, so that the error does not grow with the number of
+// terms. A long walk is cut into several dispatches, because drivers may end a loop silently after
+// 65,535 trips.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "axes.glsl"
@@ -23,11 +24,11 @@ layout(constant_id = 8) const uint kSkipsMinusOne = 0;
 
 BP_RECORD {
   uint64_t y, src, indices, failure;
-  uint64_t lost;  // How far behind a sum in y lies what rounding took from it.
+  uint64_t lost;  // The distance from a sum in y to its rounding error.
   uint64_t line_count;
   uint walk_begin, walk_end;
   int64_t place_count;  // Indices are below it.
-  // All strides in bytes, the innermost axis first.
+  // All strides are in bytes, the innermost axis first.
   uint line_extents[8];
   int64_t line_y[8], line_src[8], line_indices[8];
   uint walk_extents[8];
@@ -43,7 +44,7 @@ void put(uint64_t to, uint64_t from) {
     store_f32(kToType, to, value);
     return;
   }
-  // The sum and what its rounding leaves are exact together (Knuth's two-sum).
+  // The sum and its rounding error are exact together (Knuth's two-sum).
   const float sum = Float32(to).value;
   precise const float total = sum + value, part = total - sum;
   precise const float rest = (sum - (total - part)) + (value - part);

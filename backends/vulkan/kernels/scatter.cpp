@@ -1,4 +1,4 @@
-// scatter and scatter_reduce, and what other ops put into places that indices name (scatter.comp).
+// scatter and scatter_reduce, and the scatters of other ops (scatter.comp).
 #include "backends/vulkan/kernels/scatter.hpp"
 
 #include <algorithm>
@@ -26,10 +26,10 @@ struct ScatterRecord {
   int64_t place_y[BP_MAX_RANK];
 };
 
-// What one dispatch walks over at most.
+// The most steps of one dispatch.
 constexpr int64_t kMostTrips = 32768;
 
-// Puts a walk into a record; returns its rank, at least 1.
+// Writes a walk to a record. Returns its rank, at least 1.
 uint32_t put(const Walk& walk, uint32_t* extents, std::initializer_list<int64_t*> strides) {
   std::fill_n(extents, BP_MAX_RANK, 1u);
   for (size_t i = 0; i < walk.rank; ++i) {
@@ -52,7 +52,8 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
   const WalkOperand walked[] = {{s.src.walk.data(), src_item}, {s.indices.walk.data(), index_item}};
   const WalkOperand placed[] = {{s.place.data(), y_item}};
   const Walk line = make_walk(s.line_ndim, s.line_shape.data(), lines);
-  // In row-major order: it decides which of equal indices is the last, and where a number lies.
+  // The walk is in row-major order, which decides which of equal indices is the last, and where an
+  // element lies.
   const Walk walk = make_walk(s.walk_ndim, s.walk_shape.data(), walked, true);
   const Walk place = make_walk(s.place_ndim, s.place_shape.data(), placed, true);
   if (line.count == 0 || walk.count == 0) return BP_OK;
@@ -93,12 +94,12 @@ bp_status submit_scatter(Launch& launch, const Scatter& s) {
 
 namespace {
 
-// Sums of floats, as a scatter adds to them: f32 without gaps, which is y itself where it is that.
-// What rounding takes from each lies in a second tensor. Integers are added to y alone.
+// The sums of a scatter. Sums of floats are f32 without gaps, which is y itself if y is so. Their
+// rounding errors lie in a second tensor. Integers are added in y.
 struct SumScratch {
   SumScratch(const bp_tensor& y, Scratch scratch)
       : is_exact(!is_f32_class(y.dtype)),
-        is_y(is_exact || (y.dtype == BP_F32 && is_dense_from(y, 0))),
+        is_y(is_exact || (y.dtype == BP_F32 && is_contiguous(y))),
         own(is_y ? ScratchTensor() : scratch.take(BP_F32, y.shape, y.ndim)),
         lost(is_exact ? ScratchTensor() : scratch.take(BP_F32, y.shape, y.ndim)),
         size_bytes(scratch.size_bytes()) {}
@@ -108,7 +109,7 @@ struct SumScratch {
   const uint64_t size_bytes;
 };
 
-constexpr uint64_t kMinusZero = 0x80000000u;  // What is added to a sum and leaves it as it is.
+constexpr uint64_t kMinusZero = 0x80000000u;  // Adding -0 changes no sum.
 
 }  // namespace
 
@@ -132,7 +133,7 @@ bp_status submit_scatter_sum(Launch& launch, const bp_tensor& y, const bp_tensor
 
 namespace {
 
-// Along `axis`, the indices name places of y; what else there is are lines.
+// Makes the scatter. The indices name places of y along `axis`; all other axes are lines.
 template <typename Args>
 Scatter scatter_along(const Args& args, const char* op, const bp_tensor& y) {
   const auto axis = static_cast<uint32_t>(args.axis);

@@ -1,4 +1,4 @@
-// The host side of scatter.comp: elements of src put at, or added to, places of y.
+// The host side of scatter.comp, which writes elements of src to places of y, or adds them there.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace bp::vulkan {
 
-// A tensor that a scatter touches; strides count elements, along the lines, along what a line walks
-// over, and along the places of y. Axes are outermost first.
+// A tensor that a scatter accesses. Strides count elements: along the lines, along the walk of a
+// line, and along the places of y. The outermost axis is first.
 struct ScatterOperand {
   const bp_tensor* tensor;
   Strides line{}, walk{};
@@ -21,19 +21,20 @@ struct Scatter {
   uint32_t line_ndim = 0, walk_ndim = 0, place_ndim = 0;
   Strides line_shape{}, walk_shape{}, place_shape{};
   ScatterOperand y, src, indices;
-  Strides place{};    // Of y.
-  uint64_t lost = 0;  // Where floats are added: how far behind a sum lies what rounding took of it.
+  Strides place{};    // Used by y alone.
+  uint64_t lost = 0;  // For sums of floats, the distance from a sum to its rounding error.
 };
 
-// Submits it. y holds what is added to.
+// Submits a scatter. y already holds the values to which src is added.
 bp_status submit_scatter(Launch& launch, const Scatter& scatter);
 
-// The scratch memory of a sum into `y`: narrow floats are added up in f32, and what rounding takes
-// from a sum of floats is added up beside it.
+// Returns the scratch memory of a sum into `y`. Narrow floats are summed in f32, and the rounding
+// error of a sum of floats is summed beside it.
 uint64_t sum_workspace(const bp_tensor& y);
 
-// Adds to y, which begins as `base`, or as zeros if that is NULL. scatter_to(y) is what is added:
-// to y itself, or to a tensor of f32 in the workspace from which y is rounded.
+// Submits sums into y, which begins as `base`, or as zeros if `base` is NULL. scatter_to(y) returns
+// the scatter, whose destination is y itself or an f32 tensor in the workspace, from which y is
+// rounded.
 bp_status submit_scatter_sum(Launch& launch, const bp_tensor& y, const bp_tensor* base,
                              const std::function<Scatter(const bp_tensor& y)>& scatter_to);
 

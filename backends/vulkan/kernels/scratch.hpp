@@ -1,5 +1,5 @@
-// The workspace of a launch, cut into tensors without gaps. The same code asks how much it takes,
-// before there is a launch.
+// The workspace of a launch, cut into tensors without gaps. The same code computes the size of the
+// workspace when there is no launch.
 #pragma once
 
 #include <array>
@@ -9,15 +9,6 @@
 #include "backends/vulkan/kernels/kernels.hpp"
 
 namespace bp::vulkan {
-
-// Whether the axes from `first` on lie behind each other without gaps.
-inline bool is_dense_from(const bp_tensor& t, uint32_t first) {
-  int64_t expected = 1;
-  for (uint32_t i = t.ndim; i-- > first; expected *= t.shape[i]) {
-    if (t.shape[i] != 1 && t.strides[i] != expected) return false;
-  }
-  return true;
-}
 
 // A tensor in the workspace.
 class ScratchTensor {
@@ -49,7 +40,7 @@ class ScratchTensor {
   uint64_t size_bytes() const { return static_cast<uint64_t>(count_ * dtype_size_bytes(dtype_)); }
 
  private:
-  // The tensor points into this object.
+  // Makes the tensor point into this object.
   void refresh() {
     tensor_ = {.buffer = place_.buffer,
                .byte_offset = place_.byte_offset,
@@ -69,7 +60,7 @@ class ScratchTensor {
 
 class Scratch {
  public:
-  Scratch() = default;  // Only counts.
+  Scratch() = default;  // It only counts bytes.
   explicit Scratch(const Launch& launch)
       : place_(launch.workspace_ref()), address_(launch.workspace_address()) {}
 
@@ -81,7 +72,7 @@ class Scratch {
   }
   ScratchTensor like(const bp_tensor& t) { return take(t.dtype, t.shape, t.ndim); }
 
-  // The device address of `bytes`; meaningless where nothing is launched.
+  // Takes `bytes` and returns their device address, which has no meaning if nothing is launched.
   uint64_t take_bytes(uint64_t bytes) {
     const uint64_t address = address_ + used_;
     advance(bytes);

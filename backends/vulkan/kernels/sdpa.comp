@@ -1,19 +1,20 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// sdpa: attention by tiles of keys, with the maximum and the sum of what was seen so far; scores
-// never leave the workgroup. A new maximum scales what was added up before.
+// sdpa by tiles of keys, with the maximum and the sum of the keys so far. Scores never leave the
+// workgroup. A new maximum scales the earlier sums.
 #include "sdpa.glsl"
 
-layout(constant_id = 5) const uint kRepairs = 0;  // Only blocks with what is not finite.
+layout(constant_id = 5) const uint kRepairs = 0;  // If 1, only blocks with values that are not
+                                                  // finite.
 
 shared float queries[kRows][kMostWidth];
-shared float sums[kRows][kMostWidth];  // Of weight * v.
+shared float sums[kRows][kMostWidth];  // The sums of weight * v.
 shared float weights[kRows][kTile];
-shared uint seen[kTile];  // Bit r: row r sees the key.
+shared uint seen[kTile];  // If bit r is set, row r sees the key.
 
 bool row_sees(uint r, uint j) { return (seen[j] >> r & 1u) != 0u; }
 
-// The scores of a tile of keys for all rows.
+// Computes the scores of a tile of keys for all rows.
 void score_tile(uint batch, uint head, uint first_query, uint first_key) {
   const uint key_head = head / (record.heads / record.key_heads);
   for (uint j = gl_LocalInvocationID.x; j < kTile; j += kLocalSize) {
@@ -76,7 +77,7 @@ void main() {
         if (row_sees(r, j)) now[r] = larger_of(now[r], weights[r][j]);
       }
     }
-    // Nothing but -inf so far: nothing to scale.
+    // If all scores so far are -inf, there is nothing to scale.
     [[unroll]] for (uint r = 0u; r < kRows; ++r) {
       factors[r] = peaks[r] == now[r] ? 1.0 : exp_f32(peaks[r] - now[r]);
     }
@@ -119,7 +120,7 @@ void main() {
     const uint query = first_query + r;
     if (query >= record.queries) continue;
     const uint64_t row = at(record.y, batch, head, query);
-    // Where every score is -inf it is as if no key was seen.
+    // A row whose scores are all -inf counts as a row that sees no key.
     const bool sees_any = (sees >> r & 1u) != 0u && peaks[r] != -infinity();
     for (uint c = lane; c < record.value_width; c += kLocalSize) {
       store_f32(kType, column(row, record.y, c), sees_any ? sums[r][c] / totals[r] : 0.0);

@@ -1,5 +1,5 @@
-// sdpa and its gradient: by tiles (sdpa.comp, sdpa_backward.comp), or, where a processor runs
-// shaders, by products (sdpa_products.hpp).
+// sdpa and its gradient, by tiles (sdpa.comp, sdpa_backward.comp), or, if a processor runs shaders,
+// by products (sdpa_products.hpp).
 #include <algorithm>
 #include <array>
 #include <string>
@@ -9,7 +9,7 @@
 namespace bp::vulkan {
 namespace {
 
-// As sdpa.glsl has them: rows of a workgroup, and of the other side in a tile.
+// The rows of a workgroup, and of the other side in a tile, as in sdpa.glsl.
 constexpr int64_t kRows = 4, kTile = 64;
 constexpr int64_t kMostWidth = 256, kMostBackwardWidth = 192;
 
@@ -59,7 +59,7 @@ SdpaRecord record_of(const Launch& launch, const Args& args) {
   return record;
 }
 
-// How often one of `lanes` invocations loops for a tile, at most.
+// Returns the most loops of one of `lanes` invocations for a tile.
 template <typename Args>
 int64_t trips_of_tile(const Args& args, int64_t lanes) {
   const int64_t width = args.q->shape[3], value_width = args.v->shape[3];
@@ -71,8 +71,8 @@ int64_t trips_of_tile(const Args& args, int64_t lanes) {
 // Drivers may end a loop silently after 65,535 trips.
 constexpr int64_t kMostTrips = 60000;
 
-// Invocations of a workgroup: few where a processor runs them, as long as none loops too often; 0
-// if there are too many rows for any.
+// Returns the invocations of a workgroup. On a processor they are few, as long as none loops too
+// often. Returns 0 if there are too many rows for any number.
 template <typename Args>
 uint32_t lanes_of(const Args& args, int64_t least) {
   const int64_t served = args.q->shape[1] / std::max<int64_t>(1, args.k->shape[1]);
@@ -88,8 +88,12 @@ uint32_t lanes_of(const Args& args, int64_t least) {
 
 template <typename Args>
 bp_reason reason_of(const Args& args, int64_t most_width) {
-  if (std::max(args.q->shape[3], args.v->shape[3]) > most_width) return "a head is too wide";
-  return lanes_of(args, 1) != 0 ? nullptr : "there are too many keys or queries";
+  if (std::max(args.q->shape[3], args.v->shape[3]) > most_width) {
+    return "a head of q or v is wider than the tiles of attention";
+  }
+  if (lanes_of(args, 1) != 0) return nullptr;
+  return "a loop over so many keys or queries has more than 60,000 trips, and drivers may end it "
+         "early";
 }
 
 bp_reason forward_supports(const bp_sdpa_args& args) { return reason_of(args, kMostWidth); }
@@ -98,14 +102,14 @@ bp_reason backward_supports(const bp_sdpa_backward_args& args) {
   return reason_of(args, kMostBackwardWidth);
 }
 
-// A launch that nobody asked supports() about must not divide by lanes that it does not have.
+// Refuses a launch that supports() would refuse, because such a launch would divide by 0 lanes.
 void check_supported(bp_reason reason) {
   if (reason != nullptr) throw StatusError(BP_UNSUPPORTED, std::string("attention: ") + reason);
 }
 
 uint64_t blocks_of(uint32_t rows) { return ceil_divide(rows, kRows); }
 
-// A bias of -inf hides a key too, if it does so with all keys of a query.
+// If the bias of all keys of a query is -inf, it hides them too.
 template <typename Args>
 bool may_hide(const Args& args) {
   return args.mask != nullptr || args.bias != nullptr || args.is_causal != 0;

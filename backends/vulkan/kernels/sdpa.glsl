@@ -1,8 +1,8 @@
-// What the kernels of attention share: the record, the tensors by their coordinates, which keys a
-// query sees, and what is to be repaired.
+// The parts that the kernels of attention share: the record, tensors by coordinates, the keys that
+// a query sees, and the test for rows to repair.
 //
-// A workgroup works on kRows rows at once, queries or keys, so that what it reads of the other side
-// serves all of them. The other side comes in tiles of kTile.
+// A workgroup works on kRows rows at once, which are queries or keys, so that all of them use what
+// it reads of the other side. The other side is read in tiles of kTile.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "math.glsl"
@@ -16,15 +16,15 @@ const uint kRows = 4u, kTile = 64u, kMostWidth = 256u;
 
 struct Tensor {
   uint64_t address;
-  int64_t strides[4];  // In bytes: batch, head, row and column.
+  int64_t strides[4];  // Bytes: batch, head, row and column.
 };
 
 BP_RECORD {
   Tensor q, k, v, mask, bias, y, lse;
-  Tensor grad_y, grad_q, grad_k, grad_v;  // An address of 0: not wanted.
+  Tensor grad_y, grad_q, grad_k, grad_v;  // Not wanted if the address is 0.
   uint batch, heads, key_heads, queries, keys, width, value_width;
   float scale;
-  uint64_t delta;  // Of the gradient: (batch, heads, queries), f32.
+  uint64_t delta;  // For the gradient: (batch, heads, queries), f32.
 } BP_RECORD_NAME;
 
 uint64_t at(Tensor t, uint batch, uint head, uint row) {
@@ -55,11 +55,12 @@ float bias_at(uint batch, uint head, uint query, uint key) {
   return element(record.bias, at(record.bias, batch, head, query), key);
 }
 
-// Whether all elements of kRows rows, as far as there are so many, are finite: the same for the
-// workgroup, of which all invocations call it.
+// Returns whether all elements of kRows rows, or of the rows that exist, are finite. All
+// invocations of the workgroup call it, and get the same result.
 //
-// Where attention is made by products, what a query does not see has the weight 0, and makes NaN of
-// what is not finite there. A kernel that repairs makes such rows again, without what is not seen.
+// If attention is computed by products, a key that a query does not see has the weight 0, which
+// times a value that is not finite is NaN. A kernel that repairs computes such rows again without
+// the keys that are not seen.
 shared uint is_wrong;
 
 bool are_finite(Tensor t, uint batch, uint head, uint first, uint rows, uint width) {

@@ -1,17 +1,19 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The gradients of sdpa. Weights are computed again from the scores and lse, and
+// The gradients of sdpa. Weights p are computed again from the scores and lse. Then
 //
 //   s = p * (grad_y v^T - delta), with delta = sum(grad_y * y) of each query
 //   grad_q = scale * s k,  grad_k = scale * s^T q,  grad_v = p^T grad_y
 //
-// The sides are alike: the rows are queries with the keys in tiles, or keys with the queries of all
-// the heads that they serve in tiles. Either has a vector that scores are made of (q, k), and one
-// that values are (grad_y, v). delta comes first, one invocation for each query.
+// Both sides work in the same way: the rows are queries and the keys come in tiles, or the rows are
+// keys and the queries of all heads that share them come in tiles. Each side has a vector for the
+// scores (q, k) and a vector of values (grad_y, v). delta is computed first, with one invocation
+// for each query.
 #include "sdpa.glsl"
 
 layout(constant_id = 5) const uint kStep = 0;
-layout(constant_id = 6) const uint kRepairs = 0;  // Only blocks with what is not finite.
+layout(constant_id = 6) const uint kRepairs = 0;  // If 1, only blocks with values that are not
+                                                  // finite.
 
 const uint kDelta = 0u, kQueries = 1u, kKeys = 2u;
 const uint kMostBackwardWidth = 192u;
@@ -43,7 +45,7 @@ void run_delta(uint64_t delta) {
   Float32(delta_of(delta, batch, head, query)).value = sum;
 }
 
-// One side of a pair: where its two vectors lie.
+// One side of a pair, with the places of its two vectors.
 struct Side {
   uint64_t scored, valued;
 };
@@ -65,12 +67,12 @@ float valued_at(bool is_query, Side side, uint c) {
   return element(record.v, side.valued, c);
 }
 
-// What stays the same while a workgroup walks over one head.
+// The values that stay the same while a workgroup walks over one head.
 struct Place {
   uint batch, head, key_head, first_row;
 };
 
-// The weights and slopes of a tile.
+// Computes the weights and slopes of a tile.
 void weigh_tile(uint64_t delta, Place p, uint first) {
   const bool rows_are_queries = kStep == kQueries;
   const uint count = rows_are_queries ? record.keys : record.queries;
@@ -93,7 +95,7 @@ void weigh_tile(uint64_t delta, Place p, uint first) {
       const uint key = rows_are_queries ? other : p.first_row + r;
       if (first + j >= count || !is_seen(p.batch, p.head, query, key)) continue;
       const float lse = Float32(at(record.lse, p.batch, p.head, query)).value;
-      if (lse == -infinity()) continue;  // Every score is: it is as if no key was seen.
+      if (lse == -infinity()) continue;  // All scores are -inf, so the row sees no key.
       bits |= 1u << r;
       const float score =
           record.scale * scores[r] + bias_at(p.batch, p.head, query, key);
@@ -158,7 +160,7 @@ void write_sums(Place p) {
   }
 }
 
-// Whether nothing of the rows of `p` is to be repaired.
+// Returns whether the rows of `p` need no repair.
 bool is_right(Place p, uint row_head, uint rows) {
   if (kStep == kQueries) {
     return are_finite(record.grad_q, p.batch, row_head, p.first_row, rows, record.width);

@@ -1,4 +1,4 @@
-// The scores of attention in parts, which are made and used one after the other
+// Cuts the scores of attention into parts, which are computed and used one after the other
 // (sdpa_products.cpp).
 #pragma once
 
@@ -10,11 +10,12 @@
 
 namespace bp::vulkan {
 
-// Scores of a part, at most: 16 MiB.
+// The most scores of a part: 16 MiB.
 inline constexpr int64_t kMostScores = int64_t{1} << 22;
 
-// Scores that are made at once: some heads of some batches, and either all keys of some queries or
-// all queries of some keys. Several heads are all those of some heads of keys.
+// The scores that are computed at once: some heads of some batches, and either all keys of some
+// queries or all queries of some keys. If a part has several heads, they are all heads that share
+// some heads of keys.
 struct Part {
   int64_t batch = 0, batches = 0, head = 0, heads = 0;
   int64_t query = 0, queries = 0, key = 0, keys = 0;
@@ -22,7 +23,7 @@ struct Part {
   int64_t row_count() const { return batches * heads * queries; }
 };
 
-// What both ops have, and their extents.
+// The tensors and extents that both ops have.
 struct Attention {
   template <typename Args>
   explicit Attention(const Args& a)
@@ -43,7 +44,7 @@ struct Attention {
   int64_t width() const { return q.shape[3]; }
   int64_t value_width() const { return v.shape[3]; }
 
-  // The keys that the queries before `end` see at most.
+  // Returns the most keys that the queries before `end` see.
   int64_t keys_before(int64_t end) const {
     return is_causal ? std::clamp<int64_t>(end + keys() - queries(), 0, keys()) : keys();
   }
@@ -58,16 +59,16 @@ inline int64_t round_up(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-// How far a row of scores is from the next one: rows begin at vectors of 16 bytes.
+// Returns the distance of rows of scores, which begin at vectors of 16 bytes.
 inline int64_t row_stride(int64_t keys) { return std::max<int64_t>(4, round_up(keys, 4)); }
 
-// How many of `count` units of `scores` scores each make a part.
+// Returns how many of `count` units, with `scores` scores each, make a part.
 inline int64_t step_of(int64_t count, int64_t scores) {
   return std::clamp<int64_t>(kMostScores / std::max<int64_t>(1, scores), 1,
                              std::max<int64_t>(1, count));
 }
 
-// Batches and heads of the parts.
+// The numbers of batches and heads of a part.
 struct Steps {
   int64_t batches, heads;
 };
@@ -99,7 +100,7 @@ bp_status for_heads(const Attention& a, Body&& body) {
   return BP_OK;
 }
 
-// Whether all scores of a head make one part.
+// Returns whether all scores of a head fit one part.
 inline bool is_whole(const Attention& a) {
   return a.queries() * row_stride(a.keys()) <= kMostScores;
 }
@@ -133,7 +134,7 @@ bp_status for_keys(const Attention& a, const Part& heads, Body&& body) {
   return BP_OK;
 }
 
-// The memory of the scores of a part, at most.
+// Returns the most scores that a part has in memory.
 inline int64_t most_scores(const Attention& a) {
   const int64_t of_head = a.queries() * row_stride(a.keys());
   const Steps steps = steps_of(a);

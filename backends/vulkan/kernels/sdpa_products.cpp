@@ -28,7 +28,7 @@ struct RowRecord {
   float scale;
 };
 
-// Makes the products of a part. Without a launch they have their extents alone.
+// Makes the products of a part. Without a launch they only have extents.
 class Maker {
  public:
   Maker(const Attention& attention, const Part& part, Launch* launch)
@@ -37,14 +37,15 @@ class Maker {
         group_(std::min(attention.group(), part.heads)),
         launch_(launch) {}
 
-  // The rows from `first` on of a tensor (batch, heads, rows, columns) for each head of the part.
+  // Returns the rows from `first` on of a tensor (batch, heads, rows, columns) for each head of the
+  // part.
   Matrix of_queries(const bp_tensor& t, int64_t first) const {
     return matrix(t, part_.head, first, group_ * t.strides[1], t.strides[1]);
   }
   Matrix of_keys(const bp_tensor& t, int64_t first) const {
     return matrix(t, part_.head / a_.group(), first, t.strides[1], 0);
   }
-  // The scores of the part.
+  // Returns the scores of the part.
   Matrix of_scores(const ScratchTensor& scores) const {
     const int64_t row = row_stride(part_.keys), head = part_.queries * row;
     Matrix m{.dtype = BP_F32, .row_stride = row, .col_stride = 1};
@@ -58,7 +59,7 @@ class Maker {
     return m;
   }
 
-  // y (m, n) = a (m, k) b (k, n) for each head.
+  // Makes the product y (m, n) = a (m, k) b (k, n) for each head.
   Product product(const Matrix& a, const Matrix& b, const Matrix& y, int64_t m, int64_t n,
                   int64_t k) const {
     Product p{.m = m, .n = n, .k = k, .batch_ndim = 3, .a = a, .b = b, .y = y};
@@ -87,12 +88,12 @@ class Maker {
   Launch* const launch_;
 };
 
-// What the products of a launch have in common: how they are submitted, or what they take.
+// Submits the products of a launch, or computes the workspace that they need.
 class Runner {
  public:
   Runner(const Env& env, Launch* launch) : env_(env), launch_(launch) {}
 
-  // Where the scratch memory of products begins.
+  // Sets the address of the scratch memory of products.
   void set_partial(uint64_t address) { partial_ = address; }
   uint64_t partial_size_bytes() const { return partial_size_bytes_; }
   Launch* launch() const { return launch_; }
@@ -125,7 +126,7 @@ RowTensor row_tensor(const Launch& launch, const bp_tensor* t) {
   return result;
 }
 
-// What happens to the rows of scores; a forward has neither slopes nor delta.
+// One call of sdpa_rows.comp. The forward op has neither slopes nor delta.
 struct RowCall {
   RowStage stage;
   const bp_tensor* scores;
@@ -200,8 +201,8 @@ struct Forward {
   const ScratchTensor scores;
 };
 
-// The gradient of k or v: where heads share theirs, each makes one of its own, and they are added
-// up at the end.
+// The gradient of k or v. If several heads share a head of keys, each computes its own gradient,
+// and the gradients are added at the end.
 class SharedGradient {
  public:
   SharedGradient(const Attention& a, const bp_tensor* to, Scratch& scratch)
@@ -231,7 +232,7 @@ class SharedGradient {
   }
 
  private:
-  // From (batch, key heads, heads of each, keys, columns).
+  // Returns the sum, from (batch, key heads, heads of each, keys, columns).
   Reduction sum() const {
     const int64_t* const own = own_.tensor().strides;
     const int64_t shape[] = {to_->shape[0], to_->shape[1], group_, to_->shape[2], to_->shape[3]};
@@ -266,8 +267,8 @@ struct Backward {
     return added == BP_OK ? grad_v.finish(*runner.launch()) : added;
   }
 
-  // Sums over queries need the scores of all of them: where those of a head are too many for one
-  // part, they are made again, for some of the keys.
+  // Sums over queries need the scores of all queries. If the scores of a head do not fit one part,
+  // they are computed again, for some of the keys at a time.
   bp_status run_heads(Runner& runner, const Part& heads) const {
     const bp_status status = for_queries(a, heads, [&](const Part& part) {
       const bp_status made = make_slopes(runner, part);

@@ -1,13 +1,13 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// Attention by products: what happens to the rows of scores between them. kLanes invocations share a
-// row, four neighbours at a time. `scores` is buffer 0 of set 0, and `slopes` is 1.
+// The step on rows of scores between the products of attention. kLanes invocations share a row and
+// take four neighbours at a time. `scores` is buffer 0 of set 0, and `slopes` is buffer 1.
 //
 //   forward   scores become weights, softmax(scale * score + bias) over the keys that are seen
 //   backward  scores become weights, exp(scale * score + bias - lse), and slopes, the products of
 //             grad_y and v, scale * weight * (slope - delta)
 //
-// What is not seen has the weight 0, whatever its score is.
+// A key that is not seen has the weight 0, whatever its score is.
 #include "prelude.glsl"
 #include "element.glsl"
 #include "math.glsl"
@@ -16,7 +16,7 @@
 #include "sum.glsl"
 
 layout(constant_id = 2) const uint kStage = 0;
-layout(constant_id = 3) const uint kType = 14;  // Of the bias.
+layout(constant_id = 3) const uint kType = 14;  // The dtype of the bias.
 layout(constant_id = 4) const uint kHasMask = 0;
 layout(constant_id = 5) const uint kHasBias = 0;
 layout(constant_id = 6) const uint kIsCausal = 0;
@@ -25,22 +25,22 @@ const uint kForward = 0u, kBackward = 1u;
 
 struct Tensor {
   uint64_t address;
-  int64_t strides[4];  // In bytes: batch, head, row and column.
+  int64_t strides[4];  // Bytes: batch, head, row and column.
 };
 
 BP_RECORD {
-  Tensor mask, bias, lse, delta;  // An address of 0: missing. delta and lse have no columns.
-  uint first_batch, first_head, first_query, first_key;  // Of the part whose rows these are,
-  uint heads, queries, keys;                             // its extents,
-  uint row_count, row_vectors;                           // and those of its memory.
-  int key_lead;  // Keys less queries, of all.
+  Tensor mask, bias, lse, delta;  // Missing if 0. delta and lse have no columns.
+  uint first_batch, first_head, first_query, first_key;  // Where the part begins.
+  uint heads, queries, keys;                             // The extents of the part.
+  uint row_count, row_vectors;                           // The extents of its memory.
+  int key_lead;  // All keys less all queries.
   float scale;
 } BP_RECORD_NAME;
 
 layout(set = 0, binding = 0, scalar) buffer Scores { vec4 v[]; } scores;
 layout(set = 0, binding = 1, scalar) buffer Slopes { vec4 v[]; } slopes;
 
-// A row: where it lies, in vectors, how many keys it has and sees, and its tensors' rows.
+// A row: its place in vectors, the keys that it has and sees, and the rows of its tensors.
 struct Row {
   bool exists;
   uint first, vectors, seen;
@@ -78,7 +78,7 @@ uint64_t column(uint64_t row, Tensor t, uint key) {
   return row + uint64_t(int64_t(uint64_t(record.first_key + key)) * t.strides[3]);
 }
 
-// scale * score + bias of vector i; -inf where the key is not seen.
+// Returns scale * score + bias of vector i, or -inf for keys that are not seen.
 vec4 shifted(Row row, uint i) {
   vec4 score = record.scale * scores.v[row.first + i];
   [[unroll]] for (uint c = 0u; c < 4u; ++c) {

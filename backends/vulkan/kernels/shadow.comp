@@ -1,6 +1,6 @@
-// What a dispatch reads or writes, as validation layers see it: they do not see addresses. This
-// shader stands in front of each dispatch and names one of its ranges in a descriptor; it does
-// nothing, since its argument is never 0.
+// Shows validation layers, which do not track addresses, a range that a dispatch reads or writes.
+// This shader runs before each dispatch and names one of its ranges in a descriptor. It does
+// nothing, because its argument is never 0.
 #version 460
 #extension GL_EXT_scalar_block_layout : require
 

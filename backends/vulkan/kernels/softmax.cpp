@@ -20,10 +20,10 @@ struct SoftmaxRecord {
 // An invocation walks its part of a row three times.
 constexpr int64_t kMostTrips = 20000;
 
-// How the shader takes neighbours.
+// The way in which the shader takes neighbours.
 enum class Neighbours { kNone, kAlong, kAcross };
 
-// Whether all strides of the rows are whole vectors, from axis `first` on.
+// Returns whether all strides of the rows are whole vectors, from axis `first` on.
 bool has_vector_strides(const Walk& rows, size_t tensor_count, uint32_t first, int64_t bytes) {
   for (size_t k = 0; k < tensor_count; ++k) {
     for (uint32_t i = first; i < rows.rank; ++i) {
@@ -33,7 +33,7 @@ bool has_vector_strides(const Walk& rows, size_t tensor_count, uint32_t first, i
   return true;
 }
 
-// What can be taken at once of tensors that can be bound.
+// Returns which neighbours can be taken at once from bound tensors.
 Neighbours neighbours_of(const SoftmaxRecord& record, const Walk& rows, size_t tensor_count,
                          int64_t item) {
   const int64_t bytes = item * kNeighbours;
@@ -55,7 +55,7 @@ Neighbours neighbours_of(const SoftmaxRecord& record, const Walk& rows, size_t t
   return Neighbours::kNone;
 }
 
-// The same rows, several of them as one.
+// Returns the walk in which several rows are joined into one.
 Walk join_rows(Walk rows) {
   rows.extents[0] /= kNeighbours;
   rows.count /= kNeighbours;

@@ -1,8 +1,8 @@
-// softmax and log_softmax along one axis, and their gradients: kLanes invocations share a row.
+// softmax and log_softmax along one axis, and their gradients. kLanes invocations share a row.
 //
-// One pass finds the maximum, so exp() never overflows; a second sums, a third writes. Sums are
-// added up in blocks of 64, so that the error grows with the square root of their length. Where
-// tensors are bound, neighbours are elements of one row, or of rows next to each other.
+// One pass finds the maximum, so that exp() never overflows. A second pass sums, and a third one
+// writes. Sums are added in blocks of 64, so that the error grows with the square root of their
+// length. In bound tensors, neighbours are elements of one row, or of rows next to each other.
 #include "prelude.glsl"
 #include "element.glsl"
 #if defined(COMPUTE_F64)
@@ -18,22 +18,22 @@
 layout(constant_id = 2) const uint kOp = 0;
 layout(constant_id = 3) const uint kType = 14;
 layout(constant_id = 4) const uint kRank = 1;
-layout(constant_id = 5) const uint kAcross = 0;  // Neighbours are of rows next to each other.
+layout(constant_id = 5) const uint kAcross = 0;  // If 1, neighbours are of different rows.
 
 const uint kSoftmax = 0u, kLogSoftmax = 1u, kSoftmaxBackward = 2u, kLogSoftmaxBackward = 3u;
 
-// Operands: the result, then x, or grad_y and y.
+// The operands are the result, and then x, or grad_y and y.
 BP_RECORD {
   uint64_t addresses[3];
   uint64_t row_count;
   uint64_t row_size;
   int64_t steps[3];         // In bytes, along the axis.
-  uint extents[8];          // Of the other axes.
+  uint extents[8];          // The other axes' extents.
   int64_t strides[3][8];
 } BP_RECORD_NAME;
 
-// Elements of a row that are taken at once. Where neighbours are of several rows, each has a row of
-// its own in every value, and one lane.
+// The elements of a row that are taken at once. If neighbours are of several rows, each has its own
+// row in every value, and there is one lane.
 const uint kStep = kAcross != 0u ? 1u : kNeighbours;
 
 #if defined(BOUND_ROWS)
@@ -63,14 +63,14 @@ VALUES most_of_row(VALUES values) {
 }
 
 struct Row {
-  PLACE to, first, second;     // The place of this lane, and how far it is to its next one.
+  PLACE to, first, second;     // The lane's first place; the steps follow.
   PLACE to_step, first_step, second_step;
-  uint count;                  // Steps of this lane; 0 behind the last row.
+  uint count;                  // The lane's steps; 0 behind the last row.
 };
 
 VALUES load(uint operand, PLACE place) { return load_values(operand, kType, place); }
 
-// What is summed.
+// Returns the term of the sum.
 VALUES term(Row row, VALUES peak) {
   const VALUES x = load(1u, row.first);
   if (kOp == kSoftmaxBackward) return x * load(2u, row.second);
@@ -109,7 +109,8 @@ VALUES result(Row row, VALUES peak, VALUES sum, VALUES log_sum) {
   return x - exp_of(y) * sum;
 }
 
-// The place of this lane in row `index`, and the way to its next one.
+// These functions return the first place of this lane in row `index`, and the distance to its next
+// place.
 PLACE first_place(uint operand, uint index) {
   const uint64_t begin =
       offset_of(index, kRank, record.extents, record.strides[operand]) +

@@ -1,9 +1,9 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// sort and topk along one axis, by merging: a row is sorted runs of `run` elements, and a pass makes
-// one of two neighbours. An element's place in the merged run is its place in its own and the number
-// of elements of the other that go before it, which a binary search finds: no loop has more than 32
-// trips, and equal elements keep their order.
+// sort and topk along one axis, by merging. A row consists of sorted runs of `run` elements, and a
+// pass merges pairs of neighbouring runs. The place of an element in the merged run is its place in
+// its own run plus the number of elements of the other run before it, which a binary search finds.
+// No loop has more than 32 trips, and equal elements keep their order.
 //
 //   encode  keys (rows, size) u64, in whose order elements stand, and their places, u32
 //   merge   from one pair of keys and places to the other
@@ -23,14 +23,14 @@ const uint kEncode = 0u, kMerge = 1u, kWrite = 2u;
 
 BP_RECORD {
   uint64_t x, y, indices;                // `indices` may be 0.
-  uint64_t keys, places;                 // What is read, or written by `encode`.
+  uint64_t keys, places;                 // Read, or written by `encode`.
   uint64_t merged_keys, merged_places;
   int64_t x_step, y_step, index_step;    // In bytes, along the axis.
-  uint count;                            // Invocations.
-  uint size;                             // Elements of a row,
-  uint written;                          // and those of its result.
+  uint count;                            // The invocations.
+  uint size;                             // The elements of a row.
+  uint written;                          // The elements of its result.
   uint run;
-  uint extents[8];  // Of the other axes.
+  uint extents[8];  // The other axes' extents.
   int64_t x_strides[8], y_strides[8], index_strides[8];
 } BP_RECORD_NAME;
 
@@ -39,7 +39,8 @@ layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Places { uin
 
 const uint64_t kSign = 0x8000000000000000ul;
 
-// Unsigned numbers in the order of the elements: -0 is 0, and every NaN the largest.
+// Returns an unsigned number in the order of the elements. -0 is equal to 0, and every NaN is the
+// largest.
 uint64_t key_of(uint64_t address) {
 #if defined(COMPUTE_F32)
   const float value = load_f32(kType, address);
@@ -76,7 +77,8 @@ void merge(uint i) {
   const uint begin = pair * run, middle = min(begin + run, size), end = min(middle + run, size);
   const bool is_first = place < middle;
   const uint64_t key = keys.v[i];
-  // The elements of the other run that go before this one: of equals those of the first run do.
+  // The search counts the elements of the other run that come before this one. Of equal elements,
+  // those of the first run come first.
   uint low = is_first ? middle : begin, high = is_first ? end : middle;
   const uint other = low;
   for (uint trip = 0u; trip < 32u && low < high; ++trip) {

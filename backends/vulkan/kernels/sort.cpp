@@ -35,7 +35,7 @@ Sort sort_of(const bp_topk_args& args) {
   return {*args.x, *args.y, args.indices, static_cast<uint32_t>(args.axis), args.is_largest != 0};
 }
 
-// Keys and places, twice: a pass reads the one and writes the other.
+// Two copies of keys and places. A pass reads one copy and writes the other.
 struct SortScratch {
   SortScratch(const bp_tensor& x, Scratch scratch) {
     const auto count = static_cast<uint64_t>(element_count(x));

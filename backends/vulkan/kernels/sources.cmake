@@ -31,7 +31,7 @@ set(vulkan_kernel_sources
   kernels/where.cpp
 )
 
-# What ops_spec/emit_glsl.py writes to the build tree: kernels, and what shaders include.
+# The files that ops_spec/emit_glsl.py writes to the build tree: kernels, and includes of shaders.
 set(vulkan_emitted_kernel_sources elementwise_kernels.cpp elementwise_list.hpp)
 set(vulkan_emitted_shader_parts
   elementwise_f32.glsl
@@ -39,7 +39,7 @@ set(vulkan_emitted_shader_parts
   elementwise_integers.glsl
   elementwise_ops.def)
 
-# What ops_spec/emit_reductions.py writes there.
+# The files that ops_spec/emit_reductions.py writes there.
 set(vulkan_emitted_reduction_sources reductions.def reductions.hpp)
 set(vulkan_emitted_reduction_parts
   reductions_f32.glsl

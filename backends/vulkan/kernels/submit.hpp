@@ -1,4 +1,5 @@
-// One dispatch of a kernel: the module, its constants, the record, and what it reads and writes.
+// Submits one dispatch of a kernel: the module, its constants, the record, and the ranges that it
+// reads and writes.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace bp::vulkan {
 
-// The ranges of a dispatch; tensors that are NULL or without elements have none.
+// The ranges of a dispatch. A tensor that is NULL or has no elements has no range.
 class Ranges {
  public:
   explicit Ranges(const Launch& launch, std::initializer_list<const bp_tensor*> tensors = {})
@@ -34,16 +35,17 @@ class Ranges {
   size_t count_ = 0;
 };
 
-// What a dispatch reads and writes, and what of it is bound, as in Dispatch.
+// What a dispatch reads, writes and binds, as in Dispatch.
 struct Touched {
   const Ranges &reads, &writes;
   std::span<const Range> bound = {};
 };
 
-// How many invocations a workgroup has where the kernel does not say: constant 0 of every module.
+// Returns the default number of invocations of a workgroup, which is constant 0 of every module.
 inline uint32_t local_size(const Env& env) { return env.is_processor() ? 64 : 256; }
 
-// Cuts `count` workgroups into two axes, which shaders put together again: some may be too many.
+// Divides `count` workgroups over two axes, which shaders combine again. There may be a few
+// workgroups too many.
 void fold_groups(const Env& env, uint64_t count, uint32_t (&out_groups)[3]);
 
 // Dispatches `group_count` workgroups. The record is copied.
@@ -62,12 +64,12 @@ bp_status submit(Launch& launch, const Module& module, std::span<const uint32_t>
 
 constexpr uint64_t ceil_divide(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Whether elements are computed with in f32.
+// Returns whether elements of `dtype` are computed in f32.
 constexpr bool is_f32_class(bp_dtype dtype) {
   return dtype == BP_F32 || dtype == BP_F16 || dtype == BP_BF16;
 }
 
-// The device address of a tensor; 0 for NULL and for one without elements.
+// Returns the device address of a tensor, or 0 if it is NULL or has no elements.
 inline uint64_t address_of(const Launch& launch, const bp_tensor* tensor) {
   return tensor == nullptr || element_count(*tensor) == 0 ? 0 : launch.device_address(*tensor);
 }

@@ -1,5 +1,5 @@
-// A sum of many terms of type SUMMED, in blocks of 64: the error grows with the square root of their
-// number.
+// A sum of many terms of type SUMMED, in blocks of 64, so that the error grows with the square root
+// of their number.
 struct Sum {
   SUMMED total, block;
   uint count;

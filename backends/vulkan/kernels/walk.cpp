@@ -13,7 +13,7 @@ struct Axis {
   std::array<int64_t, kMaxOperands> strides{};  // In bytes.
 };
 
-// Whether `outer` continues where `inner` ends, in every operand.
+// Returns whether `outer` continues where `inner` ends, in every operand.
 bool can_merge(const Axis& outer, const Axis& inner) {
   for (size_t k = 0; k < kMaxOperands; ++k) {
     if (outer.strides[k] != inner.strides[k] * inner.extent) return false;
@@ -21,7 +21,8 @@ bool can_merge(const Axis& outer, const Axis& inner) {
   return true;
 }
 
-// The inner axis of the two has the smaller strides: in the first operand where they differ.
+// Returns whether a is the inner axis. The inner axis has the smaller stride in the first operand
+// in which the strides differ.
 bool is_inner(const Axis& a, const Axis& b) {
   for (size_t k = 0; k < kMaxOperands; ++k) {
     const int64_t left = std::abs(a.strides[k]), right = std::abs(b.strides[k]);
@@ -47,7 +48,7 @@ Walk make_walk(uint32_t ndim, const int64_t* shape, std::span<const WalkOperand>
       axis.strides[k] = strides == nullptr ? 0 : strides[i] * operands[k].size_bytes;
     }
   }
-  // An insertion sort keeps the order of equals.
+  // An insertion sort keeps the order of equal axes.
   for (size_t i = 1; i < count && !keeps_order; ++i) {
     for (size_t j = i; j > 0 && is_inner(axes[j], axes[j - 1]); --j) {
       std::swap(axes[j], axes[j - 1]);

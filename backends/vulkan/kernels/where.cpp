@@ -1,4 +1,4 @@
-// where, for tensors of every layout (map.comp): elements move as they are.
+// where, for tensors of every layout (map.comp). Elements keep their bits.
 #include "backends/vulkan/kernels/map.hpp"
 #include "backplane/shell/scalar.hpp"
 

@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/backend.h: the entry, met as other hosts meet it.
+// Cases for api/include/backplane/backend.h: several kinds of hosts call the entry.
 #include <memory>
 #include <string>
 
@@ -31,7 +31,7 @@ void foreign_versions_are_refused_in_words(Context& t) {
 void newer_host_is_served(Context& t) {
   const PluginEntry entry = open_entry(t);
   TestHost host(t.subject().options);
-  // As a later release may have it: longer, and with a tail that is not zero.
+  // A struct as a later release may have it: longer, with a tail that is not zero.
   struct Later {
     bp_entry_request known;
     uint64_t appended;
@@ -47,7 +47,7 @@ void newer_host_is_served(Context& t) {
   t.expect_eq(reply.backend->shutdown(reply.backend->self), bp_status{BP_OK}, "shutdown");
 }
 
-// Two hosts in one process, interleaved; ending one leaves the other alone.
+// Two hosts in one process work in turn. The end of one does not affect the other.
 void instances_are_independent(Context& t) {
   const bp_registry_desc desc{.struct_size = sizeof(bp_registry_desc),
                               .struct_type = BP_STRUCT_REGISTRY_DESC,

@@ -1,4 +1,4 @@
-// The functions of the tables that every device has, and the entry.
+// Calls of the entry, and of functions in the tables that every device has.
 #include "conformance/cases/abi/abi_size_calls.hpp"
 
 #include <memory>
@@ -13,13 +13,13 @@
 namespace bp::conformance {
 namespace {
 
-// Calls `create`, ends what it made, and looks after the out parameter of a failure.
+// Calls `create` and ends what it made. Checks the out parameter if it fails.
 template <typename Handle, typename Create, typename End>
 bp_status create_and_end(Context& t, Create create, End end) {
   Handle* handle = t.sentinel<Handle>();
   const bp_status status = create(&handle);
   if (status == BP_OK) {
-    t.expect_eq(end(handle), bp_status{BP_OK}, "the end of what was made");
+    t.expect_eq(end(handle), bp_status{BP_OK}, "the end of the handle that the call made");
   } else {
     t.expect_eq(handle, t.sentinel<Handle>(), "the out parameter after a failure");
   }
@@ -35,7 +35,7 @@ bp_allocate_desc allocate_desc(bp_memory_usage usage) {
   return desc;
 }
 
-// A buffer that can be exported. Types are tried in the order of the header.
+// Returns a buffer that can be exported. Types are tried in the order of the header.
 std::shared_ptr<bp_buffer> exportable_buffer(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_allocate_desc desc = allocate_desc(BP_MEMORY_EXPORT);
@@ -57,7 +57,7 @@ std::shared_ptr<bp_event> exportable_event(Context& t) {
   return {event, [&events](bp_event* e) { events.destroy(events.self, e); }};
 }
 
-// The first type that `exported` takes.
+// Returns the first type that `exported` accepts.
 template <typename Export>
 bp_external_type offered_type(Context& t, Export exported) {
   for (const bp_external_type type : {BP_EXTERNAL_FD, BP_EXTERNAL_BYTES}) {
@@ -69,7 +69,7 @@ bp_external_type offered_type(Context& t, Export exported) {
   t.not_supported(bp_error_text());
 }
 
-// What an export fills belongs to the caller.
+// The struct that an export fills belongs to the caller.
 template <typename Export>
 SizedCall export_call(bp_external_type type, Export exported) {
   return sized_call<bp_external_handle>(blank_handle(), [=](bp_external_handle* at) {
@@ -186,7 +186,7 @@ SizedCall make_bp_event_ops_import_event(Context& t) {
 
 namespace {
 
-// A kernel of the backend that makes plans, and a frame that it plans.
+// A kernel of the backend that makes plans, and a frame for which it makes one.
 struct Plannable {
   OpCase op_case;
   std::unique_ptr<HostCall> call;
@@ -206,7 +206,7 @@ bool makes_plan(const bp_target& target, Plannable& p) {
   if (p.kernel->prepare == nullptr) return false;
   p.desc.struct_size = sizeof(p.desc);
   p.desc.struct_type = BP_STRUCT_PREPARE_DESC;
-  // A plan may be of use only where an argument is constant: each alone is tried.
+  // A kernel may plan only if an argument is constant, so each argument alone is tried.
   for (uint64_t constants = 0; constants <= 1u << 3;
        constants = constants == 0 ? 1 : 2 * constants) {
     p.desc.constant_args = constants;
@@ -262,11 +262,11 @@ SizedCall make_bp_kernel_plan_info(Context& t) {
 
 namespace {
 
-// The entry with a host of the case's own, whose structs may be replaced one by one.
+// Calls the entry with a host of the case's own, whose structs can be replaced one by one.
 struct Meeting {
   explicit Meeting(Context& t) : entry(open_entry(t)), host(t.subject().options) {}
 
-  // Ends the instance that the entry made.
+  // Calls the entry, and ends the instance that it made.
   bp_status meet(Context& t, const bp_entry_request* request, bp_entry_reply* reply) {
     const bp_status status = entry.get()(request, reply);
     if (status == BP_ALREADY_EXISTS) t.not_supported(host.take_text());

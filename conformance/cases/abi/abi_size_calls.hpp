@@ -1,6 +1,6 @@
-// For every function that takes or fills a struct whose size another build may see otherwise: a
-// valid struct, and one call with it. boundary.def, written from the headers, lists the functions;
-// one without a maker here does not compile.
+// Valid structs and calls with them, for every function that takes or fills a struct whose size may
+// differ between builds. boundary.def, which is made from the headers, lists the functions. A
+// listed function that has no maker here fails to compile.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace bp::conformance {
 
-// A struct, and what is called with it.
+// A struct, and the call that it is for.
 struct SizedCall {
-  std::vector<std::byte> bytes;  // A valid struct as this build has it.
+  std::vector<std::byte> bytes;  // A valid struct with the size of this build.
 
-  // Makes the call with the struct at `at`, and ends what came of it. Adds a finding if the call
-  // fails and wrote an out parameter. 1 KiB in front of `at` may be written.
+  // Makes the call with the struct at `at`, and ends what the call made. Adds a finding if the call
+  // fails and wrote an out parameter. The call may write 1 KiB in front of `at`.
   std::function<bp_status(void* at)> run;
 };
 
@@ -33,22 +33,22 @@ SizedCall sized_call(const Struct& valid, std::function<bp_status(Struct*)> run)
 
 using MakeSizedCall = SizedCall (*)(Context&);
 
-// Each ends the case as NotSupported where the device has no such table or function.
+// Each maker ends the case as NotSupported if the device lacks the table or the function.
 #define BP_REQUEST(table, slot, desc, first) SizedCall make_##table##_##slot(Context& t);
 #define BP_OUT(table, slot, result, first) SizedCall make_##table##_##slot(Context& t);
 #define BP_NESTED(request, first) SizedCall make_##request(Context& t);
 #include "conformance/boundary.def"
 
-// What the host hands to the entry and to register_all().
+// Make the structs that the host passes to the entry and to register_all().
 SizedCall make_bp_host(Context& t);
 SizedCall make_bp_entry_request(Context& t);
 SizedCall make_bp_entry_reply(Context& t);
 SizedCall make_bp_registrar(Context& t);
 
-// Of a struct that is offered: in the first release that has it.
+// Returns the size that an offered struct had in the first release that has it.
 uint32_t first_size_of(std::string_view name);
 
-// The cases of what is offered, behind those of single structs.
+// Adds the cases of offers, which come after those of single structs.
 void add_abi_offer_cases(std::vector<Case>& cases);
 
 }  // namespace bp::conformance

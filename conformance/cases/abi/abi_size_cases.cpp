@@ -1,5 +1,5 @@
-// Cases for the sizes of structs: what another build of the host, older or newer, hands over. Each
-// struct lies at the end of a page, so that nobody reads or writes behind the caller's size.
+// Cases for the sizes of structs that an older or newer build of the host passes. Each struct lies
+// at the end of a page, so that a read or write behind the caller's size ends the process.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -13,27 +13,27 @@
 namespace bp::conformance {
 namespace {
 
-// A type of link that nobody defines, from the block of the last vendor.
+// The type of a link that nobody defines, from the block of the last vendor.
 constexpr uint32_t kUnknownLink = 0x7fff0001;
 
 struct Row {
   std::string name;
   std::string type;
-  uint32_t first_size_bytes;  // In its first release.
+  uint32_t first_size_bytes;  // The size in its first release.
   MakeSizedCall make;
 };
 
-// One way to hand a struct over.
+// One way to pass a struct.
 struct Variation {
   std::string what;
-  uint32_t struct_size;  // What it says.
-  size_t given_bytes;    // What lies in front of the end of the page; at least struct_size.
-  std::byte tail;        // Of the bytes behind those of this build.
+  uint32_t struct_size;  // The size that the struct states.
+  size_t given_bytes;    // The bytes in front of the end of the page; at least struct_size.
+  std::byte tail;        // The value of the bytes behind those of this build.
   uint32_t link;         // The struct_type of a link, or 0.
   bp_status want;
 };
 
-// How a reader judges: as a request, of which nothing may be ignored, or as an offer.
+// Returns the variations. A reader of a request may ignore nothing, but a reader of an offer may.
 std::vector<Variation> variations(const Row& row, uint32_t own_bytes, bool is_offer) {
   const uint32_t first = row.first_size_bytes, longer = own_bytes + 8;
   const bp_status of_tail = is_offer ? BP_OK : BP_INCOMPATIBLE;
@@ -44,7 +44,7 @@ std::vector<Variation> variations(const Row& row, uint32_t own_bytes, bool is_of
       {"of its first release", first, first, {}, 0, BP_OK},
       {"8 bytes longer, these zero", longer, longer, {}, 0, BP_OK},
       {"8 bytes longer, these not zero", longer, longer, std::byte{0x5A}, 0, of_tail},
-      {"a link that nobody knows", own_bytes, own_bytes, {}, kUnknownLink, BP_OK},
+      {"a link of an unknown type", own_bytes, own_bytes, {}, kUnknownLink, BP_OK},
       {"a link that must be understood",
        own_bytes,
        own_bytes,
@@ -54,7 +54,7 @@ std::vector<Variation> variations(const Row& row, uint32_t own_bytes, bool is_of
   };
 }
 
-// Lays the struct of a variation out, and keeps what it refers to.
+// Lays out the struct of a variation, and keeps what the struct refers to.
 class Laid {
  public:
   Laid(const SizedCall& call, const Variation& v)
@@ -71,7 +71,7 @@ class Laid {
   }
 
   std::byte* data() { return place_.data(); }
-  // Whether the bytes from `begin` on are what they were.
+  // Returns whether the bytes from `begin` on have not changed.
   bool is_unchanged(size_t begin, size_t end) {
     return std::equal(before_.data() + begin, before_.data() + end, place_.data() + begin);
   }
@@ -83,14 +83,15 @@ class Laid {
   std::vector<std::byte> before_;
 };
 
-// Ends the case where the plain call, the first one, is not offered.
+// Ends the case if the plain call, which is the first one, is not offered.
 bool is_first_and_fails(Context& t, const Variation& v, uint32_t own_bytes, bp_status status) {
   if (v.struct_size != own_bytes || v.link != 0 || status == BP_OK) return false;
   if (status == BP_UNSUPPORTED) t.not_supported(bp_error_text());
   return true;
 }
 
-// Requires the status, and of a failure the text; the host's text where it is the suite's own.
+// Requires the status. If `has_text`, a failure must also leave a text with this host; otherwise
+// the call has left its text with a host of the suite's own.
 void expect_status(Context& t, const Row& row, const Variation& v, bp_status status,
                    bool has_text) {
   const std::string what = row.name + ": " + row.type + " " + v.what;
@@ -113,11 +114,11 @@ void check_read(Context& t, const Row& row, bool is_offer) {
     const bool is_last = is_first_and_fails(t, v, own_bytes, status);
     expect_status(t, row, v, status, !is_offer);
     t.expect(laid.is_unchanged(), row.name + ": what was given, " + v.what + ", was written to");
-    if (is_last) return;  // The rest says little where the plain call does not work.
+    if (is_last) return;  // If the plain call does not work, the others prove little.
   }
 }
 
-// What a callee fills: as much as the caller's size, without the header, or nothing.
+// A callee fills as much as the caller's size, without the header, or nothing.
 void check_filled(Context& t, const Row& row) {
   const SizedCall call = row.make(t);
   const auto own_bytes = static_cast<uint32_t>(call.bytes.size());
@@ -128,7 +129,7 @@ void check_filled(Context& t, const Row& row) {
       {"shorter than its first release", first - 8, own_bytes, {}, 0, BP_INCOMPATIBLE},
       {"of its first release", first, first, {}, 0, BP_OK},
       {"64 bytes longer", longer, longer, std::byte{0x5A}, 0, BP_OK},
-      {"a link that nobody knows", own_bytes, own_bytes, {}, kUnknownLink, BP_OK},
+      {"a link of an unknown type", own_bytes, own_bytes, {}, kUnknownLink, BP_OK},
   }};
   for (const Variation& v : all) {
     t.progress(v.what);
@@ -163,7 +164,7 @@ void add(std::vector<Case>& cases, const Row& row, std::vector<std::string> tags
 void check_request(Context& t, const Row& row) { check_read(t, row, false); }
 void check_host_offer(Context& t, const Row& row) { check_read(t, row, true); }
 
-// "bp_allocator_ops" and "allocate" to "allocator.allocate".
+// Returns "allocator.allocate" for "bp_allocator_ops" and "allocate".
 std::string id_of(std::string_view table, std::string_view slot) {
   table.remove_prefix(std::string_view("bp_").size());
   if (table.ends_with("_ops")) table.remove_suffix(std::string_view("_ops").size());

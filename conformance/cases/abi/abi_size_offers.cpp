@@ -1,5 +1,5 @@
-// Cases for the sizes of what is offered: by the backend when it registers, in answers to calls,
-// and by the host in the requests of calls.
+// Cases for the sizes of offers: by the backend when it registers or answers calls, and by the host
+// in the requests of calls.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -19,7 +19,7 @@
 namespace bp::conformance {
 namespace {
 
-// Who makes an offer. A struct without an answer here does not compile.
+// The maker of an offer. A struct without an answer here does not compile.
 enum class Maker { kHost, kBackend, kCallee, kInCalls };
 constexpr Maker maker_of(const bp_host*) { return Maker::kHost; }
 constexpr Maker maker_of(const bp_entry_request*) { return Maker::kHost; }
@@ -41,7 +41,7 @@ constexpr Maker maker_of(const bp_layout_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_compiler_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_process_group_ops*) { return Maker::kBackend; }
 constexpr Maker maker_of(const bp_profiler_ops*) { return Maker::kBackend; }
-// What a call hands out or takes; the cases of these tables look at it.
+// Calls hand out or take these structs, and the cases of their tables check them.
 constexpr Maker maker_of(const bp_layout*) { return Maker::kInCalls; }
 constexpr Maker maker_of(const bp_activity*) { return Maker::kInCalls; }
 constexpr Maker maker_of(const bp_store*) { return Maker::kInCalls; }
@@ -158,7 +158,7 @@ void layouts_are_whole(Context& t) {
   }
 }
 
-// What a sink saw of the records, which live during its call alone.
+// The records that a sink received; they live only during its call.
 struct SeenRecords {
   std::mutex mutex;
   std::vector<bp_struct_header> headers;
@@ -209,7 +209,7 @@ bp_store empty_store() {
           .put = [](void*, const char*, const void*, uint64_t) -> bp_status { return BP_OK; }};
 }
 
-// Makes a group of this device alone with the store at `at`, and ends it.
+// Makes a group of only this device with the store at `at`, and ends the group.
 bp_status make_group(Context& t, const void* at) {
   const bp_process_group_ops& groups = *t.target().process_groups;
   bp_device* const device = t.target().device;
@@ -230,7 +230,8 @@ bp_status make_group(Context& t, const void* at) {
   return status;
 }
 
-// A store may be left alone where all ranks are local: what cannot be read is refused or not read.
+// A backend may ignore a store if all ranks are local. It must refuse or ignore a store that it
+// cannot read.
 void stores_of_other_builds(Context& t) {
   if ((t.target().table_mask >> BP_STRUCT_PROCESS_GROUP_OPS & 1) == 0) {
     t.not_supported("the device has no process groups");

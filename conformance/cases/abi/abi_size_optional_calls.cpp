@@ -1,4 +1,4 @@
-// The functions of the tables that a device may do without.
+// Calls of functions in the optional tables.
 #include <array>
 #include <memory>
 #include <string>
@@ -24,7 +24,7 @@ Struct blank(uint32_t struct_type) {
   return made;
 }
 
-// A stream that lives as long as the call that holds it.
+// Returns a stream that lives as long as the call that holds it.
 std::shared_ptr<bp_stream> shared_stream(Context& t) {
   OwnedStream stream = make_stream(t);
   const StreamEnd end = stream.get_deleter();
@@ -66,7 +66,7 @@ SizedCall make_bp_graph_ops_capture_info(Context& t) {
 
 namespace {
 
-// y = a + b for eight elements.
+// A program for y = a + b with eight elements.
 struct Program {
   static constexpr int64_t kShape[1] = {8};
   static constexpr int64_t kStrides[1] = {1};
@@ -172,7 +172,7 @@ SizedCall make_bp_program_node(Context& t) {
   });
 }
 
-// The last of the values is the one that is looked at; the others lie in front of it.
+// The call reads the last value; the others lie in front of it.
 SizedCall make_bp_program_value(Context& t) {
   const auto p = make_program(t);
   return sized_call<bp_program_value>(p->values[2], [&t, p](bp_program_value* at) {
@@ -206,7 +206,7 @@ SizedCall make_bp_compiler_ops_executable_info(Context& t) {
 
 namespace {
 
-// A group of this device alone.
+// A group of only this device.
 struct Alone {
   explicit Alone(Context& t) : device(t.target().device) {
     desc = blank<bp_process_group_desc>(BP_STRUCT_PROCESS_GROUP_DESC);

@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/memory.h: memory that a host holds by its address.
+// Cases for api/include/backplane/memory.h: memory that a host knows by its address.
 #include <algorithm>
 
 #include "conformance/cases/families.hpp"
@@ -28,7 +28,7 @@ OwnedBuffer wrap(Context& t, uint64_t address, uint64_t size_bytes) {
   return OwnedBuffer(buffer, {&m});
 }
 
-// False if the address lies in no buffer.
+// Returns false if the address lies in no buffer.
 bool find(Context& t, uint64_t address, bp_address_info& info) {
   const bp_allocator_ops& m = *t.target().allocator;
   info = {.struct_size = sizeof(bp_address_info),
@@ -61,20 +61,20 @@ void wrapped_address_is_the_same_memory(Context& t) {
   write(t, stream.get(), range(owner, 0, kSize), expected);
   t.expect(read(t, stream.get(), range(part, 0, 2048)) ==
                std::vector<uint8_t>(expected.begin() + 1024, expected.begin() + 3072),
-           "what the owner holds, seen through the wrapped range");
+           "the owner's bytes, read through the wrapped range");
   fill(t, stream.get(), range(part, 100, 50), 0xA5);
   std::fill_n(expected.begin() + 1124, 50, uint8_t{0xA5});
   const bp_buffer_ref to = range(other, 0, 2048), from = range(part, 0, 2048);
   t.require_ok(m.copy(m.self, stream.get(), &to, &from), "copy out of the wrapped range");
   t.expect(read(t, stream.get(), range(owner, 0, kSize)) == expected,
-           "what the owner holds after a fill of the wrapped range");
+           "the owner's bytes after a fill of the wrapped range");
   t.expect(read(t, stream.get(), to) ==
                std::vector<uint8_t>(expected.begin() + 1024, expected.begin() + 3072),
-           "what was copied out of the wrapped range");
+           "the bytes copied from the wrapped range");
   const bp_buffer_ref outside = range(part, 1, 2048);
   const uint8_t zero = 0;
   t.expect_refused(m.fill(m.self, stream.get(), &outside, &zero, 1), BP_INVALID_ARGUMENT,
-                   "a range that leaves what was wrapped");
+                   "a range that leaves the wrapped range");
 }
 
 void free_ends_the_wrapping_alone(Context& t) {
@@ -89,7 +89,7 @@ void free_ends_the_wrapping_alone(Context& t) {
     t.require_ok(m.free(m.self, wrapped.release(), behind), "free of the wrapped range");
     finish(t, stream.get());
   }
-  // Memory that was given back by mistake would be given away now.
+  // Memory that was freed by mistake would be given out now.
   std::vector<OwnedBuffer> others;
   for (int i = 0; i < 8; ++i) {
     others.push_back(make_buffer(t, kSize));
@@ -113,7 +113,8 @@ void address_info_finds_the_buffer(Context& t) {
       t.expect_eq(info.size_bytes, size, "size_bytes");
     }
   }
-  // A wrapped range is not searched: its memory is that of the buffer it was made from.
+  // The search does not find a wrapped range, because its memory is that of the buffer it was made
+  // from.
   const uint64_t begin = address_of(t, buffers.back().get());
   bp_buffer* wrapped = nullptr;
   const bp_allocator_ops& m = *t.target().allocator;
@@ -121,12 +122,14 @@ void address_info_finds_the_buffer(Context& t) {
   const OwnedBuffer owner(wrapped, {&m});
   bp_address_info info;
   t.require(find(t, begin + 70, info), "an address inside a buffer that is wrapped too");
-  t.expect_eq(info.buffer, buffers.back().get(), "buffer, where a part of it is wrapped");
-  t.expect_eq(info.byte_offset, uint64_t{70}, "byte_offset, where a part of it is wrapped");
+  t.expect_eq(info.buffer, buffers.back().get(),
+              "the buffer of an address whose range is wrapped too");
+  t.expect_eq(info.byte_offset, uint64_t{70},
+              "the byte_offset of an address whose range is wrapped too");
 }
 
-// An address behind a buffer may lie in another one, and so may one of a buffer that was freed: but
-// never in the buffer that it is not of.
+// An address behind a buffer, or in a freed buffer, may lie in another buffer. It must never be
+// found in the first one.
 void address_info_ends_with_the_buffer(Context& t) {
   std::vector<uint64_t> addresses;
   std::vector<bp_buffer*> freed;
@@ -150,7 +153,8 @@ void address_info_ends_with_the_buffer(Context& t) {
   }
 }
 
-// Memory of the host, at an address that no allocator rounded, with bytes around it to watch.
+// The memory belongs to the host, its address has no special alignment, and the bytes around it are
+// checked.
 void device_works_on_registered_memory(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
@@ -170,7 +174,7 @@ void device_works_on_registered_memory(Context& t) {
     t.expect(read(t, stream.get(), back) ==
                  std::vector<uint8_t>(memory.begin() + static_cast<std::ptrdiff_t>(offset),
                                       memory.begin() + static_cast<std::ptrdiff_t>(offset + size)),
-             "what the device read from host memory");
+             "the bytes that the device read from host memory");
     fill(t, stream.get(), part, 0x3C);
     finish(t, stream.get());
     std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(offset + 10), 100, uint8_t{0x3C});
@@ -191,9 +195,10 @@ void unregistered_memory_is_the_hosts_again(Context& t) {
     if (status == BP_UNSUPPORTED) t.not_supported(bp_error_text());
     t.require_ok(status, "register_host of memory that was unregistered before");
     t.require_ok(m.unregister_host(m.self, lent), "memory.unregister_host");
-    t.expect(memory == before, "bytes that nobody wrote to");
+    t.expect(memory == before, "the bytes that no work wrote");
   }
-  std::ranges::fill(memory, uint8_t{0});  // Faults if it is not the host's.
+  std::ranges::fill(memory, uint8_t{0});  // The write faults if the memory is not the host's any
+                                          // more.
   bp_buffer* lent = t.sentinel<bp_buffer>();
   t.expect_refused(m.register_host(m.self, t.target().device, nullptr, 64, &lent),
                    BP_INVALID_ARGUMENT, "register_host of NULL");

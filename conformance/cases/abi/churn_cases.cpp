@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/memory.h that look at many buffers, ranges or failures at once.
+// Cases for api/include/backplane/memory.h with many buffers, ranges or failures at once.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -21,8 +21,8 @@ bp_allocate_desc request(uint64_t size_bytes) {
 }
 
 // Allocates, fills, moves, checks and frees buffers on several streams, in an order that the seed
-// chooses. Each buffer is filled with words of its own: memory that two buffers hold at once, or
-// that is given away before its last use, shows words of another.
+// chooses. Each buffer is filled with words of its own. If two buffers share memory, or memory is
+// given out before its last use, a buffer shows the words of another one.
 class Churn {
  public:
   explicit Churn(Context& t) : t_(t), m_(*t.target().allocator), random_(t.seed()) {
@@ -44,7 +44,7 @@ class Churn {
     if (live_.empty() || (choice < 40 && live_.size() < 64)) return add();
     Block& block = live_[below(live_.size())];
     if (choice < 60) return remove(block);
-    if (gate_ && block.stream == kHeld) return;  // What waits for the gate is not waited for.
+    if (gate_ && block.stream == kHeld) return;  // The case does not wait for work behind the gate.
     if (choice < 75) return move(block);
     check(block);
   }
@@ -59,9 +59,9 @@ class Churn {
     OwnedBuffer buffer;
     uint64_t size_bytes = 0;
     uint32_t word = 0;
-    size_t stream = 0;  // On which all its work is, or waits for the one before.
+    size_t stream = 0;  // The stream of the buffer's work, or the stream that waits for that work.
   };
-  static constexpr size_t kHeld = 0;  // The stream that is held back at times.
+  static constexpr size_t kHeld = 0;  // The stream that is sometimes held back.
 
   uint64_t below(uint64_t end) { return random_() % end; }
 
@@ -80,7 +80,7 @@ class Churn {
     t_.require_ok(m_.fill(m_.self, streams_[block.stream].get(), &whole, &block.word, 4), "fill");
   }
 
-  // Goes on with another stream, behind all work on this one.
+  // Continues on another stream, after all work on this one.
   void move(Block& block) {
     const size_t next = gate_ ? 1 + below(streams_.size() - 1) : below(streams_.size());
     const OwnedEvent event = make_event(t_);
@@ -115,7 +115,7 @@ class Churn {
       std::memcpy(&word, bytes.data() + i, 4);
       if (word == block.word) continue;
       t_.fail("byte " + std::to_string(i) + " of a buffer of " + std::to_string(bytes.size()) +
-              " bytes, which nobody else has");
+              " bytes, which no other buffer has");
     }
   }
 
@@ -134,7 +134,8 @@ class Churn {
   std::mt19937_64 random_;
   std::array<OwnedStream, 3> streams_;
   bool can_hold_ = false;
-  std::vector<Block> live_;  // Ends before the streams, and after the gate has opened.
+  std::vector<Block> live_;  // Declared so that it ends before the streams, and after the gate has
+                             // opened.
   std::optional<Gate> gate_;
   uint64_t held_steps_ = 0;
 };
@@ -145,7 +146,7 @@ void churn_keeps_every_pattern(Context& t) {
   churn.finish_all();
 }
 
-// Every call that takes a range, at every offset of two cache lines.
+// Makes every call that takes a range, at every offset of two cache lines.
 void ranges_begin_at_every_byte(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
@@ -203,11 +204,11 @@ void kernels_take_every_allowed_offset(Context& t) {
                 after.begin() + static_cast<std::ptrdiff_t>(y.byte_offset));
     t.expect(read(t, stream.get(), range(to, 0, expected.size())) == after,
              "copy from byte " + std::to_string(x.byte_offset) + " to byte " +
-                 std::to_string(y.byte_offset) + ", and what is around it");
+                 std::to_string(y.byte_offset) + ", and the bytes around it");
   }
 }
 
-// The status and the text of a request that cannot be met.
+// Checks the status and the text of a request that cannot be met.
 void expect_exhausted(Context& t, uint64_t size_bytes) {
   const bp_allocator_ops& m = *t.target().allocator;
   const bp_allocate_desc desc = request(size_bytes);
@@ -221,7 +222,7 @@ void expect_exhausted(Context& t, uint64_t size_bytes) {
   t.expect_eq(buffer, t.sentinel<bp_buffer>(), "out_buffer after a failure");
 }
 
-// Takes buffers of one size until there is no room, and returns how many it got.
+// Allocates buffers of one size until there is no room, and returns their number.
 size_t take_all(Context& t, uint64_t size_bytes, size_t most) {
   const bp_allocator_ops& m = *t.target().allocator;
   std::vector<OwnedBuffer> buffers;
@@ -239,7 +240,8 @@ void full_heap_is_out_of_memory(Context& t) {
   const bp_heap& heap = *t.target().properties->heaps;
   if (heap.max_allocation_bytes < UINT64_MAX) expect_exhausted(t, heap.max_allocation_bytes + 1);
   if (t.target().properties->device_class == BP_DEVICE_HOST) {
-    // The system gives addresses beyond what it has, and takes what others need to back them.
+    // The system gives out more addresses than it has memory. Using them would take memory from
+    // other programs.
     t.detail("full", "not tried: the memory is that of all programs of the host");
     return;
   }

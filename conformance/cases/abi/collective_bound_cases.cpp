@@ -1,6 +1,6 @@
-// Cases for api/include/backplane/collective.h: how far reductions of floats may be off. Elements
-// have all bits of their significand, so that every order of additions, and every rounding between
-// them, gives another result.
+// Cases for api/include/backplane/collective.h: the errors that reductions of floats may have.
+// Elements use all bits of their significand, so that every order of additions and every rounding
+// between them gives another result.
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/rank_group.hpp"
@@ -17,10 +17,10 @@ struct Numbers {
   bp_reduction reduction;
 };
 
-// Of a scaled sum: no power of two, and another one on each rank.
+// Returns the factor of a scaled sum: it is not a power of two, and differs between ranks.
 double scale_of(uint32_t rank) { return 0.3 + 0.2 * rank; }
 
-// Elements between 1/2 and 2 of both signs, so that no step overflows or is subnormal.
+// Returns elements between 1/2 and 2 of both signs, so that no step overflows or is subnormal.
 std::vector<double> elements(Context& t, bp_dtype dtype, uint32_t rank) {
   const std::vector<uint8_t> noise = random_bytes(t, 8 * kCount, rank + 1);
   std::vector<double> values(kCount);
@@ -35,10 +35,10 @@ std::vector<double> elements(Context& t, bp_dtype dtype, uint32_t rank) {
 
 struct Exact {
   DoubleDouble result;
-  double magnitude = 0;  // What the bound is relative to.
+  double magnitude = 0;  // The bound is relative to this magnitude.
 };
 
-// Element i over all ranks.
+// Returns element i, reduced over all ranks.
 Exact combined(const std::vector<std::vector<double>>& given, bp_reduction reduction, uint64_t i) {
   const auto size = static_cast<double>(given.size());
   Exact exact;
@@ -63,7 +63,7 @@ std::string describe(Numbers n, uint32_t rank, uint64_t i) {
          std::to_string(rank) + ", element " + std::to_string(i);
 }
 
-// One all_reduce; reports the first element of each rank that is farther off than it may be.
+// Runs one all_reduce, and reports the first element of each rank whose error is too large.
 void check_bound(Context& t, RankGroup& g, Numbers n) {
   std::vector<std::vector<double>> given;
   std::vector<bp_collective_call> calls;

@@ -1,5 +1,5 @@
-// Cases for api/include/backplane/collective.h. Values are small integers, so that any order of a
-// reduction gives one result, known from rank and index alone.
+// Cases for api/include/backplane/collective.h. Values are small integers, so that a reduction
+// gives the same result in any order, which follows from rank and index.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -12,7 +12,7 @@
 namespace bp::conformance {
 namespace {
 
-constexpr uint64_t kCount = 37;  // No power of two, and no multiple of a vector.
+constexpr uint64_t kCount = 37;  // The count is no power of two, and no multiple of a vector.
 
 double value(uint32_t rank, uint64_t i) {
   return static_cast<double>((i * 5 + uint64_t{rank} * 3) % 4 + 1);
@@ -38,7 +38,7 @@ double reduce(bp_reduction reduction, double a, double b) {
   }
 }
 
-// Element i of the reduction over `size` ranks. Only the first four give to a product.
+// Returns element i of the reduction over `size` ranks. Only the first four ranks change a product.
 double reduced(bp_reduction reduction, uint32_t size, uint64_t i, const ValueOf& given) {
   double result = given(0, i);
   for (uint32_t rank = 1; rank < size; ++rank) result = reduce(reduction, result, given(rank, i));
@@ -53,7 +53,7 @@ struct Numbers {
 // Runs one all_reduce at odd offsets, in place or not, and compares on every rank.
 void check_all_reduce(Context& t, RankGroup& g, Numbers n, bool in_place) {
   const uint64_t item = element_size(n.dtype), size_bytes = kCount * item, offset = 3 * item;
-  // A product over many ranks stays small: most give 1.
+  // A product over many ranks stays small, because most ranks give 1.
   const ValueOf given = [n](uint32_t rank, uint64_t i) {
     return n.reduction == BP_REDUCTION_PRODUCT && rank > 2 ? 1 : value(rank, i);
   };
@@ -84,7 +84,7 @@ void check_all_reduce(Context& t, RankGroup& g, Numbers n, bool in_place) {
   }
 }
 
-// What the device's dtypes and the group together allow.
+// Returns the combinations that the device's dtypes and the group allow.
 std::vector<Numbers> claimed_numbers(Context& t, const RankGroup& g) {
   std::vector<Numbers> claimed;
   const bp_device_properties& p = *t.target().properties;
@@ -107,7 +107,7 @@ std::vector<Numbers> claimed_numbers(Context& t, const RankGroup& g) {
 void check_all_reduces(Context& t, uint32_t size) {
   RankGroup g(t, size);
   for (const Numbers n : claimed_numbers(t, g)) {
-    // An average over a number of ranks that is no power of two is not exact.
+    // If the number of ranks is not a power of two, an average is not exact.
     if (n.reduction == BP_REDUCTION_AVERAGE && (size & (size - 1)) != 0) continue;
     check_all_reduce(t, g, n, false);
     check_all_reduce(t, g, n, true);
@@ -119,7 +119,7 @@ void all_reduce_is_exact(Context& t) {
   check_all_reduces(t, kSize);
 }
 
-// Random bits: sums that depend on their order, which has to be one order for all.
+// The data are random bits: their sum depends on the order, which must be the same for all ranks.
 void all_reduce_gives_every_rank_the_same_bits(Context& t) {
   RankGroup g(t, 2);
   constexpr uint64_t kMany = 1000;
@@ -177,7 +177,7 @@ uint64_t before(const std::vector<uint64_t>& counts, uint64_t part) {
   return std::accumulate(counts.begin(), counts.begin() + static_cast<int64_t>(part), uint64_t{0});
 }
 
-// The part and the place within it of element i.
+// Returns the part that element i is in, and its place within the part.
 std::pair<uint32_t, uint64_t> find_part(const std::vector<uint64_t>& counts, uint64_t i) {
   uint32_t part = 0;
   while (i >= counts[part]) i -= counts[part++];
@@ -211,7 +211,7 @@ void broadcast_and_reduce_have_a_root(Context& t) {
   }
 }
 
-// Even parts, uneven ones, and an empty one.
+// Checks even parts, uneven parts, and an empty part.
 void check_parts(Context& t, RankGroup& g, const std::vector<uint64_t>& counts) {
   const uint64_t all = before(counts, counts.size());
   const auto make = [&](bp_collective_kind kind, bp_reduction reduction) {
@@ -286,7 +286,8 @@ void all_to_all_exchanges_every_pair(Context& t) {
   }
 }
 
-// Each rank sends to the next and receives from the one before: alone, every send would wait.
+// Each rank sends to the next rank and receives from the previous one. Without grouping, every send
+// would wait.
 void sends_and_receives_of_one_group_of_calls_pair_up(Context& t) {
   RankGroup g(t, 2);
   const uint32_t n = g.size();

@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/collective.h: what is refused, late, aborted or ended.
+// Cases for api/include/backplane/collective.h: calls that are refused, late, aborted or ended.
 #include <thread>
 
 #include "conformance/cases/families.hpp"

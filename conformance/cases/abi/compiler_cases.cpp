@@ -1,5 +1,5 @@
-// Cases for api/include/backplane/compiler.h: programs of a few element-wise nodes over small whole
-// numbers, whose results are exact.
+// Cases for api/include/backplane/compiler.h: programs of a few element-wise nodes over small
+// integers, whose results are exact.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -29,7 +29,7 @@ float at(const std::vector<uint8_t>& bytes, size_t index) {
   return value;
 }
 
-// Whether `bytes` holds expected(i) in each place.
+// Returns whether `bytes` holds expected(i) in each place.
 template <typename Expected>
 bool holds(const std::vector<uint8_t>& bytes, Expected expected) {
   for (size_t i = 0; i < kProgramCount; ++i) {
@@ -38,7 +38,7 @@ bool holds(const std::vector<uint8_t>& bytes, Expected expected) {
   return true;
 }
 
-// y = ((a + b) * a + b) * (a + b), through temporaries, one of which is written twice.
+// Makes y = ((a + b) * a + b) * (a + b) through temporaries, one of which is written twice.
 void make_chain(ProgramMaker& maker) {
   const uint32_t a = maker.add_value(BP_VALUE_INPUT), b = maker.add_value(BP_VALUE_INPUT),
                  y = maker.add_value(BP_VALUE_OUTPUT), sum = maker.add_value(BP_VALUE_TEMPORARY),
@@ -83,7 +83,8 @@ void constants_belong_to_the_executable(Context& t) {
                  y = maker.add_value(BP_VALUE_OUTPUT);
   maker.add_node(BP_OP_ADD, x, k, y);
   const OwnedExecutable executable = compile_program(t, maker);
-  std::ranges::fill(data, uint8_t{0xFF});  // Programs are borrowed during the call.
+  std::ranges::fill(data, uint8_t{0xFF});  // The compiler may read the program only during the
+                                           // call.
   const bp_compiler_ops& compiler = compiler_table(t);
   bp_executable_info info{.struct_size = sizeof(info), .struct_type = BP_STRUCT_EXECUTABLE_INFO};
   t.require_ok(compiler.executable_info(compiler.self, executable.get(), &info), "executable_info");
@@ -111,7 +112,7 @@ void formats_name_the_graph(Context& t) {
   t.expect_eq(executable, t.sentinel<bp_executable>(), "out_executable after a failure");
 }
 
-// A node over a dtype that the compiler may refuse: query() says whether compile() does.
+// The compiler may refuse a node of this dtype: query() must predict what compile() does.
 void query_tells_what_compiles(Context& t) {
   const bp_compiler_ops& compiler = compiler_table(t);
   Chain chain(t);
@@ -235,7 +236,7 @@ void submitted_launches_outlive_the_executable(Context& t) {
   gate.hold(runner.stream());
   t.require_ok(runner.launch(), "launch");
   executable.reset();
-  // Memory that was given back too early would be handed out again.
+  // Memory that was freed too early would be given out again.
   const OwnedStream other = make_stream(t);
   for (int i = 0; i < 8; ++i) {
     const OwnedBuffer buffer = make_buffer(t, kProgramBytes);

@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/device.h, and for what registration and the entry promise.
+// Cases for api/include/backplane/device.h, and for the promises of registration and of the entry.
 #include <algorithm>
 #include <array>
 #include <chrono>

@@ -1,5 +1,5 @@
-// Cases for tensors that DLPack carries to a device and from it: what a backend says of its
-// addresses, as other libraries see it.
+// Cases for tensors that DLPack carries to a device and from it. They check addresses of the
+// backend as other libraries use them.
 #include <algorithm>
 #include <string>
 
@@ -47,7 +47,7 @@ Foreign import(Context& t, bp_dlpack_managed* managed) {
   return Foreign(tensor);
 }
 
-// A (3, 5) tensor of i32 with gaps and turned axes, behind `offset` bytes of a buffer.
+// A (3, 5) tensor of i32 with gaps and permuted axes, behind `offset` bytes of a buffer.
 struct Strided {
   static constexpr uint64_t kSize = 1024;
 
@@ -55,7 +55,7 @@ struct Strided {
     tensor.buffer = buffer.get();
     tensor.byte_offset = offset;
   }
-  // What element (i, j) is at, in bytes of the buffer.
+  // Returns the place of element (i, j) in bytes of the buffer.
   uint64_t place(int64_t i, int64_t j) const {
     return tensor.byte_offset + static_cast<uint64_t>(4 * (i * strides[0] + j * strides[1]));
   }
@@ -88,7 +88,7 @@ void tensor_comes_back_without_a_copy(Context& t) {
     t.require(tensor.ndim == 2 && std::equal(tensor.shape, tensor.shape + 2, ours.shape) &&
                   std::equal(tensor.strides, tensor.strides + 2, ours.strides),
               "shape and strides");
-    // What each side writes, the other reads.
+    // The device and the other library each read what the other one writes.
     const bp_buffer_ref theirs_1_2{
         tensor.buffer, tensor.byte_offset + ours.place(1, 2) - ours.tensor.byte_offset, 4};
     t.expect(
@@ -103,7 +103,7 @@ void tensor_comes_back_without_a_copy(Context& t) {
   }
   t.expect_eq(end_count, int64_t{1}, "releases when the taker has ended it");
   t.expect(read(t, stream.get(), range(ours.buffer, 0, Strided::kSize)) == bytes,
-           "the buffer, with what the taker wrote");
+           "the bytes of the buffer after the importer's write");
 }
 
 void every_dtype_comes_back(Context& t) {
@@ -112,7 +112,8 @@ void every_dtype_comes_back(Context& t) {
   const bp_device_properties& p = *t.target().properties;
   for (uint64_t i = 0; i < p.dtype_count; ++i) {
     const bp_dtype dtype = p.dtypes[i];
-    if (bp_dtype_bits(dtype) < 8) continue;  // Packed: DLPack is not used for them here.
+    // Such elements are packed, and the suite does not use DLPack for them.
+    if (bp_dtype_bits(dtype) < 8) continue;
     const bp_tensor tensor{
         .buffer = buffer.get(), .shape = &extent, .strides = &stride, .ndim = 1, .dtype = dtype};
     int64_t end_count = 0;
@@ -121,8 +122,8 @@ void every_dtype_comes_back(Context& t) {
   }
 }
 
-// Memory that no allocator of the device gave, as numpy's arrays are: the axis is turned, and the
-// address rounded to nothing but the element.
+// The memory does not come from an allocator of the device, as for numpy's arrays. The axis is
+// reversed, and the address is aligned only to the element.
 void kernel_works_on_foreign_memory(Context& t) {
   const bp_device_properties& p = *t.target().properties;
   constexpr int32_t kHost = 1;

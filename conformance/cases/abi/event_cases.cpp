@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/stream.h, the events.
+// Cases for the events of api/include/backplane/stream.h.
 #include <chrono>
 #include <thread>
 
@@ -60,7 +60,7 @@ void destroy_accepts_null(Context& t) {
   t.expect_eq(events.destroy(events.self, nullptr), BP_OK, "event.destroy(NULL)");
 }
 
-// A writer is held back; a reader that waits for its event must see what it wrote.
+// A writer is held back. A reader that waits for the writer's event must see the written bytes.
 void waiter_starts_after_the_recorded_work(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
   const bp_event_ops& events = *t.target().events;
@@ -81,7 +81,8 @@ void waiter_starts_after_the_recorded_work(Context& t) {
   t.expect_refused(streams.synchronize(streams.self, reader.get(), kMomentNs), BP_TIMEOUT,
                    "synchronize of the reader while the writer is held back");
   gate.open();
-  t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(kSize, 2), "what the reader saw");
+  t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(kSize, 2),
+           "the bytes that the reader saw");
   finish(t, writer.get());
 }
 
@@ -103,7 +104,8 @@ void destroyed_event_still_orders_its_waiters(Context& t) {
   t.expect_eq(events.destroy(events.self, event.release()), BP_OK, "destroy");
   t.require_ok(memory.copy(memory.self, reader.get(), &to, &from), "copy");
   gate.open();
-  t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(4096, 2), "what the reader saw");
+  t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(4096, 2),
+           "the bytes that the reader saw");
   finish(t, writer.get());
 }
 
@@ -149,7 +151,7 @@ void event_carries_a_failure_to_its_waiters(Context& t) {
   t.expect_refused(events.synchronize(events.self, event.get(), kTimeoutNs), BP_ABORTED,
                    "synchronize of the event");
   const OwnedStream waiter = make_stream(t);
-  // The failure may show at once, or when the waiter gets there.
+  // The failure may show at once, or when the waiter reaches the event.
   const bp_status status = streams.wait_event(streams.self, waiter.get(), event.get());
   if (status != BP_OK) t.expect_refused(status, BP_ABORTED, "wait_event");
   t.expect_refused(streams.synchronize(streams.self, waiter.get(), kTimeoutNs), BP_ABORTED,
@@ -193,8 +195,8 @@ void host_signalled_events_have_their_own_rules(Context& t) {
               "the first signal counts");
 }
 
-// Records `start` and, 20 ms later, `end`, each on a stream of its own, and checks what
-// elapsed_ns() makes of it, if it gives a time at all.
+// Records `start` and, 20 ms later, `end`, each on a stream of its own. Checks the time of
+// elapsed_ns(), if it gives one.
 bp_status check_elapsed_time(Context& t, bp_stream* first, bp_stream* second) {
   const bp_event_ops& events = *t.target().events;
   const OwnedEvent start = make_event(t, BP_EVENT_TIMING), end = make_event(t, BP_EVENT_TIMING);
@@ -209,7 +211,8 @@ bp_status check_elapsed_time(Context& t, bp_stream* first, bp_stream* second) {
   int64_t elapsed = -1;
   const bp_status status = events.elapsed_ns(events.self, start.get(), end.get(), &elapsed);
   if (status != BP_OK) return status;
-  // The host waited between the two, so the device's clock did too; 1 % is for its rate.
+  // The host waited between the two records, so the device's clock advanced too. 1 % is for a
+  // difference of the clocks' rates.
   t.expect(elapsed >= kSleepNs - kSleepNs / 100, "at least the time that the host slept");
   t.expect(elapsed <= most + most + 1'000'000'000, "in nanoseconds, not in another unit");
   return status;

@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/memory.h: memory that processes share.
+// Cases for the memory that processes share, in api/include/backplane/memory.h.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,11 +12,12 @@
 #include "conformance/cases/fixtures/external_handle.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
+#include "conformance/json_file.hpp"
 
 namespace bp::conformance {
 namespace {
 
-constexpr uint64_t kSize = 5000;  // No multiple of a page.
+constexpr uint64_t kSize = 5000;  // The size is no multiple of a page.
 
 OwnedBuffer make_exportable(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
@@ -30,7 +31,7 @@ OwnedBuffer make_exportable(Context& t) {
   return OwnedBuffer(buffer, {&m});
 }
 
-// By whichever type the backend has.
+// Exports the buffer by the first type that the backend has.
 Exported export_of(Context& t, bp_buffer* buffer) {
   const bp_allocator_ops& m = *t.target().allocator;
   bp_status status = BP_OK;
@@ -63,11 +64,13 @@ void both_buffers_show_the_same_bytes(Context& t) {
   const OwnedBuffer second = import(t, exported.handle);
   std::vector<uint8_t> bytes = random_bytes(t, kSize);
   write(t, stream.get(), range(first, 0, kSize), bytes);
-  t.expect(read(t, stream.get(), range(second, 0, kSize)) == bytes, "what the exporter wrote");
+  t.expect(read(t, stream.get(), range(second, 0, kSize)) == bytes,
+           "the bytes that the exporter wrote");
   const std::vector<uint8_t> part = random_bytes(t, 1000, 1);
   write(t, stream.get(), range(second, 3999, 1000), part);
   std::ranges::copy(part, bytes.begin() + 3999);
-  t.expect(read(t, stream.get(), range(first, 0, kSize)) == bytes, "what the importer wrote");
+  t.expect(read(t, stream.get(), range(first, 0, kSize)) == bytes,
+           "the bytes that the importer wrote");
   const bp_allocator_ops& m = *t.target().allocator;
   const bp_buffer_ref outside = range(second, kSize - 1, 2);
   const uint8_t zero = 0;
@@ -87,10 +90,10 @@ void another_process_shows_the_same_bytes(Context& t) {
       {"size_bytes", handle.size_bytes},
       {"handle", std::vector<uint8_t>(std::begin(handle.bytes), std::end(handle.bytes))},
       {"expected", bytes}};
-  run_in_child(t, "import_and_invert", argument.dump(), handle.fd);
+  run_in_child(t, "import_and_invert", json_text(argument), handle.fd);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(~byte);
   t.expect(read(t, stream.get(), range(buffer, 0, kSize)) == bytes,
-           "what the other process left in the memory");
+           "the bytes that the other process wrote");
 }
 
 void handles_without_a_buffer_are_refused(Context& t) {
@@ -102,7 +105,7 @@ void handles_without_a_buffer_are_refused(Context& t) {
   t.expect_refused(m.export_buffer(m.self, plain.get(), good.handle.type, &out),
                    BP_INVALID_ARGUMENT, "export of a buffer without BP_MEMORY_EXPORT");
   t.expect_refused(m.export_buffer(m.self, shared.get(), 0x7FFF, &out), BP_UNSUPPORTED,
-                   "export by a type that nobody has");
+                   "export by an unknown type");
   t.expect(out.fd == -1 && out.size_bytes == 77, "out_handle after failures");
 
   bp_buffer* buffer = t.sentinel<bp_buffer>();
@@ -114,7 +117,7 @@ void handles_without_a_buffer_are_refused(Context& t) {
   };
   bp_external_handle wrong = good.handle;
   wrong.type = 0x7FFF;
-  refused(wrong, BP_UNSUPPORTED, "import by a type that nobody has");
+  refused(wrong, BP_UNSUPPORTED, "import by an unknown type");
   wrong = good.handle;
   wrong.size_bytes += 1u << 20;
   refused(wrong, BP_INVALID_ARGUMENT, "import of more bytes than were exported");
@@ -164,7 +167,7 @@ void memory_lives_until_the_last_import_ends(Context& t) {
   }
   exporter.reset();
   first.reset();
-  // Memory that came free too early would be given away now.
+  // Memory that was freed too early would be given out now.
   std::vector<OwnedBuffer> others;
   for (int i = 0; i < 8; ++i) {
     others.push_back(make_exportable(t));

@@ -1,4 +1,5 @@
-// Failures that come after the call: where they are told, to whom, how often, and how they end.
+// Cases for failures that come after the call: where, to whom and how often they are reported, and
+// how they end.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -41,7 +42,7 @@ void with_each(Context& t) {
   }
 }
 
-// A stream whose work has failed.
+// Makes a stream whose work has failed.
 OwnedStream failed_stream(Context& t, Provocation& provocation) {
   OwnedStream stream = make_stream(t);
   provocation.submit(stream.get());
@@ -76,7 +77,8 @@ void stays_on_its_stream(Context& t, Provocation& provocation) {
     t.expect_eq(status_of(t, stream), bp_status{BP_OK}, "status of another stream");
     t.expect_eq(synchronize(t, stream), bp_status{BP_OK}, "synchronize of another stream");
     t.require_ok(fill(t, stream, range(buffer, 0, kSize), ++value), "fill on another stream");
-    t.expect(read(t, stream, range(buffer, 0, kSize)) == all(value), "what another stream wrote");
+    t.expect(read(t, stream, range(buffer, 0, kSize)) == all(value),
+             "the bytes that another stream wrote");
   }
   t.expect_eq(devices.synchronize(devices.self, t.target().device, kTimeoutNs), bp_status{BP_OK},
               "synchronize of the device");
@@ -101,7 +103,7 @@ void stops_what_is_submitted_later(Context& t, Provocation& provocation) {
   t.expect(read(t, other.get(), range(buffer, 0, kSize)) == all(1), "nothing of it ran");
 }
 
-// Of the two classes of failure one ends what is queued already.
+// One of the two classes of failure also ends the work that is already queued.
 void stops_what_is_queued_behind_it(Context& t, Provocation& provocation) {
   if (!provocation.stops_the_queue()) return;
   const OwnedStream stream = make_stream(t), other = make_stream(t);
@@ -111,13 +113,13 @@ void stops_what_is_queued_behind_it(Context& t, Provocation& provocation) {
   gate.hold(stream.get());
   t.require_ok(fill(t, stream.get(), range(buffer, 0, 128), 2), "fill before it");
   provocation.submit(stream.get());
-  t.require_ok(fill(t, stream.get(), range(buffer, 128, 128), 3), "fill behind it");
+  t.require_ok(fill(t, stream.get(), range(buffer, 128, 128), 3), "a fill behind the failed work");
   gate.open();
   t.expect_refused(synchronize(t, stream.get()), provocation.failure(), "synchronize");
   std::vector<uint8_t> expected = all(1);
   std::fill_n(expected.begin(), 128, uint8_t{2});
   t.expect(read(t, other.get(), range(buffer, 0, kSize)) == expected,
-           "what came before it ran, and what was queued behind it did not");
+           "the work before the failure ran, and the work queued behind it did not");
 }
 
 void ends_with_clear_failure(Context& t, Provocation& provocation) {
@@ -173,7 +175,7 @@ struct CallbackLog {
 
 void callback_gets_it_once(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
-  CallbackLog logs[3];  // Outlive the stream, and with it the callbacks.
+  CallbackLog logs[3];  // The logs outlive the stream, and so its callbacks.
   const OwnedStream stream = make_stream(t);
   const auto add = [&](CallbackLog& log) {
     t.require_ok(streams.add_callback(
@@ -230,7 +232,7 @@ void two_threads_both_see_it(Context& t, Provocation& provocation) {
   }
 }
 
-// What comes behind it on the stream may fail too, and does not take its place.
+// Work behind the failed work may fail too, but must not replace the first failure.
 void first_failure_counts(Context& t, Provocation& provocation) {
   const bp_stream_ops& streams = *t.target().streams;
   const OwnedStream stream = make_stream(t);

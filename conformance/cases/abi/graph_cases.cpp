@@ -1,5 +1,5 @@
-// Cases for api/include/backplane/graph.h, the captures. Work is copies and fills, which every
-// device has; that the kernels of each op can be captured is in op_graph_rule.cpp.
+// Cases for the captures of api/include/backplane/graph.h. Work is copies and fills, which every
+// device has; op_graph_rule.cpp has the cases for the kernels of each op.
 #include <atomic>
 #include <string>
 
@@ -16,7 +16,7 @@ void captured_work_does_not_run(Context& t) {
   graph_table(t);
   CopySetting s(t);
   const OwnedGraph graph = s.copying(t);
-  t.expect(read(t, s.stream.get(), s.to) == bytes_of(0), "what was captured did not run");
+  t.expect(read(t, s.stream.get(), s.to) == bytes_of(0), "captured work did not run");
   copy(t, s.stream.get(), s.to, s.from);
   t.expect(read(t, s.stream.get(), s.to) == s.bytes, "after the capture the stream runs work");
 }
@@ -99,7 +99,8 @@ void only_the_stream_captures(Context& t) {
   t.expect(is_capturing(t, s.stream.get()), "is_capturing of the stream");
   t.expect(!is_capturing(t, other.get()), "is_capturing of another stream");
   copy(t, other.get(), s.to, s.from);
-  t.expect(read(t, other.get(), s.to) == s.bytes, "another stream runs work meanwhile");
+  t.expect(read(t, other.get(), s.to) == s.bytes,
+           "the bytes that another stream wrote during the capture");
   t.expect_eq(capture.info().node_count, uint64_t{0}, "nodes");
   capture.end();
   t.expect(!is_capturing(t, s.stream.get()), "is_capturing after the end");
@@ -117,14 +118,15 @@ void capture_info_tells_captures_apart(Context& t) {
     Capturing capture(t, stream.get());
     info = capture.info();
     t.expect(info.capture_id != 0 && info.capture_id != last_id, "each capture has an id");
-    t.expect_eq(info.is_origin, 1u, "is_origin where it began");
+    t.expect_eq(info.is_origin, 1u, "is_origin of the stream where the capture began");
     last_id = info.capture_id;
   }
 }
 
 // ---- Several streams ----------------------------------------------------------------------------
 
-// from -> middle on the origin, middle -> to on another stream, which is joined again.
+// The copy from -> middle runs on the origin, and middle -> to on another stream, which is joined
+// again.
 void streams_join_a_capture(Context& t) {
   graph_table(t);
   CopySetting s(t);
@@ -147,8 +149,9 @@ void streams_join_a_capture(Context& t) {
   t.expect(!is_capturing(t, side.get()), "the other stream runs work again");
   t.expect(read(t, side.get(), s.to) == bytes_of(0), "nothing ran");
   replay(t, instance, s.stream.get());
-  t.expect(read(t, s.stream.get(), s.to) == s.bytes, "what the second stream read");
-  t.expect(read(t, s.stream.get(), middle) == bytes_of(3), "what came behind both");
+  t.expect(read(t, s.stream.get(), s.to) == s.bytes, "the bytes that the second stream read");
+  t.expect(read(t, s.stream.get(), middle) == bytes_of(3),
+           "the bytes after the work behind both streams");
 }
 
 void unjoined_stream_ends_in_an_error(Context& t) {
@@ -164,7 +167,7 @@ void unjoined_stream_ends_in_an_error(Context& t) {
       record(t, joined, side.get());
       wait(t, s.stream.get(), joined);
     }
-    copy(t, side.get(), s.to, s.from);  // Behind the join, if there is one.
+    copy(t, side.get(), s.to, s.from);  // If there is a join, this copy comes after it.
     bp_graph* graph = t.sentinel<bp_graph>();
     t.expect_refused(
         graphs.end_capture(graphs.self, s.stream.get(), &graph), BP_INVALID_ARGUMENT,

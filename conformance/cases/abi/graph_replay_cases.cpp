@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/graph.h, slots and replays.
+// Cases for the slots and replays of api/include/backplane/graph.h.
 #include <algorithm>
 #include <string>
 
@@ -36,7 +36,7 @@ void submitted_replay_keeps_its_ranges(Context& t) {
   t.expect(read(t, s.stream.get(), s.from) == s.bytes, "the slot's own range is left alone");
 }
 
-// A slot is a range: work inside of it moves with it, and work beside it stays.
+// A slot is a range: work inside the range moves with it, and work beside it stays.
 void parts_of_a_slot_move_with_it(Context& t) {
   const bp_graph_ops& graphs = graph_table(t);
   CopySetting s(t);
@@ -119,7 +119,7 @@ void update_takes_a_graph_of_the_same_shape(Context& t) {
   t.expect(read(t, s.stream.get(), other) == s.bytes, "the instance is as it was");
 }
 
-// The chain to -> middle -> to, with a fill between, is right for what memory holds now.
+// The chain to -> middle -> to, with a fill in between, must use the current contents of memory.
 void replay_reads_what_memory_holds_now(Context& t) {
   graph_table(t);
   CopySetting s(t);
@@ -134,8 +134,9 @@ void replay_reads_what_memory_holds_now(Context& t) {
     const std::vector<uint8_t> bytes = random_bytes(t, kCopyBytes, round);
     write(t, s.stream.get(), s.from, bytes);
     replay(t, instance, s.stream.get());
-    t.expect(read(t, s.stream.get(), s.to) == bytes, "what the calls would have given");
-    t.expect(read(t, s.stream.get(), s.from) == bytes_of(6), "what was filled between");
+    t.expect(read(t, s.stream.get(), s.to) == bytes,
+             "the bytes that the captured calls would give");
+    t.expect(read(t, s.stream.get(), s.from) == bytes_of(6), "the bytes of the fill in between");
   }
   replay(t, instance, s.stream.get());
   replay(t, instance, s.stream.get());
@@ -198,8 +199,8 @@ void dump_has_a_line_for_each_node(Context& t) {
   t.require(size > 1, "the size of the dump");
   std::string text(size + 4, '#');
   t.require_ok(graphs.dump(graphs.self, graph.get(), size, text.data(), &size), "dump");
-  t.expect_eq(text.substr(size), std::string(4, '#'), "what stands behind the dump");
-  t.expect_eq(text.find('\0'), size_t{size - 1}, "where the dump ends");
+  t.expect_eq(text.substr(size), std::string(4, '#'), "the bytes behind the dump");
+  t.expect_eq(text.find('\0'), size_t{size - 1}, "the position of the end of the dump");
   t.expect(std::ranges::count(text, '\n') >= 2, "a line for each node");
   std::string cut(4, '#');
   t.require_ok(graphs.dump(graphs.self, graph.get(), 3, cut.data(), &size), "dump that is cut");

@@ -16,7 +16,7 @@ const bp_device_guard_ops& guard_of(Context& t) {
   return *t.target().guard;
 }
 
-// The devices of the backend, the one under test first, and NULL for none.
+// Returns the devices of the backend, the one under test first, and NULL for none.
 std::vector<bp_device*> places(Context& t) {
   std::vector<bp_device*> list = {t.target().device};
   for (uint64_t i = 0; i < bp_registry_target_count(t.registry()); ++i) {
@@ -36,7 +36,7 @@ bp_device* exchange(Context& t, bp_device* device) {
   return previous;
 }
 
-// Puts back what was current, whatever the case does.
+// Restores the current device when the case ends, in any way.
 class Restore {
  public:
   explicit Restore(Context& t) : guard_(guard_of(t)), previous_(exchange(t, nullptr)) {}
@@ -59,19 +59,19 @@ void exchanges_nest(Context& t) {
   for (int round = 0; round < 3; ++round) {
     for (bp_device* const device : devices) {
       previous.push_back(exchange(t, device));
-      t.expect_eq(previous.back(), current, "what was current before");
+      t.expect_eq(previous.back(), current, "the device that was current before");
       current = device;
     }
   }
   while (!previous.empty()) {
     bp_device* const gone = exchange(t, previous.back());
-    t.expect_eq(gone, current, "what was current when the scope ends");
+    t.expect_eq(gone, current, "the device that is current when the scope ends");
     current = previous.back();
     previous.pop_back();
   }
 }
 
-// While this thread looks, another one has no device current.
+// While this thread checks, another thread has no current device.
 void other_threads_are_not_affected(Context& t) {
   const Restore restore(t);
   const bp_device_guard_ops& guard = guard_of(t);
@@ -92,11 +92,11 @@ void other_threads_are_not_affected(Context& t) {
   step = 2;
   other.join();
   t.require_ok(status, "exchange");
-  t.expect_eq(mine, device, "what is current here while another thread has none");
-  t.expect_eq(theirs, static_cast<bp_device*>(nullptr), "what is current on the other thread");
+  t.expect_eq(mine, device, "the current device of this thread while another thread has none");
+  t.expect_eq(theirs, static_cast<bp_device*>(nullptr), "the current device of the other thread");
 }
 
-// Entries of the other tables, right and wrong ones, with `current` current.
+// Calls entries of the other tables, valid and invalid ones, while `current` is the current device.
 void use_everything(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_stream_ops& streams = *t.target().streams;
@@ -131,7 +131,7 @@ void other_entries_leave_it_alone(Context& t) {
   for (bp_device* const device : places(t)) {
     exchange(t, device);
     use_everything(t);
-    t.expect_eq(exchange(t, nullptr), device, "what is current behind other entries");
+    t.expect_eq(exchange(t, nullptr), device, "the current device after calls of other entries");
   }
 }
 

@@ -8,9 +8,10 @@
 namespace bp::conformance {
 namespace {
 
-constexpr int64_t kMostBlocks = 4000;  // More than an instance and a few handles have use for.
+constexpr int64_t kMostBlocks = 4000;  // An instance and a few handles need fewer blocks.
 
-// The status of a call that makes a handle: made, or refused for want of memory, in words.
+// Checks a call that makes a handle: it either succeeds, or reports with a text that memory ran
+// out.
 void expect_made_or_out_of_memory(Context& t, TestHost& host, bp_status status, bool is_untouched,
                                   const std::string& what) {
   if (status == BP_OK) return;
@@ -19,7 +20,7 @@ void expect_made_or_out_of_memory(Context& t, TestHost& host, bp_status status, 
   t.expect(is_untouched, what + " leaves its out parameter alone");
 }
 
-// Makes one of each kind, and ends it.
+// Makes one handle of each kind, and ends it.
 void make_handles(Context& t, const RawInstance& instance, bp_device* device, TestHost& host) {
   const bp_allocator_ops& m = instance.allocator();
   const bp_stream_ops& streams = instance.streams();
@@ -44,8 +45,8 @@ void make_handles(Context& t, const RawInstance& instance, bp_device* device, Te
   if (allocated == BP_OK) static_cast<void>(m.free(m.self, buffer, nullptr));
 }
 
-// Refuses the first block of host memory, then the second, and so on until nothing is refused any
-// more: each time an instance is made and used as far as it goes.
+// Refuses the first block of host memory, then the second, and so on until no request is refused
+// any more. Each time it makes an instance and uses it as far as it works.
 void every_block_of_the_host_may_be_refused(Context& t) {
   const PluginEntry entry = open_entry(t);
   for (int64_t index = 0; index < kMostBlocks; ++index) {

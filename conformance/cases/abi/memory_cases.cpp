@@ -57,7 +57,7 @@ void copies_touch_their_ranges_alone(Context& t) {
         t.require_ok(memory.copy(memory.self, stream.get(), &dst, &src), "copy");
         std::memcpy(expected.data() + to, source.data() + from, size);
         t.expect(read(t, stream.get(), range(b, 0, kSize)) == expected,
-                 "a copy at odd offsets, and what is around it");
+                 "a copy at odd offsets, and the bytes around it");
       }
     }
   }
@@ -148,7 +148,7 @@ void too_much_is_out_of_memory(Context& t) {
                               "one byte more than max_allocation_bytes");
   }
   expect_allocation_refused(t, request(UINT64_MAX), BP_OUT_OF_MEMORY, "UINT64_MAX bytes");
-  make_buffer(t, 4096);  // The next attempt is sound.
+  make_buffer(t, 4096);  // The next request is valid.
 }
 
 void alignments_are_checked_and_kept(Context& t) {
@@ -184,7 +184,7 @@ void free_accepts_null(Context& t) {
   t.expect_eq(memory.free(memory.self, nullptr, nullptr), BP_OK, "free(NULL)");
 }
 
-// The memory of a busy buffer that is freed on its stream must not be given away too early.
+// A busy buffer is freed on its stream. Its memory must not be given out too early.
 void free_on_a_stream_waits_for_its_work(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   constexpr uint64_t kSize = 1 << 16;
@@ -204,7 +204,7 @@ void free_on_a_stream_waits_for_its_work(Context& t) {
     write(t, other.get(), range(others.back(), 0, kSize), std::vector<uint8_t>(kSize, 0xDD));
   }
   gate.open();
-  t.expect(read(t, stream.get(), to) == bytes, "what the copy read");
+  t.expect(read(t, stream.get(), to) == bytes, "the bytes that the copy read");
 }
 
 void copy_checks_sizes_and_overlap(Context& t) {
@@ -260,7 +260,7 @@ void borrow_until_complete_reads_and_writes_later(Context& t) {
                "copy_to_host");
   gate.open();
   finish(t, stream.get());
-  t.expect(result == source, "what went in and out behind the gate");
+  t.expect(result == source, "the bytes after copies in both directions behind the gate");
 }
 
 void copy_to_host_is_complete_when_it_returns(Context& t) {
@@ -305,7 +305,7 @@ void fill_repeats_patterns_at_any_offset(Context& t) {
       t.require_ok(memory.fill(memory.self, stream.get(), &part, pattern.data(), length), "fill");
       for (uint64_t i = 0; i < part.size_bytes; ++i) expected[offset + i] = pattern[i % length];
       t.expect(read(t, stream.get(), range(buffer, 0, kSize)) == expected,
-               "a pattern, and what is around it");
+               "a fill with a pattern, and the bytes around it");
     }
   }
 }
@@ -338,13 +338,14 @@ void mapped_memory_is_the_buffer(Context& t) {
   }
   t.require_ok(status, "map");
   t.require_ok(memory.invalidate(memory.self, &part), "invalidate");
-  t.expect(std::memcmp(pointer, bytes.data() + 100, 1000) == 0, "what the host sees");
+  t.expect(std::memcmp(pointer, bytes.data() + 100, 1000) == 0, "the bytes that the host reads");
   void* second = t.sentinel<void>();
   t.expect_refused(memory.map(memory.self, &part, &second), BP_INVALID_ARGUMENT, "a second map");
   std::memset(pointer, 0x11, 1000);
   t.require_ok(memory.flush(memory.self, &part), "flush");
   t.require_ok(memory.unmap(memory.self, buffer.get()), "unmap");
-  t.expect(read(t, stream.get(), part) == std::vector<uint8_t>(1000, 0x11), "what the host wrote");
+  t.expect(read(t, stream.get(), part) == std::vector<uint8_t>(1000, 0x11),
+           "the bytes that the host wrote");
   t.expect_refused(memory.unmap(memory.self, buffer.get()), BP_INVALID_ARGUMENT, "a second unmap");
 }
 

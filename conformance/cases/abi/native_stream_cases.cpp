@@ -1,5 +1,6 @@
-// Cases for api/include/backplane/stream.h: streams of the device's own library. What such a stream
-// is only the backend knows, so the cases take that of a stream which it made.
+// Cases for streams of the device's own library, in api/include/backplane/stream.h. Only the
+// backend knows such streams, so the cases take the native stream of a stream that the backend
+// made.
 #include "conformance/cases/families.hpp"
 #include "conformance/cases/fixtures/api_cases.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
@@ -41,7 +42,7 @@ void expect_busy(Context& t, bp_stream* stream, const char* what) {
                    std::string("synchronize of ") + what);
 }
 
-// Work goes in by both handles in turn, each piece on what the one before it left.
+// Both handles submit work in turn, and each piece uses what the one before it wrote.
 void wrapped_stream_is_the_same_queue(Context& t) {
   const bp_allocator_ops& m = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
@@ -62,8 +63,9 @@ void wrapped_stream_is_the_same_queue(Context& t) {
     fill(t, other, whole_a, 3);
     gate.open();
     t.expect(read(t, one, whole_b) == std::vector<uint8_t>(kSize, 2),
-             "what a copy saw between two fills by the other handle");
-    t.expect(read(t, other, whole_a) == std::vector<uint8_t>(kSize, 3), "what the last fill left");
+             "the bytes that a copy saw between two fills by the other handle");
+    t.expect(read(t, other, whole_a) == std::vector<uint8_t>(kSize, 3),
+             "the bytes after the last fill");
   }
 }
 
@@ -82,12 +84,12 @@ void destroy_ends_the_wrapping_alone(Context& t) {
   expect_busy(t, stream.get(), "the stream that was wrapped");
   gate.open();
   t.expect(read(t, stream.get(), whole) == std::vector<uint8_t>(kSize, 7),
-           "what was submitted by a handle that has ended");
+           "the work submitted by a handle that has ended");
   t.expect(native_of(t, stream.get()) == native, "the native stream is there as before");
   const OwnedStream again = wrap(t, native);
   fill(t, again.get(), whole, 8);
   t.expect(read(t, stream.get(), whole) == std::vector<uint8_t>(kSize, 8),
-           "what was submitted when the stream was wrapped again");
+           "the work submitted after the stream was wrapped again");
 }
 
 }  // namespace

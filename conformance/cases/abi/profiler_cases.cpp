@@ -27,7 +27,7 @@ struct Record {
   std::string name;
 };
 
-// What a device did while this lived; stopped at the latest when it is destroyed.
+// A profile of the device. The destructor stops it if it still runs.
 class Profile {
  public:
   explicit Profile(Context& t, uint64_t kinds = 0) : context_(t), ops_(profiler_table(t)) {
@@ -139,7 +139,8 @@ void second_start_is_refused(Context& t) {
                      "start while the device is recorded");
     fill(t, stream.get(), range(a, 0, kSize));
     profile.stop();
-    t.expect_eq(profile.records().size(), size_t{1}, "the first profile goes on");
+    t.expect_eq(profile.records().size(), size_t{1},
+                "the number of records of the first profile, which continues");
   }
   Profile again(t);
   fill(t, stream.get(), range(a, 0, kSize));
@@ -147,7 +148,7 @@ void second_start_is_refused(Context& t) {
   t.expect_eq(again.records().size(), size_t{1}, "records after a second start");
 }
 
-// stop() waits for what was submitted, delivers it, and ends it.
+// stop() waits for submitted work, delivers its records, and ends the profile.
 void stop_is_the_end(Context& t) {
   const bp_profiler_ops& profiler = profiler_table(t);
   const OwnedStream stream = make_stream(t);
@@ -203,23 +204,23 @@ void correlation_ids_nest(Context& t) {
   };
   const auto work = [&] { fill(t, stream.get(), range(a, 0, kSize)); };
   bp_status elsewhere = BP_OK;
-  work();  // 0
+  work();  // The id is 0.
   push(11);
-  work();  // 11
+  work();  // The id is 11.
   push(12);
-  work();  // 12
+  work();  // The id is 12.
   std::thread([&] {
-    work();  // 0: ids are per thread.
+    work();  // The id is 0, because ids are per thread.
     elsewhere = profiler.pop_correlation(profiler.self);
     bp_error_clear();
   }).join();
   pop();
-  work();  // 11
+  work();  // The id is 11.
   pop();
-  work();  // 0
+  work();  // The id is 0.
   t.expect_refused(profiler.pop_correlation(profiler.self), BP_INVALID_ARGUMENT,
                    "pop without a push");
-  t.expect_eq(elsewhere, bp_status{BP_INVALID_ARGUMENT}, "pop of what another thread pushed");
+  t.expect_eq(elsewhere, bp_status{BP_INVALID_ARGUMENT}, "pop of an id that another thread pushed");
   profile.stop();
   std::vector<uint64_t> ids;
   std::vector<Record> records = profile.records();
@@ -232,8 +233,8 @@ int64_t host_now_ns() {
   return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
 }
 
-// Two moments map the times of records to the host's: there they lie between the moments at which
-// the host submitted the work and saw its end.
+// Two moments map the times of records to the host's clock. On that clock they lie between the
+// moments when the host submitted the work and when it saw the end of the work.
 void two_moments_map_all_times(Context& t) {
   const bp_profiler_ops& profiler = profiler_table(t);
   const OwnedStream stream = make_stream(t);

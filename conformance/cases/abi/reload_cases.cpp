@@ -1,4 +1,4 @@
-// Loading and unloading: what a plugin leaves behind, and what a fork may use.
+// Cases for loading and unloading: what a plugin leaves behind, and what works after a fork.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <malloc.h>
@@ -20,7 +20,7 @@
 namespace bp::conformance {
 namespace {
 
-// Calls that a device refuses.
+// Makes calls that a device refuses.
 void make_refused_calls(const RawInstance& instance, bp_device* device) {
   const bp_allocator_ops& memory = instance.allocator();
   const bp_stream_ops& streams = instance.streams();
@@ -56,7 +56,7 @@ void failed_calls_leave_no_host_memory(Context& t) {
   t.expect_eq(host.block_count(), int64_t{0}, "blocks of host memory left after shutdown");
 }
 
-// Two instances, whose handles end in every order, and one of which ends first.
+// The handles of two instances end in every order, and one instance ends first.
 void instances_end_in_any_order(Context& t) {
   const PluginEntry entry = open_entry(t);
   for (const bool first_ends_first : {true, false}) {
@@ -81,7 +81,8 @@ void instances_end_in_any_order(Context& t) {
   }
 }
 
-// The host's table and the request end where their pages end: who reads on, dies.
+// The host's table and the request end where their pages end: a read beyond the end ends the
+// process.
 void host_table_is_read_to_its_size(Context& t) {
   const PluginEntry entry = open_entry(t);
   TestHost host(t.subject().options);
@@ -128,7 +129,7 @@ void reply_is_written_to_its_size(Context& t) {
 // ---- Routines of processes of their own
 // ----------------------------------------------------------
 
-// Probes, forks, and uses the device on both sides.
+// Probes and forks, and then uses the device in both processes.
 void fork_after_probe(const ChildTask& task) {
   const PluginEntry entry(task.plugin);
   if (entry.get() == nullptr) child_fails("the plugin exports no bp_backend_entry");
@@ -168,21 +169,21 @@ uint64_t thread_count() {
   return count;
 }
 
-// A sanitizer has a heap of its own, and keeps the account of it.
+// A sanitizer has its own heap, and counts its bytes.
 using CountBytes = size_t();
 CountBytes* sanitizer_count() {
   return reinterpret_cast<CountBytes*>(
       dlsym(RTLD_DEFAULT, "__sanitizer_get_current_allocated_bytes"));
 }
 
-// Taken from the heap and not given back.
+// Returns the bytes that were allocated from the heap and not freed.
 size_t allocated_bytes() {
   if (CountBytes* const count = sanitizer_count()) return count();
   const struct mallinfo2 info = mallinfo2();
   return info.uordblks + info.hblkhd;
 }
 
-// What a process holds that a plugin may leave behind.
+// The resources of a process that a plugin may leave behind.
 struct Ledger {
   size_t descriptors, threads, memory_bytes;
   int64_t host_blocks;
@@ -204,8 +205,8 @@ void compare(const Ledger& before, const Ledger& after, int reloads) {
         static_cast<int64_t>(after.descriptors), 0);
   grown("threads", static_cast<int64_t>(before.threads), static_cast<int64_t>(after.threads), 0);
   grown("blocks of host memory", before.host_blocks, after.host_blocks, 0);
-  // The loader and the allocator of the process keep some bytes for each library; a sanitizer keeps
-  // 19 KiB for that of this project which is largest.
+  // The loader and the allocator of the process keep some bytes for each library. A sanitizer keeps
+  // 19 KiB for the largest library of this project.
   const int64_t bytes_per_reload = sanitizer_count() == nullptr ? 2048 : 40 << 10;
   grown("bytes of memory", static_cast<int64_t>(before.memory_bytes),
         static_cast<int64_t>(after.memory_bytes), bytes_per_reload * reloads);
@@ -213,7 +214,7 @@ void compare(const Ledger& before, const Ledger& after, int reloads) {
 
 }  // namespace
 
-// Loads the plugin, uses each table, ends it and closes it, a hundred times.
+// Loads the plugin, uses each table, ends the instance and closes the library, a hundred times.
 void reload_many_times(const ChildTask& task) {
   constexpr int kWarmUps = 10, kReloads = 100;
   TestHost host(task.option_list());

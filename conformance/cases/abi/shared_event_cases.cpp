@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/stream.h: events that processes share.
+// Cases for the events that processes share, in api/include/backplane/stream.h.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include "conformance/cases/fixtures/external_handle.hpp"
 #include "conformance/cases/fixtures/fixtures.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
+#include "conformance/json_file.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -25,7 +26,7 @@ constexpr uint64_t kSize = 4096;
 
 OwnedEvent make_exportable(Context& t) { return make_event(t, BP_EVENT_EXPORTABLE); }
 
-// By whichever type the backend has.
+// Exports the event by the first type that the backend has.
 Exported export_of(Context& t, const OwnedEvent& event) {
   const bp_event_ops& events = *t.target().events;
   for (const bp_external_type type : {BP_EXTERNAL_FD, BP_EXTERNAL_BYTES}) {
@@ -61,7 +62,8 @@ void expect_done(Context& t, const OwnedEvent& event, uint32_t want, const char*
   t.expect_eq(done, want, what);
 }
 
-// Waits for all work of a stream, whatever became of it: records hold on to their event till then.
+// Waits for all work of a stream, whether it failed or not, because records keep a reference to
+// their event until then.
 void settle(Context& t, const OwnedStream& stream) {
   const bp_stream_ops& streams = *t.target().streams;
   static_cast<void>(streams.synchronize(streams.self, stream.get(), kTimeoutNs));
@@ -70,7 +72,7 @@ void settle(Context& t, const OwnedStream& stream) {
 
 // ---- Two handles in one process -----------------------------------------------------------------
 
-// What is recorded by one handle holds back who waits for the other.
+// Work that one handle records must hold back work that waits through the other handle.
 void expect_order(Context& t, const OwnedEvent& recorded, const OwnedEvent& waited) {
   const bp_stream_ops& streams = *t.target().streams;
   const bp_event_ops& events = *t.target().events;
@@ -90,7 +92,8 @@ void expect_order(Context& t, const OwnedEvent& recorded, const OwnedEvent& wait
   t.expect_refused(streams.synchronize(streams.self, reader.get(), kMomentNs), BP_TIMEOUT,
                    "synchronize of the reader while the writer is held back");
   gate.open();
-  t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(kSize, 2), "what the reader saw");
+  t.expect(read(t, reader.get(), to) == std::vector<uint8_t>(kSize, 2),
+           "the bytes that the reader saw");
   t.expect_eq(events.synchronize(events.self, waited.get(), kTimeoutNs), bp_status{BP_OK},
               "synchronize of the event");
   expect_done(t, waited, 1, "query when the recorded work has ended");
@@ -118,13 +121,13 @@ void latest_record_counts_on_both_sides(Context& t) {
   record(t, imported, quick);
   finish(t, quick.get());
   t.expect_eq(events.synchronize(events.self, event.get(), kTimeoutNs), bp_status{BP_OK},
-              "synchronize where the other side has recorded since");
+              "synchronize after the other side has recorded again");
   record(t, imported, held);
   t.expect_refused(events.synchronize(events.self, event.get(), kMomentNs), BP_TIMEOUT,
-                   "synchronize where the other side has recorded work that is held back");
+                   "synchronize while the other side's recorded work is held back");
   record(t, event, quick);
   t.expect_eq(events.synchronize(events.self, imported.get(), kTimeoutNs), bp_status{BP_OK},
-              "synchronize of the imported event where the exporter has recorded since");
+              "synchronize of the imported event after the exporter has recorded again");
   gate.open();
   settle(t, held);
   settle(t, quick);
@@ -140,7 +143,7 @@ void imported_event_carries_a_failure(Context& t) {
   record(t, event, failed);
   t.expect_refused(events.synchronize(events.self, imported.get(), kTimeoutNs), BP_ABORTED,
                    "synchronize of the imported event");
-  // The failure may show at once, or when the waiter gets there.
+  // The failure may show at once, or when the waiter reaches the event.
   const bp_status status = streams.wait_event(streams.self, waiter.get(), imported.get());
   if (status != BP_OK) t.expect_refused(status, BP_ABORTED, "wait_event");
   t.expect_refused(streams.synchronize(streams.self, waiter.get(), kTimeoutNs), BP_ABORTED,
@@ -174,10 +177,10 @@ void event_lives_until_the_last_import_ends(Context& t) {
 
 // ---- Two processes ------------------------------------------------------------------------------
 
-// One end of a line between the processes: a letter says that its sender has come so far.
+// One end of a channel between the processes: a letter says that its sender has reached a step.
 bool send_letter(int channel, char letter) { return send(channel, &letter, 1, MSG_NOSIGNAL) == 1; }
 
-// False when the other end is closed, as it is when its process has ended.
+// Returns false if the other end is closed, as it is when its process has ended.
 bool receive_letter(int channel, char want) {
   char letter = 0;
   ssize_t size = 0;
@@ -187,8 +190,8 @@ bool receive_letter(int channel, char want) {
   return size == 1 && letter == want;
 }
 
-// Runs a routine with `exported` in a child, and answers it on a thread meanwhile. The answer ends
-// when the child does, at the latest.
+// Runs a routine with `exported` in a child, while a thread of this process answers the child. The
+// answer ends at the latest when the child ends.
 class Conversation {
  public:
   explicit Conversation(Context& t) : t_(t) {
@@ -207,7 +210,7 @@ class Conversation {
     const nlohmann::json argument{
         {"type", handle.type},
         {"handle", std::vector<uint8_t>(std::begin(handle.bytes), std::end(handle.bytes))}};
-    run_in_child(t_, routine, argument.dump(), handle.fd, ends_[1]);
+    run_in_child(t_, routine, json_text(argument), handle.fd, ends_[1]);
     end();
     t_.expect(problem_.empty(), problem_);
   }
@@ -233,7 +236,7 @@ void another_process_waits_for_a_record(Context& t) {
   t.require_ok(streams.wait_event(streams.self, stream.get(), gate.get()), "wait_event");
   record(t, event, stream);
   bool is_open = false;
-  // Whatever becomes of the child, nothing waits for the gate for ever.
+  // The gate opens whatever happens to the child, so that nothing waits for ever.
   const auto open = [&](int channel) -> std::string {
     const bool is_asked = receive_letter(channel, 'w');
     is_open = events.signal(events.self, gate.get(), BP_OK) == BP_OK;
@@ -247,7 +250,7 @@ void another_process_waits_for_a_record(Context& t) {
   finish(t, stream.get());
 }
 
-// The parent's part where the child records: `stream` waits until the child lets go.
+// The parent's part if the child records: `stream` waits until the child lets it continue.
 std::string wait_for_child(const bp_target& target, bp_stream* stream, bp_event* event,
                            int channel) {
   const bp_stream_ops& streams = *target.streams;
@@ -286,7 +289,7 @@ void record_of_another_process_is_waited_for(Context& t) {
 
 // ---- The other process --------------------------------------------------------------------------
 
-// What both routines begin with: the device and the event of the task, and a stream.
+// The beginning of both routines: the device and the event of the task, and a stream.
 struct Guest {
   explicit Guest(const ChildTask& task)
       : host(task.option_list()), entry(task.plugin), instance(open(entry, host)) {
@@ -333,7 +336,7 @@ struct Guest {
 
 }  // namespace
 
-// Waits for the event of the task, and asks for its completion only when it was seen to wait.
+// Waits for the event of the task. Asks for its completion only after it was seen to wait.
 void wait_for_shared_event(const ChildTask& task) {
   Guest g(task);
   g.must(g.streams().wait_event(g.streams().self, g.stream, g.event), "wait_event");
@@ -346,11 +349,11 @@ void wait_for_shared_event(const ChildTask& task) {
   if (!send_letter(task.channel, 'w')) child_fails("the case has gone");
   g.must(g.streams().synchronize(g.streams().self, g.stream, kTimeoutNs), "synchronize");
   g.must(g.events().query(g.events().self, g.event, &done), "query");
-  if (done != 1) child_fails("query behind the wait still tells of work to do", "EVENT-13");
+  if (done != 1) child_fails("query behind the wait still reports unfinished work", "EVENT-13");
   g.end();
 }
 
-// Records work that is held back until the case has been seen to wait for it.
+// Records work that is held back until the case was seen to wait for it.
 void record_shared_event(const ChildTask& task) {
   Guest g(task);
   const bp_event_desc desc{.struct_size = sizeof(bp_event_desc),

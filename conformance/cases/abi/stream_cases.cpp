@@ -1,5 +1,5 @@
-// Cases for api/include/backplane/stream.h, the streams. One function per rule; the table at the
-// end is the list that the CLI shows.
+// Cases for the streams of api/include/backplane/stream.h. There is one function for each rule; the
+// table at the end is the list that the CLI shows.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -26,7 +26,8 @@ void unknown_flag_is_rejected(Context& t) {
   }
 }
 
-// A desc of a later release: valid if what this one does not know is zero.
+// The desc is from a later release. It is valid if the part that this release does not know is
+// zero.
 void longer_desc_is_read_by_its_tail(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
   struct Later {
@@ -94,7 +95,7 @@ void destroy_accepts_null(Context& t) {
   t.expect_eq(streams.destroy(streams.self, nullptr), BP_OK, "stream.destroy(NULL)");
 }
 
-// Each copy reads what the one before it wrote, through a chain that a gate has piled up.
+// Each copy reads what the copy before it wrote. A gate lets the chain of copies pile up.
 void work_is_ordered(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
@@ -115,7 +116,7 @@ void work_is_ordered(Context& t) {
     t.require_ok(memory.copy(memory.self, stream.get(), &whole_a, &whole_b), "copy b to a");
   }
   gate.open();
-  t.expect(read(t, stream.get(), whole_a) == bytes, "the chain of copies gives what went in");
+  t.expect(read(t, stream.get(), whole_a) == bytes, "the bytes at the end of the chain of copies");
 }
 
 void query_and_synchronize_are_never_early(Context& t) {
@@ -173,7 +174,7 @@ void note(void* data, bp_status status) {
 
 void callback_gets_the_failure(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
-  CallbackLog log;  // Outlives the stream, and with it the callback.
+  CallbackLog log;  // The log outlives the stream, and so its callback.
   const OwnedStream stream = make_stream(t);
   Gate gate(t);
   gate.hold(stream.get());

@@ -1,4 +1,5 @@
-// Order between streams, seen with work held back: at normal speed wrong order is invisible.
+// Cases for the order between streams. They hold work back, because wrong order is invisible at
+// normal speed.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -46,7 +47,7 @@ std::vector<uint8_t> all(uint8_t value, uint64_t size = kSize) {
   return std::vector<uint8_t>(size, value);
 }
 
-// One writer, eight readers that wait for it, and one stream that waits for all of them.
+// There is one writer, eight readers that wait for it, and one stream that waits for all readers.
 void work_fans_out_and_in(Context& t) {
   constexpr size_t kReaders = 8;
   const OwnedStream writer = make_stream(t), joint = make_stream(t);
@@ -73,11 +74,11 @@ void work_fans_out_and_in(Context& t) {
   first.open();
   second.open();
   t.expect(read(t, joint.get(), range(result, 0, kReaders * kSize)) == all(2, kReaders * kSize),
-           "what came together");
+           "the bytes after the streams were joined");
   finish(t, writer.get());
 }
 
-// What is recorded after a wait does not concern it.
+// A record after a wait does not affect the wait.
 void wait_takes_the_latest_record_before_it(Context& t) {
   const OwnedStream quick = make_stream(t), held = make_stream(t), waiter = make_stream(t);
   const OwnedEvent event = make_event(t);
@@ -93,7 +94,8 @@ void wait_takes_the_latest_record_before_it(Context& t) {
   t.expect(is_done(t, event), "the second record has completed");
 }
 
-// Of two records the second counts, also where the first ends later or never was waited for.
+// If an event is recorded twice, the second record counts, even if the first one ends later or no
+// stream waited for it.
 void wait_takes_the_second_of_two_records(Context& t) {
   const OwnedStream early = make_stream(t), late = make_stream(t), waiter = make_stream(t);
   const OwnedBuffer source = make_buffer(t, kSize), result = make_buffer(t, kSize);
@@ -110,10 +112,12 @@ void wait_takes_the_second_of_two_records(Context& t) {
   t.expect_refused(streams.synchronize(streams.self, waiter.get(), kMomentNs), BP_TIMEOUT,
                    "synchronize of the waiter while the second record is held back");
   gate.open();
-  t.expect(read(t, waiter.get(), range(result, 0, kSize)) == all(2), "what the waiter saw");
+  t.expect(read(t, waiter.get(), range(result, 0, kSize)) == all(2),
+           "the bytes that the waiter saw");
 }
 
-// Two marks on one stream: the first does not wait for the second, nor the second for less.
+// Two events mark one stream: a wait for the first mark must not wait for the second, and a wait
+// for the second must wait for all work before it.
 void records_on_one_stream_are_apart(Context& t) {
   const OwnedStream stream = make_stream(t);
   const OwnedEvent before = make_event(t), behind = make_event(t);
@@ -133,7 +137,7 @@ void records_on_one_stream_are_apart(Context& t) {
   finish(t, stream.get());
 }
 
-// Once an event is complete it stays so, until it is recorded again.
+// A complete event stays complete until it is recorded again.
 void event_stays_complete_until_recorded_again(Context& t) {
   const OwnedStream stream = make_stream(t);
   const OwnedEvent event = make_event(t);
@@ -149,13 +153,14 @@ void event_stays_complete_until_recorded_again(Context& t) {
   }
 }
 
-// Looks at what the device writes meanwhile. That nothing orders the two is the point, so it is no
-// finding of a thread sanitizer.
+// Reads a byte that the device may write at the same time. Nothing orders the two on purpose, so a
+// thread sanitizer must not report it.
 __attribute__((no_sanitize("thread"), noinline)) uint8_t peek(const volatile uint8_t& place) {
   return place;
 }
 
-// Copies one byte into `place` behind a gate, which the host then sees without asking the backend.
+// Copies one byte into `place` behind a gate. The host must then see the byte without asking the
+// backend.
 void expect_progress(Context& t, const char* what, void (*call)(Context&, bp_stream*)) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const OwnedStream stream = make_stream(t);
@@ -199,7 +204,8 @@ void each_call_that_promises_progress_gives_it(Context& t) {
   });
 }
 
-// A hint, and nothing more: each of a chain of copies over three streams sees the one before.
+// A priority is only a hint: in a chain of copies over three streams, each copy sees the one before
+// it.
 void priorities_do_not_change_order(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
   std::vector<OwnedStream> all_streams;
@@ -231,7 +237,8 @@ void priorities_do_not_change_order(Context& t) {
   for (const OwnedStream& stream : all_streams) finish(t, stream.get());
 }
 
-// The backend stages each source: hundreds of copies from one place, which changes in between.
+// The backend stages each source: hundreds of copies read one place, whose contents change in
+// between.
 void sources_of_many_copies_are_kept_apart(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   constexpr uint64_t kCopies = 200, kPart = 777;
@@ -254,7 +261,7 @@ void sources_of_many_copies_are_kept_apart(Context& t) {
            "each copy has the bytes of its own call");
 }
 
-// The default stream may be inline: behind a wait it queues all the same.
+// The default stream may be inline, but must queue work behind a wait.
 void default_stream_queues_behind_a_wait(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
   bp_stream* const stream = t.target().default_stream;
@@ -274,8 +281,8 @@ void default_stream_queues_behind_a_wait(Context& t) {
   t.expect(read(t, stream, range(buffer, 0, kSize)) == all(2), "the buffer at the end");
 }
 
-// What one stream waits for is signalled by a callback of another: a wait that kept the other from
-// running would never end.
+// A callback of one stream signals the event that another stream waits for. If that wait kept the
+// callback from running, it would never end.
 void callback_lets_another_stream_go(Context& t) {
   const bp_stream_ops& streams = *t.target().streams;
   struct Signal {
@@ -305,7 +312,7 @@ void callback_lets_another_stream_go(Context& t) {
   for (const OwnedStream& waiter : waiters) finish(t, waiter.get(), "synchronize of a waiter");
 }
 
-// A kernel is work of the stream it was given, and of no other.
+// A kernel is work of the stream that it was given, and of no other stream.
 void kernel_runs_on_the_stream_it_was_given(Context& t) {
   constexpr uint64_t kCount = 1024;
   const Addition addition = find_addition(t);
@@ -327,7 +334,7 @@ void kernel_runs_on_the_stream_it_was_given(Context& t) {
            "the output of the second kernel, which overwrote the input of the first");
 }
 
-// Kernels behind copies behind kernels, 50 times, with everything submitted beforehand.
+// Kernels and copies alternate 50 times, and all of them are submitted beforehand.
 void kernels_and_copies_alternate_in_order(Context& t) {
   constexpr uint64_t kCount = 1024;
   const Addition addition = find_addition(t);

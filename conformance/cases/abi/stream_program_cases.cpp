@@ -1,4 +1,4 @@
-// Random stream programs: see conformance/streams.
+// Cases that run random stream programs; see conformance/streams.
 #include "conformance/cases/families.hpp"
 #include "conformance/streams/generator.hpp"
 #include "conformance/streams/runner.hpp"
@@ -34,8 +34,9 @@ constexpr ProgramRow kRows[] = {
      12,
      Tier::kFull},
 };
-constexpr uint64_t kDelaySeeds = 3;    // Runs of each program, each delayed at other places.
-constexpr int kShorteningBudget = 60;  // Shorter programs to try.
+constexpr uint64_t kDelaySeeds = 3;    // The runs of each program, with delays at other places in
+                                       // each run.
+constexpr int kShorteningBudget = 60;  // The most shorter programs to try.
 constexpr int kTriesOfAShorterOne = 3;
 
 struct Failing {
@@ -43,7 +44,7 @@ struct Failing {
   Deviation deviation;
 };
 
-// Runs the program up to `tries` times, each delayed at other places.
+// Runs the program up to `tries` times, with delays at other places each time.
 std::optional<Deviation> run_delayed(Context& t, const Program& program,
                                      const StreamAbilities& abilities, uint64_t first_seed,
                                      uint64_t tries) {
@@ -59,7 +60,7 @@ std::optional<Deviation> run_delayed(Context& t, const Program& program,
 Failing shorten(Context& t, const Program& program, const StreamAbilities& abilities,
                 const Deviation& first, uint64_t delay_seed) {
   Failing shortest{program, first};
-  // Each try of a program that does not come to an end would cost the whole patience.
+  // A program that never ends would take the whole time limit in each try.
   if (first.cause == "timeout") return shortest;
   shortest.program = shortened(program, kShorteningBudget, [&](const Program& shorter) {
     const auto deviation = run_delayed(t, shorter, abilities, delay_seed, kTriesOfAShorterOne);

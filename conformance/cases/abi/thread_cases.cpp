@@ -1,4 +1,4 @@
-// Several threads at once: on one handle, and on handles of their own.
+// Cases with several threads at once, on one handle and on handles of their own.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -13,13 +13,13 @@ namespace {
 
 constexpr uint64_t kSize = 4096;
 
-// Racing submissions are ordered somehow: each thread owns a part of the buffer, and its own order
-// is kept.
+// Racing submissions are ordered somehow: each thread owns a part of the buffer, and the order of
+// its own submissions must hold.
 void submissions_to_one_stream_race(Context& t) {
   constexpr int kRounds = 100;
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_stream_ops& streams = *t.target().streams;
-  std::atomic<int> callbacks = 0;  // Outlives the stream, and with it the callbacks.
+  std::atomic<int> callbacks = 0;  // The counter outlives the stream, and so its callbacks.
   const OwnedBuffer buffer = make_buffer(t, kThreads * kSize),
                     mirror = make_buffer(t, kThreads * kSize);
   const OwnedStream stream = make_stream(t);
@@ -44,11 +44,11 @@ void submissions_to_one_stream_race(Context& t) {
     const auto offset = static_cast<uint64_t>(thread) * kSize;
     const std::vector<uint8_t> last(kSize, static_cast<uint8_t>(thread * 17 + kRounds));
     t.expect(read(t, stream.get(), range(mirror, offset, kSize)) == last,
-             "what the last copy of a thread left");
+             "the bytes after the last copy of a thread");
   }
 }
 
-// Handles that nobody changes, asked by all.
+// All threads query handles that no thread changes.
 void one_handle_is_read_by_all(Context& t) {
   const bp_target& target = t.target();
   const bp_allocator_ops& memory = *target.allocator;
@@ -87,13 +87,14 @@ void one_handle_is_read_by_all(Context& t) {
                     "memory_info");
       if (!is_ok) return;
       if (seen != bytes) report.add("a thread read other bytes");
-      if (stream_done != 1 || event_done != 1) report.add("what has ended is not done");
+      if (stream_done != 1 || event_done != 1)
+        report.add("query() reports 0 for work that has ended");
     }
   });
   report.tell(t);
 }
 
-// Each thread fails in a way of its own and finds the text of its own failure.
+// Each thread causes another failure, and must find the text of its own failure.
 void each_thread_has_its_own_error_text(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   const bp_device_ops& devices = *t.target().devices;
@@ -123,7 +124,7 @@ void each_thread_has_its_own_error_text(Context& t) {
   t.expect_eq(std::string(bp_error_text()), std::string(), "the text of the thread that slept");
 }
 
-// A callback that does not return yet keeps nobody from calling the backend.
+// A callback that has not returned yet must not keep other threads from calling the backend.
 void callback_holds_no_lock(Context& t) {
   const bp_target& target = t.target();
   const bp_stream_ops& streams = *target.streams;
@@ -145,7 +146,7 @@ void callback_holds_no_lock(Context& t) {
                   },
                   &meeting),
               "add_callback");
-    meeting.is_submitted = true;  // Later than the callback itself where work runs inline.
+    meeting.is_submitted = true;  // If work runs inline, the callback comes before this line.
     report.ok(streams.flush(streams.self, stream.get()), "flush");
   });
   while (!meeting.is_inside) std::this_thread::yield();
@@ -171,10 +172,10 @@ void callback_holds_no_lock(Context& t) {
   if (is_submitted) t.expect_eq(done, 0u, "query of a stream whose callback has not returned");
   finish(t, stream.get());
   t.expect(read(t, other.get(), whole) == std::vector<uint8_t>(kSize, value),
-           "what was submitted meanwhile");
+           "the bytes of work submitted while the callback runs");
 }
 
-// Other devices of the backend, each used by a thread of its own.
+// Uses the other devices of the backend, each on a thread of its own.
 void devices_work_side_by_side(Context& t) {
   std::vector<const bp_target*> targets;
   for (uint64_t i = 0; i < bp_registry_target_count(t.registry()); ++i) {

@@ -1,4 +1,4 @@
-// Handles that come and go while other threads use theirs.
+// Cases for handles that are made and ended while other threads use their own handles.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSize = 4096;
 
-// What one thread of handles_come_and_go makes and ends in a round.
+// The handles that one thread of handles_come_and_go makes and ends in a round.
 struct Turn {
   const bp_target& target;
   ThreadReport& report;
@@ -36,7 +36,7 @@ struct Turn {
            report.ok(memory.allocate(memory.self, target.device, &desc, &buffer), "allocate");
   }
 
-  // Writes on one stream, reads on the other, and ends each handle as soon as it may.
+  // Writes on one stream, reads on the other, and ends each handle as soon as that is allowed.
   bool use_and_end(std::vector<uint8_t>& bytes, uint8_t value, std::atomic<int>& callbacks) {
     const bp_stream_ops& streams = *target.streams;
     const bp_event_ops& events = *target.events;
@@ -57,7 +57,7 @@ struct Turn {
   }
 };
 
-// Streams, events and buffers of threads that make and end them while others do the same.
+// Threads make and end streams, events and buffers while other threads do the same.
 void handles_come_and_go(Context& t) {
   constexpr int kRounds = 40;
   std::atomic<int> callbacks = 0;
@@ -108,7 +108,7 @@ void handles_outlive_their_thread(Context& t) {
   finish(t, stream);
 }
 
-// A chain of streams that all wait for a gate, each with a buffer that it frees.
+// A chain of streams that all wait for a gate. Each stream has a buffer that it frees.
 struct Chain {
   static constexpr uint64_t kLength = 4;
   std::vector<OwnedStream> streams;
@@ -151,7 +151,7 @@ struct Chain {
   }
 };
 
-// All that is busy ends in a drawn order, and what it was given still comes true.
+// Busy handles end in a drawn order, and their submitted work still completes.
 void busy_handles_end_in_any_order(Context& t) {
   constexpr int kRounds = 12, kLength = Chain::kLength;
   std::atomic<int> callbacks = 0;
@@ -177,7 +177,7 @@ void busy_handles_end_in_any_order(Context& t) {
     for (uint64_t i = 0; i < Chain::kLength; ++i) {
       const std::vector<uint8_t> want(kSize, value(round, i));
       t.expect(read(t, reader.get(), range(result, i * kSize, kSize)) == want,
-               "what a stream wrote that was destroyed busy");
+               "the bytes written by a stream that was destroyed while it was busy");
     }
   }
 }

@@ -24,7 +24,7 @@ struct MemoryEnd {
 using OwnedRange = std::unique_ptr<bp_buffer, RangeEnd>;
 using OwnedMemory = std::unique_ptr<bp_physical_memory, MemoryEnd>;
 
-// The device under test and its unit, for ranges and memory of whole units.
+// The device under test and its unit of mapping, for ranges and memory of whole units.
 class Space {
  public:
   explicit Space(Context& t)
@@ -78,7 +78,7 @@ class Space {
   bp_device* device_;
 };
 
-// A case may end anywhere, with any of the first units mapped.
+// A case may end anywhere, so any of the first units may still be mapped.
 void RangeEnd::operator()(bp_buffer* range) const {
   constexpr uint64_t kMostMapped = 8;
   if (ops->release(ops->self, range) == BP_OK) return;
@@ -130,7 +130,7 @@ void reserving_takes_no_memory(Context& t) {
   };
   take(before);
   std::vector<OwnedRange> ranges;
-  // Four times what there is: memory for it could not be found.
+  // The ranges have four times the size of the memory, so memory for all of them cannot exist.
   for (int i = 0; i < 4; ++i) ranges.push_back(space.reserve(total / space.unit + 1));
   take(after);
   t.expect(after + total / 4 >= before, "free memory after reserving four times the heap");
@@ -164,9 +164,9 @@ void unmapped_parts_are_refused(Context& t) {
     check(m.copy_to_host(m.self, stream, host.data(), &part, BP_BORROW_DURING_CALL));
   };
   refused({range.get(), 0, 16}, "a part that was never mapped");
-  refused({range.get(), 2 * space.unit - 1, 2}, "a part that begins before what is mapped");
-  refused({range.get(), 4 * space.unit - 1, 2}, "a part that ends behind what is mapped");
-  refused({range.get(), 4 * space.unit, 1}, "the byte behind what is mapped");
+  refused({range.get(), 2 * space.unit - 1, 2}, "a part that begins before the mapped memory");
+  refused({range.get(), 4 * space.unit - 1, 2}, "a part that ends behind the mapped memory");
+  refused({range.get(), 4 * space.unit, 1}, "the byte behind the mapped memory");
   t.expect(std::ranges::count(host, 0xEE) == static_cast<std::ptrdiff_t>(host.size()),
            "host memory after the refusals");
   t.require_ok(space.fill(space.at(range, 2, 2), 1), "fill of all that is mapped");
@@ -185,11 +185,11 @@ void mapped_part_is_not_mapped_again(Context& t) {
   space.put(mapped, bytes);
   for (const uint64_t begin : {1u, 2u, 3u}) {
     t.expect_refused(space.map(space.at(range, begin, 2), second), BP_INVALID_ARGUMENT,
-                     "map over what is mapped");
+                     "map over mapped memory");
   }
-  t.expect(space.get(mapped) == bytes, "what was mapped first");
-  t.require_ok(space.map(space.at(range, 0, 2), second), "map before what is mapped");
-  t.require_ok(space.map(space.at(range, 4, 2), second), "map behind what is mapped");
+  t.expect(space.get(mapped) == bytes, "the bytes of the memory that was mapped first");
+  t.require_ok(space.map(space.at(range, 0, 2), second), "map in front of mapped memory");
+  t.require_ok(space.map(space.at(range, 4, 2), second), "map behind mapped memory");
   for (const uint64_t begin : {0u, 2u, 4u}) {
     t.require_ok(space.unmap(space.at(range, begin, 2)), "unmap");
   }
@@ -229,7 +229,7 @@ void bytes_stay_in_unmapped_memory(Context& t) {
   space.map_for_use(first, other);
   space.put(first, std::vector<uint8_t>(2 * space.unit, 0xDD));
   space.map_for_use(last, kept);
-  t.expect(space.get(last) == bytes, "the bytes where the memory was mapped again");
+  t.expect(space.get(last) == bytes, "the bytes after the memory was mapped again");
   t.require_ok(space.unmap(first), "unmap");
   t.require_ok(space.unmap(last), "unmap");
 }
@@ -243,8 +243,8 @@ void released_memory_lives_while_it_is_mapped(Context& t) {
   const std::vector<uint8_t> bytes = random_bytes(t, 2 * space.unit);
   space.put(mapped, bytes);
   const bp_virtual_memory_ops& v = *t.target().virtual_memory;
-  t.require_ok(v.release_memory(v.self, memory.release()), "release_memory of what is mapped");
-  // Memory that ended too early would be given away now.
+  t.require_ok(v.release_memory(v.self, memory.release()), "release_memory of mapped memory");
+  // Memory that was freed too early would be given out now.
   for (int i = 0; i < 4; ++i) {
     const OwnedMemory next = space.create(2);
     const bp_buffer_ref whole = space.at(elsewhere, 0, 2);
@@ -278,7 +278,7 @@ void mapped_range_is_not_released(Context& t) {
   t.require_ok(v.release(v.self, nullptr), "release(NULL)");
 }
 
-// What the table is for: a buffer that grows, and shrinks, without moving a byte.
+// The purpose of the table is a buffer that grows and shrinks without moving a byte.
 void range_grows_in_place(Context& t) {
   Space space(t);
   constexpr uint64_t kUnits = 8;

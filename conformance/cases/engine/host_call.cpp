@@ -5,7 +5,7 @@
 namespace bp::conformance {
 namespace {
 
-// Buffers that are only compared. They lie apart, and none is NULL.
+// Returns an address that is only compared. Such addresses lie apart, and none is NULL.
 bp_buffer* imaginary_buffer(size_t number) {
   static std::byte places[64];
   return reinterpret_cast<bp_buffer*>(&places[number % std::size(places)]);

@@ -1,5 +1,5 @@
-// A call of an op as the host's checks see it: a frame whose tensors lie in memory that does not
-// exist. No device is needed, so that lists of cases can ask which calls are legal.
+// A call of an op for the host's checks: a frame whose tensors lie in memory that does not exist.
+// It needs no device, so lists of cases can ask which calls are legal.
 #pragma once
 
 #include <deque>
@@ -12,19 +12,19 @@ namespace bp::conformance {
 // Writes the attributes of `op_case` into `frame`, which borrows its lists.
 void set_attributes(Frame& frame, const OpCase& op_case);
 
-// bp_op_check(). `out_text`, if given, receives the sentence of a refusal, which is cleared.
+// Calls bp_op_check() and clears the error. `out_text`, if given, receives the text of the refusal.
 bp_status check_call(uint32_t op, const Frame& frame, std::string* out_text);
 
 class HostCall {
  public:
-  // Each tensor has a buffer of its own, but for those with an alias.
+  // Gives each tensor its own buffer, except tensors with an alias.
   explicit HostCall(const OpCase& op_case);
   HostCall(const HostCall&) = delete;
   HostCall& operator=(const HostCall&) = delete;
 
   Frame& frame() { return frame_; }
 
-  // The tensor of argument `index` of the case. What is changed here is what the checks see.
+  // Returns the tensor of argument `index` of the case. The checks see changes to it.
   bp_tensor& tensor(size_t index) { return slots_[index].view; }
   Shape& shape(size_t index) { return slots_[index].shape; }
   Shape& strides(size_t index) { return slots_[index].placement.strides; }

@@ -89,7 +89,7 @@ void Call::set_tensor(std::string_view name, const bp_tensor* tensor) {
   }
 }
 
-// The rule is a dtype, or like(x).
+// The rule of a scalar is a dtype, or like(x).
 bp_dtype Call::dtype_of_scalar(const FrameMember& member) const {
   const std::string_view rule = member.dtype;
   if (rule.starts_with("like(")) return data_.tensor(rule.substr(5, rule.size() - 6)).dtype;

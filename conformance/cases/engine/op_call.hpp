@@ -10,7 +10,7 @@
 
 namespace bp::conformance {
 
-// A stream of its own for each case: a failure on it ends with it.
+// A stream of its own for each case: when it ends, a failure on it ends too.
 class CaseStream {
  public:
   explicit CaseStream(Context& t) : target_(t.target()) {
@@ -28,10 +28,11 @@ class CaseStream {
   bp_stream* stream_ = nullptr;
 };
 
-// Workspace lies at multiples of 256 bytes, tensors at those of the heap's alignment.
+// Returns a place where workspace is aligned to 256 bytes, and tensors to the alignment of the
+// heap.
 MemoryPlace memory_place(const Context& t, bp_stream* stream);
 
-// A sentence about damage to the memory called `name`.
+// Returns a sentence about damage to the memory called `name`.
 std::string damage_text(std::string_view name, const Damage& damage);
 
 // The tensors of a call in guarded memory, and the frame that names them.
@@ -43,23 +44,23 @@ class Call {
   const Frame& frame() const { return frame_; }
   const MemoryPlace& place_in() const { return place_; }
 
-  // Takes the memory away from every tensor of the frame.
+  // Removes the memory of every tensor of the frame.
   void strip_buffers();
 
-  // Puts inline scalars into tensors, for a kernel that does not take them.
+  // Moves inline scalars into tensors, for a kernel that does not take inline scalars.
   void materialize_scalars();
 
   void prepare(Poison poison);
   void finish();
   void look(bool is_first, Observation& seen) const;
-  bool is_untouched() const;  // Nothing at all has changed.
+  bool is_untouched() const;  // Returns whether no byte at all has changed.
 
  private:
   struct Slot {
-    const TensorArgument* argument;  // NULL: a scalar.
+    const TensorArgument* argument;  // NULL for a scalar.
     const HostTensor* host;
     std::shared_ptr<GuardedTensor> memory;
-    bool is_shared = false;  // An output in the memory of an input.
+    bool is_shared = false;  // The output lies in the memory of an input.
   };
 
   void add(const TensorArgument& argument, const HostTensor& host, const Variant& variant,

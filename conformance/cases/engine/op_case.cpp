@@ -69,6 +69,8 @@ const HostTensor& CallData::tensor(std::string_view name, size_t position) const
   return const_cast<CallData*>(this)->tensor(name, position);
 }
 
+uint32_t CallData::op() const { return case_->op; }
+
 const Attribute* CallData::find_attribute(std::string_view name) const {
   const auto found = std::ranges::find(case_->attributes, name, &Attribute::name);
   return found == case_->attributes.end() ? nullptr : &*found;

@@ -1,6 +1,7 @@
-// One op case as data: the tensors, attributes and oracle of a call, and what a right result is.
+// One op case as data: the tensors, attributes and oracle of a call, and the definition of a right
+// result.
 //
-// The files op_<family>.cpp make lists of these; op_engine.cpp runs each of them.
+// The files op_<family>.cpp make lists of op cases, and op_engine.cpp runs each case.
 #pragma once
 
 #include <functional>
@@ -22,13 +23,14 @@ namespace bp::conformance {
 enum class Role { kInput, kOutput, kInOut };
 
 struct TensorArgument {
-  std::string_view name;  // Of the frame's member; several of one name make a list.
+  std::string_view name;  // The name of the frame's member; several arguments of one name make a
+                          // list.
   Role role = Role::kInput;
   bp_dtype dtype = BP_F32;
   Shape shape;
   Layout layout = Layout::kDense;
-  Fill fill;               // Of inputs.
-  std::string_view alias;  // In the memory of this earlier input; "" if in its own.
+  Fill fill;               // The data of an input.
+  std::string_view alias;  // The earlier input whose memory it shares; "" if it has its own memory.
 };
 
 struct Attribute {
@@ -40,16 +42,17 @@ bp_scalar float_scalar(double value);
 bp_scalar integer_scalar(int64_t value);
 bp_scalar unsigned_scalar(uint64_t value);
 
-// What an output must be.
+// The expected value of an output.
 struct Expected {
   std::vector<DoubleDouble> value;
   std::vector<double> bound;         // B of each element; empty: all 0.
   std::vector<double> magnitude;     // S of each element, for the bias of sums; empty: all 0.
   bool sign_of_zero = false;         // -0 and 0 are different results.
-  bool checks_bias = false;          // Of a class whose right results are unbiased: E1 and R1.
+  bool checks_bias = false;          // Right results err to both sides alike.
   std::vector<bool> free_zero_sign;  // Elements whose sign of zero is open; empty: none.
 
-  // Other right answers than `value`, such as any index of equal extremes; NULL: none.
+  // Returns whether `y` is right although it is not `value`, such as any index of equal extremes;
+  // NULL: no other answer is right.
   std::function<bool(int64_t element, DoubleDouble y)> also_right;
 };
 
@@ -58,7 +61,7 @@ struct HostTensor {
   Role role;
   bp_dtype dtype;
   Shape shape;
-  std::vector<DoubleDouble> data;  // Of inputs, as stored: rounded to the dtype.
+  std::vector<DoubleDouble> data;  // The elements of an input as stored: rounded to the dtype.
 };
 
 struct OpCase;
@@ -76,6 +79,7 @@ class CallData {
   size_t list_size(std::string_view name) const;
   std::vector<HostTensor>& tensors() { return tensors_; }
   const std::vector<HostTensor>& tensors() const { return tensors_; }
+  uint32_t op() const;
 
   template <typename N>
   Array<N> array(std::string_view name, size_t position = 0) const {
@@ -90,7 +94,7 @@ class CallData {
   double number(std::string_view name) const { return get<double>(name); }
   const Shape& list(std::string_view name) const { return get<Shape>(name); }
 
-  // Of an argument that is an inline scalar or a tensor of one element.
+  // Returns the value of an argument that is an inline scalar or a tensor of one element.
   DoubleDouble value(std::string_view name) const;
 
  private:
@@ -114,27 +118,28 @@ class CallData {
   std::vector<HostTensor> tensors_;
 };
 
-// One for each output and inout, in the order of the tensors.
+// Returns one expectation for each output and inout, in the order of the tensors.
 using Reference = std::function<std::vector<Expected>(const CallData&, const Numerics&)>;
 
 struct OpCase {
   uint32_t op = 0;
-  std::string dtype;  // For the id and the selection by dtype.
+  std::string dtype;  // The dtype for the id and for the selection by dtype.
   std::string fill;
-  std::string detail;  // Shape and attributes.
+  std::string detail;  // Shape and attributes, for the id.
   std::string layout;
   bool is_smoke = true;
-  bool is_exact = false;  // The data leave nothing to round: bounds are 0 whatever the class.
+  bool is_exact = false;  // The data need no rounding: bounds are 0 whatever the class is.
   bool varies = true;     // The outputs of a right kernel are neither constant nor mostly zero.
   bool fails_on_device = false;  // The data are wrong on purpose: the stream must fail.
   std::vector<TensorArgument> tensors;
   std::vector<Attribute> attributes;
   Reference reference;
-  std::function<void(CallData&)> derive;  // Inputs that follow from others; NULL: none.
+  std::function<void(CallData&)> derive;  // Computes inputs that depend on other inputs; NULL:
+                                          // there are none.
 
   std::string id() const;
 
-  // For lists of cases: each adds one argument.
+  // The functions from here are for lists of cases: each adds one argument.
   OpCase& input(std::string_view name, bp_dtype element, Shape shape, Fill data,
                 Layout lies = Layout::kDense);
   OpCase& output(std::string_view name, bp_dtype element, Shape shape,
@@ -150,7 +155,7 @@ struct OpCase {
 
 using OpCases = std::vector<OpCase>;
 
-// A case without arguments.
+// Returns a case without arguments.
 OpCase make_case(uint32_t op, bp_dtype dtype, std::string fill, std::string detail,
                  std::string layout);
 
@@ -169,10 +174,10 @@ constexpr Fill kAllBits{FillKind::kAllBits, 0, 0};
 constexpr Fill kRepeat{FillKind::kRepeat, 0, 0};
 constexpr Fill index_fill(int64_t end) { return {FillKind::kIndex, 0, static_cast<double>(end)}; }
 
-// The value of an inline scalar.
+// Returns the value of an inline scalar.
 DoubleDouble scalar_value(const bp_scalar& scalar);
 
-// "4x7" for (4, 7), "scalar" for rank 0.
+// Returns "4x7" for (4, 7), and "scalar" for rank 0.
 std::string shape_text(const Shape& shape);
 
 // ---- What oracles are written with ----------------------------------------------------------- //
@@ -185,7 +190,8 @@ auto with_number(bp_dtype dtype, Work work) {
   return work(Integer());
 }
 
-// The same for floats, and with the number type that carries the bound.
+// Call `work` with a value of the number type of an oracle for floats. with_bounded() passes the
+// number type that carries the bound.
 template <typename Work>
 auto with_float(bp_dtype dtype, Work work) {
   return dtype == BP_F64 ? work(DoubleDouble()) : work(double());
@@ -204,28 +210,6 @@ template <typename N>
 Expected exactly(const Array<N>& values) {
   Expected expected;
   for (const N& value : values.data) expected.value.push_back(exact_of(value));
-  return expected;
-}
-
-// The value from one run of an oracle, the bound from its run on Bounded.
-template <typename N, int kBits>
-Expected bounded_by(const Array<N>& values, const Array<Bounded<kBits>>& bounds) {
-  Expected expected = exactly(values);
-  for (const Bounded<kBits>& bound : bounds.data) expected.bound.push_back(bound.error);
-  return expected;
-}
-
-// R1: sums of `count` terms whose absolute values add up to `magnitudes`.
-template <typename N>
-Expected summed(const Array<N>& values, const Array<N>& magnitudes, double count,
-                const Numerics& numerics) {
-  Expected expected = exactly(values);
-  expected.checks_bias = true;
-  for (const N& magnitude : magnitudes.data) {
-    const double s = exact_of(magnitude).hi;
-    expected.magnitude.push_back(s);
-    expected.bound.push_back(sum_bound(s, count, numerics));
-  }
   return expected;
 }
 

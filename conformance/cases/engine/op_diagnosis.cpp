@@ -19,7 +19,8 @@ bool has_broadcast(const OpCase& op_case) {
   return false;
 }
 
-// Whether rows can lie equally far apart: a matrix beside a much longer row would fill gigabytes.
+// Returns whether all rows can have the same distance. A matrix beside a much longer row would fill
+// gigabytes.
 bool takes_equal_rows(const OpCase& op_case) {
   constexpr int64_t kMaxElements = int64_t{1} << 22;
   int64_t longest = 1, rows = 0;
@@ -32,7 +33,7 @@ bool takes_equal_rows(const OpCase& op_case) {
   return rows > 0 && rows <= kMaxElements / longest;
 }
 
-// `data` with zeros from `first` on along `axis` of one input.
+// Returns `data` with zeros from `first` on along `axis` of one input.
 CallData without_tail(CallData data, size_t tensor, size_t axis, int64_t first) {
   HostTensor& changed = data.tensors()[tensor];
   for (size_t i = 0; i < changed.data.size(); ++i) {
@@ -41,8 +42,8 @@ CallData without_tail(CallData data, size_t tensor, size_t axis, int64_t first) 
   return data;
 }
 
-// Calls test(data without the tail of one axis of one input) until it holds. With `takes_all`, an
-// axis below 16 may be nothing but tail.
+// Calls test(data without the tail of one axis of one input) until it holds. With `takes_all`, the
+// tail may be the whole of an axis below 16.
 template <typename Test>
 bool any_tail(const OpCase& op_case, const CallData& data, bool takes_all, Test test) {
   for (size_t i = 0; i < op_case.tensors.size(); ++i) {
@@ -60,7 +61,7 @@ bool any_tail(const OpCase& op_case, const CallData& data, bool takes_all, Test 
   return false;
 }
 
-// Each of up to forty tests for a tail computes the oracle again: long cases would take minutes.
+// Each of up to forty tests for a tail computes the oracle again, so long cases would take minutes.
 bool takes_tail_tests(const OpCase& op_case) {
   constexpr int64_t kMaxElements = int64_t{1} << 17;
   return std::ranges::all_of(op_case.tensors, [](const TensorArgument& argument) {
@@ -68,8 +69,8 @@ bool takes_tail_tests(const OpCase& op_case) {
   });
 }
 
-// What was wrong is the contribution behind the last whole tile of an axis: the results are right
-// for inputs without it, or the failure is gone where there is none.
+// Returns whether the fault lies behind the last whole tile of an axis: the results are right if
+// that part of an input counts as zero, or the failure is gone without that part.
 bool is_tail(Context& t, const OpCase& op_case, const CallData& data, const Observation& seen,
              const Variant& variant) {
   const auto explains = [&](const CallData& zeroed) {
@@ -100,10 +101,10 @@ std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
     if (takes_equal_rows(op_case) && passes(t, op_case, data, variant)) return "stride";
     variant.has_equal_rows = false;
     if (takes_tail_tests(op_case) && is_tail(t, op_case, data, seen, variant)) return "tail";
-    variant.has_offsets = false;  // The offset of a view that begins at another element.
+    variant.has_offsets = false;  // An offset can come from a view that begins at another element.
     if (passes(t, op_case, data, variant)) return "offset";
   } catch (const NoKernel&) {
-    // A variant that no kernel takes tells nothing.
+    // A variant that no kernel takes gives no information.
   }
   return verdict.cause == "misplaced" ? "canary" : verdict.cause;
 }

@@ -2,8 +2,8 @@
 //
 //   inputs -> guarded memory, poisoned outputs -> launch -> wait -> memory, inputs, values
 //
-// Each call is launched twice over different poison, so that an element that was not written shows.
-// What fails is run again with one property of the call taken away after the other (diagnose()).
+// Each call is launched twice over different poison, so that an unwritten element shows. A failing
+// call runs again with one property of the call removed after the other (diagnose()).
 #include "conformance/cases/engine/op_engine.hpp"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ bool lists_dtype(const bp_device_properties& device, bp_dtype dtype) {
   return std::ranges::find(dtypes, dtype) != dtypes.end();
 }
 
-// Why the device does not list what the tensors of the case are; "" if it does.
+// Returns why the device does not list a property of the case's tensors; "" if it lists all.
 std::string unlisted(const bp_device_properties& device, const OpCase& op_case) {
   for (const TensorArgument& argument : op_case.tensors) {
     if (!lists_dtype(device, argument.dtype)) {
@@ -30,7 +30,8 @@ std::string unlisted(const bp_device_properties& device, const OpCase& op_case) 
   return "";
 }
 
-// `train` includes `infer`; the others add to both.
+// Returns whether the device claims the profile. `train` includes `infer`; the other profiles add
+// to both.
 bool claims_profile(const bp_device_properties& device, std::string_view profile) {
   for (const char* claimed : std::span(device.profiles, device.profile_count)) {
     if (claimed == profile || (profile == "infer" && std::string_view(claimed) == "train")) {
@@ -40,7 +41,7 @@ bool claims_profile(const bp_device_properties& device, std::string_view profile
   return false;
 }
 
-// A call that nothing serves: a hole in what is mandatory, or outside of what is claimed.
+// Ends a case that nothing serves: as Missing if the call is mandatory, else as NotSupported.
 [[noreturn]] void report_unserved(Context& t, const OpCase& op_case, const CallData& data,
                                   const std::string& reasons) {
   const OpInfo& info = op_info(op_case.op);
@@ -77,8 +78,8 @@ void report_source(Context& t, const OpCase& op_case, const CallData& data,
   t.fallback(seen.source == BP_KERNEL_DECOMPOSED ? "decomposed" : "host");
 }
 
-// A coverage table is honest if what works is claimed: right results of a call that supports()
-// refuses end the case as Unclaimed.
+// A coverage table is honest only if it claims what works. If a call that supports() refuses gives
+// right results, the case ends as Unclaimed.
 void check_unclaimed(Context& t, const OpCase& op_case, const CallData& data) {
   if (op_case.fails_on_device) return;
   const std::optional<Refused> refused = observe_refused(t, op_case, data);
@@ -131,8 +132,8 @@ void report_right(Context& t, const OpCase& op_case, const Verdict& verdict) {
   }
 }
 
-// Whether elements share their memory: results that are equal round alike, and say nothing of
-// others.
+// Returns whether elements share memory. Their results are equal and round alike, so they do not
+// count as separate samples.
 bool has_repeats(const OpCase& op_case) {
   return std::ranges::any_of(op_case.tensors, [](const TensorArgument& argument) {
     return is_broadcast(argument.layout);

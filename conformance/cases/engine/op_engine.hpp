@@ -1,26 +1,26 @@
-// Runs op cases: one engine for all ops.
+// Runs op cases, with one engine for all ops.
 #pragma once
 
 #include "conformance/cases/engine/op_judge.hpp"
 
 namespace bp::conformance {
 
-// The body of an op case.
+// Runs the body of an op case.
 void run_op_case(Context& t, const OpCase& op_case);
 
-// Whether the device has what the tensors of the case need.
+// Returns whether the device has what the tensors of the case need.
 bool is_listed(const Context& t, const OpCase& op_case);
 
-// Ends the case as NotSupported if it does not.
+// Ends the case as NotSupported unless is_listed().
 void require_listed(Context& t, const OpCase& op_case);
 
-// What a kernel of the backend gives for the call. Ends the case as NotSupported if it has none,
-// and as a failure if the launch fails.
+// Returns what a kernel of the backend gives for the call. Ends the case as NotSupported if the
+// backend has no kernel for it, and as a failure if the launch fails.
 Observation observe_native(Context& t, const OpCase& op_case, const CallData& data);
 
-// Why a case fails, found by running it again with one property taken away after the other: what
-// passes names the cause. Gives the cause "offset", "broadcast", "stride" or "tail", or that of
-// `verdict`.
+// Finds the cause of a failure. It runs the case again with one property removed after the other:
+// if the case then passes, that property is the cause. Returns "offset", "broadcast", "stride" or
+// "tail", or the cause of `verdict`.
 std::string diagnose(Context& t, const OpCase& op_case, const CallData& data,
                      const Observation& seen, const Verdict& verdict);
 

@@ -22,7 +22,7 @@ std::vector<bool> derived_tensors(const OpCase& row) {
   CallData call(plain, 1);
   const std::vector<HostTensor> before = call.tensors();
   row.derive(call);
-  // A zero of the other sign is another element too.
+  // A zero of the other sign is a different element.
   const auto is_same = [](DoubleDouble a, DoubleDouble b) {
     return a == b && std::signbit(a.hi) == std::signbit(b.hi);
   };

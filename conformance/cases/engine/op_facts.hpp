@@ -1,4 +1,5 @@
-// What an op case says of its call, by the classes of ops.def and never by the name of the op.
+// Facts about the call of an op case, from the classes of ops.def and never from the name of the
+// op.
 #pragma once
 
 #include <initializer_list>
@@ -9,16 +10,17 @@
 
 namespace bp::conformance {
 
-// An input of floating-point numbers whose values are free.
+// Returns whether the argument is an input of floating-point numbers whose values are free.
 bool holds_numbers(const TensorArgument& argument);
 
-// Indices are i64 in every backend, and may be i32.
+// Returns whether the argument holds indices, which are i64 in every backend, and may be i32.
 bool is_index(const OpCase& row, const TensorArgument& argument);
 
-// Which tensors have data that follow from others, argument by argument.
+// Returns, argument by argument, whether the data of the tensor follow from others.
 std::vector<bool> derived_tensors(const OpCase& row);
 
-// Whether the op is of one of these classes of ops.def, or of one whose name begins so.
+// Returns whether the op is of one of these classes of ops.def, or of a class whose name begins
+// with one of them.
 bool has_class(const OpCase& row, std::initializer_list<std::string_view> classes);
 
 }  // namespace bp::conformance

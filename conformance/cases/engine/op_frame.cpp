@@ -61,7 +61,7 @@ void Frame::write(size_t offset, const T& value) {
   std::memcpy(reinterpret_cast<std::byte*>(words_.data()) + offset, &value, sizeof(T));
 }
 
-// A list is its count and, behind it, the pointer that ops.def names.
+// A list is its count, followed by the pointer that ops.def names.
 void Frame::write_list(const FrameMember& member, const void* values, uint64_t count) {
   write(member.offset - sizeof(uint64_t), count);
   write(member.offset, values);
@@ -80,7 +80,7 @@ void Frame::add_tensor(std::string_view name, const bp_tensor* tensor) {
   }
 }
 
-// Members with an inline value are the pointer and, behind it, the scalar.
+// A member with an inline value is the pointer, followed by the scalar.
 void Frame::set_scalar(std::string_view name, const bp_scalar& scalar) {
   const FrameMember& member = info_->member(name);
   if (!member.has_scalar()) throw std::invalid_argument(std::string(name) + " takes no scalar");

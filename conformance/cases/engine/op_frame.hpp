@@ -1,4 +1,4 @@
-// Argument frames of any op, written by member name: what backplane/ops.def lists, at run time.
+// Argument frames of any op, written at run time by the member names that backplane/ops.def lists.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace bp::conformance {
 
 struct FrameMember {
   std::string_view name;
-  std::string_view kind;   // As in ops.def: tensor, operand, scalar_tensor, i64_list, ...
-  std::string_view dtype;  // Its dtype rule.
+  std::string_view kind;   // The kind as in ops.def: tensor, operand, scalar_tensor, i64_list, ...
+  std::string_view dtype;  // The dtype rule of the member.
   size_t offset;
 
   bool is_list() const { return kind.ends_with("_list"); }
@@ -33,11 +33,12 @@ struct OpInfo {
   const FrameMember& member(std::string_view member_name) const;
 };
 
-// All ops of this build, in the order of their ids. Throws std::out_of_range for another id.
+// Returns all ops of this build, in the order of their ids. op_info() throws std::out_of_range for
+// an unknown id.
 const std::vector<OpInfo>& all_ops();
 const OpInfo& op_info(uint32_t op);
 
-// The frame of one call. Setters throw std::invalid_argument where the op has no such member.
+// The frame of one call. Setters throw std::invalid_argument if the op has no such member.
 class Frame {
  public:
   explicit Frame(uint32_t op);
@@ -45,14 +46,14 @@ class Frame {
   const void* data() const { return words_.data(); }
 
   void set_tensor(std::string_view name, const bp_tensor* tensor);
-  void add_tensor(std::string_view name, const bp_tensor* tensor);  // To a list.
+  void add_tensor(std::string_view name, const bp_tensor* tensor);  // Appends to a list.
   void set_scalar(std::string_view name, const bp_scalar& scalar);
   void set_integer(std::string_view name, int64_t value);
   void set_number(std::string_view name, double value);
-  void set_list(std::string_view name, const std::vector<int64_t>& values);  // Borrowed.
+  void set_list(std::string_view name, const std::vector<int64_t>& values);  // Borrows the list.
   void set_list(std::string_view name, const int64_t* values, uint64_t count);
 
-  // The frame for a kernel whose build has frames of `size_bytes`.
+  // Returns the frame for a kernel whose build has frames of `size_bytes`.
   std::vector<uint64_t> fitted(uint32_t size_bytes) const;
 
  private:

@@ -5,15 +5,14 @@
 #include <cstdio>
 
 #include "conformance/numerics/whole_tensor.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
 std::string number_text(bp_dtype dtype, DoubleDouble value) {
   if (!is_float(dtype)) return std::to_string(to_int64(value));
-  char text[40];
-  std::snprintf(text, sizeof(text), "%.*g", dtype == BP_F64 ? 17 : 9, value.hi);
-  return text;
+  return short_text(value.hi, dtype == BP_F64 ? 17 : 9);
 }
 
 std::string bits_text(bp_dtype dtype, uint64_t bits) {
@@ -37,7 +36,7 @@ std::string place_text(int64_t index, const Shape& shape) {
   return text + "]";
 }
 
-// The value as an integer type holds it: wrapped to its width.
+// Returns the value as an integer type holds it: wrapped to its width.
 DoubleDouble wrapped(bp_dtype dtype, DoubleDouble value) {
   std::byte bytes[8] = {};
   store_element(dtype, value, bytes);
@@ -47,8 +46,8 @@ DoubleDouble wrapped(bp_dtype dtype, DoubleDouble value) {
 // The bad elements of one output.
 struct BadElements {
   std::vector<int64_t> indices;
-  bool are_nan = true;        // All of them are NaN and should not be.
-  bool are_unwritten = true;  // All of them still hold what they held before.
+  bool are_nan = true;        // All bad elements are NaN and should not be.
+  bool are_unwritten = true;  // All bad elements still have their values from before the launch.
 };
 
 BadElements find_bad(const OutputView& output, const Expected& expected, const Numerics& numerics) {
@@ -64,7 +63,7 @@ BadElements find_bad(const OutputView& output, const Expected& expected, const N
   return bad;
 }
 
-// "all", the tail of an axis that holds them all, or "scattered".
+// Returns "all", the tail of an axis that holds all bad elements, or "scattered".
 std::string pattern_of(const BadElements& bad, const Shape& shape) {
   const auto count = static_cast<size_t>(element_count(shape));
   if (bad.indices.size() == count) return "whole tensor";
@@ -81,7 +80,7 @@ std::string pattern_of(const BadElements& bad, const Shape& shape) {
   return bad.indices.size() * 2 > count ? "most elements" : "scattered";
 }
 
-// Where a value of the `coord` fill comes from: the element that was read.
+// Returns which element was read, according to the value of the `coord` fill.
 std::string read_from(const OpCase& op_case, const CallData& data, DoubleDouble y) {
   for (const TensorArgument& argument : op_case.tensors) {
     if (argument.fill.kind != FillKind::kCoord || argument.role == Role::kOutput) continue;
@@ -133,7 +132,7 @@ void explain_bad(const OpCase& op_case, const CallData& data, const OutputView& 
   verdict.message += "; " + std::to_string(bad.indices.size()) + " of " +
                      std::to_string(output.value.size()) + " elements, " +
                      pattern_of(bad, output.shape);
-  if (bad.are_unwritten) verdict.message += ", hold what was there before the launch";
+  if (bad.are_unwritten) verdict.message += ", still hold their values from before the launch";
 }
 
 void measure(const OutputView& output, const Expected& expected, const Numerics& numerics,
@@ -164,15 +163,15 @@ bp_dtype first_dtype(const Observation& seen) {
   return seen.outputs.empty() ? bp_dtype{BP_F32} : seen.outputs.front().dtype;
 }
 
-// Whether the data leave nothing to round in the arithmetic that is declared. Reduced products hold
-// small integers, and narrow accumulators only some sums.
+// Returns whether the data need no rounding in the declared arithmetic. Reduced products hold small
+// integers exactly, and narrow accumulators only some sums.
 bool stays_exact(const OpCase& op_case, const Numerics& numerics) {
   const bool has_whole_inputs = numerics.product == 0 || op_case.fill == "exact_dense";
   return op_case.is_exact && has_whole_inputs && numerics.accumulator <= 0x1p-24;
 }
 
-// Rounding errors of terms of one sign add up: the bound without statistics holds for them, and for
-// relaxed math. What exceeds the other one is suspicious.
+// Rounding errors of terms of one sign add up, so such results and relaxed math have the bound
+// without statistics. Results beyond the statistical bound are suspicious.
 bool has_wide_bound(const OpCase& op_case, const Numerics& numerics) {
   return !numerics.linear_growth && (numerics.relaxed || op_case.fill == "positive");
 }
@@ -270,8 +269,8 @@ Verdict judge(const OpCase& op_case, const CallData& data, const Observation& se
     verdict.message = seen.modified_input;
   } else if (!seen.damage.empty()) {
     verdict.message = seen.damage + (verdict.is_right() ? "" : "; " + verdict.message);
-    // Wrong values beside a damaged canary are work in the wrong place, which diagnosis tells
-    // apart.
+    // If values are wrong and a canary is damaged, the work went to the wrong place; diagnosis
+    // finds the cause.
     verdict.cause = verdict.is_right() ? "canary" : "misplaced";
     verdict.tag = "KERNEL-9";
   }

@@ -1,4 +1,4 @@
-// Whether the results of a call are right, and where they are not.
+// Decides whether the results of a call are right, and finds the wrong elements.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ struct Verdict {
   std::string message;
   std::string tag;
 
-  double margin = 0;  // The largest |y - r| by the accepted half-width.
-  std::string worst;  // Where it is.
-  double bias = 0;    // Mean signed error; with the next, of outputs that are checked for it.
+  double margin = 0;  // The largest |y - r| divided by the accepted half-width.
+  std::string worst;  // The place of the element with this margin.
+  double bias = 0;    // The mean signed error, and the next member, are for outputs that are
+                      // checked for bias.
   bool is_biased = false;
-  std::string suspicion;  // Right, but only by the bound without statistics; "" else.
+  std::string suspicion;  // Set if results are right only by the bound without statistics; else "".
   bool is_mistrusted = false;
   double zero_share = 0;
   uint64_t outputs = 0;
@@ -24,25 +25,25 @@ struct Verdict {
   bool is_right() const { return cause.empty(); }
 };
 
-// Whether element `index` is what the oracle, the bound and `numerics` allow.
+// Returns whether the oracle, the bound and `numerics` allow element `index`.
 bool is_right(const OutputView& output, const Expected& expected, int64_t index,
               const Numerics& numerics);
 
-// What the outputs must be under what a kernel declares; NULL is the strictest.
+// The expected outputs under the declaration of a kernel; NULL is the strictest declaration.
 struct Expectation {
   Numerics numerics;
   std::vector<Expected> outputs;
 };
 Expectation expectation(const OpCase& op_case, const CallData& data, const bp_numerics* declared);
 
-// The value and bound of one element, for accept().
+// Returns the value and bound of one element, for accept().
 Exact exact_at(const Expected& expected, int64_t index);
 
-// Subnormal inputs as a kernel that flushes them sees them.
+// Returns the data with subnormal inputs as zeros, as a kernel that flushes them reads them.
 CallData flushed(CallData data);
 
-// Judges the outputs against the oracle. Of several mistakes it gives the first that explains the
-// others: a damaged canary, an unwritten element, a wrong one.
+// Compares the outputs with the oracle. If there are several mistakes, the verdict has the one that
+// explains the others: first a damaged canary, then an unwritten element, then a wrong one.
 Verdict judge(const OpCase& op_case, const CallData& data, const Observation& seen);
 
 }  // namespace bp::conformance

@@ -28,7 +28,7 @@ bp_kernel_choice choose(Context& t, const OpCase& op_case, const Frame& frame) {
   throw NoKernel{reasons};
 }
 
-// Ends the work of the stream, and its failure, so that results can be read.
+// Waits for the stream and clears its failure, so that results can be read.
 void wait(Context& t, bp_stream* stream, Observation& seen) {
   const bp_stream_ops& streams = *t.target().streams;
   seen.stream_status = streams.synchronize(streams.self, stream, kTimeoutNs);
@@ -38,7 +38,7 @@ void wait(Context& t, bp_stream* stream, Observation& seen) {
   t.require_ok(streams.clear_failure(streams.self, stream), "clear_failure");
 }
 
-// Calls submit(bp_launch) with workspace that has canaries of its own, and waits for the work.
+// Calls submit(bp_launch) with a workspace that has its own canaries, and waits for the work.
 template <typename Submit>
 bp_status submit_guarded(Context& t, const MemoryPlace& place_in, uint64_t workspace_bytes,
                          Poison poison, Observation& seen, Submit&& submit) {
@@ -91,7 +91,7 @@ Poison first_poison(const Context& t) {
   return t.options().poison == "random" ? Poison::kNoise : Poison::kNan;
 }
 
-// Over two kinds of poison, so that an element that was not written shows.
+// Launches over two kinds of poison, so that an unwritten element shows.
 Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
                          bp_stream* stream) {
   Observation seen;
@@ -121,7 +121,7 @@ Observation launch_twice(Context& t, Call& call, const bp_kernel_choice& choice,
   return seen;
 }
 
-// Why each kernel is or is not taken, a line each.
+// Returns a line for each kernel that says why it is or is not taken.
 std::string explanation(Context& t, const OpCase& op_case, const Frame& frame) {
   uint64_t size = 0;
   t.require_ok(bp_kernel_explain(&t.target(), 0, op_case.op, frame.data(), 0, nullptr, &size),
@@ -133,7 +133,7 @@ std::string explanation(Context& t, const OpCase& op_case, const Frame& frame) {
   return text;
 }
 
-// The kernel of `sources` for a call; NULL if there is none.
+// Returns the kernel of `sources` for a call; NULL if there is none.
 const bp_kernel* find_kernel(Context& t, const OpCase& op_case, const Call& call,
                              bp_kernel_sources sources) {
   bp_kernel_choice choice{};
@@ -143,7 +143,7 @@ const bp_kernel* find_kernel(Context& t, const OpCase& op_case, const Call& call
   return status == BP_OK ? choice.kernel : nullptr;
 }
 
-// A plan of the backend; ended with this.
+// A plan of the backend, which this object ends.
 class OwnPlan {
  public:
   OwnPlan(const bp_kernel& kernel, bp_plan* plan) : kernel_(&kernel), plan_(plan) {}
@@ -161,7 +161,8 @@ class OwnPlan {
   bp_plan* plan_;
 };
 
-// The status of prepare() for a frame without memory, which has to be that of one with memory.
+// Returns the status of prepare() for a frame without memory, which has to be the same as for a
+// frame with memory.
 bp_status prepare(Context& t, Call& call, Call& bare, const bp_kernel& kernel, uint64_t constants,
                   bp_plan** out_plan) {
   const bp_prepare_desc desc{.struct_size = sizeof(desc),
@@ -220,7 +221,8 @@ void pack_and_launch(Context& t, Call& call, const bp_kernel& kernel, OwnPlan& p
                                       launch.plan = plan.get();
                                       const bp_status status =
                                           kernel.launch(&kernel, &launch, words.data());
-                                      // The second time the plan ends while its work may wait.
+                                      // In the second launch the plan ends while its work may still
+                                      // wait.
                                       if (poison == Poison::kOnes) {
                                         t.expect_eq(plan.release(), bp_status{BP_OK},
                                                     "plan_release before the work has ended");
@@ -297,7 +299,8 @@ std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const 
     if (kernel.op != op_case.op || kernel.supports == nullptr) continue;
     const std::vector<uint64_t> words = call.frame().fitted(kernel.args_size_bytes);
     const bp_reason reason = kernel.supports(&kernel, t.target().device, 0, words.data());
-    // The host gives the kernel's own reason where the claims hold, and else what they miss.
+    // If the claims hold, the host gives the kernel's own reason; else it names the claim that
+    // fails.
     const std::string line =
         "/" + std::string(kernel.name) + ": " + (reason == nullptr ? "" : reason);
     if (reason == nullptr || lines.find(line) == std::string::npos) continue;

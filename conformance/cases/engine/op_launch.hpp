@@ -1,4 +1,4 @@
-// One call of an op on guarded memory: what a backend is given, and what came back.
+// One call of an op on guarded memory: the arguments that a backend gets, and its results.
 #pragma once
 
 #include <memory>
@@ -12,26 +12,26 @@
 
 namespace bp::conformance {
 
-// How the tensors of a case are laid out. The diagnosis of a failure takes one property away after
-// the other.
+// The layout of the tensors of a case. The diagnosis of a failure removes one property after the
+// other.
 struct Variant {
-  bool has_offsets = true;        // Else each tensor begins at byte 0 of its buffer.
-  bool has_broadcasts = true;     // Else axes of stride 0 are stored in full.
-  bool has_layouts = true;        // Else everything is dense.
-  bool has_equal_rows = false;    // All rows of all tensors lie equally far apart.
-  bool has_empty_buffers = true;  // Else a tensor without elements has no buffer.
-  Edge edge = Edge::kNone;        // Where tensors and workspace meet pages without access.
+  bool has_offsets = true;        // If false, each tensor begins at byte 0 of its buffer.
+  bool has_broadcasts = true;     // If false, axes of stride 0 are stored in full.
+  bool has_layouts = true;        // If false, every tensor is dense.
+  bool has_equal_rows = false;    // All rows of all tensors have the same distance.
+  bool has_empty_buffers = true;  // If false, a tensor without elements has no buffer.
+  Edge edge = Edge::kNone;        // The side where tensors and workspace meet pages without access.
 };
 
-// What was seen after the launches of one variant, output by output.
+// One output after the launches of one variant.
 struct OutputView {
   std::string_view name;
   bp_dtype dtype;
   Shape shape;
-  std::vector<DoubleDouble> value;  // Of the last launch.
+  std::vector<DoubleDouble> value;  // The values after the last launch.
   std::vector<uint64_t> bits;
-  bool is_poisoned = true;         // Else it was an input as well, and held that.
-  std::vector<bool> is_unwritten;  // Still what it was before, after both launches.
+  bool is_poisoned = true;         // If false, the tensor was an input too and held its data.
+  std::vector<bool> is_unwritten;  // Elements that did not change in either launch.
   bool is_repeatable = true;       // Both launches gave the same bits.
 };
 
@@ -43,10 +43,10 @@ struct Observation {
   const bp_kernel* kernel = nullptr;
   std::vector<OutputView> outputs;
   std::string damage;          // A sentence about the first damaged canary; "" if all are whole.
-  std::string modified_input;  // The same about inputs.
+  std::string modified_input;  // A sentence about the first modified input; "" if none was.
 };
 
-// Thrown where no kernel takes the call; `what` is the host's explanation.
+// Thrown if no kernel takes the call; `what` is the host's explanation.
 struct NoKernel {
   std::string what;
 };
@@ -55,40 +55,44 @@ struct NoKernel {
 Observation observe(Context& t, const OpCase& op_case, const CallData& data,
                     const Variant& variant);
 
-// What a kernel did that claims the call as data, and whose supports() refuses it all the same.
+// The results of a kernel that claims the call by its data, but whose supports() refuses it.
 struct Refused {
   std::string kernel;
   std::string reason;
   Observation seen;
 };
 
-// Launches the call once more where that is so: what works should be claimed.
+// Launches a kernel that claims the call by its data but whose supports() refuses it, to see
+// whether the call works. Returns nothing if there is no such kernel.
 std::optional<Refused> observe_refused(Context& t, const OpCase& op_case, const CallData& data);
 
-// Whether a kernel of the backend, or of `sources`, takes the call. Tensors have no memory.
+// Returns whether a kernel of the backend, or of `sources`, takes the call. The tensors have no
+// memory.
 bool is_served(Context& t, const OpCase& op_case, const CallData& data, const Variant& variant,
                bp_kernel_sources sources);
 
-// What a kernel of the backend says to launch flags, and of tensors without memory.
+// How a kernel of the backend answers to launch flags, and to tensors without memory.
 struct Probe {
   bool has_kernel = false;
-  bp_status status = BP_OK;  // Of a launch with the flags.
+  bp_status status = BP_OK;  // The status of a launch with the flags.
   std::string text;
-  bool is_untouched = true;          // The outputs are what they were.
-  bp_reason with_buffers = nullptr;  // What supports() answers; NULL as well if there is none.
+  bool is_untouched = true;          // The outputs did not change.
+  bp_reason with_buffers = nullptr;  // The answer of supports() with buffers; NULL also if there is
+                                     // no supports().
   bp_reason without_buffers = nullptr;
 };
 Probe probe_kernel(Context& t, const OpCase& op_case, const CallData& data, bp_launch_flags flags);
 
-// What a kernel did with a call that it had planned before.
+// The results of a call that a kernel had planned before.
 struct Planned {
   std::string kernel;      // "" if the backend has none for the call.
-  bool has_plans = false;  // Of its kernel, for any call.
-  std::string refusal;     // Why it makes no plan of this one; "" if it did.
-  Observation seen;        // Of two launches with one plan.
+  bool has_plans = false;  // The kernel makes plans for some calls.
+  std::string refusal;     // The reason why the kernel made no plan for this call; "" if it made
+                           // one.
+  Observation seen;        // The results of two launches with one plan.
 };
 
-// `constants`: bit i is set if tensor argument i is declared constant.
+// Launches with a plan. Bit i of `constants` is set if tensor argument i is declared constant.
 Planned observe_planned(Context& t, const OpCase& op_case, const CallData& data,
                         uint64_t constants);
 

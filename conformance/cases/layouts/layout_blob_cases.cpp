@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/layout.h: what stands for a layout in another process.
+// Cases for api/include/backplane/layout.h: the blobs that stand for a layout in another process.
 #include <nlohmann/json.hpp>
 
 #include "conformance/cases/engine/op_call.hpp"
@@ -8,6 +8,7 @@
 #include "conformance/cases/fixtures/offers.hpp"
 #include "conformance/cases/fixtures/test_host.hpp"
 #include "conformance/cases/layouts/layout_fixtures.hpp"
+#include "conformance/json_file.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -57,7 +58,7 @@ void another_process_reads_what_was_converted(Context& t) {
                                   {"elements", read(t, stream.get(), src.ref())},
                                   {"alignment_bytes", site.layout->alignment_bytes},
                                   {"physical_size_bytes", site.layout->physical_size_bytes}};
-    return run_in_child(t, "convert_by_blob", argument.dump());
+    return run_in_child(t, "convert_by_blob", json_text(argument));
   }
   t.not_supported("no kernel prefers a layout for a tensor of 100 elements");
 }
@@ -103,7 +104,8 @@ void check_in_child(bp_status status, TestHost& host, const char* what) {
               "LAYOUT-1");
 }
 
-// The table of a kind, among what a backend registers; ends the routine where it is missing.
+// Returns the table of a kind among those that a backend registers. Ends the routine if it is
+// missing.
 template <typename Table>
 const Table& table_in_child(const Offers& offers, uint32_t struct_type) {
   for (const bp_struct_header* offer : offers.tables) {
@@ -181,7 +183,7 @@ void convert_in_child(const ChildTables& tables, TestHost& host, bp_device* devi
 
 }  // namespace
 
-// Makes the layout of the blob in the task, and reads with it what the case has converted.
+// Makes the layout from the blob of the task, and reads through it what the case has converted.
 void convert_by_blob(const ChildTask& task) {
   TestHost host(task.option_list());
   const PluginEntry entry(task.plugin);

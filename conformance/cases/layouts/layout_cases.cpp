@@ -1,4 +1,4 @@
-// Cases for api/include/backplane/layout.h: references, conversions, and what is refused.
+// Cases for api/include/backplane/layout.h: references, conversions, and refused calls.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -17,14 +17,14 @@ using enum Layout;
 
 // ---- Tensors on both sides of a conversion ------------------------------------------------------
 
-// A layout of strides that a tensor of this rank can have.
+// Returns a layout by strides that a tensor of this rank can have.
 Layout possible(Layout layout, const Shape& shape) {
   if (shape.empty()) return layout == kOffset ? kOffset : kDense;
   if (shape.size() > 1) return layout;
   return layout == kTransposed || layout == kPermuted || layout == kSliced ? kStepped : layout;
 }
 
-// Converts from `from` to the layout and on to `to`, with work of both directions in one queue.
+// Converts from `from` to the layout and on to `to`, both on one stream.
 void there_and_back(Context& t, bp_stream* stream, const LayoutSite& site, Layout from, Layout to) {
   const std::string where =
       site_text(site) + ", from " + layout_text(from) + " to " + layout_text(to) + ": ";
@@ -131,7 +131,7 @@ void work_outlives_its_layout(Context& t) {
 
 // ---- What is refused ------------------------------------------------------------------------- //
 
-// A tensor of rank 2 or more, so that shapes can be changed.
+// Returns a site with a tensor of rank 2 or more, so that shapes can change.
 const LayoutSite& changeable(Context& t, const std::vector<LayoutSite>& sites) {
   for (const LayoutSite& site : sites) {
     const bool is_matrix = site.shape.size() >= 2 && site.shape[0] > 1;
@@ -229,13 +229,14 @@ void conversions_in_a_capture_are_refused(Context& t) {
   Capturing capturing(t, stream.get());
   t.expect_refused(layouts.convert(layouts.self, stream.get(), laid.view(), strided.view()),
                    BP_INVALID_ARGUMENT, "a conversion on a capturing stream");
-  t.expect_eq(capturing.info().node_count, uint64_t{0}, "nodes after what was refused");
+  t.expect_eq(capturing.info().node_count, uint64_t{0},
+              "the number of nodes after the refused calls");
   capturing.abandon();
   convert(t, stream.get(), laid.view(), strided.view());
   finish(t, stream.get());
 }
 
-// The layout of one shape, given to a call of another.
+// A layout was made for one shape, and a call of another shape gets it.
 void launches_in_other_layouts_are_refused(Context& t) {
   const std::vector<LayoutSite> sites = layout_sites(t);
   const OwnedStream stream = make_stream(t);

@@ -15,14 +15,15 @@ namespace {
 constexpr size_t kShapesPerDtype = 12;
 constexpr int64_t kNoStride = 0x5555;
 
-// Tiny, empty, and with tails at the edges of blocks.
+// Returns tiny and empty shapes, and shapes with tails at the edges of blocks.
 const std::vector<Shape>& odd_shapes() {
   static const std::vector<Shape> shapes = {{},       {0},     {1},       {17},
                                             {16, 16}, {1, 33}, {3, 0, 5}, {2, 17, 31}};
   return shapes;
 }
 
-// Calls that differ in what decides about layouts: op, dtypes, ranks and shapes.
+// Returns calls that differ in the properties that decide about layouts: op, dtypes, ranks and
+// shapes.
 OpCases make_calls() {
   OpCases calls;
   for (const OpFamily& family : op_families()) {
@@ -59,7 +60,7 @@ MemoryPlace aligned(MemoryPlace place, uint64_t alignment_bytes) {
   return place;
 }
 
-// Adds what the kernel of one call prefers.
+// Adds the layouts that the kernel of one call prefers.
 void add_sites(Context& t, const OpCase& row, std::set<std::pair<bp_dtype, Shape>>& seen,
                std::map<bp_dtype, size_t>& counts, std::vector<LayoutSite>& sites) {
   HostCall call(row);
@@ -154,7 +155,7 @@ std::string site_text(const LayoutSite& site) {
          dtype_text(site.dtype) + " " + shape_text(site.shape) + " (" + site.where + ")";
 }
 
-// Values that every dtype holds exactly, so that elements compare by their bits.
+// Returns values that every dtype holds exactly, so that elements can be compared by their bits.
 std::vector<DoubleDouble> values_of(Context& t, bp_dtype dtype, const Shape& shape) {
   const auto count = static_cast<size_t>(element_count(shape));
   const std::vector<uint8_t> bytes = random_bytes(t, count, count + dtype);

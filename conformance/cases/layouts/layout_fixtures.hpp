@@ -1,4 +1,4 @@
-// What the cases of layouts share: layouts that end with the case, tensors that lie in one, and the
+// Helpers for the cases of layouts: layouts that end with the case, tensors in a layout, and the
 // layouts that the kernels of a device prefer.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace bp::conformance {
 
-// Ends the case as NotSupported for a device without the table.
+// Returns the table of layouts. Ends the case as NotSupported if the device has none.
 const bp_layout_ops& layout_table(Context& t);
 
 struct LayoutEnd {
@@ -24,18 +24,19 @@ struct LayoutEnd {
 };
 using OwnedLayout = std::unique_ptr<const bp_layout, LayoutEnd>;
 
-// What the kernel prefers for a tensor argument, counted as in the frame; NULL is strides.
+// Returns the layout that the kernel prefers for a tensor argument, counted as in the frame; NULL
+// is strides.
 OwnedLayout preferred_layout(Context& t, const bp_kernel& kernel, uint32_t argument,
                              const void* args);
 
-// The number of `member` among the tensor arguments of the op.
+// Returns the number of `member` among the tensor arguments of the op.
 uint32_t tensor_argument(uint32_t op, std::string_view member);
 
 std::vector<uint8_t> blob_of(const bp_layout& layout);
 OwnedLayout layout_of_blob(Context& t, const std::vector<uint8_t>& blob);
 bool are_equal(Context& t, const bp_layout* a, const bp_layout* b);
 
-// A layout that some kernel prefers, and for what.
+// A layout that some kernel prefers, and the tensor for which it does.
 struct LayoutSite {
   std::string where;
   bp_dtype dtype = 0;
@@ -43,22 +44,22 @@ struct LayoutSite {
   OwnedLayout layout;
 };
 
-// One for each dtype and shape that calls of the suite have, small shapes and empty ones among
-// them. Ends the case as NotSupported where no kernel prefers any.
+// Returns a site for each dtype and shape that calls of the suite have, with small and empty shapes
+// among them. Ends the case as NotSupported if no kernel prefers a layout.
 std::vector<LayoutSite> layout_sites(Context& t);
 
-// "tiles of f32 17x33 (op..., argument a)".
+// Returns a text such as "tiles of f32 17x33 (op..., argument a)".
 std::string site_text(const LayoutSite& site);
 
-// Elements for a tensor of the site: values that every dtype holds exactly, so that they compare by
-// their bits.
+// Returns elements for a tensor of the site. Every dtype holds the values exactly, so that elements
+// can be compared by their bits.
 std::vector<DoubleDouble> values_of(Context& t, bp_dtype dtype, const Shape& shape);
 
-// Memory of such a tensor by strides.
+// Makes memory for a tensor of the site whose layout is strides.
 GuardedTensor make_strided(Context& t, bp_stream* stream, const LayoutSite& site, Layout layout);
 
-// Device memory of a tensor in a layout, with a pattern on both sides. Its strides are numbers that
-// nobody may use.
+// Device memory of a tensor in a layout, with a pattern on both sides. Its strides are invalid,
+// because nobody may use them.
 class LaidTensor {
  public:
   LaidTensor(const MemoryPlace& place, const bp_layout& layout, bp_dtype dtype, Shape shape);
@@ -67,10 +68,11 @@ class LaidTensor {
   bp_buffer_ref ref() const { return memory_.ref(); }
   void poison(Poison poison);
 
-  // After the work has ended: a sentence about memory outside of it that changed; "" if none did.
+  // Call it after the work has ended. Returns a sentence about changed memory outside the tensor;
+  // "" if none changed.
   std::string damage(std::string_view name);
 
-  // Whether all of its bytes are what they were.
+  // Returns whether none of the tensor's bytes has changed.
   bool is_unchanged();
 
  private:
@@ -80,7 +82,7 @@ class LaidTensor {
   bp_tensor view_{};
 };
 
-// Submits a conversion; ends the case if it is refused.
+// Submits a conversion. Ends the case if it is refused.
 void convert(Context& t, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src);
 
 }  // namespace bp::conformance

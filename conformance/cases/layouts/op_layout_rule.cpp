@@ -1,5 +1,6 @@
-// What a kernel promises of the layouts that it prefers: a launch with arguments in them gives what
-// one with strides gives. One case for each op, over the first plain rows of each dtype.
+// Cases for the layouts that a kernel prefers: a launch with arguments in these layouts must give
+// the same as a launch with strides. There is one case for each op, over the first plain rows of
+// each dtype.
 #include <cstring>
 #include <memory>
 
@@ -11,7 +12,7 @@
 namespace bp::conformance {
 namespace {
 
-// A tensor argument with a layout that the kernel prefers for it.
+// A tensor argument and the layout that the kernel prefers for it.
 struct Chosen {
   const TensorArgument* argument;
   OwnedLayout layout;
@@ -34,7 +35,7 @@ class LaidCall {
         stream_(t),
         call_(t, row, data_, {}, stream_.get()) {}
 
-  // False if the backend has no kernel for the call.
+  // Returns false if the backend has no kernel for the call.
   bool find() {
     bp_kernel_choice choice{};
     const bp_status status =
@@ -46,7 +47,7 @@ class LaidCall {
     return true;
   }
 
-  // What the kernel prefers, which tensors without memory do not change.
+  // Returns the kernel's preferences, which must be the same for tensors without memory.
   std::vector<Chosen> preferences() {
     Call bare(t_, row_, data_, {}, stream_.get());
     bare.strip_buffers();
@@ -65,7 +66,7 @@ class LaidCall {
     return chosen;
   }
 
-  // Launches over two kinds of poison with the arguments of `chosen` in their layouts.
+  // Launches over two kinds of poison, with the arguments of `chosen` in their layouts.
   Observation launch(const std::vector<const Chosen*>& chosen) {
     Observation seen;
     seen.kernel = kernel_;
@@ -88,7 +89,7 @@ class LaidCall {
   Verdict judge(const Observation& seen) const { return bp::conformance::judge(row_, data_, seen); }
 
  private:
-  // The host's selection takes the layouts as well.
+  // Requires that the host's selection accepts the layouts too.
   void expect_found(const Frame& frame) {
     bp_kernel_choice choice{};
     const bp_status status =
@@ -98,7 +99,7 @@ class LaidCall {
     t_.expect(status == BP_OK, row_.id() + ": no kernel is found for the layouts: " + text);
   }
 
-  // Runs the kernel with workspace between canaries.
+  // Runs the kernel with a workspace between canaries.
   void run(const Frame& frame, Poison poison, Observation& seen) {
     const std::vector<uint64_t> words = frame.fitted(kernel_->args_size_bytes);
     uint64_t required = 0, preferred = 0;
@@ -164,7 +165,7 @@ class LaidCall {
   const bp_kernel* kernel_ = nullptr;
 };
 
-// Each preferred argument alone, and all of them.
+// Returns a set for each preferred argument alone, and one with all of them.
 std::vector<std::vector<const Chosen*>> sets_of(const std::vector<Chosen>& chosen) {
   std::vector<std::vector<const Chosen*>> sets;
   std::vector<const Chosen*> all;
@@ -185,7 +186,7 @@ std::string text_of(const OpCase& row, const std::vector<const Chosen*>& set) {
   return text + ": ";
 }
 
-// How many launches there were.
+// Checks one row, and returns the number of launches.
 size_t check_row(Context& t, const OpCase& row) {
   LaidCall call(t, row);
   if (!call.find()) return 0;

@@ -1,5 +1,5 @@
-// What the cases of an element-wise op follow from: a row of the list that emit_elementwise.py
-// writes.
+// A row of the list that emit_elementwise.py writes. The cases of an element-wise op follow from
+// it.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,17 @@ constexpr uint32_t kMostInputs = 3;
 
 enum class Dtypes { kFloats, kNumbers, kAny };
 
-// Where the bound comes from.
-enum class BoundRule {
-  kExact,      // Nothing but the last rounding: E0 and E1.
-  kPrimitive,  // One primitive of exact arguments: E1d and E2.
-  kComposite,  // Propagated through the formula: E2c, a function that may lose subnormals,
-  kGradient,   // and P, whose formula may also give NaN where an argument is infinite.
-};
-
-enum class Zero { kFree, kChecked, kOpenAtZeros };  // Open: where an input is zero too.
-
 struct Row {
   uint32_t op;
-  const char* family;               // The file of the spec.
-  const char* inputs[kMostInputs];  // In the order of the frame.
+  const char* family;               // The file of the spec that has the op.
+  const char* inputs[kMostInputs];  // The inputs in the order of the frame.
   uint32_t input_count;
   const char* output;
   const char* operand;  // The input that may be an inline scalar; "" if none.
   Dtypes dtypes;
-  BoundRule bound;
-  const char* primitive;  // Of kPrimitive.
-  Zero zero;
-  bool may_alias;    // The output may lie in an input.
-  bool checks_bias;  // Class E1.
+  const char* primitive;  // The one that rounds, if the class is of one primitive; else "".
+  bool is_either;         // Of zeros of both signs the result may be either.
+  bool may_alias;         // The output may lie in an input.
   const char* samples;
 };
 

@@ -1,4 +1,4 @@
-// Cases of gelu and its gradient. Layouts come by rule.
+// Cases of gelu and its gradient. Cases of layouts follow by rule.
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 using reference::Gelu;
 
-// Around vector widths, and each rank.
+// Returns shapes around vector widths, and of each rank.
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> all = {
       {},      {1},  {3},  {4},    {7},    {8}, {9},       {16},         {17},
@@ -25,21 +25,6 @@ Gelu form_of(const CallData& data) {
 
 // ---- Forward --------------------------------------------------------------------------------- //
 
-// The oracle `f` on each element of x; `bound` gives B from argument and result.
-template <typename F, typename Bound>
-Expected mapped(const CallData& data, F f, Bound bound) {
-  return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
-    const Array<N> x = data.array<N>("x");
-    Array<N> y(x.shape);
-    for (int64_t i = 0; i < x.size(); ++i) y[i] = f(x[i]);
-    Expected expected = exactly(y);
-    for (int64_t i = 0; i < x.size(); ++i) {
-      expected.bound.push_back(bound(exact_of(x[i]).hi, exact_of(y[i]).hi));
-    }
-    return expected;
-  });
-}
-
 // x times what vanishes at -inf: NaN by the formula, and 0 as a limit.
 void allow_limit(Expected& expected, const HostTensor& x) {
   expected.also_right = [data = x.data](int64_t element, DoubleDouble y) {
@@ -48,15 +33,24 @@ void allow_limit(Expected& expected, const HostTensor& x) {
 }
 
 std::vector<Expected> expected_gelu(const CallData& data, const Numerics&) {
-  const bp_dtype dtype = data.tensor("x").dtype;
+  const HostTensor& x = data.tensor("x");
   const Gelu form = form_of(data);
-  Expected expected = mapped(
-      data, [form](auto x) { return reference::gelu(x, form); },
-      [dtype, form](double x, double) {
-        return form == Gelu::kErf ? gelu_bound(dtype, x) : gelu_tanh_bound(dtype, x);
-      });
-  allow_limit(expected, data.tensor("x"));
-  return {expected};
+  const auto run = [&]<typename N>(N) {
+    Array<N> y = data.array<N>("x");
+    for (N& value : y.data) value = reference::gelu(value, form);
+    return std::vector{y};
+  };
+  Known known = steps(x.dtype, run);
+  known.formula = [&](BoundRule rule) {
+    if (rule != BoundRule::kFunction) return Bounds();
+    const auto bound = form == Gelu::kErf ? gelu_bound : gelu_tanh_bound;
+    Bounds bounds(1);
+    for (const DoubleDouble& value : x.data) bounds[0].push_back(bound(x.dtype, value.hi));
+    return bounds;
+  };
+  std::vector<Expected> expected = judged(data, std::move(known));
+  allow_limit(expected[0], x);
+  return expected;
 }
 
 struct Activation {
@@ -66,7 +60,8 @@ struct Activation {
   Reference reference;
 };
 
-// Down to where gelu underflows, or the density in it, whose digits the oracle needs.
+// Returns data down to the arguments where gelu or its density underflows. The oracle needs the
+// digits of the density.
 Fill gelu_tail(bp_dtype dtype) {
   const double end = dtype == BP_F64 ? -37.6 : dtype == BP_F16 ? -6 : -14;
   return {FillKind::kUniform, end, 0};
@@ -99,7 +94,7 @@ void add_forward(OpCases& cases, const Activation& op, bp_dtype dtype) {
   add("special", kSpecial, {3, specials}, Layout::kSliced);
   const double low = dtype == BP_F16 ? -14 : -40, high = dtype == BP_F16 ? 15 : 20;
   add("range", {FillKind::kLogUniform, low, high}, {5, 257}, Layout::kDense);
-  // Where the exponentials and the error function end.
+  // The exponentials and the error function end here.
   const double end = dtype == BP_F64 ? 760 : 110;
   add("ends", {FillKind::kUniform, -end, end}, {1031}, Layout::kDense);
   if (op.op == BP_OP_GELU) add("tail", gelu_tail(dtype), {4099}, Layout::kDense);
@@ -107,10 +102,10 @@ void add_forward(OpCases& cases, const Activation& op, bp_dtype dtype) {
 
 // ---- Backward -------------------------------------------------------------------------------- //
 
-// `f` on each element of grad_y and of x.
+// Runs `f` on each element of grad_y and of x.
 template <typename F>
 std::vector<Expected> gradient(const CallData& data, F f) {
-  return propagated(data.tensor("grad_y").dtype, [&]<typename N>(N) {
+  return judged_steps(data, data.tensor("grad_y").dtype, [&]<typename N>(N) {
     Array<N> grad = data.array<N>("grad_y");
     const Array<N> at = data.array<N>("x");
     for (int64_t i = 0; i < grad.size(); ++i) grad[i] = f(grad[i], at[i]);
@@ -129,7 +124,7 @@ std::vector<Expected> expected_gelu_backward(const CallData& data, const Numeric
 struct Gradient {
   uint32_t op;
   int64_t approximation;
-  Fill data;  // Of x.
+  Fill data;  // The data of x.
   Reference reference;
 };
 

@@ -1,4 +1,4 @@
-// Cases of sdpa and its gradients. Layouts come by rule.
+// Cases of sdpa and its gradients. Cases of layouts follow by rule.
 #include <algorithm>
 
 #include "conformance/cases/ops/op_families.hpp"
@@ -14,7 +14,7 @@ using reference::Attention;
 enum class Mask {
   kNone,
   kRandom,
-  kRandomBlind,  // Some queries see nothing.
+  kRandomBlind,  // Some queries see no key.
   kOneKey,       // Every query sees one key.
 };
 
@@ -24,9 +24,9 @@ struct Row {
   Mask mask = Mask::kNone;
   bool has_bias = false;
   bool has_lse = true;
-  double scale = 0;  // 0: 1 / sqrt(width).
+  double scale = 0;  // 0 means 1 / sqrt(width).
   bool has_blocked_keys =
-      false;  // By a bias of -inf: all keys of some queries, and some of others.
+      false;  // A bias of -inf hides all keys of some queries, and some keys of others.
 };
 
 const std::vector<Row>& all_rows() {
@@ -127,7 +127,7 @@ void derive_bias(CallData& data, const Row& row) {
 // The bounds of one query, from the exact scores of the keys that it sees.
 struct QueryBounds {
   std::vector<int64_t> seen;
-  std::vector<double> weights;  // Exact.
+  std::vector<double> weights;  // The exact weights.
   AttentionBounds bounds;
 };
 
@@ -142,7 +142,7 @@ QueryBounds bounds_of_query(const Attention<double>& a, const Attention<double>&
                          2 * numerics.unit * magnitude;
     score_bounds.push_back(scores.back() == -HUGE_VAL ? 0 : bound);
   }
-  // Without weights y is 0.
+  // y is 0 if there are no weights.
   if (std::ranges::count(scores, -HUGE_VAL) == std::ssize(scores)) return {};
   query.bounds = attention_bounds(scores, score_bounds, dtype);
   double peak = -HUGE_VAL, total = 0;
@@ -152,7 +152,9 @@ QueryBounds bounds_of_query(const Attention<double>& a, const Attention<double>&
   return query;
 }
 
-void add_bounds(const CallData& data, const Numerics& numerics, std::vector<Expected>& expected) {
+// The bounds of y, and of lse where the call has it.
+Bounds bounds_of(const CallData& data, const Numerics& numerics) {
+  Bounds bounds(data.has("lse") ? 2 : 1);
   const bp_dtype dtype = data.tensor("q").dtype;
   const Attention<double> a = attention_of<double>(data);
   Attention<double> magnitudes = a;
@@ -169,14 +171,15 @@ void add_bounds(const CallData& data, const Numerics& numerics, std::vector<Expe
         const double v = std::fabs(a.v[a.key_row(row, query.seen[i]) * a.value_width() + c]);
         bound += query.weights[i] * v * query.bounds.relative[i] + smallest * v;
       }
-      expected[0].bound.push_back(bound);
+      bounds[0].push_back(bound);
     }
-    if (expected.size() > 1) expected[1].bound.push_back(query.bounds.lse);
+    if (bounds.size() > 1) bounds[1].push_back(query.bounds.lse);
   }
+  return bounds;
 }
 
-// A query whose scores are all -inf counts as one that sees no key. It may give NaN where that is
-// the work of its products, and not of the bias alone.
+// A query whose scores are all -inf counts as a query that sees no key. It may give NaN if its
+// products cause that, and not the bias alone.
 void allow_nothing(const CallData& data, std::vector<Expected>& expected) {
   const Attention<double> a = attention_of<double>(data);
   std::vector<bool> is_nothing;
@@ -201,13 +204,17 @@ void allow_nothing(const CallData& data, std::vector<Expected>& expected) {
 }
 
 std::vector<Expected> expected_sdpa(const CallData& data, const Numerics& numerics) {
-  std::vector<Expected> expected;
-  with_float(data.tensor("q").dtype, [&]<typename N>(N) {
+  const auto run = [&]<typename N>(N) {
     const auto exact = reference::sdpa(attention_of<N>(data));
-    expected.push_back(exactly(exact.y));
-    if (data.has("lse")) expected.push_back(exactly(exact.lse));
-  });
-  add_bounds(data, numerics, expected);
+    std::vector<Array<N>> outputs = {exact.y};
+    if (data.has("lse")) outputs.push_back(exact.lse);
+    return outputs;
+  };
+  Known known = steps(data.tensor("q").dtype, run);
+  known.formula = [&](BoundRule rule) {
+    return rule == BoundRule::kAttention ? bounds_of(data, numerics) : Bounds();
+  };
+  std::vector<Expected> expected = judged(data, std::move(known));
   if (data.has("bias")) allow_nothing(data, expected);
   return expected;
 }
@@ -244,7 +251,7 @@ OpCase make_forward(const Row& row, bp_dtype dtype, const std::string& fill, con
   return made;
 }
 
-// Every query sees one key: y is a row of v, and lse a score, without an error.
+// Every query sees one key: y is a row of v, lse is a score, and both are exact.
 void add_exact(OpCases& cases, bp_dtype dtype) {
   const Row rows[] = {
       {2, 4, 2, 5, 9, 8, 6, false, Mask::kOneKey, true, true, 0.5},
@@ -260,7 +267,7 @@ void add_exact(OpCases& cases, bp_dtype dtype) {
 // ---- Backward -------------------------------------------------------------------------------- //
 
 std::vector<Expected> expected_sdpa_backward(const CallData& data, const Numerics&) {
-  return propagated(data.tensor("q").dtype, [&]<typename N>(N) {
+  return judged_steps(data, data.tensor("q").dtype, [&]<typename N>(N) {
     const auto grads = reference::sdpa_backward(attention_of<N>(data), data.array<N>("grad_y"),
                                                 data.array<N>("y"), data.array<N>("lse"));
     std::vector<Array<N>> wanted = {grads.q};
@@ -270,7 +277,7 @@ std::vector<Expected> expected_sdpa_backward(const CallData& data, const Numeric
   });
 }
 
-// What the forward op would have saved, rounded to its dtype.
+// Computes what the forward op would have saved, rounded to its dtype.
 void derive_results(CallData& data) {
   const auto saved = reference::sdpa(attention_of<double>(data));
   const auto store = [&](std::string_view name, const Array<double>& values) {
@@ -282,7 +289,7 @@ void derive_results(CallData& data) {
   store("lse", saved.lse);
 }
 
-// Without `has_lse`, the gradient of q alone is asked for.
+// Without `has_lse`, the case asks only for the gradient of q.
 OpCase make_backward(const Row& row, bp_dtype dtype, const std::string& fill, const Fills& fills) {
   OpCase made = make_case(BP_OP_SDPA_BACKWARD, dtype, fill, detail_of(row), "dense");
   made.input("grad_y", dtype, queries_shape(row, row.value_width), kRandom);
@@ -303,7 +310,7 @@ OpCase make_backward(const Row& row, bp_dtype dtype, const std::string& fill, co
   return made;
 }
 
-// One of the two gradients of keys and values.
+// Adds a case for each of the two gradients of keys and values.
 void add_partial_backward(OpCases& cases, bp_dtype dtype) {
   const Row row{2, 4, 2, 5, 9, 8, 6, true};
   for (const char* left_out : {"grad_k", "grad_v"}) {
@@ -317,7 +324,7 @@ void add_partial_backward(OpCases& cases, bp_dtype dtype) {
 }  // namespace
 
 void add_attention(OpCases& cases) {
-  // Scores far apart, so that single keys have all the weight.
+  // The scores lie far apart, so that single keys have all the weight.
   const Fill wide{FillKind::kUniform, -8, 8};
   for (const bp_dtype dtype : kFloats) {
     for (const Row& row : all_rows()) {

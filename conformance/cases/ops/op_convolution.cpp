@@ -2,6 +2,7 @@
 #include <set>
 
 #include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/convolution.hpp"
 
 namespace bp::conformance {
@@ -15,7 +16,7 @@ struct Geometry {
   Shape x;
   int64_t o;
   Shape kernel;
-  Shape stride, padding, dilation;  // Empty: 1, 0 and 1 on every axis.
+  Shape stride, padding, dilation;  // An empty list stands for 1, 0 and 1 on every axis.
   int64_t groups = 1;
   bool has_bias = true;
 };
@@ -38,7 +39,7 @@ const std::vector<Geometry>& geometries() {
       {{0, 2, 5, 5}, 3, {3, 3}},
       {{1, 0, 5, 5}, 3, {3, 3}},
       {{1, 2, 5, 5}, 0, {3, 3}},
-      {{1, 2, 0, 5}, 3, {2, 3}, {}, {1, 0, 1, 0}},  // Windows of padding alone.
+      {{1, 2, 0, 5}, 3, {2, 3}, {}, {1, 0, 1, 0}},  // Some windows hold only padding.
       {{1, 2, 4, 5, 6}, 3, {2, 3, 2}, {1, 2, 1}, {1, 0, 0, 0, 1, 1}},
       {{2, 2, 3, 4, 3}, 4, {3, 2, 1}, {}, {}, {1, 2, 1}, 2},
   };
@@ -78,7 +79,7 @@ void set_attributes(OpCase& made, const ConvolutionGeometry& g) {
   made.set("dilation", g.window.dilation).set("groups", g.groups);
 }
 
-// The number of terms of each result: its value on tensors of ones.
+// Returns the number of terms of each result, which is the result for tensors of ones.
 template <typename N, typename Run>
 double term_count(Run run) {
   const Array<N> counts = run();
@@ -94,7 +95,7 @@ Array<N> ones(const Shape& shape) {
   return result;
 }
 
-// The geometry of a call, by the names of its tensors.
+// Returns the geometry of a call, by the names of its tensors.
 ConvolutionGeometry geometry_of(const CallData& data, const char* x, const char* weight,
                                 const char* y) {
   ConvolutionGeometry g;
@@ -115,10 +116,10 @@ std::vector<Expected> expected_forward(const CallData& data, const Numerics& num
     const Array<N> bias = has_bias ? data.array<N>("bias") : Array<N>();
     const Array<N> size = absolute(bias);
     const double count = static_cast<double>(element_count(std::span(g.weight).subspan(1)));
-    return std::vector{
-        summed(reference::convolution(g, x, weight, has_bias ? &bias : nullptr),
-               reference::convolution(g, absolute(x), absolute(weight), has_bias ? &size : nullptr),
-               count + has_bias, numerics)};
+    return judged_sum(
+        data, reference::convolution(g, x, weight, has_bias ? &bias : nullptr),
+        reference::convolution(g, absolute(x), absolute(weight), has_bias ? &size : nullptr),
+        count + has_bias, numerics);
   });
 }
 
@@ -128,10 +129,9 @@ std::vector<Expected> expected_input(const CallData& data, const Numerics& numer
     const Array<N> grad = data.array<N>("grad_y"), weight = data.array<N>("weight");
     const double count = term_count<N>(
         [&] { return reference::convolution_backward_input(g, ones<N>(g.y), ones<N>(g.weight)); });
-    return std::vector{
-        summed(reference::convolution_backward_input(g, grad, weight),
-               reference::convolution_backward_input(g, absolute(grad), absolute(weight)), count,
-               numerics)};
+    return judged_sum(data, reference::convolution_backward_input(g, grad, weight),
+                      reference::convolution_backward_input(g, absolute(grad), absolute(weight)),
+                      count, numerics);
   });
 }
 
@@ -141,9 +141,9 @@ std::vector<Expected> expected_weight(const CallData& data, const Numerics& nume
     const Array<N> grad = data.array<N>("grad_y"), x = data.array<N>("x");
     const double count = term_count<N>(
         [&] { return reference::convolution_backward_weight(g, ones<N>(g.y), ones<N>(g.x)); });
-    return std::vector{summed(
-        reference::convolution_backward_weight(g, grad, x),
-        reference::convolution_backward_weight(g, absolute(grad), absolute(x)), count, numerics)};
+    return judged_sum(data, reference::convolution_backward_weight(g, grad, x),
+                      reference::convolution_backward_weight(g, absolute(grad), absolute(x)), count,
+                      numerics);
   });
 }
 
@@ -151,9 +151,9 @@ std::vector<Expected> expected_bias(const CallData& data, const Numerics& numeri
   return with_float(data.tensor("grad_bias").dtype, [&]<typename N>(N) {
     const Array<N> grad = data.array<N>("grad_y");
     const double outputs = static_cast<double>(grad.shape[1]);
-    return std::vector{summed(reference::convolution_backward_bias(grad),
-                              reference::convolution_backward_bias(absolute(grad)),
-                              static_cast<double>(grad.size()) / outputs, numerics)};
+    return judged_sum(data, reference::convolution_backward_bias(grad),
+                      reference::convolution_backward_bias(absolute(grad)),
+                      static_cast<double>(grad.size()) / outputs, numerics);
   });
 }
 
@@ -170,7 +170,7 @@ class Rows {
     if (setting.fill == "onehot") first_ = kCoord, second_ = kOneHot;
   }
 
-  // The layouts are of the first input, the second, and the output.
+  // The layouts are those of the first input, the second input, and the output.
   void add(const Geometry& geometry, Layout a, Layout b, Layout y) {
     const ConvolutionGeometry g = resolve(geometry);
     const bp_dtype dtype = setting_.dtype;
@@ -223,12 +223,12 @@ class Rows {
   void add_once(OpCase made) {
     made.is_exact = setting_.fill != "random";
     made.is_smoke = setting_.is_smoke;
-    made.varies = false;  // Gradients are zero where a stride or a tap leaves elements out.
+    made.varies = false;  // Gradients are zero for elements that a stride or a tap leaves out.
     if (ids_.insert(made.id()).second) cases_.push_back(std::move(made));
   }
 
   OpCases& cases_;
-  std::set<std::string> ids_;  // An id names the fill and the dtype, and so the setting.
+  std::set<std::string> ids_;  // An id names the fill and the dtype, so it also names the setting.
   const Setting& setting_;
   Fill first_ = kRandom, second_ = kRandom;
 };

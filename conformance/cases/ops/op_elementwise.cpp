@@ -1,5 +1,5 @@
-// Cases of the element-wise ops whose formula the spec has: shapes, layouts and data follow from
-// the kind of the op and its `samples`, values and bounds from the formula.
+// Cases of the element-wise ops whose formula is in the spec. Shapes, layouts and data follow from
+// the kind of the op and its `samples`; values and bounds follow from the formula.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,15 +16,14 @@
 namespace bp::conformance {
 namespace {
 
-using elementwise::BoundRule;
 using elementwise::Dtypes;
 using elementwise::kMostInputs;
-using elementwise::Zero;
 using Op = elementwise::Row;
 
 // ---- Oracles --------------------------------------------------------------------------------- //
 
-// The inputs as the op sees them: an inline scalar is converted to the dtype of the others.
+// Returns the inputs as the op sees them: an inline scalar is converted to the dtype of the other
+// inputs.
 template <typename N>
 std::vector<Array<N>> inputs_of(const Op& op, const CallData& data) {
   std::vector<Array<N>> inputs;
@@ -62,7 +61,7 @@ Array<N> computed(const Op& op, const std::vector<Array<N>>& inputs) {
   return y;
 }
 
-// Elements where an input fits `is_it`.
+// Returns the elements for which `is_it` holds for an input.
 template <typename N, typename Is>
 std::vector<bool> where_an_input(const std::vector<Array<N>>& inputs, Is is_it) {
   std::vector<bool> found(inputs[0].data.size());
@@ -85,9 +84,9 @@ double primitive_bound(std::string_view primitive, bp_dtype dtype, double x, dou
   throw std::out_of_range("no bound of the primitive " + std::string(primitive));
 }
 
-// Where an argument is infinite, a formula gives NaN in place of its limit if it takes 0 times
-// that. The limit, which is found at the largest number, is right as well, and NaN is for
-// gradients. Anything is right where finite arguments let a step before the last one overflow.
+// If an argument is infinite and the formula takes 0 times infinity, it gives NaN in place of its
+// limit. The limit, which is found at the largest number, is also right, and for gradients NaN is
+// right too. If finite arguments let a step before the last one overflow, any result is right.
 template <typename N>
 void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<Array<N>> inputs,
                   const std::vector<bool>& is_lost) {
@@ -101,7 +100,7 @@ void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<
   std::vector<double> limits;
   for (const N& limit : computed(op, inputs).data)
     limits.push_back(round_to(dtype, exact_of(limit)));
-  const bool may_be_nan = op.bound == BoundRule::kGradient;
+  const bool may_be_nan = judgement_of(op.op).bound == BoundRule::kPropagated;
   const auto is_no_number = where_an_input(inputs, [](double x) { return std::isnan(x); });
   expected.also_right = [=](int64_t element, DoubleDouble y) {
     const auto i = static_cast<size_t>(element);
@@ -110,18 +109,16 @@ void allow_limits(Expected& expected, const Op& op, bp_dtype dtype, std::vector<
   };
 }
 
-// Of each element of a formula of several steps.
+// The elements of a formula with several steps.
 struct Propagated {
-  std::vector<double> bounds;  // B.
+  std::vector<double> bounds;  // B of each element.
   std::vector<bool> is_lost;
 };
 Propagated propagated(const Op& op, const CallData& data, bp_dtype dtype) {
-  const double flushed =
-      op.bound == BoundRule::kComposite ? float_format(dtype)->smallest_normal() : 0;
   return with_bounded(dtype, [&]<typename N>(N) {
     Propagated found;
     for (const N& y : computed(op, inputs_of<N>(op, data)).data) {
-      found.bounds.push_back(y.error + flushed);
+      found.bounds.push_back(y.error);
       found.is_lost.push_back(y.is_lost);
     }
     return found;
@@ -129,37 +126,48 @@ Propagated propagated(const Op& op, const CallData& data, bp_dtype dtype) {
 }
 
 template <typename N>
-void add_bounds(Expected& expected, const Op& op, const CallData& data, const Numerics& numerics,
-                const std::vector<Array<N>>& inputs) {
+std::vector<Expected> judged_floats(const Op& op, const CallData& data, const Numerics& numerics,
+                                    const std::vector<Array<N>>& inputs, Known known) {
   const bp_dtype dtype = data.tensor(op.inputs[0]).dtype;
-  if (op.bound == BoundRule::kPrimitive) {
-    for (size_t i = 0; i < expected.value.size(); ++i) {
-      expected.bound.push_back(primitive_bound(op.primitive, dtype, exact_of(inputs[0].data[i]).hi,
-                                               expected.value[i].hi, numerics));
+  const Expected exact = known.outputs[0];
+  Propagated found;
+  bool is_propagated = false;
+  known.formula = [&](BoundRule rule) {
+    if (rule != BoundRule::kPrimitive) return Bounds();
+    Bounds bounds(1);
+    for (size_t i = 0; i < exact.value.size(); ++i) {
+      bounds[0].push_back(primitive_bound(op.primitive, dtype, exact_of(inputs[0].data[i]).hi,
+                                          exact.value[i].hi, numerics));
     }
-  } else if (op.bound != BoundRule::kExact) {
-    const Propagated found = propagated(op, data, dtype);
-    expected.bound = found.bounds;
-    allow_limits(expected, op, dtype, inputs, found.is_lost);
-  }
+    return bounds;
+  };
+  known.propagated = [&] {
+    found = propagated(op, data, dtype);
+    is_propagated = true;
+    return Bounds{found.bounds};
+  };
+  std::vector<Expected> expected = judged(data, std::move(known));
+  if (is_propagated) allow_limits(expected[0], op, dtype, inputs, found.is_lost);
+  return expected;
 }
 
 std::vector<Expected> expected_of(const Op& op, const CallData& data, const Numerics& numerics) {
   return with_number(data.tensor(op.inputs[0]).dtype, [&]<typename N>(N) {
     const std::vector<Array<N>> inputs = inputs_of<N>(op, data);
-    Expected expected = exactly(computed(op, inputs));
-    expected.sign_of_zero = op.zero != Zero::kFree;
-    expected.checks_bias = op.checks_bias;
-    if (op.zero == Zero::kOpenAtZeros) {
-      expected.free_zero_sign = where_an_input(inputs, [](double x) { return x == 0; });
+    Known known{{exactly(computed(op, inputs))}};
+    if (op.is_either) {
+      known.outputs[0].free_zero_sign = where_an_input(inputs, [](double x) { return x == 0; });
     }
-    if constexpr (!std::is_same_v<N, Integer>) add_bounds(expected, op, data, numerics, inputs);
-    return std::vector{expected};
+    if constexpr (std::is_same_v<N, Integer>) {
+      return judged(data, std::move(known));
+    } else {
+      return judged_floats(op, data, numerics, inputs, std::move(known));
+    }
   });
 }
 
-// A function for each row, which captures nothing: such an oracle follows the call alone, so that
-// recorded launches are judged by it and failing calls are made smaller.
+// Makes a function for each row that captures nothing. Such an oracle depends only on the call, so
+// that it can judge recorded launches and smaller versions of failing calls.
 template <size_t kIndex>
 std::vector<Expected> expected_of_row(const CallData& data, const Numerics& numerics) {
   return expected_of(elementwise::kRows[kIndex], data, numerics);
@@ -181,7 +189,7 @@ struct Samples {
 
 constexpr Fill kWide{FillKind::kUniform, -20, 20};
 
-// By what the spec says of an op.
+// Returns the samples by their name in the spec.
 const std::map<std::string_view, Samples>& samples() {
   static const std::map<std::string_view, Samples> all = {
       {"unary", {{kRandom}}},
@@ -200,14 +208,14 @@ const std::map<std::string_view, Samples>& samples() {
   return all;
 }
 
-// Results of tanh and sigmoid lie in [-1, 1].
+// Limits results of tanh and sigmoid to [-1, 1].
 void limit_results(CallData& data) {
   for (DoubleDouble& y : data.tensor("y").data) {
     if (std::fabs(y.hi) > 1) y = std::copysign(1.0, y.hi);
   }
 }
 
-// Around vector widths, and each rank.
+// Returns shapes around vector widths, and of each rank.
 const std::vector<Shape>& dense_shapes() {
   static const std::vector<Shape> shapes = {{},
                                             {1},
@@ -235,7 +243,7 @@ const std::vector<Shape>& dense_shapes() {
   return shapes;
 }
 
-// How the first input, the last one and the output lie.
+// The layouts of the first input, the last input and the output.
 struct Lies {
   Shape shape;
   Layout first = Layout::kDense;
@@ -299,7 +307,8 @@ const std::vector<Lies>& layouts_of_more() {
   return all;
 }
 
-// "transposed_dense_to_sliced": the inputs, one alone by itself, and the output unless it is dense.
+// Returns a text such as "transposed_dense_to_sliced": the inputs, only one if there is one, and
+// the output unless it is dense.
 std::string layouts_text(const Op& op, const Lies& lies) {
   std::string text = layout_text(lies.first);
   const bool are_dense = lies.first == Layout::kDense && lies.last == Layout::kDense;
@@ -358,7 +367,7 @@ class Rows {
     return element_count(lies.shape) > (is_gradient_ || name == "unary_rectified" ? 64 : 8);
   }
 
-  // Coordinates name the element that was read instead of the right one.
+  // The data are coordinates, which show the element that was read instead of the right one.
   void add_layouts() {
     if (op_.input_count == 1) {
       for (const Lies& lies : layouts_of_one()) add(samples_, lies, layouts_text(op_, lies));
@@ -373,7 +382,7 @@ class Rows {
     for (const Lies& lies : layouts_of_more()) add(data, lies, layouts_text(op_, lies));
   }
 
-  // Those of more inputs come by rule.
+  // Ops with more inputs get special values by rule.
   void add_specials() {
     const auto count = static_cast<int64_t>(special_values(dtype_).size());
     const Samples data{{kSpecial, kSpecialSlow}, "special"};
@@ -398,7 +407,7 @@ class Rows {
     }
   }
 
-  // The inline scalar, and one tensor twice.
+  // Adds cases with the inline scalar, and with one tensor as both operands.
   void add_operand() {
     OpCase& twice = add(samples_, {{6, 11}}, "twice");
     twice.tensors[1].alias = op_.inputs[0];
@@ -417,17 +426,18 @@ class Rows {
   }
 
   void add_ranges() {
-    // More elements than 16 bits count, in place of the 2^31 that would break an index of 32 bits.
+    // The tensor has more elements than 16 bits count. A test of an index of 32 bits would need
+    // 2^31 elements.
     Samples data = samples_;
     data.text = "tail";
     add(data, {{65549}}, "dense").is_smoke = false;
-    if (op_.bound == BoundRule::kExact) return;
+    if (judgement_of(op_.op).bound == BoundRule::kExact) return;
     const double low = dtype_ == BP_F16 ? -14 : -40, high = dtype_ == BP_F16 ? 15 : 20;
     add({{{FillKind::kLogUniform, low, high}}, "range"}, {{5, 257}}, "dense").varies = false;
     add_ends();
   }
 
-  // Where exponentials end.
+  // Adds data where exponentials end.
   void add_ends() {
     const double end = dtype_ == BP_F64 ? 760 : 110;
     Samples data{{kRandom, kRandom}, "ends"};

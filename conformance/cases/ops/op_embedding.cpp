@@ -1,5 +1,6 @@
 // Cases of embedding and its gradient.
 #include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/embedding.hpp"
 
 namespace bp::conformance {
@@ -10,7 +11,7 @@ using enum Layout;
 struct Row {
   int64_t rows, width;
   Shape indices;
-  Layout table = kDense;  // weight, or grad_y.
+  Layout table = kDense;  // The layout of weight or grad_y.
   Layout index = kDense;
   Layout result = kDense;
 };
@@ -35,7 +36,7 @@ const std::vector<Row>& all_rows() {
       {11, 17, {15}, kDense, kStepped},
       {11, 17, {5, 3}, kDense, kBroadcastFirst},
       {11, 17, {15}, kDense, kDense, kSliced},
-      {11, 5, {1, 2, 1, 2, 1, 2, 3}, kOffset, kOffset, kOffset},  // The most axes.
+      {11, 5, {1, 2, 1, 2, 1, 2, 3}, kOffset, kOffset, kOffset},  // The indices have the most axes.
       {0, 3, {0}},
       {11, 17, {5, 3}, kDense, kDense, kTransposed},
   };
@@ -61,10 +62,8 @@ Shape looked_up(const Row& row) {
 
 std::vector<Expected> expected_embedding(const CallData& data, const Numerics&) {
   return with_number(data.tensor("weight").dtype, [&]<typename N>(N) {
-    Expected expected =
-        exactly(reference::embedding(data.array<N>("weight"), data.indices("indices")));
-    expected.sign_of_zero = true;
-    return std::vector{expected};
+    return judged_values(
+        data, {exactly(reference::embedding(data.array<N>("weight"), data.indices("indices")))});
   });
 }
 
@@ -74,9 +73,9 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics& nu
     const Array<N> grad_y = data.array<N>("grad_y");
     const Array<int64_t> indices = data.indices("indices");
     const int64_t rows = data.integer("num_embeddings");
-    return std::vector{summed(reference::embedding_backward(grad_y, indices, rows),
-                              reference::embedding_backward(absolute(grad_y), indices, rows),
-                              static_cast<double>(indices.size()), numerics)};
+    return judged_sum(data, reference::embedding_backward(grad_y, indices, rows),
+                      reference::embedding_backward(absolute(grad_y), indices, rows),
+                      static_cast<double>(indices.size()), numerics);
   });
 }
 
@@ -110,7 +109,7 @@ void add_backward(OpCases& cases, bp_dtype dtype, bool is_exact, bool is_smoke) 
   }
 }
 
-// One index is out of range: the stream fails, and memory outside of the tensors stays whole.
+// One index is out of range: the stream fails, and memory outside the tensors does not change.
 void add_out_of_range(OpCases& cases) {
   for (const int64_t wrong : {int64_t{-1}, int64_t{11}, int64_t{1} << 40}) {
     const std::string detail = "v11_d5_i7_index" + std::to_string(wrong);

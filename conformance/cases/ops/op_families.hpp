@@ -1,4 +1,4 @@
-// The lists of op cases, a function per family of the op specification.
+// The lists of op cases, with a function for each family of the op specification.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 namespace bp::conformance {
 
 struct OpFamily {
-  const char* group;  // Of its cases in reports.
+  const char* group;  // The group of its cases in reports.
   void (*add)(OpCases&);
 };
 std::span<const OpFamily> op_families();

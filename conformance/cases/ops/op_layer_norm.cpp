@@ -1,4 +1,4 @@
-// Cases of layer_norm and rms_norm and of their gradients. Layouts come by rule.
+// Cases of layer_norm and rms_norm and of their gradients. Cases of layouts follow by rule.
 #include <algorithm>
 
 #include "conformance/cases/ops/op_families.hpp"
@@ -14,7 +14,7 @@ using reference::Optional;
 
 struct Row {
   Shape x;
-  int64_t ndim = 1;  // Of the axes that are normalized together.
+  int64_t ndim = 1;  // The number of axes that are normalized together.
   bool has_gamma = true;
   bool has_beta = true;
   bool has_statistics = true;
@@ -74,7 +74,8 @@ Optional<N> optional_array(const CallData& data, std::string_view name) {
   return data.array<N>(name);
 }
 
-// The axes of `x` that count rows, and those that are normalized together.
+// Returns the axes of `x` that count rows. weights_shape() returns those that are normalized
+// together.
 Shape rows_shape(const CallData& data) {
   const Shape& x = data.tensor("x").shape;
   return Shape(x.begin(), x.end() - data.integer("normalized_ndim"));
@@ -91,7 +92,7 @@ reference::Normalized<N> normalized(const CallData& data, Norm norm) {
                               data.number("eps"), norm);
 }
 
-// What the bounds of row `i` need.
+// Returns the values that the bounds of row `i` need.
 NormRow describe(const CallData& data, const reference::Normalized<double>& exact, int64_t i,
                  int64_t width, Norm norm) {
   NormRow described{static_cast<double>(width), 0, exact.mean[i], exact.rstd[i]};
@@ -103,7 +104,9 @@ NormRow describe(const CallData& data, const reference::Normalized<double>& exac
   return described;
 }
 
-void add_bounds(const CallData& data, Norm norm, std::vector<Expected>& expected) {
+// The bounds of the outputs that the call has, in the order of the frame.
+Bounds norm_bounds(const CallData& data, Norm norm, size_t outputs) {
+  Bounds bounds(outputs);
   const auto exact = normalized<double>(data, norm);
   const bp_dtype dtype = data.tensor("x").dtype;
   const int64_t width = element_count(weights_shape(data));
@@ -113,30 +116,35 @@ void add_bounds(const CallData& data, Norm norm, std::vector<Expected>& expected
     const NormRow described = describe(data, exact, i, width, norm);
     for (int64_t k = 0; k < width; ++k) {
       const double x = data.tensor("x").data[static_cast<size_t>(i * width + k)].hi;
-      expected[0].bound.push_back(norm_bound(described, x, gamma ? (*gamma)[k] : 1,
-                                             beta ? (*beta)[k] : 0, exact.y[i * width + k], dtype));
+      bounds[0].push_back(norm_bound(described, x, gamma ? (*gamma)[k] : 1, beta ? (*beta)[k] : 0,
+                                     exact.y[i * width + k], dtype));
     }
-    if (data.has("mean")) expected[1].bound.push_back(norm_mean_bound(described, dtype));
-    if (data.has("rstd")) expected.back().bound.push_back(norm_rstd_bound(described, dtype));
+    if (data.has("mean")) bounds[1].push_back(norm_mean_bound(described, dtype));
+    if (data.has("rstd")) bounds.back().push_back(norm_rstd_bound(described, dtype));
   }
+  return bounds;
 }
 
-// Plain functions of the call, so that calls of other shapes are judged by them too.
+// These oracles are plain functions of the call, so that they can also judge calls of other shapes.
 template <Norm kNorm>
 std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
-  std::vector<Expected> expected;
-  with_float(data.tensor("x").dtype, [&]<typename N>(N) {
+  const auto run = [&]<typename N>(N) {
     const auto exact = normalized<N>(data, kNorm);
-    expected.push_back(exactly(exact.y));
-    if (data.has("mean")) expected.push_back(exactly(exact.mean));
-    if (data.has("rstd")) expected.push_back(exactly(exact.rstd));
-  });
-  add_bounds(data, kNorm, expected);
-  return expected;
+    std::vector<Array<N>> outputs = {exact.y};
+    if (data.has("mean")) outputs.push_back(exact.mean);
+    if (data.has("rstd")) outputs.push_back(exact.rstd);
+    return outputs;
+  };
+  Known known = steps(data.tensor("x").dtype, run);
+  const size_t outputs = known.outputs.size();
+  known.formula = [&](BoundRule rule) {
+    return rule == BoundRule::kNorm ? norm_bounds(data, kNorm, outputs) : Bounds();
+  };
+  return judged(data, std::move(known));
 }
 
 std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
-  return propagated(data.tensor("x").dtype, [&]<typename N>(N) {
+  return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
     const auto exact = reference::normalize_backward(
         data.array<N>("grad_y"), data.array<N>("x"), optional_array<N>(data, "gamma"),
         optional_array<N>(data, "mean"), data.array<N>("rstd"), weights_shape(data));
@@ -147,7 +155,7 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
   });
 }
 
-// What the forward op would have saved.
+// Computes what the forward op would have saved.
 void derive_statistics(CallData& data, Norm norm) {
   const auto saved =
       reference::normalize<double>(data.array<double>("x"), rows_shape(data), std::nullopt,
@@ -180,7 +188,7 @@ OpCase make_forward(const Row& row, Norm norm, bp_dtype dtype, const std::string
   return made;
 }
 
-// Without `has_statistics`, the gradients of gamma and beta are not asked for.
+// Without `has_statistics`, the case does not ask for the gradients of gamma and beta.
 OpCase make_backward(const Row& row, Norm norm, bp_dtype dtype, const std::string& fill,
                      const Fill& data) {
   const bool is_layer = norm == Norm::kLayer;
@@ -202,7 +210,7 @@ OpCase make_backward(const Row& row, Norm norm, bp_dtype dtype, const std::strin
 
 void add_rows(OpCases& cases, Norm norm, bp_dtype dtype, const std::string& fill,
               const Fill& data) {
-  std::vector<std::string> seen;  // rms_norm has no beta, so that rows may be equal.
+  std::vector<std::string> seen;  // rms_norm has no beta, so two rows may be equal.
   for (const Row& row : all_rows()) {
     const std::string detail = detail_of(row, norm);
     if (std::find(seen.begin(), seen.end(), detail) != seen.end()) continue;
@@ -210,7 +218,7 @@ void add_rows(OpCases& cases, Norm norm, bp_dtype dtype, const std::string& fill
     for (OpCase made : {make_forward(row, norm, dtype, fill, data),
                         make_backward(row, norm, dtype, fill, data)}) {
       made.is_smoke = is_smoke_dtype(dtype);
-      made.varies = false;  // A row of one element is its beta.
+      made.varies = false;  // The result for a row of one element is its beta.
       cases.push_back(made);
       if (made.op != BP_OP_LAYER_NORM && made.op != BP_OP_RMS_NORM) continue;
       if (row.x.size() != 3) continue;
@@ -229,7 +237,7 @@ void add_layer_norm(OpCases& cases) {
   for (const Norm norm : {Norm::kLayer, Norm::kRms}) {
     for (const bp_dtype dtype : kFloats) {
       add_rows(cases, norm, dtype, "random", kRandom);
-      // A variance that is small beside the square of the mean.
+      // The variance is small compared with the square of the mean.
       const double spread = is_smoke_dtype(dtype) ? 1 : 100;
       add_rows(cases, norm, dtype, "range", {FillKind::kUniform, 1000 - spread, 1000 + spread});
     }

@@ -13,19 +13,20 @@ constexpr Fill constant_fill(double value) { return {FillKind::kUniform, value, 
 constexpr Fill kHundredth = constant_fill(0.01);
 constexpr Fill kNone = constant_fill(0);
 constexpr Fill kOnes = constant_fill(1);
-constexpr Fill kFar = constant_fill(-2.3);  // The exponential of which is about 0.1.
+constexpr Fill kFar = constant_fill(-2.3);  // The exponential of this is about 0.1.
 
-// The number of terms, where one term less would fill blocks of every usual size.
+// The number of terms. With one term less, the terms would fill blocks of every usual size.
 struct Length {
   int64_t terms;
   Tier tier;
 };
-// Where a sum in one go is off by three times its bound, and slow devices still end in seconds.
+// At this length, a sum that is made term by term exceeds its bound three times, and slow devices
+// still end in seconds.
 constexpr Length kSmoke{(1 << 15) + 1, Tier::kSmoke};
 constexpr Length kQuick{(1 << 20) + 3, Tier::kQuick};
 constexpr Length kFull{(1 << 24) + 1, Tier::kFull};
 
-// What the rows of an op are made with: its oracle, and the inputs that follow from others.
+// Makes the rows of an op: it has the op's oracle, and the inputs that follow from others.
 class Builder {
  public:
   Builder(const OpCase& model, const Length& length, std::vector<LongSum>& sums)
@@ -57,7 +58,7 @@ class Builder {
   std::vector<LongSum>& sums_;
 };
 
-// The first element of each line along the axis is 0, which is far above the others.
+// Sets the first element of each line along the axis to 0, which is far above the others.
 void raise_first(CallData& data) {
   HostTensor& x = data.tensor("x");
   const bool has_list = data.has_attribute("axes");
@@ -78,7 +79,7 @@ void add_reduced(const Builder& b, const Fill& fill, void (*derive)(CallData&)) 
   }
 }
 void add_reductions(const Builder& b) { add_reduced(b, kHundredth, nullptr); }
-// The difference of an element and the shift is what counts.
+// The difference between an element and the shift decides the result.
 void add_shifted_reductions(const Builder& b) { add_reduced(b, kFar, raise_first); }
 
 void add_softmax(const Builder& b) {
@@ -220,7 +221,7 @@ void add_convolution_backward_bias(const Builder& b) {
   b.add(std::move(made));
 }
 
-// One query and many keys, of which the first one counts most.
+// Adds one query and many keys, of which the first one has most weight.
 void add_sdpa(const Builder& b) {
   const int64_t n = b.terms();
   OpCase made = b.start("keys");
@@ -232,8 +233,8 @@ void add_sdpa(const Builder& b) {
   b.add(std::move(made));
 }
 
-// The scores are 0. Keys have values of 1 and 0 in turn, and their own sign follows: then all terms
-// of grad_q, and of each row of grad_k and grad_v, have one sign.
+// The scores are 0. Keys alternate between values 1 and 0, and their own sign follows. All terms of
+// grad_q, and of each row of grad_k and grad_v, then have one sign.
 void add_sdpa_backward(const Builder& b) {
   for (const bool is_keys : {true, false}) {
     const int64_t keys = is_keys ? b.terms() : 2, queries = is_keys ? 1 : b.terms();
@@ -262,7 +263,7 @@ void add_sdpa_backward(const Builder& b) {
 struct LongOp {
   uint32_t op;
   void (*add)(const Builder&);
-  bool is_heavy = false;  // Its oracle takes about a microsecond for each term.
+  bool is_heavy = false;  // The oracle takes about a microsecond for each term.
 };
 
 constexpr LongOp kOps[] = {
@@ -287,7 +288,7 @@ constexpr LongOp kOps[] = {
     {BP_OP_SDPA_BACKWARD, add_sdpa_backward, true},
 };
 
-// The reductions whose formula adds, and the others.
+// Returns the reductions whose formula adds, and the other ops with long sums.
 std::vector<LongOp> long_ops() {
   std::vector<LongOp> ops;
   for (const reductions::Row& row : reductions::kRows) {
@@ -298,7 +299,7 @@ std::vector<LongOp> long_ops() {
   return ops;
 }
 
-// A row without optional inputs, whose derived inputs depend on nothing that a long sum lacks.
+// Returns a row without optional inputs whose derived inputs need nothing that a long sum lacks.
 const OpCase* model_of(const OpCases& rows, uint32_t op, bp_dtype dtype) {
   for (const OpCase& row : rows) {
     if (row.op == op && row.dtype == dtype_text(dtype) && row.layout == "dense" &&

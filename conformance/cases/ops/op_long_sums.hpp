@@ -1,4 +1,4 @@
-// Cases of sums over so many terms that one which is made term by term loses digits.
+// Cases of sums with so many terms that a sum which is made term by term loses digits.
 #pragma once
 
 #include "conformance/case.hpp"
@@ -11,9 +11,9 @@ struct LongSum {
   Tier tier;
 };
 
-// Those of the ops of `rows`, whose oracles they use. Terms are equal, so that roundings add up:
-// the bound of a sum of n terms, which grows with the square root of n, does not hold then for a
-// sum that is made term by term. No rule makes other cases of them.
+// Returns the cases of the ops of `rows`, whose oracles they use. Terms are equal, so that
+// roundings add up. The bound of a sum of n terms grows with the square root of n, so a sum that is
+// made term by term exceeds it. No rule makes other cases from them.
 std::vector<LongSum> long_sums(const OpCases& rows);
 
 }  // namespace bp::conformance

@@ -3,6 +3,7 @@
 #include <iterator>
 
 #include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/loss.hpp"
 
 namespace bp::conformance {
@@ -19,7 +20,7 @@ struct Row {
   Reduction reduction = Reduction::kMean;
   double smoothing = 0;
   bool has_lse = true;
-  bool ignores = false;  // Every third row.
+  bool ignores = false;  // Every third row is ignored.
   Layout x = kDense;
 };
 
@@ -85,40 +86,26 @@ void ignore_rows(CallData& data, const Row& row) {
 }
 
 std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
-  const bp_dtype dtype = data.tensor("x").dtype;
   const Array<int64_t> target = data.indices("target");
   const CrossEntropySettings settings = settings_of(data);
-  const auto run = [&]<typename N>(N) {
-    return reference::cross_entropy(data.array<N>("x"), target, settings);
-  };
-  return with_float(dtype, [&](auto number) {
-    const auto exact = run(number);
-    return with_bounded(dtype, [&](auto bounded_number) {
-      const auto bounds = run(bounded_number);
-      std::vector<Expected> expected = {bounded_by(exact.y, bounds.y)};
-      if (data.has("lse")) expected.push_back(bounded_by(exact.lse, bounds.lse));
-      return expected;
-    });
+  return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
+    const auto losses = reference::cross_entropy(data.array<N>("x"), target, settings);
+    std::vector<Array<N>> outputs = {losses.y};
+    if (data.has("lse")) outputs.push_back(losses.lse);
+    return outputs;
   });
 }
 
 std::vector<Expected> expected_backward(const CallData& data, const Numerics&) {
-  const bp_dtype dtype = data.tensor("x").dtype;
   const Array<int64_t> target = data.indices("target");
   const CrossEntropySettings settings = settings_of(data);
-  const auto run = [&]<typename N>(N) {
-    return reference::cross_entropy_backward(data.array<N>("grad_y"), data.array<N>("x"), target,
-                                             data.array<N>("lse"), settings);
-  };
-  return with_float(dtype, [&](auto number) {
-    const auto exact = run(number);
-    return with_bounded(dtype, [&](auto bounded_number) {
-      return std::vector{bounded_by(exact, run(bounded_number))};
-    });
+  return judged_steps(data, data.tensor("x").dtype, [&]<typename N>(N) {
+    return std::vector{reference::cross_entropy_backward(
+        data.array<N>("grad_y"), data.array<N>("x"), target, data.array<N>("lse"), settings)};
   });
 }
 
-// What the forward op would have saved, rounded to its dtype.
+// Computes what the forward op would have saved, rounded to its dtype.
 void derive_lse(CallData& data) {
   HostTensor& lse = data.tensor("lse");
   const auto losses =
@@ -162,7 +149,7 @@ void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fil
       set_attributes(*made, row);
       made->is_smoke = is_smoke;
       made->varies = false;  // Ignored rows are zero, and a mean is one number.
-      if (made == &backward && !row.has_lse) continue;  // The gradient always has it.
+      if (made == &backward && !row.has_lse) continue;  // The gradient always has lse.
       cases.push_back(std::move(*made));
     }
   }

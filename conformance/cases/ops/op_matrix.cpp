@@ -1,5 +1,6 @@
 // Cases of matmul and linear.
 #include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/numerics/bounds.hpp"
 #include "conformance/reference/activation.hpp"
 #include "conformance/reference/elementwise.hpp"
@@ -15,13 +16,13 @@ struct Size {
   Shape batch;
 };
 
-// Layouts of the two factors and of the product.
+// The layouts of the two factors and of the product.
 struct Lies {
   Layout a = kDense, b = kDense, y = kDense;
 };
 
-// Below, at and above tiles of 4, 8, 16 and 32 in each extent, and with rows of a that are longer
-// and shorter than those of b.
+// Returns extents below, at and above tiles of 4, 8, 16 and 32, with rows of a that are longer and
+// shorter than those of b.
 const std::vector<Size>& sizes() {
   static const std::vector<Size> all = {
       {1, 1, 1, {}},    {1, 17, 1, {}},     {5, 7, 3, {}},    {4, 4, 4, {}},
@@ -81,8 +82,8 @@ Shape matrix(const Size& size, int64_t rows, int64_t columns) {
 std::vector<Expected> expected_matmul(const CallData& data, const Numerics& numerics) {
   return with_float(data.tensor("y").dtype, [&]<typename N>(N) {
     const Array<N> a = data.array<N>("a"), b = data.array<N>("b");
-    return std::vector{summed(reference::matmul(a, b), reference::matmul(absolute(a), absolute(b)),
-                              static_cast<double>(a.shape.back()), numerics)};
+    return judged_sum(data, reference::matmul(a, b), reference::matmul(absolute(a), absolute(b)),
+                      static_cast<double>(a.shape.back()), numerics);
   });
 }
 
@@ -106,17 +107,31 @@ void add_matmul(OpCases& cases, bp_dtype dtype, const std::string& fill, const S
 // The steepest slopes of gelu and silu.
 constexpr double kGeluSlope = 1.13, kSiluSlope = 1.1;
 
-// `before` is the product with its bias, and what one of its elements becomes.
+// Before the activation both outputs are the product.
+void add_preactivation(const CallData& data, Known& known) {
+  if (!data.has("preactivation")) return;
+  known.outputs.push_back(known.outputs[0]);
+  known.sums = [of_product = known.sums] {
+    Sums sums = of_product();
+    sums.bounds.push_back(sums.bounds[0]);
+    sums.magnitudes.push_back(sums.magnitudes[0]);
+    return sums;
+  };
+}
+
+// `before` is the product with its bias. Its bound grows by the slope of the activation and by the
+// error of the activation itself, if the class of the op gives it one.
 Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
   if (activation == BP_LINEAR_ACTIVATION_NONE) return before;
   Expected after = before;
   after.checks_bias = false;
   if (activation != BP_LINEAR_ACTIVATION_RELU) {
-    // At -inf gelu and silu are NaN by their formulas, and 0 as a limit.
+    // At -inf, gelu and silu are NaN by their formulas, and 0 as a limit; both are right.
     after.also_right = [products = before.value](int64_t element, DoubleDouble y) {
       return y.hi == 0 && products[static_cast<size_t>(element)].hi == -HUGE_VAL;
     };
   }
+  const bool is_bounded = !before.bound.empty();
   for (size_t i = 0; i < before.value.size(); ++i) {
     DoubleDouble& y = after.value[i];
     const double x = before.value[i].hi;
@@ -124,10 +139,10 @@ Expected activated(const Expected& before, int64_t activation, bp_dtype dtype) {
       y = elementwise::relu(y);
     } else if (activation == BP_LINEAR_ACTIVATION_GELU) {
       y = reference::gelu(y, reference::Gelu::kErf);
-      after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x);
+      if (is_bounded) after.bound[i] = kGeluSlope * before.bound[i] + gelu_bound(dtype, x);
     } else {
       y = elementwise::silu(y);
-      after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x, y.hi);
+      if (is_bounded) after.bound[i] = kSiluSlope * before.bound[i] + silu_bound(dtype, x, y.hi);
     }
   }
   return after;
@@ -143,10 +158,10 @@ std::vector<Expected> expected_linear(const CallData& data, const Numerics& nume
     const Array<N> y = reference::linear(x, weight, has_bias ? &bias : nullptr);
     const Array<N> magnitude =
         reference::linear(absolute(x), absolute(weight), has_bias ? &bias_magnitude : nullptr);
-    const Expected product =
-        summed(y, magnitude, static_cast<double>(x.shape.back() + has_bias), numerics);
-    std::vector<Expected> expected = {activated(product, data.integer("activation"), dtype)};
-    if (data.has("preactivation")) expected.push_back(product);
+    Known known = summed(y, magnitude, static_cast<double>(x.shape.back() + has_bias), numerics);
+    add_preactivation(data, known);
+    std::vector<Expected> expected = judged(data, std::move(known));
+    expected[0] = activated(expected[0], data.integer("activation"), dtype);
     return expected;
   });
 }

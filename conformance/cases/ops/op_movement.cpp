@@ -1,5 +1,6 @@
 // Cases of fill, copy and arange.
 #include "conformance/cases/ops/op_families.hpp"
+#include "conformance/cases/ops/op_oracles.hpp"
 
 namespace bp::conformance {
 namespace {
@@ -18,8 +19,7 @@ std::vector<Expected> expected_fill(const CallData& data, const Numerics&) {
   store_element(y.dtype, data.value("value"), bytes);
   Expected expected;
   expected.value.assign(static_cast<size_t>(element_count(y.shape)), load_element(y.dtype, bytes));
-  expected.sign_of_zero = true;
-  return {expected};
+  return judged_values(data, {expected});
 }
 
 bp_scalar scalar_of(bp_dtype dtype, double value) {
@@ -47,19 +47,20 @@ void add_fill(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   }
   add("zero", 0, {33}, kDense);
   if (is_float(dtype)) {
-    add("tenth", 0.1, {33}, kDense);  // Rounded to the dtype.
+    add("tenth", 0.1, {33}, kDense);  // The value is rounded to the dtype.
     add("minus_zero", -0.0, {33}, kDense);
     add("infinity", HUGE_VAL, {33}, kDense);
     add("nan", std::nan(""), {33}, kDense);
   }
-  OpCase& tensor = add("tensor", 0, {5, 7}, kDense);  // The value lies on the device.
+  OpCase& tensor = add("tensor", 0, {5, 7}, kDense);  // The value lies in memory of the device.
   tensor.attributes.clear();
   tensor.input("value", dtype, {}, kExactDense);
 }
 
 // ---- copy ------------------------------------------------------------------------------------ //
 
-// The value of x as `to` holds it, before rounding: float to integer drops the fraction.
+// Returns the value of x as `to` holds it, before rounding. A float loses its fraction when it
+// becomes an integer.
 DoubleDouble converted(bp_dtype from, bp_dtype to, DoubleDouble x) {
   if (to == BP_BOOL) return DoubleDouble(x.hi != 0 ? 1 : 0);
   if (is_float(from) && !is_float(to)) return DoubleDouble(std::trunc(x.hi));
@@ -73,8 +74,7 @@ std::vector<Expected> expected_copy(const CallData& data, const Numerics&) {
   for (const DoubleDouble& value : x.data) {
     expected.value.push_back(converted(x.dtype, to, value));
   }
-  expected.sign_of_zero = is_float(x.dtype) && is_float(to);
-  return {expected};
+  return judged_values(data, {expected});
 }
 
 void add_copy(OpCases& cases, bp_dtype from, bp_dtype to, const std::string& fill, const Fill& data,
@@ -111,7 +111,7 @@ void add_same_dtype(OpCases& cases, bp_dtype dtype, bool is_smoke) {
   add("special", kSpecial, {2 * specials + 1}, kDense, kDense);
 }
 
-// Values of `from` that every other dtype can hold, except for their fractions.
+// Returns values of `from` that every other dtype can hold, except for their fractions.
 Fill convertible(bp_dtype from, bp_dtype to) {
   const bool is_unsigned = to == BP_U8 || to == BP_BOOL;
   if (is_float(from) && is_float(to)) return kRandom;
@@ -126,7 +126,7 @@ void add_casts(OpCases& cases, const std::vector<bp_dtype>& dtypes, bool is_smok
       const Fill data = convertible(from, to);
       add_copy(cases, from, to, "random", data, {67}, kDense, kDense, is_smoke);
       add_copy(cases, from, to, "random", data, {5, 7}, kTransposed, kSliced, is_smoke);
-      // To an integer, a special value of another kind does not fit, and the result is undefined.
+      // A special value of another kind does not fit an integer, and the result is undefined.
       const bool is_defined = is_float(to) || to == BP_BOOL || !is_float(from);
       const auto specials = static_cast<int64_t>(special_values(from).size());
       if (!is_defined) continue;
@@ -142,12 +142,12 @@ std::vector<Expected> expected_arange(const CallData& data, const Numerics&) {
   const DoubleDouble start = data.value("start"), step = data.value("step");
   Expected expected;
   for (int64_t i = 0; i < element_count(y.shape); ++i) {
-    // In f64 for a float, and exactly for an integer.
+    // The value is computed in f64 for a float, and exactly for an integer.
     const double in_f64 = start.hi + static_cast<double>(i) * step.hi;
     const DoubleDouble exact = start + DoubleDouble::from_int64(i) * step;
     expected.value.push_back(is_float(y.dtype) ? DoubleDouble(in_f64) : exact);
   }
-  return {expected};
+  return judged_values(data, {expected});
 }
 
 void add_arange(OpCases& cases, bp_dtype dtype, bool is_smoke) {
@@ -180,7 +180,7 @@ void add_arange(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     }
   }
   if (!is_float(dtype)) return;
-  // A step that f32 cannot hold: computed in f64, and rounded once.
+  // f32 cannot hold this step. The value is computed in f64, and rounded once.
   OpCase tenth = make_case(BP_OP_ARANGE, dtype, "tenth", "257", "dense");
   tenth.output("y", dtype, {257}).reference = expected_arange;
   const double step = round_to(dtype, 0.1);

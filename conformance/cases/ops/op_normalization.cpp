@@ -58,53 +58,65 @@ std::string layout_of(const Row& row) {
   return std::string(layout_text(row.x)) + "_to_" + layout_text(row.y);
 }
 
-template <typename N>
-double as_double(const N& value) {
-  return exact_of(value).hi;
-}
-
-// One oracle and one bound for each line along the axis.
-template <typename Oracle, typename Bounds>
-std::vector<Expected> per_line(const CallData& data, Oracle oracle, Bounds bounds) {
-  const HostTensor& tensor = data.tensor("x");
-  const AxisView view(tensor.shape, static_cast<size_t>(data.integer("axis")));
-  return with_float(tensor.dtype, [&]<typename N>(N) {
-    const Array<N> x = data.array<N>("x");
-    Array<N> y(x.shape);
-    std::vector<double> bound(x.data.size());
-    if (view.extent == 0) return std::vector{exactly(y)};
-    for_each_line(view, [&](int64_t outer, int64_t inner) {
-      std::vector<N> line;
-      std::vector<double> plain, result;
-      for (int64_t i = 0; i < view.extent; ++i) {
-        line.push_back(x[view.at(outer, i, inner)]);
-        plain.push_back(as_double(line.back()));
-      }
-      const std::vector<N> exact = oracle(std::span<const N>(line));
-      for (const N& value : exact) result.push_back(as_double(value));
-      const std::vector<double> line_bounds = bounds(plain, result, tensor.dtype);
-      for (int64_t i = 0; i < view.extent; ++i) {
-        const auto at = static_cast<size_t>(i);
-        y[view.at(outer, i, inner)] = exact[at];
-        bound[static_cast<size_t>(view.at(outer, i, inner))] = line_bounds[at];
-      }
-    });
-    Expected expected = exactly(y);
-    expected.bound = std::move(bound);
-    return std::vector{expected};
+// Calls visit(indices) for each line along the axis, with the places of its elements.
+template <typename Visit>
+void for_each_place(const AxisView& view, Visit visit) {
+  std::vector<size_t> places(static_cast<size_t>(view.extent));
+  for_each_line(view, [&](int64_t outer, int64_t inner) {
+    for (size_t i = 0; i < places.size(); ++i) {
+      places[i] = static_cast<size_t>(view.at(outer, static_cast<int64_t>(i), inner));
+    }
+    if (!places.empty()) visit(std::span<const size_t>(places));
   });
 }
 
+// The bounds of each line by the formula of the class, from its arguments and exact results.
+Bounds line_bounds(const AxisView& view, const HostTensor& x, const Expected& y, BoundRule rule) {
+  if (rule != BoundRule::kSoftmax && rule != BoundRule::kLogSoftmax) return {};
+  const auto formula = rule == BoundRule::kSoftmax ? softmax_bounds : log_softmax_bounds;
+  Bounds bounds{std::vector<double>(x.data.size())};
+  for_each_place(view, [&](std::span<const size_t> places) {
+    std::vector<double> line, result;
+    for (const size_t at : places) {
+      line.push_back(x.data[at].hi);
+      result.push_back(y.value[at].hi);
+    }
+    const std::vector<double> own = formula(line, result, x.dtype);
+    for (size_t i = 0; i < places.size(); ++i) bounds[0][places[i]] = own[i];
+  });
+  return bounds;
+}
+
+// `oracle` takes a line along the axis.
+template <typename Oracle>
+std::vector<Expected> per_line(const CallData& data, Oracle oracle) {
+  const HostTensor& tensor = data.tensor("x");
+  const AxisView view(tensor.shape, static_cast<size_t>(data.integer("axis")));
+  const auto run = [&]<typename N>(N) {
+    const Array<N> x = data.array<N>("x");
+    Array<N> y(x.shape);
+    for_each_place(view, [&](std::span<const size_t> places) {
+      std::vector<N> line;
+      for (const size_t at : places) line.push_back(x.data[at]);
+      const std::vector<N> result = oracle(std::span<const N>(line));
+      for (size_t i = 0; i < places.size(); ++i) y.data[places[i]] = result[i];
+    });
+    return std::vector{y};
+  };
+  Known known = steps(tensor.dtype, run);
+  const Expected exact = known.outputs[0];
+  known.formula = [&](BoundRule rule) { return line_bounds(view, tensor, exact, rule); };
+  return judged(data, std::move(known));
+}
+
 std::vector<Expected> expected_softmax(const CallData& data, const Numerics&) {
-  return per_line(
-      data, []<typename N>(std::span<const N> line) { return reference::softmax(line); },
-      softmax_bounds);
+  return per_line(data,
+                  []<typename N>(std::span<const N> line) { return reference::softmax(line); });
 }
 
 std::vector<Expected> expected_log_softmax(const CallData& data, const Numerics&) {
-  return per_line(
-      data, []<typename N>(std::span<const N> line) { return reference::log_softmax(line); },
-      log_softmax_bounds);
+  return per_line(data,
+                  []<typename N>(std::span<const N> line) { return reference::log_softmax(line); });
 }
 
 void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fill,
@@ -118,7 +130,7 @@ void add_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string& fi
     made.set("axis", row.axis);
     made.reference = op == BP_OP_SOFTMAX ? expected_softmax : expected_log_softmax;
     made.is_smoke = is_smoke;
-    made.varies = false;  // One class has the probability 1, and far ones underflow.
+    made.varies = false;  // One class has the probability 1, and the far ones underflow.
     cases.push_back(std::move(made));
   }
 }
@@ -130,7 +142,7 @@ template <typename Oracle>
 std::vector<Expected> gradient_per_line(const CallData& data, Oracle oracle) {
   const HostTensor& tensor = data.tensor("y");
   const AxisView view(tensor.shape, static_cast<size_t>(data.integer("axis")));
-  return propagated(tensor.dtype, [&]<typename N>(N) {
+  return judged_steps(data, tensor.dtype, [&]<typename N>(N) {
     const Array<N> grad_y = data.array<N>("grad_y"), y = data.array<N>("y");
     Array<N> grad_x(y.shape);
     for_each_line(view, [&](int64_t outer, int64_t inner) {
@@ -160,7 +172,7 @@ std::vector<Expected> expected_log_softmax_backward(const CallData& data, const 
   });
 }
 
-// Replaces y, which the fill made an argument of the forward op, by its result.
+// Replaces y, which the fill made an argument of the forward op, by the result of that op.
 template <typename Forward>
 void derive_result(CallData& data, Forward forward) {
   HostTensor& y = data.tensor("y");
@@ -188,7 +200,7 @@ void add_backward_rows(OpCases& cases, uint32_t op, bp_dtype dtype, const std::s
                        const Fill& data) {
   const bool is_softmax = op == BP_OP_SOFTMAX_BACKWARD;
   for (const Row& row : all_rows()) {
-    if (row.x != kDense || row.y != kDense) continue;  // Layouts come by rule.
+    if (row.x != kDense || row.y != kDense) continue;  // Cases of layouts follow by rule.
     const std::string detail = shape_text(row.shape) + "_axis" + std::to_string(row.axis);
     for (const char* alias : {"", "grad_y", "y"}) {
       if (row.is_in_place == (*alias == '\0')) continue;
@@ -213,7 +225,7 @@ void add_normalization(OpCases& cases) {
     for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
       const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
       add_rows(cases, op, dtype, "random", {FillKind::kUniform, -4, 4}, is_smoke);
-      // Where exp overflows and underflows without the subtraction of the maximum.
+      // The range is one where exp overflows and underflows if the maximum is not subtracted.
       add_rows(cases, op, dtype, "range", {FillKind::kUniform, -120, 120}, is_smoke);
     }
   }

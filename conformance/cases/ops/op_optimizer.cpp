@@ -37,25 +37,19 @@ std::string detail_of(const List& list, const std::string& settings) {
   return text + "_" + settings;
 }
 
-// Runs `step` on each element of each parameter. It takes a number and the index of a parameter and
-// gives the arrays of what the op updates, in the order of the frame.
+// Runs `step` on each element of each parameter. It takes a number and the index of a parameter,
+// and gives the arrays that the op updates, in the order of the frame.
 template <typename Step>
 std::vector<Expected> stepped(const CallData& data, size_t updated, Step step) {
   const size_t count = data.list_size("params");
-  std::vector<Expected> expected(updated * count);
-  const bp_dtype dtype = data.tensor("params").dtype;
-  for (size_t i = 0; i < count; ++i) {
-    with_float(dtype, [&](auto number) {
-      const auto exact = step(number, i);
-      with_bounded(dtype, [&](auto bounded_number) {
-        const auto bounds = step(bounded_number, i);
-        for (size_t k = 0; k < updated; ++k) {
-          expected[k * count + i] = bounded_by(exact[k], bounds[k]);
-        }
-      });
-    });
-  }
-  return expected;
+  return judged_steps(data, data.tensor("params").dtype, [&]<typename N>(N number) {
+    std::vector<Array<N>> all(updated * count);
+    for (size_t i = 0; i < count; ++i) {
+      const std::vector<Array<N>> own = step(number, i);
+      for (size_t k = 0; k < updated; ++k) all[k * count + i] = own[k];
+    }
+    return all;
+  });
 }
 
 std::vector<Expected> expected_sgd(const CallData& data, const Numerics&) {
@@ -173,28 +167,29 @@ void add_adamw(OpCases& cases, bp_dtype dtype, bool is_smoke) {
 
 // ---- scale_and_check_finite ------------------------------------------------------------------ //
 
-// What is found after the product is what memory holds, rounded to the dtype.
+// The op checks the products as memory holds them, rounded to the dtype.
 std::vector<Expected> expected_scaled(const CallData& data, const Numerics& numerics) {
   const double scale = data.value("scale").hi;
   const bool rounds_scale = round_to(BP_F32, scale) != scale;  // A kernel may compute in f32.
-  std::vector<Expected> expected;
+  Known known;
   bool is_found = false;
   for (size_t i = 0; i < data.list_size("xs"); ++i) {
     const HostTensor& x = data.tensor("xs", i);
-    Expected& each = expected.emplace_back();
-    each.sign_of_zero = true;
+    Expected& each = known.outputs.emplace_back();
+    std::vector<double>& carried = known.carried.emplace_back();
     for (const DoubleDouble& value : x.data) {
       const DoubleDouble scaled = value * DoubleDouble(scale);
       const double slack = rounds_scale && x.dtype != BP_F64 ? 2 * numerics.unit : 0;
       each.value.push_back(scaled);
-      each.bound.push_back(std::fabs(scaled.hi) * slack);
+      carried.push_back(slack == 0 ? 0 : std::fabs(scaled.hi) * slack);
       const bool is_finite = std::isfinite(value.hi) && std::isfinite(round_to(x.dtype, scaled));
       is_found = is_found || !is_finite;
     }
   }
-  Expected& found = expected.emplace_back();
+  Expected& found = known.outputs.emplace_back();
   found.value.push_back(is_found ? DoubleDouble(1) : data.tensor("found").data.at(0));
-  return expected;
+  known.carried.emplace_back();
+  return judged(data, std::move(known));
 }
 
 struct ScaleRow {
@@ -207,13 +202,13 @@ struct ScaleRow {
 const std::vector<ScaleRow>& scale_rows() {
   static const std::vector<ScaleRow> rows = {
       {"random", kRandom, 0.25},
-      {"found", kRandom, 3, true},  // It stays as it was.
+      {"found", kRandom, 3, true},  // `found` must stay as it was.
       {"third", kRandom, 1.0 / 3},
       {"special", kSpecial, 1},
       {"sparse", kSparse, -0.75},
       {"overflow", {FillKind::kUniform, 1, 2}, 0x1p1023},
       {"infinite", kPositive, HUGE_VAL},
-      {"last", kRandom, 0x1p-3},  // One element alone is not finite.
+      {"last", kRandom, 0x1p-3},  // Only one element is not finite.
       {"early", kRandom, 0x1p-3},
   };
   return rows;
@@ -246,7 +241,7 @@ void add_scale(OpCases& cases, bp_dtype dtype) {
       cases.push_back(std::move(made));
     }
   }
-  // Large numbers overflow in the dtype alone, not in the type that they are computed in.
+  // Large numbers overflow in the dtype, but not in the type that they are computed in.
   OpCase made = make_case(BP_OP_SCALE_AND_CHECK_FINITE, dtype, "limit", "17_scaled", "dense");
   made.inout("xs", dtype, {17}, kRandom).inout("found", BP_F32, {}, {FillKind::kUniform, 0, 0});
   made.derive = [](CallData& data) {

@@ -1,39 +1,109 @@
-// How oracles become what a case expects, for ops of more than one class.
+// How oracles become what a case expects: the class that the spec gives an op selects it.
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
 #include "conformance/cases/engine/op_case.hpp"
+#include "conformance/numerics/judgement.hpp"
 
 namespace bp::conformance {
 
-// Class P: `run` takes a number and gives the arrays of the outputs in its type; the run on Bounded
-// gives the bounds.
+// A number for each element of each output.
+using Bounds = std::vector<std::vector<double>>;
+
+// Sums of terms: B, and S, the sum of the absolute values of the terms.
+struct Sums {
+  Bounds bounds;
+  Bounds magnitudes;
+};
+
+// What an oracle knows of the outputs of one call. The class of the op selects what of it counts,
+// so an oracle has no bound of its own. A function that is absent is of a class that the op cannot
+// have.
+struct Known {
+  std::vector<Expected> outputs;  // Values and what is open in them, without bounds.
+  std::function<Sums()> sums;
+  std::function<Bounds()> propagated;
+  std::function<Bounds(BoundRule)> formula;  // By a rule for which there is a formula; else empty.
+  Bounds carried;  // What rounding the call's own numbers brings, whatever the class; may be empty.
+  bool is_one_sided = false;  // Right results may err to one side all the same.
+
+  // Whether an element is the index of one of several equal extremes, for the last output; NULL:
+  // the kernel declares that it gives the first.
+  std::function<bool(int64_t element, DoubleDouble y)> is_tied;
+};
+
+// What the outputs must be by the class of the op. Throws std::logic_error if the oracle knows
+// nothing by which this class judges.
+std::vector<Expected> judged(const CallData& data, Known known);
+std::vector<Expected> judged_by(const Judgement& judgement, const CallData& data, Known known);
+
+// `run` takes a number and gives the arrays of the outputs in its type; its run on Bounded gives
+// the propagated bounds. It must live until the result is judged.
 template <typename Run>
-std::vector<Expected> propagated(bp_dtype dtype, Run run) {
-  return with_float(dtype, [&](auto number) {
-    const auto exact = run(number);
-    return with_bounded(dtype, [&](auto bounded_number) {
-      const auto bounds = run(bounded_number);
-      std::vector<Expected> expected;
-      for (size_t i = 0; i < exact.size(); ++i) {
-        expected.push_back(bounded_by(exact[i], bounds[i]));
-      }
-      return expected;
-    });
+Known steps(bp_dtype dtype, const Run& run) {
+  Known known;
+  with_float(dtype, [&](auto number) {
+    for (const auto& y : run(number)) known.outputs.push_back(exactly(y));
   });
+  known.propagated = [dtype, &run] {
+    return with_bounded(dtype, [&](auto number) {
+      Bounds bounds;
+      for (const auto& y : run(number)) {
+        std::vector<double>& own = bounds.emplace_back();
+        for (const auto& element : y.data) own.push_back(element.error);
+      }
+      return bounds;
+    });
+  };
+  return known;
+}
+template <typename Run>
+std::vector<Expected> judged_steps(const CallData& data, bp_dtype dtype, const Run& run) {
+  return judged(data, steps(dtype, run));
 }
 
-// Where an argument is infinite, a formula may give NaN in place of its limit.
+// One output that is a sum of `count` terms, whose absolute values add up to `magnitudes`. The
+// magnitudes and `numerics` must live until the result is judged.
+template <typename N>
+Known summed(const Array<N>& values, const Array<N>& magnitudes, double count,
+             const Numerics& numerics) {
+  Known known{{exactly(values)}};
+  known.sums = [&magnitudes, count, &numerics] {
+    Sums sums{Bounds(1), Bounds(1)};
+    for (const N& magnitude : magnitudes.data) {
+      const double s = exact_of(magnitude).hi;
+      sums.magnitudes[0].push_back(s);
+      sums.bounds[0].push_back(sum_bound(s, count, numerics));
+    }
+    return sums;
+  };
+  return known;
+}
+template <typename N>
+std::vector<Expected> judged_sum(const CallData& data, const Array<N>& values,
+                                 const Array<N>& magnitudes, double count,
+                                 const Numerics& numerics) {
+  return judged(data, summed(values, magnitudes, count, numerics));
+}
+
+// Outputs that need no bound, such as elements that are moved.
+inline std::vector<Expected> judged_values(const CallData& data, std::vector<Expected> outputs) {
+  return judged(data, Known{std::move(outputs)});
+}
+
+// If an argument is infinite, a formula may give NaN in place of its limit.
 inline void allow_nan_at_infinity(Expected& expected, const HostTensor& argument) {
   expected.also_right = [data = argument.data](int64_t element, DoubleDouble y) {
     return isnan(y) && std::isinf(data[static_cast<size_t>(element)].hi);
   };
 }
 
-// The row with tensors of one element in place of its inline scalars, as a replayed graph has them.
+// Returns the row with tensors of one element in place of its inline scalars, as a replayed graph
+// has them.
 inline OpCase with_scalars_as_tensors(OpCase row) {
   row.detail += "_tensors";
   for (const Attribute& attribute : row.attributes) {
@@ -48,7 +118,7 @@ inline OpCase with_scalars_as_tensors(OpCase row) {
   return row;
 }
 
-// Smoke rows are those of f32 and f64.
+// Rows of f32 and f64 are smoke rows.
 inline bool is_smoke_dtype(bp_dtype dtype) { return dtype == BP_F32 || dtype == BP_F64; }
 
 constexpr bp_dtype kFloats[] = {BP_F32, BP_F64, BP_F16, BP_BF16};

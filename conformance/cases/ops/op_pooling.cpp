@@ -30,7 +30,7 @@ const std::vector<Row>& all_rows() {
       {{1, 17, 7, 9}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}},
       {{1, 16, 7, 9}, {{3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}}},
       {{1, 2, 7, 9}, {{3, 2}, {1, 3}, {1, 0, 0, 1}, {2, 1}}},
-      {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Windows of padding alone.
+      {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Some windows hold only padding.
       {{0, 2, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
       {{1, 0, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
       {{1, 2, 0, 4}, {{2, 2}, {1, 2}, {1, 0, 1, 0}, {1, 1}}},
@@ -70,9 +70,8 @@ std::vector<Expected> expected_forward(const CallData& data, const Numerics&) {
   return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
     const auto pooled = reference::max_pool(data.array<N>("x"), window);
     std::vector<Expected> expected = {exactly(pooled.values)};
-    expected[0].sign_of_zero = true;
     if (data.has("indices")) expected.push_back(exactly(pooled.indices));
-    return expected;
+    return judged_values(data, std::move(expected));
   });
 }
 
@@ -87,13 +86,13 @@ std::vector<Expected> expected_backward(const CallData& data, const Numerics& nu
     for (const N& count : reference::max_pool_backward(ones, indices, size).data) {
       most = std::fmax(most, exact_of(count).hi);
     }
-    return std::vector{summed(reference::max_pool_backward(grad, indices, size),
-                              reference::max_pool_backward(absolute(grad), indices, size), most,
-                              numerics)};
+    return judged_sum(data, reference::max_pool_backward(grad, indices, size),
+                      reference::max_pool_backward(absolute(grad), indices, size), most, numerics);
   });
 }
 
-// Every other zero is a -0: zeros of both signs are tied, and the sign of y says which was chosen.
+// Makes every other zero a -0. Zeros of both signs are tied, and the sign of y shows which one was
+// chosen.
 void flip_zeros(CallData& data) {
   bool is_flipped = false;
   for (DoubleDouble& value : data.tensor("x").data) {
@@ -106,7 +105,7 @@ void flip_zeros(CallData& data) {
 void add_forward(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fill& data,
                  bool is_smoke) {
   for (const Row& row : all_rows()) {
-    // Each row with indices is met without them too, below. Elements that share memory cannot
+    // Each row with indices is also tested without them below. Elements that share memory cannot
     // have zeros of two signs.
     if (fill == "zeros" && (!row.has_indices || row.lies == kBroadcastFirst)) continue;
     OpCase made = make_case(BP_OP_MAX_POOL, dtype, fill, detail_of(row), layout_of(row));
@@ -128,7 +127,7 @@ void add_forward(OpCases& cases, bp_dtype dtype, const std::string& fill, const 
   }
 }
 
-// What the forward op would have found on some input of the call's shape.
+// Computes what the forward op would have found on some input of the call's shape.
 void derive_indices(CallData& data, const Window& window) {
   const Shape &grad = data.tensor("grad_y").shape, &size = data.list("input_size");
   Shape shape(grad.begin(), grad.begin() + 2);
@@ -151,12 +150,12 @@ void add_backward(OpCases& cases, bp_dtype dtype, bool is_smoke) {
     made.reference = expected_backward;
     made.is_exact = true;
     made.is_smoke = is_smoke;
-    made.varies = false;  // What was not chosen has no gradient.
+    made.varies = false;  // Elements that were not chosen have no gradient.
     cases.push_back(std::move(made));
   }
 }
 
-// One index is out of range, and is not the -1 that names none: the stream fails.
+// One index is out of range, and is not the -1 that names no element: the stream fails.
 void add_out_of_range(OpCases& cases) {
   OpCases rows;
   add_backward(rows, BP_F32, true);
@@ -188,10 +187,11 @@ const std::vector<AverageRow>& average_rows() {
       {{1, 2, 9}, {{4}, {1}, {0, 3}, {1}}},
       {{1, 1, 1, 1}, {{1, 1}, {1, 1}, {0, 0, 0, 0}, {1, 1}}},
       {{2, 3, 8, 8}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
-      {{2, 17, 7, 7}, {{7, 7}, {7, 7}, {0, 0, 0, 0}, {1, 1}}},  // The mean of a plane.
+      {{2, 17, 7, 7}, {{7, 7}, {7, 7}, {0, 0, 0, 0}, {1, 1}}},  // The result is the mean of a
+                                                                // plane.
       {{1, 17, 7, 9}, {{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}}},
       {{1, 2, 7, 9}, {{3, 2}, {1, 3}, {1, 0, 0, 1}, {1, 1}}},
-      {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Windows of padding alone.
+      {{1, 2, 3, 3}, {{2, 2}, {2, 2}, {2, 2, 2, 2}, {1, 1}}},  // Some windows hold only padding.
       {{1, 2, 5, 5}, {{4, 4}, {1, 1}, {2, 1, 0, 2}, {1, 1}}},
       {{0, 2, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
       {{1, 0, 4, 4}, {{2, 2}, {2, 2}, {0, 0, 0, 0}, {1, 1}}},
@@ -205,7 +205,7 @@ double taps_of(const Window& window) {
   return static_cast<double>(element_count(window.kernel_size));
 }
 
-// Without dilation, which averages do not have.
+// Averages have no dilation.
 Window average_window(const CallData& data) {
   const Shape& kernel_size = data.list("kernel_size");
   return {kernel_size, data.list("stride"), data.list("padding"), Shape(kernel_size.size(), 1)};
@@ -216,9 +216,9 @@ std::vector<Expected> expected_average(const CallData& data, const Numerics& num
   const bool counts_padding = data.integer("counts_padding") != 0;
   return with_float(data.tensor("x").dtype, [&]<typename N>(N) {
     const Array<N> x = data.array<N>("x");
-    return std::vector{summed(reference::avg_pool(x, window, counts_padding),
-                              reference::avg_pool(absolute(x), window, counts_padding),
-                              taps_of(window), numerics)};
+    return judged_sum(data, reference::avg_pool(x, window, counts_padding),
+                      reference::avg_pool(absolute(x), window, counts_padding), taps_of(window),
+                      numerics);
   });
 }
 
@@ -228,16 +228,16 @@ std::vector<Expected> expected_average_backward(const CallData& data, const Nume
   return with_float(data.tensor("grad_y").dtype, [&]<typename N>(N) {
     const Array<N> grad = data.array<N>("grad_y");
     const Shape& size = data.list("input_size");
-    Expected expected =
-        summed(reference::avg_pool_backward(grad, window, size, counts_padding),
-               reference::avg_pool_backward(absolute(grad), window, size, counts_padding),
-               taps_of(window), numerics);
-    expected.checks_bias = false;  // The elements of a window are equal, and round alike.
-    return std::vector{expected};
+    const Array<N> sums = reference::avg_pool_backward(grad, window, size, counts_padding);
+    const Array<N> magnitudes =
+        reference::avg_pool_backward(absolute(grad), window, size, counts_padding);
+    Known known = summed(sums, magnitudes, taps_of(window), numerics);
+    known.is_one_sided = true;  // The elements of a window are equal, and round alike.
+    return judged(data, std::move(known));
   });
 }
 
-// Without padding, and with windows of a power of 2, nothing is rounded.
+// Without padding, and with windows of a power of 2 elements, nothing is rounded.
 bool is_exact_average(const Window& window, bool counts_padding) {
   const auto taps = static_cast<uint64_t>(taps_of(window));
   const bool is_padded = std::any_of(window.padding.begin(), window.padding.end(),
@@ -269,7 +269,7 @@ void add_average(OpCases& cases, bp_dtype dtype, bool is_exact) {
         made->set("counts_padding", int64_t{counts_padding});
         made->is_exact = is_exact;
         made->is_smoke = is_smoke_dtype(dtype);
-        made->varies = false;  // Windows of padding alone are zero.
+        made->varies = false;  // The results of windows that hold only padding are zero.
         cases.push_back(std::move(*made));
       }
     }
@@ -282,7 +282,7 @@ void add_pooling(OpCases& cases) {
   for (const bp_dtype dtype : {BP_F32, BP_F64, BP_F16, BP_BF16}) {
     const bool is_smoke = dtype == BP_F32 || dtype == BP_F64;
     add_forward(cases, dtype, "random", kRandom, is_smoke);
-    add_forward(cases, dtype, "repeat", kRepeat, is_smoke);  // Tied extremes.
+    add_forward(cases, dtype, "repeat", kRepeat, is_smoke);  // The data have tied extremes.
     add_forward(cases, dtype, "special", kSpecial, is_smoke);
     add_forward(cases, dtype, "zeros", {FillKind::kIndex, -2, 1}, is_smoke);
     add_backward(cases, dtype, is_smoke);

@@ -1,4 +1,4 @@
-// Cases of random_bits, uniform, normal and dropout with its gradient, against Philox4x32-10.
+// Cases that compare random_bits, uniform, normal and dropout with its gradient with Philox4x32-10.
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/random.hpp"
@@ -13,7 +13,7 @@ struct State {
   const char* name;
   uint64_t seed, offset;
 };
-// Both halves of the key and of the counter count.
+// The states use both halves of the key and of the counter.
 constexpr State kStates[] = {
     {"seed0", 0, 0},
     {"seed42", 42, 7},
@@ -64,23 +64,25 @@ std::vector<Expected> expected_bits(const CallData& data, const Numerics&) {
     expected.value.emplace_back(
         static_cast<double>(reference::random_bits(state, static_cast<uint64_t>(i))));
   }
-  return {expected};
+  return judged_values(data, {expected});
 }
 
 std::vector<Expected> expected_uniform(const CallData& data, const Numerics&) {
   const RandomState state = state_of(data);
-  const HostTensor& y = data.tensor("y");
-  Expected expected;
-  for (int64_t i = 0; i < element_count(y.shape); ++i) {
-    expected.value.emplace_back(reference::uniform(state, y.dtype, static_cast<uint64_t>(i)));
-  }
-  return {expected};
+  const HostTensor& tensor = data.tensor("y");
+  return judged_steps(data, tensor.dtype, [&]<typename N>(N) {
+    Array<N> y(tensor.shape);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      y[i] = N(reference::uniform(state, tensor.dtype, static_cast<uint64_t>(i)));
+    }
+    return std::vector{y};
+  });
 }
 
 std::vector<Expected> expected_normal(const CallData& data, const Numerics&) {
   const RandomState state = state_of(data);
   const HostTensor& tensor = data.tensor("y");
-  return propagated(tensor.dtype, [&]<typename N>(N) {
+  return judged_steps(data, tensor.dtype, [&]<typename N>(N) {
     Array<N> y(tensor.shape);
     for (int64_t i = 0; i < y.size(); ++i) {
       y[i] = reference::normal<N>(state, tensor.dtype, static_cast<uint64_t>(i),
@@ -99,19 +101,12 @@ const Reference& reference_of(uint32_t op) {
 std::vector<Expected> dropped(const CallData& data, std::string_view input) {
   const RandomState state = state_of(data);
   const double p = data.number("p");
-  const bp_dtype dtype = data.tensor(input).dtype;
-  const auto run = [&]<typename N>(N) {
+  return judged_steps(data, data.tensor(input).dtype, [&]<typename N>(N) {
     Array<N> y = data.array<N>(input);
     for (int64_t i = 0; i < y.size(); ++i) {
       y[i] = reference::dropout(state, static_cast<uint64_t>(i), p, y[i]);
     }
-    return y;
-  };
-  return with_float(dtype, [&](auto number) {
-    const auto exact = run(number);
-    return with_bounded(dtype, [&](auto bounded_number) {
-      return std::vector{bounded_by(exact, run(bounded_number))};
-    });
+    return std::vector{y};
   });
 }
 
@@ -136,7 +131,7 @@ void add_generator(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
       cases.push_back(std::move(made));
     }
   }
-  // Seed and offset on the device, as a replayed graph has them.
+  // Seed and offset lie in memory of the device, as a replayed graph has them.
   OpCase made = make_case(op, dtype, "tensor", "17", "dense");
   made.output("y", dtype, {17}).input("seed", BP_U64, {}, index_fill(1 << 30));
   made.input("offset", BP_U64, {}, index_fill(1 << 30));
@@ -179,7 +174,7 @@ void add_dropout(OpCases& cases, uint32_t op, bp_dtype dtype, bool is_smoke) {
     set_state(made, state);
     made.reference = is_forward ? expected_dropout : expected_dropout_backward;
     made.is_smoke = is_smoke;
-    made.varies = false;  // What is dropped is zero.
+    made.varies = false;  // Elements that dropout drops are zero.
     if (x == kDense && state.seed == 42) cases.push_back(with_scalars_as_tensors(made));
     cases.push_back(std::move(made));
   };

@@ -1,5 +1,5 @@
-// Cases of the reductions whose formula the spec has, and of argmax: data follow from what the
-// formula has, values and bounds from the formula itself.
+// Cases of argmax, and of the reductions whose formula is in the spec. Data follow from the parts
+// of the formula, and values and bounds from the formula itself.
 #include <array>
 #include <tuple>
 #include <type_traits>
@@ -68,7 +68,7 @@ const std::vector<Row>& all_rows() {
   return rows;
 }
 
-// Zero-size rows, for the ops that have an identity.
+// Returns rows of size zero, for the ops that have an identity.
 const std::vector<Row>& empty_rows() {
   static const std::vector<Row> rows = {
       {{0}, {0}}, {{3, 0}, {1}}, {{3, 0}, {0}}, {{3, 0, 2}, {1}, true}};
@@ -89,34 +89,37 @@ std::string layout_of(const Row& row) {
 
 // ---- Oracles --------------------------------------------------------------------------------- //
 
-// The bound of a formula that adds. What functions such as exp may be off to one side says nothing
-// about the sum.
+// Returns the bounds of a formula that adds. The errors of functions such as exp may have one sign,
+// so the bias of the sum is not checked for them.
 template <typename F, typename N>
-void add_bounds(Expected& expected, const CallData& data, const Array<N>& x,
-                const Numerics& numerics) {
-  const Shape& axes = data.list("axes");
-  with_bounded(data.tensor("x").dtype, [&]<typename B>(B) {
-    auto found = reference::added_bounds<F, B>(x, axes, numerics);
-    expected.bound = std::move(found.bounds);
-    if (!F::kRow.is_long) expected.magnitude = std::move(found.magnitude);
+Sums added(const CallData& data, const Array<N>& x, const Numerics& numerics) {
+  return with_bounded(data.tensor("x").dtype, [&]<typename B>(B) {
+    auto found = reference::added_bounds<F, B>(x, data.list("axes"), numerics);
+    if (F::kRow.is_long) found.magnitude.clear();
+    return Sums{{std::move(found.bounds)}, {std::move(found.magnitude)}};
   });
-  expected.checks_bias = !F::kRow.is_long;
-  // Without axes the result is x, and no zero changes its sign.
-  expected.sign_of_zero = F::kRow.copies_one && axes.empty();
 }
 
-// It captures nothing and follows the call alone, so that recorded launches are judged by it and
-// failing calls are made smaller.
+// The oracle captures nothing and depends only on the call, so that it can judge recorded launches
+// and smaller versions of failing calls.
 template <typename F>
 std::vector<Expected> expected_of(const CallData& data, const Numerics& numerics) {
   const auto make = [&]<typename N>(N) {
     const Array<N> x = data.array<N>("x");
+    const Shape& axes = data.list("axes");
     const bool keepdims = data.integer("keepdims") != 0;
-    Expected expected = exactly(reference::reduced_by<F>(x, data.list("axes"), keepdims));
+    Known known{{exactly(reference::reduced_by<F>(x, axes, keepdims))}};
     if constexpr (F::kRow.adds && !std::is_same_v<N, Integer>) {
-      add_bounds<F>(expected, data, x, numerics);
+      known.sums = [&] { return added<F>(data, x, numerics); };
+      known.is_one_sided = F::kRow.is_long;
     }
-    return std::vector{expected};
+    if constexpr (!F::kRow.adds) {  // Zeros of both signs are equal, and either may be the largest.
+      known.outputs[0].free_zero_sign.assign(known.outputs[0].value.size(), true);
+    }
+    std::vector<Expected> expected = judged(data, std::move(known));
+    // Without axes the result is x, and no zero changes its sign.
+    if (F::kRow.adds && F::kRow.copies_one && axes.empty()) expected[0].sign_of_zero = true;
+    return expected;
   };
   if constexpr (F::kRow.dtypes == Dtypes::kFloats) {
     return with_float(data.tensor("x").dtype, make);
@@ -125,7 +128,7 @@ std::vector<Expected> expected_of(const CallData& data, const Numerics& numerics
   }
 }
 
-// In the order of kRows.
+// Makes the ops in the order of kRows.
 template <typename... F>
 constexpr auto make_oracles(std::type_identity<std::tuple<F...>>) {
   return std::array{&expected_of<F>...};
@@ -138,9 +141,9 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
   return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
     const Array<N> x = data.array<N>("x");
     const Array<int64_t> best = reference::argmax(x, axis, keepdims);
-    Expected expected = exactly(best);
-    if (!numerics.any_tie) return std::vector{expected};
-    expected.also_right = [x, best, axis](int64_t element, DoubleDouble y) {
+    Known known{{exactly(best)}};
+    if (!numerics.any_tie) return judged(data, std::move(known));
+    known.is_tied = [x, best, axis](int64_t element, DoubleDouble y) {
       const AxisView view(x.shape, static_cast<size_t>(axis));
       const int64_t i = to_int64(y), outer = element / view.inner_size;
       const int64_t inner = element % view.inner_size;
@@ -149,16 +152,16 @@ std::vector<Expected> expected_argmax(const CallData& data, const Numerics& nume
       const N largest = x[view.at(outer, best[element], inner)];
       return !reference::is_larger(largest, chosen);
     };
-    return std::vector{expected};
+    return judged(data, std::move(known));
   });
 }
 
 // ---- Cases ----------------------------------------------------------------------------------- //
 
-// What argmax, which no formula gives, has in common with the others.
+// The row of argmax, which has no formula, with the properties that it shares with the others.
 constexpr reductions::Row kArgmax{.op = BP_OP_ARGMAX, .dtypes = Dtypes::kNumbers};
 
-// Every other element is one that a mask has taken away, and so are all of the first row.
+// Masks every other element, and all elements of the first row.
 void mask(CallData& data) {
   HostTensor& x = data.tensor("x");
   for (size_t i = 0; i < x.data.size(); ++i) {
@@ -178,7 +181,8 @@ class Rows {
       if (!can_take(row)) continue;
       add("exact_dense", kExactDense, row);
       if (op_.adds && is_float(dtype_)) add("random", kRandom, row);
-      if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);  // Tied extremes.
+      // The data have tied extremes.
+      if (!op_.adds && dtype_ != BP_I64) add("repeat", kRepeat, row);
     }
     if (!op_.adds) return add_extremes();
     for (const Row& row : empty_rows()) add("tail", kExactDense, row);
@@ -206,21 +210,22 @@ class Rows {
     } else {
       made.set("axes", row.axes);
     }
-    made.varies = false;  // A reduction may have one output, or equal ones.
+    made.varies = false;  // A reduction may have one output, or equal outputs.
     made.is_smoke = is_smoke_dtype(dtype_) || dtype_ == BP_I64 || dtype_ == BP_BOOL;
     made.is_exact = (row.axes.empty() && op_.copies_one) || (is_sum && fill == "exact_dense");
     cases_.push_back(std::move(made));
     return cases_.back();
   }
 
-  // Special values spread in one way only, in whatever order they are met.
+  // Adds special values whose effect on the result does not depend on the order.
   void add_extremes() {
     add("special", kSpecial, {{specials_, 3}, {1}});
     add("special", kSpecialSlow, {{specials_, specials_}, {1}});
     add("tail", kExactDense, {{3, 0}, {0}, false, kDense, kDense});
   }
 
-  // Elements that overflow or vanish without the shift, and infinities that it must not meet.
+  // Adds elements that overflow or vanish without the shift, and infinities that must not meet the
+  // shift.
   void add_shifted() {
     add("special", kSpecial, {{specials_, 3}, {1}});
     add("special", kSpecialSlow, {{specials_, specials_}, {1}});

@@ -1,4 +1,4 @@
-// Cases of rope and its gradient. Layouts come by rule.
+// Cases of rope and its gradient. Cases of layouts follow by rule.
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/attention.hpp"
@@ -22,7 +22,7 @@ const std::vector<Row>& all_rows() {
       {{5, 16}, 8},
       {{5, 34}, 17},
       {{3, 1030}, 515},
-      {{5, 9}, 0},  // Nothing is turned.
+      {{5, 9}, 0},  // No pair is turned.
       {{5, 20}, 3},
       {{3, 4, 6}, 3},
       {{2, 3, 4, 16}, 8},
@@ -35,11 +35,11 @@ const std::vector<Row>& all_rows() {
   return rows;
 }
 
-// A plain function of the call, so that calls of other shapes are judged by it too.
+// The oracle is a plain function of the call, so that it can also judge calls of other shapes.
 template <bool kTurnsBack>
 std::vector<Expected> expected_rope(const CallData& data, const Numerics&) {
   const char* const input = kTurnsBack ? "grad_y" : "x";
-  return propagated(data.tensor(input).dtype, [&]<typename N>(N) {
+  return judged_steps(data, data.tensor(input).dtype, [&]<typename N>(N) {
     return std::vector{reference::rope(data.array<N>(input), data.array<N>("cos"),
                                        data.array<N>("sin"), data.integer("is_interleaved") != 0,
                                        kTurnsBack)};

@@ -1,5 +1,5 @@
-// What the rows of all families cover together: each value of each attribute that has few, and each
-// optional tensor both given and left out.
+// Tests that the rows of all families together cover each value of each attribute that has few
+// values, and each optional tensor both given and left out.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace bp::conformance {
 namespace {
 
-// What rows give as a member of an op's frame: values of attributes, or how many tensors.
+// The values that rows give for a member of an op's frame: values of attributes, or numbers of
+// tensors.
 using Given = std::map<std::pair<uint32_t, std::string_view>, std::set<int64_t>>;
 
 Given given_by_rows() {
@@ -33,7 +34,7 @@ Given given_by_rows() {
   return given;
 }
 
-// The last enumerator; the first is 1.
+// Returns the last enumerator; the first one is 1.
 int64_t enumerator_count(const OpInfo& op) {
   static const std::map<uint32_t, int64_t> counts = {
       {BP_OP_SCATTER_REDUCE, BP_SCATTER_REDUCE_REDUCTION_SUM},

@@ -1,5 +1,5 @@
 // Cases of the ops that choose and move elements: cat, where, gather, scatter, scatter_reduce and
-// index_select. Layouts come by rule.
+// index_select. Cases of layouts follow by rule.
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/selection.hpp"
@@ -15,18 +15,16 @@ bool is_smoke_of(bp_dtype dtype) { return is_smoke_dtype(dtype) || dtype == BP_I
 size_t axis_of(const CallData& data) { return static_cast<size_t>(data.integer("axis")); }
 
 template <typename N>
-std::vector<Expected> moved(const Array<N>& y) {
-  Expected expected = exactly(y);
-  expected.sign_of_zero = true;
-  return {expected};
+std::vector<Expected> moved(const CallData& data, const Array<N>& y) {
+  return judged_values(data, {exactly(y)});
 }
 
 // ---- cat ------------------------------------------------------------------------------------- //
 
 struct CatRow {
-  Shape x;  // Of the first tensor.
+  Shape x;  // The shape of the first tensor.
   int64_t axis;
-  std::vector<int64_t> extents;  // Of each tensor along the axis.
+  std::vector<int64_t> extents;  // The extent of each tensor along the axis.
 };
 
 const std::vector<CatRow>& cat_rows() {
@@ -56,7 +54,7 @@ std::vector<Expected> expected_cat(const CallData& data, const Numerics&) {
   return with_number(data.tensor("y").dtype, [&]<typename N>(N) {
     std::vector<Array<N>> xs;
     for (size_t i = 0; i < data.list_size("xs"); ++i) xs.push_back(data.array<N>("xs", i));
-    return moved(reference::cat(xs, axis_of(data)));
+    return moved(data, reference::cat(xs, axis_of(data)));
   });
 }
 
@@ -97,12 +95,11 @@ std::vector<Expected> expected_where(const CallData& data, const Numerics&) {
   const HostTensor b = second_choice(data);
   Expected expected;
   expected.value = data.tensor("a").data;
-  expected.sign_of_zero = true;
   for (int64_t i = 0; i < condition.size(); ++i) {
     const auto at = static_cast<size_t>(i);
     if (condition[i] == 0) expected.value[at] = b.data[at];
   }
-  return {expected};
+  return judged_values(data, {expected});
 }
 
 void add_where(OpCases& cases, bp_dtype dtype) {
@@ -153,7 +150,7 @@ void add_where(OpCases& cases, bp_dtype dtype) {
 struct Row {
   Shape x;
   int64_t axis;
-  int64_t chosen;  // How many indices lie along the axis.
+  int64_t chosen;  // The number of indices along the axis.
 };
 
 const std::vector<Row>& all_rows() {
@@ -184,7 +181,7 @@ Shape chosen_shape(const Row& row) {
 
 Fill indices_of(const Row& row) { return index_fill(row.x[static_cast<size_t>(row.axis)]); }
 
-// A plain row, which others are made of.
+// Returns a plain row, from which others are made.
 OpCase start(uint32_t op, bp_dtype dtype, const std::string& fill, const Row& row,
              const Reference& reference) {
   OpCase made = make_case(op, dtype, fill, detail_of(row), "dense");
@@ -196,25 +193,26 @@ OpCase start(uint32_t op, bp_dtype dtype, const std::string& fill, const Row& ro
 
 std::vector<Expected> expected_gather(const CallData& data, const Numerics&) {
   return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
-    return moved(reference::gather(data.array<N>("x"), data.indices("indices"), axis_of(data)));
+    return moved(data,
+                 reference::gather(data.array<N>("x"), data.indices("indices"), axis_of(data)));
   });
 }
 
 std::vector<Expected> expected_index_select(const CallData& data, const Numerics&) {
   return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
     return moved(
-        reference::index_select(data.array<N>("x"), data.indices("indices"), axis_of(data)));
+        data, reference::index_select(data.array<N>("x"), data.indices("indices"), axis_of(data)));
   });
 }
 
 std::vector<Expected> expected_scatter(const CallData& data, const Numerics&) {
   return with_number(data.tensor("x").dtype, [&]<typename N>(N) {
-    return moved(reference::scatter(data.array<N>("x"), data.indices("indices"),
-                                    data.array<N>("src"), axis_of(data)));
+    return moved(data, reference::scatter(data.array<N>("x"), data.indices("indices"),
+                                          data.array<N>("src"), axis_of(data)));
   });
 }
 
-// The most terms that one element of the result has.
+// Returns the most terms that one element of the result has.
 double most_terms(const CallData& data) {
   const Array<int64_t> indices = data.indices("indices");
   Array<double> ones(indices.shape), x(data.tensor("x").shape);
@@ -232,10 +230,10 @@ std::vector<Expected> expected_scatter_reduce(const CallData& data, const Numeri
     const Array<N> x = data.array<N>("x"), src = data.array<N>("src");
     const Array<int64_t> indices = data.indices("indices");
     const Array<N> y = reference::scatter_sum(x, indices, src, axis_of(data));
-    if (!is_float(dtype)) return std::vector{exactly(y)};
-    return std::vector{
-        summed(y, reference::scatter_sum(absolute(x), indices, absolute(src), axis_of(data)),
-               most_terms(data), numerics)};
+    if (!is_float(dtype)) return judged_values(data, {exactly(y)});
+    return judged_sum(data, y,
+                      reference::scatter_sum(absolute(x), indices, absolute(src), axis_of(data)),
+                      most_terms(data), numerics);
   });
 }
 
@@ -269,7 +267,7 @@ OpCase make_scatter(uint32_t op, bp_dtype dtype, const std::string& fill, const 
   return made;
 }
 
-// As many indices as elements, each named once: a permutation.
+// Makes the indices a permutation: there are as many as elements, and each element is named once.
 void permute_indices(CallData& data) {
   HostTensor& indices = data.tensor("indices");
   const AxisView view(indices.shape, axis_of(data));
@@ -304,7 +302,7 @@ void add_scatter(OpCases& cases, uint32_t op, bp_dtype dtype, const std::string&
 
 // ---- An index out of range ------------------------------------------------------------------- //
 
-// The stream fails, and memory outside of the tensors stays whole.
+// The stream fails, and memory outside the tensors does not change.
 void add_out_of_range(OpCases& cases) {
   for (const int64_t wrong : {int64_t{-1}, int64_t{11}, int64_t{1} << 40}) {
     const Row row{{11, 5}, 0, 7};

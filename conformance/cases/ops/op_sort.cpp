@@ -1,4 +1,4 @@
-// Cases of sort and topk. Layouts come by rule.
+// Cases of sort and topk. Cases of layouts follow by rule.
 #include "conformance/cases/ops/op_families.hpp"
 #include "conformance/cases/ops/op_oracles.hpp"
 #include "conformance/reference/selection.hpp"
@@ -9,7 +9,7 @@ namespace {
 struct Row {
   Shape x;
   int64_t axis;
-  int64_t k;  // Of topk.
+  int64_t k;  // The k of topk.
 };
 
 const std::vector<Row>& all_rows() {
@@ -31,9 +31,8 @@ std::vector<Expected> expected_order(const CallData& data, int64_t count, bool i
     const auto axis = static_cast<size_t>(data.integer("axis"));
     const auto sorted = reference::sorted(data.array<N>("x"), axis, count, is_descending);
     std::vector<Expected> expected = {exactly(sorted.values)};
-    expected[0].sign_of_zero = true;
     if (data.has("indices")) expected.push_back(exactly(sorted.indices));
-    return expected;
+    return judged_values(data, std::move(expected));
   });
 }
 
@@ -84,8 +83,9 @@ void add_rows(OpCases& cases, bp_dtype dtype, const std::string& fill, const Fil
 void add_sort(OpCases& cases) {
   for (const bp_dtype dtype : kFloats) {
     add_rows(cases, dtype, "random", kRandom);
-    add_rows(cases, dtype, "repeat", kRepeat);    // Equal elements.
-    add_rows(cases, dtype, "special", kSpecial);  // Zeros of both signs, infinities and NaN.
+    add_rows(cases, dtype, "repeat", kRepeat);    // The data have equal elements.
+    add_rows(cases, dtype, "special", kSpecial);  // The data have zeros of both signs, infinities
+                                                  // and NaN.
     add_rows(cases, dtype, "sparse", kSparse);
   }
   for (const bp_dtype dtype : {BP_I32, BP_I64}) {

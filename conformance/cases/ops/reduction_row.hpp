@@ -1,5 +1,5 @@
-// What the oracle and the cases of a reduction follow from: a row of the list that
-// emit_reductions.py writes.
+// A row of the list that emit_reductions.py writes. The oracle and the cases of a reduction follow
+// from it.
 #pragma once
 
 #include "conformance/cases/ops/elementwise_row.hpp"
@@ -11,13 +11,14 @@ using elementwise::Dtypes;
 struct Row {
   uint32_t op;
   Dtypes dtypes;
-  bool gives_i64 = false;  // Where the elements are no floats.
-  bool adds = false;       // Else the largest result counts.
+  bool gives_i64 = false;  // The result is i64 if the elements are not floats.
+  bool adds = false;       // If false, the formula takes the largest result.
   bool has_shift = false;
   bool has_map = false;
   bool has_finish = false;
-  bool copies_one = false;  // Without axes the result is x in each bit.
-  bool is_long = false;     // With functions that may be off to one side, as exp.
+  bool copies_one = false;  // If there are no axes, the result is x in each bit.
+  bool is_long = false;     // The formula has functions, such as exp, whose errors may all have one
+                            // sign.
 };
 
 }  // namespace bp::conformance::reductions

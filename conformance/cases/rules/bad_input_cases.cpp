@@ -1,7 +1,7 @@
-// Calls that are wrong in one thing, for every op: each is refused by bp_op_check() with a sentence
-// that names the op and the argument, and none ends the process.
+// Cases for calls with one fault, for every op: bp_op_check() must refuse each with a sentence that
+// names the op and the argument, and no call may end the process.
 //
-// The rules bend a legal call of the op, so that a new op gets all of them with its first row.
+// The cases change a legal call of the op, so a new op gets all of them with its first row.
 #include "conformance/cases/rules/bad_input_cases.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ bool names(const std::string& text, std::string_view word) {
   return text.find(word) != std::string::npos;
 }
 
-// The call must be refused, in words that name the op and `argument`.
+// Requires that the call is refused with a text that names the op and `argument`.
 void expect_refused(Context& t, HostCall& call, const OpCase& row, std::string_view argument,
                     const std::string& what) {
   std::string text;
@@ -39,7 +39,7 @@ void expect_refused(Context& t, HostCall& call, const OpCase& row, std::string_v
   t.expect(names(text, argument), at + ": the sentence does not name the argument: " + text);
 }
 
-// The call may be legal or not, but what is refused is named.
+// The call may be legal or not. If it is refused, the text must name the op and the argument.
 void expect_sound(Context& t, HostCall& call, const OpCase& row, std::string_view argument,
                   const std::string& what) {
   std::string text;
@@ -62,7 +62,8 @@ void missing_tensor(Context& t, const OpCase& row) {
   }
 }
 
-// Calls bend(call, index) on a call of its own for each tensor, which must then be refused.
+// Calls bend(call, index) for each tensor, each time on a call of its own. The call must then be
+// refused.
 template <typename Bend>
 void refuse_each(Context& t, const OpCase& row, const std::string& what, Bend bend) {
   for (size_t i = 0; i < row.tensors.size(); ++i) {
@@ -119,7 +120,7 @@ void strides_that_overflow(Context& t, const OpCase& row) {
 void offset_that_overflows(Context& t, const OpCase& row) {
   for (const uint64_t offset : {uint64_t{1} << 63, ~uint64_t{0} - 63, (uint64_t{1} << 63) - 64}) {
     refuse_each(t, row, "byte " + std::to_string(offset), [offset](HostCall& call, size_t i) {
-      // With all its bytes behind what can be counted.
+      // With the last offset, an element ends at byte 2^63, which is one byte too far.
       const bool is_last = offset == (uint64_t{1} << 63) - 64;
       const uint64_t size = element_size(call.tensor(i).dtype);
       call.tensor(i).byte_offset = is_last ? offset + 64 - size : offset;
@@ -150,7 +151,7 @@ void unknown_tensor_flags(Context& t, const OpCase& row) {
 
 // ---- Outputs ----------------------------------------------------------------------------------
 
-// Whether the shape of the outputs follows from inputs.
+// Returns whether the shape of the outputs follows from inputs.
 bool has_inputs(const OpCase& row) {
   return std::ranges::any_of(row.tensors, [](const TensorArgument& argument) {
     return argument.role != Role::kOutput && !argument.shape.empty();
@@ -183,7 +184,8 @@ void output_over_itself(Context& t, const OpCase& row) {
   });
 }
 
-// One element behind an input, in its memory: never legal, whether the op may work in place or not.
+// The output begins one element behind an input, in its memory. That is never legal, even if the op
+// may work in place.
 void output_over_part_of_an_input(Context& t, const OpCase& row) {
   for (size_t i = 0; i < row.tensors.size(); ++i) {
     if (!is_output(row, i) || element_count(row.tensors[i].shape) < 2) continue;
@@ -200,7 +202,7 @@ void output_over_part_of_an_input(Context& t, const OpCase& row) {
   }
 }
 
-// In the memory of an input, but from its end to its beginning: never legal either.
+// The output lies in the memory of an input, from its end to its beginning. That is never legal.
 void output_over_an_input_reversed(Context& t, const OpCase& row) {
   for (size_t i = 0; i < row.tensors.size(); ++i) {
     if (!is_output(row, i)) continue;

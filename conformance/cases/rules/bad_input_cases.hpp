@@ -1,4 +1,4 @@
-// What every op refuses before a kernel sees it.
+// Cases for calls that every op refuses before a kernel sees them.
 #pragma once
 
 #include <map>
@@ -15,8 +15,8 @@ void add_bad_input_cases(std::vector<Case>& cases, const OpCases& rows);
 // Adds bad_input.every_rule_of_the_spec.<op> for each op of `rows`.
 void add_spec_rule_cases(std::vector<Case>& cases, const OpCases& rows);
 
-// Of each op, plain rows that differ in which tensors are given, in their ranks or in the lengths
-// of lists; the widest first.
+// Returns, for each op, plain rows that differ in the tensors that are given, in their ranks or in
+// the lengths of lists; the widest rows come first.
 std::map<uint32_t, OpCases> rows_of_each_form(const OpCases& rows);
 
 }  // namespace bp::conformance

@@ -1,9 +1,9 @@
-// Tensors whose memory is missing or too small. bp_op_check() sees what is wrong without asking a
-// backend, bp_op_check_buffers() asks its allocator where a buffer ends, and a launch at least
+// Cases for tensors whose memory is missing or too small. bp_op_check() finds faults without asking
+// a backend, bp_op_check_buffers() asks the backend's allocator where a buffer ends, and a launch
 // never follows NULL. A tensor without elements needs no memory at all.
 //
-// No case here passes a buffer of another backend: a handle is an address, and following one that
-// is not the backend's own is undefined (foreign_buffer_cases.cpp).
+// No case here passes a buffer of another backend: a handle is an address, and a backend may follow
+// only its own handles (foreign_buffer_cases.cpp).
 #include "conformance/cases/rules/buffer_cases.hpp"
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 namespace bp::conformance {
 namespace {
 
-// A call whose tensors lie in buffers of the device, none a byte larger than it must be. It never
-// reaches a kernel, so that the device need not list its dtypes.
+// A call whose tensors lie in buffers of the device that are no larger than needed. It never
+// reaches a kernel, so the device need not list its dtypes.
 class DeviceCall {
  public:
   DeviceCall(Context& t, const OpCase& row) : t_(t), row_(row), call_(row) {
@@ -48,7 +48,7 @@ class DeviceCall {
   std::vector<OwnedBuffer> buffers_;
 };
 
-// The call must have been refused, in words that name the op and the argument.
+// Requires that the call was refused with a text that names the op and the argument.
 void expect_refused(Context& t, const OpCase& row, std::string_view argument, bp_status status,
                     const std::string& what) {
   const std::string text = bp_error_text();
@@ -61,7 +61,7 @@ void expect_refused(Context& t, const OpCase& row, std::string_view argument, bp
            at + ": the sentence does not name \"" + head + "\": " + text);
 }
 
-// Calls bend(call, index) on a call of its own for each tensor, and ask(call) where it is bent.
+// For each tensor, calls bend(call, index) on a call of its own, and then ask(call).
 template <typename Bend, typename Ask>
 void refuse_each(Context& t, const OpCase& row, const std::string& what, Bend bend, Ask ask) {
   for (size_t i = 0; i < row.tensors.size(); ++i) {
@@ -123,7 +123,7 @@ void elements_behind_the_buffer(Context& t, const OpCase& row) {
 
 bool is_empty(const TensorArgument& argument) { return element_count(argument.shape) == 0; }
 
-// Launches each row, whose empty tensors have no buffer, and judges what else it gives.
+// Launches each row with empty tensors that have no buffer, and checks the other results.
 void empty_needs_no_buffer(Context& t, const OpCases& rows) {
   Variant variant;
   variant.has_empty_buffers = false;
@@ -163,7 +163,7 @@ Case make_entry(const OpCase& row, const char* kind, const char* sentence,
   return entry;
 }
 
-// Of each op, the dense rows with an empty tensor, of one dtype.
+// Returns, for each op, the dense rows of one dtype that have an empty tensor.
 std::map<uint32_t, OpCases> empty_rows(const OpCases& rows) {
   std::map<uint32_t, OpCases> by_op;
   for (const OpCase& row : rows) {

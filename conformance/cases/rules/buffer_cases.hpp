@@ -1,4 +1,4 @@
-// Tensors whose memory is missing or too small, for every op.
+// Cases for tensors whose memory is missing or too small, for every op.
 #pragma once
 
 #include "conformance/case.hpp"
@@ -7,11 +7,11 @@
 namespace bp::conformance {
 
 // Adds bad_input.<rule>.<op> for calls whose elements do not lie in their buffers, and
-// kernel.empty_needs_no_buffer.<op> for those that have no elements. `rows` are those of a family
-// and of the rules.
+// kernel.empty_needs_no_buffer.<op> for calls without elements. `rows` are the rows of a family and
+// of the rules.
 void add_buffer_cases(std::vector<Case>& cases, const OpCases& rows);
 
-// Adds bad_input.foreign_buffer.<op> for calls in buffers that are not the backend's.
+// Adds bad_input.foreign_buffer.<op> for calls with buffers that are not the backend's.
 void add_foreign_buffer_cases(std::vector<Case>& cases, const OpCases& rows);
 
 }  // namespace bp::conformance

@@ -1,4 +1,4 @@
-// The list of the probes, and those that every kind of op has: order and ties.
+// The list of the probes, and the probes that every kind of op has: order and ties.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -23,7 +23,7 @@ std::string dtypes_text(const OpCase& row) {
 
 // ---- order ------------------------------------------------------------------------------------
 
-// Work for the device that has nothing to do with the probe, on a stream of its own.
+// Work for the device on its own stream, which has nothing to do with the probe.
 class Load {
  public:
   explicit Load(Context& t) : t_(t), target_(t.target()) {
@@ -57,7 +57,8 @@ class Load {
   bp_buffer* buffer_ = nullptr;
 };
 
-// 16 runs on 8 streams, the second half of them beside other work: bit-equal where declared.
+// Runs a call 16 times on 8 streams, the second half of them beside other work. The results must be
+// equal bit for bit if the kernel declares that.
 void probe_order(Context& t, const OpCase& row) {
   constexpr int kPairsOfRuns = 8;
   const CallData data(row, t.seed());
@@ -82,7 +83,8 @@ void probe_order(Context& t, const OpCase& row) {
   }
 }
 
-// The row with most elements: what is split over threads differs first.
+// The probe uses the row with most elements, because results that depend on threads differ there
+// first.
 void add_order_probe(Probings& probes, const Group& group) {
   const OpCase* largest = nullptr;
   const auto size = [](const OpCase& row) {
@@ -108,7 +110,8 @@ void add_order_probe(Probings& probes, const Group& group) {
 
 // ---- tie --------------------------------------------------------------------------------------
 
-// Equal extremes everywhere, and again at every 16th place: the index of which is given.
+// The data have equal extremes everywhere, and again at every 16th place. The probe checks which
+// index the kernel gives.
 void probe_tie(Context& t, const OpCase& row) {
   for (const bool is_constant : {true, false}) {
     OpCase made = row;
@@ -211,7 +214,7 @@ void add_declaration_cases(std::vector<Case>& cases, const OpCases& rows) {
     add_tie_probe(probes, group);
     add_order_probe(probes, group);
   }
-  std::set<std::string> ids;  // Groups of an op differ in optional tensors as well.
+  std::set<std::string> ids;  // Groups of an op can also differ in optional tensors only.
   for (Probing& probing : probes) {
     if (!HostCall(probing.row).is_legal()) continue;
     Case entry = make_entry(std::move(probing));

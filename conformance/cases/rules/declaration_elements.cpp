@@ -1,26 +1,22 @@
 // Probes of rounding, overflow, subnormals and functions, through the element-wise ops.
 //
-// Which op shows what follows from its oracle: data are built for any op, and a probe is made where
-// they give enough ties, overflows or subnormals.
+// The oracle of an op decides which probes it has: data are made for every op, and the op has a
+// probe if they give enough ties, overflows or subnormals.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "conformance/cases/rules/declarations.hpp"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance {
 namespace {
 
-constexpr size_t kCount = 131;  // Some vectors, and a tail.
+constexpr size_t kCount = 131;  // Some whole vectors, and a tail.
 using Columns = std::vector<std::vector<double>>;
 
-std::string value_text(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.17g", value);
-  return text;
-}
+std::string value_text(double value) { return short_text(value, 17); }
 
-// "a = 1, b = 2 gives 3, not 4"
+// Returns evidence such as "a = 1, b = 2 gives 3, not 4".
 std::string evidence_at(const CallData& data, const OutputView& output, DoubleDouble right,
                         size_t i) {
   std::string text;
@@ -38,7 +34,7 @@ bp_dtype output_dtype(const OpCase& row) {
   return found->dtype;
 }
 
-// The dtype of the first number that goes in.
+// Returns the dtype of the first input that holds numbers.
 bp_dtype input_dtype(const OpCase& row) {
   return std::ranges::find_if(row.tensors, holds_numbers)->dtype;
 }
@@ -47,7 +43,8 @@ std::vector<DoubleDouble> exact_results(const OpCase& row) {
   return row.reference(CallData(row, 0), Numerics{}).front().value;
 }
 
-// Whether enough of the first results are what a probe looks for: lists of cases are made often.
+// Returns whether enough of the first results are what a probe looks for. It checks only a few,
+// because lists of cases are made often.
 template <typename Test>
 bool shows(const OpCase& base, Columns columns, Test test) {
   constexpr size_t kSample = 24;
@@ -64,8 +61,8 @@ bool is_tie(bp_dtype dtype, DoubleDouble r) {
   return gap.hi != 0 && gap.lo == 0 && 2 * std::fabs(gap.hi) == ulp(dtype, r.hi);
 }
 
-// Numbers of p + 1 bits, halves of the last place of what holds p; and factors of about half as
-// many bits, whose products are such numbers.
+// Returns numbers of p + 1 bits, which lie in the middle between two numbers of p bits; or factors
+// of about half as many bits, whose products are such numbers.
 Columns ties(bp_dtype dtype, bool are_factors) {
   const int p = float_format(dtype)->precision;
   const double top = std::ldexp(1.0, p);
@@ -74,10 +71,10 @@ Columns ties(bp_dtype dtype, bool are_factors) {
   for (size_t i = 0; i < kCount; ++i) {
     const auto step = static_cast<double>(i);
     const double sign = i % 2 == 0 ? 1 : -1;
-    // A tie, and what lies just above and just below one.
+    // The data are a tie, and numbers just above and just below a tie.
     const double offsets[] = {0, std::ldexp(1.0, -p / 2), -std::ldexp(1.0, -p / 2)};
     if (are_factors) {
-      // Below 1.25 times a power of 2 each, so that the product has p + 1 bits.
+      // Each factor lies below 1.25 times a power of 2, so that the product has p + 1 bits.
       columns[0].push_back(sign * (first + 2 * std::fmod(step, first / 8) + 1));
       columns[1].push_back(second + 2 * std::fmod(step * 7, second / 8) + 1);
     } else {
@@ -88,7 +85,7 @@ Columns ties(bp_dtype dtype, bool are_factors) {
   return columns;
 }
 
-// For an op of one argument, the argument is the tie itself.
+// If an op has one argument, the argument itself is the tie.
 Columns sums_of(const Columns& columns) {
   Columns one(1);
   for (size_t i = 0; i < kCount; ++i) one[0].push_back(columns[0][i] + columns[1][i]);
@@ -140,7 +137,8 @@ void add_round_probe(Probings& probes, const OpCase& base) {
 
 // ---- overflow ---------------------------------------------------------------------------------
 
-// Just below, at and above the point from which results round beyond the largest number.
+// Returns numbers just below, at and above the point from which results round beyond the largest
+// number.
 Columns limits(bp_dtype dtype) {
   const FloatFormat& format = *float_format(dtype);
   const double largest = format.largest(), half = 0.5 * ulp(dtype, largest);
@@ -221,8 +219,8 @@ void add_overflow_probe(Probings& probes, const OpCase& base) {
 
 // ---- ftz --------------------------------------------------------------------------------------
 
-// Subnormal numbers at every place of a vector and of its tail, and partners for a second argument
-// that make subnormal results of others.
+// Returns subnormal numbers at every place of a vector and of its tail. The second argument has
+// partners that make the results of other numbers subnormal.
 Columns subnormals(bp_dtype dtype) {
   const FloatFormat& format = *float_format(dtype);
   const double tiny = format.smallest_subnormal(), normal = format.smallest_normal();
@@ -247,8 +245,8 @@ CallData without_subnormals(CallData data) {
   return data;
 }
 
-// Whether all results are those of a kernel that flushes as told: all of them, or none. -1, or the
-// first that is not.
+// Returns -1 if all results are those of a kernel that flushes as declared, else the first result
+// that is not.
 int64_t first_unlike(const OpCase& row, const CallData& data, const OutputView& output,
                      bool flushes_inputs, bool flushes_outputs) {
   Numerics numerics;
@@ -299,7 +297,7 @@ void add_ftz_probe(Probings& probes, const OpCase& base) {
   const size_t inputs = static_cast<size_t>(std::ranges::count_if(base.tensors, holds_numbers));
   if (inputs > 2) return;
   const Columns columns = subnormals(input_dtype(base));
-  // The declaration shows if it changes a result.
+  // The declaration shows only if it changes a result.
   Columns first = columns;
   for (std::vector<double>& column : first) column.resize(24);
   const OpCase sample = with_columns(base, std::move(first));
@@ -316,8 +314,8 @@ void add_ftz_probe(Probings& probes, const OpCase& base) {
 
 // ---- math -------------------------------------------------------------------------------------
 
-// Where approximations are worst: near the ends of the range of exp, near 1, near multiples of pi/2
-// from small to large, and for the division numbers close to powers of 2.
+// Returns the points where approximations are worst: near the ends of the range of exp, near 1,
+// near multiples of pi/2 from small to large, and for division numbers close to powers of 2.
 Columns worst_points(bp_dtype dtype) {
   constexpr double kHalfPi = 1.57079632679489661923;
   const double eps = 2 * float_format(dtype)->unit_roundoff();
@@ -370,7 +368,7 @@ void add_element_probes(Probings& probes, const Group& group) {
   if (!std::ranges::any_of(base->tensors, holds_numbers)) return;
   if (has_class(*base, {"X"})) return;
   add_ftz_probe(probes, *base);
-  // Others may err by more than a rounding, and end on the other side of the limit.
+  // Other classes may err by more than one rounding, and so end on the other side of the limit.
   if (has_class(*base, {"E1"})) add_overflow_probe(probes, *base);
   if (op_info(base->op).numerics == "E1") add_round_probe(probes, *base);
   if (!has_class(*base, {"E1d", "E2"})) return;

@@ -1,8 +1,7 @@
-// What a kernel promises without a field to declare otherwise: NaN is kept, the variance of a norm
-// is not computed in one pass, and sums are added up directly, so that errors stay where they are
-// made.
+// Probes of promises that no field can change: a kernel keeps NaN, does not compute the variance of
+// a norm in one pass, and adds sums directly, so that an error stays where it arises.
 //
-// A result that is wrong here is wrong in cases of the op as well; the probe says why.
+// A result that is wrong here is wrong in the op's other cases too; the probe shows the reason.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +10,7 @@
 namespace bp::conformance {
 namespace {
 
-// Judges the row, whose data only a kernel of the implied kind gets right.
+// Judges the row. Only a kernel that keeps the promise gets its data right.
 void probe_implied(Context& t, const OpCase& row, const char* field, const char* implied,
                    const char* other) {
   const CallData data(row, t.seed());
@@ -25,7 +24,7 @@ void probe_implied(Context& t, const OpCase& row, const char* field, const char*
 
 void probe_nan(Context& t, const OpCase& row) { probe_implied(t, row, "nan", "ieee", "none"); }
 
-// NaN in the body of vectors and in their tail, alone and beside another.
+// NaN stands in the body of vectors and in their tail, alone and beside another NaN.
 void add_nan_probe(Probings& probes, const OpCase& base) {
   OpCase row = base;
   row.derive = [](CallData& data) {
@@ -43,7 +42,7 @@ void add_nan_probe(Probings& probes, const OpCase& base) {
 
 // ---- var --------------------------------------------------------------------------------------
 
-constexpr double kFarMean = 1000;  // Of data with a deviation near 1.
+constexpr double kFarMean = 1000;  // The mean of data whose deviation is near 1.
 
 void probe_var(Context& t, const OpCase& row) {
   probe_implied(t, row, "var", "two passes", "one pass");
@@ -66,13 +65,15 @@ void add_var_probe(Probings& probes, const OpCase& base) {
 
 // ---- algo -------------------------------------------------------------------------------------
 
-// So large that what is added to it and taken away again is lost, where the dtype can hold it.
+// Returns a number so large that another number is lost if it is added to it and the large one is
+// subtracted again, as far as the dtype can hold it.
 double huge_number(bp_dtype dtype) {
   const int most = dtype == BP_F64 ? 80 : 40;
   return std::ldexp(1.0, std::min(float_format(dtype)->max_exponent - 1, most));
 }
 
-// The element in the middle of each axis: a tile reaches beyond what depends on it on some side.
+// Returns the element in the middle of each axis: around it, some tile has results that do not
+// depend on it.
 size_t middle_of(const Shape& shape) {
   int64_t index = 0;
   for (const int64_t extent : shape) index = index * extent + extent / 2;
@@ -85,7 +86,7 @@ HostTensor& first_numbers(CallData& data) {
   });
 }
 
-// How many results are the same whatever the element in the middle is.
+// Returns how many results do not depend on the element in the middle.
 size_t count_independent(const OpCase& row, const CallData& huge, uint64_t seed) {
   OpCase plain = row;
   plain.derive = nullptr;
@@ -102,7 +103,8 @@ size_t count_independent(const OpCase& row, const CallData& huge, uint64_t seed)
 }
 
 // Fast algorithms (Strassen, Winograd, Fourier, running sums) add the huge element to the results
-// of a whole tile and take it away again; the bounds on results beside it show what that leaves.
+// of a whole tile and subtract it again. The bounds on the other results show the error that
+// remains.
 void probe_algo(Context& t, const OpCase& row) {
   const size_t beside = count_independent(row, CallData(row, t.seed()), t.seed());
   if (beside == 0) t.not_supported("every result depends on every element");
@@ -111,7 +113,7 @@ void probe_algo(Context& t, const OpCase& row) {
 }
 
 void add_algo_probe(Probings& probes, const Group& group) {
-  const OpCase* base = nullptr;  // The row with most elements: it has most tiles.
+  const OpCase* base = nullptr;  // The row with most elements, because it has most tiles.
   const auto size = [](const OpCase& row) {
     int64_t elements = 0;
     for (const TensorArgument& argument : row.tensors) elements += element_count(argument.shape);
@@ -127,7 +129,7 @@ void add_algo_probe(Probings& probes, const Group& group) {
     if (holds_numbers(argument)) argument.fill = kRandom;
   }
   row.is_exact = false;
-  row.is_smoke = row.is_smoke && row.dtype != "f64";  // Its oracle takes half a second.
+  row.is_smoke = row.is_smoke && row.dtype != "f64";  // The oracle of f64 takes half a second.
   row.derive = [](CallData& data) {
     HostTensor& x = first_numbers(data);
     x.data[middle_of(x.shape)] = huge_number(x.dtype);
@@ -135,7 +137,8 @@ void add_algo_probe(Probings& probes, const Group& group) {
   probes.push_back({"algo", std::move(row), probe_algo});
 }
 
-// The op subtracts a mean: what is added to all elements of x changes nothing.
+// Returns whether the op subtracts a mean. Then a constant that is added to all elements of x
+// changes nothing.
 bool has_mean(const OpCase& row) {
   return std::ranges::any_of(op_info(row.op).members,
                              [](const FrameMember& member) { return member.name == "mean"; });

@@ -1,8 +1,8 @@
 // Probes of accumulators and of products, through the ops that add up products.
 //
-// An accumulator is as wide as the sums that it holds exactly: for a width of b bits, half of the
-// sum is added up to 2^(b-1), small odd numbers follow, and then all of the large ones are taken
-// away again. Lanes that each sum a part see the same order, and so do blocks.
+// The width of an accumulator is that of the sums that it holds exactly. To probe b bits, large
+// numbers add up to 2^(b-1), small odd numbers follow, and then the large numbers are subtracted
+// again. Lanes and blocks that sum a part each see the same order.
 #include <algorithm>
 #include <cmath>
 
@@ -11,10 +11,12 @@
 namespace bp::conformance {
 namespace {
 
-// How an op adds up `terms` products in each of its outputs, or one if it has no second factor.
+// Describes how an op adds up `terms` products in each of its outputs; the terms are single factors
+// if it has no second one.
 struct SumOp {
   uint32_t op;
-  std::string_view values, factors;  // Terms lie along the last axis, or one before ones.
+  std::string_view values, factors;  // The terms lie along the last axis, or along one that only
+                                     // axes of extent 1 follow.
   bool is_mean;
   OpCase (*make)(bp_dtype dtype, int64_t terms);
 };
@@ -45,7 +47,7 @@ OpCase make_reduction(uint32_t op, bp_dtype dtype, int64_t terms) {
 OpCase make_sum(bp_dtype dtype, int64_t terms) { return make_reduction(BP_OP_SUM, dtype, terms); }
 OpCase make_mean(bp_dtype dtype, int64_t terms) { return make_reduction(BP_OP_MEAN, dtype, terms); }
 
-// Channels are what a convolution with a kernel of one element adds up.
+// A convolution with a kernel of one element adds up channels.
 OpCase make_convolution(bp_dtype dtype, int64_t terms) {
   OpCase row = make_case(BP_OP_CONVOLUTION, dtype, "", "", "dense");
   row.input("x", dtype, {kOutputs, terms, 1, 1}, {});
@@ -73,18 +75,19 @@ void fill_with(CallData& data, std::string_view name, const std::vector<double>&
 
 // ---- acc --------------------------------------------------------------------------------------
 
-constexpr int64_t kTerms = 256;  // A power of 2, so that a mean is exact as well.
+constexpr int64_t kTerms = 256;  // A power of 2, so that a mean is exact too.
 
-// The k-th term of a sum that needs `bits` bits: the first quarter of the terms is large, the last
-// takes it away again.
+// Returns the k-th term of a sum that needs `bits` bits: the first quarter of the terms is large,
+// and the last quarter subtracts it again.
 double term(int bits, int64_t k) {
-  const double large = std::ldexp(1.0, bits - 7);  // kTerms / 4 of them are 2^(bits - 1).
+  const double large = std::ldexp(1.0, bits - 7);  // kTerms / 4 of these add up to 2^(bits - 1).
   if (k < kTerms / 4) return large;
   if (k >= 3 * kTerms / 4) return -large;
-  return k == kTerms / 4 ? 0 : k % 4 < 2 ? 1 : -1;  // An odd number of odd numbers.
+  // The terms that are not zero are odd, and so is their number.
+  return k == kTerms / 4 ? 0 : k % 4 < 2 ? 1 : -1;
 }
 
-// Each large term is a product of two powers of 2, where there is a second factor.
+// If there is a second factor, each large term is a product of two powers of 2.
 void set_terms(CallData& data, const SumOp& op, int bits) {
   const bool has_factor = !op.factors.empty();
   const int shift = has_factor ? (bits - 7) / 2 : 0;
@@ -111,7 +114,7 @@ double exact_sum(const SumOp& op, int bits) {
   return op.is_mean ? total / static_cast<double>(kTerms) : total;
 }
 
-// The most bits that data of the dtype can ask for.
+// Returns the largest number of bits that data of the dtype can probe.
 int widest_sum(const SumOp& op, bp_dtype dtype) {
   const FloatFormat& format = *float_format(dtype);
   const int reach = op.factors.empty() ? format.max_exponent : 2 * format.max_exponent;
@@ -156,14 +159,14 @@ const char* products_text(double product) {
   return product == 0x1p-7 ? "bf16" : "bf16x3";
 }
 
-// The kind of products whose error is at least this.
+// Returns the kind of products whose error is at least `error`.
 const char* products_of_error(double error, double native) {
   if (error <= native) return "native";
   if (error <= 0x1p-21 + native) return "bf16x3";
   return error <= 0x1p-10 + native ? "tf32" : "bf16";
 }
 
-// The largest relative error of single products of odd integers of `bits` bits.
+// Returns the largest relative error of single products of odd integers of `bits` bits.
 double product_error(Context& t, const OpCase& row, int bits, Numerics& out_declared) {
   const SumOp& op = sum_op(row);
   CallData data(row, t.seed());
@@ -195,7 +198,7 @@ void probe_mul_in(Context& t, const OpCase& row) {
   double worst = 0;
   int worst_bits = 0;
   for (const int width : {5, 8, 11, 13, 24, 53}) {
-    // f16 overflows beyond products of 16 bits.
+    // Products of more than 16 bits overflow in f16.
     const int bits = dtype == BP_F16 ? std::min(width, 8) : std::min(width, precision);
     const double error = product_error(t, row, bits, declared);
     if (error > worst) worst = error, worst_bits = bits;

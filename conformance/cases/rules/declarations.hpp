@@ -1,5 +1,5 @@
-// What kernels declare about their arithmetic, against probes: a false declaration fails
-// info.declaration.<field>.<op>.<dtypes>, whatever the results of the op's other cases are.
+// Compares what kernels declare about their arithmetic with probes. A false declaration fails
+// info.declaration.<field>.<op>.<dtypes>, even if the op's other cases pass.
 //
 // Each probe leaves "declared" and "probed" in the details of its result. Failures have the cause
 // "declaration".
@@ -10,7 +10,7 @@
 
 namespace bp::conformance {
 
-// Adds the probes of each op of `rows` that its class calls for.
+// Adds the probes of each op of `rows` that the op's class needs.
 void add_declaration_cases(std::vector<Case>& cases, const OpCases& rows);
 
 // A probe of one field: a row of the op, and the body that runs it.
@@ -25,11 +25,11 @@ void add_element_probes(Probings& probes, const Group& group);
 void add_sum_probes(Probings& probes, const Group& group);
 void add_implied_probes(Probings& probes, const Group& group);
 
-// The call that `base` makes, with `columns` as the data of its numbers: a vector, unless the base
-// is one of several axes.
+// Returns the call of `base` with `columns` as the data of its numbers. The tensors are vectors,
+// unless `base` has several axes.
 OpCase with_columns(const OpCase& base, std::vector<std::vector<double>> columns);
 
-// The declaration of the kernel that ran, for the dtype of its first output.
+// Returns the declaration of the kernel that ran, for the dtype of its first output.
 Numerics declared_numerics(const Observation& seen);
 
 // Reports a declaration that a probe contradicts.

@@ -1,7 +1,7 @@
-// Buffers that are not the backend's: of another instance of its library, of another of its
-// devices, and addresses that nobody gave. A handle is an address, which a backend may follow; the
-// layer `validate` knows each handle that the backend behind it has given, and what it refuses
-// never arrives. A host that takes calls from outside puts it in front, as these cases do.
+// Cases for buffers that are not the backend's: of another instance of its library, of another of
+// its devices, and addresses that nobody gave. A handle is an address, which a backend may follow.
+// The layer `validate` knows each handle that the backend behind it has given, and passes no other
+// handle on. A host that accepts calls from outside uses this layer, as these cases do.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -19,7 +19,7 @@ struct RegistryEnd {
   void operator()(bp_registry* registry) const { static_cast<void>(bp_registry_destroy(registry)); }
 };
 
-// Of the options of a run those of the layer `validate`: "validate.races=fail".
+// Returns the options for the layer `validate` among the options of a run: "validate.races=fail".
 std::string watch_options(const std::string& all) {
   std::string own;
   std::istringstream options(all);
@@ -29,7 +29,7 @@ std::string watch_options(const std::string& all) {
   return own;
 }
 
-// The backend once more, behind the layer.
+// A second instance of the backend, behind the layer.
 class WatchedInstance {
  public:
   explicit WatchedInstance(Context& t) : t_(t) {
@@ -50,7 +50,7 @@ class WatchedInstance {
     t.require_ok(status, "bp_registry_load of a second instance");
   }
 
-  // NULL where the instance has no such device.
+  // Returns NULL if the instance has no such device.
   const bp_target* target(uint64_t index) const {
     for (uint64_t i = 0; i < bp_registry_target_count(registry_.get()); ++i) {
       const bp_target* const each = bp_registry_target(registry_.get(), i);
@@ -85,7 +85,7 @@ uint64_t span_bytes(const TensorArgument& argument) {
   return static_cast<uint64_t>(std::max<int64_t>(span, 1)) * element_size(argument.dtype);
 }
 
-// A call of the row in buffers of `target`, of which one is then taken from elsewhere.
+// A call of the row with buffers of `target`, one of which is then replaced by a foreign one.
 class WatchedCall {
  public:
   WatchedCall(Context& t, const OpCase& row, const bp_target& target)
@@ -106,7 +106,7 @@ class WatchedCall {
   void take(size_t tensor, bp_buffer* buffer) { call_.tensor(tensor).buffer = buffer; }
   bp_status launch() {
     const bp_status status = bp_op_launch(&target_, nullptr, 0, row_.op, call_.frame().data());
-    const bp_stream_ops& streams = *target_.streams;  // Before its buffers end.
+    const bp_stream_ops& streams = *target_.streams;  // The wait comes before the buffers end.
     if (status == BP_OK) streams.synchronize(streams.self, target_.default_stream, kTimeoutNs);
     return status;
   }
@@ -118,8 +118,9 @@ class WatchedCall {
   std::vector<OwnedBuffer> buffers_;
 };
 
-// Launches the call with each tensor in turn in `foreign`: in words that name it, it is refused.
-// False if one is accepted: what is worse would end the process.
+// Launches the call with `foreign` as the buffer of each tensor in turn. Each launch must be
+// refused with a text that names the tensor. Returns false if one is accepted, because going on
+// could end the process.
 bool expect_refused(Context& t, const OpCase& row, const bp_target& target, bp_buffer* foreign,
                     const std::string& what) {
   for (size_t i = 0; i < row.tensors.size(); ++i) {
@@ -157,7 +158,8 @@ void foreign_buffer(Context& t, const OpCase& row) {
   }
   alignas(64) std::byte nobodys[64]{};
   if (is_safe) {
-    expect_refused(t, row, target, reinterpret_cast<bp_buffer*>(nobodys), "a buffer of nobody");
+    expect_refused(t, row, target, reinterpret_cast<bp_buffer*>(nobodys),
+                   "an address that no backend gave");
   }
 }
 

@@ -1,8 +1,9 @@
-// <v, J u> = <J^T v, u> for random u and v: J^T v comes from the backward kernel, and J u from the
-// device's own forward kernel where the op is linear, else from differences of the oracle.
+// Cases for gradients: <v, J u> = <J^T v, u> must hold for random u and v. J^T v comes from the
+// backward kernel. J u comes from the device's own forward kernel if the op is linear, else from
+// differences of the oracle.
 //
-// A gradient that fits the oracle of its own op may still belong to another forward op: saved
-// tensors, masks and indices come from the device here.
+// A gradient that agrees with the oracle of its own op may still belong to another forward op.
+// Here, saved tensors, masks and indices come from the device.
 #include "conformance/cases/rules/gradient_cases.hpp"
 
 #include <algorithm>
@@ -15,9 +16,10 @@ namespace bp::conformance {
 namespace {
 
 constexpr std::string_view kGrad = "grad_";
-constexpr size_t kMostRows = 6;  // Of one op and dtype.
+constexpr size_t kMostRows = 6;  // The most rows of one op and dtype.
 
-// The op whose gradient `name` is: "convolution" for "convolution_backward_input"; "" if none.
+// Returns the op whose gradient `name` is: "convolution" for "convolution_backward_input"; "" if
+// there is none.
 std::string_view forward_name(std::string_view name) {
   const size_t at = name.find("_backward");
   return at == std::string_view::npos ? std::string_view() : name.substr(0, at);
@@ -33,7 +35,7 @@ bool fits(const OpCase& forward, const OpCase& backward) {
       return false;
     }
   }
-  // An optional tensor that the gradient was not given is one that the forward call had not.
+  // If the gradient lacks an optional tensor, so does the forward call.
   const std::vector<FrameMember>& members = op_info(backward.op).members;
   return std::ranges::none_of(forward.tensors, [&](const TensorArgument& argument) {
     return argument.role == Role::kInput &&
@@ -55,7 +57,7 @@ bool is_equal(const Attribute& a, const Attribute& b) {
   return std::get<int64_t>(a.value) == std::get<int64_t>(b.value);
 }
 
-// No attribute that both have differs.
+// Returns whether the attributes that both ops have are equal.
 bool agree(const OpCase& forward, const OpCase& backward) {
   for (const Attribute& attribute : forward.attributes) {
     const auto other = std::ranges::find(backward.attributes, attribute.name, &Attribute::name);
@@ -64,7 +66,7 @@ bool agree(const OpCase& forward, const OpCase& backward) {
   return true;
 }
 
-// Any random numbers, for which sums of a narrow dtype do not overflow.
+// Fills the row with random numbers whose sums do not overflow in a narrow dtype.
 void fill_randomly(OpCase& row) {
   for (TensorArgument& argument : row.tensors) {
     if (holds_numbers(argument)) argument.fill = kRandom;
@@ -112,7 +114,7 @@ class Adjoint {
   }
 
  private:
-  // The call of the backward kernel, and a direction u for each gradient that it gives.
+  // Returns the call of the backward kernel, and a direction u for each gradient that it gives.
   CallData backward_data(const Ran& y) {
     CallData data(pair_.backward, seed_ + 1);
     uint32_t number = 0;
@@ -139,7 +141,7 @@ class Adjoint {
     return forward_.tensor(name).data;
   }
 
-  // What the gradient's own error may add to the product with u.
+  // Returns how much the gradient's own error may add to the product with u.
   static double slack(const OutputView& gradient, const Expected& expected,
                       const std::vector<DoubleDouble>& u) {
     double total = 0;
@@ -150,7 +152,7 @@ class Adjoint {
     return total;
   }
 
-  // The forward call at x + step * u.
+  // Returns the forward call at x + step * u.
   CallData moved(double step) const {
     CallData data = forward_;
     for (HostTensor& tensor : data.tensors()) {
@@ -163,7 +165,7 @@ class Adjoint {
     return data;
   }
 
-  // <v, J u> by central differences of the oracle, and what they may be off by.
+  // Returns <v, J u> by central differences of the oracle, and the error that they may have.
   std::pair<double, double> by_oracle() const {
     const double step = pair_.forward.dtype == "f64" ? 0x1p-26 : 0x1p-17;
     const std::vector<Expected> above = pair_.forward.reference(moved(step), Numerics{});
@@ -177,7 +179,8 @@ class Adjoint {
       const auto v = cotangents_.find(std::string(argument.name));
       if (v == cotangents_.end()) continue;
       for (size_t i = 0; i < v->second.size(); ++i) {
-        if (above[at].value[i] == below[at].value[i]) continue;  // Also where both are infinite.
+        // This also skips elements that are infinite in both.
+        if (above[at].value[i] == below[at].value[i]) continue;
         const DoubleDouble slope =
             (above[at].value[i] - below[at].value[i]) / DoubleDouble(2 * step);
         total = total + slope * v->second[i];
@@ -187,7 +190,7 @@ class Adjoint {
     return {total.hi, size * 1e-7};
   }
 
-  // The forward call at step * u in place of x, without a bias that does not move.
+  // Returns the forward call at step * u in place of x, without a bias that does not change.
   CallData only(double step) const {
     CallData data = forward_;
     for (HostTensor& tensor : data.tensors()) {
@@ -201,7 +204,8 @@ class Adjoint {
     return data;
   }
 
-  // Sums of products of what moves and of what does not: J u is F(u).
+  // Returns whether the op is linear: a sum of products of a tensor that moves and one that does
+  // not. J u is then F(u).
   bool is_linear() const {
     if (!has_class(pair_.forward, {"R1"}) || directions_.size() != 1) return false;
     const std::vector<Expected> at_zero = pair_.forward.reference(only(0), Numerics{});
@@ -210,7 +214,7 @@ class Adjoint {
     });
   }
 
-  // <v, F(u)> of a linear op.
+  // Returns <v, F(u)> of a linear op.
   std::pair<double, double> by_forward(const Ran& y) const {
     const CallData data = only(1);
     const Ran seen = run_(pair_.forward, data);
@@ -229,8 +233,10 @@ class Adjoint {
   uint64_t seed_;
   const RunCall& run_;
   CallData forward_;
-  std::map<std::string, std::vector<DoubleDouble>> directions_;  // u, by the name of a gradient.
-  std::map<std::string, std::vector<DoubleDouble>> cotangents_;  // v, by the name of a result.
+  std::map<std::string, std::vector<DoubleDouble>> directions_;  // The directions u by the name of
+                                                                 // a gradient.
+  std::map<std::string, std::vector<DoubleDouble>> cotangents_;  // The directions v by the name of
+                                                                 // a result.
 };
 
 void gradients_are_adjoint(Context& t, const GradientPair& pair) {
@@ -253,15 +259,15 @@ void gradients_are_adjoint(Context& t, const GradientPair& pair) {
          "adjoint", "KERNEL-8"});
 }
 
-// Linear ops are tested in every dtype. Of others, the oracle's differences need a wide one, in
-// which no two numbers are equal by chance.
+// Linear ops are tested in every dtype. For other ops, the oracle's differences need a wide dtype,
+// in which no two numbers are equal by chance.
 bool is_testable(const OpCase& backward, const OpCase& forward) {
   const bool is_wide = backward.dtype == "f32" || backward.dtype == "f64";
   return is_wide || has_class(forward, {"R1"});
 }
 
-// The gradient knows every input of the forward call, which may change the other gradients; of a
-// sum of products each gradient lacks the input that it is for, and a bias.
+// Returns whether the backward call has each input of the forward call, or its gradient. For a sum
+// of products it need not: a gradient lacks the input that it is for, and a bias.
 bool covers(const OpCase& backward, const OpCase& forward) {
   return has_class(forward, {"R1"}) ||
          std::ranges::all_of(forward.tensors, [&](const TensorArgument& argument) {
@@ -301,8 +307,8 @@ Case make_entry(GradientPair pair) {
 
 // ---- Known answers ----------------------------------------------------------------------------
 
-// The first block of Philox4x32-10 with a counter and a key of zeros (Salmon et al. 2011, the test
-// vectors of Random123).
+// The values are the first block of Philox4x32-10 with a counter and a key of zeros (Salmon et al.
+// 2011, the test vectors of Random123).
 void random_bits_are_philox(Context& t) {
   OpCase row = make_case(BP_OP_RANDOM_BITS, BP_I32, "known", "4", "dense");
   row.output("y", BP_I32, {4});
@@ -360,7 +366,8 @@ void add_gradient_cases(std::vector<Case>& cases, const OpCases& rows) {
     found[{entry.op, entry.dtype}].push_back(std::move(entry));
   }
   for (auto& [key, all] : found) {
-    // Some of them, from the first to the last: families list their attributes one after the other.
+    // The case takes rows from the first to the last, because families list their attributes one
+    // after the other.
     const size_t count = std::min(all.size(), kMostRows);
     for (size_t i = 0; i < count; ++i) {
       cases.push_back(std::move(all[count == 1 ? 0 : i * (all.size() - 1) / (count - 1)]));

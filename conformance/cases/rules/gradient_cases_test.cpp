@@ -1,4 +1,5 @@
-// The oracles of gradients against those of their forward ops, for every pair in the case lists.
+// Tests the oracles of gradients against those of their forward ops, for every pair in the case
+// lists.
 #include "conformance/cases/rules/gradient_cases.hpp"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,8 @@ TEST(GradientCases, OraclesAreAdjointInF64) {
   for (const GradientPair& pair : all_pairs()) {
     if (pair.backward.dtype != "f64") continue;
     const AdjointResult result = adjoint_test(pair, 7, run_oracle);
-    // Differences of an oracle of 106 bits are good for about 15 digits; saved tensors are rounded.
+    // Differences of an oracle with 106 bits have about 15 right digits, and saved tensors are
+    // rounded.
     const double size = std::fmax(1, std::fabs(result.left));
     EXPECT_NEAR(result.left, result.right, 1e-11 * size) << pair.backward.id();
     ops.insert(pair.backward.op);
@@ -48,7 +50,7 @@ TEST(GradientCases, ReachEveryGradientOfTheSpec) {
   }
 }
 
-// A wrong gradient is seen: the test would be worth nothing else.
+// The check must find a wrong gradient, else the other tests prove nothing.
 TEST(GradientCases, AWrongGradientIsNotAdjoint) {
   size_t seen = 0;
   for (const GradientPair& pair : all_pairs()) {
@@ -62,7 +64,7 @@ TEST(GradientCases, AWrongGradientIsNotAdjoint) {
           }
           return ran;
         });
-    // Where the product is next to nothing, as for the norm of one element, so is its hundredth.
+    // If the product is near zero, as for the norm of one element, a hundredth of it is too.
     if (0.01 * std::fabs(result.left) <= 2 * result.allowed) continue;
     EXPECT_GT(std::fabs(result.left - result.right), result.allowed) << pair.backward.id();
     ++seen;

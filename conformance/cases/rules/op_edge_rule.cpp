@@ -1,14 +1,14 @@
-// What a kernel touches: calls whose tensors and workspace end at pages that nobody may touch, once
-// behind them and once before them. A kernel that reads an element too far reads a canary
-// elsewhere, and is right all the same; here it ends the process. One case for each op, over the
-// first plain rows of each dtype, on devices that work on memory of the host.
+// Cases for the memory that a kernel touches. Tensors and workspace end at pages without access,
+// once behind them and once before them. Elsewhere, a kernel that reads one element too far reads a
+// canary and can still be right; here the read ends the process. There is one case for each op,
+// over the first plain rows of each dtype, on devices that can use memory of the host.
 #include "conformance/cases/engine/op_engine.hpp"
 #include "conformance/cases/rules/rules.hpp"
 
 namespace bp::conformance {
 namespace {
 
-// Ends the case as NotSupported where memory of the host cannot be lent to the device.
+// Ends the case as NotSupported if memory of the host cannot be lent to the device.
 void require_registration(Context& t) {
   const bp_allocator_ops& memory = *t.target().allocator;
   FencedPages pages(1);
@@ -20,7 +20,7 @@ void require_registration(Context& t) {
   t.require_ok(memory.unregister_host(memory.self, lent), "memory.unregister_host");
 }
 
-// False if the backend has no kernel for the call.
+// Returns false if the backend has no kernel for the call.
 bool check_row(Context& t, const OpCase& row, Edge edge) {
   const CallData data(row, t.seed());
   Variant variant;

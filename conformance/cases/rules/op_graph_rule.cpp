@@ -1,5 +1,5 @@
-// What a kernel flagged capturable promises: a replay gives what the launch would give now, bit for
-// bit. One case for each op, over its widest plain row.
+// Cases for kernels with the flag `capturable`: a replay must give bit for bit what the launch
+// would give now. There is one case for each op, over its widest plain row.
 #include <memory>
 
 #include "conformance/cases/engine/op_call.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t kOtherData = 0x9E3779B97F4A7C15u;
 
-// A launch of one kernel that can be submitted, captured and looked at.
+// A launch of one kernel that can be submitted or captured, and whose results can be read.
 class Trial {
  public:
   Trial(Context& t, const OpCase& row)
@@ -21,7 +21,7 @@ class Trial {
         data_(row, t.seed()),
         stream_(t),
         call_(t, row, data_, {}, stream_.get()) {
-    call_.materialize_scalars();  // What varies between replays is in tensors.
+    call_.materialize_scalars();  // A replay reads values that vary from tensors.
     bp_kernel_choice choice{};
     const bp_status status =
         bp_kernel_find(&t.target(), 0, BP_KERNEL_NATIVE, row.op, call_.frame().data(), &choice);
@@ -34,7 +34,7 @@ class Trial {
   const bp_kernel& kernel() const { return *kernel_; }
   bp_stream* stream() const { return stream_.get(); }
 
-  // Other elements in the same memory.
+  // Writes other elements to the same memory.
   void change_data() {
     CallData other(row_, t_.seed() ^ kOtherData);
     for (size_t i = 0; i < other.tensors().size(); ++i) {
@@ -55,7 +55,8 @@ class Trial {
     return kernel_->launch(kernel_, &launch, words_.data());
   }
 
-  // The host has workspace that another launch may have at the time of a replay: it refuses.
+  // Requires that the host refuses to capture a launch whose workspace is the host's, because
+  // another launch may have that workspace at the time of a replay.
   void check_host_launch() const {
     if (!has_workspace_) return;
     const bp_status status =
@@ -68,7 +69,7 @@ class Trial {
     return call_.is_untouched();
   }
 
-  // Waits, and reads what the outputs hold.
+  // Waits, and reads the outputs.
   Observation look() {
     bp::conformance::finish(t_, stream_.get());
     call_.finish();
@@ -116,7 +117,7 @@ class Trial {
   std::unique_ptr<GuardedTensor> workspace_;
 };
 
-// The same bits, or for a kernel that does not promise them, right results.
+// Requires the same bits, or right results if the kernel does not promise the same bits.
 void check_replay(Context& t, const Trial& trial, const Observation& eager,
                   const Observation& replayed, const std::string& when) {
   if (!replayed.damage.empty()) t.add({when + ": " + replayed.damage, "canary", "KERNEL-9"});
@@ -137,7 +138,8 @@ void check_replay(Context& t, const Trial& trial, const Observation& eager,
   }
 }
 
-// A capture of the launch. Ends the case for a kernel that is not flagged, once it was refused.
+// Captures the launch. If the kernel has no flag `capturable`, the capture must be refused, and the
+// case ends.
 OwnedInstance capture(Context& t, Trial& trial) {
   Capturing capturing(t, trial.stream());
   const bp_status status = trial.launch();
@@ -151,7 +153,8 @@ OwnedInstance capture(Context& t, Trial& trial) {
   t.require_ok(status, "launch in a capture");
   const uint64_t node_count = capturing.info().node_count;
   trial.check_host_launch();
-  t.expect_eq(capturing.info().node_count, node_count, "nodes after what the host refuses");
+  t.expect_eq(capturing.info().node_count, node_count,
+              "the number of nodes after the refused launch");
   t.expect(capturing.info().node_count >= 1, "a launch is a node");
   return instantiate(t, capturing.end());
 }

@@ -1,5 +1,5 @@
-// Cases about a kernel as an offer: unknown launch flags, and questions without memory. One of each
-// for every op, on its first plain row.
+// Cases for the offer of a kernel: unknown launch flags, and questions without memory. There is one
+// case of each kind for every op, on its first plain row.
 #include <memory>
 #include <set>
 

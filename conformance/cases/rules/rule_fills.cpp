@@ -1,4 +1,4 @@
-// Data for every op: what its class calls for.
+// Rows with the data that the class of an op needs, for every op.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ OpCase refilled(const OpCase& base, const char* fill) {
   return row;
 }
 
-// Tensors that stand for one number, such as a step size, keep their data.
+// A tensor that stands for one number, such as a step size, keeps its data.
 OpCase filled_with(const OpCase& base, const char* name, const Fill& fill) {
   OpCase row = refilled(base, name);
   for (TensorArgument& argument : row.tensors) {
@@ -31,13 +31,13 @@ size_t count_data(const OpCase& row) {
   return static_cast<size_t>(std::ranges::count_if(row.tensors, holds_numbers));
 }
 
-// The elements of every tensor of an element-wise call, in rows of `width`.
+// Gives every tensor of an element-wise call its elements in rows of `width`.
 void reshape(OpCase& row, Shape shape) {
   row.detail = shape_text(shape);
   for (TensorArgument& argument : row.tensors) argument.shape = shape;
 }
 
-// Every combination of special values, which a vector body and its tail both meet.
+// Adds every combination of special values, in the body of vectors and in their tail.
 void add_special(RowList& rows, const OpCase& base) {
   const size_t inputs = count_data(base);
   if (inputs == 0 || inputs > 3) return;
@@ -51,11 +51,11 @@ void add_special(RowList& rows, const OpCase& base) {
   const double count = std::pow(static_cast<double>(specials), static_cast<double>(inputs));
   reshape(row, {static_cast<int64_t>(count)});
   rows.add(row);
-  // Strides of 2, for kernels that treat what is not contiguous in another way.
+  // Strides of 2 test kernels that treat non-contiguous tensors in another way.
   for (TensorArgument& argument : row.tensors) argument.layout = Layout::kStepped;
   row.layout = "stepped_all";
   rows.add(row);
-  // One special value at a time at the end of a row, behind what fills a vector.
+  // One special value at a time stands at the end of a row, behind the whole vectors.
   for (TensorArgument& argument : row.tensors) argument.layout = Layout::kDense;
   row.layout = "dense";
   const auto extent = static_cast<int64_t>(specials);
@@ -63,14 +63,14 @@ void add_special(RowList& rows, const OpCase& base) {
   rows.add(std::move(row));
 }
 
-// The exponents that a product of two values, summed a few hundred times, keeps in range.
+// Returns exponents with which products of two values, summed a few hundred times, stay in range.
 Fill range_of_products(bp_dtype dtype) {
   if (dtype == BP_F16) return {FillKind::kLogUniform, -6, 4};
   const double exponent = dtype == BP_F64 ? 100 : 30;
   return {FillKind::kLogUniform, -exponent, exponent};
 }
 
-// All magnitudes of an argument: what overflows and underflows as well.
+// Returns all magnitudes of an argument, including those that overflow or underflow.
 Fill range_of_arguments(const OpCase& row, bp_dtype dtype) {
   const FloatFormat& format = *float_format(dtype);
   double low = format.min_exponent, high = format.max_exponent;
@@ -98,11 +98,10 @@ bool has_padding(const OpCase& row) {
   });
 }
 
-// NaN, infinities, zeros and subnormals among other numbers. What padding adds is a zero or
-// nothing, so that NaN is right as well where a factor is infinite. So it is where factors are
-// rounded, to TF32 or less: of a subnormal number that leaves zero. Where a term of a bound is
-// infinite, as that of a key without weight in attention, the bound says nothing: any number is
-// right.
+// Adds NaN, infinities, zeros and subnormals among other numbers. Padding can add a zero or
+// nothing, so NaN is also right if a factor is infinite. NaN is right too if factors are rounded to
+// TF32 or less, because a subnormal factor then becomes zero. If a term of a bound is infinite,
+// such as that of a key without weight in attention, any number is right.
 void add_nonfinite(RowList& rows, const OpCase& base) {
   OpCase row = filled_with(base, "nonfinite", kSparse);
   const bool has_products = has_class(row, {"R1"}), is_padded = has_products && has_padding(row);
@@ -119,8 +118,9 @@ void add_nonfinite(RowList& rows, const OpCase& base) {
   rows.add(std::move(row));
 }
 
-// One factor of odd integers that need all bits of the dtype, the other of 1 and -1: every product
-// and every sum is exact, unless an input or the accumulator is narrower than declared.
+// One factor has odd integers that need all bits of the dtype, and the other has 1 and -1. Every
+// product and every sum is then exact, unless an input or the accumulator is narrower than
+// declared.
 void add_exact_wide(RowList& rows, const OpCase& base) {
   OpCase row = base;
   row.fill = "exact_wide";
@@ -140,7 +140,7 @@ void add_exact_wide(RowList& rows, const OpCase& base) {
   if (position > 0) rows.add(std::move(row));
 }
 
-// All values of a type of 16 bits.
+// Adds all values of a type of 16 bits.
 void add_all_bits(RowList& rows, const OpCase& base) {
   if (count_data(base) != 1) return;
   OpCase row = refilled(base, "all_bits");

@@ -1,4 +1,4 @@
-// Layouts, memory that is shared, and shapes, for every op.
+// Rows with other layouts, shared memory and other shapes, for every op.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,20 +10,20 @@ namespace {
 
 using enum Layout;
 
-// A prime number of layouts: their combinations then form an orthogonal array (Bose 1938).
+// The number of layouts is prime, so that their combinations form an orthogonal array (Bose 1938).
 constexpr std::array kLayouts = {kDense,          kTransposed,    kPermuted,    kSliced,
                                  kStepped,        kNegative,      kReversed,    kOffset,
                                  kBroadcastFirst, kBroadcastLast, kBroadcastAll};
 constexpr size_t kPrime = kLayouts.size();
 
-// Column `column` of row (i, j) of the array with kPrime^2 rows: two columns below kPrime + 1 show
-// every pair of values once. Column kPrime is i itself.
+// Returns column `column` of row (i, j) of the array, which has kPrime^2 rows. Two columns below
+// kPrime + 1 have every pair of values once. Column kPrime is i itself.
 size_t entry(size_t i, size_t j, size_t column) {
   if (column % (kPrime + 1) == kPrime) return i;
   return (i * (column % (kPrime + 1)) + j) % kPrime;
 }
 
-// The layout that stands for `layout` where an argument cannot have it.
+// Returns the layout that replaces `layout` for an argument that cannot have it.
 Layout possible(Layout layout, const TensorArgument& argument, bool is_derived) {
   const bool may_broadcast = argument.role == Role::kInput && !is_derived;
   if (layout == kBroadcastFirst && !may_broadcast) layout = kSliced;
@@ -39,7 +39,8 @@ Layout possible(Layout layout, const TensorArgument& argument, bool is_derived) 
   return rank == 2 && layout == kPermuted ? kTransposed : layout;
 }
 
-// "sliced_a_negative_y": what is dense is not named, nor are the tensors if all lie alike.
+// Returns a text such as "sliced_a_negative_y". It does not name dense tensors, nor the tensors if
+// all have the same layout.
 std::string layouts_text(const OpCase& row) {
   std::string text;
   bool are_equal = row.tensors.size() > 1;
@@ -61,7 +62,7 @@ std::string layouts_text(const OpCase& row) {
   return text.empty() ? "dense" : text;
 }
 
-// The row of the array, as a call.
+// Returns the row of the array as a call.
 OpCase laid_out(const OpCase& base, const std::vector<bool>& derived, size_t i, size_t j) {
   OpCase row = base;
   for (size_t k = 0; k < row.tensors.size(); ++k) {
@@ -79,13 +80,13 @@ bool is_main_dtype(const OpCase& row) {
   });
 }
 
-// The dtypes that also meet every pair: f32, and what has no floats in i64.
+// Returns whether the row's dtype meets every pair: f32, or i64 if the op has no floats.
 bool is_thorough(const OpCase& row) {
   if (!is_main_dtype(row)) return false;
   return row.dtype == "f32" || row.dtype == "i64";
 }
 
-// Two inputs that may be one tensor: their data are made alike.
+// Returns whether two inputs may be one tensor, which means that their data are made alike.
 bool may_be_one(const TensorArgument& a, const TensorArgument& b) {
   return a.role == Role::kInput && b.role == Role::kInput && a.dtype == b.dtype &&
          a.shape == b.shape && a.fill.kind == b.fill.kind;
@@ -101,12 +102,13 @@ void add_layout_rows(RowList& rows, const Group& group) {
   const bool is_every_pair = is_thorough(*bases.front());
   for (size_t i = 0; i < (is_every_pair ? kPrime : 1); ++i) {
     for (size_t j = 0; j < kPrime; ++j) {
-      // Without every pair, the row (3j + 1, j) still gives each tensor each layout.
+      // If not every pair is tested, the row (3j + 1, j) still gives each tensor each layout.
       const size_t first = is_every_pair ? i : (3 * j + 1) % kPrime;
       const size_t which = entry(first, j, bases.size() + 6) % bases.size();
       OpCase row = laid_out(*bases[which], derived[which], first, j);
       row.is_smoke = row.is_smoke && i == 1;
-      rows.add_unchecked(std::move(row));  // No output shares elements: as legal as its base.
+      rows.add_unchecked(std::move(row));  // No output shares elements, so the row is as legal as
+                                           // its base.
     }
   }
 }

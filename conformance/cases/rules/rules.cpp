@@ -12,8 +12,9 @@
 namespace bp::conformance {
 namespace {
 
-constexpr int64_t kMostElements = 4000;  // Of the largest tensor: the oracles are slow.
-constexpr size_t kRowsPerDtype = 8;      // Of an op, for a promise.
+constexpr int64_t kMostElements = 4000;  // The limit for the largest tensor, because the oracles
+                                         // are slow.
+constexpr size_t kRowsPerDtype = 8;      // The rows of an op for one promise.
 
 int64_t largest(const OpCase& row) {
   int64_t most = 0;
@@ -33,14 +34,14 @@ bool is_telling(const Fill& fill) {
   return fill.kind == FillKind::kCoord || fill.kind == FillKind::kExactDense;
 }
 
-// Higher for rows that show more: data without slack, all optional tensors, more elements.
+// Returns a higher number for rows that show more: exact data, all optional tensors, more elements.
 int64_t worth(const OpCase& row) {
   const bool tells = row.is_exact || std::ranges::any_of(row.tensors, is_telling,
                                                          [](const auto& t) { return t.fill; });
   return (tells ? 1'000'000 : 0) + static_cast<int64_t>(row.tensors.size()) * 10'000 + largest(row);
 }
 
-// The op and the dtypes of its tensors.
+// Returns the op and the dtypes of its tensors.
 std::string signature(const OpCase& row) {
   std::string text = std::to_string(row.op);
   std::string_view last;
@@ -52,8 +53,8 @@ std::string signature(const OpCase& row) {
   return text;
 }
 
-// Whether an element of an input reaches results at other places, as in attention: the oracle
-// tells.
+// Returns whether an element of an input reaches results at other places, as in attention. The
+// oracle shows it.
 bool spreads(const OpCase& row) {
   if (!has_class(row, {"P"})) return false;
   const CallData before(row, 1);

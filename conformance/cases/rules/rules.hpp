@@ -1,5 +1,5 @@
-// Rows that every op gets by rule, from the rows that its family wrote: what an op meets follows
-// from its class in ops.def, never from its name.
+// Rows that every op gets by rule, from the rows that its family wrote: the class of an op in
+// ops.def decides which rules apply to it, never its name.
 //
 // rule_layouts.cpp lays the tensors of a row out in other ways; rule_fills.cpp fills them with
 // other data.
@@ -14,17 +14,17 @@
 
 namespace bp::conformance {
 
-// Rows of one op whose tensors have the same dtypes: what differs is shape, attributes and data.
+// Rows of one op whose tensors have the same dtypes. They differ in shape, attributes and data.
 using Group = std::vector<const OpCase*>;
 std::vector<Group> groups_of(const OpCases& rows);
 
-// Rows whose id is new.
+// A list that takes only rows whose id is new.
 class RowList {
  public:
   explicit RowList(const OpCases& given);
 
-  void add(OpCase row);            // Unless it is no legal call.
-  void add_unchecked(OpCase row);  // Of which it is known.
+  void add(OpCase row);            // Adds the row if it is a legal call.
+  void add_unchecked(OpCase row);  // Adds a row that is known to be legal.
   OpCases take() { return std::move(rows_); }
 
  private:
@@ -36,31 +36,33 @@ void add_layout_rows(RowList& rows, const Group& group);
 void add_alias_rows(RowList& rows, const Group& group);
 void add_shape_rows(RowList& rows, const Group& group);
 void add_fill_rows(RowList& rows, const Group& group);
-void add_index_rows(RowList& rows, const Group& group);  // The indices in i32.
+void add_index_rows(RowList& rows, const Group& group);  // Adds rows with i32 indices.
 
 // Appends the rows of all rules to those of a family.
 void add_rows_by_rule(OpCases& rows);
 
 // ---- What the rules ask of a row ---------------------------------------------------------------
 
-// Dense, with elements in every tensor, not wrong on purpose, and with data that any kernel takes.
+// Returns whether the row is dense, has elements in every tensor, is not wrong on purpose, and has
+// data that any kernel takes.
 bool is_plain(const OpCase& row);
 
-// The plain row of the highest rank, and of its rank the one whose data show most; NULL if none.
+// Returns the plain row of the highest rank; among rows of that rank, the one whose data show most.
+// Returns NULL if there is none.
 const OpCase* widest(const Group& group);
 
-// The widest row of the first group of each op that has one.
+// Returns the widest row of the first group of each op that has one.
 std::vector<const OpCase*> widest_of_each_op(const OpCases& rows);
 
-// Plain rows of different ranks, the highest first.
+// Returns plain rows of different ranks, the highest first.
 std::vector<const OpCase*> rows_by_rank(const Group& group, size_t most);
 
-// Each element of the result depends on the elements at its own place alone.
+// Returns whether each element of the result depends only on the elements at its own place.
 bool is_elementwise(const OpCase& row);
 
 // ---- What kernels promise ----------------------------------------------------------------------
 
-// A sentence about the kernels of an op, and what checks it on rows of it.
+// A sentence about the kernels of an op, and the function that checks it on rows of the op.
 struct Promise {
   const char* sentence;
   std::vector<std::string> tags;
@@ -72,7 +74,7 @@ struct Promise {
 void add_promise(std::vector<Case>& cases, const OpCases& rows, const char* group,
                  const Promise& promise);
 
-// Adds the cases about the kernels of each op in `rows`: what they say to unknown flags and of
+// Adds the cases about the kernels of each op in `rows`: their answers to unknown flags and to
 // tensors without memory.
 void add_kernel_rules(std::vector<Case>& cases, const OpCases& rows, const char* group);
 

@@ -1,4 +1,4 @@
-// The rules that every op's rows follow from.
+// Tests the rules by which every op gets its rows.
 #include "conformance/cases/rules/rules.hpp"
 
 #include <gtest/gtest.h>
@@ -26,12 +26,12 @@ TEST(Rules, EveryPairOfLayoutsIsMet) {
   for (const OpCase& row : by_rule(add_matrix)) {
     if (row.op != BP_OP_MATMUL || row.dtype != "f32") continue;
     const Layout a = row.tensors[0].layout, b = row.tensors[1].layout;
-    // With two axes, permuted is transposed.
+    // With two axes, the permuted layout is the transposed one.
     if (a != Layout::kPermuted && b != Layout::kPermuted) pairs.insert({a, b});
     outputs.insert(row.tensors[2].layout);
   }
   EXPECT_EQ(pairs.size(), 10u * 10u);
-  EXPECT_EQ(outputs.size(), 8u);  // Those without shared elements.
+  EXPECT_EQ(outputs.size(), 8u);  // These are the layouts without shared elements.
 }
 
 TEST(Rules, OutputsNeverShareElements) {
@@ -45,8 +45,8 @@ TEST(Rules, OutputsNeverShareElements) {
   }
 }
 
-// A saved result is one for each row: rows of x that share their memory still share it, and its own
-// never does.
+// A saved result has one element for each row. Rows of x that share their memory still share it,
+// and the saved result never does.
 TEST(Rules, DerivedDataStayAsTheyAre) {
   int seen = 0;
   for (const OpCase& row : by_rule(add_loss)) {
@@ -96,7 +96,7 @@ TEST(Rules, ClassesDecideOnTheFills) {
   EXPECT_FALSE(fills["amax.f32"].contains("exact_wide"));
 }
 
-// What exact_wide and is_exact promise: nothing is rounded, in any order.
+// exact_wide and is_exact promise that nothing is rounded, in any order.
 TEST(Rules, ExactWideStaysExact) {
   int seen = 0;
   for (const OpCase& row : by_rule(add_matrix)) {
@@ -118,7 +118,8 @@ TEST(Rules, MemoryIsSharedWhereTheOpAllowsIt) {
   EXPECT_TRUE(layouts.contains("inplace_grad_y_reversed"));
   EXPECT_TRUE(layouts.contains("inplace_y_transposed"));
   for (const OpCase& row : by_rule(add_matrix)) {
-    EXPECT_FALSE(row.layout.starts_with("inplace")) << row.id();  // No factor may be the product.
+    EXPECT_FALSE(row.layout.starts_with("inplace")) << row.id();  // No factor may lie in the memory
+                                                                  // of the product.
   }
 }
 

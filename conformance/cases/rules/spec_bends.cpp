@@ -10,10 +10,11 @@ namespace bp::conformance {
 namespace {
 
 constexpr bp_dtype kLastDtype = BP_F4E2M1;
-constexpr int64_t kFar = int64_t{1} << 48;  // An extent that leaves no element without a number.
-constexpr int64_t kTooMany = int64_t{1} << 59;  // Elements of one tensor.
+constexpr int64_t kFar = int64_t{1} << 48;  // A tensor with this extent has elements that cannot be
+                                            // counted.
+constexpr int64_t kTooMany = int64_t{1} << 59;  // The number of elements of one tensor.
 
-// Numbers of every kind, and what is none.
+// Scalars of every kind, and invalid ones.
 const std::pair<bp_scalar, const char*> kScalars[] = {{float_scalar(0.5), "the number 0.5"},
                                                       {integer_scalar(-1), "the number -1"},
                                                       {unsigned_scalar(3), "the unsigned 3"},
@@ -25,7 +26,7 @@ const std::pair<bp_scalar, const char*> kScalars[] = {{float_scalar(0.5), "the n
 class Bender {
  public:
   Bender(const OpCase& row, const std::function<void(Bend)>& visit) : row_(row), visit_(visit) {
-    row_.reference = nullptr;  // Nothing here computes, and copies are many.
+    row_.reference = nullptr;  // No case here computes a result, and copies of the row are many.
     row_.derive = nullptr;
   }
 
@@ -115,7 +116,8 @@ class Bender {
     }
   }
 
-  // One tensor less and one more, a single one that is not there, or a number in its place.
+  // Makes the list one tensor shorter and one longer, leaves out a single tensor, or puts a number
+  // in its place.
   void bend_list(size_t tensor) {
     const std::string_view name = row_.tensors[tensor].name;
     const std::string_view kind = op_info(row_.op).member(name).kind;
@@ -140,7 +142,8 @@ class Bender {
     }
   }
 
-  // All inputs that have one extent at one place, counted from the first axis or from the last.
+  // Changes all inputs that have one extent at one place, counted from the first axis or from the
+  // last.
   void bend_like_extents() {
     std::set<std::pair<int, int64_t>> seen;
     for (const TensorArgument& like : row_.tensors) {
@@ -171,7 +174,7 @@ class Bender {
     }
   }
 
-  // All inputs of one rank get one axis more, or lose one.
+  // Gives all inputs of one rank one axis more, or one axis less.
   void bend_like_ranks() {
     std::set<size_t> seen;
     for (const TensorArgument& like : row_.tensors) {

@@ -10,34 +10,35 @@
 
 namespace bp::conformance {
 
-// A legal call with one thing changed; what it is called in messages.
+// A legal call with one change, and the name of the change in messages.
 struct Bend {
   std::string what;
   OpCase row;
-  bool is_of_output = false;  // An output has another shape or dtype, and nothing else is changed.
+  bool is_of_output = false;  // An output has another shape or dtype, and nothing else changed.
 };
 
-// Extents, ranks and dtypes of each tensor alone and of like ones together, the lengths of lists,
-// attributes around their bounds, scalars as tensors, optional tensors left out.
+// Changes extents, ranks and dtypes of each tensor alone and of like ones together, the lengths of
+// lists, attributes around their bounds, scalars to tensors, and leaves out optional tensors.
 void for_each_bend(const OpCase& row, const std::function<void(Bend)>& visit);
 
-// Tries calls on what checks them, beside the rules themselves: a call that breaks a rule is
-// refused in words that name the op, what was wrong and what is allowed; any other is accepted.
+// Tests a check with calls, beside the rules themselves. The check must refuse a call that breaks a
+// rule, with a text that names the op, the fault and what is allowed. It must accept any other
+// call.
 class SpecTrial {
  public:
-  // bp_op_check(), or a broken one for tests. Receives the sentence of a refusal.
+  // bp_op_check(), or a broken check for tests. `text` receives the text of a refusal.
   using Check = std::function<bp_status(const Frame& frame, std::string& text)>;
 
   SpecTrial(uint32_t op, Check check);
 
-  // Every bend of `row`; and where it breaks several rules, a call in which the other arguments
-  // follow, so that as few as possible are broken.
+  // Tries every change of `row`. If a change breaks several rules, it also tries a call whose other
+  // arguments follow the change, so that it breaks as few rules as possible.
   void run(const OpCase& row);
 
   const std::vector<std::string>& findings() const { return findings_; }
   size_t call_count() const { return calls_; }
 
-  // Rules that no call has broken, and those that none has broken alone.
+  // Return the rules that no call has broken, and the rules that no call has broken alone.
   std::vector<const SpecRule*> untried() const { return missing(broken_); }
   std::vector<const SpecRule*> never_alone() const { return missing(alone_); }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backplane/host.h"
+#include "registry/boundary/number_text.hpp"
 
 namespace bp::conformance::spec {
 namespace {
@@ -47,8 +48,8 @@ Shape shape_of(const bp_tensor& tensor) { return {tensor.shape, tensor.shape + t
 
 // ---- The machine --------------------------------------------------------------------------------
 
-// Takes the arguments of `function` from the stack, and puts its value there: Nothing if one of
-// them is.
+// Takes the arguments of `function` from the stack, and puts its value there. The value is Nothing
+// if one of the arguments is.
 template <typename... T, size_t... kIndex>
 Value called(Value (*function)(T...), std::vector<Value>& stack, std::index_sequence<kIndex...>) {
   const size_t first = stack.size() - sizeof...(T);
@@ -108,7 +109,8 @@ void make_list(Machine& machine, const Step& step) {
   machine.stack.push_back(is_whole ? Value(std::move(list)) : Value());
 }
 
-// The first tensor with all extents along the axis, which differ nowhere else.
+// Gives the shape of the first tensor, with the sum of all extents along the axis. The tensors must
+// have equal extents along the other axes.
 void concatenate(Machine& machine, const Step& step) {
   const Value axis = machine.pop();
   const auto tensors = tensors_of(machine.frame, *step.member);
@@ -130,7 +132,7 @@ void concatenate(Machine& machine, const Step& step) {
 
 bool is_integer(int64_t dtype) { return dtype >= BP_BOOL && dtype <= BP_U64; }
 
-// A number with a fraction is none for an integer.
+// A number with a fraction does not fit an integer dtype.
 bool fits(const bp_scalar& value, int64_t dtype) {
   if (value.dtype == BP_F64) return !is_integer(dtype);
   return value.dtype == BP_I64 || value.dtype == BP_U64 ||
@@ -145,7 +147,7 @@ Value dtype_after(const Value& dtype, bool is_sum) {
 
 using Run = void (*)(Machine&, const Step&);
 
-// The words that name nothing.
+// Returns the words that name nothing.
 const std::map<std::string_view, Run>& plain_words() {
   static const std::map<std::string_view, Run> words = {
       {"add", call<add>},
@@ -207,7 +209,7 @@ const std::map<std::string_view, Run>& plain_words() {
   return words;
 }
 
-// The words that name an argument.
+// Returns the words that name an argument.
 const std::map<std::string_view, Run>& naming_words() {
   static const std::map<std::string_view, Run> words = {
       {"shape",
@@ -268,9 +270,11 @@ Step literal(std::string_view text) {
     return {.run = [](Machine& m, const Step& s) { m.stack.emplace_back(s.numbers.front()); },
             .numbers = {std::stoll(std::string(text))}};
   }
+  const std::optional<double> number = parse_double(text);
+  if (!number) throw std::invalid_argument("no number " + std::string(text));
   return {.run = [](Machine& m, const Step& s) { m.stack.emplace_back(s.number); },
           .numbers = {},
-          .number = std::stod(std::string(text))};
+          .number = *number};
 }
 
 Step dtype_set(std::string_view names) {

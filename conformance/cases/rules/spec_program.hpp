@@ -1,5 +1,5 @@
 // The programs of the rules of the spec, in the words of emit_spec_rules.py, on a stack of values.
-// What is computed from Nothing is Nothing, and a comparison with it does not hold.
+// A value that is computed from Nothing is Nothing, and a comparison with Nothing is false.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,17 @@ namespace bp::conformance::spec {
 
 struct Machine {
   const void* frame;
-  size_t item;  // Of the tensors that stand for an argument.
+  size_t item;  // The index among the tensors that stand for an argument.
   std::vector<Value> stack;
 
   Value pop();
 };
 
-// One word with what it names.
+// One word and the argument or number that it names.
 struct Step {
   void (*run)(Machine& machine, const Step& step);
   const FrameMember* member = nullptr;
-  bool is_of_item = false;  // Of the tensor at hand, else of the first.
+  bool is_of_item = false;  // The word reads the tensor at hand, else the first tensor.
   std::vector<int64_t> numbers;
   double number = 0;
 
@@ -34,17 +34,17 @@ struct Step {
 
 using Program = std::vector<Step>;
 
-// Throws std::invalid_argument where a word is not known.
+// Throws std::invalid_argument if a word is not known.
 Program parse_program(const OpInfo& info, std::string_view text);
 
 Value run(const Program& program, const void* frame, size_t item);
 
-// What `own` of a rule "own == wanted" should have been.
+// Returns the right value of `own` in a rule "own == wanted".
 Value wanted_by(const Program& program, const void* frame, size_t item);
 
 bool is_true(const Value& value);
 
-// The tensors that stand for an argument.
+// Returns the tensors that stand for an argument.
 std::vector<const bp_tensor*> tensors_of(const void* frame, const FrameMember& member);
 
 }  // namespace bp::conformance::spec

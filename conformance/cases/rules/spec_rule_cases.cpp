@@ -1,6 +1,6 @@
-// Each rule that the spec has for an op, broken: by calls that are bent out of the rows of the op,
-// and judged by a second reading of the spec (spec_rules.hpp). A new rule of the spec is met here
-// with its first row; one that no bent call breaks fails its case.
+// Cases that break each rule that the spec has for an op. They change calls of the op's rows, and a
+// second reading of the spec (spec_rules.hpp) decides which calls are legal. A new rule of the spec
+// is tested with its first row. If no changed call breaks a rule, its case fails.
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -12,10 +12,11 @@
 namespace bp::conformance {
 namespace {
 
-constexpr size_t kMostRows = 12;     // Of an op: each has other optional tensors or ranks.
-constexpr size_t kMostFindings = 8;  // Of a case; the rest is counted.
+constexpr size_t kMostRows = 12;     // The most rows of an op; each has other optional tensors or
+                                     // ranks.
+constexpr size_t kMostFindings = 8;  // The most findings of a case; the others are only counted.
 
-// Which arguments are given, how many of a list, and of which rank.
+// Returns which arguments are given, the lengths of lists, and the ranks.
 std::string form_of(const OpCase& row) {
   std::string form;
   for (const TensorArgument& argument : row.tensors) {

@@ -7,13 +7,14 @@
 namespace bp::conformance {
 namespace {
 
-constexpr int kRepairs = 6;  // What follows from what follows: the longest chains have three links.
+constexpr int kRepairs = 6;  // A repair can need another repair; the longest chains have three
+                             // links.
 
 bool has(const std::string& text, std::string_view words) {
   return text.find(words) != std::string::npos;
 }
 
-// Tensor `item` of a list, or the only one of an argument; NULL if there is none.
+// Returns tensor `item` of a list, or the only tensor of an argument; NULL if there is none.
 TensorArgument* find(OpCase& row, std::string_view name, size_t item) {
   for (TensorArgument& argument : row.tensors) {
     if (argument.name == name && item-- == 0) return &argument;
@@ -30,7 +31,8 @@ void resize(OpCase& row, std::string_view name, size_t count) {
   }
 }
 
-// Whether dense strides of all tensors can be counted: beyond that no call can be written down.
+// Returns whether dense strides of all tensors can be counted. A call without such strides cannot
+// be written down.
 bool has_strides(const OpCase& row) {
   return std::ranges::all_of(row.tensors, [](const TensorArgument& argument) {
     int64_t count = 1;
@@ -40,7 +42,7 @@ bool has_strides(const OpCase& row) {
   });
 }
 
-// Gives an argument what its rule asks for; false if that is nothing to give.
+// Gives an argument the value that its rule requires. Returns false if that is impossible.
 bool follow(OpCase& row, const SpecRule& rule, size_t item, const Shape& wanted) {
   const std::string_view kind = rule.kind;
   if (kind == "count") {
@@ -61,7 +63,8 @@ bool follow(OpCase& row, const SpecRule& rule, size_t item, const Shape& wanted)
   return true;
 }
 
-// Gives the outputs what the spec says; false if one has something else already.
+// Gives the outputs the shapes and dtypes of the spec. Returns false if an output has another one
+// already.
 bool fit(OpCase& row, const std::vector<SpecJudge::Output>& outputs) {
   bool is_right = true;
   for (const SpecJudge::Output& output : outputs) {
@@ -105,8 +108,8 @@ void SpecTrial::try_bend(const Bend& bend) {
   }
 }
 
-// Gives arguments what equations of the spec ask for, but for the rule whose program is `kept`.
-// False if nothing changed.
+// Gives arguments the values that equations of the spec require, except for the rule whose program
+// is `kept`. Returns false if nothing changed.
 bool SpecTrial::repair(OpCase& row, std::string_view kept) const {
   bool has_changed = false;
   for (int i = 0; i < kRepairs; ++i) {
@@ -119,7 +122,7 @@ bool SpecTrial::repair(OpCase& row, std::string_view kept) const {
       if (rule.program == kept || !wanted) continue;
       if (!follow(next, rule, breach.item, *wanted)) continue;
       changes = true;
-      break;  // What follows from it may be another by now.
+      break;  // The repair may have changed what other rules require.
     }
     if (!changes || !has_strides(next)) return has_changed;
     has_changed = true;
@@ -146,7 +149,7 @@ void SpecTrial::judge(const Bend& bend, const Frame& frame) {
     if (status != BP_INVALID_ARGUMENT) {
       findings_.push_back(at + "accepted, and the output follows from the arguments otherwise");
     } else if (!has(text, op_info(op_).name) || !has(text, "; allowed: ")) {
-      findings_.push_back(at + "the sentence does not say what is allowed: " + text);
+      findings_.push_back(at + "the error text does not say what is allowed: " + text);
     }
   } else {
     judge_refusal(at, breaches, status, text);
@@ -166,10 +169,10 @@ void SpecTrial::judge_refusal(const std::string& at, const std::vector<SpecJudge
     return *rule.argument == '\0' ? has(text, rule.text) : has(text, head + rule.argument);
   });
   if (!is_named) {
-    findings_.push_back(at + "the sentence does not name the op and what is wrong, as in '" +
+    findings_.push_back(at + "the error text does not name the op and what is wrong, as in '" +
                         first.text + "': " + text);
   } else if (!has(text, "; allowed: ")) {
-    findings_.push_back(at + "the sentence does not say what is allowed: " + text);
+    findings_.push_back(at + "the error text does not say what is allowed: " + text);
   }
 }
 

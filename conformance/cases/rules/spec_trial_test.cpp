@@ -1,4 +1,4 @@
-// The rules of the spec, read a second time, and the calls that break them.
+// Tests the second reading of the rules of the spec, and the calls that break them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace bp::conformance {
 namespace {
 
-// Rows of ops that have rules of every kind between them.
+// Returns rows of ops that together have rules of every kind.
 std::map<uint32_t, OpCases> some_rows() {
   std::map<uint32_t, OpCases> chosen;
   for (auto* add : {add_movement, add_selection, add_reduction, add_convolution, add_optimizer}) {
@@ -45,11 +45,13 @@ TEST(SpecTrial, FindsNothingInTheChecksOfTheHost) {
   }
 }
 
-// Each rule in turn is forgotten by the checks: all calls that break nothing else pass them.
+// A check that forgets one rule must fail. The test forgets each rule in turn: all calls that break
+// nothing else then pass the check.
 TEST(SpecTrial, FindsEachRuleThatTheChecksForget) {
   size_t forgotten = 0;
   for (const auto& [op, rows] : some_rows()) {
-    if (op == BP_OP_SGD_STEP || op == BP_OP_WHERE) continue;  // Slow, with rules like the others'.
+    // These ops are slow, and their rules are like those of others.
+    if (op == BP_OP_SGD_STEP || op == BP_OP_WHERE) continue;
     const SpecJudge judge(op);
     for (size_t rule = 0; rule < judge.rules().size(); ++rule) {
       bool is_met = false;
@@ -66,7 +68,7 @@ TEST(SpecTrial, FindsEachRuleThatTheChecksForget) {
       forgotten += is_met ? 1 : 0;
     }
   }
-  EXPECT_GT(forgotten, 15u);  // The others follow from rules beside them.
+  EXPECT_GT(forgotten, 15u);  // The other rules follow from rules beside them.
 }
 
 bool has_finding(const SpecTrial& trial, std::string_view words) {
@@ -119,7 +121,7 @@ TEST(SpecJudge, GivesTheWindowsOfAConvolution) {
   const auto outputs = judge.outputs(call.frame());
   ASSERT_EQ(outputs.size(), 1u);
   EXPECT_EQ(outputs[0].shape, (Shape{2, 4, 4, 5}));
-  EXPECT_EQ(outputs[0].dtype, bp_dtype{BP_F32});  // The caller's choice.
+  EXPECT_EQ(outputs[0].dtype, bp_dtype{BP_F32});  // The caller chooses the dtype.
 
   call.frame().set_integer("groups", 3);
   std::vector<std::string> broken;

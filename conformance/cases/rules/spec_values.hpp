@@ -1,4 +1,4 @@
-// What expressions of the spec compute with: values, and the functions of ops_spec.
+// The values and functions of expressions of the spec.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace bp::conformance::spec {
 
-// What does not exist: an extent behind the last, a window that does not fit, a number that cannot
-// be counted.
+// A value that does not exist: an extent behind the last, a window that does not fit, a number that
+// cannot be counted.
 using Nothing = std::monostate;
 using Value = std::variant<Nothing, int64_t, double, Shape>;
 
-constexpr int64_t kEnd = INT64_MAX;  // Of a slice.
+constexpr int64_t kEnd = INT64_MAX;  // The end of a slice.
 
 inline bool exists(const Value& value) { return !std::holds_alternative<Nothing>(value); }
 
-// The product of all extents; none if it cannot be counted.
+// Returns the product of all extents; nothing if it cannot be counted.
 std::optional<int64_t> product(const Shape& shape);
 
-// Whether the elements of a tensor can be counted, an axis without any taken for one element.
+// Returns whether the elements of a tensor can be counted. An axis of extent 0 counts as extent 1.
 bool is_countable(Shape shape);
 bool are_distinct(const Shape& values);
 

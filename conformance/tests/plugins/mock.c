@@ -1,8 +1,8 @@
-/* A backend with one device and almost nothing else, which misbehaves as it is told: while loading
- * (MOCK_LOAD, given when it is compiled, or the option `load`), when a NULL stream is destroyed
- * (option `stream`), when a NULL event is destroyed (option `event`), and at its end (`shutdown`).
- * With the option `say` no stream is created, and the error has that text; `version` is the text of
- * its version.
+/* A backend with one device and almost nothing else. It misbehaves as its options say: while
+ * loading (option `load`, or MOCK_LOAD at compile time), when a NULL stream is destroyed (option
+ * `stream`), when a NULL event is destroyed (option `event`), and at its end (option `shutdown`).
+ * With the option `say` it creates no stream, and the error has that text. The option `version` is
+ * the text of its version.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -65,7 +65,7 @@ static void* die_soon(void* unused) {
 /* The descriptors of the worker's pipes to and from the supervisor. */
 enum { kCommandFd = 230, kRecordFd = 231 };
 
-/* Whether each thread of `process` is stopped. */
+/* Returns whether each thread of `process` is stopped. */
 static int is_stopped(pid_t process) {
   char path[300];
   snprintf(path, sizeof(path), "/proc/%d/task", (int)process);
@@ -76,7 +76,7 @@ static int is_stopped(pid_t process) {
     if (thread->d_name[0] == '.') continue;
     snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)process, thread->d_name);
     FILE* file = fopen(path, "r");
-    char state = 'T'; /* Of a thread that has ended meanwhile. */
+    char state = 'T'; /* A thread that has ended counts as stopped. */
     if (file != NULL && fscanf(file, "%*d (%*[^)]) %c", &state) != 1) abort();
     if (file != NULL) fclose(file);
     stopped = state == 'T';
@@ -85,7 +85,7 @@ static int is_stopped(pid_t process) {
   return stopped;
 }
 
-/* The process that started the parent of this one. */
+/* Returns the process that started the parent of this process. */
 static pid_t grandparent(void) {
   char path[64];
   int found = 0;
@@ -96,8 +96,8 @@ static pid_t grandparent(void) {
   return (pid_t)found;
 }
 
-/* Leaves a process behind that is in a session of its own and has no parent here; its number goes
- * into a file. */
+/* Leaves a process behind that has its own session and no parent here. Writes its process id to a
+ * file. */
 static void leave_daemon(const char* path) {
   const pid_t child = fork();
   if (child != 0) {
@@ -122,9 +122,10 @@ static void stop(pid_t process) {
   while (!is_stopped(process)) usleep(1000);
 }
 
-/* Dies after the end of the case and before the next begins: the supervisor is stopped until this
- * process has ended, which closes the pipe. So is the warden, which kills what a dead worker left
- * behind: it could kill the helper before that has let the supervisor go on. */
+/* Dies between the end of the case and the beginning of the next. It stops the supervisor, and a
+ * helper process lets the supervisor continue when this process has ended, which closes the pipe.
+ * It also stops the warden, which kills what a dead worker left behind and could kill the helper
+ * before the helper has let the supervisor continue. */
 static void crash_between(void) {
   const pid_t warden = getppid();
   const pid_t supervisor = grandparent();
@@ -146,7 +147,7 @@ static void crash_between(void) {
   pthread_create(&thread, NULL, die_soon, NULL);
 }
 
-/* ---- Lies to the supervisor: the worker's protocol is spoken in its place ---- */
+/* ---- Lies to the supervisor, in the worker's protocol ---- */
 
 enum { kHello = 1, kBegin = 3, kEnd = 5 };
 
@@ -196,7 +197,7 @@ static void lie(const char* how) {
   if (strcmp(how, "close") == 0) close(kCommandFd); /* The worker ends itself after the case. */
 }
 
-/* In mock_throw.cpp. */
+/* Defined in mock_throw.cpp. */
 void mock_throw(void);
 
 static void change_state(const char* how) {
@@ -249,9 +250,9 @@ static void misbehave(const char* how) {
     pthread_t thread;
     pthread_create(&thread, NULL, crash_thread, NULL);
   }
-  /* Prints once for each file, whatever process it is. */
+  /* Prints only in the first process that creates the file. */
   if (strncmp(how, "first:", 6) == 0 && open(how + 6, O_CREAT | O_EXCL, 0600) >= 0) puts("first");
-  /* What follows in this process is refused: after one of these, or after both halves. */
+  /* The device refuses later calls in this process after `poison`, or after both halves. */
   if (strcmp(how, "poison") == 0) the_device.poison = 3;
   if (strcmp(how, "half") == 0) the_device.poison |= 1;
   if (strcmp(how, "other_half") == 0) the_device.poison |= 2;

@@ -1,4 +1,4 @@
-// An exception that leaves a backend, which the boundary forbids.
+// An exception leaves this backend, which the boundary forbids.
 #include <stdexcept>
 
 extern "C" void mock_throw() { throw std::runtime_error("thrown by the mock"); }

@@ -1,6 +1,7 @@
-/* softmax for contiguous f32 tensors, along the last axis: the one op that this chip has. The
- * claims say which tensors are meant, supports() what they cannot say; every other call, and every
- * other op, runs through a decomposition or on the host, counted. */
+/* softmax for contiguous f32 tensors, along the last axis. It is the one op that this chip has.
+ * The claims say which tensors the kernel takes, and supports() refuses what the claims cannot say.
+ * Every other call, and every other op, runs through a decomposition or on the host, and is
+ * counted. */
 #include <math.h>
 
 #include "backplane/ops.h"

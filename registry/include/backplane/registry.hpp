@@ -22,7 +22,7 @@
 
 namespace bp {
 
-// An outcome with a message for a person. Cheap when OK: the string stays empty.
+// An outcome with a message for a person. It is cheap for BP_OK, because the string stays empty.
 struct [[nodiscard]] Status {
   bp_status code = BP_OK;
   std::string message;
@@ -30,21 +30,22 @@ struct [[nodiscard]] Status {
   bool ok() const { return code == BP_OK; }
 };
 
-// Moves the calling thread's error text out of its slot; empty if no failure filled it since.
+// Moves the calling thread's error text out of its slot. It is empty if no failure filled the slot
+// since.
 inline std::string take_error() {
   std::string text = bp_error_text();
   bp_error_clear();
   return text;
 }
 
-// The outcome of a call that has just returned `code` on this thread.
+// Returns the outcome of a call that has just returned `code` on this thread.
 inline Status status_of(bp_status code) {
   if (code == BP_OK) return {};
   return {code, take_error()};
 }
 
-// Destroys a handle through the table it came from. A status is lost here, because a destructor
-// cannot report it: synchronise first to learn of failed work.
+// Destroys a handle through the table it came from. The status is lost, because a destructor cannot
+// report it: synchronise first to learn of failed work.
 template <typename Ops>
 struct Destroy {
   const Ops* ops;
@@ -58,7 +59,7 @@ struct Destroy {
 using StreamHandle = std::unique_ptr<bp_stream, Destroy<bp_stream_ops>>;
 using EventHandle = std::unique_ptr<bp_event, Destroy<bp_event_ops>>;
 
-// Frees a buffer of which all uses have completed.
+// Frees a buffer. All its uses must have completed.
 struct FreeBuffer {
   const bp_allocator_ops* ops;
   void operator()(bp_buffer* buffer) const {
@@ -99,7 +100,7 @@ inline Status create_event(const bp_target& target, const bp_event_desc* desc,
   return status_of(code);
 }
 
-// The text of bp_kernel_explain(); where it fails, why.
+// Returns the text of bp_kernel_explain(). If that fails, returns why.
 inline std::string explain(const bp_target& target, bp_launch_flags flags, uint32_t op,
                            const void* args) {
   uint64_t size = 0;
@@ -115,7 +116,7 @@ inline std::string explain(const bp_target& target, bp_launch_flags flags, uint3
 // Owns a bp_registry. No handle of its backends may be in use when it ends.
 class Registry {
  public:
-  // Makes a registry without backends. Empty, so that get() is NULL, if that fails.
+  // Makes a registry without backends. If that fails, it is empty and get() is NULL.
   explicit Registry(const bp_registry_desc* desc = nullptr) {
     bp_registry* registry = nullptr;
     if (bp_registry_create(desc, &registry) == BP_OK) registry_.reset(registry);
@@ -135,7 +136,7 @@ class Registry {
     return status_of(bp_registry_find_target(get(), name.c_str(), out_target));
   }
 
-  // The devices of all loaded backends.
+  // Returns the devices of all loaded backends.
   std::vector<const bp_target*> targets() const {
     std::vector<const bp_target*> targets;
     for (uint64_t i = 0; i < bp_registry_target_count(get()); ++i) {

@@ -1,6 +1,6 @@
-/* A program that uses a backend through libbackplane, and knows nothing but the headers it is
- * compiled with: those of now, or of a released minor. api/tests/compat/matrix.py builds and runs
- * it.
+/* A program that uses a backend through libbackplane, and knows only the headers that it is
+ * compiled with: those of now, or those of a released minor. api/tests/compat/matrix.py builds and
+ * runs it.
  *
  * usage: library_host BACKEND
  *
@@ -12,7 +12,7 @@
 #include "backplane/host.h"
 #include "exercise.h"
 
-#define COUNT 1000 /* Elements of a test tensor. */
+#define COUNT 1000 /* The number of elements of a test tensor. */
 
 static void load(bp_registry* registry, const char* path, const bp_plugin** out_plugin) {
   const bp_status status = bp_registry_load(registry, path, 0, NULL, out_plugin);
@@ -25,7 +25,7 @@ static void load(bp_registry* registry, const char* path, const bp_plugin** out_
   expect((*out_plugin)->refusals[0] == 0, (*out_plugin)->refusals);
 }
 
-/* The launch of libbackplane, with memory of its cache. */
+/* Launches through libbackplane, with memory of its cache. */
 static void launch_add(const bp_target* target) {
   const int64_t shape[1] = {COUNT}, strides[1] = {1};
   bp_add_args args = {.struct_size = sizeof(args)};

@@ -1,4 +1,4 @@
-/* Its registration fails. */
+/* A plugin whose registration fails. */
 #include "plugin.h"
 
 static const bp_host* host;

@@ -1,11 +1,11 @@
-/* What the plugins of the loader's tests share: an instance that registers one device, and tables
- * that do as little as a load needs. */
+/* The parts that the plugins of the loader's tests share: an instance that registers one device,
+ * and tables that do as little as a load needs. */
 #ifndef BACKPLANE_REGISTRY_TESTS_PLUGINS_PLUGIN_H_
 #define BACKPLANE_REGISTRY_TESTS_PLUGINS_PLUGIN_H_
 
 #include "backplane/backend.h"
 
-/* The reply of every plugin that says yes. */
+/* The reply of every plugin that accepts. */
 static inline bp_status accept(bp_entry_reply* reply, const bp_backend* backend) {
   reply->abi_major = BP_ABI_MAJOR;
   reply->abi_minor = BP_ABI_MINOR;

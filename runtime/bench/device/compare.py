@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Compares a backend on an accelerator with PyTorch on the same device: the same work on the same
-numbers, in one run, in turn. A ratio is the time of PyTorch over ours, the median over the rounds:
-above 1 Backplane is faster. Rows whose results disagree have no ratio, in words.
+"""Compares a backend on an accelerator with PyTorch on the same device: both do the same work on
+the same numbers, in one run, in turn. A ratio is the time of PyTorch over the time of Backplane, as
+the median over the rounds; above 1 Backplane is faster. A row whose results disagree has a text in
+place of a ratio.
 
-Rows of tf32 run on a second process of ours, whose backend was given the option tf32=yes.
+Rows of tf32 run on a second process of Backplane, whose backend was given the option tf32=yes.
 """
 
 import argparse
@@ -27,7 +28,7 @@ class PeerError(Exception):
 
 
 class Peer:
-    """A process that answers lines, each within a limit."""
+    """A process that answers lines, each within a time limit."""
 
     def __init__(self, name, command, deadline):
         self.name, self.deadline, self.lines = name, deadline, queue.Queue()
@@ -41,7 +42,7 @@ class Peer:
         self.lines.put(None)
 
     def read(self):
-        """A line; None where the process has ended."""
+        """Returns a line, or None if the process has ended."""
         try:
             return self.lines.get(timeout=max(0.001, self.deadline - time.monotonic()))
         except queue.Empty:
@@ -69,7 +70,7 @@ class Peer:
         return answer
 
     def cases(self):
-        """{name: (bytes, flops)}"""
+        """Returns {name: (bytes, flops)}."""
         self.process.stdin.write("list\n")
         self.process.stdin.flush()
         result = {}
@@ -87,12 +88,12 @@ class Peer:
 
 
 def is_same(ours, theirs):
-    """Whether two means of absolute values are those of the same work."""
+    """Returns whether two means of absolute values can be results of the same work."""
     return abs(ours - theirs) <= 0.02 * max(abs(ours), abs(theirs)) + 1e-6
 
 
 def measure(name, ours, theirs, options):
-    """The row of a case; `theirs` may be None."""
+    """Returns the row of a case; `theirs` may be None."""
     row = {"case": name, "seconds": {}, "ratio": None, "missing": ""}
     ours.ask(f"prepare {name}")
     peers = {"Backplane": ours}
@@ -160,7 +161,7 @@ def parse():
 
 
 def write(options, document):
-    """Behind each row, so that a run that is ended leaves the rows it has."""
+    """Writes the rows so far, after each row, so that a run that is ended keeps them."""
     if options.json:
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
@@ -194,7 +195,7 @@ def run(options, deadline, peers):
                 raise
             print(f"{name:44} Backplane cannot: {error}", flush=True)
             document["rows"].append({"case": name, "failed": str(error)})
-            peers[ours].kill()  # Its device may be lost: the next case gets another one.
+            peers[ours].kill()  # Its device may be lost. The next case gets a new process.
             peers[ours] = start(ours, options, deadline)
             continue
         row |= {"bytes": size_bytes, "flops": flops}

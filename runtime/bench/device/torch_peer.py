@@ -1,4 +1,4 @@
-"""The cases of worker.cpp in PyTorch, eager, on its CUDA device: compare.py talks to this process.
+"""Runs the cases of worker.cpp in eager PyTorch on its CUDA device. compare.py talks to it.
 
 usage: torch_peer.py
 """
@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
-GROUP_SECONDS = 4e-3  # Of calls that are waited for together, as in worker.cpp.
+GROUP_SECONDS = 4e-3  # The time of a group of calls that are waited for together, as in worker.cpp.
 CASES = {}
 
 
 def x(shape, s=0, dtype="f32"):
-    """The numbers that every peer works on, made on the device."""
+    """Returns the numbers that every peer works on, made on the device."""
     count = 1
     for extent in shape:
         count *= extent
@@ -110,7 +110,7 @@ def main():
         for line in sys.stdin:
             try:
                 answer = peer.answer(line)
-            except Exception as error:  # A peer that cannot run a case says so, and goes on.
+            except Exception as error:  # A peer that cannot run a case reports it and goes on.
                 answer = f"error\t{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             print(answer, flush=True)
     return 0

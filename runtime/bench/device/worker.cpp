@@ -1,8 +1,9 @@
-// Backplane's side of the comparison on an accelerator: a process that compare.py talks to, a line
-// at a time, as peers/worker.cpp describes; "name" gives the device's name.
+// The side of Backplane in the comparison on an accelerator. compare.py talks to this process, a
+// line at a time, as peers/worker.cpp describes; "name" gives the name of the device.
 //
-// A figure is the time of one call when many are submitted one behind the other and waited for
-// together: of large calls the device's time, of tiny ones what submitting costs.
+// A figure is the time of one call when many calls are submitted one behind the other and waited
+// for together. For large calls this is the time on the device, for tiny calls the cost of
+// submitting.
 //
 // usage: device_worker PLUGIN DEVICE [KEY=VALUE]...
 #include <algorithm>
@@ -19,7 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Op = std::function<Tensor()>;
 
-constexpr double kGroupSeconds = 4e-3;  // Of calls that are waited for together.
+// The time of a group of calls that are waited for together.
+constexpr double kGroupSeconds = 4e-3;
 
 struct DeviceCase {
   std::string name;

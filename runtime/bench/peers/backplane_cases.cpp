@@ -1,4 +1,4 @@
-// The cases as a user of the runtime writes them: the cpu backend through the registry.
+// The cases as a user of the runtime writes them. They run on the cpu backend through the registry.
 #include <limits>
 
 #include "runtime/bench/peers/inputs.hpp"
@@ -12,7 +12,7 @@ constexpr double kNotCompared = std::numeric_limits<double>::quiet_NaN();
 
 class Suite {
  public:
-  // `setup` makes the inputs and gives the op over them.
+  // Adds a case. `setup` makes the inputs and returns the op over them.
   void add(std::string name, double bytes, double flops, std::function<Op()> setup) {
     cases_.push_back({std::move(name), bytes, flops, [setup = std::move(setup)] {
                         auto result = std::make_shared<Tensor>();
@@ -25,7 +25,7 @@ class Suite {
                       }});
   }
 
-  // An update in place, whose result depends on how often it ran.
+  // Adds an update in place. Its result depends on how often it ran.
   void add_update(std::string name, double bytes, double flops,
                   std::function<std::function<void()>()> setup) {
     cases_.push_back({std::move(name), bytes, flops, [setup = std::move(setup)] {

@@ -1,4 +1,4 @@
-// The limits of the machine, measured: what a kernel could reach at best.
+// Measures the limits of the machine, which are the best that a kernel could reach.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -17,9 +17,9 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-constexpr int kAccumulators = 96;  // Enough to hide the latency of a multiply-add.
+constexpr int kAccumulators = 96;  // They suffice to hide the latency of a multiply-add.
 
-// The compiler makes one multiply-add of each line, and keeps the accumulators in registers.
+// The compiler makes one multiply-add of each line and keeps the accumulators in registers.
 __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) float multiply_add(
     int64_t rounds, float factor, float term) {
   float sums[kAccumulators] = {};
@@ -56,7 +56,7 @@ __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"))) vo
 }  // namespace
 
 double memory_bandwidth(int threads) {
-  constexpr int64_t kCount = int64_t{32} << 20;  // Floats of an array: beyond every cache.
+  constexpr int64_t kCount = int64_t{32} << 20;  // The floats of an array exceed every cache.
   const auto a = make_array(kCount), b = make_array(kCount), c = make_array(kCount);
   const auto best_seconds = [&](auto&& part_of) {
     double best = 1e9;

@@ -1,5 +1,5 @@
-// The cases that oneDNN has, called directly: primitives made beforehand, the formats of the case
-// for what goes in and comes out, and constant weights in the format that the library prefers.
+// The cases that oneDNN has, as direct calls. Primitives are made beforehand. Inputs and outputs
+// have the formats of the case, and constant weights have the format that the library prefers.
 #include <cmath>
 #include <dnnl.hpp>
 #include <memory>
@@ -53,7 +53,7 @@ double mean_abs(const dnnl::memory& memory) {
   return sum / static_cast<double>(n);
 }
 
-// A primitive over memory of the given descriptors, of which `result` is compared.
+// A primitive over memory of the given descriptors. The memory `result` is compared.
 struct Program {
   dnnl::stream stream{engine()};
   dnnl::primitive primitive;
@@ -70,7 +70,7 @@ Ready ready(Program program) {
           [shared] { return mean_abs(shared->arguments.at(shared->result)); }};
 }
 
-// `sources` are filled with input 0, 1, ... in this order.
+// `sources` are filled with inputs 0, 1, ... in this order.
 template <typename PrimitiveDesc, typename Primitive>
 Ready make(const PrimitiveDesc& desc, std::vector<std::pair<int, Desc>> sources) {
   Program program;
@@ -133,7 +133,7 @@ Case reduction_case(const std::string& name, const Dims& x, const Dims& y,
           }};
 }
 
-// From rows of `x` with the two axes exchanged in memory to plain ones.
+// Copies rows of `x` whose two axes are exchanged in memory to plain rows.
 Case reorder_case(const std::string& name, const Desc& from, const Desc& to) {
   return {name, 0, 0, [=] {
             const dnnl::memory x = filled(from, 0);
@@ -159,7 +159,7 @@ Case layer_norm_case() {
           }};
 }
 
-// Activations in plain formats, as the case has them; weights in the format that is fastest.
+// The activations have plain formats, as in the case, and the weights have the fastest format.
 Case convolution_case(const std::string& name, const Dims& x, const Dims& w, int64_t stride,
                       int64_t padding) {
   return {name, 0, 0, [=] {

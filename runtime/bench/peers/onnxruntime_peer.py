@@ -1,5 +1,5 @@
-"""The cases that ONNX has, in onnxruntime, each a model of one node whose inputs and output are
-bound beforehand, as a process that peers.py talks to: onnxruntime_peer.py THREADS
+"""Runs the cases that ONNX has in onnxruntime. Each case is a model of one node, whose inputs and
+output are bound beforehand. peers.py talks to this process: onnxruntime_peer.py THREADS
 """
 
 import sys
@@ -37,7 +37,7 @@ def session(op, inputs, constants, attributes, outputs):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.inter_op_num_threads = 1
-    # Its threads would otherwise burn the time of the peer that runs next.
+    # Threads that spin would use the time of the peer that runs next.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return onnxruntime.InferenceSession(model.SerializeToString(), options,
                                         providers=["CPUExecutionProvider"])

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the cpu backend with PyTorch, onnxruntime and oneDNN called directly: the same work on
-the same numbers, in one run, in turn. Each peer is a process of its own; the figure of a row is the
-median over the rounds of (time of the peer / time of Backplane), so above 1 Backplane is faster.
+"""Compares the cpu backend with PyTorch, onnxruntime and direct calls of oneDNN: all do the same
+work on the same numbers, in one run, in turn. Each peer is a process of its own. The figure of a
+row is the median over the rounds of (time of the peer / time of Backplane); above 1 Backplane is
+faster.
 
 The last columns say how near the row is to the limit of this machine: the time that its bytes need
 at the bandwidth of memory, or its operations at the f32 peak of the processor, over the time taken.
@@ -26,7 +27,7 @@ ROOT = HERE.parents[2]
 PYTHON = ROOT / ".deps/peers/bin/python"
 WORKER = ROOT / "build/release/bin/peers_worker"
 PEERS = ("PyTorch", "onnxruntime", "oneDNN")
-PAUSE_SECONDS = 0.01  # Until the threads of the peer before have gone to sleep.
+PAUSE_SECONDS = 0.01  # The threads of the previous peer go to sleep within it.
 
 
 class PeerError(Exception):
@@ -35,7 +36,7 @@ class PeerError(Exception):
 
 class Peer:
     """A process that answers lines; worker.cpp lists them. It runs on as many processors as it may
-    use threads: a setting of the library alone would not bind each of them."""
+    use threads, because a setting of the library alone would not limit every library."""
 
     def __init__(self, name, command, threads):
         self.name = name
@@ -59,7 +60,7 @@ class Peer:
         return answer
 
     def cases(self):
-        """{name: (bytes, flops)}"""
+        """Returns {name: (bytes, flops)}."""
         self.process.stdin.write("list\n")
         self.process.stdin.flush()
         result = {}
@@ -81,13 +82,13 @@ def start(threads, wanted):
 
 
 def is_same(ours, theirs):
-    """Whether two means of absolute values are those of the same work; NaN says nothing."""
+    """Returns whether two means of absolute values can be results of the same work; NaN agrees."""
     return math.isnan(ours) or math.isnan(theirs) or \
         abs(ours - theirs) <= 0.02 * max(abs(ours), abs(theirs)) + 1e-6
 
 
 def measure(name, peers, have, options):
-    """{peer: seconds of a call in each round}, and {peer: why it is missing}."""
+    """Returns {peer: seconds of a call in each round}, and {peer: why it is missing}."""
     ready, missing, checks = [], {}, {}
     for peer in peers.values():
         if name not in have[peer.name]:

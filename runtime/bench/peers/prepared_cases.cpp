@@ -1,4 +1,4 @@
-// Cases whose weight is constant: prepared through the registry, as a host with a graph does it.
+// The cases whose weight is constant. The registry prepares them, as for a host that has a graph.
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace bp::bench {
 namespace {
 
-constexpr uint64_t kSecondArgument = 2;  // The weight, in every op below.
+constexpr uint64_t kSecondArgument = 2;  // The argument 2 is the weight in every op below.
 
 void check(bp_status status) {
   if (status != BP_OK) throw std::runtime_error(bp_error_text());
@@ -43,7 +43,7 @@ class PreparedOp {
   const bp_target& target() const { return tensors_.back().device().target(); }
 
   Args args_;
-  std::vector<Tensor> tensors_;  // The result is the last.
+  std::vector<Tensor> tensors_;  // The last tensor is the result.
   bp_prepared* prepared_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-"""What a peer written in Python has in common with peers_worker: see worker.cpp for the lines."""
+"""Has what peers in Python share with peers_worker; worker.cpp describes the lines."""
 
 import statistics
 import sys
@@ -6,7 +6,7 @@ import time
 
 
 def input_values(numpy, shape, s=0):
-    """The numbers that every peer works on."""
+    """Returns the numbers that every peer works on."""
     i = numpy.arange(int(numpy.prod(shape, dtype=numpy.int64)), dtype=numpy.int64)
     values = ((7919 * i + 104729 * s) % 2003 - 501).astype(numpy.float32) / numpy.float32(1001)
     return values.reshape(shape)
@@ -32,7 +32,7 @@ def median_seconds(run, budget_seconds):
 
 
 def serve(cases):
-    """Answers lines. cases[NAME]() gives (run, mean_abs); mean_abs gives NaN if it says nothing."""
+    """Answers lines. cases[NAME]() gives (run, mean_abs), and mean_abs NaN if there is no mean."""
     run = mean_abs = None
     for line in sys.stdin:
         verb, _, argument = line.strip().partition(" ")
@@ -51,6 +51,6 @@ def serve(cases):
                 answer = f"{median_seconds(run, float(argument) * 1e-3):.9g}"
             else:
                 answer = f"error\tunknown verb '{verb}'"
-        except Exception as error:  # A peer that cannot run a case says so, and goes on.
+        except Exception as error:  # A peer that cannot run a case reports it and goes on.
             answer = f"error\t{type(error).__name__}: {str(error).splitlines()[0][:200]}"
         print(answer, flush=True)

@@ -1,4 +1,4 @@
-"""The cases in PyTorch, eager, as a process that peers.py talks to: torch_peer.py THREADS"""
+"""Runs the cases in eager PyTorch. peers.py talks to this process: torch_peer.py THREADS"""
 
 import sys
 
@@ -23,7 +23,7 @@ def i(shape, n, s=0):
 
 
 def case(name, setup):
-    """`setup` makes the inputs and gives the op over them."""
+    """Adds a case. `setup` makes the inputs and returns the op over them."""
     def prepare():
         op, result = setup(), []
 
@@ -37,7 +37,7 @@ def case(name, setup):
 
 
 def over(make, op):
-    """A case whose inputs are the tensors that `make` gives."""
+    """Adds a case whose inputs are the tensors that `make` returns."""
     def setup():
         tensors = make()
         return lambda: op(*tensors)

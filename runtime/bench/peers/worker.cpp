@@ -1,4 +1,4 @@
-// One peer of the comparison as a process that peers.py talks to, a line at a time:
+// One peer of the comparison. peers.py talks to this process, a line at a time:
 //
 //   list            NAME<tab>BYTES<tab>FLOPS for each case, then an empty line
 //   ceilings N      memory bandwidth and peak on N threads: BYTES_PER_S<tab>FLOPS_PER_S
@@ -24,7 +24,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Short calls are timed in groups, so that the clock does not count.
+// Returns the median time of a call. Short calls are timed in groups, so that the cost of reading
+// the clock does not count.
 double median_seconds(const Ready& ready, double budget_seconds) {
   const auto begin = Clock::now();
   ready.run();

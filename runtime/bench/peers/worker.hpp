@@ -1,8 +1,8 @@
-// What a peer of the comparison offers: named cases, each ready to be timed.
+// A peer of the comparison offers named cases, each ready to be timed.
 //
-// All peers fill their inputs with the same numbers, so that what they give can be compared:
-// element i of input s is ((7919 * i + 104729 * s) mod 2003 - 501) / 1001, in f32, and then in the
-// dtype of the case. Indices are (7919 * i + 104729 * s) mod n.
+// All peers fill their inputs with the same numbers, so that results can be compared. Element i of
+// input s is ((7919 * i + 104729 * s) mod 2003 - 501) / 1001, in f32, and then in the dtype of the
+// case. Indices are (7919 * i + 104729 * s) mod n.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,14 @@ namespace bp::bench {
 
 // A case that has been set up.
 struct Ready {
-  std::function<void()> run;         // One call of the op, completed when it returns.
-  std::function<double()> mean_abs;  // Of the elements of the result, after run().
+  std::function<void()> run;  // Runs one call of the op and returns when it has completed.
+  // Returns the mean over the elements of the result, after run().
+  std::function<double()> mean_abs;
 };
 
 struct Case {
   std::string name;
-  double bytes = 0;  // That have to be read and written at least.
+  double bytes = 0;  // The least that must be read and written.
   double flops = 0;  // Multiplications and additions.
   std::function<Ready()> prepare;
 };
@@ -30,16 +31,16 @@ inline float input_value(int64_t i, int64_t s) {
 }
 inline int64_t index_value(int64_t i, int64_t s, int64_t n) { return (7919 * i + 104729 * s) % n; }
 
-// The cases of each engine. The names are the same where the work is.
+// Return the cases of each engine. Cases that do the same work have the same name.
 std::vector<Case> backplane_cases();
 std::vector<Case> onednn_cases();
 
-// Those of Backplane whose weight is constant, and was prepared.
+// Adds the cases of Backplane whose weight is constant and was prepared.
 void add_prepared_cases(std::vector<Case>& cases);
 
-// Bytes per second of memory that no cache holds, the most of reading, copying and adding, where
-// the bytes read and written count; and multiplications and additions of f32 per second: the limits
-// of this machine on `threads` threads.
+// Return the limits of this machine on `threads` threads. memory_bandwidth() is in bytes per
+// second, read and written, of memory that no cache holds, and takes the best of reading, copying
+// and adding. The other limit is in f32 multiplications and additions per second.
 double memory_bandwidth(int threads);
 double peak_flops(int threads);
 

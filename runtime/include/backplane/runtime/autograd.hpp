@@ -7,12 +7,12 @@
 //
 // An op is recorded if recording is on for the thread and an input requires a gradient. Writes in
 // place are not recorded: the *_out functions refuse tensors that require a gradient while
-// recording is on. What a recorded op needs later must not be changed in place: backward() notices
-// and says so.
+// recording is on. A program must not change in place what a recorded op needs for its gradient:
+// backward() then throws Error and names the tensor.
 //
 // Order: ops run backward in the reverse of the order in which they were recorded, on the calling
-// thread and its current streams. Where several gradients meet they are added in that order, so
-// that the result is the same, bit for bit, in every run.
+// thread and its current streams. Gradients that meet at one tensor are added in that order, so the
+// result is the same, bit for bit, in every run.
 #pragma once
 
 #include <span>
@@ -26,7 +26,7 @@ namespace detail {
 extern constinit thread_local bool recording;
 }
 
-// Whether this thread records what ops need for gradients.
+// Returns whether this thread records what ops need for gradients.
 inline bool is_grad_enabled() { return detail::recording; }
 
 // Turns recording on or off for this thread and scope.
@@ -43,7 +43,7 @@ class GradModeGuard {
   bool previous_;
 };
 
-// No recording in this scope: for evaluation, and for updates of parameters in place.
+// Turns recording off in this scope, for evaluation and for updates of parameters in place.
 class NoGradGuard {
  public:
   NoGradGuard() : guard_(false) {}
@@ -53,20 +53,21 @@ class NoGradGuard {
 };
 
 struct GradOptions {
-  bool retain_graph = false;  // Keep what was saved, so that the graph can be run again.
+  bool retain_graph = false;  // Keep what was saved, so that the graph can run again.
   bool create_graph = false;  // Record the gradients' own computation; implies retain_graph.
   bool allow_unused = false;  // An input that the outputs do not depend on gets an empty gradient.
 };
 
-// The gradients of `outputs` for `inputs`, which may be leaves or results. `grad_outputs` are the
-// gradients of the outputs; none means 1 each, for outputs of one element.
+// Returns the gradients of `outputs` with respect to `inputs`, which may be leaves or results.
+// `grad_outputs` are the gradients of the outputs. If it is empty, each output must have one
+// element, and its gradient is 1.
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> grad_outputs = {},
                          const GradOptions& options = {});
 std::vector<Tensor> grad(const Tensor& output, std::initializer_list<Tensor> inputs,
                          const GradOptions& options = {});
 
-// Adds the gradients of `outputs` to grad() of the leaves they depend on.
+// Adds the gradients of `outputs` to grad() of the leaves that the outputs depend on.
 void backward(std::span<const Tensor> outputs, std::span<const Tensor> grad_outputs = {},
               const GradOptions& options = {});
 

@@ -10,25 +10,27 @@
 
 namespace bp {
 
-// Samples of one shape with a class each.
+// Samples of one shape, each with the class that it belongs to.
 struct Dataset {
   std::vector<float> inputs;  // (count, *sample_shape), row-major.
   std::vector<int64_t> sample_shape;
-  std::vector<int64_t> targets;  // (count); classes from 0 on.
+  std::vector<int64_t> targets;  // (count); classes count from 0.
 
   int64_t count() const { return static_cast<int64_t>(targets.size()); }
-  int64_t sample_size() const;  // Elements of one sample.
+  int64_t sample_size() const;  // The number of elements of one sample.
 
-  // The samples with these indices, in this order.
+  // Returns the samples with these indices, in this order.
   Dataset subset(const std::vector<int64_t>& indices) const;
 };
 
-// Reads lines of numbers that are separated by commas: the elements of a sample, then its class.
-// The first line is a header and is skipped. Throws Error with file and line.
+// Reads a file with a line of numbers, separated by commas, for each sample: the elements of the
+// sample, then its class. The first line of the file is a header and is skipped. An Error names
+// file and line.
 Dataset read_csv(const std::string& path, std::vector<int64_t> sample_shape);
 
-// Splits into (first, second), where `second` has `second_count` samples and every class has the
-// same share in both, as far as whole samples allow. The same seed gives the same split everywhere.
+// Splits `all` into (first, second). `second` has `second_count` samples, and every class has the
+// same share in both parts, as far as whole samples allow. A seed gives the same split on every
+// machine.
 std::pair<Dataset, Dataset> stratified_split(const Dataset& all, int64_t second_count,
                                              uint64_t seed);
 
@@ -39,8 +41,9 @@ struct Batch {
 
 struct DataLoaderOptions {
   int64_t batch_size = 32;
-  bool shuffles = false;    // Another order in each epoch, all of them fixed by `seed`.
-  bool drops_last = false;  // Leaves out a last batch that is smaller.
+  // Each epoch has another order; `seed` fixes all of them.
+  bool shuffles = false;
+  bool drops_last = false;  // Leaves out the last batch if it is smaller.
   uint64_t seed = 0;
 };
 
@@ -51,12 +54,12 @@ struct DataLoaderOptions {
 //     for (Batch batch; loader.next(batch);) train(batch);
 //   }
 //
-// Borrows the data set. Not thread-safe.
+// A DataLoader borrows the data set and is not thread-safe.
 class DataLoader {
  public:
   DataLoader(const Dataset& dataset, Device device, const DataLoaderOptions& options = {});
 
-  // Goes to the first batch of an epoch. The order depends on seed and epoch alone.
+  // Goes to the first batch of an epoch. The order of the samples depends only on seed and epoch.
   void begin(int64_t epoch);
 
   // Fills `batch`, or returns false at the end of the epoch.

@@ -1,6 +1,6 @@
 // Devices, streams, events, and the generators of random numbers.
 //
-//   bp::Device device("npu:0");          // Loads the backend that has it, where none did so far.
+//   bp::Device device("npu:0");          // Loads a backend that has the device, if none is loaded.
 //   bp::Stream copies(device);
 //   bp::StreamGuard guard(copies);       // Until the end of the scope, this thread's work for the
 //                                        // device goes to `copies`.
@@ -8,7 +8,8 @@
 // Rules for everything here, unless it says otherwise:
 //   Threads    Safe from any thread, but not while an object is moved or destroyed.
 //   Blocking   Never waits for a device.
-//   Errors     Throws bp::Error. Destructors cannot: synchronize() first to learn of failed work.
+//   Errors     Throws bp::Error. Destructors throw nothing: call synchronize() first to learn of
+//              failed work.
 //   Ownership  Stream and Event own their handle and can only be moved. A Device is a name: it may
 //              be copied freely, and lives as long as the registry it came from.
 #pragma once
@@ -22,16 +23,16 @@
 
 namespace bp {
 
-// The registry that Device("...") loads backends into. Made by its first use and never destroyed,
-// since tensors may live until the process ends.
+// Returns the registry that Device("...") loads backends into. The first call makes it. It is never
+// destroyed, since tensors may live until the process ends.
 bp_registry* default_registry();
 
-// The state of a Philox generator: a seed, and how far its sequence has been used up.
+// The state of a Philox generator: a seed, and how much of its sequence has been used.
 class Generator {
  public:
   struct Range {
     uint64_t seed;
-    uint64_t offset;  // The first block, of four words each, that is the taker's alone.
+    uint64_t offset;  // The first block that only the caller of take() has. A block has four words.
   };
 
   explicit Generator(uint64_t seed) : seed_(seed) {}
@@ -39,11 +40,14 @@ class Generator {
   // Begins the sequence of `seed` again.
   void set_seed(uint64_t seed, uint64_t offset = 0);
 
-  // The present state, to be given back to set_seed().
+  // Returns the present state, which set_seed() takes back.
   Range state() const;
 
   // Takes the next `block_count` blocks out of the sequence.
   Range take(uint64_t block_count);
+
+  // Gives `range` of `block_count` blocks back, if nothing was taken behind it since.
+  void give_back(const Range& range, uint64_t block_count);
 
  private:
   mutable std::mutex mutex_;
@@ -54,14 +58,14 @@ class Generator {
 class Device {
  public:
   // Finds "vendor.backend:0", "backend:0" or "backend" (its first device) in default_registry(). If
-  // no loaded backend has it, loads the one whose manifest has that name. While no device of class
-  // host is loaded then, for the ops that this device has no kernel for, loads the other backends
-  // that are found, one after the other, until one brings such a device. Those that fail to load
-  // are passed over; bp_error_text() has what the latest of them said.
+  // no loaded backend has the device, loads the backend whose manifest has that name. Ops that the
+  // device has no kernel for run on a device of class host. If none is loaded, loads the other
+  // backends that are found, one after the other, until one brings such a device. A backend that
+  // fails to load is passed over; bp_error_text() has the text of the latest failure.
   Device(std::string_view name);  // NOLINT: a name is a device wherever one is asked for.
   Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT: as above.
 
-  // A device of any registry, which must outlive all that is made on it.
+  // Refers to a device of any registry. The registry must outlive all that is made on the device.
   explicit Device(const bp_target& target) : target_(&target) {}
 
   const bp_target& target() const { return *target_; }
@@ -70,12 +74,12 @@ class Device {
   // Blocks until all streams of the device are idle.
   void synchronize() const;
 
-  // How the ops on this device were served, in a line: by its kernels, by decompositions, on the
-  // host. With `has_ops` a line follows for each op that did not always run on its kernels;
-  // bp_kernel_explain() says why for a call.
+  // Says in one line how the ops on this device were served: by its kernels, by decompositions, or
+  // on the host. With `has_ops` a line follows for each op that did not always run on the device's
+  // kernels; bp_kernel_explain() gives the reason for one call.
   std::string report(bool has_ops = false) const;
 
-  // The generator that random ops on this device use unless they are given another.
+  // Returns the generator of the random ops on this device that are given no other.
   Generator& generator() const;
 
   friend bool operator==(const Device&, const Device&) = default;
@@ -84,13 +88,14 @@ class Device {
   const bp_target* target_;
 };
 
-// Seeds the generators of all devices, also of those that are used later.
+// Seeds the generators of all devices, also of devices that are first used later.
 void manual_seed(uint64_t seed);
 
-// The device that this thread's DeviceGuard names; without one it is an Error.
+// Returns the device that this thread's innermost DeviceGuard names. Without a guard it throws
+// Error.
 Device current_device();
 
-// Makes `device` the one where tensors are made if none is named, for this thread and scope.
+// Tensors for which no device is named are made on `device`, for this thread and scope.
 class DeviceGuard {
  public:
   explicit DeviceGuard(Device device);
@@ -104,7 +109,7 @@ class DeviceGuard {
 
 class Event;
 
-// An ordered queue of work on one device. Destroying it does not wait for its work.
+// An ordered queue of work on one device. Destroying a stream does not wait for its work.
 class Stream {
  public:
   explicit Stream(Device device, int32_t priority = 0);
@@ -112,15 +117,16 @@ class Stream {
   Stream(Stream&& other) noexcept;
   Stream& operator=(Stream&& other) noexcept;
 
-  // Orders later work on this stream after what was submitted to `other` so far, which must be of
-  // the same backend.
+  // Makes later work on this stream wait for the work submitted to `other` so far. Both streams
+  // must be of one backend.
   void wait_for(const Stream& other);
   void wait_for(const Event& event);
 
-  // Whether all submitted work has ended.
+  // Returns whether all submitted work has ended.
   bool is_idle() const;
 
-  // Blocks until idle. Throws the failure of the stream, each time until it is cleared.
+  // Blocks until all submitted work has ended. Throws the failure of the stream, also when called
+  // again, until the failure is cleared.
   void synchronize() const;
 
   Device device() const { return device_; }
@@ -139,16 +145,17 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
-  // Captures what was submitted so far to `stream`, or to the current stream of the device.
+  // Captures the work submitted so far to `stream`, or to the current stream of the device.
   void record(const Stream& stream);
   void record();
 
   bool is_done() const;
 
-  // Blocks until done. Throws the failure that the event carries.
+  // Blocks until the captured work has ended. Throws the failure that the event carries.
   void synchronize() const;
 
-  // Nanoseconds on the device from this event to `end`; both were made with BP_EVENT_TIMING.
+  // Returns the nanoseconds on the device from this event to `end`. Both events must be made with
+  // BP_EVENT_TIMING.
   int64_t elapsed_ns(const Event& end) const;
 
   Device device() const { return device_; }
@@ -160,7 +167,7 @@ class Event {
 };
 
 // Sends this thread's work for the stream's device to `stream` until the end of the scope. Guards
-// nest, and one for another device leaves this one as it is.
+// nest, and a guard for one device does not change the stream of another.
 class StreamGuard {
  public:
   explicit StreamGuard(const Stream& stream);
@@ -175,8 +182,8 @@ class StreamGuard {
   StreamGuard* outer_;
 };
 
-// The stream of the innermost StreamGuard of this thread for the device, or NULL for its default
-// stream, as all functions of backplane/host.h take it.
+// Returns the stream of this thread's innermost StreamGuard for the device. Without a guard it
+// returns NULL, which the functions of backplane/host.h take for the device's default stream.
 bp_stream* current_stream(const bp_target& target);
 
 // Blocks until the work of this thread's current stream has ended, and throws its failure.

@@ -1,4 +1,4 @@
-// The one way a failure of the C side becomes a C++ exception.
+// This header has the one way in which a failure of the C side becomes a C++ exception.
 #pragma once
 
 #include <stdexcept>
@@ -8,8 +8,8 @@
 
 namespace bp {
 
-// Thrown by everything in the runtime. what() names the op or call, the argument, what was given
-// and what is allowed; code() is the status that the C side gave or would have given.
+// Every failure in the runtime throws Error. what() names the op or call, the argument, the given
+// value and what is allowed. code() is the status that the C side gave or would have given.
 class Error : public std::runtime_error {
  public:
   Error(bp_status code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -21,13 +21,14 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-// Throws what this thread's error slot says. `call` is put before it unless it is NULL.
+// Throws Error with the text of this thread's error slot, and `call` before it unless `call` is
+// NULL.
 [[noreturn]] void throw_status(bp_status status, const char* call);
 
 }  // namespace detail
 
-// Throws Error unless `status` is BP_OK, with the text in this thread's error slot. `call` names
-// the C function, for the message: "stream.create: unsupported: no free queue".
+// Throws Error with the text of this thread's error slot unless `status` is BP_OK. `call` names the
+// C function in the message: "stream.create: unsupported: no free queue".
 inline void check(bp_status status, const char* call) {
   if (status != BP_OK) [[unlikely]]
     detail::throw_status(status, call);

@@ -1,4 +1,5 @@
-// Device memory in numbers. Tensors take theirs from the caching allocator of their device.
+// Statistics of device memory. Tensors take their memory from the caching allocator of their
+// device.
 #pragma once
 
 #include <string>
@@ -7,10 +8,10 @@
 
 namespace bp {
 
-// What the cache of `device` holds and has done; the members are described in backplane/host.h.
+// Returns what the cache of `device` holds and has done; backplane/host.h describes the members.
 bp_cache_statistics memory_statistics(Device device);
 
-// The same as a table for people.
+// Returns the statistics as a table for people.
 std::string memory_summary(Device device);
 
 // Gives memory that no tensor uses back to the device.

@@ -1,4 +1,4 @@
-// Layers with parameters, and how they make a model.
+// Layers with parameters, and ways to join layers into a model.
 //
 //   bp::DeviceGuard guard("npu");
 //   auto model = bp::nn::Sequential({
@@ -6,8 +6,8 @@
 //       std::make_shared<bp::nn::Linear>(32, 10)});
 //   bp::Tensor logits = model(x);
 //
-// Parameters are made on current_device(), in f32, from its generator, with the initial
-// distribution named at each layer. Not thread-safe.
+// Parameters are made in f32 on current_device(). Their first values come from its generator, in
+// the distribution that the comment of each layer names. Modules are not thread-safe.
 #pragma once
 
 #include <memory>
@@ -21,7 +21,7 @@
 
 namespace bp::nn {
 
-// A layer, or a model of layers. Owns its parameters and shares its layers.
+// A layer, or a model of layers. A module owns its parameters and shares its layers.
 class Module {
  public:
   Module() = default;
@@ -32,24 +32,25 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   Tensor operator()(const Tensor& x) { return forward(x); }
 
-  // ("layer.weight", tensor) for every parameter of this module and its layers, in the order in
-  // which they were added.
+  // Returns ("layer.weight", tensor) for every parameter of this module and its layers, in the
+  // order in which they were added.
   std::vector<std::pair<std::string, Tensor>> named_parameters() const;
-  // The parameters, each once, also where several layers share it.
+  // Returns each parameter once, also if several layers share it.
   std::vector<Tensor> parameters() const;
-  int64_t parameter_count() const;  // Elements of all parameters.
+  int64_t parameter_count() const;  // The number of elements of all parameters.
 
-  // Whether layers behave as in training, as Dropout does. On at first.
+  // Sets whether layers such as Dropout behave as in training, which is the default.
   void train(bool is_training = true);
   bool is_training() const { return is_training_; }
 
-  // Parameters by name, sharing their memory; and back: copies the values. Names and shapes must
-  // agree exactly, else it throws Error and nothing is changed.
+  // state_dict() returns the parameters by name, without a copy of their memory. load_state_dict()
+  // copies the values of `state` into the parameters. If the names or shapes do not agree exactly,
+  // it throws Error and changes nothing.
   TensorMap state_dict() const;
   void load_state_dict(const TensorMap& state);
 
  protected:
-  // Makes `tensor` a parameter: a leaf that requires a gradient. A name is used once in a module.
+  // Makes `tensor` a parameter: a leaf that requires a gradient. A module uses each name once.
   Tensor add_parameter(std::string name, const Tensor& tensor);
   void add_module(std::string name, std::shared_ptr<Module> module);
 
@@ -63,8 +64,8 @@ class Module {
   bool is_training_ = true;
 };
 
-// y = activation(x W^T + b) for x of (..., in_features). Weight (out_features, in_features) and
-// bias (out_features) are uniform in +-1/sqrt(in_features).
+// y = activation(x W^T + b) for x of shape (..., in_features). The weight (out_features,
+// in_features) and the bias (out_features) begin uniform in +-1/sqrt(in_features).
 class Linear : public Module {
  public:
   Linear(int64_t in_features, int64_t out_features, bool has_bias = true,
@@ -78,14 +79,14 @@ class Linear : public Module {
 
 struct Conv2dOptions {
   int64_t stride = 1;
-  int64_t padding = 0;  // On every side.
+  int64_t padding = 0;  // On each side.
   int64_t dilation = 1;
   int64_t groups = 1;
   bool has_bias = true;
 };
 
-// Convolution of (n, in_channels, h, w). Weight (out_channels, in_channels / groups, kernel,
-// kernel) and bias are uniform in +-1/sqrt(in_channels / groups * kernel^2).
+// Convolution of x (n, in_channels, h, w). The weight (out_channels, in_channels / groups, kernel,
+// kernel) and the bias begin uniform in +-1/sqrt(in_channels / groups * kernel^2).
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size,
@@ -97,8 +98,8 @@ class Conv2d : public Module {
   Tensor weight_, bias_;
 };
 
-// The row of a table (num_embeddings, width) for each index. Uniform with the standard deviation
-// `deviation`.
+// Looks up the row of a table (num_embeddings, width) for each index. The table begins uniform with
+// the standard deviation `deviation`.
 class Embedding : public Module {
  public:
   Embedding(int64_t num_embeddings, int64_t width, double deviation = 1);
@@ -108,7 +109,7 @@ class Embedding : public Module {
   Tensor weight_;
 };
 
-// In training sets elements to zero with the chance `p` and scales the others by 1 / (1 - p).
+// In training, sets elements to zero with the probability `p` and scales the others by 1 / (1 - p).
 class Dropout : public Module {
  public:
   explicit Dropout(double p);
@@ -123,7 +124,8 @@ class Relu : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
-// x * P(x) with the distribution function P of the normal distribution, or its tanh approximation.
+// y = x * P(x), where P is the distribution function of the normal distribution, or y = the tanh
+// approximation of this product.
 class Gelu : public Module {
  public:
   explicit Gelu(GeluApproximation approximation = GeluApproximation::kNone)
@@ -134,14 +136,14 @@ class Gelu : public Module {
   GeluApproximation approximation_;
 };
 
-// x * sigmoid(x).
+// y = x * sigmoid(x).
 class Silu : public Module {
  public:
   Tensor forward(const Tensor& x) override;
 };
 
-// The last axis of x, of `width` elements, with mean 0 and variance 1, then scaled by weight, which
-// begins as 1, and shifted by bias, which begins as 0.
+// Normalizes the last axis of x, which has `width` elements, to mean 0 and variance 1. The result
+// is scaled by the weight, which begins as 1, and shifted by the bias, which begins as 0.
 class LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t width, double eps = 1e-5, bool has_bias = true);
@@ -152,7 +154,8 @@ class LayerNorm : public Module {
   Tensor weight_, bias_;
 };
 
-// The last axis of x over its root mean square, scaled by weight, which begins as 1.
+// Divides the last axis of x by its root mean square, and scales it by the weight, which begins as
+// 1.
 class RmsNorm : public Module {
  public:
   explicit RmsNorm(int64_t width, double eps = 1e-5);
@@ -164,13 +167,16 @@ class RmsNorm : public Module {
 };
 
 struct AttentionOptions {
-  int64_t key_head_count = 0;  // Heads of keys and values, each for several of queries; 0: as many.
-  bool is_causal = false;      // No position sees a later one.
+  // Heads of keys and values. Each of them serves several heads of queries. 0 stands for
+  // one head of keys and values per head of queries.
+  int64_t key_head_count = 0;
+  bool is_causal = false;  // No position sees a later one.
   bool has_bias = true;
 };
 
-// Attention of each position of x (batch, length, width) to the others: projections "query", "key"
-// and "value" into head_count heads, scaled dot products, and a projection "out" back to width.
+// Attention of each position of x (batch, length, width) to the others. The projections "query",
+// "key" and "value" lead into head_count heads, scaled dot products follow, and the projection
+// "out" leads back to `width`.
 class MultiHeadAttention : public Module {
  public:
   MultiHeadAttention(int64_t width, int64_t head_count, const AttentionOptions& options = {});
@@ -184,12 +190,13 @@ class MultiHeadAttention : public Module {
 
 struct TransformerBlockOptions {
   AttentionOptions attention;
-  int64_t hidden_width = 0;  // Of the layers behind attention; 0: 4 * width.
+  int64_t hidden_width = 0;  // The width between `up` and `down`. 0 stands for 4 * width.
   Activation activation = Activation::kGelu;
-  double dropout = 0;  // Of what attention and the layers behind it add to x.
+  double dropout = 0;  // Applied to what attention, and the layers behind it, add to x.
 };
 
-// x += attention(norm(x)), then x += down(activation(up(norm(x)))), for x (batch, length, width).
+// Computes x += attention(norm(x)), then x += down(activation(up(norm(x)))), for x of shape (batch,
+// length, width).
 class TransformerBlock : public Module {
  public:
   TransformerBlock(int64_t width, int64_t head_count, const TransformerBlockOptions& options = {});
@@ -202,7 +209,7 @@ class TransformerBlock : public Module {
   std::shared_ptr<Dropout> dropout_;
 };
 
-// The largest element of each window of kernel_size^2, which lie side by side.
+// Takes the largest element of each window of kernel_size^2. The windows lie side by side.
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(int64_t kernel_size) : kernel_size_(kernel_size) {}
@@ -212,13 +219,13 @@ class MaxPool2d : public Module {
   int64_t kernel_size_;
 };
 
-// (n, ...) becomes (n, everything else).
+// Reshapes (n, ...) to (n, product of the other extents).
 class Flatten : public Module {
  public:
   Tensor forward(const Tensor& x) override { return x.flatten(1); }
 };
 
-// One layer behind the other; they are named "0", "1", ...
+// Runs the layers one after the other; they are named "0", "1", ...
 class Sequential : public Module {
  public:
   explicit Sequential(std::vector<std::shared_ptr<Module>> layers);

@@ -1,12 +1,12 @@
-// Optimizers: they change parameters in place by the gradients that backward() left in them.
+// Optimizers change parameters in place by the gradients that backward() left in the parameters.
 //
 //   bp::AdamW optimizer(model.parameters(), {.lr = 1e-3});
 //   optimizer.zero_grad();
 //   loss.backward();
 //   optimizer.step();
 //
-// All parameters are updated by one call of a multi-tensor op. Parameters without a gradient are
-// left alone. Not thread-safe.
+// One call of a multi-tensor op updates all parameters. A parameter without a gradient does not
+// change. Optimizers are not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Optimizer {
 
   virtual void step() = 0;
 
-  // Takes the gradients away, so that the next backward() begins anew.
+  // Removes the gradients, so that the next backward() begins from none.
   void zero_grad();
 
  protected:
@@ -37,7 +37,7 @@ struct SgdOptions {
   double lr = 1e-2;
   double momentum = 0;
   double dampening = 0;
-  double weight_decay = 0;  // Added to the gradient, times the parameter.
+  double weight_decay = 0;  // The gradient grows by this factor times the parameter.
   bool nesterov = false;
 };
 
@@ -49,7 +49,7 @@ class Sgd : public Optimizer {
 
  private:
   SgdOptions options_;
-  std::vector<Tensor> momentum_buffers_;  // Empty without momentum.
+  std::vector<Tensor> momentum_buffers_;  // Empty if there is no momentum.
   std::vector<int64_t> step_counts_;
 };
 
@@ -58,7 +58,7 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 1e-2;  // Decoupled from the gradient.
+  double weight_decay = 1e-2;  // Decoupled: not part of the gradient.
 };
 
 // AdamW (Loshchilov and Hutter 2019), as the op adamw_step defines it.
@@ -68,10 +68,11 @@ class AdamW : public Optimizer {
   void step() override;
 
   double lr() const { return options_.lr; }
-  void set_lr(double lr);  // For schedules: from the next step on.
+  void set_lr(double lr);  // Sets the rate from the next step on, for schedules.
 
-  // What steps go by besides the parameters, which are counted in their order: to continue bit for
-  // bit. Loading copies; names, shapes and dtypes must agree, else it throws Error.
+  // state_dict() returns the state that steps need besides the parameters, so that training can
+  // continue bit for bit. The names in it count the parameters in their order. load_state_dict()
+  // copies the state. If names, shapes or dtypes do not agree, it throws Error.
   TensorMap state_dict() const;
   void load_state_dict(const TensorMap& state);
 
@@ -81,8 +82,8 @@ class AdamW : public Optimizer {
   std::vector<int64_t> step_counts_;
 };
 
-// A learning rate that rises in equal parts from 0 to `peak` over `warmup` steps and then falls as
-// half a cosine to `least`, which it has from step `total` on. Steps count from 1.
+// A learning rate that rises linearly from 0 to `peak` over `warmup` steps and then falls along
+// half a cosine to `least`. From step `total` on the rate is `least`. Steps count from 1.
 struct CosineSchedule {
   double peak = 1e-3;
   double least = 0;
@@ -92,8 +93,9 @@ struct CosineSchedule {
   double lr(int64_t step) const;
 };
 
-// Scales the gradients down, all by one factor, so that their norm, as of one long vector, is at
-// most `most`. Gives the norm that they had; blocks for it.
+// Scales all gradients by one factor, so that their norm is at most `most`. The norm is that of one
+// vector with the elements of all gradients. Returns the norm before the scaling, and blocks for
+// it.
 double clip_grad_norm(const std::vector<Tensor>& parameters, double most);
 
 }  // namespace bp

@@ -8,23 +8,23 @@
 
 namespace bp {
 
-// Shows how far a loop is, how fast it goes, and when it will end:
+// Shows how far a loop has come, how fast it runs, and when it will end:
 //
 //   ProgressBar bar(steps, "epoch 1");
 //   for (...) { ...; bar.step("loss 0.31"); }
 //   bar.finish("loss 0.31");
 //
 // On a terminal one line is redrawn, at most ten times a second. Elsewhere, such as in a log, a
-// line is written at each tenth of the way. Not thread-safe.
+// line is written at each tenth of the way. A ProgressBar is not thread-safe.
 class ProgressBar {
  public:
-  // `total` steps; `output` is not owned.
+  // `total` is the number of steps. `output` is not owned.
   ProgressBar(uint64_t total, std::string label, std::FILE* output = stderr);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // One step more is done. `note` stands at the end of the line.
+  // Counts one more step as done. `note` stands at the end of the line.
   void step(const std::string& note = "");
 
   // Draws the last state and ends the line. Further steps do nothing.

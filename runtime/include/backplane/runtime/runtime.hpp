@@ -1,4 +1,4 @@
-// Everything of the runtime.
+// Includes every header of the runtime.
 #pragma once
 
 #include "backplane/runtime/autograd.hpp"

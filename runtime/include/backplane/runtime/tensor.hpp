@@ -1,17 +1,18 @@
-// Tensors: shared handles of strided device memory, with views that share it.
+// A Tensor is a shared handle of strided device memory, and views of a tensor share its memory.
 //
 //   bp::Device device("npu");
 //   bp::Tensor a = bp::arange(6, BP_F32, device).reshape({2, 3});
-//   bp::Tensor b = a.transpose(0, 1) * 2 + 1;   // Views cost no copy; arithmetic runs on the
-//   device. std::cout << b << "\n" << b.select(0, 1).to_vector<float>()[0];
+//   bp::Tensor b = a.transpose(0, 1) * 2 + 1;  // Views cost no copy; the device does arithmetic.
+//   std::cout << b << "\n" << b.select(0, 1).to_vector<float>()[0];
 //
 // Rules for everything here, unless it says otherwise:
-//   Threads    Different handles may be used from different threads, also of one tensor, as long as
-//              nobody writes. Work goes to the calling thread's current stream of the device.
-//   Blocking   Only what gives values to the host waits: to_vector, item, copy_to_host, printing.
+//   Threads    Several threads may use different handles, also handles of one tensor, as long as
+//              no thread writes. Work goes to the calling thread's current stream of the device.
+//   Blocking   Only functions that give values to the host wait: to_vector, item, copy_to_host and
+//              printing.
 //   Errors     Throws bp::Error, which names the call, the argument, what was given and allowed.
-//   Ownership  Copies of a Tensor share it. A default Tensor is empty: it stands for "not given",
-//              and everything but `if (tensor)`, copying and assigning it is an error.
+//   Ownership  Copies of a Tensor share it. A default Tensor is empty and stands for "not given".
+//              Only `if (tensor)`, copying and assignment take an empty tensor; all else throws.
 //   Axes       Negative axes count from the end.
 #pragma once
 
@@ -76,7 +77,7 @@ class IntList {
   size_t count_ = 0;
 };
 
-// The default of arguments that take axes: all of them.
+// The default of arguments that take axes. It stands for all axes.
 inline constexpr int64_t kAllAxesMark = INT64_MIN;
 inline constexpr IntList kAllAxes(&kAllAxesMark, 1);
 
@@ -107,8 +108,8 @@ class Scalar {
   bp_scalar value_;
 };
 
-// An argument that is a tensor or a number: `add(x, 1)` moves nothing to the device. Borrows the
-// tensor, so it is only for arguments.
+// An argument that is a tensor or a number. A number, as in `add(x, 1)`, moves nothing to the
+// device. An Operand borrows the tensor, so only parameters of functions have this type.
 class Operand {
  public:
   Operand(const Tensor& tensor) : tensor_(&tensor), scalar_(0) {}  // NOLINT: see above.
@@ -116,7 +117,7 @@ class Operand {
   template <typename T, typename = std::enable_if_t<std::is_arithmetic_v<T>>>
   Operand(T value) : scalar_(value) {}  // NOLINT: see above.
 
-  const Tensor* tensor() const { return tensor_; }  // NULL for a number.
+  const Tensor* tensor() const { return tensor_; }  // NULL if the operand is a number.
   const bp_scalar& scalar() const { return scalar_.get(); }
 
  private:
@@ -141,95 +142,100 @@ class Tensor {
 
   explicit operator bool() const { return impl_ != nullptr; }
 
-  // ---- What it is
-  // --------------------------------------------------------------------------------
+  // ---- What it is -----------------------------------------------------------------------------
 
   int64_t ndim() const { return static_cast<int64_t>(get()->ndim); }
   IntList shape() const { return {get()->shape, get()->ndim}; }
-  IntList strides() const { return {get()->strides, get()->ndim}; }  // In elements.
+  IntList strides() const { return {get()->strides, get()->ndim}; }  // Counted in elements.
   int64_t shape(int64_t axis) const;
   int64_t numel() const;
   bp_dtype dtype() const { return get()->dtype; }
   uint64_t element_bytes() const { return bp_dtype_bits(dtype()) / 8; }
   Device device() const;
-  bool is_contiguous() const;  // Rows lie one behind the other, without gaps.
+  bool is_contiguous() const;  // Whether the elements are row-major without gaps.
 
-  // The tensor as kernels see it. Lent while this handle lives and is not assigned to.
+  // Returns the tensor as kernels see it. The pointer is valid until this handle is destroyed or
+  // assigned to.
   const bp_tensor* get() const {
     if (impl_ == nullptr) [[unlikely]]
       detail::throw_empty();
-    return reinterpret_cast<const bp_tensor*>(impl_);  // Its first member.
+    return reinterpret_cast<const bp_tensor*>(impl_);  // `view` is the first member.
   }
   detail::TensorImpl* impl() const { return impl_; }
 
-  // Counts writes in place to the memory, through whatever view. Wrappers and copies count them.
+  // Returns how often the memory was written in place, through any view. Wrappers and copies count.
   uint32_t version() const;
 
-  // Keeps the memory from being reused before `stream` has done what it was given so far when the
-  // last handle goes. For tensors that are used on another stream than the one they were made on.
+  // Keeps the memory from being reused too early: when the last handle goes, the memory stays in
+  // use until `stream` has ended all work submitted to it by then. Call it for a tensor that is
+  // used on another stream than the one on which it was made.
   void record_stream(const Stream& stream) const;
 
-  // ---- Views: no copies
-  // --------------------------------------------------------------------------
+  // ---- Views: no copies -----------------------------------------------------------------------
 
-  // One extent may be -1: it follows from the others. view() throws where strides cannot express
-  // the shape; reshape() then copies.
+  // One extent of `shape` may be -1 and then follows from the others. If no strides express the
+  // shape, view() throws and reshape() copies.
   Tensor view(IntList shape) const;
   Tensor reshape(IntList shape) const;
   Tensor flatten(int64_t first = 0, int64_t last = -1) const;
   Tensor permute(IntList axes) const;
   Tensor transpose(int64_t axis_a, int64_t axis_b) const;
-  Tensor transpose() const;  // Of the last two axes.
+  Tensor transpose() const;  // Swaps the last two axes.
   Tensor expand(IntList shape) const;
   Tensor slice(int64_t axis, int64_t start, int64_t stop,
-               int64_t step = 1) const;  // Like Python's.
+               int64_t step = 1) const;  // As in a slice of Python.
   Tensor narrow(int64_t axis, int64_t start, int64_t length) const;
   Tensor select(int64_t axis, int64_t index) const;
-  Tensor squeeze() const;  // All axes of extent 1 go.
+  Tensor squeeze() const;  // Removes all axes of extent 1.
   Tensor squeeze(int64_t axis) const;
   Tensor unsqueeze(int64_t axis) const;
-  // Not differentiable. `offset` counts elements from the beginning of this tensor.
+  // as_strided() is not differentiable. `offset` counts elements from the beginning of this tensor.
   Tensor as_strided(IntList shape, IntList strides, int64_t offset = 0) const;
 
-  // ---- Copies
-  // ------------------------------------------------------------------------------------
+  // ---- Copies ---------------------------------------------------------------------------------
 
-  Tensor contiguous() const;        // This tensor, if it is.
-  Tensor clone() const;             // A contiguous copy.
-  Tensor to(bp_dtype dtype) const;  // This tensor, if it is.
-  Tensor to(Device device) const;   // This tensor, if it is. A gradient travels back.
+  // contiguous() and to() return this tensor itself if it already is what they are asked for. A
+  // gradient of the result of to(device) moves back to the device of this tensor.
 
-  // Writes `source`, broadcast to this shape and cast to this dtype, in place. Not recorded.
+  Tensor contiguous() const;
+  Tensor clone() const;  // Returns a contiguous copy.
+  Tensor to(bp_dtype dtype) const;
+  Tensor to(Device device) const;
+
+  // Writes `source`, broadcast to this shape and cast to this dtype, in place. The write is not
+  // recorded.
   void copy_from(const Tensor& source) const;
   void fill(Scalar value) const;
 
-  // Row-major elements. The sizes must be equal.
+  // Copies row-major elements. `size_bytes` must be the size of this tensor.
   void copy_from_host(const void* source, uint64_t size_bytes) const;
   void copy_to_host(void* target, uint64_t size_bytes) const;
 
-  // The elements on the host, row-major. T has the dtype: uint8_t or bool for bool, uint16_t for
-  // f16 and bf16.
+  // Returns the elements on the host, row-major. T must match the dtype: uint8_t or bool for bool,
+  // uint16_t for f16 and bf16.
   template <typename T>
   std::vector<T> to_vector() const;
   template <typename T>
-  T item() const;  // Of one element; converts to T. Error if a float does not fit in 64 bits.
+  // Returns the one element of this tensor, converted to T. Error if a float does not fit in 64
+  // bits.
+  T item() const;
 
-  // ---- Gradients: see autograd.hpp
-  // ---------------------------------------------------------------
+  // ---- Gradients: see autograd.hpp ------------------------------------------------------------
 
   bool requires_grad() const;
-  bool is_leaf() const;                                         // Not the result of a recorded op.
-  const Tensor& set_requires_grad(bool required = true) const;  // Of a leaf of a float dtype.
+  bool is_leaf() const;  // True unless a recorded op made the tensor.
+  const Tensor& set_requires_grad(bool required = true) const;  // For a leaf of a float dtype.
   Tensor grad() const;                      // Empty until backward() has reached this leaf.
-  void set_grad(const Tensor& grad) const;  // Empty: begin anew.
-  Tensor detach() const;                    // The same memory, unknown to the graph.
+  void set_grad(const Tensor& grad) const;  // Empty: removes it.
+  Tensor detach() const;                    // Shares the memory outside the graph.
 
-  // Adds the gradient of this tensor to grad() of each leaf it depends on. `gradient` is that of
-  // this tensor; 1 if empty, which only a tensor of one element allows.
+  // Adds the gradient of this tensor to grad() of each leaf that it depends on. `gradient` is the
+  // gradient of this tensor itself. If `gradient` is empty or not given, it is 1, and the tensor
+  // must have one element.
   void backward() const;
   void backward(const Tensor& gradient, bool retain_graph = false, bool create_graph = false) const;
 
-  // Takes over one reference.
+  // Makes a Tensor that takes over one reference of `impl`.
   static Tensor adopt(detail::TensorImpl* impl) {
     Tensor tensor;
     tensor.impl_ = impl;
@@ -244,28 +250,27 @@ class Tensor {
   detail::TensorImpl* impl_ = nullptr;
 };
 
-// ---- Making tensors
-// ------------------------------------------------------------------------------
+// ---- Making tensors ---------------------------------------------------------------------------
 
 Tensor empty(IntList shape, bp_dtype dtype,
-             Device device = current_device());  // Content undefined.
+             Device device = current_device());  // The elements are undefined.
 Tensor full(IntList shape, Scalar value, bp_dtype dtype, Device device = current_device());
 Tensor zeros(IntList shape, bp_dtype dtype, Device device = current_device());
 Tensor ones(IntList shape, bp_dtype dtype, Device device = current_device());
 Tensor zeros_like(const Tensor& other);
 Tensor ones_like(const Tensor& other);
 Tensor arange(int64_t count, bp_dtype dtype, Device device = current_device());  // 0, 1, ...
-Tensor scalar(Scalar value, bp_dtype dtype, Device device = current_device());   // Without axes.
+Tensor scalar(Scalar value, bp_dtype dtype, Device device = current_device());   // No axes.
 
-// A copy of row-major host memory of the shape's size.
+// Copies row-major host memory of the shape's size to a new tensor.
 Tensor from_host(const void* data, IntList shape, bp_dtype dtype, Device device = current_device());
 
 namespace detail {
-// Error unless `shape` has `count` elements.
+// Throws Error unless `shape` has `count` elements.
 void check_element_count(uint64_t count, IntList shape);
 }  // namespace detail
 
-// The dtype of a host type.
+// Returns the dtype of a host type.
 template <typename T>
 constexpr bp_dtype dtype_of() {
   if constexpr (std::is_same_v<T, bool>) return BP_BOOL;
@@ -289,24 +294,23 @@ Tensor from_host(const std::vector<T>& data, IntList shape, Device device = curr
   return from_host(data.data(), shape, dtype_of<T>(), device);
 }
 
-// ---- Printing
-// ------------------------------------------------------------------------------------
+// ---- Printing ---------------------------------------------------------------------------------
 
 struct PrintOptions {
-  int precision = 4;         // Digits after the point.
-  int64_t threshold = 1000;  // Larger tensors show only their edges,
-  int64_t edge_items = 3;    // this many at each end of an axis.
+  int precision = 4;  // Digits after the point.
+  // A tensor of more elements than `threshold` shows only `edge_items` at each end of an axis.
+  int64_t threshold = 1000;
+  int64_t edge_items = 3;
   int line_width = 80;
 };
 std::string to_string(const Tensor& tensor, const PrintOptions& options = {});
 std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
 
-// "(2, 3)", and "f32"
+// to_string() returns text like "(2, 3)", and dtype_text() text like "f32".
 std::string to_string(IntList list);
 std::string dtype_text(bp_dtype dtype);
 
-// ---- Operators: the ops of these names, see ops.hpp
-// ----------------------------------------------
+// ---- Operators: each calls the op of its name, see ops.hpp -------------------------------------
 
 Tensor operator+(const Tensor& a, const Operand& b);
 Tensor operator-(const Tensor& a, const Operand& b);
@@ -320,8 +324,7 @@ Tensor operator-(Scalar a, const Tensor& b);
 Tensor operator*(Scalar a, const Tensor& b);
 Tensor operator/(Scalar a, const Tensor& b);
 
-// ---- Bodies of templates
-// -------------------------------------------------------------------------
+// ---- Bodies of templates ----------------------------------------------------------------------
 
 template <typename T>
 std::vector<T> Tensor::to_vector() const {

@@ -1,4 +1,4 @@
-// Which of many ranges of addresses an address lies in. The ranges do not overlap.
+// A map that finds the range that an address lies in. The ranges do not overlap.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace bp {
 template <typename Owner>
 class AddressMap {
  public:
-  // False if the range would overlap another, and nothing is added. One of 0 bytes holds no
-  // address: there is nothing to add.
+  // Adds a range. Returns false, and adds nothing, if the range would overlap another one. A range
+  // of 0 bytes holds no address, so add() ignores it and returns true.
   bool add(uint64_t address, uint64_t size_bytes, Owner* owner) {
     if (size_bytes == 0) return true;
     const auto next = ranges_.lower_bound(address);
@@ -30,7 +30,7 @@ class AddressMap {
     if (found != ranges_.end() && found->second.owner == owner) ranges_.erase(found);
   }
 
-  // NULL for an address in no range.
+  // Returns the owner of the range that holds `address`, or NULL if no range does.
   Owner* find(uint64_t address) const {
     const auto next = ranges_.upper_bound(address);
     if (next == ranges_.begin()) return nullptr;
@@ -43,7 +43,7 @@ class AddressMap {
     uint64_t size_bytes;
     Owner* owner;
   };
-  std::map<uint64_t, Range> ranges_;  // By the first address.
+  std::map<uint64_t, Range> ranges_;  // The key is the first address.
 };
 
 }  // namespace bp

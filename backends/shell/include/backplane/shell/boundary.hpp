@@ -41,8 +41,8 @@ bp_status guarded(const bp_host& host, Body&& body) noexcept {
   }
 }
 
-// Throws StatusError for a link behind `next` that says it has to be understood. `name` is what the
-// links qualify.
+// Throws StatusError if a link behind `next` has BP_STRUCT_MUST_UNDERSTAND. `name` names the struct
+// that the links qualify.
 inline void check_links(const void* next, const std::string& name) {
   constexpr int kMaxLinks = 64;  // As bp_struct_read() allows.
   int count = 0;
@@ -61,9 +61,9 @@ inline void check_links(const void* next, const std::string& name) {
   }
 }
 
-// Reads the request of the function named `call`, from any build of the host; NULL is all zero.
-// `struct_type` is what it must say it is, and `argument` what the function calls it. Throws
-// StatusError.
+// Reads a request of the function named `call`, written by any build of the host. A NULL request
+// reads as all zero. The request must have the type `struct_type`; `argument` is its name in error
+// texts. Throws StatusError.
 template <typename Desc>
 Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_type,
                const char* call, const char* argument = "desc") {
@@ -84,8 +84,8 @@ Desc read_desc(const Desc* theirs, uint32_t first_size_bytes, uint32_t struct_ty
   return ours;
 }
 
-// Throws StatusError unless the next item of an array, `stride_bytes` behind this one, begins
-// behind it. `item` begins with its struct_size; `name` is the stride.
+// Throws StatusError if stride_bytes, the stride of an array, is smaller than the struct_size of
+// its item `item`. `name` names the stride.
 inline void check_stride(const void* item, uint64_t stride_bytes, const std::string& name) {
   uint32_t size_bytes = 0;
   std::memcpy(&size_bytes, item, sizeof(size_bytes));
@@ -95,8 +95,8 @@ inline void check_stride(const void* item, uint64_t stride_bytes, const std::str
                                              std::to_string(size_bytes));
 }
 
-// Throws StatusError unless the caller made room for an offer of any build. `name` is the out
-// parameter.
+// Throws StatusError unless the caller made room for an offer of some released build. `name` names
+// the out parameter.
 template <typename Offer>
 void check_offer(const Offer* theirs, uint32_t first_size_bytes, const std::string& name) {
   if (theirs == nullptr) throw StatusError(BP_INVALID_ARGUMENT, name + " is NULL");
@@ -110,8 +110,8 @@ void check_offer(const Offer* theirs, uint32_t first_size_bytes, const std::stri
   check_links(theirs->next, name);
 }
 
-// Copies `ours` to what check_offer() let pass, as much of it as the caller's build knows; its
-// header stays as the caller wrote it.
+// Copies as much of `ours` as the caller's build knows to an out parameter that check_offer()
+// accepted. The header of the out parameter stays as the caller wrote it.
 template <typename Offer>
 void write_offer(const Offer& ours, Offer* theirs) {
   constexpr size_t kHeader = sizeof(bp_struct_header);

@@ -1,5 +1,4 @@
-// Bytes of a backend whose memory the host's processors reach: copies, fills, and the checks of
-// what a host hands in.
+// Copies, fills and checks of their arguments, for a backend whose memory the host can access.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +18,12 @@ inline void copy_bytes(void* dst, const void* src, uint64_t size_bytes) {
   if (size_bytes > 0) std::memcpy(dst, src, size_bytes);
 }
 
-// Writes the pattern once, then doubles what is there.
+// Fills `dst`: writes the pattern once, then copies what is written behind itself.
 inline void fill_bytes(std::byte* dst, uint64_t size_bytes, const std::byte* pattern,
                        uint64_t pattern_size_bytes) {
   if (size_bytes == 0) return;
   std::memcpy(dst, pattern, pattern_size_bytes);
-  // Blocks of at most 64 KiB: the source of the later ones stays in the cache.
+  // A block has at most 64 KiB, so that the source of the later blocks stays in the cache.
   const uint64_t block =
       std::max<uint64_t>(pattern_size_bytes, 65536 / pattern_size_bytes * pattern_size_bytes);
   for (uint64_t done = pattern_size_bytes; done < size_bytes;) {
@@ -34,7 +33,7 @@ inline void fill_bytes(std::byte* dst, uint64_t size_bytes, const std::byte* pat
   }
 }
 
-// Throws StatusError unless `pattern` can fill size_bytes.
+// Throws StatusError unless a fill of size_bytes can use `pattern`.
 inline void check_pattern(const void* pattern, uint64_t pattern_size_bytes, uint64_t size_bytes) {
   if (pattern == nullptr) throw StatusError(BP_INVALID_ARGUMENT, "fill: pattern is NULL");
   if (pattern_size_bytes < 1 || pattern_size_bytes > kMaxPatternBytes) {

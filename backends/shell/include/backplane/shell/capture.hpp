@@ -1,11 +1,11 @@
-// Captures for backends without graphs of their own: what is submitted to a capturing stream is
-// kept as Work, and replayed by submitting it again.
+// Captures for backends without graphs of their own. Work that is submitted to a capturing stream
+// is kept as Work objects; a replay submits them again.
 //
-// Nothing of the backend's streams and events changes. Which streams capture, and which events were
-// recorded there, stands in side tables here; while nothing captures, a submission costs one
-// relaxed load. The order of a capture is the order of its calls: it respects every edge that
-// events made, so that a replay may run on one stream. Edges are only followed to tell whether each
-// stream was joined again.
+// The backend's streams and events do not change. Side tables in this class say which streams
+// capture and which events were recorded in a capture. While no capture is open, a submission costs
+// one relaxed load. The order of a capture is the order of its calls. This order respects every
+// edge that events made, so a replay may run on one stream. The class follows edges only to tell
+// whether each stream was joined again.
 //
 // A backend puts CaptureFront (capture_front.hpp) in front of its tables, lets its launches ask
 // is_capturing(), and registers graphs() as its table.
@@ -27,9 +27,9 @@
 
 namespace bp {
 
-// What a backend says of an event.
+// The state of an event, which the backend gives.
 struct EventState {
-  bool is_known = false;  // One of this backend.
+  bool is_known = false;  // It is an event of this backend.
   bool is_host_signalled = false;
   bool was_recorded = false;
 };
@@ -37,27 +37,28 @@ struct EventState {
 struct Graph;
 struct GraphInstance;
 
-// What captures need of a backend. The functions answer for handles that may be NULL or foreign.
+// What captures need of a backend. The functions take handles that may be NULL or foreign.
 struct CaptureBackend {
   const bp_host* host;
   Hooks* hooks;
-  bp_allocator_ops memory;  // With their self, and without captures in front of them.
+  bp_allocator_ops memory;  // With its self, and without CaptureFront.
   bp_stream_ops streams;
   bp_event_ops events;
 
-  // The same for all handles of one queue; NULL for a handle that is none of this backend.
+  // Returns an address that is the same for all handles of one queue, or NULL if the handle is not
+  // of this backend.
   const void* (*queue_of)(bp_stream* stream);
   bp_device* (*device_of)(void* self, bp_stream* stream);
   EventState (*state_of)(bp_event* event);
 
-  // The size of a buffer; false if it is none of this backend.
+  // Gives the size of a buffer. Returns false if the buffer is not of this backend.
   bool (*size_of)(bp_buffer* buffer, uint64_t& out_size_bytes);
 
-  // Lets the work that was submitted to `stream` end in a failure.
+  // Makes the work that was submitted to `stream` end in a failure.
   void (*fail)(bp_stream* stream, bp_status status, const std::string& text);
 
-  // Optional: submits all work of `instance` at once, or none of it. NULL: it is submitted piece by
-  // piece.
+  // Optional; submits all work of `instance` at once, or none of it. If it is NULL, each piece of
+  // work is submitted by itself.
   bp_status (*replay)(void* self, GraphInstance& instance, bp_stream* stream) = nullptr;
 };
 
@@ -74,17 +75,18 @@ class Captures {
     return backend_.hooks->is_capture_open() && has_seat(stream);
   }
 
-  // Whether the latest record of `event` was captured.
+  // Returns whether the latest record of `event` was captured.
   bool is_captured(bp_event* event) const {
     return mark_count_.load(std::memory_order_relaxed) != 0 && has_mark(event);
   }
 
-  // Refuses a call that is not legal on a capturing stream: refuse("stream.query").
+  // Refuses a call that is not legal on a capturing stream, such as refuse("stream.query").
+  // refuse_captured() refuses a call that is not legal on a captured event.
   bp_status refuse(const char* call) const;
   bp_status refuse_captured(const char* call) const;
 
-  // Keeps a launch. `check` does everything that a launch does but submit, and says whether it
-  // would be accepted.
+  // Keeps a launch in the capture. `check` does everything that a launch does except submit, and
+  // returns whether the launch would be accepted.
   template <typename Check>
   bp_status launch(const bp_kernel& kernel, const bp_launch& launch, const void* args,
                    Check&& check) {
@@ -94,8 +96,8 @@ class Captures {
     return keep(launch.stream, Work::launch(kernel, launch, args));
   }
 
-  // A launch while some stream captures: keeps it if its own stream does, else runs it. `body` does
-  // all that a launch does; with an argument of true, all but submit.
+  // Serves a launch while some stream captures: keeps the launch if its own stream captures, else
+  // runs it. `body` does all that a launch does; if its argument is true, it does not submit.
   template <typename Body>
   bp_status launch_or_keep(const bp_kernel& kernel, const bp_launch& a_launch, const void* args,
                            Body&& body) {
@@ -103,7 +105,7 @@ class Captures {
     return launch(kernel, a_launch, args, [&] { return body(true); });
   }
 
-  // What replaces the calls of the tables on a capturing stream, or of a captured event.
+  // These functions replace the entries of the tables for a capturing stream or a captured event.
   bp_status copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
                  const bp_buffer_ref* src);
   bp_status fill(bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
@@ -125,7 +127,8 @@ class Captures {
   bp_status dump(bp_graph* graph, uint64_t capacity, char* text, uint64_t* out_size);
 
  private:
-  // How many of the steps of each stream something comes behind, by the stream's place.
+  // A vector clock. Its element at a stream's place is the number of steps of that stream that a
+  // step or an event comes after.
   using Clock = std::vector<uint64_t>;
 
   struct Capture {
@@ -134,7 +137,7 @@ class Captures {
     bp_device* device = nullptr;
     std::vector<bp_buffer_ref> slots;
     std::vector<Work> works;
-    std::vector<Clock> clocks;  // Of each stream, the origin first.
+    std::vector<Clock> clocks;  // One for each stream, the origin first.
   };
   struct Seat {
     std::shared_ptr<Capture> capture;
@@ -167,11 +170,11 @@ class Captures {
 
   const CaptureBackend backend_;
   std::atomic<uint32_t> mark_count_ = 0;
-  // Guards what follows. Code under it throws its failures: the host, which gets their text, may
-  // call the backend again.
+  // It guards the members below. Code that holds it throws its failures and gives the host no text,
+  // because the host may call the backend again.
   mutable std::mutex mutex_;
   uint64_t last_id_ = 0;
-  std::unordered_map<const void*, Seat> seats_;  // By queue.
+  std::unordered_map<const void*, Seat> seats_;  // The key is the queue.
   std::unordered_map<bp_event*, Mark> marks_;
   std::unordered_set<Graph*> graphs_;
   std::unordered_set<GraphInstance*> instances_;

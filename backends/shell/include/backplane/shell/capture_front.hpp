@@ -1,5 +1,5 @@
-// Entries that stand in front of a backend's own, and turn to its Captures what is submitted to a
-// capturing stream. Everything else passes through.
+// Entries that the host calls instead of a backend's own. They give work for a capturing stream to
+// the Captures of the backend, and pass every other call to the backend's own entry.
 //
 //   offer_captures<Traits>(instance);
 #pragma once
@@ -14,18 +14,18 @@
 
 namespace bp {
 
-// The name of an entry as an argument of a template.
+// The name of an entry, as a template argument.
 template <size_t kSize>
 struct EntryName {
   constexpr EntryName(const char (&text)[kSize]) { std::copy_n(text, kSize, value); }
   char value[kSize];
 };
 
-// `kCapturesOf` finds the captures by the self of the backend's tables.
+// `kCapturesOf` returns the captures for the `self` of the backend's tables.
 template <Captures& (*kCapturesOf)(void* self)>
 class CaptureFront {
  public:
-  // Replaces the entries that a capture concerns. Captures has a copy of the tables from before.
+  // Replaces the entries that a capture concerns. Captures holds a copy of the original tables.
   static void put(bp_stream_ops& streams, bp_event_ops& events, bp_allocator_ops& memory) {
     put_streams(streams);
     put_events(events);
@@ -33,7 +33,8 @@ class CaptureFront {
   }
 
  private:
-  // An entry of `streams` whose first argument is a stream, and that is not legal in a capture.
+  // Replaces an entry of `streams` whose first argument is a stream, and which is not legal while
+  // that stream captures.
   template <EntryName kName, auto kEntry, typename... Args>
   static bp_status refused_stream(void* self, bp_stream* stream, Args... args) {
     Captures& c = kCapturesOf(self);
@@ -41,7 +42,7 @@ class CaptureFront {
     return (c.backend().streams.*kEntry)(self, stream, args...);
   }
 
-  // An entry of `events` about an event that has to have been recorded in earnest.
+  // Replaces an entry of `events` that is not legal on an event whose latest record was captured.
   template <EntryName kName, auto kEntry, typename... Args>
   static bp_status refused_event(void* self, bp_event* event, Args... args) {
     Captures& c = kCapturesOf(self);
@@ -49,7 +50,7 @@ class CaptureFront {
     return (c.backend().events.*kEntry)(self, event, args...);
   }
 
-  // An entry of `memory` that is not legal in a capture.
+  // Replaces an entry of `memory` that is not legal on a capturing stream.
   template <EntryName kName, auto kEntry, typename... Args>
   static bp_status refused_copy(void* self, bp_stream* stream, Args... args) {
     Captures& c = kCapturesOf(self);
@@ -159,8 +160,8 @@ class CaptureFront {
   }
 };
 
-// The handles of a backend whose streams have a `queue` of queue.hpp and a `device`: a base for
-// traits. Objects of each kind begin with its magic number.
+// A base for the traits of a backend whose streams have a `queue` of queue.hpp and a `device`.
+// Objects of each kind begin with a magic number of that kind.
 template <typename Stream, uint32_t kStreamMagic, typename Event, uint32_t kEventMagic,
           typename Buffer, uint32_t kBufferMagic>
 struct QueueHandles {
@@ -185,8 +186,9 @@ Captures& captures_of(void* self) {
   return *static_cast<Instance*>(self)->captures;
 }
 
-// Makes the captures of an instance whose tables stand, puts them in front of these, and fills the
-// table of graphs. `Traits` says what handles are; each may be NULL or foreign. Static members:
+// Makes the captures of an instance whose tables are complete, replaces entries of these tables,
+// and fills the table of graphs. `Traits` looks up handles, which may be NULL or foreign. It has
+// these types and static members:
 //   Instance                         has host, hooks, allocator, streams, events, graphs, captures
 //   queue_of(stream)                 an address that all handles of one queue share; NULL for a
 //                                    handle that is none of this backend

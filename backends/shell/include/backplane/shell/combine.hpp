@@ -1,4 +1,4 @@
-// Reductions across ranks: the same element of several tensors becomes one.
+// Reductions across ranks, which reduce the same element of several tensors to one element.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@ namespace bp::kernels {
 // What one rank gives to a reduction.
 struct Contribution {
   const std::byte* elements;
-  double scale;  // For BP_REDUCTION_SCALED_SUM.
+  double scale;  // Used by BP_REDUCTION_SCALED_SUM alone.
 };
 
-// Whether combine() takes them together. Averages and scaled sums are those of floats, bitwise
-// reductions those of integers and of bool.
+// Returns whether combine() takes this reduction with this dtype. Averages and scaled sums need
+// floats; bitwise reductions need integers or bool.
 bool can_combine(bp_reduction reduction, bp_dtype dtype);
 
-// Reduces `count` elements of each contribution into `result`, which may be one of them. The order
-// is that of the contributions, so that equal input gives equal bits. 16-bit floats are summed in
-// f32 and rounded once; integers wrap; a NaN stays one in min and max.
+// Reduces `count` elements of each contribution into `result`, which may be the memory of a
+// contribution. It combines them in the order of the contributions, so that equal input gives equal
+// bits. 16-bit floats are summed in f32 and rounded once. Integers wrap. In min and max a NaN gives
+// a NaN.
 void combine(bp_reduction reduction, bp_dtype dtype, std::span<const Contribution> contributions,
              std::byte* result, int64_t count);
 

@@ -1,5 +1,5 @@
-// The compiler of backends that have kernels: programs of format "backplane.graph" run as the
-// kernels of their nodes, each chosen once.
+// The compiler of backends that have kernels. It chooses one kernel for each node of a program of
+// format "backplane.graph"; the compiled program runs these kernels.
 #pragma once
 
 #include <memory>
@@ -39,14 +39,14 @@ class Compiler {
   uint64_t identity_hash() const;
 
   const CompilerBackend backend_;
-  mutable std::mutex mutex_;  // Guards what follows.
+  mutable std::mutex mutex_;  // It guards the members below.
   std::unordered_set<Executable*> executables_;
 };
 
-// Makes the compiler of an instance whose tables, kernels and captures stand, and fills its table.
-// `Traits` has Instance, with these as members, device_count() and device_at(), as in
-// device_ops.hpp. `identity` names the backend and what it makes of programs: a serialised program
-// is refused by another identity.
+// Makes the compiler of an instance whose tables, kernels and captures are complete, and fills its
+// table. `Traits` has the type Instance, whose members they are, and device_count() and device_at()
+// as in device_ops.hpp. `identity` names the backend and the way it compiles programs. A backend
+// refuses a serialised program that has another identity.
 template <typename Traits>
 void offer_compiler(typename Traits::Instance& i, const char* identity) {
   using Instance = typename Traits::Instance;

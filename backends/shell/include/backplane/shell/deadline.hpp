@@ -1,4 +1,4 @@
-// What is left of a timeout of the ABI, for calls that wait more than once.
+// Measures how much of a timeout is left, for calls that wait more than once.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@ namespace bp {
 
 class Deadline {
  public:
-  // Begins now.
+  // The timeout begins now.
   explicit Deadline(uint64_t timeout_ns) : timeout_ns_(timeout_ns), begin_(Clock::now()) {}
 
-  // 0 once the timeout has passed. A timeout of UINT64_MAX never runs out.
+  // Returns the rest of the timeout, or 0 once it has passed. A timeout of UINT64_MAX never passes.
   uint64_t left_ns() const {
     if (timeout_ns_ == UINT64_MAX) return timeout_ns_;
     const auto passed =

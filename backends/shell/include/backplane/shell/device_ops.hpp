@@ -1,9 +1,9 @@
-// The table of devices, and the guard for devices of which a thread has none by itself.
+// The table of devices, and the device guard for backends whose driver has no current device.
 //
 //   constinit const bp_device_ops kDevices = DeviceOps<Traits>::table();
 //   constinit const bp_device_guard_ops kGuard = DeviceGuard<Traits>::table();
 //
-// `Traits` says what a backend's devices are. Its types and static members:
+// `Traits` describes the devices of a backend. It has these types and static members:
 //   Instance                               the self of the tables; it has `host`
 //   Device                                 has properties(), and wait(timeout_ns), which is false
 //                                          if its work did not end in time
@@ -20,12 +20,33 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "backplane/device.h"
 #include "backplane/shell/entry.hpp"
 
 namespace bp {
+
+// The device of `devices` behind a handle; NULL if it is none of them.
+template <typename Device>
+Device* find_device(std::span<const std::unique_ptr<Device>> devices, const bp_device* handle) {
+  for (const std::unique_ptr<Device>& device : devices) {
+    if (reinterpret_cast<const bp_device*>(device.get()) == handle) return device.get();
+  }
+  return nullptr;
+}
+
+// The same, for the argument `what` of the entry `call`: throws StatusError if there is none.
+template <typename Device>
+Device& checked_device(std::span<const std::unique_ptr<Device>> devices, const bp_device* handle,
+                       const char* call, const char* what) {
+  Device* const device = find_device(devices, handle);
+  if (device != nullptr) return *device;
+  refuse(BP_INVALID_ARGUMENT,
+         std::string(call) + ": " + what + " is NULL or not one of this backend");
+}
 
 // The devices of an instance that has them in `cards`, a vector of owning pointers: a base for
 // traits.
@@ -37,6 +58,13 @@ struct Cards {
   static uint64_t device_count(const Instance& i) { return i.cards.size(); }
   static bp_device* device_at(const Instance& i, uint64_t index) {
     return reinterpret_cast<bp_device*>(i.cards[index].get());
+  }
+  static Device* find(const Instance& i, const bp_device* handle) {
+    return find_device<Device>(i.cards, handle);
+  }
+  static Device& any_device_of(const Instance& i, const bp_device* handle, const char* call,
+                               const char* what = "device") {
+    return checked_device<Device>(i.cards, handle, call, what);
   }
 };
 
@@ -101,7 +129,7 @@ class DeviceOps {
         refuse(BP_TIMEOUT, "device.synchronize: the work did not end within " +
                                std::to_string(timeout_ns) + " ns");
       }
-      Traits::device_of(i, handle, "device.synchronize");  // It may have been lost meanwhile.
+      Traits::device_of(i, handle, "device.synchronize");  // It may be lost by now.
       return BP_OK;
     });
   }
@@ -143,7 +171,7 @@ class DeviceOps {
   }
 };
 
-// Keeps the current device of each thread, for hosts that nest uses of devices.
+// The table of device guards. It keeps the current device of each thread.
 template <typename Traits>
 class DeviceGuard {
  public:
@@ -168,7 +196,7 @@ class DeviceGuard {
     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
       require(out_previous, "exchange: out_previous");
       if (device != nullptr) static_cast<void>(Traits::any_device_of(i, device, "exchange"));
-      // The device of an instance that has ended is current no more.
+      // A device of an instance that has ended is not current any more.
       *out_previous = is_device(i, current) ? current : nullptr;
       current = device;
       return BP_OK;

@@ -1,5 +1,5 @@
-// Lists of dtypes for the claims of kernels, and the way from a dtype to the type of its elements:
-// the only one there is, so that no kernel takes a dtype for another.
+// Lists of dtypes for the claims of kernels, and the conversion of a dtype to the C++ type of its
+// elements. There is no other such conversion, so that no kernel takes one dtype for another.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,13 @@ namespace bp {
 
 constexpr bp_dtype kFloatDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16};
 constexpr bp_dtype kNumberDtypes[] = {BP_F32, BP_F64, BP_F16, BP_BF16, BP_I32, BP_I64};
-// Everything that an element can be moved as.
+// All dtypes whose elements kernels can move.
 constexpr bp_dtype kAnyDtypes[] = {BP_BOOL, BP_U8,  BP_I8,   BP_I16, BP_I32,
                                    BP_I64,  BP_F16, BP_BF16, BP_F32, BP_F64};
 
 constexpr bp_dtype kIndexDtypes[] = {BP_I64, BP_I32};
 
-// The rows of dtypes that claim each of `first` with each of `second`.
+// Returns the rows of dtypes that claim each dtype of `first` with each of `second`.
 template <size_t kFirst, size_t kSecond>
 constexpr std::array<bp_dtype, 2 * kFirst * kSecond> pairs_of(const bp_dtype (&first)[kFirst],
                                                               const bp_dtype (&second)[kSecond]) {
@@ -36,7 +36,7 @@ constexpr std::array<bp_dtype, 2 * kFirst * kSecond> pairs_of(const bp_dtype (&f
   return rows;
 }
 
-// The rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
+// Returns the rows of dtypes that claim each of `dtypes` with indices of i64 and of i32.
 template <size_t kCount>
 constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)[kCount]) {
   return pairs_of(dtypes, kIndexDtypes);
@@ -47,8 +47,8 @@ constexpr std::array<bp_dtype, 4 * kCount> with_indices(const bp_dtype (&dtypes)
   throw StatusError(BP_UNSUPPORTED, "the kernel has no code for dtype " + std::to_string(dtype));
 }
 
-// Gives `dtype`, which is one of `dtypes`. Throws StatusError of BP_UNSUPPORTED if it is not:
-// device code would take it for another.
+// Returns `dtype`, which must be one of `dtypes`. Throws StatusError of BP_UNSUPPORTED if it is
+// not, because device code would take it for another dtype.
 template <size_t kCount>
 bp_dtype one_of(const bp_dtype (&dtypes)[kCount], bp_dtype dtype) {
   if (std::find(dtypes, dtypes + kCount, dtype) == dtypes + kCount) refuse_dtype(dtype);
@@ -77,7 +77,7 @@ struct Elements {
     }
   }
 
-  // The same for kNumberDtypes.
+  // Calls fn(T{}) as floating() does, for the dtypes of kNumberDtypes.
   template <typename Fn>
   static auto with_number(bp_dtype dtype, const Fn& fn) {
     if (dtype == BP_I32) return fn(int32_t{});
@@ -85,7 +85,7 @@ struct Elements {
     return with_float(dtype, fn);
   }
 
-  // The same for kAnyDtypes.
+  // Calls fn(T{}) as floating() does, for the dtypes of kAnyDtypes.
   template <typename Fn>
   static auto with_any(bp_dtype dtype, const Fn& fn) {
     if (dtype == BP_BOOL || dtype == BP_U8) return fn(uint8_t{});

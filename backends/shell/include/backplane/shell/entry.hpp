@@ -1,4 +1,4 @@
-// What every entry of a backend's tables begins with.
+// The checks at the beginning of every entry of a backend's tables.
 //
 //   bp_status device_probe(void* self, uint64_t* out_device_count) {
 //     return entry<Instance>(self, [&](const Instance& i) -> bp_status {
@@ -31,15 +31,16 @@ bp_status entry(void* self, Body&& body) {
   return guarded(*i.host, [&]() -> bp_status { return body(i); });
 }
 
-// The object behind a handle, dead or alive; NULL if it is none of this backend. Objects begin
-// with a `magic` that no other kind has.
+// Returns the object behind a handle, which may be of a lost device; NULL if the handle is not of
+// this backend. Objects begin with a `magic` that no other kind of object has.
 template <typename Object, typename Handle>
 Object* object_of(Handle* handle, uint32_t magic) {
   auto* const object = reinterpret_cast<Object*>(handle);
   return object != nullptr && object->magic == magic ? object : nullptr;
 }
 
-// The same, for the argument `what` of the entry `call`: throws StatusError if there is none.
+// Returns the object behind a handle, which is the argument `what` of the entry `call`. Throws
+// StatusError if the handle is not of this backend.
 template <typename Object, typename Handle>
 Object& checked_object_of(Handle* handle, uint32_t magic, const char* call, const char* what) {
   Object* const object = object_of<Object>(handle, magic);

@@ -1,5 +1,5 @@
-// A compiled program: for each node the kernel that was chosen for it, perhaps with a plan, and for
-// each value its place. Launching it launches the nodes one behind the other.
+// A compiled program. Each node has the kernel that was chosen for it, and perhaps a plan; each
+// value has a place in memory. A launch of the program launches its nodes in their order.
 #pragma once
 
 #include <memory>
@@ -17,11 +17,11 @@ class Captures;
 // What executables need of a backend.
 struct CompilerBackend {
   const bp_host* host;
-  const char* identity;  // Of the build: programs serialized by another are refused.
+  const char* identity;  // Names the build, which refuses programs of another identity.
   bp_allocator_ops memory;
   bp_stream_ops streams;
   bp_event_ops events;
-  std::vector<const bp_kernel*> kernels;  // In the order they are tried.
+  std::vector<const bp_kernel*> kernels;  // In the order in which they are tried.
   Captures* captures;
   void* self;
   bool (*is_device)(void* self, bp_device* device);
@@ -29,7 +29,7 @@ struct CompilerBackend {
 
 class Executable {
  public:
-  // Throws StatusError of BP_UNSUPPORTED for a node that no kernel takes.
+  // Compiles `program`. Throws StatusError of BP_UNSUPPORTED if no kernel takes one of its nodes.
   Executable(const CompilerBackend& backend, bp_device* device, bp_launch_flags flags,
              Program program);
   Executable(const Executable&) = delete;
@@ -46,11 +46,11 @@ class Executable {
   struct Node {
     const bp_kernel* kernel = nullptr;
     OwnedFrame frame;              // Byte offsets count from the beginning of the value.
-    uint64_t workspace_bytes = 0;  // Of its launch.
+    uint64_t workspace_bytes = 0;  // What its launch needs.
     bp_plan* plan = nullptr;
     bp_buffer* packed = nullptr;
   };
-  // The frames of all nodes, for one launch at a time.
+  // The frames of all nodes. One launch at a time uses them.
   using Frames = std::vector<OwnedFrame>;
 
   void choose(size_t index);
@@ -78,20 +78,20 @@ class Executable {
   const Program program_;
   bp_kernel kernel_{};
   std::vector<Node> nodes_;
-  std::vector<uint64_t> offsets_;      // Of each value: in the workspace, or among the constants.
-  std::vector<uint32_t> argument_of_;  // Of each value: its place in bp_program_args.
+  std::vector<uint64_t> offsets_;      // For each value, in the workspace or the constants.
+  std::vector<uint32_t> argument_of_;  // For each value, its index in bp_program_args.
   uint32_t argument_count_ = 0;
-  uint64_t scratch_offset_ = 0;  // Of the workspace of the nodes, behind the temporaries.
+  uint64_t scratch_offset_ = 0;  // Where the nodes' workspace begins, behind the temporaries.
   uint64_t workspace_bytes_ = 0, constant_bytes_ = 0;
   bp_buffer* constants_ = nullptr;
 
-  // A stream that constants are used on, and an event behind its latest use.
+  // A stream whose work uses the constants, and an event that was recorded behind the latest use.
   struct Use {
     bp_stream* stream;
     bp_event* event;
   };
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::vector<std::unique_ptr<Frames>> idle_;
   std::vector<Use> uses_;
 };

@@ -1,8 +1,9 @@
-// The size that each struct of the ABI had when it was first released: the end of its last member
-// of then. It does not grow when the struct does; what is smaller was never a struct of this kind.
+// The size that each struct of the ABI had when it was first released, which is the end of its last
+// member at that time. This size does not grow when the struct grows. A smaller struct was never
+// released.
 //
-//   const auto desc = read_desc(theirs, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC,
-//   "create");
+//   const auto desc =
+//       read_desc(theirs, kFirstSize<bp_stream_desc>, BP_STRUCT_STREAM_DESC, "create");
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 
 namespace bp {
 
-// Of structs that are not listed below there is none.
+// Structs that are not listed below have no first size.
 template <typename Struct>
 inline constexpr uint32_t kFirstSize = Struct::has_no_first_size;
 

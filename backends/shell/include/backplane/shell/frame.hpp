@@ -1,4 +1,4 @@
-// Argument frames of any op as data: where their tensors stand, and copies that own what a frame
+// Argument frames of any op as data: the places of their tensors, and copies that own what a frame
 // points to.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace bp {
 
-// The spelling of an op, "program" for 0, NULL for an op that this build does not know.
+// Returns the spelling of an op, "program" for 0, or NULL if this build does not know the op.
 const char* op_name(uint32_t op);
 
 // One row of ops.def.
@@ -25,25 +25,25 @@ struct FrameMember {
   std::string_view kind, dtype_rule;
 
   bool is_tensor() const;                                   // A pointer to one tensor.
-  bool is_list() const { return kind.ends_with("_list"); }  // Its count stands in front of it.
+  bool is_list() const { return kind.ends_with("_list"); }  // Its count is the member before.
   bool is_numbers() const { return kind == "i64_list"; }
 };
 
-// All rows; those of an op are in the order of its frame.
+// Returns all rows. The rows of an op are in the order of its frame.
 std::span<const FrameMember> frame_members();
 
-// What the spec says of one tensor of a frame.
+// What the op specification says about one tensor of a frame.
 struct FrameArgument {
   const char* name;
   bool is_read, is_written;
   bool has_scalar;      // An inline scalar may stand for it.
   bool has_free_dtype;  // Claims list its dtype.
-  bool is_first;        // Of its list; 1 for what is no list.
-  uint32_t index;       // Among the tensor arguments; a list counts as one, also an empty one.
+  bool is_first;        // It is the first of its list, or is not in a list.
+  uint32_t index;       // Among the tensor arguments; a list counts as one, even if it is empty.
 };
 
-// A copy of a frame, and of the tensors, shapes, strides and lists behind it. Buffers, layouts and
-// names stay the host's.
+// A copy of a frame, and of the tensors, shapes, strides and lists that it points to. The host
+// still owns buffers, layouts and names.
 class OwnedFrame {
  public:
   OwnedFrame() = default;
@@ -57,25 +57,26 @@ class OwnedFrame {
 
   OwnedFrame clone() const { return OwnedFrame(op_, data(), size_bytes_); }
 
-  // The same for a build whose frame has `size_bytes`. Throws StatusError of BP_INCOMPATIBLE if
-  // what that lacks is given.
+  // Returns this frame for a build whose frame has `size_bytes`. Throws StatusError of
+  // BP_INCOMPATIBLE if an argument is given that the shorter frame lacks.
   OwnedFrame fitted(uint32_t size_bytes) const;
 
   uint32_t op() const { return op_; }
   const void* data() const { return words_.data(); }
 
-  // In the order of the frame, those of a list behind each other; NULL for an absent one. What is
-  // written there is what the frame points to.
+  // Returns the tensors in the order of the frame; an absent tensor is NULL. The frame points to
+  // these tensors, so a change of one of them changes the frame.
   const std::vector<bp_tensor*>& tensors() const { return tensors_; }
 
-  // What the spec says of each of them.
+  // Returns what the op specification says about each of tensors().
   const std::vector<FrameArgument>& arguments() const { return arguments_; }
 
-  // The frame, with 1 in the place of each pointer that is given, and what they point to behind it.
+  // Appends the frame to `words`, with 1 in place of each pointer that is given, and then what the
+  // pointers point to.
   void write_to(std::vector<uint64_t>& words) const;
 
   // Reads what write_to() wrote, from words[position] on, and moves `position` behind it. Throws
-  // StatusError of BP_INCOMPATIBLE where it cannot be that.
+  // StatusError of BP_INCOMPATIBLE if write_to() cannot have written it.
   static OwnedFrame read_from(const std::vector<uint64_t>& words, size_t& position);
 
  private:
@@ -101,9 +102,15 @@ class OwnedFrame {
 };
 
 // The bytes from the first to behind the last element of a tensor, relative to its byte_offset.
+// What 64 bits do not hold is the lowest or the highest number that they hold.
 struct Extent {
   int64_t begin = 0, end = 0;
 };
 Extent extent_of(const bp_tensor& tensor);
+
+// The same from the beginning of the tensor's buffer, which has buffer_bytes. Throws StatusError of
+// BP_INVALID_ARGUMENT for elements that leave it; `subject` begins the sentence: "launch: argument
+// x".
+Extent extent_in_buffer(const bp_tensor& tensor, uint64_t buffer_bytes, const char* subject);
 
 }  // namespace bp

@@ -9,36 +9,36 @@
 
 namespace bp {
 
-// What was captured. Never changes.
+// What was captured. A graph never changes.
 struct Graph {
   bp_device* device = nullptr;
   std::vector<bp_buffer_ref> slots;
   std::vector<Work> works;
 };
 
-// A copy of the work of a graph, in which slots can be replaced. What it was launched with was read
-// when it was submitted, so it may be written to afterwards.
+// A copy of the work of a graph, in which slots can be replaced. A replay reads this work when it
+// is submitted, so the work may change afterwards.
 struct GraphInstance {
   explicit GraphInstance(const Graph& graph) { take(graph); }
   GraphInstance(const GraphInstance&) = delete;
 
-  // Takes over the work of a graph. Slots are their own ranges.
+  // Copies the work of a graph. Each slot is bound to the range that was captured.
   void take(const Graph& graph);
 
-  // A place that moves with a slot.
+  // A place in a piece of work that lies in a slot and moves with it.
   struct Patch {
     Place place;
-    uint64_t delta_bytes;  // From the beginning of the slot to byte_offset.
+    uint64_t delta_bytes;  // The place's offset in the slot.
   };
 
   bp_device* device = nullptr;
   std::vector<Work> works;
   std::vector<bp_buffer_ref> slots;         // As they were captured.
-  std::vector<std::vector<Patch>> patches;  // By slot; they point into `works`.
-  bp_event* last = nullptr;                 // Recorded behind each replay.
-  const void* last_queue = nullptr;         // Of the latest replay.
-  uint64_t revision = 0;                    // Raised when its work changes.
-  std::shared_ptr<void> native;             // What the backend made of it.
+  std::vector<std::vector<Patch>> patches;  // For each slot; they point into `works`.
+  bp_event* last = nullptr;                 // It is recorded after each replay.
+  const void* last_queue = nullptr;         // The queue of the latest replay.
+  uint64_t revision = 0;                    // It grows when the work changes.
+  std::shared_ptr<void> native;             // What the backend made of the work.
 };
 
 }  // namespace bp

@@ -1,4 +1,4 @@
-// What every submission asks first: counts that are nearly always 0.
+// Counts that every submission reads first. They are nearly always 0.
 #pragma once
 
 #include <atomic>

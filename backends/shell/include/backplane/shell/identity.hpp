@@ -1,4 +1,4 @@
-// What tells a device apart from all others, in every process of the machine.
+// The identity of a device, which is unique and equal in every process of the machine.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,16 @@
 
 namespace bp {
 
-// FNV-1a; `basis` makes two independent halves of an identity.
+// Returns the FNV-1a hash of `text`. Two values of `basis` give two independent halves of an
+// identity.
 inline uint64_t hash_text(uint64_t basis, const std::string& text) {
   for (const char c : text) basis = (basis ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return basis;
 }
 
-// The UUID of the device `name` of `backend` on this machine, whose own id does not change with a
-// restart. A machine without an id gives the names alone.
+// Writes the UUID of the device `name` of `backend` on this machine. The UUID contains the id of
+// the machine, which a restart does not change. On a machine without an id, the UUID depends on the
+// names alone.
 inline void write_uuid(const std::string& backend, const std::string& name, uint8_t (&uuid)[16]) {
   std::string machine;
   std::ifstream("/etc/machine-id") >> machine;

@@ -1,5 +1,5 @@
-// Which of a backend's kernels takes a frame: what a host asks of claims, asked by the backend
-// itself when it compiles programs.
+// Chooses the kernel of a backend for a frame. A backend that compiles programs reads the claims of
+// its kernels here as a host does.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace bp {
 
-// The first class that describes how the elements of a tensor lie.
+// Returns the first class of layouts that describes how the elements of a tensor lie.
 bp_layout_flags layout_class(const bp_tensor& tensor);
 
-// The best of `kernels`, which are in the order they are tried, for a frame whose tensors need no
-// buffer. `is_in_place`: an output will be the memory of an input. NULL if none takes it;
-// `out_reason` then says why the last one of the op does not.
+// Returns the first of `kernels` that takes a frame, whose tensors need no buffer. `is_in_place`
+// says that an output will be the memory of an input. If no kernel takes the frame, returns NULL,
+// and `out_reason` says why the last kernel of the op does not.
 const bp_kernel* choose_kernel(std::span<const bp_kernel* const> kernels, bp_device* device,
                                bp_launch_flags flags, const OwnedFrame& frame, bool is_in_place,
                                bp_reason& out_reason);

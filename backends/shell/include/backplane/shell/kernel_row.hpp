@@ -11,7 +11,7 @@
 
 namespace bp {
 
-// Rows of `width` dtypes each, for as many free arguments of the op.
+// Rows of dtypes. Each row has `width` dtypes, one for each free argument of the op.
 struct DtypeRows {
   constexpr DtypeRows() = default;  // No dtype is free.
   template <size_t kCount>
@@ -24,6 +24,11 @@ struct DtypeRows {
   const bp_dtype* rows = nullptr;
   uint32_t count = 0, width = 0;
 };
+
+// The dtypes of a kernel that sums numbers and bools to numbers of every kind: x and y of each row.
+constexpr bp_dtype kSummedDtypes[] = {BP_F16, BP_BF16, BP_F32, BP_F64, BP_I32, BP_I64, BP_BOOL};
+constexpr auto kSummedToNumbers = pairs_of(kSummedDtypes, kNumberDtypes);
+constexpr DtypeRows kSumPairs{kSummedToNumbers, 2};
 
 // A kernel that takes any strides and gives the same bits each time.
 constexpr bp_kernel kernel_row(const char* name, uint32_t op, DtypeRows dtypes,
@@ -39,8 +44,8 @@ constexpr bp_kernel kernel_row(const char* name, uint32_t op, DtypeRows dtypes,
   };
 }
 
-// The same for a kernel whose supports() reads neither shapes nor alignment: one answer serves all
-// calls with the same dtypes, attributes and flags.
+// Returns such a row for a kernel whose supports() reads neither shapes nor alignment. One answer
+// of it is valid for all calls with the same dtypes, attributes and flags.
 constexpr bp_kernel kernel_row_of_any_shape(const char* name, uint32_t op, DtypeRows dtypes,
                                             bp_kernel_flags flags = 0) {
   bp_kernel row = kernel_row(name, op, dtypes, flags);

@@ -1,8 +1,8 @@
-// Layouts of a backend: counted descriptions, the blobs that stand for them in other processes, and
-// the entries of bp_layout_ops that are alike everywhere.
+// Layouts of a backend: descriptions with a reference count, the blobs that stand for them in other
+// processes, and the entries of bp_layout_ops that are the same for all backends.
 //
-// A layout is what its blob says: two with equal blobs are one object here, and a launch reads the
-// blob of the layout it is given, whichever instance made that.
+// Two layouts with equal blobs are one object here. A launch reads the blob of its layout, so any
+// instance may have made the layout.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace bp {
 
-// What a layout is, without its memory: the words mean what the backend says.
+// The description of a layout. The backend defines what its words mean.
 struct LayoutForm {
   bp_layout_kind kind = BP_LAYOUT_KIND_VENDOR;
   uint32_t variant = 0;
@@ -31,10 +31,10 @@ struct LayoutForm {
   bool operator==(const LayoutForm&) const = default;
 };
 
-// The form of one kind for the elements of `tensor`; the words are 0.
+// Returns a form of one kind for the elements of `tensor`, whose words are 0.
 LayoutForm form_like(const bp_tensor& tensor, bp_layout_kind kind, uint32_t variant);
 
-// What the backend says of a form.
+// What the backend says about a form.
 struct LayoutFacts {
   std::string name;
   uint64_t physical_size_bytes = 0, alignment_bytes = 1;
@@ -42,39 +42,40 @@ struct LayoutFacts {
 
 struct LayoutBackend {
   const bp_host* host;
-  std::string identity;  // Of the backend, its version and what else decides what words mean.
+  std::string identity;  // Names the backend, its version, and all that decides what words mean.
 
-  // Throws StatusError of BP_INCOMPATIBLE for a form that it does not have.
+  // Returns the facts of a form. Throws StatusError of BP_INCOMPATIBLE if the backend does not have
+  // this form.
   std::function<LayoutFacts(const LayoutForm& form)> facts_of;
 };
 
-// Both sides of a conversion; no form is strides.
+// Both sides of a conversion. A side without a form lies by strides.
 struct Conversion {
   const bp_tensor& dst;
   const bp_tensor& src;
   std::optional<LayoutForm> dst_form, src_form;
 };
 
-// Thread-safe.
+// The layouts of one instance. The class is thread-safe.
 class Layouts {
  public:
   explicit Layouts(LayoutBackend backend);
   Layouts(const Layouts&) = delete;
-  ~Layouts();  // Ends what the host did not release.
+  ~Layouts();  // Frees what the host did not release.
 
-  // With one reference more.
+  // Returns the layout of `form`, and adds one reference to it.
   const bp_layout* make(const LayoutForm& form);
 
-  // Throws StatusError of BP_INCOMPATIBLE for a blob that is damaged, or of another backend or
-  // version.
+  // Reads a blob. Throws StatusError of BP_INCOMPATIBLE if the blob is damaged, or of another
+  // backend or version.
   LayoutForm read(const void* blob, uint64_t size_bytes, const char* what) const;
 
-  // The form of a tensor that has a layout, which has to fit its shape, dtype and offset. `what`
-  // begins the sentence of a refusal.
+  // Returns the form of a tensor that has a layout. The layout must fit the tensor's shape, dtype
+  // and offset. `what` begins the error text.
   LayoutForm form_of(const bp_tensor& tensor, const std::string& what) const;
 
-  // The arguments of convert(), checked: two tensors of equal shape and dtype, each in a layout of
-  // its own or by strides, and no two elements of `dst` in one place.
+  // Checks the arguments of convert(). The two tensors have equal shape and dtype, each has a
+  // layout or strides, and no two elements of `dst` lie in one place.
   Conversion read_conversion(const bp_tensor* dst, const bp_tensor* src) const;
 
   // The entries of bp_layout_ops.
@@ -90,11 +91,11 @@ class Layouts {
   Layout& find(const bp_layout* layout, const char* call);
 
   const LayoutBackend backend_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::map<std::string, std::unique_ptr<Layout>> by_blob_;
 };
 
-// The entries of a table whose self has Layouts, found by `kLayoutsOf`; the backend adds
+// Returns a table of layouts whose `self` has Layouts, which `kLayoutsOf` returns. The backend adds
 // preferred() and convert().
 template <Layouts& (*kLayoutsOf)(void* self)>
 bp_layout_ops layout_table() {

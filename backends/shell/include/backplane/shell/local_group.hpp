@@ -1,9 +1,8 @@
 // Process groups whose ranks all live in this process, over the queues of one backend.
 //
-// A call of a rank is two things on its stream: an arrival, and a wait. Ranks meet where all of
-// them have arrived; the last one does the work for all, and the waits end. No thread blocks, so
-// ranks may share one thread, and a rank that does not come costs the others its timeout and no
-// more.
+// A call of a rank puts two items on its stream: an arrival, and a wait. When all ranks have
+// arrived, the last one does the work for all of them, and the waits end. No thread blocks, so
+// ranks may share one thread. If a rank does not arrive, the others wait for at most their timeout.
 #pragma once
 
 #include <chrono>
@@ -22,7 +21,7 @@
 
 namespace bp {
 
-// Memory of a backend that a call works on; open while it does.
+// Memory of a backend that a call reads or writes. The memory is open while the call runs.
 class GroupMemory {
  public:
   virtual ~GroupMemory() = default;
@@ -30,8 +29,9 @@ class GroupMemory {
   virtual void close() = 0;
 };
 
-// How groups reach the streams and the memory of their backend. Throws StatusError for what is not
-// of `device`, and for a range that leaves its buffer; `call` and `what` are for the text.
+// How groups reach the streams and the memory of their backend. The functions throw StatusError if
+// an argument is not of `device`, or if a range leaves its buffer; the error text contains `call`
+// and `what`.
 class GroupBackend {
  public:
   virtual ~GroupBackend() = default;
@@ -49,31 +49,31 @@ struct RankCall {
   bp_reduction reduction = 0;
   bp_dtype dtype = 0;
   uint64_t count = 0, tag = 0, timeout_ns = 0;
-  std::vector<uint64_t> send_counts;     // A part for each rank: `count` where parts are even.
-  std::vector<uint64_t> receive_counts;  // Of all_to_all.
+  std::vector<uint64_t> send_counts;     // One part for each rank; even parts have `count`.
+  std::vector<uint64_t> receive_counts;  // Used by all_to_all alone.
   double scale = 1;
-  std::shared_ptr<GroupMemory> send, receive;  // NULL where the kind has none.
+  std::shared_ptr<GroupMemory> send, receive;  // NULL if the kind has none.
   std::shared_ptr<Queue> queue;
   std::shared_ptr<Point> done = std::make_shared<Point>(false);
 };
 
-// Elements that a rank sends and receives.
+// Return how many elements a rank sends and receives.
 uint64_t sent_elements(const RankCall& call);
 uint64_t received_elements(const RankCall& call);
 
-// Does the work of a call of which `calls` are all ranks', in their order; of a send and its
-// receive in this order. Throws StatusError.
+// Does the work of one collective. `calls` are the calls of all ranks in the order of the ranks, or
+// a send and its receive in this order. Throws StatusError.
 void run_collective(const std::vector<const RankCall*>& calls);
 
 class World;
 
-// Ends what waits too long. One thread for all groups of an instance; it starts with the first
-// deadline.
+// Ends calls that wait too long. It has one thread for all groups of an instance, which starts with
+// the first deadline.
 class Deadlines {
  public:
   ~Deadlines();
 
-  // Calls `expire` once, at `when`, unless its owner is gone by then.
+  // Calls `expire` once, at `when`, unless `owner` has expired by then.
   void add(std::chrono::steady_clock::time_point when, std::weak_ptr<void> owner,
            std::function<void()> expire);
 
@@ -84,14 +84,14 @@ class Deadlines {
   };
   void run();
 
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::condition_variable changed_;
   std::multimap<std::chrono::steady_clock::time_point, Entry> entries_;
   bool is_stopping_ = false;
   std::thread thread_;
 };
 
-// One rank of a group: the handle.
+// One rank of a group. A bp_process_group* points to it.
 struct LocalGroup {
   static constexpr uint32_t kMagic = 0x47726f75;
 
@@ -99,7 +99,7 @@ struct LocalGroup {
   uint32_t rank;
   bp_device* device;
   std::shared_ptr<World> world;
-  uint64_t next_sequence = 0;  // Of its collectives. Guarded by the world's mutex.
+  uint64_t next_sequence = 0;  // The next collective. World::mutex_ guards it.
 };
 
 // The ranks of one group, and where they meet.
@@ -113,40 +113,42 @@ class World : public std::enable_shared_from_this<World> {
   uint64_t timeout_ns() const { return timeout_ns_; }
   Outcome status() const;
 
-  // The place of the next collective of `group`.
+  // Returns the sequence number of the next collective of `group`.
   uint64_t take_sequence(LocalGroup& group);
 
-  // The stream of `call` has reached it, after `before`. `sequence` is that of take_sequence();
-  // sends and receives meet by peer and tag instead.
+  // Says that the stream of `call` has reached the call, with the outcome `before` of the work in
+  // front of it. `sequence` is the number that take_sequence() gave; sends and receives meet by
+  // peer and tag instead.
   void arrive(const std::shared_ptr<RankCall>& call, uint64_t sequence, const Outcome& before);
 
-  // Ends all that waits, and every later call, with `why`. The first counts.
+  // Ends all calls that wait, and every later call, with `why`. A second end() changes nothing.
   void end(const Outcome& why);
 
  private:
-  // The ranks that have come to one place.
+  // The ranks that have arrived at one collective.
   struct Meeting {
-    std::vector<std::shared_ptr<RankCall>> calls;  // By rank; NULL for those that have not come.
+    std::vector<std::shared_ptr<RankCall>> calls;  // By rank; NULL if a rank has not arrived.
     uint32_t arrived = 0;
   };
 
   void arrive_at_meeting(const std::shared_ptr<RankCall>& call, uint64_t sequence);
   void arrive_at_peer(const std::shared_ptr<RankCall>& call);
   void watch(const std::shared_ptr<RankCall>& call, uint64_t sequence);
-  // Whom a call that has arrived waits for: " rank 3"; "" if it does not wait any more.
+  // Returns the ranks that a call which has arrived waits for, such as " rank 3"; "" if it does not
+  // wait any more.
   std::string awaited(const std::shared_ptr<RankCall>& call, uint64_t sequence);
 
   Deadlines& deadlines_;
   const std::vector<bp_device*> devices_;
   const uint64_t timeout_ns_;
 
-  mutable std::mutex mutex_;  // Guards what follows; never held while work runs.
+  mutable std::mutex mutex_;  // Guards the members below; not held while work runs.
   Outcome status_;
-  std::map<uint64_t, Meeting> meetings_;  // By sequence.
+  std::map<uint64_t, Meeting> meetings_;  // The key is the sequence number.
   std::deque<std::shared_ptr<RankCall>> sends_, receives_;
 };
 
-// The groups of one instance of a backend: the `self` of the table.
+// The groups of one instance of a backend. It is the `self` of their table.
 class LocalGroups {
  public:
   LocalGroups(const bp_host& host, GroupBackend& backend) : host_(host), backend_(backend) {}

@@ -1,5 +1,5 @@
-// What the make_kernel() of every backend shares: the adapter between functions of C++, which take
-// the frame of an op by its type, and the C functions of bp_kernel.
+// The part that the make_kernel() of all backends share: an adapter between C++ functions, which
+// take the typed frame of an op, and the C functions of bp_kernel.
 //
 //   template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
 //             auto Workspace = nullptr>
@@ -9,7 +9,7 @@
 //     return row;
 //   }
 //
-// `Env` is what a kernel knows of its backend also where nothing is launched. It has two static
+// `Env` is what a kernel knows of its backend, also when nothing is launched. It has two static
 // members:
 //   with(kernel, device, body)   runs body(const Env&), which returns a status or throws, for a
 //                                function of the kernel, and keeps exceptions inside
@@ -45,20 +45,20 @@ bp_status launch_typed(const bp_kernel& kernel, const void* args, Launch& launch
   return std::forward<Body>(body)(a);
 }
 
-// The row with everything but launch() and the functions of plans.
+// Returns the row with all functions except launch() and the functions of plans.
 //   Supports   bp_reason(const Args&), what the claims cannot say: NULL, or the reason; with a
 //              second argument, const Env&, if it depends on the device; nullptr if they say all.
 //   Workspace  uint64_t(const Args&, const Env&), bytes of scratch memory; nullptr if none is
 //              needed.
-// Which of the two is given shows in its type: under sanitizers g++ does not take the address of a
-// template's function for a constant that differs from nullptr.
+// The code tests the types of `Supports` and `Workspace` to see whether they are given: under
+// sanitizers, g++ does not accept a comparison of a function's address with nullptr as a constant.
 template <typename Env, typename Args, auto Supports, auto Workspace>
 constexpr bp_kernel typed_kernel(bp_kernel row) {
   row.struct_size = sizeof(bp_kernel);
   row.struct_type = BP_STRUCT_KERNEL;
   row.args_size_bytes = sizeof(Args);
   row.op_version = 1;
-  row.flags |= BP_KERNEL_CAPTURABLE;  // Launches read frames, and the work what is in tensors.
+  row.flags |= BP_KERNEL_CAPTURABLE;  // A launch reads its frame before it returns.
   if constexpr (!std::is_null_pointer_v<decltype(Supports)>) {
     row.supports = [](const bp_kernel* self, bp_device* device, bp_launch_flags flags,
                       const void* args) -> bp_reason {

@@ -1,6 +1,6 @@
-// Memory that can be mapped at several places, of this process and of others: an anonymous file of
-// the system, whose name says what it is. Such a file is sealed: it never grows or shrinks, so that
-// no process can take pages away from another.
+// Memory that can be mapped several times, in this process and in others. It is an anonymous file
+// of the system, whose name contains its kind and size. The file is sealed: it never grows or
+// shrinks, so that no process can take pages away from another.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +9,22 @@
 
 namespace bp {
 
-// The unit of what can be mapped.
+// Returns the unit in which memory can be mapped.
 uint64_t system_page_bytes();
 
-// size_bytes, up to whole pages; at least one. Saturates at the last whole page of 64 bits.
+// Rounds size_bytes up to whole pages, at least one. Saturates at the last whole page of 64 bits.
 uint64_t whole_pages(uint64_t size_bytes);
 
-// Owns the descriptor of one file. It lives until the last descriptor and mapping of it have ended.
+// Owns the descriptor of one file. The file lives until its last descriptor is closed and its last
+// mapping has ended.
 class MemoryFile {
  public:
-  // Makes a file of `size_bytes`, in whole pages. Throws StatusError of BP_OUT_OF_MEMORY, which
-  // names `call`. Pages take memory when they are touched.
+  // Makes a file of `size_bytes`, in whole pages. Throws StatusError of BP_OUT_OF_MEMORY, whose
+  // text names `call`. The system gives a page its memory when the page is first touched.
   MemoryFile(const char* call, const std::string& kind, uint64_t size_bytes);
 
   // Duplicates the descriptor of a file that was made with this kind and size, in any process.
-  // Throws StatusError of BP_INVALID_ARGUMENT for any other.
+  // Throws StatusError of BP_INVALID_ARGUMENT for any other descriptor.
   MemoryFile(const char* call, const std::string& kind, uint64_t size_bytes, int descriptor);
 
   ~MemoryFile();
@@ -31,17 +32,17 @@ class MemoryFile {
 
   int descriptor() const { return descriptor_; }
 
-  // A descriptor of its own for somebody else. Throws StatusError.
+  // Returns a duplicate of the descriptor, which the caller owns. Throws StatusError.
   int duplicate(const char* call) const;
 
  private:
   int descriptor_ = -1;
 };
 
-// A whole file as memory of this process.
+// A whole file, mapped into this process.
 class Mapping {
  public:
-  // Throws StatusError of BP_OUT_OF_MEMORY.
+  // Maps the file. Throws StatusError of BP_OUT_OF_MEMORY.
   Mapping(const char* call, const MemoryFile& file, uint64_t size_bytes);
   ~Mapping();
   Mapping(const Mapping&) = delete;

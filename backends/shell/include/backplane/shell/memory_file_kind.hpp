@@ -1,4 +1,4 @@
-// What a descriptor from another process is, before it is taken (memory_file.hpp).
+// Checks a descriptor from another process before a MemoryFile (memory_file.hpp) takes it.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace bp {
 
-// Whether it is a file that a MemoryFile of this kind and size made, in any process.
+// Returns whether a MemoryFile of this kind and size, in any process, made the file.
 bool is_memory_file(const std::string& kind, uint64_t size_bytes, int descriptor);
 
 }  // namespace bp

@@ -1,11 +1,11 @@
-// The 16-bit floats, which no C++20 compiler is bound to have, and their exact conversions.
+// The 16-bit floats, which a C++20 compiler need not have, and their exact conversions.
 //
 //            sign  exponent  fraction
 //   Float16     1         5        10    IEEE 754 binary16
 //   BFloat16    1         8         7    the upper half of an f32
 //
-// Kernels compute with Compute<T>: widen() the elements, work, and narrow() once at the end. The
-// same conversions for vectors are in lanes-inl.hpp.
+// Kernels compute in Compute<T>: they widen() the elements, compute, and narrow() the result once.
+// lanes-inl.hpp has the same conversions for vectors.
 #pragma once
 
 #include <bit>
@@ -16,8 +16,9 @@
 
 namespace bp::kernels {
 
-// The bits of the 16-bit float of kExponentBits that is nearest to x, ties to even: one rounding,
-// from f32 and from f64. Beyond the largest it is infinity; a NaN stays one, and becomes quiet.
+// Returns the bits of the 16-bit float of kExponentBits that is nearest to x, ties to even. It
+// rounds once, from f32 and from f64. A value beyond the largest finite one becomes infinity, and a
+// NaN becomes a quiet NaN.
 template <int kExponentBits, std::floating_point From>
 constexpr uint16_t round_to_16_bits(From x) {
   using Bits = std::conditional_t<sizeof(From) == 4, uint32_t, uint64_t>;
@@ -36,8 +37,8 @@ constexpr uint16_t round_to_16_bits(From x) {
     const Bits payload = magnitude >> kDropped & ((1 << kFraction) - 1);
     return with_sign(kNarrowInfinity | 1 << (kFraction - 1) | payload);
   }
-  // Adds just under half of what is dropped, and the rest of that half if the kept part is odd. A
-  // carry out of the fraction is the next exponent, or infinity.
+  // Adds just under half a unit of the last kept bit, and the rest of the half if the kept part is
+  // odd. A carry out of the fraction gives the next exponent, or infinity.
   const auto round = [](Bits value, int dropped) {
     const Bits is_odd = value >> dropped & 1;
     return (value + (Bits{1} << (dropped - 1)) - 1 + is_odd) >> dropped;
@@ -49,16 +50,16 @@ constexpr uint16_t round_to_16_bits(From x) {
     return with_sign(round(magnitude - kRebias, kDropped));
   }
   if constexpr (kFromBias == kBias) {
-    return with_sign(round(magnitude, kDropped));  // A subnormal of both formats.
+    return with_sign(round(magnitude, kDropped));  // The value is subnormal in both formats.
   } else {
-    if (exponent < -kFraction) return sign;  // Below half of the smallest subnormal.
+    if (exponent < -kFraction) return sign;  // Less than half the smallest subnormal.
     constexpr Bits kHidden = Bits{1} << kFromFraction;
     return with_sign(round((magnitude & (kHidden - 1)) | kHidden, kDropped + 1 - exponent));
   }
 }
 
-// An f64 that rounds to a narrower float as x does: where x has too many bits, the last one kept
-// says that something was dropped.
+// Returns an f64 that rounds to a narrower float as x does. If x has too many bits, the last kept
+// bit is set to 1, which says that bits were dropped.
 constexpr double round_to_odd(double x) { return x; }
 template <std::integral T>
 constexpr double round_to_odd(T x) {
@@ -102,7 +103,7 @@ struct BFloat16 {
 template <typename T>
 constexpr bool kIsNarrow = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// What elements of T are computed in.
+// The type in which kernels compute with elements of T.
 template <typename T>
 using Compute = std::conditional_t<kIsNarrow<T>, float, T>;
 
@@ -115,7 +116,7 @@ constexpr Compute<T> widen(T x) {
   }
 }
 
-// The nearest T, ties to even: one rounding.
+// Returns the nearest T, ties to even, with one rounding.
 template <typename T, std::floating_point From>
 constexpr T narrow(From x) {
   if constexpr (!kIsNarrow<T>) {

@@ -1,4 +1,4 @@
-// What the entry of every plugin does, and what it registers.
+// The body of the entry of a plugin, and the registration of its tables.
 //
 //   bp_status bp_backend_entry(const bp_entry_request* request, bp_entry_reply* out_reply) {
 //     return answer_entry("backplane.sim", request, out_reply,
@@ -17,7 +17,7 @@
 
 namespace bp {
 
-// Gives the host the bp_backend* that make(host) returns. `name` is that of the backend.
+// Gives the host the bp_backend* that make(host) returns. `name` is the name of the backend.
 template <typename Make>
 bp_status answer_entry(const char* name, const bp_entry_request* request, bp_entry_reply* out_reply,
                        Make&& make) {
@@ -39,27 +39,28 @@ bp_status answer_entry(const char* name, const bp_entry_request* request, bp_ent
   });
 }
 
-// A table of a backend, bound to its instance.
+// Returns a copy of a backend's table whose `self` is the instance.
 template <typename Ops>
 Ops with_self(Ops ops, void* self) {
   ops.self = self;
   return ops;
 }
 
-// One call of register_all(): adds what the host takes, until it refuses something.
+// One call of register_all(). It adds tables until the host refuses one.
 class Registration {
  public:
-  // Throws StatusError for a registrar that cannot be read.
+  // Throws StatusError if the registrar cannot be read.
   explicit Registration(const bp_registrar* registrar) {
     require(registrar, "register_all: registrar");
-    // What this build knows of it: an older host's is shorter.
+    // The registrar of an older host is shorter than that of this build.
     if (bp_struct_read(registrar, kFirstSize<bp_registrar>, &registrar_, sizeof(registrar_),
                        nullptr) != BP_OK) {
       refuse(BP_INCOMPATIBLE, "register_all: the registrar cannot be read");
     }
   }
 
-  // Adds the tables that every backend has: `instance` has devices, allocator, streams and events.
+  // Adds the tables that every backend has, which are the members devices, allocator, streams and
+  // events of `instance`.
   template <typename Instance>
   void add_tables(const Instance& instance) {
     add(&bp_registrar::add_device, instance.devices);
@@ -69,7 +70,8 @@ class Registration {
                                      &instance.events, nullptr);
   }
 
-  // Adds one table: add(&bp_registrar::add_graph, graphs). An older host lacks members.
+  // Adds one table, such as add(&bp_registrar::add_graph, graphs). It does nothing if an older host
+  // lacks the member.
   template <typename Add, typename Ops>
   void add(Add bp_registrar::*entry, const Ops& ops) {
     if (status_ != BP_OK || registrar_.*entry == nullptr) return;
@@ -84,7 +86,7 @@ class Registration {
     }
   }
 
-  // BP_OK, or what the host refused with.
+  // Returns BP_OK, or the status with which the host refused a table.
   bp_status status() const { return status_; }
 
  private:

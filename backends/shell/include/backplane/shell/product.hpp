@@ -1,5 +1,5 @@
-// Batched matrix products, for matmul and linear: y = activation(a b + bias), as kernels on
-// addresses read them.
+// Batched matrix products of matmul and linear, y = activation(a b + bias), with the addresses that
+// kernels read.
 #pragma once
 
 #include <cstddef>
@@ -18,27 +18,27 @@ struct ProductOperand {
   int64_t batch_strides[BP_MAX_RANK] = {};
 };
 
-// y (rows, cols) = a (rows, depth) by b (depth, cols) for each index of the batch. All are f64, or
-// each is one of the other floats.
+// y (rows, cols) = a (rows, depth) by b (depth, cols) for each index of the batch. Either all
+// operands are f64, or each is one of the other floats.
 struct Product {
   uint32_t batch_ndim = 0;
   int64_t batch[BP_MAX_RANK] = {};
   ProductOperand a, b, y;
-  // Gets a b + bias. Where there is none, it lies as y and has no address.
+  // Receives a b + bias. If the call does not want it, it has the strides of y and no address.
   ProductOperand preactivation;
   bool has_preactivation = false;
   std::byte* bias = nullptr;  // (cols), of the dtype of y, or NULL.
   int64_t bias_stride = 0;
-  bool has_bias = false;  // Also where addresses are not known yet.
+  bool has_bias = false;  // It is set also if addresses are not known yet.
   uint32_t activation = BP_LINEAR_ACTIVATION_NONE;
 
-  // The products of the batch; 0 if an axis has no element.
+  // Returns the number of products of the batch; 0 if an axis has no elements.
   int64_t batch_count() const;
   bool is_empty() const { return batch_count() * y.rows * y.cols == 0; }
 };
 
-// What the products take, as rows of (a, b, y): each narrow float with itself and with f32.
-// clang-format off: a row is a combination.
+// The combinations of dtypes that products take, as rows of (a, b, y): each narrow float with
+// itself and with f32. clang-format is off, so that each row stays on its line.
 inline constexpr bp_dtype kProductDtypes[] = {
     BP_F32,  BP_F32,  BP_F32, BP_F64,  BP_F64, BP_F64,  BP_F16,  BP_F16,  BP_F16,  BP_F16,
     BP_F16,  BP_F32,  BP_F16, BP_F32,  BP_F16, BP_F16,  BP_F32,  BP_F32,  BP_F32,  BP_F16,
@@ -48,15 +48,16 @@ inline constexpr bp_dtype kProductDtypes[] = {
 };
 // clang-format on
 
-// Where the first element of a tensor lies.
+// Returns the address of the first element of a tensor.
 using AddressOf = std::byte* (*)(const bp_tensor& tensor);
 
-// What the ops compute.
+// Return the products that the ops compute.
 Product product_of(const bp_matmul_args& args, AddressOf address_of);
 Product product_of(const bp_linear_args& args, AddressOf address_of);
 
-// The same products in as few axes of the batch as the strides allow: batches that share b are more
-// rows of one product, and neighbouring axes that lie as one do in every operand are one.
+// Returns the same products with as few batch axes as the strides allow. Batches that share b
+// become more rows of one product. Neighbouring axes become one axis if every operand's strides
+// allow it.
 Product folded(Product product);
 
 }  // namespace bp

@@ -1,5 +1,5 @@
-// Activity records for backends whose work runs as tasks on threads: a record is made when work is
-// submitted, stamped by the thread that runs it, and handed to the host there.
+// Activity records for backends whose work runs as tasks on threads. A record is made when work is
+// submitted. The thread that runs the work stamps the record and gives it to the host.
 //
 // While nothing is recorded, a submission costs one relaxed load.
 #pragma once
@@ -20,20 +20,20 @@
 
 namespace bp {
 
-// What the profiler needs of a backend. `self` is that of the backend's own functions.
+// What the profiler needs of a backend. `self` is the argument of the backend's functions.
 struct ProfilerBackend {
   const bp_host* host;
   Hooks* hooks;
   void* self;
   bool (*is_device)(void* self, bp_device* device);
-  int64_t (*now_ns)(void* self, bp_device* device);  // On the device's clock.
+  int64_t (*now_ns)(void* self, bp_device* device);  // Reads the device's clock.
 };
 
 class Profiler {
   struct Session;
 
  public:
-  // One piece of work on its way. What is not finished leaves no record.
+  // One piece of work that was submitted. Work that is not finished leaves no record.
   class Activity {
    public:
     Activity(std::shared_ptr<Session> session, const bp_activity& data);
@@ -48,7 +48,7 @@ class Profiler {
     bp_activity data_;
   };
 
-  // What the host may know of a piece of work.
+  // What a record tells the host about a piece of work.
   struct Description {
     bp_activity_kind kind;
     const char* name;
@@ -63,10 +63,11 @@ class Profiler {
 
   bp_profiler_ops table();
 
-  // NULL if such work is not recorded.
+  // Returns NULL if such work is not recorded.
   std::shared_ptr<Activity> begin(const Description& description);
 
-  // `task`, which leaves a record if such work is recorded now. Ask the hooks first.
+  // Returns a task that runs `task` and leaves a record, if such work is recorded now. Call it only
+  // if the hooks say that a device is recorded.
   std::function<void()> recorded(const Description& description, std::function<void()> task);
 
  private:
@@ -82,7 +83,7 @@ class Profiler {
   }
 
   const ProfilerBackend backend_;
-  std::mutex mutex_;  // Guards what follows.
+  std::mutex mutex_;  // It guards the members below.
   std::unordered_map<bp_device*, std::shared_ptr<Session>> sessions_;
   std::unordered_map<std::thread::id, std::vector<uint64_t>> pushed_;
 };

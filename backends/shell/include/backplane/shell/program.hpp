@@ -1,4 +1,4 @@
-// A program of format "backplane.graph" that owns what it consists of.
+// A program of format "backplane.graph" that owns all its parts.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ struct ProgramValue {
   bp_value_role role = 0;
   bp_dtype dtype = 0;
   std::vector<int64_t> shape, strides;
-  std::vector<std::byte> data;  // Of a constant.
+  std::vector<std::byte> data;  // The bytes of a constant.
 
   bp_tensor tensor() const;     // A view without a buffer.
-  uint64_t size_bytes() const;  // From its first element to behind its last.
+  uint64_t size_bytes() const;  // From its first element to the end of its last.
   bool is_argument() const { return role == BP_VALUE_INPUT || role == BP_VALUE_OUTPUT; }
 };
 
 struct ProgramNode {
-  // Whether it writes a value that it reads as another argument.
+  // Returns whether the node writes a value that it also reads as another argument.
   bool is_in_place() const;
 
   OwnedFrame frame;              // Byte offsets count from the beginning of the value.
@@ -30,10 +30,11 @@ struct ProgramNode {
 };
 
 struct Program {
-  // Reads the host's. Throws StatusError for what is no program.
+  // Reads a program of the host. Throws StatusError if it is not valid.
   explicit Program(const bp_program* theirs);
 
-  // Reads what write() wrote. Throws StatusError of BP_INCOMPATIBLE where it cannot be that.
+  // Reads what write() wrote. Throws StatusError of BP_INCOMPATIBLE if write() cannot have written
+  // it.
   Program(const std::vector<uint64_t>& words, size_t& position);
 
   void write_to(std::vector<uint64_t>& words) const;

@@ -1,5 +1,5 @@
-// What the devices of this tree say of themselves in the same way. A backend adds what its device
-// has besides.
+// Properties that are the same for all devices of this tree. A backend adds the properties of its
+// own device.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace bp {
 
-// What elements of tensors can be on a device with the kernels of this tree.
+// The dtypes of a device that uses the kernels of this tree.
 constexpr bp_dtype kDeviceDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16,  BP_I32, BP_I64,
                                       BP_U64,  BP_F32, BP_F16, BP_BF16, BP_F64};
 
@@ -19,8 +19,8 @@ constexpr bp_dtype kDeviceDtypes[] = {BP_BOOL, BP_I8,  BP_U8,  BP_I16,  BP_I32, 
 constexpr std::span<const bp_dtype> kDeviceDtypesWithoutF64 =
     std::span(kDeviceDtypes).first(std::size(kDeviceDtypes) - 1);
 
-// A heap that gives all of its memory to one allocation, and in which a tensor may begin at every
-// byte.
+// Returns a heap that can give all of its memory to one allocation, and in which a tensor may begin
+// at any byte.
 constexpr bp_heap make_heap(uint64_t size_bytes, bp_heap_flags flags) {
   return {.struct_size = sizeof(bp_heap),
           .struct_type = BP_STRUCT_HEAP,
@@ -31,8 +31,8 @@ constexpr bp_heap make_heap(uint64_t size_bytes, bp_heap_flags flags) {
           .flags = flags};
 }
 
-// The properties of a device whose tensors may have all dimensions that the ABI allows. `heaps` and
-// `dtypes` live as long as the device.
+// Returns the properties of a device whose tensors may have as many dimensions as the ABI allows.
+// `heaps` and `dtypes` must live as long as the device.
 constexpr bp_device_properties make_properties(const char* name, bp_device_class device_class,
                                                std::span<const bp_heap> heaps,
                                                std::span<const bp_dtype> dtypes) {

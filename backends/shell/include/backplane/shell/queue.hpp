@@ -1,10 +1,11 @@
-// How a backend of this tree orders work: queues of tasks, points that they wait for, and the
-// threads that run what cannot run in the caller.
+// How a backend of this tree orders work: queues of tasks, points that queues wait for, and the
+// threads that run tasks which cannot run on the caller's thread.
 //
-// A queue is in one of three states. Idle: nothing is submitted. Owned: one thread runs a task at
-// once, without the queue's mutex. Queued: tasks wait in `items_`, and the executor takes them; a
-// queue whose first item waits for a point is parked there and costs the executor nothing. A
-// submission to an idle queue that is inline costs two atomic operations above the task itself.
+// A queue is in one of three states. An idle queue has no work. An owned queue has one thread that
+// runs a task at once, without the queue's mutex. In a queued queue tasks wait in `items_`, and the
+// executor takes them. If the first item waits for a point, the queue is parked at the point and
+// costs the executor nothing. A submission to an idle inline queue costs two atomic operations
+// besides the task itself.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,7 @@ class Queue;
 
 // How work ended: BP_OK, or a failure and its text.
 struct Outcome {
-  // Whether what was submitted already and stands behind it does not run.
+  // Returns whether work that is already in the queue behind the failed work does not run.
   bool stops_queued_work() const { return status != BP_OK && !lets_queued_work_run; }
 
   bp_status status = BP_OK;
@@ -33,32 +34,33 @@ struct Outcome {
   bool lets_queued_work_run = false;
 };
 
-// What a task throws to fail as a check on a device does: work that is submitted already still
-// runs.
+// A task throws it for a failure like that of a check on a device: work that is already in the
+// queue still runs.
 class DataFailure : public StatusError {
  public:
   using StatusError::StatusError;
 };
 
-// A moment that others wait for: work recorded on a queue, or the host's signal. Completes once.
+// A moment that queues and threads wait for: a record on a queue, or a signal of the host. A point
+// completes once.
 class Point {
  public:
-  // Only one that `is_timed` asks the clock.
+  // Only a point that `is_timed` reads the clock.
   explicit Point(bool is_timed) : is_timed_(is_timed) {}
 
-  // Sets the outcome and lets all waiters go. False if it was complete already.
+  // Sets the outcome and lets all waiters go. Returns false if the point was already complete.
   bool complete(Outcome outcome);
 
   bool is_complete() const;
 
-  // Valid once it is complete.
+  // The outcome and the time are valid once the point is complete.
   const Outcome& outcome() const { return outcome_; }
   int64_t time_ns() const { return time_ns_; }
 
-  // Parks `queue` until it completes. False if it is complete: then nothing was done.
+  // Parks `queue` until the point completes. Returns false, and does nothing, if it is complete.
   bool park(const std::shared_ptr<Queue>& queue);
 
-  // False if timeout_ns passed before it was complete.
+  // Blocks until the point is complete. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
  private:
@@ -71,9 +73,9 @@ class Point {
   std::vector<std::shared_ptr<Queue>> waiters_;
 };
 
-// The threads that run queued work: up to `max_threads`, each started when there is more to do than
-// the others can take. None starts before the first work, so that a process which has only looked
-// at the devices may fork.
+// The threads that run queued work. There are up to `max_threads`; each starts when there is more
+// work than the others can take. No thread starts before the first work, so that a process which
+// has only enumerated devices may fork.
 class Executor {
  public:
   explicit Executor(size_t max_threads = 1) : max_threads_(max_threads) {}
@@ -105,9 +107,9 @@ class Executor {
   std::vector<std::thread> threads_;
 };
 
-// One ordered queue of tasks. A task is a callable without arguments that throws StatusError, or
-// anything else, to fail. The first failure stays: what comes behind it does not run, unless it is
-// a DataFailure, behind which only what was submitted later does not.
+// One ordered queue of tasks. A task is a callable without arguments; it fails by throwing
+// StatusError or anything else. The first failure stays, and the tasks behind it do not run. After
+// a DataFailure, tasks that are already in the queue run, and only later submissions do not.
 class Queue : public std::enable_shared_from_this<Queue> {
  public:
   Queue(const bp_host& host, Executor& executor, bool is_inline)
@@ -130,37 +132,37 @@ class Queue : public std::enable_shared_from_this<Queue> {
     return runs;
   }
 
-  // Submits `task`, which gets the outcome of what came before it, and runs also after a failure.
-  // May run here if `anywhere`, also if the queue is not inline.
+  // Submits `task`, which gets the outcome of the work before it, and runs also after a failure. If
+  // `anywhere` is true, it may run on the calling thread even if the queue is not inline.
   bp_status submit_always(std::function<void(const Outcome&)> task, bool anywhere);
 
   // Makes later work wait for `point`, and fail if it carries a failure.
   bp_status wait_for(std::shared_ptr<Point> point);
 
-  // Whether everything submitted so far has ended.
+  // Returns whether all work submitted so far has ended.
   bool is_idle() const { return state_.load(std::memory_order_acquire) == kIdle; }
 
-  // False if timeout_ns passed before the work submitted so far had ended.
+  // Blocks until the work submitted so far has ended. Returns false if timeout_ns passed first.
   bool wait(uint64_t timeout_ns);
 
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
 
-  // BP_OK, or the failure with its text in the error slot of the calling thread.
+  // Returns BP_OK, or the failure, with its text in the error slot of the calling thread.
   bp_status surface() const;
 
   void clear_failure();
 
-  // Fails the queue with `loss`, instead of what it failed with before: the device is gone. What is
-  // queued does not run, and no wait holds it any more.
+  // Fails the queue with `loss` because its device is lost. This failure replaces an earlier one.
+  // Queued work does not run, and the queue does not wait for points any more.
   void lose(Outcome loss);
 
-  // The executor's side: runs some items. True if there are more to run.
+  // Runs some items, on a thread of the executor. Returns true if there are more to run.
   bool run_items();
 
   // Lets a parked queue go on.
   void unpark();
 
-  // Ends all waits with BP_ABORTED: nothing will signal them any more.
+  // Ends all waits for points with BP_ABORTED, because nothing will complete these points any more.
   void abandon();
 
  private:
@@ -168,8 +170,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   struct Item {
     std::function<void(const Outcome&)> run = nullptr;
-    std::shared_ptr<Point> point = nullptr;  // Waits for it instead of running anything.
-    bool always = false;                     // Runs also after a failure.
+    std::shared_ptr<Point> point = nullptr;  // If set, the item waits for it and runs nothing.
+    bool always = false;                     // The item runs also after a failure.
     uint64_t epoch = 0;
   };
 
@@ -219,13 +221,13 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::atomic<uint32_t> state_ = kIdle;
   std::atomic<bool> failed_ = false;
 
-  mutable std::mutex mutex_;  // Guards what follows; never held while a task runs.
+  mutable std::mutex mutex_;  // Guards the members below; not held while a task runs.
   std::condition_variable ended_;
   std::deque<Item> items_;
   uint64_t queued_ = 0, done_ = 0;
   Outcome failure_;
-  Outcome cleared_;     // The failure that clear_failure() ended last, and
-  uint64_t epoch_ = 0;  // how often it did: older items stay behind the failure they came after.
+  Outcome cleared_;     // The failure that clear_failure() ended last.
+  uint64_t epoch_ = 0;  // The number of ended failures. Items of an older epoch do not run.
   bool is_parked_ = false, is_abandoned_ = false;
 };
 

@@ -1,5 +1,5 @@
-// What stream_ops.hpp asks of a backend, for streams that are queues of queue.hpp and events whose
-// moments are Points: a base for traits, which replace the functions that do more.
+// A base for the traits of stream_ops.hpp, for streams that are queues of queue.hpp and events
+// whose moments are Points. The traits of a backend replace the functions that must do more.
 //
 //   struct Traits : QueueStreams<Instance, Device, Stream, Event> {
 //     ...  // device_of(), stream_of(), any_stream_of(), event_of(), any_event_of()
@@ -29,7 +29,7 @@ struct QueueStreams {
 
   static bool is_idle(const Stream& s) { return s.queue->is_idle(); }
   static bool wait(const Stream& s, uint64_t timeout_ns) { return s.queue->wait(timeout_ns); }
-  static void flush(const Stream&) {}  // A queue holds nothing back.
+  static void flush(const Stream&) {}  // A queue does not hold work back.
   static bp_status surface(const Stream& s) { return s.queue->surface(); }
   static void clear_failure(const Stream& s) { s.queue->clear_failure(); }
   static bp_status wait_for(const Stream& s, const std::shared_ptr<Point>& point) {
@@ -41,7 +41,7 @@ struct QueueStreams {
         false);
   }
 
-  // Events of Points.
+  // The functions below are for events whose moments are Points.
   static std::shared_ptr<Point> make_moment(const Event& e, const Stream&) {
     return std::make_shared<Point>(e.is_timed());
   }

@@ -1,4 +1,4 @@
-// Values of the call itself: operands that are inline, and arguments of kind scalar|tensor.
+// Values that a call contains: inline operands, and arguments of kind scalar|tensor.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace bp {
 
-// The value of `scalar`, converted to `dtype` as a tensor of it would have been, in the low bytes
-// of the result. Floats round to the nearest, ties to even, once. Integers wrap; to them a float is
-// cut towards zero, a NaN is 0, and what no integer of 64 bits holds is the nearest that is one.
-// Throws StatusError for a dtype that a scalar cannot have.
+// Returns the value of `scalar`, converted to `dtype` as the op cast converts an element, in the
+// low bytes of the result. A conversion to a float rounds once, to the nearest, ties to even. A
+// conversion to an integer wraps integers and cuts floats towards zero; a NaN becomes 0, and a
+// float outside the range of 64 bits becomes the nearest integer in the range. Throws StatusError
+// for a dtype that a scalar cannot have.
 uint64_t convert_scalar(const bp_scalar& scalar, bp_dtype dtype);
 
 }  // namespace bp

@@ -1,13 +1,14 @@
-// Questions about dtypes, and about the shape of a tensor.
+// Functions that answer questions about dtypes and about the shape of a tensor.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "backplane/tensor.h"
 
 namespace bp {
 
-// Bytes of one element; 0 for the sub-byte dtypes and for those that are not known.
+// Returns the bytes of one element, or 0 for sub-byte dtypes and for dtypes that are not known.
 constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
   switch (dtype) {
     case BP_BOOL:
@@ -39,22 +40,31 @@ constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
   }
 }
 
-inline int64_t element_count(const bp_tensor& t) {
-  int64_t n = 1;
-  for (uint32_t i = 0; i < t.ndim; ++i) n *= t.shape[i];
-  return n;
+inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
+  int64_t count = 1;
+  for (uint32_t i = 0; i < ndim; ++i) count *= shape[i];
+  return count;
 }
+inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, t.shape); }
 
 // Whether the elements lie in row-major order without gaps; the stride of an extent of 1 is free.
-inline bool is_contiguous(const bp_tensor& t) {
-  int64_t expected = 1;
-  bool is_dense = true;
-  for (uint32_t i = t.ndim; i-- > 0;) {
-    if (t.shape[i] == 0) return true;
-    if (t.shape[i] != 1) is_dense = is_dense && t.strides[i] == expected;
-    expected *= t.shape[i];
+// Without elements every tensor does. Products wrap around: no memory holds as many elements.
+inline bool is_contiguous(uint32_t ndim, const int64_t* shape, const int64_t* strides) {
+  uint64_t expected = 1;
+  for (uint32_t i = ndim; i-- > 0;) {
+    if (shape[i] == 1) continue;
+    if (strides[i] != static_cast<int64_t>(expected))
+      return std::find(shape, shape + ndim, 0) != shape + ndim;
+    expected *= static_cast<uint64_t>(shape[i]);
   }
-  return is_dense;
+  return true;
+}
+inline bool is_contiguous(const bp_tensor& t) { return is_contiguous(t.ndim, t.shape, t.strides); }
+
+// Row-major strides without gaps.
+inline void set_contiguous_strides(uint32_t ndim, const int64_t* shape, int64_t* strides) {
+  int64_t stride = 1;
+  for (uint32_t i = ndim; i-- > 0; stride *= shape[i]) strides[i] = stride;
 }
 
 }  // namespace bp

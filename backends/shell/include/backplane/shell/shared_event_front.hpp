@@ -1,5 +1,6 @@
-// Entries that stand in front of a backend's own, and turn to its SharedEvents what concerns an
-// event that processes share. Everything else passes through.
+// Entries that the host calls instead of a backend's own. They give calls on an event that
+// processes share to the SharedEvents of the backend, and pass every other call to the backend's
+// own entry.
 //
 //   SharedEventFront<shared_events_of>::put(streams, events);
 #pragma once
@@ -11,12 +12,12 @@
 
 namespace bp {
 
-// `kSharedEventsOf` finds them by the self of the backend's tables.
+// `kSharedEventsOf` returns the shared events for the `self` of the backend's tables.
 template <SharedEvents& (*kSharedEventsOf)(void* self)>
 class SharedEventFront {
  public:
-  // Replaces the entries that shared events concern. SharedEvents has a copy of the tables from
-  // before.
+  // Replaces the entries that shared events concern. SharedEvents holds a copy of the original
+  // tables.
   static void put(bp_stream_ops& streams, bp_event_ops& events) {
     streams.wait_event = wait_event;
     events.create = create;
@@ -58,7 +59,7 @@ class SharedEventFront {
                    [&] { return shared.elapsed_ns(start, end, out_elapsed_ns); });
   }
 
-  // Only a desc that asks for it: what a desc must say otherwise is checked by the backend.
+  // Makes a shared event if the desc asks for one. The backend checks every other desc.
   static bp_status create(void* self, bp_device* device, const bp_event_desc* desc,
                           bp_event** out_event) {
     SharedEvents& shared = kSharedEventsOf(self);

@@ -1,14 +1,14 @@
-// The tables of streams and events: every check that needs no device, and the sentences of what is
-// refused.
+// The tables of streams and events. They make every check that needs no device, and write the error
+// texts.
 //
 //   constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 //   constinit const bp_event_ops kEvents = EventOps<Traits>::table();
 //
-// An event keeps its latest moment: what one record captured, or the signal of the host. Records
-// make a new moment each; streams that wait for the one before go on doing so.
+// An event keeps its latest moment, which is what a record captured, or the signal of the host.
+// Each record makes a new moment; streams that wait for an earlier moment go on waiting for it.
 //
-// `Traits` says what a backend's streams and events are. queue_streams.hpp has most of it for a
-// backend whose streams are queues of queue.hpp. Its types and static members:
+// `Traits` describes the streams and events of a backend. For a backend whose streams are queues of
+// queue.hpp, queue_streams.hpp has most of the traits. `Traits` has these types and static members:
 //   Instance, Device      as in device_ops.hpp, and device_of(instance, handle, call)
 //   Stream                can be copied; a copy keeps the work alive when the handle ends
 //   Event                 derives from EventOf<Moment>, has `magic`, its `device`, and is made from
@@ -57,13 +57,13 @@
 
 namespace bp {
 
-// What an event keeps, whatever its moments are.
+// The members of an event that has moments of any type.
 template <typename ItsMoment>
 struct EventOf {
   using Moment = ItsMoment;
 
-  // One that the host signals has its moment from the beginning, made from `args`, and never
-  // another.
+  // Makes an event. An event that the host signals has its moment from the beginning, which is made
+  // from `args`, and never gets another moment.
   template <typename... Args>
   explicit EventOf(bp_event_flags its_flags, Args&&... args) : flags(its_flags) {
     if (is_signalled()) moment = std::make_shared<Moment>(std::forward<Args>(args)...);
@@ -72,14 +72,14 @@ struct EventOf {
   bool is_timed() const { return (flags & BP_EVENT_TIMING) != 0; }
   bool is_signalled() const { return (flags & BP_EVENT_HOST_SIGNAL) != 0; }
 
-  // What it captured last; NULL if it was never recorded.
+  // Returns the latest moment, or NULL if the event was never recorded.
   std::shared_ptr<Moment> latest() {
     const std::lock_guard lock(mutex);
     return moment;
   }
 
   const bp_event_flags flags;
-  std::mutex mutex;  // Guards `moment`.
+  std::mutex mutex;  // It guards `moment`.
   std::shared_ptr<Moment> moment;
 };
 
@@ -176,7 +176,7 @@ class StreamOps {
 
   static bp_status synchronize(void* self, bp_stream* handle, uint64_t timeout_ns) {
     return entry<Instance>(self, [&](const Instance&) -> bp_status {
-      // Another thread may destroy the handle meanwhile.
+      // This is a copy, because another thread may destroy the handle meanwhile.
       Stream s = Traits::stream_of(handle, "stream.synchronize");
       if (!Traits::wait(s, timeout_ns)) refuse_timeout("stream.synchronize", timeout_ns);
       return Traits::surface(s);
@@ -318,7 +318,8 @@ class EventOps {
         refuse(BP_INVALID_ARGUMENT, "event.record: the event is host-signalled");
       }
       std::shared_ptr<Moment> moment = Traits::make_moment(e, s);
-      // Under the lock, so that of two racing records the later submission is the one that counts.
+      // The record is submitted under the lock. If two records race, the later submission is then
+      // the latest one.
       const std::lock_guard lock(e.mutex);
       const bp_status status = Traits::record(s, e, moment);
       if (status == BP_OK) e.moment = std::move(moment);
@@ -350,7 +351,8 @@ class EventOps {
     });
   }
 
-  // The moment of an event, which `name` names, that has come and has a time.
+  // Returns the moment of an event if it has come and has a time. `name` names the event in error
+  // texts.
   static std::shared_ptr<Moment> timed_moment(Event& e, const std::string& name) {
     if (!e.is_timed()) refuse(BP_INVALID_ARGUMENT, name + " was made without BP_EVENT_TIMING");
     std::shared_ptr<Moment> moment = e.latest();

@@ -1,5 +1,5 @@
-// The extension "bp.test.fault": failures that a test orders, and what a stream and a device keep
-// of the order until they take it.
+// The extension "bp.test.fault": failures that a test orders. A stream or a device keeps the order
+// until its work takes it.
 //
 //   constinit const bp_test_fault_ops kFaults = TestFaultOps<Traits>::table();
 //
@@ -9,9 +9,9 @@
 //   allocations_of(device)    its FailingAllocation
 //   lose(device)              loses it, until it is reset
 //
-// What submits work takes the fault of its stream. The work calls
-// throw_test_fault() before it runs for BP_TEST_FAULT_SUBMISSION, and behind it for
-// BP_TEST_FAULT_DATA; for BP_TEST_FAULT_CORRUPTION it changes a byte of what it wrote.
+// The function that submits work takes the fault of its stream. The task calls throw_test_fault()
+// before the work for BP_TEST_FAULT_SUBMISSION, and after it for BP_TEST_FAULT_DATA. For
+// BP_TEST_FAULT_CORRUPTION the task changes a byte of what the work wrote.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@
 
 namespace bp {
 
-// What is to happen to one piece of work; a kind of 0 is nothing.
+// The fault of one piece of work. A kind of 0 means no fault.
 struct TestFault {
   bp_test_fault_kind kind = 0;
   bp_status status = BP_OK;
@@ -39,18 +39,19 @@ struct TestFault {
   throw StatusError(fault.status, text);
 }
 
-// What a test ordered for the next piece of work of one stream. Work that nothing was ordered for
-// pays one atomic load.
+// The fault that a test ordered for the next piece of work of one stream. If nothing was ordered, a
+// submission costs one atomic load more.
 class TestFaults {
  public:
-  // The order replaces the one before.
+  // Orders a fault, which replaces an earlier order.
   void order(TestFault fault) {
     const std::lock_guard lock(mutex_);
     fault_ = fault;
     is_ordered_.store(fault.kind != 0, std::memory_order_release);
   }
 
-  // The order, once. Work that a stream with a failed `queue` refuses takes none.
+  // Takes the order. Returns no fault if `queue` has failed, because the stream refuses the work
+  // then.
   TestFault take(const Queue& queue) {
     if (!is_ordered_.load(std::memory_order_acquire) || queue.has_failed()) return {};
     const std::lock_guard lock(mutex_);
@@ -60,18 +61,18 @@ class TestFaults {
 
  private:
   std::atomic<bool> is_ordered_ = false;
-  std::mutex mutex_;  // Guards `fault_`.
+  std::mutex mutex_;  // It guards `fault_`.
   TestFault fault_;
 };
 
 // The allocation of one device that a test ordered to fail.
 class FailingAllocation {
  public:
-  // The next allocation fails if `index` is 0; none does if it is UINT64_MAX.
+  // The next allocation fails if `index` is 0. No allocation fails if it is UINT64_MAX.
   void order(uint64_t index) { left_ = index; }
 
-  // An allocation calls it first. Throws StatusError of BP_OUT_OF_MEMORY if it is the one that was
-  // ordered to fail.
+  // Counts an allocation, which calls it first. Throws StatusError of BP_OUT_OF_MEMORY if this
+  // allocation was ordered to fail.
   void count() {
     uint64_t left = left_;
     do {
@@ -84,8 +85,8 @@ class FailingAllocation {
   std::atomic<uint64_t> left_ = UINT64_MAX;
 };
 
-// bp_backend::get_extension() of a backend that has this extension alone, in the `faults` of its
-// Instance.
+// Serves bp_backend::get_extension() of a backend whose only extension is this one, in the member
+// `faults` of its Instance.
 template <typename Instance>
 bp_status get_test_faults(void* self, const char* name, uint32_t version,
                           const void** out_extension) {

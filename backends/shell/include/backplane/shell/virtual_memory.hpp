@@ -1,19 +1,24 @@
-// The table of virtual memory of a backend whose ranges are addresses of this process, over
-// reservation.hpp. `Backend` says what differs: a type Range, with the functions of Reservation
-// that are called here, and static functions that throw StatusError; `call` begins their texts:
+// The table of virtual memory of a backend whose ranges are addresses of this process; it uses
+// reservation.hpp. `Backend` has what differs between backends: a type Range, with the functions of
+// Reservation that are called here, and static functions. These throw StatusError, whose text
+// begins with `call`:
 //
 //   const bp_host& host(void* self);
 //   void check_heap(void* self, bp_device* device, uint64_t heap_index, const char* call);
-//   void check_reach(void* self, bp_buffer* range, bp_device* device);  A set_access() for it.
+//   void check_reach(void* self, bp_buffer* range, bp_device* device);
 //   void check_device(void* self, bp_device* device, const char* call);
-//   void check_range(void* self, bp_buffer* range, const char* call);  Dead handles, if it has
-//   such. void check_memory(void* self, MemoryOwner* memory, const char* call);  Likewise.
+//   void check_range(void* self, bp_buffer* range, const char* call);
+//   void check_memory(void* self, MemoryOwner* memory, const char* call);
 //   bp_buffer* add_range(void* self, bp_device* device, uint64_t size_bytes);
-//   Range* range(void* self, bp_buffer* buffer);  NULL unless the buffer is a range.
+//   Range* range(void* self, bp_buffer* buffer);
 //   void remove_range(void* self, bp_buffer* buffer);
 //   MemoryOwner* add_memory(void* self, bp_device* device, uint64_t heap_index,
 //                           uint64_t size_bytes);
 //   void remove_memory(void* self, MemoryOwner* memory);
+//
+// check_reach() refuses a set_access() for a device that cannot reach the range. check_range() and
+// check_memory() refuse dead handles, if the backend has such handles. range() returns NULL unless
+// the buffer is a range.
 #pragma once
 
 #include <memory>
@@ -25,14 +30,14 @@
 
 namespace bp {
 
-// What a bp_physical_memory* points to.
+// The object that a bp_physical_memory* points to.
 struct MemoryOwner {
   static constexpr uint32_t kMagic = 0x70687973;
   uint32_t magic = kMagic;
   std::shared_ptr<const PhysicalMemory> memory;
 };
 
-// NULL unless the handle is memory of a backend with this table.
+// Returns the memory behind a handle, or NULL if no backend with this table made the handle.
 inline MemoryOwner* memory_owner(bp_physical_memory* handle) {
   auto* const owner = reinterpret_cast<MemoryOwner*>(handle);
   return owner != nullptr && owner->magic == MemoryOwner::kMagic ? owner : nullptr;
@@ -41,7 +46,7 @@ inline MemoryOwner* memory_owner(bp_physical_memory* handle) {
 template <typename Backend>
 class VirtualMemory {
  public:
-  // Without its `self`.
+  // Returns the table without its `self`.
   static constexpr bp_virtual_memory_ops table() {
     return {.struct_size = sizeof(bp_virtual_memory_ops),
             .struct_type = BP_STRUCT_VIRTUAL_MEMORY_OPS,
@@ -58,7 +63,7 @@ class VirtualMemory {
  private:
   using Range = typename Backend::Range;
 
-  // A function that throws, as one of the table.
+  // Makes an entry of the table from a function that throws.
   template <auto kBody>
   struct Entry;
   template <typename... Arguments, bp_status (*kBody)(void*, Arguments...)>
@@ -85,7 +90,8 @@ class VirtualMemory {
     }
   }
 
-  // The one that a range of whole units lies in.
+  // Returns the reserved range that `range` lies in. Throws StatusError unless `range` consists of
+  // whole units.
   static Range& checked_range(void* self, const bp_buffer_ref* range, const std::string& call) {
     if (range == nullptr) refuse(call + ": range is NULL");
     Range* const found = Backend::range(self, range->buffer);

@@ -1,4 +1,4 @@
-// One piece of recorded work: a launch, a copy or a fill, with everything that its call was given.
+// One piece of recorded work: a launch, a copy or a fill, with all arguments of its call.
 #pragma once
 
 #include <array>
@@ -22,13 +22,13 @@ struct Work {
 
   Work clone() const;
 
-  // Submits it to `stream`, as the host's call did.
+  // Submits the work to `stream`, as the host's call did.
   bp_status submit(const bp_allocator_ops& memory, bp_stream* stream) const;
 
-  // "add.vector", "copy".
+  // Returns the name of the work, such as "add.vector" or "copy".
   const char* name() const;
 
-  // A line for people.
+  // Returns a line for people that describes the work.
   std::string text() const;
 
   Kind kind = Kind::kLaunch;
@@ -40,19 +40,19 @@ struct Work {
   uint64_t pattern_size_bytes = 0;
 };
 
-// One place where a piece of work says which memory it uses, and the bytes that it needs there.
+// One member of a piece of work that names memory, and the bytes that the work uses there.
 struct Place {
   bp_buffer** buffer;
   uint64_t* byte_offset;
   int64_t begin, end;        // Relative to *byte_offset.
-  uint64_t alignment_bytes;  // *byte_offset has to be a multiple of it.
+  uint64_t alignment_bytes;  // *byte_offset is a multiple of it.
 };
 
-// All places of `work`; they point into it.
+// Returns all places of `work`, which point into `work`.
 std::vector<Place> places_of(Work& work);
 
-// The index of the slot that `place` lies in, or -1. Throws StatusError of BP_INVALID_ARGUMENT for
-// a place that lies partly in one.
+// Returns the index of the slot that `place` lies in, or -1. Throws StatusError of
+// BP_INVALID_ARGUMENT if the place lies partly in a slot.
 int slot_of(const Place& place, const std::vector<bp_buffer_ref>& slots);
 
 }  // namespace bp

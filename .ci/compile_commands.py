@@ -1,0 +1,49 @@
+"""Writes a compilation database that other tools than the build's compiler can follow.
+
+usage: compile_commands.py DATABASE FOLDER
+
+The commands in FOLDER/compile_commands.json are those of DATABASE without launchers, such as a
+compiler cache, and without precompiled headers, which only the compiler that wrote them can read:
+a source that a tool checks by these commands must include what it uses.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import sys
+
+COMPILER = re.compile(r"(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc)(-\d+)?$")
+
+
+def plain_words(command):
+    """The words of a compile command from the compiler on, without precompiled headers."""
+    words = shlex.split(command["command"])
+    while words and not COMPILER.search(os.path.basename(words[0])):
+        words.pop(0)
+    if not words:
+        raise ValueError(f"no compiler in the command of {command['file']}")
+    plain, index = [], 0
+    while index < len(words):
+        if words[index] == "-include" and "cmake_pch" in os.path.basename(words[index + 1]):
+            index += 2
+            continue
+        if words[index] not in ("-Winvalid-pch", "-fpch-preprocess"):
+            plain.append(words[index])
+        index += 1
+    return plain
+
+
+def main(database, folder):
+    commands = json.loads(pathlib.Path(database).read_text(encoding="utf-8"))
+    for command in commands:
+        command["command"] = shlex.join(plain_words(command))
+    target = pathlib.Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "compile_commands.json").write_text(json.dumps(commands, indent=1),
+                                                  encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

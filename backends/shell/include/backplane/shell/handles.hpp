@@ -1,0 +1,307 @@
+// The handles of one device: what the host has made of it and not yet ended. A device keeps them to
+// wait for their work, to find the buffer at an address, and to free what the host never freed.
+//
+//   class Device {
+//     ...
+//     StreamSet<Stream, Queue> streams_;
+//     BufferSet<Buffer> buffers_;
+//     HandleSet<Event> events_;
+//   };
+//
+// Rules:
+//   Threads    Every function may be called from any thread. A function that is passed in is called
+//              under the lock of the set, so it must not use the set; where it is not, we say so.
+//   Ownership  The sets own nothing, except that delete_all() and end_all() end what is left when
+//              the device ends.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "backplane/memory.h"
+#include "backplane/shell/address_map.hpp"
+#include "backplane/shell/deadline.hpp"
+#include "backplane/shell/entry.hpp"
+#include "backplane/shell/first_size.hpp"
+
+namespace bp {
+
+// What a handle begins with, where a device can be lost and reset. A handle lives as long as one
+// generation of its device.
+template <typename ItsDevice>
+struct MortalHandle {
+  MortalHandle(uint32_t its_magic, ItsDevice& its_device)
+      : magic(its_magic), device(&its_device), generation(its_device.generation()) {}
+
+  uint32_t magic;
+  ItsDevice* device;
+  uint64_t generation;  // Of the device when the handle was made.
+};
+
+// Each throws StatusError of BP_DEVICE_LOST. `Device` has is_lost(), generation(), and, if it knows
+// why it was lost, loss(), which ends the sentence or is empty.
+
+// For a device that is lost.
+template <typename Device>
+void require_not_lost(const Device& device, const std::string& subject) {
+  if (!device.is_lost()) return;
+  std::string text = subject + " is lost until it is reset";
+  if constexpr (requires { device.loss(); }) text += device.loss();
+  refuse(BP_DEVICE_LOST, text);
+}
+
+// For something of an earlier `generation` of its device as well; the argument `what` of the entry
+// `call` has it.
+template <typename Device>
+void require_alive(const Device& device, uint64_t generation, const char* call, const char* what) {
+  if (!device.is_lost() && generation == device.generation()) return;
+  const std::string whose = std::string(call) + ": " + what;
+  require_not_lost(device, whose + " belongs to a device that");
+  refuse(BP_DEVICE_LOST, whose + " was made before its device was reset");
+}
+template <typename Device>
+void require_alive(const MortalHandle<Device>& handle, const char* call, const char* what) {
+  require_alive(*handle.device, handle.generation, call, what);
+}
+
+template <typename Object>
+class HandleSet {
+ public:
+  void add(Object* object) {
+    const std::lock_guard lock(mutex_);
+    objects_.insert(object);
+  }
+  void remove(Object* object) {
+    const std::lock_guard lock(mutex_);
+    objects_.erase(object);
+  }
+  bool is_empty() const {
+    const std::lock_guard lock(mutex_);
+    return objects_.empty();
+  }
+
+  // Calls use(Object&) for each.
+  template <typename Use>
+  void for_each(const Use& use) const {
+    const std::lock_guard lock(mutex_);
+    for (Object* const object : objects_) use(*object);
+  }
+
+  // Nobody uses the objects any more.
+  void delete_all() {
+    for (Object* const object : objects_) delete object;
+    objects_.clear();
+  }
+
+ private:
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::unordered_set<Object*> objects_;
+};
+
+// The buffers of a device. Of those that own their memory no two overlap.
+template <typename Buffer>
+class BufferSet {
+ public:
+  // False if the buffer owns memory that overlaps that of another, and nothing was added.
+  bool add(Buffer* buffer, uint64_t address, bool owns_memory) {
+    const std::lock_guard lock(mutex_);
+    if (owns_memory && !places_.add(address, buffer->size_bytes, buffer)) return false;
+    try {
+      addresses_.emplace(buffer, address);
+    } catch (...) {
+      places_.remove(address, buffer);
+      throw;
+    }
+    return true;
+  }
+  void remove(Buffer* buffer) {
+    const std::lock_guard lock(mutex_);
+    const auto known = addresses_.find(buffer);
+    if (known == addresses_.end()) return;
+    places_.remove(known->second, buffer);
+    addresses_.erase(known);
+  }
+  bool is_empty() const {
+    const std::lock_guard lock(mutex_);
+    return addresses_.empty();
+  }
+
+  // Fills `info` with the buffer that owns the memory at an address, and with `device`; false if
+  // none does.
+  bool find(uint64_t address, bp_device* device, bp_address_info& info) const {
+    const std::lock_guard lock(mutex_);
+    Buffer* const owner = places_.find(address);
+    if (owner == nullptr) return false;
+    info.device = device;
+    info.buffer = reinterpret_cast<bp_buffer*>(owner);
+    info.byte_offset = address - addresses_.at(owner);
+    info.size_bytes = owner->size_bytes;
+    return true;
+  }
+
+  // What use(Buffer&) returns for the buffer that owns the memory at an address; empty if none
+  // does.
+  template <typename Use>
+  auto with_owner(uint64_t address, const Use& use) const {
+    const std::lock_guard lock(mutex_);
+    Buffer* const owner = places_.find(address);
+    return owner == nullptr ? decltype(use(*owner)){} : use(*owner);
+  }
+
+  // Frees the addresses of all buffers for others: their memory is gone, and the handles stay.
+  void forget_addresses() {
+    const std::lock_guard lock(mutex_);
+    places_ = {};
+  }
+
+  // Calls use(Buffer&) for each.
+  template <typename Use>
+  void for_each(const Use& use) const {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [buffer, address] : addresses_) use(*buffer);
+  }
+
+  // Calls end(buffer), which deletes it, for each. Nobody uses the buffers any more.
+  template <typename End>
+  void end_all(const End& end) {
+    for (const auto& [buffer, address] : addresses_) end(buffer);
+    addresses_.clear();
+    places_ = {};
+  }
+
+ private:
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::unordered_map<Buffer*, uint64_t> addresses_;
+  AddressMap<Buffer> places_;  // Of the buffers that own their memory.
+};
+
+// What the entry address_info of an allocator does: fills *out_info with the buffer, of one of
+// `devices`, that owns the memory at an address. A device has find(address, bp_address_info&).
+// Throws StatusError.
+template <typename Device>
+bp_status find_address(std::span<const std::unique_ptr<Device>> devices, uint64_t address,
+                       bp_address_info* out_info) {
+  check_offer(out_info, kFirstSize<bp_address_info>, "address_info: out_info");
+  for (const std::unique_ptr<Device>& device : devices) {
+    bp_address_info info{};
+    if (!device->find(address, info)) continue;
+    write_offer(info, out_info);
+    return BP_OK;
+  }
+  refuse(BP_NOT_FOUND,
+         "address_info: address " + std::to_string(address) + " lies in no buffer of this backend");
+}
+
+// The streams of a device, and the default stream. A stream is a handle of its `Work`, such as a
+// Queue, which lives on after the handle until it has ended. The backend has
+//   const std::shared_ptr<Work>& work_of(const Stream&)
+// in the namespace of the stream. A copy of a Stream is a second handle of its work.
+template <typename Stream, typename Work>
+class StreamSet {
+ public:
+  Stream* add(std::unique_ptr<Stream> stream) {
+    const std::lock_guard lock(mutex_);
+    return insert(std::move(stream));
+  }
+
+  // Deletes the handle. Its work is waited for as before.
+  void destroy(Stream* stream) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(closing_, [](const std::weak_ptr<Work>& work) { return work.expired(); });
+      closing_.push_back(work_of(*stream));
+      streams_.erase(stream);
+    }
+    stream->magic = 0;
+    delete stream;
+  }
+
+  // Adds a second handle of the first stream for which matches(stream) is true; NULL if there is
+  // none.
+  template <typename Matches>
+  Stream* add_copy(const Matches& matches) {
+    const std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find_if(
+        streams_, [&](const Stream* stream) -> bool { return matches(*stream); });
+    return known == streams_.end() ? nullptr : insert(std::make_unique<Stream>(**known));
+  }
+
+  // The default stream. If there is none, or is_valid(stream) is false for it, it becomes what
+  // make(), a std::unique_ptr<Stream>, returns. The set is not locked while make() runs.
+  template <typename IsValid, typename Make>
+  Stream* default_stream(const IsValid& is_valid, const Make& make) {
+    if (Stream* const known = valid_default(is_valid); known != nullptr) return known;
+    std::unique_ptr<Stream> made = make();
+    const std::lock_guard lock(mutex_);
+    // Another thread may have been quicker; then `made` ends behind the lock.
+    if (default_ == nullptr || !is_valid(*default_)) default_ = insert(std::move(made));
+    return default_;
+  }
+  bool is_default(const Stream* stream) const {
+    const std::lock_guard lock(mutex_);
+    return stream == default_;
+  }
+  bool is_empty() const {
+    const std::lock_guard lock(mutex_);
+    return streams_.empty();
+  }
+
+  // The work of all streams, and that of destroyed streams which has not ended. Two handles of one
+  // stream have the same work.
+  std::vector<std::shared_ptr<Work>> live_work() const {
+    std::vector<std::shared_ptr<Work>> live;
+    const std::lock_guard lock(mutex_);
+    for (const Stream* const stream : streams_) live.push_back(work_of(*stream));
+    for (const std::weak_ptr<Work>& closing : closing_) {
+      if (std::shared_ptr<Work> work = closing.lock()) live.push_back(std::move(work));
+    }
+    return live;
+  }
+
+  // Blocks until that work has ended; false if timeout_ns passed first.
+  bool wait(uint64_t timeout_ns) const {
+    const Deadline deadline(timeout_ns);
+    for (const std::shared_ptr<Work>& work : live_work()) {
+      if (!work->wait(deadline.left_ns())) return false;
+    }
+    return true;
+  }
+
+  // Ends what waits for an event that nobody can complete any more.
+  void abandon() const {
+    for (const std::shared_ptr<Work>& work : live_work()) work->abandon();
+  }
+
+  // Nobody uses the streams any more.
+  void delete_all() {
+    for (Stream* const stream : streams_) delete stream;
+    streams_.clear();
+    default_ = nullptr;
+  }
+
+ private:
+  Stream* insert(std::unique_ptr<Stream> stream) {
+    streams_.insert(stream.get());
+    return stream.release();
+  }
+
+  template <typename IsValid>
+  Stream* valid_default(const IsValid& is_valid) const {
+    const std::lock_guard lock(mutex_);
+    return default_ != nullptr && is_valid(*default_) ? default_ : nullptr;
+  }
+
+  mutable std::mutex mutex_;  // Guards what follows.
+  std::unordered_set<Stream*> streams_;
+  std::vector<std::weak_ptr<Work>> closing_;  // Of destroyed streams.
+  Stream* default_ = nullptr;
+};
+
+}  // namespace bp

@@ -1,0 +1,211 @@
+// Kernels with plans: what prepare() makes of a frame, and the C functions of bp_kernel around it.
+//
+//   template <typename Args, bp_status (*LaunchOp)(const Args&, Launch&), auto Supports = nullptr,
+//             auto Workspace = nullptr, typename Planned = void>
+//   constexpr bp_kernel make_kernel(bp_kernel row) {  // kernel_row() made it.
+//     return planned_kernel<Launcher, Args, LaunchOp, Supports, Workspace, Planned>(row);
+//   }
+//
+// A plan is a class `Planned` with
+//   Planned(const Args&, uint64_t constant_args, const Env&)   chooses and allocates; refuse_plan()
+//                                       for a frame for which it is of no use
+//   uint64_t packed_size_bytes() const, workspace_size_bytes() const
+//   const char* algorithm() const
+//   bp_status pack(const Args&, Launch&, std::byte* packed) const     submits the packing
+//   bp_status launch(const Args&, Launch&, std::byte* packed) const   submits the work
+// What is submitted holds what it needs of the plan by value: the host may release the plan before
+// the work runs. A backend that calls launch() later than the host did retains the PlanBase.
+//
+// A `Launcher` says how a backend launches. Its types and static members:
+//   Env, Launch                        as in make_kernel.hpp. A Launch also has plan(), what the
+//                                      host gave or NULL, and packed(range), the address of a range
+//   host_of(kernel)                    the host, whose error slot takes the text of a failure
+//   is_capturing(kernel, launch)       whether the stream of a launch captures
+//   run<kBody>(kernel, launch, args)   runs kBody(kernel, args, Launch&) for a launch that the host
+//                                      made, and keeps exceptions inside
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "backplane/shell/entry.hpp"
+#include "backplane/shell/first_size.hpp"
+#include "backplane/shell/make_kernel.hpp"
+
+namespace bp {
+
+// What every plan begins with; a bp_plan is a pointer to one. It is counted, so that a launch that
+// runs later than the host called it can keep its plan.
+class PlanBase {
+ public:
+  explicit PlanBase(const bp_kernel& its_kernel) : kernel(&its_kernel) {}
+  PlanBase(const PlanBase&) = delete;
+  virtual ~PlanBase() = default;
+
+  void retain() { uses_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (uses_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  const bp_kernel* const kernel;  // The plan of another kernel is refused.
+
+ private:
+  std::atomic<uint32_t> uses_ = 1;
+};
+
+inline PlanBase* plan_base(const bp_plan* plan) {
+  return reinterpret_cast<PlanBase*>(const_cast<bp_plan*>(plan));
+}
+
+template <typename Planned>
+class OwnedPlan : public PlanBase {
+ public:
+  template <typename Args, typename Env>
+  OwnedPlan(const bp_kernel& its_kernel, const Args& args, uint64_t constant_args, const Env& env)
+      : PlanBase(its_kernel), planned(args, constant_args, env) {}
+
+  const Planned planned;
+  bp_buffer_ref packed{};  // Set by plan_pack().
+};
+
+// For the constructor of a plan.
+[[noreturn]] inline void refuse_plan(const char* why) {
+  refuse(BP_UNSUPPORTED, std::string("no plan is of use: ") + why);
+}
+
+// The functions of a kernel whose plans are of the class `Planned`.
+template <typename Launcher, typename Args, typename Planned>
+class PlanFunctions {
+ public:
+  static constexpr void put(bp_kernel& row) {
+    row.prepare = prepare;
+    row.plan_info = write_info;
+    row.plan_pack = pack;
+    row.plan_release = release;
+  }
+
+  // A launch whose host gave a plan.
+  static bp_status launch(const bp_kernel& kernel, const Args& args,
+                          typename Launcher::Launch& launch) {
+    const auto* const plan = owned(kernel, launch.plan());
+    if (plan == nullptr) {
+      return launch.refuse(BP_INVALID_ARGUMENT,
+                           std::string(kernel.name) + ": the plan is not one of this kernel");
+    }
+    if (plan->packed.buffer == nullptr && plan->planned.packed_size_bytes() != 0) {
+      return launch.refuse(BP_INVALID_ARGUMENT,
+                           std::string(kernel.name) + ": the plan was not packed");
+    }
+    return plan->planned.launch(args, launch, launch.packed(plan->packed));
+  }
+
+ private:
+  using Env = typename Launcher::Env;
+
+  // NULL for no plan, and for that of another kernel.
+  static OwnedPlan<Planned>* owned(const bp_kernel& kernel, const bp_plan* plan) {
+    PlanBase* const base = plan_base(plan);
+    const bool is_ours = base != nullptr && base->kernel == &kernel;
+    return is_ours ? static_cast<OwnedPlan<Planned>*>(base) : nullptr;
+  }
+
+  static OwnedPlan<Planned>& checked(const bp_kernel& kernel, const bp_plan* plan,
+                                     const char* call) {
+    if (auto* const ours = owned(kernel, plan); ours != nullptr) return *ours;
+    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": the plan is NULL or not one of this kernel");
+  }
+
+  static bp_status prepare(const bp_kernel* self, bp_device* device, const bp_prepare_desc* desc,
+                           const void* args, bp_plan** out_plan) {
+    return Env::with(*self, device, [&](const Env& env) -> bp_status {
+      require(args, "prepare: args");
+      require(out_plan, "prepare: out_plan");
+      const bp_prepare_desc ours =
+          read_desc(desc, kFirstSize<bp_prepare_desc>, BP_STRUCT_PREPARE_DESC, "prepare");
+      if ((ours.flags & ~kKnownLaunchFlags) != 0) {
+        refuse(BP_UNSUPPORTED, "prepare: a launch flag is not known");
+      }
+      const Args& a = *static_cast<const Args*>(args);
+      if (a.flags != 0) refuse(BP_UNSUPPORTED, "prepare: a flag of args is not known");
+      PlanBase* const plan = new OwnedPlan<Planned>(*self, a, ours.constant_args, env);
+      *out_plan = reinterpret_cast<bp_plan*>(plan);
+      return BP_OK;
+    });
+  }
+
+  static bp_status write_info(const bp_kernel* self, const bp_plan* plan, bp_plan_info* out_info) {
+    return guarded(Launcher::host_of(*self), [&]() -> bp_status {
+      const Planned& planned = checked(*self, plan, "plan_info").planned;
+      check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
+      out_info->packed_size_bytes = planned.packed_size_bytes();
+      out_info->workspace_required_bytes = planned.workspace_size_bytes();
+      out_info->workspace_preferred_bytes = planned.workspace_size_bytes();
+      out_info->algorithm = planned.algorithm();
+      return BP_OK;
+    });
+  }
+
+  static bp_status submit_packing(const bp_kernel& kernel, const void* args,
+                                  typename Launcher::Launch& launch) {
+    const auto* const plan = owned(kernel, launch.plan());
+    return plan->planned.pack(*static_cast<const Args*>(args), launch, launch.packed(plan->packed));
+  }
+
+  static bp_status pack(const bp_kernel* self, const bp_launch* launch, const void* args,
+                        const bp_buffer_ref* packed) {
+    return guarded(Launcher::host_of(*self), [&]() -> bp_status {
+      require(launch, "plan_pack: launch");
+      OwnedPlan<Planned>& plan = checked(*self, launch->plan, "plan_pack");
+      if (Launcher::is_capturing(*self, *launch)) {
+        refuse(BP_INVALID_ARGUMENT, "plan_pack: the stream captures");
+      }
+      const uint64_t size_bytes = plan.planned.packed_size_bytes();
+      if (packed == nullptr || packed->buffer == nullptr || packed->size_bytes < size_bytes) {
+        refuse(BP_INVALID_ARGUMENT,
+               "plan_pack: packed has to have " + std::to_string(size_bytes) + " bytes");
+      }
+      const bp_buffer_ref before = std::exchange(plan.packed, *packed);
+      const bp_status status = Launcher::template run<submit_packing>(self, launch, args);
+      if (status != BP_OK) plan.packed = before;
+      return status;
+    });
+  }
+
+  static bp_status release(const bp_kernel*, bp_plan* plan) {
+    if (plan != nullptr) plan_base(plan)->release();
+    return BP_OK;
+  }
+};
+
+// What a launch of such a row does.
+template <typename Launcher, typename Args, auto LaunchOp, typename Planned>
+bp_status launch_row(const bp_kernel& kernel, const void* args, typename Launcher::Launch& launch) {
+  return launch_typed<Args>(kernel, args, launch, [&](const Args& a) -> bp_status {
+    if (launch.plan() == nullptr) return LaunchOp(a, launch);
+    if constexpr (std::is_void_v<Planned>) {
+      return launch.refuse(BP_INVALID_ARGUMENT,
+                           std::string(kernel.name) + ": the plan is not one of this kernel");
+    } else {
+      return PlanFunctions<Launcher, Args, Planned>::launch(kernel, a, launch);
+    }
+  });
+}
+
+// Puts typed functions into `row`, which holds the rest.
+//   LaunchOp   bp_status(const Args&, Launch&): reads the frame, and submits the work.
+//   Planned    The class of the kernel's plans; void: the kernel has none.
+//   Supports, Workspace   As typed_kernel() takes them.
+template <typename Launcher, typename Args, auto LaunchOp, auto Supports, auto Workspace,
+          typename Planned>
+constexpr bp_kernel planned_kernel(bp_kernel row) {
+  row = typed_kernel<typename Launcher::Env, Args, Supports, Workspace>(row);
+  row.launch = Launcher::template run<launch_row<Launcher, Args, LaunchOp, Planned>>;
+  if constexpr (!std::is_void_v<Planned>) PlanFunctions<Launcher, Args, Planned>::put(row);
+  return row;
+}
+
+}  // namespace bp

@@ -1,0 +1,111 @@
+"""The error classes of ops: what `numerics` of an entry can be, and what each makes the conformance
+suite judge. conformance/docs/error_classes.md explains them, with formulas and sources.
+
+A formula over elements or of a reduction decides its class wherever it leaves no choice; then the
+entry has no `numerics`. Any other entry names its class, and check() refuses one that contradicts
+what the entry says.
+"""
+
+from dataclasses import dataclass
+
+import compute
+
+
+@dataclass(frozen=True)
+class ErrorClass:
+    bound: str                     # Where B comes from: a value of the suite's BoundRule.
+    checks_zero: bool = False      # -0 and 0 are different results.
+    checks_bias: bool = False      # Right results err to both sides alike.
+
+
+CLASSES = {
+    "E0": ErrorClass("kExact", checks_zero=True),
+    "E1": ErrorClass("kExact", checks_zero=True, checks_bias=True),
+    "E1d": ErrorClass("kPrimitive", checks_zero=True),
+    "E2": ErrorClass("kPrimitive"),
+    "E2c": ErrorClass("kFunction"),
+    "P": ErrorClass("kPropagated"),
+    "X": ErrorClass("kPropagated"),
+    "R1": ErrorClass("kSum", checks_bias=True),
+    "R3": ErrorClass("kChosen", checks_zero=True),
+    "R4": ErrorClass("kSoftmax"),
+    "R4L": ErrorClass("kLogSoftmax"),
+    "R5": ErrorClass("kNorm"),
+    "R6": ErrorClass("kAttention"),
+}
+# Primitives that round nothing.
+EXACT = {"input", "number", "neg", "abs", "max", "min", "lt", "le", "eq", "signbit", "select"}
+ROUNDED_ONCE = {"add", "sub", "mul"}
+# Primitives whose result at exact arguments has a bound of its own, and their class.
+BOUNDED = {"div": "E1d", "sqrt": "E1d", "exp": "E2", "log": "E2", "tanh": "E2", "erfinv": "E2"}
+COMBINED = {"add": "R1", "max": "R3"}
+SEVERAL_STEPS = ("E2c", "P")  # What a formula leaves open: a function, or a gradient.
+# Classes that are for a formula alone, and those of ops that round at most once.
+OF_PRIMITIVES = ("E1d", "E2")
+WITHOUT_ERROR = ("E0", "E1", "R3")
+
+
+def _is_exact(node):
+    return all(part.kind in EXACT and (part.kind != "number" or
+                                       compute.is_representable(part.value))
+               for part in node.walk())
+
+
+def of_formula(formula):
+    """The class of a compute.Compute; None if it takes several steps that round."""
+    root = formula.result
+    if _is_exact(root):
+        return "E0"
+    if root.kind in ROUNDED_ONCE and all(_is_exact(a) for a in root.args):
+        return "E1"
+    return BOUNDED.get(root.kind) if all(a.is_given for a in root.args) else None
+
+
+def of_reduction(op):
+    """The class of an op with `reduce`."""
+    rounding = sorted(op.reduction.kinds - EXACT)
+    if op.reduction.combine == "max" and rounding:
+        raise op.error(f"reduce: the largest result is exact, and {', '.join(rounding)} is not",
+                       "reduce")
+    return COMBINED[op.reduction.combine]
+
+
+def _check_decomposition(op):
+    """Refuses a class without errors if the ops that `op` consists of have some."""
+    if not op.decomposition or op.numerics not in WITHOUT_ERROR:
+        return
+    for called in op.decomposition.calls():
+        if called.numerics not in WITHOUT_ERROR:
+            raise op.error(f"numerics: class {op.numerics} says that the result is exact, and its "
+                           f"decomposition calls {called.name}, which is of class "
+                           f"{called.numerics}", "numerics")
+
+
+def _check_formula(op, decided, key):
+    if decided is None and op.numerics not in SEVERAL_STEPS:
+        said = f"not {op.numerics}" if op.numerics else "and the entry has to say which"
+        raise op.error(f"numerics: a formula of several steps is of class "
+                       f"{' or '.join(SEVERAL_STEPS)}, {said}", "numerics")
+    if decided and op.numerics:
+        what = "contradicts" if op.numerics != decided else "repeats"
+        raise op.error(f"numerics: {op.numerics} {what} `{key}`, from which the class {decided} "
+                       "follows: leave it out", "numerics")
+
+
+def resolve(op):
+    """Gives `op`, whose formulas are parsed, the class that its formula decides. Refuses a class
+    that contradicts what the entry says, or says it twice."""
+    if op.formula or op.reduction:
+        decided = of_formula(op.formula) if op.formula else of_reduction(op)
+        _check_formula(op, decided, "compute" if op.formula else "reduce")
+        op.numerics = decided or op.numerics
+    elif not op.numerics:
+        raise op.error("numerics: an op without `compute` and `reduce` names its class", "numerics")
+    elif op.numerics in OF_PRIMITIVES:
+        raise op.error(f"numerics: class {op.numerics} is of one primitive in `compute`, and this "
+                       "op has no formula", "numerics")
+
+
+def check(op):
+    """What resolve() cannot see before all ops have their classes."""
+    _check_decomposition(op)

@@ -1,0 +1,324 @@
+// Ops that only the compiler of a device runs: which programs it is given, how often, and what
+// becomes of them.
+#include "registry/calls/compiled_ops.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "registry/boundary/fail.hpp"
+#include "registry/tests/fake_backend.hpp"
+
+namespace bp::core {
+namespace {
+
+// A compiler that takes every program, and executables that note what they are launched with.
+class FakeCompiler {
+ public:
+  struct Executable {
+    FakeCompiler* owner;
+    bp_kernel kernel{};
+    bp_launch_flags flags = 0;
+    std::vector<bp_value_role> roles;
+    std::vector<uint32_t> node_values;
+    bool has_buffers = false;  // Of the views in the frame of the node.
+    uint32_t op = 0;
+  };
+  struct Launch {
+    const Executable* executable;
+    std::vector<bp_tensor> tensors;
+    uint64_t workspace_bytes;
+  };
+
+  bp_compiler_ops ops{.struct_size = sizeof(ops), .struct_type = BP_STRUCT_COMPILER_OPS};
+  bp_reason reason = nullptr;  // Of query().
+  bp_status compile_status = BP_OK;
+  uint64_t workspace_bytes = 0, strict_workspace_bytes = 0;
+  std::atomic<int> queries = 0, compiles = 0, releases = 0;
+  std::deque<Executable> executables;
+  std::vector<Launch> launches;
+  FakeBackend* backend = nullptr;
+
+  FakeCompiler() {
+    ops.self = this;
+    ops.query = [](void* self, bp_device*, const bp_compile_desc*, uint64_t capacity,
+                   bp_reason* out) -> bp_status {
+      ++from(self).queries;
+      EXPECT_EQ(capacity, 1u);
+      *out = from(self).reason;
+      return BP_OK;
+    };
+    ops.compile = [](void* self, bp_device*, const bp_compile_desc* desc,
+                     bp_executable** out) -> bp_status { return from(self).compile(*desc, out); };
+    ops.executable_kernel = [](void*, bp_executable* executable,
+                               const bp_kernel** out) -> bp_status {
+      *out = &reinterpret_cast<Executable*>(executable)->kernel;
+      return BP_OK;
+    };
+    ops.release = [](void* self, bp_executable*) -> bp_status {
+      ++from(self).releases;
+      return BP_OK;
+    };
+  }
+
+ private:
+  static FakeCompiler& from(void* self) { return *static_cast<FakeCompiler*>(self); }
+
+  bp_status compile(const bp_compile_desc& desc, bp_executable** out) {
+    ++compiles;
+    if (compile_status != BP_OK) {
+      return backend->host->set_error(backend->host->self, compile_status, "the driver is busy");
+    }
+    const auto& program = *static_cast<const bp_program*>(desc.data);
+    const std::lock_guard lock(mutex_);
+    Executable& made = executables.emplace_back(Executable{this});
+    made.flags = desc.flags;
+    made.op = program.nodes->op;
+    for (uint64_t i = 0; i < program.value_count; ++i) {
+      made.roles.push_back(program.values[i].role);
+    }
+    made.node_values.assign(program.nodes->values,
+                            program.nodes->values + program.nodes->value_count);
+    if (made.op == BP_OP_ADD) {
+      const auto& args = *static_cast<const bp_add_args*>(program.nodes->args);
+      made.has_buffers = args.a->buffer != nullptr || args.y->buffer != nullptr;
+    }
+    made.kernel = make_kernel("executable", 0, sizeof(bp_program_args));
+    made.kernel.state = &made;
+    made.kernel.launch = [](const bp_kernel* self, const bp_launch* launch,
+                            const void* args) -> bp_status {
+      const auto& executable = *static_cast<const Executable*>(self->state);
+      const auto& frame = *static_cast<const bp_program_args*>(args);
+      const std::lock_guard hold(executable.owner->mutex_);
+      executable.owner->launches.push_back({&executable,
+                                            {frame.tensors, frame.tensors + frame.tensor_count},
+                                            launch->workspace.size_bytes});
+      return BP_OK;
+    };
+    made.kernel.workspace_size = [](const bp_kernel* self, bp_device*, const void*,
+                                    uint64_t* required, uint64_t* preferred) -> bp_status {
+      const auto& executable = *static_cast<const Executable*>(self->state);
+      const bool is_strict = (executable.flags & BP_LAUNCH_STRICT_F32) != 0;
+      *required = *preferred =
+          is_strict ? executable.owner->strict_workspace_bytes : executable.owner->workspace_bytes;
+      return BP_OK;
+    };
+    *out = reinterpret_cast<bp_executable*>(&made);
+    return BP_OK;
+  }
+
+  std::mutex mutex_;
+};
+
+class CompiledOpsTest : public ::testing::Test {
+ protected:
+  CompiledOpsTest() {
+    compiler_.backend = &fake_;
+    fake_.compiler = &compiler_.ops;
+    EXPECT_EQ(fake_.load(r_.registry, &plugin_), BP_OK) << bp_error_text();
+    target_ = r_.target();
+  }
+
+  bp_status launch(const AddCall& call, bp_launch_flags flags = 0) const {
+    return bp_op_launch(target_, nullptr, flags, BP_OP_ADD, &call.args);
+  }
+  void expect_launched(const AddCall& call, int compiles, const char* what,
+                       bp_launch_flags flags = 0) {
+    EXPECT_EQ(launch(call, flags), BP_OK) << bp_error_text();
+    EXPECT_EQ(compiler_.compiles, compiles) << what;
+  }
+
+  FakeCompiler compiler_;
+  FakeBackend fake_;  // Outlives the registry.
+  TestRegistry r_;
+  const bp_plugin* plugin_ = nullptr;
+  const bp_target* target_ = nullptr;
+  AddCall call_;
+};
+
+TEST_F(CompiledOpsTest, RunACallAsAProgramOfOneNode) {
+  expect_launched(call_, 1, "the first");
+  const FakeCompiler::Executable& program = compiler_.executables.front();
+  EXPECT_EQ(program.op, uint32_t{BP_OP_ADD});
+  EXPECT_EQ(program.roles,
+            (std::vector<bp_value_role>{BP_VALUE_INPUT, BP_VALUE_INPUT, BP_VALUE_OUTPUT}));
+  EXPECT_EQ(program.node_values, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_FALSE(program.has_buffers) << "a program has no memory";
+  ASSERT_EQ(compiler_.launches.size(), 1u);
+  const std::vector<bp_tensor>& tensors = compiler_.launches[0].tensors;
+  ASSERT_EQ(tensors.size(), 3u);
+  EXPECT_EQ(tensors[0].buffer, call_.a.buffer);
+  EXPECT_EQ(tensors[1].buffer, call_.b.buffer);
+  EXPECT_EQ(tensors[2].buffer, call_.y.buffer);
+}
+
+TEST_F(CompiledOpsTest, AreCompiledOnceForEachKindOfFrame) {
+  expect_launched(call_, 1, "the first");
+  AddCall other;
+  expect_launched(other, 1, "other memory");
+  other.y.byte_offset = 4;
+  expect_launched(other, 1, "another offset");
+  expect_launched(call_, 1, "a hint", BP_LAUNCH_DEVICE_CURRENT);
+  expect_launched(call_, 1, "what every program is", BP_LAUNCH_DETERMINISTIC);
+  expect_launched(call_, 2, "stricter arithmetic", BP_LAUNCH_STRICT_F32);
+  other.shape[0] = 1;
+  expect_launched(other, 3, "another shape");
+  other.strides[0] = 7;
+  expect_launched(other, 4, "another stride");
+  other.a.dtype = other.b.dtype = other.y.dtype = BP_I32;
+  expect_launched(other, 5, "another dtype");
+  expect_launched(call_, 5, "the first, once more");
+}
+
+TEST_F(CompiledOpsTest, HaveOneValueForTensorsThatAreOne) {
+  AddCall in_place;
+  in_place.y = in_place.a;
+  expect_launched(in_place, 1, "in place");
+  const FakeCompiler::Executable& first = compiler_.executables.front();
+  EXPECT_EQ(first.roles, (std::vector<bp_value_role>{BP_VALUE_OUTPUT, BP_VALUE_INPUT}));
+  EXPECT_EQ(first.node_values, (std::vector<uint32_t>{0, 1, 0}));
+  ASSERT_EQ(compiler_.launches[0].tensors.size(), 2u);
+  EXPECT_EQ(compiler_.launches[0].tensors[0].buffer, in_place.b.buffer) << "inputs come first";
+  EXPECT_EQ(compiler_.launches[0].tensors[1].buffer, in_place.y.buffer);
+
+  AddCall doubled;
+  doubled.b = doubled.a;
+  expect_launched(doubled, 2, "a + a is another program than a + b in place");
+  EXPECT_EQ(compiler_.executables.back().node_values, (std::vector<uint32_t>{0, 0, 1}));
+  expect_launched(call_, 3, "and than a + b");
+  AddCall beside;
+  beside.y = beside.a;
+  beside.y.byte_offset = 24;
+  expect_launched(beside, 3, "tensors side by side in one buffer are two, as those of a + b");
+  EXPECT_EQ(compiler_.launches.back().tensors.size(), 3u);
+}
+
+TEST_F(CompiledOpsTest, HaveNoValueForATensorThatIsAbsent) {
+  AddCall t;
+  bp_layer_norm_args args{.struct_size = sizeof(args)};
+  args.x = &t.a;
+  args.y = &t.y;
+  args.normalized_ndim = 1;
+  ASSERT_EQ(bp_op_launch(target_, nullptr, 0, BP_OP_LAYER_NORM, &args), BP_OK) << bp_error_text();
+  const FakeCompiler::Executable& program = compiler_.executables.back();
+  EXPECT_EQ(program.roles, (std::vector<bp_value_role>{BP_VALUE_INPUT, BP_VALUE_OUTPUT}));
+  EXPECT_EQ(std::ranges::count(program.node_values, BP_NO_VALUE),
+            static_cast<std::ptrdiff_t>(program.node_values.size()) - 2);
+  args.eps = 0.5;
+  ASSERT_EQ(bp_op_launch(target_, nullptr, 0, BP_OP_LAYER_NORM, &args), BP_OK);
+  EXPECT_EQ(compiler_.compiles, 2) << "an attribute is part of the program";
+}
+
+TEST_F(CompiledOpsTest, ServeEveryInlineScalarWithOneProgram) {
+  AddCall scalar;
+  scalar.args.b = nullptr;
+  for (const double value : {1.5, -2.0}) {
+    scalar.args.b_scalar.dtype = BP_F64;
+    std::memcpy(&scalar.args.b_scalar.bits, &value, sizeof(value));
+    expect_launched(scalar, 1, "the value is no part of the program");
+  }
+  ASSERT_EQ(compiler_.launches.size(), 2u);
+  EXPECT_EQ(compiler_.launches[1].tensors[1].strides[0], 0);
+}
+
+TEST_F(CompiledOpsTest, RememberWhatTheCompilerRefuses) {
+  compiler_.reason = "no room for a third value";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(launch(call_), BP_UNSUPPORTED);
+  EXPECT_NE(std::string(bp_error_text()).find("no room for a third value"), std::string::npos)
+      << bp_error_text();
+  EXPECT_EQ(compiler_.queries, 1);
+  EXPECT_EQ(compiler_.compiles, 0);
+}
+
+TEST_F(CompiledOpsTest, AreCompiledAgainAfterAFailureThatMayPass) {
+  compiler_.compile_status = BP_OUT_OF_MEMORY;
+  EXPECT_NE(launch(call_), BP_OK);
+  compiler_.compile_status = BP_OK;
+  EXPECT_EQ(launch(call_), BP_OK) << bp_error_text();
+  compiler_.compile_status = BP_UNSUPPORTED;
+  AddCall other;
+  other.shape[0] = 1;
+  EXPECT_EQ(launch(other), BP_UNSUPPORTED);
+  const int before = compiler_.compiles;
+  EXPECT_EQ(launch(other), BP_UNSUPPORTED);
+  EXPECT_EQ(compiler_.compiles, before) << "it will not support it a moment later";
+}
+
+TEST_F(CompiledOpsTest, HaveTheWorkspaceOfTheProgramThatRuns) {
+  compiler_.workspace_bytes = 512, compiler_.strict_workspace_bytes = 4096;
+  ASSERT_EQ(launch(call_), BP_OK) << bp_error_text();
+  ASSERT_EQ(launch(call_, BP_LAUNCH_STRICT_F32), BP_OK) << bp_error_text();
+  AddCall strict_first;
+  strict_first.shape[0] = 1;
+  ASSERT_EQ(launch(strict_first, BP_LAUNCH_STRICT_F32), BP_OK) << bp_error_text();
+  ASSERT_EQ(compiler_.launches.size(), 3u);
+  EXPECT_GE(compiler_.launches[0].workspace_bytes, 512u);
+  EXPECT_GE(compiler_.launches[1].workspace_bytes, 4096u);
+  EXPECT_GE(compiler_.launches[2].workspace_bytes, 4096u);
+}
+
+TEST_F(CompiledOpsTest, TakeNoLayoutsOfABackend) {
+  AddCall laid_out;
+  bp_layout layout{};
+  laid_out.a.layout = &layout;
+  EXPECT_EQ(launch(laid_out), BP_UNSUPPORTED);
+  bp_kernel_choice choice{};
+  ASSERT_EQ(bp_kernel_find(target_, 0, 0, BP_OP_ADD, &call_.args, &choice), BP_OK);
+  compiler_.queries = 0;
+  EXPECT_STREQ(choice.kernel->supports(choice.kernel, target_->device, 0, &laid_out.args),
+               "takes tensors by strides only");
+  EXPECT_EQ(compiler_.queries, 0);
+}
+
+TEST_F(CompiledOpsTest, ReleaseEachExecutableOnceAtTheUnload) {
+  for (int64_t extent = 1; extent <= 5; ++extent) {
+    AddCall call;
+    call.shape[0] = extent;
+    EXPECT_EQ(launch(call), BP_OK);
+  }
+  EXPECT_EQ(compiler_.releases, 0);
+  ASSERT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
+  EXPECT_EQ(compiler_.releases, 5);
+}
+
+TEST_F(CompiledOpsTest, ForgetEverythingBehindTheMostThatAreKept) {
+  AddCall call;
+  for (size_t i = 0; i < CompiledOps::kMaxPrograms; ++i) {
+    call.strides[0] = static_cast<int64_t>(i) + 3;
+    ASSERT_EQ(launch(call), BP_OK);
+  }
+  EXPECT_EQ(compiler_.releases, 0);
+  call.strides[0] = 100'000;
+  ASSERT_EQ(launch(call), BP_OK);
+  EXPECT_EQ(compiler_.releases, static_cast<int>(CompiledOps::kMaxPrograms));
+  const int before = compiler_.compiles;
+  ASSERT_EQ(launch(call), BP_OK);
+  EXPECT_EQ(compiler_.compiles, before);
+}
+
+TEST_F(CompiledOpsTest, ServeManyThreadsAndReleaseWhatWasCompiledTwice) {
+  std::atomic<int> failures = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&] {
+        for (int64_t extent = 1; extent <= 20; ++extent) {
+          AddCall call;
+          call.shape[0] = extent;
+          if (launch(call) != BP_OK) ++failures;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(compiler_.launches.size(), 80u);
+  EXPECT_GE(compiler_.compiles, 20);
+  ASSERT_EQ(bp_registry_unload(r_.registry, plugin_), BP_OK) << bp_error_text();
+  EXPECT_EQ(compiler_.releases, compiler_.compiles);
+}
+
+}  // namespace
+}  // namespace bp::core

@@ -1,0 +1,157 @@
+// Finds and launches kernels.
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/boundary/out_struct.hpp"
+#include "registry/boundary/out_text.hpp"
+#include "registry/boundary/prefix.hpp"
+#include "registry/boundary/tables.hpp"
+#include "registry/calls/claims.hpp"
+#include "registry/dispatch/host_fallback.hpp"
+#include "registry/dispatch/own_layouts.hpp"
+#include "registry/dispatch/selection.hpp"
+#include "registry/dispatch/submit.hpp"
+#include "registry/services/decompose.hpp"
+
+namespace bp::core {
+namespace {
+
+// The end of the last member of the first release: it must not grow when the struct does.
+constexpr uint32_t kFirstStatistics =
+    offsetof(bp_dispatch_statistics, copied_scalar_count) + sizeof(uint64_t);
+
+constexpr uint32_t kFirstKernel = offsetof(bp_kernel, launch) + sizeof(void*);
+
+bool is_kernel(const bp_kernel& kernel) {
+  return kernel.struct_type == BP_STRUCT_KERNEL && kernel.struct_size >= kFirstKernel &&
+         kernel.struct_size <= kMaxStructBytes && kernel.launch != nullptr;
+}
+
+bp_status not_a_kernel(const bp_kernel& kernel) {
+  const std::string defect = struct_defect(&kernel, BP_STRUCT_KERNEL, kFirstKernel);
+  if (defect.empty()) return fail(BP_INVALID_ARGUMENT, "kernel: its launch is NULL");
+  return fail(BP_INCOMPATIBLE, "kernel: " + defect);
+}
+
+bp_kernel_sources source_of(const bp_kernel& kernel) {
+  if (&kernel == services::decomposition(kernel.op)) return BP_KERNEL_DECOMPOSED;
+  if (&kernel == host_fallback(kernel.op)) return BP_KERNEL_HOST_FALLBACK;
+  return BP_KERNEL_NATIVE;
+}
+
+// Refuses a launch of a kernel that does not take the layouts of the call.
+bp_status check_own_layouts(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                            const void* args) {
+  alignas(8) std::byte storage[kMaxFrameBytes];
+  uint32_t offset = 0;
+  const void* const frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
+  if (frame == nullptr) return BP_OK;  // submit() has the text of this refusal.
+  const std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (refusal.empty()) return BP_OK;
+  return fail(BP_UNSUPPORTED,
+              std::string(row.name) + " by " + kernel.name + ": argument " + refusal);
+}
+
+bp_status launch_op(Target& target, bp_stream* stream, bp_launch_flags flags, const Reading& r) {
+  const bp_kernel_sources sources = allowed_sources(target);
+  if (stream == nullptr) stream = target.default_stream;
+  bool was_tried = false;
+  for (const Candidate& candidate : choose(target, *r.row, r.key, r.frame)->candidates) {
+    if (!is_taken(target, *r.row, candidate, sources, flags, r.frame)) continue;
+    const Launch l{target, stream, flags, *r.row, *candidate.kernel, candidate.source};
+    bp_status status = submit(l, candidate.needs_scalar_tensors, r.frame);
+    if (status == BP_OK) [[likely]] {
+      count(target, *r.row, candidate.source);
+      return BP_OK;
+    }
+    if (classify(target, status) != BP_UNSUPPORTED) return status;
+    was_tried = true;
+  }
+  return nothing_left(target, r, was_tried);
+}
+
+}  // namespace
+}  // namespace bp::core
+
+// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
+using namespace bp::core;
+using bp::is_null;
+
+bp_status bp_kernel_find(const bp_target* target, bp_launch_flags flags, bp_kernel_sources sources,
+                         uint32_t op, const void* args, bp_kernel_choice* out_choice) {
+  return guarded([&]() -> bp_status {
+    if (out_choice == nullptr) return is_null("out_choice");
+    Reading r;
+    if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
+    if (sources == 0) sources = allowed_sources(impl(target));
+    for (const Candidate& candidate : choose(impl(target), *r.row, r.key, r.frame)->candidates) {
+      if (!is_taken(impl(target), *r.row, candidate, sources, flags, r.frame)) continue;
+      *out_choice = {candidate.kernel, candidate.source, 0};
+      return BP_OK;
+    }
+    return nothing_left(impl(target), r, false);
+  });
+}
+
+// NOLINTNEXTLINE(readability-function-size): host.h has these arguments.
+bp_status bp_kernel_explain(const bp_target* target, bp_launch_flags flags, uint32_t op,
+                            const void* args, uint64_t capacity, char* text, uint64_t* out_size) {
+  return guarded([&]() -> bp_status {
+    Reading r;
+    if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
+    return write_text(explain(impl(target), *r.row, r.key, r.frame), capacity, text, out_size);
+  });
+}
+
+bp_status bp_op_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                       uint32_t op, const void* args) {
+  return guarded([&]() -> bp_status {
+    Reading r;
+    const bp_status status = read_to_launch(target, flags, op, args, r);
+    if (status != BP_OK) return status;
+    return launch_op(impl(target), stream, flags, r);
+  });
+}
+
+bp_status bp_kernel_launch(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                           const bp_kernel* kernel, const void* args) {
+  return guarded([&]() -> bp_status {
+    if (kernel == nullptr) return is_null("kernel");
+    if (!is_kernel(*kernel)) return not_a_kernel(*kernel);
+    Reading r;
+    const bp_status status = read_to_launch(target, flags, kernel->op, args, r);
+    if (status != BP_OK) return status;
+    Target& t = impl(target);
+    if (has_own_layouts(*r.row, r.key)) [[unlikely]] {
+      const bp_status taken = check_own_layouts(t, *r.row, *kernel, r.frame);
+      if (taken != BP_OK) return taken;
+    }
+    const bp_kernel_sources source = source_of(*kernel);
+    const Launch l{t,     stream == nullptr ? t.default_stream : stream, flags, *r.row, *kernel,
+                   source};
+    const bp_status launched = submit(l, needs_scalar_tensors(*r.row, *kernel, r.key), r.frame);
+    if (launched == BP_OK) count(t, *r.row, source);
+    return launched;
+  });
+}
+
+bp_status bp_target_statistics(const bp_target* target, uint32_t op,
+                               bp_dispatch_statistics* out_statistics) {
+  if (target == nullptr) return is_null("target");
+  const OpRow* row = find_op(op);
+  if (op != 0 && row == nullptr) return unknown_op(op);
+  bp_dispatch_statistics sum{};
+  for (const OpRow& each : op_rows()) {
+    if (op != 0 && each.op != op) continue;
+    const DispatchCounts& counts = impl(target).counts[each.index];
+    sum.native_count += counts.native;
+    sum.decomposed_count += counts.decomposed;
+    sum.host_fallback_count += counts.host_fallback;
+    sum.copied_scalar_count += counts.copied_scalars;
+  }
+  return write_out(sum, out_statistics, kFirstStatistics, "out_statistics");
+}

@@ -1,0 +1,344 @@
+#include "registry/dispatch/prepared.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/guard.hpp"
+#include "registry/boundary/out_struct.hpp"
+#include "registry/boundary/plugin_text.hpp"
+#include "registry/boundary/prefix.hpp"
+#include "registry/calls/claims.hpp"
+#include "registry/calls/frame_words.hpp"
+#include "registry/dispatch/own_layouts.hpp"
+#include "registry/dispatch/selection.hpp"
+#include "registry/dispatch/submit.hpp"
+
+namespace bp::core {
+namespace {
+
+// The end of the last member of the first release: it must not grow when the struct does.
+constexpr uint32_t kFirstInfo = offsetof(bp_prepared_info, algorithm) + sizeof(void*);
+
+}  // namespace
+
+struct Prepared {
+  Target* target = nullptr;  // NULL after the unload.
+  const OpRow* row = nullptr;
+  Key key;
+  const bp_kernel* kernel = nullptr;
+  bp_kernel_sources source = 0;
+  bool needs_scalar_tensors = false;
+  bp_launch_flags flags = 0;
+  uint64_t constant_args = 0;
+  std::vector<uint64_t> words;  // The words of the frame.
+  // The layouts of the frame's tensors. A layout is compared by its address, so it is retained to
+  // keep the address from coming back.
+  std::vector<const bp_layout*> layouts;
+  bp_plan* plan = nullptr;
+  bp_plan_info info{};
+  std::string algorithm;  // The plan's algorithm, or why there is no plan.
+  BlockHandle packed;
+  std::atomic<bp_stream*> stream = nullptr;  // The stream of the packing. NULL once it has ended.
+
+  Launch launch(bp_stream* on) const {
+    return {*target,
+            on,
+            flags,
+            *row,
+            *kernel,
+            source,
+            plan,
+            info.workspace_required_bytes,
+            std::max(info.workspace_required_bytes, info.workspace_preferred_bytes)};
+  }
+
+  void end() {
+    if (plan != nullptr) static_cast<void>(kernel->plan_release(kernel, plan));
+    plan = nullptr;
+    packed.reset();
+    for (const bp_layout* layout : layouts) {
+      static_cast<void>(target->layouts->release(target->layouts->self, layout));
+    }
+    layouts.clear();
+    target = nullptr;
+  }
+};
+
+namespace {
+
+Prepared& impl(bp_prepared* prepared) { return *reinterpret_cast<Prepared*>(prepared); }
+const Prepared& impl(const bp_prepared* prepared) {
+  return *reinterpret_cast<const Prepared*>(prepared);
+}
+
+// Returns the frame without members that only a newer build knows, or NULL if such a member is
+// given.
+const void* frame_of_this_build(const OpRow& row, const void* args, std::byte* storage) {
+  if (frame_size(args) < row.frame_size_bytes) return lengthened_frame(row, args, storage);
+  if (frame_size(args) > kMaxStructBytes) {
+    frame_too_long(row, args);
+    return nullptr;
+  }
+  uint32_t offset = 0;
+  const void* frame = fit_frame(row, args, row.frame_size_bytes, storage, &offset);
+  if (frame == nullptr) {
+    fail(BP_INCOMPATIBLE, std::string(row.name) + ": byte " + std::to_string(offset) +
+                              " of the frame is given, and this host does not know it");
+  }
+  return frame;
+}
+
+bp_status check_frame(const Prepared& p, const void* args) {
+  const FrameDifference difference = differing_member(*p.row, args, p.constant_args, p.words);
+  if (difference.name == nullptr) return BP_OK;
+  const char* allowed = difference.is_constant ? "a constant argument stays where it was"
+                        : difference.is_tensor ? "dtype, shape and strides stay as they were"
+                                               : "attributes stay as they were";
+  return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": " + difference.name +
+                                       " is not that of the prepared frame; " + allowed);
+}
+
+bp_status check_constants(const Prepared& p, const void* args) {
+  const uint64_t allowed = (uint64_t{1} << p.row->tensor_count) - 1;
+  if ((p.constant_args & ~allowed) != 0) {
+    return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": constant_args is " +
+                                         std::to_string(p.constant_args) + ", the frame has " +
+                                         std::to_string(p.row->tensor_count) + " tensor arguments");
+  }
+  for (uint32_t i = 0; i < p.row->tensor_count; ++i) {
+    if ((p.constant_args >> i & 1) == 0) continue;
+    const TensorArgument& argument = p.row->tensors[i];
+    if (argument.is_output() || argument.kind == Kind::inout || argument.kind == Kind::inout_list) {
+      return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": " + argument.name +
+                                           " is written, so it cannot be constant");
+    }
+    if (argument.is_list()) continue;
+    const bp_tensor* tensor = tensor_at(args, argument);
+    if (tensor != nullptr && tensor->buffer == nullptr) {
+      return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": " + argument.name +
+                                           " is constant, but has no buffer");
+    }
+  }
+  return BP_OK;
+}
+
+bp_status pack(Prepared& p, const void* frame) {
+  bp_block* block = nullptr;
+  bp_status status = p.target->cache->allocate(p.stream, p.info.packed_size_bytes, &block);
+  if (status != BP_OK) return status;
+  p.packed.reset(block);
+  const Launch l = p.launch(p.stream);
+  BlockHandle workspace;
+  status = take_workspace(l, l.required_bytes, l.preferred_bytes, workspace);
+  if (status != BP_OK) return status;
+  const bp_launch launch = l.with(range_of(workspace));
+  const bp_buffer_ref packed{block->ref.buffer, block->ref.byte_offset, p.info.packed_size_bytes};
+  return p.kernel->plan_pack(p.kernel, &launch, frame, &packed);
+}
+
+// Makes a plan, or writes into `algorithm` why there is none.
+bp_status make_plan(Prepared& p, const void* frame) {
+  if (p.source != BP_KERNEL_NATIVE || !has_plans(*p.kernel)) {
+    p.algorithm = std::string(p.kernel->name) + " makes no plans";
+    return BP_OK;
+  }
+  if (p.needs_scalar_tensors) {
+    p.algorithm = "an inline scalar becomes a tensor in each launch";
+    return BP_OK;
+  }
+  const bp_prepare_desc desc{.struct_size = sizeof(desc),
+                             .struct_type = BP_STRUCT_PREPARE_DESC,
+                             .next = nullptr,
+                             .flags = p.flags,
+                             .reserved = 0,
+                             .constant_args = p.constant_args};
+  bp_status status = p.kernel->prepare(p.kernel, p.target->device, &desc, frame, &p.plan);
+  if (classify(*p.target, status) == BP_UNSUPPORTED) {
+    p.plan = nullptr;
+    p.algorithm = take_error();
+    return BP_OK;
+  }
+  if (status != BP_OK) return status;
+  p.info.struct_size = sizeof(p.info);
+  p.info.struct_type = BP_STRUCT_PLAN_INFO;
+  status = p.kernel->plan_info(p.kernel, p.plan, &p.info);
+  if (status != BP_OK) return status;
+  if (p.info.algorithm != nullptr) p.algorithm = clean_name(p.info.algorithm);
+  return p.info.packed_size_bytes == 0 ? BP_OK : pack(p, frame);
+}
+
+bp_status choose_kernel(Prepared& p, const Reading& r) {
+  const bp_kernel_sources sources = allowed_sources(*p.target);
+  for (const Candidate& candidate : choose(*p.target, *r.row, r.key, r.frame)->candidates) {
+    if (!is_taken(*p.target, *r.row, candidate, sources, p.flags, r.frame)) continue;
+    p.kernel = candidate.kernel;
+    p.source = candidate.source;
+    p.needs_scalar_tensors = candidate.needs_scalar_tensors;
+    return BP_OK;
+  }
+  return nothing_left(*p.target, r, false);
+}
+
+// Retains the layouts. Lists have none: no kernel takes lists with layouts.
+bp_status retain_layouts(Prepared& p, const void* args) {
+  if (!has_own_layouts(*p.row, p.key)) return BP_OK;
+  const bp_layout_ops& layouts = *p.target->layouts;
+  for (uint32_t i = 0; i < p.row->tensor_count; ++i) {
+    if (p.row->tensors[i].is_list()) continue;
+    const bp_tensor* const tensor = tensor_at(args, p.row->tensors[i]);
+    if (tensor == nullptr || tensor->layout == nullptr) continue;
+    p.layouts.reserve(p.layouts.size() + 1);
+    const bp_status status = layouts.retain(layouts.self, tensor->layout);
+    if (status != BP_OK) return status;
+    p.layouts.push_back(tensor->layout);
+  }
+  return BP_OK;
+}
+
+bp_status prepare(Prepared& p, const Reading& r) {
+  p.row = r.row;
+  p.key = r.key;
+  alignas(8) std::byte own_storage[kMaxFrameBytes];
+  const void* own_frame = frame_of_this_build(*p.row, r.frame, own_storage);
+  if (own_frame == nullptr) return BP_INCOMPATIBLE;
+  bp_status status = check_constants(p, own_frame);
+  if (status == BP_OK) status = choose_kernel(p, r);
+  if (status == BP_OK) status = retain_layouts(p, own_frame);
+  if (status != BP_OK) return status;
+  p.words = frame_words(*p.row, own_frame, p.constant_args);
+  alignas(8) std::byte storage[kMaxFrameBytes];
+  uint32_t offset = 0;
+  // Whether the frame fits was checked when the kernel was taken.
+  const void* frame = fit_frame(*p.row, r.frame, p.kernel->args_size_bytes, storage, &offset);
+  return make_plan(p, frame);
+}
+
+// Checks a call whose buffers may differ from the prepared ones. Alignment and what is in place may
+// then differ too, so the kernel has to claim the call.
+bp_status check_call(const Prepared& p, const void* frame) {
+  Key key;
+  bool has_null = false;
+  // This comes first: it checks that what the rest reads of a tensor is there.
+  bp_status status = read_call(*p.row, p.flags, frame, key, &has_null);
+  if (status == BP_OK) status = check_frame(p, frame);
+  if (status == BP_OK && has_null) status = check_buffers(*p.row, frame);
+  if (status != BP_OK || key == p.key || p.source != BP_KERNEL_NATIVE) return status;
+  std::string refusal = claims_refusal(*p.row, *p.kernel, key);
+  if (refusal.empty()) refusal = call_refusal(*p.target, *p.row, *p.kernel, p.flags, frame);
+  if (refusal.empty()) return BP_OK;
+  return fail(BP_INVALID_ARGUMENT, std::string(p.row->name) + ": the prepared kernel " +
+                                       p.kernel->name + " does not take these buffers: " + refusal +
+                                       "; prepare the call anew with them");
+}
+
+bp_status launch(Prepared& p, bp_stream* stream, const void* args) {
+  Target& target = *p.target;
+  alignas(8) std::byte storage[kMaxFrameBytes];
+  const void* frame = frame_of_this_build(*p.row, args, storage);
+  if (frame == nullptr) return BP_INCOMPATIBLE;
+  bp_status status = check_call(p, frame);
+  if (status != BP_OK) return status;
+  if (stream == nullptr) stream = target.default_stream;
+  if (p.packed != nullptr && stream != p.stream) {
+    status = services::Cache::record_stream(p.packed.get(), stream);
+    if (status != BP_OK) return status;
+  }
+  status = submit(p.launch(stream), p.needs_scalar_tensors, frame);
+  if (status == BP_OK) count(target, *p.row, p.source);
+  return status;
+}
+
+}  // namespace
+
+void forget_stream(Target& target, bp_stream* stream) {
+  const std::lock_guard lock(target.prepared_mutex);
+  for (Prepared* prepared : target.prepared) {
+    if (prepared->stream == stream) prepared->stream = nullptr;
+  }
+}
+
+void end_prepared(Target& target) {
+  std::vector<Prepared*> ending;
+  {
+    const std::lock_guard lock(target.prepared_mutex);
+    ending.swap(target.prepared);
+  }
+  for (Prepared* prepared : ending) prepared->end();
+}
+
+}  // namespace bp::core
+
+// NOLINTNEXTLINE(google-build-using-namespace): below are its functions for C.
+using namespace bp::core;
+using bp::backend_unloaded;
+using bp::fail;
+using bp::is_null;
+
+// NOLINTNEXTLINE(readability-function-size): host.h has these arguments.
+bp_status bp_op_prepare(const bp_target* target, bp_stream* stream, bp_launch_flags flags,
+                        uint32_t op, const void* args, uint64_t constant_args,
+                        bp_prepared** out_prepared) {
+  return guarded([&]() -> bp_status {
+    if (out_prepared == nullptr) return is_null("out_prepared");
+    Reading r;
+    if (const bp_status status = read(target, flags, op, args, r); status != BP_OK) return status;
+    auto p = std::make_unique<Prepared>();
+    p->target = &bp::core::impl(target);
+    p->stream = stream == nullptr ? p->target->default_stream : stream;
+    p->flags = flags;
+    p->constant_args = constant_args;
+    if (const bp_status status = prepare(*p, r); status != BP_OK) {
+      const std::string words = take_error();
+      p->end();
+      return fail(status, words);
+    }
+    const std::lock_guard lock(p->target->prepared_mutex);
+    p->target->prepared.push_back(p.get());
+    *out_prepared = reinterpret_cast<bp_prepared*>(p.release());
+    return BP_OK;
+  });
+}
+
+bp_status bp_prepared_launch(bp_prepared* prepared, bp_stream* stream, const void* args) {
+  return guarded([&]() -> bp_status {
+    if (prepared == nullptr) return is_null("prepared");
+    if (args == nullptr) return is_null("args");
+    Prepared& p = impl(prepared);
+    if (p.target == nullptr) return backend_unloaded("prepared");
+    return launch(p, stream, args);
+  });
+}
+
+bp_status bp_prepared_get_info(const bp_prepared* prepared, bp_prepared_info* out_info) {
+  if (prepared == nullptr) return is_null("prepared");
+  const Prepared& p = impl(prepared);
+  if (p.target == nullptr) return backend_unloaded("prepared");
+  bp_prepared_info info{};
+  info.kernel = p.kernel;
+  info.source = p.source;
+  info.has_plan = p.plan != nullptr ? 1 : 0;
+  info.packed_size_bytes = p.info.packed_size_bytes;
+  info.workspace_required_bytes = p.info.workspace_required_bytes;
+  info.workspace_preferred_bytes = p.info.workspace_preferred_bytes;
+  info.algorithm = p.algorithm.c_str();
+  return write_out(info, out_info, kFirstInfo, "out_info");
+}
+
+bp_status bp_prepared_release(bp_prepared* prepared) {
+  if (prepared == nullptr) return BP_OK;
+  return guarded([&] {
+    const std::unique_ptr<Prepared> owned(&impl(prepared));
+    Target* const target = owned->target;
+    if (target == nullptr) return bp_status{BP_OK};
+    {
+      const std::lock_guard lock(target->prepared_mutex);
+      std::erase(target->prepared, owned.get());
+    }
+    owned->end();
+    return bp_status{BP_OK};
+  });
+}

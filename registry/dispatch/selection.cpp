@@ -1,0 +1,154 @@
+#include "registry/dispatch/selection.hpp"
+
+#include <utility>
+
+#include "registry/boundary/fail.hpp"
+#include "registry/boundary/plugin_text.hpp"
+#include "registry/calls/claims.hpp"
+#include "registry/dispatch/host_fallback.hpp"
+#include "registry/dispatch/own_layouts.hpp"
+#include "registry/services/decompose.hpp"
+
+namespace bp::core {
+namespace {
+
+constexpr bp_supports_ignores kIgnoresAll =
+    BP_SUPPORTS_IGNORES_SHAPE | BP_SUPPORTS_IGNORES_ATTRIBUTES | BP_SUPPORTS_IGNORES_ALIGNMENT;
+
+// Whether the answer of supports() holds for every call with the same key. The frame's own flags
+// are attributes, and a kernel built with another frame is asked about each.
+bool is_rememberable(const OpRow& row, const bp_kernel& kernel) {
+  return kernel.args_size_bytes == row.frame_size_bytes &&
+         (kernel.supports == nullptr || (kernel.supports_ignores & kIgnoresAll) == kIgnoresAll);
+}
+
+std::string dtype_text(Fact fact) {
+  const char* name = bp_dtype_name(dtype_of(fact));
+  return name == nullptr ? "dtype " + std::to_string(dtype_of(fact)) : name;
+}
+
+// "a f32 rank 2 contiguous" for a tensor of a call.
+std::string fact_text(const TensorArgument& argument, Fact fact) {
+  std::string text = argument.name;
+  if (!is_given(fact)) return text + (argument.has_scalar() ? " scalar" : " not given");
+  text += " " + dtype_text(fact) + " rank " + std::to_string(rank_of(fact));
+  for (bp_layout_flags bit = 1; bit <= kOpaqueClass; bit <<= 1) {
+    if ((classes_of(fact) & bit) != 0) text += std::string(" ") + layout_name(bit);
+  }
+  return text;
+}
+
+std::string call_text(const Target& target, const OpRow& row, const Key& key) {
+  std::string text = std::string(row.name) + "(";
+  for (uint32_t i = 0; i < row.tensor_count; ++i) {
+    text += (i == 0 ? "" : ", ") + fact_text(row.tensors[i], key.fact(i));
+  }
+  return text + ") on " + target.name;
+}
+
+// Why the op's decomposition is not a candidate; "" if it is.
+std::string decomposition_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (services::decomposition(row.op) == nullptr) return "the op has none";
+  if (has_own_layouts(row, key)) return "takes tensors by strides only";
+  const bool is_forbidden = (allowed_sources(target) & BP_KERNEL_DECOMPOSED) == 0;
+  return is_forbidden ? "forbidden by the flags of the registry" : "";
+}
+
+std::string host_fallback_refusal(const Target& target, const OpRow& row, const Key& key) {
+  if (host_fallback(row.op) == nullptr) return "the op has none";
+  if (has_own_layouts(row, key)) return "takes tensors by strides only";
+  if ((allowed_sources(target) & BP_KERNEL_HOST_FALLBACK) == 0) {
+    return "forbidden by the flags of the registry";
+  }
+  const bp_target* host = host_target(target.registry);
+  if (host == nullptr) {
+    return "no device of class host is loaded; load a backend that has one, such as a CPU backend";
+  }
+  return host == &target ? "this is the host" : "";
+}
+
+std::unique_ptr<const Choices> make_choices(const Target& target, const OpRow& row, const Key& key,
+                                            const void* args) {
+  auto choices = std::make_unique<Choices>();
+  choices->key = key;
+  // The key says that a tensor has a layout of the backend's own, and not which.
+  const bool has_layouts = has_own_layouts(row, key);
+  for (const bp_kernel* kernel : target.kernels.by_op[row.index]) {
+    if (!claims_refusal(row, *kernel, key).empty()) continue;
+    const bool asks = has_layouts || !is_rememberable(row, *kernel);
+    if (!asks && kernel->supports != nullptr &&
+        !call_refusal(target, row, *kernel, key.flags(), args).empty()) {
+      continue;
+    }
+    choices->candidates.push_back(
+        {kernel, BP_KERNEL_NATIVE, asks, needs_scalar_tensors(row, *kernel, key)});
+  }
+  const auto add_service = [&](const bp_kernel* kernel, bp_kernel_sources source) {
+    choices->candidates.push_back(
+        {kernel, source, kernel->supports != nullptr, needs_scalar_tensors(row, *kernel, key)});
+  };
+  if (decomposition_refusal(target, row, key).empty()) {
+    add_service(services::decomposition(row.op), BP_KERNEL_DECOMPOSED);
+  }
+  if (host_fallback_refusal(target, row, key).empty()) {
+    add_service(host_fallback(row.op), BP_KERNEL_HOST_FALLBACK);
+  }
+  return choices;
+}
+
+// One line of an explanation. The first that is not refused is taken.
+void add_line(std::string& text, const std::string& who, const std::string& refusal,
+              bool& is_decided) {
+  const char* taken = is_decided ? "not needed" : "taken";
+  if (refusal.empty()) is_decided = true;
+  text += "\n  " + who + ": " + (refusal.empty() ? taken : refusal);
+}
+
+}  // namespace
+
+const Choices* choose_anew(Target& target, const OpRow& row, const Key& key, uint64_t hash,
+                           const void* args) {
+  const uint64_t generation = target.selection.generation();
+  return target.selection.insert(make_choices(target, row, key, args), hash, generation);
+}
+
+std::string call_refusal(const Target& target, const OpRow& row, const bp_kernel& kernel,
+                         bp_launch_flags flags, const void* args) {
+  alignas(8) std::byte storage[kMaxFrameBytes];
+  uint32_t offset = 0;
+  const void* frame = fit_frame(row, args, kernel.args_size_bytes, storage, &offset);
+  if (frame == nullptr) {
+    return "byte " + std::to_string(offset) + " of the frame is given, and the kernel is older";
+  }
+  std::string refusal = own_layouts_refusal(target, row, kernel, frame);
+  if (!refusal.empty() || kernel.supports == nullptr) return refusal;
+  const bp_reason reason = kernel.supports(&kernel, target.device, flags, frame);
+  // A text that is empty is a refusal all the same.
+  return reason == nullptr ? ""
+         : *reason == '\0' ? "refuses without a reason"
+                           : clean_text(reason, LineBreaks::kIndent);
+}
+
+bool accepts(const Target& target, const OpRow& row, const bp_kernel& kernel, bp_launch_flags flags,
+             const void* args) {
+  return call_refusal(target, row, kernel, flags, args).empty();
+}
+
+std::string explain(Target& target, const OpRow& row, const Key& key, const void* args) {
+  std::string text = call_text(target, row, key);
+  bool is_decided = false;
+  const auto& kernels = target.kernels.by_op[row.index];
+  if (kernels.empty()) {
+    text += "\n  " + std::string(target.plugin->name) + ": has no kernel for this op";
+  }
+  for (const bp_kernel* kernel : kernels) {
+    std::string refusal = claims_refusal(row, *kernel, key);
+    if (refusal.empty()) refusal = call_refusal(target, row, *kernel, key.flags(), args);
+    add_line(text, std::string(target.plugin->name) + "/" + kernel->name, refusal, is_decided);
+  }
+  add_line(text, "decomposition", decomposition_refusal(target, row, key), is_decided);
+  add_line(text, "host fallback", host_fallback_refusal(target, row, key), is_decided);
+  return text;
+}
+
+}  // namespace bp::core

@@ -1,0 +1,31 @@
+// Starts and ends one backend of a registry.
+#pragma once
+
+#include <memory>
+
+#include "registry/state/state.hpp"
+
+namespace bp::core {
+
+// The place that a plugin comes from.
+struct Source {
+  std::string label;                     // The path or name, for the text.
+  std::string path;                      // Absolute; "(static)" with an entry.
+  std::string expected_name;             // The name in its manifest; "" without one.
+  bp_backend_entry_fn* entry = nullptr;  // Set for a backend that is linked in.
+};
+
+// Loads a backend and lets it register. The targets are complete, but not yet in the registry.
+// On failure nothing stays loaded, and the text says what and why.
+bp_status start_plugin(Registry& registry, const Source& source, uint64_t option_count,
+                       const bp_option* options, std::unique_ptr<Plugin>& out_plugin);
+
+// Loads a backend, and adds it to the registry. bp_registry_load() calls it with what it found.
+bp_status load_source(Registry& registry, const Source& source, uint64_t option_count,
+                      const bp_option* options, const bp_plugin** out_plugin);
+
+// Ends a plugin whose targets have left the registry: frees its caches, waits for its devices, ends
+// the tables that were lent, then the instance. Returns the status of the first step that failed.
+bp_status end_plugin(Plugin& plugin);
+
+}  // namespace bp::core

@@ -1,0 +1,248 @@
+// The segments of the cache: how they come from the backend and go back.
+//
+// Small blocks come from segments of 2 MiB, large ones from segments of 20 MiB or of their own
+// size.
+#include <algorithm>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "registry/boundary/error_slot.hpp"
+#include "registry/boundary/fail.hpp"
+#include "registry/services/caching_allocator.hpp"
+
+namespace bp::services {
+namespace {
+
+constexpr uint64_t kSmallSegment = 2ull << 20;  // One segment for small requests.
+constexpr uint64_t kMediumLimit = 10ull << 20;  // Requests below this share a segment.
+constexpr uint64_t kMediumSegment = 20ull << 20;
+
+uint64_t segment_size(uint64_t size_bytes) {
+  if (size_bytes <= kSmallLimit) return kSmallSegment;
+  return size_bytes < kMediumLimit ? kMediumSegment : round_up(size_bytes, kLargeRounding);
+}
+
+std::string mebibytes(uint64_t bytes) {
+  return std::to_string(bytes >> 20) + "." + std::to_string((bytes >> 10) % 1024 * 10 / 1024) +
+         " MiB";
+}
+
+}  // namespace
+
+// Takes a new segment from the backend, and makes it one free block of `stream`.
+bp_status Cache::grow(bp_stream* stream, uint64_t size_bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_released_) return backend_unloaded("block.allocate");
+    if (has_fit_locked(stream, size_bytes)) return BP_OK;
+  }
+  const bool is_whole = target_.properties->heaps->suballocation_granularity_bytes == 0;
+  uint64_t size = is_whole ? size_bytes : segment_size(size_bytes);
+  bp_status status = add_segment(stream, size, size_bytes);
+  if (status == BP_OUT_OF_MEMORY) status = collect_and_add(stream, size, size_bytes);
+  if (status == BP_OUT_OF_MEMORY && size > size_bytes) {
+    size = size_bytes;
+    status = add_segment(stream, size, size_bytes);
+    if (status == BP_OUT_OF_MEMORY) status = collect_and_add(stream, size, size_bytes);
+  }
+  return status == BP_OUT_OF_MEMORY ? out_of_memory(size_bytes) : status;
+}
+
+// Asks the backend for a segment. The call lasts until other threads see the segment.
+bp_status Cache::add_segment(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes) {
+  const BackendCalls::Call call(calls_);
+  // What can fail for want of host memory comes first: the buffer would be lost.
+  std::list<Segment> added;
+  Segment& segment = added.emplace_back(nullptr, nullptr, size_bytes, needed_bytes <= kSmallLimit);
+  Block* block = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    block = new_handle_locked();
+  }
+  const bp_allocator_ops& allocator = *target_.allocator;
+  const bp_allocate_desc desc{.struct_size = sizeof(bp_allocate_desc),
+                              .struct_type = BP_STRUCT_ALLOCATE_DESC,
+                              .size_bytes = size_bytes,
+                              .alignment_bytes = kRounding};
+  const bp_status status =
+      allocator.allocate(allocator.self, target_.device, &desc, &segment.buffer);
+
+  const std::lock_guard lock(mutex_);
+  if (status != BP_OK) {
+    retire_handle_locked(block);
+    return status;
+  }
+  ++statistics_.backend_allocation_count;
+  Pool& pool = pool_locked(stream);
+  segment.pool = &pool;
+  ++pool.segment_count;
+  segments_.splice(segments_.end(), added);
+  block->face.ref = {segment.buffer, 0, 0};
+  block->segment = &segment;
+  block->size_bytes = size_bytes;
+  statistics_.reserved_bytes += size_bytes;
+  statistics_.reserved_peak_bytes =
+      std::max(statistics_.reserved_peak_bytes, statistics_.reserved_bytes);
+  put_free_locked(block);
+  return BP_OK;
+}
+
+// Asks the backend once more, after everything that can be freed has been. Other threads may be
+// about to give memory back, or to add a segment with room for this block as well.
+bp_status Cache::collect_and_add(bp_stream* stream, uint64_t size_bytes, uint64_t needed_bytes) {
+  calls_.wait_for_others();
+  reclaim_pending(true);
+  const bp_status emptied = empty();
+  if (emptied != BP_OK) return emptied;
+  calls_.wait_for_others();
+  {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.retry_count;
+    if (has_fit_locked(stream, needed_bytes)) return BP_OK;
+  }
+  return add_segment(stream, size_bytes, needed_bytes);
+}
+
+// Whether a block of at least size_bytes is free for `stream`, after everything was merged. Takes
+// one of those that every stream may have, if need be.
+bool Cache::has_fit_locked(bp_stream* stream, uint64_t size_bytes) {
+  flush_all_bins_locked();
+  const bool is_large = size_bytes > kSmallLimit;
+  Block key;
+  key.size_bytes = size_bytes;
+  Pool& pool = pool_locked(stream);
+  if (pool.free[is_large].lower_bound(&key) != pool.free[is_large].end()) return true;
+  const auto found = common_.free[is_large].lower_bound(&key);
+  if (found == common_.free[is_large].end()) return false;
+  take_common_segment_locked(*found, pool);
+  return true;
+}
+
+bp_status Cache::out_of_memory(uint64_t size_bytes) {
+  uint64_t largest = 0;
+  bp_cache_statistics s;
+  {
+    const std::lock_guard lock(mutex_);
+    ++statistics_.out_of_memory_count;
+    s = statistics_;
+    const auto look_at = [&](const Pool& pool) {
+      for (const auto& free : pool.free) {
+        if (!free.empty()) largest = std::max(largest, (*free.rbegin())->size_bytes);
+      }
+    };
+    look_at(common_);
+    for (const auto& [stream, pool] : pools_) look_at(*pool);
+  }
+  uint64_t free_bytes = 0, total_bytes = 0;
+  const bp_device_ops& devices = *target_.devices;
+  const bool is_known =
+      devices.memory_info(devices.self, target_.device, 0, &free_bytes, &total_bytes) == BP_OK;
+  const uint64_t cached = s.reserved_bytes - s.allocated_bytes;
+  std::string text = std::string(target_.name) + ": out of memory: " + mebibytes(size_bytes) +
+                     " asked for; " + mebibytes(s.allocated_bytes) + " in use, " +
+                     mebibytes(cached) + " cached in pieces of at most " + mebibytes(largest);
+  if (is_known) {
+    text += "; the device has " + mebibytes(free_bytes) + " free of " + mebibytes(total_bytes);
+  }
+  return fail(BP_OUT_OF_MEMORY, text);
+}
+
+bp_status Cache::empty() {
+  if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
+  BackendCalls::Call call(calls_);
+  std::vector<Block*> wholes;
+  const auto take_wholes = [&](Pool& pool) {
+    for (auto& free : pool.free) {
+      for (auto it = free.begin(); it != free.end();) {
+        Block* block = *it;
+        const bool is_whole = block->previous == nullptr && block->next == nullptr;
+        if (!is_whole) {
+          ++it;
+          continue;
+        }
+        it = free.erase(it);
+        block->is_free = false;
+        wholes.push_back(block);
+      }
+    }
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    wholes.reserve(segments_.size());  // Nothing may be lost between a set and the list.
+    flush_all_bins_locked();
+    take_wholes(common_);
+    for (auto& [stream, pool] : pools_) take_wholes(*pool);
+  }
+  bp_status first = BP_OK;
+  std::string words;
+  const bp_allocator_ops& allocator = *target_.allocator;
+  for (Block* block : wholes) {
+    Segment& segment = *block->segment;
+    bp_stream* stream = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      stream = segment.pool->stream;
+      call.lend_stream(segment.pool);
+    }
+    const bp_status status = allocator.free(allocator.self, segment.buffer, stream);
+    call.lend_stream(nullptr);
+    if (status != BP_OK && first == BP_OK) words = core::take_error();
+    if (first == BP_OK) first = status;
+    const std::lock_guard lock(mutex_);
+    if (status == BP_OK) {
+      drop_segment_locked(block);
+    } else {
+      put_free_locked(block);
+    }
+  }
+  return first == BP_OK ? BP_OK
+                        : fail(first, std::string(target_.name) + ": cache.empty: " + words);
+}
+
+// Forgets the segment that is the free block `block`, which is of no set.
+void Cache::drop_segment_locked(Block* block) {
+  Segment* segment = block->segment;
+  --segment->pool->segment_count;
+  statistics_.reserved_bytes -= segment->size_bytes;
+  ++statistics_.backend_free_count;
+  retire_handle_locked(block);
+  segments_.remove_if([&](const Segment& s) { return &s == segment; });
+}
+
+bp_status Cache::release(Cache* cache) {
+  if (cache == nullptr) return BP_OK;
+  cache->reclaim_pending(true);
+  std::vector<bp_buffer*> buffers;
+  std::vector<bp_event*> events;
+  bool is_last = false;
+  {
+    const std::lock_guard lock(cache->mutex_);
+    for (const auto& pool : cache->ended_) cache->end_pool_locked(*pool);
+    for (const Pending& pending : cache->pending_) {
+      events.insert(events.end(), pending.events.begin(), pending.events.end());
+      cache->give_back_locked(pending.block);
+    }
+    cache->pending_.clear();
+    for (const Segment& segment : cache->segments_) buffers.push_back(segment.buffer);
+    cache->is_released_ = true;
+    is_last = cache->live_block_count_ == 0;
+  }
+  cache->destroy_events(events);
+  const bp_allocator_ops& allocator = *cache->target_.allocator;
+  uint64_t refused_count = 0;
+  bp_status first = BP_OK;
+  std::string words;
+  for (bp_buffer* buffer : buffers) {
+    const bp_status status = allocator.free(allocator.self, buffer, nullptr);
+    if (status == BP_OK || refused_count++ != 0) continue;
+    first = status;
+    words = core::take_error();
+  }
+  if (is_last) delete cache;
+  if (first == BP_OK) return BP_OK;
+  return fail(first, "the backend did not take " + std::to_string(refused_count) + " of " +
+                         std::to_string(buffers.size()) + " cached buffers back: " + words);
+}
+
+}  // namespace bp::services

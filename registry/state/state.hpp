@@ -1,0 +1,143 @@
+// What a registry holds: plugins, and their devices as targets.
+//
+// Plugins and targets live until the registry ends, also after their unload, because what was lent
+// of them stays readable; only what stands behind them ends.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backplane/host.h"
+#include "registry/boundary/log_sink.hpp"
+#include "registry/boundary/tables.hpp"
+#include "registry/calls/choices.hpp"
+#include "registry/calls/compiled_ops.hpp"
+#include "registry/layers/properties.hpp"
+#include "registry/layers/stack.hpp"
+#include "registry/plugins/host_services.hpp"
+#include "registry/plugins/instance.hpp"
+#include "registry/plugins/manifest.hpp"
+#include "registry/services/caching_allocator.hpp"
+#include "registry/state/stream_failures.hpp"
+
+namespace bp::core {
+
+struct Prepared;
+struct Registry;
+struct Target;
+
+// How calls of one op on one target were served. A cache line of its own.
+struct alignas(64) DispatchCounts {
+  std::atomic<uint64_t> native = 0, decomposed = 0, host_fallback = 0, copied_scalars = 0;
+};
+
+// end_plugin() asks for the status itself.
+struct CacheRelease {
+  void operator()(services::Cache* cache) const {
+    static_cast<void>(services::Cache::release(cache));
+  }
+};
+
+// One backend in a registry.
+struct Plugin final : bp_plugin {
+  Plugin() : bp_plugin{} {}
+
+  Registry* owner = nullptr;
+  std::unique_ptr<HostServices> services;
+  layers::Stack stack;  // Of layers. Before the instance, which ends in front of it.
+  Instance instance;    // Empty after the unload.
+  std::string own_name, own_version, own_path, own_refusals;  // What bp_plugin points to.
+  std::vector<std::unique_ptr<Target>> targets;
+};
+
+// The kernels of a target by OpRow::index, best first.
+struct KernelTable {
+  std::vector<std::vector<const bp_kernel*>> by_op;
+  std::vector<const bp_kernel*> all;
+};
+
+// One device of a plugin.
+struct Target final : bp_target {
+  Target() : bp_target{} {}
+
+  std::string own_name;
+  // As of the load: a reset raises the device's generation.
+  std::unique_ptr<layers::ShownProperties> own_properties;
+  Tables own_tables;
+  // The streams of the backend, or of its outermost layer; own_tables.streams calls them.
+  bp_stream_ops next_streams{};
+  StreamFailures stream_failures;
+  KernelTable kernels;
+  std::unique_ptr<CompiledOps> compiled;  // Empty without a compiler, and after the unload.
+  Selection selection;
+  std::unique_ptr<DispatchCounts[]> counts;              // By OpRow::index.
+  std::unique_ptr<services::Cache, CacheRelease> cache;  // Empty after the unload.
+
+  std::mutex prepared_mutex;
+  std::vector<Prepared*> prepared;  // Guarded by prepared_mutex. Ended by the unload.
+
+  // Streams on which this device serves as the host of a fallback, those that nobody uses. Guarded
+  // by fallback_mutex.
+  std::mutex fallback_mutex;
+  std::vector<bp_stream*> fallback_streams;
+  size_t fallback_stream_count = 0;  // With those in use.
+
+  const Plugin& owner() const { return *static_cast<const Plugin*>(plugin); }
+};
+
+struct Registry {
+  bp_registry_flags flags = 0;
+  std::string search_path;
+  bool has_search_path = false;
+  std::string layers, layer_options;
+  bool has_layers = false, has_layer_options = false;
+  LogSink log{};
+
+  mutable std::mutex mutex;
+  // Guarded by mutex.
+  std::vector<std::unique_ptr<Plugin>> plugins;
+  std::vector<std::unique_ptr<Plugin>> ended;
+  std::vector<Target*> targets;  // Of `plugins`, in the same order.
+  std::vector<std::unique_ptr<Manifest>> manifests;
+  // What host_target() returns. Read without the mutex.
+  std::atomic<const bp_target*> host_target = nullptr;
+};
+
+inline Registry& impl(bp_registry* registry) { return *reinterpret_cast<Registry*>(registry); }
+inline const Registry& impl(const bp_registry* registry) {
+  return *reinterpret_cast<const Registry*>(registry);
+}
+inline bp_registry* face(Registry& registry) { return reinterpret_cast<bp_registry*>(&registry); }
+
+// A target is lent as const so that callers leave it alone; its own functions count and remember.
+inline Target& impl(const bp_target* target) {
+  return *static_cast<Target*>(const_cast<bp_target*>(target));
+}
+
+// The first loaded device of class host, where the host fallback runs; nullptr if there is none.
+inline const bp_target* host_target(const bp_registry* registry) {
+  return impl(registry).host_target.load(std::memory_order_acquire);
+}
+
+// What a status of the backend's vendor stands for.
+inline bp_status classify(const Target& target, bp_status status) {
+  const bp_backend* backend = target.owner().instance.backend();
+  if (status >= 0 || backend == nullptr || backend->status_class == nullptr) return status;
+  bp_status result = status;
+  if (backend->status_class(backend->self, status, &result) != BP_OK) return status;
+  return result;
+}
+
+// The sources from which calls of `target` may be served, as the registry's flags allow.
+inline bp_kernel_sources allowed_sources(const Target& target) {
+  const bp_registry_flags flags = impl(target.registry).flags;
+  bp_kernel_sources sources = BP_KERNEL_NATIVE;
+  if ((flags & BP_REGISTRY_FORBID_DECOMPOSITION) == 0) sources |= BP_KERNEL_DECOMPOSED;
+  if ((flags & BP_REGISTRY_FORBID_HOST_FALLBACK) == 0) sources |= BP_KERNEL_HOST_FALLBACK;
+  return sources;
+}
+
+}  // namespace bp::core
