@@ -18,6 +18,7 @@ namespace bp::conformance {
 namespace {
 
 using nlohmann::json;
+using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 std::string text_of(const fs::path& path) {
@@ -178,7 +179,7 @@ TEST_F(RunFolders, NameProcessesWithoutACase) {
   ResultLog results(log(), 7, cases_);
   results.add(attempt(kLoad, Outcome::kCrash));
   Attempt noisy = attempt(kUnload, Outcome::kFail);
-  noisy.output = "half of \xff\x00 it", noisy.output_bytes = 100000;
+  noisy.output = "half of \xff\0 it"s, noisy.output_bytes = 100000;
   results.add(noisy);
   results.finish();
   const StoredRun stored = StoredRun::read(folder_.string());
@@ -212,8 +213,7 @@ TEST_F(RunFolders, ReplaceAFileAsAWhole) {
 // Everything that a broken backend may say, in every file of a run.
 TEST_F(RunFolders, HoldReportsOfTextsThatAreNoText) {
   const std::string wild =
-      std::string("]]> </failure><!-- \"'& \x01\x1b[31m \xff\xfe \xc3\xa9 ", 40) +
-      std::string(1, '\0') + std::string(20000, 'z');
+      "]]> </failure><!-- \"'& \x01\x1b[31m \xff\xfe \xc3\xa9 \0"s + std::string(20000, 'z');
   const RunReport report = report_of(cases_, [&](size_t i) {
     Result result{.outcome = i == 3 ? Outcome::kNotSupported : Outcome::kFail,
                   .message = wild,
