@@ -7,7 +7,6 @@
 
 #include "backends/cpu/backend.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/device_ops.hpp"
 #include "backplane/shell/handles.hpp"
 #include "backplane/shell/queue.hpp"
 
@@ -77,15 +76,15 @@ class Device {
   HandleSet<Event> events_;
 };
 
-// The device behind a handle; NULL if it is none of this instance.
+// Returns the device behind a handle; NULL if it is none of this instance.
 inline Device* device_or_null(const Instance& i, bp_device* handle) {
-  return find_device<Device>({&i.device, 1}, handle);
+  return Cards<Instance, Device>::find(i, handle);
 }
 
 // The same, for the entry `call`. Throws StatusError unless it is one of this instance.
 inline Device& device_of(const Instance& i, bp_device* handle, const char* call,
                          const char* what = "device") {
-  return checked_device<Device>({&i.device, 1}, handle, call, what);
+  return Cards<Instance, Device>::device_of(i, handle, call, what);
 }
 
 }  // namespace bp::cpu

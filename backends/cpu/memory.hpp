@@ -8,22 +8,23 @@
 #include <memory>
 
 #include "backplane/memory.h"
+#include "backplane/shell/lookup.hpp"
 #include "backplane/shell/reservation.hpp"
 
 namespace bp::cpu {
 
 class Device;
 
-constexpr uint32_t kBufferMagic = 0x62756666;
-
 // A buffer owns its memory through `memory`, `mapping` or `reservation`. At most one of them is
 // set, and none is set if the buffer lies over memory that it does not own.
 struct Buffer {
+  static constexpr uint32_t kMagic = 0x62756666;
+
   struct Free {
     void operator()(std::byte* bytes) const { std::free(bytes); }
   };
 
-  uint32_t magic = kBufferMagic;
+  uint32_t magic = kMagic;
   Device* device = nullptr;  // The device that lends the buffer; it may belong to any instance.
   std::atomic<bool> is_mapped = false;
   bool is_registered = false;  // Its memory is the host's, registered until unregister_host().
@@ -52,10 +53,7 @@ void check_room(const Device& device, uint64_t size_bytes, const char* call);
 void allocate_shared(Buffer& buffer, uint64_t size_bytes);
 
 // Returns the buffer behind a handle, or NULL if the handle is not of this backend.
-inline Buffer* buffer(bp_buffer* handle) {
-  Buffer* const b = reinterpret_cast<Buffer*>(handle);
-  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
-}
+inline Buffer* buffer(bp_buffer* handle) { return object_of<Buffer>(handle); }
 
 // Where a call works; `access` is what will happen there. Throws StatusError for a range that it
 // does not take.

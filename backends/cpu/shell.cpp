@@ -14,24 +14,7 @@
 namespace bp::cpu {
 namespace {
 
-using Handles = QueueHandles<Stream, kStreamMagic, Event, kEventMagic, Buffer, kBufferMagic>;
-
-struct Traits : Handles {
-  using Instance = cpu::Instance;
-  using Device = cpu::Device;
-
-  static uint64_t device_count(const Instance&) { return 1; }
-  static bp_device* device_at(const Instance& i, uint64_t) {
-    return reinterpret_cast<bp_device*>(i.device.get());
-  }
-  static Device& any_device_of(const Instance& i, bp_device* handle, const char* call) {
-    return cpu::device_of(i, handle, call);
-  }
-  // The device of this backend is never lost.
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return any_device_of(i, handle, call);
-  }
-
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, Buffer> {
   static void memory_info(Device& d, uint64_t, uint64_t& free_bytes, uint64_t& total_bytes) {
     const std::string text = first_value("/proc/meminfo", "MemAvailable");
     uint64_t available_kib = 0;

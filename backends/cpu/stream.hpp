@@ -3,25 +3,22 @@
 
 #include <memory>
 
+#include "backplane/shell/lookup.hpp"
 #include "backplane/shell/stream_ops.hpp"
 #include "backplane/stream.h"
 
 namespace bp::cpu {
 
-constexpr uint32_t kStreamMagic = 0x73747265;
-constexpr uint32_t kEventMagic = 0x6576656e;
-
 class Device;
 
-// The first members of every handle.
-struct Handle {
-  uint32_t magic;
-  Device* device;
-};
+// What every handle begins with.
+using Handle = DeviceHandle<Device>;
 
 // The handle of a queue. When the handle is destroyed, the queue lives on until its work has ended.
 struct Stream : Handle {
-  explicit Stream(Device& its_device) : Handle{kStreamMagic, &its_device} {}
+  static constexpr uint32_t kMagic = 0x73747265;
+
+  explicit Stream(Device& its_device) : Handle(kMagic, its_device) {}
 
   std::shared_ptr<Queue> queue;
 };
@@ -29,22 +26,29 @@ struct Stream : Handle {
 inline const std::shared_ptr<Queue>& work_of(const Stream& stream) { return stream.queue; }
 
 struct Event : Handle, EventOf<Point> {
+  static constexpr uint32_t kMagic = 0x6576656e;
+
   Event(Device& its_device, bp_event_flags its_flags)
-      : Handle{kEventMagic, &its_device}, EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
+      : Handle(kMagic, its_device), EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
 };
 
 // The handle types of the ABI are never completed as global structs, because two backends linked
 // into one program would then both define bp_stream. This header alone converts them to their own
 // types.
 //
-// Return the stream or event behind a handle, which is the argument `what` of the entry `call`.
-// They throw StatusError if the handle is not of this backend.
-Stream& stream_of(bp_stream* handle, const char* call, const char* what = "stream");
-Event& event_of(bp_event* handle, const char* call, const char* what = "event");
+// Return the stream or event behind a handle, an argument of the entry `call`. They throw
+// StatusError if the handle is not of this backend. The device is never lost, so a handle is valid
+// until it is destroyed.
+inline Stream& stream_of(bp_stream* handle, const char* call) {
+  return checked_object_of<Stream>(handle, call, "stream");
+}
+inline Event& event_of(bp_event* handle, const char* call) {
+  return checked_object_of<Event>(handle, call, "event");
+}
 
 // Returns the queue of a stream, or NULL if the handle is not of this backend.
 inline Queue* queue(bp_stream* handle) {
-  const Stream* const s = object_of<Stream>(handle, kStreamMagic);
+  const Stream* const s = object_of<Stream>(handle);
   return s == nullptr ? nullptr : s->queue.get();
 }
 

@@ -274,10 +274,4 @@ bool Device::find(uint64_t address, bp_address_info& info) {
   return buffers_.find(address, reinterpret_cast<bp_device*>(this), info);
 }
 
-Device& device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
-  Device& device = any_device_of(i, handle, call, what);
-  if (device.is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + device.loss());
-  return device;
-}
-
 }  // namespace bp::cuda

@@ -13,7 +13,6 @@
 #include "backends/cuda/bad_data.hpp"
 #include "backends/cuda/inventory.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/device_ops.hpp"
 #include "backplane/shell/handles.hpp"
 
 namespace bp::cuda {
@@ -203,20 +202,16 @@ void Device::quietly(Body&& body) noexcept {
   }
 }
 
-// Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not
-// a device of this instance, or if the device is lost.
-Device& device_of(const Instance& i, bp_device* handle, const char* call,
-                  const char* what = "device");
-
-// The same, also if it is lost.
-inline Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
-                             const char* what = "device") {
-  return Cards<Instance, Device>::any_device_of(i, handle, call, what);
+// Refuses a call on a lost device, for lookup.hpp of the shell. No reset brings the device back.
+[[noreturn]] inline void refuse_lost(const Device& device, const char* call, const std::string&) {
+  refuse(BP_DEVICE_LOST, std::string(call) + ": " + device.loss());
 }
 
-// The same without a text; NULL if it is none of this instance.
-inline Device* device_or_null(const Instance& i, bp_device* handle) {
-  return Cards<Instance, Device>::find(i, handle);
+// Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not
+// a device of this instance, or if the device is lost.
+inline Device& device_of(const Instance& i, bp_device* handle, const char* call,
+                         const char* what = "device") {
+  return Cards<Instance, Device>::device_of(i, handle, call, what);
 }
 
 // Returns the bytes of host memory that are free.

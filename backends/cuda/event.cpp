@@ -3,6 +3,7 @@
 
 #include "backends/cuda/stream.hpp"
 #include "backplane/shell/deadline.hpp"
+#include "backplane/shell/queue_streams.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -49,21 +50,8 @@ bool wait_for(Event& e, const Record& record) {
   return true;
 }
 
-struct Traits {
-  using Instance = cuda::Instance;
-  using Device = cuda::Device;
-  using Event = cuda::Event;
-
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return cuda::device_of(i, handle, call);
-  }
+struct Traits : StreamHandles<Instance, Device, Stream, Event> {
   static Lane& stream_of(bp_stream* handle, const char* call) { return lane_of(handle, call); }
-  static Event& event_of(bp_event* handle, const char* call, const char* what) {
-    return cuda::event_of(handle, call, what);
-  }
-  static Event& any_event_of(bp_event* handle, const char* call) {
-    return checked_object_of<Event>(handle, kEventMagic, call, "event");
-  }
 
   static std::shared_ptr<Record> make_moment(const Event&, const Lane&) {
     return std::make_shared<Record>();
@@ -113,12 +101,6 @@ struct Traits {
 };
 
 }  // namespace
-
-Event& event_of(bp_event* handle, const char* call, const char* what) {
-  Event& e = checked_object_of<Event>(handle, kEventMagic, call, what);
-  if (e.device->is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + e.device->loss());
-  return e;
-}
 
 constinit const bp_event_ops kEvents = EventOps<Traits>::table();
 

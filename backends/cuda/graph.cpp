@@ -114,20 +114,15 @@ bp_status replay(void* self, GraphInstance& instance, bp_stream* handle) {
   });
 }
 
-struct Traits {
+struct Traits : QueueHandles<Stream, Event, Buffer> {
   using Instance = cuda::Instance;
 
-  static Event* event_of(bp_event* handle) { return event_or_null(handle); }
-  static Buffer* buffer_of(bp_buffer* handle) { return buffer_or_null(handle); }
   static const void* queue_of(bp_stream* handle) {
-    const Stream* const s = stream_or_null(handle);
+    const Stream* const s = stream_of(handle);
     return s == nullptr ? nullptr : s->lane.get();
   }
-  static bp_device* device_of_stream(void*, bp_stream* handle) {
-    return reinterpret_cast<bp_device*>(&stream_or_null(handle)->lane->device());
-  }
   static void fail(bp_stream* handle, bp_status status, const std::string& text) {
-    stream_or_null(handle)->lane->fail(status, text);
+    stream_of(handle)->lane->fail(status, text);
   }
   static bp_status replay(void* self, GraphInstance& instance, bp_stream* stream) {
     return cuda::replay(self, instance, stream);

@@ -46,7 +46,7 @@ class Env {
   // backend.
   static std::optional<Env> find(const bp_kernel& kernel, bp_device* device) {
     Instance& i = cuda::instance(kernel.state);
-    Device* const known = device_or_null(i, device);
+    Device* const known = Cards<Instance, Device>::find(i, device);
     return known == nullptr ? std::nullopt : std::optional(Env(i, *known));
   }
 

@@ -107,12 +107,11 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
     refuse(BP_OUT_OF_MEMORY, asked + " were asked for, and a buffer has at most " +
                                  std::to_string(d.heap(heap).max_allocation_bytes));
   }
-  auto b = std::make_unique<Buffer>();
-  b->device = &d;
-  b->size_bytes = desc.size_bytes;
+  const BufferKind kind = heap == 1
+                              ? BufferKind::kPinned
+                              : (d.pool() != nullptr ? BufferKind::kPool : BufferKind::kPlain);
+  auto b = std::make_unique<Buffer>(d, kind, desc.size_bytes);
   b->usage = desc.usage;
-  b->kind = heap == 1 ? BufferKind::kPinned
-                      : (d.pool() != nullptr ? BufferKind::kPool : BufferKind::kPlain);
   if (desc.size_bytes == 0) return b;
   const uint64_t spare =
       desc.alignment_bytes > kNativeAlignmentBytes ? desc.alignment_bytes : uint64_t{0};
@@ -152,10 +151,9 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
       refuse(BP_INVALID_ARGUMENT,
              "free: buffer is the host's memory, which unregister_host() ends");
     }
-    Stream* const s = stream_or_null(stream_handle);
-    if (stream_handle != nullptr && s == nullptr) {
-      refuse(BP_INVALID_ARGUMENT, "free: stream is not one of this backend");
-    }
+    Stream* const s = stream_handle == nullptr
+                          ? nullptr
+                          : &checked_object_of<Stream>(stream_handle, "free", "stream");
     // Launches that are held back read the address from the buffer, so the buffer lives as long as
     // they do.
     const std::shared_ptr<Buffer> buffer = end_handle(b);
@@ -286,16 +284,6 @@ Range checked_range(const bp_buffer_ref* range, const char* call, const char* na
                                     std::to_string(b.size_bytes));
   }
   return {b, b.address + range->byte_offset, range->size_bytes};
-}
-
-Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
-  Buffer* const b = buffer_or_null(handle);
-  if (b == nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           std::string(call) + ": " + what + ": buffer is NULL or not one of this backend");
-  }
-  if (b->device->is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + b->device->loss());
-  return *b;
 }
 
 constinit const bp_allocator_ops kAllocator{

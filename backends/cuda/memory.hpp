@@ -12,8 +12,6 @@
 
 namespace bp::cuda {
 
-constexpr uint32_t kBufferMagic = 0x43427566;
-
 enum class BufferKind : uint8_t {
   kPool,        // From the device's pool; free() never waits.
   kPlain,       // From cudaMalloc().
@@ -37,16 +35,19 @@ struct OwnedMemory {
   void* base;  // NULL if nothing is owned.
 };
 
-struct Buffer {
+struct Buffer : Handle {
+  static constexpr uint32_t kMagic = 0x43427566;
+
+  Buffer(Device& its_device, BufferKind its_kind, uint64_t its_size_bytes)
+      : Handle(kMagic, its_device), kind(its_kind), size_bytes(its_size_bytes) {}
+
   // Returns the memory that the buffer owns. A wrapped buffer owns none.
   OwnedMemory memory() const;
 
-  uint32_t magic = kBufferMagic;
-  Device* device = nullptr;
-  BufferKind kind = BufferKind::kWrapped;
+  const BufferKind kind;
+  const uint64_t size_bytes;
   bp_memory_usage usage = 0;
   uint64_t address = 0;  // The address of byte 0 for device and host.
-  uint64_t size_bytes = 0;
   void* base = nullptr;  // CUDA's pointer; NULL if it has no bytes or is not owned.
   void* host = nullptr;  // The host's address of byte 0, or NULL.
 
@@ -54,14 +55,13 @@ struct Buffer {
   bool is_mapped = false;
 };
 
-inline Buffer* buffer_or_null(bp_buffer* handle) {
-  auto* const b = reinterpret_cast<Buffer*>(handle);
-  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
-}
+inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
 
 // Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
 // StatusError.
-Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
+inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer") {
+  return live_object_of<Buffer>(handle, call, what);
+}
 
 inline std::byte* pointer_to(uint64_t address) {
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the ABI has addresses as numbers.

@@ -20,11 +20,8 @@ void check_addresses(uint64_t address, uint64_t size_bytes, const char* call) {
 
 std::unique_ptr<Buffer> make_buffer(Device& d, BufferKind kind, uint64_t address,
                                     uint64_t size_bytes) {
-  auto b = std::make_unique<Buffer>();
-  b->device = &d;
-  b->kind = kind;
+  auto b = std::make_unique<Buffer>(d, kind, size_bytes);
   b->address = address;
-  b->size_bytes = size_bytes;
   return b;
 }
 

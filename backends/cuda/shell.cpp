@@ -25,10 +25,6 @@ uint64_t kept_by_pool(Device& d) {
 }
 
 struct Traits : Cards<Instance, Device> {
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return cuda::device_of(i, handle, call);
-  }
-
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     total_bytes = d.heap(heap).size_bytes;
     if (heap != 0) {
@@ -71,7 +67,7 @@ bp_status guard_exchange(void* self, bp_device* handle, bp_device** out_previous
   return entry(self, [&](const Instance& i) -> bp_status {
     require(out_previous, "exchange: out_previous");
     CUcontext wanted = nullptr, previous = nullptr;
-    if (handle != nullptr) wanted = any_device_of(i, handle, "exchange").context();
+    if (handle != nullptr) wanted = Traits::any_device_of(i, handle, "exchange").context();
     check(i.driver, i.driver.cuCtxGetCurrent(&previous), "cuCtxGetCurrent");
     if (previous != wanted) check(i.driver, i.driver.cuCtxSetCurrent(wanted), "cuCtxSetCurrent");
     *out_previous = device_with(i, previous);
@@ -81,7 +77,7 @@ bp_status guard_exchange(void* self, bp_device* handle, bp_device** out_previous
 
 bp_status guard_is_initialized(void* self, bp_device* handle, uint32_t* out_is_initialized) {
   return entry(self, [&](const Instance& i) -> bp_status {
-    Device& d = any_device_of(i, handle, "is_initialized");
+    Device& d = Traits::any_device_of(i, handle, "is_initialized");
     require(out_is_initialized, "is_initialized: out_is_initialized");
     if (!d.is_open()) {  // CUDA was not asked for it yet.
       *out_is_initialized = 0;

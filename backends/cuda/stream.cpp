@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "backplane/shell/stream_ops.hpp"
+#include "backplane/shell/queue_streams.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -61,30 +61,13 @@ void submit_callback(Lane& lane, Attempt& attempt, std::unique_ptr<Callback> cal
 
 // ---- What the shell asks of streams -------------------------------------------------------------
 
-struct Traits {
-  using Instance = cuda::Instance;
-  using Device = cuda::Device;
-  using Stream = cuda::Stream;
-
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return cuda::device_of(i, handle, call);
-  }
-  static Stream& stream_of(bp_stream* handle, const char* call) {
-    return cuda::stream_of(handle, call);
-  }
-  static Stream& any_stream_of(bp_stream* handle, const char* call) {
-    return checked_object_of<Stream>(handle, kStreamMagic, call, "stream");
-  }
-  static auto& event_of(bp_event* handle, const char* call, const char* what) {
-    return cuda::event_of(handle, call, what);
-  }
-
+struct Traits : StreamHandles<Instance, Device, Stream, Event> {
   static Stream* create_stream(Device& d, const bp_stream_desc& desc) {
     return d.create_stream(desc.priority);
   }
   static Stream* default_stream(Device& d) { return d.default_stream(); }
-  static bool is_default_stream(const Stream& s) { return s.lane->device().is_default_stream(&s); }
-  static void destroy_stream(Stream& s) { s.lane->device().destroy_stream(&s); }
+  static bool is_default_stream(const Stream& s) { return s.device->is_default_stream(&s); }
+  static void destroy_stream(Stream& s) { s.device->destroy_stream(&s); }
 
   static bool is_idle(const Stream& s) { return s.lane->is_done(); }
   static bool wait(const Stream& s, uint64_t timeout_ns) { return s.lane->wait(timeout_ns); }
@@ -135,17 +118,6 @@ bp_status Traits::add_callback(const Stream& s, bp_stream_callback_fn* function,
 }
 
 }  // namespace
-
-Stream& stream_of(bp_stream* handle, const char* call, const char* what) {
-  Stream& s = checked_object_of<Stream>(handle, kStreamMagic, call, what);
-  const Device& device = s.lane->device();
-  if (device.is_lost()) refuse(BP_DEVICE_LOST, std::string(call) + ": " + device.loss());
-  return s;
-}
-
-Lane& lane_of(bp_stream* handle, const char* call, const char* what) {
-  return *stream_of(handle, call, what).lane;
-}
 
 constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 

@@ -25,7 +25,8 @@ struct FakeDevice {};
 struct FakeStream {
   operator bp_stream*() { return reinterpret_cast<bp_stream*>(this); }
 
-  uint32_t magic = 1;
+  static constexpr uint32_t kMagic = 1;
+  uint32_t magic = kMagic;
   std::string name;
   FakeDevice* device = nullptr;
   const FakeStream* queue = this;  // A second handle has the first stream here.
@@ -36,7 +37,8 @@ struct FakeEvent {
   operator bp_event*() { return reinterpret_cast<bp_event*>(this); }
   const FakeEvent* latest() const { return was_recorded ? this : nullptr; }
 
-  uint32_t magic = 2;
+  static constexpr uint32_t kMagic = 2;
+  uint32_t magic = kMagic;
   std::string name;
   bp_event_flags flags = 0;
   bool was_recorded = false;
@@ -45,7 +47,8 @@ struct FakeEvent {
 struct FakeBuffer {
   operator bp_buffer*() { return reinterpret_cast<bp_buffer*>(this); }
 
-  uint32_t magic = 3;
+  static constexpr uint32_t kMagic = 3;
+  uint32_t magic = kMagic;
   std::string name;
   uint64_t size_bytes = 4096;
 };
@@ -97,14 +100,14 @@ struct FakeTraits {
   using Instance = FakeInstance;
 
   static const void* queue_of(bp_stream* handle) {
-    const FakeStream* const s = object_of<FakeStream>(handle, 1);
+    const FakeStream* const s = object_of<FakeStream>(handle);
     return s == nullptr ? nullptr : s->queue;
   }
   static bp_device* device_of_stream(void*, bp_stream* handle) {
     return reinterpret_cast<bp_device*>(fake(handle).device);
   }
-  static FakeEvent* event_of(bp_event* handle) { return object_of<FakeEvent>(handle, 2); }
-  static FakeBuffer* buffer_of(bp_buffer* handle) { return object_of<FakeBuffer>(handle, 3); }
+  static FakeEvent* event_of(bp_event* handle) { return object_of<FakeEvent>(handle); }
+  static FakeBuffer* buffer_of(bp_buffer* handle) { return object_of<FakeBuffer>(handle); }
   static void fail(bp_stream* handle, bp_status status, const std::string&) {
     fake(handle).failure = status;
   }

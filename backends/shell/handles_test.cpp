@@ -164,40 +164,5 @@ TEST(Handles, DeleteWhatTheHostLeft) {
   EXPECT_EQ(owned.use_count(), 1);
 }
 
-struct Card {
-  bool is_lost() const { return lost; }
-  uint64_t generation() const { return its_generation; }
-  std::string loss() const { return why; }
-
-  bool lost = false;
-  uint64_t its_generation = 1;
-  std::string why;
-};
-
-std::string refusal_of(const MortalHandle<Card>& handle) {
-  try {
-    require_alive(handle, "stream.flush", "stream");
-  } catch (const StatusError& e) {
-    EXPECT_EQ(e.status(), BP_DEVICE_LOST);
-    return e.what();
-  }
-  return "";
-}
-
-TEST(MortalHandle, LivesAsLongAsOneGenerationOfItsDevice) {
-  Card card;
-  const MortalHandle<Card> handle(3, card);
-  EXPECT_EQ(refusal_of(handle), "");
-  card.lost = true;
-  card.why = ": it fell off the bus";
-  EXPECT_EQ(refusal_of(handle),
-            "stream.flush: stream belongs to a device that is lost until it is reset: it fell off "
-            "the bus");
-  card.lost = false;
-  card.its_generation = 2;
-  EXPECT_EQ(refusal_of(handle), "stream.flush: stream was made before its device was reset");
-  EXPECT_EQ(refusal_of(MortalHandle<Card>(3, card)), "");
-}
-
 }  // namespace
 }  // namespace bp

@@ -13,22 +13,24 @@
 namespace bp {
 namespace {
 
-constexpr uint32_t kStreamMagic = 1, kEventMagic = 2;
-
 struct Card;
 
-struct Handle {
-  uint32_t magic;
-  Card* device;
-};
+using Handle = DeviceHandle<Card>;
 
 struct Stream : Handle {
+  static constexpr uint32_t kMagic = 1;
+
+  Stream(Card& its_device, std::shared_ptr<Queue> its_queue)
+      : Handle(kMagic, its_device), queue(std::move(its_queue)) {}
+
   std::shared_ptr<Queue> queue;
 };
 
 struct Event : Handle, EventOf<Point> {
+  static constexpr uint32_t kMagic = 2;
+
   Event(Card& its_device, bp_event_flags its_flags)
-      : Handle{kEventMagic, &its_device}, EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
+      : Handle(kMagic, its_device), EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
 };
 
 // A device whose streams run work on the caller's thread.
@@ -36,8 +38,8 @@ struct Card {
   explicit Card(const bp_host& its_host) : host(its_host) {}
 
   Stream* create_stream() {
-    streams.push_back(std::make_unique<Stream>(
-        Stream{{kStreamMagic, this}, std::make_shared<Queue>(host, executor, true)}));
+    streams.push_back(
+        std::make_unique<Stream>(*this, std::make_shared<Queue>(host, executor, true)));
     return streams.back().get();
   }
   Stream* default_stream() { return streams.empty() ? create_stream() : streams[0].get(); }
@@ -59,18 +61,6 @@ struct Machine {
 
 struct Traits : QueueStreams<Machine, Card, Stream, Event> {
   static Card& device_of(const Machine& i, bp_device*, const char*) { return *i.card; }
-  static Stream& stream_of(bp_stream* handle, const char* call) {
-    return checked_object_of<Stream>(handle, kStreamMagic, call, "stream");
-  }
-  static Stream& any_stream_of(bp_stream* handle, const char* call) {
-    return stream_of(handle, call);
-  }
-  static Event& event_of(bp_event* handle, const char* call, const char* what) {
-    return checked_object_of<Event>(handle, kEventMagic, call, what);
-  }
-  static Event& any_event_of(bp_event* handle, const char* call) {
-    return event_of(handle, call, "event");
-  }
 };
 
 struct TraitsWithMore : Traits {

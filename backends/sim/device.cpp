@@ -154,10 +154,4 @@ void Device::end_handles() {
 
 void Device::abandon_work() { streams_.abandon(); }
 
-Device& device_of(const Instance& i, bp_device* handle, const char* call, const char* what) {
-  Device& device = any_device_of(i, handle, call, what);
-  require_not_lost(device, std::string(call) + ": the device");
-  return device;
-}
-
 }  // namespace bp::sim

@@ -10,7 +10,6 @@
 #include "backends/sim/backend.hpp"
 #include "backends/sim/card.hpp"
 #include "backplane/memory.h"
-#include "backplane/shell/device_ops.hpp"
 #include "backplane/shell/handles.hpp"
 #include "backplane/shell/test_fault.hpp"
 
@@ -129,13 +128,9 @@ class Device {
 
 // Returns the device behind a handle for the entry `call`. Throws StatusError if the handle is not
 // a device of this instance, or if the device is lost.
-Device& device_of(const Instance& i, bp_device* handle, const char* call,
-                  const char* what = "device");
-
-// The same, also if it is lost.
-inline Device& any_device_of(const Instance& i, bp_device* handle, const char* call,
-                             const char* what = "device") {
-  return Cards<Instance, Device>::any_device_of(i, handle, call, what);
+inline Device& device_of(const Instance& i, bp_device* handle, const char* call,
+                         const char* what = "device") {
+  return Cards<Instance, Device>::device_of(i, handle, call, what);
 }
 
 }  // namespace bp::sim

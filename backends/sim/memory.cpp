@@ -129,7 +129,9 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
       refuse(BP_INVALID_ARGUMENT,
              "free: buffer is a reserved range, which virtual_memory.release() ends");
     }
-    Stream* const s = stream_handle == nullptr ? nullptr : &any_stream_of(stream_handle, "free");
+    Stream* const s = stream_handle == nullptr
+                          ? nullptr
+                          : &checked_object_of<Stream>(stream_handle, "free", "stream");
     const std::shared_ptr<Memory> memory = b->memory;
     const bool is_owner = b->kind == BufferKind::kAllocated;
     end_handle(b);
@@ -261,16 +263,6 @@ void end_handle(Buffer* buffer) {
   buffer->magic = 0;
   buffer->device->remove(buffer);
   delete buffer;
-}
-
-Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
-  Buffer* const b = buffer_or_null(handle);
-  if (b == nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           std::string(call) + ": " + what + ": buffer is NULL or not one of this backend");
-  }
-  require_alive(*b, call, what);
-  return *b;
 }
 
 constinit const bp_allocator_ops kAllocator{

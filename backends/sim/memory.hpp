@@ -14,8 +14,6 @@
 
 namespace bp::sim {
 
-constexpr uint32_t kBufferMagic = 0x42756666;
-
 enum class BufferKind : uint8_t {
   kAllocated,   // Owns its memory until free(). Imported memory has this kind too.
   kWrapped,     // Lies over memory that it does not own, and address_info() never names it.
@@ -24,6 +22,8 @@ enum class BufferKind : uint8_t {
 };
 
 struct Buffer : Handle {
+  static constexpr uint32_t kMagic = 0x42756666;
+
   // Makes a buffer for all of `its_memory`.
   Buffer(Device& its_device, BufferKind its_kind, const std::shared_ptr<Memory>& its_memory)
       : Buffer(its_device, its_kind, its_memory, 0, its_memory->size_bytes()) {}
@@ -31,7 +31,7 @@ struct Buffer : Handle {
   // Makes a buffer for size_bytes of `its_memory`, from first_byte on.
   Buffer(Device& its_device, BufferKind its_kind, std::shared_ptr<Memory> its_memory,
          uint64_t its_first_byte, uint64_t its_size_bytes)
-      : Handle(kBufferMagic, its_device),
+      : Handle(kMagic, its_device),
         kind(its_kind),
         memory(std::move(its_memory)),
         first_byte(its_first_byte),
@@ -64,7 +64,9 @@ struct Buffer : Handle {
 // Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
 // StatusError if the handle is not of this backend, if its device is lost, or if the device was
 // reset since.
-Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
+inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer") {
+  return live_object_of<Buffer>(handle, call, what);
+}
 
 // Gives `buffer` to its device and returns its handle. Throws StatusError of BP_ALREADY_EXISTS if
 // the buffer would overlap another buffer that owns its memory.
@@ -75,10 +77,7 @@ void end_handle(Buffer* buffer);
 
 // Returns the buffer behind a handle, even if its device is lost or was reset; NULL if the handle
 // is not of this backend.
-inline Buffer* buffer_or_null(bp_buffer* handle) {
-  Buffer* const b = reinterpret_cast<Buffer*>(handle);
-  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
-}
+inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
 
 // A range of a buffer, checked.
 struct Range {

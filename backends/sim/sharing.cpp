@@ -14,11 +14,13 @@ void check_device(void* self, bp_device* handle, const char* call) {
 }
 
 void check_event(void*, bp_event* handle, const char* call) {
-  static_cast<void>(event_of(handle, call));
+  static_cast<void>(live_object_of<Event>(handle, call, "event"));
 }
 
 void end_event(void*, bp_event* handle, bp_status status, const std::string& text) {
-  event_of(handle, "event.signal").latest()->complete({.status = status, .text = text});
+  live_object_of<Event>(handle, "event.signal", "event")
+      .latest()
+      ->complete({.status = status, .text = text});
 }
 
 }  // namespace

@@ -14,13 +14,7 @@
 namespace bp::sim {
 namespace {
 
-using Handles = QueueHandles<Stream, kStreamMagic, Event, kEventMagic, Buffer, kBufferMagic>;
-
-struct Traits : Cards<Instance, Device>, Handles {
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return sim::device_of(i, handle, call);
-  }
-
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, Buffer> {
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     total_bytes = d.heap(heap).size_bytes;
     free_bytes = total_bytes - std::min(total_bytes, d.card().used_bytes(heap));

@@ -9,22 +9,6 @@ namespace bp::sim {
 namespace {
 
 struct Traits : QueueStreams<Instance, Device, Stream, Event> {
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return sim::device_of(i, handle, call);
-  }
-  static Stream& stream_of(bp_stream* handle, const char* call) {
-    return sim::stream_of(handle, call);
-  }
-  static Stream& any_stream_of(bp_stream* handle, const char* call) {
-    return sim::any_stream_of(handle, call);
-  }
-  static Event& event_of(bp_event* handle, const char* call, const char* what) {
-    return sim::event_of(handle, call, what);
-  }
-  static Event& any_event_of(bp_event* handle, const char* call) {
-    return sim::any_event_of(handle, call);
-  }
-
   static bp_status add_callback(const Stream& s, bp_stream_callback_fn* callback, void* user_data) {
     return s.queue->submit_always(
         [lane = s.lane, callback, user_data](const Outcome& before) {
@@ -59,27 +43,7 @@ struct Traits : QueueStreams<Instance, Device, Stream, Event> {
 }  // namespace
 
 Event::Event(Device& its_device, bp_event_flags its_flags)
-    : Handle(kEventMagic, its_device), EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
-
-Stream& any_stream_of(bp_stream* handle, const char* call, const char* what) {
-  return checked_object_of<Stream>(handle, kStreamMagic, call, what);
-}
-
-Event& any_event_of(bp_event* handle, const char* call, const char* what) {
-  return checked_object_of<Event>(handle, kEventMagic, call, what);
-}
-
-Stream& stream_of(bp_stream* handle, const char* call, const char* what) {
-  Stream& s = any_stream_of(handle, call, what);
-  require_alive(s, call, what);
-  return s;
-}
-
-Event& event_of(bp_event* handle, const char* call, const char* what) {
-  Event& e = any_event_of(handle, call, what);
-  require_alive(e, call, what);
-  return e;
-}
+    : Handle(kMagic, its_device), EventOf(its_flags, (its_flags & BP_EVENT_TIMING) != 0) {}
 
 constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 constinit const bp_event_ops kEvents = EventOps<Traits>::table();

@@ -288,10 +288,8 @@ bp_status Launch::submit() {
 }
 
 std::optional<Env> Env::find(const bp_kernel& kernel, bp_device* device) {
-  for (const std::unique_ptr<Device>& known : instance(kernel.state).cards) {
-    if (reinterpret_cast<bp_device*>(known.get()) == device) return Env(*known);
-  }
-  return std::nullopt;
+  const Device* const known = Cards<Instance, Device>::find(instance(kernel.state), device);
+  return known == nullptr ? std::nullopt : std::optional(Env(*known));
 }
 
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,

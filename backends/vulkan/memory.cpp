@@ -127,7 +127,9 @@ bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
     if (b == nullptr) {
       refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
     }
-    Stream* const s = stream_handle == nullptr ? nullptr : &any_stream_of(stream_handle, "free");
+    Stream* const s = stream_handle == nullptr
+                          ? nullptr
+                          : &checked_object_of<Stream>(stream_handle, "free", "stream");
     std::shared_ptr<Memory> memory = b->memory;
     const bool is_owner = b->kind == BufferKind::kAllocated;
     b->magic = 0;
@@ -202,16 +204,6 @@ bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
 bp_buffer* lend(std::unique_ptr<Buffer> buffer) {
   buffer->device->add(buffer.get());
   return reinterpret_cast<bp_buffer*>(buffer.release());
-}
-
-Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what) {
-  Buffer* const b = buffer_or_null(handle);
-  if (b == nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           std::string(call) + ": " + what + ": buffer is NULL or not one of this backend");
-  }
-  require_alive(*b, call, what);
-  return *b;
 }
 
 CheckedRange checked_range(const bp_buffer_ref* range, const char* call, const char* name) {

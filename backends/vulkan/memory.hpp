@@ -13,17 +13,17 @@
 
 namespace bp::vulkan {
 
-constexpr uint32_t kBufferMagic = 0x56427566;
-
 enum class BufferKind : uint8_t {
   kAllocated,  // Owns its memory until free().
   kWrapped,    // Lies over memory that it does not own, and address_info() never names it.
 };
 
 struct Buffer : Handle {
+  static constexpr uint32_t kMagic = 0x56427566;
+
   Buffer(Device& its_device, BufferKind its_kind, std::shared_ptr<Memory> its_memory,
          uint64_t its_first_byte, uint64_t its_size_bytes)
-      : Handle(kBufferMagic, its_device),
+      : Handle(kMagic, its_device),
         kind(its_kind),
         memory(std::move(its_memory)),
         first_byte(its_first_byte),
@@ -49,14 +49,13 @@ struct Buffer : Handle {
 // Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
 // StatusError if the handle is not of this backend, if its device is lost, or if the device was
 // reset since.
-Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer");
+inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer") {
+  return live_object_of<Buffer>(handle, call, what);
+}
 
 // Returns the buffer behind a handle, even if its device is lost or was reset; NULL if the handle
 // is not of this backend.
-inline Buffer* buffer_or_null(bp_buffer* handle) {
-  Buffer* const b = reinterpret_cast<Buffer*>(handle);
-  return b != nullptr && b->magic == kBufferMagic ? b : nullptr;
-}
+inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
 
 // A range of a buffer, checked.
 struct CheckedRange {

@@ -14,13 +14,7 @@
 namespace bp::vulkan {
 namespace {
 
-using Handles = QueueHandles<Stream, kStreamMagic, Event, kEventMagic, Buffer, kBufferMagic>;
-
-struct Traits : Cards<Instance, Device>, Handles {
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return vulkan::device_of(i, handle, call);
-  }
-
+struct Traits : Cards<Instance, Device>, QueueHandles<Stream, Event, Buffer> {
   static void memory_info(Device& d, uint64_t heap, uint64_t& free_bytes, uint64_t& total_bytes) {
     const std::shared_ptr<Engine> engine = d.card().engine();
     engine->recorder.collect();

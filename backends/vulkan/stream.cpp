@@ -27,22 +27,6 @@ void capture(Lane& lane, Moment& moment, bool is_timed, const Outcome& before) {
 }
 
 struct Traits : QueueStreams<Instance, Device, Stream, Event> {
-  static Device& device_of(const Instance& i, bp_device* handle, const char* call) {
-    return vulkan::device_of(i, handle, call);
-  }
-  static Stream& stream_of(bp_stream* handle, const char* call) {
-    return vulkan::stream_of(handle, call);
-  }
-  static Stream& any_stream_of(bp_stream* handle, const char* call) {
-    return vulkan::any_stream_of(handle, call);
-  }
-  static Event& event_of(bp_event* handle, const char* call, const char* what) {
-    return vulkan::event_of(handle, call, what);
-  }
-  static Event& any_event_of(bp_event* handle, const char* call) {
-    return vulkan::any_event_of(handle, call);
-  }
-
   static void destroy_stream(Stream& s) {
     const std::shared_ptr<Lane> lane = s.lane;
     s.device->destroy_stream(&s);
@@ -186,27 +170,7 @@ bool wait_for_stream(Stream stream, uint64_t timeout_ns) {
 // ---- Handles ------------------------------------------------------------------------------------
 
 Event::Event(Device& its_device, bp_event_flags its_flags)
-    : Handle(kEventMagic, its_device), EventOf(its_flags, nullptr) {}
-
-Stream& any_stream_of(bp_stream* handle, const char* call, const char* what) {
-  return checked_object_of<Stream>(handle, kStreamMagic, call, what);
-}
-
-Event& any_event_of(bp_event* handle, const char* call, const char* what) {
-  return checked_object_of<Event>(handle, kEventMagic, call, what);
-}
-
-Stream& stream_of(bp_stream* handle, const char* call, const char* what) {
-  Stream& s = any_stream_of(handle, call, what);
-  require_alive(s, call, what);
-  return s;
-}
-
-Event& event_of(bp_event* handle, const char* call, const char* what) {
-  Event& e = any_event_of(handle, call, what);
-  require_alive(e, call, what);
-  return e;
-}
+    : Handle(kMagic, its_device), EventOf(its_flags, nullptr) {}
 
 constinit const bp_stream_ops kStreams = StreamOps<Traits>::table();
 constinit const bp_event_ops kEvents = EventOps<Traits>::table();

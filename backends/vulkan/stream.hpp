@@ -20,13 +20,12 @@ namespace bp::vulkan {
 // What every handle begins with.
 using Handle = MortalHandle<Device>;
 
-constexpr uint32_t kStreamMagic = 0x56537472;
-constexpr uint32_t kEventMagic = 0x56457665;
-
 // The handle of a queue. When the handle is destroyed, the queue and the lane live on until their
 // work has ended.
 struct Stream : Handle {
-  explicit Stream(Device& its_device) : Handle(kStreamMagic, its_device) {}
+  static constexpr uint32_t kMagic = 0x56537472;
+
+  explicit Stream(Device& its_device) : Handle(kMagic, its_device) {}
 
   std::shared_ptr<Queue> queue;
   std::shared_ptr<Lane> lane;
@@ -68,6 +67,8 @@ struct Moment {
 };
 
 struct Event : Handle, EventOf<Moment> {
+  static constexpr uint32_t kMagic = 0x56457665;
+
   Event(Device& its_device, bp_event_flags its_flags);
 };
 
@@ -75,15 +76,11 @@ struct Event : Handle, EventOf<Moment> {
 // into one program would then both define bp_stream. This header alone converts them to their own
 // types.
 //
-// Return the stream or event behind a handle, which is the argument `what` of the entry `call`.
-// They throw StatusError if the handle is not of this backend, if its device is lost, or if the
-// device was reset since.
-Stream& stream_of(bp_stream* handle, const char* call, const char* what = "stream");
-Event& event_of(bp_event* handle, const char* call, const char* what = "event");
-
-// Return the stream or event for destroy(), which also takes a handle of a lost device.
-Stream& any_stream_of(bp_stream* handle, const char* call, const char* what = "stream");
-Event& any_event_of(bp_event* handle, const char* call, const char* what = "event");
+// Returns the stream behind a handle, an argument of the entry `call`. Throws StatusError if the
+// handle is not of this backend, if its device is lost, or if the device was reset since.
+inline Stream& stream_of(bp_stream* handle, const char* call) {
+  return live_object_of<Stream>(handle, call, "stream");
+}
 
 // Submits work that touches `ranges`: `body` records it, and is called with a Recording.
 template <typename Ranges, typename Body>

@@ -11,6 +11,7 @@
 
 #include "backplane/shell/capture.hpp"
 #include "backplane/shell/entry.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp {
 
@@ -161,13 +162,12 @@ class CaptureFront {
 };
 
 // A base for the traits of a backend whose streams have a `queue` of queue.hpp and a `device`.
-// Objects of each kind begin with a magic number of that kind.
-template <typename Stream, uint32_t kStreamMagic, typename Event, uint32_t kEventMagic,
-          typename Buffer, uint32_t kBufferMagic>
+// lookup.hpp finds the objects behind handles.
+template <typename Stream, typename Event, typename Buffer>
 struct QueueHandles {
-  static Stream* stream_of(bp_stream* handle) { return object_of<Stream>(handle, kStreamMagic); }
-  static Event* event_of(bp_event* handle) { return object_of<Event>(handle, kEventMagic); }
-  static Buffer* buffer_of(bp_buffer* handle) { return object_of<Buffer>(handle, kBufferMagic); }
+  static Stream* stream_of(bp_stream* handle) { return object_of<Stream>(handle); }
+  static Event* event_of(bp_event* handle) { return object_of<Event>(handle); }
+  static Buffer* buffer_of(bp_buffer* handle) { return object_of<Buffer>(handle); }
   static const void* queue_of(bp_stream* handle) {
     const Stream* const s = stream_of(handle);
     return s == nullptr ? nullptr : s->queue.get();

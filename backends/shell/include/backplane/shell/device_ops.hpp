@@ -3,7 +3,8 @@
 //   constinit const bp_device_ops kDevices = DeviceOps<Traits>::table();
 //   constinit const bp_device_guard_ops kGuard = DeviceGuard<Traits>::table();
 //
-// `Traits` describes the devices of a backend. It has these types and static members:
+// `Traits` describes the devices of a backend. It has these types and static members, of which
+// Cards of lookup.hpp has the first six:
 //   Instance                               the self of the tables; it has `host`
 //   Device                                 has properties(), and wait(timeout_ns), which is false
 //                                          if its work did not end in time
@@ -20,53 +21,13 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
-#include <span>
 #include <string>
 
 #include "backplane/device.h"
 #include "backplane/shell/entry.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp {
-
-// The device of `devices` behind a handle; NULL if it is none of them.
-template <typename Device>
-Device* find_device(std::span<const std::unique_ptr<Device>> devices, const bp_device* handle) {
-  for (const std::unique_ptr<Device>& device : devices) {
-    if (reinterpret_cast<const bp_device*>(device.get()) == handle) return device.get();
-  }
-  return nullptr;
-}
-
-// The same, for the argument `what` of the entry `call`: throws StatusError if there is none.
-template <typename Device>
-Device& checked_device(std::span<const std::unique_ptr<Device>> devices, const bp_device* handle,
-                       const char* call, const char* what) {
-  Device* const device = find_device(devices, handle);
-  if (device != nullptr) return *device;
-  refuse(BP_INVALID_ARGUMENT,
-         std::string(call) + ": " + what + " is NULL or not one of this backend");
-}
-
-// The devices of an instance that has them in `cards`, a vector of owning pointers: a base for
-// traits.
-template <typename ItsInstance, typename ItsDevice>
-struct Cards {
-  using Instance = ItsInstance;
-  using Device = ItsDevice;
-
-  static uint64_t device_count(const Instance& i) { return i.cards.size(); }
-  static bp_device* device_at(const Instance& i, uint64_t index) {
-    return reinterpret_cast<bp_device*>(i.cards[index].get());
-  }
-  static Device* find(const Instance& i, const bp_device* handle) {
-    return find_device<Device>(i.cards, handle);
-  }
-  static Device& any_device_of(const Instance& i, const bp_device* handle, const char* call,
-                               const char* what = "device") {
-    return checked_device<Device>(i.cards, handle, call, what);
-  }
-};
 
 template <typename Traits>
 class DeviceOps {

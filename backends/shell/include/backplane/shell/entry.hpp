@@ -31,22 +31,4 @@ bp_status entry(void* self, Body&& body) {
   return guarded(*i.host, [&]() -> bp_status { return body(i); });
 }
 
-// Returns the object behind a handle, which may be of a lost device; NULL if the handle is not of
-// this backend. Objects begin with a `magic` that no other kind of object has.
-template <typename Object, typename Handle>
-Object* object_of(Handle* handle, uint32_t magic) {
-  auto* const object = reinterpret_cast<Object*>(handle);
-  return object != nullptr && object->magic == magic ? object : nullptr;
-}
-
-// Returns the object behind a handle, which is the argument `what` of the entry `call`. Throws
-// StatusError if the handle is not of this backend.
-template <typename Object, typename Handle>
-Object& checked_object_of(Handle* handle, uint32_t magic, const char* call, const char* what) {
-  Object* const object = object_of<Object>(handle, magic);
-  if (object != nullptr) return *object;
-  refuse(BP_INVALID_ARGUMENT,
-         std::string(call) + ": " + what + " is NULL or not one of this backend");
-}
-
 }  // namespace bp

@@ -30,46 +30,9 @@
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp {
-
-// What a handle begins with, where a device can be lost and reset. A handle lives as long as one
-// generation of its device.
-template <typename ItsDevice>
-struct MortalHandle {
-  MortalHandle(uint32_t its_magic, ItsDevice& its_device)
-      : magic(its_magic), device(&its_device), generation(its_device.generation()) {}
-
-  uint32_t magic;
-  ItsDevice* device;
-  uint64_t generation;  // Of the device when the handle was made.
-};
-
-// Each throws StatusError of BP_DEVICE_LOST. `Device` has is_lost(), generation(), and, if it knows
-// why it was lost, loss(), which ends the sentence or is empty.
-
-// For a device that is lost.
-template <typename Device>
-void require_not_lost(const Device& device, const std::string& subject) {
-  if (!device.is_lost()) return;
-  std::string text = subject + " is lost until it is reset";
-  if constexpr (requires { device.loss(); }) text += device.loss();
-  refuse(BP_DEVICE_LOST, text);
-}
-
-// For something of an earlier `generation` of its device as well; the argument `what` of the entry
-// `call` has it.
-template <typename Device>
-void require_alive(const Device& device, uint64_t generation, const char* call, const char* what) {
-  if (!device.is_lost() && generation == device.generation()) return;
-  const std::string whose = std::string(call) + ": " + what;
-  require_not_lost(device, whose + " belongs to a device that");
-  refuse(BP_DEVICE_LOST, whose + " was made before its device was reset");
-}
-template <typename Device>
-void require_alive(const MortalHandle<Device>& handle, const char* call, const char* what) {
-  require_alive(*handle.device, handle.generation, call, what);
-}
 
 template <typename Object>
 class HandleSet {

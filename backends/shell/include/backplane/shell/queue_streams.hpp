@@ -1,8 +1,9 @@
-// A base for the traits of stream_ops.hpp, for streams that are queues of queue.hpp and events
-// whose moments are Points. The traits of a backend replace the functions that must do more.
+// Bases for the traits of stream_ops.hpp. StreamHandles looks up handles with lookup.hpp.
+// QueueStreams has the rest too, for streams that are queues of queue.hpp and events whose moments
+// are Points. The traits of a backend replace the functions that must do more.
 //
 //   struct Traits : QueueStreams<Instance, Device, Stream, Event> {
-//     ...  // device_of(), stream_of(), any_stream_of(), event_of(), any_event_of()
+//     ...
 //   };
 //
 // A Stream has a `queue` and its `device`; the device has create_stream(), default_stream(),
@@ -11,17 +12,32 @@
 
 #include <memory>
 
+#include "backplane/shell/lookup.hpp"
 #include "backplane/shell/stream_ops.hpp"
 
 namespace bp {
 
-template <typename ItsInstance, typename ItsDevice, typename ItsStream, typename ItsEvent>
-struct QueueStreams {
-  using Instance = ItsInstance;
-  using Device = ItsDevice;
+template <typename Instance, typename Device, typename ItsStream, typename ItsEvent>
+struct StreamHandles : Cards<Instance, Device> {
   using Stream = ItsStream;
   using Event = ItsEvent;
 
+  static Stream& stream_of(bp_stream* handle, const char* call) {
+    return live_object_of<Stream>(handle, call, "stream");
+  }
+  static Stream& any_stream_of(bp_stream* handle, const char* call) {
+    return checked_object_of<Stream>(handle, call, "stream");
+  }
+  static Event& event_of(bp_event* handle, const char* call, const char* what) {
+    return live_object_of<Event>(handle, call, what);
+  }
+  static Event& any_event_of(bp_event* handle, const char* call) {
+    return checked_object_of<Event>(handle, call, "event");
+  }
+};
+
+template <typename Instance, typename Device, typename Stream, typename Event>
+struct QueueStreams : StreamHandles<Instance, Device, Stream, Event> {
   static Stream* create_stream(Device& d, const bp_stream_desc&) { return d.create_stream(); }
   static Stream* default_stream(Device& d) { return d.default_stream(); }
   static bool is_default_stream(const Stream& s) { return s.device->is_default_stream(&s); }
