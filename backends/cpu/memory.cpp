@@ -1,7 +1,6 @@
 #include "backends/cpu/memory.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -11,6 +10,7 @@
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/stream.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/allocation.hpp"
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
 
@@ -18,54 +18,14 @@ namespace bp::cpu {
 namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;  // The size of a cache line and of the widest vector.
-constexpr uint64_t kMaxAlignmentBytes = 4096;
-constexpr bp_memory_usage kUsages =
-    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
-// The first heap that has the wanted flags; there is one.
-void check_heap(const Device& d, const bp_allocate_desc& desc) {
-  if (desc.heap_index > 1) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
-                                    "; 0 and 1, for the first heap, are allowed");
-  }
-  if ((desc.heap_flags & ~d.heap().flags) != 0) {
-    refuse(BP_NOT_FOUND, "allocate: no heap has the flags " + std::to_string(desc.heap_flags) +
-                             "; heap 0 has " + std::to_string(d.heap().flags));
-  }
-}
-
-void check_request(const Device& d, const bp_allocate_desc& desc) {
-  const uint64_t alignment = desc.alignment_bytes;
-  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
-                                    "; 0 and powers of two up to 4096 are allowed");
-  }
-  if ((desc.usage & ~kUsages) != 0) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
-                                    std::to_string(kUsages) + " are known");
-  }
-  if ((desc.usage & BP_MEMORY_PEER) != 0) {
-    refuse(BP_UNSUPPORTED, "allocate: usage has BP_MEMORY_PEER, and this device has no peers");
-  }
-  if ((desc.usage & BP_MEMORY_COLLECTIVE) != 0) {
-    refuse(BP_UNSUPPORTED,
-           "allocate: usage has BP_MEMORY_COLLECTIVE, and this device has no process groups");
-  }
-  constexpr bp_memory_usage kApart = BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT;
-  if ((desc.usage & kApart) == kApart) {
-    refuse(BP_UNSUPPORTED,
-           "allocate: usage has BP_MEMORY_STREAM_ORDERED and BP_MEMORY_EXPORT; memory that others "
-           "see is in no stream's order");
-  }
-  const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
-  if (is_ordered) {
-    stream_of(desc.stream, "allocate");
-  } else if (desc.stream != nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
-  }
-  check_heap(d, desc);
-  check_room(d, desc.size_bytes, "allocate");
+// Throws StatusError for a request that the device does not take. There is one heap.
+void check_request(Device& d, const bp_allocate_desc& desc) {
+  check_allocation(desc, {.peer = "this device has no peers",
+                          .collective = "this device has no process groups"});
+  if ((desc.usage & BP_MEMORY_STREAM_ORDERED) != 0) stream_of(desc.stream, "allocate");
+  find_heap(d.properties(), desc);
+  check_size(d.heap(), desc.size_bytes, "allocate");
 }
 
 void allocate_private(Buffer& buffer, uint64_t size_bytes, uint64_t alignment_bytes) {
@@ -200,14 +160,6 @@ std::byte* checked_range(const bp_buffer_ref* range, const char* call, const cha
   refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
                                   std::to_string(range->byte_offset) + " leave the buffer of " +
                                   std::to_string(b->size_bytes));
-}
-
-void check_room(const Device& device, uint64_t size_bytes, const char* call) {
-  const uint64_t most = device.heap().max_allocation_bytes;
-  if (size_bytes <= most) return;
-  refuse(BP_OUT_OF_MEMORY, std::string(call) + ": " + std::to_string(size_bytes) +
-                               " bytes were asked for, and at most " + std::to_string(most) +
-                               " are given at once");
 }
 
 bp_buffer* lend(Device& device, std::unique_ptr<Buffer> buffer, const char* call) {

@@ -46,9 +46,6 @@ bp_buffer* lend(Device& device, std::unique_ptr<Buffer> buffer, const char* call
 void take_back(Buffer* buffer);
 void release(Buffer* buffer);
 
-// Throws StatusError of BP_OUT_OF_MEMORY if size_bytes is more than a buffer may have.
-void check_room(const Device& device, uint64_t size_bytes, const char* call);
-
 // Allocates size_bytes of memory that other processes can share, and gives it to `buffer`.
 void allocate_shared(Buffer& buffer, uint64_t size_bytes);
 

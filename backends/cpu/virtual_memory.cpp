@@ -2,6 +2,7 @@
 
 #include "backends/cpu/device.hpp"
 #include "backends/cpu/memory.hpp"
+#include "backplane/shell/allocation.hpp"
 
 namespace bp::cpu {
 namespace {
@@ -49,7 +50,7 @@ struct Ours {
 
   static MemoryOwner* add_memory(void* self, bp_device* handle, uint64_t, uint64_t size_bytes) {
     Device& d = checked_device(self, handle, "create");
-    check_room(d, size_bytes, "create");
+    check_size(d.heap(), size_bytes, "create");
     auto owner = std::make_unique<MemoryOwner>();
     owner->memory = std::make_shared<PhysicalMemory>("create", "backplane.cpu.memory", size_bytes);
     d.add(owner.get());

@@ -1,60 +1,25 @@
 #include "backends/cuda/memory.hpp"
 
-#include <bit>
 #include <cstddef>
 
+#include "backplane/shell/allocation.hpp"
 #include "backplane/shell/first_size.hpp"
 
 namespace bp::cuda {
 namespace {
 
-constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr uint64_t kNativeAlignmentBytes = 256;  // CUDA guarantees it for every allocation.
-constexpr bp_memory_usage kUsages =
-    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 // ---- Allocation ---------------------------------------------------------------------------------
 
-// Returns the first heap that has the wanted flags, or the heap with the wanted number.
-size_t find_heap(Device& d, const bp_allocate_desc& desc) {
-  if (desc.heap_index > Device::kHeapCount) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
-                                    "; 0 to " + std::to_string(Device::kHeapCount) +
-                                    " are allowed");
-  }
-  for (size_t heap = 0; heap < Device::kHeapCount; ++heap) {
-    if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;
-    if ((desc.heap_flags & ~d.heap(heap).flags) == 0) return heap;
-  }
-  refuse(BP_NOT_FOUND,
-         "allocate: no heap that may be used has the flags " + std::to_string(desc.heap_flags));
-}
-
-void check_usage(Device& d, const bp_allocate_desc& desc) {
-  const uint64_t alignment = desc.alignment_bytes;
-  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
-                                    "; 0 and powers of two up to 4096 are allowed");
-  }
-  if ((desc.usage & ~kUsages) != 0) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
-                                    std::to_string(kUsages) + " are known");
-  }
-  if ((desc.usage & BP_MEMORY_EXPORT) != 0) {
-    refuse(BP_UNSUPPORTED,
-           "allocate: usage has BP_MEMORY_EXPORT, and memory of this backend is "
-           "not shared between processes");
-  }
+void check_request(Device& d, const bp_allocate_desc& desc) {
   const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
-  if (is_ordered && d.pool() == nullptr) {
-    refuse(BP_UNSUPPORTED,
-           "allocate: usage has BP_MEMORY_STREAM_ORDERED, which needs a memory "
-           "pool: the device has none, or option allocator is \"plain\"");
-  }
-  if (!is_ordered && desc.stream != nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
-  }
+  const bool has_pool = !is_ordered || d.pool() != nullptr;
+  check_allocation(
+      desc, {.stream_ordered = has_pool ? nullptr
+                                        : "this needs a memory pool: the device has none, or "
+                                          "option allocator is \"plain\"",
+             .exported = "memory of this backend stays in its process"});
   if (is_ordered && lane_of(desc.stream, "allocate").device().ordinal() != d.ordinal()) {
     refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
   }
@@ -101,12 +66,8 @@ void* take_memory(Device& d, const bp_allocate_desc& desc, BufferKind kind, uint
 }
 
 std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
-  const size_t heap = find_heap(d, desc);
-  const std::string asked = "allocate: " + std::to_string(desc.size_bytes) + " bytes";
-  if (desc.size_bytes > d.heap(heap).max_allocation_bytes) {
-    refuse(BP_OUT_OF_MEMORY, asked + " were asked for, and a buffer has at most " +
-                                 std::to_string(d.heap(heap).max_allocation_bytes));
-  }
+  const size_t heap = find_heap(d.properties(), desc);
+  check_size(d.heap(heap), desc.size_bytes, "allocate");
   const BufferKind kind = heap == 1
                               ? BufferKind::kPinned
                               : (d.pool() != nullptr ? BufferKind::kPool : BufferKind::kPlain);
@@ -120,7 +81,8 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
     b->base = take_memory(d, desc, b->kind, desc.size_bytes + spare);
   } catch (const CudaError& e) {
     d.note(e);
-    refuse(e.status(), asked + " on " + d.properties().name + ": " + e.what());
+    refuse(e.status(), "allocate: " + std::to_string(desc.size_bytes) + " bytes on " +
+                           d.properties().name + ": " + e.what());
   }
   b->address = reinterpret_cast<uintptr_t>(b->base);
   if (spare != 0) b->address = (b->address + spare - 1) & ~(spare - 1);
@@ -136,7 +98,7 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     require(out_buffer, "allocate: out_buffer");
     const auto request =
         read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
-    check_usage(d, request);
+    check_request(d, request);
     *out_buffer = lend(make_buffer(d, request), "allocate");
     return BP_OK;
   });

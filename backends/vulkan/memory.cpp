@@ -1,61 +1,25 @@
 #include "backends/vulkan/memory.hpp"
 
-#include <bit>
 #include <cstddef>
 #include <string>
 
 #include "backends/vulkan/backend.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/allocation.hpp"
 #include "backplane/shell/first_size.hpp"
 
 namespace bp::vulkan {
 namespace {
 
-constexpr uint64_t kMaxAlignmentBytes = 4096;
 constexpr uint64_t kLeastAlignmentBytes = 256;  // Workspaces need it.
-constexpr bp_memory_usage kUsages =
-    BP_MEMORY_PEER | BP_MEMORY_STREAM_ORDERED | BP_MEMORY_EXPORT | BP_MEMORY_COLLECTIVE;
 
 // ---- Allocation ---------------------------------------------------------------------------------
 
-// Returns the first heap that has the wanted flags, or the heap with the wanted number.
-size_t find_heap(const Device& d, const bp_allocate_desc& desc) {
-  if (desc.heap_index > d.heap_count()) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: heap_index is " + std::to_string(desc.heap_index) +
-                                    "; 0 to " + std::to_string(d.heap_count()) + " are allowed");
-  }
-  for (size_t heap = 0; heap < d.heap_count(); ++heap) {
-    if (desc.heap_index != 0 && desc.heap_index != heap + 1) continue;
-    if ((desc.heap_flags & ~d.heap(heap).flags) == 0) return heap;
-  }
-  refuse(BP_NOT_FOUND,
-         "allocate: no heap that may be used has the flags " + std::to_string(desc.heap_flags));
-}
-
-void check_usage(const Device& d, const bp_allocate_desc& desc) {
-  const uint64_t alignment = desc.alignment_bytes;
-  if (alignment != 0 && (!std::has_single_bit(alignment) || alignment > kMaxAlignmentBytes)) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: alignment_bytes is " + std::to_string(alignment) +
-                                    "; 0 and powers of two up to 4096 are allowed");
-  }
-  if ((desc.usage & ~kUsages) != 0) {
-    refuse(BP_INVALID_ARGUMENT, "allocate: usage is " + std::to_string(desc.usage) + "; the bits " +
-                                    std::to_string(kUsages) + " are known");
-  }
-  if ((desc.usage & BP_MEMORY_EXPORT) != 0) {
-    refuse(BP_UNSUPPORTED,
-           "allocate: usage has BP_MEMORY_EXPORT, and memory of this backend stays in its process");
-  }
-  if ((desc.usage & BP_MEMORY_PEER) != 0) {
-    refuse(BP_UNSUPPORTED,
-           "allocate: usage has BP_MEMORY_PEER, and devices reach their own memory alone");
-  }
-  const bool is_ordered = (desc.usage & BP_MEMORY_STREAM_ORDERED) != 0;
-  if (!is_ordered && desc.stream != nullptr) {
-    refuse(BP_INVALID_ARGUMENT,
-           "allocate: stream is given, and usage has no BP_MEMORY_STREAM_ORDERED");
-  }
-  if (is_ordered && &stream_of(desc.stream, "allocate").device->card() != &d.card()) {
+void check_request(const Device& d, const bp_allocate_desc& desc) {
+  check_allocation(desc, {.peer = "devices reach their own memory alone",
+                          .exported = "memory of this backend stays in its process"});
+  if ((desc.usage & BP_MEMORY_STREAM_ORDERED) != 0 &&
+      &stream_of(desc.stream, "allocate").device->card() != &d.card()) {
     refuse(BP_INVALID_ARGUMENT, "allocate: stream is of another device");
   }
 }
@@ -76,13 +40,8 @@ std::shared_ptr<Memory> make_memory(Device& d, size_t heap, const bp_allocate_de
 }
 
 std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
-  const size_t heap = find_heap(d, desc);
-  const uint64_t most = d.heap(heap).max_allocation_bytes;
-  if (desc.size_bytes > most) {
-    refuse(BP_OUT_OF_MEMORY, "allocate: " + std::to_string(desc.size_bytes) +
-                                 " bytes were asked for, and a buffer has at most " +
-                                 std::to_string(most));
-  }
+  const size_t heap = find_heap(d.properties(), desc);
+  check_size(d.heap(heap), desc.size_bytes, "allocate");
   d.allocations().count();
   std::shared_ptr<Memory> memory = make_memory(d, heap, desc);
   d.card().add(memory);
@@ -100,7 +59,7 @@ bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc*
     require(out_buffer, "allocate: out_buffer");
     const auto request =
         read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
-    check_usage(d, request);
+    check_request(d, request);
     *out_buffer = lend(make_buffer(d, request));
     return BP_OK;
   });
