@@ -56,7 +56,7 @@ Device::~Device() {
   executor_.stop();
   events_.delete_all();
   streams_.delete_all();
-  buffers_.end_all(release);
+  buffers_.end_all([](Buffer* buffer) { delete buffer; });
   memories_.delete_all();
 }
 

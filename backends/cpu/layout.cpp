@@ -27,11 +27,6 @@ using kernels::View;
 
 constexpr uint64_t kAlignmentBytes = 64;
 
-void require_device(const Instance& i, bp_device* handle, const char* call) {
-  if (device_or_null(i, handle) != nullptr) return;
-  refuse(BP_INVALID_ARGUMENT, std::string(call) + ": device is not one of this backend");
-}
-
 Layouts& layouts_of(void* self) { return *full_instance(self).layouts; }
 
 // ---- Questions ----------------------------------------------------------------------------------
@@ -52,7 +47,7 @@ bp_status preferred(void* self, bp_device* handle, const bp_kernel* kernel, uint
                     const void* args, const bp_layout** out_layout) {
   FullInstance& i = full_instance(self);
   return guarded(*i.host, [&]() -> bp_status {
-    require_device(i, handle, "layout.preferred");
+    device_of(i, handle, "layout.preferred");
     require(kernel, "layout.preferred: kernel");
     require(args, "layout.preferred: args");
     require(out_layout, "layout.preferred: out_layout");
@@ -77,7 +72,7 @@ bp_status from_blob(void* self, bp_device* handle, const void* blob, uint64_t bl
                     const bp_layout** out_layout) {
   FullInstance& i = full_instance(self);
   return guarded(*i.host, [&] {
-    require_device(i, handle, "layout.from_blob");
+    device_of(i, handle, "layout.from_blob");
     return i.layouts->from_blob(blob, blob_size_bytes, out_layout);
   });
 }
@@ -185,7 +180,7 @@ Side make_side(FullInstance& i, const bp_tensor& tensor, const std::optional<Lay
 bp_status convert(void* self, bp_stream* stream, const bp_tensor* dst, const bp_tensor* src) {
   FullInstance& i = full_instance(self);
   return guarded(*i.host, [&]() -> bp_status {
-    stream_of(stream, "layout.convert");
+    const Stream& s = stream_of(stream, "layout.convert");
     if (i.captures->is_capturing(stream)) return i.captures->refuse("layout.convert");
     const Conversion conversion = i.layouts->read_conversion(dst, src);
     const int64_t item_bytes = dtype_size_bytes(dst->dtype);
@@ -194,13 +189,13 @@ bp_status convert(void* self, bp_stream* stream, const bp_tensor* dst, const bp_
                                  " have no 1, 2, 4 or 8 bytes");
     }
     if (element_count(*dst) == 0) {
-      return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", 0}, [] {});
+      return submit_work(i, s, {BP_ACTIVITY_COPY, "convert", 0}, [] {});
     }
     const Job job{make_side(i, *dst, conversion.dst_form, true),
                   make_side(i, *src, conversion.src_form, false), item_bytes,
                   i.device->thread_count()};
     const auto bytes = static_cast<uint64_t>(2 * element_count(*dst) * item_bytes);
-    return submit_work(i, stream, {BP_ACTIVITY_COPY, "convert", bytes}, [job] { job.run(); });
+    return submit_work(i, s, {BP_ACTIVITY_COPY, "convert", bytes}, [job] { job.run(); });
   });
 }
 

@@ -16,17 +16,17 @@ struct WorkName {
   uint64_t bytes;
 };
 
-// Submits `task` to a stream of this backend.
+// Submits `task` to a stream.
 template <typename Task>
-bp_status submit_work(const Instance& i, bp_stream* handle, const WorkName& work, Task&& task) {
+bp_status submit_work(const Instance& i, const Stream& stream, const WorkName& work, Task&& task) {
   if (!i.hooks.is_recording()) [[likely]] {
-    return queue(handle)->submit(std::forward<Task>(task));
+    return stream.queue->submit(std::forward<Task>(task));
   }
-  return queue(handle)->submit(
+  return stream.queue->submit(
       i.profiler->recorded({.kind = work.kind,
                             .name = work.name,
                             .device = reinterpret_cast<bp_device*>(i.device.get()),
-                            .stream = handle,
+                            .stream = reinterpret_cast<bp_stream*>(const_cast<Stream*>(&stream)),
                             .bytes = work.bytes},
                            std::forward<Task>(task)));
 }

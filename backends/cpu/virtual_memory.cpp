@@ -32,21 +32,16 @@ struct Ours {
 
   static bp_buffer* add_range(void* self, bp_device* handle, uint64_t size_bytes) {
     auto range = std::make_unique<Reservation>("reserve", size_bytes);
-    auto b = std::make_unique<Buffer>();
+    auto b = std::make_unique<Buffer>(checked_device(self, handle, "reserve"), range->size_bytes());
     b->address = range->address();
-    b->size_bytes = range->size_bytes();
     b->reservation = std::move(range);
-    return lend(checked_device(self, handle, "reserve"), std::move(b), "reserve");
+    return lend(std::move(b), "reserve");
   }
   static Reservation* range(void*, bp_buffer* handle) {
     const Buffer* const b = buffer(handle);
     return b == nullptr ? nullptr : b->reservation.get();
   }
-  static void remove_range(void*, bp_buffer* handle) {
-    Buffer* const b = buffer(handle);
-    take_back(b);
-    release(b);
-  }
+  static void remove_range(void*, bp_buffer* handle) { take_back(*buffer(handle)); }
 
   static MemoryOwner* add_memory(void* self, bp_device* handle, uint64_t, uint64_t size_bytes) {
     Device& d = checked_device(self, handle, "create");

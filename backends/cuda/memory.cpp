@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "backplane/shell/allocation.hpp"
-#include "backplane/shell/first_size.hpp"
+#include "backplane/shell/memory_ops.hpp"
 
 namespace bp::cuda {
 namespace {
@@ -90,104 +90,30 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
   return b;
 }
 
-bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
-                          bp_buffer** out_buffer) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Device& d = device_of(i, handle, "allocate");
-    require(desc, "allocate: desc");
-    require(out_buffer, "allocate: out_buffer");
-    const auto request =
-        read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
-    check_request(d, request);
-    *out_buffer = lend(make_buffer(d, request), "allocate");
-    return BP_OK;
-  });
-}
-
-bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
-  if (handle == nullptr) return BP_OK;
-  return entry(self, [&](const Instance&) -> bp_status {
-    Buffer* const b = buffer_or_null(handle);
-    if (b == nullptr) refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
-    if (b->kind == BufferKind::kRegistered) {
-      refuse(BP_INVALID_ARGUMENT,
-             "free: buffer is the host's memory, which unregister_host() ends");
-    }
-    Stream* const s = stream_handle == nullptr
-                          ? nullptr
-                          : &checked_object_of<Stream>(stream_handle, "free", "stream");
-    // Launches that are held back read the address from the buffer, so the buffer lives as long as
-    // they do.
-    const std::shared_ptr<Buffer> buffer = end_handle(b);
-    const OwnedMemory memory = buffer->memory();
-    if (s == nullptr || memory.device->is_lost()) {
-      memory.end();
-      return BP_OK;
-    }
-    Lane& lane = *s->lane;
-    return lane.submit_always(
-        [&lane, buffer](const Outcome&) { buffer->memory().end_behind(lane); });
-  });
-}
-
-bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    const Buffer& b = buffer_of(handle, "address");
-    require(out_address, "address: out_address");
-    *out_address = b.address;
-    return BP_OK;
-  });
-}
-
-// ---- Mapping ------------------------------------------------------------------------------------
-
-bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    const Range range = checked_range(ref, "map", "range");
-    require(out_pointer, "map: out_pointer");
-    Buffer& b = range.buffer;
-    if (b.size_bytes != 0 && b.host == nullptr) {
-      refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
-    }
-    if ((b.usage & BP_MEMORY_STREAM_ORDERED) != 0) {
-      refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
-    }
-    const std::lock_guard lock(b.mutex);
-    if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
-    b.is_mapped = true;
-    *out_pointer = range.begin();
-    return BP_OK;
-  });
-}
-
-bp_status memory_unmap(void* self, bp_buffer* handle) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    Buffer& b = buffer_of(handle, "unmap");
-    const std::lock_guard lock(b.mutex);
-    if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
-    b.is_mapped = false;
-    return BP_OK;
-  });
-}
-
-// Does nothing, because memory that the host sees is coherent.
-bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    checked_range(ref, "flush", "range");
-    return BP_OK;
-  });
-}
-
-bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
-  return entry(self, [&](const Instance&) -> bp_status {
-    checked_range(ref, "invalidate", "range");
-    return BP_OK;
-  });
-}
-
 }  // namespace
 
-// ---- Handles ------------------------------------------------------------------------------------
+std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc& request) {
+  check_request(d, request);
+  return make_buffer(d, request);
+}
+
+bp_status MemoryTraits::free(const Instance&, Buffer& b, const Stream* stream) {
+  // Launches that are held back read the address from the buffer, so the buffer lives as long as
+  // they do.
+  const std::shared_ptr<Buffer> buffer = take_back(b);
+  if (stream == nullptr || buffer->device->is_lost()) {
+    buffer->end_memory();
+    return BP_OK;
+  }
+  Lane& lane = *stream->lane;
+  return lane.submit_always([&lane, buffer](const Outcome&) { buffer->memory().end_behind(lane); });
+}
+
+void MemoryTraits::check_map(const Buffer& b) {
+  check_mappable(b.size_bytes == 0 || b.host != nullptr, (b.usage & BP_MEMORY_STREAM_ORDERED) != 0);
+}
+
+// ---- Memory without a handle --------------------------------------------------------------------
 
 void OwnedMemory::end() const {
   if (base == nullptr) return;
@@ -219,55 +145,6 @@ void OwnedMemory::end_behind(Lane& lane) const {
   device->end_later(*this, lane);
 }
 
-OwnedMemory Buffer::memory() const { return {device, kind, base}; }
-
-std::unique_ptr<Buffer> end_handle(Buffer* buffer) {
-  buffer->magic = 0;
-  buffer->device->remove(buffer);
-  return std::unique_ptr<Buffer>(buffer);
-}
-
-bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call) {
-  if (!buffer->device->add(buffer.get())) {
-    buffer->memory().end();
-    refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
-                                  " bytes overlap another buffer of the device");
-  }
-  return reinterpret_cast<bp_buffer*>(buffer.release());
-}
-
-Range checked_range(const bp_buffer_ref* range, const char* call, const char* name) {
-  const std::string what = std::string(call) + ": " + name;
-  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
-  Buffer& b = buffer_of(range->buffer, call, name);
-  if (range->byte_offset > b.size_bytes || range->size_bytes > b.size_bytes - range->byte_offset) {
-    refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
-                                    std::to_string(range->byte_offset) + " leave the buffer of " +
-                                    std::to_string(b.size_bytes));
-  }
-  return {b, b.address + range->byte_offset, range->size_bytes};
-}
-
-constinit const bp_allocator_ops kAllocator{
-    .struct_size = sizeof(bp_allocator_ops),
-    .struct_type = BP_STRUCT_ALLOCATOR_OPS,
-    .allocate = memory_allocate,
-    .free = memory_free,
-    .address = memory_address,
-    .map = memory_map,
-    .unmap = memory_unmap,
-    .flush = memory_flush,
-    .invalidate = memory_invalidate,
-    .copy = memory_copy,
-    .copy_from_host = memory_copy_from_host,
-    .copy_to_host = memory_copy_to_host,
-    .copy_peer = memory_copy_peer,
-    .can_access_peer = memory_can_access_peer,
-    .fill = memory_fill,
-    .wrap_address = memory_wrap_address,
-    .address_info = memory_address_info,
-    .register_host = memory_register_host,
-    .unregister_host = memory_unregister_host,
-};
+constinit const bp_allocator_ops kAllocator = MemoryOps<MemoryTraits>::table();
 
 }  // namespace bp::cuda

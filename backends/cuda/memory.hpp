@@ -9,6 +9,8 @@
 
 #include "backends/cuda/stream.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/buffers.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp::cuda {
 
@@ -42,7 +44,8 @@ struct Buffer : Handle {
       : Handle(kMagic, its_device), kind(its_kind), size_bytes(its_size_bytes) {}
 
   // Returns the memory that the buffer owns. A wrapped buffer owns none.
-  OwnedMemory memory() const;
+  OwnedMemory memory() const { return {device, kind, base}; }
+  void end_memory() const { memory().end(); }
 
   const BufferKind kind;
   const uint64_t size_bytes;
@@ -76,22 +79,11 @@ inline std::byte* address_of(const bp_buffer_ref& range) {
 }
 
 // A range of a buffer, checked.
-struct Range {
-  Buffer& buffer;
-  uint64_t address, size_bytes;
+using Range = BufferRange<Buffer>;
 
-  std::byte* begin() const { return pointer_to(address); }
-};
-
-// Checks a range. Throws StatusError if it leaves its buffer.
-Range checked_range(const bp_buffer_ref* range, const char* call, const char* name);
-
-// Ends the handle, and gives its buffer to the caller, who frees the memory.
-std::unique_ptr<Buffer> end_handle(Buffer* buffer);
-
-// Gives `buffer` to its device and returns its handle. If it would overlap another buffer that owns
-// its memory, frees it and throws StatusError of BP_ALREADY_EXISTS.
-bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call);
+inline std::byte* begin_of(const Range& range) {
+  return pointer_to(range.buffer.address + range.byte_offset);
+}
 
 // The bytes that a fill repeats. It is plain data, because it is an argument of a kernel.
 struct alignas(16) Pattern {
@@ -103,26 +95,38 @@ struct alignas(16) Pattern {
 void fill_pattern(const Driver& driver, cudaStream_t stream, std::byte* to, uint64_t size_bytes,
                   const Pattern& pattern);
 
-// The entries of the allocator's table that copy and fill.
-bp_status memory_copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
-                      const bp_buffer_ref* src);
-bp_status memory_copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst,
-                                const void* src, bp_borrow borrow);
-bp_status memory_copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
-                              bp_borrow borrow);
-bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* dst,
-                           const bp_buffer_ref* src);
-bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
-                                 uint32_t* out_can);
-bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
-                      uint64_t pattern_size_bytes);
+// What the table of the allocator, which the shell makes, asks of this backend. memory_copy.cpp has
+// the copies and fills, and memory_external.cpp has what concerns the memory of others.
+struct MemoryTraits : Cards<Instance, Device> {
+  using Stream = cuda::Stream;
+  using Buffer = cuda::Buffer;
 
-// The entries of the allocator's table for memory that the host or another library owns.
-bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
-                              bp_buffer** out_buffer);
-bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);
-bp_status memory_register_host(void* self, bp_device* handle, void* memory, uint64_t size_bytes,
-                               bp_buffer** out_buffer);
-bp_status memory_unregister_host(void* self, bp_buffer* handle);
+  static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
+  static bp_status free(const Instance& i, Buffer& buffer, const Stream* stream);
+  static uint64_t address_of(const Buffer& b) { return b.address; }
+  static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
+  static void check_map(const Buffer& b);
+  static void* map(const Range& range) {
+    return begin_of(range);
+  }  // What the host sees is coherent.
+
+  static bool is_local(const Stream& s, const Buffer& b) {
+    return b.device->ordinal() == s.device->ordinal();
+  }
+  static bool can_access(const Instance& i, Device& device, Device& peer);
+  static void check_peers(const Instance& i, const Buffer& dst, const Buffer& src);
+  static bp_status copy(const Instance& i, Stream& s, const Range& dst, const Range& src,
+                        const char* call);
+  static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
+                                  bp_borrow borrow);
+  static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
+                                bp_borrow borrow);
+  static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
+                        uint64_t pattern_size_bytes);
+
+  static std::unique_ptr<Buffer> wrap(Device& d, uint64_t address, uint64_t size_bytes);
+  static std::unique_ptr<Buffer> register_host(Device& d, void* memory, uint64_t size_bytes);
+  static void unregister_host(const std::unique_ptr<Buffer>& b) { b->end_memory(); }
+};
 
 }  // namespace bp::cuda

@@ -83,7 +83,7 @@ T value_at(const void* args, uint32_t offset) {
 Buffer& local_buffer(bp_buffer* handle, const Stream& stream, const std::string& what) {
   Buffer& b = buffer_of(handle, "launch", what.c_str());
   if (&b.device->card() != &stream.device->card()) {
-    refuse(BP_INVALID_ARGUMENT, "launch: " + what + " and stream are of two devices");
+    refuse_two_devices("launch", what);
   }
   return b;
 }

@@ -135,7 +135,7 @@ Use use_of_tensor(const bp_tensor& tensor, Access access, const Stream& stream, 
                                     std::to_string(-begin) + " bytes before its buffer");
   }
   if (&buffer_of(tensor.buffer, call, what).device->card() != &stream.device->card()) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + what + " and stream are of two devices");
+    refuse_two_devices(call, what);
   }
   const auto size_bytes = static_cast<uint64_t>(extent.end - extent.begin);
   return use_of({tensor.buffer, static_cast<uint64_t>(begin), size_bytes}, access, call, what);

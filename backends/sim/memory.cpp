@@ -6,7 +6,7 @@
 #include "backplane/memory.h"
 #include "backplane/shell/allocation.hpp"
 #include "backplane/shell/bytes.hpp"
-#include "backplane/shell/first_size.hpp"
+#include "backplane/shell/memory_ops.hpp"
 
 namespace bp::sim {
 namespace {
@@ -45,20 +45,6 @@ std::unique_ptr<Buffer> make_buffer(Device& d, const bp_allocate_desc& desc) {
   return b;
 }
 
-bp_status memory_allocate(void* self, bp_device* handle, const bp_allocate_desc* desc,
-                          bp_buffer** out_buffer) {
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Device& d = device_of(i, handle, "allocate");
-    require(desc, "allocate: desc");
-    require(out_buffer, "allocate: out_buffer");
-    const auto request =
-        read_desc(desc, kFirstSize<bp_allocate_desc>, BP_STRUCT_ALLOCATE_DESC, "allocate");
-    check_request(d, request);
-    *out_buffer = lend(make_buffer(d, request), "allocate");
-    return BP_OK;
-  });
-}
-
 // Returns a text about the bytes that were written behind the end of a buffer, or "" if there are
 // none.
 std::string damage_text(Memory& memory) {
@@ -69,179 +55,94 @@ std::string damage_text(Memory& memory) {
          std::to_string(damage.first_byte);
 }
 
-bp_status memory_free(void* self, bp_buffer* handle, bp_stream* stream_handle) {
-  if (handle == nullptr) return BP_OK;
-  return entry(self, [&](const Instance& i) -> bp_status {
-    Buffer* const b = buffer_or_null(handle);
-    if (b == nullptr) {
-      refuse(BP_INVALID_ARGUMENT, "free: buffer is not one of this backend");
-    }
-    if (b->kind == BufferKind::kRegistered) {
-      refuse(BP_INVALID_ARGUMENT,
-             "free: buffer is the host's memory, which unregister_host() ends");
-    }
-    if (b->kind == BufferKind::kRange) {
-      refuse(BP_INVALID_ARGUMENT,
-             "free: buffer is a reserved range, which virtual_memory.release() ends");
-    }
-    Stream* const s = stream_handle == nullptr
-                          ? nullptr
-                          : &checked_object_of<Stream>(stream_handle, "free", "stream");
-    const std::shared_ptr<Memory> memory = b->memory;
-    const bool is_owner = b->kind == BufferKind::kAllocated;
-    end_handle(b);
-    if (!is_owner) return BP_OK;
-    const auto end = [memory, &host = *i.host] {
-      const std::string text = damage_text(*memory);
-      memory->discard();
-      if (text.empty()) return;
-      host.log(host.self, BP_LOG_ERROR, text.c_str());
-      throw DataFailure(BP_INTERNAL, text);
-    };
-    if (s != nullptr) return s->queue->submit_always([end](const Outcome&) { end(); }, false);
-    try {
-      end();
-    } catch (const DataFailure&) {
-      // The text goes to the log alone, because no stream can carry the failure.
-    }
-    return BP_OK;
-  });
+// The value that a host reads if it did not call invalidate().
+constexpr std::byte kStale{0xCD};
+
+}  // namespace
+
+std::unique_ptr<Buffer> MemoryTraits::allocate(Device& d, const bp_allocate_desc& request) {
+  check_request(d, request);
+  return make_buffer(d, request);
 }
 
-bp_status memory_address(void* self, bp_buffer* handle, uint64_t* out_address) {
-  return entry(self, [&](const Instance& i) {
-    const Buffer& b = buffer_of(handle, "address");
-    require(out_address, "address: out_address");
-    if (!i.options.has_addresses) {
-      refuse(BP_UNSUPPORTED, "address: option addresses is no: buffers are handles alone");
-    }
-    *out_address = reinterpret_cast<uintptr_t>(b.address());
-    return BP_OK;
-  });
+bp_status MemoryTraits::free(const Instance& i, Buffer& buffer, Stream* stream) {
+  const std::unique_ptr<Buffer> ended = take_back(buffer);
+  if (ended->kind != BufferKind::kAllocated) return BP_OK;
+  const auto end = [memory = ended->memory, &host = *i.host] {
+    const std::string text = damage_text(*memory);
+    memory->discard();
+    if (text.empty()) return;
+    host.log(host.self, BP_LOG_ERROR, text.c_str());
+    throw DataFailure(BP_INTERNAL, text);
+  };
+  if (stream != nullptr) {
+    return stream->queue->submit_always([end](const Outcome&) { end(); }, false);
+  }
+  try {
+    end();
+  } catch (const DataFailure&) {
+    // The text goes to the log alone, because no stream can carry the failure.
+  }
+  return BP_OK;
+}
+
+void MemoryTraits::check_address(const Instance& i) {
+  if (i.options.has_addresses) return;
+  refuse(BP_UNSUPPORTED, "address: option addresses is no: buffers are handles alone");
 }
 
 // ---- Mapping ------------------------------------------------------------------------------------
 
-// The value that a host reads if it did not call invalidate().
-constexpr std::byte kStale{0xCD};
-
-bp_status memory_map(void* self, const bp_buffer_ref* ref, void** out_pointer) {
-  return entry(self, [&](const Instance&) {
-    const Range range = checked_range(ref, "map", "range", Access::kRead);
-    require(out_pointer, "map: out_pointer");
-    Buffer& b = range.buffer;
-    if ((b.heap_flags() & BP_HEAP_HOST_VISIBLE) == 0) {
-      refuse(BP_UNSUPPORTED, "map: the heap of the buffer is not host_visible");
-    }
-    if (b.kind == BufferKind::kRange) {
-      refuse(BP_UNSUPPORTED, "map: the buffer is a reserved range, which has no heap of its own");
-    }
-    if (b.is_stream_ordered) refuse(BP_UNSUPPORTED, "map: the buffer is stream-ordered");
-    const std::lock_guard lock(b.mutex);
-    if (b.is_mapped) refuse(BP_INVALID_ARGUMENT, "map: the buffer is mapped already");
-    if (b.has_shadow()) {
-      if (b.shadow.empty()) b.shadow.resize(b.size_bytes, kStale);
-      *out_pointer = b.shadow.data() + range.byte_offset;
-    } else {
-      range.use(Access::kWrite).open();
-      *out_pointer = b.address() + range.byte_offset;
-    }
-    b.is_mapped = true;
-    return BP_OK;
-  });
-}
-
-bp_status memory_unmap(void* self, bp_buffer* handle) {
-  return entry(self, [&](const Instance&) {
-    Buffer& b = buffer_of(handle, "unmap");
-    const std::lock_guard lock(b.mutex);
-    if (!b.is_mapped) refuse(BP_INVALID_ARGUMENT, "unmap: the buffer is not mapped");
-    b.is_mapped = false;
-    if (!b.has_shadow()) b.memory->close(Access::kWrite);
-    return BP_OK;
-  });
-}
-
-bp_status memory_flush(void* self, const bp_buffer_ref* ref) {
-  return entry(self, [&](const Instance&) {
-    const Range range = checked_range(ref, "flush", "range", Access::kRead);
-    const std::lock_guard lock(range.buffer.mutex);
-    if (range.buffer.shadow.empty()) return BP_OK;
-    const std::vector<Use> use{range.use(Access::kWrite)};
-    const OpenUses open(use);
-    copy_bytes(use[0].address(), range.buffer.shadow.data() + range.byte_offset, range.size_bytes);
-    return BP_OK;
-  });
-}
-
-bp_status memory_invalidate(void* self, const bp_buffer_ref* ref) {
-  return entry(self, [&](const Instance&) {
-    const Range range = checked_range(ref, "invalidate", "range", Access::kRead);
-    const std::lock_guard lock(range.buffer.mutex);
-    if (range.buffer.shadow.empty()) return BP_OK;
-    const std::vector<Use> use{range.use(Access::kRead)};
-    const OpenUses open(use);
-    copy_bytes(range.buffer.shadow.data() + range.byte_offset, use[0].address(), range.size_bytes);
-    return BP_OK;
-  });
-}
-
-}  // namespace
-
-Range checked_range(const bp_buffer_ref* range, const char* call, const char* name, Access access) {
-  const std::string what = std::string(call) + ": " + name;
-  if (range == nullptr) refuse(BP_INVALID_ARGUMENT, what + " is NULL");
-  Buffer& b = buffer_of(range->buffer, call, name);
-  const uint64_t size_bytes = b.size_bytes;
-  if (range->byte_offset > size_bytes || range->size_bytes > size_bytes - range->byte_offset) {
-    refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range->size_bytes) + " bytes at " +
-                                    std::to_string(range->byte_offset) + " leave the buffer of " +
-                                    std::to_string(size_bytes));
+void MemoryTraits::check_map(const Buffer& b) {
+  check_mappable((b.heap_flags() & BP_HEAP_HOST_VISIBLE) != 0, b.is_stream_ordered);
+  if (b.kind == BufferKind::kRange) {
+    refuse(BP_UNSUPPORTED, "map: the buffer is a reserved range, which has no heap of its own");
   }
-  b.memory->check(what, b.first_byte + range->byte_offset, range->size_bytes, access);
-  return {b, range->byte_offset, range->size_bytes};
+}
+
+void* MemoryTraits::map(const Range& range) {
+  Buffer& b = range.buffer;
+  if (b.has_shadow()) {
+    if (b.shadow.empty()) b.shadow.resize(b.size_bytes, kStale);
+    return b.shadow.data() + range.byte_offset;
+  }
+  use_of(range, Access::kWrite).open();
+  return b.address() + range.byte_offset;
+}
+
+void MemoryTraits::unmap(const Buffer& b) {
+  if (!b.has_shadow()) b.memory->close(Access::kWrite);
+}
+
+void MemoryTraits::flush(const Range& range) {
+  const std::lock_guard lock(range.buffer.mutex);
+  if (range.buffer.shadow.empty()) return;
+  const std::vector<Use> use{use_of(range, Access::kWrite)};
+  const OpenUses open(use);
+  copy_bytes(use[0].address(), range.buffer.shadow.data() + range.byte_offset, range.size_bytes);
+}
+
+void MemoryTraits::invalidate(const Range& range) {
+  const std::lock_guard lock(range.buffer.mutex);
+  if (range.buffer.shadow.empty()) return;
+  const std::vector<Use> use{use_of(range, Access::kRead)};
+  const OpenUses open(use);
+  copy_bytes(range.buffer.shadow.data() + range.byte_offset, use[0].address(), range.size_bytes);
+}
+
+// ---- Ranges -------------------------------------------------------------------------------------
+
+void Buffer::check_access(const char* call, const char* name, const bp_buffer_ref& range,
+                          bp_access access) const {
+  memory->check(std::string(call) + ": " + name, first_byte + range.byte_offset, range.size_bytes,
+                access == BP_ACCESS_READ ? Access::kRead : Access::kWrite);
 }
 
 Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what) {
-  return checked_range(&range, call, what, access).use(access);
+  const bp_access asked = access == Access::kRead ? BP_ACCESS_READ : BP_ACCESS_READ_WRITE;
+  return use_of(checked_range<Buffer>(&range, call, what, asked), access);
 }
 
-bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call) {
-  if (!buffer->device->add(buffer.get())) {
-    refuse(BP_ALREADY_EXISTS, std::string(call) + ": " + std::to_string(buffer->size_bytes) +
-                                  " bytes overlap another buffer of the device");
-  }
-  return reinterpret_cast<bp_buffer*>(buffer.release());
-}
-
-void end_handle(Buffer* buffer) {
-  buffer->magic = 0;
-  buffer->device->remove(buffer);
-  delete buffer;
-}
-
-constinit const bp_allocator_ops kAllocator{
-    .struct_size = sizeof(bp_allocator_ops),
-    .struct_type = BP_STRUCT_ALLOCATOR_OPS,
-    .allocate = memory_allocate,
-    .free = memory_free,
-    .address = memory_address,
-    .map = memory_map,
-    .unmap = memory_unmap,
-    .flush = memory_flush,
-    .invalidate = memory_invalidate,
-    .copy = memory_copy,
-    .copy_from_host = memory_copy_from_host,
-    .copy_to_host = memory_copy_to_host,
-    .copy_peer = memory_copy_peer,
-    .can_access_peer = memory_can_access_peer,
-    .fill = memory_fill,
-    .wrap_address = memory_wrap_address,
-    .address_info = memory_address_info,
-    .register_host = memory_register_host,
-    .unregister_host = memory_unregister_host,
-    .export_buffer = memory_export_buffer,
-    .import_buffer = memory_import_buffer,
-};
+constinit const bp_allocator_ops kAllocator = MemoryOps<MemoryTraits>::table();
 
 }  // namespace bp::sim

@@ -11,6 +11,8 @@
 #include "backends/sim/pages.hpp"
 #include "backends/sim/stream.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/buffers.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp::sim {
 
@@ -49,6 +51,10 @@ struct Buffer : Handle {
     return {memory, first_byte + byte_offset, use_bytes, access};
   }
 
+  // Throws StatusError if the memory of the range may not be used with this access.
+  void check_access(const char* call, const char* name, const bp_buffer_ref& range,
+                    bp_access access) const;
+
   const BufferKind kind;
   const std::shared_ptr<Memory> memory;  // Work holds the memory too.
   const uint64_t first_byte, size_bytes;
@@ -68,58 +74,60 @@ inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what =
   return live_object_of<Buffer>(handle, call, what);
 }
 
-// Gives `buffer` to its device and returns its handle. Throws StatusError of BP_ALREADY_EXISTS if
-// the buffer would overlap another buffer that owns its memory.
-bp_buffer* lend(std::unique_ptr<Buffer> buffer, const char* call);
-
-// Ends the handle. Its memory stays.
-void end_handle(Buffer* buffer);
-
 // Returns the buffer behind a handle, even if its device is lost or was reset; NULL if the handle
 // is not of this backend.
 inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
 
 // A range of a buffer, checked.
-struct Range {
-  Buffer& buffer;
-  uint64_t byte_offset, size_bytes;
+using Range = BufferRange<Buffer>;
 
-  Use use(Access access) const { return buffer.use(byte_offset, size_bytes, access); }
-};
-
-// Returns a range that a call uses with `access`. Throws StatusError if the range leaves its
-// buffer.
-Range checked_range(const bp_buffer_ref* range, const char* call, const char* name, Access access);
-
-// Checks a range in the same way, and returns it for work that uses it.
+// Returns a range for work that uses it. Throws StatusError if the range leaves its buffer, or if
+// its memory may not be used with this access.
+inline Use use_of(const Range& range, Access access) {
+  return range.buffer.use(range.byte_offset, range.size_bytes, access);
+}
 Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what);
 
-// The entries of the allocator's table that copy and fill.
-bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                      const bp_buffer_ref* src);
-bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                                const void* src, bp_borrow borrow);
-bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
-                              const bp_buffer_ref* src, bp_borrow borrow);
-bp_status memory_copy_peer(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                           const bp_buffer_ref* src);
-bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
-                                 uint32_t* out_can);
-bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                      const void* pattern, uint64_t pattern_size_bytes);
+// What the table of the allocator, which the shell makes, asks of this backend. memory_copy.cpp has
+// the copies and fills, and memory_external.cpp has what concerns the memory of others.
+struct MemoryTraits : Cards<Instance, Device> {
+  using Stream = sim::Stream;
+  using Buffer = sim::Buffer;
 
-// The entries of the allocator's table for memory that the host or another process owns, and for
-// memory that another process gets.
-bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
-                              bp_buffer** out_buffer);
-bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);
-bp_status memory_register_host(void* self, bp_device* handle, void* memory, uint64_t size_bytes,
-                               bp_buffer** out_buffer);
-bp_status memory_unregister_host(void* self, bp_buffer* handle);
-bp_status memory_export_buffer(void* self, bp_buffer* handle, bp_external_type type,
-                               bp_external_handle* out_handle);
-bp_status memory_import_buffer(void* self, bp_device* handle, const bp_external_handle* external,
-                               bp_buffer** out_buffer);
+  static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
+  static bp_status free(const Instance& i, Buffer& buffer, Stream* stream);
+  static void check_address(const Instance& i);
+  static uint64_t address_of(const Buffer& b) { return reinterpret_cast<uintptr_t>(b.address()); }
+  static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
+  static bool is_reserved(const Buffer& b) { return b.kind == BufferKind::kRange; }
+  static void check_map(const Buffer& b);
+  static void* map(const Range& range);
+  static void unmap(const Buffer& b);
+  static void flush(const Range& range);
+  static void invalidate(const Range& range);
+
+  static bool is_local(const Stream& s, const Buffer& b) {
+    return &b.device->card() == &s.device->card();
+  }
+  static bool can_access(const Instance& i, const Device& device, const Device& peer);
+  static void check_peers(const Instance& i, const Buffer& dst, const Buffer& src);
+  static bp_status copy(const Instance& i, Stream& s, const Range& dst, const Range& src,
+                        const char* call);
+  static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
+                                  bp_borrow borrow);
+  static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
+                                bp_borrow borrow);
+  static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
+                        uint64_t pattern_size_bytes);
+
+  static std::unique_ptr<Buffer> wrap(Device& d, uint64_t address, uint64_t size_bytes);
+  static std::unique_ptr<Buffer> register_host(Device& d, void* memory, uint64_t size_bytes);
+  static void unregister_host(const std::unique_ptr<Buffer>& b) { b->memory->discard(); }
+  static const MemoryFile* exported_file(const Buffer& b) {
+    return b.kind == BufferKind::kAllocated ? b.memory->file() : nullptr;
+  }
+  static std::unique_ptr<Buffer> import_buffer(Device& d, const bp_external_handle& external);
+};
 
 // Makes memory that other processes can share, for `allocate`.
 std::shared_ptr<Memory> make_shared_memory(const Device& device, size_t heap, uint64_t size_bytes);

@@ -166,10 +166,7 @@ struct Ours {
     return static_cast<RangeMemory*>(b->memory.get());
   }
   static void remove_range(void*, bp_buffer* handle) {
-    Buffer* const b = buffer_or_null(handle);
-    const std::shared_ptr<Memory> memory = b->memory;
-    end_handle(b);
-    memory->discard();
+    take_back(*buffer_or_null(handle))->memory->discard();
   }
 
   static MemoryOwner* add_memory(void* self, bp_device* handle, uint64_t heap_index,

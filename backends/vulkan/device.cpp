@@ -100,9 +100,8 @@ Stream* Device::create_stream() { return streams_.add(make_stream()); }
 
 void Device::destroy_stream(Stream* stream) { streams_.destroy(stream); }
 
-// What Vulkan allocates never overlaps.
-void Device::add(Buffer* buffer) {
-  buffers_.add(buffer, buffer->address(), buffer->kind == BufferKind::kAllocated);
+bool Device::add(Buffer* buffer) {
+  return buffers_.add(buffer, buffer->address(), buffer->kind == BufferKind::kAllocated);
 }
 
 bool Device::find(uint64_t address, bp_address_info& info) {

@@ -45,7 +45,7 @@ class Device {
   void destroy_stream(Stream* stream);
 
   // The device frees what the host has made and not yet destroyed.
-  void add(Buffer* buffer);
+  bool add(Buffer* buffer);
   void remove(Buffer* buffer) { buffers_.remove(buffer); }
   void add(Event* event) { events_.add(event); }
   void remove(Event* event) { events_.remove(event); }

@@ -13,10 +13,7 @@ namespace {
 
 Buffer& local_buffer(bp_buffer* handle, const Card& card, const char* what) {
   Buffer& b = buffer_of(handle, "launch", what);
-  if (&b.device->card() != &card) {
-    vulkan::refuse(BP_INVALID_ARGUMENT,
-                   std::string("launch: ") + what + " and stream are of two devices");
-  }
+  if (&b.device->card() != &card) refuse_two_devices("launch", what);
   return b;
 }
 

@@ -10,6 +10,8 @@
 #include "backends/vulkan/context.hpp"
 #include "backends/vulkan/stream.hpp"
 #include "backplane/memory.h"
+#include "backplane/shell/buffers.hpp"
+#include "backplane/shell/lookup.hpp"
 
 namespace bp::vulkan {
 
@@ -58,48 +60,44 @@ inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what =
 inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
 
 // A range of a buffer, checked.
-struct CheckedRange {
-  Buffer& buffer;
-  uint64_t byte_offset, size_bytes;
+using CheckedRange = BufferRange<Buffer>;
 
-  AddressRange use(bool is_written) const {
-    const uint64_t begin = buffer.address() + byte_offset;
-    return {begin, begin + size_bytes, is_written};
+inline AddressRange use_of(const CheckedRange& range, bool is_written) {
+  const uint64_t begin = range.buffer.address() + range.byte_offset;
+  return {begin, begin + range.size_bytes, is_written};
+}
+
+// What the table of the allocator, which the shell makes, asks of this backend. memory_copy.cpp has
+// the copies and fills, and memory_external.cpp has what concerns the memory of others.
+struct MemoryTraits : Cards<Instance, Device> {
+  using Stream = vulkan::Stream;
+  using Buffer = vulkan::Buffer;
+  using Range = CheckedRange;
+
+  static std::unique_ptr<Buffer> allocate(Device& d, const bp_allocate_desc& request);
+  static bp_status free(const Instance& i, Buffer& buffer, const Stream* stream);
+  static uint64_t address_of(const Buffer& b) { return b.address(); }
+  static bool is_registered(const Buffer&) { return false; }
+  static void check_map(const Buffer& b);
+  static void* map(const Range& range);
+  static void flush(const Range& range);
+  static void invalidate(const Range& range);
+
+  static bool is_local(const Stream& s, const Buffer& b) {
+    return &b.device->card() == &s.device->card();
   }
-  VkBuffer vulkan_buffer() const { return buffer.memory->buffer(); }
-  uint64_t offset_in_buffer() const { return buffer.offset_in_buffer(byte_offset); }
+  static bool can_access(const Instance& i, const Device& device, const Device& peer);
+  static void check_peers(const Instance& i, const Buffer& dst, const Buffer& src);
+  static bp_status copy(const Instance& i, Stream& s, const Range& dst, const Range& src,
+                        const char* call);
+  static bp_status copy_from_host(const Instance& i, Stream& s, const Range& dst, const void* src,
+                                  bp_borrow borrow);
+  static bp_status copy_to_host(const Instance& i, Stream& s, void* dst, const Range& src,
+                                bp_borrow borrow);
+  static bp_status fill(const Instance& i, Stream& s, const Range& dst, const std::byte* pattern,
+                        uint64_t pattern_size_bytes);
+
+  static std::unique_ptr<Buffer> wrap(Device& d, uint64_t address, uint64_t size_bytes);
 };
-
-// Checks a range. Throws StatusError if it leaves its buffer.
-CheckedRange checked_range(const bp_buffer_ref* range, const char* call, const char* name);
-
-// Checks a range in memory of the device of `stream`.
-CheckedRange local_range(const Stream& stream, const bp_buffer_ref* range, const char* call,
-                         const char* name);
-
-// Gives the buffer to its device, and its handle to the caller.
-bp_buffer* lend(std::unique_ptr<Buffer> buffer);
-
-// Submits the copy of one range to another.
-bp_status submit_copy(Stream& stream, const CheckedRange& dst, const CheckedRange& src,
-                      const char* call);
-
-// The entries of the allocator's table that move bytes (memory_copy.cpp).
-bp_status memory_copy(void* self, bp_stream* stream, const bp_buffer_ref* dst,
-                      const bp_buffer_ref* src);
-bp_status memory_copy_from_host(void* self, bp_stream* stream, const bp_buffer_ref* dst,
-                                const void* src, bp_borrow borrow);
-bp_status memory_copy_to_host(void* self, bp_stream* stream, void* dst, const bp_buffer_ref* src,
-                              bp_borrow borrow);
-bp_status memory_copy_peer(void* self, bp_stream* stream, const bp_buffer_ref* dst,
-                           const bp_buffer_ref* src);
-bp_status memory_can_access_peer(void* self, bp_device* device, bp_device* peer, uint32_t* out_can);
-bp_status memory_fill(void* self, bp_stream* stream, const bp_buffer_ref* dst, const void* pattern,
-                      uint64_t pattern_size_bytes);
-
-// The entries for memory that the host knows by its address (memory_external.cpp).
-bp_status memory_wrap_address(void* self, bp_device* handle, uint64_t address, uint64_t size_bytes,
-                              bp_buffer** out_buffer);
-bp_status memory_address_info(void* self, uint64_t address, bp_address_info* out_info);
 
 }  // namespace bp::vulkan

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "backends/vulkan/backend.hpp"
@@ -18,6 +17,16 @@ namespace {
 
 constexpr uint64_t kWordBytes = 4;
 constexpr uint64_t kBlockBytes = uint64_t{1} << 16;
+
+// The place of a range in a VkBuffer.
+struct Place {
+  VkBuffer buffer;
+  uint64_t offset;
+};
+
+Place place_of(const CheckedRange& range) {
+  return {range.buffer.memory->buffer(), range.buffer.offset_in_buffer(range.byte_offset)};
+}
 
 // The place of a fill in a VkBuffer.
 struct Target {
@@ -65,7 +74,8 @@ void fill_blocks(Recording& recording, const DeviceFunctions& vk, const Target& 
 bp_status submit_fill(Stream& s, const CheckedRange& to, const std::byte* pattern,
                       uint64_t pattern_size_bytes) {
   Engine& engine = s.lane->engine();
-  const Target target{to.vulkan_buffer(), to.offset_in_buffer(), to.size_bytes};
+  const Place place = place_of(to);
+  const Target target{place.buffer, place.offset, to.size_bytes};
   const bool has_words =
       is_word(pattern, pattern_size_bytes) && target.words_begin() < target.words_end();
   const uint64_t most = kBlockBytes / pattern_size_bytes * pattern_size_bytes;
@@ -78,7 +88,7 @@ bp_status submit_fill(Stream& s, const CheckedRange& to, const std::byte* patter
   } else {
     fill_bytes(slice.pointer, slice.size_bytes, pattern, pattern_size_bytes);
   }
-  return submit_work(s, std::array{to.use(true)},
+  return submit_work(s, std::array{use_of(to, true)},
                      [target, slice, has_words, &vk = engine.context->vk](Recording& recording) {
                        recording.retain(slice.memory);
                        (has_words ? fill_words : fill_blocks)(recording, vk, target, slice);
@@ -87,122 +97,70 @@ bp_status submit_fill(Stream& s, const CheckedRange& to, const std::byte* patter
 
 }  // namespace
 
-bp_status submit_copy(Stream& s, const CheckedRange& dst, const CheckedRange& src,
-                      const char* call) {
-  if (dst.size_bytes != src.size_bytes) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst has " + std::to_string(dst.size_bytes) +
-                                    " bytes, and src has " + std::to_string(src.size_bytes));
-  }
-  const AddressRange to = dst.use(true), from = src.use(false);
-  // The addresses are compared, because one buffer may be wrapped around a part of the other.
-  if (to.begin != from.begin && to.begin < from.end && from.begin < to.end) {
-    refuse(BP_INVALID_ARGUMENT, std::string(call) + ": dst and src overlap and are not the same");
-  }
+bp_status MemoryTraits::copy(const Instance&, Stream& s, const Range& dst, const Range& src,
+                             const char*) {
+  const AddressRange to = use_of(dst, true), from = use_of(src, false);
   const bool is_nothing = dst.size_bytes == 0 || to.begin == from.begin;
   return submit_work(s, std::array{from, to},
-                     [=, to_buffer = dst.vulkan_buffer(), to_offset = dst.offset_in_buffer(),
-                      from_buffer = src.vulkan_buffer(), from_offset = src.offset_in_buffer(),
+                     [=, to_place = place_of(dst), from_place = place_of(src),
                       size_bytes = dst.size_bytes](Recording& recording) {
                        if (is_nothing) return;
-                       recording.copy(to_buffer, to_offset, from_buffer, from_offset, size_bytes);
+                       recording.copy(to_place.buffer, to_place.offset, from_place.buffer,
+                                      from_place.offset, size_bytes);
                      });
 }
 
-bp_status memory_copy(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                      const bp_buffer_ref* src) {
-  return entry(self, [&](const Instance&) {
-    Stream& s = stream_of(stream_handle, "copy");
-    const CheckedRange to = local_range(s, dst, "copy", "dst");
-    return submit_copy(s, to, local_range(s, src, "copy", "src"), "copy");
-  });
+bp_status MemoryTraits::copy_from_host(const Instance&, Stream& s, const Range& dst,
+                                       const void* src, bp_borrow) {
+  if (dst.size_bytes == 0) return s.queue->surface();
+  const Slice slice = s.lane->engine().uploads.take(dst.size_bytes, "copy_from_host");
+  copy_bytes(slice.pointer, src, dst.size_bytes);
+  return submit_work(s, std::array{use_of(dst, true)},
+                     [slice, to = place_of(dst)](Recording& recording) {
+                       recording.retain(slice.memory);
+                       recording.copy(to.buffer, to.offset, slice.memory->buffer(),
+                                      slice.offset_in_buffer(), slice.size_bytes);
+                     });
 }
 
-bp_status memory_copy_from_host(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                                const void* src, bp_borrow borrow) {
-  return entry(self, [&](const Instance&) {
-    Stream& s = stream_of(stream_handle, "copy_from_host");
-    const CheckedRange to = local_range(s, dst, "copy_from_host", "dst");
-    check_host_pointer(src, to.size_bytes, borrow, "copy_from_host", "src");
-    if (to.size_bytes == 0) return s.queue->surface();
-    const Slice slice = s.lane->engine().uploads.take(to.size_bytes, "copy_from_host");
-    copy_bytes(slice.pointer, src, to.size_bytes);
-    return submit_work(
-        s, std::array{to.use(true)},
-        [slice, buffer = to.vulkan_buffer(), offset = to.offset_in_buffer()](Recording& recording) {
-          recording.retain(slice.memory);
-          recording.copy(buffer, offset, slice.memory->buffer(), slice.offset_in_buffer(),
-                         slice.size_bytes);
-        });
-  });
+bp_status MemoryTraits::copy_to_host(const Instance&, Stream& s, void* dst, const Range& src,
+                                     bp_borrow borrow) {
+  const bool waits = borrow == BP_BORROW_DURING_CALL;
+  if (src.size_bytes == 0 && !waits) return s.queue->surface();
+  const std::shared_ptr<Queue> queue = s.queue;
+  const Slice slice = s.lane->engine().readbacks.take(src.size_bytes, "copy_to_host");
+  const bp_status status = submit_work(
+      s, std::array{use_of(src, false)},
+      [slice, dst, waits, from = place_of(src)](Recording& recording) {
+        recording.retain(slice.memory);
+        if (slice.size_bytes == 0) return;
+        recording.copy(slice.memory->buffer(), slice.offset_in_buffer(), from.buffer, from.offset,
+                       slice.size_bytes);
+        if (waits) return;
+        recording.on_end([slice, dst] { copy_bytes(dst, slice.pointer, slice.size_bytes); });
+      });
+  if (status != BP_OK || !waits) return status;
+  wait_for_stream(s, UINT64_MAX);
+  if (queue->has_failed()) return queue->surface();
+  copy_bytes(dst, slice.pointer, slice.size_bytes);
+  return status;
 }
 
-bp_status memory_copy_to_host(void* self, bp_stream* stream_handle, void* dst,
-                              const bp_buffer_ref* src, bp_borrow borrow) {
-  return entry(self, [&](const Instance&) {
-    Stream& s = stream_of(stream_handle, "copy_to_host");
-    const CheckedRange from = local_range(s, src, "copy_to_host", "src");
-    check_host_pointer(dst, from.size_bytes, borrow, "copy_to_host", "dst");
-    const bool waits = borrow == BP_BORROW_DURING_CALL;
-    if (from.size_bytes == 0 && !waits) return s.queue->surface();
-    const std::shared_ptr<Queue> queue = s.queue;
-    const Slice slice = s.lane->engine().readbacks.take(from.size_bytes, "copy_to_host");
-    const bp_status status = submit_work(
-        s, std::array{from.use(false)},
-        [slice, dst, waits, buffer = from.vulkan_buffer(),
-         offset = from.offset_in_buffer()](Recording& recording) {
-          recording.retain(slice.memory);
-          if (slice.size_bytes == 0) return;
-          recording.copy(slice.memory->buffer(), slice.offset_in_buffer(), buffer, offset,
-                         slice.size_bytes);
-          if (waits) return;
-          recording.on_end([slice, dst] { copy_bytes(dst, slice.pointer, slice.size_bytes); });
-        });
-    if (status != BP_OK || !waits) return status;
-    wait_for_stream(s, UINT64_MAX);
-    if (queue->has_failed()) return queue->surface();
-    copy_bytes(dst, slice.pointer, slice.size_bytes);
-    return status;
-  });
+void MemoryTraits::check_peers(const Instance&, const Buffer& dst, const Buffer& src) {
+  if (&dst.device->card() == &src.device->card()) return;
+  refuse(BP_UNSUPPORTED,
+         "copy_peer: dst and src are of two devices, which do not reach each other's memory; copy "
+         "through the host");
 }
 
-bp_status memory_copy_peer(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                           const bp_buffer_ref* src) {
-  return entry(self, [&](const Instance&) {
-    Stream& s = stream_of(stream_handle, "copy_peer");
-    const CheckedRange to = checked_range(dst, "copy_peer", "dst");
-    const CheckedRange from = checked_range(src, "copy_peer", "src");
-    if (&to.buffer.device->card() != &from.buffer.device->card()) {
-      refuse(BP_UNSUPPORTED,
-             "copy_peer: dst and src are of two devices, which do not reach each "
-             "other's memory; copy through the host");
-    }
-    if (&s.device->card() != &to.buffer.device->card()) {
-      refuse(BP_INVALID_ARGUMENT, "copy_peer: stream is of neither device");
-    }
-    return submit_copy(s, to, from, "copy_peer");
-  });
+bool MemoryTraits::can_access(const Instance&, const Device& device, const Device& peer) {
+  return &device.card() == &peer.card();
 }
 
-bp_status memory_can_access_peer(void* self, bp_device* device_handle, bp_device* peer_handle,
-                                 uint32_t* out_can) {
-  return entry(self, [&](const Instance& i) {
-    const Device& device = device_of(i, device_handle, "can_access_peer");
-    const Device& peer = device_of(i, peer_handle, "can_access_peer", "peer");
-    require(out_can, "can_access_peer: out_can");
-    *out_can = &device.card() == &peer.card() ? 1 : 0;
-    return BP_OK;
-  });
-}
-
-bp_status memory_fill(void* self, bp_stream* stream_handle, const bp_buffer_ref* dst,
-                      const void* pattern, uint64_t pattern_size_bytes) {
-  return entry(self, [&](const Instance&) {
-    Stream& s = stream_of(stream_handle, "fill");
-    const CheckedRange to = local_range(s, dst, "fill", "dst");
-    check_pattern(pattern, pattern_size_bytes, to.size_bytes);
-    if (to.size_bytes == 0) return s.queue->surface();
-    return submit_fill(s, to, static_cast<const std::byte*>(pattern), pattern_size_bytes);
-  });
+bp_status MemoryTraits::fill(const Instance&, Stream& s, const Range& dst, const std::byte* pattern,
+                             uint64_t pattern_size_bytes) {
+  if (dst.size_bytes == 0) return s.queue->surface();
+  return submit_fill(s, dst, pattern, pattern_size_bytes);
 }
 
 }  // namespace bp::vulkan
