@@ -14,7 +14,7 @@ namespace bp::cpu {
 namespace {
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry(self, [&](const Instance& instance) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& instance) -> bp_status {
     const auto& i = static_cast<const FullInstance&>(instance);
     Registration to(registrar);
     to.add_tables(i);
@@ -28,11 +28,6 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   });
 }
 
-bp_status shutdown(void* self) {
-  delete &full_instance(self);
-  return BP_OK;
-}
-
 // The threads of the OpenMP runtime stay after their work has ended. If libgomp were unloaded with
 // this library, these threads would run code that is no longer mapped, so libgomp stays loaded.
 void pin_openmp_runtime() { dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
@@ -40,17 +35,9 @@ void pin_openmp_runtime() { dlopen("libgomp.so.1", RTLD_NOW | RTLD_NODELETE); }
 }  // namespace
 
 Instance::Instance(const bp_host* its_host)
-    : host(its_host),
+    : HostedInstance{its_host},
       options(read_options(*its_host)),
-      backend{
-          .struct_size = sizeof(bp_backend),
-          .struct_type = BP_STRUCT_BACKEND,
-          .self = this,
-          .name = "backplane.cpu",
-          .version = "0.1.0",
-          .register_all = register_all,
-          .shutdown = shutdown,
-      },
+      backend(backend_table<Instance, FullInstance>(this, "backplane.cpu", "0.1.0", register_all)),
       devices(with_self(kDevices, this)),
       allocator(with_self(kAllocator, this)),
       streams(with_self(kStreams, this)),

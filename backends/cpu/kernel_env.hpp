@@ -60,8 +60,9 @@ class Env {
 // One launch: what a kernel has besides the arguments of its op.
 class Launch : public Env {
  public:
-  Launch(const cpu::Instance& instance, const bp_kernel& kernel, const bp_launch& launch)
-      : Env(instance), kernel_(kernel), launch_(launch) {}
+  Launch(const cpu::Instance& instance, const bp_kernel& kernel, const bp_launch& launch,
+         Queue& queue)
+      : Env(instance), kernel_(kernel), launch_(launch), queue_(queue) {}
 
   // If `only_checks` is true, the launch submits nothing and only says whether it would be
   // accepted.
@@ -92,11 +93,10 @@ class Launch : public Env {
     if (only_checks_) [[unlikely]] {
       return BP_OK;
     }
-    Queue& queue = *cpu::queue(launch_.stream);
     if (instance_.hooks.is_recording()) [[unlikely]] {
-      return queue.submit(cpu::recorded(instance_, kernel_, launch_, std::forward<Task>(task)));
+      return queue_.submit(cpu::recorded(instance_, kernel_, launch_, std::forward<Task>(task)));
     }
-    return queue.submit(std::forward<Task>(task));
+    return queue_.submit(std::forward<Task>(task));
   }
 
   // Refuses the launch: returns `status`, with the text in the thread's error slot.
@@ -107,6 +107,7 @@ class Launch : public Env {
  private:
   const bp_kernel& kernel_;
   const bp_launch& launch_;
+  Queue& queue_;
   bool only_checks_ = false;
 };
 
@@ -116,12 +117,9 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
                       Body&& body) {
   const cpu::Instance& i = cpu::instance(kernel->state);
   return guarded(*i.host, [&] {
-    if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
-    if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
-    if (cpu::queue(launch->stream) == nullptr) {
-      return i.fail(BP_INVALID_ARGUMENT, "launch: stream is not a stream of this backend");
-    }
-    Launch context(i, *kernel, *launch);
+    require(launch, "launch: launch");
+    require(args, "launch: args");
+    Launch context(i, *kernel, *launch, *cpu::stream_of(launch->stream, "launch").queue);
     if (i.hooks.is_capture_open()) [[unlikely]] {
       return cpu::launch_in_capture(i, *kernel, *launch, args, [&](bool only_checks) {
         context.set_only_checks(only_checks);

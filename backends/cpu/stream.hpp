@@ -46,10 +46,4 @@ inline Event& event_of(bp_event* handle, const char* call) {
   return checked_object_of<Event>(handle, call, "event");
 }
 
-// Returns the queue of a stream, or NULL if the handle is not of this backend.
-inline Queue* queue(bp_stream* handle) {
-  const Stream* const s = object_of<Stream>(handle);
-  return s == nullptr ? nullptr : s->queue.get();
-}
-
 }  // namespace bp::cpu

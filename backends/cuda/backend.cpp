@@ -11,7 +11,7 @@ namespace bp::cuda {
 namespace {
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry(self, [&](const Instance& i) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
     Registration to(registrar);
     to.add_tables(i);
     to.add(&bp_registrar::add_graph, i.graphs);
@@ -23,26 +23,13 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   });
 }
 
-bp_status shutdown(void* self) {
-  delete &instance(self);
-  return BP_OK;
-}
-
 }  // namespace
 
 Instance::Instance(const bp_host* its_host, Driver its_driver)
-    : host(its_host),
+    : HostedInstance{its_host},
       driver(std::move(its_driver)),
       options(read_options(*its_host)),
-      backend{
-          .struct_size = sizeof(bp_backend),
-          .struct_type = BP_STRUCT_BACKEND,
-          .self = this,
-          .name = "backplane.cuda",
-          .version = "0.1.0",
-          .register_all = register_all,
-          .shutdown = shutdown,
-      },
+      backend(backend_table(this, "backplane.cuda", "0.1.0", register_all)),
       devices(with_self(kDevices, this)),
       allocator(with_self(kAllocator, this)),
       streams(with_self(kStreams, this)),

@@ -28,17 +28,11 @@ class Engines;
 
 // One instance of the backend, bound to one host and to the CUDA that it works on. It is the `self`
 // of the tables that it holds.
-struct Instance {
+struct Instance : HostedInstance {
   Instance(const bp_host* host, Driver driver);
   Instance(const Instance&) = delete;
   ~Instance();
 
-  // Leaves `message` in the host's error slot and returns `status`.
-  bp_status fail(bp_status status, const std::string& message) const {
-    return host->set_error(host->self, status, message.c_str());
-  }
-
-  const bp_host* host;
   const Driver driver;
   const Options options;
   bp_backend backend;
@@ -62,16 +56,6 @@ struct Instance {
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
-
-using bp::refuse;
-using bp::require;
-
-// Runs body(Instance&), which returns a status or throws, for an entry of a table.
-template <typename Body>
-bp_status entry(void* self, Body&& body) {
-  Instance& i = instance(self);
-  return guarded(*i.host, [&]() -> bp_status { return body(i); });
-}
 
 // Returns the kernels that an instance registers.
 std::span<const bp_kernel* const> kernel_list();

@@ -64,7 +64,7 @@ bp_device* device_with(const Instance& i, CUcontext context) {
 }
 
 bp_status guard_exchange(void* self, bp_device* handle, bp_device** out_previous) {
-  return entry(self, [&](const Instance& i) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
     require(out_previous, "exchange: out_previous");
     CUcontext wanted = nullptr, previous = nullptr;
     if (handle != nullptr) wanted = Traits::any_device_of(i, handle, "exchange").context();
@@ -76,7 +76,7 @@ bp_status guard_exchange(void* self, bp_device* handle, bp_device** out_previous
 }
 
 bp_status guard_is_initialized(void* self, bp_device* handle, uint32_t* out_is_initialized) {
-  return entry(self, [&](const Instance& i) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
     Device& d = Traits::any_device_of(i, handle, "is_initialized");
     require(out_is_initialized, "is_initialized: out_is_initialized");
     if (!d.is_open()) {  // CUDA was not asked for it yet.

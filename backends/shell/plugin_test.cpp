@@ -127,5 +127,37 @@ TEST(Entries, GiveTheBackendToAHostThatTheyServe) {
   EXPECT_EQ(answer(&reply), BP_INVALID_ARGUMENT) << "there is nobody to tell";
 }
 
+struct Part : HostedInstance {
+  int part = 0;
+};
+struct Whole : Part {
+  ~Whole() { ++*ended; }
+  int* ended = nullptr;
+};
+
+bp_status register_nothing(void*, const bp_registrar*) { return BP_OK; }
+
+TEST(BackendTable, DeletesAllOfItsInstanceAtShutdown) {
+  int ended = 0;
+  auto* const whole = new Whole();
+  whole->ended = &ended;
+  const bp_backend table =
+      backend_table<Part, Whole>(whole, "vendor.card", "1.2.3", register_nothing);
+  EXPECT_STREQ(table.name, "vendor.card");
+  EXPECT_STREQ(table.version, "1.2.3");
+  EXPECT_EQ(table.register_all, register_nothing);
+  EXPECT_EQ(table.get_extension, nullptr);
+  EXPECT_EQ(table.self, static_cast<Part*>(whole));
+  EXPECT_EQ(table.shutdown(table.self), BP_OK);
+  EXPECT_EQ(ended, 1);
+}
+
+TEST(HostedInstance, LeavesTheTextOfAFailureInTheErrorSlot) {
+  Host h;
+  const HostedInstance instance{&h.host};
+  EXPECT_EQ(instance.fail(BP_ABORTED, "it was aborted"), BP_ABORTED);
+  EXPECT_EQ(h.text, "it was aborted");
+}
+
 }  // namespace
 }  // namespace bp

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMaxWorkers = 16;
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry(self, [&](const Instance& i) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
     Registration to(registrar);
     to.add_tables(i);
     if (i.layouts != nullptr) to.add(&bp_registrar::add_layout, i.layout_table);
@@ -38,26 +38,13 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
   });
 }
 
-bp_status shutdown(void* self) {
-  delete &instance(self);
-  return BP_OK;
-}
-
 }  // namespace
 
 Instance::Instance(const bp_host* its_host)
-    : host(its_host),
+    : HostedInstance{its_host},
       options(read_options(*its_host)),
-      backend{
-          .struct_size = sizeof(bp_backend),
-          .struct_type = BP_STRUCT_BACKEND,
-          .self = this,
-          .name = "backplane.sim",
-          .version = "0.1.0",
-          .register_all = register_all,
-          .shutdown = shutdown,
-          .get_extension = get_test_faults<Instance>,
-      },
+      backend(
+          backend_table(this, "backplane.sim", "0.1.0", register_all, get_test_faults<Instance>)),
       devices(with_self(kDevices, this)),
       allocator(with_self(kAllocator, this)),
       streams(with_self(kStreams, this)),

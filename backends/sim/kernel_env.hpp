@@ -115,8 +115,8 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
                       Body&& body) {
   const sim::Instance& i = sim::instance(kernel->state);
   return guarded(*i.host, [&] {
-    if (launch == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: launch is NULL");
-    if (args == nullptr) return i.fail(BP_INVALID_ARGUMENT, "launch: args is NULL");
+    require(launch, "launch: launch");
+    require(args, "launch: args");
     sim::Stream& stream = sim::stream_of(launch->stream, "launch");
     Launch context(i, *kernel, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
     if (i.hooks.is_capture_open()) {

@@ -63,7 +63,7 @@ const bp_tensor* tensor_of(const bp_kernel& kernel, uint32_t argument, const voi
 
 bp_status preferred(void* self, bp_device* device, const bp_kernel* kernel, uint32_t argument,
                     const void* args, const bp_layout** out_layout) {
-  return entry(self, [&](const Instance& i) {
+  return entry<Instance>(self, [&](const Instance& i) {
     device_of(i, device, "layout.preferred");
     require(kernel, "layout.preferred: kernel");
     require(args, "layout.preferred: args");
@@ -83,14 +83,14 @@ bp_status preferred(void* self, bp_device* device, const bp_kernel* kernel, uint
 
 bp_status from_blob(void* self, bp_device* device, const void* blob, uint64_t blob_size_bytes,
                     const bp_layout** out_layout) {
-  return entry(self, [&](const Instance& i) {
+  return entry<Instance>(self, [&](const Instance& i) {
     device_of(i, device, "layout.from_blob");
     return i.layouts->from_blob(blob, blob_size_bytes, out_layout);
   });
 }
 
 bp_status convert(void* self, bp_stream* handle, const bp_tensor* dst, const bp_tensor* src) {
-  return entry(self, [&](const Instance& i) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
     Stream& stream = stream_of(handle, "layout.convert");
     if (i.captures->is_capturing(handle)) return i.captures->refuse("layout.convert");
     const Conversion conversion = i.layouts->read_conversion(dst, src);

@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kMaxWorkers = 16;
 
 bp_status register_all(void* self, const bp_registrar* registrar) {
-  return entry(self, [&](const Instance& i) -> bp_status {
+  return entry<Instance>(self, [&](const Instance& i) -> bp_status {
     Registration to(registrar);
     to.add_tables(i);
     to.add(&bp_registrar::add_graph, i.graphs);
@@ -24,11 +24,6 @@ bp_status register_all(void* self, const bp_registrar* registrar) {
     to.add_kernels(i.kernels);
     return to.status();
   });
-}
-
-bp_status shutdown(void* self) {
-  delete &instance(self);
-  return BP_OK;
 }
 
 std::vector<std::string> names_of(const std::vector<Physical>& found) {
@@ -56,19 +51,11 @@ void open_devices(Instance& i) {
 }  // namespace
 
 Instance::Instance(const bp_host* its_host)
-    : host(its_host),
+    : HostedInstance{its_host},
       options(read_options(*its_host)),
       survey(survey_machine()),
-      backend{
-          .struct_size = sizeof(bp_backend),
-          .struct_type = BP_STRUCT_BACKEND,
-          .self = this,
-          .name = "backplane.vulkan",
-          .version = "0.1.0",
-          .register_all = register_all,
-          .shutdown = shutdown,
-          .get_extension = get_test_faults<Instance>,
-      },
+      backend(backend_table(this, "backplane.vulkan", "0.1.0", register_all,
+                            get_test_faults<Instance>)),
       devices(with_self(kDevices, this)),
       allocator(with_self(kAllocator, this)),
       streams(with_self(kStreams, this)),

@@ -28,17 +28,11 @@ namespace bp::vulkan {
 class Device;
 
 // One instance of the backend, bound to one host. It is the `self` of the tables that it holds.
-struct Instance {
+struct Instance : HostedInstance {
   explicit Instance(const bp_host* host);
   Instance(const Instance&) = delete;
   ~Instance();
 
-  // Leaves `message` in the host's error slot and returns `status`.
-  bp_status fail(bp_status status, const std::string& message) const {
-    return host->set_error(host->self, status, message.c_str());
-  }
-
-  const bp_host* host;
   const Options options;
   const Survey survey;
   bp_backend backend;
@@ -59,15 +53,6 @@ struct Instance {
 };
 
 inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
-
-using bp::refuse;
-using bp::require;
-
-// Runs body(const Instance&), which returns a status or throws, for an entry of a table.
-template <typename Body>
-bp_status entry(void* self, Body&& body) {
-  return bp::entry<Instance>(self, std::forward<Body>(body));
-}
 
 // Each function makes one of the optional tables. put_captures() replaces entries of the tables of
 // streams, events and memory; tables that are made before it use the entries without captures.

@@ -70,9 +70,9 @@ Range Launch::workspace() const {
   if (range.buffer == nullptr || prepared_ != nullptr) return {};
   Buffer& b = local_buffer(range.buffer, card_, "workspace");
   if (range.byte_offset > b.size_bytes || range.size_bytes > b.size_bytes - range.byte_offset) {
-    vulkan::refuse(BP_INVALID_ARGUMENT, "launch: workspace: " + std::to_string(range.size_bytes) +
-                                            " bytes at " + std::to_string(range.byte_offset) +
-                                            " leave a buffer of " + std::to_string(b.size_bytes));
+    bp::refuse(BP_INVALID_ARGUMENT, "launch: workspace: " + std::to_string(range.size_bytes) +
+                                        " bytes at " + std::to_string(range.byte_offset) +
+                                        " leave a buffer of " + std::to_string(b.size_bytes));
   }
   return {&b, range.byte_offset, range.size_bytes};
 }
@@ -162,10 +162,10 @@ void Launch::add_bound(std::span<const Range> ranges) {
 bp_status Launch::dispatch(const Dispatch& dispatch) {
   for (int axis = 0; axis < 3; ++axis) {
     if (dispatch.groups[axis] <= max_groups(axis)) continue;
-    vulkan::refuse(BP_INTERNAL, std::string(kernel_.name) + ": " +
-                                    std::to_string(dispatch.groups[axis]) + " groups along axis " +
-                                    std::to_string(axis) + "; the device has at most " +
-                                    std::to_string(max_groups(axis)));
+    bp::refuse(BP_INTERNAL, std::string(kernel_.name) + ": " +
+                                std::to_string(dispatch.groups[axis]) + " groups along axis " +
+                                std::to_string(axis) + "; the device has at most " +
+                                std::to_string(max_groups(axis)));
   }
   const bool is_nothing =
       std::ranges::any_of(dispatch.groups, [](uint32_t count) { return count == 0; });

@@ -23,6 +23,16 @@ inline void require(const void* pointer, const char* text) {
   if (pointer == nullptr) refuse(BP_INVALID_ARGUMENT, std::string(text) + " is NULL");
 }
 
+// A base of instances, each of which is bound to one host.
+struct HostedInstance {
+  // Leaves `text` in the host's error slot, and returns `status`.
+  bp_status fail(bp_status status, const std::string& text) const {
+    return host->set_error(host->self, status, text.c_str());
+  }
+
+  const bp_host* host;
+};
+
 // Runs body(const Instance&), which returns a status or throws, for an entry of a table whose
 // `self` is an Instance.
 template <typename Instance, typename Body>

@@ -39,6 +39,25 @@ bp_status answer_entry(const char* name, const bp_entry_request* request, bp_ent
   });
 }
 
+// Returns the table of a backend. Its `self` is an Instance, and shutdown() deletes the object of
+// type `Whole` that the instance is, or is a part of. `get_extension` may be NULL.
+template <typename Instance, typename Whole = Instance>
+bp_backend backend_table(Instance* self, const char* name, const char* version,
+                         decltype(bp_backend::register_all) register_all,
+                         decltype(bp_backend::get_extension) get_extension = nullptr) {
+  return {.struct_size = sizeof(bp_backend),
+          .struct_type = BP_STRUCT_BACKEND,
+          .self = self,
+          .name = name,
+          .version = version,
+          .register_all = register_all,
+          .shutdown = [](void* its_self) -> bp_status {
+            delete static_cast<Whole*>(static_cast<Instance*>(its_self));
+            return BP_OK;
+          },
+          .get_extension = get_extension};
+}
+
 // Returns a copy of a backend's table whose `self` is the instance.
 template <typename Ops>
 Ops with_self(Ops ops, void* self) {
