@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/cpu/options.hpp"
@@ -63,15 +62,6 @@ inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 void make_profiler(Instance& instance);
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
-
-// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
-// does all that a launch does; if its argument is true, it does everything but submit.
-bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
-                            const bp_launch& launch, const void* args,
-                            const std::function<bp_status(bool only_checks)>& body);
-
-// Whether the stream of a launch captures.
-bool is_capturing(const Instance& instance, const bp_launch& launch);
 
 // The task of a launch, so that it leaves a record for the profiler.
 std::function<void()> recorded(const Instance& instance, const bp_kernel& kernel,

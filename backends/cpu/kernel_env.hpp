@@ -18,6 +18,8 @@
 #include "backends/cpu/stream.hpp"
 #include "backplane/kernel.h"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 
@@ -121,7 +123,7 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
     require(args, "launch: args");
     Launch context(i, *kernel, *launch, *cpu::stream_of(launch->stream, "launch").queue);
     if (i.hooks.is_capture_open()) [[unlikely]] {
-      return cpu::launch_in_capture(i, *kernel, *launch, args, [&](bool only_checks) {
+      return launch_in_capture(*i.captures, *kernel, *launch, args, [&](bool only_checks) {
         context.set_only_checks(only_checks);
         return body(context);
       });
@@ -131,16 +133,7 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
 }
 
 // How kernels are launched, for plan.hpp of the shell.
-struct Launcher {
-  using Env = kernels::Env;
-  using Launch = kernels::Launch;
-
-  static const bp_host& host_of(const bp_kernel& kernel) {
-    return *cpu::instance(kernel.state).host;
-  }
-  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
-    return cpu::is_capturing(cpu::instance(kernel.state), launch);
-  }
+struct Launcher : LauncherOf<cpu::Instance, Env, Launch> {
   template <auto kBody>
   static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
     return with_launch(kernel, launch, args,

@@ -149,7 +149,4 @@ using LaunchBody = bp_status (*)(const bp_kernel& kernel, const void* args, Laun
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
                      LaunchBody body);
 
-// Whether the stream of a launch captures.
-bool is_capturing(const Instance& instance, const bp_launch& launch);
-
 }  // namespace bp::cuda

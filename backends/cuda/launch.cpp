@@ -73,10 +73,6 @@ bp_status Launch::refuse(bp_status status, const std::string& text) const {
   return instance_.fail(status, text);
 }
 
-bool is_capturing(const Instance& i, const bp_launch& launch) {
-  return i.captures->is_capturing(launch.stream);
-}
-
 bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const void* args,
                      LaunchBody body) {
   Instance& i = instance(kernel->state);

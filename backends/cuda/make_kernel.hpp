@@ -10,14 +10,7 @@
 namespace bp::cuda {
 
 // How kernels are launched, for plan.hpp of the shell.
-struct Launcher {
-  using Env = cuda::Env;
-  using Launch = cuda::Launch;
-
-  static const bp_host& host_of(const bp_kernel& kernel) { return *instance(kernel.state).host; }
-  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
-    return cuda::is_capturing(instance(kernel.state), launch);
-  }
+struct Launcher : LauncherOf<Instance, Env, Launch> {
   template <auto kBody>
   static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
     return run_launch(kernel, launch, args, kBody);

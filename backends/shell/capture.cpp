@@ -304,4 +304,17 @@ bp_status Captures::wait_event(bp_stream* stream, bp_event* event) {
                     "of the capture");
 }
 
+// ---- Launches -----------------------------------------------------------------------------------
+
+bool is_capturing(const Captures& captures, bp_stream* stream) {
+  return captures.is_capturing(stream);
+}
+
+bp_status launch_in_capture(Captures& captures, const bp_kernel& kernel, const bp_launch& launch,
+                            const void* args,
+                            const std::function<bp_status(bool only_checks)>& body) {
+  if (!captures.is_capturing(launch.stream)) return body(false);
+  return captures.launch(kernel, launch, args, [&] { return body(true); });
+}
+
 }  // namespace bp

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "backends/shell/in_time.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp {
 namespace {
@@ -26,6 +27,19 @@ TEST_F(CaptureTest, KeepsWorkInsteadOfRunningIt) {
   end(s);
   EXPECT_EQ(fill(s, {x, 0, 16}, 7), BP_OK);
   EXPECT_EQ(take(), Lines{"s: fill 16 x+0 with 7"});
+}
+
+TEST_F(CaptureTest, TellsAKernelItsHostAndWhetherItsStreamCaptures) {
+  using Launcher = LauncherOf<FakeInstance, int, int>;  // It uses no Env and no Launch.
+  bp_launch launch{};
+  launch.stream = s;
+  EXPECT_EQ(&Launcher::host_of(neg), backend.host);
+  EXPECT_FALSE(Launcher::is_capturing(neg, launch));
+  ASSERT_EQ(begin(s), BP_OK);
+  EXPECT_TRUE(Launcher::is_capturing(neg, launch));
+  launch.stream = t;
+  EXPECT_FALSE(Launcher::is_capturing(neg, launch));
+  end(s);
 }
 
 TEST_F(CaptureTest, TellsWhichStreamsCapture) {

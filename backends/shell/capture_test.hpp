@@ -220,7 +220,8 @@ inline bp_status launch_fake(const bp_kernel* kernel, const bp_launch* launch, c
                                         place_text(workspace.buffer, workspace.byte_offset));
   };
   if (!i.hooks.is_capture_open()) return body(false);
-  return guarded(*i.host, [&] { return i.captures->launch_or_keep(*kernel, *launch, args, body); });
+  return guarded(*i.host,
+                 [&] { return launch_in_capture(*i.captures, *kernel, *launch, args, body); });
 }
 
 class CaptureTest : public testing::Test {

@@ -1,10 +1,8 @@
 // The types and functions that the files of this backend share.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/sim/options.hpp"
@@ -84,15 +82,6 @@ void make_compiler(Instance& instance);
 // Removes from the tables what the device lacks according to the options. If processes can share
 // events, puts SharedEventFront in front of the tables of events and streams.
 void fit_tables(Instance& instance);
-
-// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
-// does all that a launch does; if its argument is true, it does everything but submit.
-bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
-                            const bp_launch& launch, const void* args,
-                            const std::function<bp_status(bool only_checks)>& body);
-
-// Whether the stream of a launch captures.
-bool is_capturing(const Instance& instance, const bp_launch& launch);
 
 // The tables of this backend, without their `self`.
 extern const bp_device_ops kDevices;

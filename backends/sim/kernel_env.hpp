@@ -15,6 +15,8 @@
 #include "backends/sim/stream.hpp"
 #include "backplane/kernel.h"
 #include "backplane/shell/boundary.hpp"
+#include "backplane/shell/hooks.hpp"
+#include "backplane/shell/plan.hpp"
 
 namespace bp::kernels {
 
@@ -120,7 +122,7 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
     sim::Stream& stream = sim::stream_of(launch->stream, "launch");
     Launch context(i, *kernel, *launch, stream, sim::uses_of_frame(kernel->op, args, stream));
     if (i.hooks.is_capture_open()) {
-      return sim::launch_in_capture(i, *kernel, *launch, args, [&](bool only_checks) {
+      return launch_in_capture(*i.captures, *kernel, *launch, args, [&](bool only_checks) {
         context.set_only_checks(only_checks);
         return body(context);
       });
@@ -130,16 +132,7 @@ bp_status with_launch(const bp_kernel* kernel, const bp_launch* launch, const vo
 }
 
 // How kernels are launched, for plan.hpp of the shell.
-struct Launcher {
-  using Env = kernels::Env;
-  using Launch = kernels::Launch;
-
-  static const bp_host& host_of(const bp_kernel& kernel) {
-    return *sim::instance(kernel.state).host;
-  }
-  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
-    return sim::is_capturing(sim::instance(kernel.state), launch);
-  }
+struct Launcher : LauncherOf<sim::Instance, Env, Launch> {
   template <auto kBody>
   static bp_status run(const bp_kernel* kernel, const bp_launch* launch, const void* args) {
     return with_launch(kernel, launch, args,

@@ -234,7 +234,7 @@ bp_status launch_front(const bp_kernel* self, const bp_launch* launch, const voi
       return TiledCall(i, *self, args).launch(*launch, only_checks);
     };
     if (!i.hooks.is_capture_open()) return run(false);
-    return launch_in_capture(i, *self, *launch, args, run);
+    return launch_in_capture(*i.captures, *self, *launch, args, run);
   });
 }
 

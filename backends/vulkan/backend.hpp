@@ -1,10 +1,8 @@
 // The types and functions that the files of this backend share.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/vulkan/inventory.hpp"
@@ -58,12 +56,6 @@ inline Instance& instance(void* self) { return *static_cast<Instance*>(self); }
 // streams, events and memory; tables that are made before it use the entries without captures.
 void put_captures(Instance& instance);
 void make_compiler(Instance& instance);
-
-// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
-// does all that a launch does; if its argument is true, it does everything but submit.
-bp_status launch_in_capture(const Instance& instance, const bp_kernel& kernel,
-                            const bp_launch& launch, const void* args,
-                            const std::function<bp_status(bool only_checks)>& body);
 
 // The tables of this backend, without their `self`.
 extern const bp_device_ops kDevices;

@@ -302,7 +302,8 @@ bp_status run_launch(const bp_kernel* kernel, const bp_launch* launch, const voi
       const bp_status status = body(*kernel, args, context);
       return status == BP_OK ? context.submit() : status;
     };
-    if (i.hooks.is_capture_open()) return launch_in_capture(i, *kernel, *launch, args, run);
+    if (i.hooks.is_capture_open())
+      return launch_in_capture(*i.captures, *kernel, *launch, args, run);
     return run(false);
   });
 }

@@ -43,10 +43,4 @@ void put_captures(Instance& i) { offer_captures<Traits>(i); }
 
 void make_compiler(Instance& i) { offer_compiler<Traits>(i, "backplane.vulkan 0.1.0, programs 1"); }
 
-bp_status launch_in_capture(const Instance& i, const bp_kernel& kernel, const bp_launch& launch,
-                            const void* args,
-                            const std::function<bp_status(bool only_checks)>& body) {
-  return i.captures->launch_or_keep(kernel, launch, args, body);
-}
-
 }  // namespace bp::vulkan

@@ -96,15 +96,6 @@ class Captures {
     return keep(launch.stream, Work::launch(kernel, launch, args));
   }
 
-  // Serves a launch while some stream captures: keeps the launch if its own stream captures, else
-  // runs it. `body` does all that a launch does; if its argument is true, it does not submit.
-  template <typename Body>
-  bp_status launch_or_keep(const bp_kernel& kernel, const bp_launch& a_launch, const void* args,
-                           Body&& body) {
-    if (!is_capturing(a_launch.stream)) return body(false);
-    return launch(kernel, a_launch, args, [&] { return body(true); });
-  }
-
   // These functions replace the entries of the tables for a capturing stream or a captured event.
   bp_status copy(Work::Kind kind, bp_stream* stream, const bp_buffer_ref* dst,
                  const bp_buffer_ref* src);

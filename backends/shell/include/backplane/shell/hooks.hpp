@@ -1,8 +1,12 @@
-// Counts that every submission reads first. They are nearly always 0.
+// Counts that every submission reads first, and that are nearly always 0; and what a launch asks of
+// the captures of its instance, without a look into capture.hpp.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
+
+#include "backplane/kernel.h"
 
 namespace bp {
 
@@ -13,5 +17,16 @@ struct Hooks {
   bool is_capture_open() const { return open_captures.load(std::memory_order_relaxed) != 0; }
   bool is_recording() const { return recorded_devices.load(std::memory_order_relaxed) != 0; }
 };
+
+class Captures;
+
+// Returns whether the stream captures.
+bool is_capturing(const Captures& captures, bp_stream* stream);
+
+// Runs a launch while a capture is open: records it if its stream captures, else runs it. `body`
+// does all that a launch does; if its argument is true, it does everything but submit.
+bp_status launch_in_capture(Captures& captures, const bp_kernel& kernel, const bp_launch& launch,
+                            const void* args,
+                            const std::function<bp_status(bool only_checks)>& body);
 
 }  // namespace bp

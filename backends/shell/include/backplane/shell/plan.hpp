@@ -16,7 +16,8 @@
 // What is submitted holds what it needs of the plan by value: the host may release the plan before
 // the work runs. A backend that calls launch() later than the host did retains the PlanBase.
 //
-// A `Launcher` says how a backend launches. Its types and static members:
+// A `Launcher` says how a backend launches. LauncherOf has its types and static members, except
+// run():
 //   Env, Launch                        as in make_kernel.hpp. A Launch also has plan(), what the
 //                                      host gave or NULL, and packed(range), the address of a range
 //   host_of(kernel)                    the host, whose error slot takes the text of a failure
@@ -34,9 +35,25 @@
 
 #include "backplane/shell/entry.hpp"
 #include "backplane/shell/first_size.hpp"
+#include "backplane/shell/hooks.hpp"
 #include "backplane/shell/make_kernel.hpp"
 
 namespace bp {
+
+// The first members of a Launcher, for a kernel whose `state` is an Instance that has `host` and
+// `captures`.
+template <typename Instance, typename ItsEnv, typename ItsLaunch>
+struct LauncherOf {
+  using Env = ItsEnv;
+  using Launch = ItsLaunch;
+
+  static const bp_host& host_of(const bp_kernel& kernel) {
+    return *static_cast<const Instance*>(kernel.state)->host;
+  }
+  static bool is_capturing(const bp_kernel& kernel, const bp_launch& launch) {
+    return bp::is_capturing(*static_cast<const Instance*>(kernel.state)->captures, launch.stream);
+  }
+};
 
 // What every plan begins with; a bp_plan is a pointer to one. It is counted, so that a launch that
 // runs later than the host called it can keep its plan.
