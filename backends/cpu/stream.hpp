@@ -36,14 +36,11 @@ struct Event : Handle, EventOf<Point> {
 // into one program would then both define bp_stream. This header alone converts them to their own
 // types.
 //
-// Return the stream or event behind a handle, an argument of the entry `call`. They throw
-// StatusError if the handle is not of this backend. The device is never lost, so a handle is valid
-// until it is destroyed.
+// Returns the stream behind a handle, an argument of the entry `call`. Throws StatusError if the
+// handle is not of this backend. The device is never lost, so a handle is valid until it is
+// destroyed.
 inline Stream& stream_of(bp_stream* handle, const char* call) {
   return checked_object_of<Stream>(handle, call, "stream");
-}
-inline Event& event_of(bp_event* handle, const char* call) {
-  return checked_object_of<Event>(handle, call, "event");
 }
 
 }  // namespace bp::cpu

@@ -9,6 +9,7 @@
 
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/queue_streams.hpp"
+#include "backplane/shell/shared_event_front.hpp"
 
 namespace bp {
 namespace {
@@ -237,6 +238,32 @@ TEST(Deadlines, RunOutUnlessTheyAreInfinite) {
   EXPECT_EQ(Deadline(UINT64_MAX).left_ns(), UINT64_MAX);
   EXPECT_LE(Deadline(1'000'000'000).left_ns(), 1'000'000'000u);
   EXPECT_GT(Deadline(UINT64_MAX - 1).left_ns(), UINT64_MAX / 2);
+}
+
+TEST_F(StreamTables, OfferEventsThatProcessesShare) {
+  struct Whole : Machine {
+    bp_stream_ops streams;
+    bp_event_ops events;
+    std::unique_ptr<SharedEvents> shared_events;
+  };
+  Whole whole{machine, streams, events, nullptr};
+  Machine* const self = &whole;
+  whole.streams.self = whole.events.self = self;
+  const bp_event_desc desc{.struct_size = sizeof(desc),
+                           .struct_type = BP_STRUCT_EVENT_DESC,
+                           .flags = BP_EVENT_EXPORTABLE};
+  bp_event* event = nullptr;
+  EXPECT_EQ(whole.events.create(self, nullptr, &desc, &event), BP_UNSUPPORTED);
+  offer_shared_events<Traits>(whole, "backplane.test.event");
+  ASSERT_EQ(whole.events.create(self, nullptr, &desc, &event), BP_OK) << text;
+  EXPECT_EQ(whole.events.record(self, event, make_stream()), BP_OK) << text;
+  uint32_t done = 0;
+  EXPECT_EQ(whole.events.query(self, event, &done), BP_OK) << text;
+  EXPECT_EQ(done, 1u);
+  bp_external_handle handle{};
+  EXPECT_EQ(whole.events.export_event(self, nullptr, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
+  EXPECT_EQ(whole.events.destroy(self, event), BP_OK) << text;
+  EXPECT_TRUE(card.events.empty());
 }
 
 }  // namespace

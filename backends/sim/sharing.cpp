@@ -2,28 +2,10 @@
 #include "backends/sim/backend.hpp"
 #include "backends/sim/device.hpp"
 #include "backends/sim/stream.hpp"
+#include "backplane/shell/queue_streams.hpp"
 #include "backplane/shell/shared_event_front.hpp"
 
 namespace bp::sim {
-namespace {
-
-SharedEvents& shared_events_of(void* self) { return *instance(self).shared_events; }
-
-void check_device(void* self, bp_device* handle, const char* call) {
-  static_cast<void>(device_of(instance(self), handle, call));
-}
-
-void check_event(void*, bp_event* handle, const char* call) {
-  static_cast<void>(live_object_of<Event>(handle, call, "event"));
-}
-
-void end_event(void*, bp_event* handle, bp_status status, const std::string& text) {
-  live_object_of<Event>(handle, "event.signal", "event")
-      .latest()
-      ->complete({.status = status, .text = text});
-}
-
-}  // namespace
 
 void fit_tables(Instance& i) {
   if (!i.options.has_addresses) i.allocator.wrap_address = nullptr;
@@ -37,14 +19,7 @@ void fit_tables(Instance& i) {
     i.allocator.import_buffer = nullptr;
     return;
   }
-  i.shared_events = std::make_unique<SharedEvents>(SharedEventBackend{.host = i.host,
-                                                                      .streams = i.streams,
-                                                                      .events = i.events,
-                                                                      .kind = "backplane.sim.event",
-                                                                      .check_device = check_device,
-                                                                      .check_event = check_event,
-                                                                      .end_event = end_event});
-  SharedEventFront<shared_events_of>::put(i.streams, i.events);
+  offer_shared_events<StreamHandles<Instance, Device, Stream, Event>>(i, "backplane.sim.event");
 }
 
 }  // namespace bp::sim

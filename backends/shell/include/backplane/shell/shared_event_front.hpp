@@ -2,15 +2,22 @@
 // processes share to the SharedEvents of the backend, and pass every other call to the backend's
 // own entry.
 //
-//   SharedEventFront<shared_events_of>::put(streams, events);
+//   offer_shared_events<Traits>(instance, "backplane.sim.event");
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/shared_events.hpp"
 
 namespace bp {
+
+template <typename Instance, typename Whole>
+SharedEvents& shared_events_of(void* self) {
+  return *static_cast<Whole*>(static_cast<Instance*>(self))->shared_events;
+}
 
 // `kSharedEventsOf` returns the shared events for the `self` of the backend's tables.
 template <SharedEvents& (*kSharedEventsOf)(void* self)>
@@ -79,5 +86,37 @@ class SharedEventFront {
     });
   }
 };
+
+// Makes the shared events of an instance whose tables are complete, and puts them in front of the
+// tables of streams and events. `kind` names the files behind descriptors.
+//
+// `Traits` has device_of() and event_of() as in stream_ops.hpp, for events whose moments are
+// Points, and Instance, the `self` of the tables. `Whole` has `shared_events`, and is that instance
+// or derives from it.
+template <typename Traits, typename Whole>
+void offer_shared_events(Whole& i, const char* kind) {
+  using Instance = typename Traits::Instance;
+  SharedEventBackend backend{
+      .host = i.host,
+      .streams = i.streams,
+      .events = i.events,
+      .kind = kind,
+      .check_device =
+          [](void* self, bp_device* handle, const char* call) {
+            static_cast<void>(Traits::device_of(*static_cast<Instance*>(self), handle, call));
+          },
+      .check_event =
+          [](void*, bp_event* handle, const char* call) {
+            static_cast<void>(Traits::event_of(handle, call, "event"));
+          },
+      .end_event =
+          [](void*, bp_event* handle, bp_status status, const std::string& text) {
+            Traits::event_of(handle, "event.signal", "event")
+                .latest()
+                ->complete({.status = status, .text = text});
+          }};
+  i.shared_events = std::make_unique<SharedEvents>(std::move(backend));
+  SharedEventFront<shared_events_of<Instance, Whole>>::put(i.streams, i.events);
+}
 
 }  // namespace bp
