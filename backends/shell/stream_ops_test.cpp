@@ -27,6 +27,8 @@ struct Stream : Handle {
   std::shared_ptr<Queue> queue;
 };
 
+const std::shared_ptr<Queue>& work_of(const Stream& stream) { return stream.queue; }
+
 struct Event : Handle, EventOf<Point> {
   static constexpr uint32_t kMagic = 2;
 
@@ -264,6 +266,25 @@ TEST_F(StreamTables, OfferEventsThatProcessesShare) {
   EXPECT_EQ(whole.events.export_event(self, nullptr, BP_EXTERNAL_FD, &handle), BP_INVALID_ARGUMENT);
   EXPECT_EQ(whole.events.destroy(self, event), BP_OK) << text;
   EXPECT_TRUE(card.events.empty());
+}
+
+TEST_F(StreamTables, LoseTheWorkAndTheSignalsOfALostDevice) {
+  StreamSet<Stream, Queue> set;
+  HandleSet<Event> all;
+  Executor executor;
+  Stream* const stream =
+      set.add(std::make_unique<Stream>(card, std::make_shared<Queue>(host, executor, true)));
+  Event signalled(card, BP_EVENT_HOST_SIGNAL), recorded(card, 0);
+  all.add(&signalled);
+  all.add(&recorded);
+  const Outcome loss{.status = BP_DEVICE_LOST, .text = "it fell off the bus"};
+  lose_work(set, all, loss, [](Point& point) -> Point& { return point; });
+  EXPECT_EQ(stream->queue->surface(), BP_DEVICE_LOST);
+  EXPECT_EQ(text, "it fell off the bus");
+  ASSERT_TRUE(signalled.latest()->is_complete());
+  EXPECT_EQ(signalled.latest()->outcome().status, BP_DEVICE_LOST);
+  EXPECT_EQ(recorded.latest(), nullptr);
+  set.delete_all();
 }
 
 }  // namespace

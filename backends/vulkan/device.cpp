@@ -8,6 +8,7 @@
 #include "backends/vulkan/stream.hpp"
 #include "backplane/shell/deadline.hpp"
 #include "backplane/shell/properties.hpp"
+#include "backplane/shell/queue_streams.hpp"
 
 namespace bp::vulkan {
 namespace {
@@ -70,8 +71,7 @@ void Device::set_heaps() {
 }
 
 const bp_device_properties& Device::properties() {
-  // Only this member changes. Another thread may read the properties at the same time.
-  std::atomic_ref<uint64_t>(properties_.generation).store(generation());
+  write_generation(properties_, generation());
   return properties_;
 }
 
@@ -115,13 +115,7 @@ bool Device::is_in_use() const {
 void Device::end_work() {
   const Outcome loss{.status = BP_DEVICE_LOST,
                      .text = card_->physical().name + " is lost" + card_->loss()};
-  for (const std::shared_ptr<Queue>& queue : streams_.live_work()) queue->lose(loss);
-  // Streams of other devices may wait for a signal of the host, which is refused from now on.
-  std::vector<std::shared_ptr<Moment>> signals;
-  events_.for_each([&](Event& event) {
-    if (event.is_signalled()) signals.push_back(event.latest());
-  });
-  for (const std::shared_ptr<Moment>& moment : signals) moment->submitted->complete(loss);
+  lose_work(streams_, events_, loss, [](Moment& moment) -> Point& { return *moment.submitted; });
 }
 
 void Device::end_handles() {

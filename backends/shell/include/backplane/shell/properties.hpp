@@ -2,6 +2,7 @@
 // own device.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <iterator>
 #include <span>
@@ -46,6 +47,12 @@ constexpr bp_device_properties make_properties(const char* name, bp_device_class
           .heap_stride_bytes = sizeof(bp_heap),
           .dtypes = dtypes.data(),
           .dtype_count = dtypes.size()};
+}
+
+// Writes the generation of a device into its properties, which the host may have. Only this member
+// changes. Another thread may read the properties at the same time.
+inline void write_generation(bp_device_properties& properties, uint64_t generation) {
+  std::atomic_ref<uint64_t>(properties.generation).store(generation);
 }
 
 }  // namespace bp

@@ -7,15 +7,31 @@
 //   };
 //
 // A Stream has a `queue` and its `device`; the device has create_stream(), default_stream(),
-// is_default_stream(stream) and destroy_stream(stream).
+// is_default_stream(stream) and destroy_stream(stream). lose_work() is for such streams too.
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "backplane/shell/handles.hpp"
 #include "backplane/shell/lookup.hpp"
 #include "backplane/shell/stream_ops.hpp"
 
 namespace bp {
+
+// Ends the work of the streams of a lost device: it fails with `loss`, and waits no more. Streams
+// of other devices may wait for the events that the host signals, which it cannot do from now on,
+// so these events fail too. signal_of(moment) is the Point of the moment that the host completes.
+template <typename Stream, typename Event, typename SignalOf>
+void lose_work(const StreamSet<Stream, Queue>& streams, const HandleSet<Event>& events,
+               const Outcome& loss, const SignalOf& signal_of) {
+  for (const std::shared_ptr<Queue>& queue : streams.live_work()) queue->lose(loss);
+  std::vector<std::shared_ptr<typename Event::Moment>> signals;
+  events.for_each([&](Event& event) {
+    if (event.is_signalled()) signals.push_back(event.latest());
+  });
+  for (const auto& moment : signals) signal_of(*moment).complete(loss);
+}
 
 template <typename Instance, typename Device, typename ItsStream, typename ItsEvent>
 struct StreamHandles : Cards<Instance, Device> {
