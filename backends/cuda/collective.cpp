@@ -117,10 +117,7 @@ std::byte* range_of(const bp_buffer_ref& range, const Device& device, uint64_t e
   if (buffer.device != &device) {
     refuse(BP_INVALID_ARGUMENT, name + " is one of another device than the group's");
   }
-  if (range.byte_offset > buffer.size_bytes ||
-      range.size_bytes > buffer.size_bytes - range.byte_offset) {
-    refuse(BP_INVALID_ARGUMENT, name + " leaves its buffer");
-  }
+  if (!is_inside(range, buffer.size_bytes)) refuse_range(range, buffer.size_bytes, name);
   const auto item = static_cast<uint64_t>(dtype_size_bytes(dtype));
   if (elements > range.size_bytes / item) {
     refuse(BP_INVALID_ARGUMENT, name + " has " + std::to_string(range.size_bytes) +

@@ -58,8 +58,6 @@ struct Buffer : Handle {
   bool is_mapped = false;
 };
 
-inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
-
 // Returns the buffer behind a handle, which is the argument `what` of the entry `call`. Throws
 // StatusError.
 inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what = "buffer") {
@@ -106,9 +104,8 @@ struct MemoryTraits : Cards<Instance, Device> {
   static uint64_t address_of(const Buffer& b) { return b.address; }
   static bool is_registered(const Buffer& b) { return b.kind == BufferKind::kRegistered; }
   static void check_map(const Buffer& b);
-  static void* map(const Range& range) {
-    return begin_of(range);
-  }  // What the host sees is coherent.
+  // Memory that the host sees is coherent, so there is no flush().
+  static void* map(const Range& range) { return begin_of(range); }
 
   static bool is_local(const Stream& s, const Buffer& b) {
     return b.device->ordinal() == s.device->ordinal();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 
+#include "backplane/shell/buffers.hpp"
 #include "backplane/shell/first_size.hpp"
 #include "backplane/shell/graph.hpp"
 
@@ -71,12 +72,7 @@ void Captures::check_range(const bp_buffer_ref* range, const char* what) const {
     throw StatusError(BP_INVALID_ARGUMENT,
                       std::string(what) + ": buffer is NULL or not one of this backend");
   }
-  if (range->byte_offset > size_bytes || range->size_bytes > size_bytes - range->byte_offset) {
-    throw StatusError(BP_INVALID_ARGUMENT,
-                      std::string(what) + ": " + std::to_string(range->size_bytes) + " bytes at " +
-                          std::to_string(range->byte_offset) + " leave the buffer of " +
-                          std::to_string(size_bytes));
-  }
+  if (!is_inside(*range, size_bytes)) refuse_range(*range, size_bytes, what);
 }
 
 // ---- Begin and end ------------------------------------------------------------------------------

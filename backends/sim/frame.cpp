@@ -137,9 +137,7 @@ void add_use(std::vector<Use>& uses, const bp_buffer_ref& range, const Stream& s
   if (range.buffer == nullptr) return;
   const Buffer& b = local_buffer(range.buffer, stream, what);
   const uint64_t size_bytes = b.size_bytes;
-  const bool is_inside =
-      range.byte_offset <= size_bytes && range.size_bytes <= size_bytes - range.byte_offset;
-  if (!is_inside || range.byte_offset % kWorkspaceAlignmentBytes != 0) {
+  if (!is_inside(range, size_bytes) || range.byte_offset % kWorkspaceAlignmentBytes != 0) {
     refuse(BP_INVALID_ARGUMENT,
            std::string("launch: ") + what + ": " + std::to_string(range.size_bytes) + " bytes at " +
                std::to_string(range.byte_offset) + " of a buffer of " + std::to_string(size_bytes) +

@@ -81,11 +81,13 @@ inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(hand
 // A range of a buffer, checked.
 using Range = BufferRange<Buffer>;
 
-// Returns a range for work that uses it. Throws StatusError if the range leaves its buffer, or if
-// its memory may not be used with this access.
+// Returns a range for work that uses it.
 inline Use use_of(const Range& range, Access access) {
   return range.buffer.use(range.byte_offset, range.size_bytes, access);
 }
+
+// The same for a range that is not checked yet. Throws StatusError if it leaves its buffer, or if
+// its memory may not be used with this access.
 Use use_of(const bp_buffer_ref& range, Access access, const char* call, const char* what);
 
 // What the table of the allocator, which the shell makes, asks of this backend. memory_copy.cpp has

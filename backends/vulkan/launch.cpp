@@ -69,11 +69,7 @@ Range Launch::workspace() const {
   const bp_buffer_ref& range = launch_.workspace;
   if (range.buffer == nullptr || prepared_ != nullptr) return {};
   Buffer& b = local_buffer(range.buffer, card_, "workspace");
-  if (range.byte_offset > b.size_bytes || range.size_bytes > b.size_bytes - range.byte_offset) {
-    bp::refuse(BP_INVALID_ARGUMENT, "launch: workspace: " + std::to_string(range.size_bytes) +
-                                        " bytes at " + std::to_string(range.byte_offset) +
-                                        " leave a buffer of " + std::to_string(b.size_bytes));
-  }
+  if (!is_inside(range, b.size_bytes)) refuse_range(range, b.size_bytes, "launch: workspace");
   return {&b, range.byte_offset, range.size_bytes};
 }
 

@@ -55,10 +55,6 @@ inline Buffer& buffer_of(bp_buffer* handle, const char* call, const char* what =
   return live_object_of<Buffer>(handle, call, what);
 }
 
-// Returns the buffer behind a handle, even if its device is lost or was reset; NULL if the handle
-// is not of this backend.
-inline Buffer* buffer_or_null(bp_buffer* handle) { return object_of<Buffer>(handle); }
-
 // A range of a buffer, checked.
 using CheckedRange = BufferRange<Buffer>;
 

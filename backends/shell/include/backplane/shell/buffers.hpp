@@ -36,14 +36,15 @@ struct BufferRange {
   uint64_t byte_offset, size_bytes;
 };
 
-// Checks that a range lies in its buffer, which has buffer_bytes.
-inline void check_inside(const bp_buffer_ref& range, uint64_t buffer_bytes, const char* call,
-                         const char* name) {
-  if (range.byte_offset <= buffer_bytes && range.size_bytes <= buffer_bytes - range.byte_offset) {
-    return;
-  }
-  refuse(BP_INVALID_ARGUMENT, std::string(call) + ": " + name + ": " +
-                                  std::to_string(range.size_bytes) + " bytes at " +
+// Returns whether a range lies in its buffer, which has buffer_bytes.
+inline bool is_inside(const bp_buffer_ref& range, uint64_t buffer_bytes) {
+  return range.byte_offset <= buffer_bytes && range.size_bytes <= buffer_bytes - range.byte_offset;
+}
+
+// Refuses a range that does not lie in its buffer. `what` names the entry and the argument.
+[[noreturn]] inline void refuse_range(const bp_buffer_ref& range, uint64_t buffer_bytes,
+                                      const std::string& what) {
+  refuse(BP_INVALID_ARGUMENT, what + ": " + std::to_string(range.size_bytes) + " bytes at " +
                                   std::to_string(range.byte_offset) + " leave the buffer of " +
                                   std::to_string(buffer_bytes));
 }
@@ -60,7 +61,7 @@ BufferRange<Buffer> checked_range(const bp_buffer_ref* range, const char* call, 
     refuse(BP_INVALID_ARGUMENT, what() + ": buffer is NULL or not one of this backend");
   }
   require_alive(*b, call, name);
-  check_inside(*range, b->size_bytes, call, name);
+  if (!is_inside(*range, b->size_bytes)) refuse_range(*range, b->size_bytes, what());
   if constexpr (requires { b->check_access(call, name, *range, access); }) {
     b->check_access(call, name, *range, access);
   }
