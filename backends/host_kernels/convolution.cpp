@@ -257,10 +257,6 @@ bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, La
   });
 }
 
-constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F64, BP_F64, BP_F16,  BP_F16,
-                                    BP_F16,  BP_F32, BP_F32, BP_F16, BP_BF16, BP_BF16,
-                                    BP_BF16, BP_F32, BP_F32, BP_BF16};
-
 }  // namespace
 
 constinit const bp_kernel kConvolution =

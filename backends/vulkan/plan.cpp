@@ -93,7 +93,7 @@ bp_status prepare_plan(const bp_kernel* kernel, bp_device* device, const bp_prep
 }
 
 bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_info* out_info) {
-  return entry(kernel->state, [&](const Instance&) -> bp_status {
+  return entry<Instance>(kernel->state, [&](const Instance&) -> bp_status {
     check_plan(*kernel, plan);
     check_offer(out_info, kFirstSize<bp_plan_info>, "plan_info: out_info");
     const Plan& ours = *plan_of(plan);
@@ -107,7 +107,7 @@ bp_status write_plan_info(const bp_kernel* kernel, const bp_plan* plan, bp_plan_
 
 bp_status refuse_packing(const bp_kernel* kernel, const bp_launch*, const void*,
                          const bp_buffer_ref*) {
-  return entry(kernel->state, [&](const Instance&) -> bp_status {
+  return entry<Instance>(kernel->state, [&](const Instance&) -> bp_status {
     refuse(BP_INVALID_ARGUMENT, std::string(kernel->name) + ": the plan has nothing to pack");
   });
 }

@@ -220,10 +220,6 @@ bp_status backward_bias_launch(const bp_convolution_backward_bias_args& args, La
   });
 }
 
-constexpr bp_dtype kBiasDtypes[] = {BP_F32,  BP_F32, BP_F64, BP_F64, BP_F16,  BP_F16,
-                                    BP_F16,  BP_F32, BP_F32, BP_F16, BP_BF16, BP_BF16,
-                                    BP_BF16, BP_F32, BP_F32, BP_BF16};
-
 }  // namespace
 
 bp_status launch_convolution_direct(const Convolution& c, Launch& launch) {

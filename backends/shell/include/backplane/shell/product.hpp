@@ -46,6 +46,13 @@ inline constexpr bp_dtype kProductDtypes[] = {
     BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_BF16, BP_BF16, BP_F32,  BP_F32,  BP_F32,
     BP_BF16, BP_BF16, BP_F32, BP_BF16, BP_F32, BP_F32,  BP_F32,  BP_BF16,
 };
+
+// The combinations for the gradient of a bias, which is summed over the gradient of the output, as
+// rows of both.
+inline constexpr bp_dtype kBiasDtypes[] = {
+    BP_F32, BP_F32, BP_F64, BP_F64,  BP_F16,  BP_F16,  BP_F16, BP_F32,
+    BP_F32, BP_F16, BP_BF16, BP_BF16, BP_BF16, BP_F32, BP_F32, BP_BF16,
+};
 // clang-format on
 
 // Returns the address of the first element of a tensor.
