@@ -20,9 +20,18 @@ constexpr GradeRow kGrades[] = {{'A', 0.8}, {'B', 0.6}, {'C', 0.4}, {'D', 0.25},
 constexpr double kStalled = 0.5;
 constexpr double kManyLaunches = 10;
 
+// Returns 0 for a metric that is missing, or is no finite number: a result passes through JSON,
+// which has neither NaN nor infinity, and comes from a process that it shares with the backend.
 double metric(const Result& result, const char* name) {
   const auto found = result.metrics.find(name);
-  return found == result.metrics.end() ? 0 : found->second;
+  return found == result.metrics.end() || !std::isfinite(found->second) ? 0 : found->second;
+}
+
+// Returns the scatter of a call; infinite if the result has one that is no finite number.
+double scatter_of(const Result& result) {
+  const auto found = result.metrics.find("scatter");
+  if (found == result.metrics.end()) return 0;
+  return std::isfinite(found->second) ? found->second : HUGE_VAL;
 }
 
 // Returns the seconds that memory needs, or 0 if no ceiling of memory is known.
@@ -159,6 +168,7 @@ std::string PerfLine::grade_text() const {
   if (is_between()) return std::string(1, best_grade) + " or " + worst_grade;
   if (is_busy) return "not graded: busy machine";
   if (std::isinf(uncertainty.ceilings)) return "not graded: its ceiling did not settle";
+  if (std::isinf(uncertainty.total())) return "not graded: its scatter is not known";
   return "not graded: noise " + percent_text(uncertainty.total());
 }
 
@@ -200,7 +210,7 @@ PerfLine make_line(const Case& which, const Result& result, const Ceilings& ceil
   line.bytes_updated = metric(result, "bytes_updated");
   line.flops = metric(result, "flops");
   line.is_busy = metric(result, "is_busy") > 0 || is_stalled(result, ceilings);
-  line.uncertainty.scatter = line.is_busy ? HUGE_VAL : metric(result, "scatter");
+  line.uncertainty.scatter = line.is_busy ? HUGE_VAL : scatter_of(result);
   if (line.is_measured()) grade(line, ceilings);
   return line;
 }

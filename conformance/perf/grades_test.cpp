@@ -182,6 +182,43 @@ TEST(Grades, AreNotGivenWithoutACeiling) {
   EXPECT_NE(summary.findings[0].find("no roof"), std::string::npos);
 }
 
+// JSON has no other way to write a number that is not finite than null, which is read as a NaN.
+TEST(Grades, AreNotGivenForNumbersThatAreNone) {
+  Result scattered = measured(0.5, 2e9, 1e9);
+  scattered.metrics["scatter"] = std::nan("");
+  const PerfLine unknown = make_line(perf_case("perf.a"), scattered, plain_ceilings());
+  EXPECT_EQ(unknown.grade_text(), "not graded: its scatter is not known");
+  EXPECT_EQ(unknown.best_grade, 'A');
+  EXPECT_EQ(unknown.worst_grade, 'F');
+
+  for (const char* name : {"median_s", "bytes_read", "bytes_written", "bytes_updated", "flops",
+                           "copy_yardstick_s", "part_yardstick_s", "is_busy"}) {
+    Result result = measured(0.5, 2e9, 1e9, 1e9);
+    result.metrics[name] = std::nan("");
+    Ceilings ceilings = plain_ceilings();
+    ceilings.copy_yardstick_s = 1e-3;
+    const PerfLine line = make_line(perf_case("perf.a"), result, ceilings);
+    EXPECT_TRUE(std::isfinite(line.fraction) && std::isfinite(line.slowdown)) << name;
+    const PerfSummary summary = summarize_perf({line}, ceilings);
+    EXPECT_EQ(summary.measured, name == std::string("median_s") ? 0u : 1u) << name;
+    EXPECT_TRUE(std::isfinite(summary.mean_fraction)) << name;
+  }
+}
+
+TEST(Grades, HaveNoCeilingFromNumbersThatAreNone) {
+  Ceilings ceilings;
+  for (const char* name : {"copy", "read", "write", "update"}) {
+    PerfLine line;
+    line.id = "perf.ceiling." + std::string(name);
+    line.is_ceiling = true;
+    line.result.metrics["bytes_per_s"] = std::nan("");
+    take_ceiling(line, ceilings);
+  }
+  const PerfLine line = make_line(perf_case("perf.a"), measured(0.5, 2e9, 1e9), ceilings);
+  EXPECT_FALSE(line.has_roof());
+  EXPECT_EQ(line.best_grade, '-');
+}
+
 TEST(Grades, FindWhatIsFasterThanItsRoof) {
   const PerfLine line = make_line(perf_case("perf.a"), measured(0.1, 1e9, 1e9), plain_ceilings());
   const PerfSummary summary = summarize_perf({line}, plain_ceilings());
