@@ -312,9 +312,9 @@ TEST(ChangedCases, SayWhatIsWrongInEachPart) {
   expect("/tensors/0/fill/0", 99, "fill 99 is not known");
   expect("/tensors/0/fill/0", -1, "fill -1 is not known");
   expect("/tensors/0/fill", nlohmann::json::array(), "array index 0");
-  expect("/tensors/0/shape", {3, -4}, "makes no legal call: ");
+  expect("/tensors/0/shape", {3, -4}, "shape 3x-4 is not allowed");
   expect("/tensors/0/shape", {3, 5}, "makes no legal call: ");
-  expect("/tensors/0/shape", "3x4", "type must be array");
+  expect("/tensors/0/shape", "3x4", "a text stands where a list of integers is expected");
   expect("/tensors/3", {{"name", "more"}}, "has 4 tensors; the case has 3");
   expect("/tensors", 7, "has 1 tensors; the case has 3");
 }

@@ -1,5 +1,6 @@
 #include "conformance/shrink/changed_case.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "conformance/cases/engine/host_call.hpp"
@@ -21,13 +22,30 @@ json attribute_json(const Attribute& attribute) {
   return {{"dtype", dtype_text(scalar.dtype)}, {"bits", scalar.bits}};
 }
 
+// A number with a fraction is refused, because a conversion would cut it off.
+int64_t integer_of(const json& value) {
+  if (!value.is_number_integer()) {
+    throw UsageError(kind_text(value) + " stands where an integer is expected");
+  }
+  return value.get<int64_t>();
+}
+
+Shape integers_of(const json& value) {
+  if (!value.is_array()) {
+    throw UsageError(kind_text(value) + " stands where a list of integers is expected");
+  }
+  Shape integers;
+  for (const json& integer : value) integers.push_back(integer_of(integer));
+  return integers;
+}
+
 void read_attribute(const json& value, Attribute& attribute) {
   if (auto* integer = std::get_if<int64_t>(&attribute.value)) {
-    value.get_to(*integer);
+    *integer = integer_of(value);
   } else if (auto* number = std::get_if<double>(&attribute.value)) {
     value.get_to(*number);
   } else if (auto* list = std::get_if<Shape>(&attribute.value)) {
-    value.get_to(*list);
+    *list = integers_of(value);
   } else {
     auto& scalar = std::get<bp_scalar>(attribute.value);
     scalar.dtype = bp_dtype_from_name(value.at("dtype").get<std::string>().c_str());
@@ -51,6 +69,20 @@ json tensor_json(const TensorArgument& argument) {
   return tensor;
 }
 
+// Refuses a shape of so many elements that strides and sizes in bytes could overflow.
+void check_shape(const Shape& shape) {
+  constexpr int64_t kMostElements = int64_t{1} << 40;
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0 || extent > kMostElements / count) {
+      throw UsageError("shape " + shape_text(shape) +
+                       " is not allowed: extents are at least 0, and a tensor has at most 2^40 "
+                       "elements");
+    }
+    count *= std::max<int64_t>(extent, 1);
+  }
+}
+
 bool is_same_fill(const Fill& a, const Fill& b) {
   return a.kind == b.kind && a.low == b.low && a.high == b.high;
 }
@@ -60,7 +92,8 @@ void read_tensor(const json& tensor, TensorArgument& argument) {
     throw UsageError("tensor \"" + tensor.at("name").get<std::string>() + "\" stands where \"" +
                      std::string(argument.name) + "\" is expected");
   }
-  tensor.at("shape").get_to(argument.shape);
+  argument.shape = integers_of(tensor.at("shape"));
+  check_shape(argument.shape);
   argument.layout = layout_from_name(tensor.at("layout").get<std::string>());
   if (!tensor.contains("fill")) return;
   const json& fill = tensor.at("fill");
@@ -142,7 +175,7 @@ void infer_outputs(OpCase& op_case) {
   }
 }
 
-Case make_changed_case(const CaseList& suite, const json& description) {
+Case make_changed_case(const CaseList& suite, const json& description) try {
   const std::string id = description.is_object() ? description.value("case", "") : "";
   const Case* base = suite.find(id);
   if (base == nullptr || base->op_case == nullptr) {
@@ -163,6 +196,8 @@ Case make_changed_case(const CaseList& suite, const json& description) {
     }
   };
   return made;
+} catch (const json::exception& e) {
+  throw UsageError(e.what());
 }
 
 }  // namespace bp::conformance
