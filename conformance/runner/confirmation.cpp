@@ -24,11 +24,10 @@ std::optional<Attempt> Supervisor::repeat(const std::vector<size_t>& before, con
   std::vector<size_t> batch = before;
   batch.push_back(failed.index);
   std::optional<Attempt> found;
-  const BatchReport report =
-      run_batch(options_.session, cases_, batch, attempt, [&](const Attempt& a) {
-        if (a.index == failed.index) found = a;
-        return true;
-      });
+  const BatchReport report = run_worker(batch, attempt, [&](const Attempt& a) {
+    if (a.index == failed.index) found = a;
+    return true;
+  });
   // A worker that died between two cases dies here before the orderly end, because no next case
   // follows.
   if (failed.is_after_end && found && report.unload_failure) found->result = *report.unload_failure;

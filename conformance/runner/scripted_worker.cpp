@@ -1,6 +1,5 @@
 #include "conformance/runner/scripted_worker.hpp"
 
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,9 +9,8 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <sstream>
 
-#include "conformance/process/child.hpp"
-#include "conformance/process/child_test_routines.hpp"
 #include "conformance/runner/protocol.hpp"
 #include "conformance/runner/setup.hpp"
 #include "conformance/runner/warden.hpp"
@@ -111,12 +109,15 @@ class ScriptedWorker {
     if (verb == "raw") return static_cast<void>(write_all(kRecordFd, rest));
     if (verb == "exit") _exit(std::atoi(rest.c_str()));
     if (verb == "kill_parent") kill(getppid(), SIGKILL), wait_for_ever();
+    if (verb == "stop_parent") kill(getppid(), SIGSTOP), _exit(std::atoi(rest.c_str()));
     if (verb == "leave") leave_a_process();
-    if (verb == "segfault" || verb == "hang") {
+    if (verb == "deaf") signal(SIGTERM, SIG_IGN);
+    if (verb == "segfault" || verb == "hang" || verb == "deaf") {
       send(RecordType::kProgress, {{"case", id_}, {"phase", rest}});
-      verb == "hang" ? wait_for_ever() : die_of_a_signal();
+      verb == "segfault" ? die_of_a_signal() : wait_for_ever();
     }
     if (verb == "print") print(rest);
+    if (verb == "flood") print(std::string(std::stoul(rest), 'x'));
     end(result_of(verb, rest), verb);
     if (verb == "dies_late") die_of_a_signal();
   }
@@ -129,6 +130,15 @@ class ScriptedWorker {
     die_of_a_signal();
   }
 
+  // Returns whether each case of "a,b,c" ran in this process.
+  bool have_run(const std::string& ids) const {
+    std::istringstream list(ids);
+    for (std::string id; std::getline(list, id, ',');) {
+      if (!done_.contains(id)) return false;
+    }
+    return true;
+  }
+
   json result_of(const std::string& verb, const std::string& rest) const {
     if (verb == "end") return json::parse(rest);
     if (verb == "lost") return {{"status", "Fail"}, {"details", {{kLostDetail, "lost"}}}};
@@ -136,10 +146,11 @@ class ScriptedWorker {
       return {{"status", "Fail"}, {"cause", "attempt " + std::to_string(attempt_)}};
     }
     const bool fails = verb == "fail" || (verb == "once" && attempt_ == 1) ||
-                       (verb == "after" && done_.contains(head_of(rest))) ||
-                       (verb == "differs" && attempt_ == std::atoi(rest.c_str()));
+                       (verb == "after" && have_run(head_of(rest))) ||
+                       (verb == "differs" && attempt_ == std::atoi(rest.c_str())) ||
+                       (verb == "fails_but" && attempt_ != std::atoi(rest.c_str()));
     if (!fails) return {{"status", "Pass"}};
-    const bool has_two = verb == "after" || verb == "differs";
+    const bool has_two = verb == "after" || verb == "differs" || verb == "fails_but";
     return {{"status", "Fail"}, {"message", "it fails"}, {"cause", has_two ? rest_of(rest) : rest}};
   }
 
@@ -169,16 +180,3 @@ int run_scripted_worker(const std::string& setup_json) {
 }
 
 }  // namespace bp::conformance
-
-int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "--worker") == 0) {
-    return bp::conformance::run_scripted_worker(argv[2]);
-  }
-  if (argc == 3 && std::strcmp(argv[1], "--child") == 0) {
-    return bp::conformance::run_child(argv[2], bp::conformance::child_test_routines());
-  }
-  signal(SIGPIPE, SIG_IGN);  // As in bp-conformance, a write to a worker that is gone must not end
-                             // the process.
-  testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}

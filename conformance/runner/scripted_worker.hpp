@@ -20,8 +20,10 @@
 //   end:TEXT         TEXT is the payload of END, without "case" and "wall_ms"
 //   fail:CAUSE       ends as Fail, with that cause
 //   once:CAUSE       fails in attempt 1, and passes in each other attempt
-//   after:ID:CAUSE   fails if case ID ran before it in this process
+//   after:IDS:CAUSE  fails if each of the cases IDS, separated by commas, ran before it in this
+//                    process
 //   differs:N:CAUSE  fails in attempt N alone
+//   fails_but:N:CAUSE  fails in each attempt but N
 //   changes          fails in attempt N with cause "attempt N"
 //   lost             fails, and says that the device is lost
 //   raw:TEXT         sends these bytes in the place of END
@@ -31,11 +33,14 @@
 //   begin_twice      sends BEGIN twice
 //   no_time          sends END without "wall_ms"
 //   print:TEXT       prints TEXT and passes
+//   flood:COUNT      prints COUNT bytes and passes
 //   exit:CODE        exits
 //   segfault:PHASE   says that it is in PHASE, and dies of SIGSEGV
 //   hang:PHASE       says that it is in PHASE, and never ends
+//   deaf:PHASE       hangs, and ignores SIGTERM
 //   leave            leaves a process of a session of its own behind, and dies of SIGSEGV
 //   kill_parent      kills its parent, the warden
+//   stop_parent:CODE stops its parent, the warden, and exits
 //   dies_late        passes, and dies of SIGSEGV before the next case
 #pragma once
 

@@ -7,8 +7,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <numeric>
 
+#include "conformance/process/child.hpp"
+#include "conformance/process/child_test_routines.hpp"
+#include "conformance/runner/scripted_worker.hpp"
 #include "conformance/runner/warden.hpp"
 
 namespace bp::conformance {
@@ -348,3 +352,16 @@ TEST(ProcessEnds, SayHowAProcessEnded) {
 
 }  // namespace
 }  // namespace bp::conformance
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--worker") == 0) {
+    return bp::conformance::run_scripted_worker(argv[2]);
+  }
+  if (argc == 3 && std::strcmp(argv[1], "--child") == 0) {
+    return bp::conformance::run_child(argv[2], bp::conformance::child_test_routines());
+  }
+  signal(SIGPIPE, SIG_IGN);  // As in bp-conformance, a write to a worker that is gone must not end
+                             // the process.
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -79,25 +79,30 @@ void Supervisor::serve(int attempt) {
   for (;;) {
     const auto batch = std::make_shared<const std::vector<size_t>>(take_batch());
     if (batch->empty()) return;
-    BatchReport report;
-    try {
-      report = run_batch(options_.session, cases_, *batch, attempt,
-                         [&](const Attempt& a) { return take_attempt(a); });
-    } catch (const std::exception& e) {
-      const std::lock_guard lock(mutex_);
-      stop(std::string("the suite could not run a worker: ") + e.what());
-      note_process(kLoad, {.outcome = Outcome::kHarnessError, .message = e.what()});
-    }
+    const BatchReport report =
+        run_worker(*batch, attempt, [&](const Attempt& a) { return take_attempt(a); });
     settle(batch, report);
     if (report.is_abandoned) check_device();
+  }
+}
+
+// The threads of the supervisor call it, and no exception may leave them.
+BatchReport Supervisor::run_worker(std::span<const size_t> batch, int attempt,
+                                   const OnAttempt& on_attempt) {
+  try {
+    return run_batch(options_.session, cases_, batch, attempt, on_attempt);
+  } catch (const std::exception& e) {
+    const std::lock_guard lock(mutex_);
+    stop(std::string("the suite could not run a worker: ") + e.what());
+    note_process(kLoad, {.outcome = Outcome::kHarnessError, .message = e.what()});
+    return {};
   }
 }
 
 // A worker that survived SIGKILL still holds the device. Nothing else runs unless a fresh worker
 // can load and unload the backend.
 void Supervisor::check_device() {
-  const BatchReport report =
-      run_batch(options_.session, cases_, {}, 1, [](const Attempt&) { return true; });
+  const BatchReport report = run_worker({}, 1, [](const Attempt&) { return true; });
   const std::lock_guard lock(mutex_);
   if (report.load_failure) {
     stop("not reached: a worker could not be killed, and the device does not answer since: " +

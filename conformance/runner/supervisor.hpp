@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,9 @@ class Supervisor {
   void run_pending(std::deque<size_t> pending, int jobs, int attempt);
   void serve(int attempt);
   std::vector<size_t> take_batch();
+  // Runs a batch in a fresh worker. If no worker can be started, the run ends and the report is
+  // empty.
+  BatchReport run_worker(std::span<const size_t> batch, int attempt, const OnAttempt& on_attempt);
   bool take_attempt(const Attempt& attempt);
   void check_device();
   void settle(const std::shared_ptr<const std::vector<size_t>>& batch, const BatchReport& report);

@@ -5,68 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 
 #include "backplane/ops.h"
+#include "conformance/tests/runs_fixture.hpp"
 
 namespace bp::conformance {
 namespace {
 
 using nlohmann::json;
-
-class Runs : public testing::Test {
- protected:
-  Runs() {
-    std::vector<Case> all(6);
-    for (size_t i = 0; i < all.size(); ++i) {
-      all[i].id = "stream.case_" + std::to_string(i);
-      all[i].group = "stream";
-      all[i].tags = {"STREAM-1"};
-      all[i].run = [](Context&) {};
-    }
-    cases_ = CaseList(std::move(all));
-    options_.session.timeout_seconds = 60;  // No worker of these tests hangs.
-    probed_.hello = json::object();
-  }
-
-  void on_case(size_t index, const std::string& step) {
-    options_.session.setup.options.emplace_back(cases_[index].id, step);
-  }
-
-  RunReport run(const std::vector<size_t>& selection) {
-    Supervisor supervisor(options_, cases_, [&](const Attempt& attempt, const Position& position) {
-      if (attempt.index < cases_.size()) seen_.push_back(attempt.index);
-      positions_.push_back(position);
-      if (on_attempt_) on_attempt_(attempt);
-    });
-    return supervisor.run(selection, probed_);
-  }
-  RunReport run_all() {
-    std::vector<size_t> selection(cases_.size());
-    std::iota(selection.begin(), selection.end(), size_t{0});
-    return run(selection);
-  }
-
-  static const Result& result_of(const RunReport& report, size_t index) {
-    return report.finals.at(index).attempt.result;
-  }
-  static std::string outcomes(const RunReport& report) {
-    std::string text;
-    for (const Final& final : report.finals) {
-      text += (text.empty() ? "" : " ") + std::string(outcome_name(final.attempt.result.outcome));
-    }
-    return text;
-  }
-
-  CaseList cases_{std::vector<Case>()};
-  RunOptions options_;
-  BatchReport probed_;
-  std::vector<size_t> seen_;
-  std::vector<Position> positions_;
-  std::function<void(const Attempt&)> on_attempt_;
-};
 
 TEST_F(Runs, GiveOneResultForEachSelectedCaseInTheirOrder) {
   on_case(4, "fail:values");
