@@ -36,6 +36,7 @@ std::optional<Attempt> Supervisor::repeat(const std::vector<size_t>& before, con
     report_.is_interrupted = true;
     stop("not reached: interrupted");
   }
+  if (report.load_failure) note_process(kLoad, *report.load_failure);
   if (found) observe(*found);
   return found;
 }
@@ -76,10 +77,11 @@ void Supervisor::confirm(Entry& entry) {
   Final& final = entry.result;
   for (int retry = 1; retry <= options_.retries; ++retry) {
     const std::optional<Attempt> solo = repeat({}, final.attempt, options_.repeat + retry);
-    if (is_stopped()) return;
+    // Without an attempt nothing more is known of the failure than before.
+    if (is_stopped() || !solo) return;
     ++final.attempt_count;
-    if (solo && ended_alike(solo->result, final.attempt.result)) continue;
-    if (solo && count_of(solo->result.outcome) == Count::kFailed) {
+    if (ended_alike(solo->result, final.attempt.result)) continue;
+    if (count_of(solo->result.outcome) == Count::kFailed) {
       // The case fails alone too, but in another way: the result of the fresh process counts.
       final.attempt = *solo;
       final.is_confirmed = true;

@@ -123,6 +123,20 @@ TEST_F(Confirmations, AskForNoFailureThatARepetitionCannotChange) {
   EXPECT_FALSE(report.finals[0].is_confirmed || report.finals[1].is_confirmed);
 }
 
+TEST_F(Confirmations, LeaveAFailureAsItIsWhereTheBackendLoadsNoMore) {
+  on_case(1, "fail:values");
+  on_attempt_ = [&](const Attempt& attempt) {
+    if (attempt.index == 1) options_.session.setup.plugin = "no_hello:3";
+  };
+  const RunReport report = run({0, 1});
+  EXPECT_EQ(outcomes(report), "Pass Fail") << "it is no Flake: it did not run again";
+  EXPECT_EQ(result_of(report, 1).cause, "values");
+  EXPECT_FALSE(report.finals[1].is_confirmed);
+  ASSERT_EQ(report.process.size(), 1u);
+  EXPECT_EQ(report.process[0].index, kLoad);
+  EXPECT_EQ(report.process[0].result.message, "the process exited with code 3 while loading");
+}
+
 TEST_F(Confirmations, EndTheRunWhereNoWorkerCanBeStarted) {
   on_case(1, "fail:values");
   std::optional<NoMoreFiles> no_more_files;
