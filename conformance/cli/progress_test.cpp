@@ -1,0 +1,124 @@
+// What a terminal shows of a run: the tests draw on a pseudo-terminal in the place of standard
+// error.
+#include "conformance/cli/progress.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace bp::conformance {
+namespace {
+
+// While it lives, standard error is a terminal of so many columns.
+class Terminal {
+ public:
+  explicit Terminal(unsigned short columns) {
+    master_ = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    EXPECT_EQ(grantpt(master_) + unlockpt(master_), 0);
+    const int slave = open(ptsname(master_), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    termios settings{};
+    tcgetattr(slave, &settings);
+    settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // It hands on each byte as it is.
+    tcsetattr(slave, TCSANOW, &settings);
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(slave, TIOCSWINSZ, &size);
+    saved_ = dup(STDERR_FILENO);
+    dup2(slave, STDERR_FILENO);
+    close(slave);
+  }
+  ~Terminal() {
+    dup2(saved_, STDERR_FILENO);
+    close(saved_);
+    close(master_);
+  }
+  Terminal(const Terminal&) = delete;
+
+  // Returns what was written since the last call; "" if there is nothing.
+  std::string take() const {
+    std::string text;
+    for (pollfd source{master_, POLLIN, 0}; poll(&source, 1, 0) > 0;) {
+      char bytes[4096];
+      const ssize_t size = read(master_, bytes, sizeof(bytes));
+      if (size <= 0) break;
+      text.append(bytes, static_cast<size_t>(size));
+    }
+    return text;
+  }
+
+ private:
+  int master_ = -1, saved_ = -1;
+};
+
+// Updates until the terminal shows it, because a bar is not drawn for each update.
+std::string drawn(Progress& progress, const Terminal& terminal, const ProgressState& state) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (std::chrono::steady_clock::now() < limit) {
+    progress.update(state);
+    if (const std::string text = terminal.take(); !text.empty()) return text;
+  }
+  return "";
+}
+
+constexpr const char* kErase = "\r\033[K";
+
+TEST(ProgressBar, ShowsTheCountsAndTheCaseInTheWidthOfTheTerminal) {
+  const Terminal wide(200);
+  Progress progress(false, true);
+  const std::string text =
+      drawn(progress, wide, {.done = 1, .total = 2, .failed = 3, .what = "op.add.f32"});
+  EXPECT_TRUE(text.starts_with(kErase + std::string("[############............] 1/2  50 %  "
+                                                    "3 failed  ")))
+      << text;
+  EXPECT_TRUE(text.ends_with(" left  op.add.f32")) << text;
+  const std::string confirming =
+      drawn(progress, wide, {.is_confirming = true, .done = 2, .total = 2, .failed = 3});
+  EXPECT_NE(confirming.find("[########################] 2/2  100 %  failures confirmed  0 s left"),
+            std::string::npos)
+      << confirming;
+}
+
+TEST(ProgressBar, IsCutAtTheEndOfTheLine) {
+  for (const size_t columns : {60, 1}) {  // Below 40 columns it is as wide as for 40.
+    const Terminal narrow(static_cast<unsigned short>(columns));
+    Progress progress(false, true);
+    const std::string text = drawn(progress, narrow, {.total = 7, .what = std::string(300, 'x')});
+    EXPECT_EQ(text.size(), std::string(kErase).size() + std::max<size_t>(columns, 40) - 1) << text;
+  }
+}
+
+TEST(ProgressBar, IsRemovedOnceBeforeOtherOutputAndAtItsEnd) {
+  const Terminal terminal(80);
+  {
+    Progress progress(false, true);
+    progress.clear();
+    EXPECT_EQ(terminal.take(), "") << "nothing is shown yet";
+    EXPECT_NE(drawn(progress, terminal, {.total = 7}), "");
+    progress.clear();
+    progress.clear();
+    EXPECT_EQ(terminal.take(), kErase);
+    EXPECT_NE(drawn(progress, terminal, {.done = 1, .total = 7}), "");
+  }
+  EXPECT_EQ(terminal.take(), kErase);
+}
+
+TEST(ProgressBar, IsNotDrawnWhereItMayNotBe) {
+  const Terminal terminal(80);
+  Progress quiet(true, true), lines(false, false), nothing(false, true);
+  for (int i = 0; i < 1000; ++i) {
+    quiet.update({.done = 1, .total = 2});
+    lines.update({.done = 1, .total = 2});
+    nothing.update({.done = 0, .total = 0});  // No case is selected.
+  }
+  quiet.clear();
+  lines.clear();
+  EXPECT_EQ(terminal.take(), "");
+}
+
+}  // namespace
+}  // namespace bp::conformance
