@@ -90,5 +90,85 @@ TEST(Pattern, BoundsItsLengthItsDepthAndItsSize) {
   EXPECT_THROW(Pattern("a{99999999999999999999}"), PatternError);
 }
 
+TEST(Pattern, KnowsEachByteOfAClassAndOfASet) {
+  const auto bytes_of = [](const char* expression) {
+    const Pattern pattern(expression);
+    std::string found;
+    for (int byte = 0; byte < 256; ++byte) {
+      const char c = static_cast<char>(byte);
+      if (pattern.matches(std::string_view(&c, 1))) found += c;
+    }
+    return found;
+  };
+  EXPECT_EQ(bytes_of("\\d"), "0123456789");
+  EXPECT_EQ(bytes_of("\\s"), "\t\n\v\f\r ");
+  EXPECT_EQ(bytes_of("\\w").size(), 63u) << "letters, digits and _";
+  for (const char* inverse : {"\\D", "\\S", "\\W", "[^\\d]"}) {
+    EXPECT_NE(bytes_of(inverse).find('\xff'), std::string::npos) << inverse;
+    EXPECT_NE(bytes_of(inverse).find('\0'), std::string::npos) << inverse;
+  }
+  EXPECT_EQ(bytes_of(".").size(), 254u) << "all but the two ends of lines";
+  EXPECT_EQ(bytes_of("[^a]").size(), 255u) << "the ends of lines too";
+  EXPECT_EQ(bytes_of("[]").size(), 0u);
+  EXPECT_EQ(bytes_of("[^]").size(), 256u);
+  EXPECT_EQ(bytes_of("[a-]"), "-a") << "a - at the end is itself";
+  EXPECT_EQ(bytes_of("[-a]"), "-a");
+  EXPECT_EQ(bytes_of("[+--]"), "+,-");
+  EXPECT_EQ(bytes_of("[\\d-z]"), "-0123456789z") << "no range begins with a class";
+  EXPECT_EQ(bytes_of("[\\]\\\\]"), "\\]");
+  EXPECT_EQ(bytes_of("[\x80-\xff]").size(), 128u);
+  EXPECT_EQ(bytes_of("\\t|\\n|\\."), "\t\n.");
+}
+
+TEST(Pattern, FindsTheEndsOfTheTextOnlyThere) {
+  EXPECT_TRUE(Pattern("^$").matches(""));
+  EXPECT_TRUE(Pattern("(^a|b)+").matches("ab"));
+  EXPECT_FALSE(Pattern("(^a|b)+").matches("ba"));
+  EXPECT_FALSE(Pattern("a$b").matches("ab"));
+  EXPECT_TRUE(Pattern("a$()").matches("a"));
+  EXPECT_TRUE(Pattern("(^)*(a|$)*($)+").matches("aa"));
+}
+
+TEST(Pattern, CountsRepetitionsExactly) {
+  const auto lengths = [](const char* expression) {
+    std::string found;
+    for (size_t n = 0; n < 10; ++n) {
+      if (Pattern(expression).matches(std::string(n, 'a'))) found += std::to_string(n);
+    }
+    return found;
+  };
+  EXPECT_EQ(lengths("a{0}"), "0");
+  EXPECT_EQ(lengths("a{0,0}"), "0");
+  EXPECT_EQ(lengths("a{0,2}"), "012");
+  EXPECT_EQ(lengths("a{3,}"), "3456789");
+  EXPECT_EQ(lengths("(aa){1,3}?"), "246");
+  EXPECT_EQ(lengths("(a{2}|a{3}){2}"), "456");
+  EXPECT_EQ(lengths("(a?){3}"), "0123");
+  EXPECT_EQ(lengths("(|a)+"), "0123456789");
+  EXPECT_EQ(lengths("(a{0}){3,}"), "0");
+}
+
+TEST(Pattern, RefusesWhatWouldBeReadInTwoWays) {
+  for (const char* expression :
+       {"a**",    "a+*",     "a???",  "a{2}{3}", "a{2",     "a{2,",        "a{2,3",
+        "a{2;3}", "a{}",     "a{-1}", "{2}",     "|*",      "(*)",         "(?",
+        "(?:",    "(?<a>b)", "a}",    "a]",      "[a-\\d]", "[[:alpha:]]", "[a",
+        "[a-",    "[\\",     "\\b",   "\\u0041", "\\x41",   "\\0",         "a|)"}) {
+    EXPECT_THROW(Pattern{expression}, PatternError) << expression;
+  }
+}
+
+TEST(Pattern, TakesAnExpressionOfEachLimitAndNoMore) {
+  std::string longest;
+  while (longest.size() < kMaxPatternBytes) longest += "(?:)";
+  EXPECT_TRUE(Pattern(longest).matches(""));
+  EXPECT_THROW(Pattern(longest + "a"), PatternError);
+  // One state is that of the end.
+  const std::string most = "a{" + std::to_string(kMaxPatternStates - 1) + "}";
+  EXPECT_TRUE(Pattern(most).matches(std::string(kMaxPatternStates - 1, 'a')));
+  EXPECT_FALSE(Pattern(most).matches(std::string(kMaxPatternStates, 'a')));
+  EXPECT_THROW(Pattern("a" + most), PatternError);
+}
+
 }  // namespace
 }  // namespace bp::conformance

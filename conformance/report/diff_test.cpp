@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -72,6 +73,79 @@ TEST_F(Diffs, SortChangesByWhatTheyMean) {
   EXPECT_NE(text.find("Pass -> Timeout: m"), std::string::npos) << text;
   EXPECT_NE(text.find("... and 1 more: -v"), std::string::npos) << text;
   EXPECT_TRUE(diff_runs(before, before).is_empty());
+}
+
+TEST_F(Diffs, TakeAnotherCauseForAChangeAndAnotherMessageForNone) {
+  const auto fail = [](const char* cause, const char* message) {
+    return nlohmann::json{{"case", "a"},
+                          {"status", "Fail"},
+                          {"attempt", 1},
+                          {"cause", cause},
+                          {"message", message}}
+               .dump() +
+           "\n";
+  };
+  const StoredRun before = run("a", fail("tail", "at 7"), "{}");
+  EXPECT_TRUE(diff_runs(before, run("b", fail("tail", "at 8\nand more"), "{}")).is_empty());
+  const RunDiff changed = diff_runs(before, run("c", fail("values", "at 7\nand more"), "{}"));
+  ASSERT_EQ(changed.changed.size(), 1u);
+  EXPECT_EQ(changed.changed[0].text, "Fail: cause tail -> values: at 7") << "on one line";
+}
+
+TEST_F(Diffs, FindADriftFromFourTimesTheMarginAndATenthOn) {
+  const auto has_drifted = [&](double then, double now) {
+    return !diff_runs(run("a", line("x", "Pass", then), "{}"),
+                      run("b", line("x", "Pass", now), "{}"))
+                .drifted.empty();
+  };
+  EXPECT_TRUE(has_drifted(0.025, 0.1));
+  EXPECT_FALSE(has_drifted(0.025, 0.0999)) << "it is far from the limit still";
+  EXPECT_FALSE(has_drifted(0.125, 0.499)) << "it has not grown enough";
+  EXPECT_TRUE(has_drifted(0.125, 0.5));
+  EXPECT_TRUE(has_drifted(0, 0.1));
+  EXPECT_FALSE(has_drifted(0.5, 0.1));
+  const double none = std::nan("");  // Stored as null.
+  EXPECT_FALSE(has_drifted(none, 0.9));
+  EXPECT_FALSE(has_drifted(0.01, none));
+}
+
+TEST_F(Diffs, NameWhatTheTwoRunsWereMadeWith) {
+  const char* const kInfo = R"({"suite":"0.1","sha256":"SHA","plugin":{"name":"acme.npu"},
+                                "run":{"tier":"TIER","seed":SEED}})";
+  const auto info = [&](const char* sha, const char* tier, const char* seed) {
+    std::string text = kInfo;
+    text.replace(text.find("SHA"), 3, sha);
+    text.replace(text.find("TIER"), 4, tier);
+    text.replace(text.find("SEED"), 4, seed);
+    return text;
+  };
+  const std::string lines = line("x", "Pass");
+  const StoredRun a = run("a", lines, info("0123456789abcdef0123456789abcdef", "quick", "7"));
+  EXPECT_TRUE(diff_runs(a, a).context.empty());
+  const StoredRun b = run("b", lines, info("0123456789abcdef0123456fffffffff", "full", "8"));
+  EXPECT_EQ(diff_runs(a, b).context,
+            (std::vector<std::string>{"plugin sha256  0123456789abcdef01234567 -> "
+                                      "0123456789abcdef0123456f",
+                                      "tier  quick -> full", "seed  7 -> 8"}));
+  const StoredRun killed = run("c", lines, "{}");
+  const std::vector<std::string> context = diff_runs(a, killed).context;
+  ASSERT_EQ(context.size(), 5u);
+  EXPECT_EQ(context[0], "suite  0.1 -> unknown");
+  EXPECT_NE(diff_text(diff_runs(a, killed), a, killed, 0).find("of a run that did not end"),
+            std::string::npos);
+}
+
+TEST_F(Diffs, CountWhatIsNeitherBetterNorWorse) {
+  const StoredRun before = run("a", line("skip", "Skip") + line("fail", "Fail"), "{}");
+  const StoredRun after = run("b", line("skip", "Pass") + line("fail", "Skip"), "{}");
+  const RunDiff diff = diff_runs(before, after);
+  EXPECT_TRUE(diff.new_failures.empty());
+  EXPECT_TRUE(diff.fixed.empty()) << "a case that is skipped is not mended";
+  EXPECT_EQ(diff.changed.size(), 2u);
+  EXPECT_NE(diff_text(diff, before, after, 0)
+                .find("0 new failures, 0 fixed, 2 changed, 0 drifted, 0 new, 0 vanished, 0 as "
+                      "before\n"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -139,5 +139,123 @@ TEST(Shortened, KeepsWhatFailsAndNothingElse) {
   EXPECT_EQ(shortened(drawn, 0, has_fill_before_download).steps.size(), drawn.steps.size());
 }
 
+std::optional<Conflict> conflict_behind(const std::vector<Step>& steps, const Step& next) {
+  Model model(program({}));
+  for (const Step& step : steps) {
+    EXPECT_FALSE(model.conflict_of(step)) << text_of(step);
+    model.apply(step);
+  }
+  return model.conflict_of(next);
+}
+
+TEST(Model, NamesTheStreamThatMustBeWaitedFor) {
+  const auto race = conflict_behind({fill(2, kFirst)}, fill(1, kFirst));
+  ASSERT_TRUE(race);
+  EXPECT_EQ(race->stream, std::optional<uint32_t>(2));
+  const auto gone =
+      conflict_behind({fill(2, kFirst), on(StepKind::kRenewStream, 2)}, fill(1, kFirst));
+  ASSERT_TRUE(gone) << "destroying a stream waits for nothing";
+  EXPECT_FALSE(gone->stream) << "the stream that wrote does not exist any more";
+  const Step renew{.kind = StepKind::kRenewBuffer, .stream = 0, .to = {0, 0, 64}};
+  const auto undefined = conflict_behind({renew}, copy(0, kSecond, kFirst));
+  ASSERT_TRUE(undefined);
+  EXPECT_FALSE(undefined->stream) << "no wait helps";
+}
+
+TEST(Model, SeesEachOfSeveralReaders) {
+  const std::vector<Step> readers = {copy(0, {1, 0, 16}, kFirst), copy(1, {1, 16, 16}, kFirst),
+                                     copy(2, {1, 32, 16}, kFirst)};
+  for (uint32_t unordered = 0; unordered < 3; ++unordered) {
+    std::vector<Step> steps = readers;
+    for (uint32_t stream = 0; stream < 3; ++stream) {
+      if (stream != unordered) steps.push_back(on(StepKind::kSyncStream, stream));
+    }
+    const uint32_t writer = (unordered + 1) % 3;
+    const auto race = conflict_behind(steps, fill(writer, kFirst));
+    ASSERT_TRUE(race) << unordered;
+    EXPECT_EQ(race->problem, "a race: write after read");
+    EXPECT_EQ(race->stream, std::optional<uint32_t>(unordered));
+  }
+}
+
+TEST(Model, ForgetsReadersBehindAWriteThatIsOrdered) {
+  EXPECT_EQ(problem_of({copy(0, kSecond, kFirst), on(StepKind::kSyncStream, 0), fill(1, kFirst),
+                        on(StepKind::kSyncStream, 1), fill(2, kFirst)}),
+            "");
+  EXPECT_NE(problem_of({copy(0, kSecond, kFirst), on(StepKind::kSyncStream, 0), fill(1, kFirst),
+                        fill(2, kFirst)}),
+            "");
+}
+
+TEST(Model, MeetsAccessesAtTheirEnds) {
+  constexpr uint32_t kBytes = 64;  // The size of a buffer.
+  const Bytes last{0, kBytes - 1, 1}, before{0, 0, kBytes - 1};
+  EXPECT_EQ(problem_of({fill(0, before), fill(1, last)}), "");
+  EXPECT_NE(problem_of({fill(0, {0, 0, kBytes}), fill(1, last)}), "");
+  EXPECT_EQ(problem_of({copy(0, {0, 16, 16}, {0, 0, 16})}), "") << "the ranges touch";
+  EXPECT_EQ(problem_of({copy(0, {0, 15, 16}, {0, 0, 16})}),
+            "step 1 is a copy between ranges that overlap");
+  EXPECT_EQ(problem_of({copy(0, {1, 15, 16}, {0, 0, 16})}), "") << "of two buffers";
+}
+
+TEST(Model, WaitsForAllStreamsOfADeviceAndForNoneThatIsGone) {
+  EXPECT_EQ(problem_of({fill(0, kFirst), fill(1, kSecond), on(StepKind::kSyncDevice, 2),
+                        copy(2, {0, 16, 16}, kSecond), fill(2, kFirst)}),
+            "");
+  EXPECT_NE(problem_of({fill(0, kFirst), on(StepKind::kRenewStream, 0),
+                        on(StepKind::kSyncDevice, 0), fill(1, kFirst)}),
+            "")
+      << "the work of a stream that was destroyed may still run";
+}
+
+TEST(Model, TakesAnEventThatNobodyRecordedForOneOfTheBeginning) {
+  const Step sync{.kind = StepKind::kSyncEvent, .event = 1};
+  EXPECT_EQ(problem_of({wait(0, 1), fill(0, kFirst)}), "");
+  EXPECT_NE(problem_of({fill(0, kFirst), sync, fill(1, kFirst)}), "");
+}
+
+TEST(Model, GivesWhatEachDownloadReadsAtItsPlaceInTheProgram) {
+  const Step download{.kind = StepKind::kDownload, .from = {0, 0, 6}};
+  Step upload{.kind = StepKind::kUpload, .to = {0, 2, 4}, .data = 9};
+  const Meaning meaning = meaning_of(program({fill(0, {0, 0, 6}), download, upload, download}));
+  ASSERT_EQ(meaning.problem, "");
+  const auto& downloads = meaning.model->downloads();
+  ASSERT_EQ(downloads.size(), 2u);
+  const std::vector<uint8_t> pattern = program_bytes(7, 4), bytes = program_bytes(9, 4);
+  EXPECT_EQ(downloads[0], (std::vector<uint8_t>{pattern[0], pattern[1], pattern[2], pattern[3],
+                                                pattern[0], pattern[1]}))
+      << "a fill may end within its pattern";
+  EXPECT_EQ(downloads[1],
+            (std::vector<uint8_t>{pattern[0], pattern[1], bytes[0], bytes[1], bytes[2], bytes[3]}));
+  EXPECT_EQ(meaning.model->buffer(0)[1].writer_step, 0);
+  EXPECT_EQ(meaning.model->buffer(0)[2].writer_step, 2);
+  EXPECT_EQ(meaning.model->buffer(0)[6].writer_step, -1);
+}
+
+TEST(VectorClocks, EndInZerosAndKeepTheLaterMoment) {
+  VectorClock a, b;
+  a.set(1, 5);
+  b.set(0, 2);
+  b.set(3, 7);
+  b.set(1, 4);
+  a.merge(b);
+  EXPECT_EQ(a.of(0), 2u);
+  EXPECT_EQ(a.of(1), 5u);
+  EXPECT_EQ(a.of(2), 0u);
+  EXPECT_EQ(a.of(3), 7u);
+  EXPECT_EQ(a.of(1000), 0u);
+  b.merge(VectorClock());
+  EXPECT_EQ(b.of(3), 7u) << "a shorter clock cuts nothing off";
+}
+
+TEST(ProgramBytes, OfFewerBytesAreTheBeginningOfMore) {
+  const std::vector<uint8_t> most = program_bytes(3, 64);
+  for (uint32_t count = 0; count <= 17; ++count) {
+    EXPECT_EQ(program_bytes(3, count),
+              std::vector<uint8_t>(most.begin(), most.begin() + static_cast<ptrdiff_t>(count)));
+  }
+  EXPECT_NE(program_bytes(4, 64), most);
+}
+
 }  // namespace
 }  // namespace bp::conformance
