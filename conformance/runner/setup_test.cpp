@@ -27,7 +27,7 @@ WorkerSetup full_setup() {
   setup.layer_options = "trace.file=\xfe";
   setup.case_options = {.canary_bytes = 1 << 20, .poison = "random"};
   setup.perf = {.cache_bytes = uint64_t{1} << 40, .min_seconds = 0.25};
-  setup.recording = {"/tmp/\xe4", true, true, UINT64_MAX};
+  setup.recording = {"/records/\xe4", true, true, UINT64_MAX};
   setup.parent = INT32_MAX;
   return setup;
 }

@@ -95,7 +95,9 @@ TEST(ChangedCalls, AreRefusedWithShapesThatNoTensorCanHave) {
 TEST(ChangedCases, HaveTheTagsOfTheirCaseAndRunAtEveryTier) {
   json description = describe_call(op_case(kDense));
   description["case"] = kDense;
-  const Case made = make_changed_case(suite(), description);
+  std::vector<Case> late = {*suite().find(kDense)};
+  late[0].tier = Tier::kFull;
+  const Case made = make_changed_case(CaseList(std::move(late)), description);
   EXPECT_EQ(made.id, kDense);
   EXPECT_EQ(made.tags, suite().find(kDense)->tags);
   EXPECT_EQ(made.tier, Tier::kSmoke);
