@@ -45,14 +45,6 @@ uint64_t checksum_of(const Blob& blob) {
 
 [[noreturn]] void invalid(const std::string& text) { throw StatusError(BP_INVALID_ARGUMENT, text); }
 
-std::string shape_text(uint32_t ndim, const int64_t* shape) {
-  std::string text = "[";
-  for (uint32_t axis = 0; axis < ndim; ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::to_string(shape[axis]);
-  }
-  return text + "]";
-}
-
 // Throws StatusError unless the shape of the tensor can be read.
 void check_tensor(const bp_tensor* tensor, const std::string& what) {
   if (tensor == nullptr) invalid(what + " is NULL");

@@ -48,6 +48,9 @@ bp_reason supports(const bp_neg_args& args) { return args.x == nullptr ? "x is N
 bp_reason supports_here(const bp_neg_args&, const Env& env) {
   return env.bytes() == 24 ? nullptr : "too small";
 }
+bp_reason supports_small(const bp_neg_args& args) {
+  return element_count(*args.x) > 8 ? "x is large" : nullptr;
+}
 uint64_t workspace(const bp_neg_args&, const Env& env) { return env.bytes(); }
 uint64_t failing_workspace(const bp_neg_args&, const Env&) {
   throw StatusError(BP_OUT_OF_MEMORY, "no room");
@@ -74,6 +77,15 @@ TEST(TypedKernel, AsksSupportsWithOrWithoutTheDevice) {
   int device = 0;
   EXPECT_EQ(kHere.supports(&kHere, reinterpret_cast<bp_device*>(&device), 0, &args), nullptr);
   EXPECT_STREQ(kHere.supports(&kHere, nullptr, 0, &args), "the device is not one of this backend");
+}
+
+TEST(TypedKernel, HasAReasonForMoreElementsThan64BitsCount) {
+  constexpr bp_kernel kSmall = typed_kernel<Env, bp_neg_args, supports_small, nullptr>(kRow);
+  const int64_t shape[2] = {int64_t{1} << 40, int64_t{1} << 40};
+  const bp_tensor x{.shape = shape, .ndim = 2};
+  const bp_neg_args args{.x = &x};
+  EXPECT_STREQ(kSmall.supports(&kSmall, nullptr, 0, &args),
+               "a tensor has more elements than 64 bits can count");
 }
 
 TEST(TypedKernel, TellsTheWorkspaceAndKeepsExceptionsInside) {

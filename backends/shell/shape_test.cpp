@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace bp {
@@ -27,9 +28,36 @@ TEST(Shape, IsContiguousWithoutElements) {
   EXPECT_FALSE(has_gaps({2, 0, 3}, {0, 3, 1}));
 }
 
-TEST(Shape, CountsMayWrapAround) {
-  const int64_t far = int64_t{1} << 62;
-  EXPECT_TRUE(has_gaps({2, far, far}, {1, far, 1}));
+constexpr int64_t kFar = int64_t{1} << 32;
+
+// Returns the number of elements, or the text of the refusal.
+std::string count(const std::vector<int64_t>& shape) {
+  try {
+    return std::to_string(element_count(static_cast<uint32_t>(shape.size()), shape.data()));
+  } catch (const StatusError& e) {
+    EXPECT_EQ(e.status(), BP_INVALID_ARGUMENT);
+    return e.what();
+  }
+}
+
+TEST(Shape, RefusesMoreElementsThan64BitsCount) {
+  EXPECT_EQ(count({kFar, kFar / 4}), std::to_string(int64_t{1} << 62));
+  EXPECT_EQ(count({kFar, kFar}),
+            "a tensor has shape [4294967296, 4294967296], and 64 bits do not hold its number of "
+            "elements");
+  EXPECT_EQ(count({kFar, kFar, 0}), "0") << "no element is too many";
+}
+
+TEST(Shape, IsNotContiguousWithMoreElementsThan64BitsCount) {
+  EXPECT_TRUE(has_gaps({2, kFar, kFar}, {0, kFar, 1})) << "the stride is 2^64 in 64 bits";
+  EXPECT_FALSE(has_gaps({0, kFar, kFar}, {0, kFar, 1})) << "it has no elements";
+}
+
+TEST(Shape, ContiguousStridesAreRefusedWhere64BitsDoNotHoldThem) {
+  const int64_t shape[3] = {2, kFar, kFar}, empty[3] = {0, kFar, kFar};
+  int64_t strides[3];
+  EXPECT_THROW(set_contiguous_strides(3, shape, strides), TooManyElements);
+  EXPECT_NO_THROW(set_contiguous_strides(3, empty, strides));
 }
 
 TEST(Shape, ContiguousStridesAreContiguous) {

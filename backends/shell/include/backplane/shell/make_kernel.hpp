@@ -24,6 +24,7 @@
 #include <utility>
 
 #include "backplane/shell/kernel_row.hpp"
+#include "backplane/shell/shape.hpp"
 
 namespace bp {
 
@@ -64,12 +65,16 @@ constexpr bp_kernel typed_kernel(bp_kernel row) {
                       const void* args) -> bp_reason {
       if ((flags & ~kKnownLaunchFlags) != 0) return "a launch flag is not known";
       const Args& a = *static_cast<const Args*>(args);
-      if constexpr (std::is_invocable_v<decltype(Supports), const Args&, const Env&>) {
-        const auto env = Env::find(*self, device);
-        if (!env.has_value()) return "the device is not one of this backend";
-        return Supports(a, *env);
-      } else {
-        return Supports(a);
+      try {
+        if constexpr (std::is_invocable_v<decltype(Supports), const Args&, const Env&>) {
+          const auto env = Env::find(*self, device);
+          if (!env.has_value()) return "the device is not one of this backend";
+          return Supports(a, *env);
+        } else {
+          return Supports(a);
+        }
+      } catch (const TooManyElements&) {
+        return "a tensor has more elements than 64 bits can count";
       }
     };
   }

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
+#include "backplane/shell/boundary.hpp"
 #include "backplane/tensor.h"
 
 namespace bp {
@@ -40,31 +42,56 @@ constexpr int64_t dtype_size_bytes(bp_dtype dtype) {
   }
 }
 
+// Returns a text such as "[2, 3]".
+std::string shape_text(uint32_t ndim, const int64_t* shape);
+
+// Thrown for a shape with more elements than 64 bits can count. A stride of 0 lets such a tensor
+// lie in any buffer.
+class TooManyElements : public StatusError {
+ public:
+  TooManyElements(uint32_t ndim, const int64_t* shape)
+      : StatusError(BP_INVALID_ARGUMENT, "a tensor has shape " + shape_text(ndim, shape) +
+                                             ", and 64 bits do not hold its number of elements") {}
+};
+
+// Returns the product of the extents where 64 bits do not hold a part of it: 0 if an extent is 0.
+// Else it throws TooManyElements.
+int64_t product_beyond_64_bits(uint32_t ndim, const int64_t* shape);
+
+// Returns the number of elements. Throws TooManyElements.
 inline int64_t element_count(uint32_t ndim, const int64_t* shape) {
   int64_t count = 1;
-  for (uint32_t i = 0; i < ndim; ++i) count *= shape[i];
+  for (uint32_t i = 0; i < ndim; ++i) {
+    if (__builtin_mul_overflow(count, shape[i], &count)) [[unlikely]] {
+      return product_beyond_64_bits(ndim, shape);
+    }
+  }
   return count;
 }
 inline int64_t element_count(const bp_tensor& t) { return element_count(t.ndim, t.shape); }
 
 // Whether the elements lie in row-major order without gaps; the stride of an extent of 1 is free.
-// Without elements every tensor does. Products wrap around: no memory holds as many elements.
+// Without elements every tensor does. A tensor with more elements than 64 bits can count does not.
 inline bool is_contiguous(uint32_t ndim, const int64_t* shape, const int64_t* strides) {
-  uint64_t expected = 1;
+  int64_t expected = 1;
   for (uint32_t i = ndim; i-- > 0;) {
     if (shape[i] == 1) continue;
-    if (strides[i] != static_cast<int64_t>(expected))
+    if (strides[i] != expected || __builtin_mul_overflow(expected, shape[i], &expected))
       return std::find(shape, shape + ndim, 0) != shape + ndim;
-    expected *= static_cast<uint64_t>(shape[i]);
   }
   return true;
 }
 inline bool is_contiguous(const bp_tensor& t) { return is_contiguous(t.ndim, t.shape, t.strides); }
 
-// Row-major strides without gaps.
+// Writes row-major strides without gaps. Throws TooManyElements.
 inline void set_contiguous_strides(uint32_t ndim, const int64_t* shape, int64_t* strides) {
   int64_t stride = 1;
-  for (uint32_t i = ndim; i-- > 0; stride *= shape[i]) strides[i] = stride;
+  for (uint32_t i = ndim; i-- > 0;) {
+    strides[i] = stride;
+    if (__builtin_mul_overflow(stride, shape[i], &stride)) [[unlikely]] {
+      stride = product_beyond_64_bits(ndim, shape);
+    }
+  }
 }
 
 }  // namespace bp
