@@ -199,7 +199,8 @@ void OwnedFrame::add_argument(bp_tensor* tensor, const FrameMember& member, uint
 
 Extent extent_of(const bp_tensor& tensor) {
   if (tensor.layout != nullptr) {
-    return {0, static_cast<int64_t>(tensor.layout->physical_size_bytes)};
+    return {
+        0, static_cast<int64_t>(std::min<uint64_t>(tensor.layout->physical_size_bytes, INT64_MAX))};
   }
   Extent extent;
   const int64_t whole_bytes = dtype_size_bytes(tensor.dtype);

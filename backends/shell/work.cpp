@@ -14,15 +14,23 @@ namespace {
 constexpr uint64_t kWorkspaceAlignmentBytes = 256;  // As bp_launch promises.
 
 std::string text_of(const bp_tensor& tensor) {
-  std::string text = "dtype " + std::to_string(tensor.dtype) + " [";
-  for (uint32_t axis = 0; axis < tensor.ndim; ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::to_string(tensor.shape[axis]);
-  }
-  return text + "]";
+  return "dtype " + std::to_string(tensor.dtype) + " " + shape_text(tensor.ndim, tensor.shape);
 }
 
 Place place_of(bp_buffer_ref& range) {
-  return {&range.buffer, &range.byte_offset, 0, static_cast<int64_t>(range.size_bytes), 1};
+  const auto end = static_cast<int64_t>(std::min<uint64_t>(range.size_bytes, INT64_MAX));
+  return {&range.buffer, &range.byte_offset, 0, end, 1};
+}
+
+// Returns the place of a byte in its buffer. Throws StatusError of BP_INVALID_ARGUMENT if 64 bits
+// do not hold it.
+int64_t byte_of(const Place& place, int64_t relative) {
+  int64_t byte = 0;
+  if (!__builtin_add_overflow(*place.byte_offset, relative, &byte)) return byte;
+  throw StatusError(BP_INVALID_ARGUMENT, "capture: an argument has byte_offset " +
+                                             std::to_string(*place.byte_offset) +
+                                             " and reaches byte " + std::to_string(relative) +
+                                             " from there, which lies in no buffer");
 }
 
 }  // namespace
@@ -120,9 +128,8 @@ std::vector<Place> places_of(Work& work) {
 }
 
 int slot_of(const Place& place, const std::vector<bp_buffer_ref>& slots) {
-  const int64_t begin = static_cast<int64_t>(*place.byte_offset) + place.begin,
-                end = static_cast<int64_t>(*place.byte_offset) + place.end;
-  if (*place.buffer == nullptr || begin == end) return -1;
+  if (*place.buffer == nullptr || place.begin == place.end) return -1;
+  const int64_t begin = byte_of(place, place.begin), end = byte_of(place, place.end);
   for (size_t i = 0; i < slots.size(); ++i) {
     const int64_t slot_begin = static_cast<int64_t>(slots[i].byte_offset),
                   slot_end = slot_begin + static_cast<int64_t>(slots[i].size_bytes);

@@ -52,7 +52,7 @@ struct Place {
 std::vector<Place> places_of(Work& work);
 
 // Returns the index of the slot that `place` lies in, or -1. Throws StatusError of
-// BP_INVALID_ARGUMENT if the place lies partly in a slot.
+// BP_INVALID_ARGUMENT if the place lies partly in a slot, or where no buffer has bytes.
 int slot_of(const Place& place, const std::vector<bp_buffer_ref>& slots);
 
 }  // namespace bp
