@@ -140,6 +140,8 @@ class Cache {
   Block* merge_locked(Block* left, Block* right);
   Block* new_handle_locked();
   void retire_handle_locked(Block* block);
+  void take_wholes_locked(Pool& pool, std::vector<Block*>& wholes);
+  bp_status give_segment_back(BackendCalls::Call& call, Block* block);
   void drop_segment_locked(Block* block);
   const std::shared_ptr<Pool>& known_stream_locked(bp_stream* stream);
   Pool& pool_locked(bp_stream* stream);

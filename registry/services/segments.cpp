@@ -152,52 +152,63 @@ bp_status Cache::empty() {
   if (has_pending_.load(std::memory_order_relaxed)) reclaim_pending(false);
   BackendCalls::Call call(calls_);
   std::vector<Block*> wholes;
-  const auto take_wholes = [&](Pool& pool) {
-    for (auto& free : pool.free) {
-      for (auto it = free.begin(); it != free.end();) {
-        Block* block = *it;
-        const bool is_whole = block->previous == nullptr && block->next == nullptr;
-        if (!is_whole) {
-          ++it;
-          continue;
-        }
-        it = free.erase(it);
-        block->is_free = false;
-        wholes.push_back(block);
-      }
-    }
-  };
   {
     const std::lock_guard lock(mutex_);
     wholes.reserve(segments_.size());  // Nothing may be lost between a set and the list.
     flush_all_bins_locked();
-    take_wholes(common_);
-    for (auto& [stream, pool] : pools_) take_wholes(*pool);
+    take_wholes_locked(common_, wholes);
+    for (auto& [stream, pool] : pools_) take_wholes_locked(*pool, wholes);
   }
   bp_status first = BP_OK;
   std::string words;
-  const bp_allocator_ops& allocator = *target_.allocator;
   for (Block* block : wholes) {
-    Segment& segment = *block->segment;
-    bp_stream* stream = nullptr;
-    {
-      const std::lock_guard lock(mutex_);
-      stream = segment.pool->stream;
-      call.lend_stream(segment.pool);
-    }
-    const bp_status status = allocator.free(allocator.self, segment.buffer, stream);
-    call.lend_stream(nullptr);
-    if (status != BP_OK && first == BP_OK) words = core::take_error();
-    if (first == BP_OK) first = status;
-    const std::lock_guard lock(mutex_);
-    if (status == BP_OK) {
-      drop_segment_locked(block);
-    } else {
-      put_free_locked(block);
-    }
+    const bp_status status = give_segment_back(call, block);
+    if (status == BP_OK || first != BP_OK) continue;
+    first = status;
+    words = core::take_error();
   }
   return first == BP_OK ? BP_OK
                         : fail(first, std::string(target_.name) + ": cache.empty: " + words);
+}
+
+// Takes the free blocks that are whole segments out of the sets of a pool. The list has room for
+// all of them.
+void Cache::take_wholes_locked(Pool& pool, std::vector<Block*>& wholes) {
+  for (auto& free : pool.free) {
+    for (auto it = free.begin(); it != free.end();) {
+      Block* block = *it;
+      const bool is_whole = block->previous == nullptr && block->next == nullptr;
+      if (!is_whole) {
+        ++it;
+        continue;
+      }
+      it = free.erase(it);
+      block->is_free = false;
+      wholes.push_back(block);
+    }
+  }
+}
+
+// Gives the segment that is the free block `block`, which is of no set, back to the backend. If the
+// backend refuses, the block is free again, and the refusal is in the error slot.
+bp_status Cache::give_segment_back(BackendCalls::Call& call, Block* block) {
+  Segment& segment = *block->segment;
+  bp_stream* stream = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    stream = segment.pool->stream;
+    call.lend_stream(segment.pool);
+  }
+  const bp_allocator_ops& allocator = *target_.allocator;
+  const bp_status status = allocator.free(allocator.self, segment.buffer, stream);
+  call.lend_stream(nullptr);
+  const std::lock_guard lock(mutex_);
+  if (status == BP_OK) {
+    drop_segment_locked(block);
+  } else {
+    put_free_locked(block);
+  }
+  return status;
 }
 
 // Forgets the segment that is the free block `block`, which is of no set.
