@@ -14,7 +14,6 @@
 #include <array>
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,15 +21,12 @@
 #include "registry/boundary/fail.hpp"
 #include "registry/boundary/guard.hpp"
 #include "registry/calls/op_rows.hpp"
+#include "registry/services/caching_allocator.hpp"
 #include "registry/state/state.hpp"
 #include "registry/tensors/strides.hpp"
 
 namespace bp::core {
 namespace {
-
-struct FreeBlock {
-  void operator()(bp_block* block) const { static_cast<void>(bp_block_free(block)); }
-};
 
 // The elements of a tensor as a range of its buffer.
 struct Span {
@@ -56,7 +52,7 @@ Span span_of(const bp_tensor& t) {
 struct Copy {
   const bp_tensor* original;
   Span span;
-  std::unique_ptr<bp_block, FreeBlock> block;
+  services::BlockHandle block;
   bp_tensor tensor;
   bool is_written;
   std::vector<std::byte> staging;  // Holds the bytes on the way between the devices.

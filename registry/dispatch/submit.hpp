@@ -2,17 +2,13 @@
 // (scalars, workspace, frames of other builds) is out of the way.
 #pragma once
 
-#include <memory>
-
 #include "registry/calls/call.hpp"
+#include "registry/services/caching_allocator.hpp"
 #include "registry/state/state.hpp"
 
 namespace bp::core {
 
-struct FreeBlock {
-  void operator()(bp_block* block) const { static_cast<void>(services::Cache::free(block)); }
-};
-using BlockHandle = std::unique_ptr<bp_block, FreeBlock>;
+using services::BlockHandle;
 
 // One launch, as it travels through the functions below.
 struct Launch {

@@ -187,4 +187,10 @@ class Cache {
   std::atomic<bool> has_pending_ = false;
 };
 
+// A block that goes back to its cache at the end of the scope.
+struct FreeBlock {
+  void operator()(bp_block* block) const { static_cast<void>(Cache::free(block)); }
+};
+using BlockHandle = std::unique_ptr<bp_block, FreeBlock>;
+
 }  // namespace bp::services

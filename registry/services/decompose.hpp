@@ -4,11 +4,11 @@
 
 #include <cstring>
 #include <deque>
-#include <memory>
 
 #include "backplane/host.h"
 #include "backplane/ops.h"
 #include "ops_spec/dims.hpp"
+#include "registry/services/caching_allocator.hpp"
 
 namespace bp::services {
 
@@ -55,13 +55,10 @@ class Evaluator {
   void store(const bp_tensor* value, const bp_tensor* y);
 
  private:
-  struct FreeBlock {
-    void operator()(bp_block* block) const { static_cast<void>(bp_block_free(block)); }
-  };
   struct Stored {
     bp_tensor tensor;
     int64_t shape[BP_MAX_RANK], strides[BP_MAX_RANK];
-    std::unique_ptr<bp_block, FreeBlock> block;
+    BlockHandle block;
   };
 
   bp_op_output infer(uint32_t op, const void* args);
